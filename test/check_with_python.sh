@@ -103,7 +103,7 @@ images "made images" "$work/tree" 32
 skipped "shards of webdataset have its samples" webdataset ||
     read_by "shards of webdataset have its samples" check_webdataset.py "$vittrain" "$work/tree" "$work"
 by_torch "made images are evaluated as by timm" check_evaluation.py "$TEST_BUILD/test/test_recipe" "$work/tree" 4
-by_torch "weights of timm predict as in timm, files of PyTorch are converted" check_predict.py "$vittrain" \
+by_torch "weights of timm predict as in timm, PyTorch files are converted" check_predict.py "$vittrain" \
     "$work/predict"
 by_torch "timm and torchvision load the weights of all models" check_weights.py "$vittrain" "$sample" "$work/tree" \
     "$work/weights"

@@ -1,5 +1,5 @@
 /* Metadata of weights: what is described is parsed and applied; texts and files from elsewhere
- * never fail; files of PyTorch are recognised. */
+ * never fail; PyTorch files are recognised. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

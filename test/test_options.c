@@ -142,7 +142,7 @@ static void fractions_are_choices_too(void **state)
     assert_string_equal(text, "reference");
     const struct options other = with("data.val=reference");
     assert_memory_equal(&options, &other, sizeof options);
-#define FRACTION "must be test, reference, none, val, or a number above 0 to below 1"
+#define FRACTION "must be test, reference, none, val, or a number above 0 and below 1"
     refuses("data.val=0", "data.val=0: " FRACTION);
     refuses("data.val=1", "data.val=1: " FRACTION);
     refuses("data.val=0.1x", "data.val=0.1x: " FRACTION);
@@ -401,15 +401,16 @@ static void batch_and_global_batch_in_one_source_are_refused(void **state)
     (void)state;
     static struct options options;
     struct error error = {0};
-    deck_refused("[train]\nbatch = 16\nglobal_batch = 32\n",
-                 "deck.ini: train.batch=16 and train.global_batch=32 are both set: keep one (batch "
-                 "is per rank, global_batch over all ranks)");
+    deck_refused(
+        "[train]\nbatch = 16\nglobal_batch = 32\n",
+        "deck.ini: train.batch=16 and train.global_batch=32 are both set: remove one (batch "
+        "is per rank, global_batch over all ranks)");
     assert_false(parse_words((const char *[]){"train.global_batch=9", "train.batch=4", NULL},
                              &options, &error));
     assert_int_equal(error.kind, ERROR_USAGE);
     assert_string_equal(error.text,
-                        "command line: train.batch=4 and train.global_batch=9 are both set: keep "
-                        "one (batch is per rank, global_batch over all ranks)");
+                        "command line: train.batch=4 and train.global_batch=9 are both set: "
+                        "remove one (batch is per rank, global_batch over all ranks)");
 }
 
 /* Versions before 0.2 wrote both into a run's deck.ini and into checkpoints. */

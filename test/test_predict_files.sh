@@ -1,6 +1,6 @@
 #!/bin/sh
 # vittrain predict on image files: the same as on the split that they are, from a checkpoint and from weights alone, with
-# the training data removed; files, folders and lists on 1 to 3 ranks; hostile names and files; files of PyTorch.
+# the training data removed; files, folders and lists on 1 to 3 ranks; hostile names and files; PyTorch files.
 . "$TEST_SOURCE/test/program.sh"
 
 tree=$work/tree
@@ -178,5 +178,5 @@ done >"$work/many.txt"
 predict many 1 "$weights" "$work/many.txt" predict.output=-
 result '3,000 files' "$([ $status -eq 0 ] || echo "status $status")$(sort -u "$work/many.out" | wc -l | grep -v 2)"
 printf 'PK\003\004 0123456789' >"$work/w.pth"
-refuses 'a file of PyTorch' 4 'w.pth is a file of PyTorch.*save_file' "$work/w.pth" "$one"
-fails 1 'also as initial weights' 4 'w.pth is a file of PyTorch' $small model.init="$work/w.pth" run.dir="$work/init"
+refuses 'a PyTorch file' 4 'w.pth is a PyTorch file.*save_file' "$work/w.pth" "$one"
+fails 1 'also as initial weights' 4 'w.pth is a PyTorch file' $small model.init="$work/w.pth" run.dir="$work/init"

@@ -54,7 +54,7 @@ static void word_add(char words[WORDS], const char *word)
     snprintf(words + used, WORDS - used, "%s%s", used > 0 ? " " : "", word);
 }
 
-/* Write the values of an option with spaces between. Return false if they are not words. */
+/* Write the values of an option, separated by spaces. Return false if it has no list of values. */
 static bool option_words(const struct option_entry *entry, char words[WORDS])
 {
     words[0] = '\0';

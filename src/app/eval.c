@@ -50,8 +50,7 @@ const struct command command_eval = {
     .synopsis = "eval CHECKPOINT|WEIGHTS [DECK.ini ...] [section.key=value ...]",
     .summary = "evaluate a checkpoint or weights: loss, accuracy, per-class metrics",
     .detail =
-        "Evaluates a checkpoint, with the deck stored in it, or safetensors, with the model of "
-        "their "
-        "metadata, the deck or model.name, on a split (predict.split: train, val or test). Every "
-        "sample counts exactly once on any number of ranks.",
+        "Evaluates a checkpoint or weights (safetensors) on a split (predict.split: train, val or "
+        "test). The model is that of the deck stored in the checkpoint, or of the metadata of the "
+        "weights, a deck or model.name. Every sample counts exactly once on any number of ranks.",
     .run = eval_run};

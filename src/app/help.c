@@ -78,7 +78,7 @@ static int help_about(const char *word)
 
 /* ---- the models */
 
-/* Print "20 numbers" for a model of numbers, "3 x 224 x 224" for one of images. */
+/* Print "20 numbers" for a model that reads vectors, "3 x 224 x 224" for one that reads images. */
 static void model_print_input(const struct model *model)
 {
     if (model->image == 1)

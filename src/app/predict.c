@@ -36,7 +36,7 @@ static bool write_failed(const struct prediction *prediction, struct error *erro
                      strerror(errno));
 }
 
-/* Write a rank's lines, and log its faults: texts that end with a zero. Rank 0 only. */
+/* Write a rank's lines, and log its faults, which are null-terminated strings. Rank 0 only. */
 static void text_write(struct prediction *prediction, const char *lines, size_t lines_size,
                        const char *faults, size_t faults_size, struct error *error)
 {
@@ -48,7 +48,7 @@ static void text_write(struct prediction *prediction, const char *lines, size_t 
     }
 }
 
-/* Write the texts of all ranks on rank 0, in the order of ranks. */
+/* Write the lines and log the faults of all ranks on rank 0, in the order of ranks. */
 static void text_collect(struct prediction *prediction, const char *lines, size_t lines_size,
                          const char *faults, size_t faults_size, struct error *error)
 {
@@ -89,7 +89,7 @@ static void line_write(const struct prediction *prediction, const struct predict
     }
 }
 
-/* Write a batch's lines, and the faults of its files, each with a terminating zero. */
+/* Write the lines of a batch and the faults of its files, each of them null-terminated. */
 static void batch_write(const struct prediction *prediction, const struct batch *batch,
                         const int32_t *predicted, const float *probabilities, FILE *lines,
                         FILE *faults)
@@ -242,12 +242,12 @@ const struct command command_predict = {
     .detail =
         "Predicts image files, the images in folders and their subfolders, and the files in lists "
         "(*.txt: one name per line, relative to the list's folder), and prints the predict.top "
-        "most "
-        "probable classes of each file. With predict.output=FILE.csv or FILE.json, or "
-        "predict.output=- for CSV on standard output: one line for each file, with its name, the "
-        "predicted class and the probability of each class. data.skip_broken=on skips files that "
-        "cannot be read, with a warning for each. Model, preprocessing and names of classes are "
-        "those of the checkpoint or of the weights' metadata. Without files: one line for each "
-        "sample of predict.split, with record, label, predicted class and probabilities, as CSV, "
-        "or as JSON lines if the name of predict.output ends in .json.",
+        "most probable classes of each file. predict.output=FILE.csv or FILE.json, or "
+        "predict.output=- for CSV on standard output, writes one line for each file instead, with "
+        "its name, the predicted class and the probability of each class. data.skip_broken=on "
+        "skips files that cannot be read, with a warning for each. Model, preprocessing and names "
+        "of classes are those of the checkpoint or of the weights' metadata. Without files, the "
+        "command writes one line for each sample of predict.split, with record, label, predicted "
+        "class and probabilities, as CSV, or as JSON lines if the name of predict.output ends in "
+        ".json.",
     .run = predict_run};

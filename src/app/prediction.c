@@ -39,7 +39,7 @@ static void write_cell(FILE *text, const char *cell)
     fputc('"', text);
 }
 
-/* Name of the predicted class; "": it has none. */
+/* Return the name of the predicted class, "" if it has none. */
 static const char *class_of(const struct prediction_line *line)
 {
     return line->predicted < line->named ? line->class_name[line->predicted] : "";
@@ -93,8 +93,8 @@ void prediction_write_json(FILE *text, const struct prediction_line *line)
 
 /* ---- the table */
 
-/* Escape ASCII's control characters, and those of Unicode from U+0080 to U+009F, which begin with
- * C2 in UTF-8: they could control a terminal. */
+/* Escape the control characters of ASCII and of Unicode (U+0080 to U+009F, bytes C2 80 to C2 9F),
+ * which could control a terminal. */
 static void write_plain(FILE *text, const char *name)
 {
     for (const unsigned char *letter = (const unsigned char *)name; *letter != '\0'; letter++) {
@@ -112,21 +112,21 @@ static void write_plain(FILE *text, const char *name)
     }
 }
 
-/* A number for each class to sort by: NaN is less than all probabilities. */
-static float rank_of(const struct prediction_line *line, int64_t c)
+/* Return the sort key of a class: its probability, or -1 for NaN. */
+static float sort_key(const struct prediction_line *line, int64_t c)
 {
     return isnan(line->probabilities[c]) ? -1 : line->probabilities[c];
 }
 
-/* Return the class after `last` in descending order of probabilities, equal ones by number; -1
- * after the last one. last -1: the first. */
+/* Return the class that follows `last` in descending order of probability (ties in ascending order
+ * of number), or -1 if `last` is the last one. last=-1 returns the first class. */
 static int64_t next_class(const struct prediction_line *line, int64_t last)
 {
-    const float limit = last < 0 ? INFINITY : rank_of(line, last);
+    const float limit = last < 0 ? INFINITY : sort_key(line, last);
     int64_t best = -1;
     for (int64_t c = 0; c < line->classes; c++) {
-        const float p = rank_of(line, c);
-        if ((p < limit || (p == limit && c > last)) && (best < 0 || p > rank_of(line, best)))
+        const float p = sort_key(line, c);
+        if ((p < limit || (p == limit && c > last)) && (best < 0 || p > sort_key(line, best)))
             best = c;
     }
     return best;

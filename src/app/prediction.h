@@ -1,4 +1,4 @@
-/* One sample's prediction as text, CSV or JSON: what `vittrain predict` writes. */
+/* One sample's prediction as a table, CSV or JSON, for `vittrain predict`. */
 #ifndef VITTRAIN_APP_PREDICTION_H
 #define VITTRAIN_APP_PREDICTION_H
 
@@ -7,15 +7,15 @@
 #include <stdio.h>
 
 struct prediction_line {
-    const char *file; /* any bytes; NULL: a record of a split */
+    const char *file; /* name, any bytes; NULL for a record of a split */
     uint32_t record;
-    int32_t label, predicted; /* label: of a record only */
+    int32_t label, predicted; /* class numbers; files have no label */
     char *const *class_name;  /* [named]: any bytes */
     int64_t named, classes;
     const float *probabilities; /* [classes] */
 };
 
-/* The line that names the columns of the CSV. */
+/* Write the header line of the CSV. `files`: for lines of files instead of records. */
 void prediction_write_header(FILE *text, bool files, int64_t classes);
 
 /* RFC 4180: a name with commas, quotes or line ends is quoted. A probability that is not
@@ -26,8 +26,8 @@ void prediction_write_csv(FILE *text, const struct prediction_line *line);
  */
 void prediction_write_json(FILE *text, const struct prediction_line *line);
 
-/* The file and its `top` most probable classes, one per line; a class without a name is its number.
- * Control characters in names are escaped as in C. */
+/* Write the file's name and its `top` most probable classes, one per line. A class without a name
+ * is written as its number. Control characters in names are escaped as in C. */
 void prediction_write_table(FILE *text, const struct prediction_line *line, int64_t top);
 
 #endif

@@ -4,10 +4,11 @@
 
 #include <stdbool.h>
 
+/* True if `word` is the name of an internal command. */
 bool read_frame_is_command(const char *word);
 
-/* Read the headers of HDF5 files under limits on time and memory, and write them to standard
- * output. words: the command, then its arguments. Does not return. */
+/* Read the headers of HDF5 files under limits on time and memory, write them to standard output,
+ * and exit. words: the command and its arguments. */
 _Noreturn void read_frame_run(int count, char **words);
 
 #endif

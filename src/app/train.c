@@ -24,7 +24,7 @@ static void logbook_follow(const char *folder, const char *logbook)
         log_warn("cannot write the run's page in the log book: %s", error.text);
 }
 
-/* Log the lines that `print` prints. */
+/* Log each line that `print` writes to its file. */
 static void options_log(const struct options *options,
                         void (*print)(const struct options *options, FILE *file),
                         void (*log)(const char *format, ...))
@@ -44,7 +44,7 @@ static void train_run(const struct options *options, const struct command_line *
                       struct comm *world, struct error *error)
 {
     char folder[OPTION_TEXT];
-    signal(SIGPIPE, SIG_IGN); /* a run continues if the reader of its output ends */
+    signal(SIGPIPE, SIG_IGN); /* continue if standard output is a pipe whose reader has exited */
     if (line->operand_count > 0)
         error_set(error, ERROR_USAGE, "train takes decks and section.key=value, not \"%s\"",
                   line->operand[0]);

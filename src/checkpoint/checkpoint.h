@@ -28,7 +28,7 @@ struct training_state {
     int64_t evaluations_without_gain; /* early stopping */
     double plateau_rate_factor, plateau_best;
     int64_t plateau_bad;
-    /* Of the epoch so far; with epoch_step 0 of the last epoch. */
+    /* Sums over the current epoch; with epoch_step 0 over the last one. */
     double epoch_loss_sum, epoch_top1_sum, epoch_top5_sum, epoch_samples;
     double train_seconds, without_setup_seconds, total_seconds; /* sums over all attempts */
     int64_t parts;                                              /* attempts: starts of the run */

@@ -1,4 +1,4 @@
-/* Everything that the program uses of a checkpoint file is checked here, after HDF5 has read it. */
+/* Checks of all values that the program uses, after HDF5 has read them. */
 #include "checkpoint/checkpoint_check.h"
 
 #include <stdio.h>
@@ -111,7 +111,8 @@ static bool vectors_fit(const struct checkpoint_contents *contents,
     return true;
 }
 
-/* Return what is wrong with a unit whose pieces begin at first_piece, or NULL. */
+/* Return the name of the first invalid part of a unit whose pieces begin at first_piece, or NULL.
+ */
 static const char *unit_fault(const struct checkpoint_contents *contents, int64_t u,
                               int64_t first_piece)
 {

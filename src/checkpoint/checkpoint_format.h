@@ -24,9 +24,9 @@ struct checkpoint_number {
     const char *name;
     enum number_type type;
     size_t offset;      /* in struct checkpoint_contents */
-    int64_t since;      /* first format that has it; 0 when an older file is read */
+    int64_t since;      /* first format with this number; it is 0 for older files */
     bool any;           /* every value is valid */
-    double least, most; /* of a valid file, unless `any` */
+    double least, most; /* valid range, unless `any` */
 };
 
 enum { CHECKPOINT_NUMBERS = 27, CHECKPOINT_MOST_RANKS = 1 << 20 };

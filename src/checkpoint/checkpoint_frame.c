@@ -14,7 +14,7 @@
 struct reading {
     struct checkpoint_contents *contents;
     char fault[HDF5_REASON]; /* first fault that was found; empty if only HDF5 reported one */
-    const char *unit;        /* in which reading failed, or NULL */
+    const char *unit;        /* unit in which reading failed, or NULL */
 };
 
 __attribute__((format(printf, 2, 3))) static bool fault(struct reading *reading, const char *format,

@@ -66,7 +66,7 @@ static bool units_receive(struct subprocess *child, struct checkpoint_contents *
     return true;
 }
 
-/* `contents` has the counts of the message, but owns nothing yet. */
+/* On entry `contents` has the counts of the message, and its pointers are NULL. */
 static bool arrays_receive(struct subprocess *child, struct checkpoint_contents *contents)
 {
     const int64_t most = contents->bytes; /* an element needs at least a byte of the file */

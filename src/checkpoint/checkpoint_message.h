@@ -13,9 +13,9 @@
  * Return the exit code. */
 int checkpoint_message_send(const char *path);
 
-/* In the parent: receive the message. The contents are zero except for `bytes`, the size of the
- * file, which limits all counts; check them with checkpoint_check. False if the message is not
- * complete. If the file cannot be read, *theirs has the error. */
+/* In the parent: receive the message. `contents` must be zero except for `bytes`, the size of the
+ * file, which limits all counts. Return false if the message is incomplete. If the child could not
+ * read the file, *theirs has its error. Check the values with checkpoint_check. */
 MUST_CHECK bool checkpoint_message_receive(struct subprocess *child,
                                            struct checkpoint_contents *contents,
                                            struct error *theirs);

@@ -179,7 +179,7 @@ static void make_checkpoint(struct making *making, const char *path, struct erro
         error_defer(durable_rename(making->part, path, error));
 }
 
-/* Take over the metadata of the weights. */
+/* Copy the metadata of the weights, or those in `start` if the weights name no architecture. */
 static bool take_metadata(struct checkpoint_contents *contents, const char *weights,
                           const struct convert_start *start, struct error *error)
 {

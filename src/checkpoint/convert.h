@@ -23,7 +23,7 @@ struct convert_start {
     bool averaged; /* with an EMA, which equals the parameters */
     uint64_t seed; /* of the initialisation of a head that the weights do not fit */
     const char *deck;
-    const char *metadata; /* for weights without (model_metadata.h) */
+    const char *metadata; /* for weights without metadata (model_metadata.h) */
 };
 
 /* Write a checkpoint at step 0. Tensors are checked, resized or initialised as by

@@ -1,6 +1,5 @@
-/* The object is flat and its values are texts, as safetensors requires; numbers and lists are JSON
- * texts. An option of the model's shape or of evaluation is stored under its name, as a deck has
- * it. */
+/* All values of the object are strings, as safetensors requires; numbers and lists are JSON in
+ * strings. Options of the model's shape and of evaluation have the names and values of a deck. */
 #include "checkpoint/model_metadata.h"
 
 #include <errno.h>
@@ -27,7 +26,7 @@
 
 enum { LARGEST_IMAGE = 8192, MOST_CHANNELS = 32, MOST_CLASSES = 500000 };
 
-/* Options besides the architecture, size, channels and classes, which have keys of timm. */
+/* Options without a key of timm (those of architecture, size, channels and classes have one). */
 static const char *const option_names[] = {
     "model.patch",    "model.dim",         "model.depth",      "model.heads",   "model.mlp_ratio",
     "model.qkv_bias", "model.class_token", "model.embed_norm", "model.pool",    "model.width",
@@ -65,7 +64,7 @@ static void put_list(json_t *object, const char *key, const struct option_list *
     free(text);
 }
 
-/* Put a value as its JSON text; frees the value. */
+/* Put a value as JSON in a string; frees the value. */
 static void put_as_text(json_t *object, const char *key, json_t *value)
 {
     char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
@@ -126,8 +125,8 @@ static char *metadata_to_text(const struct model_metadata *metadata)
     return text;
 }
 
-/* The values of the option, else those of the model: three, of which the last also counts for all
- * further channels. Left out if a list of options is too short for them. */
+/* Set the list to the values of the option, else to the model's three values, of which the last is
+ * repeated for further channels. The list is empty if there are more than OPTION_LIST channels. */
 static void describe_list(struct option_list *list, const struct option_list *given,
                           const double *preset, int64_t channels)
 {
@@ -136,7 +135,8 @@ static void describe_list(struct option_list *list, const struct option_list *gi
         list->value[list->count++] = preset[c < 3 ? c : 2];
 }
 
-/* Images of the model's size without a crop are the default. */
+/* Set resize and crop, unless images are only resized to squares of the model's size, which is the
+ * default. */
 static void describe_eval(struct eval_options *eval, const struct options *options, int64_t image)
 {
     struct crop crop;
@@ -177,7 +177,7 @@ static const char *text_at(const json_t *object, const char *key)
     return text != NULL ? text : "";
 }
 
-/* Return the parsed value of a JSON text, to be freed by the caller; NULL if there is none. */
+/* Return the parsed value of a JSON string, to be freed by the caller; NULL if it is absent. */
 static json_t *value_at(const json_t *object, const char *key)
 {
     return json_loads(text_at(object, key), JSON_DECODE_ANY, NULL);
@@ -240,8 +240,8 @@ static void parse_classes(const json_t *object, struct model_metadata *metadata)
     json_decref(names);
 }
 
-/* timm: the image is a share crop_pct of the resized one. "squash" resizes both sides, "center" the
- * shorter one. */
+/* In timm, crop_pct is the model's image size divided by the resized size. crop_mode "squash"
+ * resizes both sides, "center" the shorter one. */
 static void parse_crop(const json_t *object, int64_t image, struct eval_options *eval)
 {
     json_t *share = value_at(object, "crop_pct");
@@ -289,7 +289,7 @@ void model_metadata_parse(const char *text, struct model_metadata *metadata)
 
 /* ---- files */
 
-/* Return the members of timm's config.json as an object of texts, or NULL. */
+/* Return the members of timm's config.json as an object of strings, or NULL. */
 static json_t *config_convert(const char *text)
 {
     static const char *const keys[] = {"num_classes",   "input_size", "mean",      "std",
@@ -398,7 +398,7 @@ void model_metadata_apply(const struct model_metadata *metadata, struct options 
     options->augment.mean = metadata->mean;
     options->augment.std = metadata->std;
     options->augment.interpolation = model_metadata_interpolation(metadata);
-    /* This program writes no crop for images that are resized to squares. */
+    /* Metadata of this program without a crop: images are resized to squares. */
     options->augment.recipe = metadata->program[0] != '\0' && metadata->eval.crop == CROP_AUTO
                                   ? RECIPE_PLAIN
                                   : RECIPE_AUTO;

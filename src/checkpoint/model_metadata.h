@@ -1,7 +1,7 @@
-/* What files of weights contain besides tensors: architecture, class names, and the preprocessing
- * of images in evaluation. In memory, and as a JSON object of texts: the member `__metadata__` of
- * a safetensors file, or the data set `metadata` of a checkpoint. Keys are those of timm's
- * pretrained_cfg if it has one. Layout: docs/checkpoint.md. */
+/* Metadata of weights: architecture, class names, and the preprocessing of images in evaluation.
+ * Files store them as a JSON object of strings: the member `__metadata__` of a safetensors file, or
+ * the data set `metadata` of a checkpoint. Keys that timm's pretrained_cfg has are used with the
+ * same meaning. Layout: docs/checkpoint.md. */
 #ifndef VITTRAIN_CHECKPOINT_MODEL_METADATA_H
 #define VITTRAIN_CHECKPOINT_MODEL_METADATA_H
 
@@ -18,12 +18,12 @@ struct options;
 
 enum { METADATA_WORD = 64 };
 
-/* A member that the file lacks is zero, empty or auto. */
+/* A member without a value in the file is zero, empty or auto. */
 struct model_metadata {
     char program[METADATA_WORD];       /* "vittrain 0.1.0" */
     struct model_options model;        /* name and shape */
     struct eval_options eval;          /* resize and crop in evaluation */
-    struct option_list mean, std;      /* of pixels from 0 to 1: one for each channel, or for all */
+    struct option_list mean, std;      /* for pixels from 0 to 1: one per channel, or one for all */
     char interpolation[METADATA_WORD]; /* of the resize: "bilinear", "bicubic", ... */
     char **class_name;                 /* [class_count], or NULL */
     int64_t class_count;
@@ -34,23 +34,23 @@ struct model_metadata {
 char *model_metadata_describe(const struct options *options, const struct model *model,
                               char **class_name, int64_t class_count);
 
-/* Parse a JSON object. Values that cannot be parsed or are not valid are left out: weights from
- * elsewhere must not fail for their description. `text` may be NULL. Always call
+/* Parse a JSON object; `text` may be NULL. Values that cannot be parsed or are not valid are
+ * ignored, so that weights of other programs can be used with any metadata. Always call
  * model_metadata_free. */
 void model_metadata_parse(const char *text, struct model_metadata *metadata);
 
-/* Collective. Rank 0 reads the metadata of a safetensors file or a checkpoint; a file without is
- * not an error. If a safetensors file names no architecture, timm's config.json in the same folder
- * is read instead. Always call model_metadata_free. */
+/* Collective. Rank 0 reads the metadata of a safetensors file or a checkpoint and broadcasts them.
+ * A file without metadata is not an error. If a safetensors file names no architecture, timm's
+ * config.json in the same folder is read instead. Always call model_metadata_free. */
 MUST_CHECK bool model_metadata_read(const char *path, struct comm *world,
                                     struct model_metadata *metadata, struct error *error);
 
-/* Not collective. The JSON object of a file as text, to be freed by the caller; *text is NULL if it
- * has none. */
+/* Not collective. Set *text to the JSON object of a file, to be freed by the caller, or to NULL if
+ * the file has no metadata. */
 MUST_CHECK bool model_metadata_read_text(const char *path, char **text, struct error *error);
 
-/* Set the options that describe the model and the preprocessing in evaluation. Those that the
- * metadata lack become defaults. Does nothing if the architecture is unknown. */
+/* Set the options of the model and of the preprocessing in evaluation from the metadata; those
+ * without a value get their defaults. Does nothing if the architecture is unknown. */
 void model_metadata_apply(const struct model_metadata *metadata, struct options *options);
 
 /* Return the interpolation; INTERPOLATION_AUTO if it is unknown or not supported. */

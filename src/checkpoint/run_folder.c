@@ -112,8 +112,8 @@ void run_folder_close(struct run_folder *folder)
 
 /* ---- temporary files of killed processes ---- */
 
-/* True for a temporary file of a run or of a report: NAME.part with one of the names that they
- * write, or a probe. */
+/* True for a temporary file of a run or a report: a probe, or NAME.part with the NAME of one of
+ * their files. */
 static bool is_temporary(const char *name)
 {
     static const char *const patterns[] = {

@@ -45,9 +45,9 @@ MUST_CHECK bool run_folder_save_tags(const struct run_folder *folder, const stru
 MUST_CHECK bool run_folder_save_deck(const struct run_folder *folder, const struct options *options,
                                      struct error *error);
 
-/* Not collective. Remove temporary files that killed processes left in a run folder. has_lock: the
- * caller has locked the folder and writes no checkpoint; without it, parts of checkpoints are
- * removed only if no run holds the lock. */
+/* Not collective. Remove temporary files of killed processes from a run folder. has_lock: the
+ * caller has locked the folder and is not writing a checkpoint. Otherwise temporary files of
+ * checkpoints are removed only if no run holds the lock. */
 void run_folder_clean(const char *path, bool has_lock);
 
 /* Not collective. Release the lock. Does nothing for a folder that is all zero. */

@@ -9,7 +9,7 @@
 
 #include "core/text.h"
 
-/* Read the first 9 bytes of a regular file. */
+/* Read the first 9 bytes of a file. Return false if it is not a regular file of that size. */
 static bool start_read(const char *path, unsigned char start[9])
 {
     struct stat status;
@@ -23,8 +23,9 @@ static bool start_read(const char *path, unsigned char start[9])
     return good;
 }
 
-/* torch.save writes a zip archive or, before version 1.6, a pickle of protocol 2 or later. The
- * length of a safetensors header could look like either, but '{' follows it. */
+/* True for a PyTorch file. torch.save writes a zip archive or, before version 1.6, a pickle of
+ * protocol 2 or later. A safetensors file may begin with the same bytes, which are the length of
+ * its header, but its 9th byte is '{'. */
 static bool is_of_torch(const char *path, const unsigned char start[9])
 {
     static const char *const endings[] = {".pth", ".pt", ".bin", ".ckpt"};
@@ -61,7 +62,7 @@ bool weights_file_check(const char *path, struct error *error)
     shell_quote(stem, out, sizeof out);
     return error_set(
         error, ERROR_CHECKPOINT,
-        "%.256s is a file of PyTorch: only safetensors and checkpoints are read; convert it with "
+        "%.256s is a PyTorch file: only safetensors and checkpoints are read; convert it with "
         "python -c \"import sys, torch; from safetensors.torch import save_file; "
         "d = torch.load(sys.argv[1], map_location='cpu', weights_only=True); "
         "d = d.get('state_dict', d.get('model', d)); "

@@ -1,4 +1,4 @@
-/* Recognises files of weights that other programs write and this one does not read. */
+/* Detection of weights in file formats that this program does not read. */
 #ifndef VITTRAIN_CHECKPOINT_WEIGHTS_FILE_H
 #define VITTRAIN_CHECKPOINT_WEIGHTS_FILE_H
 
@@ -6,9 +6,9 @@
 
 #include "core/error.h"
 
-/* Fail with the Python command that converts the file to safetensors if it is one of PyTorch
- * (.pth, .pt, .bin, .ckpt; a zip archive or a pickle). All other files, and those that cannot be
- * opened, are left to their reader. Not collective. */
+/* Return false for a PyTorch file (.pth, .pt, .bin, .ckpt; a zip archive or a pickle). The error
+ * contains the Python command that converts it to safetensors. All other files, and those that
+ * cannot be opened, return true: the function that reads them reports errors. Not collective. */
 MUST_CHECK bool weights_file_check(const char *path, struct error *error);
 
 #endif

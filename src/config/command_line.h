@@ -29,7 +29,7 @@ struct command_line {
 /* The flags without their short forms; NULL-terminated. */
 extern const char *const command_flags[];
 
-/* True if the line asks for a text about the program instead of a command. */
+/* True if the line requests a text about the program, such as --help, instead of a command. */
 bool command_line_informs(const struct command_line *line);
 
 /* Parse the command line and read its decks and settings over the defaults; later ones win.

@@ -46,7 +46,7 @@ struct data_options {
     bool shuffle, drop_last;
     int64_t shuffle_block; /* samples; 0: the whole set is shuffled */
     int val;               /* enum validation_choice */
-    double val_fraction;   /* of the training samples; 0: val is not VALIDATION_FRACTION */
+    double val_fraction;   /* of the training samples; 0 unless val is VALIDATION_FRACTION */
     int64_t samples, image, classes; /* of synthetic data */
     int task;                        /* enum task_choice, of synthetic data */
     bool skip_broken, allow_empty;   /* of image folders, as all members below */
@@ -56,7 +56,7 @@ struct data_options {
     int64_t max_pixels;
 };
 
-/* Values that are automatic are set by recipe_resolve (train/recipe.h). */
+/* recipe_resolve (train/recipe.h) replaces automatic values. */
 struct augment_options {
     int recipe;                            /* enum recipe_choice */
     double flip, rotate, translate, erase; /* below 0: auto */

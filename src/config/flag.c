@@ -1,5 +1,5 @@
-/* Flags of PyTorch's examples, torchrun, timm, Lightning and Hydra, and the settings that have
- * their meaning here. */
+/* Flags of PyTorch's examples, torchrun, timm, Lightning and Hydra, and the settings with the same
+ * meaning. */
 #include "config/flag.h"
 
 #include <ctype.h>
@@ -12,11 +12,11 @@
 
 enum { FLAG_MOST = 64 };
 
-/* Names with '-' instead of '_', separated by spaces. A flag whose name is nearly the key of its
- * option ("--weight-decay", "--seed") needs no entry. */
+/* Names with '-' instead of '_', separated by spaces. No entry is needed for a flag whose name is
+ * nearly the same as the key ("--weight-decay", "--seed"). */
 static const struct {
     const char *names, *key;
-    const char *value; /* the value for a flag without one; NULL: none is usual */
+    const char *value; /* to suggest if the flag has no value, or NULL */
 } flags[] = {
     {"max-epochs num-epochs total-epochs num-train-epochs", "train.epochs", NULL},
     {"max-steps num-steps iterations", "train.steps", NULL},
@@ -63,7 +63,7 @@ static const struct {
     {"profile profiler", "debug.profile", "on"},
 };
 
-/* Flags whose meaning is not an option. */
+/* Flags without a corresponding option. */
 static const struct {
     const char *names, *advice;
 } others[] = {
@@ -75,7 +75,7 @@ static const struct {
     {"m multirun", "use `vittrain sweep KEY=A,B`"},
 };
 
-/* True if `name` is one of the words in `names`; an underscore equals a dash. */
+/* True if `name` is one of the words in `names`, regardless of case; '_' equals '-'. */
 static bool names_have(const char *names, const char *name)
 {
     const size_t length = strlen(name);
@@ -91,7 +91,7 @@ static bool names_have(const char *names, const char *name)
     return false;
 }
 
-/* Return the number of the entry of flags[] for a name, or -1. */
+/* Return the index in flags[] of a name, or -1. */
 static int flag_find(const char *name)
 {
     for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
@@ -106,7 +106,8 @@ const char *flag_option(const char *name)
     return found >= 0 ? flags[found].key : NULL;
 }
 
-/* Return the value given with a flag: after '=', or the next word if it may be one; NULL: none. */
+/* Return the value of a flag: the text after '=', or the next word if it is not a flag or setting.
+ * NULL if the flag has no value. */
 static const char *flag_value(const char *word, const char *next)
 {
     const char *equals = strchr(word, '=');
@@ -130,10 +131,10 @@ static void setting_write(const char *key, const char *const values[2], char *te
     snprintf(text, size, "%s=VALUE", key);
 }
 
-/* Return the program's own flag that is abbreviated or misspelt, or NULL. */
+/* Return the flag of this program of which `word` is an abbreviation or a misspelling, or NULL. */
 static const char *flag_nearest(const char *word, const char *const *known)
 {
-    enum { SHORTEST = 4 }; /* of an abbreviation, with its dashes */
+    enum { SHORTEST = 4 }; /* minimum length of an abbreviation, including dashes */
     for (int i = 0; known[i] != NULL && strlen(word) >= SHORTEST; i++)
         if (strncmp(known[i], word, strlen(word)) == 0)
             return known[i];

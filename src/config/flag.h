@@ -6,13 +6,13 @@
 
 #include "core/error.h"
 
-/* Return the option that has the meaning of a flag or key of PyTorch's examples, timm, Lightning or
- * Hydra ("max_epochs", "batch-size"), given without dashes; NULL: none known. */
+/* Return the option with the meaning of a flag or key of PyTorch's examples, timm, Lightning or
+ * Hydra ("max_epochs", "batch-size"), or NULL. The name has no leading dashes. */
 const char *flag_option(const char *name);
 
-/* Set the error for a flag that the program does not have, with the setting to write instead.
- * `next` is the next word of the command line or NULL; `known` is the NULL-terminated list of the
- * program's flags. Returns false. */
+/* Set the error for an unknown flag, with the setting to write instead, and return false. `next` is
+ * the next word of the command line or NULL; `known` is the NULL-terminated list of the program's
+ * flags. */
 bool flag_refuse(const char *word, const char *next, const char *const *known, struct error *error);
 
 #endif

@@ -124,8 +124,8 @@ bool option_is_setting(const char *word)
     return length > 0 && word[length] == '=' && word[0] != '-';
 }
 
-/* A known key in a wrong section, or without one, is nearer than any misspelt key; so is a key of
- * another program. */
+/* A known key in a wrong section or without a section, and a key of another program, are nearer
+ * than any misspelt key. */
 const char *option_find_nearest(const char *name)
 {
     const char *dot = strchr(name, '.');
@@ -293,8 +293,8 @@ static bool read_choice(const struct option_entry *entry, const char *text, int 
     return true;
 }
 
-/* Read a choice that may also be a number. A word sets the number to 0, so that equal options are
- * equal byte by byte. */
+/* Read a choice that also accepts a number. A word sets the number to 0, so that options with the
+ * same meaning have the same bytes. */
 static bool read_choice_or_number(const struct option_entry *entry, const char *text,
                                   struct options *options)
 {
@@ -375,7 +375,8 @@ static bool read_value(const struct option_entry *entry, const char *text, struc
     return false;
 }
 
-/* train.batch and train.global_batch set the same quantity: one that is set clears the other. */
+/* train.batch and train.global_batch are two ways to set the batch size: setting one clears the
+ * other. */
 static void batch_settle(const struct option_entry *entry, struct options *options)
 {
     struct train_options *train = &options->train;
@@ -425,12 +426,12 @@ void option_source_add(struct option_source *source, const char *name,
 
 bool option_source_check(const struct option_source *source, const char *name, struct error *error)
 {
-    enum { RESOLVED_DECK = 64 }; /* settings; the resolved decks of all versions have more */
+    enum { RESOLVED_DECK = 64 }; /* the resolved decks of all versions have more settings */
     if (source->batch == 0 || source->global_batch == 0 || source->settings >= RESOLVED_DECK)
         return true;
     return error_set(
         error, ERROR_USAGE,
-        "%s: train.batch=%lld and train.global_batch=%lld are both set: keep one (batch "
+        "%s: train.batch=%lld and train.global_batch=%lld are both set: remove one (batch "
         "is per rank, global_batch over all ranks)",
         name, (long long)source->batch, (long long)source->global_batch);
 }
@@ -520,7 +521,8 @@ static void describe_range(const struct option_entry *entry, char *text, size_t 
     else if (isinf(entry->most))
         snprintf(text, size, entry->above_least ? " above %s" : " of at least %s", least);
     else
-        snprintf(text, size, " %s %s to %s%s", entry->above_least ? "above" : "from", least,
+        snprintf(text, size, " %s %s %s %s%s", entry->above_least ? "above" : "from", least,
+                 entry->above_least && entry->below_most ? "and" : "to",
                  entry->below_most ? "below " : "", most);
 }
 

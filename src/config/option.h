@@ -37,8 +37,8 @@ struct option_entry {
     double automatic;
     int least_count, most_count;         /* of a list */
     const struct option_choice *choices; /* ends with a NULL word */
-    size_t number_offset; /* of a choice that may also be a number in the range: its double; or 0 */
-    int number_choice;    /* the choice's constant then */
+    size_t number_offset; /* choices that accept a number, too: offset of its double; else 0 */
+    int number_choice;    /* their constant if a number is given */
     const char *help;     /* one or two sentences */
 };
 
@@ -79,7 +79,7 @@ bool option_is_setting(const char *word);
 bool option_begins_section(const struct option_entry *entry);
 
 /* Set the option from text. `where` is the start of the error's text: "deck.ini:12: ".
- * train.batch and train.global_batch clear each other. */
+ * Setting train.batch clears train.global_batch, and vice versa. */
 MUST_CHECK bool option_read(const struct option_entry *entry, const char *where, const char *text,
                             struct options *options, struct error *error);
 
@@ -94,7 +94,7 @@ void option_write(const struct option_entry *entry, const struct options *option
 MUST_CHECK bool option_assign(const char *name, const char *where, const char *text,
                               struct options *options, struct error *error);
 
-/* What one source of settings (a deck, the command line) sets; zero at its start. */
+/* Summary of the settings in one source (a deck or the command line); initialize it with zero. */
 struct option_source {
     int settings;
     int64_t batch, global_batch; /* train.batch and train.global_batch; 0: not set */
@@ -104,9 +104,9 @@ struct option_source {
 void option_source_add(struct option_source *source, const char *name,
                        const struct options *options);
 
-/* Return false with an error if the source sets both train.batch and train.global_batch, unless it
- * is a resolved deck: those of older versions hold both, and train.global_batch applies. `name` is
- * the start of the error's text. */
+/* Return false with an error if the source sets both train.batch and train.global_batch. Resolved
+ * decks are accepted: those of older versions contain both, and train.global_batch applies. `name`
+ * is the start of the error's text. */
 MUST_CHECK bool option_source_check(const struct option_source *source, const char *name,
                                     struct error *error);
 

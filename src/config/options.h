@@ -57,12 +57,12 @@ MUST_CHECK bool options_read_text(const char *text, const char *name, struct opt
 MUST_CHECK bool options_check(const struct options *options, struct error *error);
 
 /* Return the resolved deck: every key with its value, but only one of train.batch and
- * train.global_batch. The caller frees the text. The deck of a run
- * leaves out the options of commands other than train. */
+ * train.global_batch. The deck of a run leaves out the options of commands other than train. The
+ * caller frees the text. */
 char *options_to_text(const struct options *options);
 char *options_to_run_deck(const struct options *options);
 
-/* Call `visit` with `section.key` and value of each option in a run's resolved deck, in its
+/* Call `visit` with `section.key` and value of each option in a run's resolved deck, in the same
  * order. */
 typedef void option_visit(void *user, const char *name, const char *value);
 void options_visit(const struct options *options, option_visit *visit, void *user);

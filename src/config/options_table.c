@@ -113,8 +113,8 @@ const struct option_entry option_table[] = {
      .number_offset = offsetof(struct options, data.val_fraction),
      .number_choice = VALIDATION_FRACTION, .most = 1, .above_least = true, .below_most = true,
      .help = "Data for the evaluations during training. test: the test set. A fraction, for "
-             "example 0.1: this part of each class of the training samples, which is then not "
-             "trained on; it depends on the files only, not on run.seed. reference: a random "
+             "example 0.1: this part of each class is held out from the training samples; the "
+             "choice depends on the files only, not on run.seed. reference: a random "
              "split of all samples into 75 % for training, 8.3 % for evaluation and 16.7 % for "
              "testing, that of PyTorch's random_split with the seed run.seed. none: no "
              "evaluation. val: the data set's validation split. Image folders without a folder "
@@ -132,7 +132,7 @@ const struct option_entry option_table[] = {
     {PLACE(data, skip_broken), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "Image folders and shards: skip files that are not images and samples without a "
              "label; with data.check=full also truncated and damaged files. The log gives their "
-             "number. off: such a file is an error."},
+             "number. off: these files and samples are errors."},
     {PLACE(data, allow_empty), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "Image folders: accept classes without images. off: an empty class is an error."},
     {PLACE(data, check), CHOICES(CHECK_CHOICES), .preset = "header",
@@ -215,9 +215,9 @@ const struct option_entry option_table[] = {
              "middle. random: from a random position, after padding with augment.crop_pad. auto: "
              "none."},
     {PLACE(augment, interpolation), CHOICES(INTERPOLATION_CHOICES), .preset = "auto",
-     .help = "Interpolation of resizes in training and evaluation, with antialiasing. auto: that "
-             "of the weights of model.init or of the architecture with recipe=photos, else "
-             "bilinear."},
+     .help = "Interpolation of resizes in training and evaluation, with antialiasing. auto: with "
+             "recipe=photos that of the weights of model.init, else of the architecture; with "
+             "other recipes bilinear."},
     {PLACE(augment, random_resized_crop), CHOICES(SWITCH_CHOICES), .preset = "auto",
      .help = "Instead of resize and crop: take a region of random area and aspect ratio "
              "(crop_scale, crop_ratio) at a random position and resize it to the model's image "
@@ -231,23 +231,23 @@ const struct option_entry option_table[] = {
     {PLACE(augment, mean), .kind = OPTION_IS_LIST, .preset = "auto", AUTOMATIC(0),
      .least = -INFINITY, .most = INFINITY, .least_count = 1, .most_count = 4,
      .help = "Normalization, one number per channel or one for all: (value / 255 - mean) / std. "
-             "auto: that of the weights of model.init if they have it, else of the data set, else "
-             "of the model."},
+             "auto: that in the metadata of the weights of model.init, else that of the data set, "
+             "else that of the model."},
     {PLACE(augment, std), .kind = OPTION_IS_LIST, .preset = "auto", AUTOMATIC(0), .most = INFINITY,
      .above_least = true, .least_count = 1, .most_count = 4, .help = "See augment.mean."},
 
     {PLACE(eval, resize), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 8192,
-     .help = "Size in pixels to which images are resized first in evaluation. auto: the model's "
-             "image size divided by its crop fraction (ViTs: 0.9, others: 0.875) with "
-             "recipe=photos and random_resized_crop, else augment.resize or the model's image "
-             "size."},
+     .help = "Size in pixels to which images are resized first in evaluation. auto: with "
+             "recipe=photos and augment.random_resized_crop the model's image size divided by its "
+             "crop fraction (ViTs: 0.9, others: 0.875); otherwise augment.resize, else the model's "
+             "image size."},
     {PLACE(eval, resize_to), CHOICES(RESIZE_OR_AUTO_CHOICES), .preset = "auto",
-     .help = "Meaning of eval.resize. auto: shorter with recipe=photos and random_resized_crop, "
-             "else augment.resize_to."},
+     .help = "Meaning of eval.resize. auto: shorter with recipe=photos and "
+             "augment.random_resized_crop, otherwise augment.resize_to."},
     {PLACE(eval, crop), CHOICES(CROP_OR_AUTO_CHOICES), .preset = "auto",
      .help = "Crop of the resized image in evaluation. auto: center with recipe=photos and "
-             "random_resized_crop, else augment.crop, but center instead of random. With random, "
-             "evaluations depend on run.seed."},
+             "augment.random_resized_crop, otherwise augment.crop, with center instead of random. "
+             "random: evaluations depend on run.seed."},
     {PLACE(eval, crop_pad), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 4096,
      .help = "eval.crop=random: pad with this many zeros on each side first."},
 
@@ -257,13 +257,12 @@ const struct option_entry option_table[] = {
      .help = "Number of optimizer steps after which the run ends, regardless of train.epochs. 0: "
              "train.epochs decides."},
     {PLACE(train, batch), .kind = OPTION_IS_INTEGER, .preset = "64", .least = 1, .most = BATCH_MOST,
-     .help =
-         "Batch size per rank: samples per rank and step. Clears train.global_batch of an earlier "
-         "deck."},
+     .help = "Batch size per rank: samples per rank and step. Replaces train.global_batch of an "
+             "earlier deck."},
     {PLACE(train, global_batch), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e9,
-     .help =
-         "Samples per step over all ranks; clears train.batch of an earlier deck. Set it to get "
-         "the same losses on any number of ranks. 0: train.batch times the number of ranks."},
+     .help = "Batch size over all ranks: samples per step. Set it to get the same losses on any "
+             "number of ranks. Replaces train.batch of an earlier deck. 0: train.batch times the "
+             "number of ranks."},
     {PLACE(train, accumulate), .kind = OPTION_IS_INTEGER, .preset = "1", .least = 1, .most = 65536,
      .help = "Gradient accumulation: number of micro-batches into which a rank's batch is split to "
              "save memory. The result is the same."},
@@ -388,9 +387,9 @@ const struct option_entry option_table[] = {
      .help = "A rank without a heartbeat for this time (node down, cable unplugged, process "
              "stopped) ends the job and is named. 0: no limit, as needed with debuggers."},
     {PLACE(mesh, stall_warning), .kind = OPTION_IS_SECONDS, .preset = "20", .most = 1e9,
-     .help = "Name a rank that is alive but makes no progress in a step for this time, and for ten "
-             "times the median step, while others wait for it. mesh.timeout ends the run. 0: no "
-             "warning. Needs heartbeats."},
+     .help = "Warn about a rank that is alive but makes no progress in a step for this time, and "
+             "for ten times the median step time, while other ranks wait for it. The run continues "
+             "until mesh.timeout. 0: no warning. Needs heartbeats."},
 
     {PLACE(checkpoint, every), .kind = OPTION_IS_NUMBER, .preset = "1", .most = 1e6,
      .help = "Epochs between checkpoints; fractions are allowed (0.5). 0: only at the end."},
@@ -406,8 +405,8 @@ const struct option_entry option_table[] = {
              "unless the run's folder has a newer one."},
     {PLACE(checkpoint, monitor), CHOICES(MONITOR_CHOICES), .preset = "top1",
      .help = "Metric that decides which checkpoint is the best: top-1 accuracy or loss of the "
-             "evaluations. Each better evaluation writes a checkpoint, in addition to "
-             "checkpoint.every, unless that is 0. none: no best checkpoint."},
+             "evaluations. An evaluation better than all before writes a checkpoint in addition to "
+             "those of checkpoint.every, unless checkpoint.every is 0. none: no best checkpoint."},
     {PLACE(checkpoint, writers), CHOICES(WRITERS_CHOICES), .preset = "auto",
      .help = "Ranks that write. all: all ranks write into one file on a shared file system. node0: "
              "the first node writes for all, for nodes with private disks. auto: detect it."},
@@ -423,7 +422,7 @@ const struct option_entry option_table[] = {
      .help = "Steps between two rows of metrics.csv and progress lines."},
     {PLACE(output, verbose), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "Print all options, the units of the model and the classes of memory at the start. "
-             "off: train.log has them. -v and --verbose set it."},
+             "off: only train.log contains them. -v and --verbose turn it on."},
     {PLACE(output, monitor), .kind = OPTION_IS_SECONDS, .preset = "10s", .most = 300,
      .help = "Seconds between two readings of the sensors (load, memory, clocks, temperature, "
              "power), which are written to monitor.csv and TensorBoard and summarized at the end. "
@@ -477,12 +476,11 @@ const struct option_entry option_table[] = {
              "in the step where it occurs, and times belong to the step in which they are "
              "measured."},
     {PLACE(debug, pause), .kind = OPTION_IS_TEXT, .preset = "none",
-     .help =
-         "PHASE:STEP:SECONDS, as in backward:20:60. Each rank, or with :RANK at the end only that "
-         "one, waits there once and prints its process id, to attach a debugger or to kill it. "
-         "Phases: data_open, model_open, "
-         "memory, folder, weights_read (step 0), data, forward, backward, reduce, update, "
-         "evaluation, checkpoint_write, checkpoint_name, weights_write, test, results, end."},
+     .help = "PHASE:STEP:SECONDS or PHASE:STEP:SECONDS:RANK, as in backward:20:60. Each rank, or "
+             "only RANK, prints its process ID and waits once in this phase of this step, so that "
+             "you can attach a debugger or kill the process. Phases: data_open, model_open, "
+             "memory, folder, weights_read (step 0), data, forward, backward, reduce, update, "
+             "evaluation, checkpoint_write, checkpoint_name, weights_write, test, results, end."},
 
     {PLACE(cuda, graph), .kind = OPTION_IS_SWITCH, .preset = "on",
      .help = "Record a step as a CUDA graph and replay it, which makes small models faster. Not "
@@ -509,7 +507,7 @@ const struct option_entry option_table[] = {
      .help = "File for the predictions, .csv or .json. -: standard output, as CSV. Empty: standard "
              "output, as a table if files are given, else as CSV."},
     {PLACE(predict, top), .kind = OPTION_IS_INTEGER, .preset = "5", .least = 1, .most = 5e5,
-     .help = "Table of predictions: number of classes of each file, the most probable first."},
+     .help = "Number of classes per file in the table of predictions, the most probable first."},
 
     {PLACE(convert, average), .kind = OPTION_IS_SWITCH, .preset = "on",
      .help = "Convert the EMA of the weights if the checkpoint has one, as in a run's own "

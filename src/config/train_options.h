@@ -4,7 +4,7 @@
 
 #include "config/option_types.h"
 
-/* Maximum of train.batch, where a search for the largest batch ends too, and its default. */
+/* Maximum and default of train.batch. A search for the largest batch ends at the maximum, too. */
 enum { BATCH_MOST = 1000000, BATCH_DEFAULT = 64 };
 
 #define PRECISION_CHOICES(X)                                                                       \
@@ -43,7 +43,7 @@ enum schedule_per_choice { SCHEDULE_PER_CHOICES(OPTION_CONSTANT) };
 
 struct train_options {
     int64_t epochs, steps;
-    int64_t batch;        /* the default if global_batch is set */
+    int64_t batch;        /* BATCH_DEFAULT if global_batch is set */
     int64_t global_batch; /* 0: batch times the number of ranks */
     int64_t accumulate;
     int precision;              /* enum precision_choice */
