@@ -40,7 +40,7 @@ page() {
 }
 
 folder=$work/run
-steps="$small run.dir=$folder train.epochs=2 checkpoint.every=0.5 checkpoint.keep=9 optim.ema=0.9"
+steps="$small run.tags=python,suite run.dir=$folder train.epochs=2 checkpoint.every=0.5 checkpoint.keep=9 optim.ema=0.9"
 run 2 first $steps
 result "a run on two ranks" "$([ $status -eq 0 ] || echo "status $status")" "$work/first.log"
 
@@ -68,6 +68,8 @@ wait
 result "the run goes on twice more" \
     "$([ "$(grep -c 'resuming from' "$work/third.log")" = 2 ] || echo 'not twice')" "$work/third.log"
 read_by "TensorBoard and its server read four parts as one run" check_tensorboard.py "$folder" --parts 4 --server
+skipped "Weights & Biases and MLflow import a run" wandb mlflow sqlalchemy alembic ||
+    read_by "Weights & Biases and MLflow import a run" check_trackers.py "$folder" "$work/trackers"
 skipped "Weights & Biases gets each step once" wandb ||
     read_by "Weights & Biases gets each step once" check_wandb.py "$folder"
 

@@ -259,6 +259,7 @@ EXTRA_DIST += \
 	test/check_pretrained.py \
 	test/check_safetensors.py \
 	test/check_tensorboard.py \
+	test/check_trackers.py \
 	test/check_wandb.py \
 	test/check_webdataset.py \
 	test/check_weights.py \
