@@ -13,6 +13,7 @@ import sys
 import textwrap
 
 import mlflow
+import wandb
 
 from check_wandb import records
 
@@ -73,6 +74,7 @@ def main():
     (work / "runs/mine").symlink_to(folder)
     for script in scripts(pathlib.Path(__file__).resolve().parent.parent / "docs/trackers.md"):
         exec(compile(script, "docs/trackers.md", "exec"), {})
+    wandb.teardown()  # finish() may return before the file is complete
     metrics, options = expected_of(folder)
     with open(folder / "run.json") as file:
         tags = json.load(file)["tags"]

@@ -56,6 +56,7 @@ def main():
         expected = [int(row["step"]) for row in csv.DictReader(file) if row["split"] == "train"]
     with tempfile.TemporaryDirectory() as scratch:
         bring(folder, mode="offline", dir=scratch)
+        wandb.teardown()  # finish() may return before the file is complete
         (path,) = glob.glob(os.path.join(scratch, "wandb", "offline-run-*", "*.wandb"))
         steps = []
         for record in records(path):
