@@ -207,7 +207,7 @@ static void only_like_is_compared(void **state)
     assert_has(text, "\ncnn: speed not compared with vit: model cnn_a, not vit\n");
     assert_has(text,
                "\nbf16: scaling efficiency not compared with vit: precision bf16, not fp32\n");
-    assert_has(text, "| Data used | all | 25 %, 7 batches |  |\n");
+    assert_has(text, "| Data used | all | 25 %, at most 7 batches |  |\n");
     assert_has(text, "| Initial weights | random | pretrained (best.h5) |  |\n");
     assert_has(text, "| Epochs | 0 | 3.5 of 10 | 0 |\n");
     const struct fact *speed = fact_find("images_per_second");
@@ -268,7 +268,7 @@ static void missing_files_are_listed(void **state)
     assert_has(page, "metrics.csv: the incomplete last line is skipped");
     assert_has(page, "result.json: cannot be read");
     assert_has(page, "deck.ini");
-    assert_has(page, "Classes: unknown");
+    assert_has(page, "Classes are unknown");
     free(page);
     temporary_write("cut/run.json", "{\"parts\": [{\"ended\": \"then\", \"error\": \"NaN\"}]}");
     page = page_of((const char *const[]){"cut"}, 1);
@@ -281,6 +281,27 @@ static void missing_files_are_listed(void **state)
                     "{\"classes\": [1, {\"name\": 3}], \"confusion_matrix\": [[1], \"x\"],"
                     "\"parts\": {}, \"split\": 4, \"sensors\": []}");
     page = page_of((const char *const[]){"cut"}, 1);
+    free(page);
+}
+
+/* The table of values has at most 100 evaluations, spread over the run, and always the last one. */
+static void values_cover_the_whole_run(void **state)
+{
+    (void)state;
+    temporary_directory("evaluations");
+    FILE *file = fopen(temporary_path("evaluations/metrics.csv"), "w");
+    fputs(metrics_head, file);
+    for (int i = 1; i <= 250; i++)
+        fprintf(file, "%d,%d,train,2,0.5,0.1,100,0.02,,,,%d\n%d,%d,val,2,0.%03d,,,,,,,%d\n", i,
+                10 * i, i, i, 10 * i, 500 + i, i);
+    fclose(file);
+    char *page = page_of((const char *const[]){"evaluations"}, 1);
+    const char *values = strstr(page, "aria-label=\"Values\"");
+    assert_non_null(values);
+    const int rows = text_count(values, "<tr><th scope=\"row\" class=\"n\">");
+    assert_true(rows > 50 && rows <= 100);
+    assert_has(values, "<tr><th scope=\"row\" class=\"n\">2,500</th>");
+    assert_has(values, ">75.00 %</td>");
     free(page);
 }
 
@@ -411,6 +432,7 @@ int main(void)
         cmocka_unit_test(only_like_is_compared),
         cmocka_unit_test(tables_can_be_pasted),
         cmocka_unit_test(missing_files_are_listed),
+        cmocka_unit_test(values_cover_the_whole_run),
         cmocka_unit_test(a_large_run_makes_a_small_page),
         cmocka_unit_test(many_classes_are_a_picture),
         cmocka_unit_test(impossible_values_are_left_out),

@@ -61,7 +61,7 @@ static struct range range_of(const struct chart *chart, bool of_y)
     for (int i = 0; i < chart->series_count; i++)
         for (int64_t k = 0; k < chart->series[i].count; k++) {
             const double x = chart->series[i].x[k], y = chart->series[i].y[k];
-            /* The x axis also covers points without a value, as after a loss of NaN. */
+            /* The range of x includes points whose y cannot be drawn, such as a loss of NaN. */
             if (!can_be_drawn(&chart->x, x) || (of_y && !can_be_drawn(&chart->y, y)))
                 continue;
             range.least = fmin(range.least, of_y ? y : x);
@@ -199,7 +199,7 @@ static void layout_make(struct drawing *drawing)
                 fmax(30, 24 * drawing->size.enlarged));
     drawing->left = ticks_width(drawing, &drawing->y_ticks) + 10;
     drawing->right = drawing->size.width - 14;
-    /* Labels of the x axis: as far apart as their width, found with a first guess. */
+    /* The distance of labels of the x axis depends on their width: place them twice. */
     ticks_place(&drawing->x_ticks, &drawing->x, chart->x.whole, drawing->right - drawing->left, 62);
     const double width = ticks_width(drawing, &drawing->x_ticks);
     ticks_place(&drawing->x_ticks, &drawing->x, chart->x.whole, drawing->right - drawing->left,
@@ -226,8 +226,8 @@ static int64_t column_finish(const struct column *column, struct pen_point *poin
     return count;
 }
 
-/* Thin the series to what can be seen. Columns are wider in charts of many series. Return the
- * number of points. */
+/* Reduce the series to at most four points per column; columns are wider in charts of many series.
+ * Return the number of points. */
 static int64_t series_thin(const struct drawing *drawing, const struct chart_series *series,
                            struct pen_point *points)
 {
@@ -264,7 +264,7 @@ static int64_t series_thin(const struct drawing *drawing, const struct chart_ser
     return column_finish(&column, points, count);
 }
 
-/* Mark each of a few points, since nothing was measured between them. */
+/* Draw a dot at each point. */
 static void dots_draw(const struct drawing *drawing, unsigned colour,
                       const struct pen_point *points, int64_t count)
 {
@@ -320,7 +320,8 @@ static void x_write(const struct drawing *drawing, double x)
     fprintf(drawing->pen.svg, axis->whole ? "%s %s" : "%2$s %1$s", label, text);
 }
 
-/* Write the values of all series at x; a value that was measured elsewhere has its place. */
+/* Write the values of all series at x. For the nearest point of a series at another x, add its x.
+ */
 static void values_write(const struct drawing *drawing, double x)
 {
     const struct chart *chart = drawing->chart;

@@ -48,15 +48,15 @@ extern const unsigned chart_colours[CHART_COLOURS];
 /* Size of a chart in a page, in CSS pixels. */
 struct chart_size {
     double width, height;
-    double enlarged; /* by how much the page enlarges the text at most, for narrow screens */
-    int places;      /* highest number of places with titles */
-    int coarse;      /* pixels per column, in which a curve keeps four points */
+    double enlarged; /* largest factor by which the page enlarges the text, on narrow screens */
+    int places;      /* maximum number of x positions with a title */
+    int coarse;      /* width in pixels of a column, in which a curve keeps four points */
 };
 
-/* Write an <svg> element of class "chart" for an HTML page, which writes title, legend and the
- * label of the y axis itself. Areas of class "at" have the values at their place as titles. The
- * attributes data-frame (left, top, right, bottom) and data-range (least and most x, least and most
- * y) give the plot area. */
+/* Write an <svg> element of class "chart" for an HTML page, without title, legend and label of the
+ * y axis. Areas of class "at" have the values at their x position as titles. The attributes
+ * data-frame (left, top, right, bottom) and data-range (least and most x, least and most y)
+ * describe the plot area. */
 void chart_embed(const struct chart *chart, FILE *stream, const char *id,
                  const struct chart_size *size);
 

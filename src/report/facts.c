@@ -71,7 +71,7 @@ static double epochs(const struct record *record)
     return known(record_number(record, "epochs"), (double)record->epochs.rows);
 }
 
-/* "10", or "3.5 of 10" if the run ended before its last step. */
+/* Return "10", or "3.5 of 10" if the run ended before its last step. */
 static const char *epochs_text(const struct record *record, char text[FORMAT_TEXT])
 {
     const double each = record_number(record, "steps_per_epoch");
@@ -126,11 +126,11 @@ static double rank_images_per_second(const struct record *record)
     return record_images_per_second(record) / record_number(record, "ranks");
 }
 
-/* The speed of two runs is compared if these values are the same. Scaling efficiency compares
- * numbers of ranks only, so it needs all of them. */
+/* Values that must be the same in two runs to compare their speed and, with of_scaling, their
+ * scaling efficiency. */
 static const struct condition {
     const char *key, *name;
-    bool of_scaling;
+    bool of_scaling; /* for scaling efficiency only */
 } conditions[] = {{"model", "model", false},
                   {"parameters", "parameters", false},
                   {"trainable_parameters", "trainable parameters", false},
@@ -138,7 +138,7 @@ static const struct condition {
                   {"backend", "backend", true},
                   {"precision", "precision", true}};
 
-/* Return the first condition that the runs do not meet; NULL: none. Unknown values are equal. */
+/* Return the first condition that the runs do not meet, or NULL. An unknown value equals all. */
 static const struct condition *speed_differs(const struct record *record,
                                              const struct record *first, bool scaling)
 {
@@ -251,7 +251,7 @@ static const char *tags(const struct record *record, char text[FORMAT_TEXT])
     return list != NULL && list[0] != '\0' ? list : NULL;
 }
 
-/* The part of the data set that was used. */
+/* Describe the part of the data set that was used: "all", "25 %, at most 7 batches". */
 static const char *data_used(const struct record *record, char text[FORMAT_TEXT])
 {
     const char *options[] = {record_option(record, "debug.fraction"),
@@ -262,16 +262,20 @@ static const char *data_used(const struct record *record, char text[FORMAT_TEXT]
         value[i] = options[i] != NULL ? strtod(options[i], NULL) : NAN;
     if (isnan(value[0]) && isnan(value[1]))
         return NULL;
-    int used = value[0] < 1 ? snprintf(text, FORMAT_TEXT, "%.3g %%", 100 * value[0])
-                            : snprintf(text, FORMAT_TEXT, "all");
-    if (value[1] > 0)
-        used += snprintf(text + used, (size_t)(FORMAT_TEXT - used), ", %.0f batches", value[1]);
+    char share[16] = "", batches[32] = "";
+    if (value[0] < 1)
+        snprintf(share, sizeof share, "%.3g %%", 100 * value[0]);
     if (value[2] > 0)
-        snprintf(text + used, (size_t)(FORMAT_TEXT - used), ", first %.0f only", value[2]);
+        snprintf(batches, sizeof batches, "the first %.6g batches", value[2]);
+    else if (value[1] > 0)
+        snprintf(batches, sizeof batches, "at most %.6g batches", value[1]);
+    const bool any = share[0] != '\0' || batches[0] != '\0';
+    snprintf(text, FORMAT_TEXT, "%s%s%s", any ? share : "all",
+             share[0] != '\0' && batches[0] != '\0' ? ", " : "", batches);
     return text;
 }
 
-/* "random", or the file of pretrained weights. */
+/* Return "random" or "pretrained (FILE)". */
 static const char *initial_weights(const struct record *record, char text[FORMAT_TEXT])
 {
     const char *init = record_option(record, "model.init");

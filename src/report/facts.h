@@ -24,7 +24,7 @@ struct fact {
     const char *share;  /* the same, relative to the duration of a step */
     double (*number)(const struct record *record);
     double (*relative)(const struct record *record, const struct record *first);
-    /* A text, or how the number is shown. */
+    /* Returns the value if it is a text, or the text of the number. */
     const char *(*text)(const struct record *record, char text[FORMAT_TEXT]);
 };
 
@@ -49,19 +49,19 @@ const char *fact_cell(const struct fact *fact, const struct record *record,
 /* True if the fact is known for any of the runs. */
 bool fact_is_known(const struct fact *fact, const struct record *records, int count);
 
-/* True if this run has the best of differing values. Times of unequal work are not compared, and of
- * different models only the quality. */
+/* True if this run has the best value and not all values are equal. Times are compared between runs
+ * of equally many steps only; everything except quality between runs of the same model only. */
 bool fact_is_best(const struct fact *fact, const struct record *records, int count, int run);
 
 enum { FACTS_DIFFERENCE = 320 };
 
-/* Return false if the speed of the run can be compared with that of the first. Otherwise write what
- * is not compared and why: another model, image size or, for scaling efficiency, precision. */
+/* Return true if speed or scaling efficiency of the run cannot be compared with those of the first,
+ * and write the reason: "speed not compared with A: image size 64, not 32". */
 bool facts_difference(const struct record *record, const struct record *first,
                       char text[FACTS_DIFFERENCE]);
 
-/* Write a table with one column per run and one row per known fact, and below it the runs whose
- * speed is not compared. */
+/* Write a table with one column per run and one row per known fact. Below it, write the reason for
+ * each run whose speed is not compared. */
 void facts_markdown(const struct record *records, int count, FILE *stream);
 
 /* Write one row per run with all facts; times in seconds, memory in bytes, shares from 0 to 1. */

@@ -67,7 +67,7 @@ void html_kind(const struct page *page, int run)
         const char *slash = strrchr(value, '/'); /* the folder of the data */
         html_text(page, begun ? parts[i].before : "",
                   slash != NULL && slash[1] != '\0' ? slash + 1 : value, "");
-        /* no plural of 1 */
+        /* "1 rank", "2 ranks" */
         const bool one = strcmp(value, "1") == 0 && parts[i].after[length - 1] == 's';
         fprintf(page->stream, "%.*s", (int)length - one, parts[i].after);
         begun = true;
@@ -95,7 +95,8 @@ static void title_write(const struct page *page)
         fprintf(page->stream, " and %d more", page->count - NAMES_IN_TITLE);
 }
 
-/* Name of one run, what it was, and why it ended early. */
+/* Write the names of the runs and the key figures; for a single run, also its configuration and the
+ * reason if it ended early. */
 static void head_write(const struct page *page)
 {
     char text[FORMAT_TEXT];
@@ -115,7 +116,7 @@ static void head_write(const struct page *page)
     fputs("</header>\n", page->stream);
 }
 
-/* ---- sections, closed at first */
+/* ---- sections, initially closed */
 
 /* clang-format off */
 static const struct {

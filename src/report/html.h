@@ -43,8 +43,8 @@ void html_trouble(const struct page *page);
 /* Write markup, a text to be escaped, and markup. */
 void html_text(const struct page *page, const char *before, const char *text, const char *after);
 
-/* Begin and end a table with attributes in its cells, in a box with a scroll bar. `name`: for
- * screen readers. Other tables are sheets. */
+/* Begin and end a table in a box with a scroll bar. `name`: for screen readers. Tables whose cells
+ * need no attributes are written as sheets instead (sheet.h). */
 void html_table_begin(const struct page *page, const char *class, const char *name);
 void html_table_end(const struct page *page);
 

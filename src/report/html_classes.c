@@ -6,7 +6,8 @@
 #include "report/html.h"
 #include "report/run_tables.h"
 
-/* Larger matrices are pictures with the most frequent confusions, then these only. */
+/* Matrices of up to MATRIX_MOST classes are tables, of up to PICTURE_MOST classes pictures. Those
+ * above MATRIX_MOST also have a table of the most frequent confusions. */
 enum { MATRIX_MOST = 32, PICTURE_MOST = 200, PAIRS_MOST = 20, SHADES = 8 };
 
 /* The confusion matrix in result.json, which may be damaged. */
@@ -58,7 +59,7 @@ static void matrix_table(const struct page *page, int run, const struct confusio
     html_table_end(page);
 }
 
-/* Write the titles of the rows, which browsers show under the pointer. */
+/* Write the titles of the rows; browsers show the title of the row under the pointer. */
 static void picture_titles(const struct page *page, const struct confusion *confusion)
 {
     char text[FORMAT_TEXT];
@@ -81,7 +82,7 @@ static void picture_titles(const struct page *page, const struct confusion *conf
     }
 }
 
-/* Draw one path per shade of the share of the class. */
+/* Draw the matrix with one path per shade; the shade is the share of the row's class. */
 static void matrix_picture(const struct page *page, int run, const struct confusion *confusion)
 {
     fprintf(
@@ -169,7 +170,7 @@ void html_classes(const struct page *page)
         sheet_html(&sheet, page->stream);
         sheet_free(&sheet);
         if (confusion.count == 0)
-            fputs("<p>Classes: unknown, they are not in result.json.</p>\n", page->stream);
+            fputs("<p>Classes are unknown: result.json does not contain them.</p>\n", page->stream);
         else
             fprintf(page->stream,
                     "<p class=\"note\">Confusion matrix of the %s split: true classes in rows, "

@@ -5,18 +5,16 @@
 #include "report/html_figure.h"
 #include "report/sheet.h"
 
-/* A chart and its column in the table of values have one description.
- */
-
 enum axis { BY_STEP, BY_TIME };
 
+/* Each entry describes a chart and its column in the table of values. */
 /* clang-format off */
 static const struct measure {
     const char *id, *title, *unit, *column;
     enum figure figure; /* in the table */
     double scale;       /* of the chart */
-    double most;        /* larger values are measured wrongly and left out; 0: none */
-    const char *whole;  /* the value is divided by this column; NULL: by nothing */
+    double most;        /* larger values are measurement errors and left out; 0: no limit */
+    const char *whole;  /* column by which the value is divided, or NULL */
     enum axis x;
     bool large, evaluated, from_zero;
     enum chart_scale axis;
@@ -40,10 +38,10 @@ static const struct measure {
 /* clang-format on */
 enum { MEASURES = sizeof measures / sizeof measures[0] };
 
-/* With more runs, the legend names the runs only, and validation is known by its dashes. */
+/* With more runs, the legend names the runs only, and one entry for all dashed lines. */
 enum { SPLITS_NAMED_MOST = 3 };
 
-/* Return the value in a row of metrics.csv; NAN: unknown. */
+/* Return the value in a row of metrics.csv, NAN if it is unknown. */
 static double measure_value(const struct measure *measure, const struct table *metrics, int64_t row)
 {
     double value = table_number(metrics, row, table_column(metrics, measure->column));
@@ -71,7 +69,7 @@ static void points_read(const struct table *metrics, const struct measure *measu
                        measure_value(measure, metrics, row) * measure->scale);
 }
 
-/* True if the curve has something to show: a value, and for a share or rate one that is not 0. */
+/* True if the curve has points; with from_zero, only if one of them is not 0. */
 static bool series_shows(const struct chart_series *series, bool from_zero)
 {
     for (int64_t i = 0; i < series->count; i++)
@@ -108,7 +106,7 @@ static int series_collect(const struct page *page, const struct measure *measure
     return count;
 }
 
-/* True if two curves look the same as far as both go. */
+/* True if two curves look the same up to the last point of the shorter one. */
 static bool series_coincide(const struct chart_series *one, const struct chart_series *other)
 {
     const int64_t count = one->count < other->count ? one->count : other->count;
@@ -168,19 +166,20 @@ void html_curves(const struct page *page)
     fputs("</div>\n", page->stream);
 }
 
-/* ---- the values of the curves at each evaluation, else of each row */
+/* ---- the values of the curves at each evaluation; without evaluations at rows of training */
 
-enum { VALUES_MOST = 100 };
+enum { VALUES_MOST = 100, TRAINING_VALUES_MOST = 20 };
 
-/* True if the row of metrics.csv has a row in the table: one with an evaluation, if there are any.
- */
-static bool row_is_shown(const struct table *metrics, int64_t row, bool evaluated, int64_t each)
+static int64_t rows_count(const struct table *metrics, const char *split)
 {
-    return evaluated ? row_is_of(metrics, row, "val")
-                     : row_is_of(metrics, row, "train") && (row + 1) % each == 0;
+    int64_t count = 0;
+    for (int64_t row = 0; row < metrics->rows; row++)
+        count += row_is_of(metrics, row, split);
+    return count;
 }
 
-/* Add the cells of a measure: of the newest row of training, and of this evaluation. */
+/* Add the cells of a measure: the value of the last row of training up to this row, and that of
+ * this evaluation. */
 static void measure_add(struct sheet *sheet, const struct measure *measure,
                         const struct table *metrics, int64_t train, int64_t row)
 {
@@ -194,10 +193,11 @@ static void values_write(const struct page *page, int run)
 {
     const struct table *metrics = &page->records[run].metrics;
     struct sheet sheet = {.title = "Values", .class = "ranks"};
-    bool evaluated = false;
-    int64_t train = -1;
-    for (int64_t row = 0; row < metrics->rows; row++)
-        evaluated = evaluated || row_is_of(metrics, row, "val");
+    const bool evaluated = rows_count(metrics, "val") > 0;
+    const char *split = evaluated ? "val" : "train";
+    const int64_t most = evaluated ? VALUES_MOST / (1 + page->count / 8) : TRAINING_VALUES_MOST;
+    int64_t train = -1, left = rows_count(metrics, split);
+    const int64_t each = (left + most - 1) / most;
     sheet_column(&sheet, "step", SHEET_NUMBER);
     for (int i = 0; i < MEASURES; i++) {
         char name[64];
@@ -209,11 +209,10 @@ static void values_write(const struct page *page, int run)
         if (measures[i].evaluated)
             sheet_column(&sheet, "validation", SHEET_NUMBER);
     }
-    for (int64_t row = 0;
-         row < metrics->rows && sheet_rows(&sheet) < VALUES_MOST / (1 + page->count / 8); row++) {
+    for (int64_t row = 0; row < metrics->rows; row++) {
         train = row_is_of(metrics, row, "train") ? row : train;
-        if (!row_is_shown(metrics, row, evaluated, (metrics->rows + 19) / 20))
-            continue;
+        if (!row_is_of(metrics, row, split) || --left % each != 0)
+            continue; /* the last row is always shown */
         sheet_figure(&sheet, FIGURE_COUNT,
                      table_number(metrics, row, table_column(metrics, "step")));
         for (int i = 0; i < MEASURES; i++)

@@ -2,7 +2,8 @@
 
 #include <stdlib.h>
 
-/* The style sheet enlarges the text on narrow screens, by these factors at most. */
+/* The third value is the largest factor by which the style sheet enlarges text on narrow screens.
+ */
 static const struct chart_size sizes[] = {[FIGURE_LARGE] = {600, 330, 1.6, .places = 100},
                                           [FIGURE_SMALL] = {400, 220, 1.2, .places = 60}};
 

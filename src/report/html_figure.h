@@ -9,8 +9,8 @@ enum { SERIES_NAME = 24 };
 
 enum figure_size { FIGURE_LARGE, FIGURE_SMALL };
 
-/* Write title, legend and chart. `brief`: the legend has the letters of the runs, which are the
- * first of each name; validation is known by its dashes. */
+/* Write title, legend and chart. `brief`: the legend has one entry per run, the first letter of the
+ * name of its solid line, and one entry for all dashed lines. */
 void figure_write(const struct page *page, const char *id, const struct chart *chart,
                   enum figure_size size, bool brief);
 

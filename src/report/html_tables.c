@@ -22,7 +22,7 @@ void html_table_end(const struct page *page)
 
 /* ---- key figures */
 
-/* A figure with `otherwise` is shown if the other figure is unknown for all runs. */
+/* A figure with `otherwise` is shown only if that other figure is unknown for all runs. */
 static const struct {
     const char *key, *otherwise;
 } key_figures[] = {{"test_top1", NULL},
@@ -72,7 +72,7 @@ static void cell_write(const struct page *page, const struct fact *fact, int run
     html_text(page, "", fact_cell(fact, &page->records[run], &page->records[0], text), "</td>");
 }
 
-/* One row per run. */
+/* Write a table with one row per run. */
 static void figures_of_several(const struct page *page)
 {
     html_table_begin(page, "figures", "Key figures");

@@ -201,9 +201,8 @@ static void units_draw(const struct page *page, const struct unit_chart *chart)
 
 void html_units(const struct page *page)
 {
-    fputs("<p class=\"note\">Mean time of a training step; phases include time spent waiting. "
-          "Planned "
-          "memory per rank.</p>\n<div class=\"charts\">\n",
+    fputs("<p class=\"note\">Times are means of a training step; phases include time spent "
+          "waiting. Memory is the planned memory of rank 0.</p>\n<div class=\"charts\">\n",
           page->stream);
     phases_draw(page);
     units_draw(page, &(struct unit_chart){"_seconds", "Step time by unit", "ms", 1000});
@@ -213,7 +212,8 @@ void html_units(const struct page *page)
     for (int run = 0; run < page->count; run++)
         if (page->records[run].units.rows == 0) {
             html_run_title(page, run);
-            fputs("<p>By unit: unknown, units.csv is missing.</p>\n", page->stream);
+            fputs("<p>Time and memory by unit are unknown: units.csv is missing.</p>\n",
+                  page->stream);
         }
 }
 

@@ -233,7 +233,8 @@ static void page_write(FILE *stream, const struct record *record, const char *lo
     fputc('\n', stream);
 }
 
-/* Columns of the index: keys of facts. New ones are last: pages of older versions lack them. */
+/* Columns of the index: keys of facts. New columns are appended, since pages of older versions do
+ * not have them. */
 static const char *const row_keys[] = {
     "started",       "model",     "ranks",    "nodes",     "strategy",          "precision",
     "global_batch",  "epochs",    "val_top1", "test_top1", "images_per_second", "peak_share",

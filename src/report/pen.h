@@ -9,7 +9,7 @@
 
 enum pen_alignment { PEN_LEFT, PEN_CENTRE, PEN_RIGHT };
 
-/* One of the two is set. */
+/* Exactly one of the two is set. */
 struct pen {
     FILE *svg;
     struct _cairo *cairo;

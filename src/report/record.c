@@ -318,8 +318,8 @@ static void monitors_open(struct record *record)
     lines_free(&names);
 }
 
-/* Empty the column of the MFU if the peak was wrong: a value is above 1, or the run found out and
- * wrote no more values. */
+/* Empty the column of the MFU if the peak was wrong: a value is above 1, or is empty because the
+ * run detected that its peak was wrong. */
 static void peak_share_check(struct table *metrics)
 {
     const int split = table_column(metrics, "split"), column = table_column(metrics, "peak_share");

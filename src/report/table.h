@@ -33,7 +33,7 @@ int table_column(const struct table *table, const char *name);
 double table_number(const struct table *table, int64_t row, int column);
 const char *table_text(const struct table *table, int64_t row, int column);
 
-/* Empty all cells of a column; -1: none. */
+/* Empty all cells of a column. Does nothing for column -1. */
 void table_clear(struct table *table, int column);
 
 /* Statistics over the numbers of a column; NAN: none. */
