@@ -322,7 +322,7 @@ static void test_every_call_fails_for_weights(void **state)
             assert_int_equal(error.kind, good ? ERROR_NONE : ERROR_FILE);
             struct error none = {.kind = ERROR_NONE};
             fixture_fill(&fixture, 2);
-            error_defer(safetensors_read(path, &fixture.flat, &none));
+            error_defer(safetensors_read(path, true, &fixture.flat, &none));
             assert_string_equal(none.text, "");
             assert_int_equal(fixture_total(world, fixture_all_wrong(&fixture, 1)), 0);
         }

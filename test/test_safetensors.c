@@ -35,7 +35,7 @@ static void write_on_one_read_on_other(int from_shard, int to_shard,
     fixture_fill(&from, 7);
     error_defer(safetensors_write(path, &from.flat, NULL, &error));
     assert_string_equal(error.text, "");
-    error_defer(safetensors_read(path, &to.flat, &error));
+    error_defer(safetensors_read(path, true, &to.flat, &error));
     assert_string_equal(error.text, "");
     assert_int_equal(fixture_total(world, fixture_wrong(&to, 7, STATE_PARAMETER, STATE_PARAMETER)),
                      0);
@@ -82,7 +82,7 @@ static void read_vectors(struct fixture *fixture, const struct fixture_shape *sh
     path_of_vectors(name, path, sizeof path);
     fixture_open(fixture, world, 1, shape, 0, false);
     fixture_fill(fixture, 3);
-    error_defer(safetensors_read(path, &fixture->flat, error));
+    error_defer(safetensors_read(path, true, &fixture->flat, error));
 }
 
 static void assert_near(const struct fixture *fixture, const char *name, const float *expected,
@@ -229,7 +229,7 @@ static void assert_refused(const struct fixture_shape *shape, const char *path, 
     struct error error = {.kind = ERROR_NONE};
     fixture_open(&fixture, world, 1, shape, 0, false);
     fixture_fill(&fixture, 3);
-    assert_false(safetensors_read(path, &fixture.flat, &error));
+    assert_false(safetensors_read(path, true, &fixture.flat, &error));
     assert_int_equal(error.kind, ERROR_CHECKPOINT);
     assert_null(strchr(error.text, '\n'));
     if (strstr(error.text, path) == NULL || strstr(error.text, what) == NULL ||

@@ -59,7 +59,8 @@ static bool weights_begin(struct search *search, struct error *error)
         return error_set(
             error, ERROR_USAGE,
             "model.init=%s: find lr reads a local file only; copy it with `rclone copyto`", init);
-    if (strcmp(init, "none") != 0 && init[0] != '\0' && !session_read_weights(session, init, error))
+    if (strcmp(init, "none") != 0 && init[0] != '\0' &&
+        !session_read_weights(session, init, true, error))
         return false;
     flat_refresh(&session->flat);
     return true;

@@ -202,7 +202,7 @@ bool convert_to_checkpoint(const char *weights, const char *checkpoint,
     struct making making = {.seed = start->seed};
     if (snprintf(making.part, sizeof making.part, "%s.part", checkpoint) >= (int)sizeof making.part)
         return error_set(error, ERROR_FILE, "the name %s is too long", checkpoint);
-    safetensors_input_list(&making.input, weights, start->units, start->unit_count);
+    safetensors_input_list(&making.input, weights, start->units, start->unit_count, true);
     plan_contents(&making.contents, start);
     if (safetensors_input_open(&making.input, error) &&
         take_metadata(&making.contents, weights, start, error)) {

@@ -20,12 +20,13 @@ static void read_tensor(struct safetensors_input *input, const struct flat_model
     }
 }
 
-bool safetensors_read(const char *path, struct flat_model *flat, struct error *error)
+bool safetensors_read(const char *path, bool accepts_other_head, struct flat_model *flat,
+                      struct error *error)
 {
     struct comm *world = flat->mesh->world;
     struct safetensors_input input;
     /* buffers[0].unit is the first element of the array of all units. */
-    safetensors_input_list(&input, path, flat->buffers[0].unit, flat->count);
+    safetensors_input_list(&input, path, flat->buffers[0].unit, flat->count, accepts_other_head);
     if (world->rank == 0)
         error_defer(safetensors_input_open(&input, error));
     bool good = comm_agree(world, error);

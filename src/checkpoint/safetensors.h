@@ -14,10 +14,11 @@ MUST_CHECK bool safetensors_write(const char *path, const struct flat_model *fla
                                   const char *metadata, struct error *error);
 
 /* Collective. Rank 0 reads the parameters and broadcasts them; F32, F16, BF16 and F64 are accepted.
- * Missing tensors and wrong shapes are one error that lists them all. A head for another number of
- * classes keeps its random initialisation, and position embeddings of another grid are resized
- * (timm's resample_abs_pos_embed); both are logged. Extra tensors are ignored with a warning. The
- * EMA, if there is one, is set to the parameters. */
-MUST_CHECK bool safetensors_read(const char *path, struct flat_model *flat, struct error *error);
+ * Missing tensors and wrong shapes are one error that lists them all. If that is accepted, a head
+ * for another number of classes keeps its random initialisation. Position embeddings of another
+ * grid are resized (timm's resample_abs_pos_embed). Both are logged. Extra tensors are ignored with
+ * a warning. The EMA, if there is one, is set to the parameters. */
+MUST_CHECK bool safetensors_read(const char *path, bool accepts_other_head, struct flat_model *flat,
+                                 struct error *error);
 
 #endif

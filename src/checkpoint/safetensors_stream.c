@@ -125,7 +125,8 @@ static void choose_source(const struct safetensors_input *input, struct safetens
         list_add(bad, "%s has dtype %s", tensor->name, entry->dtype);
     else if (same_shape(tensor, entry, 0))
         source->kind = SOURCE_COPY;
-    else if (is_other_head(input, source)) /* one line on the console, for the weight */
+    else if (input->accepts_other_head &&
+             is_other_head(input, source)) /* one line on the console, for the weight */
         (tensor->dimensions > 1 ? log_info : log_detail)(
             "%s: %s is %s there and %s here: it keeps its random initialisation", input->path,
             tensor->name, there, here);
@@ -310,10 +311,13 @@ static float *read_resized(const struct safetensors_input *input,
 }
 
 void safetensors_input_list(struct safetensors_input *input, const char *path,
-                            const struct unit *units, int unit_count)
+                            const struct unit *units, int unit_count, bool accepts_other_head)
 {
-    *input = (struct safetensors_input){
-        .path = path, .units = units, .unit_count = unit_count, .descriptor = -1};
+    *input = (struct safetensors_input){.path = path,
+                                        .units = units,
+                                        .unit_count = unit_count,
+                                        .accepts_other_head = accepts_other_head,
+                                        .descriptor = -1};
     for (int u = 0; u < unit_count; u++)
         input->source_count += units[u].tensor_count;
     input->source = calloc((size_t)input->source_count, sizeof *input->source);

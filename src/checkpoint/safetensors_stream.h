@@ -27,7 +27,9 @@ struct safetensors_input {
     const char *path;
     const struct unit *units;
     int unit_count;
-    int descriptor; /* -1: not open */
+    bool
+        accepts_other_head; /* a head for another number of classes is SOURCE_NONE, else an error */
+    int descriptor;         /* -1: not open */
     struct safetensors_header header;
     struct safetensors_source *source; /* [source_count]: by unit, then by tensor */
     int source_count;
@@ -36,7 +38,7 @@ struct safetensors_input {
 
 /* List the model's tensors without opening the file. Always call safetensors_input_close. */
 void safetensors_input_list(struct safetensors_input *input, const char *path,
-                            const struct unit *units, int unit_count);
+                            const struct unit *units, int unit_count, bool accepts_other_head);
 
 /* Open the file and choose the source of each tensor. Fails as safetensors_read does. */
 MUST_CHECK bool safetensors_input_open(struct safetensors_input *input, struct error *error);

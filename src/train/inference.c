@@ -110,9 +110,8 @@ static bool model_prepare(struct inference *inference, const char *weights, stru
     if (!comm_agree(world, error) || !session_open(session, options, world, false, error) ||
         !session_allocate(session, batch, &inference->feed.source, false, error))
         return false;
-    /* A head that does not fit the weights keeps its initial values. */
     flat_initialize(&session->flat, (uint64_t)options->run.seed);
-    if (!session_read_weights(session, weights, error) ||
+    if (!session_read_weights(session, weights, false, error) ||
         !feed_start(&inference->feed, options, world, session->device, batch * world->size,
                     session->model->image, false, error))
         return false;

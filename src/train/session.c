@@ -450,7 +450,8 @@ bool session_sees_times(const struct session *session)
     return !hardware_has_memory(session->device) || session->profile != NULL;
 }
 
-bool session_read_weights(struct session *session, const char *path, struct error *error)
+bool session_read_weights(struct session *session, const char *path, bool accepts_other_head,
+                          struct error *error)
 {
     const struct checkpoint_target target = {.writers = WRITERS_AUTO,
                                              .model = session->options->model.name};
@@ -461,7 +462,7 @@ bool session_read_weights(struct session *session, const char *path, struct erro
     if (!comm_agree(session->mesh.world, error))
         return false;
     bool good = text_ends_with(path, ".safetensors")
-                    ? safetensors_read(path, &session->flat, error)
+                    ? safetensors_read(path, accepts_other_head, &session->flat, error)
                     : checkpoint_read(path, &target, &session->flat, NULL, true, error);
     if (!good)
         return false;

@@ -135,8 +135,8 @@ struct model_pass session_pass(struct session *session, int64_t count, bool trai
 bool session_sees_times(const struct session *session);
 
 /* Collective. Reads weights from a safetensors file or a checkpoint (by the file's suffix) and
- * warns if they contain NaN. */
+ * warns if they contain NaN. accepts_other_head: see safetensors_read. */
 MUST_CHECK bool session_read_weights(struct session *session, const char *path,
-                                     struct error *error);
+                                     bool accepts_other_head, struct error *error);
 
 #endif

@@ -104,7 +104,7 @@ static bool weights_initialise(struct trainer *trainer, struct error *error)
     char path[OPTION_TEXT + 64];
     bool remote = rclone_is_remote(init);
     return (!remote || retrieve_file(trainer, init, "model.init", path, sizeof path, error)) &&
-           session_read_weights(session, remote ? path : init, error);
+           session_read_weights(session, remote ? path : init, true, error);
 }
 
 static bool state_prepare(struct trainer *trainer, struct error *error)
