@@ -33,7 +33,7 @@ refuses() {
     result "$title" "$(failed_otherwise "$expected" "$pattern" | tr '\n' ' ')" "$run_log"
 }
 
-echo 1..36
+echo 1..37
 run 1 train model.name=vit_cifar model.dim=32 model.depth=1 model.heads=2 model.patch=8 model.image=24 \
     data.format=imagefolder data.root="$tree" train.global_batch=5 train.epochs=1 run.threads=1 \
     augment.random_resized_crop=on augment.mean=0.4,0.5,0.6 eval.resize=30 eval.resize_to=shorter \
@@ -83,11 +83,14 @@ run 1 back convert "$work/plain.h5" "$work/described.safetensors"
 predict described 1 "$work/described.safetensors" "$one"
 result 'or convert, which describes them' \
     "$(grep -cE '^ +[0-9.]+ %  class [012]$' "$work/described.out" | grep -v 3)" "$run_log"
-mv "$images/cat" "$images/cow"
+cow=$(printf 'c\033w')
+mv "$images/cat" "$images/$cow"
 run 1 renamed eval "$weights" data.format=imagefolder data.root="$tree" run.threads=1
 result 'data with other classes' \
-    "$(grep -q 'class 2 of the data is "cow", but "cat" of the weights' "$work/renamed.log" || echo 'no warning')" "$work/renamed.log"
-mv "$images/cow" "$images/cat"
+    "$(grep -q 'class 2 of the data is "c w", but "cat" of the weights' "$work/renamed.log" || echo 'no warning')" "$work/renamed.log"
+result 'names in the tables of eval have no control characters' \
+    "$(grep -q '^c w  ' "$work/renamed.log" || echo 'no row'; grep -c "$cow" "$work/renamed.log" | grep -v 0)" "$work/renamed.log"
+mv "$images/$cow" "$images/cat"
 
 # ---- files, folders, lists; ranks
 predict table 1 "$weights" "$one"

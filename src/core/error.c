@@ -1,7 +1,6 @@
 /* Errors. Nothing here allocates memory, so that errors work when memory is short. */
 #include "core/error.h"
 
-#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,14 +14,6 @@ static int own_rank = 0;
 static char own_host[HOST_SIZE] = "this host";
 static void (*abort_handler)(int exit_code) = NULL;
 
-/* Replace control characters, which a file name in the message may contain. */
-static void make_one_line(char *text)
-{
-    for (; *text != '\0'; text++)
-        if (iscntrl((unsigned char)*text))
-            *text = ' ';
-}
-
 bool error_set(struct error *error, enum error_kind kind, const char *format, ...)
 {
     if (error->kind != ERROR_NONE)
@@ -32,7 +23,7 @@ bool error_set(struct error *error, enum error_kind kind, const char *format, ..
     va_start(arguments, format);
     vsnprintf(error->text, sizeof error->text, format, arguments);
     va_end(arguments);
-    make_one_line(error->text);
+    text_remove_control(error->text);
     text_mask_password(error->text);
     text_add_file_limit(error->text, sizeof error->text);
     return false;
@@ -73,7 +64,7 @@ void error_abort(const char *file, int line, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    make_one_line(text);
+    text_remove_control(text);
     fflush(stdout);
     fprintf(stderr, "vittrain: internal error: rank %d on %s: %s (%s:%d)\n", own_rank, own_host,
             text, file, line);

@@ -101,6 +101,15 @@ void text_add_file_limit(char *text, size_t size)
     memcpy(end, more, (size_t)length);
 }
 
+void text_remove_control(char *text)
+{
+    for (unsigned char *letter = (unsigned char *)text; *letter != '\0'; letter++)
+        if (letter[0] == 0xc2 && letter[1] >= 0x80 && letter[1] < 0xa0)
+            letter[0] = letter[1] = ' ';
+        else if (*letter < 0x20 || *letter == 0x7f)
+            *letter = ' ';
+}
+
 const char *text_next_item(const char *list, size_t *length)
 {
     list += strspn(list, ", ");

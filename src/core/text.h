@@ -16,6 +16,10 @@ const char *text_nearest(const char *word, const char *const *candidates);
  * rclone (":sftp,pass=password:path") of a text by at most three stars, in place. */
 void text_mask_password(char *text);
 
+/* Replace control characters, which the name of a file or of a class may contain, by spaces: those
+ * of ASCII, and U+0080 to U+009F in UTF-8. */
+void text_remove_control(char *text);
+
 /* Return the next item of a comma-separated list, without spaces around it, and its length; NULL at
  * the end. `list`: the list, or the end of the previous item. */
 const char *text_next_item(const char *list, size_t *length);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "core/log.h"
+#include "core/text.h"
 
 enum { LABEL_WIDTH = 16, LABEL_SIZE = 24, LINE_SIZE = 512 };
 
@@ -71,6 +72,7 @@ static void class_label(const struct dataset *dataset, int64_t number, char *tex
         snprintf(text, size, "%s", dataset->class_name[number]);
     else
         snprintf(text, size, "%" PRId64, number);
+    text_remove_control(text);
 }
 
 static void print_metrics_row(const char *label, const struct class_metrics *metrics)
