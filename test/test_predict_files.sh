@@ -87,7 +87,7 @@ cow=$(printf 'c\033w')
 mv "$images/cat" "$images/$cow"
 run 1 renamed eval "$weights" data.format=imagefolder data.root="$tree" run.threads=1
 result 'data with other classes' \
-    "$(grep -q 'class 2 of the data is "c w", but "cat" of the weights' "$work/renamed.log" || echo 'no warning')" "$work/renamed.log"
+    "$(grep -q 'class 2 is "c w" in the data, but "cat" in the weights' "$work/renamed.log" || echo 'no warning')" "$work/renamed.log"
 result 'names in the tables of eval have no control characters' \
     "$(grep -q '^c w  ' "$work/renamed.log" || echo 'no row'; grep -c "$cow" "$work/renamed.log" | grep -v 0)" "$work/renamed.log"
 mv "$images/$cow" "$images/cat"

@@ -43,8 +43,8 @@ static bool add_folder(const char *operand, struct listing *files, struct error 
     listing_free(&folders);
     if (good && files->count == before)
         return error_set(error, ERROR_DATA,
-                         "%s: no images in this folder: their names end in .jpg, .jpeg, .png or "
-                         "another ending of images",
+                         "%s: no images in this folder: no file has an ending of images, such as "
+                         ".jpg, .jpeg, .png or .webp",
                          folder);
     return good;
 }
@@ -93,7 +93,7 @@ static bool add_list(const char *list, struct listing *files, struct error *erro
     const bool good = strlen(text) == length
                           ? add_lines(list, text, files, error)
                           : error_set(error, ERROR_DATA,
-                                      "%s: not a list of file names: it has bytes of zero", list);
+                                      "%s: not a list of file names: it contains null bytes", list);
     free(text);
     return good;
 }

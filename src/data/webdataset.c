@@ -232,10 +232,10 @@ static bool check_record(const struct dataset *dataset, int64_t record,
     const struct tar_record *entry = record_of(self, record, &shard);
     struct image_header header;
     if (entry->label >= dataset->classes)
-        return error_set(error, ERROR_DATA, "label %d is not below the number of classes, %lld, %s",
-                         entry->label, (long long)dataset->classes,
-                         self->named_classes > 0 ? "the names in the file beside the shards"
-                                                 : "one more than the largest training label");
+        return error_set(error, ERROR_DATA, "label %d is out of range: %s has %lld classes",
+                         entry->label,
+                         self->named_classes > 0 ? "the file of class names" : "the training split",
+                         (long long)dataset->classes);
     if (options->data.check == CHECK_NONE)
         return true;
     const bool full = options->data.check == CHECK_FULL;

@@ -29,7 +29,7 @@ static bool deck_read(const char *checkpoint, struct options *options, struct co
     return comm_agree(world, error);
 }
 
-/* Sets the options by the file's deck or metadata, and then by the command line. */
+/* Set the options from the file's deck or metadata, and then from the command line. */
 static bool options_take(struct inference *inference, const char *weights,
                          const struct command_line *line, struct comm *world, struct error *error)
 {
@@ -45,17 +45,18 @@ static bool options_take(struct inference *inference, const char *weights,
     return comm_agree(world, error);
 }
 
-/* Warns if the weights were trained for other classes than those of the data. */
+/* Warn if the classes of the weights differ from those of the data. */
 static void names_compare(const struct dataset *dataset, const struct model_metadata *metadata)
 {
     for (int64_t i = 0; dataset->class_name != NULL && i < dataset->classes; i++)
         if (i < metadata->class_count &&
             strcmp(dataset->class_name[i], metadata->class_name[i]) != 0) {
             struct error difference = {0}; /* its text has no control characters */
-            error_set(&difference, ERROR_DATA,
-                      "class %lld of the data is \"%s\", but \"%s\" of the weights: use the data "
-                      "with the classes of the training run",
-                      (long long)i, dataset->class_name[i], metadata->class_name[i]);
+            error_set(
+                &difference, ERROR_DATA,
+                "class %lld is \"%s\" in the data, but \"%s\" in the weights: set data.format "
+                "and data.root to data with the classes of the training run",
+                (long long)i, dataset->class_name[i], metadata->class_name[i]);
             log_warn("%s", difference.text);
             return;
         }

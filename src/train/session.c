@@ -96,8 +96,8 @@ bool session_resolve(struct options *options, const struct dataset *dataset,
     if (options->model.classes < dataset->classes)
         return error_set(
             error, ERROR_USAGE,
-            "model.classes=%lld, but the data has %lld classes: leave model.classes out "
-            "or raise it",
+            "model.classes=%lld, but the data has %lld classes: set data.root to data of this "
+            "model, or leave model.classes out",
             (long long)options->model.classes, (long long)dataset->classes);
     if (!recipe_resolve(options, dataset, weights, error))
         return false;

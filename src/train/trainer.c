@@ -86,7 +86,7 @@ static void run_announce(const struct trainer *trainer)
              (long long)trainer->validation.dataset.count, (long long)source.width,
              (long long)source.height, (long long)trainer->train.dataset.classes);
     recipe_log(&trainer->options);
-    log_info("model: %s, %lld parameters in %d units, %.3g GFLOP an image and step",
+    log_info("model: %s, %lld parameters in %d units, %.3g GFLOP per image and step",
              trainer->options.model.name, (long long)model_parameter_count(session->model),
              session->model->unit_count, session->model->flops_per_image / 1e9);
     model_print_summary(session->model);
