@@ -102,6 +102,10 @@ steps=$(cd "$work/toy/checkpoints" && echo step-*.h5)
 [ ! -e "$work/toy/checkpoints/best.h5" ] || bad="$bad; best.h5"
 grep -A1 '"monitor": "none"' "$work/toy/result.json" | grep -q '"value": null' || bad="$bad; a best value"
 grep -q '"weights": "last"' "$work/toy/result.json" || bad="$bad; tested with other weights"
+rm "$work/toy/result.json" "$work/toy/weights.safetensors" "$work"/toy/checkpoints/step-00003200.h5
+run 1 toy "$TEST_SOURCE/input/linear.ini" checkpoint.keep=100 train.test=on output.tensorboard=off run.dir="$work/toy"
+grep -q 'resuming from .*step-00002560.h5' "$work/toy.log" && grep -q '"steps": 3200' "$work/toy/result.json" ||
+    bad="$bad; it does not resume"
 run 1 toy_best "$TEST_SOURCE/input/linear.ini" checkpoint.keep=100 checkpoint.monitor=loss train.epochs=12 \
     output.tensorboard=off run.dir="$work/toy_best"
 [ "$(ls "$work"/toy_best/checkpoints/step-*.h5 | wc -l)" -gt 2 ] && [ -e "$work/toy_best/checkpoints/best.h5" ] ||

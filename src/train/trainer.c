@@ -119,12 +119,13 @@ static bool state_prepare(struct trainer *trainer, struct error *error)
         return false;
     flat_refresh(&trainer->session.flat);
     trainer->state.parts++;
-    if (trainer->options.checkpoint.monitor == MONITOR_NONE) {
+    const bool monitors = trainer->options.checkpoint.monitor != MONITOR_NONE;
+    if (!monitors) {
         trainer->state.best_metric = NAN;
-        trainer->state.best_step = -1;
+        trainer->state.best_step = 0;
     }
     trainer->best.metric = trainer->state.best_metric;
-    trainer->best.step = trainer->state.best_step;
+    trainer->best.step = monitors ? trainer->state.best_step : -1;
     trainer->best.top1 =
         trainer->options.checkpoint.monitor == MONITOR_TOP1 ? trainer->best.metric : NAN;
     trainer->attempt.earlier_seconds = trainer->state.total_seconds;
