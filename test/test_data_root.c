@@ -73,13 +73,14 @@ static void missing_roots(void **state)
     fails("imagefolder", "@/photos/cats//", "did you mean @/photos/cat?");
     fails("cifar10", "@/phtos/deep/er", "did you mean @/photos?");
     fails("imagefolder", "@/plants", "extract the archive @/plants.zip");
-    fails(
-        "imagefolder", "@/store/2026/x/train",
-        "no such file or folder: @/store has no 2026, only imagenet; data.root must contain train");
+    fails("imagefolder", "@/store/2026/x/train",
+          "no such file or folder: @/store does not contain 2026, only imagenet; data.root must"
+          " contain train");
     fails("cifar10", "@/store/imagenet/train/x",
-          "@/store/imagenet/train has no x; get the data set");
+          "@/store/imagenet/train does not contain x; get the data set");
     fails("imagefolder", "@/photos/dog/1.jpg/x", "@/photos/dog/1.jpg is not a folder");
-    fails("packed", "@/photos/x.h5", "@/photos has no x.h5, only cat, dog; make packed data");
+    fails("packed", "@/photos/x.h5",
+          "@/photos does not contain x.h5, only cat, dog; make packed data");
     assert_int_equal(symlink("/nonexistent/disk", temporary_path("linked")), 0);
     fails("imagefolder", "@/linked", "@/linked is a link to /nonexistent/disk, which is missing");
     char *before = getcwd(NULL, 0);
@@ -87,7 +88,7 @@ static void missing_roots(void **state)
     fails("imagefolder", "photso",
           "data.root=photso: no such file or folder; did you mean photos?");
     assert_int_equal(chdir("store"), 0);
-    fails("imagefolder", "nowhere", "@/store has no nowhere, only imagenet; ");
+    fails("imagefolder", "nowhere", "@/store does not contain nowhere, only imagenet; ");
     assert_int_equal(chdir(before), 0);
     free(before);
 }
@@ -136,7 +137,7 @@ static void folders_too_high(void **state)
     fails("cinic10", "@/deep",
           "@/deep/train: one class only, all; the classes (cat, dog) are further below: move them "
           "from @/deep/train/all to @/deep/train");
-    fails("imagefolder", "@/heap", "holds 2 images that are in no class folder");
+    fails("imagefolder", "@/heap", "holds 2 images outside of class folders");
     fails("imagefolder", "@/packages", "holds the archive photos.zip: extract it");
     put("train-0000.tar");
     fails(

@@ -307,7 +307,7 @@ static void count_records(int *seen)
     }
 }
 
-/* Of 60,000 samples, the validation split is that of PyTorch's random_split with seed 42. */
+/* The validation split of 60,000 samples is that of PyTorch's random_split with seed 42. */
 static void test_torch_split(void **state)
 {
     (void)state;

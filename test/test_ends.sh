@@ -1,5 +1,5 @@
 #!/bin/sh
-# The end of a run, from its last step to result.json, is made up for after a kill or a signal. Attempts are interrupted at
+# The end of a run, from its last step to result.json, is completed by the next attempt after a kill or a signal. Attempts are interrupted at
 # each phase of the end, one after another in one folder; together they make one run: the same result.json except times,
 # the same weights, each row of metrics.csv once. TEST_LONG=1 also interrupts each phase in a run of its own.
 . "$TEST_SOURCE/test/program.sh"
@@ -92,7 +92,7 @@ bad=$(interrupt 1 signal USR1 test:10 $alone)
 grep -q '"finished": false' "$work/signal/result.json" || bad="$bad finished;"
 grep -q 'test split is left to the next attempt' "$work/signal.log" || bad="$bad no message;"
 bad=$bad$(interrupt 1 signal KILL test:10 $alone)
-completes signal alone 1 'a final test that a signal interrupts is made up for' "$bad" $alone
+completes signal alone 1 'a final test that a signal interrupts is repeated' "$bad" $alone
 
 # ---- what a kill leaves behind
 

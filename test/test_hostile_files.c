@@ -1,11 +1,11 @@
-/* HDF5 files that were made to harm: the program reads them in a child process, and each gives one
- * line and no crash. First files with links, storage, types and sizes that no file of the program
- * has. Then files in which bytes of the metadata are changed and the checksums are right again:
- *   test_hostile_files COUNT SEED               tries that many checkpoints and as many packed
- * files For scripts, which change a checkpoint that the program wrote: test_hostile_files --link
- * FILE TARGET       its units are in another file test_hostile_files --set FILE NAME VALUE    an
- * attribute has another value test_hostile_files --deck FILE TEXT         the text is appended to
- * the deck */
+/* Malicious HDF5 files: the program reads them in a child process, and each gives one error line
+ * and no crash. First files with links, storage, types and sizes that no file of the program has.
+ * Then files with changed bytes in the metadata and corrected checksums. Arguments:
+ * - COUNT SEED: try COUNT changed checkpoints and as many packed files.
+ * - --link FILE TARGET: replace the units of a checkpoint by a link to another file.
+ * - --set FILE NAME VALUE: change an attribute of a checkpoint.
+ * - --deck FILE TEXT: append the text to the deck of a checkpoint.
+ */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* memmem */
 #endif
@@ -392,7 +392,7 @@ static void test_limits(void **state)
     assert_string_equal(reason, "did not end within 5 s of CPU time or 60 s in all");
 }
 
-/* ---- changed bytes with right checksums ---- */
+/* ---- changed bytes, corrected checksums ---- */
 
 /* HDF5's checksum of metadata: hashlittle of Jenkins' lookup3. */
 static uint32_t rotate(uint32_t value, int bits)
@@ -523,7 +523,7 @@ static void change_bytes(struct image *image, const struct block *block)
     }
 }
 
-/* Where the reader expects the checksum of an object header now, by its size field. */
+/* Return the position of the checksum of an object header, by its size field. */
 static size_t header_end(const struct image *image, const struct block *block)
 {
     const uint8_t *header = image->changed + block->begin;

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Checkpoints that were made to harm, in every command that reads one: one line and exit code 4. As the newest file of
-# a run they are passed over.
+# Malicious checkpoints in every command that reads one: one error line and exit code 4. A run whose newest checkpoint is
+# malicious resumes from an older one.
 . "$TEST_SOURCE/test/program.sh"
 
 change=$TEST_BUILD/test/test_hostile_files

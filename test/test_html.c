@@ -170,7 +170,7 @@ static void runs_are_side_by_side(void **state)
     free(page);
 }
 
-/* Write a small run with other text in place of a part of result.json, and a deck. */
+/* Write a small run with a deck, and replace `part` of its result.json by `other`. */
 static void other_run_make(const char *folder, const char *part, const char *other,
                            const char *deck)
 {

@@ -630,8 +630,8 @@ static void damaged_index_is_replaced(void **state)
     free(whole);
 }
 
-/* Where the index cannot be stored beside the shards, it is in the cache folder, or nowhere. A
- * directory in the place of the index makes it unwritable for root, too. */
+/* An index that cannot be stored beside the shards is stored in the cache folder, or not at all. A
+ * directory with the name of the index makes it unwritable also for root. */
 static void index_is_stored_elsewhere(void **state)
 {
     (void)state;
@@ -663,7 +663,7 @@ static void index_is_stored_elsewhere(void **state)
     dataset_close(&dataset);
 }
 
-/* What the process that builds the index does: it stores the index after a while, or fails to. */
+/* The process that builds the index: it stores the index after a while, or fails. */
 struct builder {
     char part[2100], *content; /* NULL: the index is not stored */
     size_t bytes;
@@ -714,8 +714,8 @@ static void index_that_is_not_stored_is_built(void **state)
     assert_int_equal(access(builder.part, F_OK), -1);
 }
 
-/* Another process holds the lock: the index that it stores is used. The index names the labels 1,
- * 2, 3 instead of 0, 2, 1, to tell it from one that was built here. */
+/* Another process holds the lock: the index that it stores is used. That index has the labels 1, 2,
+ * 3; one that was built here would have 0, 2, 1. */
 static void index_of_another_process_is_waited_for(void **state)
 {
     (void)state;

@@ -100,9 +100,8 @@ double comm_timeout(void);
  * value): never. Must be the same on all ranks. */
 void comm_set_heartbeat_timeout(double seconds);
 
-/* Rank 0 prints a warning that names a rank which makes no progress for this long, and for ten
- * times the median step, while others wait for it. It needs heartbeats. 0 (the initial value):
- * never. */
+/* Rank 0 warns about each rank that makes no progress for at least `seconds` and ten times the
+ * median step, while other ranks wait for it. Requires heartbeats. 0 (the initial value): never. */
 void comm_set_stall_warning(double seconds);
 
 /* For the NCCL backend, whose collectives do not use this group: record that this rank has started

@@ -136,7 +136,8 @@ static bool message_receive(int tag, void *data, size_t bytes, int *from)
                     MPI_STATUS_IGNORE) == MPI_SUCCESS;
 }
 
-/* Seconds without a heartbeat after which a rank counts as silent: three are missing. */
+/* Return the seconds without a heartbeat after which a rank is silent: three periods, at least 3.
+ */
 static double silence_limit(void)
 {
     return 3 * fmax(heart.period, 1);
@@ -150,7 +151,7 @@ static void messages_receive(double now)
     while (heart.is_monitor && message_receive(TAG_HEARTBEAT, &status, sizeof status, &from)) {
         heart.heard[from].at = now;
         heart.heard[from].status = status;
-        stall_hear(from, &status, now, silence_limit());
+        stall_update(from, &status, now, silence_limit());
         /* A small message to a rank with a recent heartbeat: MPI_Send does not block. */
         if (heart.rank == 0)
             MPI_Send(&empty, 1, MPI_BYTE, from, TAG_ACKNOWLEDGE, heart.communicator);
@@ -345,7 +346,7 @@ void heartbeat_turn(double now)
             silent_check(now);
         if (heart.timeout > 0 && heart.rank == 0) {
             const struct status own = status_read(now);
-            stall_hear(0, &own, now, silence_limit());
+            stall_update(0, &own, now, silence_limit());
             stall_check(now, silence_limit());
         }
         if (heart.timeout > 0)

@@ -179,13 +179,14 @@ void heartbeat_turn(double now);
 /* Print the silent ranks when the launcher ends the job before the timeout. */
 void heartbeat_report_silent(void);
 
-/* stall.c: finds ranks that send heartbeats but make no progress (comm_set_stall_warning). Only
- * rank 0 watches; the calls do nothing on others. patience: seconds without a heartbeat after which
- * a rank counts as silent and not as stalled. stall_shift: this process was stopped itself. */
+/* stall.c: finds ranks that send heartbeats but make no progress (comm_set_stall_warning). The
+ * calls have no effect on other ranks than 0. stall_update: store the status in a heartbeat.
+ * stall_shift: exclude a time in which this process was stopped. silence: seconds without a
+ * heartbeat after which a rank is silent and not stalled. */
 void stall_open(int rank, int size);
-void stall_hear(int rank, const struct status *status, double now, double patience);
+void stall_update(int rank, const struct status *status, double now, double silence);
 void stall_shift(double seconds);
-void stall_check(double now, double patience);
+void stall_check(double now, double silence);
 
 /* signals.c. Call before MPI starts: block SIGUSR1 and SIGTERM in this thread and all threads
  * that it creates, and start the thread that waits for them. */

@@ -45,7 +45,7 @@ static const char *advice(int number)
     }
 }
 
-/* strerror with the texts that fit files which the program opens itself. */
+/* As strerror, with specific texts for the errors of output_file_open and output_file_create. */
 static const char *reason_text(int number)
 {
     switch (number) {

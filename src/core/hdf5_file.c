@@ -66,7 +66,7 @@ static herr_t keep_first(hid_t stack, void *data)
     return 0;
 }
 
-/* Set the reason of an error that HDF5 does not know, unless there is one. */
+/* Set the reason of an error that HDF5 does not report, unless a reason is set. */
 __attribute__((format(printf, 1, 2))) static void errors_note(const char *format, ...)
 {
     H5E_auto2_t handler = NULL;
@@ -252,8 +252,8 @@ static bool make_file(const char *path, bool (*fill)(hid_t file, void *context),
     return good;
 }
 
-/* True if a write or the opening of a file fails with this errno. Others may be left from calls
- * whose failure is no error. */
+/* True if this errno can be from a failed write or open. Other values may be left from earlier
+ * calls whose failure is not an error. */
 static bool is_of_writing(int number)
 {
     static const int numbers[] = {ENOSPC, EDQUOT, EFBIG, EIO, EMFILE, ENFILE, ENOMEM};
@@ -278,7 +278,7 @@ int hdf5_frame_make(const char *path, bool (*fill)(hid_t file, void *context), v
     hdf5_errors_begin(&errors);
     errno = 0;
     bool good = make_file(name, fill, context);
-    const int number = errno; /* HDF5's text has no reason */
+    const int number = errno; /* HDF5's text does not contain it */
     good = hdf5_errors_end(&errors) && good;
     if (!good && is_of_writing(number))
         durable_failed(error, "create the metadata of", path, number);

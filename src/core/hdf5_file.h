@@ -12,8 +12,8 @@
 
 #include "core/error.h"
 
-/* Open the library, before MPI_Init, so that neither exit nor MPI_Finalize closes what is left of a
- * file whose write failed: HDF5 would crash. */
+/* Initialize HDF5 so that neither exit nor MPI_Finalize closes open files: after a failed write,
+ * HDF5 crashes while it closes the file. Call it before MPI_Init. */
 void hdf5_library_open(void);
 
 /* Return a new string type, to be closed by the caller; negative if HDF5 failed. */

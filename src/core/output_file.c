@@ -41,7 +41,7 @@ FILE *output_file_stream(const char *path, const char *mode)
     return stream;
 }
 
-void output_file_unlink(const char *path)
+void output_file_remove_link(const char *path)
 {
     struct stat status;
     if (lstat(path, &status) == 0 && S_ISLNK(status.st_mode))
@@ -67,7 +67,7 @@ static bool is_same_file(int file, const char *path)
 
 int output_file_try_create(const char *path)
 {
-    output_file_unlink(path);
+    output_file_remove_link(path);
     int file = output_file_open(path, O_RDWR | O_CREAT);
     if (file < 0)
         return -1;

@@ -1,7 +1,7 @@
-/* Files in folders of the program: opened without following a symbolic link, and only if they are
- * regular files, so that a prepared link or pipe neither redirects a write nor blocks. The folders
- * of the path may be links. While a file is written under a temporary name it is locked, so that
- * another process does not remove it. */
+/* Output files: opened without following a symbolic link, and only if they are regular files, so
+ * that a malicious link or pipe neither redirects a write nor blocks. The folders of the path may
+ * be links. A file is locked while it is written under a temporary name, so that another process
+ * does not remove it. */
 #ifndef VITTRAIN_CORE_OUTPUT_FILE_H
 #define VITTRAIN_CORE_OUTPUT_FILE_H
 
@@ -15,8 +15,8 @@ int output_file_open(const char *path, int flags);
 /* As fopen with mode "r", "w" or "a". NULL and errno on failure. */
 FILE *output_file_stream(const char *path, const char *mode);
 
-/* Remove a symbolic link of that name, if there is one; other files stay. */
-void output_file_unlink(const char *path);
+/* Remove the file if it is a symbolic link. */
+void output_file_remove_link(const char *path);
 
 /* Create or truncate a temporary file and lock it until all duplicates of the descriptor are
  * closed. A symbolic link of that name is replaced. Wait up to OUTPUT_FILE_WAIT seconds for another
@@ -25,7 +25,7 @@ void output_file_unlink(const char *path);
 enum { OUTPUT_FILE_WAIT = 10 };
 int output_file_create(const char *path);
 
-/* The same without waiting: fail with EBUSY at once. */
+/* As output_file_create, but fail with EBUSY at once. */
 int output_file_try_create(const char *path);
 
 /* Remove the temporary files of a folder that no living process has locked. is_temporary decides by

@@ -36,8 +36,8 @@ MUST_CHECK bool status_pause_at(const char *text, struct error *error);
 enum { STATUS_UNITS = 512, STATUS_NAME = 48 };
 void status_name_unit(int unit, const char *name);
 
-/* Set whether the main thread waits for other ranks, or for a GPU that may do so. Calls of other
- * threads have no effect. */
+/* Set whether the main thread waits for other ranks, or for a GPU that may wait for them. Calls of
+ * other threads have no effect. */
 void status_set_waiting(bool waits);
 
 /* Return the median duration of the newest steps, or 0 before the third step has ended. */

@@ -1,5 +1,5 @@
-/* A command of this program in a child process with limits on time and memory, whose standard
- * output is read. For libraries that may crash or hang on damaged files (HDF5). The child runs
+/* Runs a command of this program in a child process with limits on time and memory, and reads its
+ * standard output. For libraries that may crash or hang on damaged files (HDF5). The child runs
  * without MPI. */
 #ifndef VITTRAIN_CORE_SUBPROCESS_H
 #define VITTRAIN_CORE_SUBPROCESS_H
@@ -11,8 +11,8 @@
 
 #include "core/error.h"
 
-/* Set the program that subprocess_start runs; the text must stay valid. NULL, the default, means
- * that there is none: tests link the modules without the program. */
+/* Set the program that subprocess_start runs; the text must stay valid. The default is NULL: no
+ * program, as in tests that link the modules only. */
 void subprocess_set_program(const char *path);
 bool subprocess_has_program(void);
 
@@ -22,7 +22,8 @@ struct subprocess {
 };
 
 /* Start the program with these words, NULL-terminated, after its name. Standard input and standard
- * error are /dev/null. Call subprocess_end in any case but failure (ERROR_MEMORY). */
+ * error are /dev/null. Unless it fails (ERROR_MEMORY), call
+ * subprocess_end. */
 MUST_CHECK bool subprocess_start(struct subprocess *child, const char *const *words,
                                  struct error *error);
 

@@ -108,8 +108,9 @@ static bool missing_in(const char *root, const char *folder, const char *name, c
     if (strcmp(folder, ".") == 0 && getcwd(target, sizeof target) != NULL)
         folder = target;
     return error_set(error, ERROR_DATA,
-                     "data.root=%s: no such file or folder: %.300s has no %.100s%s%s; %s", root,
-                     folder, name, has_names ? ", only " : "", has_names ? names : "", advice);
+                     "data.root=%s: no such file or folder: %.300s does not contain %.100s%s%s; %s",
+                     root, folder, name, has_names ? ", only " : "", has_names ? names : "",
+                     advice);
 }
 
 /* Find the longest part of the path that exists. */
@@ -308,7 +309,7 @@ static bool is_packed_or_archive(const struct contents *contents, char *text, si
 static bool has_images_only(const struct contents *contents, char *text, size_t size)
 {
     snprintf(text, size,
-             "%zu images that are in no class folder: put the images of each class into a folder "
+             "%zu images outside of class folders: put the images of each class into a folder "
              "of its own",
              contents->images.count);
     return contents->images.count > 0 && contents->folders.count == 0;

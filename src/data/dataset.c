@@ -1,5 +1,4 @@
-/* Opens a data set: the format by name, the split by data.val, and the fraction by debug.fraction.
- */
+/* Opens a data set: its format, its split (data.val), and a fraction of it (debug.fraction). */
 #include "data/dataset.h"
 
 #include <stdio.h>

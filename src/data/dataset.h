@@ -67,7 +67,7 @@ struct dataset {
     bool normalised;                 /* mean and std are those of the data set, not of the model */
     double mean[4], std[4];          /* [channels] */
     int64_t classes;
-    bool held_out;     /* the records are those of the training split, to be held out from it */
+    bool held_out;     /* the records are training records, of which data.val holds out a part */
     double label_unit; /* regression: target = label times this; 0: labels are classes */
     char **class_name; /* [classes] */
     uint32_t *subset;  /* [count] record numbers of this split; NULL: all records */

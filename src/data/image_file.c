@@ -27,8 +27,8 @@ enum { SIGNATURE_MOST = 12, PNG_HEADER = 24 };
 static const uint8_t jpeg_signature[3] = {0xff, 0xd8, 0xff};
 static const uint8_t png_signature[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
 
-/* Endings that torchvision accepts. Files of other formats than those that can be decoded are
- * listed and then refused, so that no file is skipped silently. */
+/* The extensions of torchvision's ImageFolder. Files in formats that cannot be decoded are listed,
+ * too, and then refused, so that no file is skipped silently. */
 static const char *const endings[] = {".jpg", ".jpeg", ".png",  ".ppm", ".bmp",
                                       ".pgm", ".tif",  ".tiff", ".webp"};
 

@@ -45,7 +45,7 @@ struct image_pixels {
 
 void image_pixels_free(struct image_pixels *pixels);
 
-/* True if the name ends as that of an image file: one of torchvision's endings in upper or lower
+/* True if the name has the extension of an image file: one of torchvision's, in upper or lower
  * case. */
 bool image_file_is_name(const char *name);
 

@@ -104,7 +104,7 @@ static bool check_file(const struct dataset *dataset, int64_t record, const stru
     return encoded_file_check(path, options, scratch, error);
 }
 
-/* Check every file. Files that are no images are an error or removed from the list. */
+/* Check every file. Files that are not images are an error, or removed with data.skip_broken=on. */
 static bool check_files(struct dataset *dataset, const struct options *options, struct error *error)
 {
     struct image_folder *self = dataset->self;

@@ -130,7 +130,7 @@ static void begin_image(struct jpeg_reader *reader)
     struct image_pixels *pixels = reader->pixels;
     jpeg_read_header(jpeg, TRUE);
     if (jpeg->image_width != header->width || jpeg->image_height != header->height) {
-        error_set(reader->error, ERROR_DATA, "is a damaged JPEG: it has two sizes");
+        error_set(reader->error, ERROR_DATA, "is a damaged JPEG: its sizes contradict each other");
         longjmp(reader->failed, 1);
     }
     const bool four = jpeg->jpeg_color_space == JCS_CMYK || jpeg->jpeg_color_space == JCS_YCCK;

@@ -65,7 +65,7 @@ static bool check_frame(const struct webp_frame *frame, const struct image_heade
     return (status == VP8_STATUS_OK && features.width == area->width &&
             features.height == area->height && area->x + area->width <= header->width &&
             area->y + area->height <= header->height) ||
-           error_set(error, ERROR_DATA, "is a damaged WebP: it has two sizes");
+           error_set(error, ERROR_DATA, "is a damaged WebP: its sizes contradict each other");
 }
 
 static int64_t lesser(int64_t a, int64_t b)
@@ -89,7 +89,7 @@ static struct image_area choose_area(const struct image_area *asked, const struc
     return (struct image_area){left, top, right - left, bottom - top};
 }
 
-/* Decode what a truncated file has; the rest of the pixels is not written. */
+/* Decode the existing part of a truncated file; the other pixels are not written. */
 static VP8StatusCode decode_part(const struct webp_frame *frame, WebPDecoderConfig *config)
 {
     WebPIDecoder *decoder = WebPIDecode(NULL, 0, config);
@@ -144,7 +144,7 @@ bool image_webp_decode(const uint8_t *bytes, size_t count, const struct image_he
     const bool is_inside = asked->x >= whole->x && asked->y >= whole->y &&
                            asked->x + asked->width <= whole->x + whole->width &&
                            asked->y + asked->height <= whole->y + whole->height;
-    /* An area that is not in the frame: decode the frame on the canvas. */
+    /* If the area is not inside the frame, decode the whole frame onto the canvas. */
     const struct image_area area = is_inside
                                        ? choose_area(asked, whole)
                                        : (struct image_area){0, 0, whole->width, whole->height};

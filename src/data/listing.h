@@ -36,7 +36,7 @@ MUST_CHECK bool listing_join(char *path, size_t size, const char *folder, const 
 
 bool listing_is_folder(const char *path);
 
-/* Ensure that an array (`array` points to its pointer) has a place for element `count`. */
+/* Ensure that an array (`array` points to its pointer) has memory for element `count`. */
 MUST_CHECK bool listing_grow(void *array, size_t *capacity, size_t count, size_t element_bytes,
                              struct error *error);
 /* Set the error ERROR_MEMORY; returns false. */

@@ -255,7 +255,7 @@ static bool examine(const char *path, int64_t *bytes, struct error *error)
         return error_set(error, ERROR_DATA, "%s: %s; see data.root", path, strerror(errno));
     *bytes = (int64_t)file.st_size;
     if (!S_ISREG(file.st_mode))
-        return error_set(error, ERROR_DATA, "%s: it is not a file", path);
+        return error_set(error, ERROR_DATA, "%s: it is not a regular file", path);
     if (access(path, R_OK) != 0)
         return error_set(error, ERROR_DATA, "%s: %s", path, strerror(errno));
     return *bytes > 0 || error_set(error, ERROR_DATA, "%s is empty: pack it again", path);

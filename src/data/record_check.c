@@ -1,4 +1,4 @@
-/* Checks records in threads that claim some of them at a time. */
+/* Checks records in several threads; each claims CLAIM records at a time. */
 #include "data/record_check.h"
 
 #include <pthread.h>
@@ -78,7 +78,7 @@ bool record_check(const struct dataset *dataset, size_t count, const struct opti
     while (started < THREADS - 1 && (size_t)started * CLAIM < count &&
            pthread_create(&threads[started], NULL, check_some, &check) == 0)
         started++;
-    check_some(&check); /* completes the check even if no other thread starts */
+    check_some(&check); /* completes the check even if pthread_create fails */
     for (int i = 0; i < started; i++)
         pthread_join(threads[i], NULL);
     pthread_mutex_destroy(&check.mutex);

@@ -119,7 +119,7 @@ static bool strata_make(struct dataset *dataset, struct strata *strata, struct e
         return no_memory(count, error);
     if (!labels_read(dataset, strata->label, error))
         return false;
-    /* Counting sort: begin[c + 1] is the next free place of class c, at last its end. */
+    /* Counting sort: begin[c + 1] is the next free index of class c, finally its end. */
     for (size_t i = 0; i < count; i++)
         strata->begin[strata->label[i] + 2]++;
     for (size_t c = 0; c < classes; c++)
@@ -139,7 +139,7 @@ static size_t held_out_of(size_t count, double fraction)
 
 bool split_stratified(struct dataset *dataset, double fraction, bool held_out, struct error *error)
 {
-    enum { FIRST_DRAW = 16 }; /* of RANDOM_SPLIT, behind those of split_draw */
+    enum { FIRST_DRAW = 16 }; /* of RANDOM_SPLIT, after those of split_draw */
     struct strata strata;
     uint32_t *order = NULL;
     bool good = strata_make(dataset, &strata, error) && order_make(dataset, &order, error);
@@ -148,7 +148,7 @@ bool split_stratified(struct dataset *dataset, double fraction, bool held_out, s
         const uint32_t *samples = strata.samples + strata.begin[c];
         const size_t in_class = strata.begin[c + 1] - strata.begin[c];
         const size_t held = held_out_of(in_class, fraction);
-        /* The class's order is written behind the samples that are already kept. */
+        /* Write the class's permutation after the samples that are already kept. */
         random_permutation(0, RANDOM_SPLIT, FIRST_DRAW + (uint32_t)c, (uint32_t)in_class, kept);
         const size_t first = held_out ? 0 : held, end = held_out ? held : in_class;
         for (size_t i = first; i < end; i++)

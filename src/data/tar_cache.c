@@ -1,7 +1,7 @@
 /* The stored index of a list of shards: a header with a CRC32C of all that follows, the key, one
  * summary per shard, and all records. It is written to NAME.part, on which the process that builds
  * it holds a lock, and renamed. Where locks are not supported, several processes may write it at
- * once; the checksum then rejects a file that is not complete, and after a power failure. */
+ * once. The checksum rejects incomplete files, also those left by a power failure. */
 #include "data/tar_cache.h"
 
 #include <errno.h>
@@ -58,7 +58,7 @@ static char *key_make(const struct tar_shard *shards, int64_t count, size_t *byt
 
 /* ---- Reading. */
 
-/* True if a record lies in its shard. */
+/* True if a record is inside its shard. */
 static bool is_valid(const struct tar_record *record, const struct tar_shard *shard)
 {
     return record->offset >= 0 && record->bytes <= shard->bytes &&
@@ -166,7 +166,7 @@ static bool build(struct tar_shard *shards, int64_t count, struct error *error)
     while (started < THREADS - 1 && started + 1 < count &&
            thread_start(&threads[started], build_some, &building) == 0)
         started++;
-    build_some(&building); /* completes the index even if no other thread starts */
+    build_some(&building); /* completes the index even if thread_start fails */
     for (int i = 0; i < started; i++)
         pthread_join(threads[i], NULL);
     return !building.failed ||
@@ -290,8 +290,8 @@ static bool build_and_store(struct tar_shard *shards, int64_t count, const char 
     return good;
 }
 
-/* Build the index, or wait for the process that does. If that one could not store it, all waiting
- * processes build their own at once. */
+/* Build the index, or wait for the process that builds it. If that process could not store it, all
+ * waiting processes build their own at the same time. */
 static bool open_unstored(struct tar_shard *shards, int64_t count, const char *key,
                           size_t key_bytes, const struct places *places, struct error *error)
 {

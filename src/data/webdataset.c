@@ -62,7 +62,8 @@ static void webdataset_name_record(const struct dataset *dataset, int64_t record
 
 /* ---- Shards of a split. */
 
-/* Samples without label or image, and damaged shards, are an error or skipped. */
+/* Samples without label or image, and damaged shards, are an error, or skipped with
+ * data.skip_broken=on. */
 static bool check_problems(const struct tar_shard *shards, int64_t count,
                            const struct options *options, struct error *error)
 {

@@ -1,5 +1,5 @@
-/* An option is a number if its value always is one, a truth value if it is a switch, else a text:
- * TensorBoard cannot sort a column of numbers and the word "auto". */
+/* The type of an option is a number if its value always is one, a boolean if it is a switch, else a
+ * string: TensorBoard cannot sort a column that has numbers and the word "auto". */
 #include "runlog/hparams.h"
 
 #include <stdio.h>

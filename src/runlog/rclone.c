@@ -421,8 +421,8 @@ enum rclone_outcome rclone_get(struct rclone *rclone, const char *remote, const 
 {
     char part[RCLONE_PATH];
     snprintf(part, sizeof part, "%s.part", path);
-    output_file_unlink(path);
-    output_file_unlink(part);
+    output_file_remove_link(path);
+    output_file_remove_link(part);
     rename(path, part); /* rclone does not copy what is equal in size and time */
     enum rclone_outcome outcome =
         rclone_run(rclone, (const char *[]){"copyto", remote, part, NULL}, NULL, NULL, 0, error);

@@ -166,8 +166,8 @@ struct run_log *run_log_open(const struct run_folder *folder, const struct outpu
     log->tags = options->tensorboard_tags;
     bool good = !options->csv || tables_open(log, folder->path, position, error);
     if (good && options->tensorboard) {
-        /* A new run writes one, too: the folder may hold events of a killed attempt, and one of
-         * TensorBoard's readers takes the first purge for the start of the run. */
+        /* A new run writes a purge, too: the folder may contain events of a killed attempt, and one
+         * of TensorBoard's readers takes the first purge for the start of the run. */
         const int64_t first_purged = step == 0 ? 0 : step + 1 + tag_sets[log->tags].shift;
         log->board = tensorboard_open(folder->path, error);
         good = log->board != NULL && tensorboard_restart(log->board, first_purged, error);

@@ -19,7 +19,7 @@ struct image_source feed_source(const struct options *options, const struct data
     return source;
 }
 
-/* Collective. Compares the open data sets of all ranks. root: the place in the error's text. */
+/* Collective. Compares the open data sets of all ranks. root: names the data in the error. */
 static bool feed_agree(struct data_feed *feed, const struct options *options, const char *root,
                        struct comm *world, struct error *error)
 {

@@ -51,7 +51,7 @@ static void names_compare(const struct dataset *dataset, const struct model_meta
     for (int64_t i = 0; dataset->class_name != NULL && i < dataset->classes; i++)
         if (i < metadata->class_count &&
             strcmp(dataset->class_name[i], metadata->class_name[i]) != 0) {
-            struct error difference = {0}; /* its text has no control characters */
+            struct error difference = {0}; /* error_set replaces control characters */
             error_set(
                 &difference, ERROR_DATA,
                 "class %lld is \"%s\" in the data, but \"%s\" in the weights: set data.format "

@@ -13,8 +13,8 @@ void progress_end(struct trainer *trainer);
  * step since the last call. progress_epoch reports write errors. Collective. */
 void progress_interval(struct trainer *trainer);
 
-/* Take the training figures of the last epoch from the checkpoint, for a run that only writes its
- * results. */
+/* Set the training metrics of the last epoch to those of the checkpoint, for an attempt that only
+ * writes the results. */
 void progress_restore(struct trainer *trainer);
 
 /* Update the values for the next Prometheus page. */

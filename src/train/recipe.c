@@ -115,10 +115,10 @@ bool recipe_resolve(struct options *options, const struct dataset *dataset,
     if (!model_describe(options, &entry, &image, error))
         return false;
     if (weights != NULL && strcmp(weights->model.name, options->model.name) != 0)
-        weights = NULL; /* the file does not describe itself, or another model */
+        weights = NULL; /* no metadata, or those of another model */
     const bool free_geometry =
         augment->resize == 0 && augment->resize_to == RESIZE_AUTO && augment->crop == CROP_AUTO;
-    /* A deck of an earlier version has no recipe, and values that were not automatic. */
+    /* Decks of earlier versions have fixed values and no recipe. */
     const bool evaluates_centre = augment->recipe == RECIPE_PHOTOS || free_geometry;
     if (augment->recipe == RECIPE_AUTO)
         augment->recipe = image < PHOTOS_LEAST ? RECIPE_CIFAR
@@ -159,7 +159,7 @@ static void training_describe(const struct augment_options *augment, char *text,
     stage_add(text, size, "erasing", augment->erase);
 }
 
-/* A center crop of a smaller image has a border. */
+/* Warn if the center crop is larger than the resized image: it then has a border. */
 static void evaluation_check(const struct options *options)
 {
     const long long resize = options->eval.resize, image = options->model.image;
@@ -176,7 +176,7 @@ void recipe_log(const struct options *options)
     const struct augment_options *augment = &options->augment;
     const struct eval_options *eval = &options->eval;
     char recipe[16], interpolation[16], training[128],
-        evaluation[64] = "as training without chance";
+        evaluation[64] = "as training, without random changes";
     options_value_text(options, "augment.recipe", recipe, sizeof recipe);
     options_value_text(options, "augment.interpolation", interpolation, sizeof interpolation);
     training_describe(augment, training, sizeof training);

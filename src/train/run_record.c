@@ -162,7 +162,7 @@ static bool unit_write(struct csv *csv, const char *name, int64_t parameters, in
     return csv_end_row(csv, error);
 }
 
-/* Write units.csv. An attempt without a step has no times and leaves an existing file. */
+/* Write units.csv. An attempt without steps has no times and keeps an existing file. */
 static bool units_write(const struct trainer *trainer, const double *seconds, struct error *error)
 {
     const struct session *session = &trainer->session;
@@ -397,7 +397,8 @@ static bool attempt_end(const struct trainer *trainer, const char *reason, const
     value_put(attempt, "to_step", json_integer(trainer->state.step));
     value_put(attempt, "stop_reason", value_text(reason));
     value_put(attempt, "error", value_text(failure));
-    value_put(run, "peak_flops", value_number(trainer->peak_flops)); /* may turn out to be wrong */
+    value_put(run, "peak_flops",
+              value_number(trainer->peak_flops)); /* NAN if the run exceeded it */
     if (trainer->test.evaluation.confusion != NULL)
         value_put(run, "test_samples", json_integer(trainer->test.evaluation.samples));
     return record_write(trainer, run, error);

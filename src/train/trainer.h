@@ -13,8 +13,8 @@ struct session;
 
 /* Collective. Runs the training and closes everything. opened: called after the set-up, or NULL.
  * folder: on rank 0 set to the run folder if this attempt was recorded in it or the run was
- * finished before, else to "". Returns
- * false and an error, also after an attempt that was recorded as failed. */
+ * finished before, else to "". Returns false and an error, also after an attempt that was recorded
+ * as failed. */
 bool trainer_train(const struct options *options, struct comm *world,
                    void (*opened)(const struct session *session), char *folder, size_t size,
                    struct error *error);

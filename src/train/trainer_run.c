@@ -259,8 +259,8 @@ static bool weights_export(struct trainer *trainer, struct error *error)
     return good;
 }
 
-/* Collective. Reads the best weights, unless they are those of the newest step. The link best.h5
- * leads to the best evaluation as reported, which may be one that only the end of the run made. */
+/* Collective. Reads the best weights, unless they are those of the newest step. best.h5 links
+ * to the checkpoint of the best reported evaluation, which may be the final one. */
 static bool best_weights_read(struct trainer *trainer, struct error *error)
 {
     struct session *session = &trainer->session;
