@@ -49,6 +49,8 @@ answers "version" 0 '^vittrain [0-9]' "$vittrain" --version
 answers "help lists the options" 0 '^  train.batch = 64$' "$vittrain" --help
 answers "help lists the commands" 0 '^  predict ' "$vittrain" help
 answers "help for a key" 0 'a whole number from 1 to' "$vittrain" --help train.batch
+! "$vittrain" --help bench | sed 1,2d | grep -E '.{89}'
+result $? "the help of a command has lines of at most 88 characters"
 answers "help for a section" 0 '^  optim.lr = 0.0003$' "$vittrain" help optim
 answers "help for a command" 0 '^vittrain eval ' "$vittrain" eval --help
 answers "manual page" 0 '^\.It Cm train.batch$' "$vittrain" --manual

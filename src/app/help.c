@@ -28,7 +28,8 @@ bool app_is_first_rank(void)
 
 static void help_command(const struct command *command)
 {
-    printf("vittrain %s\n\n%s\n", command->synopsis, command->detail);
+    printf("vittrain %s\n\n", command->synopsis);
+    options_print_wrapped(stdout, 0, command->detail);
 }
 
 static void help_all(void)

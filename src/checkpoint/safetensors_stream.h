@@ -27,9 +27,8 @@ struct safetensors_input {
     const char *path;
     const struct unit *units;
     int unit_count;
-    bool
-        accepts_other_head; /* a head for another number of classes is SOURCE_NONE, else an error */
-    int descriptor;         /* -1: not open */
+    bool accepts_other_head; /* else a head for another number of classes is an error */
+    int descriptor;          /* -1: not open */
     struct safetensors_header header;
     struct safetensors_source *source; /* [source_count]: by unit, then by tensor */
     int source_count;

@@ -87,6 +87,9 @@ bool options_difference(const struct options *one, const struct options *other, 
 void options_help(FILE *file);
 bool options_help_key(const char *key, FILE *file);
 
+/* Print a paragraph in lines of the width of the help, indented by `indent` spaces. */
+void options_print_wrapped(FILE *file, int indent, const char *text);
+
 /* Print the options as a section of the manual page, in mdoc. */
 void options_manual(FILE *file);
 

@@ -7,8 +7,7 @@
 
 enum { HELP_WIDTH = 88, MANUAL_WIDTH = 64 };
 
-/* Print text in lines of at most HELP_WIDTH characters, indented by `indent` spaces. */
-static void print_wrapped(FILE *file, int indent, const char *text)
+void options_print_wrapped(FILE *file, int indent, const char *text)
 {
     int column = 0;
     while (*text != '\0') {
@@ -45,7 +44,7 @@ static void help_heading(const struct option_entry *entry, FILE *file)
 static void help_line(const struct option_entry *entry, FILE *file)
 {
     fprintf(file, "  %s = %s\n", entry->name, preset_text(entry));
-    print_wrapped(file, 6, entry->help);
+    options_print_wrapped(file, 6, entry->help);
 }
 
 void options_help(FILE *file)
@@ -67,7 +66,7 @@ bool options_help_key(const char *key, FILE *file)
         char allowed[512];
         option_describe(found, allowed, sizeof allowed);
         fprintf(file, "%s\n", found->name);
-        print_wrapped(file, 2, found->help);
+        options_print_wrapped(file, 2, found->help);
         fprintf(file, "  value:   %s\n  default: %s\n", allowed, preset_text(found));
         return true;
     }

@@ -152,11 +152,11 @@ const struct option_entry option_table[] = {
              "small file can hold an image larger than memory."},
 
     {PLACE(augment, recipe), CHOICES(RECIPE_CHOICES), .preset = "auto",
-     .help = "Values of the options that are auto in this section and in eval. photos: random "
-             "resized crop; evaluation of the center after a resize of the shorter side, as in "
-             "timm. cifar: rotation, translation and erasing. plain: none of these. auto: photos "
-             "for image files and a model of 64 pixels or more, cifar for smaller models, else "
-             "plain."},
+     .help = "Set of values for the options that are auto in this section and in eval. photos: "
+             "random resized crop; evaluation of the center after a resize of the shorter side, as "
+             "in timm. cifar: rotation, translation and erasing. plain: none of these. auto: "
+             "photos for image files and a model of 64 pixels or more, cifar for smaller models, "
+             "else plain."},
     {PLACE(augment, flip), .kind = OPTION_IS_NUMBER, .preset = "0.5", .most = 1,
      .help = "Probability of a horizontal flip. 0, here and below: never."},
     {PLACE(augment, rotate), .kind = OPTION_IS_NUMBER, .preset = "auto", AUTOMATIC(-1), .most = 180,
