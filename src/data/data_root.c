@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -191,11 +190,9 @@ static bool find_train(const char *folder, int levels, char *path)
 {
     struct listing found = {0};
     struct error none = {0};
-    bool is_found = false;
     char below[PATH_SIZE];
     error_defer(listing_read(folder, &found, NULL, NULL, &none));
-    for (size_t i = 0; i < found.count && !is_found; i++)
-        is_found = strcmp(found.names[i], "train") == 0;
+    bool is_found = listing_has(&found, "train");
     if (is_found)
         snprintf(path, PATH_SIZE, "%s", folder);
     for (size_t i = 0; i < found.count && i < SEARCHED && !is_found && levels > 0; i++)
@@ -241,19 +238,12 @@ static void contents_free(struct contents *contents)
     listing_free(&contents->images);
 }
 
-static bool has_folder(const struct contents *contents, const char *name)
-{
-    return contents->folders.count > 0 &&
-           bsearch(&name, contents->folders.names, contents->folders.count,
-                   sizeof *contents->folders.names, listing_compare) != NULL;
-}
-
 /* CIFAR-10 as pickles, or as binary files for another format. */
 static bool is_cifar10(const struct contents *contents, char *text, size_t size)
 {
     const bool own = strcmp(contents->format, "cifar10") == 0;
     if (find_name(&contents->files, is_binary) != NULL ||
-        has_folder(contents, "cifar-10-batches-bin")) {
+        listing_has(&contents->folders, "cifar-10-batches-bin")) {
         snprintf(text, size, "CIFAR-10's binary files: set data.format=cifar10");
         return !own;
     }
@@ -261,7 +251,7 @@ static bool is_cifar10(const struct contents *contents, char *text, size_t size)
              "CIFAR-10's Python pickles: get its binary version with `vittrain fetch cifar10`%s",
              own ? "" : " and set data.format=cifar10");
     return find_name(&contents->files, is_pickle) != NULL ||
-           has_folder(contents, "cifar-10-batches-py") ||
+           listing_has(&contents->folders, "cifar-10-batches-py") ||
            find_name(&contents->files, is_pickle_archive) != NULL;
 }
 

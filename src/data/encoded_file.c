@@ -47,15 +47,15 @@ static bool file_read(int descriptor, uint8_t *to, size_t offset, size_t bytes, 
     return true;
 }
 
-/* Read until the header is complete, four times as much in each round. */
-static bool read_header(int descriptor, size_t bytes, int64_t most_pixels, struct byte_buffer *file,
-                        struct image_header *header, struct error *error)
+bool encoded_file_header(int descriptor, size_t offset, size_t bytes, int64_t most_pixels,
+                         struct byte_buffer *file, struct image_header *header, struct error *error)
 {
+    /* Read until the header is complete, four times as much in each round. */
     bool incomplete = true;
     for (size_t most = FIRST_BYTES; incomplete; most *= 4) {
         const size_t wanted = bytes < most ? bytes : most;
         if (!byte_buffer_reserve(file, wanted, error) ||
-            !file_read(descriptor, file->data, 0, wanted, error))
+            !file_read(descriptor, file->data, offset, wanted, error))
             return false;
         file->count = wanted;
         if (image_file_header(file->data, wanted, wanted == bytes, most_pixels, header, &incomplete,
@@ -73,8 +73,8 @@ bool encoded_file_check(const char *path, const struct options *options,
     const int descriptor = file_open(path, &bytes, error);
     if (descriptor < 0)
         return false;
-    bool good =
-        read_header(descriptor, bytes, options->data.max_pixels, &scratch->file, &header, error);
+    bool good = encoded_file_header(descriptor, 0, bytes, options->data.max_pixels, &scratch->file,
+                                    &header, error);
     if (good && options->data.check == CHECK_FULL)
         good = byte_buffer_reserve(&scratch->file, bytes, error) &&
                file_read(descriptor, scratch->file.data, 0, bytes, error) &&

@@ -247,11 +247,12 @@ static bool find_classes(const struct options *options, enum data_split split,
 /* A class that is missing in the training folder has no output in the model: an error. */
 static bool check_classes(const struct dataset *dataset, const char *path, struct error *error)
 {
+    const struct listing classes = {.names = dataset->class_name,
+                                    .count = (size_t)dataset->classes};
     struct listing found = {0};
     bool good = listing_read(path, &found, NULL, NULL, error);
     for (size_t i = 0; good && i < found.count; i++)
-        if (bsearch(&found.names[i], dataset->class_name, (size_t)dataset->classes,
-                    sizeof *found.names, listing_compare) == NULL)
+        if (!listing_has(&classes, found.names[i]))
             good =
                 error_set(error, ERROR_DATA,
                           "%s/%s: class missing in the training folder: both need the same classes",

@@ -50,9 +50,15 @@ void listing_free(struct listing *listing)
     *listing = (struct listing){0};
 }
 
-int listing_compare(const void *left, const void *right)
+static int compare(const void *left, const void *right)
 {
     return strcmp(*(char *const *)left, *(char *const *)right);
+}
+
+bool listing_has(const struct listing *listing, const char *name)
+{
+    return listing->count > 0 &&
+           bsearch(&name, listing->names, listing->count, sizeof *listing->names, compare) != NULL;
 }
 
 void listing_name_some(const struct listing *listing, char *text, size_t size)
@@ -87,7 +93,7 @@ bool listing_is_folder(const char *path)
 static void sort(struct listing *listing)
 {
     if (listing != NULL && listing->count > 0)
-        qsort(listing->names, listing->count, sizeof *listing->names, listing_compare);
+        qsort(listing->names, listing->count, sizeof *listing->names, compare);
 }
 
 bool listing_read(const char *folder, struct listing *folders, struct listing *files,

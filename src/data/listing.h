@@ -27,8 +27,8 @@ void listing_free(struct listing *listing);
 /* Write the first names for a message: "a, b, c and 4 more". Hidden names are left out. */
 void listing_name_some(const struct listing *listing, char *text, size_t size);
 
-/* Compare two elements of `names`, for qsort and bsearch. */
-int listing_compare(const void *left, const void *right);
+/* True if a sorted list contains the name. */
+bool listing_has(const struct listing *listing, const char *name);
 
 /* Write "folder/name". A path that is too long is an error. */
 MUST_CHECK bool listing_join(char *path, size_t size, const char *folder, const char *name,

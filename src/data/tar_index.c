@@ -17,6 +17,7 @@
 #include <jansson.h>
 
 #include "core/durable.h"
+#include "data/encoded_file.h"
 
 enum { BLOCK = 512, READ_SIZE = 4096, CLS_MOST = 64, JSON_MOST = 1 << 20 };
 
@@ -125,21 +126,11 @@ uint32_t tar_index_pixels(const struct tar_shard *shard, const struct tar_record
                           struct byte_buffer *buffer, int64_t most_pixels,
                           struct image_header *header, struct error *reason)
 {
-    bool incomplete = true;
-    for (size_t most = READ_SIZE; incomplete; most *= 4) {
-        const size_t wanted = record->bytes < most ? record->bytes : most;
-        if (!byte_buffer_reserve(buffer, wanted, reason) ||
-            !durable_read(shard->descriptor, shard->path, buffer->data, wanted, record->offset,
-                          reason))
-            return 0;
-        buffer->count = wanted;
-        if (!image_file_header(buffer->data, wanted, wanted == record->bytes, most_pixels, header,
-                               &incomplete, reason))
-            continue;
-        const int64_t most_rows = UINT32_MAX / header->width;
-        return header->height > most_rows ? UINT32_MAX : (uint32_t)(header->width * header->height);
-    }
-    return 0;
+    if (!encoded_file_header(shard->descriptor, (size_t)record->offset, record->bytes, most_pixels,
+                             buffer, header, reason))
+        return 0;
+    const int64_t most_rows = UINT32_MAX / header->width;
+    return header->height > most_rows ? UINT32_MAX : (uint32_t)(header->width * header->height);
 }
 
 /* ---- Samples. */

@@ -2,7 +2,6 @@
 #include "data/tar_shards.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -16,10 +15,10 @@
 #include "config/option_types.h"
 #include "core/text.h"
 #include "data/data_root.h"
+#include "data/listing.h"
 
 enum { PATH_SIZE = 4096, SHARDS_MOST = 1 << 20 };
 
-static const char ending[] = ".tar";
 static const char root_advice[] = "set data.root to the folder of the shards or to their names";
 
 static const struct {
@@ -82,22 +81,21 @@ static bool add(struct tar_shards *shards, const char *path, struct error *error
     return true;
 }
 
+static bool is_shard(const char *name)
+{
+    return name[0] != '.' && text_ends_with(name, ".tar");
+}
+
 /* Add all *.tar of a folder; a folder that does not exist is empty. */
 static bool add_folder(struct tar_shards *shards, const char *folder, struct error *error)
 {
-    char path[PATH_SIZE];
-    bool good = true;
-    DIR *stream = opendir(folder);
-    if (stream == NULL)
-        return errno == ENOENT || errno == ENOTDIR ||
-               error_set(error, ERROR_DATA, "%s: %s", folder, strerror(errno));
-    for (const struct dirent *entry; good && (entry = readdir(stream)) != NULL;) {
-        if (entry->d_name[0] == '.' || !text_ends_with(entry->d_name, ending))
-            continue;
-        snprintf(path, sizeof path, "%.3800s/%.256s", folder, entry->d_name);
-        good = add(shards, path, error);
-    }
-    closedir(stream);
+    char path[LISTING_PATH];
+    struct listing found = {0};
+    bool good = !listing_is_folder(folder) || listing_read(folder, NULL, &found, is_shard, error);
+    for (size_t i = 0; good && i < found.count; i++)
+        good = listing_join(path, sizeof path, folder, found.names[i], error) &&
+               add(shards, path, error);
+    listing_free(&found);
     return good;
 }
 
