@@ -230,10 +230,26 @@ static double mfu(struct trainer *trainer, double images_per_second)
     return NAN;
 }
 
+/* Add an interval to the sums of the epoch and of the attempt. */
+static void interval_add(struct trainer *trainer, const struct loss_sums *loss, double data_seconds,
+                         double seconds)
+{
+    struct training_state *state = &trainer->state;
+    state->epoch_loss_sum += loss->loss;
+    state->epoch_top1_sum += loss->top1;
+    state->epoch_top5_sum += loss->top5;
+    state->epoch_samples += loss->samples;
+    trainer->progress.epoch.images += (int64_t)loss->samples;
+    trainer->progress.epoch.steps += trainer->progress.interval.steps;
+    trainer->progress.epoch.data += data_seconds;
+    trainer->progress.epoch.training += seconds;
+    trainer->attempt.images += (int64_t)loss->samples;
+}
+
 void progress_interval(struct trainer *trainer)
 {
     struct interval *interval = &trainer->progress.interval;
-    struct training_state *state = &trainer->state;
+    const struct training_state *state = &trainer->state;
     if (interval->steps == 0)
         return;
     double seconds = clock_now() - interval->begin, steps = (double)interval->steps;
@@ -242,15 +258,7 @@ void progress_interval(struct trainer *trainer)
     const struct loss_sums loss = sums->loss;
     const double ranks = trainer->world->size, rank_steps = ranks * steps;
     part_add(trainer, seconds);
-    state->epoch_loss_sum += loss.loss;
-    state->epoch_top1_sum += loss.top1;
-    state->epoch_top5_sum += loss.top5;
-    state->epoch_samples += loss.samples;
-    trainer->progress.epoch.images += (int64_t)loss.samples;
-    trainer->progress.epoch.steps += interval->steps;
-    trainer->progress.epoch.data += all.data / ranks;
-    trainer->progress.epoch.training += seconds;
-    trainer->attempt.images += (int64_t)loss.samples;
+    interval_add(trainer, &loss, all.data / ranks, seconds);
     double samples = loss.samples > 0 ? loss.samples : 1, speed = loss.samples / seconds;
     const struct session *session = &trainer->session;
     const struct loss_scaler *scaler = &session->io.result.scaler;
