@@ -85,7 +85,7 @@ refuses "a key of another program" 2 'no option trainer.max_epochs; did you mean
     "$vittrain" trainer.max_epochs=3
 answers "list of models" 0 '^vit_cifar  *2690506  3 x 32 x 32$' "$vittrain" --list-models
 grep -q '^linear  *21  20 numbers$' out && grep -q '^resnet50  *25557032  3 x 224 x 224$' out
-result $? "with parameters and input sizes"
+result $? "models are listed with parameters and input sizes"
 refuses "completion for another shell" 2 '--completion fish: must be bash or zsh' "$vittrain" --completion fish
 
 # completes WORD...: the completions of each word in bash, with '=' as a separator of words and without.
@@ -115,7 +115,7 @@ model.name=cnn_a: model.name=cnn_a model.name=cnn_a_lenet
 --list: --list-models
 END
 diff expected out >>err
-result $? "and completes words"
+result $? "bash completes words"
 mkdir functions && "$vittrain" --completion zsh >functions/_vittrain
 if command -v zsh >/dev/null; then
     zsh -n functions/_vittrain 2>err
@@ -135,10 +135,10 @@ END
     timeout 20 zsh -f complete.zsh >out 2>err
     [ "$(cat out)" = "vittrain train.batch END
 vittrain train.precision=bf16 END" ]
-    result $? "and completes words"
+    result $? "zsh completes words"
 else
     result 0 "the script for zsh is valid # SKIP no zsh"
-    result 0 "and completes words # SKIP no zsh"
+    result 0 "zsh completes words # SKIP no zsh"
 fi
 refuses "unknown key" 2 'no option train.bacth; did you mean train.batch?' \
     "$vittrain" train.bacth=1

@@ -179,13 +179,6 @@ static int open_folder(void **state)
     return 0;
 }
 
-static int close_folder(void **state)
-{
-    (void)state;
-    temporary_close();
-    return 0;
-}
-
 int main(void)
 {
     cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -195,5 +188,5 @@ int main(void)
         cmocka_unit_test(folders_too_high),
         cmocka_unit_test(other_formats),
     };
-    return cmocka_run_group_tests_name("data_root", tests, open_folder, close_folder);
+    return cmocka_run_group_tests_name("data_root", tests, open_folder, temporary_teardown);
 }

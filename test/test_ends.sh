@@ -75,7 +75,7 @@ run 1 again $part run.dir="$work/killed"
 facts killed
 bad=$(diff "$work/part.facts" "$work/killed.facts")
 grep -q 'nothing to do' "$work/again.log" || bad="$bad; not finished"
-result 'then it is finished, and another attempt changes nothing' "$bad" "$work/again.log"
+result 'an attempt of a finished run changes nothing' "$bad" "$work/again.log"
 
 bad=
 for phase in evaluation checkpoint_name test results; do
@@ -97,7 +97,7 @@ completes signal alone 1 'a final test that a signal interrupts is repeated' "$b
 # ---- what a kill leaves behind
 
 # left FOLDER COMMAND...: the folder has temporary files of killed processes, one that a living process has locked, and a
-# file of somebody else. Print what is wrong with them after the command.
+# file that is not the program's. Print what is wrong with them after the command.
 left() {
     folder=$1
     shift
@@ -123,7 +123,7 @@ bad=$(interrupt 1 page KILL end:10 $alone $book)
 [ ! -e "$work/book/page.md" ] || bad="$bad it has a page;"
 bad=$bad$(left "$work/page" "$vittrain" run.dir="$work/page" $alone $book)
 [ -e "$work/book/page.md" ] && grep -q page.md "$work/book/README.md" || bad="$bad no page;"
-result 'a run that was killed before its page was written gets it; temporary files are removed' "$bad" "$work/left.log"
+result 'the page of a run that was killed before is written; temporary files are removed' "$bad" "$work/left.log"
 bad=$(left "$work/page" "$vittrain" report "$work/page" $book)
 result 'a report removes temporary files, too' "$bad" "$work/left.log"
 
@@ -150,7 +150,7 @@ run 1 linked $steps train.epochs=2 run.dir="$work/linked"
 [ $status = 0 ] || bad="$bad exit status $status;"
 [ "$(cat "$work/victim")" = 'not yours' ] || bad="$bad the victim was written;"
 bad=$bad$(find "$work/real" "$work/linked.book" -lname "$work/victim" ! -name linked.md)
-result 'prepared links are replaced, not followed; the run folder may be a link' "$bad" "$work/linked.log"
+result 'links in a run folder are replaced, not followed; the run folder may be a link' "$bad" "$work/linked.log"
 bad=
 for name in train.log .lock metrics.csv epochs.csv; do
     rm "$work/real/$name"

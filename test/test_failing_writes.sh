@@ -40,7 +40,7 @@ for kilobytes in 0 1 3 8 40; do
     problem="$problem$(ended_well 5 '\(ulimit -f\)|File too large')"
 done
 [ $failed -gt 0 ] || problem="$problem; no write failed"
-result 'files beyond ulimit -f' "$problem" "$run_log"
+result 'a run under ulimit -f completes, or ends with one error line' "$problem" "$run_log"
 
 problem=
 for output in '>/dev/full' '2>/dev/full' '>&- 2>&-'; do

@@ -61,7 +61,7 @@ result 'training from shards has the losses of the folders' "$(differ "$work/fol
     "$work/shards.log"
 grep -q 'webdataset, 60 training and 20 validation samples' "$work/shards.log" &&
     grep -q '^dog ' "$work/shards.log" && bad= || bad='no samples, or no class names'
-result 'it has their samples and class names' "$bad" "$work/shards.log"
+result 'shards have the samples and class names of the folders' "$bad" "$work/shards.log"
 result 'one index per split is stored' "$([ "$(ls -a "$shards" | grep -c '^.vittrain-.*index$')" = 2 ] ||
     ls -a "$shards")"
 train 1 again data.format=webdataset "data.root=$shards/set-{train-{000000..000002},val-000000}.tar"
@@ -73,7 +73,7 @@ rm -f "$shards"/.vittrain*
 train 4 four $wds data.workers=2
 result 'four ranks without an index have the same losses' "$(differ "$work/folder.loss" "$work/four.loss" 1e-5)" \
     "$work/four.log"
-result 'they leave no part of an index' "$(ls -a "$shards" | grep 'part$')"
+result 'four ranks leave no part of an index' "$(ls -a "$shards" | grep 'part$')"
 train 1 blocks_one $wds data.shuffle_block=4
 train 3 blocks_three $wds data.shuffle_block=4
 result 'blocks on one rank and on three' "$(differ "$work/blocks_one.loss" "$work/blocks_three.loss" 1e-5)" \
@@ -82,20 +82,20 @@ result 'blocks on one rank and on three' "$(differ "$work/blocks_one.loss" "$wor
 run 2 pack convert data $wds convert.output="$work/files.h5"
 result 'packing shards' "$([ $status -eq 0 ] || echo "status $status")" "$run_log"
 train 1 packed data.format=packed data.root="$work/files.h5"
-result 'packed, they have the same losses' "$(differ "$work/folder.loss" "$work/packed.loss" 0)" "$work/packed.log"
+result 'packed shards have the same losses' "$(differ "$work/folder.loss" "$work/packed.loss" 0)" "$work/packed.log"
 
 # Two ranks, killed after a checkpoint that is not at the end of an epoch.
 train 2 whole $wds train.epochs=30 checkpoint.every=0.34
 result 'a rank is killed' "$(killed $model $wds train.epochs=30 checkpoint.every=0.34)" "$work/killed.log"
 train 2 killed $wds train.epochs=30 checkpoint.every=0.34
-result 'resumed, the losses are those of an undisturbed run' "$(differ "$work/whole.loss" "$work/killed.loss" 0)" \
+result 'a resumed run has the losses of an undisturbed run' "$(differ "$work/whole.loss" "$work/killed.loss" 0)" \
     "$work/killed.log"
 
 run 1 predict predict "$work/shards/checkpoints/last.h5" predict.output="$work/predictions.csv"
 [ "$(wc -l <"$work/predictions.csv")" = 21 ] && bad= || bad="not 20 lines and a header"
 result 'predict has a line for each sample' "$bad" "$work/predict.log"
 run 1 plan plan $model $wds
-result 'a plan' "$([ $status -eq 0 ] || echo "status $status")" "$run_log"
+result 'a plan of a run from shards' "$([ $status -eq 0 ] || echo "status $status")" "$run_log"
 run 2 doctor doctor $wds
 grep -q 'shards: 4 files, 0\..* MB' "$work/doctor.log" && bad= || bad='no shards'
 result 'doctor compares the shards' "$bad" "$work/doctor.log"

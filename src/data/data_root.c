@@ -137,10 +137,11 @@ static bool root_is_file(const char *root, const char *advice, struct error *err
 {
     const char *slash = strrchr(root, '/'), *name = slash != NULL ? slash + 1 : root;
     if (is_pickle_archive(name))
-        return error_set(error, ERROR_DATA,
-                         "data.root=%s: the archive of CIFAR-10's Python pickles; get its binary "
-                         "version with `vittrain fetch cifar10`",
-                         root);
+        return error_set(
+            error, ERROR_DATA,
+            "data.root=%s: is the archive of CIFAR-10's Python pickles; get its binary "
+            "version with `vittrain fetch cifar10`",
+            root);
     if (is_archive(name))
         return error_set(error, ERROR_DATA,
                          "data.root=%s: is an archive; extract it and set data.root to its "
@@ -175,7 +176,7 @@ bool data_root_check(const char *root, const char *advice, struct error *error)
            (!is_empty || error_set(error, ERROR_DATA, "data.root=%s: is empty; %s", root, advice));
 }
 
-/* ---- a folder with something else ---- */
+/* ---- a folder with other data ---- */
 
 static const char *find_name(const struct listing *listing, bool (*matches)(const char *name))
 {
@@ -238,7 +239,8 @@ static void contents_free(struct contents *contents)
     listing_free(&contents->images);
 }
 
-/* CIFAR-10 as pickles, or as binary files for another format. */
+/* True for CIFAR-10 as pickles, or as binary files if the format is another. `text`: what the
+ * folder holds and what to do, also below. */
 static bool is_cifar10(const struct contents *contents, char *text, size_t size)
 {
     const bool own = strcmp(contents->format, "cifar10") == 0;
@@ -255,7 +257,7 @@ static bool is_cifar10(const struct contents *contents, char *text, size_t size)
            find_name(&contents->files, is_pickle_archive) != NULL;
 }
 
-/* Image folders, here for another format or further below. */
+/* True for image folders further below, or here if the format is another. */
 static bool is_image_folder(const struct contents *contents, char *text, size_t size)
 {
     char path[PATH_SIZE], names[TEXT_SIZE / 2];
@@ -305,19 +307,16 @@ static bool has_images_only(const struct contents *contents, char *text, size_t 
     return contents->images.count > 0 && contents->folders.count == 0;
 }
 
-static bool holds_other(const struct contents *contents, char *text, size_t size)
-{
-    return is_cifar10(contents, text, size) || is_image_folder(contents, text, size) ||
-           is_packed_or_archive(contents, text, size) || has_images_only(contents, text, size);
-}
-
 bool data_root_holds_other(const char *root, const char *format, struct error *error)
 {
     char text[TEXT_SIZE];
     struct contents contents;
     struct error none = {0};
-    const bool is_other =
-        contents_read(root, format, &contents, &none) && holds_other(&contents, text, sizeof text);
+    const bool is_other = contents_read(root, format, &contents, &none) &&
+                          (is_cifar10(&contents, text, sizeof text) ||
+                           is_image_folder(&contents, text, sizeof text) ||
+                           is_packed_or_archive(&contents, text, sizeof text) ||
+                           has_images_only(&contents, text, sizeof text));
     contents_free(&contents);
     if (is_other)
         error_set(error, ERROR_DATA, "data.root=%s: holds %s", root, text);

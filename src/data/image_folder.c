@@ -160,13 +160,14 @@ static bool no_test_images(const char *root, struct error *error)
         find_named(parent, train_names, path, sizeof path) &&
         (find_named(parent, validation_names, path, sizeof path) ||
          find_named(parent, test_names, path, sizeof path)))
-        return error_set(error, ERROR_DATA,
-                         "data.root=%s: class folders (%s); the folder above it has train and "
-                         "%s: set data.root to that folder",
-                         root, names, strrchr(path, '/') + 1);
+        return error_set(
+            error, ERROR_DATA,
+            "data.root=%s: contains class folders (%s); the folder above it has train and "
+            "%s: set data.root to that folder",
+            root, names, strrchr(path, '/') + 1);
     return error_set(
         error, ERROR_DATA,
-        "data.root=%s: class folders (%s), but no train, val or test: set data.val=0.1 "
+        "data.root=%s: contains class folders (%s), but no train, val or test: set data.val=0.1 "
         "to hold out a tenth of the images for validation, or data.val=none",
         root, names);
 }
