@@ -144,9 +144,10 @@ static bool choose_sources(struct safetensors_input *input, struct error *error)
     for (int s = 0; s < input->source_count; s++)
         choose_source(input, &input->source[s], &bad);
     if (bad.text[0] != '\0')
-        return error_set(error, ERROR_CHECKPOINT,
-                         "%s does not fit this model: %s%s; set model.name and its shape to fit",
-                         input->path, bad.text, list_rest(&bad));
+        return error_set(
+            error, ERROR_CHECKPOINT,
+            "%s does not fit this model: %s%s; set model.name, its shape and model.classes to fit",
+            input->path, bad.text, list_rest(&bad));
     for (int64_t n = 0; n < input->header.count; n++) {
         const char *name = input->header.entry[n].name;
         /* torch's batch norms have a counter that is not needed. */
