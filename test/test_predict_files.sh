@@ -33,7 +33,7 @@ refuses() {
     result "$title" "$(failed_otherwise "$expected" "$pattern" | tr '\n' ' ')" "$run_log"
 }
 
-echo 1..37
+echo 1..38
 run 1 train model.name=vit_cifar model.dim=32 model.depth=1 model.heads=2 model.patch=8 model.image=24 \
     data.format=imagefolder data.root="$tree" train.global_batch=5 train.epochs=1 run.threads=1 \
     augment.random_resized_crop=on augment.mean=0.4,0.5,0.6 eval.resize=30 eval.resize_to=shorter \
@@ -184,3 +184,9 @@ result '3,000 files' "$([ $status -eq 0 ] || echo "status $status")$(sort -u "$w
 printf 'PK\003\004 0123456789' >"$work/w.pth"
 refuses 'a PyTorch file' 4 'w.pth is a PyTorch file.*save_file' "$work/w.pth" "$one"
 fails 1 'also as initial weights' 4 'w.pth is a PyTorch file' $small model.init="$work/w.pth" run.dir="$work/init"
+
+# Last: the limit stays. With sanitizers, which need more address space, the list is read and refused.
+truncate -s 1G "$work/huge.txt"
+grep -q '^SANITIZER_CFLAGS = .' "$TEST_BUILD/Makefile" || ulimit -v 600000
+refuses 'a list that does not fit into memory' 3 'huge.txt: (cannot read the list: Cannot allocate memory|not a list)' \
+    "$weights" "$work/huge.txt"

@@ -30,15 +30,19 @@ char *text_file_read(const char *path, size_t *length)
     FILE *stream = text_file_open(path);
     char *text = NULL;
     size_t size = 0, used = 0;
+    bool has_memory;
     if (stream == NULL)
         return NULL;
     do {
         size = size == 0 ? 1 << 14 : 2 * size;
-        text = realloc(text, size);
-        ENSURE(text != NULL, "no memory for %s", path);
-        used += fread(text + used, 1, size - 1 - used, stream);
-    } while (used == size - 1);
-    int reason = ferror(stream) ? errno : 0;
+        char *larger = realloc(text, size);
+        has_memory = larger != NULL;
+        if (has_memory) {
+            text = larger;
+            used += fread(text + used, 1, size - 1 - used, stream);
+        }
+    } while (has_memory && used == size - 1);
+    const int reason = has_memory && !ferror(stream) ? 0 : errno;
     fclose(stream);
     if (reason != 0) {
         free(text);

@@ -9,8 +9,8 @@
  * failure. */
 FILE *text_file_open(const char *path);
 
-/* Return the whole file, zero-terminated and freed by the caller; NULL and errno on failure.
- * `length` may be NULL; the file may contain zeros. */
+/* Return the whole file, zero-terminated and freed by the caller; NULL and errno on failure,
+ * also ENOMEM. `length` may be NULL; the file may contain zeros. */
 char *text_file_read(const char *path, size_t *length);
 
 #endif
