@@ -33,7 +33,7 @@ refuses() {
     result "$title" "$(failed_otherwise "$expected" "$pattern" | tr '\n' ' ')" "$run_log"
 }
 
-echo 1..38
+echo 1..39
 run 1 train model.name=vit_cifar model.dim=32 model.depth=1 model.heads=2 model.patch=8 model.image=24 \
     data.format=imagefolder data.root="$tree" train.global_batch=5 train.epochs=1 run.threads=1 \
     augment.random_resized_crop=on augment.mean=0.4,0.5,0.6 eval.resize=30 eval.resize_to=shorter \
@@ -174,6 +174,7 @@ result 'data.skip_broken=on reports and skips them' "$(cat "$work/bad"; diff "$w
 refuses 'only broken files' 3 'none of the 2 files' "$weights" "$work/cut.jpg" no.jpg data.skip_broken=on \
     predict.output="$work/none.csv"
 result 'no output is left' "$(ls "$work" | grep none)"
+refuses 'an output that is an input' 2 'is also an input: choose another name' "$weights" "$one" predict.output="$one"
 i=0
 while [ $i -lt 3000 ]; do
     echo "$one"

@@ -131,13 +131,30 @@ static void batch_visit(void *self, const struct batch *batch, const int32_t *pr
     free(text[1]);
 }
 
+/* True if the output would replace an operand: the weights, an image or a list. */
+static bool output_is_input(const char *output, const struct command_line *line)
+{
+    struct stat there, operand;
+    if (stat(output, &there) != 0 || !S_ISREG(there.st_mode))
+        return false;
+    for (int i = 0; i < line->operand_count; i++)
+        if (stat(line->operand[i], &operand) == 0 && operand.st_dev == there.st_dev &&
+            operand.st_ino == there.st_ino)
+            return true;
+    return false;
+}
+
 /* Open the output. A regular file is replaced atomically at the end; standard output and devices
  * are written directly. */
-static bool file_open(struct prediction *prediction, struct error *error)
+static bool file_open(struct prediction *prediction, const struct command_line *line,
+                      struct error *error)
 {
     const char *path = prediction->path;
     struct stat there;
-    if (prediction->world->rank == 0) {
+    if (prediction->world->rank == 0 && output_is_input(path, line)) {
+        error_set(error, ERROR_USAGE, "predict.output=%s is also an input: choose another name",
+                  path);
+    } else if (prediction->world->rank == 0) {
         if (stat(path, &there) != 0 || S_ISREG(there.st_mode))
             snprintf(prediction->part, sizeof prediction->part, "%s.part", path);
         if (strcmp(path, "-") == 0)
@@ -190,7 +207,8 @@ static void skipped_report(const struct prediction *prediction, struct error *er
         log_warn("%lld of %lld files were skipped", skipped, count);
 }
 
-static void samples_predict(struct inference *inference, struct comm *world, struct error *error)
+static void samples_predict(struct inference *inference, const struct command_line *line,
+                            struct comm *world, struct error *error)
 {
     struct evaluation evaluation = {0};
     const char *path = inference->options.predict.output;
@@ -199,7 +217,7 @@ static void samples_predict(struct inference *inference, struct comm *world, str
                                     .format = format_of(inference),
                                     .path = path[0] != '\0' ? path : "-"};
     const struct evaluation_visitor visitor = {.visit = batch_visit, .self = &prediction};
-    if (!file_open(&prediction, error))
+    if (!file_open(&prediction, line, error))
         return;
     if (prediction.file != NULL && prediction.format == OUTPUT_CSV)
         prediction_write_header(prediction.file, inference->split_name == NULL,
@@ -227,7 +245,7 @@ static void predict_run(const struct options *options, const struct command_line
     else if (inference_open(&inference, line->operand[0], line->operand + 1,
                             line->operand_count - 1, options, line, world, error)) {
         if (inference.session.model->loss == LOSS_CROSS_ENTROPY)
-            samples_predict(&inference, world, error);
+            samples_predict(&inference, line, world, error);
         else
             error_set(error, ERROR_USAGE, "predict needs a model with classes");
         inference_close(&inference);
