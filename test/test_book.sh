@@ -1,7 +1,7 @@
 #!/bin/sh
 # Every command of README.md and docs/*.md runs, or a comment gives the reason why it does not (book_page.sh). Links
 # have targets; options and files named in the pages exist.
-#   test_book.sh [PAGE.md ...]    only the commands of these pages. PYTHON: the interpreter for Python blocks
+#   test_book.sh [docs/PAGE.md ...]    only the commands of these pages. PYTHON: the interpreter for Python blocks
 . "$TEST_SOURCE/test/program.sh"
 
 cd "$TEST_SOURCE" || exit 1
@@ -72,6 +72,7 @@ say() {
 }
 
 pages=${*:-$every_page}
+for page in $pages; do [ -e "$page" ] || { echo "Bail out! no page $page" && exit 1; }; done
 echo "$pages" | tr ' ' '\n' | xargs -P 2 -I PAGE sh -c 'sh "$TEST_SOURCE/test/book_page.sh" PAGE >"$work/said-$(echo PAGE | tr / _)"'
 for page in $pages; do say "$work/said-$(echo "$page" | tr / _)"; done
 

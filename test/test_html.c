@@ -396,7 +396,7 @@ static void many_classes_are_a_picture(void **state)
     free(page);
 }
 
-/* An MFU above 100 % is not shown. After a loss of NaN the axis goes on. */
+/* An MFU above 100 % is not shown. A loss of NaN does not end the axis. */
 static void impossible_values_are_left_out(void **state)
 {
     (void)state;

@@ -505,7 +505,7 @@ static void damage_is_reported(void **state)
     dataset_close(&dataset);
     options.data.skip_broken = false;
     fails(SPLIT_TRAIN, "ends after the end of the file: the shard is truncated");
-    shard_write("a.tar", whole, 2 * sample); /* behind it */
+    shard_write("a.tar", whole, 2 * sample); /* after the second image */
     fails(SPLIT_TRAIN, "no end of archive: the shard is truncated");
     shard_write("a.tar", whole, 2 * sample + 100);
     fails(SPLIT_TRAIN, "a.tar: archive at byte ");

@@ -52,7 +52,7 @@ struct status {
     int64_t step;
     int32_t phase, unit, background;
     int32_t waits;    /* 1: for other ranks */
-    int64_t activity; /* increases whenever the main thread sets anything */
+    int64_t activity; /* number of changes by the main thread */
 };
 struct status status_read(double now);
 
