@@ -136,8 +136,7 @@ static bool message_receive(int tag, void *data, size_t bytes, int *from)
                     MPI_STATUS_IGNORE) == MPI_SUCCESS;
 }
 
-/* Return the seconds without a heartbeat after which a rank is silent: three periods, at least 3.
- */
+/* Seconds without a heartbeat after which a rank is silent: three periods, at least 3 s. */
 static double silence_limit(void)
 {
     return 3 * fmax(heart.period, 1);

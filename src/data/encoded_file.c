@@ -10,8 +10,7 @@
 
 enum { FIRST_BYTES = 4096 }; /* read first for the header of an image */
 
-/* Open a regular file for reading and set its size; -1 on error. The error does not name the file.
- */
+/* Open a regular file and set its size. Return -1 and an error that does not name the file. */
 static int file_open(const char *path, size_t *bytes, struct error *error)
 {
     struct stat status;

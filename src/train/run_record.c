@@ -397,8 +397,8 @@ static bool attempt_end(const struct trainer *trainer, const char *reason, const
     value_put(attempt, "to_step", json_integer(trainer->state.step));
     value_put(attempt, "stop_reason", value_text(reason));
     value_put(attempt, "error", value_text(failure));
-    value_put(run, "peak_flops",
-              value_number(trainer->peak_flops)); /* NAN if the run exceeded it */
+    /* NAN if the run exceeded the peak */
+    value_put(run, "peak_flops", value_number(trainer->peak_flops));
     if (trainer->test.evaluation.confusion != NULL)
         value_put(run, "test_samples", json_integer(trainer->test.evaluation.samples));
     return record_write(trainer, run, error);
