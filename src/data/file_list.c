@@ -42,10 +42,11 @@ static bool add_folder(const char *operand, struct listing *files, struct error 
     }
     listing_free(&folders);
     if (good && files->count == before)
-        return error_set(error, ERROR_DATA,
-                         "%s: no images in this folder: no file name has the extension of an image, "
-                         "such as .jpg, .png or .webp",
-                         folder);
+        return error_set(
+            error, ERROR_DATA,
+            "%s: no images in this folder: no file name has the extension of an image, "
+            "such as .jpg, .png or .webp",
+            folder);
     return good;
 }
 
