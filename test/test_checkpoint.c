@@ -18,6 +18,7 @@
 #include "checkpoint/model_metadata.h"
 #include "config/run_options.h"
 #include "core/log.h"
+#include "core/subprocess.h"
 #include "model_fixture.h"
 
 static struct comm *world;
@@ -506,6 +507,25 @@ static void test_probe_of_private_folders(void **state)
         assert_int_equal(rmdir(own), 0);
 }
 
+/* A file that this machine cannot check is not passed over for an older one. */
+static void test_unchecked_files(void **state)
+{
+    struct fixture fixture;
+    struct error error = {.kind = ERROR_NONE};
+    char found[128], report[1024];
+    struct checkpoint_target target = {.directory = folder};
+    (void)state;
+    fixture_open(&fixture, world, world->size, &usual, 2, false);
+    assert_true(checkpoint_write(&target, &fixture.flat, &some_order, &error));
+    subprocess_set_program("./not-there");
+    assert_false(
+        checkpoint_find(&target, world, found, sizeof found, report, sizeof report, &error));
+    subprocess_set_program(NULL);
+    assert_int_equal(error.kind, ERROR_MEMORY);
+    assert_string_equal(report, "");
+    fixture_close(&fixture);
+}
+
 /* Only rank 0 has the folder; the other ranks have no path. */
 static void test_private_folders(void **state)
 {
@@ -598,6 +618,7 @@ int main(int argc, char **argv)
         IN_FOLDER(test_links_and_surplus),
         IN_FOLDER(test_probe_of_a_shared_folder),
         IN_FOLDER(test_probe_of_private_folders),
+        IN_FOLDER(test_unchecked_files),
         IN_FOLDER(test_private_folders),
         IN_FOLDER(test_private_folders_by_mistake),
     };

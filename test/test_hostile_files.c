@@ -359,6 +359,15 @@ static void test_child_that_fails(void **state)
     refused(read_packed, packed, ERROR_DATA, "reading its structure ended with exit code 1");
     subprocess_set_program("/bin/true");
     refused(read_checkpoint, checkpoint, ERROR_CHECKPOINT, "gave an incomplete result");
+    char script[4096];
+    snprintf(script, sizeof script, "%s", temporary_path("killed.sh"));
+    FILE *file = fopen(script, "w");
+    assert_non_null(file);
+    fputs("#!/bin/sh\nkill -9 $$\n", file);
+    assert_int_equal(fchmod(fileno(file), 0700), 0);
+    assert_int_equal(fclose(file), 0);
+    subprocess_set_program(script);
+    refused(read_checkpoint, checkpoint, ERROR_MEMORY, "was killed from outside (SIGKILL)");
     subprocess_set_program("./vittrain");
 }
 

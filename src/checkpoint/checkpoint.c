@@ -121,23 +121,27 @@ __attribute__((format(printf, 2, 3))) static void report_line(struct report *rep
     va_end(arguments);
 }
 
-/* Keep the files with a valid frame, newest first, and report the others. */
-static void keep_candidates(const char *directory, const char *model, struct listing *listing,
-                            struct report *report)
+/* Keep the files with a valid frame, newest first, and report the others. ERROR_MEMORY is a fault
+ * of the machine, not of a file: the newest checkpoint may be valid. */
+static bool keep_candidates(const char *directory, const char *model, struct listing *listing,
+                            struct report *report, struct error *error)
 {
     int kept = 0;
-    for (int n = 0; n < listing->count; n++) {
+    for (int n = 0; n < listing->count && error->kind == ERROR_NONE; n++) {
         struct listed *entry = &listing->entry[n];
         struct checkpoint_contents contents = {.unit_count = 0};
-        struct error error = {.kind = ERROR_NONE};
+        struct error trouble = {.kind = ERROR_NONE};
         char path[PATH_MAX];
         if (is_link(entry) || !join(path, sizeof path, directory, entry->name))
             continue;
         if (text_ends_with(entry->name, ".part"))
             report_line(report, "%s: it was not written completely\n", path);
-        else if (!checkpoint_file_read(path, &contents, &error))
-            report_line(report, "%s\n", error.text);
-        else if (model != NULL && strcmp(model, contents.model) != 0)
+        else if (!checkpoint_file_read(path, &contents, &trouble)) {
+            if (trouble.kind == ERROR_MEMORY)
+                *error = trouble;
+            else
+                report_line(report, "%s\n", trouble.text);
+        } else if (model != NULL && strcmp(model, contents.model) != 0)
             report_line(report, "%s: it is of model %s, this run's is %s\n", path, contents.model,
                         model);
         else {
@@ -149,25 +153,28 @@ static void keep_candidates(const char *directory, const char *model, struct lis
     listing->count = kept;
     if (kept > 0)
         qsort(listing->entry, (size_t)kept, sizeof *listing->entry, newest_first);
+    return error->kind == ERROR_NONE;
 }
 
 /* Collective. Verify all checksums of a file; on failure rank 0 reports the reason. */
 static bool is_valid(const char *path, const struct checkpoint_target *target, struct comm *world,
-                     struct report *report)
+                     struct report *report, struct error *error)
 {
     struct checkpoint_contents contents = {.unit_count = 0};
-    struct error error = {.kind = ERROR_NONE};
+    struct error trouble = {.kind = ERROR_NONE};
     if (world->rank == 0)
-        error_defer(checkpoint_file_read(path, &contents, &error));
-    bool good = comm_agree(world, &error);
+        error_defer(checkpoint_file_read(path, &contents, &trouble));
+    bool good = comm_agree(world, &trouble);
     if (good) {
         checkpoint_contents_share(&contents, world);
         good = checkpoint_contents_verify(path, target->writers, world, &contents,
-                                          (1u << STATE_KINDS) - 1, &error);
+                                          (1u << STATE_KINDS) - 1, &trouble);
     }
     checkpoint_contents_free(&contents);
-    if (!good && world->rank == 0)
-        report_line(report, "%s\n", error.text);
+    if (!good && trouble.kind == ERROR_MEMORY)
+        *error = trouble;
+    else if (!good && world->rank == 0)
+        report_line(report, "%s\n", trouble.text);
     return good;
 }
 
@@ -180,16 +187,16 @@ bool checkpoint_find(const struct checkpoint_target *target, struct comm *world,
     path[0] = '\0';
     report_text[0] = '\0';
     if (world->rank == 0 && list_folder(target->directory, &listing, error))
-        keep_candidates(target->directory, target->model, &listing, &report);
+        error_defer(keep_candidates(target->directory, target->model, &listing, &report, error));
     if (comm_agree(world, error)) {
         int64_t count = listing.count;
         comm_broadcast(world, &count, 1, COMM_INT64, 0);
-        for (int64_t n = 0; n < count && !found; n++) {
+        for (int64_t n = 0; n < count && !found && error->kind == ERROR_NONE; n++) {
             char candidate[PATH_MAX] = "";
             if (world->rank == 0)
                 join(candidate, sizeof candidate, target->directory, listing.entry[n].name);
             comm_broadcast(world, candidate, sizeof candidate, COMM_BYTE, 0);
-            found = is_valid(candidate, target, world, &report);
+            found = is_valid(candidate, target, world, &report, error);
             if (found)
                 snprintf(path, size, "%s", candidate);
         }

@@ -61,7 +61,8 @@ struct checkpoint_order {
 
 /* Collective. Find the newest valid checkpoint of a directory (by step, then time) and set path.
  * `report` gets one line for each file that was skipped, with the reason. Returns false without an
- * error if there is no valid checkpoint. */
+ * error if there is no valid checkpoint. ERROR_MEMORY if a file cannot be checked on this machine:
+ * an older checkpoint is then not taken instead. */
 MUST_CHECK bool checkpoint_find(const struct checkpoint_target *target, struct comm *world,
                                 char *path, size_t size, char *report, size_t report_size,
                                 struct error *error);

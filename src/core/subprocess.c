@@ -72,7 +72,7 @@ bool subprocess_start(struct subprocess *child, const char *const *words, struct
     child->output = ends[0];
     return failure == 0 || error_set(error, ERROR_MEMORY,
                                      "cannot start a process to read a file: %s; check the limits "
-                                     "of this job (ulimit -a)",
+                                     "of this job (ulimit -a) and that /proc is mounted",
                                      strerror(failure));
 }
 
@@ -117,12 +117,14 @@ bool subprocess_end(struct subprocess *child, char *reason, size_t size)
     int status = 0;
     pid_t ended;
     close(child->output);
+    child->was_killed = false;
     do
         ended = waitpid(child->pid, &status, 0);
     while (ended < 0 && errno == EINTR);
     if (ended == child->pid && WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return true;
     const int number = ended == child->pid && WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    child->was_killed = number == SIGKILL;
     if (number == SIGXCPU || number == SIGALRM)
         snprintf(reason, size, "did not end within %d s of CPU time or %d s in all", CPU_SECONDS,
                  WALL_SECONDS);

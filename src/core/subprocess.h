@@ -18,7 +18,8 @@ bool subprocess_has_program(void);
 
 struct subprocess {
     pid_t pid;
-    int output; /* the read end of a pipe */
+    int output;      /* the read end of a pipe */
+    bool was_killed; /* after subprocess_end: by SIGKILL, which no limit here sends */
 };
 
 /* Start the program with these words, NULL-terminated, after its name. Standard input and standard
