@@ -1,12 +1,14 @@
 """Trains convolutional models with the program and with PyTorch (torchvision's modules, and the obvious
-ones), from the same weights on the same images: losses, weights and running statistics after several
-steps, and the predictions of an evaluation, must be those of PyTorch in double precision.
+ones), from the same weights on the same images: losses, weights and running statistics after some steps, and
+the loss of an evaluation, must be those of PyTorch in double precision. Losses may differ by five times
+as much as those of PyTorch in fp32, or from weights perturbed by the rounding of fp32.
 
     check_convnets.py VITTRAIN FOLDER
 """
 import copy
 import csv
 import os
+import statistics
 import subprocess
 import sys
 
@@ -19,7 +21,8 @@ from torch.nn import functional
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../benchmarks"))
 import reference_cnn
 
-TRAINING, TESTS, BATCH, STEPS = 40, 20, 10, 4
+TRAINING, TESTS, BATCH = 40, 20, 10
+PERTURBED = 3  # trainings in PyTorch from weights that differ by the rounding of fp32
 RATE, MOMENTUM, DECAY = 1e-3, 0.9, 1e-2
 CASES = {
     "cnn_a": lambda: reference_cnn.CnnA(),
@@ -60,11 +63,26 @@ def randomize(model):
             torch.nn.init.uniform_(module.running_var, 0.5, 2)
 
 
-def train(model, images, labels):
+def steps_of(name):
+    """With images of 32 pixels the last stage of a deep ResNet normalises ten values per channel: a rounding error in the
+    weights changes the second loss of ResNet-50 by 0.3."""
+    return 1 if name.startswith("resnet") else 4
+
+
+def perturb(model, seed):
+    """Multiply the weights by random factors as far from 1 as fp32 rounds."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1 + 1.2e-7 * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype))
+    return model
+
+
+def train(model, images, labels, steps):
     losses = []
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE, momentum=MOMENTUM, weight_decay=DECAY)
     model.train()
-    for step in range(STEPS):
+    for step in range(steps):
         part = slice(step * BATCH, (step + 1) * BATCH)
         loss = functional.cross_entropy(model(images[part]), labels[part])
         optimizer.zero_grad()
@@ -83,7 +101,7 @@ def run_program(vittrain, folder, name, data, *more):
     command = [vittrain, f"model.name={name}", "model.image=32", f"data.root={data}",
                f"model.init={folder}/{name}.safetensors", "data.shuffle=off", "augment.flip=0",
                "augment.rotate=0", "augment.translate=0", "augment.erase=0", "augment.mean=0.5",
-               "augment.std=0.5", f"train.batch={BATCH}", f"train.steps={STEPS}",
+               "augment.std=0.5", f"train.batch={BATCH}", f"train.steps={steps_of(name)}",
                "train.precision=fp32", "optim.name=sgd", f"optim.lr={RATE}",
                f"optim.momentum={MOMENTUM}", f"optim.weight_decay={DECAY}", "run.threads=1",
                "output.log_every=1", "output.tensorboard=off", f"run.dir={where}", *more]
@@ -97,44 +115,51 @@ def run_program(vittrain, folder, name, data, *more):
             load_file(os.path.join(where, "weights.safetensors")))
 
 
-def compare(name, what, found, single, expected, start):
-    """Return the relative error of the change since the start, and that of PyTorch in fp32."""
-    change = (expected - start).abs().max().item()
-    wrong = (found.double() - expected).abs().max().item()
-    usual = (single.double() - expected).abs().max().item()
-    rounding = 1e-6 * expected.abs().max().item()
-    assert wrong <= 5 * usual + 1e-2 * change + rounding, f"{name}: {what} wrong by {wrong:g} of {change:g} ({usual:g})"
-    return wrong / (change + rounding), usual / (change + rounding)
+def test_loss_of(model, images, labels):
+    model.eval()
+    with torch.no_grad():
+        return functional.cross_entropy(model(images), labels).item()
+
+
+def error_of(found, expected, start):
+    """Return the relative error, in the 2-norm, of the change of a tensor since the start."""
+    rounding = 1e-6 * expected.norm()
+    return ((found.double() - expected).norm() / ((expected - start).norm() + rounding)).item()
 
 
 def check(vittrain, folder, name, sets, data):
     torch.manual_seed(sum(map(ord, name)))
-    # The same order as here: in another order PyTorch's losses differ by 1e-3 after three steps of a ResNet.
     model = CASES[name]().to(memory_format=torch.channels_last)
     randomize(model)
     start = tensors(model)
     save_file(start, os.path.join(folder, f"{name}.safetensors"))
-    single = copy.deepcopy(model)
-    single_losses = train(single, *(part.float() if part.is_floating_point() else part
-                                    for part in sets["data_batch_1.bin"]))
-    single = tensors(single)
-    model.double()
-    expected_losses = train(model, *sets["data_batch_1.bin"])
+    # Training and test losses and weights in double precision, in fp32, and in double precision from perturbed weights.
+    results = []
+    for kind in range(2 + PERTURBED):
+        double = kind != 1
+        trained = copy.deepcopy(model).double() if double else copy.deepcopy(model)
+        if kind > 1:
+            perturb(trained, kind)
+        training, tests = [(images if double else images.float(), labels) for images, labels in sets.values()]
+        losses = train(trained, *training, steps_of(name))
+        results.append((losses + [test_loss_of(trained, *tests)], tensors(trained)))
+    (expected_losses, expected), others = results[0], results[1:]
     losses, test_loss, weights = run_program(vittrain, folder, name, data)
-    model.eval()
-    with torch.no_grad():
-        images, labels = sets["test_batch.bin"]
-        expected_test = functional.cross_entropy(model(images), labels).item()
-    # Rounding errors grow with each step, also those of PyTorch in single precision.
-    usual = [abs(a - b) for a, b in zip(single_losses, expected_losses)]
-    for found, expected, rounding in zip(losses + [test_loss], expected_losses + [expected_test], usual + [max(usual)]):
-        assert abs(found - expected) < 2e-4 * expected + 5 * rounding, (name, losses, expected_losses, single_losses)
-    expected = tensors(model)
+    for n, (found, wanted) in enumerate(zip(losses + [test_loss], expected_losses, strict=True)):
+        usual = max(abs(other[n] - wanted) for other, _ in others)
+        assert abs(found - wanted) < 2e-5 * wanted + 5 * usual, (name, n, found, [result[0][n] for result in results])
     names = {key for key in expected if not key.endswith("num_batches_tracked")}
     assert set(weights) == names, set(weights) ^ names
-    wrong = [compare(name, key, weights[key], single[key], expected[key], start[key].double()) for key in names]
-    worst, usual = (max(column) for column in zip(*wrong))
-    print(f"{name}: losses {losses}, expected {expected_losses}, changes wrong by {worst:.1e} (PyTorch {usual:.1e})")
+    changes = [{key: error_of(result[key], expected[key], start[key].double()) for key in names}
+               for result in [weights] + [other for _, other in others]]
+    wrong, usual = changes[0], {key: max(change[key] for change in changes[1:]) for key in names}
+    # A rounding error that changes the sign of an input of a ReLU changes the gradients of some channels.
+    for key in names:
+        assert wrong[key] < 0.2 + 5 * usual[key], (name, key, wrong[key], usual[key])
+    median = statistics.median(wrong.values())
+    assert median < 1e-2 + 5 * statistics.median(usual.values()), (name, median, wrong)
+    print(f"{name}: losses {losses}, expected {expected_losses}, "
+          f"changes wrong by {median:.1e}, at most {max(wrong.values()):.1e}")
 
 
 def main():

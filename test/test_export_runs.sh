@@ -49,7 +49,8 @@ for name in sorted(glob.glob(os.path.join(sys.argv[1], "events.out.tfevents.*"))
         data = data[16 + size:]
         if 5 in event:
             value = dict(fields(dict(fields(event[5]))[1]))
-            print(value[1].decode(), event.get(2, 0), "%.6g" % value[2])
+            if 2 in value:  # a scalar, not the options and results of a run
+                print(value[1].decode(), event.get(2, 0), "%.6g" % value[2])
 ' "$1" 2>&1
 }
 

@@ -20,9 +20,9 @@ same() {
     result "$1" "$bad" "$work/$2.log"
 }
 
-# planned NAME RUN: MiB of this kind in the arena of a rank.
+# planned NAME RUN: MiB of this kind in the arena of a rank, from the last attempt's log.
 planned() {
-    awk -v name="$1" '$1 == name && $3 == "MiB" { print $2 }' "$work/$2.log"
+    awk -v name="$1" '$2 == name && $4 == "MiB" { mib = $3 } END { print mib }' "$work/$2/train.log"
 }
 
 echo 1..8
