@@ -86,8 +86,8 @@ int main(int argc, char **argv)
     if (good && command_line_informs(&line))
         return app_inform(&line);
     const struct command *command = command_of(&line);
-    if (good && line.json && !command->has_json)
-        error_set(&error, ERROR_USAGE, "--json: the command %s has no such flag", line.command);
+    if (good && line.json && command != NULL && !command->has_json)
+        error_set(&error, ERROR_USAGE, "--json: the command %s has no such flag", command->name);
     if (command != NULL && command->prepare != NULL)
         command->prepare();
     session_set_advisor(fit_advise);

@@ -216,7 +216,7 @@ static void test_files_of_another_kind(void **state)
     (void)state;
     write_first(&fixture, &tiny);
     set_number("shard", 0);
-    assert_not_read(&fixture, file, "its attribute shard=0 is not in its range of 1 to 1048576");
+    assert_not_read(&fixture, file, "its attribute shard=0 is not in the range of 1 to 1048576");
     set_number("format", CHECKPOINT_FORMAT + 1);
     assert_not_read(&fixture, file, "its format is 3, this program reads 1 to 2");
     make_foreign();

@@ -31,7 +31,7 @@ result "a run of two steps" "$([ $status -eq 0 ] || echo "exit status $status")"
 cp "$good" "$work/good.h5"
 
 try 'units in another file' 'bad.h5 cannot be used as a checkpoint: .*link' --link "$work/fifo"
-try 'epoch_step=-1' 'its attribute epoch_step=-1 is not in its range of 0 to 9007199254740992' --set epoch_step -1
+try 'epoch_step=-1' 'its attribute epoch_step=-1 is not in the range of 0 to 9007199254740992' --set epoch_step -1
 try 'step=2^63-1' 'its attribute step=9223372036854775807 is not' --set step 9223372036854775807
 try 'train_seconds=nan' 'its attribute train_seconds=nan is not' --set train_seconds nan
 try 'an epoch that cannot be' 'step=2, epoch=1000000 and epoch_step=.* contradict' --set epoch 1000000

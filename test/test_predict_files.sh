@@ -33,7 +33,7 @@ refuses() {
     result "$title" "$(failed_otherwise "$expected" "$pattern" | tr '\n' ' ')" "$run_log"
 }
 
-echo 1..39
+echo 1..40
 run 1 train model.name=vit_cifar model.dim=32 model.depth=1 model.heads=2 model.patch=8 model.image=24 \
     data.format=imagefolder data.root="$tree" train.global_batch=5 train.epochs=1 run.threads=1 \
     augment.random_resized_crop=on augment.mean=0.4,0.5,0.6 eval.resize=30 eval.resize_to=shorter \
@@ -77,6 +77,7 @@ END
 one=$images/cat/$(ls "$images/cat" | head -n 1)
 refuses 'weights without metadata need options' 4 'plain.safetensors does not fit' "$work/plain.safetensors" "$one"
 refuses 'a head for another number of classes' 4 'head.weight is \[3, 32\] instead of \[2, 32\]' "$weights" "$one" model.classes=2
+refuses 'neither data nor files for weights of other classes' 2 'no data are given, .* (class 0 is "bird")' "$weights"
 shape="model.dim=32 model.depth=1 model.heads=2 model.patch=8 model.image=24"
 run 1 convert convert "$work/plain.safetensors" "$work/plain.h5" $shape
 run 1 back convert "$work/plain.h5" "$work/described.safetensors"

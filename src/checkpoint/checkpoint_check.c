@@ -32,7 +32,7 @@ static bool numbers_check(const char *path, const struct checkpoint_contents *co
         if (contents->format >= number->since &&
             !number_in_range(number, (const char *)contents + number->offset, text, sizeof text))
             return error_set(error, ERROR_CHECKPOINT,
-                             "%s cannot be used as a checkpoint: its attribute %s=%s is not in its "
+                             "%s cannot be used as a checkpoint: its attribute %s=%s is not in the "
                              "range of %.16g to %.16g",
                              path, number->name, text, number->least, number->most);
     }

@@ -20,6 +20,11 @@
 extern char **environ;
 
 enum { WORDS = 16, CPU_SECONDS = 5, WALL_SECONDS = 60 };
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__ /* sanitizers map terabytes */
+enum { MEMORY_LIMITED = 0 };
+#else
+enum { MEMORY_LIMITED = 1 };
+#endif
 static const rlim_t memory_more = (rlim_t)1 << 30; /* bytes, besides what the program has mapped */
 
 static const char *program = NULL;
@@ -163,9 +168,8 @@ void subprocess_limit(void)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     limit_set(RLIMIT_CORE, 0);
     limit_set(RLIMIT_CPU, CPU_SECONDS);
-#if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__ /* they map terabytes */
-    limit_set(RLIMIT_AS, memory_mapped() + memory_more);
-#endif
+    if (MEMORY_LIMITED)
+        limit_set(RLIMIT_AS, memory_mapped() + memory_more);
     alarm(WALL_SECONDS);
 }
 

@@ -45,21 +45,36 @@ static bool options_take(struct inference *inference, const char *weights,
     return comm_agree(world, error);
 }
 
-/* Warn if the classes of the weights differ from those of the data. */
-static void names_compare(const struct dataset *dataset, const struct model_metadata *metadata)
+/* Warn if the classes of the weights differ from those of the data. Without data in the options,
+ * the data are the sample of CIFAR-10, and the difference is an error. */
+static bool names_compare(const struct inference *inference, struct error *error)
 {
-    for (int64_t i = 0; dataset->class_name != NULL && i < dataset->classes; i++)
-        if (i < metadata->class_count &&
-            strcmp(dataset->class_name[i], metadata->class_name[i]) != 0) {
-            struct error difference = {0}; /* error_set replaces control characters */
-            error_set(
-                &difference, ERROR_DATA,
-                "class %lld is \"%s\" in the data, but \"%s\" in the weights: set data.format "
-                "and data.root to data with the classes of the training run",
-                (long long)i, dataset->class_name[i], metadata->class_name[i]);
-            log_warn("%s", difference.text);
-            return;
-        }
+    const struct dataset *dataset = &inference->feed.dataset;
+    const struct model_metadata *metadata = &inference->metadata;
+    const struct data_options *data = &inference->options.data;
+    int64_t i = 0;
+    if (metadata->class_count == 0 || dataset->class_name == NULL)
+        return true;
+    while (i < dataset->classes && i < metadata->class_count &&
+           strcmp(dataset->class_name[i], metadata->class_name[i]) == 0)
+        i++;
+    if (i == dataset->classes && i == metadata->class_count)
+        return true;
+    if (data->root[0] == '\0' && strcmp(data->format, "cifar10") == 0)
+        return error_set(error, ERROR_USAGE,
+                         "no data are given, and the weights are not for the classes of the "
+                         "sample of CIFAR-10 (class 0 is \"%s\"): set data.format and data.root, "
+                         "or name image files for predict",
+                         metadata->class_name[0]);
+    if (i < dataset->classes && i < metadata->class_count) {
+        struct error difference = {0}; /* error_set replaces control characters */
+        error_set(&difference, ERROR_DATA,
+                  "class %lld is \"%s\" in the data, but \"%s\" in the weights: set data.format "
+                  "and data.root to data with the classes of the training run",
+                  (long long)i, dataset->class_name[i], metadata->class_name[i]);
+        log_warn("%s", difference.text);
+    }
+    return true;
 }
 
 static bool split_open(struct inference *inference, struct comm *world, struct error *error)
@@ -72,10 +87,8 @@ static bool split_open(struct inference *inference, struct comm *world, struct e
         split++;
     if (split == 3)
         return error_set(error, ERROR_USAGE, "predict.split=%s: must be train, val or test", name);
-    if (!feed_open(&inference->feed, options, (enum data_split)split, world, error))
-        return false;
-    names_compare(&inference->feed.dataset, &inference->metadata);
-    return true;
+    return feed_open(&inference->feed, options, (enum data_split)split, world, error) &&
+           names_compare(inference, error);
 }
 
 /* The data set takes the names of classes from the metadata, if they are those of the model. */

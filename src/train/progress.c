@@ -162,10 +162,11 @@ static void epoch_line_print(const struct trainer *trainer, const struct epoch_r
                              bool evaluated)
 {
     char text[160] = "", best[48] = "", seconds[32], right[32], val_right[32];
-    if (!isnan(trainer->best.metric))
-        snprintf(best, sizeof best, "  (best %s %.4g)",
-                 trainer->options.checkpoint.monitor == MONITOR_LOSS ? "loss" : "acc",
-                 trainer->best.metric);
+    const double metric = trainer->best.metric;
+    if (!isnan(metric) && trainer->options.checkpoint.monitor == MONITOR_LOSS)
+        snprintf(best, sizeof best, "  (best loss %.4f)", metric);
+    else if (!isnan(metric))
+        snprintf(best, sizeof best, "  (best acc %.2f %%)", 100 * metric);
     if (evaluated)
         snprintf(text, sizeof text, "  val loss %.4f%s%s", row->val_loss,
                  accuracy_text(row->val_top1, "val acc", val_right, sizeof val_right), best);
