@@ -33,7 +33,7 @@ refuses() {
     result "$title" "$(failed_otherwise "$expected" "$pattern" | tr '\n' ' ')" "$run_log"
 }
 
-echo 1..40
+echo 1..41
 run 1 train model.name=vit_cifar model.dim=32 model.depth=1 model.heads=2 model.patch=8 model.image=24 \
     data.format=imagefolder data.root="$tree" train.global_batch=5 train.epochs=1 run.threads=1 \
     augment.random_resized_crop=on augment.mean=0.4,0.5,0.6 eval.resize=30 eval.resize_to=shorter \
@@ -64,20 +64,22 @@ run 1 evaluated eval "$last" debug.batches=0
 bad=$(grep 'test: loss' "$work/eval.log" >"$work/a" || echo 'no loss'; diff "$work/a" "$work/evaluated.log" | grep '^<')
 result 'eval of weights takes their model and preprocessing' "$bad" "$work/eval.log"
 
-# Weights as other programs write them, without metadata.
-python3 - "$weights" "$work/plain.safetensors" <<'END'
+# Weights as other programs write them: without metadata, and with that of a model that this program does not have.
+python3 - "$weights" "$work/plain.safetensors" "$work/large.safetensors" <<'END'
 import json, struct, sys
 data = open(sys.argv[1], "rb").read()
 size = struct.unpack("<Q", data[:8])[0]
 header = json.loads(data[8:8 + size])
-header["__metadata__"] = {"format": "pt"}
-text = json.dumps(header).encode()
-open(sys.argv[2], "wb").write(struct.pack("<Q", len(text)) + text + data[8 + size:])
+for name, metadata in zip(sys.argv[2:], ({"format": "pt"}, {"format": "pt", "architecture": "vit_huge_patch14_224"})):
+    header["__metadata__"] = metadata
+    text = json.dumps(header).encode()
+    open(name, "wb").write(struct.pack("<Q", len(text)) + text + data[8 + size:])
 END
 one=$images/cat/$(ls "$images/cat" | head -n 1)
+refuses 'an unknown architecture is named' 2 'weights of vit_huge_patch14_224, which is not a model' "$work/large.safetensors" "$one"
 refuses 'weights without metadata need options' 4 'plain.safetensors does not fit' "$work/plain.safetensors" "$one"
 refuses 'a head for another number of classes' 4 'head.weight is \[3, 32\] instead of \[2, 32\]' "$weights" "$one" model.classes=2
-refuses 'neither data nor files for weights of other classes' 2 'no data are given, .* (class 0 is "bird")' "$weights"
+refuses 'neither data nor files for weights of other classes' 2 'no data are given, .* sample of CIFAR-10' "$weights"
 shape="model.dim=32 model.depth=1 model.heads=2 model.patch=8 model.image=24"
 run 1 convert convert "$work/plain.safetensors" "$work/plain.h5" $shape
 run 1 back convert "$work/plain.h5" "$work/described.safetensors"

@@ -11,6 +11,7 @@
 #include "config/options.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "model/registry.h"
 #include "train/recipe.h"
 
 /* Reads the deck of a checkpoint. Section mesh is left at its defaults, because the ranks are not
@@ -34,14 +35,22 @@ static bool options_take(struct inference *inference, const char *weights,
                          const struct command_line *line, struct comm *world, struct error *error)
 {
     struct options *options = &inference->options;
+    const char *architecture = inference->metadata.model.name;
     if (!model_metadata_read(weights, world, &inference->metadata, error))
         return false;
     if (text_ends_with(weights, ".safetensors"))
         model_metadata_apply(&inference->metadata, options);
     else if (!deck_read(weights, options, world, error))
         return false;
-    if (options_apply(line, options, error))
-        error_defer(options_check(options, error));
+    struct options defaults;
+    options_default(&defaults);
+    if (options_apply(line, options, error) && options_check(options, error) &&
+        architecture[0] != '\0' && registry_find(architecture) == NULL &&
+        strcmp(options->model.name, defaults.model.name) == 0)
+        error_set(error, ERROR_USAGE,
+                  "%s contains weights of %s, which is not a model of this program (vittrain "
+                  "--list-models): set model.name to one with the same tensors",
+                  weights, architecture);
     return comm_agree(world, error);
 }
 
