@@ -186,22 +186,31 @@ bool durable_commit(int descriptor, const char *part, const char *path, struct e
     return good;
 }
 
+size_t durable_pread(int descriptor, void *data, size_t bytes, int64_t offset)
+{
+    size_t done = 0;
+    while (done < bytes) {
+        const ssize_t got =
+            pread(descriptor, (char *)data + done, bytes - done, (off_t)(offset + (int64_t)done));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got == 0)
+            errno = 0;
+        if (got <= 0)
+            break;
+        done += (size_t)got;
+    }
+    return done;
+}
+
 bool durable_read(int descriptor, const char *path, void *data, size_t bytes, int64_t offset,
                   struct error *error)
 {
-    char *to = data;
-    while (bytes > 0) {
-        ssize_t done = pread(descriptor, to, bytes, offset);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done < 0)
-            return error_set(error, ERROR_CHECKPOINT, "cannot read %s: %s", path, strerror(errno));
-        if (done == 0)
-            return error_set(error, ERROR_CHECKPOINT, "%s is truncated: it ends at byte %lld", path,
-                             (long long)offset);
-        to += done;
-        bytes -= (size_t)done;
-        offset += done;
-    }
-    return true;
+    const size_t done = durable_pread(descriptor, data, bytes, offset);
+    if (done == bytes)
+        return true;
+    if (errno != 0)
+        return error_set(error, ERROR_CHECKPOINT, "cannot read %s: %s", path, strerror(errno));
+    return error_set(error, ERROR_CHECKPOINT, "%s is truncated: it ends at byte %lld", path,
+                     (long long)offset + (long long)done);
 }

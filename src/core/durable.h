@@ -39,6 +39,10 @@ MUST_CHECK bool durable_rename(const char *from, const char *to, struct error *e
 MUST_CHECK bool durable_commit(int descriptor, const char *part, const char *path,
                                struct error *error);
 
+/* Read `bytes` bytes from `offset`, also if calls are interrupted. Return the number of bytes read;
+ * if it is less, errno is the reason, or 0 if the file ends there. */
+size_t durable_pread(int descriptor, void *data, size_t bytes, int64_t offset);
+
 /* Read exactly these bytes; a file that ends earlier is an error (ERROR_CHECKPOINT). */
 MUST_CHECK bool durable_read(int descriptor, const char *path, void *data, size_t bytes,
                              int64_t offset, struct error *error);

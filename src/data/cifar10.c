@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "config/options.h"
+#include "core/durable.h"
 #include "data/data_root.h"
 #include "data/dataset.h"
 
@@ -79,19 +80,11 @@ static bool find_directory(const char *root, char *directory, size_t size, struc
 static bool read_fully(const struct cifar_file *file, void *buffer, size_t bytes, int64_t offset,
                        struct error *error)
 {
-    for (size_t done = 0; done < bytes;) {
-        ssize_t got = pread(file->descriptor, (char *)buffer + done, bytes - done,
-                            (off_t)offset + (off_t)done);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return error_set(error, ERROR_DATA, "%s: cannot read record %lld: %s; check the disk",
-                             file->path, (long long)(offset + (int64_t)done) / RECORD,
-                             got == 0 ? "the file was truncated after it was opened"
-                                      : strerror(errno));
-        done += (size_t)got;
-    }
-    return true;
+    const size_t done = durable_pread(file->descriptor, buffer, bytes, offset);
+    return done == bytes ||
+           error_set(error, ERROR_DATA, "%s: cannot read record %lld: %s; check the disk",
+                     file->path, (long long)(offset + (int64_t)done) / RECORD,
+                     errno == 0 ? "the file was truncated after it was opened" : strerror(errno));
 }
 
 static bool check_label(const struct cifar_file *file, int64_t record, int label,

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "config/options.h"
+#include "core/durable.h"
 
 enum { FIRST_BYTES = 4096 }; /* read first for the header of an image */
 
@@ -34,16 +35,9 @@ static int file_open(const char *path, size_t *bytes, struct error *error)
 
 static bool file_read(int descriptor, uint8_t *to, size_t offset, size_t bytes, struct error *error)
 {
-    for (size_t done = 0; done < bytes;) {
-        const ssize_t got = pread(descriptor, to + done, bytes - done, (off_t)(offset + done));
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return error_set(error, ERROR_DATA, "cannot be read: %s",
-                             got == 0 ? "it was truncated" : strerror(errno));
-        done += (size_t)got;
-    }
-    return true;
+    return durable_pread(descriptor, to, bytes, (int64_t)offset) == bytes ||
+           error_set(error, ERROR_DATA, "cannot be read: %s",
+                     errno == 0 ? "it was truncated" : strerror(errno));
 }
 
 bool encoded_file_header(int descriptor, size_t offset, size_t bytes, int64_t most_pixels,

@@ -13,6 +13,7 @@
 
 #include "config/options.h"
 #include "core/crc32c.h"
+#include "core/durable.h"
 #include "core/log.h"
 
 /* The records of one split in one file. */
@@ -35,25 +36,6 @@ struct packed {
     bool check_always;
 };
 
-/* Fill `data` from the file; false with errno, or with 0 if the file ends early. */
-static bool read_fully(int descriptor, void *data, int64_t bytes, int64_t offset)
-{
-    char *to = data;
-    while (bytes > 0) {
-        const ssize_t got = pread(descriptor, to, (size_t)bytes, (off_t)offset);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0) {
-            errno = got == 0 ? 0 : errno;
-            return false;
-        }
-        to += got;
-        bytes -= got;
-        offset += got;
-    }
-    return true;
-}
-
 static void *read_table(const struct packed_stretch *stretch, int64_t rows, size_t row,
                         int64_t offset, struct error *error)
 {
@@ -61,7 +43,8 @@ static void *read_table(const struct packed_stretch *stretch, int64_t rows, size
     if (table == NULL)
         error_set(error, ERROR_MEMORY, "%s: no memory for tables of %lld records", stretch->path,
                   (long long)rows);
-    else if (!read_fully(stretch->descriptor, table, rows * (int64_t)row, offset))
+    else if (durable_pread(stretch->descriptor, table, (size_t)rows * row, offset) !=
+             (size_t)rows * row)
         error_set(error, ERROR_DATA, "%s: cannot read its tables: %s", stretch->path,
                   errno == 0 ? "it is cut" : strerror(errno));
     return table;
@@ -239,7 +222,7 @@ static bool read_record(const struct packed_stretch *stretch, int64_t number, ui
                         int64_t bytes, int64_t offset, int32_t *label, struct error *error)
 {
     *label = stretch->label[number];
-    if (!read_fully(stretch->descriptor, data, bytes, offset))
+    if (durable_pread(stretch->descriptor, data, (size_t)bytes, offset) != (size_t)bytes)
         return error_set(error, ERROR_DATA, "%s: cannot read record %lld: %s; check the disk",
                          stretch->path, (long long)number,
                          errno == 0 ? "the file was truncated after it was opened"
