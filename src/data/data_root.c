@@ -11,7 +11,7 @@
 #include "data/image_file.h"
 #include "data/listing.h"
 
-enum { PATH_SIZE = LISTING_PATH, TEXT_SIZE = 1024 };
+enum { TEXT_SIZE = 1024 };
 enum { SEARCHED = 64, LEVELS = 2, NESTED = 8 }; /* limits of searches below the root */
 
 /* ---- kinds of files, by name ---- */
@@ -84,7 +84,7 @@ static const char *find_meant(struct listing *names, const char *name, struct er
 static bool missing_in(const char *root, const char *folder, const char *name, const char *advice,
                        struct error *error)
 {
-    char path[PATH_SIZE], target[TEXT_SIZE], names[TEXT_SIZE / 2];
+    char path[LISTING_PATH], target[TEXT_SIZE], names[TEXT_SIZE / 2];
     struct listing found = {0};
     struct error none = {0};
     child_path(path, sizeof path, folder, name);
@@ -115,7 +115,7 @@ static bool missing_in(const char *root, const char *folder, const char *name, c
 /* Find the longest part of the path that exists. */
 static bool root_missing(const char *root, const char *advice, struct error *error)
 {
-    char path[PATH_SIZE];
+    char path[LISTING_PATH];
     struct stat status;
     snprintf(path, sizeof path, "%s", root);
     for (size_t length = strlen(path); length > 1 && path[length - 1] == '/'; length--)
@@ -191,11 +191,11 @@ static bool find_train(const char *folder, int levels, char *path)
 {
     struct listing found = {0};
     struct error none = {0};
-    char below[PATH_SIZE];
+    char below[LISTING_PATH];
     error_defer(listing_read(folder, &found, NULL, NULL, &none));
     bool is_found = listing_has(&found, "train");
     if (is_found)
-        snprintf(path, PATH_SIZE, "%s", folder);
+        snprintf(path, LISTING_PATH, "%s", folder);
     for (size_t i = 0; i < found.count && i < SEARCHED && !is_found && levels > 0; i++)
         is_found = listing_join(below, sizeof below, folder, found.names[i], &none) &&
                    find_train(below, levels - 1, path);
@@ -208,7 +208,7 @@ static bool has_class(const char *root, const struct listing *folders)
 {
     bool is_found = false;
     struct error none = {0};
-    char path[PATH_SIZE];
+    char path[LISTING_PATH];
     for (size_t i = 0; i < folders->count && i < SEARCHED && !is_found; i++) {
         struct listing images = {0};
         is_found = listing_join(path, sizeof path, root, folders->names[i], &none) &&
@@ -260,7 +260,7 @@ static bool is_cifar10(const struct contents *contents, char *text, size_t size)
 /* True for image folders further below, or here if the format is another. */
 static bool is_image_folder(const struct contents *contents, char *text, size_t size)
 {
-    char path[PATH_SIZE], names[TEXT_SIZE / 2];
+    char path[LISTING_PATH], names[TEXT_SIZE / 2];
     const bool own = is_image_format(contents->format);
     const char *other = own ? "" : " data.format=imagefolder";
     const bool is_found = find_train(contents->root, LEVELS, path);
@@ -339,7 +339,7 @@ bool data_root_unexpected(const char *root, const char *format, const char *expe
 
 bool data_root_one_class(const char *root, const char *path, const char *name, struct error *error)
 {
-    char nested[PATH_SIZE], names[TEXT_SIZE / 2];
+    char nested[LISTING_PATH], names[TEXT_SIZE / 2];
     struct contents contents;
     struct error none = {0};
     snprintf(nested, sizeof nested, "%s/%s", path, name);

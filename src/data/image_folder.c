@@ -13,8 +13,6 @@
 #include "data/listing.h"
 #include "data/record_check.h"
 
-enum { PATH_SIZE = LISTING_PATH };
-
 /* One file: its folder and the offset of its name in `names`. */
 struct folder_record {
     uint64_t name;
@@ -99,7 +97,7 @@ static bool add_class(struct image_folder *self, const char *directory, int32_t 
 static bool check_file(const struct dataset *dataset, int64_t record, const struct options *options,
                        struct check_scratch *scratch, struct error *error)
 {
-    char path[2 * PATH_SIZE];
+    char path[2 * LISTING_PATH];
     image_folder_name_record(dataset, record, path, sizeof path);
     return encoded_file_check(path, options, scratch, error);
 }
@@ -148,7 +146,7 @@ static const char advice[] =
 /* Set the error of a flat folder without data.val=FRACTION; returns false. */
 static bool no_test_images(const char *root, struct error *error)
 {
-    char names[256], parent[OPTION_TEXT + 8], path[PATH_SIZE];
+    char names[256], parent[OPTION_TEXT + 8], path[LISTING_PATH];
     struct listing found = {0};
     if (!listing_read(root, &found, NULL, NULL, error))
         return false;
@@ -177,7 +175,7 @@ static bool is_flat(const char *root)
 {
     struct listing found = {0};
     struct error none = {0};
-    char path[PATH_SIZE];
+    char path[LISTING_PATH];
     const bool has_folders = listing_read(root, &found, NULL, NULL, &none) && found.count > 0;
     listing_free(&found);
     return has_folders && !find_named(root, train_names, path, sizeof path) &&
@@ -226,7 +224,7 @@ static bool find_split(const struct options *options, enum data_split split,
 static bool find_classes(const struct options *options, enum data_split split,
                          struct dataset *dataset, const char *path, struct error *error)
 {
-    char train[PATH_SIZE];
+    char train[LISTING_PATH];
     const bool trained = find_named(options->data.root, train_names, train, sizeof train);
     if (dataset->class_name != NULL)
         return true;
@@ -267,7 +265,7 @@ static bool add_classes(const struct options *options, struct dataset *dataset, 
                         struct error *error)
 {
     struct image_folder *self = dataset->self;
-    char class_path[PATH_SIZE + 256];
+    char class_path[LISTING_PATH + 256];
     for (int64_t i = 0; i < dataset->classes; i++) {
         const size_t before = self->record_count;
         snprintf(class_path, sizeof class_path, "%s/%s", path, dataset->class_name[i]);
@@ -286,7 +284,7 @@ static bool add_classes(const struct options *options, struct dataset *dataset, 
 static bool add_split(const struct options *options, enum data_split split, struct dataset *dataset,
                       struct error *error)
 {
-    char path[PATH_SIZE];
+    char path[LISTING_PATH];
     return find_split(options, split, dataset, path, sizeof path, error) &&
            find_classes(options, split, dataset, path, error) &&
            check_classes(dataset, path, error) && add_classes(options, dataset, path, error);
@@ -354,7 +352,7 @@ static bool image_folder_load(struct dataset *dataset, int64_t record, struct by
                               int32_t *label, struct error *error)
 {
     const struct image_folder *self = dataset->self;
-    char path[2 * PATH_SIZE];
+    char path[2 * LISTING_PATH];
     *label = self->folders[self->records[record].folder].label;
     image_folder_name_record(dataset, record, path, sizeof path);
     return encoded_file_load(path, bytes, error);
@@ -362,7 +360,7 @@ static bool image_folder_load(struct dataset *dataset, int64_t record, struct by
 
 static int64_t image_folder_size(struct dataset *dataset, int64_t record, struct error *error)
 {
-    char path[2 * PATH_SIZE];
+    char path[2 * LISTING_PATH];
     image_folder_name_record(dataset, record, path, sizeof path);
     return encoded_file_size(path, error);
 }

@@ -17,7 +17,7 @@
 #include "data/data_root.h"
 #include "data/listing.h"
 
-enum { PATH_SIZE = 4096, SHARDS_MOST = 1 << 20 };
+enum { SHARDS_MOST = 1 << 20 };
 
 static const char root_advice[] = "set data.root to the folder of the shards or to their names";
 
@@ -101,7 +101,7 @@ static bool add_folder(struct tar_shards *shards, const char *folder, struct err
 
 static bool add_root(struct tar_shards *shards, const char *root, struct error *error)
 {
-    char path[PATH_SIZE];
+    char path[LISTING_PATH];
     const int64_t before = shards->count;
     bool good = add_folder(shards, root, error);
     for (int i = 0; good && i < SPLIT_WORDS; i++) {
@@ -146,7 +146,7 @@ static bool expand(struct tar_shards *shards, const char *pattern, struct error 
 static bool expand_with(struct tar_shards *shards, const char *pattern, const char *open,
                         const char *close, const char *text, size_t length, struct error *error)
 {
-    char path[PATH_SIZE];
+    char path[LISTING_PATH];
     const int used = snprintf(path, sizeof path, "%.*s%.*s%s", (int)(open - pattern), pattern,
                               (int)length, text, close + 1);
     if (used < 0 || (size_t)used >= sizeof path)
