@@ -77,13 +77,19 @@ AC_DEFUN([VITTRAIN_KERNELS], [
   AS_CASE([$host_cpu], [x86_64|amd64], [
     VITTRAIN_KERNELS_FLAG([avx2], [-march=x86-64-v3])
     VITTRAIN_KERNELS_FLAG([avx512], [-march=x86-64-v4 -mprefer-vector-width=512])
+    AC_SUBST([AMX_CFLAGS],
+      ["-march=x86-64-v4 -mprefer-vector-width=512 -mavx512bf16 -mamx-tile -mamx-bf16"])
+    VITTRAIN_KERNELS_FLAG([amx], [$AMX_CFLAGS])
   ])
   AS_IF([test "$vittrain_kernels_avx2" = yes],
     [AC_DEFINE([HAVE_KERNELS_AVX2], [1], [kernels compiled for x86-64-v3 are in the program])])
   AS_IF([test "$vittrain_kernels_avx512" = yes],
     [AC_DEFINE([HAVE_KERNELS_AVX512], [1], [kernels compiled for x86-64-v4 are in the program])])
   AM_CONDITIONAL([KERNELS_AVX2], [test "$vittrain_kernels_avx2" = yes])
+  AS_IF([test "$vittrain_kernels_amx" = yes],
+    [AC_DEFINE([HAVE_KERNELS_AMX], [1], [operations compiled for AMX are in the program])])
   AM_CONDITIONAL([KERNELS_AVX512], [test "$vittrain_kernels_avx512" = yes])
+  AM_CONDITIONAL([KERNELS_AMX], [test "$vittrain_kernels_amx" = yes])
 ])
 
 # VITTRAIN_KERNELS_FLAG(NAME, FLAGS): compile the kernels for NAME if the compiler takes FLAGS.

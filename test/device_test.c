@@ -167,12 +167,12 @@ struct step_params *device_test_params(struct device_test *test, uint32_t step, 
 
 void device_test_every_kernels(void (*test)(void **state), void **state)
 {
-    static const char *const names[] = {"baseline", "avx2", "avx512"};
+    static const char *const names[] = {"baseline", "avx2", "avx512", "amx", "amx-emulated"};
     if (strcmp(device_name(), "cpu") != 0) {
         test(state);
         return;
     }
-    for (int i = 0; i < 3; i++) {
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         struct error error = {0};
         setenv("VITTRAIN_CPU", names[i], 1);
         struct device *device = device_cpu.open(0, 1, &error);

@@ -297,19 +297,8 @@ static void every_instruction_set_is_right(void **state)
 {
     (void)state;
     device_test_of_cpu();
-    static const char *const names[] = {"baseline", "avx2", "avx512"};
-    for (int i = 0; i < 3; i++) {
-        struct error error = {0};
-        setenv("VITTRAIN_CPU", names[i], 1);
-        struct device *device = device_cpu.open(0, 1, &error);
-        if (device == NULL) {
-            print_message("# no %s here: %s\n", names[i], error.text);
-            continue;
-        }
-        device_cpu.close(device);
-        forward_is_right(state);
-        backward_is_right(state);
-    }
+    device_test_every_kernels(forward_is_right, state);
+    device_test_every_kernels(backward_is_right, state);
     struct error error = {0};
     setenv("VITTRAIN_CPU", "abacus", 1);
     assert_null(device_cpu.open(0, 1, &error));

@@ -1,6 +1,6 @@
 /* The CPU backend: opening a device, memory, and the table of operations, which are implemented in
  * cpu_*.c. */
-#define _GNU_SOURCE /* sched_getaffinity */
+#define _GNU_SOURCE /* sched_getaffinity, syscall */
 #include "device/cpu.h"
 
 #include <omp.h>
@@ -9,12 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "config.h"
 #include "core/text.h"
-#include "device/cpu_convolution_amx.h"
 #include "device/cpu_convolution_plan.h"
-#include "device/cpu_product.h"
+#ifdef HAVE_KERNELS_AMX
+#include <cpuid.h>
+#endif
 
 /* Return NULL if the kernels are not compiled in (configure tests the compiler) or this processor
  * does not support them. */
@@ -37,18 +40,61 @@ static const struct cpu_kernels *kernels_by_name(const char *name)
     return NULL;
 }
 
+#ifdef HAVE_KERNELS_AMX
+/* Linux grants a process the tile registers on request; threads inherit the permission. */
+static bool tiles_granted(void)
+{
+    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+    unsigned a = 0, b = 0, c = 0, d = 0;
+
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d))
+        return false;
+    const bool has = (d >> 22 & 1) && (d >> 24 & 1); /* AMX-BF16, AMX-TILE */
+    return has && __builtin_cpu_supports("avx512bf16") &&
+           syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+}
+#endif
+
+/* Return NULL as kernels_by_name does. */
+static const struct tile_kernels *tiles_by_name(const char *name)
+{
+    if (strcmp(name, tile_kernels_amx_emulated.name) == 0)
+        return &tile_kernels_amx_emulated;
+#ifdef HAVE_KERNELS_AMX
+    if (strcmp(name, tile_kernels_amx.name) == 0 && kernels_by_name("avx512") != NULL &&
+        tiles_granted())
+        return &tile_kernels_amx;
+#endif
+    return NULL;
+}
+
+/* Return the value of VITTRAIN_CPU; NULL if it is unset or empty. */
+static const char *kernels_wanted(void)
+{
+    const char *name = getenv("VITTRAIN_CPU");
+
+    return name != NULL && name[0] != '\0' ? name : NULL;
+}
+
+const struct tile_kernels *cpu_tiles_choose(void)
+{
+    const char *name = kernels_wanted();
+
+    return tiles_by_name(name != NULL ? name : "amx");
+}
+
 const struct cpu_kernels *cpu_kernels_choose(struct error *error)
 {
     const char *names[] = {"avx512", "avx2", "baseline"};
-    const char *name = getenv("VITTRAIN_CPU");
+    const char *name = kernels_wanted();
     const struct cpu_kernels *kernels = NULL;
 
-    if (name != NULL && name[0] != '\0') {
+    if (name != NULL && tiles_by_name(name) == NULL) {
         kernels = kernels_by_name(name);
         if (kernels == NULL)
             error_set(error, ERROR_USAGE,
                       "VITTRAIN_CPU=%s: this processor cannot run these kernels; use baseline, "
-                      "avx2 or avx512, or unset it",
+                      "avx2, avx512 or amx, or unset it",
                       name);
         return kernels;
     }
@@ -95,11 +141,12 @@ static void limits_find(struct cpu_device *cpu)
     char processor[96] = "CPU";
 
     processor_name(processor, sizeof processor);
+    snprintf(limits->instructions, sizeof limits->instructions, "%s%s%s", cpu->kernels->name,
+             cpu->tiles != NULL ? "+" : "", cpu->tiles != NULL ? cpu->tiles->name : "");
     snprintf(limits->name, sizeof limits->name, "%s, %s, %d thread%s", processor,
-             cpu->kernels->name, cpu->threads, cpu->threads == 1 ? "" : "s");
-    snprintf(limits->instructions, sizeof limits->instructions, "%s", cpu->kernels->name);
+             limits->instructions, cpu->threads, cpu->threads == 1 ? "" : "s");
     limits->threads = cpu->threads;
-    limits->multiplies_bf16 = product_multiplies_bf16();
+    limits->multiplies_bf16 = product_multiplies_bf16() || cpu->tiles != NULL;
 }
 
 static struct device *cpu_open(int number, int threads, struct error *error)
@@ -114,10 +161,10 @@ static struct device *cpu_open(int number, int threads, struct error *error)
     ENSURE(cpu != NULL, "no memory for a device");
     cpu->device.backend = &device_cpu;
     cpu->kernels = kernels;
+    cpu->tiles = cpu_tiles_choose();
     cpu->threads = threads > 0 ? threads : threads_allowed();
     cpu->products = product_cache_open(cpu->threads);
     cpu->convolutions = convolution_cache_open(cpu->threads);
-    cpu->tiles = convolution_amx_usable(cpu);
     limits_find(cpu);
     return &cpu->device;
 }
@@ -141,9 +188,8 @@ static void cpu_limits(struct device *device, struct device_limits *limits)
 static double cpu_measure_peak(struct device *device, enum data_type type)
 {
     const struct cpu_device *cpu = (struct cpu_device *)device;
-    const bool bf16 = type == TYPE_BF16 && cpu->limits.multiplies_bf16;
 
-    return product_measure_peak(cpu->products, bf16 ? TYPE_BF16 : TYPE_FP32);
+    return product_measure_peak(cpu->products, is_native(cpu, type) ? type : TYPE_FP32);
 }
 
 /* The arena uses huge pages if the system provides them: the first touch is faster, and messages

@@ -5,11 +5,11 @@
 #ifndef VITTRAIN_DEVICE_CPU_H
 #define VITTRAIN_DEVICE_CPU_H
 
+#include "device/cpu_product.h"
 #include "device/device.h"
-#include "device/kernels.h"
 #include "device/operations.h"
+#include "device/tile_kernels.h"
 
-struct product_cache;
 struct convolution_cache;
 
 struct cpu_device {
@@ -18,7 +18,7 @@ struct cpu_device {
     const struct cpu_kernels *kernels;
     struct product_cache *products;
     struct convolution_cache *convolutions;
-    bool tiles; /* AMX for bf16 is available */
+    const struct tile_kernels *tiles; /* NULL without AMX */
     unsigned char *workspace;
     struct device_limits limits;
 };
@@ -57,10 +57,18 @@ static inline void *element_to_write(enum data_type type, void *tensor, int64_t 
     return tensor == NULL ? NULL : (char *)tensor + index * (int64_t)type_size(type);
 }
 
-/* True if the processor multiplies this type. */
+/* True if oneDNN multiplies this type on the processor; operands of other types are converted to
+ * fp32 where no tiles multiply them. */
 static inline bool is_native(const struct cpu_device *cpu, enum data_type type)
 {
-    return type == TYPE_FP32 || (type == TYPE_BF16 && cpu->limits.multiplies_bf16);
+    return type == TYPE_FP32 ||
+           (type == TYPE_BF16 && cpu->limits.multiplies_bf16 && product_multiplies_bf16());
+}
+
+/* True if tiles, of AMX or emulated, multiply this type. */
+static inline bool has_tiles(const struct cpu_device *cpu, enum data_type type)
+{
+    return type == TYPE_BF16 && cpu->tiles != NULL && cpu->limits.multiplies_bf16;
 }
 
 /* The workspace has one part shared by all threads and one part per thread. Their sizes are fixed

@@ -1,12 +1,11 @@
 /* Convolutions on the CPU by oneDNN; few channels by kernels_convolution.c. Types that the
  * processor cannot multiply are converted to fp32, a few samples at a time. On processors with AMX
- * the bf16 gradient of the weight is computed by cpu_convolution_amx.c. On other processors oneDNN
- * computes it, in an order that depends on the number of threads: these are the only results whose
- * bits may differ between numbers of threads. */
+ * the bf16 gradient of the weight is computed on tiles (tiles_convolution.c). On other processors
+ * oneDNN computes it, in an order that depends on the number of threads: these are the only results
+ * whose bits may differ between numbers of threads. */
 #include <string.h>
 
 #include "device/cpu.h"
-#include "device/cpu_convolution_amx.h"
 #include "device/cpu_convolution_plan.h"
 
 enum { BLOCK_ELEMENTS = 16384 };
@@ -84,19 +83,18 @@ static size_t copies_bytes(const struct cpu_device *cpu, enum data_type type,
                                       aligned(part.out) + aligned(y_elements(&part));
 }
 
-/* True if cpu_convolution_amx.c computes the weight's gradient. */
-static bool uses_amx(const struct cpu_device *cpu, enum data_type type,
-                     const struct convolution_shape *shape)
+/* Return the workspace for the weight's gradient on tiles; 0 if it is computed without them. */
+static size_t tiles_bytes(const struct cpu_device *cpu, enum data_type type,
+                          const struct convolution_shape *shape)
 {
-    return type == TYPE_BF16 && cpu->tiles && is_native(cpu, type) &&
-           convolution_amx_workspace(shape) > 0;
+    return has_tiles(cpu, type) ? cpu->tiles->convolution->workspace(shape) : 0;
 }
 
-/* Return the workspace that oneDNN or AMX needs for one block of the batch. */
+/* Return the workspace that oneDNN or the tiles need for one block of the batch. */
 static size_t plans_bytes(const struct cpu_device *cpu, enum data_type type,
                           const struct convolution_shape *part)
 {
-    size_t most = 0;
+    size_t most = tiles_bytes(cpu, type, part);
 
     for (int pass = CONVOLUTION_FORWARD; pass <= CONVOLUTION_WEIGHT; pass++)
         for (int variant = 0; variant < 4; variant++) {
@@ -109,10 +107,6 @@ static size_t plans_bytes(const struct cpu_device *cpu, enum data_type type,
             const size_t bytes = convolution_plan_workspace(cpu->convolutions, &convolution);
             most = bytes > most ? bytes : most;
         }
-    if (uses_amx(cpu, type, part)) {
-        const size_t bytes = convolution_amx_workspace(part);
-        most = bytes > most ? bytes : most;
-    }
     return most;
 }
 
@@ -251,9 +245,7 @@ static void backward_native(const struct cpu_device *cpu, const struct convoluti
 
     if (args->dbias != NULL)
         gradient_of_bias(cpu, args);
-    if (args->dweight != NULL && uses_amx(cpu, args->type, shape))
-        convolution_amx_weight(cpu, args, workspace);
-    else if (args->dweight != NULL)
+    if (args->dweight != NULL)
         convolution_run_weight(plan_of(cpu, args->type, shape, CONVOLUTION_WEIGHT, false, false),
                                args->x, args->dy, args->dweight, workspace);
     if (args->dx == NULL)
@@ -315,6 +307,10 @@ void cpu_convolution_backward(struct stream *stream, const struct convolution_ba
         part.dx = element_to_write(args->type, args->dx, first_x);
         part.dy = element(args->type, args->dy, sample * (y_elements(shape) / shape->batch));
         part.shape.batch = left < step ? left : step;
+        if (args->dweight != NULL && tiles_bytes(cpu, args->type, &part.shape) > 0) {
+            cpu->tiles->convolution->weight(cpu, &part, copies.rest);
+            part.dweight = NULL;
+        }
         if (is_native(cpu, args->type))
             backward_native(cpu, &part, copies.rest);
         else

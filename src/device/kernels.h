@@ -270,8 +270,7 @@ struct cpu_kernels {
     KERNEL_SUBJECTS(KERNEL_MEMBER)
 };
 
-/* Return the widest kernels that this processor supports, or those named by VITTRAIN_CPU (for
- * tests). */
+/* Return the widest kernels that this processor supports, or those that VITTRAIN_CPU selects. */
 const struct cpu_kernels *cpu_kernels_choose(struct error *error);
 
 /* The sets compiled in are given by HAVE_KERNELS_AVX2 and HAVE_KERNELS_AVX512 (config.h). */

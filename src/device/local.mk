@@ -9,8 +9,6 @@ libvittrain_a_SOURCES += \
 	src/device/cpu_attention.c \
 	src/device/cpu_batch_norm.c \
 	src/device/cpu_convolution.c \
-	src/device/cpu_convolution_amx.c \
-	src/device/cpu_convolution_amx.h \
 	src/device/cpu_convolution_direct.c \
 	src/device/cpu_convolution_plan.c \
 	src/device/cpu_convolution_plan.h \
@@ -70,5 +68,22 @@ kernel_libraries += libkernels_avx512.a
 libkernels_avx512_a_SOURCES = $(kernel_sources)
 libkernels_avx512_a_CPPFLAGS = $(AM_CPPFLAGS) -DKERNELS=avx512
 libkernels_avx512_a_CFLAGS = $(kernel_cflags) -march=x86-64-v4 -mprefer-vector-width=512
+endif
+
+# Operations on tiles, compiled for AMX and with an emulation of its instructions.
+tile_sources = \
+	src/device/tile_kernels.h \
+	src/device/tiles.h \
+	src/device/tiles_convolution.c \
+	src/device/tiles_table.c
+kernel_libraries += libtiles_emulated.a
+libtiles_emulated_a_SOURCES = $(tile_sources) src/device/tile_emulation.c
+libtiles_emulated_a_CPPFLAGS = $(AM_CPPFLAGS) -DKERNELS=amx_emulated -DTILES_EMULATED
+libtiles_emulated_a_CFLAGS = $(kernel_cflags) -Wno-psabi
+if KERNELS_AMX
+kernel_libraries += libtiles_amx.a
+libtiles_amx_a_SOURCES = $(tile_sources)
+libtiles_amx_a_CPPFLAGS = $(AM_CPPFLAGS) -DKERNELS=amx
+libtiles_amx_a_CFLAGS = $(kernel_cflags) $(AMX_CFLAGS)
 endif
 noinst_LIBRARIES += $(kernel_libraries)

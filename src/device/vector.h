@@ -1,5 +1,6 @@
 /* Vectors of the compiler's vector extensions, as wide as the instruction set that the file is
- * compiled for. Only kernels_*.c include this. */
+ * compiled for; as wide as AMX's if that is emulated. Only kernels_*.c and tiles_*.c include this.
+ */
 #ifndef VITTRAIN_DEVICE_VECTOR_H
 #define VITTRAIN_DEVICE_VECTOR_H
 
@@ -9,12 +10,12 @@
 #include "device/device.h"
 #include "device/gelu_fit.h"
 
-#if defined(__AVX512F__)
-enum { VECTOR_WIDTH = 16 };
+#if defined(__AVX512F__) || defined(TILES_EMULATED)
+#define VECTOR_WIDTH 16
 #elif defined(__AVX2__)
-enum { VECTOR_WIDTH = 8 };
+#define VECTOR_WIDTH 8
 #else
-enum { VECTOR_WIDTH = 4 };
+#define VECTOR_WIDTH 4
 #endif
 
 /* The vector_size attribute requires a typedef. */
@@ -88,12 +89,12 @@ KERNEL_INLINE vector_float vector_from_bf16(const uint16_t *from)
     memcpy(&half, from, sizeof half);
 #if !__has_builtin(__builtin_shufflevector)
     return (vector_float)(__builtin_convertvector(half, vector_word) << 16);
-#elif defined(__AVX512F__)
+#elif VECTOR_WIDTH == 16
     return (vector_float)((vector_word)__builtin_shufflevector(
                               half, half, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8, 9,
                               9, 10, 10, 11, 11, 12, 12, 13, 13, 14, 14, 15, 15) &
                           0xffff0000);
-#elif defined(__AVX2__)
+#elif VECTOR_WIDTH == 8
     return (vector_float)((vector_word)__builtin_shufflevector(half, half, 0, 0, 1, 1, 2, 2, 3, 3,
                                                                4, 4, 5, 5, 6, 6, 7, 7) &
                           0xffff0000);

@@ -1,0 +1,103 @@
+/* AMX's tile instructions in plain C, as specified in Intel's manual (volume 2). Each thread has
+ * its own tiles. Operands for which the processor raises an exception abort the program. */
+#include "core/error.h"
+#include "device/tiles.h"
+
+enum { TILES = 8 };
+
+static _Thread_local struct tile_configuration current;
+static _Thread_local vector_word tiles[TILES][TILE];
+
+void tile_emulation_load_configuration(const struct tile_configuration *configuration)
+{
+    current = *configuration;
+    ENSURE(current.palette <= 1, "tile palette %d", current.palette);
+    for (int tile = 0; tile < 16; tile++)
+        ENSURE(current.rows[tile] <= (tile < TILES ? TILE : 0) &&
+                   current.row_bytes[tile] <= (tile < TILES ? TILE_ROW : 0),
+               "tile %d: %d rows of %d bytes", tile, current.rows[tile], current.row_bytes[tile]);
+    memset(tiles, 0, sizeof tiles);
+}
+
+void tile_emulation_store_configuration(struct tile_configuration *configuration)
+{
+    *configuration = current;
+}
+
+static void check(int tile)
+{
+    ENSURE(current.palette == 1 && current.rows[tile] > 0 && current.row_bytes[tile] > 0,
+           "tile %d is not configured", tile);
+}
+
+void tile_emulation_zero(int tile)
+{
+    check(tile);
+    memset(tiles[tile], 0, sizeof tiles[tile]);
+}
+
+void tile_emulation_load(int tile, const void *from, size_t stride)
+{
+    tile_emulation_zero(tile);
+    for (int row = 0; row < current.rows[tile]; row++)
+        memcpy(&tiles[tile][row], (const char *)from + (size_t)row * stride,
+               current.row_bytes[tile]);
+}
+
+void tile_emulation_store(int tile, void *to, size_t stride)
+{
+    check(tile);
+    for (int row = 0; row < current.rows[tile]; row++)
+        memcpy((char *)to + (size_t)row * stride, &tiles[tile][row], current.row_bytes[tile]);
+}
+
+/* Replace denormal numbers by zero. */
+static inline void flush(vector_float *values)
+{
+    const vector_word bits = (vector_word)*values;
+
+    *values = (vector_float)(bits & ((vector_word)((bits & 0x7f800000) != 0) | 0x80000000));
+}
+
+/* Products of even and of odd elements are summed apart; their sums are added at the end. All steps
+ * round to nearest, with denormal numbers as zero. A product of two bf16 numbers is exact in fp32,
+ * so that it need not be fused with the addition, except below 2^-126. */
+static void multiply_row(const vector_word *a, const vector_word *b, int pairs, vector_word *sum)
+{
+    vector_float even = {0}, odd = {0}, total;
+
+    for (int k = 0; k < pairs; k++) {
+        vector_float a_even = (vector_float)((vector_word){0} + ((*a)[k] << 16));
+        vector_float a_odd = (vector_float)((vector_word){0} + ((*a)[k] & 0xffff0000));
+        vector_float b_even = (vector_float)(b[k] << 16), b_odd = (vector_float)(b[k] & 0xffff0000);
+        flush(&a_even);
+        flush(&a_odd);
+        flush(&b_even);
+        flush(&b_odd);
+        even += a_even * b_even;
+        odd += a_odd * b_odd;
+        flush(&even);
+        flush(&odd);
+    }
+    even += odd;
+    flush(&even);
+    memcpy(&total, sum, sizeof total);
+    flush(&total);
+    total += even;
+    flush(&total);
+    memcpy(sum, &total, sizeof total);
+}
+
+/* Columns of b beyond its width are zero, and so are those of the sum. */
+void tile_emulation_multiply(int sum, int a, int b)
+{
+    check(sum);
+    check(a);
+    check(b);
+    ENSURE(sum != a && sum != b && a != b, "tiles %d, %d and %d are not distinct", sum, a, b);
+    ENSURE(current.rows[sum] == current.rows[a] && current.row_bytes[sum] == current.row_bytes[b] &&
+               current.row_bytes[a] == 4 * current.rows[b],
+           "tiles %d, %d and %d do not match", sum, a, b);
+    for (int row = 0; row < current.rows[sum]; row++)
+        multiply_row(&tiles[a][row], tiles[b], current.rows[b], &tiles[sum][row]);
+}

@@ -1,0 +1,161 @@
+/* Tiles: eight registers of 16 rows of 64 bytes, with Intel's AMX or, if TILES_EMULATED is defined,
+ * with plain C functions. Only tiles_*.c include this. Vectors (vector.h) have 16 numbers, one row
+ * of a tile, on all processors.
+ *
+ * tile_multiply(sum, a, b) adds to a tile of 16 x 16 fp32 numbers the product of 16 x 32 bf16
+ * numbers, a, with 32 x 16 bf16 numbers. b is stored as 16 rows of pairs: word n of row k holds
+ * elements (2k, n) and (2k + 1, n). On Sapphire Rapids a product takes 16 cycles, a load 8 cycles,
+ * a store 16 cycles. Numbers of tiles are literals, as the intrinsics of some compilers require.
+ */
+#ifndef VITTRAIN_DEVICE_TILES_H
+#define VITTRAIN_DEVICE_TILES_H
+
+#include "device/vector.h"
+
+enum { TILE = 16, TILE_FLOATS = TILE * TILE, TILE_INNER = 2 * TILE, TILE_ROW = 64 /* bytes */ };
+
+/* Operand of LDTILECFG: the size of each tile. Palette 0 is the state without tiles. */
+struct tile_configuration {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+};
+
+#ifdef TILES_EMULATED
+
+void tile_emulation_load_configuration(const struct tile_configuration *configuration);
+void tile_emulation_store_configuration(struct tile_configuration *configuration);
+void tile_emulation_zero(int tile);
+void tile_emulation_load(int tile, const void *from, size_t stride);
+void tile_emulation_store(int tile, void *to, size_t stride);
+void tile_emulation_multiply(int sum, int a, int b);
+
+#define tile_load_configuration tile_emulation_load_configuration
+#define tile_store_configuration tile_emulation_store_configuration
+#define tile_zero tile_emulation_zero
+#define tile_load tile_emulation_load
+#define tile_store tile_emulation_store
+#define tile_multiply tile_emulation_multiply
+
+#else
+
+#include <immintrin.h>
+
+#define tile_load_configuration _tile_loadconfig
+#define tile_store_configuration _tile_storeconfig
+#define tile_zero(tile) _tile_zero(tile)
+/* Not every compiler knows that the instruction reads memory. */
+#define tile_load(tile, from, stride)                                                              \
+    do {                                                                                           \
+        __asm__ volatile("" ::: "memory");                                                         \
+        _tile_loadd(tile, from, stride);                                                           \
+    } while (0)
+#define tile_store(tile, to, stride) _tile_stored(tile, to, stride)
+#define tile_multiply(sum, a, b) _tile_dpbf16ps(sum, a, b)
+
+#endif
+
+/* Set all tiles to full size. Return the configuration that oneDNN left in this thread. */
+KERNEL_INLINE struct tile_configuration tiles_begin(void)
+{
+    struct tile_configuration before = {0}, ours = {.palette = 1};
+
+    for (int tile = 0; tile < 8; tile++) {
+        ours.row_bytes[tile] = TILE_ROW;
+        ours.rows[tile] = TILE;
+    }
+    tile_store_configuration(&before);
+    tile_load_configuration(&ours);
+    return before;
+}
+
+/* Restore a configuration. With palette 0 the tiles are released. */
+KERNEL_INLINE void tiles_end(const struct tile_configuration *before)
+{
+    tile_load_configuration(before);
+}
+
+KERNEL_INLINE vector_word word_load(const void *from)
+{
+    vector_word words;
+    memcpy(&words, from, sizeof words);
+    return words;
+}
+
+KERNEL_INLINE void word_store(void *to, vector_word words)
+{
+    memcpy(to, &words, sizeof words);
+}
+
+/* Load `count` (at most 16) bf16 numbers into the low halves of words; the other words are 0. */
+KERNEL_INLINE vector_word word_from_bf16(const uint16_t *from, int64_t count)
+{
+    vector_half half = {0};
+
+    if (count >= TILE)
+        memcpy(&half, from, sizeof half);
+    else
+        memcpy(&half, from, (size_t)count * sizeof *from);
+    return __builtin_convertvector(half, vector_word);
+}
+
+/* A row of b: the elements of two rows of a matrix, as in word_from_bf16. */
+KERNEL_INLINE vector_word word_pair(vector_word first, vector_word second)
+{
+    return first | second << 16;
+}
+
+#ifdef __clang__
+#define WORD_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define WORD_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (vector_word){__VA_ARGS__})
+#endif
+/* Within each four words: interleave words 0 and 1, or 2 and 3; the first or the second pairs. */
+#define WORD_LOW(a, b) WORD_SHUFFLE(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29)
+#define WORD_HIGH(a, b)                                                                            \
+    WORD_SHUFFLE(a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31)
+#define PAIR_LOW(a, b) WORD_SHUFFLE(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29)
+#define PAIR_HIGH(a, b)                                                                            \
+    WORD_SHUFFLE(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31)
+/* The even, or the odd, groups of four words of both. */
+#define FOUR_EVEN(a, b) WORD_SHUFFLE(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27)
+#define FOUR_ODD(a, b)                                                                             \
+    WORD_SHUFFLE(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31)
+
+#ifdef __clang__
+#define TILE_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define TILE_UNROLL _Pragma("GCC unroll 16")
+#endif
+
+/* Transpose 16 x 16 words: first within groups of four, then the groups. */
+KERNEL_INLINE void words_transpose(vector_word rows[TILE])
+{
+    vector_word a[TILE], b[TILE];
+
+    TILE_UNROLL
+    for (int i = 0; i < TILE; i += 2) {
+        a[i] = WORD_LOW(rows[i], rows[i + 1]);
+        a[i + 1] = WORD_HIGH(rows[i], rows[i + 1]);
+    }
+    TILE_UNROLL
+    for (int i = 0; i < TILE; i += 4) {
+        b[i] = PAIR_LOW(a[i], a[i + 2]);
+        b[i + 1] = PAIR_HIGH(a[i], a[i + 2]);
+        b[i + 2] = PAIR_LOW(a[i + 1], a[i + 3]);
+        b[i + 3] = PAIR_HIGH(a[i + 1], a[i + 3]);
+    }
+    TILE_UNROLL
+    for (int i = 0; i < 4; i++) {
+        const vector_word even_0 = FOUR_EVEN(b[i], b[i + 4]);
+        const vector_word odd_0 = FOUR_ODD(b[i], b[i + 4]);
+        const vector_word even_1 = FOUR_EVEN(b[i + 8], b[i + 12]);
+        const vector_word odd_1 = FOUR_ODD(b[i + 8], b[i + 12]);
+        rows[i] = FOUR_EVEN(even_0, even_1);
+        rows[i + 4] = FOUR_EVEN(odd_0, odd_1);
+        rows[i + 8] = FOUR_ODD(even_0, even_1);
+        rows[i + 12] = FOUR_ODD(odd_0, odd_1);
+    }
+}
+
+#endif

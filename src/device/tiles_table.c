@@ -1,0 +1,11 @@
+/* The table of the operations on tiles; compiled like all tiles_*.c. */
+#include "device/tile_kernels.h"
+
+const struct tile_kernels KERNEL(tile_kernels) = {
+#ifdef __AMX_BF16__
+    .name = "amx",
+#else
+    .name = "amx-emulated",
+#endif
+    .convolution = &KERNEL(tile_convolution_kernels),
+};
