@@ -1,7 +1,7 @@
 #!/bin/sh
 # A job in which one rank dies or does not come ends soon, with a message that names the rank; no rank hangs.
 # The message is mpirun's if the rank was killed. The jobs are `test_comm WAY` and
-# `test_transport TRANSPORT RANKS_A_NODE`: the last rank fails.
+# `test_transport TRANSPORT RANKS_A_NODE COUNT`: the last rank fails.
 
 number=0
 # check_job NAME RANKS JOB PATTERN...: the job fails within 30 s, and its stderr has a line with each pattern.
@@ -32,7 +32,7 @@ check() {
     check_job "$name" 3 "test_comm $way" "$@"
 }
 
-echo 1..15
+echo 1..16
 check 'a killed rank is named' kill 'mpirun noticed that process rank 2 with PID [0-9]+ on node [^ ]+ exited on signal 9'
 check 'a stopped rank is named' silent 'vittrain: failure: rank 2 on .*: no heartbeat for [1-9]'
 check 'a stopped rank 0 is named by the next' silent0 'vittrain: failure: rank 0 on .*: no heartbeat for [1-9]'
@@ -61,7 +61,7 @@ else
     echo "not ok $number - $name"
     echo "# $said"
 fi
-for transport in 'ring 0' 'shared 0' 'hierarchical 2'; do
-    check_job "a rank that does not come is named: ${transport% *}" 4 "test_transport $transport" \
-        'all-reduce of 1000000 fp32 \(number [0-9]+ of a group of 4 .*missing: rank 3 on .*in no coll'
+for transport in 'ring 0 1000000' 'shared 0 1000000' 'hierarchical 2 1000000' 'shared 0 100'; do
+    check_job "a rank that does not come is named: $transport" 4 "test_transport $transport" \
+        "all-reduce of ${transport##* } fp32 \(number [0-9]+ of a group of 4 .*missing: rank 3 on .*in no coll"
 done

@@ -224,12 +224,48 @@ static void a_layout_gives_the_same_bits_always_and_everywhere(void **state)
 static void shared_memory_gives_the_bits_of_the_ring(void **state)
 {
     (void)state;
-    const int64_t count = 300007;
-    float *ring = noise_sum(&(struct layout){TRANSPORT_RING, 0, false}, count);
-    float *shared = noise_sum(&(struct layout){TRANSPORT_SHARED, 0, false}, count);
-    int64_t wrong = memcmp(ring, shared, (size_t)count * sizeof(float)) != 0;
-    free(ring);
-    free(shared);
+    const int64_t counts[] = {1, 8192, 8193, 300007}; /* the first two are exchanges */
+    int64_t wrong = 0;
+    for (int i = 0; i < 4; i++) {
+        float *ring = noise_sum(&(struct layout){TRANSPORT_RING, 0, false}, counts[i]);
+        float *shared = noise_sum(&(struct layout){TRANSPORT_SHARED, 0, false}, counts[i]);
+        wrong += memcmp(ring, shared, (size_t)counts[i] * sizeof(float)) != 0;
+        free(ring);
+        free(shared);
+    }
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+/* More small all-reduces than there are slots, beside a large one, waited for in reverse order. A
+ * late rank makes the others wait on the communication thread, when they start as well as when they
+ * wait. */
+static void small_ones_may_be_many_and_late(void **state)
+{
+    (void)state;
+    enum { SMALL = 11, LARGE = 100000 };
+    struct comm *group[GROUPS];
+    struct ticket *ticket[SMALL];
+    int64_t value[SMALL], wrong = 0;
+    float *large = calloc(LARGE, sizeof *large);
+    groups_open(&(struct layout){TRANSPORT_SHARED, 0, false}, group);
+    const struct comm_backend *backend = group[0]->backend;
+    for (int late = 0; late<group[0]->size; late += group[0]->size> 4 ? 4 : 1) {
+        if (group[0]->rank == late)
+            usleep(20000);
+        struct ticket *beside =
+            backend->all_reduce(group[0], large, LARGE, COMM_FP32, COMM_SUM, NULL);
+        for (int i = 0; i < SMALL; i++) {
+            value[i] = 100 * i + group[0]->rank;
+            ticket[i] = backend->all_reduce(group[0], &value[i], 1, COMM_INT64, COMM_MAX, NULL);
+        }
+        for (int i = SMALL - 1; i >= 0; i--) {
+            backend->wait(ticket[i], NULL);
+            wrong += value[i] != 100 * i + group[0]->size - 1;
+        }
+        backend->wait(beside, NULL);
+    }
+    groups_close(group);
+    free(large);
     assert_int_equal(all_wrong(wrong), 0);
 }
 
@@ -358,7 +394,7 @@ static void the_choice_is_told(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-static int stay_away(const char *transport, int ranks_a_node)
+static int stay_away(const char *transport, int ranks_a_node, int64_t count)
 {
     struct error error = {0};
     struct options options = {0};
@@ -369,11 +405,11 @@ static int stay_away(const char *transport, int ranks_a_node)
     network_set_nodes(ranks_a_node, false);
     enum transport_choice wanted = (enum transport_choice)options.mesh.transport;
     ENSURE(world->backend->set_transport(world, wanted, &error), "%s", error.text);
-    comm_all_reduce(world, buffer, 1000000, COMM_FP32, COMM_SUM);
+    comm_all_reduce(world, buffer, count, COMM_FP32, COMM_SUM);
     comm_set_timeout(0.5);
     if (world->rank == world->size - 1)
         pause();
-    comm_all_reduce(world, buffer, 1000000, COMM_FP32, COMM_SUM);
+    comm_all_reduce(world, buffer, count, COMM_FP32, COMM_SUM);
     return 0;
 }
 
@@ -384,13 +420,14 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", error.text);
         return 1;
     }
-    if (argc == 3)
-        return stay_away(argv[1], atoi(argv[2]));
+    if (argc == 4)
+        return stay_away(argv[1], atoi(argv[2]), atoi(argv[3]));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_are_mpis_on_every_layout),
         cmocka_unit_test(results_are_mpis_over_a_bad_network),
         cmocka_unit_test(a_layout_gives_the_same_bits_always_and_everywhere),
         cmocka_unit_test(shared_memory_gives_the_bits_of_the_ring),
+        cmocka_unit_test(small_ones_may_be_many_and_late),
         cmocka_unit_test(counts_go_beyond_2_gib),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(the_choice_is_told),

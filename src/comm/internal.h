@@ -1,7 +1,7 @@
 /* Shared by the files of this module. The backend "mpi" consists of groups (mpi.c), the queue of
  * tickets and the communication thread (progress.c), the choice of the algorithm (transport.c), the
- * algorithms (ring.c, messages.c and shared.c), the watch that names missing ranks (watch.c), the
- * heartbeat (heartbeat.c) and the rule for stalled ranks (stall.c). */
+ * algorithms (ring.c, messages.c, shared.c and exchange.c), the watch that names missing ranks
+ * (watch.c), the heartbeat (heartbeat.c) and the rule for stalled ranks (stall.c). */
 #ifndef VITTRAIN_COMM_INTERNAL_H
 #define VITTRAIN_COMM_INTERNAL_H
 
@@ -25,6 +25,7 @@ struct group {
     int64_t identity;        /* unique to the group, equal on all its ranks */
     int64_t started;         /* collectives queued so far */
     _Atomic int64_t entered; /* the last collective that the communication thread started */
+    _Atomic int64_t posted;  /* the last collective that exchange.c started */
     /* Transport of large collectives (transport.c). */
     struct window *window;         /* shared memory of a group within a node, or NULL */
     struct group *inside, *across; /* hierarchical: ranks of this node; of this local rank */
@@ -42,6 +43,9 @@ enum action {
     ACTION_RECEIVE
 };
 
+/* States of an exchange, see exchange.c. */
+enum exchange_state { EXCHANGE_NONE, EXCHANGE_POSTED, EXCHANGE_READ };
+
 struct ticket {
     struct ticket *next;
     struct group *group;
@@ -55,6 +59,8 @@ struct ticket {
     const char *what; /* description of another backend's collective; NULL: see `action` */
     int64_t sequence; /* number of the collective in its group, from 1; 0: not a collective */
     double began;     /* clock_now() when the communication thread started it */
+    uint64_t number;  /* of the exchange, from 1; 0: not an exchange (exchange.c) */
+    enum exchange_state awaits; /* if set, the communication thread only waits for this state */
     bool done;
 };
 
@@ -83,6 +89,13 @@ void progress_open(void);
 void progress_close(void);
 struct ticket *progress_start(const struct ticket *ticket);
 void progress_wait(struct ticket *ticket);
+/* Return a copy of a ticket that is not queued; progress_release frees it. */
+struct ticket *progress_ticket(const struct ticket *ticket);
+void progress_release(struct ticket *ticket);
+/* Wait for the event `after` of a ticket. */
+void progress_wait_event(const struct ticket *ticket);
+/* Count time in which the calling thread waited for other ranks itself. */
+void progress_count(double seconds);
 void progress_times(double *busy, double *exposed);
 
 /* Call in each iteration of a loop that waits for messages; moved: data arrived since the last
@@ -91,9 +104,11 @@ struct idle {
     const struct ticket *ticket;
     int turns; /* calls since data arrived */
     unsigned moves;
-    double since, next_watch;
+    double since, now, next_watch;
 };
 void progress_idle(struct idle *idle, bool moved);
+/* Sleep, but not in the first calls. Return true if it slept. */
+bool idle_sleep(struct idle *idle);
 
 /* messages.c: messages to or from one rank, in order, up to LANE_WINDOW in flight. */
 enum { LANE_WINDOW = 4 };
@@ -124,22 +139,57 @@ void chain_run(const struct ticket *ticket);
 void shared_run(const struct stage *stage);
 void shared_broadcast(const struct ticket *ticket);
 
+/* exchange.c: small all-reduces of a group with a window, without the communication thread. In a
+ * group only one thread of a process may start and wait for them. */
+bool exchange_fits(const struct ticket *ticket);
+struct ticket *exchange_start(const struct ticket *ticket);
+void exchange_wait(struct ticket *ticket);
+/* On the communication thread: wait until the state that the ticket awaits is reached. */
+void exchange_poll(const struct ticket *ticket);
+
 /* window.c: memory that the ranks of a group within a node share. Layout: the counters of all
  * ranks, then one area per rank with WINDOW_SLOTS slots of a chunk each, followed by slots for the
- * rank's own part of a chunk. */
-enum { WINDOW_SLOTS = 4, WINDOW_CHUNK = 512 << 10 };
-/* Numbers of chunks that a rank has copied in, reduced and copied out, on separate cache lines. */
-struct chunk_counters {
+ * rank's own part of a chunk and EXCHANGE_SLOTS slots of SMALL_BYTES for exchanges. */
+enum { WINDOW_SLOTS = 4, WINDOW_CHUNK = 512 << 10, EXCHANGE_SLOTS = 4 };
+/* Numbers of chunks that a rank has copied in, reduced and copied out, and of exchanges that it has
+ * posted and read, on separate cache lines. */
+struct window_counters {
     _Alignas(64) _Atomic uint64_t copied;
     _Alignas(64) _Atomic uint64_t reduced;
     _Alignas(64) _Atomic uint64_t gathered;
+    _Alignas(64) _Atomic uint64_t posted;
+    _Alignas(64) _Atomic uint64_t read;
 };
 struct window {
     unsigned char *memory;
     size_t bytes, counters_bytes, area_bytes, part_bytes;
     int size, rank;
     uint64_t chunks; /* of all collectives so far; equal on all ranks */
+    /* Exchanges that this rank has started and finished; the tickets of those in between. */
+    uint64_t started, finished;
+    struct ticket *exchange[EXCHANGE_SLOTS];
 };
+
+static inline struct window_counters *window_counters(const struct window *window, int rank)
+{
+    return (struct window_counters *)window->memory + rank;
+}
+
+static inline unsigned char *window_area(const struct window *window, int rank)
+{
+    return window->memory + window->counters_bytes + window->area_bytes * (size_t)rank;
+}
+
+static inline uint64_t counter_read(const _Atomic uint64_t *counter)
+{
+    return atomic_load_explicit(counter, memory_order_acquire);
+}
+
+static inline void counter_set(_Atomic uint64_t *counter, uint64_t value)
+{
+    atomic_store_explicit(counter, value, memory_order_release);
+}
+
 /* Collective. NULL and an error on all ranks if /dev/shm has no room. */
 struct window *window_open(struct comm *comm, int64_t identity, struct error *error);
 void window_close(struct window *window);

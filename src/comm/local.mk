@@ -4,6 +4,7 @@ libvittrain_a_SOURCES += \
 	src/comm/combine.h \
 	src/comm/comm.c \
 	src/comm/comm.h \
+	src/comm/exchange.c \
 	src/comm/fake.c \
 	src/comm/heartbeat.c \
 	src/comm/internal.h \

@@ -70,8 +70,9 @@ int64_t groups_entered(int64_t identity)
     while (group != NULL && group->identity != identity)
         group = group->next;
     int64_t entered = group != NULL ? group->entered : 0;
+    int64_t posted = group != NULL ? group->posted : 0;
     pthread_mutex_unlock(&groups.lock);
-    return entered;
+    return entered > posted ? entered : posted;
 }
 
 static void group_find_world_ranks(struct group *group)
@@ -146,7 +147,7 @@ static void *group_handle(struct comm *comm)
     return &((struct group *)comm)->communicator;
 }
 
-/* Number the collective within its group and queue it. */
+/* Number the collective within its group and start or queue it. */
 static struct ticket *group_start(struct comm *comm, struct ticket ticket)
 {
     if (ticket.count == 0 || comm->size == 1)
@@ -155,7 +156,7 @@ static struct ticket *group_start(struct comm *comm, struct ticket ticket)
     ticket.group = (struct group *)comm;
     if (ticket.action < ACTION_SEND)
         ticket.sequence = ++ticket.group->started;
-    return progress_start(&ticket);
+    return exchange_fits(&ticket) ? exchange_start(&ticket) : progress_start(&ticket);
 }
 
 static struct ticket *group_all_reduce(struct comm *comm, void *buffer, int64_t count,
@@ -226,7 +227,10 @@ static struct ticket *group_receive(struct comm *comm, void *data, int64_t bytes
 static void group_wait(struct ticket *ticket, struct stream *stream)
 {
     (void)stream; /* buffers are in host memory, so the host waits */
-    progress_wait(ticket);
+    if (ticket != NULL && ticket->number > 0)
+        exchange_wait(ticket);
+    else
+        progress_wait(ticket);
 }
 
 static void group_times(struct comm *comm, double *busy, double *exposed)

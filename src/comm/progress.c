@@ -90,8 +90,7 @@ static void *thread_main(void *argument)
     struct ticket *ticket;
     thread_wake_quickly();
     while ((ticket = ticket_take()) != NULL) {
-        if (ticket->after != NULL)
-            progress.device->event_synchronize(ticket->after);
+        progress_wait_event(ticket);
         ticket->began = clock_now();
         if (ticket->sequence > 0)
             ticket->group->entered = ticket->sequence;
@@ -145,7 +144,7 @@ void progress_close(void)
     progress.open = progress.stop = false;
 }
 
-struct ticket *progress_start(const struct ticket *wanted)
+struct ticket *progress_ticket(const struct ticket *wanted)
 {
     ENSURE(wanted->after == NULL || progress.device != NULL,
            "a collective waits for an event of an unknown device: call comm_set_device first");
@@ -153,10 +152,32 @@ struct ticket *progress_start(const struct ticket *wanted)
     struct ticket *ticket = progress.unused;
     if (ticket != NULL)
         progress.unused = ticket->next;
-    else
+    pthread_mutex_unlock(&progress.lock);
+    if (ticket == NULL)
         ticket = malloc(sizeof *ticket);
     ENSURE(ticket != NULL, "no memory for a ticket");
     *ticket = *wanted;
+    return ticket;
+}
+
+void progress_release(struct ticket *ticket)
+{
+    pthread_mutex_lock(&progress.lock);
+    ticket->next = progress.unused;
+    progress.unused = ticket;
+    pthread_mutex_unlock(&progress.lock);
+}
+
+void progress_wait_event(const struct ticket *ticket)
+{
+    if (ticket->after != NULL)
+        progress.device->event_synchronize(ticket->after);
+}
+
+struct ticket *progress_start(const struct ticket *wanted)
+{
+    struct ticket *ticket = progress_ticket(wanted);
+    pthread_mutex_lock(&progress.lock);
     if (progress.first == NULL)
         progress.first = ticket;
     else
@@ -180,8 +201,15 @@ void progress_wait(struct ticket *ticket)
         status_set_waiting(false);
         progress.exposed += clock_now() - start;
     }
-    ticket->next = progress.unused;
-    progress.unused = ticket;
+    pthread_mutex_unlock(&progress.lock);
+    progress_release(ticket);
+}
+
+void progress_count(double seconds)
+{
+    pthread_mutex_lock(&progress.lock);
+    progress.busy += seconds;
+    progress.exposed += seconds;
     pthread_mutex_unlock(&progress.lock);
 }
 
@@ -198,32 +226,41 @@ void comm_set_device(const struct device_backend *device)
     progress.device = device;
 }
 
-void progress_idle(struct idle *idle, bool moved)
+bool idle_sleep(struct idle *idle)
 {
     /* After some polls, sleep for a fraction of the time waited so far: the delay is at most that
      * fraction, and a long wait costs almost no CPU time. sched_yield() could lose a whole slice.
      */
-    enum { POLLS = 20, MOVES = 64 };
-    const double shortest = 20e-6, longest = 1e-3, part = 0.125, watch_every = 0.2;
+    enum { POLLS = 20 };
+    const double shortest = 20e-6, longest = 1e-3, part = 0.125;
+    if (idle->turns++ < POLLS)
+        return false;
+    idle->now = clock_now();
+    if (idle->turns == POLLS + 1)
+        idle->since = idle->now;
+    double seconds = (idle->now - idle->since) * part;
+    seconds = seconds < shortest ? shortest : seconds > longest ? longest : seconds;
+    nanosleep(&(struct timespec){.tv_nsec = (long)(seconds * 1e9)}, NULL);
+    return true;
+}
+
+void progress_idle(struct idle *idle, bool moved)
+{
+    enum { MOVES = 64 };
+    const double watch_every = 0.2;
     if (moved) {
         idle->turns = 0;
         if (++idle->moves % MOVES == 0)
             thread_turn(idle->ticket, clock_now());
         return;
     }
-    if (idle->turns++ < POLLS)
+    if (!idle_sleep(idle))
         return;
-    double now = clock_now();
-    if (idle->turns == POLLS + 1) {
-        idle->since = now;
-        idle->next_watch = now + watch_every;
-    }
-    double seconds = (now - idle->since) * part;
-    seconds = seconds < shortest ? shortest : seconds > longest ? longest : seconds;
-    nanosleep(&(struct timespec){.tv_nsec = (long)(seconds * 1e9)}, NULL);
-    thread_turn(idle->ticket, now);
-    if (now > idle->next_watch) {
-        idle->next_watch = now + watch_every;
-        watch_check(idle->ticket, now - idle->since);
+    thread_turn(idle->ticket, idle->now);
+    if (idle->now == idle->since)
+        idle->next_watch = idle->now + watch_every;
+    if (idle->now > idle->next_watch) {
+        idle->next_watch = idle->now + watch_every;
+        watch_check(idle->ticket, idle->now - idle->since);
     }
 }

@@ -23,17 +23,10 @@ struct shared {
     uint64_t copied, reduced, gathered; /* copies of this rank's counters */
 };
 
-static struct chunk_counters *counters_of(const struct window *window, int rank)
-{
-    return (struct chunk_counters *)window->memory + rank;
-}
-
 /* The slot into which a rank copies: one part per block, window->part_bytes apart. */
 static unsigned char *slot_of(const struct window *window, int rank, uint64_t chunk)
 {
-    unsigned char *area =
-        window->memory + window->counters_bytes + window->area_bytes * (size_t)rank;
-    return area + chunk % WINDOW_SLOTS * WINDOW_CHUNK;
+    return window_area(window, rank) + chunk % WINDOW_SLOTS * WINDOW_CHUNK;
 }
 
 /* The slot with the rank's own part: the result of a reduction, the input of a gather. */
@@ -43,23 +36,13 @@ static unsigned char *result_of(const struct window *window, int rank, uint64_t 
            chunk % WINDOW_SLOTS * window->part_bytes;
 }
 
-static uint64_t counter_read(const _Atomic uint64_t *mark)
-{
-    return atomic_load_explicit(mark, memory_order_acquire);
-}
-
-static void counter_set(_Atomic uint64_t *mark, uint64_t value)
-{
-    atomic_store_explicit(mark, value, memory_order_release);
-}
-
 enum chunk_state { CHUNK_COPIED, CHUNK_REDUCED, CHUNK_GATHERED };
 
 /* True if all ranks have brought more than `chunk` chunks to that state. */
 static bool all_beyond(const struct window *window, enum chunk_state mark, uint64_t chunk)
 {
     for (int rank = 0; rank < window->size; rank++) {
-        const struct chunk_counters *counters = counters_of(window, rank);
+        const struct window_counters *counters = window_counters(window, rank);
         const _Atomic uint64_t *value = mark == CHUNK_COPIED    ? &counters->copied
                                         : mark == CHUNK_REDUCED ? &counters->reduced
                                                                 : &counters->gathered;
@@ -94,7 +77,7 @@ static bool copy_in(struct shared *shared)
         if (block != window->rank)
             memcpy(slot + window->part_bytes * (size_t)block, part, (size_t)(count * width));
     }
-    counter_set(&counters_of(window, window->rank)->copied, ++shared->copied);
+    counter_set(&window_counters(window, window->rank)->copied, ++shared->copied);
     return true;
 }
 
@@ -129,7 +112,7 @@ static bool reduce(struct shared *shared)
     if (stage->gathers)
         memcpy(result_of(window, window->rank, shared->reduced), own,
                (size_t)(count * comm_type_size(stage->ticket->type)));
-    counter_set(&counters_of(window, window->rank)->reduced, ++shared->reduced);
+    counter_set(&window_counters(window, window->rank)->reduced, ++shared->reduced);
     return true;
 }
 
@@ -145,7 +128,7 @@ static bool copy_out(struct shared *shared)
         int64_t count = shared_part(shared, rank, shared->gathered, &part);
         memcpy(part, result_of(window, rank, shared->gathered), (size_t)(count * width));
     }
-    counter_set(&counters_of(window, window->rank)->gathered, ++shared->gathered);
+    counter_set(&window_counters(window, window->rank)->gathered, ++shared->gathered);
     return true;
 }
 
@@ -154,7 +137,7 @@ static void shared_begin(struct shared *shared, int64_t chunks, bool copies, boo
                          bool gathers)
 {
     struct window *window = shared->window;
-    struct chunk_counters *own = counters_of(window, window->rank);
+    struct window_counters *own = window_counters(window, window->rank);
     shared->begin = window->chunks;
     shared->end = window->chunks += (uint64_t)chunks;
     shared->copied = copies ? shared->begin : shared->end;
@@ -200,13 +183,13 @@ void shared_broadcast(const struct ticket *ticket)
         unsigned char *data = (unsigned char *)ticket->buffer + first;
         size_t part = (size_t)(left < WINDOW_CHUNK ? left : WINDOW_CHUNK);
         bool moves = root ? slot_is_free(window, CHUNK_REDUCED, chunk)
-                          : counter_read(&counters_of(window, ticket->peer)->copied) > chunk;
+                          : counter_read(&window_counters(window, ticket->peer)->copied) > chunk;
         if (moves && root) {
             memcpy(slot_of(window, ticket->peer, chunk), data, part);
-            counter_set(&counters_of(window, window->rank)->copied, ++shared.copied);
+            counter_set(&window_counters(window, window->rank)->copied, ++shared.copied);
         } else if (moves) {
             memcpy(data, slot_of(window, ticket->peer, chunk), part);
-            counter_set(&counters_of(window, window->rank)->reduced, ++shared.reduced);
+            counter_set(&window_counters(window, window->rank)->reduced, ++shared.reduced);
         }
         progress_idle(&idle, moves);
     }

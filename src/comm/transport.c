@@ -1,4 +1,5 @@
-/* The algorithm of each collective. Small buffers use the least number of messages (messages.c).
+/* The algorithm of each collective. Small buffers use the least number of messages (messages.c), or
+ * shared memory without the communication thread (exchange.c, called by mpi.c).
  * Large ones use the group's transport: a ring of messages, shared memory within a node, or a
  * hierarchy of both. The choice depends on the layout of the ranks and on the available memory,
  * never on a measurement, so that results are reproducible bit for bit. */
@@ -129,7 +130,9 @@ void transport_run(const struct ticket *ticket, unsigned char *scratch)
 {
     const struct group *group = ticket->group;
     bool small = ticket->count * comm_type_size(ticket->type) <= SMALL_BYTES;
-    if (ticket->action == ACTION_ALL_REDUCE && small)
+    if (ticket->awaits != EXCHANGE_NONE)
+        exchange_poll(ticket);
+    else if (ticket->action == ACTION_ALL_REDUCE && small)
         tree_all_reduce(ticket, scratch);
     else if (ticket->action == ACTION_BROADCAST && small)
         tree_broadcast(ticket, ticket->peer);

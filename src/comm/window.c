@@ -82,8 +82,9 @@ static struct window window_plan(int size, int rank)
 {
     struct window window = {.size = size, .rank = rank};
     window.part_bytes = WINDOW_CHUNK / (size_t)size / 64 * 64;
-    window.counters_bytes = round_up((size_t)size * sizeof(struct chunk_counters));
-    window.area_bytes = round_up(WINDOW_SLOTS * (WINDOW_CHUNK + window.part_bytes));
+    window.counters_bytes = round_up((size_t)size * sizeof(struct window_counters));
+    window.area_bytes =
+        round_up(WINDOW_SLOTS * (WINDOW_CHUNK + window.part_bytes) + EXCHANGE_SLOTS * SMALL_BYTES);
     window.bytes = window.counters_bytes + window.area_bytes * (size_t)size;
     return window;
 }

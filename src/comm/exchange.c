@@ -1,0 +1,131 @@
+/* Small all-reduces within a node, such as the statistics of synchronised batch norm, whose latency
+ * counts. The thread that starts one copies the buffer to this rank's slot of the window and posts
+ * it; the thread that waits reads the slots of all ranks and computes the result itself. This needs
+ * no hand-over to the communication thread and no message.
+ *
+ * Every rank adds in the order of the tree of messages (messages.c), which gives the same bits.
+ * Exchanges finish in the order in which they were started. A slot is used again when all ranks
+ * have read it, so at most EXCHANGE_SLOTS exchanges are in progress; starting another one waits. */
+#include "comm/internal.h"
+
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/status.h"
+
+static size_t ticket_bytes(const struct ticket *ticket)
+{
+    return (size_t)(ticket->count * comm_type_size(ticket->type));
+}
+
+/* The slot of an exchange, numbered from 1. */
+static unsigned char *slot_of(const struct window *window, int rank, uint64_t number)
+{
+    return window_area(window, rank) + WINDOW_SLOTS * (WINDOW_CHUNK + window->part_bytes) +
+           number % EXCHANGE_SLOTS * SMALL_BYTES;
+}
+
+/* True if all ranks have brought the exchange to that state. */
+static bool all_reached(const struct window *window, enum exchange_state state, uint64_t number)
+{
+    for (int rank = 0; rank < window->size; rank++) {
+        const struct window_counters *counters = window_counters(window, rank);
+        if (counter_read(state == EXCHANGE_READ ? &counters->read : &counters->posted) < number)
+            return false;
+    }
+    return true;
+}
+
+void exchange_poll(const struct ticket *ticket)
+{
+    struct idle idle = {.ticket = ticket};
+    while (!all_reached(ticket->group->window, ticket->awaits, ticket->number))
+        progress_idle(&idle, false);
+}
+
+/* Wait until all ranks have brought the exchange to that state. Usually they are close together:
+ * poll for a moment, then with sleeps. After a longer time the communication thread polls, which
+ * also answers queries and ends the job at the timeout. */
+static void await(const struct ticket *ticket, enum exchange_state state, uint64_t number)
+{
+    const double spin = 20e-6, longest = 5e-3;
+    const struct window *window = ticket->group->window;
+    struct idle idle = {0};
+    if (all_reached(window, state, number))
+        return;
+    double begin = clock_now(), now = begin;
+    bool reached;
+    status_set_waiting(true);
+    while (!(reached = all_reached(window, state, number)) && now < begin + longest) {
+        if (now > begin + spin)
+            idle_sleep(&idle);
+        now = clock_now();
+    }
+    status_set_waiting(false);
+    progress_count(clock_now() - begin);
+    if (reached)
+        return;
+    struct ticket rest = *ticket;
+    rest.awaits = state;
+    rest.number = number;
+    progress_wait(progress_start(&rest));
+}
+
+/* into = the sum of the slots of `span` ranks: the lower ones, whose number is a power of two, then
+ * the upper ones. */
+static void slots_combine(const struct ticket *ticket, int first, int span, unsigned char *into)
+{
+    const struct window *window = ticket->group->window;
+    int lower = 1;
+    if (span == 1) {
+        memcpy(into, slot_of(window, first, ticket->number), ticket_bytes(ticket));
+        return;
+    }
+    while (2 * lower < span)
+        lower *= 2;
+    _Alignas(64) unsigned char upper[SMALL_BYTES];
+    slots_combine(ticket, first, lower, into);
+    slots_combine(ticket, first + lower, span - lower, upper);
+    combine(ticket->type, ticket->operation, into, upper, ticket->count);
+}
+
+/* Finish the oldest exchange in progress. */
+static void exchange_finish(struct window *window)
+{
+    struct ticket *ticket = window->exchange[(window->finished + 1) % EXCHANGE_SLOTS];
+    await(ticket, EXCHANGE_POSTED, ticket->number);
+    slots_combine(ticket, 0, window->size, ticket->buffer);
+    ticket->done = true;
+    counter_set(&window_counters(window, window->rank)->read, ++window->finished);
+}
+
+bool exchange_fits(const struct ticket *ticket)
+{
+    return ticket->action == ACTION_ALL_REDUCE && ticket->group->window != NULL &&
+           ticket_bytes(ticket) <= SMALL_BYTES;
+}
+
+struct ticket *exchange_start(const struct ticket *wanted)
+{
+    struct group *group = wanted->group;
+    struct window *window = group->window;
+    struct ticket *ticket = progress_ticket(wanted);
+    ticket->number = window->started + 1;
+    if (window->started - window->finished == EXCHANGE_SLOTS)
+        exchange_finish(window);
+    if (ticket->number > EXCHANGE_SLOTS)
+        await(ticket, EXCHANGE_READ, ticket->number - EXCHANGE_SLOTS);
+    progress_wait_event(ticket);
+    memcpy(slot_of(window, window->rank, ticket->number), ticket->buffer, ticket_bytes(ticket));
+    window->exchange[ticket->number % EXCHANGE_SLOTS] = ticket;
+    group->posted = ticket->sequence;
+    counter_set(&window_counters(window, window->rank)->posted, ++window->started);
+    return ticket;
+}
+
+void exchange_wait(struct ticket *ticket)
+{
+    while (!ticket->done)
+        exchange_finish(ticket->group->window);
+    progress_release(ticket);
+}
