@@ -88,6 +88,8 @@ check_PROGRAMS = \
 	test/test_policy \
 	test/test_prediction \
 	test/test_product \
+	test/test_product_choice \
+	test/test_product_tiles \
 	test/test_random \
 	test/test_recipe \
 	test/test_range_test \

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE /* sched_getaffinity, syscall */
 #include "device/cpu.h"
 
+#include <math.h>
 #include <omp.h>
 #include <sched.h>
 #include <stdio.h>
@@ -14,7 +15,10 @@
 
 #include "config.h"
 #include "core/text.h"
+#include "device/choices.h"
 #include "device/cpu_convolution_plan.h"
+#include "device/cpu_product_choice.h"
+#include "device/cpu_product_tiles.h"
 #ifdef HAVE_KERNELS_AMX
 #include <cpuid.h>
 #endif
@@ -149,6 +153,15 @@ static void limits_find(struct cpu_device *cpu)
     limits->multiplies_bf16 = product_multiplies_bf16() || cpu->tiles != NULL;
 }
 
+/* A size that is unknown or smaller than that of any processor with tiles is not used. */
+static void caches_find(struct cpu_device *cpu)
+{
+    const long l1 = sysconf(_SC_LEVEL1_DCACHE_SIZE), l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
+
+    cpu->l1_bytes = l1 >= 32 << 10 ? l1 : 32 << 10;
+    cpu->l2_bytes = l2 >= 512 << 10 ? l2 : 512 << 10;
+}
+
 static struct device *cpu_open(int number, int threads, struct error *error)
 {
     struct cpu_device *cpu;
@@ -166,6 +179,8 @@ static struct device *cpu_open(int number, int threads, struct error *error)
     cpu->products = product_cache_open(cpu->threads);
     cpu->convolutions = convolution_cache_open(cpu->threads);
     limits_find(cpu);
+    caches_find(cpu);
+    cpu->choices = product_choices_open(cpu, "");
     return &cpu->device;
 }
 
@@ -175,7 +190,39 @@ static void cpu_close(struct device *device)
 
     convolution_cache_close(cpu->convolutions);
     product_cache_close(cpu->products);
+    choices_close(cpu->choices);
     free(cpu);
+}
+
+/* tf32 applies to GPUs. */
+static void cpu_products_set(struct device *device, bool tf32, const char *cache)
+{
+    struct cpu_device *cpu = (struct cpu_device *)device;
+
+    (void)tf32;
+    choices_close(cpu->choices);
+    cpu->choices = product_choices_open(cpu, cache);
+}
+
+static char *cpu_choices_export(struct device *device)
+{
+    const struct cpu_device *cpu = (struct cpu_device *)device;
+
+    return cpu->choices != NULL ? choices_export(cpu->choices) : calloc(1, 1);
+}
+
+static bool cpu_choices_are_new(struct device *device)
+{
+    const struct cpu_device *cpu = (struct cpu_device *)device;
+
+    return cpu->choices != NULL && choices_are_new(cpu->choices);
+}
+
+static bool cpu_choices_adopt(struct device *device, const char *text)
+{
+    struct cpu_device *cpu = (struct cpu_device *)device;
+
+    return cpu->choices != NULL && choices_adopt(cpu->choices, text);
 }
 
 static void cpu_limits(struct device *device, struct device_limits *limits)
@@ -189,7 +236,10 @@ static double cpu_measure_peak(struct device *device, enum data_type type)
 {
     const struct cpu_device *cpu = (struct cpu_device *)device;
 
-    return product_measure_peak(cpu->products, is_native(cpu, type) ? type : TYPE_FP32);
+    const double peak =
+        product_measure_peak(cpu->products, is_native(cpu, type) ? type : TYPE_FP32);
+
+    return has_tiles(cpu, type) ? fmax(peak, tile_product_measure_peak(cpu)) : peak;
 }
 
 /* The arena uses huge pages if the system provides them: the first touch is faster, and messages
@@ -326,6 +376,10 @@ const struct device_backend device_cpu = {
     .close = cpu_close,
     .limits = cpu_limits,
     .measure_peak = cpu_measure_peak,
+    .products_set = cpu_products_set,
+    .choices_export = cpu_choices_export,
+    .choices_are_new = cpu_choices_are_new,
+    .choices_adopt = cpu_choices_adopt,
     .attention_fits = cpu_attention_fits,
     .convolution_workspace = cpu_convolution_workspace,
     .allocate = cpu_allocate,

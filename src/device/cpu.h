@@ -10,6 +10,7 @@
 #include "device/operations.h"
 #include "device/tile_kernels.h"
 
+struct choices;
 struct convolution_cache;
 
 struct cpu_device {
@@ -19,6 +20,8 @@ struct cpu_device {
     struct product_cache *products;
     struct convolution_cache *convolutions;
     const struct tile_kernels *tiles; /* NULL without AMX */
+    struct choices *choices;          /* between products; NULL without tiles */
+    int64_t l1_bytes, l2_bytes;       /* data caches of a core */
     unsigned char *workspace;
     struct device_limits limits;
 };
@@ -34,6 +37,13 @@ static inline int cpu_threads_for(const struct cpu_device *cpu, int64_t elements
 {
     enum { ELEMENTS_WORTH_THREADS = 8192 };
     return elements < ELEMENTS_WORTH_THREADS ? 1 : cpu->threads;
+}
+
+/* A multiplication in a matrix product costs much less than an element of other operations. */
+static inline int cpu_threads_for_product(const struct cpu_device *cpu, int64_t multiplications)
+{
+    enum { MULTIPLICATIONS_PER_ELEMENT = 64 };
+    return cpu_threads_for(cpu, multiplications / MULTIPLICATIONS_PER_ELEMENT);
 }
 
 static inline int64_t smaller(int64_t a, int64_t b)

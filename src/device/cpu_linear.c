@@ -1,6 +1,7 @@
-/* Linear layers on the CPU. A matrix product is split into tasks: tiles of the result whose size
- * depends on the shape only. A thread computes its tile and then the epilogue (bias, GELU, dropout,
- * residual) while the tile is in its cache. Types that the processor cannot multiply are converted
+/* Linear layers on the CPU. Tiles multiply bf16 where they are faster (cpu_product_choice.h). For
+ * oneDNN a matrix product is split into tasks: blocks of the result whose size depends on the shape
+ * only. A thread computes its block and then the epilogue (bias, GELU, dropout,
+ * residual) while the block is in its cache. Types that the processor cannot multiply are converted
  * to fp32: weights once per call, the rest per task. Operands with a slow stride are copied in the
  * same way. */
 #include <omp.h>
@@ -8,6 +9,8 @@
 
 #include "device/cpu.h"
 #include "device/cpu_product.h"
+#include "device/cpu_product_choice.h"
+#include "device/cpu_product_tiles.h"
 
 /* Target number of rows and maximum number of columns of a task: rows x columns x fp32 fit into the
  * L2 cache. The faster the multiplication, the more rows are needed to amortise packing the other
@@ -82,13 +85,6 @@ static const struct task_size *task_size_of(const struct cpu_device *cpu, enum d
     return type == TYPE_BF16 && is_native(cpu, type) ? &task_size_bf16 : &task_size_fp32;
 }
 
-/* A multiplication in a matrix product costs much less than an element of other operations. */
-static int threads_for(const struct cpu_device *cpu, int64_t multiplications)
-{
-    enum { MULTIPLICATIONS_PER_ELEMENT = 64 };
-    return cpu_threads_for(cpu, multiplications / MULTIPLICATIONS_PER_ELEMENT);
-}
-
 /* For few rows oneDNN's fp32 product does not pack its operands. Columns of a matrix with a row
  * stride that is a multiple of 4 KiB map to few cache sets, which costs more than half the speed.
  */
@@ -160,10 +156,11 @@ static struct task_memory task_memory(const struct linear_task *task)
         .a = (float *)(memory + PRODUCT_SCRATCH + MASK_BYTES + sum_bytes(task))};
 }
 
-/* Run the epilogue for `count` columns from `column` in row r of the result. */
-static void finish_row(const struct linear_task *task, int64_t r, int64_t column, int64_t count,
+/* Run the epilogue for `count` columns from `column` in row r of the result. context: the task. */
+static void finish_row(const void *context, int64_t r, int64_t column, int64_t count,
                        const float *sum, float *mask)
 {
+    const struct linear_task *task = context;
     const struct cpu_kernels *kernels = task->cpu->kernels;
     const int64_t sample = r / task->rows_per_sample;
     const int64_t first = r * task->row_width + column;
@@ -249,7 +246,7 @@ static void run_tasks(struct linear_task *task, const void *weight, int64_t weig
         task->rows = cut_by_size(task->rows.total, 2 * task->rows.count, 4);
     make_plans(task);
 #pragma omp parallel num_threads(                                                                  \
-    threads_for(cpu, task->rows.total * task->inner * task->columns.total))
+    cpu_threads_for_product(cpu, task->rows.total * task->inner * task->columns.total))
     {
         if (copy != NULL) {
 #pragma omp for
@@ -264,8 +261,24 @@ static void run_tasks(struct linear_task *task, const void *weight, int64_t weig
     }
 }
 
+static void run_with_tiles(const struct linear_task *task, const void *weight,
+                           int64_t weight_stride)
+{
+    tile_product_run(task->cpu, &(struct tile_product){.k = task->inner,
+                                                       .a = {.from = task->a,
+                                                             .lines = task->rows.total,
+                                                             .stride = task->inner,
+                                                             .along_k = true},
+                                                       .b = {.from = weight,
+                                                             .lines = task->row_width,
+                                                             .stride = weight_stride,
+                                                             .along_k = task->b_transposed},
+                                                       .finish = finish_row,
+                                                       .context = task});
+}
+
 /* Run the product in blocks of columns whose converted weights fit into the workspace. */
-static void run_product(struct linear_task *task, const void *weight, int64_t weight_stride)
+static void run_with_onednn(struct linear_task *task, const void *weight, int64_t weight_stride)
 {
     /* stride of the copy: up to 16 more than inner */
     const int64_t room = WORKSPACE_SHARED / (int64_t)sizeof(float);
@@ -283,9 +296,17 @@ static void run_product(struct linear_task *task, const void *weight, int64_t we
     }
 }
 
-void cpu_linear_forward(struct stream *stream, const struct linear_forward *args)
+static void run_product(struct linear_task *task, const void *weight, int64_t weight_stride,
+                        bool tiles)
 {
-    struct cpu_device *cpu = stream->cpu;
+    if (tiles)
+        run_with_tiles(task, weight, weight_stride);
+    else
+        run_with_onednn(task, weight, weight_stride);
+}
+
+static void forward(struct cpu_device *cpu, const struct linear_forward *args, bool tiles)
+{
     struct linear_task task = {.cpu = cpu,
                                .type = args->type,
                                .native = is_native(cpu, args->type),
@@ -304,13 +325,11 @@ void cpu_linear_forward(struct stream *stream, const struct linear_forward *args
                                             .y = args->y},
                                .epilogue = cpu->kernels->linear->forward};
 
-    if (args->rows == 0)
-        return;
     task.rows = cut_rows(args->rows, task.size);
-    run_product(&task, args->weight, args->in);
+    run_product(&task, args->weight, args->in, tiles);
 }
 
-static void gradient_of_x(struct cpu_device *cpu, const struct linear_backward *args)
+static void gradient_of_x(struct cpu_device *cpu, const struct linear_backward *args, bool tiles)
 {
     struct linear_task task = {.cpu = cpu,
                                .type = args->type,
@@ -329,7 +348,7 @@ static void gradient_of_x(struct cpu_device *cpu, const struct linear_backward *
         task.dropout = args->dropout;
     }
     task.rows = cut_rows(args->rows, task.size);
-    run_product(&task, args->weight, args->in);
+    run_product(&task, args->weight, args->in, tiles);
 }
 
 /* dweight += or = dy^T . x over some rows of dy and x, in place or as fp32 copies. */
@@ -386,7 +405,7 @@ static void run_weight_tasks(struct weight_task *task)
     if (task->dweight != NULL)
         make_weight_plans(task);
 #pragma omp parallel for schedule(dynamic)                                                         \
-    num_threads(threads_for(task->cpu, task->rows * task->in * task->out))
+    num_threads(cpu_threads_for_product(task->cpu, task->rows * task->in * task->out))
     for (int64_t t = 0; t < tasks; t++)
         run_weight_task(task, t % task->out_cut.count, t / task->out_cut.count);
 }
@@ -422,12 +441,45 @@ static void run_weight_tasks_copied(struct weight_task *task, const struct linea
     }
 }
 
-static void gradient_of_weight(struct cpu_device *cpu, const struct linear_backward *args)
+/* Overwrite a row of the gradient, or add to it. context: the task. */
+static void finish_weight(const void *context, int64_t row, int64_t column, int64_t count,
+                          const float *sum, float *buffer)
+{
+    const struct weight_task *task = context;
+    float *to = task->dweight + row * task->in + column;
+
+    (void)buffer;
+    if (task->accumulate)
+        task->cpu->kernels->elements->add(TYPE_FP32, to, to, sum, count);
+    else
+        memcpy(to, sum, (size_t)count * sizeof *to);
+}
+
+static void run_weight_with_tiles(struct weight_task *task)
+{
+    struct tile_product product = {
+        .a = {.lines = task->out, .stride = task->out, .sums = task->dbias},
+        .b = {.lines = task->in, .stride = task->in},
+        .finish = finish_weight,
+        .context = task};
+    const int64_t depth = tile_product_depth(&product);
+
+    for (int64_t row = 0; row < task->rows; row += depth) {
+        product.k = smaller(depth, task->rows - row);
+        product.a.from = element(task->type, task->dy, row * task->out);
+        product.b.from = element(task->type, task->x, row * task->in);
+        tile_product_run(task->cpu, &product);
+        task->accumulate = true;
+    }
+}
+
+static void gradient_of_weight(struct cpu_device *cpu, const struct linear_backward *args,
+                               bool tiles)
 {
     const bool native = is_native(cpu, args->type);
     const struct task_size *size = task_size_of(cpu, args->type);
     struct weight_task task = {.cpu = cpu,
-                               .type = native ? args->type : TYPE_FP32,
+                               .type = native || tiles ? args->type : TYPE_FP32,
                                .rows = args->rows,
                                .in = args->in,
                                .out = args->out,
@@ -445,18 +497,83 @@ static void gradient_of_weight(struct cpu_device *cpu, const struct linear_backw
 
     if (args->overwrite && args->dbias != NULL)
         memset(args->dbias, 0, (size_t)args->out * sizeof *args->dbias);
-    if (!native || is_slow_stride(args->type, args->in) || is_slow_stride(args->type, args->out))
+    if (tiles)
+        run_weight_with_tiles(&task);
+    else if (!native || is_slow_stride(args->type, args->in) ||
+             is_slow_stride(args->type, args->out))
         run_weight_tasks_copied(&task, args);
     else
         run_weight_tasks(&task);
 }
 
+/* Trials of the three products (cpu_product_choice.h): the result replaces all other outputs, and
+ * of the epilogues only the sums of the bias's gradient are computed. */
+static void try_forward(struct cpu_device *cpu, const void *args, void *result, bool tiles)
+{
+    struct linear_forward trial = *(const struct linear_forward *)args;
+
+    trial.residual = trial.pre = NULL;
+    trial.dropout.rate = 0;
+    trial.y = result;
+    forward(cpu, &trial, tiles);
+}
+
+static void try_gradient_of_x(struct cpu_device *cpu, const void *args, void *result, bool tiles)
+{
+    struct linear_backward trial = *(const struct linear_backward *)args;
+
+    trial.pre = NULL;
+    trial.x_relu = false;
+    trial.dx = result;
+    gradient_of_x(cpu, &trial, tiles);
+}
+
+static void try_gradient_of_weight(struct cpu_device *cpu, const void *args, void *result,
+                                   bool tiles)
+{
+    struct linear_backward trial = *(const struct linear_backward *)args;
+
+    trial.dweight = result;
+    trial.dbias = trial.dweight + trial.out * trial.in;
+    trial.overwrite = true;
+    gradient_of_weight(cpu, &trial, tiles);
+}
+
+void cpu_linear_forward(struct stream *stream, const struct linear_forward *args)
+{
+    const struct product_trial trial = {.operation = "forward",
+                                        .type = args->type,
+                                        .rows = args->rows,
+                                        .in = args->in,
+                                        .out = args->out,
+                                        .result_elements = args->rows * args->out,
+                                        .run = try_forward,
+                                        .args = args};
+
+    if (args->rows > 0)
+        forward(stream->cpu, args, product_takes_tiles(stream->cpu, &trial));
+}
+
 void cpu_linear_backward(struct stream *stream, const struct linear_backward *args)
 {
+    struct cpu_device *cpu = stream->cpu;
+    const struct product_trial weight = {.operation = "weight",
+                                         .type = args->type,
+                                         .rows = args->rows,
+                                         .in = args->in,
+                                         .out = args->out,
+                                         .result_elements = args->out * (args->in + 1),
+                                         .run = try_gradient_of_weight,
+                                         .args = args};
+    struct product_trial x = weight;
+
     if (args->rows == 0)
         return;
     if (args->dweight != NULL || args->dbias != NULL)
-        gradient_of_weight(stream->cpu, args);
+        gradient_of_weight(cpu, args, args->dweight != NULL && product_takes_tiles(cpu, &weight));
+    x.operation = "input";
+    x.result_elements = args->rows * args->in;
+    x.run = try_gradient_of_x;
     if (args->dx != NULL)
-        gradient_of_x(stream->cpu, args);
+        gradient_of_x(cpu, args, product_takes_tiles(cpu, &x));
 }

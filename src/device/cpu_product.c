@@ -243,6 +243,13 @@ const char *product_implementation(const struct product_plan *plan)
     return plan->implementation;
 }
 
+void product_library(char *name, size_t size)
+{
+    const dnnl_version_t *version = dnnl_version();
+
+    snprintf(name, size, "oneDNN %d.%d.%d", version->major, version->minor, version->patch);
+}
+
 bool product_multiplies_bf16(void)
 {
 #ifdef __x86_64__
@@ -252,12 +259,40 @@ bool product_multiplies_bf16(void)
 #endif
 }
 
-/* Return the best rate of many products of three square matrices. The time is the CPU time of the
- * thread, which other processes on its core do not lengthen. */
-static double rate_of_size(struct product_cache *cache, enum data_type type, int64_t size)
+double product_rate(product_run_once *run, void *context, double operations)
 {
     enum { RUNS_LEAST = 3 };
     const double cpu_seconds = 0.02, seconds = 0.25;
+    const double start = clock_now(), cpu_start = clock_thread();
+    double best = 0;
+
+    for (int count = 0; count < RUNS_LEAST ||
+                        (clock_thread() < cpu_start + cpu_seconds && clock_now() < start + seconds);
+         count++) {
+        const double begin = clock_thread();
+        run(context);
+        best = fmax(best, operations / (clock_thread() - begin));
+    }
+    return best;
+}
+
+/* A product of square matrices in memory: a, b, c and scratch. */
+struct square {
+    const struct product_plan *plan;
+    size_t operand; /* bytes */
+    char *memory;
+};
+
+static void square_run(void *context)
+{
+    const struct square *it = context;
+
+    product_run(it->plan, 0, it->memory, it->memory + it->operand,
+                (float *)(it->memory + 2 * it->operand), it->memory + 3 * it->operand);
+}
+
+static double rate_of_size(struct product_cache *cache, enum data_type type, int64_t size)
+{
     const struct product product = {.type = type,
                                     .m = size,
                                     .n = size,
@@ -267,23 +302,14 @@ static double rate_of_size(struct product_cache *cache, enum data_type type, int
                                     .c_stride = size,
                                     .b_transposed = true,
                                     .threads = 1};
-    const struct product_plan *plan = product_plan(cache, &product);
-    const size_t operand = (size_t)(size * size) * sizeof(float);
-    char *memory = calloc(1, 3 * operand + PRODUCT_SCRATCH);
-    double best = 0;
-    const double start = clock_now(), cpu_start = clock_thread();
+    struct square square = {.plan = product_plan(cache, &product),
+                            .operand = (size_t)(size * size) * sizeof(float)};
 
-    ENSURE(memory != NULL, "no memory to measure products");
-    for (int run = 0; run < RUNS_LEAST ||
-                      (clock_thread() < cpu_start + cpu_seconds && clock_now() < start + seconds);
-         run++) {
-        const double begin = clock_thread();
-        product_run(plan, 0, memory, memory + operand, (float *)(memory + 2 * operand),
-                    memory + 3 * operand);
-        best = fmax(best, 2.0 * (double)(size * size * size) / (clock_thread() - begin));
-    }
-    free(memory);
-    return best;
+    square.memory = calloc(1, 3 * square.operand + PRODUCT_SCRATCH);
+    ENSURE(square.memory != NULL, "no memory to measure products");
+    const double rate = product_rate(square_run, &square, 2.0 * (double)(size * size * size));
+    free(square.memory);
+    return rate;
 }
 
 double product_measure_peak(struct product_cache *cache, enum data_type type)

@@ -37,8 +37,16 @@ void product_run(const struct product_plan *plan, int thread, const void *a, con
 /* Return oneDNN's name of the implementation: "gemm:jit", never "ref:any". */
 const char *product_implementation(const struct product_plan *plan);
 
+/* Write the library's name and version: "oneDNN 2.6.0". */
+void product_library(char *name, size_t size);
+
 /* True if this processor multiplies bf16 (AVX512_BF16 or AMX). */
 bool product_multiplies_bf16(void);
+
+/* Return the best rate of many runs of `operations` each, in 0.02 s of CPU time and at most 0.25 s.
+ * The time is the CPU time of the thread, which other processes on its core do not lengthen. */
+typedef void product_run_once(void *context);
+double product_rate(product_run_once *run, void *context, double operations);
 
 /* Measure the operations per second of one thread in products of this type, in 0.05 s of CPU time
  * and at most 0.5 s. */

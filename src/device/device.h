@@ -579,9 +579,9 @@ struct device_backend {
     size_t (*workspace_bytes)(struct device *device);
     void (*workspace_set)(struct device *device, void *memory, size_t bytes);
 
-    /* Set how matrix products and convolutions are computed; called before the first one. NULL if
-     * there is no choice. tf32: fp32 operands may be rounded to TF32's 10 bits. cache: folder in
-     * which the fastest algorithms are stored (choices.h), "" for none. */
+    /* Set how matrix products and convolutions are computed; called before the first one. tf32:
+     * fp32 operands may be rounded to TF32's 10 bits (GPUs). cache: folder in which the fastest
+     * algorithms are stored (choices.h), "" for none. */
     void (*products_set)(struct device *device, bool tf32, const char *cache);
 
     /* The algorithms of matrix products that this device has chosen by measurement (choices.h), as

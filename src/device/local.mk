@@ -22,6 +22,10 @@ libvittrain_a_SOURCES += \
 	src/device/cpu_pool.c \
 	src/device/cpu_product.c \
 	src/device/cpu_product.h \
+	src/device/cpu_product_choice.c \
+	src/device/cpu_product_choice.h \
+	src/device/cpu_product_tiles.c \
+	src/device/cpu_product_tiles.h \
 	src/device/cpu_tokens.c \
 	src/device/cpu_update.c \
 	src/device/device.c \
@@ -75,6 +79,7 @@ tile_sources = \
 	src/device/tile_kernels.h \
 	src/device/tiles.h \
 	src/device/tiles_convolution.c \
+	src/device/tiles_product.c \
 	src/device/tiles_table.c
 kernel_libraries += libtiles_emulated.a
 libtiles_emulated_a_SOURCES = $(tile_sources) src/device/tile_emulation.c

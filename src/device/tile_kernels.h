@@ -18,13 +18,40 @@ struct tile_convolution_kernels {
                    void *workspace);
 };
 
+/* A strip of an operand of a matrix product: 16 lines (rows of a, columns of b) of k numbers, as
+ * packed tiles of 32 k. `from` is the first number of the first line. */
+enum { TILE_NUMBERS = 512 };
+
+struct tile_strip {
+    const uint16_t *from;
+    int64_t lines, k, stride; /* stride: elements from one row in memory to the next */
+    bool along_k, of_b;       /* along k: a row in memory is a line */
+    float *sums;              /* [lines] += sums over k, or NULL; of a only, not along k */
+};
+
+/* Two strips of a times `pairs` pairs of strips of b. Distances between strips: a_step, b_step. */
+struct tile_block {
+    const uint16_t *a, *b;
+    float *c; /* [32, 32 * pairs] */
+    int64_t a_step, b_step, c_stride, pairs, tiles;
+    bool begin; /* c starts at 0 */
+};
+
+/* tiles_product.c */
+struct tile_product_kernels {
+    void (*pack)(const struct tile_strip *strip, uint16_t *tiles);
+    void (*multiply)(const struct tile_block *block);
+};
+
 struct tile_kernels {
     const char *name; /* value of VITTRAIN_CPU */
     const struct tile_convolution_kernels *convolution;
+    const struct tile_product_kernels *product;
 };
 
 #ifdef KERNELS
 extern const struct tile_convolution_kernels KERNEL(tile_convolution_kernels);
+extern const struct tile_product_kernels KERNEL(tile_product_kernels);
 #endif
 
 /* Return the operations on tiles of the processor or, if VITTRAIN_CPU=amx-emulated, of the

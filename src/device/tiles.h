@@ -96,7 +96,12 @@ KERNEL_INLINE vector_word word_from_bf16(const uint16_t *from, int64_t count)
         memcpy(&half, from, sizeof half);
     else
         memcpy(&half, from, (size_t)count * sizeof *from);
+#ifdef TILES_EMULATED
     return __builtin_convertvector(half, vector_word);
+#else
+    /* GCC 12 converts in two halves. */
+    return (vector_word)_mm512_cvtepu16_epi32((__m256i)half);
+#endif
 }
 
 /* A row of b: the elements of two rows of a matrix, as in word_from_bf16. */

@@ -8,4 +8,5 @@ const struct tile_kernels KERNEL(tile_kernels) = {
     .name = "amx-emulated",
 #endif
     .convolution = &KERNEL(tile_convolution_kernels),
+    .product = &KERNEL(tile_product_kernels),
 };

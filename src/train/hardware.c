@@ -35,16 +35,17 @@ void hardware_cache_folder(const struct options *options, char *folder, size_t s
                  strcmp(options->cuda.cache, "none") == 0 ? "" : options->cuda.cache);
 }
 
-static struct device *gpu_open(const struct options *options, const struct comm *node, int threads,
-                               struct error *error)
+static struct device *backend_open(const char *name, const struct options *options,
+                                   const struct comm *node, struct error *error)
 {
     char folder[1024];
-    const struct device_backend *cuda = device_find("cuda", error);
-    struct device *device = cuda == NULL ? NULL : cuda->open(node->rank, threads, error);
+    const struct device_backend *backend = device_find(name, error);
+    const int threads = hardware_threads(options, node);
+    struct device *device = backend == NULL ? NULL : backend->open(node->rank, threads, error);
     if (device == NULL)
         return NULL;
     hardware_cache_folder(options, folder, sizeof folder);
-    cuda->products_set(device, options->cuda.tf32, folder);
+    backend->products_set(device, options->cuda.tf32, folder);
     return device;
 }
 
@@ -53,13 +54,12 @@ struct device *hardware_open(const struct options *options, const struct comm *n
 {
     static bool logged; /* once: planning opens many sessions */
     struct error why = {0};
-    int threads = hardware_threads(options, node);
     struct device *device = NULL;
     switch ((enum backend_choice)options->run.backend) {
     case BACKEND_CUDA:
-        return gpu_open(options, node, threads, error);
+        return backend_open("cuda", options, node, error);
     case BACKEND_AUTO:
-        device = gpu_open(options, node, threads, &why);
+        device = backend_open("cuda", options, node, &why);
         if (device != NULL)
             return device;
         if (!logged)
@@ -69,7 +69,7 @@ struct device *hardware_open(const struct options *options, const struct comm *n
     case BACKEND_CPU:
         break;
     }
-    return device_cpu.open(node->rank, threads, error);
+    return backend_open("cpu", options, node, error);
 }
 
 bool hardware_has_memory(const struct device *device)

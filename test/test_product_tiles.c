@@ -1,0 +1,197 @@
+/* Matrix products in tiles against double precision, for all layouts of operands and for sizes
+ * around those of a tile. Bits do not depend on threads and cache sizes. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device/cpu_product_tiles.h"
+#include "device_test.h"
+
+enum { ALONG_A = 1, ALONG_B = 2, LAYOUTS = 4, GAP = 3 };
+
+struct shape {
+    int64_t m, n, k;
+    int layout; /* ALONG_A + ALONG_B: operands whose rows are lines */
+};
+
+struct operands {
+    struct tile_product product;
+    int64_t n;
+    float *c;
+};
+
+/* Rows of the result may be finished in any order, but each number once. */
+static void store(const void *context, int64_t row, int64_t column, int64_t count, const float *sum,
+                  float *buffer)
+{
+    const struct operands *o = context;
+    memset(buffer, 0, (size_t)count * sizeof *buffer);
+    for (int64_t i = 0; i < count; i++)
+        o->c[row * o->n + column + i] += sum[i];
+}
+
+/* Run with a device's threads; small: caches that hold few tiles. */
+static void run(struct device_test *test, struct operands *o, const struct shape *s, bool small)
+{
+    struct cpu_device *cpu = (struct cpu_device *)test->device;
+    const bool along_a = s->layout & ALONG_A, along_b = s->layout & ALONG_B;
+    const int64_t a_stride = (along_a ? s->k : s->m) + GAP,
+                  b_stride = (along_b ? s->k : s->n) + GAP;
+    o->n = s->n;
+    o->c = device_test_zeros(test, TYPE_FP32, s->m * s->n);
+    o->product = (struct tile_product){
+        .k = s->k,
+        .a = {device_test_random(test, TYPE_BF16, (along_a ? s->m : s->k) * a_stride - GAP, 1, 1),
+              s->m, a_stride, along_a, NULL},
+        .b = {device_test_random(test, TYPE_BF16, (along_b ? s->n : s->k) * b_stride - GAP, 1, 2),
+              s->n, b_stride, along_b, NULL},
+        .finish = store,
+        .context = o};
+    if (!along_a)
+        o->product.a.sums = device_test_random(test, TYPE_FP32, s->m, 1, 3);
+    if (small) {
+        cpu->l1_bytes = 8 << 10;
+        cpu->l2_bytes = 32 << 10;
+    }
+    tile_product_run(cpu, &o->product);
+}
+
+static double number_at(const struct tile_operand *operand, int64_t line, int64_t k)
+{
+    return device_test_value(TYPE_BF16, operand->from,
+                             operand->along_k ? line * operand->stride + k
+                                              : k * operand->stride + line);
+}
+
+static void check_close(const struct shape *s, int64_t i, double value, double expected)
+{
+    if (fabs(value - expected) > 4e-6 * sqrt((double)s->k))
+        fail_msg("%lld x %lld x %lld, layout %d: element %lld is %g, not %g", (long long)s->m,
+                 (long long)s->n, (long long)s->k, s->layout, (long long)i, value, expected);
+}
+
+static void check(const struct operands *o, const struct shape *s, struct device_test *test)
+{
+    for (int64_t i = 0; i < s->m * s->n; i++) {
+        double expected = 0;
+        for (int64_t k = 0; k < s->k; k++)
+            expected +=
+                number_at(&o->product.a, i / s->n, k) * number_at(&o->product.b, i % s->n, k);
+        check_close(s, i, (double)o->c[i], expected);
+    }
+    if (o->product.a.sums == NULL)
+        return;
+    const float *before = device_test_random(test, TYPE_FP32, s->m, 1, 3);
+    for (int64_t row = 0; row < s->m; row++) {
+        double expected = (double)before[row];
+        for (int64_t k = 0; k < s->k; k++)
+            expected += number_at(&o->product.a, row, k);
+        check_close(s, row, (double)o->product.a.sums[row], expected);
+    }
+}
+
+static void check_shape(const struct shape *s)
+{
+    struct device_test first;
+    struct operands reference, other;
+    device_test_open(&first, 1);
+    run(&first, &reference, s, false);
+    check(&reference, s, &first);
+    for (int threads = 1; threads <= 3; threads++) {
+        struct device_test test;
+        device_test_open(&test, threads);
+        run(&test, &other, s, threads > 1);
+        assert_memory_equal(other.c, reference.c, (size_t)(s->m * s->n) * sizeof *other.c);
+        if (other.product.a.sums != NULL)
+            assert_memory_equal(other.product.a.sums, reference.product.a.sums,
+                                (size_t)s->m * sizeof(float));
+        device_test_close(&test);
+    }
+    device_test_close(&first);
+}
+
+static void sizes_around_a_tile(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {1, 7, 16, 17, 33, 70};
+    enum { SIZES = sizeof sizes / sizeof sizes[0] };
+    for (int i = 0; i < SIZES * SIZES * SIZES; i++)
+        check_shape(&(struct shape){sizes[i % SIZES], sizes[i / SIZES % SIZES],
+                                    sizes[i / SIZES / SIZES], i % LAYOUTS});
+}
+
+static void many_blocks(void **state)
+{
+    (void)state;
+    for (int layout = 0; layout < LAYOUTS; layout++)
+        check_shape(&(struct shape){300, 170, 400, layout});
+}
+
+/* Several blocks of columns. */
+static void more_than_the_workspace(void **state)
+{
+    (void)state;
+    check_shape(&(struct shape){3, 4200, 1030, ALONG_A + ALONG_B});
+    check_shape(&(struct shape){3, 4200, 1030, ALONG_A});
+}
+
+/* The gradient of a weight in blocks of rows, and a layer too wide for tiles. */
+static void wide_layers(void **state)
+{
+    (void)state;
+    enum { ROWS = 40, OUT = 100000, WIDER = TILE_PRODUCT_WIDEST };
+    struct device_test test;
+    device_test_open(&test, 2);
+    const struct device_backend *backend = test.device->backend;
+    const uint16_t *x = device_test_random(&test, TYPE_BF16, ROWS, 1, 1);
+    const uint16_t *dy = device_test_random(&test, TYPE_BF16, ROWS * WIDER, 1, 2);
+    float *dweight = device_test_zeros(&test, TYPE_FP32, WIDER);
+    float *dbias = device_test_zeros(&test, TYPE_FP32, WIDER);
+    struct linear_backward args = {.type = TYPE_BF16,
+                                   .rows = ROWS,
+                                   .in = 1,
+                                   .out = OUT,
+                                   .rows_per_sample = 1,
+                                   .x = x,
+                                   .dy = dy,
+                                   .dweight = dweight,
+                                   .dbias = dbias,
+                                   .overwrite = true};
+    for (int wider = 0; wider < 2; wider++) {
+        args.out = wider ? WIDER : OUT;
+        backend->linear_backward(test.stream, &args);
+        for (int64_t o = 0; o < args.out; o++) {
+            double product = 0, sum = 0;
+            for (int64_t r = 0; r < ROWS; r++) {
+                const double value = device_test_value(TYPE_BF16, dy, r * args.out + o);
+                product += value * device_test_value(TYPE_BF16, x, r);
+                sum += value;
+            }
+            assert_true(fabs((double)dweight[o] - product) < 1e-5);
+            assert_true(fabs((double)dbias[o] - sum) < 1e-5);
+        }
+    }
+    char *text = backend->choices_export(test.device);
+    assert_non_null(strstr(text, "bf16 weight 40x1x100000 = 0000000000000000 "));
+    assert_null(strstr(text, "131008"));
+    free(text);
+    device_test_close(&test);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes_around_a_tile),
+        cmocka_unit_test(many_blocks),
+        cmocka_unit_test(more_than_the_workspace),
+        cmocka_unit_test(wide_layers),
+    };
+    setenv("VITTRAIN_CPU", "amx-emulated", 1);
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
