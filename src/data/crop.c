@@ -259,7 +259,7 @@ struct resampling {
 };
 
 static bool resampling_make(struct resampling *work, const struct crop *crop,
-                            const struct crop_plan *plan, int64_t scale,
+                            const struct crop_plan *plan, int64_t scale, int64_t interleaved,
                             struct crop_scratch *scratch, struct error *error)
 {
     const struct image_area *box = &plan->box;
@@ -283,8 +283,8 @@ static bool resampling_make(struct resampling *work, const struct crop *crop,
     work->left = box->x / scale;
     for (int64_t i = 0; i < lines; i++)
         work->y.first[i] -= first;
-    return byte_buffer_reserve(&scratch->between, (size_t)(work->rows * columns + lines * columns),
-                               error);
+    return byte_buffer_reserve(&scratch->between,
+                               (size_t)((interleaved * work->rows + lines) * columns), error);
 }
 
 /* Shift the input positions to the origin of the source. */
@@ -308,12 +308,14 @@ bool crop_from_pixels(const struct crop *crop, const struct crop_plan *plan,
     struct resampling work;
     const int64_t image = crop->image;
     const struct image_kernels *kernels = crop->kernels;
-    if (!resampling_make(&work, crop, plan, source->scale, scratch, error))
+    const int64_t interleaved = source->pixel_stride;
+    if (!resampling_make(&work, crop, plan, source->scale, interleaved, scratch, error))
         return false;
     move_inputs(&work, source);
     const int64_t columns = work.across.count, lines = work.down.count;
+    const int64_t plane = work.rows * columns;
     const bool whole = columns == image && lines == image;
-    uint8_t *between = scratch->between.data, *resized = between + work.rows * columns;
+    uint8_t *between = scratch->between.data, *resized = between + interleaved * plane;
     if (!whole)
         memset(planes, 0, (size_t)(channels * image * image));
     for (int64_t channel = 0; channel < channels; channel++, planes += image * image) {
@@ -322,9 +324,11 @@ bool crop_from_pixels(const struct crop *crop, const struct crop_plan *plan,
                                                   (work.first_row - source->y) * source->row_stride,
                                           .count = work.rows,
                                           .row_stride = source->row_stride,
-                                          .pixel_stride = source->pixel_stride};
-        kernels->resize_horizontal(&work.x, &from, between);
-        kernels->resize_vertical(&work.y, columns, between, whole ? planes : resized);
+                                          .channels = interleaved};
+        if (channel % interleaved == 0)
+            kernels->resize_horizontal(&work.x, &from, between);
+        kernels->resize_vertical(&work.y, columns, between + channel % interleaved * plane,
+                                 whole ? planes : resized);
         for (int64_t y = 0; !whole && y < lines; y++)
             memcpy(planes + (work.down.at + y) * image + work.across.at, resized + y * columns,
                    (size_t)columns);

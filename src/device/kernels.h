@@ -225,10 +225,10 @@ struct resize_axis {
     int32_t *first, *count, *weights;
 };
 
-/* Rows of one channel; strides in bytes. */
+/* Rows of pixels with interleaved channels; the stride is in bytes. */
 struct resize_lines {
     const uint8_t *from;
-    int64_t count, row_stride, pixel_stride;
+    int64_t count, row_stride, channels;
 };
 
 /* The 256 levels of a pixel as values of the images' type. */
@@ -238,7 +238,8 @@ union pixel_table {
 };
 
 struct image_kernels {
-    /* [lines->count, axis->source] -> [lines->count, axis->size] */
+    /* [lines->count, axis->source, lines->channels] -> [lines->channels, lines->count, axis->size]
+     */
     void (*resize_horizontal)(const struct resize_axis *axis, const struct resize_lines *lines,
                               uint8_t *to);
     /* [axis->source, width] -> [axis->size, width] */

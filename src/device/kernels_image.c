@@ -14,23 +14,78 @@ KERNEL_INLINE uint8_t level(int32_t sum)
     return (uint8_t)(value > 255 ? 255 : value);
 }
 
-/* Rows are transposed in blocks of TRANSPOSED_COLUMNS columns, [column][line], so that one weight
- * is applied to LINES adjacent pixels at once. */
-enum { LINES = 32, TRANSPOSED_COLUMNS = 1024 };
+/* Rows are transposed in blocks of TRANSPOSED_COLUMNS bytes, [byte][line], so that one weight is
+ * applied to LINES adjacent levels at once. */
+enum { LINES = 32, TRANSPOSED_COLUMNS = 1024, TILE = 16 };
 
-KERNEL_INLINE void transpose_lines(const struct resize_lines *lines, int64_t line_count,
-                                   int64_t begin, int64_t columns, uint8_t *transposed)
+typedef uint8_t vector_bytes __attribute__((vector_size(TILE)));
+
+#if __has_builtin(__builtin_shufflevector)
+#define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (vector_bytes){__VA_ARGS__})
+#endif
+
+/* Transpose TILE x TILE bytes: interleave rows i and i + TILE / 2, log2(TILE) times. */
+KERNEL_INLINE void transpose_tile(vector_bytes rows[TILE])
 {
-    for (int64_t line = 0; line < line_count; line++) {
-        const uint8_t *from = lines->from + line * lines->row_stride + begin * lines->pixel_stride;
-        for (int64_t x = 0; x < columns; x++)
-            transposed[x * LINES + line] = from[x * lines->pixel_stride];
+    for (int round = 1; round < TILE; round *= 2) {
+        vector_bytes next[TILE];
+        for (int i = 0; i < TILE / 2; i++) {
+            const vector_bytes a = rows[i], b = rows[i + TILE / 2];
+            next[2 * i] = SHUFFLE(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+            next[2 * i + 1] =
+                SHUFFLE(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+        }
+        memcpy(rows, next, sizeof next);
     }
 }
 
-/* Compute one output column of LINES rows. */
+/* Transpose `columns` bytes of the first line_count of LINES rows, and other bytes of the next
+ * rows. */
+KERNEL_INLINE void transpose_lines(const uint8_t *from, int64_t row_stride, int64_t line_count,
+                                   int64_t columns, uint8_t *transposed)
+{
+    for (int64_t line = 0; line < line_count; line += TILE) {
+        const uint8_t *rows[TILE];
+        int64_t x = 0;
+        for (int i = 0; i < TILE; i++)
+            rows[i] = from + (line + i < line_count ? line + i : line_count - 1) * row_stride;
+        for (; x + TILE <= columns; x += TILE) {
+            vector_bytes tile[TILE];
+            for (int i = 0; i < TILE; i++)
+                memcpy(&tile[i], rows[i] + x, TILE);
+            transpose_tile(tile);
+            for (int i = 0; i < TILE; i++)
+                memcpy(transposed + (x + i) * LINES + line, &tile[i], TILE);
+        }
+        for (; x < columns; x++)
+            for (int i = 0; i < TILE; i++)
+                transposed[x * LINES + line + i] = rows[i][x];
+    }
+}
+
+/* Write up to TILE columns [column][line] to the rows of a plane. */
+KERNEL_INLINE void columns_store(const uint8_t *transposed, int64_t columns, int64_t line_count,
+                                 int64_t row_stride, uint8_t *to)
+{
+    for (int64_t line = 0; line < line_count; line += TILE) {
+        const int64_t count = line_count - line < TILE ? line_count - line : TILE;
+        vector_bytes tile[TILE];
+        for (int i = 0; i < TILE; i++)
+            memcpy(&tile[i], transposed + i * LINES + line, TILE);
+        transpose_tile(tile);
+        for (int64_t i = 0; i < count; i++, to += row_stride)
+            if (columns == TILE)
+                memcpy(to, &tile[i], TILE);
+            else
+                memcpy(to, &tile[i], (size_t)columns);
+    }
+}
+
+/* Compute one output column of LINES rows. `step`: bytes from one input column to the next. */
 KERNEL_INLINE void resize_transposed(int32_t taps, const int32_t *weights,
-                                     const uint8_t *transposed, uint8_t *to)
+                                     const uint8_t *transposed, int64_t step, uint8_t *to)
 {
     int32_t sums[LINES];
 
@@ -38,47 +93,56 @@ KERNEL_INLINE void resize_transposed(int32_t taps, const int32_t *weights,
         sums[line] = 1 << (PRECISION - 1);
     for (int32_t tap = 0; tap < taps; tap++)
         for (int line = 0; line < LINES; line++)
-            sums[line] += transposed[tap * LINES + line] * weights[tap];
+            sums[line] += transposed[tap * step + line] * weights[tap];
     for (int line = 0; line < LINES; line++)
         to[line] = level(sums[line]);
 }
 
 /* Compute one output whose inputs exceed a block. */
 static void resize_long(const struct resize_axis *axis, const struct resize_lines *lines,
-                        int64_t line_count, int64_t x, uint8_t *to)
+                        int64_t line_count, int64_t x, int64_t plane, uint8_t *to)
 {
-    for (int64_t line = 0; line < line_count; line++) {
-        const uint8_t *from =
-            lines->from + line * lines->row_stride + axis->first[x] * lines->pixel_stride;
-        int32_t sum = 1 << (PRECISION - 1);
-        for (int32_t tap = 0; tap < axis->count[x]; tap++)
-            sum += from[tap * lines->pixel_stride] * axis->weights[x * axis->taps + tap];
-        to[line * axis->size + x] = level(sum);
-    }
+    for (int64_t channel = 0; channel < lines->channels; channel++, to += plane)
+        for (int64_t line = 0; line < line_count; line++) {
+            const uint8_t *from =
+                lines->from + line * lines->row_stride + axis->first[x] * lines->channels + channel;
+            int32_t sum = 1 << (PRECISION - 1);
+            for (int32_t tap = 0; tap < axis->count[x]; tap++)
+                sum += from[tap * lines->channels] * axis->weights[x * axis->taps + tap];
+            to[line * axis->size + x] = level(sum);
+        }
 }
 
 /* Compute the outputs from `begin` on whose inputs fit into one block; return the end of the range.
  */
 static int64_t resize_block(const struct resize_axis *axis, const struct resize_lines *lines,
-                            int64_t line_count, int64_t begin, uint8_t *transposed, uint8_t *to)
+                            int64_t line_count, int64_t begin, uint8_t *transposed, int64_t plane,
+                            uint8_t *to)
 {
-    int64_t first = axis->first[begin], last = first, end = begin;
-    uint8_t column[LINES];
+    const int64_t channels = lines->channels, first = axis->first[begin];
+    int64_t last = first, end = begin;
+    uint8_t columns[TILE * LINES] = {0};
 
-    for (; end < axis->size && axis->first[end] + axis->count[end] - first <= TRANSPOSED_COLUMNS;
+    for (; end < axis->size &&
+           (axis->first[end] + axis->count[end] - first) * channels <= TRANSPOSED_COLUMNS;
          end++)
         last = axis->first[end] + axis->count[end];
     if (end == begin) {
-        resize_long(axis, lines, line_count, begin, to);
+        resize_long(axis, lines, line_count, begin, plane, to);
         return begin + 1;
     }
-    transpose_lines(lines, line_count, first, last - first, transposed);
-    for (int64_t x = begin; x < end; x++) {
-        resize_transposed(axis->count[x], axis->weights + x * axis->taps,
-                          transposed + (axis->first[x] - first) * LINES, column);
-        for (int64_t line = 0; line < line_count; line++)
-            to[line * axis->size + x] = column[line];
-    }
+    transpose_lines(lines->from + first * channels, lines->row_stride, line_count,
+                    (last - first) * channels, transposed);
+    for (int64_t channel = 0; channel < channels; channel++, to += plane)
+        for (int64_t x = begin; x < end; x += TILE) {
+            const int64_t count = end - x < TILE ? end - x : TILE;
+            for (int64_t i = 0; i < count; i++)
+                resize_transposed(axis->count[x + i], axis->weights + (x + i) * axis->taps,
+                                  transposed +
+                                      ((axis->first[x + i] - first) * channels + channel) * LINES,
+                                  channels * LINES, columns + i * LINES);
+            columns_store(columns, count, line_count, axis->size, to + x);
+        }
     return end;
 }
 
@@ -90,10 +154,11 @@ static void resize_horizontal(const struct resize_axis *axis, const struct resiz
     for (int64_t line = 0; line < lines->count; line += LINES) {
         const struct resize_lines block = {.from = lines->from + line * lines->row_stride,
                                            .row_stride = lines->row_stride,
-                                           .pixel_stride = lines->pixel_stride};
+                                           .channels = lines->channels};
         const int64_t line_count = lines->count - line < LINES ? lines->count - line : LINES;
         for (int64_t x = 0; x < axis->size;)
-            x = resize_block(axis, &block, line_count, x, transposed, to + line * axis->size);
+            x = resize_block(axis, &block, line_count, x, transposed, lines->count * axis->size,
+                             to + line * axis->size);
     }
 }
 
