@@ -146,21 +146,76 @@ static void all_kinds_are_pillows(void **state)
     }
 }
 
+/* Decode random parts of one sample. */
+static void check_parts(const struct sample *sample, uint32_t number, uint32_t parts)
+{
+    for (uint32_t part = 0; part < parts; part++) {
+        const struct random_block draw = random_block_at(1, RANDOM_AUGMENT, 0, 0, number, part);
+        struct image_area area = {.width = 1 + draw.word[0] % sample->width,
+                                  .height = 1 + draw.word[1] % sample->height};
+        area.x = draw.word[2] % (sample->width - area.width + 1);
+        area.y = draw.word[3] % (sample->height - area.height + 1);
+        check_area(sample, area);
+    }
+}
+
 static void parts_are_those_of_the_whole(void **state)
 {
     (void)state;
     for (int i = 0; i < KINDS; i++) {
         const struct sample sample = sample_find(kinds[i]);
-        for (uint32_t part = 0; part < 20; part++) {
-            const struct random_block draw =
-                random_block_at(1, RANDOM_AUGMENT, 0, 0, (uint32_t)i, part);
-            struct image_area area = {.width = 1 + draw.word[0] % sample.width,
-                                      .height = 1 + draw.word[1] % sample.height};
-            area.x = draw.word[2] % (sample.width - area.width + 1);
-            area.y = draw.word[3] % (sample.height - area.height + 1);
-            check_area(&sample, area);
-        }
+        check_parts(&sample, (uint32_t)i, 20);
     }
+}
+
+/* Restart markers change neither the whole nor any part; other files are refused. */
+static void restarts_keep_the_pixels(void **state)
+{
+    (void)state;
+    struct byte_buffer bytes = {0}, again = {0};
+    for (int i = 0; i < KINDS; i++) {
+        struct sample sample = sample_find(kinds[i]);
+        const bool possible = strncmp(kinds[i], "jpeg", 4) == 0;
+        const int64_t interval = 8 << i % 4;
+        if (image_jpeg_add_restarts(sample.bytes, sample.count, interval, &bytes) != possible)
+            fail_msg("%s: restart markers %s", kinds[i], possible ? "failed" : "were added");
+        if (!possible)
+            continue;
+        sample.bytes = bytes.data;
+        sample.count = bytes.count;
+        check_area(&sample, (struct image_area){0, 0, sample.width, sample.height});
+        check_parts(&sample, (uint32_t)i, 100);
+        assert_true(image_jpeg_add_restarts(sample.bytes, sample.count, interval, &again));
+        assert_int_equal(again.count, bytes.count);
+        assert_memory_equal(again.data, bytes.data, bytes.count);
+        /* A truncated file is refused. */
+        assert_false(image_jpeg_add_restarts(sample.bytes, sample.count - 2, interval, &again));
+    }
+    free(bytes.data);
+    free(again.data);
+}
+
+/* Intervals outside of the area are not decoded: the first one may contain anything. */
+static void other_intervals_do_not_matter(void **state)
+{
+    (void)state;
+    struct sample sample = sample_find("jpeg_420");
+    struct byte_buffer bytes = {0};
+    assert_true(image_jpeg_add_restarts(sample.bytes, sample.count, 16, &bytes));
+    uint8_t *scan = memmem(bytes.data, bytes.count, "\xff\xda", 2);
+    uint8_t *marker = memmem(bytes.data, bytes.count, "\xff\xd0", 2);
+    scan += 2 + scan[3];
+    assert_true(scan < marker);
+    memset(scan, 0x5a, (size_t)(marker - scan));
+    sample.bytes = bytes.data;
+    sample.count = bytes.count;
+    check_area(&sample, (struct image_area){20, 20, 10, 10});
+    assert_true(pixels.part.count > 0 && pixels.part.count < sample.count);
+    /* With an unexpected marker the file is decoded as a whole. */
+    marker[1] = 0xd5;
+    assert_true(decode(bytes.data, bytes.count, &(struct image_area){20, 20, 10, 10}, 1, true));
+    assert_int_equal(pixels.part.count, 0);
+    free(bytes.data);
 }
 
 /* Mean of a square of the reference. */
@@ -200,16 +255,14 @@ static void scaled_images_are_smaller(void **state)
 }
 
 /* A scaled part equals the part of the scaled whole. */
-static void scaled_parts_are_those_of_the_whole(void **state)
+static void check_scaled_parts(const struct sample *sample)
 {
-    (void)state;
-    const struct sample sample = sample_find("jpeg_444");
     for (int64_t scale = 2; scale <= 8; scale *= 2) {
         struct image_pixels whole = {0}, swap;
-        assert_true(decode(sample.bytes, sample.count, NULL, scale, false));
+        assert_true(decode(sample->bytes, sample->count, NULL, scale, false));
         swap = whole, whole = pixels, pixels = swap;
         const struct image_area area = {17, 9, 20, 21};
-        assert_true(decode(sample.bytes, sample.count, &area, scale, false));
+        assert_true(decode(sample->bytes, sample->count, &area, scale, false));
         assert_true(pixels.x <= 17 / scale && pixels.y <= 9 / scale);
         assert_true((pixels.x + pixels.width) * scale >= 37 &&
                     (pixels.y + pixels.height) * scale >= 30);
@@ -220,6 +273,22 @@ static void scaled_parts_are_those_of_the_whole(void **state)
                                     whole.data + y * whole.stride + 3 * x, 3);
         image_pixels_free(&whole);
     }
+}
+
+static void scaled_parts_are_those_of_the_whole(void **state)
+{
+    (void)state;
+    static const char *const some[] = {"jpeg_444", "jpeg_422", "jpeg_420", "jpeg_grey"};
+    struct byte_buffer bytes = {0};
+    for (int i = 0; i < 4; i++) {
+        struct sample sample = sample_find(some[i]);
+        check_scaled_parts(&sample);
+        assert_true(image_jpeg_add_restarts(sample.bytes, sample.count, 8, &bytes));
+        sample.bytes = bytes.data;
+        sample.count = bytes.count;
+        check_scaled_parts(&sample);
+    }
+    free(bytes.data);
 }
 
 static void fails_with(const void *bytes, size_t count, const char *expected)
@@ -569,6 +638,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_kinds_are_pillows),
         cmocka_unit_test(parts_are_those_of_the_whole),
+        cmocka_unit_test(restarts_keep_the_pixels),
+        cmocka_unit_test(other_intervals_do_not_matter),
         cmocka_unit_test(scaled_images_are_smaller),
         cmocka_unit_test(scaled_parts_are_those_of_the_whole),
         cmocka_unit_test(cut_files_are_errors),

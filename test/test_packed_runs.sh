@@ -15,7 +15,7 @@ losses() {
         >"$work/$kept.loss"
 }
 
-echo 1..23
+echo 1..24
 for ranks in 1 3; do
     run $ranks pack convert data data.root="$sample" convert.output="$work/cifar$ranks.h5"
     bad=$([ $status -eq 0 ] || echo "status $status")
@@ -61,6 +61,11 @@ losses 1 folder $folder $crop
 losses 1 files $files $crop
 result 'training has the losses of the folder' "$(differ "$work/folder.loss" "$work/files.loss" 0)" \
     "$work/files.log"
+run 2 pack convert data $folder convert.output="$work/restarts.h5" convert.kind=restarts
+losses 1 restarts data.format=packed data.root="$work/restarts.h5" model.image=24 $crop
+bad=$(differ "$work/folder.loss" "$work/restarts.loss" 0)
+! cmp -s "$work/files.h5" "$work/restarts.h5" || bad="$bad; no markers were added"
+result 'also with restart markers' "$bad" "$work/restarts.log"
 run 2 pack convert data $folder convert.output="$work/pixels.h5" convert.size=24 \
     convert.resize_to=square
 losses 1 square $folder

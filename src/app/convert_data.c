@@ -17,10 +17,11 @@ static bool options_check_packing(const struct options *options, struct error *e
     if (!text_ends_with(options->convert.output, ".h5"))
         return error_set(error, ERROR_USAGE,
                          "convert data: no output file; set convert.output=FILE.h5");
-    if (options->convert.kind == KIND_ENCODED && options->convert.size > 0)
+    const int kind = options->convert.kind;
+    if ((kind == KIND_ENCODED || kind == KIND_RESTARTS) && options->convert.size > 0)
         return error_set(error, ERROR_USAGE,
-                         "convert.size=%lld: image files are stored unchanged; leave it out or "
-                         "set convert.kind=decoded",
+                         "convert.size=%lld: image files are not resized; leave it out or set "
+                         "convert.kind=decoded",
                          (long long)options->convert.size);
     return true;
 }
@@ -66,6 +67,7 @@ void convert_data(const struct options *options, struct comm *world, struct erro
         .decode = options->convert.kind == KIND_DECODED ||
                   (options->convert.kind == KIND_AUTO && options->convert.size > 0),
         .as_source = options->convert.kind == KIND_AUTO && options->convert.size == 0,
+        .restarts = options->convert.kind == KIND_RESTARTS,
         .size = options->convert.size,
         .file_bytes = options->convert.file_size,
         .shuffle = options->convert.shuffle};

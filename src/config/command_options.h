@@ -5,7 +5,11 @@
 
 #include "config/option_types.h"
 
-#define KIND_CHOICES(X) X(KIND_AUTO, "auto") X(KIND_ENCODED, "encoded") X(KIND_DECODED, "decoded")
+#define KIND_CHOICES(X)                                                                            \
+    X(KIND_AUTO, "auto")                                                                           \
+    X(KIND_ENCODED, "encoded")                                                                     \
+    X(KIND_RESTARTS, "restarts")                                                                   \
+    X(KIND_DECODED, "decoded")
 enum kind_choice { KIND_CHOICES(OPTION_CONSTANT) };
 
 #define COLLECTIVE_CHOICES(X)                                                                      \

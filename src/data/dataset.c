@@ -163,17 +163,6 @@ bool dataset_name_error(const struct dataset *dataset, int64_t index, const stru
     return error_set(error, reason->kind, "%s: %.*s", name, ERROR_TEXT_SIZE / 2 - 3, reason->text);
 }
 
-bool byte_buffer_reserve(struct byte_buffer *buffer, size_t capacity, struct error *error)
-{
-    if (capacity <= buffer->capacity)
-        return true;
-    free(buffer->data);
-    buffer->data = malloc(capacity);
-    buffer->capacity = buffer->data != NULL ? capacity : 0;
-    return buffer->data != NULL ||
-           error_set(error, ERROR_MEMORY, "out of memory for %zu bytes", capacity);
-}
-
 void dataset_close(struct dataset *dataset)
 {
     if (dataset->format != NULL)

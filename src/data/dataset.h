@@ -9,22 +9,13 @@
 #include <stdint.h>
 
 #include "core/error.h"
+#include "data/byte_buffer.h"
 
 struct options;
 
 enum data_split { SPLIT_TRAIN, SPLIT_VALIDATION, SPLIT_TEST };
 
 struct dataset;
-
-/* Bytes of an encoded image, allocated with malloc. */
-struct byte_buffer {
-    uint8_t *data;
-    size_t count, capacity;
-};
-
-/* Ensure this capacity; the contents are lost. */
-MUST_CHECK bool byte_buffer_reserve(struct byte_buffer *buffer, size_t capacity,
-                                    struct error *error);
 
 struct dataset_format {
     const char *name; /* value of data.format */

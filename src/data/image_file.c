@@ -178,5 +178,6 @@ bool image_pixels_reserve(struct image_pixels *pixels, struct error *error)
 void image_pixels_free(struct image_pixels *pixels)
 {
     free(pixels->data);
+    free(pixels->part.data);
     *pixels = (struct image_pixels){0};
 }

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/error.h"
+#include "data/byte_buffer.h"
 
 enum image_format { IMAGE_JPEG, IMAGE_PNG, IMAGE_WEBP };
 
@@ -39,8 +39,9 @@ struct image_pixels {
     uint8_t *data;
     size_t capacity;
     int64_t x, y, width, height;
-    int64_t stride; /* bytes per row */
-    int64_t scale;  /* 1, 2, 4 or 8 */
+    int64_t stride;          /* bytes per row */
+    int64_t scale;           /* 1, 2, 4 or 8 */
+    struct byte_buffer part; /* scratch: the part of a JPEG that is decoded */
 };
 
 void image_pixels_free(struct image_pixels *pixels);
@@ -63,7 +64,18 @@ MUST_CHECK bool image_file_decode(const uint8_t *bytes, size_t count,
                                   const struct image_request *request, struct image_pixels *pixels,
                                   struct error *error);
 
+/* Encode a JPEG again without loss, with optimal Huffman tables and restart intervals of at least
+ * `interval` pixels, so that image_file_decode decodes only the part of the request. Metadata is
+ * removed. Return false if that is not possible; then use the file as it is. */
+MUST_CHECK bool image_jpeg_add_restarts(const uint8_t *bytes, size_t count, int64_t interval,
+                                        struct byte_buffer *to);
+
 /* ---- private to image_*.c */
+/* Copy the part of a JPEG with restart markers that contains an area. *part: its position in the
+ * image. Return false if the file has no suitable markers, or if there is not enough memory. */
+MUST_CHECK bool image_jpeg_cut(const uint8_t *bytes, size_t count, const struct image_area *area,
+                               struct byte_buffer *to, struct image_area *part,
+                               struct error *error);
 MUST_CHECK bool image_jpeg_decode(const uint8_t *bytes, size_t count,
                                   const struct image_header *header,
                                   const struct image_request *request, struct image_pixels *pixels,

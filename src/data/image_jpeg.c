@@ -1,6 +1,7 @@
 /* JPEG with libjpeg-turbo. Only the rows down to the end of the area are decoded, and of these only
- * the blocks that overlap the area are transformed, at full size or at 1/2, 1/4 or 1/8. At full
- * size the area's pixels are bit for bit those of the whole image. libjpeg reports errors by
+ * the blocks that overlap the area are transformed, at full size or at 1/2, 1/4 or 1/8. Of files
+ * with restart markers only the intervals that overlap the area are decoded (image_jpeg_cut.c). At
+ * full size the area's pixels are bit for bit those of the whole image. libjpeg reports errors by
  * longjmp; struct jpeg_reader is in the caller's frame and stays valid. */
 #include <stdio.h> /* jpeglib.h needs it */
 
@@ -17,9 +18,10 @@ enum {
     EDGE = 2,         /* pixels outside the area that chroma upsampling reads */
 };
 
+static const uint8_t jpeg_start[3] = {0xff, 0xd8, 0xff};
+
 struct jpeg_reader {
-    struct jpeg_decompress_struct
-        jpeg; /* must be the first member: libjpeg passes a pointer to it */
+    struct jpeg_decompress_struct jpeg;
     struct jpeg_error_mgr errors;
     struct jpeg_source_mgr source;
     struct jpeg_progress_mgr progress;
@@ -33,7 +35,7 @@ struct jpeg_reader {
 
 static struct jpeg_reader *reader_of(j_common_ptr jpeg)
 {
-    return (struct jpeg_reader *)(void *)jpeg;
+    return jpeg->client_data;
 }
 
 _Noreturn static void fail(j_common_ptr jpeg)
@@ -46,11 +48,10 @@ _Noreturn static void fail(j_common_ptr jpeg)
     longjmp(reader->failed, 1);
 }
 
-/* Warnings about damaged data are ignored, as in PIL. */
-static void keep_quiet(j_common_ptr jpeg, int level)
+/* Warnings about damaged data are only counted, as in PIL. */
+static void count_warning(j_common_ptr jpeg, int level)
 {
-    (void)jpeg;
-    (void)level;
+    jpeg->err->num_warnings += level < 0;
 }
 
 static void limit_scans(j_common_ptr jpeg)
@@ -94,7 +95,8 @@ static void reader_open(struct jpeg_reader *reader, const uint8_t *bytes, size_t
 {
     reader->jpeg.err = jpeg_std_error(&reader->errors);
     reader->errors.error_exit = fail;
-    reader->errors.emit_message = keep_quiet;
+    reader->errors.emit_message = count_warning;
+    reader->jpeg.client_data = reader;
     jpeg_create_decompress(&reader->jpeg);
     reader->source = (struct jpeg_source_mgr){.next_input_byte = bytes,
                                               .bytes_in_buffer = count,
@@ -191,9 +193,22 @@ static void read_guarded(struct jpeg_reader *reader, const uint8_t *bytes, size_
         read_rows(reader);
 }
 
-bool image_jpeg_decode(const uint8_t *bytes, size_t count, const struct image_header *header,
-                       const struct image_request *request, struct image_pixels *pixels,
-                       struct error *error)
+/* The area with the pixels around it that upsampling reads. */
+static struct image_area widen(const struct image_request *request,
+                               const struct image_header *header)
+{
+    const struct image_area *area = &request->area;
+    const int64_t edge = EDGE * request->scale;
+    const int64_t left = area->x < edge ? 0 : area->x - edge;
+    const int64_t top = area->y < edge ? 0 : area->y - edge;
+    const int64_t right = area->x + area->width + edge, bottom = area->y + area->height + edge;
+    return (struct image_area){left, top, (right > header->width ? header->width : right) - left,
+                               (bottom > header->height ? header->height : bottom) - top};
+}
+
+static bool decode(const uint8_t *bytes, size_t count, const struct image_header *header,
+                   const struct image_request *request, struct image_pixels *pixels,
+                   struct error *error)
 {
     struct error own = {0};
     struct jpeg_reader reader = {
@@ -205,4 +220,81 @@ bool image_jpeg_decode(const uint8_t *bytes, size_t count, const struct image_he
     if (own.kind != ERROR_NONE)
         *error = own;
     return own.kind == ERROR_NONE;
+}
+
+bool image_jpeg_decode(const uint8_t *bytes, size_t count, const struct image_header *header,
+                       const struct image_request *request, struct image_pixels *pixels,
+                       struct error *error)
+{
+    struct byte_buffer *cut = &pixels->part;
+    struct image_area part;
+    const struct image_area wide = widen(request, header);
+    if (!image_jpeg_cut(bytes, count, &wide, cut, &part, error))
+        return error->kind == ERROR_NONE && decode(bytes, count, header, request, pixels, error);
+    const struct image_header smaller = {IMAGE_JPEG, part.width, part.height};
+    struct image_request moved = *request;
+    moved.area.x -= part.x;
+    moved.area.y -= part.y;
+    const bool good = decode(cut->data, cut->count, &smaller, &moved, pixels, error);
+    pixels->x += part.x / pixels->scale;
+    pixels->y += part.y / pixels->scale;
+    return good;
+}
+
+/* ---- Restart markers. */
+
+/* MCUs of a restart interval: a divisor of the MCUs of a row. */
+static unsigned choose_interval(const struct jpeg_decompress_struct *jpeg, int64_t pixels)
+{
+    const unsigned width =
+        DCTSIZE * (jpeg->num_components == 1 ? 1 : (unsigned)jpeg->max_h_samp_factor);
+    const unsigned across = (jpeg->image_width + width - 1) / width;
+    unsigned interval = ((unsigned)pixels + width - 1) / width;
+    while (interval < across && across % interval != 0)
+        interval++;
+    return interval < across ? interval : across;
+}
+
+/* The frame of setjmp; no local variable changes after it. */
+static bool write_guarded(struct jpeg_reader *reader, struct jpeg_compress_struct *to,
+                          const uint8_t *bytes, size_t count, int64_t interval,
+                          unsigned char **file, unsigned long *file_bytes)
+{
+    if (setjmp(reader->failed) != 0)
+        return false;
+    reader_open(reader, bytes, count);
+    to->err = reader->jpeg.err;
+    to->client_data = reader;
+    jpeg_create_compress(to);
+    jpeg_read_header(&reader->jpeg, TRUE);
+    jvirt_barray_ptr *coefficients = jpeg_read_coefficients(&reader->jpeg);
+    jpeg_mem_dest(to, file, file_bytes);
+    jpeg_copy_critical_parameters(&reader->jpeg, to);
+    to->optimize_coding = TRUE;
+    to->restart_interval = choose_interval(&reader->jpeg, interval);
+    jpeg_write_coefficients(to, coefficients);
+    jpeg_finish_compress(to);
+    return !reader->cut && reader->errors.num_warnings == 0;
+}
+
+bool image_jpeg_add_restarts(const uint8_t *bytes, size_t count, int64_t interval,
+                             struct byte_buffer *to)
+{
+    struct error error = {0};
+    struct jpeg_reader reader = {.error = &error};
+    struct jpeg_compress_struct writer = {0};
+    unsigned char *file = NULL;
+    unsigned long file_bytes = 0;
+    const bool good = count > sizeof jpeg_start &&
+                      memcmp(bytes, jpeg_start, sizeof jpeg_start) == 0 &&
+                      write_guarded(&reader, &writer, bytes, count, interval, &file, &file_bytes) &&
+                      byte_buffer_reserve(to, file_bytes, &error);
+    if (good) {
+        memcpy(to->data, file, file_bytes);
+        to->count = file_bytes;
+    }
+    jpeg_destroy_compress(&writer);
+    jpeg_destroy_decompress(&reader.jpeg);
+    free(file);
+    return good;
 }

@@ -2,6 +2,8 @@
 libvittrain_a_SOURCES += \
 	src/data/augment.c \
 	src/data/augment.h \
+	src/data/byte_buffer.c \
+	src/data/byte_buffer.h \
 	src/data/cifar10.c \
 	src/data/colour.c \
 	src/data/colour.h \
@@ -21,6 +23,7 @@ libvittrain_a_SOURCES += \
 	src/data/image_file.h \
 	src/data/image_folder.c \
 	src/data/image_jpeg.c \
+	src/data/image_jpeg_cut.c \
 	src/data/image_png.c \
 	src/data/image_webp.c \
 	src/data/listing.c \

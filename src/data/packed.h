@@ -83,6 +83,7 @@ struct packed_plan {
     const char *name;   /* ends in .h5 */
     bool decode;        /* convert images to pixels */
     bool as_source;     /* store what the source has; decode is ignored */
+    bool restarts;      /* encode JPEG files again with restart markers */
     int64_t size;       /* decode: height and width; 0: unchanged */
     int64_t file_bytes; /* limit of a file's size; 0: one file */
     bool shuffle;       /* training records */

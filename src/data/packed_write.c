@@ -17,7 +17,7 @@
 #include "data/crop.h"
 #include "data/packed.h"
 
-enum { RUN_BYTES = 8 << 20, RUN_RECORDS = 8192 };
+enum { RUN_BYTES = 8 << 20, RUN_RECORDS = 8192, RESTART_PIXELS = 64 };
 
 /* Seconds between two all-reduces of progress and errors. */
 static const double ROUND = 0.5, LOG_EVERY = 30;
@@ -45,7 +45,7 @@ struct packing {
     int64_t record_bytes; /* decoded */
     struct crop crop;
     struct crop_scratch scratch;
-    struct byte_buffer loaded;
+    struct byte_buffer loaded, restarted;
     struct run run;
     int *descriptor; /* [files] descriptors; -1: not open */
     int64_t made;    /* rank 0: number of .part files created */
@@ -178,6 +178,29 @@ static bool set_describe(struct packing *packing, const struct options *options,
 
 /* ---- layout ---- */
 
+/* Load a file, with restart markers if the plan asks for them. Return its bytes, or NULL. */
+static const struct byte_buffer *file_load(struct packing *packing, struct dataset *source,
+                                           int64_t index, int32_t *label, struct error *error)
+{
+    struct byte_buffer *file = &packing->loaded, *restarted = &packing->restarted;
+    if (!dataset_load(source, index, file, label, error))
+        return NULL;
+    return packing->plan->restarts &&
+                   image_jpeg_add_restarts(file->data, file->count, RESTART_PIXELS, restarted)
+               ? restarted
+               : file;
+}
+
+static int64_t file_size(struct packing *packing, struct dataset *source, int64_t index,
+                         struct error *error)
+{
+    int32_t label;
+    if (!packing->plan->restarts)
+        return source->format->size(source, dataset_record(source, index), error);
+    const struct byte_buffer *file = file_load(packing, source, index, &label, error);
+    return file != NULL ? (int64_t)file->count : 0;
+}
+
 /* Each rank reads the sizes of the files of its slice. */
 static bool sizes_find(struct packing *packing, struct error *error)
 {
@@ -191,7 +214,7 @@ static bool sizes_find(struct packing *packing, struct error *error)
     slice_of(packing, &begin, &end);
     for (int64_t i = begin; i < end && error->kind == ERROR_NONE; i++) {
         struct dataset *source = &packing->source[split_of(packing, i, &index)];
-        packing->before[i + 1] = source->format->size(source, dataset_record(source, index), error);
+        packing->before[i + 1] = file_size(packing, source, index, error);
     }
     if (!comm_agree(packing->world, error))
         return false;
@@ -376,15 +399,15 @@ static bool record_pack(struct packing *packing, int64_t number, struct error *e
     uint8_t *place = run->bytes.data + run->bytes.count;
     int32_t *label = &run->label[run->count];
     struct dataset *source = &packing->source[split];
-    struct byte_buffer *loaded = &packing->loaded;
     if (packing->set.encoded) {
-        if (!dataset_load(source, index, loaded, label, error))
+        const struct byte_buffer *file = file_load(packing, source, index, label, error);
+        if (file == NULL)
             return false;
         struct error changed = {0};
         error_set(&changed, ERROR_DATA, "it changed while it was packed");
-        if ((int64_t)loaded->count != bytes)
+        if ((int64_t)file->count != bytes)
             return dataset_name_error(source, index, &changed, error);
-        memcpy(place, loaded->data, loaded->count);
+        memcpy(place, file->data, file->count);
     } else if (packing->crop.active) {
         if (!crop_sample(&packing->crop, source, 0, index, &packing->scratch, place, label, error))
             return false;
@@ -477,6 +500,7 @@ static void packing_close(struct packing *packing, bool good)
     free(packing->order);
     free(packing->before);
     free(packing->loaded.data);
+    free(packing->restarted.data);
     free(packing->run.bytes.data);
     free(packing->run.label);
     free(packing->run.crc);
