@@ -28,6 +28,8 @@ for ((turn = 0; turn < turns; turn++)); do
     together=$(median_step "$scratch/together")
     alone=$({ median_step "$scratch/left"; median_step "$scratch/right"; } | awk '{ sum += $1 } END { print sum / NR }')
     report "weak scaling: together" "$strategy" 2 step "$together" s
+    report "weak scaling: together" "$strategy" 2 "exposed communication" \
+        "$(column_of "$scratch/together/metrics.csv" exposed_comm_seconds 2 | median)" s
     report "weak scaling: two alone" none 1 step "$alone" s
     awk "BEGIN { print $alone / $together }" >>"$scratch/ratios"
 done
