@@ -109,6 +109,7 @@ check_PROGRAMS = \
 	test/test_tensorboard \
 	test/test_text \
 	test/test_squared_error \
+	test/test_tiles \
 	test/test_tokens \
 	test/test_transport \
 	test/test_vit_device \

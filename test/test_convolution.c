@@ -321,10 +321,9 @@ static bool sums_have_an_order(const struct device_test *test, const struct conv
     return cpu_convolution_is_direct(&it->shape) || (it->type == TYPE_BF16 && cpu->tiles);
 }
 
-static void threads_do_not_matter(void **state)
+static void check_threads(void **state)
 {
     (void)state;
-    device_test_of_cpu();
     for (int i = 0; i < CASES; i++) {
         const struct convolution_case *it = &cases[i];
         const struct convolution_shape *s = &it->shape;
@@ -340,6 +339,12 @@ static void threads_do_not_matter(void **state)
         device_test_close(&one);
         device_test_close(&two);
     }
+}
+
+static void threads_do_not_matter(void **state)
+{
+    device_test_of_cpu();
+    device_test_every_kernels(check_threads, state);
 }
 
 /* dx, dweight and dbias are each computed alone, with identical results. */

@@ -1,6 +1,7 @@
 /* Whole steps of vision transformers on the device under test against the CPU: loss, all gradients,
  * and the weights after two updates with dropout, drop path, clipping and moving average. The
- * default device is the emulated GPU; VITTRAIN_TEST_DEVICE=cuda selects a real one. */
+ * default device is the emulated GPU; VITTRAIN_TEST_DEVICE=cuda selects a real one. The CPU with
+ * emulated tiles is compared, too. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,7 +25,7 @@ static const char *const settings[] = {"optim.name=sgd",          "optim.momentu
                                        "optim.weight_decay=0.05", "optim.ema=0.5",
                                        "train.clip_norm=1",       NULL};
 
-/* A model on one of the two devices. */
+/* A model on a device: "cpu", "cuda", or a value of VITTRAIN_CPU. */
 static void model_open_on(struct vit_fixture *fixture, const char *device,
                           const struct vit_shape *shape, enum data_type compute)
 {
@@ -36,17 +37,20 @@ static void model_open_on(struct vit_fixture *fixture, const char *device,
         struct random_block block = random_block_at(3, RANDOM_SYNTHETIC, 0, 0, 0, (uint32_t)i);
         images[i] = 2 * random_uniform(block.word[0]) - 1;
     }
-    setenv("VITTRAIN_TEST_DEVICE", device, 1);
+    const bool cuda = strcmp(device, "cuda") == 0, cpu = strcmp(device, "cpu") == 0;
+    setenv("VITTRAIN_TEST_DEVICE", cuda ? device : "cpu", 1);
+    setenv("VITTRAIN_CPU", cuda || cpu ? "" : device, 1);
     vit_fixture_open(fixture, shape, compute, BATCH, settings);
     vit_fixture_set_batch(fixture, images, labels);
     free(images);
 }
 
-static void check_model(const struct vit_shape *shape, enum data_type compute, double tolerance)
+static void check_model(const struct vit_shape *shape, enum data_type compute, double tolerance,
+                        const char *device)
 {
     struct vit_fixture cpu, gpu;
     model_open_on(&cpu, "cpu", shape, compute);
-    model_open_on(&gpu, "cuda", shape, compute);
+    model_open_on(&gpu, device, shape, compute);
     for (int64_t step = 0; step < STEPS; step++) {
         cpu.step = gpu.step = (uint32_t)step;
         vit_fixture_poison(&cpu);
@@ -89,22 +93,32 @@ static void steps_in_fp32(void **state)
 {
     (void)state;
     const struct vit_shape token = vit_fixture_token_shape(2), mean = vit_fixture_mean_shape(2);
-    check_model(&token, TYPE_FP32, 1e-5);
-    check_model(&mean, TYPE_FP32, 1e-5);
+    check_model(&token, TYPE_FP32, 1e-5, "cuda");
+    check_model(&mean, TYPE_FP32, 1e-5, "cuda");
 }
 
 static void steps_in_bf16(void **state)
 {
     (void)state;
     const struct vit_shape shape = vit_fixture_reference_shape(2);
-    check_model(&shape, TYPE_BF16, 1e-2);
+    check_model(&shape, TYPE_BF16, 1e-2, "cuda");
+}
+
+/* Heads of 64 are multiplied on tiles. */
+static void steps_with_tiles(void **state)
+{
+    (void)state;
+    struct vit_shape shape = vit_fixture_reference_shape(2);
+    shape.dim = 128;
+    shape.heads = 2;
+    check_model(&shape, TYPE_BF16, 1e-2, "amx-emulated");
 }
 
 static void steps_in_fp16(void **state)
 {
     (void)state;
     const struct vit_shape shape = vit_fixture_token_shape(2);
-    check_model(&shape, TYPE_FP16, 2e-3);
+    check_model(&shape, TYPE_FP16, 2e-3, "cuda");
 }
 
 int main(void)
@@ -113,6 +127,7 @@ int main(void)
         cmocka_unit_test(an_empty_batch_has_no_gradient),
         cmocka_unit_test(steps_in_fp32),
         cmocka_unit_test(steps_in_bf16),
+        cmocka_unit_test(steps_with_tiles),
         cmocka_unit_test(steps_in_fp16),
     };
     const char *wanted = getenv("VITTRAIN_TEST_DEVICE");

@@ -8,6 +8,14 @@ static int64_t head_begin(int64_t tokens, int64_t heads, int64_t head_dim, int64
     return ((sample * tokens * 3 + part) * heads + head) * head_dim;
 }
 
+static const struct attention_kernels *kernels_of(const struct cpu_device *cpu,
+                                                  const struct attention_head *head)
+{
+    const bool tiles = has_tiles(cpu, head->type) && cpu->tiles->attention->memory(head, true) > 0;
+
+    return tiles ? cpu->tiles->attention : cpu->kernels->attention;
+}
+
 /* Describe head number `task`. The calling thread's workspace is assigned to it. */
 static struct attention_head head_of(const struct cpu_device *cpu,
                                      const struct attention_forward *args, int64_t task,
@@ -30,12 +38,13 @@ static struct attention_head head_of(const struct cpu_device *cpu,
                                 .q = part[0],
                                 .k = part[1],
                                 .v = part[2],
-                                .mask_block = head * args->queries * ((args->tokens + 7) / 8)};
+                                .mask_block = head * args->queries * ((args->tokens + 7) / 8),
+                                .random = cpu->kernels->random};
     if (args->lse != NULL)
         it.lse = args->lse + task * args->queries;
     if (args->dropout.rate > 0)
         it.mask = cpu_mask_source(&args->dropout, sample);
-    const size_t needed = (size_t)cpu->kernels->attention->memory(&it, backward) * sizeof(float);
+    const size_t needed = (size_t)kernels_of(cpu, &it)->memory(&it, backward) * sizeof(float);
     it.memory = cpu_workspace_thread(cpu, needed);
     return it;
 }
@@ -46,8 +55,10 @@ bool cpu_attention_fits(struct device *device, int64_t tokens, int64_t head_dim)
     const struct cpu_device *cpu = (struct cpu_device *)device;
     const struct attention_head head = {.tokens = tokens, .queries = tokens, .head_dim = head_dim};
 
-    return cpu->kernels->attention->memory(&head, true) * (int64_t)sizeof(float) <=
-           WORKSPACE_THREAD;
+    int64_t floats = cpu->kernels->attention->memory(&head, true);
+    if (cpu->tiles != NULL && cpu->tiles->attention->memory(&head, true) > floats)
+        floats = cpu->tiles->attention->memory(&head, true);
+    return floats * (int64_t)sizeof(float) <= WORKSPACE_THREAD;
 }
 
 /* Return the index in out and dout of a sample's head. */
@@ -67,7 +78,7 @@ void cpu_attention_forward(struct stream *stream, const struct attention_forward
     for (int64_t task = 0; task < tasks; task++) {
         struct attention_head head = head_of(cpu, args, task, false);
         head.out = element_to_write(args->type, args->out, out_begin(args, task));
-        cpu->kernels->attention->forward(&head);
+        kernels_of(cpu, &head)->forward(&head);
     }
 }
 
@@ -96,6 +107,6 @@ void cpu_attention_backward(struct stream *stream, const struct attention_backwa
                 head_begin(args->tokens, args->heads, args->head_dim, sample, p, number));
         head.dout = element(args->type, args->dout, out_begin(&same, task));
         head.lse_read = args->lse + task * args->queries;
-        cpu->kernels->attention->backward(&head);
+        kernels_of(cpu, &head)->backward(&head);
     }
 }

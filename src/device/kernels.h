@@ -96,12 +96,13 @@ struct attention_head {
     void *dq, *dk, *dv;
     struct mask_source mask; /* threshold 0: no dropout */
     int64_t mask_block;      /* first block of the mask of query 0 */
+    const struct random_kernels *random;
     float *memory;
 };
 
-/* kernels_attention.c */
+/* kernels_attention.c, tiles_attention.c */
 struct attention_kernels {
-    /* Return the number of floats that `memory` must have. */
+    /* Return the number of floats that `memory` must have; 0 if the head is not supported. */
     int64_t (*memory)(const struct attention_head *head, bool backward);
     void (*forward)(const struct attention_head *head);
     void (*backward)(const struct attention_head *head);

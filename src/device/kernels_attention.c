@@ -312,8 +312,7 @@ static const float *mask_make(const struct attention_head *head, int64_t first, 
 
     if (head->mask.threshold == 0)
         return NULL;
-    KERNEL(random_kernels)
-        .mask(&head->mask, head->mask_block + first * (row / 8), count * row, memory);
+    head->random->mask(&head->mask, head->mask_block + first * (row / 8), count * row, memory);
     return memory;
 }
 
@@ -329,9 +328,7 @@ static float exponentials(const struct attention_head *head, float *row, const f
         row[t] = -1e30f;
     for (int64_t t = 0; t < end; t += VECTOR_WIDTH)
         most = vector_max(most, vector_load(row + t));
-    *maximum = row[0];
-    for (int lane = 0; lane < VECTOR_WIDTH; lane++)
-        *maximum = most[lane] > *maximum ? most[lane] : *maximum;
+    *maximum = vector_largest(most);
     for (int64_t t = 0; t < end; t += VECTOR_WIDTH) {
         const vector_float power = vector_exp(vector_load(row + t) - *maximum);
         vector_store(row + t, power);

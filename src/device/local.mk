@@ -78,6 +78,7 @@ endif
 tile_sources = \
 	src/device/tile_kernels.h \
 	src/device/tiles.h \
+	src/device/tiles_attention.c \
 	src/device/tiles_convolution.c \
 	src/device/tiles_product.c \
 	src/device/tiles_table.c

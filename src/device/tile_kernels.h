@@ -47,11 +47,13 @@ struct tile_kernels {
     const char *name; /* value of VITTRAIN_CPU */
     const struct tile_convolution_kernels *convolution;
     const struct tile_product_kernels *product;
+    const struct attention_kernels *attention; /* heads of 32, 64, 96 and 128 numbers */
 };
 
 #ifdef KERNELS
 extern const struct tile_convolution_kernels KERNEL(tile_convolution_kernels);
 extern const struct tile_product_kernels KERNEL(tile_product_kernels);
+extern const struct attention_kernels KERNEL(tile_attention_kernels);
 #endif
 
 /* Return the operations on tiles of the processor or, if VITTRAIN_CPU=amx-emulated, of the

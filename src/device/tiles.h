@@ -39,8 +39,6 @@ void tile_emulation_multiply(int sum, int a, int b);
 
 #else
 
-#include <immintrin.h>
-
 #define tile_load_configuration _tile_loadconfig
 #define tile_store_configuration _tile_storeconfig
 #define tile_zero(tile) _tile_zero(tile)
@@ -55,24 +53,27 @@ void tile_emulation_multiply(int sum, int a, int b);
 
 #endif
 
-/* Set all tiles to full size. Return the configuration that oneDNN left in this thread. */
+static const struct tile_configuration tiles_full = {
+    .palette = 1,
+    .row_bytes = {TILE_ROW, TILE_ROW, TILE_ROW, TILE_ROW, TILE_ROW, TILE_ROW, TILE_ROW, TILE_ROW},
+    .rows = {TILE, TILE, TILE, TILE, TILE, TILE, TILE, TILE}};
+
+/* Set all tiles to full size. Return the configuration before: that of oneDNN or of a caller. */
 KERNEL_INLINE struct tile_configuration tiles_begin(void)
 {
-    struct tile_configuration before = {0}, ours = {.palette = 1};
+    struct tile_configuration before = {0};
 
-    for (int tile = 0; tile < 8; tile++) {
-        ours.row_bytes[tile] = TILE_ROW;
-        ours.rows[tile] = TILE;
-    }
     tile_store_configuration(&before);
-    tile_load_configuration(&ours);
+    if (memcmp(&before, &tiles_full, sizeof before) != 0)
+        tile_load_configuration(&tiles_full);
     return before;
 }
 
 /* Restore a configuration. With palette 0 the tiles are released. */
 KERNEL_INLINE void tiles_end(const struct tile_configuration *before)
 {
-    tile_load_configuration(before);
+    if (memcmp(before, &tiles_full, sizeof *before) != 0)
+        tile_load_configuration(before);
 }
 
 KERNEL_INLINE vector_word word_load(const void *from)
@@ -108,6 +109,36 @@ KERNEL_INLINE vector_word word_from_bf16(const uint16_t *from, int64_t count)
 KERNEL_INLINE vector_word word_pair(vector_word first, vector_word second)
 {
     return first | second << 16;
+}
+
+/* A row of a: 32 numbers, rounded to bf16. */
+KERNEL_INLINE void tile_row_store(uint16_t *to, vector_float first, vector_float second)
+{
+#ifdef __AVX512BF16__
+    word_store(to, (vector_word)_mm512_cvtne2ps_pbh((__m512)second, (__m512)first));
+#else
+    vector_to_bf16(to, first);
+    vector_to_bf16(to + TILE, second);
+#endif
+}
+
+/* A row of b: the numbers of two rows of a matrix, rounded to bf16. */
+KERNEL_INLINE vector_word bf16_pair(vector_float first, vector_float second)
+{
+#ifdef __AVX512BF16__
+    vector_word lane, order;
+    for (uint32_t i = 0; i < TILE; i++)
+        lane[i] = i;
+    order = lane | (lane + TILE) << 16;
+    return (vector_word)_mm512_permutexvar_epi16(
+        (__m512i)order, (__m512i)_mm512_cvtne2ps_pbh((__m512)second, (__m512)first));
+#else
+    uint16_t halves[2][TILE];
+
+    vector_to_bf16(halves[0], first);
+    vector_to_bf16(halves[1], second);
+    return word_pair(word_from_bf16(halves[0], TILE), word_from_bf16(halves[1], TILE));
+#endif
 }
 
 #ifdef __clang__

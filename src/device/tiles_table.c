@@ -7,6 +7,7 @@ const struct tile_kernels KERNEL(tile_kernels) = {
 #else
     .name = "amx-emulated",
 #endif
+    .attention = &KERNEL(tile_attention_kernels),
     .convolution = &KERNEL(tile_convolution_kernels),
     .product = &KERNEL(tile_product_kernels),
 };

@@ -7,6 +7,10 @@
 #include <stdint.h>
 #include <string.h>
 
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
+
 #include "device/device.h"
 #include "device/gelu_fit.h"
 
@@ -50,14 +54,27 @@ KERNEL_INLINE vector_float vector_select(vector_int mask, vector_float if_true,
     return (vector_float)((mask & (vector_int)if_true) | (~mask & (vector_int)if_false));
 }
 
+/* a > b ? a : b, and a < b ? a : b. Compilers do not recognise the instruction for this. */
 KERNEL_INLINE vector_float vector_max(vector_float a, vector_float b)
 {
+#if defined(__AVX512F__)
+    return _mm512_max_ps(a, b);
+#elif defined(__AVX2__)
+    return _mm256_max_ps(a, b);
+#else
     return vector_select(a > b, a, b);
+#endif
 }
 
 KERNEL_INLINE vector_float vector_min(vector_float a, vector_float b)
 {
+#if defined(__AVX512F__)
+    return _mm512_min_ps(a, b);
+#elif defined(__AVX2__)
+    return _mm256_min_ps(a, b);
+#else
     return vector_select(a < b, a, b);
+#endif
 }
 
 /* Square root per lane; the compiler turns the loop into one instruction. */
@@ -79,6 +96,20 @@ KERNEL_INLINE float vector_sum(vector_float vector)
     for (int i = 1; i < VECTOR_WIDTH / 4; i++)
         fours[0] += fours[i];
     return (fours[0][0] + fours[0][2]) + (fours[0][1] + fours[0][3]);
+}
+
+/* Largest of the lanes. */
+KERNEL_INLINE float vector_largest(vector_float vector)
+{
+    typedef float vector_four __attribute__((vector_size(16)));
+    vector_four fours[VECTOR_WIDTH / 4];
+    memcpy(fours, &vector, sizeof vector);
+    for (int i = 1; i < VECTOR_WIDTH / 4; i++)
+        for (int lane = 0; lane < 4; lane++)
+            fours[0][lane] = fours[i][lane] > fours[0][lane] ? fours[i][lane] : fours[0][lane];
+    const float a = fours[0][0] > fours[0][2] ? fours[0][0] : fours[0][2];
+    const float b = fours[0][1] > fours[0][3] ? fours[0][1] : fours[0][3];
+    return a > b ? a : b;
 }
 
 /* bf16 is the upper half of fp32. Duplicating each element and masking takes two instructions; some
