@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "device/cpu.h"
+#include "device/cpu_convolution_implicit.h"
 #include "device_test.h"
 
 struct convolution_case {
@@ -29,6 +30,10 @@ static const struct convolution_case cases[] = {
     {TYPE_FP32, {1, 9, 11, 8, 17, 5, 2, 2}, true, true, false},
     {TYPE_FP32, {2, 7, 5, 16, 16, 5, 1, 0}, true, false, true},
     {TYPE_FP32, {2, 4, 4, 80, 96, 3, 1, 1}, true, true, true},
+    {TYPE_FP32, {1, 8, 11, 20, 24, 2, 3, 0}, false, true, false},  /* pixels of x without a tap */
+    {TYPE_FP32, {2, 9, 7, 17, 5, 3, 2, 3}, true, false, true},     /* more padding than kernel */
+    {TYPE_FP32, {1, 70, 66, 16, 18, 3, 1, 0}, true, false, true},  /* more than one band */
+    {TYPE_FP32, {35, 5, 4, 17, 33, 3, 1, 2}, false, false, false}, /* more than one part */
     {TYPE_BF16, {2, 9, 7, 3, 4, 3, 1, 1}, true, true, false},
     {TYPE_BF16, {2, 6, 6, 32, 64, 3, 1, 1}, false, false, false},
     {TYPE_BF16, {1, 13, 9, 3, 32, 7, 2, 3}, false, false, false},
@@ -317,8 +322,10 @@ static void convolution_is_right_with_all_kernels(void **state)
 static bool sums_have_an_order(const struct device_test *test, const struct convolution_case *it)
 {
     const struct cpu_device *cpu = (const struct cpu_device *)test->device;
+    const bool fp32 = it->type == TYPE_FP32 || !is_native(cpu, it->type);
 
-    return cpu_convolution_is_direct(&it->shape) || (it->type == TYPE_BF16 && cpu->tiles);
+    return cpu_convolution_is_direct(&it->shape) || (it->type == TYPE_BF16 && cpu->tiles) ||
+           (fp32 && convolution_implicit_workspace(cpu, &it->shape) > 0);
 }
 
 static void check_threads(void **state)

@@ -1,11 +1,13 @@
-/* Convolutions on the CPU by oneDNN; few channels by kernels_convolution.c. Types that the
- * processor cannot multiply are converted to fp32, a few samples at a time. On processors with AMX
- * the bf16 gradient of the weight is computed on tiles (tiles_convolution.c). On other processors
- * oneDNN computes it, in an order that depends on the number of threads: these are the only results
- * whose bits may differ between numbers of threads. */
+/* Convolutions on the CPU: few channels by kernels_convolution.c, fp32 by kernels_implicit.c or,
+ * with AVX-512, by oneDNN, bf16 by oneDNN. Types that the processor cannot multiply are converted
+ * to fp32, a few samples at a time. On processors with AMX the bf16 gradient of the weight is
+ * computed on tiles (tiles_convolution.c). oneDNN computes it in an order that depends on the
+ * number of threads: these are the only results whose bits may differ between numbers of threads.
+ */
 #include <string.h>
 
 #include "device/cpu.h"
+#include "device/cpu_convolution_implicit.h"
 #include "device/cpu_convolution_plan.h"
 
 enum { BLOCK_ELEMENTS = 16384 };
@@ -90,17 +92,34 @@ static size_t tiles_bytes(const struct cpu_device *cpu, enum data_type type,
     return has_tiles(cpu, type) ? cpu->tiles->convolution->workspace(shape) : 0;
 }
 
-/* Return the workspace that oneDNN or the tiles need for one block of the batch. */
+/* Return the type in which convolutions of a type are computed. */
+static enum data_type computed_type(const struct cpu_device *cpu, enum data_type type)
+{
+    return is_native(cpu, type) ? type : TYPE_FP32;
+}
+
+/* True if cpu_convolution_implicit.c computes one block of the batch. */
+static bool uses_implicit(const struct cpu_device *cpu, enum data_type type,
+                          const struct convolution_shape *part)
+{
+    return computed_type(cpu, type) == TYPE_FP32 && convolution_implicit_workspace(cpu, part) > 0;
+}
+
+/* Return the workspace that one block of the batch needs. */
 static size_t plans_bytes(const struct cpu_device *cpu, enum data_type type,
                           const struct convolution_shape *part)
 {
     size_t most = tiles_bytes(cpu, type, part);
 
+    if (uses_implicit(cpu, type, part)) {
+        const size_t bytes = convolution_implicit_workspace(cpu, part);
+        return bytes > most ? bytes : most;
+    }
     for (int pass = CONVOLUTION_FORWARD; pass <= CONVOLUTION_WEIGHT; pass++)
         for (int variant = 0; variant < 4; variant++) {
             const struct convolution convolution = {
                 .pass = (enum convolution_pass)pass,
-                .type = is_native(cpu, type) ? type : TYPE_FP32,
+                .type = computed_type(cpu, type),
                 .shape = *part,
                 .bias = (variant & 1) && pass == CONVOLUTION_FORWARD,
                 .relu = (variant & 2) && pass == CONVOLUTION_FORWARD};
@@ -165,7 +184,7 @@ static const struct convolution_plan *plan_of(const struct cpu_device *cpu, enum
                                               enum convolution_pass pass, bool bias, bool relu)
 {
     const struct convolution convolution = {.pass = pass,
-                                            .type = is_native(cpu, type) ? type : TYPE_FP32,
+                                            .type = computed_type(cpu, type),
                                             .shape = *shape,
                                             .bias = bias,
                                             .relu = relu};
@@ -173,24 +192,40 @@ static const struct convolution_plan *plan_of(const struct cpu_device *cpu, enum
     return convolution_plan(cpu->convolutions, &convolution);
 }
 
+static void forward_native(const struct cpu_device *cpu, const struct convolution_forward *args,
+                           void *workspace)
+{
+    if (uses_implicit(cpu, args->type, &args->shape))
+        convolution_implicit_forward(cpu, args, workspace);
+    else
+        convolution_run_forward(plan_of(cpu, args->type, &args->shape, CONVOLUTION_FORWARD,
+                                        args->bias != NULL, args->relu),
+                                args->x, args->weight, args->bias, args->y, workspace);
+}
+
 /* Forward pass of one block of the batch. */
 static void forward_part(const struct cpu_device *cpu, const struct convolution_forward *args,
                          const struct copies *copies)
 {
-    const bool native = is_native(cpu, args->type);
-    const struct convolution_plan *plan =
-        plan_of(cpu, args->type, &args->shape, CONVOLUTION_FORWARD, args->bias != NULL, args->relu);
+    struct convolution_forward part = *args;
 
-    if (native) {
-        convolution_run_forward(plan, args->x, args->weight, args->bias, args->y, copies->rest);
+    if (is_native(cpu, args->type)) {
+        forward_native(cpu, args, copies->rest);
         return;
     }
+    part.type = TYPE_FP32;
+    part.x = copies->x;
+    part.weight = copies->weight;
+    part.bias = copies->bias;
+    part.y = copies->y;
     convert(cpu, TYPE_FP32, copies->x, args->type, args->x, x_elements(&args->shape));
     convert(cpu, TYPE_FP32, copies->weight, args->type, args->weight,
             weight_elements(&args->shape));
-    if (args->bias != NULL)
+    if (args->bias == NULL)
+        part.bias = NULL;
+    else
         convert(cpu, TYPE_FP32, copies->bias, args->type, args->bias, args->shape.out);
-    convolution_run_forward(plan, copies->x, copies->weight, copies->bias, copies->y, copies->rest);
+    forward_native(cpu, &part, copies->rest);
     convert(cpu, args->type, args->y, TYPE_FP32, copies->y, y_elements(&args->shape));
 }
 
@@ -245,13 +280,18 @@ static void backward_native(const struct cpu_device *cpu, const struct convoluti
 
     if (args->dbias != NULL)
         gradient_of_bias(cpu, args);
-    if (args->dweight != NULL)
+    if (args->dweight != NULL && uses_implicit(cpu, args->type, shape))
+        convolution_implicit_weight(cpu, args, workspace);
+    else if (args->dweight != NULL)
         convolution_run_weight(plan_of(cpu, args->type, shape, CONVOLUTION_WEIGHT, false, false),
                                args->x, args->dy, args->dweight, workspace);
     if (args->dx == NULL)
         return;
-    convolution_run_input(plan_of(cpu, args->type, shape, CONVOLUTION_INPUT, false, false),
-                          args->dx, args->weight, args->dy, workspace);
+    if (uses_implicit(cpu, args->type, shape))
+        convolution_implicit_input(cpu, args, workspace);
+    else
+        convolution_run_input(plan_of(cpu, args->type, shape, CONVOLUTION_INPUT, false, false),
+                              args->dx, args->weight, args->dy, workspace);
     if (args->x_relu)
         mask_relu(cpu, args->type, args->dx, args->x, x_elements(shape));
 }

@@ -17,6 +17,7 @@
     SUBJECT(norm, norm)                                                                            \
     SUBJECT(batch_norm, batch_norm)                                                                \
     SUBJECT(convolution, convolution)                                                              \
+    SUBJECT(implicit, implicit)                                                                    \
     SUBJECT(max_pool, max_pool)                                                                    \
     SUBJECT(loss, loss)                                                                            \
     SUBJECT(update, update)                                                                        \
@@ -188,6 +189,39 @@ struct convolution_kernels {
                    float *sums);
     void (*bias)(const struct direct_convolution *convolution, const float *dy, float *sums);
     void (*fold)(int64_t count, const float *sums, float *totals);
+};
+
+/* kernels_implicit.c: a convolution as a matrix product whose left operand is read from an image.
+ * Output channels are divided into panels of `panel` channels. Pixel i of the result reads `span`
+ * successive floats from x + x_offset[i] for each of `rows` rows, which are row_pitch floats apart:
+ * a kernel row of a channels-last image. */
+enum { IMPLICIT_PANEL_MOST = 64 };
+
+struct implicit_product {
+    int64_t pixels, rows, span, row_pitch, out;
+    const float *x;
+    const int32_t *x_offset;
+    const float *weight; /* [panels, rows, span, panel], channels beyond `out` are 0 */
+    const float *bias;   /* [out], or NULL */
+    float *y;
+    const int32_t *y_offset; /* of a pixel's channels */
+    bool accumulate;         /* add to y; without bias */
+    bool relu;
+};
+
+struct implicit_weight {
+    int64_t pixels, rows, span, row_pitch, panels;
+    const float *x;
+    const int32_t *x_offset;
+    const float *dy; /* [panels, pixels, panel] */
+    float *sums;     /* [panels, rows, span, panel], added to */
+};
+
+struct implicit_kernels {
+    int64_t panel;  /* at most IMPLICIT_PANEL_MOST */
+    bool preferred; /* to oneDNN */
+    void (*product)(const struct implicit_product *product);
+    void (*weight)(const struct implicit_weight *weight);
 };
 
 /* kernels_pool.c: rows begin..end of y (forward) or dx (backward), numbered over all samples. */

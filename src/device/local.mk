@@ -10,6 +10,8 @@ libvittrain_a_SOURCES += \
 	src/device/cpu_batch_norm.c \
 	src/device/cpu_convolution.c \
 	src/device/cpu_convolution_direct.c \
+	src/device/cpu_convolution_implicit.c \
+	src/device/cpu_convolution_implicit.h \
 	src/device/cpu_convolution_plan.c \
 	src/device/cpu_convolution_plan.h \
 	src/device/cpu_dropout.c \
@@ -46,6 +48,7 @@ kernel_sources = \
 	src/device/kernels_convolution.c \
 	src/device/kernels_elements.c \
 	src/device/kernels_image.c \
+	src/device/kernels_implicit.c \
 	src/device/kernels_linear.c \
 	src/device/kernels_loss.c \
 	src/device/kernels_norm.c \
