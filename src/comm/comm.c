@@ -65,26 +65,30 @@ struct comm *comm_split_node(struct comm *comm)
     return comm->backend->split_node(comm);
 }
 
+struct comm *comm_split_nodes(struct comm *comm, int *node_of, int *nodes)
+{
+    int64_t *first = malloc((size_t)comm->size * sizeof *first); /* rank of each rank's node */
+    ENSURE(first != NULL, "no memory to count nodes");
+    struct comm *here = comm_split_node(comm);
+    first[comm->rank] = comm->rank;
+    comm_all_reduce(here, &first[comm->rank], 1, COMM_INT64, COMM_MIN);
+    comm_all_gather(comm, first, 1, COMM_INT64);
+    *nodes = 0;
+    for (int rank = 0; rank < comm->size; rank++)
+        node_of[rank] = first[rank] == rank ? (*nodes)++ : node_of[first[rank]];
+    free(first);
+    return here;
+}
+
 int comm_node_count(struct comm *world, int *node)
 {
-    int64_t *first =
-        malloc((size_t)world->size * sizeof *first); /* first rank of each rank's node */
-    ENSURE(first != NULL, "no memory to count nodes");
-    struct comm *node_ranks = comm_split_node(world);
-    first[world->rank] = world->rank;
-    comm_all_reduce(node_ranks, &first[world->rank], 1, COMM_INT64, COMM_MIN);
-    node_ranks->backend->close(node_ranks);
-    int64_t own = first[world->rank];
-    comm_all_gather(world, first, 1, COMM_INT64);
-    int count = 0;
-    for (int rank = 0; rank < world->size; rank++)
-        if (first[rank] == rank) {
-            if (rank == own)
-                *node = count;
-            count++;
-        }
-    free(first);
-    return count;
+    int nodes, *node_of = malloc((size_t)world->size * sizeof *node_of);
+    ENSURE(node_of != NULL, "no memory to count nodes");
+    struct comm *here = comm_split_nodes(world, node_of, &nodes);
+    *node = node_of[world->rank];
+    here->backend->close(here);
+    free(node_of);
+    return nodes;
 }
 
 /* All-zero contributions mean no error, so that the other ranks of a fake group agree. */

@@ -136,8 +136,11 @@ void comm_barrier(struct comm *comm);
 /* Collective: the group of the ranks on this rank's node. */
 struct comm *comm_split_node(struct comm *comm);
 
-/* Collective: return the number of nodes, and this rank's node in *node (nodes are numbered in the
- * order of their lowest ranks). */
+/* Collective: the same, and the node of each rank in node_of[size]. Nodes are numbered in the order
+ * of their lowest ranks. */
+struct comm *comm_split_nodes(struct comm *comm, int *node_of, int *nodes);
+
+/* Collective: return the number of nodes, and this rank's node in *node. */
 int comm_node_count(struct comm *world, int *node);
 
 /* Collective. If the error of any rank is set, all ranks get the error of the lowest such rank,

@@ -21,7 +21,6 @@ enum { HOST_NAME = 64 };
 struct group {
     struct comm comm; /* first: a struct comm of this backend is a group */
     MPI_Comm communicator;
-    int *world_rank;         /* [size] */
     int64_t identity;        /* unique to the group, equal on all its ranks */
     int64_t started;         /* collectives queued so far */
     _Atomic int64_t entered; /* the last collective that the communication thread started */
@@ -130,10 +129,11 @@ void lane_drain(struct lane *lane, struct idle *idle);
 /* The algorithms. scratch: SCRATCH_BYTES. */
 enum { SEGMENT_BYTES = 1 << 20, SCRATCH_BYTES = LANE_WINDOW * SEGMENT_BYTES };
 /* Up to this size latency dominates, so algorithms minimise the number of messages. */
-enum { SMALL_BYTES = 32 << 10 };
+enum { SMALL_BYTES = 32 << 10, SMALL_BLOCK = 1 << 10 }; /* an all-gather's: of one rank */
 void ring_run(const struct stage *stage, unsigned char *scratch);
 void tree_all_reduce(const struct ticket *ticket, unsigned char *scratch);
 void tree_broadcast(const struct ticket *ticket, int root);
+void tree_all_gather(const struct ticket *ticket, unsigned char *scratch);
 void chain_run(const struct ticket *ticket);
 /* For groups with a window. */
 void shared_run(const struct stage *stage);
@@ -212,7 +212,11 @@ void watch_check(const struct ticket *ticket, double waited);
 /* mpi.c: the last collective that this rank started in the group with that identity; 0 if the rank
  * is not in such a group. */
 int64_t groups_entered(int64_t identity);
+int world_rank(void);
 int world_size(void);
+/* Return the ranks of the group in MPI_COMM_WORLD; the caller frees them. Takes time proportional
+ * to the square of the size in Open MPI. */
+int *group_world_ranks(const struct group *group);
 
 /* mpi.c: end the job with ERROR_PEER after its cause has been printed. Ends at least this process
  * within seconds. */

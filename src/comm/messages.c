@@ -1,7 +1,10 @@
 /* Messages between ranks, and the collectives that need no reduction order of a ring: small buffers
- * travel along a binomial tree, in log2(size) steps; large broadcasts and point-to-point transfers
- * along a chain in segments, so that a rank forwards one segment while it receives the next. */
+ * travel in log2(size) steps, along a binomial tree or, in an all-gather, by doubling; large
+ * broadcasts and point-to-point transfers along a chain in segments, so that a rank forwards one
+ * segment while it receives the next. */
 #include "comm/internal.h"
+
+#include <string.h>
 
 /* ---- lanes: messages to or from one rank, several in flight */
 
@@ -93,6 +96,29 @@ void tree_broadcast(const struct ticket *ticket, int root)
     for (distance /= 2; distance > 0; distance /= 2)
         if (position + distance < size)
             message_send(ticket, (position + distance + root) % size);
+}
+
+/* Bruck's algorithm. scratch: the blocks of this rank and of those after it, as far as they have
+ * arrived; each step doubles their number. */
+void tree_all_gather(const struct ticket *ticket, unsigned char *scratch)
+{
+    int rank = ticket->group->comm.rank, size = ticket->group->comm.size;
+    int64_t block = ticket->count * comm_type_size(ticket->type);
+    unsigned char *data = ticket->buffer;
+    struct idle idle = {.ticket = ticket};
+    memcpy(scratch, data + rank * block, (size_t)block);
+    for (int have = 1; have < size; have *= 2) {
+        struct lane in, out;
+        int64_t bytes = (have < size - have ? have : size - have) * block;
+        lane_open(&in, ticket->group->communicator, (rank + have) % size, TAG_COLLECTIVE);
+        lane_open(&out, ticket->group->communicator, (rank - have + size) % size, TAG_COLLECTIVE);
+        lane_receive(&in, scratch + have * block, bytes);
+        lane_send(&out, scratch, bytes);
+        lane_drain(&in, &idle);
+        lane_drain(&out, &idle);
+    }
+    memcpy(data + rank * block, scratch, (size_t)((size - rank) * block));
+    memcpy(data, scratch + (size - rank) * block, (size_t)(rank * block));
 }
 
 /* Find this rank's neighbours in the chain; -1: none. */

@@ -58,6 +58,11 @@ const char *comm_host_of(int rank)
     return groups.host[rank];
 }
 
+int world_rank(void)
+{
+    return groups.rank;
+}
+
 int world_size(void)
 {
     return groups.size;
@@ -75,21 +80,21 @@ int64_t groups_entered(int64_t identity)
     return entered > posted ? entered : posted;
 }
 
-static void group_find_world_ranks(struct group *group)
+int *group_world_ranks(const struct group *group)
 {
     int size = group->comm.size;
     MPI_Group here, world;
-    int *here_rank = malloc((size_t)size * sizeof *here_rank);
-    group->world_rank = malloc((size_t)size * sizeof *group->world_rank);
-    ENSURE(here_rank != NULL && group->world_rank != NULL, "no memory for a group of ranks");
+    int *here_rank = malloc(2 * (size_t)size * sizeof *here_rank), *world_rank = here_rank + size;
+    ENSURE(here_rank != NULL, "no memory for a group of ranks");
     for (int rank = 0; rank < size; rank++)
         here_rank[rank] = rank;
     MPI_CHECK(MPI_Comm_group(group->communicator, &here));
     MPI_CHECK(MPI_Comm_group(MPI_COMM_WORLD, &world));
-    MPI_CHECK(MPI_Group_translate_ranks(here, size, here_rank, world, group->world_rank));
+    MPI_CHECK(MPI_Group_translate_ranks(here, size, here_rank, world, world_rank));
     MPI_CHECK(MPI_Group_free(&here));
     MPI_CHECK(MPI_Group_free(&world));
-    free(here_rank);
+    memcpy(here_rank, world_rank, (size_t)size * sizeof *here_rank);
+    return here_rank;
 }
 
 /* Takes ownership of the communicator. */
@@ -102,7 +107,6 @@ static struct comm *group_open(MPI_Comm communicator)
     MPI_CHECK(MPI_Comm_set_errhandler(communicator, MPI_ERRORS_RETURN));
     MPI_CHECK(MPI_Comm_rank(communicator, &group->comm.rank));
     MPI_CHECK(MPI_Comm_size(communicator, &group->comm.size));
-    group_find_world_ranks(group);
     group->identity = ((int64_t)groups.rank << 32) + ++groups.made;
     MPI_CHECK(MPI_Bcast(&group->identity, 1, MPI_INT64_T, 0, communicator));
     pthread_mutex_lock(&groups.lock);
@@ -123,7 +127,6 @@ static void group_close(struct comm *comm)
     pthread_mutex_unlock(&groups.lock);
     transport_close(group);
     MPI_CHECK(MPI_Comm_free(&group->communicator));
-    free(group->world_rank);
     free(group);
 }
 

@@ -129,13 +129,17 @@ static void run_large(const struct ticket *ticket, unsigned char *scratch)
 void transport_run(const struct ticket *ticket, unsigned char *scratch)
 {
     const struct group *group = ticket->group;
-    bool small = ticket->count * comm_type_size(ticket->type) <= SMALL_BYTES;
+    const int64_t bytes = ticket->count * comm_type_size(ticket->type);
+    bool small = bytes <= SMALL_BYTES;
     if (ticket->awaits != EXCHANGE_NONE)
         exchange_poll(ticket);
     else if (ticket->action == ACTION_ALL_REDUCE && small)
         tree_all_reduce(ticket, scratch);
     else if (ticket->action == ACTION_BROADCAST && small)
         tree_broadcast(ticket, ticket->peer);
+    else if (ticket->action == ACTION_ALL_GATHER && group->window == NULL && bytes <= SMALL_BLOCK &&
+             bytes * group->comm.size <= SCRATCH_BYTES)
+        tree_all_gather(ticket, scratch);
     else if (ticket->action == ACTION_BROADCAST && group->window != NULL)
         shared_broadcast(ticket);
     else if (ticket->action >= ACTION_BROADCAST)
@@ -146,24 +150,29 @@ void transport_run(const struct ticket *ticket, unsigned char *scratch)
         run_large(ticket, scratch);
 }
 
-/* Open the groups of a hierarchy; false if nodes have different numbers of ranks. */
-static bool hierarchy_open(struct group *group)
+/* Placement of a group's ranks on nodes. */
+struct placement {
+    struct comm *inside; /* the ranks of this rank's node */
+    int nodes;
+    bool equal;   /* all nodes have the same number of ranks */
+    bool by_node; /* and these are consecutive */
+};
+
+static struct placement placement_find(struct comm *comm)
 {
-    struct comm *comm = &group->comm;
-    int node, nodes = comm_node_count(comm, &node);
-    struct comm *inside = comm_split_node(comm);
-    struct comm *across = comm->backend->split(comm, inside->rank, comm->rank);
-    int64_t unequal = inside->size * nodes != comm->size;
-    int64_t mixed = node * inside->size + inside->rank != comm->rank;
-    comm_all_reduce(comm, &unequal, 1, COMM_INT64, COMM_MAX);
-    comm_all_reduce(comm, &mixed, 1, COMM_INT64, COMM_MAX);
-    group->inside = (struct group *)inside;
-    group->across = (struct group *)across;
-    group->by_node = !mixed;
-    if (!unequal)
-        return true;
-    transport_close(group);
-    return false;
+    struct placement placement = {.equal = true, .by_node = true};
+    int *node_of = malloc(2 * (size_t)comm->size * sizeof *node_of), *ranks = node_of + comm->size;
+    ENSURE(node_of != NULL, "no memory to place %d ranks", comm->size);
+    placement.inside = comm_split_nodes(comm, node_of, &placement.nodes);
+    memset(ranks, 0, (size_t)placement.nodes * sizeof *ranks);
+    for (int rank = 0; rank < comm->size; rank++)
+        ranks[node_of[rank]]++;
+    for (int node = 1; node < placement.nodes; node++)
+        placement.equal = placement.equal && ranks[node] == ranks[0];
+    for (int rank = 0; rank < comm->size; rank++)
+        placement.by_node = placement.by_node && node_of[rank] == rank / ranks[0];
+    free(node_of);
+    return placement;
 }
 
 /* Open shared memory for a group within a node. On failure return false and keep the reason. */
@@ -177,25 +186,31 @@ static bool window_try(struct group *group, struct group *reported)
     return group->window != NULL;
 }
 
-static bool set_over_nodes(struct group *group, int nodes, enum transport_choice wanted,
-                           struct error *error)
+/* Takes ownership of placement->inside. */
+static bool set_over_nodes(struct group *group, const struct placement *placement,
+                           enum transport_choice wanted, struct error *error)
 {
+    struct comm *comm = &group->comm, *inside = placement->inside;
     if (wanted == TRANSPORT_SHARED)
-        return error_set(error, ERROR_USAGE,
-                         "mesh.transport=shared: a group of %d ranks spans %d nodes, which share "
-                         "no memory; use mesh.transport=auto or hierarchical",
-                         group->comm.size, nodes);
-    if (nodes == group->comm.size)
-        return true; /* one rank per node: only a ring is possible */
-    if (!hierarchy_open(group))
-        return wanted == TRANSPORT_AUTO ||
-               error_set(error, ERROR_USAGE,
-                         "mesh.transport=hierarchical: a group of %d ranks spans %d nodes with "
-                         "different numbers of ranks; start the same number on each node, or use "
-                         "mesh.transport=auto",
-                         group->comm.size, nodes);
-    if (group->inside->comm.size > 1)
-        window_try(group->inside, group);
+        error_set(error, ERROR_USAGE,
+                  "mesh.transport=shared: a group of %d ranks spans %d nodes, which share "
+                  "no memory; use mesh.transport=auto or hierarchical",
+                  comm->size, placement->nodes);
+    else if (!placement->equal && wanted != TRANSPORT_AUTO)
+        error_set(error, ERROR_USAGE,
+                  "mesh.transport=hierarchical: a group of %d ranks spans %d nodes with "
+                  "different numbers of ranks; start the same number on each node, or use "
+                  "mesh.transport=auto",
+                  comm->size, placement->nodes);
+    /* With one rank per node only a ring is possible. */
+    if (error->kind != ERROR_NONE || !placement->equal || inside->size == 1) {
+        inside->backend->close(inside);
+        return error->kind == ERROR_NONE;
+    }
+    group->inside = (struct group *)inside;
+    group->across = (struct group *)comm->backend->split(comm, inside->rank, comm->rank);
+    group->by_node = placement->by_node;
+    window_try(group->inside, group);
     return true;
 }
 
@@ -214,9 +229,11 @@ bool transport_set(struct comm *comm, enum transport_choice wanted, struct error
     transport_close(group);
     if (comm->size == 1 || wanted == TRANSPORT_RING)
         return true;
-    int node, nodes = comm_node_count(comm, &node);
-    return nodes == 1 ? set_in_node(group, wanted, error)
-                      : set_over_nodes(group, nodes, wanted, error);
+    const struct placement placement = placement_find(comm);
+    if (placement.nodes > 1)
+        return set_over_nodes(group, &placement, wanted, error);
+    placement.inside->backend->close(placement.inside);
+    return set_in_node(group, wanted, error);
 }
 
 void transport_describe(const struct comm *comm, char *text, size_t size)

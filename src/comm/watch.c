@@ -121,17 +121,17 @@ static void watch_ask(const struct ticket *ticket, struct answer *answers)
 {
     const double patience = 2;
     const struct group *group = ticket->group;
-    int open = 0;
+    int open = 0, *world_rank = group_world_ranks(group);
     for (int rank = 0; rank < group->comm.size; rank++)
         if (rank != group->comm.rank) {
-            MPI_CHECK(MPI_Send(&group->identity, 1, MPI_INT64_T, group->world_rank[rank],
-                               TAG_QUESTION, watch_communicator));
+            MPI_CHECK(MPI_Send(&group->identity, 1, MPI_INT64_T, world_rank[rank], TAG_QUESTION,
+                               watch_communicator));
             open++;
         }
     for (double start = clock_now(); open > 0 && clock_now() < start + patience;) {
         watch_turn(ticket);
         for (int rank = 0; rank < group->comm.size; rank++) {
-            int there = 0, from = group->world_rank[rank];
+            int there = 0, from = world_rank[rank];
             MPI_CHECK(MPI_Iprobe(from, TAG_ANSWER, watch_communicator, &there, MPI_STATUS_IGNORE));
             if (!there)
                 continue;
@@ -141,6 +141,7 @@ static void watch_ask(const struct ticket *ticket, struct answer *answers)
         }
         watch_sleep();
     }
+    free(world_rank);
 }
 
 static bool is_missing(const struct ticket *ticket, const struct answer *answers, int rank)
@@ -158,6 +159,7 @@ static void watch_list_missing(const struct ticket *ticket, const struct answer 
 {
     const struct group *group = ticket->group;
     size_t used = 0;
+    int *world_rank = group_world_ranks(group);
     text[0] = '\0';
     for (int rank = 0; rank < group->comm.size && used < size; rank++) {
         bool silent = answers[rank].identity == 0;
@@ -169,9 +171,10 @@ static void watch_list_missing(const struct ticket *ticket, const struct answer 
             snprintf(place, sizeof place, "in %s; in %s", answers[rank].doing, doing);
         int length =
             snprintf(text + used, size - used, "%srank %d on %s (%s)", used > 0 ? ", " : "",
-                     group->world_rank[rank], comm_host_of(group->world_rank[rank]), place);
+                     world_rank[rank], comm_host_of(world_rank[rank]), place);
         used += length > 0 ? (size_t)length : 0;
     }
+    free(world_rank);
 }
 
 /* True if another rank should report: a lower rank waits in the same collective, or all missing
@@ -196,7 +199,7 @@ static void watch_report(const struct ticket *ticket, double waited, const char 
                          const char *why)
 {
     char what[192], since[32];
-    int self = ticket->group->world_rank[ticket->group->comm.rank];
+    int self = world_rank();
     time_t start = time(NULL) - (time_t)waited;
     struct tm calendar;
     ticket_describe(ticket, what, sizeof what);

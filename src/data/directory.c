@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -21,9 +22,11 @@ static void probe_path(char path[PATH_SIZE], const char *directory, int64_t job,
 
 bool directory_owner(struct comm *world, const char *path, int *owner, struct error *error)
 {
-    int node = 0;
-    comm_node_count(world, &node);
-    struct comm *neighbours = comm_split_node(world);
+    int nodes, *node_of = malloc((size_t)world->size * sizeof *node_of);
+    ENSURE(node_of != NULL, "no memory to count nodes");
+    struct comm *neighbours = comm_split_nodes(world, node_of, &nodes);
+    const int node = node_of[world->rank];
+    free(node_of);
     /* A number that is unique to this job and the same on all ranks. */
     int64_t job = (int64_t)(clock_wall() * 1e6) ^ ((int64_t)getpid() << 40), found = node;
     comm_broadcast(world, &job, 1, COMM_INT64, 0);

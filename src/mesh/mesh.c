@@ -32,23 +32,24 @@ struct placement {
     int fewest, most; /* ranks on a node */
 };
 
-/* Collective. */
-static struct placement placement_find(const struct mesh *mesh)
+/* Collective. Opens the group of this rank's node. */
+static struct placement world_enter(struct mesh *mesh, struct comm *world)
 {
-    int size = mesh->world->size, rank = mesh->world->rank;
-    int64_t *node = malloc((size_t)size * sizeof *node);
+    int size = world->size, rank = world->rank;
+    int *node = malloc(2 * (size_t)size * sizeof *node), *ranks = node + size;
     ENSURE(node != NULL, "no memory to place %d ranks", size);
-    node[rank] = mesh->node_index;
-    comm_all_gather(mesh->world, node, 1, COMM_INT64);
+    *mesh = (struct mesh){.world = world};
+    mesh->node = comm_split_nodes(world, node, &mesh->node_count);
+    mesh->node_index = node[rank];
     struct placement placement = {.fewest = size};
-    for (int other = 0; other < size; other++)
+    memset(ranks, 0, (size_t)mesh->node_count * sizeof *ranks);
+    for (int other = 0; other < size; other++) {
+        ranks[node[other]]++;
         placement.number += node[other] < node[rank] || (node[other] == node[rank] && other < rank);
+    }
     for (int number = 0; number < mesh->node_count; number++) {
-        int ranks = 0;
-        for (int other = 0; other < size; other++)
-            ranks += node[other] == number;
-        placement.fewest = ranks < placement.fewest ? ranks : placement.fewest;
-        placement.most = ranks > placement.most ? ranks : placement.most;
+        placement.fewest = ranks[number] < placement.fewest ? ranks[number] : placement.fewest;
+        placement.most = ranks[number] > placement.most ? ranks[number] : placement.most;
     }
     placement.node_ranks = placement.fewest == placement.most ? placement.most : 0;
     free(node);
@@ -120,18 +121,11 @@ static void groups_open(struct mesh *mesh, int number, int shard)
     mesh->replica_data = mesh->replica;
 }
 
-static void world_enter(struct mesh *mesh, struct comm *world)
-{
-    *mesh = (struct mesh){.world = world, .node = comm_split_node(world)};
-    mesh->node_count = comm_node_count(world, &mesh->node_index);
-}
-
 void mesh_split(struct mesh *mesh, struct comm *world, int shard)
 {
     ENSURE(shard > 0 && world->size % shard == 0, "cannot split %d ranks into shard groups of %d",
            world->size, shard);
-    world_enter(mesh, world);
-    groups_open(mesh, placement_find(mesh).number, shard);
+    groups_open(mesh, world_enter(mesh, world).number, shard);
     mesh->strategy = "split";
 }
 
@@ -139,8 +133,7 @@ bool mesh_open(struct mesh *mesh, struct comm *world, const struct mesh_options 
                struct error *error)
 {
     comm_set_timeout(options->timeout);
-    world_enter(mesh, world);
-    struct placement placement = placement_find(mesh);
+    const struct placement placement = world_enter(mesh, world);
     int shard = shard_size(options, world->size, &placement, error);
     if (shard == 0) {
         mesh->node->backend->close(mesh->node);
