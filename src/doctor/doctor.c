@@ -134,6 +134,12 @@ static void last_words(const char *what, double seconds)
     fflush(stdout);
 }
 
+static void facts_open(struct doctor *doctor)
+{
+    doctor_open_groups(doctor);
+    doctor_gather_facts(doctor);
+}
+
 static void examine(struct doctor *doctor)
 {
     const double patience = 10; /* longer than any check, including time-outs of file systems */
@@ -146,7 +152,7 @@ static void examine(struct doctor *doctor)
         else
             checks[i].look(doctor, row);
         if (i == DECK && !doctor->stop)
-            doctor_gather_facts(doctor);
+            facts_open(doctor);
         if (i > DECK && !doctor->stop)
             comm_barrier(doctor->world); /* some checks run on one rank per node */
         doctor->rows = i + 1;
@@ -216,16 +222,50 @@ static void row_warn(const struct doctor_row *row)
                  row->advice);
 }
 
+/* Combine the warnings of all nodes; `own` is that of this node. */
+static void rows_join(struct comm *leaders, const struct doctor_row *own, struct doctor_row *row)
+{
+    int64_t worst = own->verdict;
+    comm_all_reduce(leaders, &worst, 1, COMM_INT64, COMM_MAX);
+    if (worst <= DOCTOR_PASS)
+        return;
+    struct doctor_row *all = calloc((size_t)leaders->size, sizeof *all);
+    ENSURE(all != NULL, "no memory for the warnings of %d nodes", leaders->size);
+    all[leaders->rank] = *own;
+    comm_all_gather(leaders, all, sizeof *all, COMM_BYTE);
+    for (int node = 0; node < leaders->size; node++)
+        if (all[node].verdict > DOCTOR_PASS)
+            doctor_say(row, all[node].verdict, all[node].advice, "%s", all[node].found);
+    free(all);
+}
+
+/* Check the cores of this node from the facts of its ranks: the facts of all ranks would be half a
+ * megabyte for each of 1000 ranks. */
+static void node_check(const struct session *session, struct doctor *doctor)
+{
+    struct doctor *here = calloc(1, sizeof *here);
+    ENSURE(here != NULL, "no memory to check a node");
+    here->options = session->options;
+    here->world = here->node = session->mesh.node;
+    here->node_count = 1;
+    doctor_gather_facts(here);
+    if (doctor->leaders != NULL) {
+        int64_t online[2] = {here->facts->online, -here->facts->online};
+        doctor_look_cores(here, &here->row[0]);
+        doctor_look_binding(here, &here->row[1]);
+        rows_join(doctor->leaders, &here->row[0], &doctor->row[0]);
+        rows_join(doctor->leaders, &here->row[1], &doctor->row[1]);
+        comm_all_reduce(doctor->leaders, online, 2, COMM_INT64, COMM_MAX);
+        doctor_compare_cpus(&doctor->row[0], -online[1], online[0]);
+    }
+    doctor_free_facts(here);
+    free(here);
+}
+
 void doctor_start(const struct session *session)
 {
-    static const struct {
-        const char *name;
-        doctor_look *look;
-    } fast[] = {{"cores", doctor_look_cores},
-                {"binding", doctor_look_binding},
-                {"space", doctor_look_space},
-                {"clock", doctor_look_clock}};
-    struct doctor_row transport = {.check = "shared memory"};
+    static const char *const name[] = {"cores", "binding", "space", "clock", "shared memory"};
+    enum { SPACE = 2, CLOCK, TRANSPORT, ROWS };
     char text[256];
     struct doctor *doctor = calloc(1, sizeof *doctor);
     ENSURE(doctor != NULL, "no memory to check the nodes");
@@ -235,22 +275,22 @@ void doctor_start(const struct session *session)
     doctor->node = session->mesh.node;
     doctor->node_index = session->mesh.node_index;
     doctor->node_count = session->mesh.node_count;
-    doctor_gather_facts(doctor);
-    for (size_t i = 0; i < sizeof fast / sizeof fast[0]; i++) {
-        doctor->row[i].check = fast[i].name;
-        fast[i].look(doctor, &doctor->row[i]);
-        row_warn(&doctor->row[i]);
-    }
+    doctor_open_groups(doctor);
+    node_check(session, doctor);
+    doctor_look_space(doctor, &doctor->row[SPACE]);
+    doctor_look_own_clock(doctor, &doctor->row[CLOCK]);
     /* The shared memory is allocated already: check whether that worked, not the free space. */
     mesh_describe_transport(&session->mesh, text, sizeof text);
     if (strstr(text, "/dev/shm") != NULL)
-        doctor_say(&transport, DOCTOR_WARN,
+        doctor_say(&doctor->row[TRANSPORT], DOCTOR_WARN,
                    "remove files from /dev/shm or make it larger: mount -o "
                    "remount,size=1g /dev/shm; docker run --shm-size=1g",
                    "ranks of a node use messages instead of shared memory: %s", text);
-    row_warn(&transport);
+    for (int i = 0; i < ROWS; i++) {
+        doctor->row[i].check = name[i];
+        row_warn(&doctor->row[i]);
+    }
     doctor_free_facts(doctor);
-    free(doctor->network);
     free(doctor);
 }
 

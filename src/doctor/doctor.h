@@ -85,10 +85,13 @@ doctor_look doctor_look_program, doctor_look_deck, doctor_look_libraries, doctor
     doctor_look_cores, doctor_look_binding, doctor_look_numa, doctor_look_gpus, doctor_look_limits,
     doctor_look_shared_memory, doctor_look_folder, doctor_look_space, doctor_look_data,
     doctor_look_rclone, doctor_look_clock, doctor_look_latency, doctor_look_bandwidth,
-    doctor_look_interface;
+    doctor_look_interface, doctor_look_own_clock;
 
-/* Create the communicators and gather the facts of all ranks. Collective; called once. */
+/* Open the groups of the ranks of a node and of the nodes' first ranks. Collective. */
+void doctor_open_groups(struct doctor *doctor);
+/* Gather the facts of all ranks of doctor->world, on each of them. Collective. */
 void doctor_gather_facts(struct doctor *doctor);
+/* Free the facts and the groups. */
 void doctor_free_facts(struct doctor *doctor);
 
 /* Return the host name of a node. */
@@ -100,6 +103,9 @@ const char *doctor_host(const struct doctor *doctor, int node);
 void doctor_say_of(struct doctor *doctor, struct comm *group, struct doctor_row *row, bool found,
                    enum doctor_verdict verdict, const char *advice, const char *format, ...)
     __attribute__((format(printf, 7, 8)));
+
+/* Add the warning that nodes have `least` to `most` CPUs, if these differ. */
+void doctor_compare_cpus(struct doctor_row *row, int64_t least, int64_t most);
 
 /* Return the bytes of a checkpoint; compare the free space with the checkpoints of a run. */
 size_t doctor_checkpoint_bytes(const struct flat_model *flat);

@@ -112,7 +112,7 @@ static void facts_read(struct doctor *doctor, struct doctor_facts *facts)
     }
 }
 
-void doctor_gather_facts(struct doctor *doctor)
+void doctor_open_groups(struct doctor *doctor)
 {
     struct comm *world = doctor->world;
     doctor->owns_node = doctor->node == NULL;
@@ -126,6 +126,11 @@ void doctor_gather_facts(struct doctor *doctor)
         doctor->leaders = group;
     else
         group->backend->close(group);
+}
+
+void doctor_gather_facts(struct doctor *doctor)
+{
+    struct comm *world = doctor->world;
     doctor->facts = calloc((size_t)world->size, sizeof *doctor->facts);
     doctor->first_rank = calloc((size_t)doctor->node_count, sizeof *doctor->first_rank);
     ENSURE(doctor->facts != NULL && doctor->first_rank != NULL, "no memory for %d ranks",
@@ -154,26 +159,27 @@ const char *doctor_host(const struct doctor *doctor, int node)
 void doctor_say_of(struct doctor *doctor, struct comm *group, struct doctor_row *row, bool found,
                    enum doctor_verdict verdict, const char *advice, const char *format, ...)
 {
-    enum { SIZE = 256, MOST = 3 };
+    enum { SIZE = 384, MOST = 3 };
     int count = 0;
-    char(*texts)[SIZE] = calloc((size_t)group->size, SIZE);
+    int64_t any = found;
+    comm_all_reduce(group, &any, 1, COMM_INT64, COMM_MAX);
+    if (any == 0)
+        return;
+    char(*texts)[SIZE] = calloc((size_t)group->size, SIZE), *own = texts[group->rank];
     ENSURE(texts != NULL, "no memory for the findings of %d ranks", group->size);
     if (found) {
         va_list arguments;
         va_start(arguments, format);
-        vsnprintf(texts[group->rank], SIZE, format, arguments);
+        int used = group == doctor->world
+                       ? snprintf(own, SIZE, "rank %d on %s: ", group->rank, comm_host())
+                       : snprintf(own, SIZE, "%s: ", comm_host());
+        vsnprintf(own + used, SIZE - (size_t)used, format, arguments);
         va_end(arguments);
     }
     comm_all_gather(group, texts, SIZE, COMM_BYTE);
-    for (int i = 0; i < group->size; i++) {
-        if (texts[i][0] == '\0' || ++count > MOST)
-            continue;
-        if (group == doctor->world)
-            doctor_say(row, verdict, advice, "rank %d on %s: %s", i, doctor->facts[i].host,
-                       texts[i]);
-        else
-            doctor_say(row, verdict, advice, "%s: %s", doctor_host(doctor, i), texts[i]);
-    }
+    for (int i = 0; i < group->size; i++)
+        if (texts[i][0] != '\0' && ++count <= MOST)
+            doctor_say(row, verdict, advice, "%s", texts[i]);
     if (count > MOST)
         doctor_say(row, verdict, NULL, "and %d more", count - MOST);
     free(texts);

@@ -13,7 +13,7 @@
 #include "core/clock.h"
 #include "doctor/doctor.h"
 
-enum { TAG_TRIP = 1, TAG_BLOCK = 2, TAG_CLOCK = 3 };
+enum { TAG_TRIP = 1, TAG_BLOCK = 2, TAG_CLOCK = 3, CLOCK_TRIPS = 10 };
 enum { BLOCK = 256 << 10, IN_FLIGHT = 2 };
 
 /* ---- interfaces */
@@ -255,31 +255,46 @@ static void links_measure(struct comm *leaders, struct node_network *own)
     free(memory);
 }
 
-/* Use the fastest of several round trips. */
+/* Ask node `from` for the time of node 0, several times, and use the fastest round trip. */
+static void clock_ask(MPI_Comm group, int from, struct node_network *own)
+{
+    own->uncertain = INFINITY;
+    for (int i = 0; i < CLOCK_TRIPS; i++) {
+        double time = 0, start = clock_now(), wall = clock_wall();
+        MPI_CHECK(MPI_Send(&time, 1, MPI_DOUBLE, from, TAG_CLOCK, group));
+        MPI_CHECK(MPI_Recv(&time, 1, MPI_DOUBLE, from, TAG_CLOCK, group, MPI_STATUS_IGNORE));
+        double half = (clock_now() - start) / 2;
+        if (half < own->uncertain) {
+            own->uncertain = half;
+            own->skew = wall + half - time;
+        }
+    }
+}
+
+static void clock_answer(MPI_Comm group, int to, const struct node_network *own)
+{
+    for (int i = 0; i < CLOCK_TRIPS; i++) {
+        double time;
+        MPI_CHECK(MPI_Recv(&time, 1, MPI_DOUBLE, to, TAG_CLOCK, group, MPI_STATUS_IGNORE));
+        time = clock_wall() - own->skew;
+        MPI_CHECK(MPI_Send(&time, 1, MPI_DOUBLE, to, TAG_CLOCK, group));
+    }
+}
+
+/* Compare the clock with that of node 0 along a binomial tree: the time of a thousand nodes is ten
+ * times that of two. */
 static void clock_measure(struct comm *leaders, struct node_network *own)
 {
-    enum { TRIPS = 10 };
     MPI_Comm group = *(MPI_Comm *)comm_handle(leaders);
-    own->uncertain = INFINITY;
-    for (int node = 1; node < leaders->size; node++)
-        for (int i = 0; i < TRIPS && (leaders->rank == 0 || leaders->rank == node); i++) {
-            double first = 0;
-            if (leaders->rank == 0) {
-                MPI_CHECK(
-                    MPI_Recv(&first, 1, MPI_DOUBLE, node, TAG_CLOCK, group, MPI_STATUS_IGNORE));
-                first = clock_wall();
-                MPI_CHECK(MPI_Send(&first, 1, MPI_DOUBLE, node, TAG_CLOCK, group));
-                continue;
-            }
-            double start = clock_now(), wall = clock_wall();
-            MPI_CHECK(MPI_Send(&first, 1, MPI_DOUBLE, 0, TAG_CLOCK, group));
-            MPI_CHECK(MPI_Recv(&first, 1, MPI_DOUBLE, 0, TAG_CLOCK, group, MPI_STATUS_IGNORE));
-            double half = (clock_now() - start) / 2;
-            if (half < own->uncertain) {
-                own->uncertain = half;
-                own->skew = wall + half - first;
-            }
-        }
+    int distance = 1;
+    own->skew = 0;
+    while (distance < leaders->size && !(leaders->rank & distance))
+        distance *= 2;
+    if (leaders->rank != 0)
+        clock_ask(group, leaders->rank - distance, own);
+    for (distance /= 2; distance > 0; distance /= 2)
+        if (leaders->rank + distance < leaders->size)
+            clock_answer(group, leaders->rank + distance, own);
 }
 
 /* ---- evaluation of links */
@@ -482,18 +497,19 @@ void network_judge_interface(const struct node_network *node, int nodes, struct 
 }
 
 /* ---- evaluation of clocks */
+/* Above 1 s, log lines and dates of runs are out of order. Slurm's munge rejects credentials older
+ * than 300 s, object stores requests that are 900 s off. */
+static const double clock_warn = 1, clock_fail = 300;
+static const char clock_advice[] = "synchronize the clocks with chrony or ntpd (chronyc makestep)";
+
 void network_judge_clock(const struct node_network *node, int nodes, struct doctor_row *row)
 {
-    /* Above 1 s, log lines and dates of runs are out of order. Slurm's munge rejects credentials
-     * older than 300 s, object stores requests that are 900 s off. */
-    const double warn = 1, fail = 300;
-    static const char advice[] = "synchronize the clocks with chrony or ntpd (chronyc makestep)";
     double most = 0;
     for (int i = 1; i < nodes; i++) {
         double skew = fabs(node[i].skew);
         most = skew > most ? skew : most;
-        if (skew > warn)
-            doctor_say(row, skew > fail ? DOCTOR_FAIL : DOCTOR_WARN, advice,
+        if (skew > clock_warn)
+            doctor_say(row, skew > clock_fail ? DOCTOR_FAIL : DOCTOR_WARN, clock_advice,
                        "the clock of %s is %.3f s %s that of %s", node[i].host, skew,
                        node[i].skew > 0 ? "ahead of" : "behind", node[0].host);
     }
@@ -514,7 +530,7 @@ static struct node_network *own_of(struct doctor *doctor)
         doctor->network = calloc((size_t)nodes, sizeof *doctor->network);
     ENSURE(doctor->network != NULL, "no memory for the network of %d nodes", nodes);
     struct node_network *own = &doctor->network[doctor->leaders->rank];
-    snprintf(own->host, sizeof own->host, "%s", doctor->facts[doctor->world->rank].host);
+    snprintf(own->host, sizeof own->host, "%s", comm_host());
     return own;
 }
 
@@ -533,6 +549,17 @@ void doctor_look_clock(struct doctor *doctor, struct doctor_row *row)
         share(doctor);
     }
     say(doctor, row, network_judge_clock);
+}
+
+void doctor_look_own_clock(struct doctor *doctor, struct doctor_row *row)
+{
+    struct node_network own = {.skew = 0};
+    if (doctor->leaders == NULL)
+        return;
+    clock_measure(doctor->leaders, &own);
+    doctor_say_of(doctor, doctor->leaders, row, fabs(own.skew) > clock_warn, DOCTOR_WARN,
+                  clock_advice, "its clock is %.3f s %s that of the first node", fabs(own.skew),
+                  own.skew > 0 ? "ahead of" : "behind");
 }
 
 /* Also measures for the checks that follow. */

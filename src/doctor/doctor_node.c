@@ -142,6 +142,14 @@ void doctor_look_ranks(struct doctor *doctor, struct doctor_row *row)
                nodes > 1 ? ", ..." : "", most, slots_text);
 }
 
+void doctor_compare_cpus(struct doctor_row *row, int64_t least, int64_t most)
+{
+    if (least < most)
+        doctor_say(row, DOCTOR_WARN, "use nodes of the same type",
+                   "nodes have %lld to %lld CPUs: the smallest slows down the others",
+                   (long long)least, (long long)most);
+}
+
 void doctor_look_cores(struct doctor *doctor, struct doctor_row *row)
 {
     static const char advice[] = "start fewer ranks per node, or reduce run.threads";
@@ -167,10 +175,7 @@ void doctor_look_cores(struct doctor *doctor, struct doctor_row *row)
             doctor_say(row, DOCTOR_PASS, NULL, "%d thread%s on %d CPU%s per node", all.threads,
                        plural(all.threads), all.cores, plural(all.cores));
     }
-    if (least < most)
-        doctor_say(row, DOCTOR_WARN, "use nodes of the same type",
-                   "nodes have %lld to %lld CPUs: the smallest slows down the others",
-                   (long long)least, (long long)most);
+    doctor_compare_cpus(row, least, most);
 }
 
 void doctor_look_binding(struct doctor *doctor, struct doctor_row *row)
