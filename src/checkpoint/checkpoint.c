@@ -333,18 +333,21 @@ static bool probe_sees(const struct probe *probe, int node)
     return good && memcmp(content, probe->token, sizeof content) == 0;
 }
 
-/* Collective. True if every node sees rank 0's file and rank 0 sees theirs. */
+/* Collective. True if neighbours in a binary tree of the nodes see each other's files: no node
+ * opens more than three. */
 static bool probe_is_shared(const struct probe *probe)
 {
     const struct mesh *mesh = probe->mesh;
     struct error error = {.kind = ERROR_NONE};
-    bool takes_part = probe->leader && mesh->node_index != 0;
+    const int node = mesh->node_index;
+    bool takes_part = probe->leader && node != 0;
     int64_t good = !takes_part || probe_create(probe, &error);
     comm_barrier(mesh->world);
     if (takes_part)
-        good = good && probe_sees(probe, 0);
-    for (int node = 1; mesh->world->rank == 0 && node < mesh->node_count; node++)
-        good = good && probe_sees(probe, node);
+        good = good && probe_sees(probe, (node - 1) / 2);
+    for (int child = 2 * node + 1; probe->leader && child <= 2 * node + 2; child++)
+        if (child < mesh->node_count)
+            good = good && probe_sees(probe, child);
     comm_all_reduce(mesh->world, &good, 1, COMM_INT64, COMM_MIN);
     if (takes_part)
         probe_remove(probe);
