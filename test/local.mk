@@ -147,6 +147,14 @@ test/node_stand_in.so: $(srcdir)/test/node_stand_in.c
 EXTRA_PROGRAMS = test/look_at_picture
 check_DATA += test/look_at_picture$(EXEEXT)
 
+# The program with counters, for test_start.sh.
+EXTRA_PROGRAMS += test/start_count
+test_start_count_SOURCES = src/main.c test/start_count.c
+test_start_count_LDADD = $(program_libraries)
+test_start_count_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=progress_start -Wl,--wrap=transport_run \
+	-Wl,--wrap=heartbeat_turn -Wl,--wrap=status_set_phase -Wl,--wrap=gethostname
+check_DATA += test/start_count$(EXEEXT)
+
 test_scripts = \
 	test/test_command_line.sh \
 	test/test_failing_writes.sh \
@@ -196,6 +204,7 @@ long_test_scripts = \
 	test/test_slurm.sh \
 	test/test_source.sh \
 	test/test_stall.sh \
+	test/test_start.sh \
 	test/test_stop.sh \
 	test/test_strategies.sh \
 	test/test_export_runs.sh \

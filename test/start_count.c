@@ -1,0 +1,287 @@
+/* vittrain with counters, for test_start.sh and benchmarks/start_ranks.sh: up to the first update
+ * it counts the messages of each collective and the time of each phase. At the first update each
+ * rank writes $START_COUNT/rank.R, a table with tabs between the cells: collective NAME BYTES RANKS
+ * SENT RECEIVED SENT_BYTES ADDRESS...  of each collective in order; its callers phase      NAME
+ * SECONDS PROCESSOR_SECONDS                        a phase that has ended total      NAME VALUE
+ * Messages inside a call of MPI are not counted, only the call.
+ * $START_NODE_RANKS: that many consecutive ranks count as one node with a host name of its own.
+ * The program is linked with --wrap for each function __wrap_*. */
+#define _GNU_SOURCE /* dladdr */
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <mpi.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "comm/internal.h"
+#include "config/phase.h"
+#include "core/clock.h"
+#include "core/resident.h"
+
+enum { CALLERS = 10, RECORDS = 4096 };
+
+struct record {
+    char name[32];
+    int64_t bytes, sent, received, sent_bytes;
+    int ranks, callers;
+    bool in_step;
+    void *caller[CALLERS];
+};
+
+static struct {
+    pthread_mutex_t lock;
+    struct record record[RECORDS];
+    int queued, begun;  /* records of tickets are numbered when they are queued and run in order */
+    int order[RECORDS]; /* of the tickets: index of the record */
+    int records;
+    int rank;
+    bool stepping, written;
+    int64_t heartbeats;
+    struct {
+        double wall, processor;
+    } phase[PHASE_COUNT], begin, entered, ready; /* of this phase; MPI_Init entered; returned */
+    int now;
+} count = {.lock = PTHREAD_MUTEX_INITIALIZER, .now = -1};
+
+static _Thread_local struct record *current;
+static _Thread_local bool in_heartbeat;
+
+static double processor_seconds(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+}
+
+/* ---- records */
+
+static struct record *record_add(const char *name, int64_t bytes, int ranks)
+{
+    ENSURE(count.records < RECORDS, "too many collectives to count");
+    struct record *record = &count.record[count.records++];
+    snprintf(record->name, sizeof record->name, "%s", name);
+    record->bytes = bytes;
+    record->ranks = ranks;
+    record->in_step = count.stepping;
+    record->callers = backtrace(record->caller, CALLERS);
+    return record;
+}
+
+static void record_write(FILE *file, const struct record *record)
+{
+    fprintf(file, "%s\t%s\t%lld\t%d\t%lld\t%lld\t%lld\t", record->in_step ? "step" : "collective",
+            record->name, (long long)record->bytes, record->ranks, (long long)record->sent,
+            (long long)record->received, (long long)record->sent_bytes);
+    for (int i = 0; i < record->callers; i++) {
+        Dl_info where;
+        if (dladdr(record->caller[i], &where) != 0)
+            fprintf(file, "%s%#tx", i > 0 ? " " : "",
+                    (char *)record->caller[i] - (char *)where.dli_fbase - 1);
+    }
+    fputc('\n', file);
+}
+
+static void table_write(void)
+{
+    char path[4096];
+    const char *folder = getenv("START_COUNT");
+    if (folder == NULL || count.written)
+        return;
+    count.written = true;
+    snprintf(path, sizeof path, "%s/rank.%d", folder, count.rank);
+    FILE *file = fopen(path, "w");
+    ENSURE(file != NULL, "cannot write %s", path);
+    for (int i = 0; i < count.records; i++)
+        record_write(file, &count.record[i]);
+    for (int i = 0; i < PHASE_COUNT; i++)
+        if (count.phase[i].wall > 0)
+            fprintf(file, "phase\t%s\t%.6f\t%.6f\n", phase_table[i].word, count.phase[i].wall,
+                    count.phase[i].processor);
+    fprintf(file, "total\tMPI_Init seconds\t%.6f\n", count.ready.wall - count.entered.wall);
+    fprintf(file, "total\tMPI_Init processor seconds\t%.6f\n",
+            count.ready.processor - count.entered.processor);
+    fprintf(file, "total\tbefore MPI_Init processor seconds\t%.6f\n", count.entered.processor);
+    fprintf(file, "total\tMPI_Init to update seconds\t%.6f\n", clock_now() - count.ready.wall);
+    fprintf(file, "total\tMPI_Init to update processor seconds\t%.6f\n",
+            processor_seconds() - count.ready.processor);
+    fprintf(file, "total\theartbeats\t%lld\n", (long long)count.heartbeats);
+    fprintf(file, "total\tresident bytes\t%zu\n", resident_now());
+    fprintf(file, "total\tupdate at\t%.6f\n", clock_wall());
+    ENSURE(fclose(file) == 0, "cannot write %s", path);
+}
+
+/* ---- functions of the program */
+
+struct ticket *__real_progress_start(const struct ticket *ticket);
+struct ticket *__wrap_progress_start(const struct ticket *ticket);
+void __real_transport_run(const struct ticket *ticket, unsigned char *scratch);
+void __wrap_transport_run(const struct ticket *ticket, unsigned char *scratch);
+void __real_heartbeat_turn(double now);
+void __wrap_heartbeat_turn(double now);
+void __real_status_set_phase(int phase);
+void __wrap_status_set_phase(int phase);
+
+/* Only the main thread starts collectives. */
+struct ticket *__wrap_progress_start(const struct ticket *ticket)
+{
+    static const char *const action[] = {"all-reduce", "reduce-scatter", "all-gather",
+                                         "broadcast",  "send",           "receive"};
+    pthread_mutex_lock(&count.lock);
+    count.order[count.queued++ % RECORDS] = count.records;
+    record_add(action[ticket->action], ticket->count * comm_type_size(ticket->type),
+               ticket->group->comm.size);
+    pthread_mutex_unlock(&count.lock);
+    return __real_progress_start(ticket);
+}
+
+void __wrap_transport_run(const struct ticket *ticket, unsigned char *scratch)
+{
+    pthread_mutex_lock(&count.lock);
+    current = &count.record[count.order[count.begun++ % RECORDS]];
+    pthread_mutex_unlock(&count.lock);
+    __real_transport_run(ticket, scratch);
+    current = NULL;
+}
+
+void __wrap_heartbeat_turn(double now)
+{
+    in_heartbeat = true;
+    __real_heartbeat_turn(now);
+    in_heartbeat = false;
+}
+
+void __wrap_status_set_phase(int phase)
+{
+    const double wall = clock_now(), processor = processor_seconds();
+    if (count.now >= 0) {
+        count.phase[count.now].wall += wall - count.begin.wall;
+        count.phase[count.now].processor += processor - count.begin.processor;
+    }
+    count.now = phase;
+    count.begin.wall = wall;
+    count.begin.processor = processor;
+    count.stepping = count.stepping || phase == PHASE_FORWARD;
+    if (phase == PHASE_UPDATE)
+        table_write();
+    __real_status_set_phase(phase);
+}
+
+int __wrap_gethostname(char *name, size_t size);
+int __real_gethostname(char *name, size_t size);
+
+static int node_of_rank(int rank)
+{
+    const char *ranks = getenv("START_NODE_RANKS");
+    return ranks != NULL ? rank / atoi(ranks) : -1;
+}
+
+int __wrap_gethostname(char *name, size_t size)
+{
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    const int node = node_of_rank(rank != NULL ? atoi(rank) : 0);
+    if (node < 0)
+        return __real_gethostname(name, size);
+    snprintf(name, size, "node%d", node);
+    return 0;
+}
+
+/* ---- functions of MPI */
+
+static void message_sent(int bytes, MPI_Datatype type)
+{
+    int width = 0;
+    if (in_heartbeat)
+        count.heartbeats++;
+    if (current == NULL || in_heartbeat)
+        return;
+    PMPI_Type_size(type, &width);
+    current->sent++;
+    current->sent_bytes += (int64_t)bytes * width;
+}
+
+static void message_received(void)
+{
+    if (current != NULL && !in_heartbeat)
+        current->received++;
+}
+
+int MPI_Isend(const void *buffer, int elements, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+              MPI_Request *request)
+{
+    message_sent(elements, type);
+    return PMPI_Isend(buffer, elements, type, to, tag, comm, request);
+}
+
+int MPI_Irecv(void *buffer, int elements, MPI_Datatype type, int from, int tag, MPI_Comm comm,
+              MPI_Request *request)
+{
+    message_received();
+    return PMPI_Irecv(buffer, elements, type, from, tag, comm, request);
+}
+
+/* Count one call of MPI that sends messages itself. */
+static void call_count(const char *name, int64_t bytes, MPI_Comm comm)
+{
+    int ranks;
+    PMPI_Comm_size(comm, &ranks);
+    pthread_mutex_lock(&count.lock);
+    record_add(name, bytes, ranks);
+    pthread_mutex_unlock(&count.lock);
+}
+
+int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *made)
+{
+    call_count("MPI_Comm_split", 0, comm);
+    return PMPI_Comm_split(comm, color, key, made);
+}
+
+int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *made)
+{
+    const int node = node_of_rank(count.rank);
+    call_count("MPI_Comm_split_type", 0, comm);
+    return node >= 0 ? PMPI_Comm_split(comm, node, key, made)
+                     : PMPI_Comm_split_type(comm, type, key, info, made);
+}
+
+int MPI_Comm_dup(MPI_Comm comm, MPI_Comm *made)
+{
+    call_count("MPI_Comm_dup", 0, comm);
+    return PMPI_Comm_dup(comm, made);
+}
+
+int MPI_Bcast(void *buffer, int elements, MPI_Datatype type, int root, MPI_Comm comm)
+{
+    call_count("MPI_Bcast", elements, comm);
+    return PMPI_Bcast(buffer, elements, type, root, comm);
+}
+
+int MPI_Allgather(const void *data, int elements, MPI_Datatype type, void *all, int each,
+                  MPI_Datatype of, MPI_Comm comm)
+{
+    call_count("MPI_Allgather", elements, comm);
+    return PMPI_Allgather(data, elements, type, all, each, of, comm);
+}
+
+int MPI_Send(const void *data, int elements, MPI_Datatype type, int to, int tag, MPI_Comm comm)
+{
+    if (in_heartbeat)
+        count.heartbeats++;
+    else
+        call_count("MPI_Send", elements, comm);
+    return PMPI_Send(data, elements, type, to, tag, comm);
+}
+
+int MPI_Init_thread(int *argc, char ***argv, int wanted, int *provided)
+{
+    count.entered.wall = clock_now();
+    count.entered.processor = processor_seconds();
+    const int result = PMPI_Init_thread(argc, argv, wanted, provided);
+    count.ready.wall = clock_now();
+    count.ready.processor = processor_seconds();
+    PMPI_Comm_rank(MPI_COMM_WORLD, &count.rank);
+    return result;
+}

@@ -1,0 +1,49 @@
+#!/bin/sh
+# Start of a run on 2, 4 and 8 ranks, with 2 ranks per simulated node: from one to the next, the number of messages that a
+# rank sends and receives may grow by a constant, as the logarithm does. What grows faster is named.
+. "$TEST_SOURCE/test/program.sh"
+
+vittrain=$TEST_BUILD/test/start_count
+START_NODE_RANKS=2
+export START_NODE_RANKS
+for ranks in 2 4 8; do
+    START_COUNT=$work/start$ranks
+    export START_COUNT
+    mkdir "$START_COUNT"
+    run $ranks "start$ranks" model.name=cnn_a data.format=synthetic data.val=none run.threads=1 train.steps=1 \
+        train.global_batch=16 train.precision=fp32 output.weights=off output.logbook= run.dir="$work/run$ranks"
+    result "$ranks ranks reach the first update" "$([ $status -eq 0 ] && [ -s "$START_COUNT/rank.$((ranks - 1))" ] ||
+        echo "status $status")" "$run_log"
+    awk -f "$TEST_SOURCE/test/start_counts.awk" "$START_COUNT"/rank.* >"counts$ranks"
+done
+
+# grown COLUMN: print what grows by more from 4 to 8 ranks than from 2 to 4, with the addresses of its callers.
+grown() {
+    awk -F '\t' -v column="$1" '
+        FNR == 1 { file++ }
+        $1 == "collective" { key = $2 "\t" $7; value[key, file] = $column; seen[key] = 1 }
+        END {
+            for (key in seen)
+                if (value[key, 3] > value[key, 2] && value[key, 3] - value[key, 2] > value[key, 2] - value[key, 1])
+                    print value[key, 1] + 0 ", " value[key, 2] + 0 ", " value[key, 3] "\t" key
+        }' counts2 counts4 counts8
+}
+
+# named UNIT: append the functions that called.
+named() {
+    while IFS="$(printf '\t')" read -r counts name callers; do
+        echo "$name: $counts $1 on 2, 4, 8 ranks, called by $(addr2line -f -e "$vittrain" $callers 2>/dev/null |
+            awk 'NR % 2 { name = $1; next } !/start_count|src\/comm/ { printf "%s (%s), ", name, $1; if (++n == 3) exit }')"
+    done
+}
+result 'no collective of the start has more messages per rank than the logarithm of the ranks' "$(grown 4 | named messages)"
+result 'none is called more often' "$(grown 3 | named calls)"
+per_rank=$(awk -F '\t' '$1 == "collective" { bytes[FILENAME] += $6 }
+    END { printf "%d", bytes["counts8"] / 8 - bytes["counts4"] / 4 }' counts4 counts8)
+result 'a rank sends at most 512 bytes for each further rank' "$([ "$per_rank" -le 2048 ] || echo "$((per_rank / 4)) bytes")"
+result 'the growth of a ring is found' "$(
+    for ranks in 2 4 8; do
+        printf 'collective\tall-gather\t1\t%d\t0\t0\t0\n' $((2 * ranks - 2)) >>"counts$ranks"
+    done
+    [ "$(grown 4)" = "$(printf '2, 6, 14\tall-gather\t0')" ] || grown 4)"
+echo "1..$number"
