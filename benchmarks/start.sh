@@ -1,20 +1,107 @@
 #!/bin/bash
-# Seconds from `mpirun` to the end of a run of one step of vit_cifar on 2 ranks, its checkpoint and the end of
-# the processes included: an upper bound of the time to the end of the first step. pytorch_start.py is
-# PyTorch's. Prints a row of the benchmarks' CSV (README.md).
+# Start of a run: rows of the benchmarks' CSV (README.md), and the prediction for more ranks (docs/start.md).
 #
 #   benchmarks/start.sh [TURNS] >> benchmarks/results/start-DATE.csv
+#       Seconds from `mpirun` to the end of a run of one step of vit_cifar on 2 ranks, its checkpoint and the end of
+#       the processes included: an upper bound of the time to the end of the first step. pytorch_start.py is PyTorch's.
+#   benchmarks/start.sh ranks RANKS... >> benchmarks/results/start-DATE.csv
+#       Messages, time and processor time of ranks that start cnn_a, up to the update of the first step; and of a program
+#       that only starts and ends MPI. 8 consecutive ranks count as a node. Needs `make test/start_count`.
+#   benchmarks/start.sh model CSV CLUSTER.ini
+#       Prediction for 64 to 4096 ranks from such rows and a machine description (input/clusters).
 #
-# Environment: VITTRAIN, MPIRUN.
+# Environment: VITTRAIN, MPIRUN; START_COUNT_PROGRAM (test/start_count of the build).
 set -euo pipefail
 
-turns=${1:-5}
 here=$(dirname "$(readlink -f "$0")")
+
+# model CSV CLUSTER: a table of predicted seconds.
+model() {
+    awk -F '[=,]' -v clusters="$2" '
+        FILENAME == clusters && /^\[/ { section = $0 }
+        FILENAME == clusters && /^latency *=/ { latency[section] = $2 }
+        FILENAME == clusters && /^bandwidth *=/ { bandwidth[section] = $2 }
+        FILENAME != clusters && $6 == "start" { value[$11, $13] = $14 } # ranks and metric
+        function log2(x) { return log(x) / log(2) }
+        END {
+            hop = (value[2, "MPI_Init to update"] - value[1, "MPI_Init to update"]) / value[2, "steps of a rank"]
+            doubling = (value[64, "steps of a rank"] - value[8, "steps of a rank"]) / 3
+            bytes = (value[64, "bytes of a rank"] - value[8, "bytes of a rank"]) / 56
+            fixed = value[8, "processor time before MPI_Init"] + value[8, "processor time of MPI_Init"]
+            work = value[8, "processor time after MPI_Init"]
+            wire = latency["[between]"] ? latency["[between]"] : 30e-6
+            rate = bandwidth["[between]"] / 8
+            printf "measured: %.2f ms per message with its wake-ups, %.0f messages per doubling, %.0f bytes per further rank, " \
+                "%.3f s of processor time to the end of MPI_Init, %.3f s after it\n", 1e3 * hop, doubling, bytes, fixed, work
+            print "| ranks | messages of a rank, in turn | load and MPI_Init, own work | work to the update | messages | bytes | files | sum |"
+            print "|---|---|---|---|---|---|---|---|"
+            for (ranks = 64; ranks <= 4096; ranks = ranks == 256 ? 1000 : ranks == 1000 ? 4096 : ranks * 4) {
+                steps = value[8, "steps of a rank"] + doubling * log2(ranks / 8)
+                messages = steps * (hop + wire)
+                moved = bytes * ranks / rate
+                files = ranks * 0.5e-3 # monitor-RANK.csv in one folder, made one after the other by the file server
+                printf "| %d | %.0f | %.2f s | %.2f s | %.2f s | %.4f s | %.2f s | %.2f s |\n", ranks, steps, fixed, work,
+                    messages, moved, files, fixed + work + messages + moved + files
+            }
+        }' "$2" "$1"
+}
+
+if [ "${1:-}" = model ]; then
+    model "$2" "$3"
+    exit
+fi
 . "$here/common.sh"
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
+count=$(readlink -f "${START_COUNT_PROGRAM:-$here/../test/start_count}")
 cd "$scratch"
 
+# table PATTERN COLUMN: the cell of the table of counts.
+cell() { awk -F '\t' -v name="$1" -v column="$2" '$2 == name { print $column }' counts; }
+# summed EXPRESSION: over the collectives.
+summed() { awk -F '\t' '$1 == "collective" { n += '"$1"' } END { print n + 0 }' counts; }
+start_row() { row start cnn_a 128 fp32 ddp "$ranks" 1 "$@"; }
+
+# ranks_measure RANKS
+ranks_measure() {
+    ranks=$1
+    export nodes=$(((ranks + 7) / 8))
+    rm -rf "count$ranks" "run$ranks"
+    mkdir "count$ranks"
+    begin=$(date +%s.%N)
+    START_COUNT=$scratch/count$ranks START_NODE_RANKS=8 $mpirun -np "$ranks" "$count" train model.name=cnn_a \
+        data.format=synthetic data.val=none run.threads=1 train.steps=1 train.global_batch=128 train.precision=fp32 \
+        output.weights=off output.logbook= checkpoint.every=0 run.backend=cpu "run.dir=$scratch/run$ranks" >log 2>&1 ||
+        { tail -n 3 log >&2; exit 1; }
+    awk -f "$here/../test/start_counts.awk" "count$ranks"/rank.* >counts
+    start_row "mpirun to update" "$(awk "BEGIN { printf \"%.3f\", $(cell 'update at' 4) - $begin }")" s
+    start_row "MPI_Init" "$(cell 'MPI_Init seconds' 4)" s
+    start_row "MPI_Init to update" "$(cell 'MPI_Init to update seconds' 4)" s
+    start_row "processor time before MPI_Init" "$(cell 'before MPI_Init processor seconds' 3)" s
+    start_row "processor time of MPI_Init" "$(cell 'MPI_Init processor seconds' 3)" s
+    start_row "processor time after MPI_Init" "$(cell 'MPI_Init to update processor seconds' 3)" s
+    start_row "steps of a rank" "$(summed '$4')" messages
+    start_row "calls of MPI that make groups" "$(summed '($2 ~ /^MPI_Comm/) * $3')" calls
+    start_row "messages" "$(summed '$5')" messages
+    start_row "bytes of a rank" "$(summed "\$6 / $ranks")" bytes
+    start_row "resident memory" "$(cell 'resident bytes' 4)" bytes
+    begin=$(date +%s.%N)
+    $mpirun -np "$ranks" ./empty >log 2>&1 || { tail -n 3 log >&2; exit 1; }
+    end=$(date +%s.%N)
+    framework="empty MPI program" start_row "mpirun" "$(awk "BEGIN { printf \"%.3f\", $end - $begin }")" s
+}
+
+if [ "${1:-}" = ranks ]; then
+    shift
+    printf '#include <mpi.h>\nint main(int c, char **v) { int t; MPI_Init_thread(&c, &v, MPI_THREAD_MULTIPLE, &t); return MPI_Finalize(); }\n' >empty.c
+    mpicc -O2 -o empty empty.c
+    export OMPI_MCA_pml=ob1 # as vittrain chooses on one node
+    ranks_measure 2 >warm # loads the programs into the page cache
+    for ranks; do ranks_measure "$ranks"; done
+    exit
+fi
+
+turns=${1:-5}
 for ((turn = 0; turn <= turns; turn++)); do
     begin=$(date +%s.%N)
     $mpirun -np 2 "$vittrain" train train.steps=1 run.threads=1 train.global_batch=64 data.format=synthetic \
