@@ -91,17 +91,15 @@ KERNEL_INLINE void word_store(void *to, vector_word words)
 /* Load `count` (at most 16) bf16 numbers into the low halves of words; the other words are 0. */
 KERNEL_INLINE vector_word word_from_bf16(const uint16_t *from, int64_t count)
 {
+#ifdef __AVX512BW__
+    const __mmask16 mask = (__mmask16)(count >= TILE ? 0xffff : (1 << count) - 1);
+
+    return (vector_word)_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, from));
+#else
     vector_half half = {0};
 
-    if (count >= TILE)
-        memcpy(&half, from, sizeof half);
-    else
-        memcpy(&half, from, (size_t)count * sizeof *from);
-#ifdef TILES_EMULATED
+    memcpy(&half, from, (size_t)(count < TILE ? count : TILE) * sizeof *from);
     return __builtin_convertvector(half, vector_word);
-#else
-    /* GCC 12 converts in two halves. */
-    return (vector_word)_mm512_cvtepu16_epi32((__m256i)half);
 #endif
 }
 
@@ -141,18 +139,22 @@ KERNEL_INLINE vector_word bf16_pair(vector_float first, vector_float second)
 #endif
 }
 
+/* Pairs of words are numbers of 64 bits, for which compilers find the instruction. */
+typedef uint64_t vector_pair __attribute__((vector_size(TILE_ROW)));
+
 #ifdef __clang__
-#define WORD_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#define TILE_SHUFFLE(type, a, b, ...) __builtin_shufflevector((type)(a), (type)(b), __VA_ARGS__)
 #else
-#define WORD_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (vector_word){__VA_ARGS__})
+#define TILE_SHUFFLE(type, a, b, ...) __builtin_shuffle((type)(a), (type)(b), (type){__VA_ARGS__})
 #endif
+#define WORD_SHUFFLE(a, b, ...) TILE_SHUFFLE(vector_word, a, b, __VA_ARGS__)
+#define PAIR_SHUFFLE(a, b, ...) ((vector_word)TILE_SHUFFLE(vector_pair, a, b, __VA_ARGS__))
 /* Within each four words: interleave words 0 and 1, or 2 and 3; the first or the second pairs. */
 #define WORD_LOW(a, b) WORD_SHUFFLE(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29)
 #define WORD_HIGH(a, b)                                                                            \
     WORD_SHUFFLE(a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31)
-#define PAIR_LOW(a, b) WORD_SHUFFLE(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29)
-#define PAIR_HIGH(a, b)                                                                            \
-    WORD_SHUFFLE(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31)
+#define PAIR_LOW(a, b) PAIR_SHUFFLE(a, b, 0, 8, 2, 10, 4, 12, 6, 14)
+#define PAIR_HIGH(a, b) PAIR_SHUFFLE(a, b, 1, 9, 3, 11, 5, 13, 7, 15)
 /* The even, or the odd, groups of four words of both. */
 #define FOUR_EVEN(a, b) WORD_SHUFFLE(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27)
 #define FOUR_ODD(a, b)                                                                             \
