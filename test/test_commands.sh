@@ -21,7 +21,7 @@ run 2 train $small train.epochs=1 run.dir="$work/run"
 result 'train on two ranks' "$([ $status -eq 0 ] || echo "status $status")" "$work/train.log"
 start=$(sed '/^epoch 1 done/,$d' "$work/train.log" | wc -l)
 bad=$([ "$start" -ge 8 ] && [ "$start" -le 15 ] || echo "$start lines;")
-for line in 'options: run.dir=' '         .* train.global_batch=24.* and [0-9]* more (deck.ini)' 'mesh: ddp, 2 ranks' 'device: ' 'data: cifar10, ' 'model: vit_cifar, [0-9]* parameters' \
+for line in 'options: run.dir=' '         .* train.global_batch=24.* and [0-9]* more (deck.ini)' 'mesh: ddp, 2 ranks' 'device: .* with oneDNN [0-9.]*$' 'data: cifar10, ' 'model: vit_cifar, [0-9]* parameters' \
     'memory: [0-9.]* MiB per rank' 'run: [0-9]* steps' 'run folder: '; do
     grep -q "^$line" "$work/train.log" || bad="$bad no $line;"
 done

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <dnnl.h>
 
 #include "device/cpu_product.h"
 #include "device_test.h"
@@ -120,11 +121,40 @@ static void other_sizes(void **state)
                             .threads = 2});
 }
 
+static int library_major = DNNL_VERSION_MAJOR;
+
+/* Replaces oneDNN's function. */
+const dnnl_version_t *dnnl_version(void)
+{
+    static dnnl_version_t version = {.minor = 6, .patch = 3};
+    version.major = library_major;
+    return &version;
+}
+
+static void library_of_other_headers_is_refused(void **state)
+{
+    (void)state;
+    struct error error = {0};
+    struct device_limits limits;
+    struct device *device = device_cpu.open(0, 1, &error);
+    char expected[32];
+    device_cpu.limits(device, &limits);
+    snprintf(expected, sizeof expected, "oneDNN %d.6.3", library_major);
+    assert_string_equal(limits.library, expected);
+    device_cpu.close(device);
+    library_major++;
+    assert_null(device_cpu.open(0, 1, &error));
+    library_major--;
+    snprintf(expected, sizeof expected, "headers of oneDNN %d:", library_major);
+    assert_non_null(strstr(error.text, expected));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_way_to_lie),
         cmocka_unit_test(other_sizes),
+        cmocka_unit_test(library_of_other_headers_is_refused),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -150,6 +150,7 @@ static void limits_find(struct cpu_device *cpu)
     snprintf(limits->name, sizeof limits->name, "%s, %s, %d thread%s", processor,
              limits->instructions, cpu->threads, cpu->threads == 1 ? "" : "s");
     limits->threads = cpu->threads;
+    product_library(limits->library, sizeof limits->library);
     limits->multiplies_bf16 = product_multiplies_bf16() || cpu->tiles != NULL;
 }
 
@@ -164,14 +165,15 @@ static void caches_find(struct cpu_device *cpu)
 
 static struct device *cpu_open(int number, int threads, struct error *error)
 {
-    struct cpu_device *cpu;
+    struct cpu_device *cpu = calloc(1, sizeof *cpu);
     const struct cpu_kernels *kernels = cpu_kernels_choose(error);
 
     (void)number;
-    if (kernels == NULL)
-        return NULL;
-    cpu = calloc(1, sizeof *cpu);
     ENSURE(cpu != NULL, "no memory for a device");
+    if (kernels == NULL || !product_library_check(error)) {
+        free(cpu);
+        return NULL;
+    }
     cpu->device.backend = &device_cpu;
     cpu->kernels = kernels;
     cpu->tiles = cpu_tiles_choose();

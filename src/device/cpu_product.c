@@ -250,6 +250,18 @@ void product_library(char *name, size_t size)
     snprintf(name, size, "oneDNN %d.%d.%d", version->major, version->minor, version->patch);
 }
 
+bool product_library_check(struct error *error)
+{
+    char name[32];
+
+    product_library(name, sizeof name);
+    return dnnl_version()->major == DNNL_VERSION_MAJOR ||
+           error_set(error, ERROR_USAGE,
+                     "%s is loaded, but vittrain was built with the headers of oneDNN %d: check "
+                     "LD_LIBRARY_PATH, or build again",
+                     name, DNNL_VERSION_MAJOR);
+}
+
 bool product_multiplies_bf16(void)
 {
 #ifdef __x86_64__

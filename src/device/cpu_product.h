@@ -40,6 +40,9 @@ const char *product_implementation(const struct product_plan *plan);
 /* Write the library's name and version: "oneDNN 2.6.0". */
 void product_library(char *name, size_t size);
 
+/* Fail if the interface of the loaded library is not that of the headers. */
+bool product_library_check(struct error *error);
+
 /* True if this processor multiplies bf16 (AVX512_BF16 or AMX). */
 bool product_multiplies_bf16(void);
 

@@ -80,7 +80,8 @@ static void run_announce(const struct trainer *trainer)
     mesh_describe_transport(&session->mesh, transport, sizeof transport);
     log_info("mesh: %s%s%s", mesh, trainer->world->size > 1 ? "; transport: " : "",
              trainer->world->size > 1 ? transport : "");
-    log_info("device: %s; computing in %s", session->limits.name, type_name(session->compute));
+    log_info("device: %s; computing in %s%s%s", session->limits.name, type_name(session->compute),
+             session->limits.library[0] != '\0' ? " with " : "", session->limits.library);
     log_info("data: %s, %lld training and %lld validation samples of %lldx%lld, %lld classes",
              trainer->options.data.format, (long long)trainer->train.dataset.count,
              (long long)trainer->validation.dataset.count, (long long)source.width,
