@@ -1,5 +1,5 @@
 # VITTRAIN_MPI: MPI 3.1 or later, and mpirun for the tests. The wrapper mpicc is asked for the flags, so any
-# compiler can be used. Sets MPI_CFLAGS, MPI_LIBS, MPIRUN, MPIRUN_FLAGS.
+# compiler can be used. A cross build asks pkg-config for Open MPI, because mpicc belongs to the building machine. Sets MPI_CFLAGS, MPI_LIBS, MPIRUN, MPIRUN_FLAGS.
 
 AC_DEFUN([VITTRAIN_MPI], [
   AC_ARG_WITH([mpi], [AS_HELP_STRING([--with-mpi=PREFIX], [MPI is below PREFIX (default: mpicc in PATH)])],
@@ -11,9 +11,14 @@ AC_DEFUN([VITTRAIN_MPI], [
   AC_PATH_PROG([MPICC], [mpicc], [], [$vittrain_mpi_path])
   AC_PATH_PROG([MPIRUN], [mpirun], [], [$vittrain_mpi_path])
   vittrain_mpi_version=no
+  AS_IF([test "$cross_compiling,$with_mpi" = yes,yes], [MPICC="$PKG_CONFIG ompi-c"])
   AS_IF([test -n "$MPICC"], [
     AC_MSG_CHECKING([for the flags of $MPICC])
-    AS_IF([vittrain_mpi_compile=`$MPICC --showme:compile 2>/dev/null`], [
+    AS_IF([test "$MPICC" = "$PKG_CONFIG ompi-c"], [
+      MPI_CFLAGS=`$MPICC --cflags`
+      MPI_LIBS=`$MPICC --libs`
+      MPIRUN_FLAGS=--oversubscribe
+    ], [vittrain_mpi_compile=`$MPICC --showme:compile 2>/dev/null`], [
       MPI_CFLAGS=$vittrain_mpi_compile
       MPI_LIBS=`$MPICC --showme:link`
       MPIRUN_FLAGS=--oversubscribe

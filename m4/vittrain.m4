@@ -80,16 +80,21 @@ AC_DEFUN([VITTRAIN_KERNELS], [
     AC_SUBST([AMX_CFLAGS],
       ["-march=x86-64-v4 -mprefer-vector-width=512 -mavx512bf16 -mamx-tile -mamx-bf16"])
     VITTRAIN_KERNELS_FLAG([amx], [$AMX_CFLAGS])
+  ], [aarch64], [
+    VITTRAIN_KERNELS_FLAG([neon_bf16], [-march=armv8.2-a+bf16])
   ])
   AS_IF([test "$vittrain_kernels_avx2" = yes],
     [AC_DEFINE([HAVE_KERNELS_AVX2], [1], [kernels compiled for x86-64-v3 are in the program])])
   AS_IF([test "$vittrain_kernels_avx512" = yes],
     [AC_DEFINE([HAVE_KERNELS_AVX512], [1], [kernels compiled for x86-64-v4 are in the program])])
+  AS_IF([test "$vittrain_kernels_neon_bf16" = yes],
+    [AC_DEFINE([HAVE_KERNELS_NEON_BF16], [1], [kernels compiled for NEON with bf16 are in the program])])
   AM_CONDITIONAL([KERNELS_AVX2], [test "$vittrain_kernels_avx2" = yes])
   AS_IF([test "$vittrain_kernels_amx" = yes],
     [AC_DEFINE([HAVE_KERNELS_AMX], [1], [operations compiled for AMX are in the program])])
   AM_CONDITIONAL([KERNELS_AVX512], [test "$vittrain_kernels_avx512" = yes])
   AM_CONDITIONAL([KERNELS_AMX], [test "$vittrain_kernels_amx" = yes])
+  AM_CONDITIONAL([KERNELS_NEON_BF16], [test "$vittrain_kernels_neon_bf16" = yes])
 ])
 
 # VITTRAIN_KERNELS_FLAG(NAME, FLAGS): compile the kernels for NAME if the compiler takes FLAGS.
@@ -103,6 +108,12 @@ AC_DEFUN([VITTRAIN_KERNELS_FLAG], [
      vittrain_kernels="$vittrain_kernels $1"],
     [AC_MSG_RESULT([no]); vittrain_kernels_$1=no])
   CFLAGS=$vittrain_save_CFLAGS
+])
+
+# A cross build runs its programs with EMULATOR, if it is set: for the manual page, completions and tests.
+AC_DEFUN([VITTRAIN_EMULATOR], [
+  AC_ARG_VAR([EMULATOR], [command that runs programs of a cross build, such as "qemu-aarch64-static -L SYSROOT"])
+  AM_CONDITIONAL([RUNS_PROGRAMS], [test "$cross_compiling" != yes || test -n "$EMULATOR"])
 ])
 
 AC_DEFUN([VITTRAIN_SANITIZERS], [

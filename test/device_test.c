@@ -167,7 +167,8 @@ struct step_params *device_test_params(struct device_test *test, uint32_t step, 
 
 void device_test_every_kernels(void (*test)(void **state), void **state)
 {
-    static const char *const names[] = {"baseline", "avx2", "avx512", "amx", "amx-emulated"};
+    static const char *const names[] = {"baseline", "avx2",         "avx512",
+                                        "amx",      "amx-emulated", "neon_bf16"};
     if (strcmp(device_name(), "cpu") != 0) {
         test(state);
         return;

@@ -280,6 +280,7 @@ EXTRA_DIST += \
 	test/http_server.py \
 	test/s3_endpoint.py \
 	test/lsan.supp \
+	test/arm64.sh \
 	test/check_faults.sh \
 	test/plant_nan.py \
 	test/cluster.sh \

@@ -93,7 +93,7 @@ static void changes_are_torchvisions(void **state)
 {
     (void)state;
     static const char *const names[] = {"noise", "ramps", "grey", "pixel", "lines"};
-    static const char *const sets[] = {"baseline", "avx2", "avx512"};
+    static const char *const sets[] = {"baseline", "avx2", "avx512", "neon_bf16"};
     int tried = 0;
     struct vector_file *file = vector_file_open("policy.safetensors");
     for (size_t set = 0; set < sizeof sets / sizeof *sets; set++) {

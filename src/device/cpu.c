@@ -12,6 +12,9 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#ifdef __aarch64__
+#include <sys/auxv.h>
+#endif
 
 #include "config.h"
 #include "core/text.h"
@@ -23,24 +26,59 @@
 #include <cpuid.h>
 #endif
 
-/* Return NULL if the kernels are not compiled in (configure tests the compiler) or this processor
- * does not support them. */
+static bool supports_any(void)
+{
+    return true;
+}
+
+#ifdef HAVE_KERNELS_AVX2
+static bool supports_avx2(void)
+{
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+}
+#endif
+
+#ifdef HAVE_KERNELS_AVX512
+static bool supports_avx512(void)
+{
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512cd");
+}
+#endif
+
+#ifdef HAVE_KERNELS_NEON_BF16
+static bool supports_neon_bf16(void)
+{
+    return (getauxval(AT_HWCAP2) & HWCAP2_BF16) != 0;
+}
+#endif
+
+/* The compiled kernels, the widest first. configure tests the compiler. */
+static const struct kernel_level {
+    const struct cpu_kernels *kernels;
+    bool (*is_supported)(void);
+} levels[] = {
+#ifdef HAVE_KERNELS_AVX512
+    {&cpu_kernels_avx512, supports_avx512},
+#endif
+#ifdef HAVE_KERNELS_AVX2
+    {&cpu_kernels_avx2, supports_avx2},
+#endif
+#ifdef HAVE_KERNELS_NEON_BF16
+    {&cpu_kernels_neon_bf16, supports_neon_bf16},
+#endif
+    {&cpu_kernels_baseline, supports_any},
+};
+enum { LEVELS = sizeof levels / sizeof levels[0] };
+
+/* Return NULL if the kernels are not compiled in or this processor does not support them. */
 static const struct cpu_kernels *kernels_by_name(const char *name)
 {
-    if (strcmp(name, "baseline") == 0)
-        return &cpu_kernels_baseline;
-#ifdef HAVE_KERNELS_AVX2
-    if (strcmp(name, "avx2") == 0 && __builtin_cpu_supports("avx2") &&
-        __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
-        __builtin_cpu_supports("bmi2"))
-        return &cpu_kernels_avx2;
-#endif
-#ifdef HAVE_KERNELS_AVX512
-    if (strcmp(name, "avx512") == 0 && __builtin_cpu_supports("avx512f") &&
-        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512cd"))
-        return &cpu_kernels_avx512;
-#endif
+    for (int i = 0; i < LEVELS; i++)
+        if (strcmp(name, levels[i].kernels->name) == 0 && levels[i].is_supported())
+            return levels[i].kernels;
     return NULL;
 }
 
@@ -89,22 +127,21 @@ const struct tile_kernels *cpu_tiles_choose(void)
 
 const struct cpu_kernels *cpu_kernels_choose(struct error *error)
 {
-    const char *names[] = {"avx512", "avx2", "baseline"};
     const char *name = kernels_wanted();
-    const struct cpu_kernels *kernels = NULL;
+    int level = 0;
 
     if (name != NULL && tiles_by_name(name) == NULL) {
-        kernels = kernels_by_name(name);
+        const struct cpu_kernels *kernels = kernels_by_name(name);
         if (kernels == NULL)
             error_set(error, ERROR_USAGE,
                       "VITTRAIN_CPU=%s: this processor cannot run these kernels; use baseline, "
-                      "avx2, avx512 or amx, or unset it",
+                      "avx2, avx512 or amx (x86-64), neon_bf16 (Arm), or unset it",
                       name);
         return kernels;
     }
-    for (int i = 0; kernels == NULL; i++)
-        kernels = kernels_by_name(names[i]);
-    return kernels;
+    while (!levels[level].is_supported())
+        level++;
+    return levels[level].kernels;
 }
 
 /* Count the processors that this process may use: those that mpirun or taskset assigned. */

@@ -309,7 +309,8 @@ struct cpu_kernels {
 /* Return the widest kernels that this processor supports, or those that VITTRAIN_CPU selects. */
 const struct cpu_kernels *cpu_kernels_choose(struct error *error);
 
-/* The sets compiled in are given by HAVE_KERNELS_AVX2 and HAVE_KERNELS_AVX512 (config.h). */
-extern const struct cpu_kernels cpu_kernels_baseline, cpu_kernels_avx2, cpu_kernels_avx512;
+/* The sets compiled in are given by HAVE_KERNELS_AVX2 and the like (config.h). */
+extern const struct cpu_kernels cpu_kernels_baseline, cpu_kernels_avx2, cpu_kernels_avx512,
+    cpu_kernels_neon_bf16;
 
 #endif

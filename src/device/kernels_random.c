@@ -24,6 +24,8 @@ KERNEL_INLINE vector_wide multiply_low_halves(vector_wide lanes, uint64_t factor
     return (vector_wide)_mm256_mul_epu32((__m256i)lanes, _mm256_set1_epi64x((int64_t)factor));
 #elif defined(__SSE2__)
     return (vector_wide)_mm_mul_epu32((__m128i)lanes, _mm_set1_epi64x((int64_t)factor));
+#elif defined(__aarch64__) && VECTOR_WIDTH == 4
+    return (vector_wide)vmull_n_u32(vmovn_u64((uint64x2_t)lanes), (uint32_t)factor);
 #else
     return (lanes & 0xffffffffu) * factor;
 #endif

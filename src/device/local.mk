@@ -76,6 +76,12 @@ libkernels_avx512_a_SOURCES = $(kernel_sources)
 libkernels_avx512_a_CPPFLAGS = $(AM_CPPFLAGS) -DKERNELS=avx512
 libkernels_avx512_a_CFLAGS = $(kernel_cflags) -march=x86-64-v4 -mprefer-vector-width=512
 endif
+if KERNELS_NEON_BF16
+kernel_libraries += libkernels_neon_bf16.a
+libkernels_neon_bf16_a_SOURCES = $(kernel_sources)
+libkernels_neon_bf16_a_CPPFLAGS = $(AM_CPPFLAGS) -DKERNELS=neon_bf16
+libkernels_neon_bf16_a_CFLAGS = $(kernel_cflags) -march=armv8.2-a+bf16
+endif
 
 # Operations on tiles, compiled for AMX and with an emulation of its instructions.
 tile_sources = \

@@ -14,6 +14,10 @@
 #include "device/device.h"
 #include "device/gelu_fit.h"
 
+#ifdef __aarch64__
+#include <arm_neon.h>
+#endif
+
 #if defined(__AVX512F__) || defined(TILES_EMULATED)
 #define VECTOR_WIDTH 16
 #elif defined(__AVX2__)
@@ -112,15 +116,35 @@ KERNEL_INLINE float vector_largest(vector_float vector)
     return a > b ? a : b;
 }
 
+/* Load 16-bit values as words. On Arm, GCC converts lane by lane without intrinsics. */
+KERNEL_INLINE vector_word vector_load_halves(const uint16_t *from)
+{
+#if defined(__aarch64__) && VECTOR_WIDTH == 4
+    return (vector_word)vmovl_u16(vld1_u16(from));
+#else
+    vector_half half;
+    memcpy(&half, from, sizeof half);
+    return __builtin_convertvector(half, vector_word);
+#endif
+}
+
+/* Store the lower halves of words. */
+KERNEL_INLINE void vector_store_halves(uint16_t *to, vector_word words)
+{
+    vector_half half = __builtin_convertvector(words, vector_half);
+    memcpy(to, &half, sizeof half);
+}
+
 /* bf16 is the upper half of fp32. Duplicating each element and masking takes two instructions; some
  * compilers need five for a conversion. */
 KERNEL_INLINE vector_float vector_from_bf16(const uint16_t *from)
 {
+#if !__has_builtin(__builtin_shufflevector) || defined(__aarch64__)
+    return (vector_float)(vector_load_halves(from) << 16);
+#else
     vector_half half;
     memcpy(&half, from, sizeof half);
-#if !__has_builtin(__builtin_shufflevector)
-    return (vector_float)(__builtin_convertvector(half, vector_word) << 16);
-#elif VECTOR_WIDTH == 16
+#if VECTOR_WIDTH == 16
     return (vector_float)((vector_word)__builtin_shufflevector(
                               half, half, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8, 9,
                               9, 10, 10, 11, 11, 12, 12, 13, 13, 14, 14, 15, 15) &
@@ -133,27 +157,29 @@ KERNEL_INLINE vector_float vector_from_bf16(const uint16_t *from)
     return (vector_float)((vector_word)__builtin_shufflevector(half, half, 0, 0, 1, 1, 2, 2, 3, 3) &
                           0xffff0000);
 #endif
+#endif
 }
 
-/* Round to nearest even; NaN stays NaN. */
+/* Round to nearest even; NaN stays NaN. Arm's conversions give the same bits. */
 KERNEL_INLINE void vector_to_bf16(uint16_t *to, vector_float vector)
 {
+#if defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC) && VECTOR_WIDTH == 4
+    bfloat16x4_t half = vcvt_bf16_f32((float32x4_t)vector);
+    memcpy(to, &half, sizeof half);
+#else
     vector_word bits = (vector_word)vector;
     vector_word rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
     vector_word quiet = (bits >> 16) | 0x40;
     vector_word is_nan = (vector_word)(vector != vector);
-    vector_word chosen = (is_nan & quiet) | (~is_nan & rounded);
-    vector_half half = __builtin_convertvector(chosen, vector_half);
-    memcpy(to, &half, sizeof half);
+    vector_store_halves(to, (is_nan & quiet) | (~is_nan & rounded));
+#endif
 }
 
 /* fp16 by integer arithmetic, because not every processor has a conversion. The exponent is moved
  * by a multiplication, which also handles subnormals; infinity and NaN are handled separately. */
 KERNEL_INLINE vector_float vector_from_fp16(const uint16_t *from)
 {
-    vector_half half;
-    memcpy(&half, from, sizeof half);
-    vector_word bits = __builtin_convertvector(half, vector_word);
+    vector_word bits = vector_load_halves(from);
     vector_word magnitude = (bits & 0x7fff) << 13;
     vector_word sign = (bits & 0x8000) << 16;
     vector_word special = (vector_word)(magnitude >= 0x0f800000) & 0x7f800000;
@@ -174,8 +200,7 @@ KERNEL_INLINE void vector_to_fp16(uint16_t *to, vector_float vector)
     vector_word is_nan = (vector_word)(magnitude > 0x7f800000);
     vector_word value = (is_subnormal & subnormal) | (~is_subnormal & normal);
     value = (is_large & (0x7c00 | (is_nan & 0x200))) | (~is_large & value);
-    vector_half half = __builtin_convertvector(value | sign, vector_half);
-    memcpy(to, &half, sizeof half);
+    vector_store_halves(to, value | sign);
 }
 
 /* Load the vector at element `index` of a tensor of any type. `type` should be a compile-time

@@ -127,7 +127,7 @@ bool hardware_compare(const struct device_limits *limits, struct comm *world, st
                   "differ: %s on all ranks",
                   limits->instructions, first,
                   gpus ? "use nodes with the same GPUs, or set run.backend=cpu"
-                       : "set VITTRAIN_CPU=baseline, avx2 or avx512");
+                       : "set VITTRAIN_CPU to kernels that all nodes support");
     return comm_agree(world, error);
 }
 
