@@ -1,5 +1,6 @@
 # VITTRAIN_MPI: MPI 3.1 or later, and mpirun for the tests. The wrapper mpicc is asked for the flags, so any
-# compiler can be used. A cross build asks pkg-config for Open MPI, because mpicc belongs to the building machine. Sets MPI_CFLAGS, MPI_LIBS, MPIRUN, MPIRUN_FLAGS.
+# compiler can be used. A cross build asks pkg-config for Open MPI, because mpicc belongs to the building machine.
+# Sets MPI_CFLAGS, MPI_LIBS, MPIRUN, MPIRUN_FLAGS.
 
 AC_DEFUN([VITTRAIN_MPI], [
   AC_ARG_WITH([mpi], [AS_HELP_STRING([--with-mpi=PREFIX], [MPI is below PREFIX (default: mpicc in PATH)])],

@@ -521,7 +521,7 @@ struct comm;
 struct device_limits {
     int threads;           /* CPU: size of the thread pool */
     char name[128];        /* "AMD EPYC 9354, AVX2, 2 threads" */
-    char instructions[16]; /* "avx2": devices with equal names give identical bits */
+    char instructions[32]; /* "avx2": devices with equal names give identical bits */
     char library[32];      /* of matrix products: "oneDNN 2.6.3", or "" */
     char identity[48];     /* globally unique name of the device, or "" (CPU) */
     size_t memory_bytes;   /* dedicated memory; 0: the device uses the host's */
