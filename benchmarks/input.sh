@@ -1,7 +1,7 @@
 #!/bin/sh
-# Images per second from JPEG files, 224 x 224 by RandomResizedCrop: vittrain's loader with 2 threads, from folders and
-# from packed files with restart markers, in turn with torchvision's DataLoader with 2 workers, and the medians of the
-# ratios per second of CPU time, which other programs hardly affect. Prints rows of the benchmarks' CSV.
+# Images per second from JPEG files with RandomResizedCrop to 224 x 224. vittrain's loader with 2 threads, from folders and
+# from packed files with restart markers, runs in turn with torchvision's DataLoader with 2 workers. The ratios are medians
+# of images per second of CPU time, which other programs hardly affect. Prints rows of the benchmarks' CSV.
 #   input.sh ROOT [PAIRS]       ROOT/train/CLASS/FILE; build first: make vittrain benchmarks/bench_input
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)

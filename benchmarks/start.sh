@@ -1,21 +1,22 @@
 #!/bin/bash
-# Start of a run: rows of the benchmarks' CSV (README.md), and the prediction for more ranks (docs/start.md).
+# Measure the start of a run, as rows of the benchmarks' CSV (README.md), and predict it for more ranks (docs/start.md).
 #
 #   benchmarks/start.sh [TURNS] >> benchmarks/results/start-DATE.csv
 #       Seconds from `mpirun` to the end of a run of one step of vit_cifar on 2 ranks, its checkpoint and the end of
 #       the processes included: an upper bound of the time to the end of the first step. pytorch_start.py is PyTorch's.
 #   benchmarks/start.sh ranks RANKS... >> benchmarks/results/start-DATE.csv
-#       Messages, time and processor time of ranks that start cnn_a, up to the update of the first step; and of a program
-#       that only starts and ends MPI. 8 consecutive ranks count as a node. Needs `make test/start_count`.
+#       Messages, time and processor time from the start of cnn_a to the update of the first step, for each number of
+#       ranks, and the time of a program that only calls MPI_Init_thread and MPI_Finalize. 8 consecutive ranks count as a
+#       node. Needs `make test/start_count`.
 #   benchmarks/start.sh model CSV CLUSTER.ini
-#       Prediction for 64 to 4096 ranks from such rows and a machine description (input/clusters).
+#       Prediction for 64 to 4096 ranks from the rows of one commit and a machine description (input/clusters).
 #
 # Environment: VITTRAIN, MPIRUN; START_COUNT_PROGRAM (test/start_count of the build).
 set -euo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
 
-# model CSV CLUSTER: a table of predicted seconds.
+# model CSV CLUSTER: print a table of predicted seconds.
 model() {
     awk -F '[=,]' -v clusters="$2" '
         FILENAME == clusters && /^\[/ { section = $0 }
@@ -33,13 +34,13 @@ model() {
             rate = bandwidth["[between]"] / 8
             printf "measured: %.2f ms per message with its wake-ups, %.0f messages per doubling, %.0f bytes per further rank, " \
                 "%.3f s of processor time to the end of MPI_Init, %.3f s after it\n", 1e3 * hop, doubling, bytes, fixed, work
-            print "| ranks | messages of a rank, in turn | load and MPI_Init, own work | work to the update | messages | bytes | files | sum |"
+            print "| ranks | messages of a rank | processor time to the end of MPI_Init | after it | messages | bytes | files | sum |"
             print "|---|---|---|---|---|---|---|---|"
             for (ranks = 64; ranks <= 4096; ranks = ranks == 256 ? 1000 : ranks == 1000 ? 4096 : ranks * 4) {
                 steps = value[8, "steps of a rank"] + doubling * log2(ranks / 8)
                 messages = steps * (hop + wire)
                 moved = bytes * ranks / rate
-                files = ranks * 0.5e-3 # monitor-RANK.csv in one folder, made one after the other by the file server
+                files = ranks * 0.5e-3 # assumed: the file server creates each monitor-RANK.csv in 0.5 ms, one after another
                 printf "| %d | %.0f | %.2f s | %.2f s | %.2f s | %.4f s | %.2f s | %.2f s |\n", ranks, steps, fixed, work,
                     messages, moved, files, fixed + work + messages + moved + files
             }
@@ -56,13 +57,13 @@ trap 'rm -rf "$scratch"' EXIT
 count=$(readlink -f "${START_COUNT_PROGRAM:-$here/../test/start_count}")
 cd "$scratch"
 
-# table PATTERN COLUMN: the cell of the table of counts.
+# cell NAME COLUMN: print a cell of the table `counts`.
 cell() { awk -F '\t' -v name="$1" -v column="$2" '$2 == name { print $column }' counts; }
-# summed EXPRESSION: over the collectives.
+# summed EXPRESSION: print the sum over the collectives in `counts`.
 summed() { awk -F '\t' '$1 == "collective" { n += '"$1"' } END { print n + 0 }' counts; }
 start_row() { row start cnn_a 128 fp32 ddp "$ranks" 1 "$@"; }
 
-# ranks_measure RANKS
+# ranks_measure RANKS: print the rows of this number of ranks.
 ranks_measure() {
     ranks=$1
     export nodes=$(((ranks + 7) / 8))
