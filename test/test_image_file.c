@@ -177,7 +177,8 @@ static void restarts_keep_the_pixels(void **state)
         struct sample sample = sample_find(kinds[i]);
         const bool possible = strncmp(kinds[i], "jpeg", 4) == 0;
         const int64_t interval = 8 << i % 4;
-        if (image_jpeg_add_restarts(sample.bytes, sample.count, interval, &bytes) != possible)
+        if (image_jpeg_add_restarts(sample.bytes, sample.count, PIXELS_MOST, interval, &bytes) !=
+            possible)
             fail_msg("%s: restart markers %s", kinds[i], possible ? "failed" : "were added");
         if (!possible)
             continue;
@@ -185,14 +186,54 @@ static void restarts_keep_the_pixels(void **state)
         sample.count = bytes.count;
         check_area(&sample, (struct image_area){0, 0, sample.width, sample.height});
         check_parts(&sample, (uint32_t)i, 100);
-        assert_true(image_jpeg_add_restarts(sample.bytes, sample.count, interval, &again));
+        assert_true(
+            image_jpeg_add_restarts(sample.bytes, sample.count, PIXELS_MOST, interval, &again));
         assert_int_equal(again.count, bytes.count);
         assert_memory_equal(again.data, bytes.data, bytes.count);
         /* A truncated file is refused. */
-        assert_false(image_jpeg_add_restarts(sample.bytes, sample.count - 2, interval, &again));
+        assert_false(
+            image_jpeg_add_restarts(sample.bytes, sample.count - 2, PIXELS_MOST, interval, &again));
     }
     free(bytes.data);
     free(again.data);
+}
+
+/* libjpeg upsamples an image of 3 columns differently from the last 3 columns of a wider one. */
+static void narrow_parts_are_those_of_the_whole(void **state)
+{
+    (void)state;
+    struct sample sample = sample_find("jpeg_19x1");
+    struct byte_buffer bytes = {0};
+    assert_true(image_jpeg_add_restarts(sample.bytes, sample.count, PIXELS_MOST, 16, &bytes));
+    sample.bytes = bytes.data;
+    sample.count = bytes.count;
+    check_area(&sample, (struct image_area){18, 0, 1, 1});
+    free(bytes.data);
+}
+
+/* libjpeg smooths a progressive file without its last scans; large images need much memory. */
+static void incomplete_and_large_files_are_not_encoded_again(void **state)
+{
+    (void)state;
+    const struct sample sample = sample_find("jpeg_progressive");
+    const int64_t size = sample.width * sample.height;
+    struct byte_buffer bytes = {0};
+    assert_true(image_jpeg_add_restarts(sample.bytes, sample.count, size, 16, &bytes));
+    assert_false(image_jpeg_add_restarts(sample.bytes, sample.count, size - 1, 16, &bytes));
+    uint8_t *shorter = malloc(sample.count);
+    int scans = 0;
+    memcpy(shorter, sample.bytes, sample.count);
+    for (size_t at = 0; at + 1 < sample.count; at++) {
+        if (shorter[at] != 0xff || shorter[at + 1] != 0xda || scans++ == 0)
+            continue;
+        memcpy(shorter + at, "\xff\xd9", 2);
+        assert_true(decode(shorter, at + 2, NULL, 1, false));
+        assert_false(image_jpeg_add_restarts(shorter, at + 2, size, 16, &bytes));
+        memcpy(shorter + at, "\xff\xda", 2);
+    }
+    assert_in_range(scans, 5, 20);
+    free(shorter);
+    free(bytes.data);
 }
 
 /* Intervals outside of the area are not decoded: the first one may contain anything. */
@@ -201,7 +242,7 @@ static void other_intervals_do_not_matter(void **state)
     (void)state;
     struct sample sample = sample_find("jpeg_420");
     struct byte_buffer bytes = {0};
-    assert_true(image_jpeg_add_restarts(sample.bytes, sample.count, 16, &bytes));
+    assert_true(image_jpeg_add_restarts(sample.bytes, sample.count, PIXELS_MOST, 16, &bytes));
     uint8_t *scan = memmem(bytes.data, bytes.count, "\xff\xda", 2);
     uint8_t *marker = memmem(bytes.data, bytes.count, "\xff\xd0", 2);
     scan += 2 + scan[3];
@@ -283,7 +324,7 @@ static void scaled_parts_are_those_of_the_whole(void **state)
     for (int i = 0; i < 4; i++) {
         struct sample sample = sample_find(some[i]);
         check_scaled_parts(&sample);
-        assert_true(image_jpeg_add_restarts(sample.bytes, sample.count, 8, &bytes));
+        assert_true(image_jpeg_add_restarts(sample.bytes, sample.count, PIXELS_MOST, 8, &bytes));
         sample.bytes = bytes.data;
         sample.count = bytes.count;
         check_scaled_parts(&sample);
@@ -639,6 +680,8 @@ int main(void)
         cmocka_unit_test(all_kinds_are_pillows),
         cmocka_unit_test(parts_are_those_of_the_whole),
         cmocka_unit_test(restarts_keep_the_pixels),
+        cmocka_unit_test(narrow_parts_are_those_of_the_whole),
+        cmocka_unit_test(incomplete_and_large_files_are_not_encoded_again),
         cmocka_unit_test(other_intervals_do_not_matter),
         cmocka_unit_test(scaled_images_are_smaller),
         cmocka_unit_test(scaled_parts_are_those_of_the_whole),

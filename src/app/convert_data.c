@@ -68,6 +68,7 @@ void convert_data(const struct options *options, struct comm *world, struct erro
                   (options->convert.kind == KIND_AUTO && options->convert.size > 0),
         .as_source = options->convert.kind == KIND_AUTO && options->convert.size == 0,
         .restarts = options->convert.kind == KIND_RESTARTS,
+        .most_pixels = options->data.max_pixels,
         .size = options->convert.size,
         .file_bytes = options->convert.file_size,
         .shuffle = options->convert.shuffle};

@@ -66,9 +66,10 @@ MUST_CHECK bool image_file_decode(const uint8_t *bytes, size_t count,
 
 /* Encode a JPEG again without loss, with optimal Huffman tables and restart intervals of at least
  * `interval` pixels, so that image_file_decode decodes only the part of the request. Metadata is
- * removed. Return false if that is not possible; then use the file as it is. */
-MUST_CHECK bool image_jpeg_add_restarts(const uint8_t *bytes, size_t count, int64_t interval,
-                                        struct byte_buffer *to);
+ * removed. Return false if that is not possible, or if the image has more than most_pixels; then
+ * use the file as it is. */
+MUST_CHECK bool image_jpeg_add_restarts(const uint8_t *bytes, size_t count, int64_t most_pixels,
+                                        int64_t interval, struct byte_buffer *to);
 
 /* ---- private to image_*.c */
 /* Copy the part of a JPEG with restart markers that contains an area. *part: its position in the

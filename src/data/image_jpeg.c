@@ -16,6 +16,7 @@
 enum {
     SCANS_MOST = 500, /* limit of scans of a progressive file, against denial of service */
     EDGE = 2,         /* pixels outside the area that chroma upsampling reads */
+    WIDE = 5,         /* the same beside an area that is decoded as an image of its own */
 };
 
 static const uint8_t jpeg_start[3] = {0xff, 0xd8, 0xff};
@@ -193,15 +194,16 @@ static void read_guarded(struct jpeg_reader *reader, const uint8_t *bytes, size_
         read_rows(reader);
 }
 
-/* The area with the pixels around it that upsampling reads. */
+/* The area with the pixels around it that upsampling reads. libjpeg upsamples differently if a
+ * component of the image has less than 3 columns. */
 static struct image_area widen(const struct image_request *request,
                                const struct image_header *header)
 {
     const struct image_area *area = &request->area;
-    const int64_t edge = EDGE * request->scale;
-    const int64_t left = area->x < edge ? 0 : area->x - edge;
+    const int64_t side = WIDE * request->scale, edge = EDGE * request->scale;
+    const int64_t left = area->x < side ? 0 : area->x - side;
     const int64_t top = area->y < edge ? 0 : area->y - edge;
-    const int64_t right = area->x + area->width + edge, bottom = area->y + area->height + edge;
+    const int64_t right = area->x + area->width + side, bottom = area->y + area->height + edge;
     return (struct image_area){left, top, (right > header->width ? header->width : right) - left,
                                (bottom > header->height ? header->height : bottom) - top};
 }
@@ -255,9 +257,20 @@ static unsigned choose_interval(const struct jpeg_decompress_struct *jpeg, int64
     return interval < across ? interval : across;
 }
 
+/* True if all bits of all coefficients have arrived. libjpeg smooths the pixels of a progressive
+ * file that lacks scans, but not those of the same coefficients in a sequential file. */
+static bool is_complete(const struct jpeg_decompress_struct *jpeg)
+{
+    for (int i = 0; jpeg->progressive_mode && i < jpeg->num_components; i++)
+        for (int k = 0; k < DCTSIZE2; k++)
+            if (jpeg->coef_bits[i][k] != 0)
+                return false;
+    return true;
+}
+
 /* The frame of setjmp; no local variable changes after it. */
 static bool write_guarded(struct jpeg_reader *reader, struct jpeg_compress_struct *to,
-                          const uint8_t *bytes, size_t count, int64_t interval,
+                          const uint8_t *bytes, size_t count, int64_t most_pixels, int64_t interval,
                           unsigned char **file, unsigned long *file_bytes)
 {
     if (setjmp(reader->failed) != 0)
@@ -267,6 +280,8 @@ static bool write_guarded(struct jpeg_reader *reader, struct jpeg_compress_struc
     to->client_data = reader;
     jpeg_create_compress(to);
     jpeg_read_header(&reader->jpeg, TRUE);
+    if (reader->jpeg.image_width > most_pixels / reader->jpeg.image_height)
+        return false;
     jvirt_barray_ptr *coefficients = jpeg_read_coefficients(&reader->jpeg);
     jpeg_mem_dest(to, file, file_bytes);
     jpeg_copy_critical_parameters(&reader->jpeg, to);
@@ -274,21 +289,21 @@ static bool write_guarded(struct jpeg_reader *reader, struct jpeg_compress_struc
     to->restart_interval = choose_interval(&reader->jpeg, interval);
     jpeg_write_coefficients(to, coefficients);
     jpeg_finish_compress(to);
-    return !reader->cut && reader->errors.num_warnings == 0;
+    return !reader->cut && reader->errors.num_warnings == 0 && is_complete(&reader->jpeg);
 }
 
-bool image_jpeg_add_restarts(const uint8_t *bytes, size_t count, int64_t interval,
-                             struct byte_buffer *to)
+bool image_jpeg_add_restarts(const uint8_t *bytes, size_t count, int64_t most_pixels,
+                             int64_t interval, struct byte_buffer *to)
 {
     struct error error = {0};
     struct jpeg_reader reader = {.error = &error};
     struct jpeg_compress_struct writer = {0};
     unsigned char *file = NULL;
     unsigned long file_bytes = 0;
-    const bool good = count > sizeof jpeg_start &&
-                      memcmp(bytes, jpeg_start, sizeof jpeg_start) == 0 &&
-                      write_guarded(&reader, &writer, bytes, count, interval, &file, &file_bytes) &&
-                      byte_buffer_reserve(to, file_bytes, &error);
+    const bool good =
+        count > sizeof jpeg_start && memcmp(bytes, jpeg_start, sizeof jpeg_start) == 0 &&
+        write_guarded(&reader, &writer, bytes, count, most_pixels, interval, &file, &file_bytes) &&
+        byte_buffer_reserve(to, file_bytes, &error);
     if (good) {
         memcpy(to->data, file, file_bytes);
         to->count = file_bytes;

@@ -80,13 +80,14 @@ void packed_set_free(struct packed_set *set);
 
 /* Settings of packing. */
 struct packed_plan {
-    const char *name;   /* ends in .h5 */
-    bool decode;        /* convert images to pixels */
-    bool as_source;     /* store what the source has; decode is ignored */
-    bool restarts;      /* encode JPEG files again with restart markers */
-    int64_t size;       /* decode: height and width; 0: unchanged */
-    int64_t file_bytes; /* limit of a file's size; 0: one file */
-    bool shuffle;       /* training records */
+    const char *name;    /* ends in .h5 */
+    bool decode;         /* convert images to pixels */
+    bool as_source;      /* store what the source has; decode is ignored */
+    bool restarts;       /* encode JPEG files again with restart markers */
+    int64_t most_pixels; /* restarts: larger images are stored unchanged */
+    int64_t size;        /* decode: height and width; 0: unchanged */
+    int64_t file_bytes;  /* limit of a file's size; 0: one file */
+    bool shuffle;        /* training records */
 };
 
 /* Collective. Write the files in parallel from the data set that the options describe. *bytes:

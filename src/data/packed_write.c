@@ -182,11 +182,12 @@ static bool set_describe(struct packing *packing, const struct options *options,
 static const struct byte_buffer *file_load(struct packing *packing, struct dataset *source,
                                            int64_t index, int32_t *label, struct error *error)
 {
+    const struct packed_plan *plan = packing->plan;
     struct byte_buffer *file = &packing->loaded, *restarted = &packing->restarted;
     if (!dataset_load(source, index, file, label, error))
         return NULL;
-    return packing->plan->restarts &&
-                   image_jpeg_add_restarts(file->data, file->count, RESTART_PIXELS, restarted)
+    return plan->restarts && image_jpeg_add_restarts(file->data, file->count, plan->most_pixels,
+                                                     RESTART_PIXELS, restarted)
                ? restarted
                : file;
 }
