@@ -24,8 +24,8 @@
 
 static struct comm *world;
 
-static const int64_t counts[] = {0,    1,    2,    3,    7,     16,     127,
-                                 1000, 8191, 8192, 8209, 40009, 300007, 1500007};
+static const int64_t counts[] = {0,    1,    2,     3,     7,     16,     127,
+                                 1000, 5120, 10240, 10241, 40009, 300007, 1500007};
 enum { COUNTS = sizeof counts / sizeof counts[0] };
 
 static void all_reduce_is_mpis(void **state)
