@@ -333,8 +333,8 @@ static bool probe_sees(const struct probe *probe, int node)
     return good && memcmp(content, probe->token, sizeof content) == 0;
 }
 
-/* Collective. True if neighbours in a binary tree of the nodes see each other's files: no node
- * opens more than three. */
+/* Collective. True if all nodes see the same folder: neighbours in a binary tree of the nodes see
+ * each other's files, so no node opens more than three. */
 static bool probe_is_shared(const struct probe *probe)
 {
     const struct mesh *mesh = probe->mesh;

@@ -67,7 +67,7 @@ struct comm *comm_split_node(struct comm *comm)
 
 struct comm *comm_split_nodes(struct comm *comm, int *node_of, int *nodes)
 {
-    int64_t *first = malloc((size_t)comm->size * sizeof *first); /* rank of each rank's node */
+    int64_t *first = malloc((size_t)comm->size * sizeof *first); /* lowest rank on a rank's node */
     ENSURE(first != NULL, "no memory to count nodes");
     struct comm *here = comm_split_node(comm);
     first[comm->rank] = comm->rank;

@@ -136,8 +136,8 @@ void comm_barrier(struct comm *comm);
 /* Collective: the group of the ranks on this rank's node. */
 struct comm *comm_split_node(struct comm *comm);
 
-/* Collective: the same, and the node of each rank in node_of[size]. Nodes are numbered in the order
- * of their lowest ranks. */
+/* Collective: return the group of the ranks on this rank's node, the node of each rank in
+ * node_of[size] and the number of nodes. Nodes are numbered in the order of their lowest ranks. */
 struct comm *comm_split_nodes(struct comm *comm, int *node_of, int *nodes);
 
 /* Collective: return the number of nodes, and this rank's node in *node. */

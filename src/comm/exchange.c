@@ -1,9 +1,9 @@
-/* Small all-reduces within a node, such as the statistics of synchronised batch norm, whose latency
- * counts. The thread that starts one copies the buffer to this rank's slot of the window and posts
- * it; the thread that waits reads the slots of all ranks and computes the result itself. This needs
- * no hand-over to the communication thread and no message.
+/* Exchanges: small all-reduces within a node, such as the statistics of synchronised batch norm,
+ * with low latency. The thread that starts an exchange copies the buffer to this rank's slot of the
+ * window and sets the counter `posted`. The thread that waits for it reads the slots of all ranks
+ * and computes the result. Neither the communication thread nor a message is involved.
  *
- * Every rank adds in the order of the tree of messages (messages.c), which gives the same bits.
+ * Every rank adds in the order of the tree of messages (messages.c), so the bits are the same.
  * Exchanges finish in the order in which they were started. A slot is used again when all ranks
  * have read it, so at most EXCHANGE_SLOTS exchanges are in progress; starting another one waits. */
 #include "comm/internal.h"
@@ -18,14 +18,14 @@ static size_t ticket_bytes(const struct ticket *ticket)
     return (size_t)(ticket->count * comm_type_size(ticket->type));
 }
 
-/* The slot of an exchange, numbered from 1. */
+/* The slot of a rank for exchange `number`. */
 static unsigned char *slot_of(const struct window *window, int rank, uint64_t number)
 {
     return window_area(window, rank) + WINDOW_SLOTS * (WINDOW_CHUNK + window->part_bytes) +
            number % EXCHANGE_SLOTS * SMALL_BYTES;
 }
 
-/* True if all ranks have brought the exchange to that state. */
+/* True if the exchange has reached the state on all ranks. */
 static bool all_reached(const struct window *window, enum exchange_state state, uint64_t number)
 {
     for (int rank = 0; rank < window->size; rank++) {
@@ -43,9 +43,9 @@ void exchange_poll(const struct ticket *ticket)
         progress_idle(&idle, false);
 }
 
-/* Wait until all ranks have brought the exchange to that state. Usually they are close together:
- * poll for a moment, then with sleeps. After a longer time the communication thread polls, which
- * also answers queries and ends the job at the timeout. */
+/* Wait until the exchange has reached the state on all ranks: poll for 20 us, then with sleeps in
+ * between. After 5 ms the communication thread polls instead, which also answers queries and ends
+ * the job at the timeout. */
 static void await(const struct ticket *ticket, enum exchange_state state, uint64_t number)
 {
     const double spin = 20e-6, longest = 5e-3;
@@ -71,8 +71,8 @@ static void await(const struct ticket *ticket, enum exchange_state state, uint64
     progress_wait(progress_start(&rest));
 }
 
-/* into = the sum of the slots of `span` ranks: the lower ones, whose number is a power of two, then
- * the upper ones. */
+/* Reduce the slots of `span` ranks to `into`: the lower ranks, whose number is a power of two, then
+ * the upper ranks. */
 static void slots_combine(const struct ticket *ticket, int first, int span, unsigned char *into)
 {
     const struct window *window = ticket->group->window;

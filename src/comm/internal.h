@@ -58,7 +58,7 @@ struct ticket {
     const char *what; /* description of another backend's collective; NULL: see `action` */
     int64_t sequence; /* number of the collective in its group, from 1; 0: not a collective */
     double began;     /* clock_now() when the communication thread started it */
-    uint64_t number;  /* of the exchange, from 1; 0: not an exchange (exchange.c) */
+    uint64_t number;  /* of the exchange (exchange.c), from 1; 0: not an exchange */
     enum exchange_state awaits; /* if set, the communication thread only waits for this state */
     bool done;
 };
@@ -93,7 +93,7 @@ struct ticket *progress_ticket(const struct ticket *ticket);
 void progress_release(struct ticket *ticket);
 /* Wait for the event `after` of a ticket. */
 void progress_wait_event(const struct ticket *ticket);
-/* Count time in which the calling thread waited for other ranks itself. */
+/* Add time in which the calling thread waited for other ranks to the busy and exposed times. */
 void progress_count(double seconds);
 void progress_times(double *busy, double *exposed);
 
@@ -106,7 +106,7 @@ struct idle {
     double since, now, next_watch;
 };
 void progress_idle(struct idle *idle, bool moved);
-/* Sleep, but not in the first calls. Return true if it slept. */
+/* Sleep for a moment, except in the first calls. Return true after a sleep. */
 bool idle_sleep(struct idle *idle);
 
 /* messages.c: messages to or from one rank, in order, up to LANE_WINDOW in flight. */
@@ -130,7 +130,7 @@ void lane_drain(struct lane *lane, struct idle *idle);
 enum { SEGMENT_BYTES = 1 << 20, SCRATCH_BYTES = LANE_WINDOW * SEGMENT_BYTES };
 /* Up to this size latency dominates, so algorithms minimise the number of messages. The statistics
  * of a batch norm of 2048 channels are 32,776 bytes. */
-enum { SMALL_BYTES = 40 << 10, SMALL_BLOCK = 1 << 10 }; /* an all-gather's: of one rank */
+enum { SMALL_BYTES = 40 << 10, SMALL_BLOCK = 1 << 10 /* of one rank, in an all-gather */ };
 void ring_run(const struct stage *stage, unsigned char *scratch);
 void tree_all_reduce(const struct ticket *ticket, unsigned char *scratch);
 void tree_broadcast(const struct ticket *ticket, int root);
@@ -140,8 +140,8 @@ void chain_run(const struct ticket *ticket);
 void shared_run(const struct stage *stage);
 void shared_broadcast(const struct ticket *ticket);
 
-/* exchange.c: small all-reduces of a group with a window, without the communication thread. In a
- * group only one thread of a process may start and wait for them. */
+/* exchange.c: small all-reduces of a group with a window, without the communication thread. Only
+ * one thread of a process may start and wait for those of a group. */
 bool exchange_fits(const struct ticket *ticket);
 struct ticket *exchange_start(const struct ticket *ticket);
 void exchange_wait(struct ticket *ticket);
@@ -166,7 +166,7 @@ struct window {
     size_t bytes, counters_bytes, area_bytes, part_bytes;
     int size, rank;
     uint64_t chunks; /* of all collectives so far; equal on all ranks */
-    /* Exchanges that this rank has started and finished; the tickets of those in between. */
+    /* Exchanges that this rank has started and finished; the tickets of those in progress. */
     uint64_t started, finished;
     struct ticket *exchange[EXCHANGE_SLOTS];
 };
@@ -215,8 +215,8 @@ void watch_check(const struct ticket *ticket, double waited);
 int64_t groups_entered(int64_t identity);
 int world_rank(void);
 int world_size(void);
-/* Return the ranks of the group in MPI_COMM_WORLD; the caller frees them. Takes time proportional
- * to the square of the size in Open MPI. */
+/* Return the ranks of the group in MPI_COMM_WORLD; the caller frees them. In Open MPI the time is
+ * proportional to the square of the group's size. */
 int *group_world_ranks(const struct group *group);
 
 /* mpi.c: end the job with ERROR_PEER after its cause has been printed. Ends at least this process

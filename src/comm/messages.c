@@ -1,7 +1,7 @@
-/* Messages between ranks, and the collectives that need no reduction order of a ring: small buffers
- * travel in log2(size) steps, along a binomial tree or, in an all-gather, by doubling; large
- * broadcasts and point-to-point transfers along a chain in segments, so that a rank forwards one
- * segment while it receives the next. */
+/* Messages between ranks, and the collectives that need no reduction order of a ring. Small buffers
+ * take log2(size) steps: along a binomial tree or, in an all-gather, by doubling. Large broadcasts
+ * and point-to-point transfers use a chain in segments, so that a rank forwards one segment while
+ * it receives the next. */
 #include "comm/internal.h"
 
 #include <string.h>
@@ -98,8 +98,8 @@ void tree_broadcast(const struct ticket *ticket, int root)
             message_send(ticket, (position + distance + root) % size);
 }
 
-/* Bruck's algorithm. scratch: the blocks of this rank and of those after it, as far as they have
- * arrived; each step doubles their number. */
+/* Bruck's algorithm. scratch: the block of this rank, followed by the blocks received from the next
+ * ranks; each step doubles their number. */
 void tree_all_gather(const struct ticket *ticket, unsigned char *scratch)
 {
     int rank = ticket->group->comm.rank, size = ticket->group->comm.size;

@@ -84,8 +84,8 @@ int *group_world_ranks(const struct group *group)
 {
     int size = group->comm.size;
     MPI_Group here, world;
-    int *here_rank = malloc(2 * (size_t)size * sizeof *here_rank), *world_rank = here_rank + size;
-    ENSURE(here_rank != NULL, "no memory for a group of ranks");
+    int *world_rank = malloc(2 * (size_t)size * sizeof *world_rank), *here_rank = world_rank + size;
+    ENSURE(world_rank != NULL, "no memory for a group of ranks");
     for (int rank = 0; rank < size; rank++)
         here_rank[rank] = rank;
     MPI_CHECK(MPI_Comm_group(group->communicator, &here));
@@ -93,8 +93,7 @@ int *group_world_ranks(const struct group *group)
     MPI_CHECK(MPI_Group_translate_ranks(here, size, here_rank, world, world_rank));
     MPI_CHECK(MPI_Group_free(&here));
     MPI_CHECK(MPI_Group_free(&world));
-    memcpy(here_rank, world_rank, (size_t)size * sizeof *here_rank);
-    return here_rank;
+    return world_rank;
 }
 
 /* Takes ownership of the communicator. */

@@ -1,8 +1,8 @@
 /* The algorithm of each collective. Small buffers use the least number of messages (messages.c), or
- * shared memory without the communication thread (exchange.c, called by mpi.c).
- * Large ones use the group's transport: a ring of messages, shared memory within a node, or a
- * hierarchy of both. The choice depends on the layout of the ranks and on the available memory,
- * never on a measurement, so that results are reproducible bit for bit. */
+ * shared memory without the communication thread (exchange.c, called by mpi.c). Large ones use the
+ * group's transport: a ring of messages, shared memory within a node, or a hierarchy of both. The
+ * choice depends on the layout of the ranks and on the available memory, never on a measurement, so
+ * that results are reproducible bit for bit. */
 #include "comm/internal.h"
 
 #include <stdio.h>
@@ -155,7 +155,7 @@ struct placement {
     struct comm *inside; /* the ranks of this rank's node */
     int nodes;
     bool equal;   /* all nodes have the same number of ranks */
-    bool by_node; /* and these are consecutive */
+    bool by_node; /* the ranks of each node are consecutive */
 };
 
 static struct placement placement_find(struct comm *comm)

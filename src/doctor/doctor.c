@@ -239,8 +239,8 @@ static void rows_join(struct comm *leaders, const struct doctor_row *own, struct
     free(all);
 }
 
-/* Check the cores of this node from the facts of its ranks: the facts of all ranks would be half a
- * megabyte for each of 1000 ranks. */
+/* Check the cores of this node from the facts of its ranks. The facts of all ranks are not
+ * gathered: with 1000 ranks, each would receive half a megabyte. */
 static void node_check(const struct session *session, struct doctor *doctor)
 {
     struct doctor *here = calloc(1, sizeof *here);

@@ -89,7 +89,7 @@ doctor_look doctor_look_program, doctor_look_deck, doctor_look_libraries, doctor
 
 /* Open the groups of the ranks of a node and of the nodes' first ranks. Collective. */
 void doctor_open_groups(struct doctor *doctor);
-/* Gather the facts of all ranks of doctor->world, on each of them. Collective. */
+/* Gather the facts of all ranks of doctor->world on each rank. Collective. */
 void doctor_gather_facts(struct doctor *doctor);
 /* Free the facts and the groups. */
 void doctor_free_facts(struct doctor *doctor);
@@ -104,7 +104,7 @@ void doctor_say_of(struct doctor *doctor, struct comm *group, struct doctor_row 
                    enum doctor_verdict verdict, const char *advice, const char *format, ...)
     __attribute__((format(printf, 7, 8)));
 
-/* Add the warning that nodes have `least` to `most` CPUs, if these differ. */
+/* Warn that nodes have `least` to `most` CPUs if these differ. */
 void doctor_compare_cpus(struct doctor_row *row, int64_t least, int64_t most);
 
 /* Return the bytes of a checkpoint; compare the free space with the checkpoints of a run. */

@@ -255,7 +255,8 @@ static void links_measure(struct comm *leaders, struct node_network *own)
     free(memory);
 }
 
-/* Ask node `from` for the time of node 0, several times, and use the fastest round trip. */
+/* Request the time of node 0 from node `from` several times; the skew of this node's clock is that
+ * of the fastest round trip. */
 static void clock_ask(MPI_Comm group, int from, struct node_network *own)
 {
     own->uncertain = INFINITY;
@@ -271,6 +272,7 @@ static void clock_ask(MPI_Comm group, int from, struct node_network *own)
     }
 }
 
+/* Send the time of node 0 to node `to` in reply to each request. */
 static void clock_answer(MPI_Comm group, int to, const struct node_network *own)
 {
     for (int i = 0; i < CLOCK_TRIPS; i++) {
@@ -281,8 +283,7 @@ static void clock_answer(MPI_Comm group, int to, const struct node_network *own)
     }
 }
 
-/* Compare the clock with that of node 0 along a binomial tree: the time of a thousand nodes is ten
- * times that of two. */
+/* Compare the clock with that of node 0 along a binomial tree, in log2(nodes) steps. */
 static void clock_measure(struct comm *leaders, struct node_network *own)
 {
     MPI_Comm group = *(MPI_Comm *)comm_handle(leaders);
@@ -558,7 +559,7 @@ void doctor_look_own_clock(struct doctor *doctor, struct doctor_row *row)
         return;
     clock_measure(doctor->leaders, &own);
     doctor_say_of(doctor, doctor->leaders, row, fabs(own.skew) > clock_warn, DOCTOR_WARN,
-                  clock_advice, "its clock is %.3f s %s that of the first node", fabs(own.skew),
+                  clock_advice, "the clock is %.3f s %s that of the first node", fabs(own.skew),
                   own.skew > 0 ? "ahead of" : "behind");
 }
 

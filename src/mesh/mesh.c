@@ -32,7 +32,7 @@ struct placement {
     int fewest, most; /* ranks on a node */
 };
 
-/* Collective. Opens the group of this rank's node. */
+/* Open the group of this rank's node and find the placement of the ranks. Collective. */
 static struct placement world_enter(struct mesh *mesh, struct comm *world)
 {
     int size = world->size, rank = world->rank;
