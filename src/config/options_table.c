@@ -516,10 +516,10 @@ const struct option_entry option_table[] = {
     {PLACE(convert, output), .kind = OPTION_IS_TEXT, .preset = "",
      .help = "convert data: the file to write, .h5."},
     {PLACE(convert, kind), CHOICES(KIND_CHOICES), .preset = "auto",
-     .help = "convert data: content of a record. encoded: the image file unchanged. restarts: JPEG "
-             "files encoded again without loss, with restart markers, so that only the part of a "
-             "crop is decoded. decoded: the pixels. auto: the file if there is one and "
-             "convert.size is 0."},
+     .help = "convert data: content of a record. encoded: the image file unchanged. restarts: the "
+             "image file; JPEG is encoded again without loss, with restart markers, so that only "
+             "the part for a crop is decoded. decoded: the pixels. auto: the file if there is one "
+             "and convert.size is 0."},
     {PLACE(convert, size), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 8192,
      .help = "convert data: height and width of stored pixels. 0: unchanged."},
     {PLACE(convert, resize_to), CHOICES(RESIZE_CHOICES), .preset = "shorter",

@@ -65,15 +65,16 @@ MUST_CHECK bool image_file_decode(const uint8_t *bytes, size_t count,
                                   struct error *error);
 
 /* Encode a JPEG again without loss, with optimal Huffman tables and restart intervals of at least
- * `interval` pixels, so that image_file_decode decodes only the part of the request. Metadata is
- * removed. Return false if that is not possible, or if the image has more than most_pixels; then
- * use the file as it is. */
+ * `interval` pixels, so that image_file_decode decodes only the part that a request needs. Metadata
+ * is removed. Return false if that is not possible, or if the image has more than most_pixels; the
+ * file can then be used unchanged. */
 MUST_CHECK bool image_jpeg_add_restarts(const uint8_t *bytes, size_t count, int64_t most_pixels,
                                         int64_t interval, struct byte_buffer *to);
 
 /* ---- private to image_*.c */
 /* Copy the part of a JPEG with restart markers that contains an area. *part: its position in the
- * image. Return false if the file has no suitable markers, or if there is not enough memory. */
+ * image. Return false if the file has no suitable markers or all of it is needed, and with an error
+ * if there is not enough memory. */
 MUST_CHECK bool image_jpeg_cut(const uint8_t *bytes, size_t count, const struct image_area *area,
                                struct byte_buffer *to, struct image_area *part,
                                struct error *error);

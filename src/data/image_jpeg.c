@@ -1,6 +1,6 @@
 /* JPEG with libjpeg-turbo. Only the rows down to the end of the area are decoded, and of these only
- * the blocks that overlap the area are transformed, at full size or at 1/2, 1/4 or 1/8. Of files
- * with restart markers only the intervals that overlap the area are decoded (image_jpeg_cut.c). At
+ * the blocks that overlap the area are transformed, at full size or at 1/2, 1/4 or 1/8. If the file
+ * has restart markers, only the intervals that overlap the area are decoded (image_jpeg_cut.c). At
  * full size the area's pixels are bit for bit those of the whole image. libjpeg reports errors by
  * longjmp; struct jpeg_reader is in the caller's frame and stays valid. */
 #include <stdio.h> /* jpeglib.h needs it */
@@ -16,7 +16,7 @@
 enum {
     SCANS_MOST = 500, /* limit of scans of a progressive file, against denial of service */
     EDGE = 2,         /* pixels outside the area that chroma upsampling reads */
-    WIDE = 5,         /* the same beside an area that is decoded as an image of its own */
+    WIDE = 5,         /* columns beside an area of a cut file, see widen */
 };
 
 static const uint8_t jpeg_start[3] = {0xff, 0xd8, 0xff};
@@ -194,8 +194,8 @@ static void read_guarded(struct jpeg_reader *reader, const uint8_t *bytes, size_
         read_rows(reader);
 }
 
-/* The area with the pixels around it that upsampling reads. libjpeg upsamples differently if a
- * component of the image has less than 3 columns. */
+/* The area with the pixels around it that upsampling reads. WIDE columns are added on each side
+ * because libjpeg upsamples differently if a component of an image has less than 3 columns. */
 static struct image_area widen(const struct image_request *request,
                                const struct image_header *header)
 {
@@ -233,11 +233,11 @@ bool image_jpeg_decode(const uint8_t *bytes, size_t count, const struct image_he
     const struct image_area wide = widen(request, header);
     if (!image_jpeg_cut(bytes, count, &wide, cut, &part, error))
         return error->kind == ERROR_NONE && decode(bytes, count, header, request, pixels, error);
-    const struct image_header smaller = {IMAGE_JPEG, part.width, part.height};
+    const struct image_header cut_header = {IMAGE_JPEG, part.width, part.height};
     struct image_request moved = *request;
     moved.area.x -= part.x;
     moved.area.y -= part.y;
-    const bool good = decode(cut->data, cut->count, &smaller, &moved, pixels, error);
+    const bool good = decode(cut->data, cut->count, &cut_header, &moved, pixels, error);
     pixels->x += part.x / pixels->scale;
     pixels->y += part.y / pixels->scale;
     return good;
@@ -245,7 +245,8 @@ bool image_jpeg_decode(const uint8_t *bytes, size_t count, const struct image_he
 
 /* ---- Restart markers. */
 
-/* MCUs of a restart interval: a divisor of the MCUs of a row. */
+/* Return the number of MCUs (minimum coded units) of a restart interval: the smallest divisor of
+ * those of a row that has at least this width in pixels. */
 static unsigned choose_interval(const struct jpeg_decompress_struct *jpeg, int64_t pixels)
 {
     const unsigned width =
@@ -257,7 +258,7 @@ static unsigned choose_interval(const struct jpeg_decompress_struct *jpeg, int64
     return interval < across ? interval : across;
 }
 
-/* True if all bits of all coefficients have arrived. libjpeg smooths the pixels of a progressive
+/* True if the file has all bits of all coefficients. libjpeg smooths the pixels of a progressive
  * file that lacks scans, but not those of the same coefficients in a sequential file. */
 static bool is_complete(const struct jpeg_decompress_struct *jpeg)
 {
@@ -268,7 +269,7 @@ static bool is_complete(const struct jpeg_decompress_struct *jpeg)
     return true;
 }
 
-/* The frame of setjmp; no local variable changes after it. */
+/* Contains setjmp; no local variable changes after it. */
 static bool write_guarded(struct jpeg_reader *reader, struct jpeg_compress_struct *to,
                           const uint8_t *bytes, size_t count, int64_t most_pixels, int64_t interval,
                           unsigned char **file, unsigned long *file_bytes)

@@ -1,6 +1,5 @@
-/* Cuts a JPEG with restart markers: copies the restart intervals that an area needs to a smaller
- * JPEG of the same pixels, so that only they are decoded. Huffman decoding takes most of the time
- * of decoding a JPEG. */
+/* Copies the restart intervals of a JPEG that an area needs to a smaller JPEG with the same pixels,
+ * so that only these are decoded: most of the time of decoding a JPEG is Huffman decoding. */
 #include <string.h>
 
 #include "data/image_file.h"
@@ -18,7 +17,7 @@ enum {
     RESTARTS = 8,      /* restart markers are numbered modulo 8 */
     BLOCK = 8,         /* width and height of a DCT block */
     COMPONENTS = 4,    /* maximum */
-    FRAME_HEADER = 10, /* bytes from the marker to the components, inclusive of their number */
+    FRAME_HEADER = 10, /* bytes from the marker to the first component */
 };
 
 static int64_t smaller(int64_t a, int64_t b)
@@ -42,7 +41,7 @@ static void number_put(uint8_t *bytes, int64_t number)
     bytes[1] = (uint8_t)number;
 }
 
-/* Positions of segments and sizes that they contain. */
+/* Positions of segments, and the sizes stored in them. */
 struct jpeg_layout {
     size_t frame, restart, scan; /* markers SOF and DRI, first byte of the entropy-coded data */
     int64_t components, mcu_width, mcu_height; /* in pixels */
@@ -99,7 +98,8 @@ static bool layout_read(const uint8_t *bytes, size_t count, struct jpeg_layout *
     return false;
 }
 
-/* Intervals of the area: columns of intervals and rows of MCUs, ends exclusive. */
+/* The intervals that an area needs: columns left .. right, rows of MCUs top .. bottom, ends
+ * exclusive. */
 struct jpeg_intervals {
     int64_t left, right, top, bottom;
     int64_t columns, rows; /* of the whole image */
@@ -152,12 +152,13 @@ bool image_jpeg_cut(const uint8_t *bytes, size_t count, const struct image_area 
     part->y = intervals.top * layout.mcu_height;
     part->width = smaller(layout.width, intervals.right * interval) - part->x;
     part->height = smaller(layout.height, intervals.bottom * layout.mcu_height) - part->y;
-    if (intervals.right - intervals.left == 1) { /* libjpeg skips the rest of each interval */
+    /* A single column can be narrower than its intervals: libjpeg skips the rest of each one. */
+    if (intervals.right - intervals.left == 1) {
         layout.interval = round_up_division(area->x + area->width - part->x, layout.mcu_width);
         part->width = smaller(part->width, layout.interval * layout.mcu_width);
     }
     if (part->width == layout.width && part->y == 0)
-        return false; /* nothing can be left out; rows after the area are not decoded */
+        return false; /* the part is the whole file, except rows that libjpeg does not decode */
     if (!byte_buffer_reserve(to, count, error))
         return false;
     memcpy(to->data, bytes, layout.scan);

@@ -178,7 +178,8 @@ static bool set_describe(struct packing *packing, const struct options *options,
 
 /* ---- layout ---- */
 
-/* Load a file, with restart markers if the plan asks for them. Return its bytes, or NULL. */
+/* Load a file, and add restart markers if the plan requires them and they are possible. Return the
+ * bytes; NULL on error. */
 static const struct byte_buffer *file_load(struct packing *packing, struct dataset *source,
                                            int64_t index, int32_t *label, struct error *error)
 {
@@ -202,7 +203,7 @@ static int64_t file_size(struct packing *packing, struct dataset *source, int64_
     return file != NULL ? (int64_t)file->count : 0;
 }
 
-/* Each rank reads the sizes of the files of its slice. */
+/* Each rank finds the sizes of the files of its slice. */
 static bool sizes_find(struct packing *packing, struct error *error)
 {
     const int64_t count = count_of(packing);
