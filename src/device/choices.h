@@ -1,6 +1,7 @@
-/* The fastest of several algorithms, measured once and stored in a text file; used for the library
- * of matrix products on GPUs. Ranks of a node that share the file make the same choices. All ranks
- * of a run agree by exchanging choices as text, and a resumed run reads them from its checkpoint.
+/* The fastest of several algorithms, measured once and stored in a text file; used for matrix
+ * products on GPUs and on CPUs with AMX. Ranks of a node that share the file make the same choices.
+ * All ranks of a run agree by exchanging choices as text, and a resumed run reads them from its
+ * checkpoint.
  */
 #ifndef VITTRAIN_DEVICE_CHOICES_H
 #define VITTRAIN_DEVICE_CHOICES_H
@@ -18,8 +19,8 @@ struct choice {
 struct choices;
 
 /* Open the choices stored in `folder`/products-OF; the file is created when the first choice is
- * made. `of` identifies what the choices are valid for: GPU and library version. folder "": nothing
- * is stored. A damaged or foreign file causes a warning; its valid lines are used. */
+ * made. `of` identifies what the choices are valid for: processor and library version. folder "":
+ * nothing is stored. A damaged or foreign file causes a warning; its valid lines are used. */
 struct choices *choices_open(const char *folder, const char *of);
 void choices_close(struct choices *choices);
 

@@ -191,7 +191,7 @@ static void limits_find(struct cpu_device *cpu)
     limits->multiplies_bf16 = product_multiplies_bf16() || cpu->tiles != NULL;
 }
 
-/* A size that is unknown or smaller than that of any processor with tiles is not used. */
+/* Sizes are at least those of processors with AMX; the system may report 0. */
 static void caches_find(struct cpu_device *cpu)
 {
     const long l1 = sysconf(_SC_LEVEL1_DCACHE_SIZE), l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
@@ -233,7 +233,7 @@ static void cpu_close(struct device *device)
     free(cpu);
 }
 
-/* tf32 applies to GPUs. */
+/* tf32 has no effect on CPUs. */
 static void cpu_products_set(struct device *device, bool tf32, const char *cache)
 {
     struct cpu_device *cpu = (struct cpu_device *)device;
@@ -274,7 +274,6 @@ static void cpu_limits(struct device *device, struct device_limits *limits)
 static double cpu_measure_peak(struct device *device, enum data_type type)
 {
     const struct cpu_device *cpu = (struct cpu_device *)device;
-
     const double peak =
         product_measure_peak(cpu->products, is_native(cpu, type) ? type : TYPE_FP32);
 

@@ -19,8 +19,8 @@ struct cpu_device {
     const struct cpu_kernels *kernels;
     struct product_cache *products;
     struct convolution_cache *convolutions;
-    const struct tile_kernels *tiles; /* NULL without AMX */
-    struct choices *choices;          /* between products; NULL without tiles */
+    const struct tile_kernels *tiles; /* AMX or its emulation; NULL without */
+    struct choices *choices;          /* cpu_product_choice.h; NULL without tiles */
     int64_t l1_bytes, l2_bytes;       /* data caches of a core */
     unsigned char *workspace;
     struct device_limits limits;
@@ -51,6 +51,16 @@ static inline int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+static inline int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static inline int64_t round_up_division(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
 static inline int64_t round_up(int64_t count, int64_t multiple)
 {
     return (count + multiple - 1) / multiple * multiple;
@@ -67,15 +77,15 @@ static inline void *element_to_write(enum data_type type, void *tensor, int64_t 
     return tensor == NULL ? NULL : (char *)tensor + index * (int64_t)type_size(type);
 }
 
-/* True if oneDNN multiplies this type on the processor; operands of other types are converted to
- * fp32 where no tiles multiply them. */
+/* True if oneDNN multiplies this type on the processor. Operands of other types are converted to
+ * fp32 unless tiles multiply them. */
 static inline bool is_native(const struct cpu_device *cpu, enum data_type type)
 {
     return type == TYPE_FP32 ||
            (type == TYPE_BF16 && cpu->limits.multiplies_bf16 && product_multiplies_bf16());
 }
 
-/* True if tiles, of AMX or emulated, multiply this type. */
+/* True if tiles multiply this type. */
 static inline bool has_tiles(const struct cpu_device *cpu, enum data_type type)
 {
     return type == TYPE_BF16 && cpu->tiles != NULL && cpu->limits.multiplies_bf16;

@@ -1,9 +1,9 @@
-/* Convolutions on the CPU: few channels by kernels_convolution.c, fp32 by kernels_implicit.c or,
- * with AVX-512, by oneDNN, bf16 by oneDNN. Types that the processor cannot multiply are converted
- * to fp32, a few samples at a time. On processors with AMX the bf16 gradient of the weight is
- * computed on tiles (tiles_convolution.c). oneDNN computes it in an order that depends on the
- * number of threads: these are the only results whose bits may differ between numbers of threads.
- */
+/* Convolutions on the CPU. kernels_convolution.c computes those with few channels,
+ * cpu_convolution_implicit.c most of those in fp32 without AVX-512, and oneDNN all others. Types
+ * that the processor cannot multiply are converted to fp32, a few samples at a time. On processors
+ * with AMX, tiles_convolution.c computes the weight's gradient in bf16. Where oneDNN computes this
+ * gradient, the order of its sums depends on the number of threads; these are the only results
+ * whose bits may differ between numbers of threads. */
 #include <string.h>
 
 #include "device/cpu.h"
@@ -98,7 +98,7 @@ static enum data_type computed_type(const struct cpu_device *cpu, enum data_type
     return is_native(cpu, type) ? type : TYPE_FP32;
 }
 
-/* True if cpu_convolution_implicit.c computes one block of the batch. */
+/* True if cpu_convolution_implicit.c computes this block of the batch. */
 static bool uses_implicit(const struct cpu_device *cpu, enum data_type type,
                           const struct convolution_shape *part)
 {

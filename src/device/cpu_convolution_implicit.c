@@ -2,32 +2,33 @@
 
 #include <string.h>
 
-/* Pixels of a band: multiples of the kernels' tile. A forward band is copied and multiplied at
- * once; in the weight's gradient a copy of dy is also in the cache. */
+/* Pixels of a band, multiples of the rows of the kernels' tiles (kernels_implicit.c). Bands of the
+ * weight's gradient are smaller because the cache also holds a copy of dy. */
 enum { BAND_PIXELS = 252, WEIGHT_BAND_PIXELS = 126 };
 
-/* Channels that are copied at a time. */
+/* Channels of a slice: they are copied at a time. */
 enum { SLICE = 64, WEIGHT_SLICE = 32 };
 
 /* The weight's gradient is divided into blocks of input and output channels. If there are few
  * blocks, the batch is divided into parts, whose sums are added in order. */
 enum { BLOCK_CHANNELS = 64, LEAST_TASKS = 32 };
 
-/* With fewer channels, and in products of single pixels, oneDNN is faster. */
+/* With fewer channels and with kernels of 1 x 1, oneDNN is faster. */
 enum { LEAST_CHANNELS = 16, LEAST_KERNEL = 2 };
 
-/* One correlation of an image with a rectangle of taps: a forward pass, or the part of dx with the
- * same remainder of row and column by the stride. */
+/* One correlation of an image with a rectangle of kernel taps. It is a forward pass, or it computes
+ * the pixels of dx whose row and column have given remainders when divided by the stride. */
 struct pass {
     int64_t batch, height, width, in; /* image that is read */
-    int64_t top, left;                /* zeros above and to the left of it */
+    int64_t top, left;                /* rows and columns of zeros above and left of it */
     int64_t step;                     /* rows or columns between pixels of the result */
     int64_t rows, columns;            /* taps */
     int64_t grid_height, grid_width;  /* pixels of the result */
     int64_t out, to_height, to_width; /* image that is written */
-    int64_t to_step, to_top, to_left; /* pixels of it that are the result */
-    int64_t slice, panel;
-    /* Distances in the weight: between channels of the result, of the image, and between taps. */
+    int64_t to_step, to_top, to_left; /* step and first row and column of the result in it */
+    int64_t slice, panel;             /* channels of a copy of the image; of a panel */
+    /* Distances in the weight between channels of the result, channels of the image, and taps; and
+     * the offset of the first tap. */
     int64_t weight_out, weight_in, weight_row, weight_column, weight_first;
 };
 
@@ -36,20 +37,10 @@ struct band {
     int64_t sample, samples, row, rows, pixels;
 };
 
-/* How the result is divided into bands. */
+/* Division of the result into bands: samples and rows of a band, bands per image and in all. */
 struct bands {
     int64_t samples, rows, per_image, count;
 };
-
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-static int64_t ceiling(int64_t count, int64_t divisor)
-{
-    return (count + divisor - 1) / divisor;
-}
 
 static struct bands bands_of(const struct pass *pass, int64_t pixels)
 {
@@ -57,10 +48,10 @@ static struct bands bands_of(const struct pass *pass, int64_t pixels)
     struct bands bands = {.samples = smaller(larger(1, pixels / image), larger(1, pass->batch)),
                           .rows = larger(1, pixels / larger(1, pass->grid_width))};
 
-    bands.samples = ceiling(pass->batch, ceiling(pass->batch, bands.samples));
+    bands.samples = round_up_division(pass->batch, round_up_division(pass->batch, bands.samples));
     bands.rows = smaller(bands.rows, larger(1, pass->grid_height));
-    bands.per_image = ceiling(pass->grid_height, bands.rows);
-    bands.count = ceiling(pass->batch, bands.samples) * bands.per_image;
+    bands.per_image = round_up_division(pass->grid_height, bands.rows);
+    bands.count = round_up_division(pass->batch, bands.samples) * bands.per_image;
     return bands;
 }
 
@@ -75,7 +66,7 @@ static struct band band_of(const struct pass *pass, const struct bands *bands, i
     return band;
 }
 
-/* Rows and columns of the copy of `rows` rows of the result. */
+/* Rows and, below, columns of the copy that `rows` rows of the result read. */
 static int64_t copy_height(const struct pass *pass, int64_t rows)
 {
     return (rows - 1) * pass->step + pass->rows;
@@ -94,7 +85,7 @@ static int64_t copy_floats(const struct pass *pass, const struct bands *bands)
 
 static int64_t panels_of(const struct pass *pass)
 {
-    return ceiling(pass->out, pass->panel);
+    return round_up_division(pass->out, pass->panel);
 }
 
 /* Floats of the weight in the kernels' layout. */
@@ -128,8 +119,9 @@ static struct pass forward_pass(const struct cpu_device *cpu, const struct convo
                          .weight_column = 1};
 }
 
-/* The taps of one dimension that reach the pixels of dx with this remainder by the stride: first,
- * first + stride, ... Taps in falling order read dy in rising order. */
+/* One dimension of the pixels of dx whose positions have the same remainder when divided by the
+ * stride: number of pixels, and taps first, first + stride, ..., which contribute to them. Taps in
+ * descending order read dy in ascending order. */
 struct phase {
     int64_t first, count, padding, pixels;
 };
@@ -138,9 +130,10 @@ static struct phase phase_of(const struct convolution_shape *s, int64_t size, in
 {
     struct phase phase = {.first = (remainder + s->padding) % s->stride};
 
-    phase.count = phase.first < s->kernel ? ceiling(s->kernel - phase.first, s->stride) : 0;
+    phase.count =
+        phase.first < s->kernel ? round_up_division(s->kernel - phase.first, s->stride) : 0;
     phase.padding = phase.count - 1 - (remainder + s->padding) / s->stride;
-    phase.pixels = remainder < size ? ceiling(size - remainder, s->stride) : 0;
+    phase.pixels = remainder < size ? round_up_division(size - remainder, s->stride) : 0;
     return phase;
 }
 
@@ -185,7 +178,7 @@ static struct pass weight_pass(const struct cpu_device *cpu, const struct convol
     return pass;
 }
 
-/* Copy channels first..first+count of one row of the copy. */
+/* Copy channels first..first+count of one row of the image, with zeros at both ends. */
 static void copy_row(const struct pass *pass, const float *row, int64_t first, int64_t count,
                      float *copy)
 {
@@ -202,7 +195,7 @@ static void copy_row(const struct pass *pass, const float *row, int64_t first, i
     memset(copy + end * count, 0, (size_t)((width - end) * count) * sizeof *copy);
 }
 
-/* Copy channels first..first+count that a band reads. */
+/* Copy channels first..first+count of the pixels that a band reads. */
 static void copy_band(const struct pass *pass, const struct band *band, const float *x,
                       int64_t first, int64_t count, float *copy)
 {
@@ -233,7 +226,7 @@ static void copy_offsets(const struct pass *pass, const struct band *band, int64
                               count);
 }
 
-/* Offset of each pixel of a band from the band's first sample in the image that is written. */
+/* Offset of each pixel of a band in the image that is written, from the band's first sample. */
 static void result_offsets(const struct pass *pass, const struct band *band, int32_t *offsets)
 {
     for (int64_t sample = 0; sample < band->samples; sample++)
@@ -257,7 +250,7 @@ struct task {
     int32_t *x_offset, *y_offset;
 };
 
-/* Bytes of a thread's workspace; panels: of dy. */
+/* Bytes of a thread's workspace. panels: number of panels of dy in it. */
 static size_t task_bytes(const struct pass *pass, const struct bands *bands, int64_t panels)
 {
     const int64_t pixels = bands->samples * bands->rows * pass->grid_width;
@@ -288,14 +281,15 @@ static int64_t block_panels(const struct pass *pass)
 
 static int64_t blocks_of(const struct pass *pass)
 {
-    return ceiling(pass->in, BLOCK_CHANNELS) * ceiling(panels_of(pass), block_panels(pass));
+    return round_up_division(pass->in, BLOCK_CHANNELS) *
+           round_up_division(panels_of(pass), block_panels(pass));
 }
 
 static int64_t parts_of(const struct pass *pass)
 {
     const struct bands bands = bands_of(pass, WEIGHT_BAND_PIXELS);
 
-    return larger(1, smaller(bands.count, ceiling(LEAST_TASKS, blocks_of(pass))));
+    return larger(1, smaller(bands.count, round_up_division(LEAST_TASKS, blocks_of(pass))));
 }
 
 static bool pass_fits(const struct pass *pass, int64_t pixels, int64_t panels)
@@ -335,8 +329,8 @@ size_t convolution_implicit_workspace(const struct cpu_device *cpu,
            sizeof(float);
 }
 
-/* Convert the part of the weight that the pass uses to the kernels' layout: per slice of input
- * channels [panel, row, column, channel of the slice, channel of the panel]. */
+/* Pack one panel of one slice of the weight in the kernels' layout: per slice of input channels
+ * [panel, row, column, channel of the slice, channel of the panel]. */
 static void pack_panel(const struct pass *pass, const float *weight, int64_t first, int64_t panel,
                        float *packed)
 {
@@ -357,7 +351,7 @@ static void pack_panel(const struct pass *pass, const float *weight, int64_t fir
             }
 }
 
-/* Floats of one slice's weight before `panel`, from the start of the packed weight. */
+/* Offset of a panel in the packed weight. first: first channel of the slice. */
 static int64_t packed_offset(const struct pass *pass, int64_t first, int64_t panel)
 {
     const int64_t taps = pass->rows * pass->columns;
@@ -369,7 +363,8 @@ static int64_t packed_offset(const struct pass *pass, int64_t first, int64_t pan
 static void pack_weight(const struct cpu_device *cpu, const struct pass *pass, const float *weight,
                         float *packed)
 {
-    const int64_t panels = panels_of(pass), tasks = ceiling(pass->in, pass->slice) * panels;
+    const int64_t panels = panels_of(pass);
+    const int64_t tasks = round_up_division(pass->in, pass->slice) * panels;
 
 #pragma omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, packed_floats(pass)))
     for (int64_t task = 0; task < tasks; task++) {
@@ -425,8 +420,10 @@ static void run_pass(const struct cpu_device *cpu, const struct pass *pass,
     enum { TASKS_PER_THREAD = 4 };
     const struct bands bands = bands_of(pass, BAND_PIXELS);
     const int64_t panels = panels_of(pass);
-    const int64_t wanted = ceiling(cpu->threads * TASKS_PER_THREAD, larger(1, bands.count));
-    const int64_t step = ceiling(panels, smaller(panels, wanted)), groups = ceiling(panels, step);
+    const int64_t wanted =
+        round_up_division(cpu->threads * TASKS_PER_THREAD, larger(1, bands.count));
+    const int64_t step = round_up_division(panels, smaller(panels, wanted));
+    const int64_t groups = round_up_division(panels, step);
 
 #pragma omp parallel for schedule(dynamic)                                                         \
     num_threads(cpu_threads_for(cpu, bands.count *BAND_PIXELS * pass->out))
@@ -466,7 +463,7 @@ static void copy_gradient(const struct pass *pass, const struct band *band, cons
     const float *first =
         dy + (band->sample * pass->grid_height + band->row) * pass->grid_width * pass->out;
 
-    /* The pixels of a band are successive: it has whole images, or rows of one. */
+    /* The pixels of a band are contiguous: a band has whole images, or rows of one image. */
     for (int64_t p = panel; p < panel + panels; p++) {
         const int64_t width = smaller(pass->panel, pass->out - p * pass->panel);
         for (int64_t i = 0; i < band->pixels; i++, copy += pass->panel) {
@@ -483,7 +480,7 @@ struct block {
 
 static struct block block_of(const struct pass *pass, int64_t number)
 {
-    const int64_t step = block_panels(pass), across = ceiling(panels_of(pass), step);
+    const int64_t step = block_panels(pass), across = round_up_division(panels_of(pass), step);
     const int64_t first = number / across * BLOCK_CHANNELS, panel = number % across * step;
 
     return (struct block){first, smaller(first + BLOCK_CHANNELS, pass->in), panel,
@@ -516,7 +513,7 @@ static void band_weight(const struct cpu_device *cpu, const struct pass *pass,
     }
 }
 
-/* Compute a block of one part's sums. */
+/* Compute the sums of one part of the batch for a block. */
 static void weight_task(const struct cpu_device *cpu, const struct pass *pass,
                         const struct convolution_backward *args, int64_t part,
                         const struct block *block, float *sums)
@@ -533,7 +530,7 @@ static void weight_task(const struct cpu_device *cpu, const struct pass *pass,
         band_weight(cpu, pass, args, &bands, i, block, sums);
 }
 
-/* Add one panel of one slice of all parts to the gradient. */
+/* Add the sums of all parts for one panel of one slice to the gradient. */
 static void add_panel(const struct cpu_device *cpu, const struct pass *pass, float *sums,
                       int64_t first, int64_t panel, float *dweight)
 {
@@ -558,7 +555,7 @@ void convolution_implicit_weight(const struct cpu_device *cpu,
 {
     const struct pass pass = weight_pass(cpu, &args->shape);
     const int64_t blocks = blocks_of(&pass), parts = parts_of(&pass), panels = panels_of(&pass);
-    const int64_t slices = ceiling(pass.in, pass.slice);
+    const int64_t slices = round_up_division(pass.in, pass.slice);
     float *sums = workspace;
 
 #pragma omp parallel for schedule(dynamic)                                                         \

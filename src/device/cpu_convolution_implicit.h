@@ -1,7 +1,7 @@
-/* Convolutions in fp32 as implicit matrix products (kernels_implicit.c), used except with AVX-512,
- * where oneDNN is as fast. A thread copies a band of the image, a few channels at a time and with
- * zeros around it, and multiplies it while it is in the cache. The order of all sums depends on the
- * shape and the instruction set only. */
+/* fp32 convolutions as implicit matrix products (kernels_implicit.c), used without AVX-512. A
+ * thread copies a band of the image, a few channels at a time and with zeros around it, and
+ * multiplies it while it is in the cache. The order of all sums depends on the shape and the
+ * instruction set only. */
 #ifndef VITTRAIN_DEVICE_CPU_CONVOLUTION_IMPLICIT_H
 #define VITTRAIN_DEVICE_CPU_CONVOLUTION_IMPLICIT_H
 

@@ -1,9 +1,9 @@
 /* Linear layers on the CPU. Tiles multiply bf16 where they are faster (cpu_product_choice.h). For
- * oneDNN a matrix product is split into tasks: blocks of the result whose size depends on the shape
- * only. A thread computes its block and then the epilogue (bias, GELU, dropout,
- * residual) while the block is in its cache. Types that the processor cannot multiply are converted
- * to fp32: weights once per call, the rest per task. Operands with a slow stride are copied in the
- * same way. */
+ * oneDNN, a matrix product is split into tasks: blocks of the result whose size depends on the
+ * shape only. A thread computes its block and then the epilogue (bias, GELU, dropout, residual)
+ * while the block is in its cache. Types that the processor cannot multiply are converted to fp32:
+ * weights once per call, the rest per task. Operands with a slow stride are copied in the same
+ * way. */
 #include <omp.h>
 #include <string.h>
 
@@ -506,8 +506,8 @@ static void gradient_of_weight(struct cpu_device *cpu, const struct linear_backw
         run_weight_tasks(&task);
 }
 
-/* Trials of the three products (cpu_product_choice.h): the result replaces all other outputs, and
- * of the epilogues only the sums of the bias's gradient are computed. */
+/* Trials of the three products (cpu_product_choice.h) write to `result` only and have no epilogue,
+ * except that the gradient of the bias is computed. */
 static void try_forward(struct cpu_device *cpu, const void *args, void *result, bool tiles)
 {
     struct linear_forward trial = *(const struct linear_forward *)args;

@@ -46,9 +46,9 @@ bool product_library_check(struct error *error);
 /* True if this processor multiplies bf16 (AVX512_BF16 or AMX). */
 bool product_multiplies_bf16(void);
 
-/* Return the best rate of many runs of `operations` each, in 0.02 s of CPU time and at most 0.25 s.
- * The time is the CPU time of the thread, which other processes on its core do not lengthen. */
 typedef void product_run_once(void *context);
+/* Repeat `run` for 0.02 s of CPU time and at most 0.25 s. Return the best rate, in operations per
+ * second of the thread's CPU time, which other processes on its core do not lengthen. */
 double product_rate(product_run_once *run, void *context, double operations);
 
 /* Measure the operations per second of one thread in products of this type, in 0.05 s of CPU time

@@ -1,4 +1,4 @@
-/* A choice's first word is the number of the candidate. */
+/* The first word of a choice is the number of the candidate. */
 #include "device/cpu_product_choice.h"
 
 #include <math.h>
@@ -24,7 +24,7 @@ struct choices *product_choices_open(const struct cpu_device *cpu, const char *f
     if (cpu->tiles == NULL)
         return NULL;
     product_library(library, sizeof library);
-    /* The name ends with the number of threads, which must not change the results. */
+    /* The name without the number of threads at its end, which must not affect the results. */
     const char *end = strrchr(cpu->limits.name, ',');
     snprintf(of, sizeof of, "%.*s, %s", (int)(end - cpu->limits.name), cpu->limits.name, library);
     return choices_open(is_emulated(cpu) ? "" : folder, of);
@@ -36,7 +36,7 @@ struct measurement {
     void *result;
 };
 
-/* Emulated tiles are run once and count as faster. */
+/* The emulation is not timed: both candidates run once, and tiles are chosen. */
 static double trial_time(void *context, int candidate)
 {
     const struct measurement *it = context;

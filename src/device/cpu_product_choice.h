@@ -1,6 +1,6 @@
 /* The choice between oneDNN and tiles (cpu_product_tiles.h) for the bf16 products of a layer: the
- * faster one, measured at the first product of a shape (choices.h). A device without tiles chooses
- * nothing. */
+ * faster one, measured at the first product of a shape (choices.h). Devices without tiles have no
+ * choices. */
 #ifndef VITTRAIN_DEVICE_CPU_PRODUCT_CHOICE_H
 #define VITTRAIN_DEVICE_CPU_PRODUCT_CHOICE_H
 
@@ -11,12 +11,12 @@ struct product_trial {
     const char *operation;
     enum data_type type;
     int64_t rows, in, out, result_elements;
-    /* Run the product with its result, of any type, in scratch memory. */
+    /* Run the product. Its result, of any type, is written to scratch memory. */
     void (*run)(struct cpu_device *cpu, const void *args, void *result, bool tiles);
     const void *args;
 };
 
-/* Return true if tiles compute the product. Not to be called in a parallel region. */
+/* True if tiles compute the product. Must not be called in a parallel region. */
 bool product_takes_tiles(struct cpu_device *cpu, const struct product_trial *trial);
 
 /* Open the choices of a device with tiles; NULL for others. folder: see choices_open. */

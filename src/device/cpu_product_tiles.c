@@ -1,13 +1,13 @@
-/* A product is packed and multiplied in tiles of 16 lines and 32 k. A strip is the tiles of 16
- * lines, one after another along k; lines and k are padded with zeros to pairs of strips and whole
+/* Operands are packed and multiplied in tiles of 16 lines and 32 k. A strip has the tiles of 16
+ * lines, one after another along k. Lines are padded with zeros to pairs of strips, k to whole
  * tiles.
  *
  * All threads first pack the strips of b, and those of a if they are transposed, into the shared
- * workspace. Then each thread computes its tasks, blocks of the result, in blocks of k. It packs a
- * pair of strips of a if that is only a copy, and multiplies them by all columns of the task into
- * sums in its own workspace. The pair stays in the L1 cache, the columns of b and the sums in the
- * L2 cache. After the last block of k the rows of a pair are finished while they are in the
- * cache. */
+ * workspace. Then each thread computes its tasks, which are blocks of the result, in blocks of k.
+ * If a is not transposed, the thread packs one pair of its strips at a time. It multiplies the pair
+ * by all columns of the task and adds to sums in its own workspace. The pair stays in the L1 cache,
+ * the columns of b and the sums in the L2 cache. After the last block of k, the rows of a pair are
+ * finished while they are in the cache. */
 #include "device/cpu_product_tiles.h"
 
 #include <stdlib.h>
@@ -16,18 +16,14 @@
 #include "device/cpu_product.h"
 #include "device/tile_kernels.h"
 
-/* Lines of a strip and of a pair; numbers and bytes of the tiles of a pair at one k. */
-enum { STRIP = 16, PAIR = 2 * STRIP, INNER = 32, PAIR_TILE = PAIR * INNER };
-enum { PAIR_TILE_BYTES = 2 * PAIR_TILE, PAIR_SUMS_BYTES = 4 * PAIR * PAIR };
+/* Lines of a strip and of a pair of strips; k of a tile. */
+enum { STRIP = 16, PAIR = 2 * STRIP, INNER = 32 };
+/* Bytes of the two tiles of a pair, and of the sums of two pairs. */
+enum { PAIR_TILE_BYTES = 2 * 2 * TILE_NUMBERS, PAIR_SUMS_BYTES = 4 * PAIR * PAIR };
 /* Most pairs of rows and of columns of a task; most tiles of a block of k. */
 enum { ROWS_MOST = 8, COLUMNS_MOST = TILE_PRODUCT_COLUMNS / PAIR, DEPTH_MOST = 16 };
 
-static int64_t parts_of(int64_t total, int64_t size)
-{
-    return (total + size - 1) / size;
-}
-
-/* `total` in `parts` of almost equal size. */
+/* Division of `total` into `parts` of almost equal size. */
 struct split {
     int64_t total, parts;
 };
@@ -37,10 +33,10 @@ static int64_t split_begin(struct split split, int64_t part)
     return split.total * part / split.parts;
 }
 
-/* Parts of at most `most`; their number is a multiple of `multiple` if `total` allows. */
+/* Return parts of at most `most`. Their number is a multiple of `multiple`, or `total`. */
 static struct split split_of(int64_t total, int64_t most, int64_t multiple)
 {
-    const int64_t least = parts_of(total, most > 1 ? most : 1);
+    const int64_t least = round_up_division(total, larger(most, 1));
 
     return (struct split){total, smaller(total, round_up(least, multiple))};
 }
@@ -50,7 +46,7 @@ struct work {
     const struct tile_product *product;
     struct split rows, columns; /* in pairs of strips */
     struct split depth;         /* in tiles */
-    int64_t first_pair;         /* of the columns */
+    int64_t first_pair;         /* of the columns in b */
     uint16_t *a, *b;            /* packed; a is NULL if each task packs its part */
 };
 
@@ -63,12 +59,12 @@ static void work_split(struct work *work, int64_t columns)
     const int64_t l2 = cpu->l2_bytes * 3 / 8;
     const int64_t depth = smaller(cpu->l1_bytes / 2 / PAIR_TILE_BYTES, DEPTH_MOST);
 
-    work->depth = split_of(parts_of(product->k, INNER), depth, 1);
-    const int64_t deepest = parts_of(work->depth.total, work->depth.parts);
+    work->depth = split_of(round_up_division(product->k, INNER), depth, 1);
+    const int64_t deepest = round_up_division(work->depth.total, work->depth.parts);
     const int64_t width = smaller(l2 / (deepest * PAIR_TILE_BYTES), COLUMNS_MOST);
     const int64_t height = smaller(l2 / (width * PAIR_SUMS_BYTES), ROWS_MOST);
-    work->rows = split_of(parts_of(product->a.lines, PAIR), height, cpu->threads);
-    work->columns = split_of(columns, width, parts_of(cpu->threads, work->rows.parts));
+    work->rows = split_of(round_up_division(product->a.lines, PAIR), height, cpu->threads);
+    work->columns = split_of(columns, width, round_up_division(cpu->threads, work->rows.parts));
 }
 
 /* Pack one strip of an operand: `count` tiles from tile `begin` of k on. */
@@ -91,7 +87,7 @@ static void pack_strip(const struct work *work, const struct tile_operand *opera
 /* Pack strip number i of b and, after those, of a. */
 static void pack_shared(const struct work *work, int64_t i)
 {
-    const int64_t columns = 2 * work->columns.total, step = work->depth.total * PAIR_TILE / 2;
+    const int64_t columns = 2 * work->columns.total, step = work->depth.total * TILE_NUMBERS;
 
     if (i < columns)
         pack_strip(work, &work->product->b, 2 * work->first_pair + i, 0, work->depth.total,
@@ -140,13 +136,13 @@ static void finish_pair(const struct task *task, int64_t pair, const float *sums
                         sums, task->buffer);
 }
 
-/* Multiply by `count` tiles from tile `begin` of k on. */
+/* Add the products of `count` tiles from tile `begin` of k on to the sums of a task. */
 static void run_block(const struct task *task, int64_t begin, int64_t count)
 {
     const struct work *work = task->work;
-    const int64_t strip = work->depth.total * PAIR_TILE / 2; /* of a whole operand */
-    struct tile_block block = {.a_step = work->a != NULL ? strip : count * PAIR_TILE / 2,
-                               .b = work->b + 2 * task->column * strip + begin * PAIR_TILE / 2,
+    const int64_t strip = work->depth.total * TILE_NUMBERS; /* packed */
+    struct tile_block block = {.a_step = work->a != NULL ? strip : count * TILE_NUMBERS,
+                               .b = work->b + 2 * task->column * strip + begin * TILE_NUMBERS,
                                .b_step = strip,
                                .c_stride = (task->column_end - task->column) * PAIR,
                                .pairs = task->column_end - task->column,
@@ -155,7 +151,7 @@ static void run_block(const struct task *task, int64_t begin, int64_t count)
 
     for (int64_t pair = task->row; pair < task->row_end; pair++) {
         block.c = task->sums + (pair - task->row) * PAIR * block.c_stride;
-        block.a = work->a != NULL ? work->a + 2 * pair * strip + begin * PAIR_TILE / 2 : task->a;
+        block.a = work->a != NULL ? work->a + 2 * pair * strip + begin * TILE_NUMBERS : task->a;
         for (int64_t i = 0; work->a == NULL && i < 2; i++)
             pack_strip(work, &work->product->a, 2 * pair + i, begin, count,
                        task->a + i * block.a_step);
@@ -196,21 +192,21 @@ static void run_columns(struct work *work)
 /* Pairs of strips of a in the shared workspace. */
 static int64_t shared_rows(const struct tile_product *product)
 {
-    return product->a.along_k ? 0 : parts_of(product->a.lines, PAIR);
+    return product->a.along_k ? 0 : round_up_division(product->a.lines, PAIR);
 }
 
 int64_t tile_product_depth(const struct tile_product *product)
 {
-    const int64_t columns = product->a.along_k ? 1 : parts_of(product->b.lines, PAIR);
+    const int64_t columns = product->a.along_k ? 1 : round_up_division(product->b.lines, PAIR);
 
     return WORKSPACE_SHARED / PAIR_TILE_BYTES / (shared_rows(product) + columns) * INNER;
 }
 
 void tile_product_run(const struct cpu_device *cpu, const struct tile_product *product)
 {
-    const int64_t tiles = parts_of(product->k, INNER), rows = shared_rows(product);
+    const int64_t tiles = round_up_division(product->k, INNER), rows = shared_rows(product);
     const int64_t fit = WORKSPACE_SHARED / PAIR_TILE_BYTES / tiles - rows;
-    const int64_t columns = parts_of(product->b.lines, PAIR);
+    const int64_t columns = round_up_division(product->b.lines, PAIR);
 
     ENSURE(fit > 0, "a product of %lld inputs exceeds the workspace", (long long)product->k);
     const struct split blocks = split_of(columns, fit, 1);
@@ -220,7 +216,7 @@ void tile_product_run(const struct cpu_device *cpu, const struct tile_product *p
         work_split(&work, split_begin(blocks, block + 1) - begin);
         work.b = cpu_workspace_shared(
             cpu, (size_t)((work.columns.total + rows) * tiles * PAIR_TILE_BYTES));
-        work.a = rows > 0 ? work.b + work.columns.total * tiles * PAIR_TILE : NULL;
+        work.a = rows > 0 ? work.b + 2 * work.columns.total * tiles * TILE_NUMBERS : NULL;
         run_columns(&work);
     }
 }

@@ -1,21 +1,22 @@
-/* Products of bf16 matrices on all threads of a device with tiles (tile_kernels.h). An element of
- * the result is one sum in the order of k, so its bits do not depend on threads or block sizes. */
+/* Products of bf16 matrices on all threads of a device with tiles (tile_kernels.h). Each element of
+ * the result is summed in the order of k, so its bits do not depend on threads or block sizes. */
 #ifndef VITTRAIN_DEVICE_CPU_PRODUCT_TILES_H
 #define VITTRAIN_DEVICE_CPU_PRODUCT_TILES_H
 
 #include "device/cpu.h"
 
-/* Lines (rows of a, columns of b) of k numbers each. Along k, a row in memory is a line; otherwise
- * it holds one number of each line. stride: elements from one row in memory to the next. */
+/* An operand has lines (rows of a, columns of b) of k numbers each. along_k: a row in memory is a
+ * line; otherwise it holds one number of each line. stride: elements from one row in memory to the
+ * next. */
 struct tile_operand {
     const uint16_t *from;
     int64_t lines, stride;
     bool along_k;
-    float *sums; /* [lines] += sums over k, or NULL; a only, not along k */
+    float *sums; /* [lines] += sums over k, or NULL; only of a, without along_k */
 };
 
-/* Finish `count` columns of a row of the result, starting at a multiple of 32. count: at most
- * TILE_PRODUCT_COLUMNS. buffer: as many floats for any use. */
+/* Finish columns column..column+count of a row of the result. column: a multiple of 32. count: at
+ * most TILE_PRODUCT_COLUMNS. buffer: scratch of TILE_PRODUCT_COLUMNS floats. */
 typedef void tile_product_finish(const void *context, int64_t row, int64_t column, int64_t count,
                                  const float *sum, float *buffer);
 enum { TILE_PRODUCT_COLUMNS = 768 };
@@ -27,8 +28,8 @@ struct tile_product {
     const void *context;
 };
 
-/* k: at most tile_product_depth(product), which is at least 32 for up to TILE_PRODUCT_WIDEST lines
- * of both operands. */
+/* k must be at most tile_product_depth(product), which is at least 32 if both operands have at most
+ * TILE_PRODUCT_WIDEST lines together. */
 enum { TILE_PRODUCT_WIDEST = WORKSPACE_SHARED / 128 - 64 };
 void tile_product_run(const struct cpu_device *cpu, const struct tile_product *product);
 

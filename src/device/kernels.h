@@ -191,10 +191,10 @@ struct convolution_kernels {
     void (*fold)(int64_t count, const float *sums, float *totals);
 };
 
-/* kernels_implicit.c: a convolution as a matrix product whose left operand is read from an image.
- * Output channels are divided into panels of `panel` channels. Pixel i of the result reads `span`
- * successive floats from x + x_offset[i] for each of `rows` rows, which are row_pitch floats apart:
- * a kernel row of a channels-last image. */
+/* kernels_implicit.c: a convolution as a matrix product whose left operand is read from an image
+ * with channels last. Output channels are divided into panels of `panel` channels. For pixel i of
+ * the result, each of `rows` kernel rows reads `span` successive floats; the first row begins at
+ * x + x_offset[i], the next row_pitch floats after it. */
 enum { IMPLICIT_PANEL_MOST = 64 };
 
 struct implicit_product {
@@ -204,8 +204,8 @@ struct implicit_product {
     const float *weight; /* [panels, rows, span, panel], channels beyond `out` are 0 */
     const float *bias;   /* [out], or NULL */
     float *y;
-    const int32_t *y_offset; /* of a pixel's channels */
-    bool accumulate;         /* add to y; without bias */
+    const int32_t *y_offset; /* of the first channel of each pixel */
+    bool accumulate;         /* add to y, and ignore the bias */
     bool relu;
 };
 
@@ -214,12 +214,12 @@ struct implicit_weight {
     const float *x;
     const int32_t *x_offset;
     const float *dy; /* [panels, pixels, panel] */
-    float *sums;     /* [panels, rows, span, panel], added to */
+    float *sums;     /* [panels, rows, span, panel] += gradient */
 };
 
 struct implicit_kernels {
     int64_t panel;  /* at most IMPLICIT_PANEL_MOST */
-    bool preferred; /* to oneDNN */
+    bool preferred; /* faster than oneDNN with these instructions */
     void (*product)(const struct implicit_product *product);
     void (*weight)(const struct implicit_weight *weight);
 };

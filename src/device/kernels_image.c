@@ -26,7 +26,7 @@ typedef uint8_t vector_bytes __attribute__((vector_size(TILE)));
 #define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (vector_bytes){__VA_ARGS__})
 #endif
 
-/* Transpose TILE x TILE bytes: interleave rows i and i + TILE / 2, log2(TILE) times. */
+/* Transpose TILE x TILE bytes: log2(TILE) times, interleave rows i and i + TILE / 2. */
 KERNEL_INLINE void transpose_tile(vector_bytes rows[TILE])
 {
     for (int round = 1; round < TILE; round *= 2) {
@@ -41,8 +41,8 @@ KERNEL_INLINE void transpose_tile(vector_bytes rows[TILE])
     }
 }
 
-/* Transpose `columns` bytes of the first line_count of LINES rows, and other bytes of the next
- * rows. */
+/* Transpose `columns` bytes of line_count rows. The lines up to the next multiple of TILE are
+ * copies of the last row. */
 KERNEL_INLINE void transpose_lines(const uint8_t *from, int64_t row_stride, int64_t line_count,
                                    int64_t columns, uint8_t *transposed)
 {

@@ -1,5 +1,5 @@
-/* Tiles of an implicit matrix product: pixels times taps and channels of an image, without a copy
- * of the image per tap. A tile of TILE_ROWS rows and TILE_VECTORS vectors stays in registers. */
+/* Implicit matrix products of convolutions: the left operand is read from an image, without a copy
+ * per kernel tap. A tile of TILE_ROWS rows and TILE_VECTORS vectors of sums stays in registers. */
 #include "device/kernels.h"
 #include "device/vector.h"
 
@@ -11,7 +11,7 @@ enum { TILE_ROWS = 6, TILE_VECTORS = 2 };
 enum { PANEL = TILE_VECTORS * VECTOR_WIDTH };
 _Static_assert((int)PANEL <= (int)IMPLICIT_PANEL_MOST, "a panel exceeds IMPLICIT_PANEL_MOST");
 
-/* Vector v of a row of which `count` floats exist. */
+/* Load vector v of a row of `count` floats; lanes beyond them are 0. */
 KERNEL_INLINE vector_float panel_load(const float *row, int v, int64_t count)
 {
     const int64_t first = v * VECTOR_WIDTH;
@@ -29,7 +29,7 @@ KERNEL_INLINE void panel_store(float *row, int v, int64_t count, vector_float va
         typed_store_row(TYPE_FP32, row, first, count, value);
 }
 
-/* Compute `rows` pixels from pixel `first` of one panel, which begins at channel `column`. */
+/* Compute `rows` pixels, from pixel `first` on, of the panel that begins at channel `column`. */
 KERNEL_INLINE void product_tile(const struct implicit_product *it, int rows, int64_t first,
                                 const float *weight, int64_t column)
 {
@@ -74,7 +74,7 @@ static void product(const struct implicit_product *it)
     }
 }
 
-/* Add the gradients of `rows` successive weights of a panel. */
+/* Add the gradients of `rows` successive rows of a panel of the weight. */
 KERNEL_INLINE void weight_tile(const struct implicit_weight *it, int rows, const float *x,
                                const float *dy, float *sums)
 {

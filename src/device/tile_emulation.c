@@ -1,5 +1,6 @@
-/* AMX's tile instructions in plain C, as specified in Intel's manual (volume 2). Each thread has
- * its own tiles. Operands for which the processor raises an exception abort the program. */
+/* AMX's tile instructions in plain C, as specified in volume 2 of Intel's Software Developer's
+ * Manual. Each thread has its own tiles. The program aborts where the processor raises an
+ * exception. */
 #include "core/error.h"
 #include "device/tiles.h"
 
@@ -59,9 +60,9 @@ static inline void flush(vector_float *values)
     *values = (vector_float)(bits & ((vector_word)((bits & 0x7f800000) != 0) | 0x80000000));
 }
 
-/* Products of even and of odd elements are summed apart; their sums are added at the end. All steps
- * round to nearest, with denormal numbers as zero. A product of two bf16 numbers is exact in fp32,
- * so that it need not be fused with the addition, except below 2^-126. */
+/* Products of even and of odd elements have separate sums, which are added at the end. All steps
+ * round to nearest and treat denormal numbers as zero. The product of two bf16 numbers is exact in
+ * fp32 except below 2^-126, so a fused multiply-add gives the same result. */
 static void multiply_row(const vector_word *a, const vector_word *b, int pairs, vector_word *sum)
 {
     vector_float even = {0}, odd = {0}, total;
@@ -88,7 +89,7 @@ static void multiply_row(const vector_word *a, const vector_word *b, int pairs, 
     memcpy(sum, &total, sizeof total);
 }
 
-/* Columns of b beyond its width are zero, and so are those of the sum. */
+/* Columns beyond the configured width are zero in b and in the sum. */
 void tile_emulation_multiply(int sum, int a, int b)
 {
     check(sum);

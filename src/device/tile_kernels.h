@@ -1,7 +1,7 @@
 /* Operations that multiply bf16 with tiles (tiles.h). Each tiles_SUBJECT.c is compiled twice: with
- * -DKERNELS=amx for processors with AMX, and with -DKERNELS=amx_emulated, where plain C replaces
- * the tile instructions, for tests on any processor. A shape that an operation does not take is
- * computed as without tiles. */
+ * -DKERNELS=amx for processors with AMX, and with -DKERNELS=amx_emulated for tests on any
+ * processor, where plain C replaces the tile instructions. Shapes that an operation does not
+ * support are computed without tiles. */
 #ifndef VITTRAIN_DEVICE_TILE_KERNELS_H
 #define VITTRAIN_DEVICE_TILE_KERNELS_H
 
@@ -18,18 +18,18 @@ struct tile_convolution_kernels {
                    void *workspace);
 };
 
-/* A strip of an operand of a matrix product: 16 lines (rows of a, columns of b) of k numbers, as
- * packed tiles of 32 k. `from` is the first number of the first line. */
+/* A strip of an operand of a matrix product: 16 lines (rows of a, columns of b) of k numbers, which
+ * are packed in tiles of 32 k, or TILE_NUMBERS numbers. */
 enum { TILE_NUMBERS = 512 };
 
 struct tile_strip {
-    const uint16_t *from;
+    const uint16_t *from;     /* first number of the first line */
     int64_t lines, k, stride; /* stride: elements from one row in memory to the next */
-    bool along_k, of_b;       /* along k: a row in memory is a line */
-    float *sums;              /* [lines] += sums over k, or NULL; of a only, not along k */
+    bool along_k, of_b;       /* along_k: a row in memory is a line */
+    float *sums;              /* [lines] += sums over k, or NULL; only of a, without along_k */
 };
 
-/* Two strips of a times `pairs` pairs of strips of b. Distances between strips: a_step, b_step. */
+/* Two strips of a times `pairs` pairs of strips of b. a_step, b_step: distances between strips. */
 struct tile_block {
     const uint16_t *a, *b;
     float *c; /* [32, 32 * pairs] */

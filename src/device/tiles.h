@@ -1,11 +1,11 @@
-/* Tiles: eight registers of 16 rows of 64 bytes, with Intel's AMX or, if TILES_EMULATED is defined,
- * with plain C functions. Only tiles_*.c include this. Vectors (vector.h) have 16 numbers, one row
- * of a tile, on all processors.
+/* Tiles: eight registers of 16 rows of 64 bytes, in Intel's AMX or, if TILES_EMULATED is defined,
+ * emulated by C functions. Only tiles_*.c, tile_emulation.c and its test include this. Vectors
+ * (vector.h) then have 16 numbers, one row of a tile, on all processors.
  *
  * tile_multiply(sum, a, b) adds to a tile of 16 x 16 fp32 numbers the product of 16 x 32 bf16
  * numbers, a, with 32 x 16 bf16 numbers. b is stored as 16 rows of pairs: word n of row k holds
  * elements (2k, n) and (2k + 1, n). On Sapphire Rapids a product takes 16 cycles, a load 8 cycles,
- * a store 16 cycles. Numbers of tiles are literals, as the intrinsics of some compilers require.
+ * a store 16 cycles. Tile numbers are literals, as the intrinsics of some compilers require.
  */
 #ifndef VITTRAIN_DEVICE_TILES_H
 #define VITTRAIN_DEVICE_TILES_H
@@ -42,7 +42,7 @@ void tile_emulation_multiply(int sum, int a, int b);
 #define tile_load_configuration _tile_loadconfig
 #define tile_store_configuration _tile_storeconfig
 #define tile_zero(tile) _tile_zero(tile)
-/* Not every compiler knows that the instruction reads memory. */
+/* Some compilers do not know that the instruction reads memory. */
 #define tile_load(tile, from, stride)                                                              \
     do {                                                                                           \
         __asm__ volatile("" ::: "memory");                                                         \
@@ -58,7 +58,7 @@ static const struct tile_configuration tiles_full = {
     .row_bytes = {TILE_ROW, TILE_ROW, TILE_ROW, TILE_ROW, TILE_ROW, TILE_ROW, TILE_ROW, TILE_ROW},
     .rows = {TILE, TILE, TILE, TILE, TILE, TILE, TILE, TILE}};
 
-/* Set all tiles to full size. Return the configuration before: that of oneDNN or of a caller. */
+/* Set all tiles to full size. Return the previous configuration: that of oneDNN or of a caller. */
 KERNEL_INLINE struct tile_configuration tiles_begin(void)
 {
     struct tile_configuration before = {0};
@@ -139,7 +139,7 @@ KERNEL_INLINE vector_word bf16_pair(vector_float first, vector_float second)
 #endif
 }
 
-/* Pairs of words are numbers of 64 bits, for which compilers find the instruction. */
+/* Pairs of words as 64-bit numbers, so that compilers emit unpack instructions. */
 typedef uint64_t vector_pair __attribute__((vector_size(TILE_ROW)));
 
 #ifdef __clang__
@@ -149,13 +149,14 @@ typedef uint64_t vector_pair __attribute__((vector_size(TILE_ROW)));
 #endif
 #define WORD_SHUFFLE(a, b, ...) TILE_SHUFFLE(vector_word, a, b, __VA_ARGS__)
 #define PAIR_SHUFFLE(a, b, ...) ((vector_word)TILE_SHUFFLE(vector_pair, a, b, __VA_ARGS__))
-/* Within each four words: interleave words 0 and 1, or 2 and 3; the first or the second pairs. */
+/* Within each group of four words: interleave words 0 and 1, or 2 and 3, or the first or the second
+ * pairs. */
 #define WORD_LOW(a, b) WORD_SHUFFLE(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29)
 #define WORD_HIGH(a, b)                                                                            \
     WORD_SHUFFLE(a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31)
 #define PAIR_LOW(a, b) PAIR_SHUFFLE(a, b, 0, 8, 2, 10, 4, 12, 6, 14)
 #define PAIR_HIGH(a, b) PAIR_SHUFFLE(a, b, 1, 9, 3, 11, 5, 13, 7, 15)
-/* The even, or the odd, groups of four words of both. */
+/* The even or the odd groups of four words of both vectors. */
 #define FOUR_EVEN(a, b) WORD_SHUFFLE(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27)
 #define FOUR_ODD(a, b)                                                                             \
     WORD_SHUFFLE(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31)

@@ -1,27 +1,26 @@
 /* Attention of one head of one sample in bf16 with tiles, for heads of 32, 64, 96 or 128 numbers.
- * Sums, scores and the softmax are fp32; probabilities and gradients of scores are rounded to bf16
- * to be multiplied, as on GPUs. A strip of 32 queries is processed at a time: its scores against
- * all tokens stay in the L1 or L2 cache. The backward pass recomputes the scores and stores the
- * rounded strips of a block of queries. The gradients of k and v are sums over queries, so the
- * block is multiplied at once, with k and v transposed: the strips are then an operand b, whose
- * rows are pairs of queries, and are never transposed. All operands are padded with zeros to
+ * Sums, scores and the softmax are fp32. Probabilities and gradients of scores are rounded to bf16
+ * before they are multiplied, as on GPUs. Queries are processed in strips of 32, whose scores
+ * against all tokens stay in the L1 or L2 cache. The backward pass recomputes the scores and stores
+ * the rounded strips of a block of queries. The gradients of k and v are sums over queries; they
+ * are computed transposed, for a whole block at once. The stored strips are then an operand b,
+ * whose rows are pairs of queries, and need no transposition. All operands are padded with zeros to
  * multiples of 32.
  *
- * Limits for heads of 64 on Sapphire Rapids, in cycles for 32 x 32 scores, which are 64 vectors, at
- * two vector instructions per cycle. Forward: 2 products of 65,536 multiplications, 256 cycles; the
- * largest score, 64 cycles; exponentials, their sum and rounding, 640 cycles. Backward: 5 products,
- * 640 cycles; exponentials, 580 cycles; gradients and rounding, 380 cycles. So the vector
- * instructions limit the speed to 370 (forward) and 680 (backward) operations per cycle, of the
- * 2,048 of the tiles, if out-of-order execution overlaps the products with them. Packing takes two
- * (forward) and seven (backward) passes over tensors of 128 bytes per token. */
+ * Limits for heads of 64 on Sapphire Rapids, computed for 32 x 32 scores, which are 64 vectors, at
+ * two vector instructions per cycle. Forward: 256 cycles for 2 products of 65,536 multiplications,
+ * 64 cycles for the largest score, 640 cycles for exponentials, their sum and rounding. Backward:
+ * 640 cycles for 5 products, 580 cycles for exponentials, 380 cycles for gradients and rounding. If
+ * out-of-order execution overlaps the products with vector instructions, the latter limit the speed
+ * to 370 (forward) and 680 (backward) operations per cycle, of the 2,048 of the tiles. */
 #include <math.h>
 
 #include "device/cpu.h"
 #include "device/tiles.h"
 
 enum { STRIP = 2 * TILE, WIDEST = 128 };
-/* Largest block of queries; bytes of its probabilities, in the L2 cache, unless a strip needs more.
- */
+/* Largest block of queries, and bytes of its probabilities in the L2 cache; a block has at least
+ * one strip. */
 enum { QUERIES_MOST = 256, BLOCK_BYTES = 256 << 10 };
 
 static int64_t limited(int64_t value, int64_t low, int64_t high)
@@ -29,8 +28,8 @@ static int64_t limited(int64_t value, int64_t low, int64_t high)
     return value < low ? low : value > high ? high : value;
 }
 
-/* tokens: padded. row: distance between rows of scores, an odd number of cache lines, so that a
- * tile's rows are in different cache sets. block: queries. */
+/* tokens: padded. row: distance between rows of scores, an odd number of cache lines, so that the
+ * rows of a tile are in different cache sets. block: queries of a block. */
 struct layout {
     int64_t dim, tokens, row, block;
 };
@@ -39,8 +38,8 @@ static struct layout layout_of(const struct attention_head *head)
 {
     const int64_t tokens = round_up(head->tokens, STRIP);
     const int64_t fit = BLOCK_BYTES / (tokens * 2) / STRIP * STRIP;
-    const int64_t most = limited(fit, STRIP, QUERIES_MOST),
-                  queries = round_up(head->queries, STRIP);
+    const int64_t most = limited(fit, STRIP, QUERIES_MOST);
+    const int64_t queries = round_up(head->queries, STRIP);
 
     return (struct layout){.dim = head->head_dim,
                            .tokens = tokens,
@@ -48,7 +47,7 @@ static struct layout layout_of(const struct attention_head *head)
                            .block = queries < most ? queries : most};
 }
 
-/* Strips are packed tiles of 16 lines (struct tile_strip). */
+/* Packed operands a and b of products are strips of 16 lines (struct tile_strip). */
 struct operands {
     uint16_t *k;                        /* b: strips of tokens */
     uint16_t *v;                        /* b: strips of columns; backward: of tokens */
@@ -111,8 +110,8 @@ static int64_t attention_memory(const struct attention_head *head, bool backward
     return used / (int64_t)sizeof(float);
 }
 
-/* Pack rows [count, dim] as strips of rows. The rows of a head are far apart in memory, which
- * defeats the hardware prefetcher. */
+/* Pack rows [count, dim] as strips of rows. Rows are prefetched because the hardware does not
+ * prefetch rows that are far apart. */
 static void pack_rows(const struct attention_head *head, const uint16_t *first, int64_t stride,
                       int64_t count, bool of_b, uint16_t *strips)
 {
@@ -146,7 +145,7 @@ static void pack_columns(const struct attention_head *head, const uint16_t *firs
                 strips + d * round_up(count, STRIP));
 }
 
-/* Store rows [count, dim] of fp32 numbers, times `scale` or, per row, times `scales`. */
+/* Store fp32 rows [count, dim] as bf16, times scales[row] or, if it is NULL, times `scale`. */
 static void unpack(const struct attention_head *head, const float *rows, float scale,
                    const float *scales, int64_t count, uint16_t *first, int64_t stride)
 {
@@ -159,7 +158,7 @@ static void unpack(const struct attention_head *head, const float *rows, float s
     }
 }
 
-/* The same for the transposed rows of all tokens. */
+/* Store fp32 columns [dim, tokens] as bf16 rows of all tokens, times `scale`. */
 static void unpack_columns(const struct attention_head *head, const float *columns, float scale,
                            uint16_t *first)
 {
@@ -208,7 +207,7 @@ static void scores_apply(const struct layout *l, const struct operands *o, const
                                        .begin = true});
 }
 
-/* sums [dim, tokens] = or += columns . scores, for `count` queries */
+/* sums [dim, tokens] += columns . scores for `count` queries; = if `begin` */
 static void scores_gather(const struct layout *l, const uint16_t *columns, const uint16_t *scores,
                           int64_t count, bool begin, float *sums)
 {
@@ -229,11 +228,11 @@ static void scores_gather(const struct layout *l, const uint16_t *columns, const
 
 #define LOG2_E 0x1.715476p0f
 
-/* 2^x to 3 ulp for x <= 127, and 2^-126 below -126: x = n + r, |r| <= 0.5, with the polynomial of
- * degree 5 that has the smallest largest relative error. NaN stays NaN. */
+/* Return 2^x to 3 ulp for x <= 127, and 2^-126 below -126. x = n + r with |r| <= 0.5; 2^r is the
+ * polynomial of degree 5 with the smallest maximum relative error. NaN stays NaN. */
 KERNEL_INLINE vector_float power_of_two(vector_float x)
 {
-    const float round_shift = 0x1.8p23f; /* the sum's low bits are n */
+    const float round_shift = 0x1.8p23f; /* the low bits of x + round_shift are n */
 
     x = vector_max(vector_all(-126), x);
     const vector_float n = x + round_shift;
@@ -257,20 +256,21 @@ static const float *mask_make(const struct attention_head *head, int64_t query, 
     return mask;
 }
 
-/* The masks' padding is not written afterwards. The scores' padding becomes negligible. */
+/* Clear the padding of the masks, which mask_make does not write. */
 static void mask_begin(const struct attention_head *head, const struct operands *o)
 {
     memset(o->mask, 0, (size_t)(2 * round_up(head->tokens, STRIP)) * sizeof(float));
 }
 
+/* Set the padding of a row of scores to a value whose exponential is negligible. */
 static void padding_ignore(const struct attention_head *head, float *row)
 {
     for (int64_t t = head->tokens; t < round_up(head->tokens, STRIP); t++)
         row[t] = -1e30f;
 }
 
-/* Compute exp(scale * (score - largest)) of row r of a strip, times the mask, as an operand. Return
- * the sum before masking; *largest is set. */
+/* Compute exp(scale * (score - largest)) of row r of a strip, times the mask, as operand o->rows.
+ * Return the sum before masking, and the largest score. */
 static float exponentials(const struct attention_head *head, const struct operands *o, int64_t r,
                           const float *mask, float *largest)
 {
@@ -358,7 +358,7 @@ static float probabilities(const struct attention_head *head, const struct opera
     return vector_sum(sum + sum_1);
 }
 
-/* 16 tokens of two queries. */
+/* Probabilities and gradients of scores of two queries and 16 tokens. */
 struct pair {
     vector_float p[2], ds[2];
 };
@@ -377,9 +377,9 @@ KERNEL_INLINE struct pair pair_make(const float *p, const float *slopes, int64_t
     return pair;
 }
 
-/* Compute the masked probabilities and the scores' gradients of rows r and r + 1 of a strip as
- * operands. to: offset of this pair of queries in o->p and o->ds; strip: distance between strips
- * there. */
+/* Compute the masked probabilities and the gradients of the scores of rows r and r + 1 of a strip
+ * as operands. to: offset of this pair of queries in o->p and o->ds; strip: distance between their
+ * strips. */
 static void softmax_backward(const struct attention_head *head, const struct operands *o, int64_t r,
                              const float mean[2], const float *const mask[2], int64_t to,
                              int64_t strip)
@@ -400,7 +400,8 @@ static void softmax_backward(const struct attention_head *head, const struct ope
     }
 }
 
-/* Queries block + begin .. of a block of `queries`, at most 32. */
+/* Process the strip of queries that starts at `begin` in a block of `queries` queries. block: first
+ * query of the block. */
 static void backward_strip(const struct attention_head *head, const struct operands *o,
                            int64_t block, int64_t begin, int64_t queries)
 {

@@ -1,6 +1,6 @@
-/* Gradient of a convolution's weight as a matrix product over pixels: dy^T with x shifted by each
+/* Gradient of a convolution's weight as a matrix product over pixels: dy^T times x, shifted by each
  * kernel tap. oneDNN 2.6 reaches a tenth to a third of this speed. Threads process parts of the
- * weight and of the batch; the split, and with it the order of all sums, depends on the shape only.
+ * weight and of the batch. The parts, and so the order of all sums, depend on the shape only.
  *
  * The pixels of a group of samples are numbered q = 0, 1, ..., row by row and image by image, with
  * enough zeros in between that a kernel tap is a constant shift of q: dweight[o, c, tap] = sum over

@@ -1,9 +1,9 @@
-/* Products of bf16 matrices in tiles: packing an operand, and multiplying packed operands. */
+/* Products of bf16 matrices in tiles: pack an operand, multiply packed operands. */
 #include "device/tile_kernels.h"
 #include "device/tiles.h"
 
-/* Load the 16 words of each row of a tile. Along k, a row is a line: 32 numbers. Otherwise it is a
- * pair of numbers of each of 16 lines. */
+/* Load the 16 words of each row of a tile. With along_k, a row has 32 numbers of one line;
+ * otherwise it has a pair of numbers of each of 16 lines. */
 KERNEL_INLINE void rows_load(const uint16_t *from, int64_t stride, bool along_k,
                              vector_word rows[TILE])
 {
@@ -13,7 +13,7 @@ KERNEL_INLINE void rows_load(const uint16_t *from, int64_t stride, bool along_k,
                                       word_from_bf16(from + (2 * i + 1) * stride, TILE));
 }
 
-/* The same for a tile with fewer lines or fewer numbers of each; the others are 0. */
+/* Load a tile with fewer than 16 lines or fewer than 32 numbers of each; the others are 0. */
 KERNEL_INLINE void rows_load_part(const struct tile_strip *strip, const uint16_t *from, int64_t k,
                                   bool along_k, vector_word rows[TILE])
 {
@@ -38,7 +38,7 @@ KERNEL_INLINE vector_float rows_sum(const vector_word rows[TILE])
     return low + high;
 }
 
-/* Rows far apart are not prefetched by the processor. */
+/* The hardware does not prefetch rows that are far apart. */
 KERNEL_INLINE void fetch(const uint16_t *from, int64_t stride)
 {
     for (int i = 0; i < TILE_INNER; i++)
@@ -110,8 +110,8 @@ KERNEL_INLINE void sums_end(const struct tile_block *it, float *c)
     tile_store(3, c + TILE * it->c_stride + TILE, stride);
 }
 
-/* Four products per four loads: the loads take half of the products' time if they hit the L1
- * cache. */
+/* Four loads for four products: in the L1 cache, the loads take half of the time of the products.
+ */
 KERNEL_INLINE void multiply_pairs(const struct tile_block *it, const uint16_t *b, float *c)
 {
     const uint16_t *a0 = it->a, *a1 = it->a + it->a_step, *b0 = b, *b1 = b + it->b_step;
@@ -132,7 +132,7 @@ KERNEL_INLINE void multiply_pairs(const struct tile_block *it, const uint16_t *b
 
 static void multiply(const struct tile_block *block)
 {
-    const struct tile_block it = *block; /* local copy: stores cannot alias it */
+    const struct tile_block it = *block; /* a local copy, so that stores do not alias it */
     const struct tile_configuration before = tiles_begin();
 
     for (int64_t pair = 0; pair < it.pairs; pair++)

@@ -1,6 +1,5 @@
 /* Vectors of the compiler's vector extensions, as wide as the instruction set that the file is
- * compiled for; as wide as AMX's if that is emulated. Only kernels_*.c and tiles_*.c include this.
- */
+ * compiled for, or 16 lanes if AMX is emulated. Only kernels_*.c and tile*.c include this. */
 #ifndef VITTRAIN_DEVICE_VECTOR_H
 #define VITTRAIN_DEVICE_VECTOR_H
 
@@ -58,7 +57,7 @@ KERNEL_INLINE vector_float vector_select(vector_int mask, vector_float if_true,
     return (vector_float)((mask & (vector_int)if_true) | (~mask & (vector_int)if_false));
 }
 
-/* a > b ? a : b, and a < b ? a : b. Compilers do not recognise the instruction for this. */
+/* a > b ? a : b, and below a < b ? a : b. Compilers do not emit the single instruction for this. */
 KERNEL_INLINE vector_float vector_max(vector_float a, vector_float b)
 {
 #if defined(__AVX512F__)
@@ -102,7 +101,7 @@ KERNEL_INLINE float vector_sum(vector_float vector)
     return (fours[0][0] + fours[0][2]) + (fours[0][1] + fours[0][3]);
 }
 
-/* Largest of the lanes. */
+/* Largest lane. */
 KERNEL_INLINE float vector_largest(vector_float vector)
 {
     typedef float vector_four __attribute__((vector_size(16)));
