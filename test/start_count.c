@@ -1,11 +1,15 @@
-/* vittrain with counters, for test_start.sh and benchmarks/start_ranks.sh: up to the first update
- * it counts the messages of each collective and the time of each phase. At the first update each
- * rank writes $START_COUNT/rank.R, a table with tabs between the cells: collective NAME BYTES RANKS
- * SENT RECEIVED SENT_BYTES ADDRESS...  of each collective in order; its callers phase      NAME
- * SECONDS PROCESSOR_SECONDS                        a phase that has ended total      NAME VALUE
- * Messages inside a call of MPI are not counted, only the call.
- * $START_NODE_RANKS: that many consecutive ranks count as one node with a host name of its own.
- * The program is linked with --wrap for each function __wrap_*. */
+/* vittrain with counters, for test_start.sh and `benchmarks/start.sh ranks`. It counts the messages
+ * of each collective and the time of each phase up to the first update, at which each rank writes
+ * the file $START_COUNT/rank.RANK. Its rows have tabs between the cells:
+ *
+ *   collective, NAME, BYTES, RANKS, SENT, RECEIVED, SENT_BYTES, ADDRESSES: a collective, with the
+ *     addresses of its callers; "step" instead of "collective" for those of the first step
+ *   phase, NAME, SECONDS, PROCESSOR_SECONDS: a phase that has ended
+ *   total, NAME, VALUE
+ *
+ * Of MPI's own collectives, only the call is counted, not the messages. $START_NODE_RANKS: number
+ * of consecutive ranks that count as one node with its own host name. The program is linked with
+ * --wrap for each function __wrap_*. */
 #define _GNU_SOURCE /* dladdr */
 #include <dlfcn.h>
 #include <execinfo.h>
@@ -34,15 +38,18 @@ struct record {
 static struct {
     pthread_mutex_t lock;
     struct record record[RECORDS];
-    int queued, begun;  /* records of tickets are numbered when they are queued and run in order */
-    int order[RECORDS]; /* of the tickets: index of the record */
+    int queued, begun;  /* tickets, which run in the order in which they are queued */
+    int order[RECORDS]; /* index of the record of each ticket */
     int records;
     int rank;
     bool stepping, written;
     int64_t heartbeats;
     struct {
         double wall, processor;
-    } phase[PHASE_COUNT], begin, entered, ready; /* of this phase; MPI_Init entered; returned */
+    } phase[PHASE_COUNT], begin; /* durations; begin of the current phase */
+    struct {
+        double wall, processor;
+    } entered, ready; /* when MPI_Init is called and returns */
     int now;
 } count = {.lock = PTHREAD_MUTEX_INITIALIZER, .now = -1};
 
@@ -230,7 +237,7 @@ int MPI_Irecv(void *buffer, int elements, MPI_Datatype type, int from, int tag, 
     return PMPI_Irecv(buffer, elements, type, from, tag, comm, request);
 }
 
-/* Count one call of MPI that sends messages itself. */
+/* Count a call of MPI that sends messages internally. */
 static void call_count(const char *name, int64_t bytes, MPI_Comm comm)
 {
     int ranks;

@@ -1,8 +1,10 @@
 # Sum the tables of test/start_count: awk -f start_counts.awk FOLDER/rank.*
-# Prints, with tabs between the cells:
-#   collective NAME CALLS STEPS MESSAGES BYTES ADDRESS...   of the calls from one place of the program. STEPS: messages that
-#              one rank sends or receives, at most; CALLS: of one rank, at most; MESSAGES, BYTES: of all ranks
-#   total, phase NAME MEAN MOST                             of the ranks
+# Prints rows with tabs between the cells:
+#   collective NAME CALLS STEPS MESSAGES BYTES ADDRESS...
+#       The calls from one place of the program. CALLS: largest number of calls of a rank. STEPS: largest number of
+#       messages that a rank sends and receives. MESSAGES, BYTES: sums over all ranks.
+#   total NAME MEAN MOST, and the same for phases
+#       Mean and maximum over the ranks.
 BEGIN { FS = OFS = "\t" }
 FNR == 1 { ranks++ }
 $1 == "collective" {

@@ -168,7 +168,7 @@ static void parts_are_those_of_the_whole(void **state)
     }
 }
 
-/* Restart markers change neither the whole nor any part; other files are refused. */
+/* Restart markers change no pixel of the whole or of parts. Files other than JPEG are refused. */
 static void restarts_keep_the_pixels(void **state)
 {
     (void)state;
@@ -236,7 +236,7 @@ static void incomplete_and_large_files_are_not_encoded_again(void **state)
     free(bytes.data);
 }
 
-/* Intervals outside of the area are not decoded: the first one may contain anything. */
+/* Intervals outside of the area are not decoded: damage in the first one has no effect. */
 static void other_intervals_do_not_matter(void **state)
 {
     (void)state;

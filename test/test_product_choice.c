@@ -1,5 +1,5 @@
-/* The choice between oneDNN and tiles for the products of a layer: other devices and resumed runs
- * adopt it and get the same bits; a device without tiles chooses nothing. */
+/* The choice between oneDNN and tiles for the products of a layer: devices that adopt it compute
+ * the same bits; devices without tiles have no choices. */
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -110,7 +110,7 @@ static void adopted_choices_give_the_same_bits(void **state)
         snprintf(line, sizeof line, "\nbf16 %s 70x100x50 = 0000000000000000 ", operations[i]);
         assert_non_null(strstr(tiles, line));
     }
-    /* The number of threads is no part of what a choice is valid for. */
+    /* A choice is valid for any number of threads. */
     open_as(&second, "amx-emulated", 2, folder);
     const struct device_backend *backend = second.device->backend;
     char *onednn = with_onednn(tiles);

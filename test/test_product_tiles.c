@@ -35,7 +35,7 @@ static void store(const void *context, int64_t row, int64_t column, int64_t coun
         o->c[row * o->n + column + i] += sum[i];
 }
 
-/* Run with a device's threads; small: caches that hold few tiles. */
+/* Run with the threads of a device. small: caches hold few tiles. */
 static void run(struct device_test *test, struct operands *o, const struct shape *s, bool small)
 {
     struct cpu_device *cpu = (struct cpu_device *)test->device;

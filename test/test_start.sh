@@ -1,6 +1,6 @@
 #!/bin/sh
-# Start of a run on 2, 4 and 8 ranks, with 2 ranks per simulated node: from one to the next, the number of messages that a
-# rank sends and receives may grow by a constant, as the logarithm does. What grows faster is named.
+# Start of a run on 2, 4 and 8 ranks, with 2 ranks per simulated node. Each time the ranks double, the number of messages
+# that a rank sends and receives may grow by a constant, as the logarithm does. Collectives that grow faster are listed.
 . "$TEST_SOURCE/test/program.sh"
 
 vittrain=$TEST_BUILD/test/start_count
@@ -17,7 +17,7 @@ for ranks in 2 4 8; do
     awk -f "$TEST_SOURCE/test/start_counts.awk" "$START_COUNT"/rank.* >"counts$ranks"
 done
 
-# grown COLUMN: print what grows by more from 4 to 8 ranks than from 2 to 4, with the addresses of its callers.
+# grown COLUMN: print the collectives that grow more from 4 to 8 ranks than from 2 to 4, with the addresses of their callers.
 grown() {
     awk -F '\t' -v column="$1" '
         FNR == 1 { file++ }
@@ -29,15 +29,15 @@ grown() {
         }' counts2 counts4 counts8
 }
 
-# named UNIT: append the functions that called.
+# named UNIT: replace the addresses by the functions.
 named() {
     while IFS="$(printf '\t')" read -r counts name callers; do
         echo "$name: $counts $1 on 2, 4, 8 ranks, called by $(addr2line -f -e "$vittrain" $callers 2>/dev/null |
             awk 'NR % 2 { name = $1; next } !/start_count|src\/comm/ { printf "%s (%s), ", name, $1; if (++n == 3) exit }')"
     done
 }
-result 'no collective of the start has more messages per rank than the logarithm of the ranks' "$(grown 4 | named messages)"
-result 'none is called more often' "$(grown 3 | named calls)"
+result 'the messages of a rank in each collective grow at most with the logarithm of the ranks' "$(grown 4 | named messages)"
+result 'the calls of a rank grow at most with the logarithm of the ranks' "$(grown 3 | named calls)"
 per_rank=$(awk -F '\t' '$1 == "collective" { bytes[FILENAME] += $6 }
     END { printf "%d", bytes["counts8"] / 8 - bytes["counts4"] / 4 }' counts4 counts8)
 result 'a rank sends at most 512 bytes for each further rank' "$([ "$per_rank" -le 2048 ] || echo "$((per_rank / 4)) bytes")"

@@ -1,4 +1,4 @@
-/* The emulation of AMX's tile instructions: bits of a product of tiles that are not full, against
+/* The emulation of AMX's tile instructions: products of tiles that are not full have the bits of
  * the order of operations in Intel's manual; denormal numbers; operands that do not match. */
 #include <math.h>
 #include <setjmp.h>

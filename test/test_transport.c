@@ -236,9 +236,9 @@ static void shared_memory_gives_the_bits_of_the_ring(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-/* More small all-reduces than there are slots, beside a large one, waited for in reverse order. A
- * late rank makes the others wait on the communication thread, when they start as well as when they
- * wait. */
+/* More small all-reduces than slots, while a large one is in progress; they are waited for in
+ * reverse order. A late rank makes the others wait on the communication thread, both when they
+ * start and when they wait. */
 static void small_ones_may_be_many_and_late(void **state)
 {
     (void)state;
@@ -249,7 +249,8 @@ static void small_ones_may_be_many_and_late(void **state)
     float *large = calloc(LARGE, sizeof *large);
     groups_open(&(struct layout){TRANSPORT_SHARED, 0, false}, group);
     const struct comm_backend *backend = group[0]->backend;
-    for (int late = 0; late<group[0]->size; late += group[0]->size> 4 ? 4 : 1) {
+    const int step = group[0]->size > 4 ? 4 : 1;
+    for (int late = 0; late < group[0]->size; late += step) {
         if (group[0]->rank == late)
             usleep(20000);
         struct ticket *beside =

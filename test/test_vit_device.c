@@ -1,7 +1,7 @@
 /* Whole steps of vision transformers on the device under test against the CPU: loss, all gradients,
  * and the weights after two updates with dropout, drop path, clipping and moving average. The
- * default device is the emulated GPU; VITTRAIN_TEST_DEVICE=cuda selects a real one. The CPU with
- * emulated tiles is compared, too. */
+ * default device is the emulated GPU; VITTRAIN_TEST_DEVICE=cuda selects a real one. One test
+ * compares the CPU with emulated tiles. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
