@@ -31,6 +31,7 @@ static const struct convolution_case cases[] = {
     {TYPE_FP32, {2, 7, 5, 16, 16, 5, 1, 0}, true, false, true},
     {TYPE_FP32, {2, 4, 4, 80, 96, 3, 1, 1}, true, true, true},
     {TYPE_FP32, {1, 8, 11, 20, 24, 2, 3, 0}, false, true, false},  /* pixels of x without a tap */
+    {TYPE_FP32, {1, 4, 2, 16, 3, 2, 3, 0}, false, false, false},   /* the same; narrow */
     {TYPE_FP32, {2, 9, 7, 17, 5, 3, 2, 3}, true, false, true},     /* more padding than kernel */
     {TYPE_FP32, {1, 70, 66, 16, 18, 3, 1, 0}, true, false, true},  /* more than one band */
     {TYPE_FP32, {35, 5, 4, 17, 33, 3, 1, 2}, false, false, false}, /* more than one part */

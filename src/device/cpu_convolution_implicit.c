@@ -74,7 +74,7 @@ static int64_t copy_height(const struct pass *pass, int64_t rows)
 
 static int64_t copy_width(const struct pass *pass)
 {
-    return (pass->grid_width - 1) * pass->step + pass->columns;
+    return larger(0, (pass->grid_width - 1) * pass->step + pass->columns);
 }
 
 static int64_t copy_floats(const struct pass *pass, const struct bands *bands)
