@@ -19,6 +19,7 @@ libvittrain_a_SOURCES += \
 	src/core/folder.h \
 	src/core/hdf5_file.c \
 	src/core/hdf5_file.h \
+	src/core/integer.h \
 	src/core/log.c \
 	src/core/log.h \
 	src/core/output_file.c \

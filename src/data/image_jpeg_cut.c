@@ -2,6 +2,7 @@
  * so that only these are decoded: most of the time of decoding a JPEG is Huffman decoding. */
 #include <string.h>
 
+#include "core/integer.h"
 #include "data/image_file.h"
 
 enum {
@@ -19,16 +20,6 @@ enum {
     COMPONENTS = 4,    /* maximum */
     FRAME_HEADER = 10, /* bytes from the marker to the first component */
 };
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t round_up_division(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
 
 static int64_t number_at(const uint8_t *bytes)
 {

@@ -4,17 +4,8 @@
 #include <stdlib.h>
 
 #include "core/error.h"
+#include "core/integer.h"
 #include "core/random.h"
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t round_up_division(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
 
 /* Return piece `part` of `count` elements cut into `parts` contiguous pieces; the first count %
  * parts pieces have one element more. */

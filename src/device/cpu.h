@@ -5,6 +5,7 @@
 #ifndef VITTRAIN_DEVICE_CPU_H
 #define VITTRAIN_DEVICE_CPU_H
 
+#include "core/integer.h"
 #include "device/cpu_product.h"
 #include "device/device.h"
 #include "device/operations.h"
@@ -44,26 +45,6 @@ static inline int cpu_threads_for_product(const struct cpu_device *cpu, int64_t 
 {
     enum { MULTIPLICATIONS_PER_ELEMENT = 64 };
     return cpu_threads_for(cpu, multiplications / MULTIPLICATIONS_PER_ELEMENT);
-}
-
-static inline int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static inline int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-static inline int64_t round_up_division(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
-static inline int64_t round_up(int64_t count, int64_t multiple)
-{
-    return (count + multiple - 1) / multiple * multiple;
 }
 
 /* Return the address of element `index`; NULL if the tensor is NULL. */

@@ -3,6 +3,7 @@
  * use one kernel that holds a tile of the result in registers. */
 #include <math.h>
 
+#include "core/integer.h"
 #include "device/kernels.h"
 #include "device/vector.h"
 
@@ -114,11 +115,6 @@ static void multiply(const struct small_product *product)
         tile_column(product, column, TILE_VECTORS);
     for (; column < product->columns; column += VECTOR_WIDTH)
         tile_column(product, column, 1);
-}
-
-static int64_t round_up(int64_t count, int64_t multiple)
-{
-    return (count + multiple - 1) / multiple * multiple;
 }
 
 /* Layout of a head's fp32 copies. Distances between rows: `width` for q, k, v and their products,

@@ -7,21 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/integer.h"
 #include "mesh/initial.h"
 
 enum { FLAT_ALIGNMENT = 16 }; /* elements; of tensors in a unit and of shards */
 
 static const double running_momentum = 0.1; /* PyTorch's default */
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
 
 /* True if the model reads the masters themselves. */
 static bool flat_shares_master(const struct flat_model *flat)

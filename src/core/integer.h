@@ -1,0 +1,27 @@
+/* Arithmetic of integers that are not negative. */
+#ifndef VITTRAIN_CORE_INTEGER_H
+#define VITTRAIN_CORE_INTEGER_H
+
+#include <stdint.h>
+
+static inline int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static inline int64_t round_up_division(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static inline int64_t round_up(int64_t count, int64_t multiple)
+{
+    return round_up_division(count, multiple) * multiple;
+}
+
+#endif
