@@ -314,14 +314,22 @@ static int64_t input_floats(const struct cpu_device *cpu, const struct convoluti
     return most;
 }
 
+/* With AVX2, oneDNN 2.6 computes a wrong gradient of the weight for kernels of 1 x 1 with a stride
+ * if the input channels are not a multiple of 8. */
+static bool onednn_fails(const struct convolution_shape *s)
+{
+    return s->kernel == 1 && s->stride > 1 && s->in % 8 != 0;
+}
+
 size_t convolution_implicit_workspace(const struct cpu_device *cpu,
                                       const struct convolution_shape *shape)
 {
     const struct pass forward = forward_pass(cpu, shape), weight = weight_pass(cpu, shape);
     const int64_t input = input_floats(cpu, shape);
+    const bool is_small = shape->in < LEAST_CHANNELS || shape->kernel < LEAST_KERNEL;
 
-    if (!cpu->kernels->implicit->preferred || shape->in < LEAST_CHANNELS ||
-        shape->kernel < LEAST_KERNEL || input < 0 || !pass_fits(&forward, BAND_PIXELS, 0) ||
+    if (!cpu->kernels->implicit->preferred || (is_small && !onednn_fails(shape)) || input < 0 ||
+        !pass_fits(&forward, BAND_PIXELS, 0) ||
         !pass_fits(&weight, WEIGHT_BAND_PIXELS, block_panels(&weight)))
         return 0;
     return (size_t)larger(larger(input, packed_floats(&forward)),
