@@ -154,7 +154,7 @@ static rlim_t memory_mapped(void)
     return (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE);
 }
 
-static void limit_set(int resource, rlim_t most)
+static void limit_set(__rlimit_resource_t resource, rlim_t most)
 {
     struct rlimit limit;
     ENSURE(getrlimit(resource, &limit) == 0, "getrlimit: %s", strerror(errno));
