@@ -112,6 +112,30 @@ static void test_reason(void **state)
     assert_non_null(strstr(error.text, "File name too long; go elsewhere"));
 }
 
+static void test_names(void **state)
+{
+    (void)state;
+    char path[2048];
+    unsigned seen = 0;
+    DIR *entries = NULL;
+    snprintf(path, sizeof path, "%s/names", root);
+    if (world->rank == 0) {
+        temporary_write("names/0", "");
+        temporary_write("names/.1", "");
+        temporary_directory("names/2");
+    }
+    comm_barrier(world);
+    for (const char *name; (name = folder_next(&entries, path)) != NULL;) {
+        const unsigned one = 1U << (name[strlen(name) - 1] - '0');
+        assert_true(one <= 4 && (seen & one) == 0);
+        seen |= one;
+    }
+    assert_int_equal(seen, 7);
+    assert_null(entries);
+    strcat(path, "/0"); /* a file */
+    assert_null(folder_next(&entries, path));
+}
+
 int main(int argc, char **argv)
 {
     cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -121,10 +145,9 @@ int main(int argc, char **argv)
         snprintf(root, sizeof root, "%s", temporary_open());
     comm_broadcast(world, root, sizeof root, COMM_BYTE, 0);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_owner),
-        cmocka_unit_test(test_private_disks),
-        cmocka_unit_test(test_not_a_directory),
-        cmocka_unit_test(test_reason),
+        cmocka_unit_test(test_owner),           cmocka_unit_test(test_private_disks),
+        cmocka_unit_test(test_not_a_directory), cmocka_unit_test(test_reason),
+        cmocka_unit_test(test_names),
     };
     int failed = cmocka_run_group_tests_name("directory", tests, NULL, NULL);
     comm_barrier(world);

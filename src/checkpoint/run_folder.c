@@ -4,7 +4,6 @@
  */
 #include "checkpoint/run_folder.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
@@ -48,12 +47,9 @@ static bool holds_checkpoints(const char *folder)
     char path[FILE_PATH];
     bool found = false;
     snprintf(path, sizeof path, "%s/checkpoints", folder);
-    DIR *entries = opendir(path);
-    if (entries == NULL)
-        return false;
-    for (struct dirent *entry; !found && (entry = readdir(entries)) != NULL;)
-        found = entry->d_name[0] != '.' && !text_ends_with(entry->d_name, ".part");
-    closedir(entries);
+    DIR *entries = NULL;
+    for (const char *name; (name = folder_next(&entries, path)) != NULL;)
+        found = found || (name[0] != '.' && !text_ends_with(name, ".part"));
     return found;
 }
 
@@ -264,15 +260,13 @@ static bool find_unfinished(struct run_folder *folder, const struct options *opt
     char best_date[DATE_LENGTH + 1] = "", date[DATE_LENGTH + 1];
     long best_suffix = 0, suffix;
     struct error ignored = {0};
-    DIR *entries = opendir(runs_folder);
-    if (entries == NULL)
-        return false;
-    for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
-        char path[sizeof runs_folder + 1 + sizeof entry->d_name];
-        if (!folder_name_parse(entry->d_name, options->run.name, date, &suffix))
+    DIR *entries = NULL;
+    for (const char *name; (name = folder_next(&entries, runs_folder)) != NULL;) {
+        char path[sizeof runs_folder + 1 + NAME_MAX];
+        if (!folder_name_parse(name, options->run.name, date, &suffix))
             continue;
         int newer = strcmp(date, best_date);
-        snprintf(path, sizeof path, "%s/%s", runs_folder, entry->d_name);
+        snprintf(path, sizeof path, "%s/%s", runs_folder, name);
         if (newer < 0 || (newer == 0 && suffix < best_suffix) || !holds_checkpoints(path) ||
             finished_steps(path) >= 0 || !same_deck(path, options) ||
             !lock_folder(path, folder, &ignored))
@@ -281,7 +275,6 @@ static bool find_unfinished(struct run_folder *folder, const struct options *opt
         memcpy(best_date, date, sizeof date);
         best_suffix = suffix;
     }
-    closedir(entries);
     folder->resuming = best_suffix > 0;
     return folder->resuming;
 }

@@ -1,4 +1,4 @@
-/* Creation of folders, and the cache folder. */
+/* Creation of folders, names in a folder, and the cache folder. */
 #include "core/folder.h"
 
 #include <errno.h>
@@ -42,6 +42,23 @@ bool folder_make(const char *path, const char *advice, struct error *error)
     return (made && make_one(part)) ||
            error_set(error, ERROR_FILE, "%s: cannot create the folder: %s; %s", part,
                      strerror(errno), advice);
+}
+
+const char *folder_next(DIR **entries, const char *path)
+{
+    struct dirent *entry;
+    if (*entries == NULL)
+        *entries = opendir(path);
+    if (*entries == NULL)
+        return NULL;
+    do
+        entry = readdir(*entries);
+    while (entry != NULL && (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0));
+    if (entry != NULL)
+        return entry->d_name;
+    closedir(*entries);
+    *entries = NULL;
+    return NULL;
 }
 
 void folder_cache(char *path, size_t size)

@@ -1,6 +1,5 @@
 #include "core/output_file.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -8,6 +7,8 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "core/folder.h"
 
 enum { PATH_SIZE = 4096, DAY_SECONDS = 24 * 3600 };
 
@@ -106,13 +107,11 @@ static bool is_abandoned(int file)
 
 void output_file_clean(const char *folder, bool (*is_temporary)(const char *name))
 {
-    DIR *entries = opendir(folder);
-    if (entries == NULL)
-        return;
-    for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
+    DIR *entries = NULL;
+    for (const char *name; (name = folder_next(&entries, folder)) != NULL;) {
         char path[PATH_SIZE];
-        if (!is_temporary(entry->d_name) ||
-            snprintf(path, sizeof path, "%s/%s", folder, entry->d_name) >= (int)sizeof path)
+        if (!is_temporary(name) ||
+            snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
             continue;
         int file = output_file_open(path, O_RDWR);
         if (file < 0)
@@ -121,5 +120,4 @@ void output_file_clean(const char *folder, bool (*is_temporary)(const char *name
             unlink(path);
         close(file);
     }
-    closedir(entries);
 }

@@ -3,7 +3,6 @@
  */
 #include "core/sensors_cpu.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <math.h>
@@ -16,6 +15,7 @@
 
 #include "core/available.h"
 #include "core/error.h"
+#include "core/folder.h"
 
 /* TEXT_SIZE holds the lines of more than 1,000 cores in /proc/stat. */
 enum { MOST_CORES = 8192, MOST_ASKED = 8, MOST_FILES = 16, NAME = 128, TEXT_SIZE = 1 << 17 };
@@ -103,13 +103,10 @@ static void folder_each(struct cpu_sensors *sensors, const char *folder,
 {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s%s", sensors->root, folder);
-    DIR *entries = opendir(path);
-    if (entries == NULL)
-        return;
-    for (struct dirent *entry; (entry = readdir(entries)) != NULL;)
-        if (entry->d_name[0] != '.' && strlen(entry->d_name) < NAME / 4)
-            look(sensors, folder, entry->d_name);
-    closedir(entries);
+    DIR *entries = NULL;
+    for (const char *name; (name = folder_next(&entries, path)) != NULL;)
+        if (strlen(name) < NAME / 4)
+            look(sensors, folder, name);
 }
 
 /* ---- discovery */

@@ -2,7 +2,6 @@
  * each of red, green and blue. All labels are checked when the files are opened. Records are read
  * with pread, so the ranks of a node share the page cache, and a file that is truncated during
  * training is an error rather than SIGBUS. */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,6 +13,7 @@
 
 #include "config/options.h"
 #include "core/durable.h"
+#include "core/folder.h"
 #include "data/data_root.h"
 #include "data/dataset.h"
 
@@ -40,17 +40,14 @@ static const char advice[] = "get the data set with `vittrain fetch cifar10` or 
 /* Return the largest N of data_batch_N.bin in a directory; 0 if there is none. */
 static int last_batch(const char *directory)
 {
-    DIR *listing = opendir(directory);
-    if (listing == NULL)
-        return 0;
+    DIR *entries = NULL;
     int last = 0;
-    for (const struct dirent *entry; (entry = readdir(listing)) != NULL;) {
+    for (const char *name; (name = folder_next(&entries, directory)) != NULL;) {
         int number = 0, end = 0;
-        if (sscanf(entry->d_name, "data_batch_%4d.bin%n", &number, &end) == 1 && end > 0 &&
-            entry->d_name[end] == '\0' && number > last)
+        if (sscanf(name, "data_batch_%4d.bin%n", &number, &end) == 1 && end > 0 &&
+            name[end] == '\0' && number > last)
             last = number;
     }
-    closedir(listing);
     return last;
 }
 

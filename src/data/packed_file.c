@@ -1,9 +1,9 @@
 /* Names of packed files, NAME.h5 or several NAME-00000-of-00004.h5, and their header: attributes,
  * class names and the positions of the records. HDF5 writes and reads it; records are accessed
  * without HDF5. */
+#include "core/folder.h"
 #include "data/packed.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -74,13 +74,11 @@ static int search(const char *folder, const char *wanted, char name[PACKED_PATH]
 {
     char path[PACKED_PATH], found_name[PACKED_PATH];
     int found = 0;
-    DIR *listing = opendir(folder);
-    if (listing == NULL)
-        return 0;
-    for (const struct dirent *entry; (entry = readdir(listing)) != NULL;) {
+    DIR *entries = NULL;
+    for (const char *entry; (entry = folder_next(&entries, folder)) != NULL;) {
         int64_t file = 0, count = 1;
-        const int length = snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        if (length >= (int)sizeof path || !text_ends_with(entry->d_name, ending) ||
+        const int length = snprintf(path, sizeof path, "%s/%s", folder, entry);
+        if (length >= (int)sizeof path || !text_ends_with(entry, ending) ||
             (take_numbered(path, &file, &count) && file > 0))
             continue;
         name_of(path, found_name);
@@ -90,7 +88,6 @@ static int search(const char *folder, const char *wanted, char name[PACKED_PATH]
         *files = count;
         found++;
     }
-    closedir(listing);
     return found;
 }
 

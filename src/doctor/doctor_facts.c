@@ -1,6 +1,5 @@
 /* Facts about each rank, from the kernel and the launcher's environment. */
 #define _GNU_SOURCE /* sched_getaffinity */
-#include <dirent.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 #include <unistd.h>
 
 #include "core/available.h"
+#include "core/folder.h"
 #include "doctor/doctor.h"
 #include "train/hardware.h"
 
@@ -55,13 +55,10 @@ void doctor_numa_read(const char *root, const uint64_t set[DOCTOR_CORE_WORDS], i
     char folder[2048];
     *nodes = *used = 0;
     snprintf(folder, sizeof folder, "%s/sys/devices/system/node", root);
-    DIR *entries = opendir(folder);
-    for (struct dirent *entry; entries != NULL && (entry = readdir(entries)) != NULL;)
-        if (strncmp(entry->d_name, "node", 4) == 0 &&
-            strspn(entry->d_name + 4, "0123456789") == strlen(entry->d_name + 4))
-            numa_read_one(folder, entry->d_name, set, nodes, used);
-    if (entries != NULL)
-        closedir(entries);
+    DIR *entries = NULL;
+    for (const char *name; (name = folder_next(&entries, folder)) != NULL;)
+        if (strncmp(name, "node", 4) == 0 && strspn(name + 4, "0123456789") == strlen(name + 4))
+            numa_read_one(folder, name, set, nodes, used);
 }
 
 static void limits_read(struct doctor_facts *facts)
@@ -99,11 +96,9 @@ static void facts_read(struct doctor *doctor, struct doctor_facts *facts)
     for (size_t core = 0; core < DOCTOR_CORES && core < CPU_SETSIZE; core++)
         if (CPU_ISSET(core, &allowed))
             facts->cores[core / 64] |= UINT64_C(1) << (core % 64);
-    DIR *adapters = opendir("/sys/class/infiniband");
-    for (struct dirent *entry; adapters != NULL && (entry = readdir(adapters)) != NULL;)
-        facts->infiniband += entry->d_name[0] != '.';
-    if (adapters != NULL)
-        closedir(adapters);
+    DIR *adapters = NULL;
+    while (folder_next(&adapters, "/sys/class/infiniband") != NULL)
+        facts->infiniband++;
     doctor_numa_read("", facts->cores, &facts->numa_nodes, &facts->numa_used);
     limits_read(facts);
     if (statvfs("/dev/shm", &system) == 0) {

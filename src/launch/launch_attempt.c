@@ -1,7 +1,6 @@
 /* One execution of the launched command, from fork until none of its processes is left on this
  * host. A single poll() waits for the command's stderr and for signals. */
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -18,6 +17,7 @@
 #include "config/options.h"
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/folder.h"
 #include "launch/launch.h"
 
 /* Seconds: from SIGTERM to SIGKILL; for output after the command's end; for processes that outlive
@@ -204,13 +204,10 @@ static pid_t parent_of(const char *process)
 
 static void children_kill(void)
 {
-    DIR *processes = opendir("/proc");
-    if (processes == NULL)
-        return;
-    for (struct dirent *entry; (entry = readdir(processes)) != NULL;)
-        if (isdigit((unsigned char)entry->d_name[0]) && parent_of(entry->d_name) == getpid())
-            kill((pid_t)atoi(entry->d_name), SIGKILL);
-    closedir(processes);
+    DIR *processes = NULL;
+    for (const char *name; (name = folder_next(&processes, "/proc")) != NULL;)
+        if (isdigit((unsigned char)name[0]) && parent_of(name) == getpid())
+            kill((pid_t)atoi(name), SIGKILL);
 }
 
 /* Wait for processes that outlive the command and are now children of this one; kill them after

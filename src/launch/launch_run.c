@@ -1,7 +1,7 @@
 /* The training run that a launched command starts: its options, its folder and its newest
  * checkpoint. Read from the command line and the folder only; the run does not know of `launch`. */
-#include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -13,6 +13,7 @@
 #include "config/command_line.h"
 #include "config/options.h"
 #include "core/clock.h"
+#include "core/folder.h"
 #include "core/output_file.h"
 #include "launch/launch.h"
 
@@ -46,16 +47,13 @@ void launched_run_read(struct launched_run *run, int count, char *const *words)
 /* Find the folder runs/NAME-... that was modified last, after the launch. */
 static void folder_find(struct launched_run *run)
 {
-    const char *name = run->options.run.name;
     double newest = run->since - 1;
-    DIR *entries = opendir("runs");
-    if (entries == NULL)
-        return;
-    for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
-        char path[sizeof "runs/" + sizeof entry->d_name];
+    DIR *entries = NULL;
+    for (const char *name; (name = folder_next(&entries, "runs")) != NULL;) {
+        char path[sizeof "runs/" + NAME_MAX];
         struct stat status;
-        snprintf(path, sizeof path, "runs/%s", entry->d_name);
-        if (!run_folder_is_of(entry->d_name, name) || stat(path, &status) != 0)
+        snprintf(path, sizeof path, "runs/%s", name);
+        if (!run_folder_is_of(name, run->options.run.name) || stat(path, &status) != 0)
             continue;
         double changed = (double)status.st_mtim.tv_sec + 1e-9 * (double)status.st_mtim.tv_nsec;
         if (changed < newest)
@@ -63,7 +61,6 @@ static void folder_find(struct launched_run *run)
         newest = changed;
         snprintf(run->folder, sizeof run->folder, "%s", path);
     }
-    closedir(entries);
 }
 
 int64_t launched_run_step(struct launched_run *run)
@@ -76,16 +73,13 @@ int64_t launched_run_step(struct launched_run *run)
     if (run->folder[0] == '\0')
         return -1;
     snprintf(path, sizeof path, "%s/checkpoints", run->folder);
-    DIR *entries = opendir(path);
-    if (entries == NULL)
-        return -1;
-    for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
+    DIR *entries = NULL;
+    for (const char *name; (name = folder_next(&entries, path)) != NULL;) {
         end = 0;
-        if (sscanf(entry->d_name, "step-%lld.h5%n", &step, &end) == 1 && end > 0 &&
-            entry->d_name[end] == '\0' && step > newest)
+        if (sscanf(name, "step-%lld.h5%n", &step, &end) == 1 && end > 0 && name[end] == '\0' &&
+            step > newest)
             newest = step;
     }
-    closedir(entries);
     return newest;
 }
 

@@ -2,7 +2,6 @@
  * no order of concurrent writes can lose a row. */
 #include "report/logbook.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -400,12 +399,10 @@ static char *index_text(const char *logbook)
     int count = 0;
     char *text = NULL;
     size_t length = 0;
-    DIR *folder = opendir(logbook);
-    for (struct dirent *one; folder != NULL && (one = readdir(folder)) != NULL;)
-        if (text_ends_with(one->d_name, ".md") && strcmp(one->d_name, index_name) != 0)
-            entry_add(&entries, &count, logbook, one->d_name);
-    if (folder != NULL)
-        closedir(folder);
+    DIR *folder = NULL;
+    for (const char *name; (name = folder_next(&folder, logbook)) != NULL;)
+        if (text_ends_with(name, ".md") && strcmp(name, index_name) != 0)
+            entry_add(&entries, &count, logbook, name);
     if (count > 1)
         qsort(entries, (size_t)count, sizeof *entries, entry_compare);
     FILE *stream = open_memstream(&text, &length);

@@ -1,6 +1,5 @@
 #include "report/record.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
@@ -12,6 +11,7 @@
 
 #include "config/option.h"
 #include "config/options.h"
+#include "core/folder.h"
 #include "core/text.h"
 #include "core/text_file.h"
 
@@ -52,13 +52,10 @@ struct lines record_names(const struct record *record, const char *folder, const
     char path[sizeof record->path + 32];
     struct lines names = {0};
     snprintf(path, sizeof path, "%s/%s", record->path, folder);
-    DIR *entries = opendir(path);
-    if (entries == NULL)
-        return names;
-    for (struct dirent *entry; (entry = readdir(entries)) != NULL;)
-        if (strncmp(entry->d_name, begin, strlen(begin)) == 0 && text_ends_with(entry->d_name, end))
-            lines_add(&names, "%s", entry->d_name);
-    closedir(entries);
+    DIR *entries = NULL;
+    for (const char *name; (name = folder_next(&entries, path)) != NULL;)
+        if (strncmp(name, begin, strlen(begin)) == 0 && text_ends_with(name, end))
+            lines_add(&names, "%s", name);
     if (names.count > 1)
         qsort(names.line, (size_t)names.count, sizeof *names.line, line_compare);
     return names;

@@ -3,7 +3,6 @@
  * was set back or a run starts twice within a second. */
 #include "runlog/tensorboard.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -16,6 +15,7 @@
 #include "core/clock.h"
 #include "core/crc32c.h"
 #include "core/durable.h"
+#include "core/folder.h"
 #include "runlog/events.pb-c.h"
 
 /* A record: length (8 bytes), its checksum, event, its checksum; little-endian. */
@@ -84,19 +84,16 @@ static bool write_long_event(struct tensorboard *board, Tensorboard__Event *even
 /* Return the latest time in the names of event files; -1 without such files. */
 static int64_t latest_time(const char *directory)
 {
-    DIR *entries = opendir(directory);
+    DIR *entries = NULL;
     int64_t latest = -1;
 
-    if (entries == NULL)
-        return -1;
-    for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
-        if (strncmp(entry->d_name, name_prefix, sizeof name_prefix - 1) != 0)
+    for (const char *name; (name = folder_next(&entries, directory)) != NULL;) {
+        if (strncmp(name, name_prefix, sizeof name_prefix - 1) != 0)
             continue;
-        int64_t time = strtoll(entry->d_name + sizeof name_prefix - 1, NULL, 10);
+        int64_t time = strtoll(name + sizeof name_prefix - 1, NULL, 10);
         if (time > latest && time < ten_digits)
             latest = time;
     }
-    closedir(entries);
     return latest;
 }
 

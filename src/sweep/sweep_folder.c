@@ -1,7 +1,6 @@
 /* The folder of a sweep: its files, locks and the table of trials. Several processes (tasks) may
  * work on a sweep. Each holds the lock of its task number, so that trials of a task that has died
  * can be distinguished from running ones. The table is read and written as a whole. */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -119,18 +118,15 @@ static bool folder_is_unfinished(const struct sweep *sweep, const char *folder)
 /* Find the newest unfinished folder of the same sweep. Names end with the date. */
 static bool folder_find(struct sweep *sweep)
 {
-    DIR *entries = opendir(parent);
+    DIR *entries = NULL;
     char found[OPTION_TEXT] = "";
-    if (entries == NULL)
-        return false;
-    for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
+    for (const char *name; (name = folder_next(&entries, parent)) != NULL;) {
         char path[OPTION_TEXT];
-        snprintf(path, sizeof path, "%s/%.255s", parent, entry->d_name);
-        if (run_folder_is_of(entry->d_name, sweep->options.run.name) && strcmp(path, found) > 0 &&
+        snprintf(path, sizeof path, "%s/%.255s", parent, name);
+        if (run_folder_is_of(name, sweep->options.run.name) && strcmp(path, found) > 0 &&
             folder_equals(sweep, path) && folder_is_unfinished(sweep, path))
             snprintf(found, sizeof found, "%s", path);
     }
-    closedir(entries);
     snprintf(sweep->folder, sizeof sweep->folder, "%s", found);
     return found[0] != '\0';
 }
