@@ -254,10 +254,10 @@ double tile_product_measure_peak(const struct cpu_device *cpu)
 
     ENSURE(posix_memalign(&memory, 4096, workspace + 8 * numbers) == 0,
            "no memory to measure products");
-    memset(memory, 0, workspace + 8 * numbers);
     square.cpu.threads = 1;
     square.cpu.workspace = memory;
     uint16_t *a = (uint16_t *)(square.cpu.workspace + workspace);
+    memset(a, 0, 8 * numbers); /* not the workspace: unused parts take no memory */
     square.c = (float *)(a + 2 * numbers);
     square.product = (struct tile_product){.k = SQUARE,
                                            .a = {a, SQUARE, SQUARE, true, NULL},
