@@ -19,7 +19,7 @@ same() {
     result "$1" "$bad" "$work/$2.log"
 }
 
-echo 1..19
+echo 1..20
 for ranks in 1 2; do
     run $ranks whole$ranks $steps run.dir="$work/whole$ranks"
     result "a run of two epochs on $ranks ranks" "$([ $status -eq 0 ] || echo "status $status")" \
@@ -55,6 +55,12 @@ column "$work/part1/metrics.csv" train loss >"$work/a"
 column "$work/whole1/metrics.csv" train loss >"$work/b"
 result 'a run goes on for more epochs, on other ranks, up to rounding' \
     "$bad$(differ "$work/a" "$work/b" 1e-5)" "$work/part1.log"
+VITTRAIN_CPU=amx-emulated run 1 emulated $steps run.dir="$work/whole1" train.epochs=4
+bad=$([ $status -eq 0 ] || echo "exit status $status")
+grep -q '^algorithms of matrix products for .* do not apply to .*amx-emulated.*: results agree up to rounding' "$work/emulated.log" ||
+    bad="$bad; no line"
+grep -q '^algorithms of matrix products' "$work"/part*.log "$work/whole3.log" && bad="$bad; a line without a reason"
+result 'a run that continues with other kernels reports that its bits differ' "$bad" "$work/emulated.log"
 run 1 never $steps run.dir="$work/part1" checkpoint.resume=never
 result 'checkpoint.resume=never does not touch a run that is there' \
     "$([ $status -ne 0 ] || echo "exit status 0")" "$work/never.log"

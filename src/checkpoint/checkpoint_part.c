@@ -41,11 +41,7 @@ static char *algorithms_export(const struct flat_model *flat)
     const struct device_backend *backend = flat->device->backend;
     if (backend->choices_export == NULL || flat->mesh->world->rank != 0)
         return NULL;
-    char *text = backend->choices_export(flat->device);
-    if (text[0] != '\0')
-        return text;
-    free(text);
-    return NULL;
+    return backend->choices_export(flat->device);
 }
 
 /* Collective. Fill in the contents; the same on all ranks except the algorithms. */

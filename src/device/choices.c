@@ -270,13 +270,11 @@ char *choices_export(const struct choices *choices)
     char *text = malloc(OF_SIZE + 1 + (size_t)choices->count * LINE);
     ENSURE(text != NULL, "no memory for choices");
     size_t length = (size_t)sprintf(text, "%s\n", choices->of);
-    const size_t head = length;
     for (int i = 0; i < choices->count; i++) {
         const struct entry *entry = &choices->entries[i];
         if (entry->used || entry->adopted)
             length += (size_t)line_write(text + length, entry->key, &entry->choice);
     }
-    text[length > head ? length : 0] = '\0';
     return text;
 }
 
@@ -299,8 +297,9 @@ bool choices_adopt(struct choices *choices, const char *text)
     if (text[0] == '\0')
         return false;
     if (head != strlen(choices->of) || strncmp(text, choices->of, head) != 0) {
-        log_info("algorithms of matrix products for %.*s do not apply to %s", (int)head, text,
-                 choices->of);
+        log_info("algorithms of matrix products for %.*s do not apply to %s: results agree up to "
+                 "rounding, not bit for bit",
+                 (int)head, text, choices->of);
         return false;
     }
     for (const char *line = text + head; *line != '\0'; line += strcspn(line, "\n")) {

@@ -247,21 +247,21 @@ static char *cpu_choices_export(struct device *device)
 {
     const struct cpu_device *cpu = (struct cpu_device *)device;
 
-    return cpu->choices != NULL ? choices_export(cpu->choices) : calloc(1, 1);
+    return choices_export(cpu->choices);
 }
 
 static bool cpu_choices_are_new(struct device *device)
 {
     const struct cpu_device *cpu = (struct cpu_device *)device;
 
-    return cpu->choices != NULL && choices_are_new(cpu->choices);
+    return choices_are_new(cpu->choices);
 }
 
 static bool cpu_choices_adopt(struct device *device, const char *text)
 {
     struct cpu_device *cpu = (struct cpu_device *)device;
 
-    return cpu->choices != NULL && choices_adopt(cpu->choices, text);
+    return choices_adopt(cpu->choices, text);
 }
 
 static void cpu_limits(struct device *device, struct device_limits *limits)

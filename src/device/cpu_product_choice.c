@@ -21,8 +21,6 @@ struct choices *product_choices_open(const struct cpu_device *cpu, const char *f
 {
     char of[256], library[64];
 
-    if (cpu->tiles == NULL)
-        return NULL;
     product_library(library, sizeof library);
     /* The name without the number of threads at its end, which must not affect the results. */
     const char *end = strrchr(cpu->limits.name, ',');

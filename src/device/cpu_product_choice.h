@@ -1,6 +1,6 @@
 /* The choice between oneDNN and tiles (cpu_product_tiles.h) for the bf16 products of a layer: the
- * faster one, measured at the first product of a shape (choices.h). Devices without tiles have no
- * choices. */
+ * faster one, measured at the first product of a shape (choices.h). Devices without tiles make
+ * no choices. */
 #ifndef VITTRAIN_DEVICE_CPU_PRODUCT_CHOICE_H
 #define VITTRAIN_DEVICE_CPU_PRODUCT_CHOICE_H
 
@@ -19,7 +19,7 @@ struct product_trial {
 /* True if tiles compute the product. Must not be called in a parallel region. */
 bool product_takes_tiles(struct cpu_device *cpu, const struct product_trial *trial);
 
-/* Open the choices of a device with tiles; NULL for others. folder: see choices_open. */
+/* Open the choices of a device. folder: see choices_open. */
 struct choices *product_choices_open(const struct cpu_device *cpu, const char *folder);
 
 #endif

@@ -589,7 +589,7 @@ struct device_backend {
      * text. Other ranks and resumed runs adopt them to get identical bits. All NULL if the backend
      * does not choose. choices_adopt returns true if an algorithm in use changed: graphs captured
      * before still use the old one. */
-    char *(*choices_export)(struct device *device); /* the caller frees it; "" if empty */
+    char *(*choices_export)(struct device *device); /* the caller frees it */
     bool (*choices_are_new)(
         struct device *device); /* true if choices were made since the last adoption */
     bool (*choices_adopt)(struct device *device, const char *choices);
