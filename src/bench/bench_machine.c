@@ -205,9 +205,9 @@ static void device_measure(struct machine_bench *self, struct error *error)
     self->type = TYPE_FP32;
     self->machine.launch = trial_seconds(self, &empty);
     for (int type = TYPE_FP32; type < MACHINE_TYPES; type++) {
-        self->machine.peak[type] = self->world->rank == 0 ? peak_of(self, type) : 0;
-        comm_barrier(self->world);
         self->type = (enum data_type)type;
+        self->machine.peak[type] = self->world->rank == 0 ? peak_of(self, self->type) : 0;
+        comm_barrier(self->world);
         for (size_t i = 0; multiplies[type] && i < sizeof trials / sizeof trials[0]; i++)
             trial_run(self, &trials[i], error);
     }

@@ -397,7 +397,7 @@ void model_metadata_apply(const struct model_metadata *metadata, struct options 
     options->eval = metadata->eval;
     options->augment.mean = metadata->mean;
     options->augment.std = metadata->std;
-    options->augment.interpolation = model_metadata_interpolation(metadata);
+    options->augment.interpolation = (int)model_metadata_interpolation(metadata);
     /* Metadata of this program without a crop: images are resized to squares. */
     options->augment.recipe = metadata->program[0] != '\0' && metadata->eval.crop == CROP_AUTO
                                   ? RECIPE_PLAIN

@@ -233,11 +233,14 @@ void doctor_look_limits(struct doctor *doctor, struct doctor_row *row)
         const char *name, *advice;
         int shift; /* to the printed unit */
     } rules[DOCTOR_LIMITS] = {
-        [DOCTOR_LIMIT_FILES] = {"open files", "raise it: ulimit -n 4096 (LimitNOFILE of sshd or "
-                                              "slurmd, /etc/security/limits.conf)"},
-        [DOCTOR_LIMIT_PROCESSES] = {"processes and threads of the user", "raise it: ulimit -u"},
+        [DOCTOR_LIMIT_FILES] = {"open files",
+                                "raise it: ulimit -n 4096 (LimitNOFILE of sshd or "
+                                "slurmd, /etc/security/limits.conf)",
+                                0},
+        [DOCTOR_LIMIT_PROCESSES] = {"processes and threads of the user", "raise it: ulimit -u", 0},
         [DOCTOR_LIMIT_FILE_SIZE] = {"size of a file",
-                                    "remove it, as checkpoints may be larger: ulimit -f unlimited"},
+                                    "remove it, as checkpoints may be larger: ulimit -f unlimited",
+                                    0},
         [DOCTOR_LIMIT_LOCKED] = {"locked memory, in KiB",
                                  "InfiniBand needs ulimit -l unlimited (LimitMEMLOCK of sshd or "
                                  "slurmd)",

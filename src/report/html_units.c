@@ -110,7 +110,8 @@ static void phases_draw(const struct page *page)
         }
         values[PHASES] = known ? fmax(rest, 0) : NAN;
         any = any || known;
-        snprintf(bars.rows[run], ROW_NAME, page->count == 1 ? "" : "%c", html_letter(run));
+        if (page->count > 1)
+            snprintf(bars.rows[run], ROW_NAME, "%c", html_letter(run));
     }
     for (int i = 0; i < PHASES; i++) {
         snprintf(bars.parts[i], sizeof bars.parts[i], "%s", phases[i].name);

@@ -75,7 +75,8 @@ static void cairo_text(const struct pen *pen, unsigned colour, enum pen_alignmen
     cairo_set_font_size(pen->cairo, pen->text_size);
     cairo_text_extents(pen->cairo, text, &extents);
     cairo_colour(pen, colour);
-    cairo_move_to(pen->cairo, x - extents.x_advance * alignment / 2, y + lines * pen->text_size);
+    cairo_move_to(pen->cairo, x - extents.x_advance * (double)alignment / 2,
+                  y + lines * pen->text_size);
     cairo_show_text(pen->cairo, text);
 }
 

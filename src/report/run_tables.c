@@ -268,7 +268,10 @@ void run_table_sensors(struct sheet *sheet, const struct record *record)
         sheet_text(sheet, sensor->name);
         sheet_text(sheet, kinds[sensor->kind].words);
         lines_add(&sheet->cells, "%.5g", value / sensor->scale);
-        lines_add(&sheet->cells, isnan(most) ? "" : "%.5g", most / sensor->scale);
+        if (isnan(most))
+            sheet_text(sheet, "");
+        else
+            lines_add(&sheet->cells, "%.5g", most / sensor->scale);
         sheet_text(sheet, sensor->shown);
     }
 }

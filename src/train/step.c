@@ -68,13 +68,13 @@ static void range_end(const struct session *session)
 
 static void phase_begin(struct session *session, enum step_phase phase)
 {
-    static const enum phase status[STEP_PHASES] = {[STEP_DATA] = PHASE_DATA,
-                                                   [STEP_FORWARD] = PHASE_FORWARD,
-                                                   [STEP_BACKWARD] = PHASE_BACKWARD,
-                                                   [STEP_UPDATE] = PHASE_UPDATE};
+    static const int status[STEP_PHASES] = {[STEP_DATA] = PHASE_DATA,
+                                            [STEP_FORWARD] = PHASE_FORWARD,
+                                            [STEP_BACKWARD] = PHASE_BACKWARD,
+                                            [STEP_UPDATE] = PHASE_UPDATE};
     status_set_phase(status[phase]);
     range_begin(session, status_phase_name(status[phase]));
-    session->timer.phase = phase;
+    session->timer.phase = (int)phase;
     if (session->timer.seconds != NULL)
         session->timer.exposed = exposed_now(session);
     if (session->observer != NULL)
