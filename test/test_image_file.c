@@ -121,7 +121,7 @@ static bool is_truth(const struct sample *sample, const struct image_area *area)
     assert_true(area->x + area->width <= pixels.x + pixels.width &&
                 area->y + area->height <= pixels.y + pixels.height);
     for (int64_t y = area->y; y < area->y + area->height; y++)
-        if (memcmp(pixels.data + (y - pixels.y) * pixels.stride + 3 * (area->x - pixels.x),
+        if (memcmp(pixels.rows.data + (y - pixels.y) * pixels.stride + 3 * (area->x - pixels.x),
                    sample->truth + 3 * (y * sample->width + area->x), 3 * (size_t)area->width) != 0)
             return false;
     return true;
@@ -212,6 +212,16 @@ static void narrow_parts_are_those_of_the_whole(void **state)
 }
 
 /* libjpeg smooths a progressive file without its last scans; large images need much memory. */
+static void formats_share_the_memory(void **state)
+{
+    (void)state;
+    assert_true(byte_buffer_reserve(&pixels.part, 100, &error));
+    const uint8_t *part = pixels.part.data;
+    const struct sample sample = sample_find("webp_1x1");
+    check_area(&sample, (struct image_area){0, 0, 1, 1});
+    assert_ptr_equal(pixels.part.data, part);
+}
+
 static void incomplete_and_large_files_are_not_encoded_again(void **state)
 {
     (void)state;
@@ -286,7 +296,7 @@ static void scaled_images_are_smaller(void **state)
             for (int64_t y = 0; y < pixels.height; y++)
                 for (int64_t x = 0; x < pixels.width; x++) {
                     const double truth = mean_of(&sample, x * scale, y * scale, scale, 1);
-                    const double level = pixels.data[y * pixels.stride + 3 * x + 1];
+                    const double level = pixels.rows.data[y * pixels.stride + 3 * x + 1];
                     gap += level > truth ? level - truth : truth - level;
                 }
             gap /= (double)(pixels.width * pixels.height);
@@ -309,9 +319,9 @@ static void check_scaled_parts(const struct sample *sample)
                     (pixels.y + pixels.height) * scale >= 30);
         for (int64_t y = 9 / scale; y < 30 / scale; y++)
             for (int64_t x = 17 / scale; x < 37 / scale; x++)
-                assert_memory_equal(pixels.data + (y - pixels.y) * pixels.stride +
+                assert_memory_equal(pixels.rows.data + (y - pixels.y) * pixels.stride +
                                         3 * (x - pixels.x),
-                                    whole.data + y * whole.stride + 3 * x, 3);
+                                    whole.rows.data + y * whole.stride + 3 * x, 3);
         image_pixels_free(&whole);
     }
 }
@@ -681,6 +691,7 @@ int main(void)
         cmocka_unit_test(parts_are_those_of_the_whole),
         cmocka_unit_test(restarts_keep_the_pixels),
         cmocka_unit_test(narrow_parts_are_those_of_the_whole),
+        cmocka_unit_test(formats_share_the_memory),
         cmocka_unit_test(incomplete_and_large_files_are_not_encoded_again),
         cmocka_unit_test(other_intervals_do_not_matter),
         cmocka_unit_test(scaled_images_are_smaller),

@@ -350,7 +350,7 @@ bool crop_file(const struct crop *crop, uint32_t epoch, uint32_t sample, const u
     if (!image_file_decode(bytes, count, &header, &request, &scratch->decoded, error))
         return false;
     const struct image_pixels *decoded = &scratch->decoded;
-    const struct crop_source source = {.pixels = decoded->data,
+    const struct crop_source source = {.pixels = decoded->rows.data,
                                        .x = decoded->x,
                                        .y = decoded->y,
                                        .width = decoded->width,

@@ -163,21 +163,9 @@ bool image_file_is_cut(struct error *error)
                      "data.skip_broken=on with data.check=full removes the file");
 }
 
-bool image_pixels_reserve(struct image_pixels *pixels, struct error *error)
-{
-    const size_t bytes = (size_t)pixels->height * (size_t)pixels->stride;
-    if (bytes <= pixels->capacity)
-        return true;
-    free(pixels->data);
-    pixels->data = malloc(bytes);
-    pixels->capacity = pixels->data != NULL ? bytes : 0;
-    return pixels->data != NULL ||
-           error_set(error, ERROR_MEMORY, "out of memory for %zu bytes", bytes);
-}
-
 void image_pixels_free(struct image_pixels *pixels)
 {
-    free(pixels->data);
+    free(pixels->rows.data);
     free(pixels->part.data);
     *pixels = (struct image_pixels){0};
 }

@@ -36,8 +36,7 @@ struct image_request {
  * area covers the request and may be larger. Initialize with zeros; the memory is reused and freed
  * by image_pixels_free. */
 struct image_pixels {
-    uint8_t *data;
-    size_t capacity;
+    struct byte_buffer rows;
     int64_t x, y, width, height;
     int64_t stride;          /* bytes per row */
     int64_t scale;           /* 1, 2, 4 or 8 */
@@ -97,6 +96,9 @@ MUST_CHECK bool image_webp_decode(const uint8_t *bytes, size_t count,
 MUST_CHECK bool image_file_is_cut(struct error *error);
 
 /* Allocate pixels->height rows. */
-MUST_CHECK bool image_pixels_reserve(struct image_pixels *pixels, struct error *error);
+MUST_CHECK static inline bool image_pixels_reserve(struct image_pixels *pixels, struct error *error)
+{
+    return byte_buffer_reserve(&pixels->rows, (size_t)(pixels->height * pixels->stride), error);
+}
 
 #endif

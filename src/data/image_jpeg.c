@@ -176,7 +176,7 @@ static void read_rows(struct jpeg_reader *reader)
     if (pixels->y > 0)
         jpeg_skip_scanlines(jpeg, (JDIMENSION)pixels->y);
     for (int64_t y = 0; y < pixels->height; y++) {
-        JSAMPROW row = pixels->data + y * pixels->stride;
+        JSAMPROW row = pixels->rows.data + y * pixels->stride;
         jpeg_read_scanlines(jpeg, cmyk != NULL ? cmyk : &row, 1);
         if (cmyk != NULL)
             cmyk_to_rgb(cmyk[0], pixels->width, row);

@@ -134,11 +134,11 @@ static void read_rows(struct png_reader *reader)
                   rows * reader->row_bytes);
         return;
     }
-    memset(pixels->data, 0, (size_t)(pixels->height * pixels->stride));
+    memset(pixels->rows.data, 0, (size_t)(pixels->height * pixels->stride));
     for (int64_t y = 0; reader->passes == 1 && y < area->y + area->height; y++) {
         png_read_row(reader->png, reader->rows, NULL);
         if (y >= area->y)
-            convert_row(reader, reader->rows, pixels->data + (y - area->y) * pixels->stride);
+            convert_row(reader, reader->rows, pixels->rows.data + (y - area->y) * pixels->stride);
     }
     /* Each further pass fills pixels between those of earlier passes. */
     for (int pass = 0; reader->passes > 1 && pass < reader->passes; pass++)
@@ -175,7 +175,7 @@ bool image_png_decode(const uint8_t *bytes, size_t count, const struct image_hea
     const struct image_area *area = &request->area;
     for (int64_t y = 0; reader.rows != NULL && reader.passes > 1 && y < area->height; y++)
         convert_row(&reader, reader.rows + (size_t)(area->y + y) * reader.row_bytes,
-                    pixels->data + y * pixels->stride);
+                    pixels->rows.data + y * pixels->stride);
     png_destroy_read_struct(&reader.png, &reader.info, NULL);
     free(reader.rows);
     if (there_is_some)

@@ -148,7 +148,7 @@ bool image_webp_decode(const uint8_t *bytes, size_t count, const struct image_he
     const struct image_area area = is_inside
                                        ? choose_area(asked, whole)
                                        : (struct image_area){0, 0, whole->width, whole->height};
-    *pixels = (struct image_pixels){.data = pixels->data, .capacity = pixels->capacity, .scale = 1};
+    pixels->scale = 1;
     pixels->x = is_inside ? whole->x + area.x : 0;
     pixels->y = is_inside ? whole->y + area.y : 0;
     pixels->width = is_inside ? area.width : header->width;
@@ -156,8 +156,8 @@ bool image_webp_decode(const uint8_t *bytes, size_t count, const struct image_he
     pixels->stride = 3 * pixels->width;
     if (!image_pixels_reserve(pixels, error))
         return false;
-    memset(pixels->data, 0, (size_t)(pixels->height * pixels->stride));
-    uint8_t *rgb = pixels->data + (whole->y + area.y - pixels->y) * pixels->stride +
+    memset(pixels->rows.data, 0, (size_t)(pixels->height * pixels->stride));
+    uint8_t *rgb = pixels->rows.data + (whole->y + area.y - pixels->y) * pixels->stride +
                    3 * (whole->x + area.x - pixels->x);
     return decode_area(&frame, &area, request->accept_truncated, rgb, pixels->stride, error);
 }
