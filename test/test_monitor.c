@@ -207,6 +207,25 @@ static char *console_said(void)
 
 /* ---- tests */
 
+/* True if a thread of this process has that name. */
+static bool has_thread(const char *wanted)
+{
+    char path[512], name[32] = "";
+    bool found = false;
+    DIR *tasks = opendir("/proc/self/task");
+    assert_non_null(tasks);
+    for (struct dirent *task; !found && (task = readdir(tasks)) != NULL;) {
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", task->d_name);
+        FILE *file = fopen(path, "re");
+        found = file != NULL && fgets(name, sizeof name, file) != NULL &&
+                strncmp(name, wanted, strlen(wanted)) == 0;
+        if (file != NULL)
+            fclose(file);
+    }
+    closedir(tasks);
+    return found;
+}
+
 static void rows_are_written_at_the_interval(void **state)
 {
     (void)state;
@@ -217,6 +236,7 @@ static void rows_are_written_at_the_interval(void **state)
     double from = clock_now();
     wait_for_rows(4);
     double seconds = clock_now() - from;
+    assert_true(has_thread("monitor"));
     monitor_step(monitor, 17);
     monitor_stop(monitor);
     assert_true(monitor_summarize(monitor, &summary));

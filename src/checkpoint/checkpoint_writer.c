@@ -338,7 +338,7 @@ struct checkpoint_writer *checkpoint_writer_open(const struct checkpoint_target 
         return writer;
     writer->snapshot = snapshot;
     writer->taken = flat->device->backend->event_open(flat->device);
-    int failed = thread_start(&writer->thread, thread_main, writer);
+    int failed = thread_start(&writer->thread, "checkpoint", thread_main, writer);
     writer->has_thread = failed == 0;
     if (writer->has_thread)
         return writer;

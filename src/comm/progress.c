@@ -119,7 +119,7 @@ void progress_open(void)
     void *scratch = aligned_alloc(huge_page, SCRATCH_BYTES);
     ENSURE(scratch != NULL, "no memory for the communication thread");
     madvise(scratch, SCRATCH_BYTES, MADV_HUGEPAGE);
-    int failed = thread_start(&progress.thread, thread_main, scratch);
+    int failed = thread_start(&progress.thread, "communication", thread_main, scratch);
     ENSURE(failed == 0, "cannot start the communication thread (error %d)", failed);
     progress.open = true;
 }

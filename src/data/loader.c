@@ -253,7 +253,7 @@ static bool start_workers(struct loader *loader, int workers, struct error *erro
         worker->loader = loader;
         if (loader->augment->policy != NULL)
             worker->planes = loader->planes + loader->worker_count * loader->sample_bytes;
-        failure = thread_start(&worker->thread, worker_run, worker);
+        failure = thread_start(&worker->thread, "loader", worker_run, worker);
         loader->worker_count += failure == 0;
     }
     if (failure != 0)

@@ -164,7 +164,7 @@ static bool build(struct tar_shard *shards, int64_t count, struct error *error)
     int started = 0;
     log_info("data: reading the headers of %lld shard%s", (long long)count, count == 1 ? "" : "s");
     while (started < THREADS - 1 && started + 1 < count &&
-           thread_start(&threads[started], build_some, &building) == 0)
+           thread_start(&threads[started], "tar-index", build_some, &building) == 0)
         started++;
     build_some(&building); /* completes the index even if thread_start fails */
     for (int i = 0; i < started; i++)

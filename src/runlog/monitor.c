@@ -322,7 +322,7 @@ static void thread_open(struct monitor *monitor)
     pthread_cond_init(&monitor->wake, &attributes);
     pthread_condattr_destroy(&attributes);
     monitor->running = true;
-    int failure = thread_start(&monitor->thread, thread_main, monitor);
+    int failure = thread_start(&monitor->thread, "monitor", thread_main, monitor);
     if (failure != 0) {
         monitor->running = false;
         log_warn("cannot start a thread for the sensors: %s; they are read at the end only",

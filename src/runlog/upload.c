@@ -441,7 +441,7 @@ void upload_start(struct upload *upload)
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&upload->changed, &attributes);
     pthread_condattr_destroy(&attributes);
-    int failure = thread_start(&upload->thread, thread_main, upload);
+    int failure = thread_start(&upload->thread, "upload", thread_main, upload);
     upload->running = failure == 0;
     if (failure != 0)
         log_warn("cannot start the thread for uploads: %s; use `vittrain upload %s %s` afterwards",
