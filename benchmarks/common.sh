@@ -1,6 +1,7 @@
 # Shared by the benchmarks' scripts: the table that all write and read (README.md lists its columns), and short training
 # runs. Sourced by sh and bash after `here` is set to this folder; bench_common.py calls `row`. C programs write the same
-# rows by src/bench/bench.c. Environment: VITTRAIN, MPIRUN, VITTRAIN_BENCH_GPU (name of the GPU that computes). The variable
+# rows by src/bench/bench.c. Environment: VITTRAIN, MPIRUN, IMAGE (height and width of a model's images),
+# VITTRAIN_BENCH_GPU (name of the GPU that computes). The variable
 # `launcher` is a command that starts the program, or empty.
 
 vittrain=$(readlink -f "${VITTRAIN:-$here/../vittrain}" || true)
@@ -104,11 +105,15 @@ table_columns() {
 
 # ---- Training runs.
 
-# Prints the median of the numbers on standard input.
-median() { sort -g | awk '{ value[NR] = $1 } END { if (NR > 0) print value[int((NR + 1) / 2)] }'; }
+# Prints the median of the numbers on standard input: for an even count the mean of the two in the middle.
+median() {
+    sort -g | awk '{ value[NR] = $1 }
+        END { middle = int(NR / 2); if (NR % 2) print value[middle + 1]; else if (NR > 0) printf "%.9g\n", (value[middle] + value[middle + 1]) / 2 }'
+}
 
-# Prints the image size that a model is measured with.
+# Prints the image size that a model is measured with: IMAGE, or that of its architecture.
 image_of() { # MODEL
+    [ -z "${IMAGE:-}" ] || { echo "$IMAGE"; return; }
     case $1 in
     vit_cifar | cnn_*) echo 32 ;;
     *) echo 224 ;;
@@ -139,7 +144,8 @@ train_steps() {
         data.format=synthetic "data.image=$(image_of "$train_model")" data.val=none \
         "data.samples=$((train_batch * train_count))" augment.flip=0 augment.rotate=0 augment.translate=0 augment.erase=0 \
         "train.global_batch=$train_batch" "train.steps=$train_count" train.clip_norm=1 optim.weight_decay=0.05 \
-        checkpoint.every=0 output.weights=off output.tensorboard=off output.log_every=1 "$@"
+        checkpoint.every=0 output.weights=off output.tensorboard=off output.log_every=1 \
+        ${IMAGE:+"model.image=$IMAGE"} "$@"
     [ "$train_ranks" = 1 ] || set -- -np "$train_ranks" "$vittrain" "$@"
     rm -rf "${scratch:?}/$train_name" && mkdir -p "$scratch/home" # for files outside of the run folder
     train_status=0

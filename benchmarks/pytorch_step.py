@@ -17,6 +17,7 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="vit_base_patch32_224")
     parser.add_argument("--batch", type=int, default=32, help="global batch")
+    parser.add_argument("--image", type=int, default=0, help="height and width; 0: those of the architecture")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--mode", default="default", help="torch.compile's, such as reduce-overhead")
@@ -49,6 +50,7 @@ def make_step(options, threads):
     torch.set_num_threads(threads)
     torch.manual_seed(1)
     model, image = make_model(options.model)
+    image = options.image or image
     if options.device == "cuda":
         torch.backends.cudnn.benchmark = True
     model = model.to(options.device, memory_format=torch.channels_last)
@@ -104,9 +106,13 @@ def framework_of(options):
     return "pytorch-compiled" if options.mode == "default" else f"pytorch-{options.mode}"
 
 
+def work_of(options):
+    return f"training step at {options.image} pixels" if options.image else "training step"
+
+
 def print_seconds(options, version, threads, metric, value):
     print_row(framework=framework_of(options), version=version,
-              work="training step" if metric == "step" else "start", model=options.model, batch=options.batch,
+              work=work_of(options) if metric == "step" else "start", model=options.model, batch=options.batch,
               precision=options.precision, strategy=options.strategy if options.ranks > 1 else "none",
               ranks=options.ranks, threads=threads, metric=metric, value=f"{value:.4g}", unit="s")
 

@@ -7,7 +7,8 @@
 #
 # First finds PyTorch's fastest variant: eager and compiled, fp32 and bf16, once each; variants that take longer
 # than LIMIT seconds are skipped. Environment: PYTHON (with torch and timm), VITTRAIN, MPIRUN, LIMIT, STEPS,
-# STRATEGY (ddp, or fsdp against fully_shard), VARIANTS ("fp32 fp32,compiled bf16 bf16,compiled": fewer save time).
+# STRATEGY (ddp, or fsdp against fully_shard), VARIANTS ("fp32 fp32,compiled bf16 bf16,compiled": fewer save time),
+# IMAGE (height and width of the images).
 set -euo pipefail
 
 model=${1:?MODEL} batch=${2:?GLOBAL_BATCH} ranks=${3:?RANKS} turns=${4:-3}
@@ -26,13 +27,14 @@ pytorch_row() { # VARIANT
     local compile=()
     [[ $1 == *,compiled ]] && compile=(--compile)
     timeout "$limit" "$python" "$here/pytorch_step.py" --model "$model" --batch "$batch" --ranks "$ranks" \
-        --strategy "$strategy" --precision "${1%,*}" --steps "$steps" "${compile[@]}" 2>"$scratch/pytorch.log" || true
+        --strategy "$strategy" --precision "${1%,*}" --steps "$steps" \
+        ${IMAGE:+--image "$IMAGE"} "${compile[@]}" 2>"$scratch/pytorch.log" || true
 }
 
 value_of() { cut -d, -f14; }
 
 report() { # METRIC VALUE UNIT
-    row "training step" "$model" "$batch" "$(precision_used "$scratch/own.log")" "$( ((ranks > 1)) && echo "$strategy" || echo none)" \
+    row "training step${IMAGE:+ at $IMAGE pixels}" "$model" "$batch" "$(precision_used "$scratch/own.log")" "$( ((ranks > 1)) && echo "$strategy" || echo none)" \
         "$ranks" "$threads" "$@"
 }
 

@@ -9,7 +9,7 @@ planned_arena() {
         ' "$1"
 }
 
-echo 1..20
+echo 1..22
 for strategy in ddp fsdp; do
     run 2 train -v $small train.steps=1 mesh.strategy=$strategy run.dir="$work/$strategy"
     run 1 plan plan $small mesh.strategy=$strategy plan.ranks=2
@@ -77,6 +77,15 @@ for wanted in 'fp32.*linear_backward' 'node_ranks = 2' 'all_gather = ' 'device =
 done
 grep -q 'inside all_reduce' "$work/machine.csv" || bad="$bad; no rows"
 result 'bench machine writes a machine file and rows' "$bad" "$work/machine.log"
+run 1 device bench device convolutions:cnn_b:1:32 run.threads=1 run.backend=cpu bench.output="$work/device.csv"
+bad=
+[ $status -eq 0 ] || bad="exit status $status"
+# 11 layers in three passes; the first one has no gradient of its input.
+[ "$(grep -c ',share of peak,[0-9.]*,' "$work/device.csv")" = 32 ] || bad="$bad; not 32 passes"
+[ "$(grep -c ',products alone,[0-9.]*,GFLOP/s' "$work/device.csv")" = 32 ] || bad="$bad; not 32 passes of oneDNN"
+result 'bench device measures the convolutions of a model' "$bad" "$work/device.log"
+fails 1 'the convolutions of a model without any' 2 'cnn_b, resnet18 and resnet50' bench device convolutions:vit_cifar:1:32 \
+    run.threads=1 run.backend=cpu
 run 1 timed plan $small plan.ranks=2 mesh.strategy=fsdp
 bad=$(awk '/^Predicted with machine.ini/ { step = $0 } /step ms +exposed/ { table = 1 } table && $1 == "fsdp" { own = $(NF - 1) }
     /^An epoch of/ { epoch = 1 }

@@ -151,8 +151,8 @@ static void bench_run(const struct options *options, const struct command_line *
 
 const struct command command_bench = {
     .name = "bench",
-    .synopsis = "bench comm | machine | device [product:SIDE | attention:BATCH:TOKENS] "
-                "[DECK.ini ...] [section.key=value ...]",
+    .synopsis = "bench comm | machine | device [product:SIDE | attention:BATCH:TOKENS | "
+                "convolutions:MODEL:BATCH:PIXELS] [DECK.ini ...] [section.key=value ...]",
     .summary = "measure collectives; the machine, for plan; or operations of a device",
     .detail =
         "`bench comm` runs all-reduce, reduce-scatter, all-gather and broadcast of fp32 over all "
@@ -167,6 +167,8 @@ const struct command command_bench = {
         "other down. Start it with the ranks, nodes and threads of the planned run. It writes "
         "bench.machine. `bench device` measures the linear layers and the attention of some ViTs "
         "on one rank, on the CPU beside oneDNN's matrix products alone; or only a copy and one "
-        "square product; or only attention with 12 heads of 64. train.precision selects the type, "
+        "square product; or only attention with 12 heads of 64; or, on the CPU, the "
+        "convolutions of cnn_b, resnet18 or resnet50 beside oneDNN's alone. train.precision "
+        "selects the type, "
         "run.backend the device. bench.output appends all values to a CSV table.",
     .run = bench_run};

@@ -6,18 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bench/bench_machine.h"
+#include "bench/bench_device.h"
 #include "config/options.h"
 #include "core/clock.h"
-#include "device/cpu_product.h"
 
 enum { ROUNDS = 12, HEADS = 12, HEAD_DIM = 64 };
-
-struct device_bench {
-    struct machine_bench machine; /* first: a trial gets its address */
-    struct product_cache *products;
-    bool cpu;
-};
 
 static const struct layer {
     const char *model, *name;
@@ -140,8 +133,7 @@ static void value_write(struct device_bench *self, const char *model, const char
     fflush(stdout);
 }
 
-/* alone: oneDNN's products of the same size, or NULL. */
-static void operation_measure(struct device_bench *self, const char *model, const char *work,
+void device_operation_measure(struct device_bench *self, const char *model, const char *work,
                               machine_trial *run, machine_trial *alone, const int64_t *size,
                               struct error *error)
 {
@@ -152,6 +144,9 @@ static void operation_measure(struct device_bench *self, const char *model, cons
     value_write(self, model, work, "time", seconds[0], "s", error);
     value_write(self, model, work, "intensity", counted.flops / counted.bytes, "FLOP/B", error);
     value_write(self, model, work, "speed", 1e-9 * counted.flops / seconds[0], "GFLOP/s", error);
+    if (self->peak > 0)
+        value_write(self, model, work, "share of peak", counted.flops / seconds[0] / self->peak, "",
+                    error);
     if (alone != NULL)
         value_write(self, model, work, "products alone", 1e-9 * counted.flops / seconds[1],
                     "GFLOP/s", error);
@@ -178,8 +173,8 @@ static void attention_measure(struct device_bench *self, const char *model, int6
         snprintf(work[pass], sizeof work[pass], "attention_%s %lldx%lldx%lldx%d",
                  pass == 0 ? "forward" : "backward", (long long)batch, (long long)heads,
                  (long long)tokens, HEAD_DIM);
-    operation_measure(self, model, work[0], trial_attention_forward, NULL, size, error);
-    operation_measure(self, model, work[1], trial_attention_backward, NULL, size, error);
+    device_operation_measure(self, model, work[0], trial_attention_forward, NULL, size, error);
+    device_operation_measure(self, model, work[1], trial_attention_backward, NULL, size, error);
 }
 
 static void models_measure(struct device_bench *self, int64_t floats, struct error *error)
@@ -195,23 +190,31 @@ static void models_measure(struct device_bench *self, int64_t floats, struct err
                      pass == 0 ? "forward" : "backward", (long long)size[0], (long long)size[1],
                      (long long)size[2]);
             machine_trial *alone = pass == 0 ? onednn_forward : onednn_backward;
-            operation_measure(self, layers[i].model, work,
-                              pass == 0 ? trial_linear_forward : trial_linear_backward,
-                              self->cpu ? alone : NULL, size, error);
+            device_operation_measure(self, layers[i].model, work,
+                                     pass == 0 ? trial_linear_forward : trial_linear_backward,
+                                     self->cpu ? alone : NULL, size, error);
         }
     attention_measure(self, "vit_cifar", 64, 65, 3, error);
     attention_measure(self, "vit_base_patch32_224", 32, 50, HEADS, error);
     attention_measure(self, "vit_base_patch16_224", self->cpu ? 8 : 256, 197, HEADS, error);
 }
 
-/* subject: NULL, "product:SIDE" or "attention:BATCH:TOKENS". */
+/* subject: NULL, "product:SIDE", "attention:BATCH:TOKENS" or "convolutions:MODEL:BATCH:PIXELS". */
 static void subject_measure(struct device_bench *self, const char *subject, struct error *error)
 {
-    long long side = 0, batch = 0, tokens = 0;
+    long long side = 0, batch = 0, tokens = 0, pixels = 0;
+    char model[32];
+    if (subject != NULL &&
+        sscanf(subject, "convolutions:%31[^:]:%lld:%lld", model, &batch, &pixels) == 3) {
+        device_convolutions_measure(self, model, &(struct device_images){batch, pixels}, error);
+        return;
+    }
     if (subject != NULL && sscanf(subject, "product:%lld", &side) != 1 &&
         sscanf(subject, "attention:%lld:%lld", &batch, &tokens) != 2) {
         error_set(error, ERROR_USAGE,
-                  "bench device: %s is neither product:SIDE nor attention:BATCH:TOKENS", subject);
+                  "bench device: %s is not product:SIDE, attention:BATCH:TOKENS or "
+                  "convolutions:MODEL:BATCH:PIXELS",
+                  subject);
         return;
     }
     const int64_t floats = side > 0    ? side * side
@@ -224,8 +227,8 @@ static void subject_measure(struct device_bench *self, const char *subject, stru
         char work[96];
         snprintf(work, sizeof work, "ceiling: product %lldx%lldx%lld", side, side, side);
         bandwidth_measure(self, "ceiling: copy", trial_copy, floats, 8.0 * (double)floats, error);
-        operation_measure(self, "", work, trial_product, NULL, (const int64_t[]){side, side, side},
-                          error);
+        device_operation_measure(self, "", work, trial_product, NULL,
+                                 (const int64_t[]){side, side, side}, error);
     } else if (batch > 0) {
         attention_measure(self, "", batch, tokens, HEADS, error);
     } else {

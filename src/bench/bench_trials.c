@@ -187,7 +187,7 @@ void trial_attention_backward(struct machine_bench *self, const int64_t *size)
                                                                            .dqkv = self->pre});
 }
 
-static struct convolution_shape shape_of(const int64_t *size)
+struct convolution_shape trial_convolution_shape(const int64_t *size)
 {
     return (struct convolution_shape){.batch = size[0],
                                       .height = size[1],
@@ -202,7 +202,7 @@ static struct convolution_shape shape_of(const int64_t *size)
 size_t trial_convolution_workspace(const struct machine_bench *self, enum data_type type,
                                    const int64_t *size)
 {
-    const struct convolution_shape shape = shape_of(size);
+    const struct convolution_shape shape = trial_convolution_shape(size);
     return self->device->backend->convolution_workspace(self->device, type, &shape);
 }
 
@@ -210,25 +210,31 @@ void trial_convolution_forward(struct machine_bench *self, const int64_t *size)
 {
     self->device->backend->convolution_forward(
         self->stream, &(struct convolution_forward){.type = self->type,
-                                                    .shape = shape_of(size),
+                                                    .shape = trial_convolution_shape(size),
                                                     .x = self->x,
                                                     .weight = self->weight,
                                                     .y = self->y,
                                                     .workspace = self->convolution});
 }
 
-/* The first layer of a model computes no gradient of the images. */
-void trial_convolution_backward(struct machine_bench *self, const int64_t *size)
+void trial_convolution_gradients(struct machine_bench *self, const int64_t *size, bool input,
+                                 bool weight)
 {
     self->device->backend->convolution_backward(
         self->stream, &(struct convolution_backward){.type = self->type,
-                                                     .shape = shape_of(size),
+                                                     .shape = trial_convolution_shape(size),
                                                      .x = self->x,
                                                      .weight = self->weight,
                                                      .dy = self->y,
-                                                     .dx = size[2] > 4 ? self->other : NULL,
-                                                     .dweight = self->gradient,
+                                                     .dx = input ? self->other : NULL,
+                                                     .dweight = weight ? self->gradient : NULL,
                                                      .workspace = self->convolution});
+}
+
+/* The first layer of a model computes no gradient of the images. */
+void trial_convolution_backward(struct machine_bench *self, const int64_t *size)
+{
+    trial_convolution_gradients(self, size, size[2] > 4, true);
 }
 
 void trial_norm_forward(struct machine_bench *self, const int64_t *size)

@@ -3,7 +3,9 @@ libvittrain_a_SOURCES += \
 	src/bench/bench.c \
 	src/bench/bench.h \
 	src/bench/bench_comm.c \
+	src/bench/bench_convolutions.c \
 	src/bench/bench_device.c \
+	src/bench/bench_device.h \
 	src/bench/bench_machine.c \
 	src/bench/bench_machine.h \
 	src/bench/bench_network.c \
