@@ -101,7 +101,8 @@ void progress_times(double *busy, double *exposed);
  * call. Sleeps longer the longer nothing arrives; ends the job at the timeout. */
 struct idle {
     const struct ticket *ticket;
-    int turns; /* calls since data arrived */
+    bool often; /* the main thread waits, so the core has time for more polls */
+    int turns;  /* calls since data arrived */
     unsigned moves;
     double since, now, next_watch;
 };
