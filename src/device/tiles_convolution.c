@@ -102,7 +102,7 @@ struct task {
     const struct plan *plan;
     const struct convolution_backward *args;
     int64_t first_sample, samples, out, out_count, in, in_count;
-    float *sums;           /* [taps, out tiles, in tiles, 16, 16] */
+    float *sums;           /* [taps, out tiles * 16, in tiles * 16] */
     uint16_t *dy;          /* [out tiles, chunk / 32, 16, 32] */
     uint32_t *x;           /* [images, even and odd, in tiles, pairs, 16] */
     const uint16_t **from; /* [pixels] */
@@ -190,84 +190,32 @@ static void pack_dy(const struct task *task, int64_t blocks)
     }
 }
 
-/* sums += dy . x for up to 2 x 2 tiles over all blocks of pixels. Distances between tiles, in
- * elements: dy_step, x_step, sums_step. */
-struct operands {
-    const uint16_t *dy;
-    const uint32_t *x;
-    float *sums;
-    int64_t dy_step, x_step, sums_step, blocks;
-    bool begin; /* sums start at 0 */
-};
-
-static void multiply_4(const struct operands *it)
+/* c += a . b as in tile_product_kernels, for one strip of b and, if `two`, two strips of a. */
+static void multiply_strip(const struct tile_block *it, bool two)
 {
-    const int64_t dy_step = it->dy_step, x_step = it->x_step, blocks = it->blocks;
-    const uint16_t *dy = it->dy;
-    const uint32_t *x = it->x;
-    float *sums0 = it->sums, *sums1 = it->sums + it->sums_step;
+    const size_t stride = (size_t)it->c_stride * sizeof *it->c;
+    float *c_1 = it->c + TILE * it->c_stride;
 
-    if (it->begin) {
-        tile_zero(0);
-        tile_zero(1);
-        tile_zero(2);
-        tile_zero(3);
-    } else {
-        tile_load(0, sums0, TILE_ROW);
-        tile_load(1, sums0 + TILE_FLOATS, TILE_ROW);
-        tile_load(2, sums1, TILE_ROW);
-        tile_load(3, sums1 + TILE_FLOATS, TILE_ROW);
-    }
-    for (int64_t i = 0; i < blocks; i++, dy += TILE * TILE_INNER, x += TILE * TILE) {
-        tile_load(4, dy, TILE_ROW);
-        tile_load(6, x, TILE_ROW);
-        tile_multiply(0, 4, 6);
-        tile_load(7, x + x_step, TILE_ROW);
-        tile_multiply(1, 4, 7);
-        tile_load(5, dy + dy_step, TILE_ROW);
-        tile_multiply(2, 5, 6);
-        tile_multiply(3, 5, 7);
-    }
-    tile_store(0, sums0, TILE_ROW);
-    tile_store(1, sums0 + TILE_FLOATS, TILE_ROW);
-    tile_store(2, sums1, TILE_ROW);
-    tile_store(3, sums1 + TILE_FLOATS, TILE_ROW);
-}
-
-/* Two tiles of dy, one of x. */
-static void multiply_2(const struct operands *it)
-{
     if (it->begin) {
         tile_zero(0);
         tile_zero(2);
     } else {
-        tile_load(0, it->sums, TILE_ROW);
-        tile_load(2, it->sums + it->sums_step, TILE_ROW);
+        tile_load(0, it->c, stride);
+        if (two)
+            tile_load(2, c_1, stride);
     }
-    for (int64_t i = 0; i < it->blocks; i++) {
-        const uint16_t *dy = it->dy + i * TILE * TILE_INNER;
-        tile_load(6, it->x + i * TILE * TILE, TILE_ROW);
-        tile_load(4, dy, TILE_ROW);
+    for (int64_t i = 0; i < it->tiles * TILE_NUMBERS; i += TILE_NUMBERS) {
+        tile_load(6, it->b + i, TILE_ROW);
+        tile_load(4, it->a + i, TILE_ROW);
         tile_multiply(0, 4, 6);
-        tile_load(5, dy + it->dy_step, TILE_ROW);
-        tile_multiply(2, 5, 6);
+        if (two) {
+            tile_load(5, it->a + it->a_step + i, TILE_ROW);
+            tile_multiply(2, 5, 6);
+        }
     }
-    tile_store(0, it->sums, TILE_ROW);
-    tile_store(2, it->sums + it->sums_step, TILE_ROW);
-}
-
-static void multiply_1(const struct operands *it)
-{
-    if (it->begin)
-        tile_zero(0);
-    else
-        tile_load(0, it->sums, TILE_ROW);
-    for (int64_t i = 0; i < it->blocks; i++) {
-        tile_load(4, it->dy + i * TILE * TILE_INNER, TILE_ROW);
-        tile_load(6, it->x + i * TILE * TILE, TILE_ROW);
-        tile_multiply(0, 4, 6);
-    }
-    tile_store(0, it->sums, TILE_ROW);
+    tile_store(0, it->c, stride);
+    if (two)
+        tile_store(2, c_1, stride);
 }
 
 /* Multiply all tiles of one kernel tap; x is already shifted. */
@@ -277,27 +225,28 @@ static void multiply_tap(const struct task *task, const uint32_t *x, float *sums
     const struct plan *plan = task->plan;
     const int64_t out_tiles = tiles_of(task->out_count), in_tiles = tiles_of(task->in_count);
 
-    for (int64_t c = 0; c < in_tiles; c += 2)
-        for (int64_t o = 0; o < out_tiles; o += 2) {
-            struct operands it = {.dy = task->dy + o * plan->chunk * TILE,
-                                  .x = x + c * plan->pairs * TILE,
-                                  .sums = sums + (o * plan->in_tiles + c) * TILE_FLOATS,
-                                  .dy_step = plan->chunk * TILE,
-                                  .x_step = plan->pairs * TILE,
-                                  .sums_step = plan->in_tiles * TILE_FLOATS,
-                                  .blocks = blocks,
-                                  .begin = begin};
-            const bool two = o + 1 < out_tiles;
-            if (two && c + 1 < in_tiles) {
-                multiply_4(&it);
-                continue;
-            }
-            for (int64_t i = c; i < smaller(c + 2, in_tiles); i++) {
-                two ? multiply_2(&it) : multiply_1(&it);
-                it.x += it.x_step;
-                it.sums += TILE_FLOATS;
-            }
+    for (int64_t o = 0; o < out_tiles; o += 2) {
+        struct tile_block it = {.a = task->dy + o * plan->chunk * TILE,
+                                .b = (const uint16_t *)x,
+                                .c = sums + o * TILE * plan->in_tiles * TILE,
+                                .a_step = plan->chunk * TILE,
+                                .b_step = plan->pairs * TILE_INNER,
+                                .c_stride = plan->in_tiles * TILE,
+                                .pairs = in_tiles / 2,
+                                .tiles = blocks,
+                                .begin = begin};
+        const bool two = o + 1 < out_tiles;
+        const int64_t done = two ? 2 * it.pairs : 0;
+        if (two)
+            KERNEL(tile_product_kernels).multiply(&it);
+        it.b += done * it.b_step;
+        it.c += done * TILE;
+        for (int64_t c = done; c < in_tiles; c++) {
+            multiply_strip(&it, two);
+            it.b += it.b_step;
+            it.c += TILE;
         }
+    }
 }
 
 /* Process pixels begin .. begin + 32 * blocks of the task. */
@@ -396,20 +345,14 @@ static void add_channel(const struct plan *plan, const float *sums, int64_t o, i
                         float *dweight)
 {
     const struct convolution_shape *s = plan->shape;
-    const int64_t part = in_part * plan->out_parts + o / TASK_OUT;
-    const int64_t tile = o % TASK_OUT / TILE * plan->in_tiles;
-    const int64_t end = smaller(TASK_IN, s->in - in_part * TASK_IN);
-    const float *first =
-        sums + part * plan->groups * plan->sums + tile * TILE_FLOATS + o % TILE * TILE;
+    const int64_t part = in_part * plan->out_parts + o / TASK_OUT, row = plan->in_tiles * TILE;
+    const int64_t count = smaller(TASK_IN, s->in - in_part * TASK_IN);
+    const float *from = sums + part * plan->groups * plan->sums + o % TASK_OUT * row;
     float *to = dweight + (o * s->in + in_part * TASK_IN) * plan->taps;
 
-    for (int64_t c = 0; c < end; c += TILE)
-        for (int64_t tap = 0; tap < plan->taps; tap++) {
-            const float *from =
-                first + (tap * plan->out_tiles * plan->in_tiles + c / TILE) * TILE_FLOATS;
-            for (int64_t i = 0; i < smaller(TILE, end - c); i++)
-                to[(c + i) * plan->taps + tap] += from[i];
-        }
+    for (int64_t tap = 0; tap < plan->taps; tap++, from += plan->out_tiles * TILE * row)
+        for (int64_t c = 0; c < count; c++)
+            to[c * plan->taps + tap] += from[c];
 }
 
 static void weight(const struct cpu_device *cpu, const struct convolution_backward *args,
