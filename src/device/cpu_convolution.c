@@ -98,23 +98,23 @@ static enum data_type computed_type(const struct cpu_device *cpu, enum data_type
     return is_native(cpu, type) ? type : TYPE_FP32;
 }
 
-/* True if cpu_convolution_implicit.c computes this block of the batch. */
-static bool uses_implicit(const struct cpu_device *cpu, enum data_type type,
-                          const struct convolution_shape *part)
+/* Return the workspace of cpu_convolution_implicit.c; 0 if it does not compute this block of the
+ * batch. */
+static size_t implicit_bytes(const struct cpu_device *cpu, enum data_type type,
+                             const struct convolution_shape *part)
 {
-    return computed_type(cpu, type) == TYPE_FP32 && convolution_implicit_workspace(cpu, part) > 0;
+    return computed_type(cpu, type) == TYPE_FP32 ? convolution_implicit_workspace(cpu, part) : 0;
 }
 
 /* Return the workspace that one block of the batch needs. */
 static size_t plans_bytes(const struct cpu_device *cpu, enum data_type type,
                           const struct convolution_shape *part)
 {
+    const size_t implicit = implicit_bytes(cpu, type, part);
     size_t most = tiles_bytes(cpu, type, part);
 
-    if (uses_implicit(cpu, type, part)) {
-        const size_t bytes = convolution_implicit_workspace(cpu, part);
-        return bytes > most ? bytes : most;
-    }
+    if (implicit > 0)
+        return implicit > most ? implicit : most;
     for (int pass = CONVOLUTION_FORWARD; pass <= CONVOLUTION_WEIGHT; pass++)
         for (int variant = 0; variant < 4; variant++) {
             const struct convolution convolution = {
@@ -195,7 +195,7 @@ static const struct convolution_plan *plan_of(const struct cpu_device *cpu, enum
 static void forward_native(const struct cpu_device *cpu, const struct convolution_forward *args,
                            void *workspace)
 {
-    if (uses_implicit(cpu, args->type, &args->shape))
+    if (implicit_bytes(cpu, args->type, &args->shape) > 0)
         convolution_implicit_forward(cpu, args, workspace);
     else
         convolution_run_forward(plan_of(cpu, args->type, &args->shape, CONVOLUTION_FORWARD,
@@ -277,17 +277,18 @@ static void backward_native(const struct cpu_device *cpu, const struct convoluti
                             void *workspace)
 {
     const struct convolution_shape *shape = &args->shape;
+    const bool implicit = implicit_bytes(cpu, args->type, shape) > 0;
 
     if (args->dbias != NULL)
         gradient_of_bias(cpu, args);
-    if (args->dweight != NULL && uses_implicit(cpu, args->type, shape))
+    if (args->dweight != NULL && implicit)
         convolution_implicit_weight(cpu, args, workspace);
     else if (args->dweight != NULL)
         convolution_run_weight(plan_of(cpu, args->type, shape, CONVOLUTION_WEIGHT, false, false),
                                args->x, args->dy, args->dweight, workspace);
     if (args->dx == NULL)
         return;
-    if (uses_implicit(cpu, args->type, shape))
+    if (implicit)
         convolution_implicit_input(cpu, args, workspace);
     else
         convolution_run_input(plan_of(cpu, args->type, shape, CONVOLUTION_INPUT, false, false),

@@ -200,14 +200,7 @@ static void unpack(const struct attention_head *head, const float *packed, float
     }
 }
 
-typedef float vector_four __attribute__((vector_size(16)));
-
-#ifdef __clang__
-#define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-#else
-typedef int32_t vector_four_index __attribute__((vector_size(16)));
-#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (vector_four_index){__VA_ARGS__})
-#endif
+typedef uint32_t vector_four __attribute__((vector_size(16)));
 
 /* Transpose 4 x 4 elements; from_row and to_row are the row strides. */
 KERNEL_INLINE void transpose_four(const float *from, int64_t from_row, float *to, int64_t to_row)
@@ -216,14 +209,14 @@ KERNEL_INLINE void transpose_four(const float *from, int64_t from_row, float *to
 
     for (int r = 0; r < 4; r++)
         memcpy(&row[r], from + r * from_row, sizeof row[r]);
-    pair[0] = SHUFFLE(row[0], row[1], 0, 4, 1, 5);
-    pair[1] = SHUFFLE(row[2], row[3], 0, 4, 1, 5);
-    pair[2] = SHUFFLE(row[0], row[1], 2, 6, 3, 7);
-    pair[3] = SHUFFLE(row[2], row[3], 2, 6, 3, 7);
-    row[0] = SHUFFLE(pair[0], pair[1], 0, 1, 4, 5);
-    row[1] = SHUFFLE(pair[0], pair[1], 2, 3, 6, 7);
-    row[2] = SHUFFLE(pair[2], pair[3], 0, 1, 4, 5);
-    row[3] = SHUFFLE(pair[2], pair[3], 2, 3, 6, 7);
+    pair[0] = VECTOR_SHUFFLE(vector_four, row[0], row[1], 0, 4, 1, 5);
+    pair[1] = VECTOR_SHUFFLE(vector_four, row[2], row[3], 0, 4, 1, 5);
+    pair[2] = VECTOR_SHUFFLE(vector_four, row[0], row[1], 2, 6, 3, 7);
+    pair[3] = VECTOR_SHUFFLE(vector_four, row[2], row[3], 2, 6, 3, 7);
+    row[0] = VECTOR_SHUFFLE(vector_four, pair[0], pair[1], 0, 1, 4, 5);
+    row[1] = VECTOR_SHUFFLE(vector_four, pair[0], pair[1], 2, 3, 6, 7);
+    row[2] = VECTOR_SHUFFLE(vector_four, pair[2], pair[3], 0, 1, 4, 5);
+    row[3] = VECTOR_SHUFFLE(vector_four, pair[2], pair[3], 2, 3, 6, 7);
     for (int r = 0; r < 4; r++)
         memcpy(to + r * to_row, &row[r], sizeof row[r]);
 }

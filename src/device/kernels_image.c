@@ -20,12 +20,6 @@ enum { LINES = 32, TRANSPOSED_COLUMNS = 1024, TILE = 16 };
 
 typedef uint8_t vector_bytes __attribute__((vector_size(TILE)));
 
-#if __has_builtin(__builtin_shufflevector)
-#define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-#else
-#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (vector_bytes){__VA_ARGS__})
-#endif
-
 /* Transpose TILE x TILE bytes: log2(TILE) times, interleave rows i and i + TILE / 2. */
 KERNEL_INLINE void transpose_tile(vector_bytes rows[TILE])
 {
@@ -33,9 +27,10 @@ KERNEL_INLINE void transpose_tile(vector_bytes rows[TILE])
         vector_bytes next[TILE];
         for (int i = 0; i < TILE / 2; i++) {
             const vector_bytes a = rows[i], b = rows[i + TILE / 2];
-            next[2 * i] = SHUFFLE(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-            next[2 * i + 1] =
-                SHUFFLE(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+            next[2 * i] = VECTOR_SHUFFLE(vector_bytes, a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5,
+                                         21, 6, 22, 7, 23);
+            next[2 * i + 1] = VECTOR_SHUFFLE(vector_bytes, a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12,
+                                             28, 13, 29, 14, 30, 15, 31);
         }
         memcpy(rows, next, sizeof next);
     }

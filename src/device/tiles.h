@@ -142,13 +142,8 @@ KERNEL_INLINE vector_word bf16_pair(vector_float first, vector_float second)
 /* Pairs of words as 64-bit numbers, so that compilers emit unpack instructions. */
 typedef uint64_t vector_pair __attribute__((vector_size(TILE_ROW)));
 
-#ifdef __clang__
-#define TILE_SHUFFLE(type, a, b, ...) __builtin_shufflevector((type)(a), (type)(b), __VA_ARGS__)
-#else
-#define TILE_SHUFFLE(type, a, b, ...) __builtin_shuffle((type)(a), (type)(b), (type){__VA_ARGS__})
-#endif
-#define WORD_SHUFFLE(a, b, ...) TILE_SHUFFLE(vector_word, a, b, __VA_ARGS__)
-#define PAIR_SHUFFLE(a, b, ...) ((vector_word)TILE_SHUFFLE(vector_pair, a, b, __VA_ARGS__))
+#define WORD_SHUFFLE(a, b, ...) VECTOR_SHUFFLE(vector_word, a, b, __VA_ARGS__)
+#define PAIR_SHUFFLE(a, b, ...) ((vector_word)VECTOR_SHUFFLE(vector_pair, a, b, __VA_ARGS__))
 /* Within each group of four words: interleave words 0 and 1, or 2 and 3, or the first or the second
  * pairs. */
 #define WORD_LOW(a, b) WORD_SHUFFLE(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29)

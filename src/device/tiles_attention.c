@@ -18,7 +18,7 @@
 #include "device/cpu.h"
 #include "device/tiles.h"
 
-enum { STRIP = 2 * TILE, WIDEST = 128 };
+enum { PAIR = 2 * TILE, WIDEST = 128 };
 /* Largest block of queries, and bytes of its probabilities in the L2 cache; a block has at least
  * one strip. */
 enum { QUERIES_MOST = 256, BLOCK_BYTES = 256 << 10 };
@@ -36,10 +36,10 @@ struct layout {
 
 static struct layout layout_of(const struct attention_head *head)
 {
-    const int64_t tokens = round_up(head->tokens, STRIP);
-    const int64_t fit = BLOCK_BYTES / (tokens * 2) / STRIP * STRIP;
-    const int64_t most = limited(fit, STRIP, QUERIES_MOST);
-    const int64_t queries = round_up(head->queries, STRIP);
+    const int64_t tokens = round_up(head->tokens, PAIR);
+    const int64_t fit = BLOCK_BYTES / (tokens * 2) / PAIR * PAIR;
+    const int64_t most = limited(fit, PAIR, QUERIES_MOST);
+    const int64_t queries = round_up(head->queries, PAIR);
 
     return (struct layout){.dim = head->head_dim,
                            .tokens = tokens,
@@ -74,13 +74,13 @@ static void *memory_next(const struct attention_head *head, int64_t *used, int64
 static struct operands operands_of(const struct attention_head *head, bool backward, int64_t *used)
 {
     const struct layout l = layout_of(head);
-    const int64_t tensor = l.tokens * l.dim * 2, strip = STRIP * l.dim * 2;
-    const int64_t scores = STRIP * l.row * 4, sums = l.dim * l.row * 4;
+    const int64_t tensor = l.tokens * l.dim * 2, strip = PAIR * l.dim * 2;
+    const int64_t scores = PAIR * l.row * 4, sums = l.dim * l.row * 4;
     struct operands o = {.k = memory_next(head, used, tensor)};
 
     o.v = memory_next(head, used, tensor);
     o.q = memory_next(head, used, strip);
-    o.rows = memory_next(head, used, STRIP * l.tokens * 2);
+    o.rows = memory_next(head, used, PAIR * l.tokens * 2);
     o.scores = memory_next(head, used, scores);
     o.out = memory_next(head, used, 2 * strip);
     o.mask = memory_next(head, used, 2 * l.tokens * 4);
@@ -103,7 +103,7 @@ static int64_t attention_memory(const struct attention_head *head, bool backward
     struct attention_head measured = *head;
     int64_t used = 0;
 
-    if (head->head_dim % STRIP != 0 || head->head_dim > WIDEST)
+    if (head->head_dim % PAIR != 0 || head->head_dim > WIDEST)
         return 0;
     measured.memory = NULL;
     operands_of(&measured, backward, &used);
@@ -117,7 +117,7 @@ static void pack_rows(const struct attention_head *head, const uint16_t *first, 
 {
     const int64_t dim = head->head_dim;
 
-    for (int64_t row = 0; row < round_up(count, STRIP); row += TILE) {
+    for (int64_t row = 0; row < round_up(count, PAIR); row += TILE) {
         const int64_t left = limited(count - row, 0, TILE);
         for (int64_t next = row + TILE; next < limited(count, 0, row + 2 * TILE); next++)
             for (int64_t d = 0; d < dim; d += TILE_INNER)
@@ -142,7 +142,7 @@ static void pack_columns(const struct attention_head *head, const uint16_t *firs
             .pack(
                 &(struct tile_strip){
                     .from = first + d, .lines = TILE, .k = count, .stride = stride, .of_b = of_b},
-                strips + d * round_up(count, STRIP));
+                strips + d * round_up(count, PAIR));
 }
 
 /* Store fp32 rows [count, dim] as bf16, times scales[row] or, if it is NULL, times `scale`. */
@@ -187,7 +187,7 @@ static void scores_make(const struct layout *l, const uint16_t *rows, const uint
                                        .a_step = TILE * l->dim,
                                        .b_step = TILE * l->dim,
                                        .c_stride = l->row,
-                                       .pairs = l->tokens / STRIP,
+                                       .pairs = l->tokens / PAIR,
                                        .tiles = l->dim / TILE_INNER,
                                        .begin = true});
 }
@@ -202,7 +202,7 @@ static void scores_apply(const struct layout *l, const struct operands *o, const
                                        .a_step = TILE * l->tokens,
                                        .b_step = TILE * l->tokens,
                                        .c_stride = l->dim,
-                                       .pairs = l->dim / STRIP,
+                                       .pairs = l->dim / PAIR,
                                        .tiles = l->tokens / TILE_INNER,
                                        .begin = true});
 }
@@ -211,9 +211,9 @@ static void scores_apply(const struct layout *l, const struct operands *o, const
 static void scores_gather(const struct layout *l, const uint16_t *columns, const uint16_t *scores,
                           int64_t count, bool begin, float *sums)
 {
-    const int64_t queries = round_up(count, STRIP);
+    const int64_t queries = round_up(count, PAIR);
 
-    for (int64_t d = 0; d < l->dim; d += STRIP)
+    for (int64_t d = 0; d < l->dim; d += PAIR)
         KERNEL(tile_product_kernels)
             .multiply(&(struct tile_block){.a = columns + d * queries,
                                            .b = scores,
@@ -221,7 +221,7 @@ static void scores_gather(const struct layout *l, const uint16_t *columns, const
                                            .a_step = TILE * queries,
                                            .b_step = TILE * queries,
                                            .c_stride = l->row,
-                                           .pairs = l->tokens / STRIP,
+                                           .pairs = l->tokens / PAIR,
                                            .tiles = queries / TILE_INNER,
                                            .begin = begin});
 }
@@ -259,13 +259,13 @@ static const float *mask_make(const struct attention_head *head, int64_t query, 
 /* Clear the padding of the masks, which mask_make does not write. */
 static void mask_begin(const struct attention_head *head, const struct operands *o)
 {
-    memset(o->mask, 0, (size_t)(2 * round_up(head->tokens, STRIP)) * sizeof(float));
+    memset(o->mask, 0, (size_t)(2 * round_up(head->tokens, PAIR)) * sizeof(float));
 }
 
 /* Set the padding of a row of scores to a value whose exponential is negligible. */
 static void padding_ignore(const struct attention_head *head, float *row)
 {
-    for (int64_t t = head->tokens; t < round_up(head->tokens, STRIP); t++)
+    for (int64_t t = head->tokens; t < round_up(head->tokens, PAIR); t++)
         row[t] = -1e30f;
 }
 
@@ -282,13 +282,13 @@ static float exponentials(const struct attention_head *head, const struct operan
 
     padding_ignore(head, row);
     vector_float most = vector_load(row), most_1 = most;
-    for (int64_t t = 0; t < l.tokens; t += STRIP) {
+    for (int64_t t = 0; t < l.tokens; t += PAIR) {
         most = vector_max(most, vector_load(row + t));
         most_1 = vector_max(most_1, vector_load(row + t + TILE));
     }
     *largest = vector_largest(vector_max(most, most_1));
     const float shift = *largest * factor;
-    for (int64_t t = 0; t < l.tokens; t += STRIP, to += TILE_NUMBERS) {
+    for (int64_t t = 0; t < l.tokens; t += PAIR, to += TILE_NUMBERS) {
         vector_float p = power_of_two(vector_load(row + t) * factor - shift);
         vector_float p_1 = power_of_two(vector_load(row + t + TILE) * factor - shift);
         sum += p;
@@ -312,9 +312,9 @@ static void forward(const struct attention_head *head)
     mask_begin(head, &o);
     pack_rows(head, head->k, head->stride, head->tokens, true, o.k);
     pack_columns(head, head->v, head->stride, head->tokens, true, o.v);
-    for (int64_t first = 0; first < head->queries; first += STRIP) {
-        const int64_t count = limited(head->queries - first, 0, STRIP);
-        float factor[STRIP];
+    for (int64_t first = 0; first < head->queries; first += PAIR) {
+        const int64_t count = limited(head->queries - first, 0, PAIR);
+        float factor[PAIR];
         pack_rows(head, (const uint16_t *)head->q + first * head->stride, head->stride, count,
                   false, o.q);
         scores_make(&l, o.q, o.k, o.scores);
@@ -347,7 +347,7 @@ static float probabilities(const struct attention_head *head, const struct opera
     if (mask != NULL)
         for (int64_t t = 0; t < l.tokens; t += TILE)
             vector_store(slopes + t, vector_load(slopes + t) * vector_load(mask + t));
-    for (int64_t t = 0; t < l.tokens; t += STRIP) {
+    for (int64_t t = 0; t < l.tokens; t += PAIR) {
         const vector_float p = power_of_two(vector_load(row + t) * factor - shift);
         const vector_float p_1 = power_of_two(vector_load(row + t + TILE) * factor - shift);
         vector_store(row + t, p);
@@ -388,7 +388,7 @@ static void softmax_backward(const struct attention_head *head, const struct ope
     const float *p = o->scores + r * l.row, *slopes = o->slopes + r * l.row;
     uint16_t *rows = o->rows + r / TILE * TILE * l.tokens + r % TILE * TILE_INNER;
 
-    for (int64_t t = 0; t < l.tokens; t += STRIP, rows += TILE_NUMBERS, to += 2 * strip) {
+    for (int64_t t = 0; t < l.tokens; t += PAIR, rows += TILE_NUMBERS, to += 2 * strip) {
         const struct pair a = pair_make(p, slopes, l.row, mean, mask, t);
         const struct pair b = pair_make(p, slopes, l.row, mean, mask, t + TILE);
         word_store(o->p + to, bf16_pair(a.p[0], a.p[1]));
@@ -406,8 +406,8 @@ static void backward_strip(const struct attention_head *head, const struct opera
                            int64_t block, int64_t begin, int64_t queries)
 {
     const struct layout l = layout_of(head);
-    const int64_t first = block + begin, count = limited(queries - begin, 0, STRIP);
-    const int64_t strip = TILE * round_up(queries, STRIP);
+    const int64_t first = block + begin, count = limited(queries - begin, 0, PAIR);
+    const int64_t strip = TILE * round_up(queries, PAIR);
 
     pack_rows(head, (const uint16_t *)head->q + first * head->stride, head->stride, count, false,
               o->q);
@@ -415,7 +415,7 @@ static void backward_strip(const struct attention_head *head, const struct opera
               count, false, o->dout);
     scores_make(&l, o->q, o->k, o->scores);
     scores_make(&l, o->dout, o->v, o->slopes);
-    for (int64_t r = 0; r < STRIP; r += 2) {
+    for (int64_t r = 0; r < PAIR; r += 2) {
         const int64_t to = begin * TILE + r * TILE;
         const float *mask[2] = {NULL, NULL};
         float mean[2] = {0, 0};
@@ -455,7 +455,7 @@ static void backward(const struct attention_head *head)
                      false, o.q_columns);
         pack_columns(head, (const uint16_t *)head->dout + block * head->out_stride,
                      head->out_stride, count, false, o.dout_columns);
-        for (int64_t begin = 0; begin < count; begin += STRIP)
+        for (int64_t begin = 0; begin < count; begin += PAIR)
             backward_strip(head, &o, block, begin, count);
         scores_gather(&l, o.q_columns, o.ds, count, block == 0, o.dk);
         scores_gather(&l, o.dout_columns, o.p, count, block == 0, o.dv);

@@ -80,6 +80,13 @@ KERNEL_INLINE vector_float vector_min(vector_float a, vector_float b)
 #endif
 }
 
+/* Lanes of a and b in the given order. `type`: vectors of integers as wide as the lanes. */
+#if __has_builtin(__builtin_shufflevector)
+#define VECTOR_SHUFFLE(type, a, b, ...) __builtin_shufflevector((type)(a), (type)(b), __VA_ARGS__)
+#else
+#define VECTOR_SHUFFLE(type, a, b, ...) __builtin_shuffle((type)(a), (type)(b), (type){__VA_ARGS__})
+#endif
+
 /* Square root per lane; the compiler turns the loop into one instruction. */
 KERNEL_INLINE vector_float vector_sqrt(vector_float vector)
 {
