@@ -56,8 +56,8 @@ bool cpu_attention_fits(struct device *device, int64_t tokens, int64_t head_dim)
     const struct attention_head head = {.tokens = tokens, .queries = tokens, .head_dim = head_dim};
 
     int64_t floats = cpu->kernels->attention->memory(&head, true);
-    if (cpu->tiles != NULL && cpu->tiles->attention->memory(&head, true) > floats)
-        floats = cpu->tiles->attention->memory(&head, true);
+    if (cpu->tiles != NULL)
+        floats = larger(floats, cpu->tiles->attention->memory(&head, true));
     return floats * (int64_t)sizeof(float) <= WORKSPACE_THREAD;
 }
 

@@ -22,7 +22,7 @@ enum { LEAST_PIXELS = 256, MOST_PIXELS = 4096, MOST_TAPS = 64, MOST_STRIDE = 2 }
 
 static int64_t tiles_of(int64_t channels)
 {
-    return (channels + TILE - 1) / TILE;
+    return round_up_division(channels, TILE);
 }
 
 /* The split of a shape into tasks and chunks. */
@@ -42,10 +42,11 @@ struct plan {
 static void cut_task(struct plan *plan)
 {
     const struct convolution_shape *s = plan->shape;
-    const int64_t parts = plan->out_parts * plan->in_parts, wanted = (TASKS + parts - 1) / parts;
+    const int64_t parts = plan->out_parts * plan->in_parts,
+                  wanted = round_up_division(TASKS, parts);
 
-    plan->group_samples = (s->batch + wanted - 1) / wanted;
-    plan->groups = (s->batch + plan->group_samples - 1) / plan->group_samples;
+    plan->group_samples = round_up_division(s->batch, wanted);
+    plan->groups = round_up_division(s->batch, plan->group_samples);
     plan->out_tiles = tiles_of(smaller(s->out, TASK_OUT));
     plan->in_tiles = tiles_of(smaller(s->in, TASK_IN));
     plan->sums = plan->taps * plan->out_tiles * plan->in_tiles * TILE_FLOATS;
@@ -62,8 +63,8 @@ static struct plan plan_of(const struct convolution_shape *s)
     struct plan plan = {.shape = s,
                         .out_height = convolved_size(s->height, s->kernel, s->stride, s->padding),
                         .out_width = convolved_size(s->width, s->kernel, s->stride, s->padding),
-                        .out_parts = (s->out + TASK_OUT - 1) / TASK_OUT,
-                        .in_parts = (s->in + TASK_IN - 1) / TASK_IN,
+                        .out_parts = round_up_division(s->out, TASK_OUT),
+                        .in_parts = round_up_division(s->in, TASK_IN),
                         .taps = s->kernel * s->kernel};
     const int64_t over = (s->kernel - 1) / s->stride, phases = smaller(s->stride, s->kernel);
 
@@ -332,7 +333,7 @@ enum { SLICE = 4096 };
 static void add_groups(const struct cpu_device *cpu, const struct plan *plan, float *sums,
                        int64_t number)
 {
-    const int64_t slices = (plan->sums + SLICE - 1) / SLICE, begin = number % slices * SLICE;
+    const int64_t slices = round_up_division(plan->sums, SLICE), begin = number % slices * SLICE;
     const int64_t count = smaller(SLICE, plan->sums - begin);
     float *first = sums + number / slices * plan->groups * plan->sums + begin;
 
@@ -369,7 +370,7 @@ static void weight(const struct cpu_device *cpu, const struct convolution_backwa
             run_task(&task);
         }
 #pragma omp for schedule(static)
-        for (int64_t i = 0; i < parts * ((plan.sums + SLICE - 1) / SLICE); i++)
+        for (int64_t i = 0; i < parts * round_up_division(plan.sums, SLICE); i++)
             add_groups(cpu, &plan, workspace, i);
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < args->shape.out * plan.in_parts; i++)
