@@ -38,7 +38,7 @@ static bool all_reached(const struct window *window, enum exchange_state state, 
 
 void exchange_poll(const struct ticket *ticket)
 {
-    struct idle idle = {.ticket = ticket, .often = true};
+    struct idle idle = {.ticket = ticket};
     while (!all_reached(ticket->group->window, ticket->awaits, ticket->number))
         progress_idle(&idle, false);
 }
@@ -50,7 +50,7 @@ static void await(const struct ticket *ticket, enum exchange_state state, uint64
 {
     const double spin = 20e-6, longest = 5e-3;
     const struct window *window = ticket->group->window;
-    struct idle idle = {.often = true};
+    struct idle idle = {0};
     if (all_reached(window, state, number))
         return;
     double begin = clock_now(), now = begin;

@@ -101,8 +101,7 @@ void progress_times(double *busy, double *exposed);
  * call. Sleeps longer the longer nothing arrives; ends the job at the timeout. */
 struct idle {
     const struct ticket *ticket;
-    bool often; /* the main thread waits, so the core has time for more polls */
-    int turns;  /* calls since data arrived */
+    int turns; /* calls since data arrived */
     unsigned moves;
     double since, now, next_watch;
 };

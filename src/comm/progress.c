@@ -232,7 +232,7 @@ bool idle_sleep(struct idle *idle)
      * fraction, and a long wait costs almost no CPU time. sched_yield() could lose a whole slice.
      */
     enum { POLLS = 20 };
-    const double shortest = 20e-6, longest = 1e-3, part = idle->often ? 1.0 / 64 : 0.125;
+    const double shortest = 20e-6, longest = 1e-3, part = 0.125;
     if (idle->turns++ < POLLS)
         return false;
     idle->now = clock_now();
