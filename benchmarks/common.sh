@@ -1,8 +1,8 @@
 # Shared by the benchmarks' scripts: the table that all write and read (README.md lists its columns), and short training
 # runs. Sourced by sh and bash after `here` is set to this folder; bench_common.py calls `row`. C programs write the same
 # rows by src/bench/bench.c. Environment: VITTRAIN, MPIRUN, IMAGE (height and width of a model's images),
-# VITTRAIN_BENCH_GPU (name of the GPU that computes). The variable
-# `launcher` is a command that starts the program, or empty.
+# VITTRAIN_BENCH_GPU (name of the GPU that computes). The variable `launcher` is a command that starts the program, or
+# empty.
 
 vittrain=$(readlink -f "${VITTRAIN:-$here/../vittrain}" || true)
 mpirun=${MPIRUN:-mpirun --oversubscribe}
@@ -105,7 +105,7 @@ table_columns() {
 
 # ---- Training runs.
 
-# Prints the median of the numbers on standard input: for an even count the mean of the two in the middle.
+# Prints the median of the numbers on standard input; for an even count, the mean of the two middle ones.
 median() {
     sort -g | awk '{ value[NR] = $1 }
         END { middle = int(NR / 2); if (NR % 2) print value[middle + 1]; else if (NR > 0) printf "%.9g\n", (value[middle] + value[middle + 1]) / 2 }'

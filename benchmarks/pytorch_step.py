@@ -17,7 +17,7 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="vit_base_patch32_224")
     parser.add_argument("--batch", type=int, default=32, help="global batch")
-    parser.add_argument("--image", type=int, default=0, help="height and width; 0: those of the architecture")
+    parser.add_argument("--image", type=int, default=0, help="height and width; 0: the default of the architecture")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--mode", default="default", help="torch.compile's, such as reduce-overhead")

@@ -1,11 +1,11 @@
 #!/bin/bash
 # Weak scaling on one machine: 2 ranks x 1 thread, in turn with two independent one-rank runs with the same batch
-# per rank. Prints rows of the benchmarks' CSV (README.md): per turn the parts of a step by CPU time of the threads, and
-# the parts of the loss relative to the independent runs; the last row is the median of the relative speeds.
+# per rank. Prints rows of the benchmarks' CSV (README.md): for each turn the CPU time and the waiting time of the threads
+# in a step, and their differences to the independent runs; the last row is the median of the relative speeds.
 #
 #   benchmarks/scaling.sh MODEL BATCH_A_RANK STRATEGY [TURNS] >> benchmarks/results/scaling-HOST.csv
 #
-# Environment: VITTRAIN, MPIRUN, STEPS, EXTRA (more settings for both), WARM (steps before those that count, 2).
+# Environment: VITTRAIN, MPIRUN, STEPS, EXTRA (more settings for both), WARM (first steps that are left out; default 2).
 set -euo pipefail
 
 model=${1:?MODEL} batch=${2:?BATCH_A_RANK} strategy=${3:?STRATEGY} turns=${4:-3}
@@ -15,8 +15,8 @@ steps=${STEPS:-6} warm=${WARM:-2}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-# Starts the program with a process beside it that reads, five times a second, the CPU time of each thread, its time
-# in the run queue (both ns) and the machine's stolen time (ticks, as thread 0).
+# A wrapper that starts the program and a sampling process. Five times a second, the latter prints the CPU time of each
+# thread and its time in the run queue (ns), and the stolen time of the machine (clock ticks) as thread 0.
 program_look
 export PROGRAM=$vittrain SAMPLES
 vittrain=$scratch/sampled
@@ -42,10 +42,14 @@ report() { # WORK STRATEGY RANKS METRIC VALUE UNIT
     row "$1" "$model" $((batch * $3)) "$(precision_used "$scratch/together.log")" "$2" "$3" 1 "$4" "$5" "$6"
 }
 
-# run_parts NAME: prints "part seconds" for a step of the run, as means over ranks and over the steps after the first
-# ones: step; main, queue (of the main thread); communication and other (CPU time of these threads); stolen (by other
-# virtual machines, of one core); statistics and gradients (waiting for other ranks). The shares of the threads are
-# those of the samples between the first and the last of these steps.
+# run_parts NAME: prints lines "PART SECONDS" for a step of the run, as means over ranks and over the steps after the
+# first WARM ones:
+#   step                      its duration
+#   main, queue               the main thread: CPU time, and time in the run queue
+#   communication, other      CPU time of the communication thread, and of all others
+#   stolen                    time of a core that other virtual machines used
+#   statistics, gradients     waiting for other ranks: for batch norm statistics, and at the end of the step
+# Times of threads are from the samples between the first and the last of these steps.
 run_parts() {
     folder=$scratch/$1
     started=$(date -d "$(sed -n 's/.*"started": "\([^"]*\)".*/\1/p' "$folder/run.json" | tail -n 1)" +%s.%N)
@@ -58,7 +62,7 @@ run_parts() {
         awk -v begin="$begin" -v end="$end" -v main="${samples##*.}" -v step="$step" -v ticks="$(getconf CLK_TCK)" -v cores="$(getconf _NPROCESSORS_ONLN)" '
             $1 < begin || $1 > end { next }
             { last = $1 }
-            NR > 0 && !start { start = $1 }
+            !start { start = $1 }
             !($2 in first) { first[$2] = $4; queued[$2] = $5; name[$2] = $3 }
             { cpu[$2] = $4; queue[$2] = $5 }
             END {

@@ -211,7 +211,7 @@ static void narrow_parts_are_those_of_the_whole(void **state)
     free(bytes.data);
 }
 
-/* libjpeg smooths a progressive file without its last scans; large images need much memory. */
+/* A WebP image keeps the scratch memory that JPEG files use. */
 static void formats_share_the_memory(void **state)
 {
     (void)state;
@@ -222,6 +222,7 @@ static void formats_share_the_memory(void **state)
     assert_ptr_equal(pixels.part.data, part);
 }
 
+/* libjpeg smooths a progressive file without its last scans; large images need much memory. */
 static void incomplete_and_large_files_are_not_encoded_again(void **state)
 {
     (void)state;

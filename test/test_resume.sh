@@ -58,8 +58,8 @@ result 'a run goes on for more epochs, on other ranks, up to rounding' \
 VITTRAIN_CPU=amx-emulated run 1 emulated $steps run.dir="$work/whole1" train.epochs=4
 bad=$([ $status -eq 0 ] || echo "exit status $status")
 grep -q '^algorithms of matrix products for .* do not apply to .*amx-emulated.*: results agree up to rounding' "$work/emulated.log" ||
-    bad="$bad; no line"
-grep -q '^algorithms of matrix products' "$work"/part*.log "$work/whole3.log" && bad="$bad; a line without a reason"
+    bad="$bad; the log does not report it"
+grep -q '^algorithms of matrix products' "$work"/part*.log "$work/whole3.log" && bad="$bad; reported without a reason"
 result 'a run that continues with other kernels reports that its bits differ' "$bad" "$work/emulated.log"
 run 1 never $steps run.dir="$work/part1" checkpoint.resume=never
 result 'checkpoint.resume=never does not touch a run that is there' \

@@ -169,6 +169,6 @@ const struct command command_bench = {
         "on one rank, on the CPU beside oneDNN's matrix products alone; or only a copy and one "
         "square product; or only attention with 12 heads of 64; or, on the CPU, the "
         "convolutions of cnn_b, resnet18 or resnet50 beside oneDNN's alone. train.precision "
-        "selects the type, "
-        "run.backend the device. bench.output appends all values to a CSV table.",
+        "selects the type, run.backend the device. bench.output appends all values to a CSV "
+        "table.",
     .run = bench_run};

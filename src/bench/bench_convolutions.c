@@ -1,5 +1,5 @@
-/* `bench device convolutions:MODEL:BATCH:PIXELS`: each convolution of a model in three passes, in
- * turn with oneDNN's. */
+/* `bench device convolutions:MODEL:BATCH:PIXELS`: the forward pass and both gradients of each
+ * distinct convolution of a model, in turn with oneDNN's. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "core/integer.h"
 #include "train/peak.h"
 
-/* A layer reads images whose height and width are those of the model's images divided by `down`. */
+/* down: height and width of the model's images, divided by those of the layer's input. */
 struct layer {
     const char *name;
     int64_t down, in, out, kernel, stride;
@@ -97,7 +97,7 @@ static void sizes_of(const struct layer *layer, const struct device_images *imag
     size[5] = layer->stride;
 }
 
-/* ---- trials of one gradient, and of oneDNN */
+/* ---- trials of one gradient, and trials of oneDNN */
 
 static void input_run(struct machine_bench *self, const int64_t *size)
 {
@@ -152,7 +152,7 @@ static const struct pass {
               {"weight gradient", weight_run, onednn_weight}};
 enum { PASSES = sizeof passes / sizeof passes[0] };
 
-/* ---- */
+/* ---- measurement */
 
 static void layer_measure(struct device_bench *self, const char *model, const struct layer *layer,
                           const int64_t *size, struct error *error)
@@ -171,7 +171,8 @@ static void layer_measure(struct device_bench *self, const char *model, const st
     }
 }
 
-/* Raise *floats and *workspace to the largest tensor and the work space of a layer. */
+/* Raise *floats to the size of the largest tensor of a layer, and *workspace (bytes) to what its
+ * passes need. */
 static void layer_needs(struct device_bench *self, const int64_t *size, int64_t *floats,
                         size_t *workspace)
 {
@@ -219,8 +220,8 @@ void device_convolutions_measure(struct device_bench *self, const char *name,
 
     if (!self->cpu || model == NULL || images->batch < 1 || images->pixels < 32) {
         error_set(error, ERROR_USAGE,
-                  "bench device: convolutions of cnn_b, resnet18 and resnet50 are measured, on a "
-                  "CPU and from 32 pixels on");
+                  "bench device: convolutions:MODEL:BATCH:PIXELS needs a CPU, one of the models "
+                  "cnn_b, resnet18 and resnet50, a batch of at least 1 and at least 32 pixels");
         return;
     }
     self->convolutions = convolution_cache_open(self->machine.limits.threads);

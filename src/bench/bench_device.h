@@ -1,4 +1,4 @@
-/* Internal header of `bench device`. */
+/* Interface between the files of `bench device`. */
 #ifndef VITTRAIN_BENCH_BENCH_DEVICE_H
 #define VITTRAIN_BENCH_BENCH_DEVICE_H
 
@@ -7,15 +7,15 @@
 #include "device/cpu_product.h"
 
 struct device_bench {
-    struct machine_bench machine; /* first: a trial gets its address */
+    struct machine_bench machine; /* first: trials cast its address to device_bench */
     struct product_cache *products;
     struct convolution_cache *convolutions;
     bool cpu;
-    double peak; /* operations per second; 0: shares of it are not written */
+    double peak; /* FLOP/s; 0: no shares of the peak are written */
 };
 
-/* Measure an operation and write its rows. alone: what oneDNN computes alone, measured in turn, or
- * NULL. */
+/* Measure an operation and write its rows. alone: the same computation by oneDNN, measured in turn,
+ * or NULL. */
 void device_operation_measure(struct device_bench *self, const char *model, const char *work,
                               machine_trial *run, machine_trial *alone, const int64_t *size,
                               struct error *error);
@@ -24,7 +24,7 @@ struct device_images {
     int64_t batch, pixels; /* pixels: height and width */
 };
 
-/* Measure the convolutions of a model on a CPU. */
+/* Measure the convolutions of the model `name` on a CPU. */
 void device_convolutions_measure(struct device_bench *self, const char *name,
                                  const struct device_images *images, struct error *error);
 

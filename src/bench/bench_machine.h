@@ -55,10 +55,11 @@ machine_trial trial_linear_forward, trial_linear_backward;
 machine_trial trial_attention_forward, trial_attention_backward;
 /* Samples, height and width, channels in, out, kernel, stride. */
 machine_trial trial_convolution_forward, trial_convolution_backward;
+/* One or both gradients of a convolution. */
 void trial_convolution_gradients(struct machine_bench *self, const int64_t *size, bool input,
                                  bool weight);
 struct convolution_shape trial_convolution_shape(const int64_t *size);
-/* Work space of all passes, in bytes. */
+/* Workspace of all passes, in bytes. */
 size_t trial_convolution_workspace(const struct machine_bench *self, enum data_type type,
                                    const int64_t *size);
 /* Rows, width. */

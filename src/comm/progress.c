@@ -117,7 +117,7 @@ void progress_open(void)
     void *scratch = aligned_alloc(huge_page, SCRATCH_BYTES);
     ENSURE(scratch != NULL, "no memory for the communication thread");
     madvise(scratch, SCRATCH_BYTES, MADV_HUGEPAGE);
-    /* With the default slack, which new threads inherit, a sleep of 20 us takes 70 us. */
+    /* New threads inherit the timer slack. With the default, a sleep of 20 us takes 70 us. */
     prctl(PR_SET_TIMERSLACK, 1000);
     int failed = thread_start(&progress.thread, "communication", thread_main, scratch);
     ENSURE(failed == 0, "cannot start the communication thread (error %d)", failed);

@@ -12,9 +12,9 @@
  * created, the reason and `advice`, the remedy. */
 MUST_CHECK bool folder_make(const char *path, const char *advice, struct error *error);
 
-/* Return the next name in a folder, without "." and "..", in no particular order; NULL after the
- * last one and for a folder that cannot be read. *entries is NULL before the first call and again
- * after the last one; a caller that stops earlier calls closedir. */
+/* Return the next name in the folder `path`, without "." and "..", in no particular order; NULL
+ * after the last name, or if the folder cannot be read. *entries must be NULL before the first call
+ * and is NULL again when NULL is returned; a caller that stops earlier calls closedir. */
 const char *folder_next(DIR **entries, const char *path);
 
 /* Write the user's cache folder of this program: $XDG_CACHE_HOME/vittrain or ~/.cache/vittrain. ""

@@ -4,9 +4,9 @@
 
 #include <pthread.h>
 
-/* pthread_create with default attributes; returns 0 or an error number. The name, of at most 15
- * bytes, is that of the thread in /proc, top -H and debuggers. External signals are blocked in the
- * thread; signals of its own faults are not. */
+/* pthread_create with default attributes; returns 0 or an error number. name: at most 15 bytes,
+ * shown in /proc, by top -H and by debuggers. External signals are blocked in the thread; signals
+ * of its own faults are not. */
 int thread_start(pthread_t *thread, const char *name, void *(*run)(void *argument), void *argument);
 
 #endif

@@ -1,7 +1,6 @@
 /* Names of packed files, NAME.h5 or several NAME-00000-of-00004.h5, and their header: attributes,
  * class names and the positions of the records. HDF5 writes and reads it; records are accessed
  * without HDF5. */
-#include "core/folder.h"
 #include "data/packed.h"
 
 #include <errno.h>
@@ -14,6 +13,7 @@
 
 #include "core/crc32c.h"
 #include "core/durable.h"
+#include "core/folder.h"
 #include "core/hdf5_file.h"
 #include "core/subprocess.h"
 #include "core/text.h"

@@ -44,7 +44,7 @@ bool choices_find(struct choices *choices, const char *key, choice_usable *usabl
 /* Store a choice that was not measured, in this process only. */
 void choices_put(struct choices *choices, const char *key, const struct choice *choice);
 
-/* Return `of` and all choices in use as text; the caller frees it. */
+/* Return a line with `of` (choices_open) and all choices in use as text; the caller frees it. */
 char *choices_export(const struct choices *choices);
 
 /* True if this process made a choice that no adopted text contains yet. */

@@ -98,8 +98,8 @@ static enum data_type computed_type(const struct cpu_device *cpu, enum data_type
     return is_native(cpu, type) ? type : TYPE_FP32;
 }
 
-/* Return the workspace of cpu_convolution_implicit.c; 0 if it does not compute this block of the
- * batch. */
+/* Return the bytes of workspace of cpu_convolution_implicit.c; 0 if it does not compute this block
+ * of the batch. */
 static size_t implicit_bytes(const struct cpu_device *cpu, enum data_type type,
                              const struct convolution_shape *part)
 {

@@ -257,7 +257,7 @@ double tile_product_measure_peak(const struct cpu_device *cpu)
     square.cpu.threads = 1;
     square.cpu.workspace = memory;
     uint16_t *a = (uint16_t *)(square.cpu.workspace + workspace);
-    memset(a, 0, 8 * numbers); /* not the workspace: unused parts take no memory */
+    memset(a, 0, 8 * numbers); /* unused pages of the workspace remain unallocated */
     square.c = (float *)(a + 2 * numbers);
     square.product = (struct tile_product){.k = SQUARE,
                                            .a = {a, SQUARE, SQUARE, true, NULL},

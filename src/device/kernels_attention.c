@@ -200,6 +200,7 @@ static void unpack(const struct attention_head *head, const float *packed, float
     }
 }
 
+/* Bits of four fp32 numbers. */
 typedef uint32_t vector_four __attribute__((vector_size(16)));
 
 /* Transpose 4 x 4 elements; from_row and to_row are the row strides. */

@@ -1,9 +1,9 @@
 /* Attention of one head of one sample in bf16 with tiles, for heads of 32, 64, 96 or 128 numbers.
  * Sums, scores and the softmax are fp32. Probabilities and gradients of scores are rounded to bf16
- * before they are multiplied, as on GPUs. Queries are processed in strips of 32, whose scores
- * against all tokens stay in the L1 or L2 cache. The backward pass recomputes the scores and stores
- * the rounded strips of a block of queries. The gradients of k and v are sums over queries; they
- * are computed transposed, for a whole block at once. The stored strips are then an operand b,
+ * before they are multiplied, as on GPUs. Queries are processed 32 at a time, in two strips; their
+ * scores against all tokens stay in the L1 or L2 cache. The backward pass recomputes the scores and
+ * stores the rounded strips of a block of queries. The gradients of k and v are sums over queries;
+ * they are computed transposed, for a whole block at once. The stored strips are then an operand b,
  * whose rows are pairs of queries, and need no transposition. All operands are padded with zeros to
  * multiples of 32.
  *
@@ -18,9 +18,10 @@
 #include "device/cpu.h"
 #include "device/tiles.h"
 
+/* PAIR: lines of a pair of strips. WIDEST: largest dimension of a head. */
 enum { PAIR = 2 * TILE, WIDEST = 128 };
 /* Largest block of queries, and bytes of its probabilities in the L2 cache; a block has at least
- * one strip. */
+ * PAIR queries. */
 enum { QUERIES_MOST = 256, BLOCK_BYTES = 256 << 10 };
 
 static int64_t limited(int64_t value, int64_t low, int64_t high)
@@ -52,7 +53,7 @@ struct operands {
     uint16_t *k;                        /* b: strips of tokens */
     uint16_t *v;                        /* b: strips of columns; backward: of tokens */
     uint16_t *k_columns;                /* b: strips of columns */
-    uint16_t *q, *dout;                 /* a: strips of 32 queries */
+    uint16_t *q, *dout;                 /* a: strips of PAIR queries */
     uint16_t *q_columns, *dout_columns; /* a: strips of columns, of a block of queries */
     uint16_t *rows;                     /* a: p, backward: ds, of 32 queries */
     uint16_t *p, *ds;                   /* b: strips of tokens, of a block of queries */
@@ -269,7 +270,7 @@ static void padding_ignore(const struct attention_head *head, float *row)
         row[t] = -1e30f;
 }
 
-/* Compute exp(scale * (score - largest)) of row r of a strip, times the mask, as operand o->rows.
+/* Compute exp(scale * (score - largest)) of row r of o->scores, times the mask, as operand o->rows.
  * Return the sum before masking, and the largest score. */
 static float exponentials(const struct attention_head *head, const struct operands *o, int64_t r,
                           const float *mask, float *largest)
@@ -377,7 +378,7 @@ KERNEL_INLINE struct pair pair_make(const float *p, const float *slopes, int64_t
     return pair;
 }
 
-/* Compute the masked probabilities and the gradients of the scores of rows r and r + 1 of a strip
+/* Compute the masked probabilities and the gradients of the scores of rows r and r + 1 of o->scores
  * as operands. to: offset of this pair of queries in o->p and o->ds; strip: distance between their
  * strips. */
 static void softmax_backward(const struct attention_head *head, const struct operands *o, int64_t r,
@@ -400,8 +401,8 @@ static void softmax_backward(const struct attention_head *head, const struct ope
     }
 }
 
-/* Process the strip of queries that starts at `begin` in a block of `queries` queries. block: first
- * query of the block. */
+/* Process up to PAIR queries from `begin` on in a block of `queries` queries. block: first query of
+ * the block. */
 static void backward_strip(const struct attention_head *head, const struct operands *o,
                            int64_t block, int64_t begin, int64_t queries)
 {

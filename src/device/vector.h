@@ -80,7 +80,8 @@ KERNEL_INLINE vector_float vector_min(vector_float a, vector_float b)
 #endif
 }
 
-/* Lanes of a and b in the given order. `type`: vectors of integers as wide as the lanes. */
+/* Select lanes by index from those of a followed by those of b. type: vector of integers as wide as
+ * a lane; the type of the result. */
 #if __has_builtin(__builtin_shufflevector)
 #define VECTOR_SHUFFLE(type, a, b, ...) __builtin_shufflevector((type)(a), (type)(b), __VA_ARGS__)
 #else
