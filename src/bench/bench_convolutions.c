@@ -5,96 +5,37 @@
 
 #include "bench/bench_device.h"
 #include "core/integer.h"
+#include "model/convnet.h"
+#include "model/registry.h"
 #include "train/peak.h"
 
-/* down: height and width of the model's images, divided by those of the layer's input. */
+enum { SIZES = 6 };
+
 struct layer {
     const char *name;
-    int64_t down, in, out, kernel, stride;
+    bool reads_images;   /* models do not compute the gradient of images */
+    int64_t size[SIZES]; /* batch, height and width, in, out, kernel, stride */
 };
 
-static const struct layer cnn_b[] = {
-    {"stem", 1, 3, 64, 3, 1},
-    {"layer1", 1, 64, 64, 3, 1},
-    {"layer2 first", 1, 64, 128, 3, 2},
-    {"layer2 shortcut", 1, 64, 128, 1, 2},
-    {"layer2", 2, 128, 128, 3, 1},
-    {"layer3 first", 2, 128, 256, 3, 2},
-    {"layer3 shortcut", 2, 128, 256, 1, 2},
-    {"layer3", 4, 256, 256, 3, 1},
-    {"layer4 first", 4, 256, 512, 3, 2},
-    {"layer4 shortcut", 4, 256, 512, 1, 2},
-    {"layer4", 8, 512, 512, 3, 1},
-};
-
-static const struct layer resnet18[] = {
-    {"stem", 1, 3, 64, 7, 2},
-    {"layer1", 4, 64, 64, 3, 1},
-    {"layer2 first", 4, 64, 128, 3, 2},
-    {"layer2 shortcut", 4, 64, 128, 1, 2},
-    {"layer2", 8, 128, 128, 3, 1},
-    {"layer3 first", 8, 128, 256, 3, 2},
-    {"layer3 shortcut", 8, 128, 256, 1, 2},
-    {"layer3", 16, 256, 256, 3, 1},
-    {"layer4 first", 16, 256, 512, 3, 2},
-    {"layer4 shortcut", 16, 256, 512, 1, 2},
-    {"layer4", 32, 512, 512, 3, 1},
-};
-
-static const struct layer resnet50[] = {
-    {"stem", 1, 3, 64, 7, 2},
-    {"layer1 first", 4, 64, 64, 1, 1},
-    {"layer1 middle", 4, 64, 64, 3, 1},
-    {"layer1 last", 4, 64, 256, 1, 1},
-    {"layer1 narrow", 4, 256, 64, 1, 1},
-    {"layer2 first", 4, 256, 128, 1, 1},
-    {"layer2 stride", 4, 128, 128, 3, 2},
-    {"layer2 shortcut", 4, 256, 512, 1, 2},
-    {"layer2 last", 8, 128, 512, 1, 1},
-    {"layer2 narrow", 8, 512, 128, 1, 1},
-    {"layer2 middle", 8, 128, 128, 3, 1},
-    {"layer3 first", 8, 512, 256, 1, 1},
-    {"layer3 stride", 8, 256, 256, 3, 2},
-    {"layer3 shortcut", 8, 512, 1024, 1, 2},
-    {"layer3 last", 16, 256, 1024, 1, 1},
-    {"layer3 narrow", 16, 1024, 256, 1, 1},
-    {"layer3 middle", 16, 256, 256, 3, 1},
-    {"layer4 first", 16, 1024, 512, 1, 1},
-    {"layer4 stride", 16, 512, 512, 3, 2},
-    {"layer4 shortcut", 16, 1024, 2048, 1, 2},
-    {"layer4 last", 32, 512, 2048, 1, 1},
-    {"layer4 narrow", 32, 2048, 512, 1, 1},
-    {"layer4 middle", 32, 512, 512, 3, 1},
-};
-
-#define LAYERS(table) table, sizeof table / sizeof table[0]
-static const struct layered_model {
-    const char *name;
-    const struct layer *layers;
-    size_t count;
-} models[] = {
-    {"cnn_b", LAYERS(cnn_b)},
-    {"resnet18", LAYERS(resnet18)},
-    {"resnet50", LAYERS(resnet50)},
-};
-enum { MODELS = sizeof models / sizeof models[0], SIZES = 6 };
-
-static const struct layered_model *model_find(const char *name)
+/* Write the convolutions of distinct sizes; returns their number. Those whose padding is not half
+ * of the kernel (CNN-A) are left out. */
+static int layers_find(const struct convnet *convnet, int64_t batch, struct layer *layers)
 {
-    for (int i = 0; i < MODELS; i++)
-        if (strcmp(models[i].name, name) == 0)
-            return &models[i];
-    return NULL;
-}
+    int count = 0;
 
-static void sizes_of(const struct layer *layer, const struct device_images *images, int64_t *size)
-{
-    size[0] = images->batch;
-    size[1] = images->pixels / layer->down;
-    size[2] = layer->in;
-    size[3] = layer->out;
-    size[4] = layer->kernel;
-    size[5] = layer->stride;
+    for (int i = 0; i < convnet->node_count; i++) {
+        const struct convnet_node *node = &convnet->nodes[i];
+        const struct layer layer = {
+            node->prefix,
+            node->input == 0,
+            {batch, node->in_height, node->in, node->channels, node->kernel, node->stride}};
+        bool known = node->kind != CONVNET_CONVOLUTION || node->padding != node->kernel / 2;
+        for (int k = 0; k < count; k++)
+            known = known || memcmp(layers[k].size, layer.size, sizeof layer.size) == 0;
+        if (!known)
+            layers[count++] = layer;
+    }
+    return count;
 }
 
 /* ---- trials of one gradient, and trials of oneDNN */
@@ -155,13 +96,14 @@ enum { PASSES = sizeof passes / sizeof passes[0] };
 /* ---- measurement */
 
 static void layer_measure(struct device_bench *self, const char *model, const struct layer *layer,
-                          const int64_t *size, struct error *error)
+                          struct error *error)
 {
+    const int64_t *size = layer->size;
     char work[128];
 
     for (int pass = 0; pass < PASSES; pass++) {
-        if (passes[pass].run == input_run && layer->in == 3)
-            continue; /* models do not compute the gradient of images */
+        if (passes[pass].run == input_run && layer->reads_images)
+            continue;
         snprintf(work, sizeof work, "%s %s %lldx%lldx%lldx%lld to %lld kernel %lld stride %lld",
                  layer->name, passes[pass].name, (long long)size[0], (long long)size[1],
                  (long long)size[1], (long long)size[2], (long long)size[3], (long long)size[4],
@@ -192,39 +134,61 @@ static void layer_needs(struct device_bench *self, const int64_t *size, int64_t 
     }
 }
 
-static void layers_measure(struct device_bench *self, const struct layered_model *model,
-                           const struct device_images *images, struct error *error)
+static void layers_measure(struct device_bench *self, const char *model, const struct layer *layers,
+                           int count, struct error *error)
 {
-    int64_t size[SIZES], floats = 0;
-    size_t workspace = 1;
+    int64_t floats = 0;
+    size_t workspace = 1; /* a pool of 0 bytes does not exist */
 
-    for (size_t i = 0; i < model->count; i++) {
-        sizes_of(&model->layers[i], images, size);
-        layer_needs(self, size, &floats, &workspace);
-    }
+    for (int i = 0; i < count; i++)
+        layer_needs(self, layers[i].size, &floats, &workspace);
     /* Tensors begin at an offset of one page in their pools. */
     if (!trial_tensors_open(&self->machine, (size_t)floats * sizeof(float) + TRIAL_BYTES, workspace,
                             error))
         return;
     self->peak = peak_find(self->machine.device, self->machine.type, "");
-    for (size_t i = 0; i < model->count; i++) {
-        sizes_of(&model->layers[i], images, size);
-        layer_measure(self, model->name, &model->layers[i], size, error);
+    for (int i = 0; i < count; i++)
+        layer_measure(self, model, &layers[i], error);
+}
+
+/* Describe the model for images of this size; NULL and an error if it has none of the layers. */
+static struct model *layers_open(const struct device_bench *self, const char *name,
+                                 const struct device_images *images, struct layer *layers,
+                                 int *count, struct error *error)
+{
+    const struct model_entry *entry = registry_find(name);
+    struct model *model = NULL;
+    *count = 0;
+
+    if (self->cpu && entry != NULL && entry->type == &convnet_type && images->batch > 0) {
+        struct convnet_shape shape = *(const struct convnet_shape *)entry->shape;
+        shape.image = images->pixels;
+        model = convnet_open(name, &shape, NULL, self->machine.type, error);
+        if (model == NULL)
+            return NULL;
+        *count = layers_find((const struct convnet *)model, images->batch, layers);
     }
+    if (*count > 0)
+        return model;
+    error_set(error, ERROR_USAGE,
+              "bench device: convolutions:MODEL:BATCH:PIXELS needs a CPU, a ResNet or cnn_b, and a "
+              "batch of at least 1");
+    if (model != NULL)
+        model_close(model);
+    return NULL;
 }
 
 void device_convolutions_measure(struct device_bench *self, const char *name,
                                  const struct device_images *images, struct error *error)
 {
-    const struct layered_model *model = model_find(name);
+    struct layer layers[CONVNET_NODES];
+    int count;
+    struct model *model = layers_open(self, name, images, layers, &count, error);
 
-    if (!self->cpu || model == NULL || images->batch < 1 || images->pixels < 32) {
-        error_set(error, ERROR_USAGE,
-                  "bench device: convolutions:MODEL:BATCH:PIXELS needs a CPU, one of the models "
-                  "cnn_b, resnet18 and resnet50, a batch of at least 1 and at least 32 pixels");
+    if (model == NULL)
         return;
-    }
     self->convolutions = convolution_cache_open(self->machine.limits.threads);
-    layers_measure(self, model, images, error);
+    layers_measure(self, name, layers, count, error);
     convolution_cache_close(self->convolutions);
+    model_close(model);
 }
