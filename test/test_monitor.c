@@ -19,6 +19,7 @@
 #include "../cuda/nvml.h"
 #include "config/options.h"
 #include "core/clock.h"
+#include "core/folder.h"
 #include "core/log.h"
 #include "temporary.h"
 
@@ -212,17 +213,15 @@ static bool has_thread(const char *wanted)
 {
     char path[512], name[32] = "";
     bool found = false;
-    DIR *tasks = opendir("/proc/self/task");
-    assert_non_null(tasks);
-    for (struct dirent *task; !found && (task = readdir(tasks)) != NULL;) {
-        snprintf(path, sizeof path, "/proc/self/task/%s/comm", task->d_name);
+    DIR *tasks = NULL;
+    for (const char *task; (task = folder_next(&tasks, "/proc/self/task")) != NULL;) {
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", task);
         FILE *file = fopen(path, "re");
-        found = file != NULL && fgets(name, sizeof name, file) != NULL &&
-                strncmp(name, wanted, strlen(wanted)) == 0;
+        found = found || (file != NULL && fgets(name, sizeof name, file) != NULL &&
+                          strncmp(name, wanted, strlen(wanted)) == 0);
         if (file != NULL)
             fclose(file);
     }
-    closedir(tasks);
     return found;
 }
 

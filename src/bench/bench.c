@@ -168,7 +168,6 @@ const struct command command_bench = {
         "bench.machine. `bench device` measures the linear layers and the attention of some ViTs "
         "on one rank, on the CPU beside oneDNN's matrix products alone; or only a copy and one "
         "square product; or only attention with 12 heads of 64; or, on the CPU, the "
-        "convolutions of cnn_b, resnet18 or resnet50 beside oneDNN's alone. train.precision "
-        "selects the type, run.backend the device. bench.output appends all values to a CSV "
-        "table.",
+        "convolutions of cnn_b or a ResNet beside oneDNN's alone. train.precision selects the "
+        "type, run.backend the device. bench.output appends all values to a CSV table.",
     .run = bench_run};
