@@ -1,4 +1,4 @@
-# Environment of all tests, sourced by the Makefile before each test and by .ci/run.
+# Environment of all tests. The Makefile sources it before each test, scripts outside of make check before all of theirs.
 
 # Allow tests as root in a container, with more ranks than cores and without binding.
 OMPI_ALLOW_RUN_AS_ROOT=1

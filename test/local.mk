@@ -223,7 +223,10 @@ LOG_DRIVER = $(tap_driver) --merge --comments
 LOG_COMPILER = $(SHELL) $(srcdir)/test/run_test.sh
 SH_LOG_DRIVER = $(tap_driver) --merge --comments
 SH_LOG_COMPILER = $(SHELL)
+# Each test has its own folder for temporary files. In a common one, runs of several tests disturb each other: Open MPI
+# removes its session folder when a run ends, also while another run starts.
 AM_TESTS_ENVIRONMENT = \
+	TMPDIR=`mktemp -d`; export TMPDIR; trap 'rm -rf "$$TMPDIR"' EXIT; \
 	MPIRUN='$(MPIRUN) $(MPIRUN_FLAGS)'; export MPIRUN; \
 	TEST_SOURCE='$(abs_top_srcdir)'; export TEST_SOURCE; \
 	TEST_BUILD='$(abs_top_builddir)'; export TEST_BUILD; \

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Test vittrain on several systems, each made from Debian's packages alone in a folder of its own.
-#   test/matrix.sh [-C FOLDER] SYSTEM...   one after the other, in the background; the output goes to FOLDER/matrix.log
+#   test/matrix.sh [-C FOLDER] SYSTEM...   one after the other, in the background; FOLDER/matrix.log tells how far it is
 #   test/matrix.sh [-C FOLDER] all         every system
 #   test/matrix.sh [-C FOLDER] --table     print the results as docs/systems.md shows them
 # FOLDER (matrix) keeps the systems, the output of each as SYSTEM.log and its result as SYSTEM.result. A second call with
@@ -110,5 +110,6 @@ for system; do [ -n "$(field "$system" 1)" ] || fail "no system $system; there a
 [ "$(id -u)" = 0 ] || fail "needs root, for chroot"
 command -v debootstrap >/dev/null || fail "no debootstrap: apt-get install debootstrap"
 commit=$(git -C "$source" rev-parse --short HEAD) || exit 1
-run_systems "$@" </dev/null >>"$folder/matrix.log" 2>&1 &
-echo "runs in the background as process $!: $folder/matrix.log"
+set -m # a process group of its own
+(run_systems "$@") </dev/null >>"$folder/matrix.log" 2>&1 &
+echo "runs in the background, see $folder/matrix.log; to stop it: kill -- -$!"
