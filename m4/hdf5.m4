@@ -1,5 +1,5 @@
-# VITTRAIN_HDF5: HDF5 1.10 or later, built for MPI. Sets HDF5_CFLAGS, HDF5_LIBS.
-# Debian and Ubuntu keep the parallel library beside the serial one, under the name hdf5-openmpi.
+# VITTRAIN_HDF5: HDF5 1.10 or later, built with the MPI that VITTRAIN_MPI has found. Sets HDF5_CFLAGS, HDF5_LIBS.
+# Debian and Ubuntu keep one library for each MPI beside the serial one: hdf5-openmpi and hdf5-mpich.
 
 AC_DEFUN([VITTRAIN_HDF5], [
   AC_ARG_WITH([hdf5],
@@ -9,11 +9,11 @@ AC_DEFUN([VITTRAIN_HDF5], [
     [no], [AC_MSG_ERROR([--with-hdf5=no: vittrain needs parallel HDF5])],
     [yes], [
       HDF5_LIBS=
-      AS_IF([test -n "$PKG_CONFIG" && $PKG_CONFIG --exists hdf5-openmpi], [
-        HDF5_CFLAGS=`$PKG_CONFIG --cflags hdf5-openmpi`
-        HDF5_LIBS=`$PKG_CONFIG --libs hdf5-openmpi`
+      AS_IF([test -n "$PKG_CONFIG" && $PKG_CONFIG --exists hdf5-$vittrain_mpi], [
+        HDF5_CFLAGS=`$PKG_CONFIG --cflags hdf5-$vittrain_mpi`
+        HDF5_LIBS=`$PKG_CONFIG --libs hdf5-$vittrain_mpi`
       ], [
-        AC_PATH_PROG([H5PCC], [h5pcc])
+        AC_PATH_PROGS([H5PCC], [h5pcc.$vittrain_mpi h5pcc])
         AS_IF([test -n "$H5PCC"], [
           VITTRAIN_SPLIT_FLAGS([HDF5], [`$H5PCC -show`])
         ], [HDF5_LIBS=-lhdf5])
@@ -30,14 +30,29 @@ AC_DEFUN([VITTRAIN_HDF5], [
 #error serial or too old
 #endif
 ]], [[return H5Pset_fapl_mpio(H5P_DEFAULT, MPI_COMM_WORLD, MPI_INFO_NULL);]])],
-    [AC_COMPUTE_INT([vittrain_hdf5_major], [H5_VERS_MAJOR], [#include <hdf5.h>])
+    [VITTRAIN_HDF5_MPI
+     AC_COMPUTE_INT([vittrain_hdf5_major], [H5_VERS_MAJOR], [#include <hdf5.h>])
      AC_COMPUTE_INT([vittrain_hdf5_minor], [H5_VERS_MINOR], [#include <hdf5.h>])
      AC_COMPUTE_INT([vittrain_hdf5_release], [H5_VERS_RELEASE], [#include <hdf5.h>])
-     vittrain_hdf5_version="$vittrain_hdf5_major.$vittrain_hdf5_minor.$vittrain_hdf5_release, parallel"])
+     vittrain_hdf5_version="$vittrain_hdf5_major.$vittrain_hdf5_minor.$vittrain_hdf5_release, parallel"
+     AS_IF([test $vittrain_hdf5_mpi != $vittrain_mpi],
+       [vittrain_hdf5_version="no, $vittrain_hdf5_file was built with $vittrain_hdf5_mpi, not $vittrain_mpi"])])
   CFLAGS=$vittrain_save_CFLAGS; LIBS=$vittrain_save_LIBS
   AC_MSG_RESULT([$vittrain_hdf5_version])
-  AS_IF([test "$vittrain_hdf5_version" = no],
-    [VITTRAIN_MISSING([HDF5 >= 1.10 with MPI], [libhdf5-openmpi-dev])])
+  AS_CASE([$vittrain_hdf5_version],
+    [no*], [VITTRAIN_MISSING([HDF5 >= 1.10 built with $vittrain_mpi], [libhdf5-$vittrain_mpi-dev])])
   AC_SUBST([HDF5_CFLAGS])
   AC_SUBST([HDF5_LIBS])
+])
+
+# VITTRAIN_HDF5_MPI: set vittrain_hdf5_mpi to the MPI that HDF5 was built with, while the program of the last link test
+# exists. The linker prints the file of the library, so this works in a cross build, too. A library built with Open MPI
+# contains names such as ompi_mpi_byte.
+AC_DEFUN([VITTRAIN_HDF5_MPI], [
+  AC_REQUIRE([AC_PROG_GREP])
+  vittrain_hdf5_file=`$CC -o conftest$ac_exeext $CFLAGS $CPPFLAGS $LDFLAGS conftest.$ac_ext $LIBS -Wl,-t 2>/dev/null |
+    tr -s ' ()' '\n' | $GREP '/libhdf5@<:@_a-z@:>@*@<:@.@:>@' | $SED 1q`
+  AS_IF([test -z "$vittrain_hdf5_file"], [vittrain_hdf5_mpi=$vittrain_mpi],
+    [$GREP ompi_mpi_ "$vittrain_hdf5_file" >/dev/null 2>&1], [vittrain_hdf5_mpi=openmpi],
+    [vittrain_hdf5_mpi=mpich])
 ])

@@ -1,16 +1,19 @@
 # VITTRAIN_MPI: MPI 3.1 or later, and mpirun for the tests. The wrapper mpicc is asked for the flags, so any
 # compiler can be used. A cross build asks pkg-config for Open MPI, because mpicc belongs to the building machine.
-# Sets MPI_CFLAGS, MPI_LIBS, MPIRUN, MPIRUN_FLAGS.
+# Sets MPI_CFLAGS, MPI_LIBS, MPIRUN, MPIRUN_FLAGS, and vittrain_mpi: openmpi, or mpich for MPICH and its descendants.
 
 AC_DEFUN([VITTRAIN_MPI], [
-  AC_ARG_WITH([mpi], [AS_HELP_STRING([--with-mpi=PREFIX], [MPI is below PREFIX (default: mpicc in PATH)])],
+  AC_ARG_WITH([mpi], [AS_HELP_STRING([--with-mpi=PREFIX|NAME], [MPI is below PREFIX, or its programs are mpicc.NAME
+       and mpirun.NAME, as Debian names them for openmpi and mpich (default: mpicc in PATH)])],
     [], [with_mpi=yes])
+  vittrain_mpi=openmpi vittrain_mpi_path=$PATH vittrain_mpi_suffix=
   AS_CASE([$with_mpi],
-    [yes], [vittrain_mpi_path=$PATH],
+    [yes], [],
     [no], [AC_MSG_ERROR([--with-mpi=no: vittrain needs MPI])],
-    [vittrain_mpi_path=$with_mpi/bin])
-  AC_PATH_PROG([MPICC], [mpicc], [], [$vittrain_mpi_path])
-  AC_PATH_PROG([MPIRUN], [mpirun], [], [$vittrain_mpi_path])
+    [*/*], [vittrain_mpi_path=$with_mpi/bin],
+    [vittrain_mpi_suffix=.$with_mpi])
+  AC_PATH_PROG([MPICC], [mpicc$vittrain_mpi_suffix], [], [$vittrain_mpi_path])
+  AC_PATH_PROG([MPIRUN], [mpirun$vittrain_mpi_suffix], [], [$vittrain_mpi_path])
   vittrain_mpi_version=no
   AS_IF([test "$cross_compiling,$with_mpi" = yes,yes], [MPICC="$PKG_CONFIG ompi-c"])
   AS_IF([test -n "$MPICC"], [
@@ -18,15 +21,12 @@ AC_DEFUN([VITTRAIN_MPI], [
     AS_IF([test "$MPICC" = "$PKG_CONFIG ompi-c"], [
       MPI_CFLAGS=`$MPICC --cflags`
       MPI_LIBS=`$MPICC --libs`
-      MPIRUN_FLAGS=--oversubscribe
     ], [vittrain_mpi_compile=`$MPICC --showme:compile 2>/dev/null`], [
       MPI_CFLAGS=$vittrain_mpi_compile
       MPI_LIBS=`$MPICC --showme:link`
-      MPIRUN_FLAGS=--oversubscribe
     ], [
       # MPICH and its descendants: one line, compiler first.
       VITTRAIN_SPLIT_FLAGS([MPI], [`$MPICC -show 2>/dev/null`])
-      MPIRUN_FLAGS=
     ])
     AC_MSG_RESULT([$MPI_CFLAGS $MPI_LIBS])
     AC_MSG_CHECKING([for MPI >= 3.1])
@@ -38,8 +38,15 @@ AC_DEFUN([VITTRAIN_MPI], [
 #error too old
 #endif
 ]], [[return MPI_Init(0, 0);]])],
-      [vittrain_mpi_version=`$MPIRUN --version 2>/dev/null | $SED -n 1p`
+      [vittrain_mpi_version=`$MPIRUN --version 2>/dev/null |
+         $SED -n 's/.*(Open MPI)/Open MPI/p; s/^ *Version: */MPICH /p'`
        AS_IF([test -z "$vittrain_mpi_version"], [vittrain_mpi_version=$MPICC])])
+    AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[
+#include <mpi.h>
+#ifndef OPEN_MPI
+#error not Open MPI
+#endif
+]])], [MPIRUN_FLAGS=--oversubscribe], [vittrain_mpi=mpich])
     CFLAGS=$vittrain_save_CFLAGS; LIBS=$vittrain_save_LIBS
     AC_MSG_RESULT([$vittrain_mpi_version])
   ])
