@@ -22,7 +22,7 @@
 #include "core/log.h"
 #include "core/status.h"
 
-enum { TAG_HEARTBEAT = 3, TAG_ACKNOWLEDGE = 4 }; /* watch.c uses 1 and 2 */
+enum { TAG_HEARTBEAT = 3, TAG_ACKNOWLEDGE = 4, TAG_END = 5 }; /* watch.c uses 1 and 2 */
 enum { MONITORS = 2 };
 
 /* The last heartbeat of one rank, as a monitor rank knows it. */
@@ -79,13 +79,40 @@ void heartbeat_open(MPI_Comm communicator, int rank, int size)
     heart.open = true;
 }
 
+/* Receive all messages that are still on their way. An end message is the last one of its sender.
+ */
+static void messages_drain(int ends)
+{
+    struct status status;
+    for (MPI_Status message; ends > 0; ends -= message.MPI_TAG == TAG_END)
+        MPI_CHECK(MPI_Recv(&status, (int)sizeof status, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG,
+                           heart.communicator, &message));
+}
+
+/* Collective. Each rank sends an end message to the monitor ranks after its last heartbeat, then
+ * rank 0 sends one to all ranks after its last acknowledgement. Otherwise heartbeats would be left
+ * unreceived at MPI_Finalize, and UCX warns of each. */
+static void messages_end(void)
+{
+    MPI_Request end[MONITORS] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    for (int m = 0; heart.rank != 0 && m < MONITORS; m++)
+        if (heart.monitor[m] != heart.rank)
+            MPI_CHECK(MPI_Isend(NULL, 0, MPI_BYTE, heart.monitor[m], TAG_END, heart.communicator,
+                                &end[m]));
+    messages_drain(heart.is_monitor ? heart.size - 1 : 1);
+    for (int rank = 1; heart.rank == 0 && rank < heart.size; rank++)
+        MPI_CHECK(MPI_Send(NULL, 0, MPI_BYTE, rank, TAG_END, heart.communicator));
+    for (int m = 0; m < MONITORS; m++) {
+        MPI_CHECK(MPI_Wait(&end[m], MPI_STATUS_IGNORE));
+        MPI_CHECK(MPI_Wait(&heart.message[m].request, MPI_STATUS_IGNORE));
+    }
+}
+
 void heartbeat_close(void)
 {
     pthread_mutex_lock(&lock);
     if (heart.open)
-        for (int m = 0; m < MONITORS; m++)
-            if (heart.message[m].request != MPI_REQUEST_NULL)
-                MPI_Request_free(&heart.message[m].request);
+        messages_end();
     heart.open = false; /* heart.heard is kept: the signal thread may be reading it */
     pthread_mutex_unlock(&lock);
 }

@@ -15,7 +15,7 @@
 #include "core/clock.h"
 #include "core/status.h"
 
-enum { TAG_QUESTION = 1, TAG_ANSWER = 2 }; /* heartbeat.c uses 3 and 4 */
+enum { TAG_QUESTION = 1, TAG_ANSWER = 2 }; /* heartbeat.c uses 3 to 5 */
 
 /* The answer to a question, which is the identity of a group. */
 struct answer {
