@@ -62,7 +62,7 @@ moduledir = $(pkglibdir)
 module_DATA = vittrain-cuda.so
 # With the real library, but without a GPU.
 EXTRA_PROGRAMS += test/cudnn_engines
-check_DATA += test/cudnn_engines$(EXEEXT)
+test_data += test/cudnn_engines$(EXEEXT)
 endif
 test_cudnn_engines_CPPFLAGS = $(AM_CPPFLAGS) $(cuda_cppflags)
 test_cudnn_engines_LDFLAGS = $(AM_LDFLAGS) -L$(CUDA_LIBRARY_DIR) -Wl,-rpath,$(CUDA_LIBRARY_DIR)
@@ -116,7 +116,7 @@ test/emulated-cuda.so: $(emulation_objects) cuda/nvml.module.o
 	@$(MKDIR_P) test
 	$(AM_V_GEN)$(CXX) -shared $(SANITIZER_CFLAGS) -o $@ $(emulation_objects) cuda/nvml.module.o
 if EMULATION
-check_DATA += test/emulated-cuda.so
+test_data += test/emulated-cuda.so
 endif
 CLEANFILES += test/emulated-cuda.so $(emulation_objects) $(emulation_objects:.o=.o.d)
 

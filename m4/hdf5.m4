@@ -13,7 +13,8 @@ AC_DEFUN([VITTRAIN_HDF5], [
         HDF5_CFLAGS=`$PKG_CONFIG --cflags hdf5-$vittrain_mpi`
         HDF5_LIBS=`$PKG_CONFIG --libs hdf5-$vittrain_mpi`
       ], [
-        AC_PATH_PROGS([H5PCC], [h5pcc.$vittrain_mpi h5pcc])
+        # A cross build does not take the building machine's h5pcc.
+        AS_IF([test "$cross_compiling" != yes], [AC_PATH_PROGS([H5PCC], [h5pcc.$vittrain_mpi h5pcc])])
         AS_IF([test -n "$H5PCC"], [
           VITTRAIN_SPLIT_FLAGS([HDF5], [`$H5PCC -show`])
         ], [HDF5_LIBS=-lhdf5])

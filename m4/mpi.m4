@@ -1,5 +1,5 @@
 # VITTRAIN_MPI: MPI 3.1 or later, and mpirun for the tests. The wrapper mpicc is asked for the flags, so any
-# compiler can be used. A cross build asks pkg-config for Open MPI, because mpicc belongs to the building machine.
+# compiler can be used. A cross build asks pkg-config for Open MPI or MPICH, because mpicc belongs to the building machine.
 # Sets MPI_CFLAGS, MPI_LIBS, MPIRUN, MPIRUN_FLAGS, and vittrain_mpi: openmpi, or mpich for MPICH and its descendants.
 
 AC_DEFUN([VITTRAIN_MPI], [
@@ -15,10 +15,12 @@ AC_DEFUN([VITTRAIN_MPI], [
   AC_PATH_PROG([MPICC], [mpicc$vittrain_mpi_suffix], [], [$vittrain_mpi_path])
   AC_PATH_PROG([MPIRUN], [mpirun$vittrain_mpi_suffix], [], [$vittrain_mpi_path])
   vittrain_mpi_version=no
-  AS_IF([test "$cross_compiling,$with_mpi" = yes,yes], [MPICC="$PKG_CONFIG ompi-c"])
+  AS_CASE([$cross_compiling,$with_mpi],
+    [yes,yes|yes,openmpi], [MPICC="$PKG_CONFIG ompi-c"],
+    [yes,mpich], [MPICC="$PKG_CONFIG mpich"])
   AS_IF([test -n "$MPICC"], [
     AC_MSG_CHECKING([for the flags of $MPICC])
-    AS_IF([test "$MPICC" = "$PKG_CONFIG ompi-c"], [
+    AS_IF([test "${MPICC% *}" = "$PKG_CONFIG"], [
       MPI_CFLAGS=`$MPICC --cflags`
       MPI_LIBS=`$MPICC --libs`
     ], [vittrain_mpi_compile=`$MPICC --showme:compile 2>/dev/null`], [
@@ -51,7 +53,7 @@ AC_DEFUN([VITTRAIN_MPI], [
     AC_MSG_RESULT([$vittrain_mpi_version])
   ])
   AS_IF([test "$vittrain_mpi_version" = no], [VITTRAIN_MISSING([MPI >= 3.1], [libopenmpi-dev])])
-  AS_IF([test -z "$MPIRUN"], [VITTRAIN_MISSING([mpirun], [openmpi-bin])])
+  AS_IF([test "$cross_compiling,$MPIRUN" = no,], [VITTRAIN_MISSING([mpirun], [openmpi-bin])])
   AC_SUBST([MPI_CFLAGS])
   AC_SUBST([MPI_LIBS])
   AC_SUBST([MPIRUN_FLAGS])

@@ -15,7 +15,7 @@ AC_DEFUN([VITTRAIN_REPORT_MISSING], [
     AC_MSG_ERROR([missing, too old or unusable:$vittrain_missing
 On Debian and Ubuntu this brings them:
   apt-get install$vittrain_packages
-Libraries elsewhere: --with-mpi=PREFIX --with-hdf5=PREFIX --with-onednn=PREFIX, PKG_CONFIG_PATH.
+Libraries elsewhere: --with-mpi=PREFIX --with-hdf5=PREFIX --with-onednn=PREFIX --with-random123=PREFIX, PKG_CONFIG_PATH.
 config.log has the details.])
   ])
 ])
@@ -32,16 +32,22 @@ AC_DEFUN([VITTRAIN_SPLIT_FLAGS], [
   done
 ])
 
-# VITTRAIN_LIBRARY(VARIABLE, PKG-CONFIG MODULE, MINIMUM VERSION, PACKAGE, HEADER, FUNCTION, LIBRARY): find a library
-# with pkg-config, or by header and function if it has no module. An installed module's version decides.
-AC_DEFUN([VITTRAIN_LIBRARY], [
+# VITTRAIN_FIND_LIBRARY(VARIABLE, PKG-CONFIG MODULE, MINIMUM VERSION, HEADER, FUNCTION, LIBRARY): find a library with
+# pkg-config, or by header and function if it has no module. An installed module's version decides. Sets vittrain_found.
+AC_DEFUN([VITTRAIN_FIND_LIBRARY], [
   vittrain_found=no
   AS_IF([test -n "$PKG_CONFIG"], [
     AS_IF([$PKG_CONFIG --exists $2], [
       PKG_CHECK_MODULES([$1], [$2 >= $3], [vittrain_found=yes], [vittrain_found=old])])])
   AS_IF([test "$vittrain_found" = no], [
-    AC_CHECK_HEADER(m4_ifval([$5], [[$5]], [[stdio.h]]), [
-      AC_CHECK_LIB([$7], [$6], [vittrain_found=yes; $1_LIBS="-l$7"])])])
+    AC_CHECK_HEADER(m4_ifval([$4], [[$4]], [[stdio.h]]), [
+      AC_CHECK_LIB([$6], [$5], [vittrain_found=yes; $1_LIBS="-l$6"])])])
+])
+
+# VITTRAIN_LIBRARY(VARIABLE, PKG-CONFIG MODULE, MINIMUM VERSION, PACKAGE, HEADER, FUNCTION, LIBRARY): the same for a
+# library that the program needs.
+AC_DEFUN([VITTRAIN_LIBRARY], [
+  VITTRAIN_FIND_LIBRARY([$1], [$2], [$3], [$5], [$6], [$7])
   AS_IF([test "$vittrain_found" != yes], [VITTRAIN_MISSING([$2 >= $3], [$4])])
 ])
 
@@ -140,20 +146,20 @@ AC_DEFUN([VITTRAIN_SANITIZERS], [
 # RELRO only.
 AC_DEFUN([VITTRAIN_HARDENING], [
   AS_IF([test "$enable_sanitizers" = no], [
-    VITTRAIN_HARDENING_FLAG([CFLAGS], [-fstack-protector-strong])
-    VITTRAIN_HARDENING_FLAG([CFLAGS], [-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2])])
-  VITTRAIN_HARDENING_FLAG([LDFLAGS], [-Wl,-z,relro,-z,now])
+    VITTRAIN_FLAG([HARDENING_CFLAGS], [-fstack-protector-strong])
+    VITTRAIN_FLAG([HARDENING_CFLAGS], [-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2])])
+  VITTRAIN_FLAG([HARDENING_LDFLAGS], [-Wl,-z,relro,-z,now])
   AC_SUBST([HARDENING_CFLAGS])
   AC_SUBST([HARDENING_LDFLAGS])
 ])
 
-# VITTRAIN_HARDENING_FLAG(CFLAGS or LDFLAGS, FLAGS): add FLAGS if a program links with them without a warning.
-AC_DEFUN([VITTRAIN_HARDENING_FLAG], [
+# VITTRAIN_FLAG(VARIABLE, FLAGS): add FLAGS to VARIABLE if a program links with them without a warning.
+AC_DEFUN([VITTRAIN_FLAG], [
   AC_MSG_CHECKING([whether $CC takes $2])
   vittrain_save_CFLAGS=$CFLAGS
   CFLAGS="-O2 $CFLAGS $2 -Werror"
   AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <string.h>]])],
-    [AC_MSG_RESULT([yes]); HARDENING_$1="$HARDENING_$1 $2"],
+    [AC_MSG_RESULT([yes]); $1="$$1 $2"],
     [AC_MSG_RESULT([no])])
   CFLAGS=$vittrain_save_CFLAGS
 ])
@@ -162,6 +168,8 @@ AC_DEFUN([VITTRAIN_WARNINGS], [
   AC_ARG_ENABLE([werror], [AS_HELP_STRING([--enable-werror], [warnings are errors])],
     [], [enable_werror=no])
   WARNING_CFLAGS="-Wall -Wextra -Wshadow -Wconversion"
+  # clang 19 warns of 1.5 * CONSTANT as C++ does. In C, the constants of an enum are of type int.
+  VITTRAIN_FLAG([WARNING_CFLAGS], [-Wno-enum-float-conversion])
   AS_IF([test "$enable_werror" != no], [WARNING_CFLAGS="$WARNING_CFLAGS -Werror"])
   AC_SUBST([WARNING_CFLAGS])
 ])
@@ -177,6 +185,7 @@ vittrain $PACKAGE_VERSION
   CUDA             $vittrain_cuda_summary
   Cairo            $vittrain_cairo_summary
   sanitizers       $enable_sanitizers
+  tests            $vittrain_tests
 
 Now: make, make check, make install"])
 ])

@@ -1,7 +1,6 @@
 # tests: programs with TAP output (cmocka) and scripts *.sh with TAP output.
 # Add a program's name here (its source is test/NAME.c), and to test/ranks if it is for several ranks.
 LDADD = test/libsupport.a $(program_libraries) $(CMOCKA_LIBS)
-check_LIBRARIES = test/libsupport.a
 test_libsupport_a_SOURCES = \
 	test/comm_fixture.c \
 	test/comm_fixture.h \
@@ -20,7 +19,7 @@ test_libsupport_a_SOURCES = \
 	test/web_server.c \
 	test/web_server.h
 
-check_PROGRAMS = \
+test_programs = \
 	test/test_activations \
 	test/test_control \
 	test/test_algorithms \
@@ -127,7 +126,7 @@ test_test_nvml_SOURCES = test/test_nvml.c cuda/nvml.c cuda/nvml.h
 nvml_libraries = \
 	test/nvml/libnvidia-ml.so.1 \
 	test/nvml_old/libnvidia-ml.so.1
-check_DATA = $(nvml_libraries)
+test_data = $(nvml_libraries)
 CLEANFILES += $(nvml_libraries)
 test/nvml/libnvidia-ml.so.1: $(srcdir)/test/nvml_stand_in.c
 	$(AM_V_CCLD)$(MKDIR_P) test/nvml && \
@@ -138,14 +137,14 @@ test/nvml_old/libnvidia-ml.so.1: $(srcdir)/test/nvml_stand_in.c
 	$(CC) $(CFLAGS) -DOLD -shared -fPIC -Wl,-soname,libnvidia-ml.so.1 \
 		$(srcdir)/test/nvml_stand_in.c -o $@
 
-check_DATA += test/node_stand_in.so
+test_data += test/node_stand_in.so
 CLEANFILES += test/node_stand_in.so
 test/node_stand_in.so: $(srcdir)/test/node_stand_in.c
 	$(AM_V_CCLD)$(CC) $(CFLAGS) -shared -fPIC $(srcdir)/test/node_stand_in.c -o $@
 
 # What scripts need: it looks at pictures.
 EXTRA_PROGRAMS = test/look_at_picture
-check_DATA += test/look_at_picture$(EXEEXT)
+test_data += test/look_at_picture$(EXEEXT)
 
 # The program with counters, for test_start.sh.
 EXTRA_PROGRAMS += test/start_count
@@ -153,7 +152,7 @@ test_start_count_SOURCES = src/main.c test/start_count.c
 test_start_count_LDADD = $(program_libraries)
 test_start_count_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=progress_start -Wl,--wrap=transport_run \
 	-Wl,--wrap=heartbeat_turn -Wl,--wrap=status_set_phase -Wl,--wrap=gethostname
-check_DATA += test/start_count$(EXEEXT)
+test_data += test/start_count$(EXEEXT)
 
 test_scripts = \
 	test/test_command_line.sh \
@@ -212,9 +211,14 @@ long_test_scripts = \
 	test/test_trajectory.sh \
 	test/test_webdataset_runs.sh
 
+if CMOCKA
+check_LIBRARIES = test/libsupport.a
+check_PROGRAMS = $(test_programs)
+check_DATA = $(test_data)
 TESTS = $(check_PROGRAMS) $(test_scripts)
 if !SANITIZERS
 TESTS += $(long_test_scripts)
+endif
 endif
 TEST_EXTENSIONS = .sh
 # With comments: what a test says of its failure stands beside it, also where only that output is kept.
@@ -234,6 +238,9 @@ AM_TESTS_ENVIRONMENT = \
 
 # Two tests whose names differ in their endings alone would have one log, and only one of them would run.
 check-local:
+if !CMOCKA
+	@echo "make check: cmocka is missing: install it (Debian, Ubuntu: libcmocka-dev), then run configure again" >&2; exit 1
+endif
 	@twice=`for test in $(TESTS); do echo "$$test"; done | $(SED) 's/\.sh$$//' | sort | uniq -d`; \
 	if test -n "$$twice"; then echo "ERROR: tests of the same name: $$twice" >&2; exit 1; fi
 
