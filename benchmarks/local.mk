@@ -10,11 +10,11 @@ benchmarks_bench_packed_LDADD = $(program_libraries)
 # What this machine does with this program: rows of benchmarks/results (benchmarks/README.md). Minutes; an hour.
 bench bench-full: all $(EXTRA_PROGRAMS)
 	how=`echo $@ | $(SED) 's/^bench$$/quick/; s/^bench-//'` && \
-	MPIRUN="$${MPIRUN:-$(MPIRUN) $(MPIRUN_FLAGS)}" VITTRAIN=$(abs_builddir)/vittrain BENCH_BUILD=$(abs_builddir) \
-		$(abs_srcdir)/benchmarks/bench $$how $(BENCH_PARTS)
+	MPIRUN="$${MPIRUN:-$(MPIRUN) $(MPIRUN_FLAGS)}" VITTRAIN='$(abs_builddir)/vittrain' \
+		BENCH_BUILD='$(abs_builddir)' '$(abs_srcdir)/benchmarks/bench' $$how $(BENCH_PARTS)
 # And its figures into the page.
 bench-readme:
-	BENCH_README=$(abs_srcdir)/benchmarks/README.md $(MAKE) $(AM_MAKEFLAGS) bench
+	BENCH_README='$(abs_srcdir)/benchmarks/README.md' $(MAKE) $(AM_MAKEFLAGS) bench
 .PHONY: bench bench-full bench-readme
 
 EXTRA_DIST += \

@@ -36,6 +36,6 @@ nobase_dist_pkgdata_DATA = \
 
 # The program looks for the sample beside itself, in a build outside of the source, too.
 all-local:
-	@test -e input || $(LN_S) $(abs_srcdir)/input input
+	@test -e input || $(LN_S) '$(abs_srcdir)/input' input
 distclean-local:
 	@if test -L input; then rm -f input; fi

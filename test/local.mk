@@ -246,7 +246,7 @@ endif
 
 # What clusters do to runs, all of it (half an hour; root): a table goes to FAULTS_CSV.
 check-faults: vittrain
-	cd $(abs_builddir) && TEST_SOURCE=$(abs_srcdir) TEST_BUILD=$(abs_builddir) sh $(abs_srcdir)/test/check_faults.sh
+	cd '$(abs_builddir)' && TEST_SOURCE='$(abs_srcdir)' TEST_BUILD='$(abs_builddir)' sh '$(abs_srcdir)/test/check_faults.sh'
 .PHONY: check-faults
 
 # Every test program, without the emulated GPU, and a few short scripts: under 2 minutes on 2 cores.

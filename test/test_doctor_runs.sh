@@ -2,8 +2,8 @@
 # `vittrain doctor`: its exit code is right on this machine; on two nodes it finds each of eight planted
 # faults. DOCTOR_CSV=FILE: keep the findings. DOCTOR_RANKS=8: use 4 ranks per node.
 . "$TEST_SOURCE/test/program.sh"
-cluster="sh $TEST_SOURCE/test/cluster.sh $work"
-trap '$cluster down >/dev/null 2>&1; rm -rf "$work"' EXIT
+cluster() { sh "$TEST_SOURCE/test/cluster.sh" "$work" "$@"; }
+trap 'cluster down >/dev/null 2>&1; rm -rf "$work"' EXIT
 
 # says VERDICT CHECK PATTERN: what is not so in $run_log of the row; nothing when all is.
 says() {
@@ -112,7 +112,7 @@ the wrong interface
 disks of their own
 too many threads
 a clock that is wrong'
-if why=$($cluster usable); then :; else
+if why=$(cluster usable); then :; else
     echo "$nodes_tests" | while read -r name; do
         number=$((number + 1))
         echo "ok $number - $name # SKIP $why"
@@ -121,10 +121,10 @@ if why=$($cluster usable); then :; else
     exit 0
 fi
 ranks=${DOCTOR_RANKS:-4}
-$cluster up 2
-first=$($cluster name 1) other=$($cluster name 2)
-$cluster hosts $((ranks / 2)) >"$work/hosts"
-$cluster env >"$work/env"
+cluster up 2
+first=$(cluster name 1) other=$(cluster name 2)
+cluster hosts $((ranks / 2)) >"$work/hosts"
+cluster env >"$work/env"
 [ -z "${DOCTOR_CSV:-}" ] || echo 'date,commit,planted,check,verdict,exit_code,ranks,seconds' >"$DOCTOR_CSV"
 cat >"$work/only" <<'END'
 #!/bin/sh
@@ -136,7 +136,7 @@ END
 # Both nodes have the same decks and data, on disks of their own.
 cp -r "$TEST_SOURCE/input/data/cifar-10-sample" "$work/data"
 for i in 1 2; do
-    $cluster exec $i sh -c "cp -r $work/data /run/data && echo '[train]
+    cluster exec $i sh -c "cp -r $work/data /run/data && echo '[train]
 epochs = 3' >/run/doctor.ini && mount -o remount,size=64m /dev/shm"
 done
 
@@ -144,7 +144,7 @@ done
 doctor() {
     run_log=$work/nodes.log settings=$1
     shift
-    $cluster exec 1 sh -c '. ./env; exec timeout 60 mpirun -np "$@"' sh "$ranks" --map-by "ppr:$((ranks / 2)):node" \
+    cluster exec 1 sh -c '. ./env; exec timeout 60 mpirun -np "$@"' sh "$ranks" --map-by "ppr:$((ranks / 2)):node" \
         --hostfile hosts sh "$work/only" "$other" "$settings" "$vittrain" doctor /run/doctor.ini data.root=/run/data \
         run.threads=1 "$@" >"$run_log" 2>&1 </dev/null
     status=$?
@@ -161,27 +161,27 @@ found() {
 doctor A=1
 found 'two good nodes' 0 pass data 'equal on all nodes'
 grep -q '^fail' "$run_log" && echo '# it says fail'
-$cluster exec 2 sed -i 's/3/7/' /run/doctor.ini
+cluster exec 2 sed -i 's/3/7/' /run/doctor.ini
 doctor A=1
 found 'another deck' 10 fail deck "rank [0-9]* on $other: train.epochs=7, but 3 on rank 0"
-$cluster exec 2 sed -i 's/7/3/' /run/doctor.ini
-$cluster exec 2 mount --bind "$work/other" "$vittrain"
+cluster exec 2 sed -i 's/7/3/' /run/doctor.ini
+cluster exec 2 mount --bind "$work/other" "$vittrain"
 doctor A=1
 found 'another binary' 10 fail program "rank [0-9]* on $other: ranks run different builds"
-$cluster exec 2 umount "$vittrain"
-$cluster exec 2 sh -c 'printf x | dd of=/run/data/test_batch.bin bs=1 seek=5000 conv=notrunc 2>/dev/null'
+cluster exec 2 umount "$vittrain"
+cluster exec 2 sh -c 'printf x | dd of=/run/data/test_batch.bin bs=1 seek=5000 conv=notrunc 2>/dev/null'
 doctor A=1
 found 'other data' 10 fail data "$other: /run/data/test_batch.bin differs from"
-$cluster exec 2 cp "$work/data/test_batch.bin" /run/data
-$cluster shape 2 50mbit
+cluster exec 2 cp "$work/data/test_batch.bin" /run/data
+cluster shape 2 50mbit
 doctor A=1
 found 'a slow link' 10 fail bandwidth "node $other reaches only .* over eth0 with"
-$cluster shape 2 none
-$cluster exec 2 sh -c 'dd if=/dev/zero of=/dev/shm/full bs=1M 2>/dev/null'
+cluster shape 2 none
+cluster exec 2 sh -c 'dd if=/dev/zero of=/dev/shm/full bs=1M 2>/dev/null'
 doctor A=1
 found 'a full /dev/shm' 10 fail 'shared memory' "$other: 0.0 of /dev/shm's 64 MiB are free"
-$cluster exec 2 rm /dev/shm/full
-$cluster wire 1 2
+cluster exec 2 rm /dev/shm/full
+cluster wire 1 2
 doctor OMPI_MCA_btl_tcp_if_include=eth1
 found 'the wrong interface' 0 warn interface "MPI has btl_tcp_if_include=eth1 on $other"
 doctor A=1 run.threads=100 run.dir=/run/runs
