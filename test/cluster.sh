@@ -134,6 +134,7 @@ init() {
     mount -t tmpfs -o mode=755 tmpfs /run
     mkdir -p /run/sshd /run/keep
     kept=0
+    IFS=:
     for path in $shared; do
         kept=$((kept + 1))
         mkdir "/run/keep/$kept"
@@ -146,6 +147,7 @@ init() {
         mkdir -p "$path"
         mount --move "/run/keep/$kept" "$path"
     done
+    unset IFS
     cd /
     /usr/sbin/sshd -f "$folder/sshd_config" -E "$folder/sshd.log"
     echo "$outer" >"$folder/pid"
@@ -187,10 +189,10 @@ up() {
     computing=$1 nodes=$1 prefix=n$$x
     [ "${2:-}" != slurm ] || { nodes=$((nodes + 1)); head_node=$nodes; }
     # Folders under /tmp, which is private to a node. A folder inside another one is visible with it.
-    for path in "$dir" ${TEST_BUILD:-} ${TEST_SOURCE:-} ${CLUSTER_SHARED:-}; do
+    for path in "$dir" "${TEST_BUILD:-$dir}" "${TEST_SOURCE:-$dir}" ${CLUSTER_SHARED:-}; do
         path=$(cd "$path" && pwd)
-        case " $shared " in *" $path "*) continue ;; esac
-        case $path in /tmp/*) shared="$shared $path" ;; esac
+        case :$shared: in *:"$path":*) continue ;; esac
+        case $path in /tmp/*) shared=$shared${shared:+:}$path ;; esac
     done
     printf 'prefix=%s computing=%s nodes=%s head_node=%s shared="%s"\n' "$prefix" "$computing" "$nodes" \
         "$head_node" "$shared" >"$state/conf"
