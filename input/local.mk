@@ -1,4 +1,4 @@
-# Decks, jobs and the sample data, which are installed
+# Decks and jobs, which are installed
 nobase_dist_pkgdata_DATA = \
 	input/synthetic.ini \
 	input/clusters/epyc_ib100.ini \
@@ -28,14 +28,21 @@ nobase_dist_pkgdata_DATA = \
 	jobs/hosts.2x4 \
 	jobs/hosts.4x1 \
 	jobs/hsdp_2node.sh \
-	jobs/vittrain.def \
-	input/data/cifar-10-sample/README.md \
-	input/data/cifar-10-sample/batches.meta.txt \
-	input/data/cifar-10-sample/data_batch_1.bin \
-	input/data/cifar-10-sample/test_batch.bin
+	jobs/vittrain.def
 
-# The program looks for the sample beside itself, in a build outside of the source, too.
-all-local:
-	@test -e input || $(LN_S) '$(abs_srcdir)/input' input
-distclean-local:
-	@if test -L input; then rm -f input; fi
+# The sample of CIFAR-10 (test/make_sample.py), which the program looks for beside itself. README.md is its last file.
+EXTRA_DIST += input/cifar-10-sample.tar.xz
+sample_files = \
+	data/cifar-10-sample/batches.meta.txt \
+	data/cifar-10-sample/data_batch_1.bin \
+	data/cifar-10-sample/test_batch.bin
+all-local: data/cifar-10-sample/README.md
+$(sample_files): data/cifar-10-sample/README.md
+data/cifar-10-sample/README.md: $(srcdir)/input/cifar-10-sample.tar.xz
+	$(AM_V_GEN)$(MKDIR_P) data && xz -dc $(srcdir)/input/cifar-10-sample.tar.xz | tar -xom -C data -f -
+clean-local:
+	rm -rf data/cifar-10-sample
+if INSTALLS_SAMPLE
+sampledir = $(pkgdatadir)/data/cifar-10-sample
+nodist_sample_DATA = data/cifar-10-sample/README.md $(sample_files)
+endif

@@ -28,7 +28,7 @@ ln -s "$work/bin/vittrain" "$folder/scratch/vittrain"
 # A cluster of one machine, and the data and weights that the reader has downloaded.
 echo "localhost slots=16" >"$folder/scratch/hosts"
 mkdir "$folder/scratch/data"
-ln -s "$TEST_SOURCE/input/data/cifar-10-sample" "$folder/scratch/data/cifar-10-batches-bin"
+for name in sample batches-bin; do ln -s "$TEST_BUILD/data/cifar-10-sample" "$folder/scratch/data/cifar-10-$name"; done
 
 # tell VERDICT [REASON [FILE]]: print the result of a block.
 tell() { printf '%s %s%s%s\n' "$1" "$title" "${2:+ # $2}" "${3:+ #$3}"; }

@@ -13,7 +13,7 @@ export XDG_CACHE_HOME
 
 # Options of a small run with all random features on: 50 steps take about a second.
 small="model.name=vit_cifar model.dim=32 model.depth=2 model.heads=2 model.patch=8 \
-data.format=cifar10 debug.fraction=0.15 train.precision=fp32 train.global_batch=24 \
+data.format=cifar10 debug.fraction=0.3 train.precision=fp32 train.global_batch=24 \
 output.log_every=1 run.seed=7 run.threads=1 optim.lr=3e-3"
 
 # result NAME PROBLEM [FILE]: print a TAP line. It is ok if PROBLEM is empty; otherwise FILE is printed as explanation.

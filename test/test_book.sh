@@ -8,7 +8,7 @@ cd "$TEST_SOURCE" || exit 1
 every_page=$(ls README.md docs/*.md)
 mkdir "$work/bin"
 
-# Stand-ins that make printed commands small. Training uses 1 % of the sample and, without a deck, a model of one
+# Stand-ins that make printed commands small. Training uses 2 % of the sample and, without a deck, a model of one
 # block; mpirun starts at most two ranks.
 cat >"$work/bin/vittrain" <<END
 #!/bin/sh
@@ -24,7 +24,7 @@ for word; do
 done
 case \$command in
 train)
-    small="debug.fraction=0.01 run.threads=1 output.log_every=1"
+    small="debug.fraction=0.02 run.threads=1 output.log_every=1"
     [ \$own = yes ] || small="\$small model.dim=32 model.depth=1 model.heads=2"
     exec "$vittrain" "\$@" \$small \$BOOK_WITH ;;
 sweep) # before the launcher
@@ -35,7 +35,7 @@ sweep) # before the launcher
         count=\$((count - 1))
     done
     exec "$vittrain" "\$@" \$BOOK_WITH ;;
-eval | predict) exec "$vittrain" "\$@" debug.fraction=0.02 run.threads=1 \$BOOK_WITH ;;
+eval | predict) exec "$vittrain" "\$@" debug.fraction=0.04 run.threads=1 \$BOOK_WITH ;;
 *) exec "$vittrain" "\$@" \$BOOK_WITH ;;
 esac
 END

@@ -92,7 +92,7 @@ fails 1 'a patch that does not divide the image' 2 'model.patch=5 .*model.image=
 fails 1 'heads that do not divide the width' 2 'model.heads=5' $small model.heads=5
 fails 2 'a folder without data' 3 "$work/none" data.root="$work/none"
 mkdir "$work/cut"
-cp "$TEST_SOURCE"/input/data/cifar-10-sample/*.bin "$work/cut"
+cp "$TEST_BUILD"/data/cifar-10-sample/*.bin "$work/cut"
 truncate -s -100 "$work/cut/data_batch_1.bin"
 fails 2 'a truncated data file' 3 'data_batch_1.bin' data.root="$work/cut"
 fails 1 'too few classes' 2 'model.classes=5' $small model.classes=5
@@ -172,7 +172,7 @@ fails 1 'a pipe for a deck' 2 'pipe.ini' "$work/pipe.ini"
 fails 1 'a pipe for a checkpoint' 4 'pipe.h5' eval "$work/pipe.h5"
 fails 1 'a pipe for weights' 4 'pipe.safetensors' eval "$work/pipe.safetensors" $small
 mkdir "$work/piped"
-cp "$TEST_SOURCE"/input/data/cifar-10-sample/*.bin "$work/piped"
+cp "$TEST_BUILD"/data/cifar-10-sample/*.bin "$work/piped"
 rm "$work/piped/test_batch.bin"
 mkfifo "$work/piped/test_batch.bin"
 fails 2 'a pipe for a data file' 3 'test_batch.bin' data.root="$work/piped"

@@ -41,8 +41,8 @@ static void use_root(const char *name)
 
 static void use_sample(void)
 {
-    snprintf(options.data.root, sizeof options.data.root, "%s/input/data/cifar-10-sample",
-             getenv("TEST_SOURCE"));
+    snprintf(options.data.root, sizeof options.data.root, "%s/data/cifar-10-sample",
+             getenv("TEST_BUILD"));
 }
 
 /* Byte `place` of record `record` of a generated file. The label is record % 10. */
@@ -99,7 +99,7 @@ static void test_sample(void **state)
     for (int split = SPLIT_TRAIN; split <= SPLIT_TEST; split++) {
         open_split((enum data_split)split);
         int64_t seen[10] = {0};
-        assert_int_equal(dataset.count, split == SPLIT_TRAIN ? 4000 : 1000);
+        assert_int_equal(dataset.count, split == SPLIT_TRAIN ? 2000 : 500);
         assert_int_equal(dataset.channels * dataset.height * dataset.width, PIXELS);
         for (int64_t i = 0; i < dataset.count; i++) {
             uint8_t pixels[PIXELS];
@@ -114,7 +114,7 @@ static void test_sample(void **state)
     }
     options.data.root[0] = '\0';
     open_split(SPLIT_TRAIN);
-    assert_int_equal(dataset.count, 4000);
+    assert_int_equal(dataset.count, 2000);
     dataset_close(&dataset);
 }
 
@@ -336,18 +336,18 @@ static void test_reference_split(void **state)
     (void)state;
     use_sample();
     options.data.val = VALIDATION_REFERENCE;
-    static const int64_t expected[] = {3750, 416, 834}; /* of 5,000 */
-    int seen[5000] = {0};
+    static const int64_t expected[] = {1875, 208, 417}; /* of 2,500 */
+    int seen[2500] = {0};
     for (int split = SPLIT_TRAIN; split <= SPLIT_TEST; split++) {
         open_split((enum data_split)split);
         assert_int_equal(dataset.count, expected[split]);
         count_records(seen);
         dataset_close(&dataset);
     }
-    for (int i = 0; i < 5000; i++)
+    for (int i = 0; i < 2500; i++)
         assert_int_equal(seen[i], 1);
 
-    int again[5000] = {0}, other[5000] = {0};
+    int again[2500] = {0}, other[2500] = {0};
     open_split(SPLIT_VALIDATION);
     count_records(again);
     dataset_close(&dataset);
@@ -362,14 +362,14 @@ static void test_reference_split(void **state)
     assert_memory_not_equal(again, other, sizeof again);
 }
 
-/* data.val=0.1: 400 of the 4,000 training samples, a tenth of each class; the test split is
+/* data.val=0.1: 200 of the 2,000 training samples, a tenth of each class; the test split is
  * unchanged. */
 static void test_held_out(void **state)
 {
     (void)state;
     use_sample();
     options.data.val = VALIDATION_FRACTION;
-    int seen[4000] = {0}, larger[4000] = {0};
+    int seen[2000] = {0}, larger[2000] = {0};
     static const double fractions[] = {0.1, 0.25};
     for (int f = 0; f < 2; f++) {
         int of_class[2][10] = {{0}};
@@ -393,10 +393,10 @@ static void test_held_out(void **state)
             assert_int_equal(of_class[1][c], (int)(all * fractions[f] + 0.5));
         }
     }
-    for (int i = 0; i < 4000; i++) /* 1: training, 2: held out */
+    for (int i = 0; i < 2000; i++) /* 1: training, 2: held out */
         assert_true(seen[i] >= 1 && seen[i] <= larger[i] && larger[i] <= 2);
     open_split(SPLIT_TEST);
-    assert_int_equal(dataset.count, 1000);
+    assert_int_equal(dataset.count, 500);
     dataset_close(&dataset);
 }
 
@@ -405,11 +405,11 @@ static void test_fraction(void **state)
     (void)state;
     use_sample();
     options.debug.fraction = 0.1;
-    int seen[4000] = {0};
+    int seen[2000] = {0};
     open_split(SPLIT_TRAIN);
-    assert_int_equal(dataset.count, 400);
+    assert_int_equal(dataset.count, 200);
     count_records(seen);
-    assert_true(dataset_record(&dataset, 399) > 3000);
+    assert_true(dataset_record(&dataset, 199) > 1500);
     dataset_close(&dataset);
     options.debug.fraction = 1e-9;
     open_split(SPLIT_TEST);
@@ -424,7 +424,7 @@ static void test_usage(void **state)
     options.data.val = VALIDATION_NONE;
     expect_error(SPLIT_VALIDATION, ERROR_USAGE, "data.val=none", "data.val=test");
     open_split(SPLIT_TRAIN);
-    assert_int_equal(dataset.count, 4000);
+    assert_int_equal(dataset.count, 2000);
     dataset_close(&dataset);
     snprintf(options.data.format, sizeof options.data.format, "cifar");
     expect_error(SPLIT_TRAIN, ERROR_USAGE, "data.format=cifar", "cifar10");

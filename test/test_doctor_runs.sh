@@ -134,7 +134,7 @@ shift 2
 exec "$@"
 END
 # Both nodes have the same decks and data, on disks of their own.
-cp -r "$TEST_SOURCE/input/data/cifar-10-sample" "$work/data"
+cp -r "$TEST_BUILD/data/cifar-10-sample" "$work/data"
 for i in 1 2; do
     cluster exec $i sh -c "cp -r $work/data /run/data && echo '[train]
 epochs = 3' >/run/doctor.ini && mount -o remount,size=64m /dev/shm"

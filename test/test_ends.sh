@@ -5,7 +5,7 @@
 . "$TEST_SOURCE/test/program.sh"
 
 # Five steps per epoch; a checkpoint every second step.
-steps="$small debug.fraction=0.03 data.workers=1 train.test=on optim.ema=0.9 checkpoint.every=0.4 output.monitor=0 \
+steps="$small debug.fraction=0.06 data.workers=1 train.test=on optim.ema=0.9 checkpoint.every=0.4 output.monitor=0 \
 output.tensorboard=off output.logbook="
 
 # interrupt RANKS NAME SIGNAL PHASE:STEP WORD...: an attempt gets the signal in that phase. Print what is wrong with its end.

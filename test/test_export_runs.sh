@@ -5,7 +5,7 @@
 
 # train.batch clears the deck's global batch, so that the result file has the batch per rank that was asked for.
 printf '[train]\nglobal_batch = 64\n' >"$work/deck.ini"
-tiny="$work/deck.ini model.name=cnn_a data.format=cifar10 debug.fraction=0.1 train.precision=fp32 train.batch=10 \
+tiny="$work/deck.ini model.name=cnn_a data.format=cifar10 debug.fraction=0.2 train.precision=fp32 train.batch=10 \
 run.threads=1 run.seed=7 optim.lr=3e-3 output.monitor=0 output.logbook="
 
 # points FOLDER: the points of its TensorBoard events, "TAG STEP VALUE" in each line.

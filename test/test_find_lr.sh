@@ -5,8 +5,8 @@
 
 vectors=$TEST_SOURCE/test/vectors
 mkdir "$work/data"
-head -c $((200 * 3073)) "$TEST_SOURCE/input/data/cifar-10-sample/data_batch_1.bin" >"$work/data/data_batch_1.bin"
-cp "$TEST_SOURCE/input/data/cifar-10-sample/batches.meta.txt" "$work/data"
+head -c $((200 * 3073)) "$TEST_BUILD/data/cifar-10-sample/data_batch_1.bin" >"$work/data/data_batch_1.bin"
+cp "$TEST_BUILD/data/cifar-10-sample/batches.meta.txt" "$work/data"
 cd "$work" || exit 1
 
 same="model.name=vit_tiny_patch16_224 model.image=32 model.patch=8 model.dim=24 model.depth=3 \

@@ -8,7 +8,7 @@ take_emulated_gpu
 VITTRAIN_CUDA_MODULE=$module
 export VITTRAIN_CUDA_MODULE
 # Rows, widths and counts that are not multiples of the kernels' tiles; gradients are clipped.
-tiny="$small model.patch=16 model.depth=1 model.drop_path=0.1 train.global_batch=8 debug.fraction=0.02 \
+tiny="$small model.patch=16 model.depth=1 model.drop_path=0.1 train.global_batch=8 debug.fraction=0.04 \
 train.epochs=1 train.steps=5 train.clip_norm=1 optim.ema=0.9 data.val=none output.tensorboard=off"
 
 # trains NAME RANKS WORD...: losses and norms on emulated GPUs equal those on the CPU.
@@ -75,7 +75,7 @@ wait $job
 bad=$(grep -qE '^warning: stalled: rank 1 on .* in the wait for data, step 6, ' "$work/stalled.log" || echo 'not named')
 result 'a rank that the others wait for is named' "$bad" "$work/stalled.log"
 
-tiny="model.name=cnn_a data.format=cifar10 debug.fraction=0.02 train.precision=fp32 train.global_batch=8 output.log_every=1 \
+tiny="model.name=cnn_a data.format=cifar10 debug.fraction=0.04 train.precision=fp32 train.global_batch=8 output.log_every=1 \
 run.seed=7 run.threads=1 train.epochs=1 train.steps=5 data.val=none output.tensorboard=off optim.name=sgd optim.lr=1e-2"
 rm -rf "$work/cpu"
 run 1 cpu $tiny run.backend=cpu run.dir="$work/cpu"

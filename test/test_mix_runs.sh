@@ -5,7 +5,7 @@
 . "$TEST_SOURCE/test/program.sh"
 
 # 80 samples: three batches of 23 and one of 11 per epoch.
-steps="$small debug.fraction=0.02 train.global_batch=23 train.steps=9 train.label_smoothing=0.1 data.val=none \
+steps="$small debug.fraction=0.04 train.global_batch=23 train.steps=9 train.label_smoothing=0.1 data.val=none \
 augment.mixup=0.4 augment.cutmix=1 augment.mix_switch=0.6 augment.rand_augment=2 augment.brightness=0.4 augment.hue=0.1 \
 output.tensorboard=off debug.check_weights=1"
 
@@ -57,7 +57,7 @@ take_gpu() {
     export VITTRAIN_CUDA_MODULE
 }
 if take_gpu; then
-    steps="$steps model.patch=16 model.depth=1 train.global_batch=7 train.steps=5 debug.fraction=0.01"
+    steps="$steps model.patch=16 model.depth=1 train.global_batch=7 train.steps=5 debug.fraction=0.02"
     train 1 host
     mv "$work/host.loss" "$work/one.loss"
     train 1 gpu run.backend=cuda

@@ -63,7 +63,7 @@ cat >"$work/nodes/job.sh" <<END
 . "$work/nodes/env.sh" && cd /tmp && exec "$vittrain" launch -- mpirun -np 4 --map-by node -hostfile "$work/nodes/hosts" \\
     "$vittrain" $steps data.root=/tmp/data run.dir=/tmp/run debug.pause=backward:38:4
 END
-stock() { cluster exec "$1" cp -r "$TEST_SOURCE/input/data/cifar-10-sample" /tmp/data; }
+stock() { cluster exec "$1" cp -r "$TEST_BUILD/data/cifar-10-sample" /tmp/data; }
 run_log=$work/lost.log
 : >"$run_log"
 stock 1

@@ -35,8 +35,8 @@ static int set_up(void **state)
     (void)state;
     options_default(&options);
     error_clear(&error);
-    snprintf(options.data.root, sizeof options.data.root, "%s/input/data/cifar-10-sample",
-             getenv("TEST_SOURCE"));
+    snprintf(options.data.root, sizeof options.data.root, "%s/data/cifar-10-sample",
+             getenv("TEST_BUILD"));
     plan = (struct packed_plan){.name = name, .as_source = true};
     comm_barrier(world);
     return 0;
@@ -163,7 +163,7 @@ static void test_pixels(void **state)
 {
     (void)state;
     use_name("pixels.h5");
-    assert_int_equal(pack_with(world), 5000 * PIXELS);
+    assert_int_equal(pack_with(world), 2500 * PIXELS);
     same_split(&options, SPLIT_TRAIN);
     same_split(&options, SPLIT_TEST);
     options.data.val = VALIDATION_REFERENCE;
@@ -232,7 +232,7 @@ static void test_several(void **state)
 {
     (void)state;
     use_name("several.h5");
-    plan.file_bytes = 1000 * PIXELS;
+    plan.file_bytes = 500 * PIXELS;
     pack_with(world);
     assert_true(is_there("several-00000-of-00005.h5") && is_there("several-00004-of-00005.h5"));
     same_split(&options, SPLIT_TRAIN);
@@ -271,7 +271,7 @@ static void test_resized(void **state)
     struct dataset one, other;
     int32_t label[2];
     use_name("resized.h5");
-    options.debug.fraction = 0.01;
+    options.debug.fraction = 0.02;
     plan.as_source = false;
     plan.decode = true;
     plan.size = 20;
@@ -305,7 +305,7 @@ static void test_shuffled(void **state)
     uint8_t pixels[PIXELS], expected[PIXELS];
     int32_t label[2];
     use_name("shuffled.h5");
-    options.debug.fraction = 0.02;
+    options.debug.fraction = 0.04;
     plan.shuffle = true;
     pack_with(world);
     same_split(&options, SPLIT_TEST);
@@ -341,7 +341,7 @@ static size_t good_bytes;
 static void make_small(const char *file)
 {
     use_name(file);
-    options.debug.fraction = 0.005;
+    options.debug.fraction = 0.01;
     pack_with(alone);
     good_file = content(name, &good_bytes);
 }
@@ -571,7 +571,7 @@ static void test_other_sets(void **state)
     char from[NAME], to[NAME];
     if (world->rank > 0)
         return;
-    options.debug.fraction = 0.01;
+    options.debug.fraction = 0.02;
     plan.file_bytes = 30 * PIXELS;
     use_name("set.h5");
     pack_with(alone);
@@ -579,7 +579,7 @@ static void test_other_sets(void **state)
     snprintf(to, sizeof to, "%s/kept.h5", root);
     assert_int_equal(rename(from, to), 0);
     refused("set-00001-of-00002.h5: No such file");
-    options.debug.fraction = 0.011;
+    options.debug.fraction = 0.022;
     use_name("second.h5");
     pack_with(alone);
     snprintf(to, sizeof to, "%s/second-00001-of-00002.h5", root);
@@ -607,7 +607,7 @@ static void test_held_out(void **state)
     for (int split = SPLIT_TRAIN; split <= SPLIT_TEST; split++) {
         open_data(&source, &options, (enum data_split)split);
         open_data(&packed, &reader, (enum data_split)split);
-        assert_int_equal(packed.count, split == SPLIT_TRAIN ? 3000 : 1000);
+        assert_int_equal(packed.count, split == SPLIT_TRAIN ? 1500 : 500);
         assert_int_equal(packed.count, source.count);
         for (int64_t i = 0; i < packed.count; i += 9)
             same_pixels(&source, &packed, i);
@@ -622,7 +622,7 @@ static void test_held_out(void **state)
     same_split(&options, SPLIT_VALIDATION);
     reader = packed_options();
     open_data(&packed, &reader, SPLIT_TEST); /* the held-out samples */
-    assert_int_equal(packed.count, 1000);
+    assert_int_equal(packed.count, 500);
     dataset_close(&packed);
 }
 
@@ -630,7 +630,7 @@ static void test_no_split(void **state)
 {
     (void)state;
     use_name("train-only.h5");
-    options.debug.fraction = 0.01;
+    options.debug.fraction = 0.02;
     options.data.val = VALIDATION_NONE;
     pack_with(world);
     same_split(&options, SPLIT_TRAIN);
@@ -673,7 +673,7 @@ static void test_cannot_write(void **state)
     fails(ERROR_FILE, "raise the limit on the size of files", "limited.h5");
     setrlimit(RLIMIT_FSIZE, &limit);
     /* on the last rank only, so that a write fails */
-    small.rlim_cur = 5000 * PIXELS / 2;
+    small.rlim_cur = 2500 * PIXELS / 2;
     if (world->rank == world->size - 1 && world->size > 1)
         setrlimit(RLIMIT_FSIZE, &small);
     if (world->size > 1)
@@ -732,7 +732,7 @@ static void test_different_sources(void **state)
         skip();
     use_name("different.h5");
     if (world->rank == 0)
-        options.debug.fraction = 0.1;
+        options.debug.fraction = 0.2;
     fails(ERROR_DATA, "the data differ between ranks", "different.h5");
 }
 

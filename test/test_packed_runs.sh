@@ -3,7 +3,7 @@
 # layout is the same, in blocks on any number of ranks. Mistakes give one error line.
 . "$TEST_SOURCE/test/program.sh"
 
-sample=$TEST_SOURCE/input/data/cifar-10-sample
+sample=$TEST_BUILD/data/cifar-10-sample
 steps="$small train.steps=10 checkpoint.every=0 output.tensorboard=off output.weights=off"
 
 # losses RANKS NAME WORD...: train and write the losses and evaluations to $work/NAME.loss.
@@ -19,11 +19,11 @@ echo 1..24
 for ranks in 1 3; do
     run $ranks pack convert data data.root="$sample" convert.output="$work/cifar$ranks.h5"
     bad=$([ $status -eq 0 ] || echo "status $status")
-    grep -q 'train  *4000 records, sum [0-9a-f]*$' "$run_log" || bad="$bad; no sum"
+    grep -q 'train  *2000 records, sum [0-9a-f]*$' "$run_log" || bad="$bad; no sum"
     result "packing on $ranks ranks" "$bad" "$run_log"
 done
 result 'both are the same bytes' "$(cmp "$work/cifar1.h5" "$work/cifar3.h5" 2>&1)"
-run 2 pack convert data data.root="$sample" convert.output="$work/cut.h5" convert.file_size=4MiB
+run 2 pack convert data data.root="$sample" convert.output="$work/cut.h5" convert.file_size=2MiB
 result 'several files' "$([ -e "$work/cut-00003-of-00004.h5" ] || echo missing)" "$run_log"
 
 packed="data.format=packed data.root=$work/cifar1.h5"
@@ -88,8 +88,8 @@ printf '\377\377\377' | dd of="$work/damaged.h5" bs=1 seek=1000000 conv=notrunc 
 fails 2 'flipped bytes end the run' 3 'damaged.h5: wrong checksum of record [0-9]+' \
     $small debug.fraction=1 train.steps=170 data.format=packed data.root="$work/damaged.h5" \
     data.shuffle=off run.dir="$work/damaged"
-head -c 9000000 "$work/cifar1.h5" >"$work/damaged.h5"
-fails 2 'a file that is cut' 3 'damaged.h5 as packed data: it is truncated: it has 9000000 of' \
+head -c 5000000 "$work/cifar1.h5" >"$work/damaged.h5"
+fails 2 'a file that is cut' 3 'damaged.h5 as packed data: it is truncated: it has 5000000 of' \
     $small data.format=packed data.root="$work/damaged.h5" run.dir="$work/damaged"
 fails 3 'no name to write to' 2 'convert.output=FILE.h5' convert data data.root="$sample"
 fails 2 'a file that is there' 5 'cifar1.h5 already exists' convert data data.root="$sample" \

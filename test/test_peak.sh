@@ -3,7 +3,7 @@
 . "$TEST_SOURCE/test/program.sh"
 
 peaks=$XDG_CACHE_HOME/vittrain/peaks
-tiny="$small train.epochs=1 debug.fraction=0.05 checkpoint.every=0 output.weights=off"
+tiny="$small train.epochs=1 debug.fraction=0.1 checkpoint.every=0 output.weights=off"
 
 # shares FOLDER: the values of peak_share in the rows of training, "" where empty.
 shares() {

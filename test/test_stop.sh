@@ -92,7 +92,7 @@ grep -q 'stopped \(before the first\|at\) step' "$work/early.log" || bad="$bad n
 result 'a signal in the set-up ends the run, too' "$bad" "$work/early.log"
 
 # A signal during the final evaluation, in the middle of an epoch: two steps and a thousand batches.
-end="$small debug.fraction=1 train.global_batch=2 train.steps=2 model.depth=8 checkpoint.every=0 output.tensorboard=off"
+end="$small debug.fraction=1 data.val=0.5 train.global_batch=2 train.steps=2 model.depth=8 checkpoint.every=0 output.tensorboard=off"
 $MPIRUN -np 2 "$vittrain" $end run.dir="$work/end" >"$work/end.log" 2>&1 </dev/null &
 job=$!
 wait_for 'set-up took' "$work/end.log"

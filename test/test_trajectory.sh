@@ -8,10 +8,10 @@
 vectors=$TEST_SOURCE/test/vectors
 
 mkdir "$work/data"
-head -c $((200 * 3073)) "$TEST_SOURCE/input/data/cifar-10-sample/data_batch_1.bin" \
+head -c $((200 * 3073)) "$TEST_BUILD/data/cifar-10-sample/data_batch_1.bin" \
     >"$work/data/data_batch_1.bin"
-cp "$TEST_SOURCE/input/data/cifar-10-sample/batches.meta.txt" \
-    "$TEST_SOURCE/input/data/cifar-10-sample/test_batch.bin" "$work/data"
+cp "$TEST_BUILD/data/cifar-10-sample/batches.meta.txt" \
+    "$TEST_BUILD/data/cifar-10-sample/test_batch.bin" "$work/data"
 
 steps="model.name=vit_tiny_patch16_224 model.image=32 model.patch=8 model.dim=24 model.depth=3 \
 model.heads=3 model.init=$vectors/trajectory.safetensors data.format=cifar10 data.root=$work/data \

@@ -35,7 +35,8 @@ struct cifar10 {
     int file_count;
 };
 
-static const char advice[] = "get the data set with `vittrain fetch cifar10` or set data.root";
+static const char advice[] = "get the data set with `vittrain fetch cifar10` and set data.root, or "
+                             "install the sample (package vittrain-sample)";
 
 /* Return the largest N of data_batch_N.bin in a directory; 0 if there is none. */
 static int last_batch(const char *directory)

@@ -180,7 +180,7 @@ void dataset_close(struct dataset *dataset)
 
 /* The sample is found relative to the program file, so it works in a build tree and after the
  * installed tree is moved. */
-#define SAMPLE "input/data/cifar-10-sample"
+#define SAMPLE "data/cifar-10-sample"
 
 const char *dataset_sample_directory(void)
 {

@@ -19,7 +19,7 @@ from make_models import randomize, timm_model
 from safetensors.torch import save_file
 from torch import nn
 
-SAMPLE = "../../input/data/cifar-10-sample/data_batch_1.bin"
+SAMPLE = "../../data/cifar-10-sample/data_batch_1.bin"
 RECORDS, RECORD_BYTES, BATCH, STEPS = 200, 3073, 28, 50
 RATE, WARMUP, WEIGHT_DECAY, CLIP_NORM, SMOOTHING = 3e-3, 5, 0.05, 2.0, 0.1
 SHAPE = dict(image=32, channels=3, patch=8, dim=24, depth=3, heads=3, hidden=96, classes=10, qkv_bias=True,
