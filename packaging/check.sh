@@ -1,0 +1,117 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# Check the packages in clean Debian systems: build the .deb files, check them with lintian, install them in another
+# system, train, remove them, and compare all files with those before. Then run the steps of the recipes for containers.
+#   packaging/check.sh vittrain-VERSION.tar.gz SUITE FOLDER     SUITE: bookworm, trixie
+# Prints TAP. FOLDER gets systems, logs and packages; FOLDER/base, if it exists, is used as made by debootstrap. Needs
+# root, debootstrap, the network, 6 GB, and an hour on two cores.
+[ $# = 3 ] && [ "$(id -u)" = 0 ] || { sed -n '3,7s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ -n "$VITTRAIN_UNSHARED" ] || VITTRAIN_UNSHARED=1 exec unshare --mount sh "$0" "$@" # the end of the process unmounts all
+tarball=$(readlink -f "$1") suite=$2 packaging=$(cd "$(dirname "$0")" && pwd)
+mkdir -p "$3" && cd "$3" || exit 1
+folder=$PWD number=0 failed=0
+
+# step NAME COMMAND...: print a line of TAP; the command's output goes to a log, and after a failure to the output, too.
+step() {
+    number=$((number + 1)) name=$1
+    shift
+    if "$@" >"$folder/$number.log" 2>&1 </dev/null; then
+        echo "ok $number - $name"
+    else
+        failed=$((failed + 1))
+        echo "not ok $number - $name"
+        tail -n 20 "$folder/$number.log" | sed 's/^/# /'
+    fi
+}
+
+# inside NAME COMMAND...: run a command as root in a system.
+inside() {
+    root=$1
+    shift
+    env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive chroot "$root" "$@"
+}
+# as_user NAME LINE: run a line of shell as a user without rights.
+as_user() { inside "$1" su - user -c "$2"; }
+
+make_base() {
+    [ -d base ] || debootstrap --variant=minbase "$suite" base "$(grep -rhoE 'https?://[^ ]*/debian/?( |$)' \
+        /etc/apt/sources.list /etc/apt/sources.list.d | head -n 1)"
+}
+
+# make_system NAME: a fresh system.
+make_system() {
+    rm -rf --one-file-system "$1" && cp -a --reflink=auto base/. "$1" && cp /etc/resolv.conf "$1/etc" &&
+        mount -t proc proc "$1/proc" && mount --rbind /dev "$1/dev" && mount --rbind /sys "$1/sys" &&
+        inside "$1" useradd --create-home user && inside "$1" apt-get update -q
+}
+
+build() {
+    make_system build && cp "$tarball" "$packaging/build_deb.sh" build/home/user && cp -r "$packaging/debian" build/root &&
+        inside build apt-get install -y -q --no-install-recommends build-essential lintian &&
+        inside build apt-get build-dep -y -q --no-install-recommends /root &&
+        as_user build "./build_deb.sh ${tarball##*/} built" && mkdir -p packages && cp build/home/user/built/*.deb packages
+}
+# Not checked: the project has no mail address, and the package closes no bugs of Debian.
+lint() {
+    as_user build 'lintian --fail-on error,warning --show-overrides \
+        --suppress-tags bogus-mail-host,bogus-mail-host-in-debian-changelog,initial-upload-closes-no-bugs built/*.changes'
+}
+
+# list_files: all files of the system with sizes, types and modes, and sums of the configuration; without the data of
+# apt and dpkg, which have lists of what was installed.
+list_files() {
+    inside test find / -xdev -regextype posix-extended \
+        -regex '/(proc|sys|dev|home|var/cache|var/log|var/lib/apt|var/lib/dpkg)' -prune -o \
+        -type d -printf '%p %m\n' -o -printf '%p %y %m %s\n' | sort
+    inside test find /etc -type f -exec md5sum {} + | sort
+    inside test dpkg-query -W | sed -n /vittrain/p
+}
+
+install_libraries() {
+    inside test apt-get satisfy -y -q --no-install-recommends "$(dpkg-deb -f packages/vittrain_*.deb Depends)" && list_files >before
+}
+install_packages() {
+    cp packages/vittrain_*.deb packages/vittrain-sample_*.deb test/tmp && chmod +r test/tmp/*.deb &&
+        inside test sh -c 'apt-get install -y -q --no-install-recommends /tmp/*.deb && rm /tmp/*.deb'
+}
+# train SYSTEM RUN LINE: the line trains the quickstart; the run finishes.
+train() {
+    as_user "$1" "OMPI_MCA_btl_vader_single_copy_mechanism=none $3 run.dir=runs/$2 && grep '\"finished\": true' runs/$2/result.json"
+}
+purge_packages() { inside test apt-get purge -y -q vittrain vittrain-sample; }
+compare() { list_files >after && diff before after; }
+
+same_steps() {
+    sed -n '/^WORKDIR .work$/q; s/^WORKDIR /cd /p; s/^RUN //p' "$packaging/../jobs/Dockerfile" | sed 's/ && /\n/g' >steps
+    sed -n '/^%post/,/^$/s/^    //p' "$packaging/../jobs/vittrain.def" | diff steps - && [ -s steps ]
+}
+make_image() {
+    make_system image && tar -xzf "$tarball" -C image/opt && mv image/opt/vittrain-* image/opt/vittrain && cp steps image/root &&
+        inside image sh -e /root/steps
+}
+load_module() {
+    inside image apt-get update -q && inside image apt-get install -y -q --no-install-recommends environment-modules &&
+        inside image bash -c '. /usr/share/modules/init/bash && module use /usr/local/share/vittrain/modulefiles &&
+            module load vittrain && ls "$VITTRAIN_HOME/input/quickstart.ini"'
+}
+
+deck=/usr/share/vittrain/input/quickstart.ini
+step "debootstrap $suite" make_base
+step 'the .deb files are built' build
+step 'lintian has no errors or warnings that are not listed' lint
+step 'a clean system with the libraries' eval 'make_system test && install_libraries'
+step 'apt installs the .deb files' install_packages
+step 'training of one epoch on one rank' train test one "vittrain $deck train.epochs=1 train.max_seconds=0"
+step 'training of two epochs on two ranks' train test two "mpirun --oversubscribe -np 2 vittrain $deck train.epochs=2 train.max_seconds=0"
+step 'man page and completions' inside test sh -c 'ls /usr/share/man/man1/vittrain.1.gz /usr/share/zsh/vendor-completions/_vittrain &&
+    bash -c ". /usr/share/bash-completion/completions/vittrain && complete -p vittrain"'
+step 'apt purges the packages' purge_packages
+step 'no file is left' compare
+if [ "$suite" = bookworm ]; then # on which the images are based
+    step 'jobs/Dockerfile and jobs/vittrain.def have the same steps' same_steps
+    step 'they run' make_image
+    step 'module load' load_module
+    step 'training on two ranks in the image' train image image "mpirun --oversubscribe -np 2 vittrain train.epochs=1"
+fi
+echo "1..$number"
+[ $failed = 0 ]
