@@ -8,7 +8,7 @@
 # PyTorch as well. With this rate it does not grow, and gradients that are wrong by 1 % are detected.
 norms="model.name=cnn_b model.width=8 model.image=16 data.format=cifar10 debug.fraction=0.3 \
 train.precision=fp32 train.global_batch=28 train.steps=50 output.log_every=1 run.seed=7 run.threads=1 \
-optim.name=sgd optim.lr=1e-5 optim.momentum=0.9 output.tensorboard=off checkpoint.every=0"
+optim.name=sgd optim.lr=3e-6 optim.momentum=0.9 output.tensorboard=off checkpoint.every=0"
 
 # train RANKS NAME WORD...
 train() {
@@ -22,7 +22,7 @@ train 1 one
 compare 'one rank trains' one one 0
 while read -r strategy ranks shard <&3; do
     train "$ranks" "$strategy-$ranks" mesh.strategy=$strategy mesh.shard=$shard
-    compare "$strategy on $ranks ranks" "$strategy-$ranks" one 3e-6
+    compare "$strategy on $ranks ranks" "$strategy-$ranks" one 1e-6
 done 3<<END
 ddp 2 0
 ddp 3 0
