@@ -28,6 +28,17 @@ result() {
     [ -z "$3" ] || sed 's/^/# /' "$3"
 }
 
+# needs PROGRAM...: skip the test if one of these programs is not installed.
+needs() {
+    for program; do
+        command -v "$program" >/dev/null || { echo "1..0 # SKIP needs $program" && exit; }
+    done
+}
+
+# processes PATTERN: print the ids, ascending, of the processes whose command line matches. A space in the pattern matches
+# the end of a word.
+processes() { LC_ALL=C grep -las -e "$(echo "$1" | tr ' ' .)" /proc/[0-9]*/cmdline | cut -d/ -f3 | sort -n; }
+
 # run RANKS NAME WORD...: run the program; set $status, write the output to $work/NAME.log.
 run() {
     run_ranks=$1 run_log=$work/$2.log
@@ -37,6 +48,15 @@ run() {
     else
         timeout 120 $MPIRUN -np "$run_ranks" "$vittrain" "$@" >"$run_log" 2>&1 </dev/null
     fi
+    status=$?
+}
+
+# run_pair NAME COMMAND COMMAND: like `run`, on two ranks with a shell command each. `mpirun A : B` is not used because that
+# of Open MPI 5.0.7 crashes on it (open-mpi/ompi#13303).
+run_pair() {
+    run_log=$work/$1.log
+    timeout 120 $MPIRUN -np 2 sh -c 'shift "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"; eval "exec $1"' sh "$2" "$3" \
+        >"$run_log" 2>&1 </dev/null
     status=$?
 }
 
@@ -67,7 +87,7 @@ killed() {
         sleep 0.01
         tries=$((tries + 1))
     done
-    victim=$(pgrep -f "^$vittrain .*run.dir=$work/killed " | tail -n 1)
+    victim=$(processes "^$vittrain .*run.dir=$work/killed " | tail -n 1)
     kill -9 "$victim"
     wait $job
     status=$?

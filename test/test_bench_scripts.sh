@@ -2,6 +2,7 @@
 # The benchmarks' scripts: rows that they write and read, torn and unknown tables, Markdown, pictures, and the result of
 # `compare` on made-up times. No test depends on the speed of the machine.
 . "$TEST_SOURCE/test/program.sh"
+needs python3
 here=$TEST_SOURCE/benchmarks
 . "$here/common.sh"
 

@@ -66,13 +66,10 @@ else
         "$(ends 0; says warn binding "2 ranks with 2 threads in total are bound to CPU $cpu of")" "$run_log"
 fi
 cp "$vittrain" "$work/other" && printf x >>"$work/other"
-run_log=$work/builds.log
-timeout 60 $MPIRUN -np 1 "$vittrain" doctor : -np 1 "$work/other" doctor >"$run_log" 2>&1 </dev/null
-status=$?
+run_pair builds "'$vittrain' doctor" "'$work/other' doctor"
 result 'ranks with other builds' "$(ends 10; says fail program 'rank 1 on .*: ranks run different builds'
     says skip data 'skipped, because')" "$run_log"
-timeout 60 $MPIRUN -np 1 "$vittrain" doctor : -np 1 "$vittrain" plan >"$run_log" 2>&1 </dev/null
-status=$?
+run_pair commands "'$vittrain' doctor" "'$vittrain' plan"
 grep -q 'rank 1 on .*: the command is "plan", on rank 0 "doctor"' "$run_log" && bad= || bad='no message'
 result 'ranks with other commands' "$bad$([ $status -ne 0 ] || echo ' exit status 0')" "$run_log"
 

@@ -106,14 +106,14 @@ left() {
     done
     echo left >"$folder/.probe-host-1"
     echo mine >"$folder/notes.part"
-    flock "$folder/units.csv.part" sh -c "touch '$work/locked'; exec sleep 60" &
+    flock "$folder/units.csv.part" sh -c "touch '$work/locked'; exec sleep 60.25" &
     holder=$!
     tries=0
     until [ -e "$work/locked" ] || [ $tries -gt 500 ]; do sleep 0.01; tries=$((tries + 1)); done
     "$@" >"$work/left.log" 2>&1 || echo "exit status $?;"
     rm "$work/locked" "$folder/notes.part" || echo 'notes.part was removed;'
     rm "$folder/units.csv.part" || echo 'the part of a living process was removed;'
-    kill $(pgrep -P $holder) $holder 2>/dev/null
+    kill $(processes '^sleep 60[.]25') $holder 2>/dev/null
     find "$folder" -name '*.part' -o -name '.probe*'
 }
 

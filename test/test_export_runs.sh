@@ -2,6 +2,7 @@
 # report.format and output.tensorboard_tags through the whole program, on two ranks: the log lines and files
 # that an export writes from a run's folder, and the tags and steps of TensorBoard events.
 . "$TEST_SOURCE/test/program.sh"
+needs python3
 
 # train.batch clears the deck's global batch, so that the result file has the batch per rank that was asked for.
 printf '[train]\nglobal_batch = 64\n' >"$work/deck.ini"

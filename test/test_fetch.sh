@@ -1,13 +1,8 @@
 #!/bin/sh
 # The command fetch: files, output and exit status, with one and several ranks. The web server is on this
 # machine.
-
-if ! command -v python3 >/dev/null; then
-    echo '1..0 # SKIP no python3'
-    exit 0
-fi
-vittrain=$TEST_BUILD/vittrain
-work=$(mktemp -d) || exit 1
+. "$TEST_SOURCE/test/program.sh"
+needs python3
 mkfifo "$work/input"
 trap 'exec 8>&-; rm -rf "$work"' EXIT
 mkdir "$work/served"
@@ -20,7 +15,6 @@ done
 home=http://127.0.0.1:$(cat "$work/port")
 unset http_proxy all_proxy ALL_PROXY
 
-number=0
 # report NAME PROBLEM: ok if PROBLEM is empty.
 report() {
     number=$((number + 1))

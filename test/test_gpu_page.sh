@@ -1,10 +1,7 @@
 #!/bin/sh
 # benchmarks/gpu_page: the estimates written by `plan`, and the page generated from them and from measurements.
 . "$TEST_SOURCE/test/program.sh"
-if ! command -v python3 >/dev/null; then
-    echo '1..0 # SKIP no python3'
-    exit 0
-fi
+needs python3
 gpu_page=$TEST_SOURCE/benchmarks/gpu_page
 header=date,host_cpu,commit,framework,version,work,model,batch,precision,strategy,ranks,threads,metric,value,unit,nodes,host,cores,memory_gib,gpu,load
 

@@ -98,7 +98,7 @@ result 'no GPU: exit status 77' "$(ends 77; has none.log 'no GPU here')" none.lo
 # The test is a child of `timeout`, itself a child of gpu.sh.
 cat >"$bundle/test/test_cut" <<END
 #!/bin/sh
-[ -e $work/was_cut ] || { touch $work/was_cut; kill -9 \$(ps -o ppid= -p \$PPID); exit 1; }
+[ -e $work/was_cut ] || { touch $work/was_cut; kill -9 \$(sed -n 's/^PPid:\t//p' /proc/\$PPID/status); exit 1; }
 printf '# device: a stand-in\n1..1\nok 1 - cut\n'
 END
 chmod +x "$bundle/test/test_cut"

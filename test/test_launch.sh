@@ -30,7 +30,7 @@ shot() {
         sleep 0.01
         tries=$((tries + 1))
     done
-    kill -9 "$(pgrep -f "^$vittrain run.dir=$work/$1 " | tail -n 1)"
+    kill -9 "$(processes "^$vittrain run.dir=$work/$1 " | tail -n 1)"
 }
 
 # fault PHASE SIGNAL RANK NAME PATTERN: that rank gets the signal while all ranks wait in the phase. The restart line
@@ -88,7 +88,7 @@ if mkdir "$group/vittrain-$$" 2>/dev/null; then
     echo 64M >"$group/vittrain-$$/memory.limit_in_bytes"
     run_log=$work/memory.log
     sh -c 'echo $$ >"$0/tasks"; exec "$@"' "$group/vittrain-$$" "$vittrain" launch --restarts 0 -- $MPIRUN -np 1 \
-        python3 -c 'import time; block = bytearray(1 << 30)' >"$run_log" 2>&1 </dev/null
+        tail /dev/zero >"$run_log" 2>&1 </dev/null
     result 'a memory limit is named as the cause of a death' \
         "$(grep -q 'probable cause: out of memory (the memory limit' "$run_log" || echo 'not named')" "$run_log"
     rmdir "$group/vittrain-$$"
@@ -106,7 +106,7 @@ launch again --restarts 1 -- sh -c "[ -e '$work/once' ] && exit 0; touch '$work/
 check 'a command that fails once ends well' 0 1 'rank 3 on node: killed$'
 launch hang --grace 0.5 --restarts 0 -- sh -c "$said; setsid sh -c 'trap \"\" TERM; sleep 1000.25' & trap '' TERM; sleep 1000.25"
 bad=$(ended 137 0)
-! pgrep -f 'sleep 1000\.25' >/dev/null || bad="$bad; something is left"
+[ -z "$(processes 'sleep 1000[.]25')" ] || bad="$bad; something is left"
 result 'a command that hangs after a failure is killed, with all that it started' "$bad" "$work/hang.log"
 launch none -- /nonexistent/mpirun
 check 'a command that is not there' 2 0 '^vittrain: error: launch: cannot start /nonexistent/mpirun: No such file'

@@ -2,6 +2,7 @@
 # The hardware monitor of a run on one and on two ranks: its files, that a resumed run appends, that unwritable
 # files are warnings, and that results do not depend on it.
 . "$TEST_SOURCE/test/program.sh"
+needs python3
 
 # value FILE KEY...: prints the value at a path of keys in result.json; null becomes None.
 value() {

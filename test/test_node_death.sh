@@ -25,7 +25,7 @@ start() {
     done
 }
 
-ranks_left() { pgrep -f "^$vittrain run.dir=$work/$name " | wc -l; }
+ranks_left() { processes "^$vittrain run.dir=$work/$name " | wc -l; }
 
 # gone SECONDS: waits until no rank is left on any node; prints how many are left after that time.
 gone() {
@@ -61,7 +61,7 @@ grep -qE "^vittrain: failure: ranks 2-3 on $node_2: .*; last: rank 2 in .*, step
 grep -q 'rank [01] on' "$run_log" && bad="$bad others are named, too;"
 named 'a cable that is out: the ranks behind it are named, and on no node anybody is left' "ranks 2-3 on $node_2"
 cluster link 2 up
-for process in $(pgrep -f "^mpirun -np 4 -hostfile $work/hosts.two "); do kill -9 "$process"; done
+for process in $(processes "^mpirun -np 4 -hostfile $work/hosts.two "); do kill -9 "$process"; done
 wait $job
 
 start off three 3

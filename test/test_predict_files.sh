@@ -2,6 +2,7 @@
 # vittrain predict on image files: the same as on the split that they are, from a checkpoint and from weights alone, with
 # the training data removed; files, folders and lists on 1 to 3 ranks; hostile names and files; PyTorch files.
 . "$TEST_SOURCE/test/program.sh"
+needs python3
 
 tree=$work/tree
 for class in bird cat dog; do mkdir -p "$tree/train/$class" "$tree/val/$class"; done

@@ -2,6 +2,7 @@
 # Files of real runs: run.json, units.csv, ranks.csv, the output of nvidia-smi, and pages of the log book. Runs finish,
 # are resumed, killed or stopped, or fail.
 . "$TEST_SOURCE/test/program.sh"
+needs python3
 
 short="$small train.steps=20 output.weights=off output.tensorboard=off checkpoint.every=0"
 
@@ -122,7 +123,7 @@ bad=$([ $status -eq 0 ] || echo "status $status;")
 [ -e begun ] || bad="$bad it was not started;"
 [ ! -e hanging/nvidia-smi.txt ] || bad="$bad a table;"
 [ $(($(date +%s) - before)) -lt 19 ] || bad="$bad the run waited for it;"
-pgrep -f '^sleep 98765' >/dev/null && bad="$bad a child was left"
+[ -z "$(processes '^sleep 98765')" ] || bad="$bad a child was left"
 result 'a hanging nvidia-smi does not delay the run' "$bad" "$work/hanging.log"
 
 "$vittrain" $short run.dir="$work/left" >left.log 2>&1 </dev/null &

@@ -28,7 +28,7 @@ named() {
 
 # signal_ranks NAME SIGNAL [RANKS]: send a signal to the ranks of a run, or to the last RANKS of them.
 signal_ranks() {
-    for process in $(pgrep -f "^$vittrain .*run.dir=$work/$1 " | tail -n "${3:-3}"); do kill -"$2" "$process"; done
+    for process in $(processes "^$vittrain .*run.dir=$work/$1 " | tail -n "${3:-3}"); do kill -"$2" "$process"; done
 }
 
 start stuck train.steps=1200 debug.pause=backward:20:3:1

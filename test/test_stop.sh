@@ -42,7 +42,7 @@ left=0
 for part in 1 2 3 4 5; do
     begin parts $steps
     case $part in
-    3) kill -USR1 "$(pgrep -P $job -f "$vittrain" | tail -n 1)" ;; # of one rank
+    3) kill -USR1 "$(processes "^$vittrain run.dir=$work/parts " | tail -n 1)" ;; # of one rank
     *) kill -USR1 $job ;;
     esac
     [ $part != 4 ] || kill -USR1 $job

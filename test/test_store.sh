@@ -2,13 +2,8 @@
 # Uploads and downloads through rclone: a run's files reach an S3 server (s3_endpoint.py) through failures, and a run
 # continues from there.
 
-for program in python3 rclone; do
-    if ! command -v $program >/dev/null; then
-        echo "1..0 # SKIP no $program"
-        exit 0
-    fi
-done
 . "$TEST_SOURCE/test/program.sh"
+needs python3 rclone
 trap 'stop_store; rm -rf "$work"' EXIT
 store=$work/store
 bucket=$store/bucket
