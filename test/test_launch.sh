@@ -50,7 +50,7 @@ fault() {
     result "$4" "$bad" "$run_log"
 }
 
-echo 1..21
+echo 1..22
 run 2 whole run.dir="$work/whole" $steps
 result 'a run that nothing disturbs' "$([ $status -eq 0 ] || echo "status $status")" "$work/whole.log"
 
@@ -104,6 +104,8 @@ check 'an exit code of 0 is not believed after a failure; two attempts that come
     9 1 'gave up after 1 restart, two in a row without a new checkpoint: rank 3'
 launch again --restarts 1 -- sh -c "[ -e '$work/once' ] && exit 0; touch '$work/once'; $said; exit 9"
 check 'a command that fails once ends well' 0 1 'rank 3 on node: killed$'
+launch nul --restarts 0 -- sh -c 'printf "aborted\n\0vittrain: failure: rank 3 on node: killed\n" >&2; exit 9'
+check 'a NUL byte before a line, as Open MPI 5 writes, is dropped' 9 0 'gave up.*: rank 3 on node: killed$'
 launch hang --grace 0.5 --restarts 0 -- sh -c "$said; setsid sh -c 'trap \"\" TERM; sleep 1000.25' & trap '' TERM; sleep 1000.25"
 bad=$(ended 137 0)
 [ -z "$(processes 'sleep 1000[.]25')" ] || bad="$bad; something is left"

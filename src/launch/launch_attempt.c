@@ -124,14 +124,17 @@ static void lines_pass_on(struct running *running, bool all)
     running->length = rest;
 }
 
+/* Drop NUL bytes, which Open MPI 5 writes after its messages: they would end a line early. */
 static void output_read(struct running *running)
 {
+    const char *text = running->line + running->length;
     ssize_t got = read(running->output, running->line + running->length,
                        sizeof running->line - 1 - running->length);
     if (got < 0 && (errno == EINTR || errno == EAGAIN))
         return;
-    if (got > 0)
-        running->length += (size_t)got;
+    for (ssize_t i = 0; i < got; i++)
+        if (text[i] != '\0')
+            running->line[running->length++] = text[i];
     lines_pass_on(running, got <= 0);
     if (got <= 0) {
         close(running->output);
