@@ -299,9 +299,12 @@ static bool world_is_one_node(void)
 /* Set parameters of Open MPI that are read in MPI_Init. Values set by the user have precedence. */
 static void world_set_environment(void)
 {
-    /* Shared memory only: probing networks takes 0.2 s, two thirds of the start-up time. */
-    if (world_is_alone() || world_is_one_node())
+    if (world_is_alone() || world_is_one_node()) {
+        /* Shared memory only: probing networks takes 0.2 s, two thirds of the start-up time. */
         setenv("OMPI_MCA_pml", "ob1", 0);
+        /* On a node with IPv6 addresses, Open MPI 5 prints for each rank that it found no route. */
+        setenv("OMPI_MCA_reachable", "^netlink", 0);
+    }
     /* No separate server process, which takes another 0.2 s. */
     if (world_is_alone())
         setenv("OMPI_MCA_ess_singleton_isolated", "1", 0);
