@@ -129,7 +129,7 @@ judge() {
         sleep 0.5
         remains=$(left_over | grep vittrain)
     done
-    reports='vittrain: (failure|error): |mpirun noticed that process rank '
+    reports='vittrain: (failure|error): |noticed that process rank '
     lines=$(sed '/^vittrain: launch: restart/,$d; /^vittrain: error: launch/,$d' "$run_log" | grep -cE "$reports")
     named=$(grep -E "$reports" "$run_log" | head -n 1 | { grep -cE "$4" || true; })
     undo

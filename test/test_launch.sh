@@ -50,7 +50,7 @@ fault() {
     result "$4" "$bad" "$run_log"
 }
 
-echo 1..22
+echo 1..23
 run 2 whole run.dir="$work/whole" $steps
 result 'a run that nothing disturbs' "$([ $status -eq 0 ] || echo "status $status")" "$work/whole.log"
 
@@ -80,6 +80,10 @@ check 'nor are losses that are not finite' 7 0 '^vittrain: error: '
 launch slurm --restarts 1 -- sh -c 'echo "srun: error: node7: task 5: Killed" >&2; exit 137'
 check 'a death is read from a line of srun' 9 1 \
     'restart 1 of 1 .*: rank 5 on node7 was killed: Killed; probable cause: .* see dmesg on node7$'
+
+launch prterun --restarts 1 -- sh -c 'printf "prterun noticed that process rank 5 with PID 17 on node n2 exited on\nsignal 9 (Killed).\n" >&2; exit 137'
+check 'and from two lines of Open MPI 5' 9 1 \
+    'restart 1 of 1 .*: rank 5 on n2 was killed by signal 9 \(Killed\); probable cause: .* see dmesg on n2$'
 
 # A memory limit: the kernel kills the process, and the probable cause is named.
 group=/sys/fs/cgroup/memory$(sed -n 's/.*:memory://p' /proc/self/cgroup)

@@ -25,10 +25,11 @@ struct oom_kills oom_kills_read(void);
 struct death {
     char text[LAUNCH_LINE]; /* "rank 5 on node2 was killed by signal 9 (Killed)"; "": none */
     char host[HOST_NAME];
-    int signal;
+    int rank, signal;
+    bool begun; /* mpirun's text has begun; the line with the signal may follow */
 };
 
-/* Parse a line of mpirun or srun; false if it reports no death. */
+/* Parse the next line of mpirun or srun; true if it completes the report of a death. */
 bool death_read(const char *line, struct death *death);
 
 /* Append the probable cause to death->text. `before`: read before the ranks were started. */

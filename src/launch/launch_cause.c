@@ -1,5 +1,7 @@
 /* Deaths of ranks as mpirun and srun report them, and their probable cause. Open MPI 4 and 5:
  *   mpirun noticed that process rank 5 with PID 17 on node n2 exited on signal 9 (Killed).
+ *   prterun noticed that process rank 5 with PID 17 on node n2 exited on
+ *   signal 9 (Killed).
  * Slurm:
  *   srun: error: n2: task 5: Killed */
 #include <signal.h>
@@ -50,15 +52,18 @@ struct oom_kills oom_kills_read(void)
 bool death_read(const char *line, struct death *death)
 {
     char ranks[64], how[256];
-    int rank;
     const char *mpirun = strstr(line, "noticed that process rank ");
     const char *srun = strstr(line, "srun: error: ");
-    if (mpirun != NULL && sscanf(mpirun,
-                                 "noticed that process rank %d with PID %*d on node %255s exited "
-                                 "on signal %d",
-                                 &rank, death->host, &death->signal) == 3) {
+    if (mpirun != NULL)
+        death->begun = sscanf(mpirun,
+                              "noticed that process rank %d with PID %*d on node %255s exited "
+                              "on signal %d",
+                              &death->rank, death->host, &death->signal) >= 2;
+    else if (death->begun)
+        sscanf(line, "signal %d", &death->signal);
+    if (death->begun && death->signal != 0) {
         snprintf(death->text, sizeof death->text, "rank %d on %s was killed by signal %d (%s)",
-                 rank, death->host, death->signal, strsignal(death->signal));
+                 death->rank, death->host, death->signal, strsignal(death->signal));
         return true;
     }
     if (srun == NULL || sscanf(srun, "srun: error: %255[^: ]: task%*1[s ] %63[^:]: %255[^\n]",
