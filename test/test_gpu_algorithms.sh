@@ -13,12 +13,10 @@ train.epochs=2 data.val=none output.tensorboard=off run.backend=cuda cuda.cache=
 
 # ranks NAME FIRST SECOND WORD...: a run on two ranks with these fastest algorithms.
 ranks() {
-    run_log=$work/$1.log name=$1 first=$2 second=$3
+    name=$1 first=$2 second=$3
     shift 3
-    timeout 300 $MPIRUN -np 1 -x VITTRAIN_EMULATION_PRODUCT="$first" "$vittrain" $steps run.dir="$work/$name" "$@" : \
-        -np 1 -x VITTRAIN_EMULATION_PRODUCT="$second" "$vittrain" $steps run.dir="$work/$name" "$@" \
-        >"$run_log" 2>&1 </dev/null
-    status=$?
+    command="'$vittrain' $steps run.dir='$work/$name' $*"
+    run_pair "$name" "env VITTRAIN_EMULATION_PRODUCT='$first' $command" "env VITTRAIN_EMULATION_PRODUCT='$second' $command"
 }
 
 # resumed STEP NAME FIRST SECOND WORD...: resume the run "mixed" from its checkpoint of this step.

@@ -83,9 +83,6 @@ bad=
 [ "$(grep -c 'no GPU, computing on the CPU: .*no GPU is visible' "$run_log")" = 1 ] || bad="$bad; not said once"
 result 'run.backend=auto computes on the CPU then, and says so' "$bad" "$run_log"
 
-run_log=$work/mixed.log
-VITTRAIN_CUDA_MODULE=$module timeout 120 $MPIRUN \
-    -np 1 -x VITTRAIN_EMULATION_CAPABILITY=80 "$vittrain" train $gpu run.dir="$work/mixed" : \
-    -np 1 -x VITTRAIN_EMULATION_CAPABILITY=90 "$vittrain" train $gpu run.dir="$work/mixed" >"$run_log" 2>&1 </dev/null
-status=$?
+mixed="VITTRAIN_CUDA_MODULE='$module' '$vittrain' train $gpu run.dir='$work/mixed'"
+run_pair mixed "env VITTRAIN_EMULATION_CAPABILITY=80 $mixed" "env VITTRAIN_EMULATION_CAPABILITY=90 $mixed"
 result 'mixed GPUs in one run' "$(failed_otherwise 2 'rank 1 .*sm_90.*rank 0 with sm_80.*same GPUs')" "$run_log"
