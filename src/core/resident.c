@@ -1,44 +1,42 @@
-/* Resident set size from /proc and getrusage. */
+/* Resident set size from /proc/self/status. */
 #include "core/resident.h"
 
 #include <stdio.h>
-#include <sys/resource.h>
-#include <unistd.h>
+#include <string.h>
 
-static void resident_read(size_t *all, size_t *shared)
+/* Return a field like "VmRSS:    1234 kB" in bytes. */
+static size_t status_read(const char *name)
 {
-    unsigned long long mapped, pages[2];
-    *all = *shared = 0;
-    FILE *file = fopen("/proc/self/statm", "re");
+    char line[256];
+    unsigned long long kibibytes = 0;
+    FILE *file = fopen("/proc/self/status", "re");
     if (file == NULL)
-        return;
-    if (fscanf(file, "%llu %llu %llu", &mapped, &pages[0], &pages[1]) == 3) {
-        *all = (size_t)pages[0] * (size_t)sysconf(_SC_PAGESIZE);
-        *shared = (size_t)pages[1] * (size_t)sysconf(_SC_PAGESIZE);
-    }
+        return 0;
+    while (fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, name, strlen(name)) == 0)
+            sscanf(line + strlen(name), "%llu", &kibibytes);
     fclose(file);
+    return (size_t)kibibytes * 1024;
 }
 
 size_t resident_now(void)
 {
-    size_t all, shared;
-    resident_read(&all, &shared);
-    return all;
+    return status_read("VmRSS:");
 }
 
 size_t resident_private(void)
 {
-    size_t all, shared;
-    resident_read(&all, &shared);
-    return all - shared;
+    return status_read("RssAnon:");
+}
+
+size_t resident_files(void)
+{
+    return status_read("RssFile:");
 }
 
 size_t resident_peak(void)
 {
-    struct rusage usage;
-    if (getrusage(RUSAGE_SELF, &usage) != 0)
-        return 0;
-    return (size_t)usage.ru_maxrss * 1024; /* in KiB on Linux */
+    return status_read("VmHWM:");
 }
 
 bool resident_peak_reset(void)

@@ -5,10 +5,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Return bytes of the resident set: current, current without shared and file pages, and peak. 0 if
- * the kernel does not report it. */
+/* Return bytes of the resident set: all of it, its private pages, its pages of files, and the peak
+ * of all. 0 if the kernel does not report it. */
 size_t resident_now(void);
 size_t resident_private(void);
+size_t resident_files(void);
 size_t resident_peak(void);
 
 /* Reset the peak. Return false if the kernel does not allow it. */

@@ -75,10 +75,8 @@ static bool memory_print(const struct plan *plan, size_t *base, bool *own, struc
         last_line_print("snapshot", session.memory.snapshot_bytes,
                         *own ? "  for checkpoints in the background, on the host"
                              : "  for checkpoints in the background");
-    char libraries[64];
-    snprintf(libraries, sizeof libraries, "  private memory here and %d MiB of library files",
-             LIBRARY_FILES_MIB);
-    last_line_print(*own ? "context" : "libraries", *base, *own ? "  as measured here" : libraries);
+    last_line_print(*own ? "context" : "libraries", *base,
+                    *own ? "  as measured here" : "  private memory as measured here");
     last_line_print("rank", session_needs(&session) + *base, *own ? "  on the GPU" : "");
     free(rows);
     session_close(&session);

@@ -81,7 +81,7 @@ size_t hardware_memory_now(struct device *device)
 {
     struct device_limits limits;
     if (!hardware_has_memory(device))
-        return resident_now();
+        return resident_now() - resident_files();
     device->backend->limits(device, &limits);
     return limits.memory_bytes - device->backend->memory_free(device);
 }
@@ -91,12 +91,13 @@ size_t hardware_memory_base(struct device *device)
     const size_t mebibyte = 1 << 20;
     if (hardware_has_memory(device))
         return hardware_memory_now(device);
-    return (resident_private() + mebibyte - 1) / mebibyte * mebibyte + LIBRARY_FILES_MIB * mebibyte;
+    return (resident_private() + mebibyte - 1) / mebibyte * mebibyte;
 }
 
 size_t hardware_memory_peak(struct device *device)
 {
-    return hardware_has_memory(device) ? hardware_memory_now(device) : resident_peak();
+    return hardware_has_memory(device) ? hardware_memory_now(device)
+                                       : resident_peak() - resident_files();
 }
 
 size_t hardware_memory_room(struct device *device, struct comm *node, const struct options *options,

@@ -24,16 +24,14 @@ void hardware_cache_folder(const struct options *options, char *folder, size_t s
 /* True for GPUs, whose memory is not the host's. */
 bool hardware_has_memory(const struct device *device);
 
-/* The allowance for pages of program and library files. Their resident part changes from start to
- * start, by more than a mebibyte, so plans do not measure it. */
-enum { LIBRARY_FILES_MIB = 24 };
+/* Memory of a host excludes pages of program, library and data files: the processes of a node share
+ * them, the kernel can drop them, and their resident part differs between systems and starts. */
 
-/* Returns the bytes in use before a run allocates its memory: on a GPU all that is not
- * free; else the private memory of this process in whole MiB, plus LIBRARY_FILES_MIB. It does not
- * vary between starts. */
+/* Returns the bytes in use before a run allocates its memory: on a GPU all that is not free; else
+ * the private memory of this process in whole MiB, which does not vary between starts. */
 size_t hardware_memory_base(struct device *device);
 /* Return the bytes in use now, and the peak so far: on a GPU (both) all that is not free now; else
- * the resident set size of this process. */
+ * the resident set size of this process without pages of files. */
 size_t hardware_memory_now(struct device *device);
 size_t hardware_memory_peak(struct device *device);
 
