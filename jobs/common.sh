@@ -20,12 +20,14 @@ ranks=$((SLURM_JOB_NUM_NODES * ranks_per_node))
 cores=${SLURM_CPUS_PER_TASK:-$((SLURM_CPUS_ON_NODE / ranks_per_node))}
 [ "$cores" -gt 0 ] || cores=1
 
-# mpirun notices a lost connection after 7 s.
-export OMPI_MCA_oob_tcp_keepalive_time=4 OMPI_MCA_oob_tcp_keepalive_intvl=1 OMPI_MCA_oob_tcp_keepalive_probes=3
-if [ -n "$VITTRAIN_INTERFACE" ]; then
-    export OMPI_MCA_btl_tcp_if_include=$VITTRAIN_INTERFACE OMPI_MCA_oob_tcp_if_include=$VITTRAIN_INTERFACE
-    export NCCL_SOCKET_IFNAME=$VITTRAIN_INTERFACE
-fi
+# mpirun notices a lost connection after 7 s. The mpirun of Open MPI 4 reads OMPI_MCA_*, that of Open MPI 5 PRTE_MCA_*.
+for mpirun in OMPI PRTE; do
+    export ${mpirun}_MCA_oob_tcp_keepalive_{time=4,intvl=1,probes=3}
+    [ -z "$VITTRAIN_INTERFACE" ] || export ${mpirun}_MCA_oob_tcp_if_include="$VITTRAIN_INTERFACE"
+done
+[ -z "$VITTRAIN_INTERFACE" ] || export OMPI_MCA_btl_tcp_if_include=$VITTRAIN_INTERFACE NCCL_SOCKET_IFNAME=$VITTRAIN_INTERFACE
+# With one node or interface Open MPI 5 need not look for routes, of which it finds none to a node's own IPv6 addresses.
+[ -z "$VITTRAIN_INTERFACE" ] && [ "$SLURM_JOB_NUM_NODES" -gt 1 ] || export OMPI_MCA_reachable=^netlink
 
 # The output of the ranks of a node goes to a file of that node. Ranks are bound to cores; each uses the GPU with its
 # local rank. Slurm must not bind GPUs, because the ranks of a node access each other's.

@@ -4,11 +4,13 @@
 OMPI_ALLOW_RUN_AS_ROOT=1
 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 OMPI_MCA_mpi_yield_when_idle=1
-OMPI_MCA_hwloc_base_binding_policy=none
+OMPI_MCA_hwloc_base_binding_policy=none     # Open MPI 4
+PRTE_MCA_hwloc_default_binding_policy=none # Open MPI 5
 # Containers often prohibit reading the memory of other processes.
-OMPI_MCA_btl_vader_single_copy_mechanism=none
-export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_mpi_yield_when_idle
-export OMPI_MCA_hwloc_base_binding_policy OMPI_MCA_btl_vader_single_copy_mechanism
+OMPI_MCA_btl_vader_single_copy_mechanism=none # Open MPI 4
+OMPI_MCA_smsc=^cma                            # Open MPI 5
+export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_mpi_yield_when_idle OMPI_MCA_smsc
+export OMPI_MCA_hwloc_base_binding_policy PRTE_MCA_hwloc_default_binding_policy OMPI_MCA_btl_vader_single_copy_mechanism
 
 # Hide real GPUs: the tests are for CPUs and the emulated GPU; benchmarks/gpu.sh tests real GPUs.
 CUDA_VISIBLE_DEVICES=

@@ -4,7 +4,7 @@
 . "$TEST_SOURCE/test/program.sh"
 
 take_nodes 2
-echo 'export OMPI_MCA_oob_tcp_keepalive_time=1 OMPI_MCA_oob_tcp_keepalive_probes=2' >>"$work/env.sh" # quicker still
+for mpirun in OMPI PRTE; do echo "export ${mpirun}_MCA_oob_tcp_keepalive_time=1 ${mpirun}_MCA_oob_tcp_keepalive_probes=2"; done >>"$work/env.sh" # quicker still
 cluster hosts 2 >"$work/hosts"
 second=$(cluster name 2)
 steps="$small train.epochs=2 checkpoint.every=0.2 output.tensorboard=off"

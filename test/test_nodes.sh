@@ -57,7 +57,7 @@ trap 'cluster down; rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
 cluster up 2
 cluster env >"$work/nodes/env.sh"
-echo 'export OMPI_MCA_oob_tcp_keepalive_time=1 OMPI_MCA_oob_tcp_keepalive_probes=2' >>"$work/nodes/env.sh" # quicker still
+for mpirun in OMPI PRTE; do echo "export ${mpirun}_MCA_oob_tcp_keepalive_time=1 ${mpirun}_MCA_oob_tcp_keepalive_probes=2"; done >>"$work/nodes/env.sh" # quicker still
 cluster hosts 2 >"$work/nodes/hosts"
 cat >"$work/nodes/job.sh" <<END
 . "$work/nodes/env.sh" && cd /tmp && exec "$vittrain" launch -- mpirun -np 4 --map-by node -hostfile "$work/nodes/hosts" \\
