@@ -9,10 +9,13 @@ if [ ! -e "$TEST_SOURCE/Makefile" ]; then
     echo '1..0 # SKIP bundle.sh packs builds in the source folder only'
     exit 0
 fi
-if ! command -v ompi_info >/dev/null; then
-    echo '1..0 # SKIP bundle.sh packs Open MPI'
+case $(mpirun --version 2>&1) in
+*'(Open MPI) 4'*) ;;
+*)
+    echo '1..0 # SKIP bundle.sh packs Open MPI 4'
     exit 0
-fi
+    ;;
+esac
 tree=$work/tree out=$work/out
 mkdir -p "$tree" bin nvidia/cu13/lib
 unset VITTRAIN_CUDA_MODULE VITTRAIN_TEST_DEVICE srcdir

@@ -71,9 +71,8 @@ mv "$work/whole.jpg" "$tree/train/cat/001.jpg"
 
 # Each rank in its own directory, where data.root=. is a different tree.
 mkdir "$work/other" && cp -r "$tree/." "$work/other" && mv "$work/other/train/cat/001.jpg" "$work/other/train/cat/002.jpg"
-(cd "$tree" && timeout 120 $MPIRUN -np 1 -wdir "$tree" "$vittrain" $folder data.root=. run.dir="$work/differ" : \
-    -np 1 -wdir "$work/other" "$vittrain" $folder data.root=. run.dir="$work/differ") >"$work/differ.log" 2>&1
-status=$? run_log=$work/differ.log
+differ="'$vittrain' $folder data.root=. run.dir='$work/differ'"
+run_pair differ "env -C '$tree' $differ" "env -C '$work/other' $differ"
 result "ranks must find the same data" "$(failed_otherwise 3 'ranks find different data' | tr '\n' ' ')" \
     "$work/differ.log"
 
