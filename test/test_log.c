@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -217,9 +218,34 @@ static void no_live_line_when_mpirun_has_no_terminal(void **state)
     assert_string_equal(text, "a line\r\nthe end\r\n");
 }
 
+/* Each datagram is one write. */
+static void a_line_is_one_write(void **state)
+{
+    (void)state;
+    int ends[2];
+    struct error error = {.kind = ERROR_DATA};
+    char text[1000];
+    memset(error.text, 'x', 300);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_DGRAM, 0, ends), 0);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        dup2(ends[1], STDERR_FILENO);
+        log_open(0, LOG_INFO);
+        log_error(&error);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_int_equal(recv(ends[0], text, sizeof text, MSG_DONTWAIT),
+                     300 + strlen("vittrain: error: \n"));
+    close(ends[0]);
+    close(ends[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_line_is_one_write),
         cmocka_unit_test(levels_and_ranks),
         cmocka_unit_test(file_gets_a_copy),
         cmocka_unit_test(full_disk_is_said_once),

@@ -31,6 +31,10 @@ static struct {
 
 void log_open(int rank, enum log_level level)
 {
+    /* Without a buffer, glibc 2.37 and later write at most 128 bytes at a time. The launcher may
+     * put output of other ranks between them. */
+    static char line[BUFSIZ];
+    setvbuf(stderr, line, _IOLBF, sizeof line);
     state.rank = rank;
     state.level = level;
 }
