@@ -9,12 +9,12 @@ AC_DEFUN([VITTRAIN_HDF5], [
     [no], [AC_MSG_ERROR([--with-hdf5=no: vittrain needs parallel HDF5])],
     [yes], [
       HDF5_LIBS=
-      AS_IF([test -n "$PKG_CONFIG" && $PKG_CONFIG --exists hdf5-$vittrain_mpi], [
-        HDF5_CFLAGS=`$PKG_CONFIG --cflags hdf5-$vittrain_mpi`
-        HDF5_LIBS=`$PKG_CONFIG --libs hdf5-$vittrain_mpi`
+      AS_IF([test -n "$PKG_CONFIG" && $PKG_CONFIG --exists hdf5-$MPI_NAME], [
+        HDF5_CFLAGS=`$PKG_CONFIG --cflags hdf5-$MPI_NAME`
+        HDF5_LIBS=`$PKG_CONFIG --libs hdf5-$MPI_NAME`
       ], [
         # A cross build does not take the building machine's h5pcc.
-        AS_IF([test "$cross_compiling" != yes], [AC_PATH_PROGS([H5PCC], [h5pcc.$vittrain_mpi h5pcc])])
+        AS_IF([test "$cross_compiling" != yes], [AC_PATH_PROGS([H5PCC], [h5pcc.$MPI_NAME h5pcc])])
         AS_IF([test -n "$H5PCC"], [
           VITTRAIN_SPLIT_FLAGS([HDF5], [`$H5PCC -show`])
         ], [HDF5_LIBS=-lhdf5])
@@ -36,12 +36,12 @@ AC_DEFUN([VITTRAIN_HDF5], [
      AC_COMPUTE_INT([vittrain_hdf5_minor], [H5_VERS_MINOR], [#include <hdf5.h>])
      AC_COMPUTE_INT([vittrain_hdf5_release], [H5_VERS_RELEASE], [#include <hdf5.h>])
      vittrain_hdf5_version="$vittrain_hdf5_major.$vittrain_hdf5_minor.$vittrain_hdf5_release, parallel"
-     AS_IF([test $vittrain_hdf5_mpi != $vittrain_mpi],
-       [vittrain_hdf5_version="no, $vittrain_hdf5_file was built with $vittrain_hdf5_mpi, not $vittrain_mpi"])])
+     AS_IF([test $vittrain_hdf5_mpi != $MPI_NAME],
+       [vittrain_hdf5_version="no, $vittrain_hdf5_file was built with $vittrain_hdf5_mpi, not $MPI_NAME"])])
   CFLAGS=$vittrain_save_CFLAGS; LIBS=$vittrain_save_LIBS
   AC_MSG_RESULT([$vittrain_hdf5_version])
   AS_CASE([$vittrain_hdf5_version],
-    [no*], [VITTRAIN_MISSING([HDF5 >= 1.10 built with $vittrain_mpi], [libhdf5-$vittrain_mpi-dev])])
+    [no*], [VITTRAIN_MISSING([HDF5 >= 1.10 built with $MPI_NAME], [libhdf5-$MPI_NAME-dev])])
   AC_SUBST([HDF5_CFLAGS])
   AC_SUBST([HDF5_LIBS])
 ])
@@ -53,7 +53,7 @@ AC_DEFUN([VITTRAIN_HDF5_MPI], [
   AC_REQUIRE([AC_PROG_GREP])
   vittrain_hdf5_file=`$CC -o conftest$ac_exeext $CFLAGS $CPPFLAGS $LDFLAGS conftest.$ac_ext $LIBS -Wl,-t 2>/dev/null |
     tr -s ' ()' '\n' | $GREP '/libhdf5@<:@_a-z@:>@*@<:@.@:>@' | $SED 1q`
-  AS_IF([test -z "$vittrain_hdf5_file"], [vittrain_hdf5_mpi=$vittrain_mpi],
+  AS_IF([test -z "$vittrain_hdf5_file"], [vittrain_hdf5_mpi=$MPI_NAME],
     [$GREP ompi_mpi_ "$vittrain_hdf5_file" >/dev/null 2>&1], [vittrain_hdf5_mpi=openmpi],
     [vittrain_hdf5_mpi=mpich])
 ])

@@ -1,12 +1,12 @@
 # VITTRAIN_MPI: MPI 3.1 or later, and mpirun for the tests. The wrapper mpicc is asked for the flags, so any
 # compiler can be used. A cross build asks pkg-config for Open MPI or MPICH, because mpicc belongs to the building machine.
-# Sets MPI_CFLAGS, MPI_LIBS, MPIRUN, MPIRUN_FLAGS, and vittrain_mpi: openmpi, or mpich for MPICH and its descendants.
+# Sets MPI_CFLAGS, MPI_LIBS, MPIRUN, MPIRUN_FLAGS and MPI_NAME (openmpi, or mpich for MPICH and its descendants).
 
 AC_DEFUN([VITTRAIN_MPI], [
   AC_ARG_WITH([mpi], [AS_HELP_STRING([--with-mpi=PREFIX|NAME], [MPI is below PREFIX, or its programs are mpicc.NAME
        and mpirun.NAME, as Debian names them for openmpi and mpich (default: mpicc in PATH)])],
     [], [with_mpi=yes])
-  vittrain_mpi=openmpi vittrain_mpi_path=$PATH vittrain_mpi_suffix=
+  MPI_NAME=openmpi vittrain_mpi_path=$PATH vittrain_mpi_suffix=
   AS_CASE([$with_mpi],
     [yes], [],
     [no], [AC_MSG_ERROR([--with-mpi=no: vittrain needs MPI])],
@@ -48,7 +48,7 @@ AC_DEFUN([VITTRAIN_MPI], [
 #ifndef OPEN_MPI
 #error not Open MPI
 #endif
-]])], [MPIRUN_FLAGS=--oversubscribe], [vittrain_mpi=mpich])
+]])], [MPIRUN_FLAGS=--oversubscribe], [MPI_NAME=mpich])
     CFLAGS=$vittrain_save_CFLAGS; LIBS=$vittrain_save_LIBS
     AC_MSG_RESULT([$vittrain_mpi_version])
   ])
@@ -57,4 +57,5 @@ AC_DEFUN([VITTRAIN_MPI], [
   AC_SUBST([MPI_CFLAGS])
   AC_SUBST([MPI_LIBS])
   AC_SUBST([MPIRUN_FLAGS])
+  AC_SUBST([MPI_NAME])
 ])

@@ -12,6 +12,10 @@ OMPI_MCA_smsc=^cma                            # Open MPI 5
 export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_mpi_yield_when_idle OMPI_MCA_smsc
 export OMPI_MCA_hwloc_base_binding_policy PRTE_MCA_hwloc_default_binding_policy OMPI_MCA_btl_vader_single_copy_mechanism
 
+# Rank of a process, for eval; src/core/launcher.c has the same table.
+TEST_RANK='${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-0}}}'
+export TEST_RANK
+
 # Hide real GPUs: the tests are for CPUs and the emulated GPU; benchmarks/gpu.sh tests real GPUs.
 CUDA_VISIBLE_DEVICES=
 export CUDA_VISIBLE_DEVICES

@@ -59,6 +59,7 @@ test_programs = \
 	test/test_image \
 	test/test_image_file \
 	test/test_image_folder \
+	test/test_launcher \
 	test/test_linear \
 	test/test_linear_relu \
 	test/test_output_file \
@@ -231,7 +232,7 @@ SH_LOG_COMPILER = $(SHELL)
 # removes its session folder when a run ends, also while another run starts.
 AM_TESTS_ENVIRONMENT = \
 	TMPDIR=`mktemp -d`; export TMPDIR; trap 'rm -rf "$$TMPDIR"' EXIT; \
-	MPIRUN='$(MPIRUN) $(MPIRUN_FLAGS)'; export MPIRUN; \
+	MPIRUN='$(MPIRUN) $(MPIRUN_FLAGS)' TEST_MPI=$(MPI_NAME); export MPIRUN TEST_MPI; \
 	TEST_SOURCE='$(abs_top_srcdir)'; export TEST_SOURCE; \
 	TEST_BUILD='$(abs_top_builddir)'; export TEST_BUILD; \
 	. $(srcdir)/test/environment.sh;

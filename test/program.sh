@@ -55,7 +55,7 @@ run() {
 # of Open MPI 5.0.7 crashes on it (open-mpi/ompi#13303).
 run_pair() {
     run_log=$work/$1.log
-    timeout 300 $MPIRUN -np 2 sh -c 'shift "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"; eval "exec $1"' sh "$2" "$3" \
+    timeout 300 $MPIRUN -np 2 sh -c 'eval "shift $TEST_RANK"; eval "exec $1"' sh "$2" "$3" \
         >"$run_log" 2>&1 </dev/null
     status=$?
 }

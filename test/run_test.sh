@@ -11,7 +11,7 @@
 here=$(dirname "$0")
 
 if [ "$1" = --rank ]; then
-    rank=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-${PMIX_RANK:-0}}}
+    eval "rank=$TEST_RANK"
     [ "$rank" = 0 ] && exec "$2"
     said=$(mktemp) || exit 1
     trap 'rm -f "$said"' EXIT

@@ -23,6 +23,7 @@
 #include "comm/internal.h"
 #include "config/phase.h"
 #include "core/clock.h"
+#include "core/launcher.h"
 #include "core/resident.h"
 
 enum { CALLERS = 10, RECORDS = 4096 };
@@ -195,8 +196,8 @@ static int node_of_rank(int rank)
 
 int __wrap_gethostname(char *name, size_t size)
 {
-    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
-    const int node = node_of_rank(rank != NULL ? atoi(rank) : 0);
+    const int rank = launcher_rank();
+    const int node = node_of_rank(rank > 0 ? rank : 0);
     if (node < 0)
         return __real_gethostname(name, size);
     snprintf(name, size, "node%d", node);

@@ -7,6 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+extern "C" {
+#include "core/launcher.h"
+}
+
 static FILE *captured;
 
 static const struct {
@@ -110,8 +114,8 @@ cudaError_t cudaRuntimeGetVersion(int *version)
 
 cudaError_t cudaGetDeviceCount(int *count)
 {
-    const long long ranks_here = setting("OMPI_COMM_WORLD_LOCAL_SIZE", 1);
-    *count = (int)setting("VITTRAIN_EMULATION_DEVICES", ranks_here);
+    const int ranks_here = launcher_local_size();
+    *count = (int)setting("VITTRAIN_EMULATION_DEVICES", ranks_here > 0 ? ranks_here : 1);
     return *count == 0 ? cudaErrorNoDevice : fault_of("cudaGetDeviceCount");
 }
 

@@ -54,9 +54,6 @@ MUST_CHECK bool app_same_command(struct comm *world, const struct command_line *
 MUST_CHECK bool app_same_options(struct comm *world, const struct options *options,
                                  struct error *error);
 
-/* True on rank 0, by the launcher's environment; works without MPI. */
-bool app_is_first_rank(void);
-
 /* Answer --help, --version, --list-models, --completion and --manual without MPI. Return the exit
  * code. */
 int app_inform(const struct command_line *line);

@@ -9,22 +9,11 @@
 #include "config/command_line.h"
 #include "config/option.h"
 #include "config/options.h"
+#include "core/launcher.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "core/version.h"
 #include "model/registry.h"
-
-bool app_is_first_rank(void)
-{
-    static const char *const variables[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
-                                            "SLURM_PROCID"};
-    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
-        const char *rank = getenv(variables[i]);
-        if (rank != NULL)
-            return strcmp(rank, "0") == 0;
-    }
-    return true;
-}
 
 static void help_command(const struct command *command)
 {
@@ -351,7 +340,7 @@ static int inform(const struct command_line *line)
 
 int app_inform(const struct command_line *line)
 {
-    if (!app_is_first_rank())
+    if (launcher_rank() > 0)
         return ERROR_NONE;
     const int code = inform(line);
     struct error error = {0};

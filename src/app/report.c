@@ -10,6 +10,7 @@
 #include "config/option.h"
 #include "config/options.h"
 #include "core/atomic_file.h"
+#include "core/launcher.h"
 #include "core/log.h"
 #include "report/export.h"
 #include "report/facts.h"
@@ -127,7 +128,7 @@ static int report_run(int count, char **words)
     const char *folders[HTML_RUNS_MOST];
     if (count > 0 && (strcmp(words[0], "--help") == 0 || strcmp(words[0], "-h") == 0))
         return app_inform(&(struct command_line){.command = command_report.name, .help = true});
-    if (!app_is_first_rank())
+    if (launcher_rank() > 0)
         return ERROR_NONE; /* one rank is enough */
     log_open(0, LOG_INFO);
     option_warn_old_names();

@@ -81,12 +81,7 @@ struct comm {
 MUST_CHECK bool comm_world_open(int *argc, char ***argv, struct comm **world, struct error *error);
 void comm_world_close(struct comm *world);
 
-/* True if the launcher gives this process time after SIGTERM (srun, a batch script); then SIGTERM
- * asks for a graceful stop. False under mpirun, which kills a second later, and without a launcher;
- * then SIGTERM ends the process. */
-bool comm_launcher_waits(void);
-
-/* True once this process was asked to stop gracefully (SIGUSR1; SIGTERM if the launcher waits). Not
+/* True once this process was asked to stop gracefully (SIGUSR1; SIGTERM if launcher_waits()). Not
  * collective: the ranks must agree before they stop. */
 bool comm_stop_wanted(void);
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "config/phase.h"
+#include "core/launcher.h"
 #include "core/status.h"
 
 static struct {
@@ -281,33 +282,23 @@ void failure_end(void)
     _exit(ERROR_PEER);
 }
 
-/* True if the process was started without mpirun or another launcher. */
-static bool world_is_alone(void)
-{
-    return getenv("OMPI_COMM_WORLD_SIZE") == NULL && getenv("PMIX_RANK") == NULL &&
-           getenv("PMI_RANK") == NULL;
-}
-
-/* True if mpirun reports that all ranks are on one node. */
-static bool world_is_one_node(void)
-{
-    const char *ranks = getenv("OMPI_COMM_WORLD_SIZE");
-    const char *ranks_here = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
-    return ranks != NULL && ranks_here != NULL && strcmp(ranks, ranks_here) == 0;
-}
-
-/* Set parameters of Open MPI that are read in MPI_Init. Values set by the user have precedence. */
+/* Set parameters of MPI libraries that are read in MPI_Init. Values set by the user have
+ * precedence. */
 static void world_set_environment(void)
 {
-    if (world_is_alone() || world_is_one_node()) {
+    const bool alone = !launcher_has_ranks();
+    if (alone || (launcher_size() > 0 && launcher_size() == launcher_local_size())) {
         /* Shared memory only: probing networks takes 0.2 s, two thirds of the start-up time. */
         setenv("OMPI_MCA_pml", "ob1", 0);
         /* On a node with IPv6 addresses, Open MPI 5 prints for each rank that it found no route. */
         setenv("OMPI_MCA_reachable", "^netlink", 0);
     }
-    /* No separate server process, which takes another 0.2 s. */
-    if (world_is_alone())
+    if (alone) {
+        /* No separate server process, which takes another 0.2 s. */
         setenv("OMPI_MCA_ess_singleton_isolated", "1", 0);
+        /* MPICH over UCX: no shared memory, which a limit on file sizes would make fail. */
+        setenv("UCX_TLS", "self", 0);
+    }
     /* Ranks that wait inside MPI yield the core to others. */
     setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
     /* signals.c prints one line per fault, instead of a page per rank. */

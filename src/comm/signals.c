@@ -15,6 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/launcher.h"
+
 static const struct {
     int signal;
     const char *meaning;
@@ -32,14 +34,8 @@ enum { FAULTS = sizeof faults / sizeof faults[0] };
 static char message[FAULTS][256];
 static struct sigaction before[FAULTS];
 
-static bool launcher_waits;
 static _Atomic bool stop_wanted;
 static sigset_t waited_for;
-
-bool comm_launcher_waits(void)
-{
-    return launcher_waits;
-}
 
 bool comm_stop_wanted(void)
 {
@@ -53,7 +49,7 @@ static void *signals_main(void *argument)
     while (sigwait(&waited_for, &number) == 0) {
         if (number == SIGTERM && !failure_is_reported())
             heartbeat_report_silent();
-        if (number == SIGUSR1 || launcher_waits) {
+        if (number == SIGUSR1 || launcher_waits()) {
             atomic_store_explicit(&stop_wanted, true, memory_order_relaxed);
             continue;
         }
@@ -70,9 +66,6 @@ static void *signals_main(void *argument)
 void signals_open(void)
 {
     pthread_t thread;
-    /* mpirun sends SIGKILL one second after SIGTERM. */
-    launcher_waits = getenv("OMPI_COMM_WORLD_SIZE") == NULL &&
-                     (getenv("SLURM_PROCID") != NULL || getenv("PMIX_RANK") != NULL);
     sigemptyset(&waited_for);
     sigaddset(&waited_for, SIGUSR1);
     sigaddset(&waited_for, SIGTERM);

@@ -20,6 +20,8 @@ libvittrain_a_SOURCES += \
 	src/core/hdf5_file.c \
 	src/core/hdf5_file.h \
 	src/core/integer.h \
+	src/core/launcher.c \
+	src/core/launcher.h \
 	src/core/log.c \
 	src/core/log.h \
 	src/core/output_file.c \

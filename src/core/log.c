@@ -13,6 +13,7 @@
 
 #include "core/clock.h"
 #include "core/durable.h"
+#include "core/launcher.h"
 #include "core/output_file.h"
 #include "core/text.h"
 
@@ -68,7 +69,7 @@ bool log_is_terminal(void)
 {
     if (isatty(STDOUT_FILENO) != 1)
         return false;
-    return getenv("OMPI_COMM_WORLD_RANK") == NULL || parent_has_terminal();
+    return !launcher_has_ranks() || parent_has_terminal();
 }
 
 static void erase_progress(void)

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "core/launcher.h"
 #include "doctor/doctor.h"
 
 static struct {
@@ -51,7 +52,7 @@ static void *watch_main(void *unused)
             watch.last_words(watch.what, watch.seconds);
         /* Before MPI has started, nothing else ends the job. */
         double wait = watch.rank >= 0 ? watch.grace : 0;
-        if (late > wait + (app_is_first_rank() ? 0 : watch.grace))
+        if (late > wait + (launcher_rank() > 0 ? watch.grace : 0))
             give_up();
     }
 }

@@ -11,6 +11,7 @@
 #include "config/command_line.h"
 #include "config/options.h"
 #include "core/clock.h"
+#include "core/launcher.h"
 #include "core/log.h"
 
 /* Seconds: the first and the longest pause before a restart; limit for the lock of the run folder.
@@ -81,7 +82,7 @@ static bool launch_read(struct launch *launch, int count, char **words, struct e
     ENSURE(launch->words != NULL, "no memory for %d words", launch->count);
     launch->original = words + i + 1;
     memcpy(launch->words, launch->original, (size_t)launch->count * sizeof *launch->words);
-    return !attempt_is_inside() ||
+    return !launcher_has_ranks() ||
            error_set(error, ERROR_USAGE,
                      "launch: runs mpirun or srun and cannot be run by them; use "
                      "vittrain launch -- mpirun ... vittrain ...");

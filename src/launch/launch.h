@@ -67,9 +67,6 @@ MUST_CHECK bool attempt_run(char *const *words, const struct attempt_options *op
 /* Describe in one line why the attempt ended. */
 void attempt_reason(const struct attempt *attempt, char *text, size_t size);
 
-/* True in a rank, which must not start other ranks. A batch script of Slurm is not a rank. */
-bool attempt_is_inside(void);
-
 /* Block the signals that attempt_run and attempt_sleep read. Call once before both. */
 void attempt_prepare(void);
 

@@ -344,9 +344,3 @@ void attempt_reason(const struct attempt *attempt, char *text, size_t size)
                  attempt->code <= ERROR_UNFIT ? ": " : "",
                  attempt->code <= ERROR_UNFIT ? app_exit_codes[attempt->code] : "");
 }
-
-bool attempt_is_inside(void)
-{
-    return getenv("OMPI_COMM_WORLD_RANK") != NULL || getenv("PMIX_RANK") != NULL ||
-           getenv("PMI_RANK") != NULL;
-}

@@ -13,6 +13,7 @@
 #include "config/option.h"
 #include "config/options.h"
 #include "core/clock.h"
+#include "core/launcher.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "sweep/sweep_tpe.h"
@@ -53,7 +54,7 @@ static bool line_read(struct sweep *sweep, int count, char **words, struct error
     for (i++; i < count; i++)
         if (!word_add(&sweep->command, words[i], error))
             return false;
-    return !attempt_is_inside() ||
+    return !launcher_has_ranks() ||
            error_set(error, ERROR_USAGE,
                      "sweep: runs mpirun or srun and cannot be run by them; use vittrain sweep "
                      "... -- mpirun -np 4");
