@@ -91,7 +91,9 @@ killed() {
     kill -9 "$victim"
     wait $job
     status=$?
-    [ $status -ne 0 ] && [ $status -ne 124 ] || echo "exit status $status;"
+    # MPICH's mpirun sometimes returns 0 after a rank was killed.
+    [ $status -ne 0 ] || [ "$TEST_MPI" = mpich ] || echo 'exit status 0;'
+    [ $status -ne 124 ] || echo 'a timeout;'
     [ ! -e "$work/killed/result.json" ] || echo "it had ended before"
 }
 

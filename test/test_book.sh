@@ -44,9 +44,15 @@ launcher=${MPIRUN:-mpirun}
 cat >"$work/bin/mpirun" <<END
 #!/bin/sh
 ranks=
-while [ "\$1" = -np ]; do
-    ranks=\$2
-    [ "\${TEST_LONG:-0}" = 1 ] || [ \$ranks -le 2 ] || ranks=2
+while :; do
+    case \$1 in
+    -np)
+        ranks=\$2
+        [ "\${TEST_LONG:-0}" = 1 ] || [ \$ranks -le 2 ] || ranks=2
+        ;;
+    -hostfile) [ "$TEST_MPI" = mpich ] || break ;; # MPICH cannot read a host file of Open MPI
+    *) break ;;
+    esac
     shift 2
 done
 exec $(command -v ${launcher%% *}) $(case $launcher in *' '*) echo "${launcher#* }" ;; esac) \${ranks:+-np \$ranks} "\$@"

@@ -124,8 +124,11 @@ static void watch_ask(const struct ticket *ticket, struct answer *answers)
     int open = 0, *world_rank = group_world_ranks(group);
     for (int rank = 0; rank < group->comm.size; rank++)
         if (rank != group->comm.rank) {
-            MPI_CHECK(MPI_Send(&group->identity, 1, MPI_INT64_T, world_rank[rank], TAG_QUESTION,
-                               watch_communicator));
+            /* MPI_Send would block: UCX opens a connection only if the other rank takes part. */
+            MPI_Request request;
+            MPI_CHECK(MPI_Isend(&group->identity, 1, MPI_INT64_T, world_rank[rank], TAG_QUESTION,
+                                watch_communicator, &request));
+            MPI_CHECK(MPI_Request_free(&request));
             open++;
         }
     for (double start = clock_now(); open > 0 && clock_now() < start + patience;) {
@@ -219,7 +222,7 @@ static void watch_report(const struct ticket *ticket, double waited, const char 
 
 void watch_check(const struct ticket *ticket, double waited)
 {
-    const double grace = 5;
+    const double grace = 5, turn = 0.5; /* seconds; turn: between two ranks that both defer */
     static char missing[4096];
     const struct group *group = ticket->group;
     if (watch_timeout <= 0 || waited < watch_timeout)
@@ -229,7 +232,8 @@ void watch_check(const struct ticket *ticket, double waited)
     watch_ask(ticket, answers);
     watch_list_missing(ticket, answers, missing, sizeof missing);
     bool later = watch_defers(ticket, answers);
-    for (double start = clock_now(); later && clock_now() < start + grace; watch_sleep())
+    const double patience = grace + turn * group->comm.rank;
+    for (double start = clock_now(); later && clock_now() < start + patience; watch_sleep())
         watch_turn(ticket);
     watch_report(ticket, waited, missing, NULL);
     failure_end();

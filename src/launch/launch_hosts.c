@@ -54,15 +54,21 @@ static void agent_find(struct launched_hosts *hosts, int count, char *const *wor
     snprintf(hosts->agent, sizeof hosts->agent, "%.*s", (int)strcspn(agent, ":"), agent);
 }
 
-/* Parse a line like "node1 slots=4"; false for a line without a host. */
+/* Parse a line like "node1 slots=4" of Open MPI or "node1:4" of MPICH; false for a line without a
+ * host. */
 static bool line_read(const char *text, struct launched_host *host)
 {
     char name[HOST_NAME];
     if (sscanf(text, " %255[^ \t\r\n#]", name) != 1)
         return false;
     const char *slots = strstr(text, "slots"), *at = strchr(name, '@');
+    char *colon = strchr(name, ':');
     while (slots != NULL && slots > text && slots[-1] != ' ' && slots[-1] != '\t')
         slots = strstr(slots + 1, "slots"); /* skip max_slots */
+    if (colon != NULL) {
+        slots = text + strcspn(text, ":");
+        *colon = '\0';
+    }
     snprintf(host->name, sizeof host->name, "%s", name);
     snprintf(host->line, sizeof host->line, "%.*s", (int)strcspn(text, "\r\n#"), text);
     host->slots = 1;
@@ -75,7 +81,7 @@ bool launched_hosts_open(struct launched_hosts *hosts, int count, char *const *w
                          struct error *error)
 {
     static const char *const launchers[] = {"mpirun", "mpiexec", "orterun", "prterun", NULL};
-    static const char *const files[] = {"hostfile", "machinefile", "default-hostfile", NULL};
+    static const char *const files[] = {"hostfile", "machinefile", "default-hostfile", "f", NULL};
     static const char *const ranks[] = {"np", "n", "c", NULL};
     const char *slash = strrchr(words[0], '/');
     char text[512];
