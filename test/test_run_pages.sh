@@ -80,9 +80,9 @@ result "nvidia-smi's table of the middle of the run" \
 
 bad=$(lacks runs/logbook/one.md '^\| Status \| finished \|' '^\| Reason \| all steps done \|' '^\| Strategy \| fsdp \|' '^\| Shards \| 2 \|' \
     '^\| mesh.strategy \| fsdp \| ddp \|' '^\| test \| 125 \|' '^\| Time to target accuracy \| ' '^\| Images/s \| [0-9]' \
-    '^\| Data used \| 15 % \|' '^\| Initial weights \| random \|' '^\| Epochs \| 0.9 \|' \
+    '^\| Data used \| 30 % \|' '^\| Initial weights \| random \|' '^\| Epochs \| 0.9 \|' \
     '^\| Waiting for communication \| [0-9.]+ %' '^\| 1 \| 1 \| .* MiB \| .* MiB \|' 'step-00000020.h5.*last' '^\| blocks.1 \| 12,608 \|')
-[ "$(rows runs/logbook/README.md '^\| \[one\]\(one.md\) \| 2.* \| fsdp \| fp32 \| 24 \| .* \| 15 % \| random \|$')" = 1 ] || bad="$bad no row of the index"
+[ "$(rows runs/logbook/README.md '^\| \[one\]\(one.md\) \| 2.* \| fsdp \| fp32 \| 24 \| .* \| 30 % \| random \|$')" = 1 ] || bad="$bad no row of the index"
 result 'the page and its row' "$bad" "$work/runs/logbook/one.md"
 
 # The run is resumed on one rank: a second attempt.
