@@ -10,7 +10,7 @@ try() {
     rm -rf "$work/run"
     run_log=$work/try.log
     {
-        (eval "$1; exec timeout 60 $vittrain $train run.dir=$work/run $2")
+        (eval "$1; exec timeout 60 '$vittrain' $train run.dir=$work/run $2")
         echo $? >"$work/status"
     } 2>&1 </dev/null | cat >"$run_log"
     status=$(cat "$work/status")
