@@ -25,7 +25,7 @@ result() {
     fi
     echo "not ok $number - $1"
     echo "# $2"
-    [ -z "$3" ] || sed 's/^/# /' "$3"
+    [ -z "$3" ] || tr -d '\0' <"$3" | sed 's/^/# /' # Open MPI 5 ends its output with a NUL byte
 }
 
 # needs PROGRAM...: skip the test if one of these programs is not installed.
@@ -66,7 +66,7 @@ failed_otherwise() {
     [ $status -eq "$1" ] || echo "exit status $status, not $1;"
     lines=$(grep -c '^vittrain: error: ' "$run_log")
     [ "$lines" = 1 ] || echo "$lines lines of error;"
-    grep '^vittrain: error: ' "$run_log" | grep -qE "$2" || echo "no $2"
+    grep -a '^vittrain: error: ' "$run_log" | grep -qE "$2" || echo "no $2"
 }
 
 # fails RANKS NAME STATUS PATTERN WORD...: the command ends with STATUS and one error line that matches PATTERN.

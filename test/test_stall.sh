@@ -23,7 +23,7 @@ ended() {
 named() {
     lines=$(grep -c '^warning: stalled: .* wait' "$work/$1.log")
     [ "$lines" = "$2" ] || echo "$lines lines about stalled ranks;"
-    [ "$2" = 0 ] || grep '^warning: stalled: ' "$work/$1.log" | grep -qE "$3" || echo "no \"$3\""
+    [ "$2" = 0 ] || grep -a '^warning: stalled: ' "$work/$1.log" | grep -qE "$3" || echo "no \"$3\""
 }
 
 # signal_ranks NAME SIGNAL [RANKS]: send a signal to the ranks of a run, or to the last RANKS of them.
