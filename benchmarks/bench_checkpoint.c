@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Time of a checkpoint of ViT-B/32 with AdamW's state (1.05 GB), compared with a plain parallel
  * write of the same size to the same folder, both synced to disk; and of reading it back, usually
  * from the page cache. Prints rows of the common CSV (README.md) with medians: mpirun -np 2

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Shared by the PyTorch benchmarks: rows of the table (README.md), the models, the ranks."""
 
 import os

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Images per second of the input pipeline: the loader threads alone (reading, random numbers of the
  * augmentation), the device's transform alone, and both as in a step. Prints rows of the common CSV
  * (README.md). Takes the command line of `train`: bench_input [DECK.ini ...]

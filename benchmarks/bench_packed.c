@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Speed of loading decoded packed data, compared with copying the same bytes in memory. Loader
  * threads read records from the page cache, compare checksums and deliver batches; the same number
  * of threads copies the same records in the same order. Both alternate, so that other programs

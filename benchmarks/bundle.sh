@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Packs the built program with everything that benchmarks/gpu.sh needs on a machine with a GPU but without MPI, HDF5 and
 # network: libraries, the launcher and plugins of Open MPI 4, tests of operations, headers and flags to build
 # vittrain-cuda.so again, and losses of the CPU for comparison. Sources, scripts and data are not packed: they are

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Shared by the benchmarks' scripts: the table that all write and read (README.md lists its columns), and short training
 # runs. Sourced by sh and bash after `here` is set to this folder; bench_common.py calls `row`. C programs write the same
 # rows by src/bench/bench.c. Environment: VITTRAIN, MPIRUN, IMAGE (height and width of a model's images),

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Images per second of an epoch of CNN-A (batches of 16, single precision) with its data: vittrain and PyTorch in turn on
 # the same cores. Prints rows of the benchmarks' CSV (README.md); the last is the ratio of the medians.
 #

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # The measurements that need a GPU, in parts that each fit one call of a borrowed machine (README.md, "On a GPU"):
 #
 #   benchmarks/gpu.sh PART ...

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # Images per second from JPEG files with RandomResizedCrop to 224 x 224. vittrain's loader with 2 threads, from folders and
 # from packed files with restart markers, runs in turn with torchvision's DataLoader with 2 workers. The ratios are medians
 # of images per second of CPU time, which other programs hardly affect. Prints rows of the benchmarks' CSV.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # The ratio of two times that were measured in pairs, with its confidence interval: reads lines "A B" (seconds), prints
 # "RATIO LOW HIGH PAIRS COVERAGE VERDICT" with ratios B / A. -v threshold=0.03: smallest ratio - 1 of a regression.
 #

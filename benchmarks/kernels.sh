@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # Table of the kernels in a built module: registers, threads, stack, memory accesses and tensor-core
 # instructions, by `cuobjdump`. CSV on standard output, one row per kernel and architecture.
 #   benchmarks/kernels.sh [FILE...] >TABLE     (a module or objects; default: vittrain-cuda.so)

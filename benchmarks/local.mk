@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # benchmarks: `make benchmarks/NAME`
 EXTRA_PROGRAMS += \
 	benchmarks/bench_checkpoint \

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Share of a training run's communication between two nodes that is hidden by computation: 1 - exposed_comm_seconds /
 # comm_seconds of metrics.csv, over the steps after the first three. Two nodes of one machine, connected at the given
 # rate (two_nodes.sh; needs root), one rank on each. Prints rows of

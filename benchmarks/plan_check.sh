@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Compares predictions of `vittrain plan` with measurements: two ranks of this machine with each strategy, and two nodes
 # of one rank each at a given network rate (two_nodes.sh; needs root), relative to one of two independent ranks. Each turn
 # measures the steps and the machine (`vittrain bench machine`), because other programs affect both. Prints rows of the

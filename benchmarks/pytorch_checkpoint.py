@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """MB/s of torch.save for ViT-B/32 with AdamW's state, flushed to the disk (median of three), and of a plain
 write of the same size. Prints rows of the benchmarks' CSV. Argument: the directory to write in."""
 

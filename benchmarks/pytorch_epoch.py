@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Images per second of an epoch of CNN-A with PyTorch and torchvision, data included, as the course project trains it:
 batches of 16, single precision, plain SGD, images from PIL through ToTensor and Normalize in a DataLoader of the main
 process. Prints a row of the CSV (README.md).

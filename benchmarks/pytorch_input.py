@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Images per second, and per second of CPU time, of torchvision's ImageFolder and DataLoader:
 RandomResizedCrop, RandAugment, ColorJitter, to tensors (PIL backend). Prints rows of the benchmarks' CSV,
 for comparison with bench_input."""

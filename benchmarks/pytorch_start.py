@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Seconds from the start of two processes to the end of their first training step with PyTorch, DDP over
 gloo: importing, building the model, meeting, one step. Prints a row of the benchmarks' CSV."""
 

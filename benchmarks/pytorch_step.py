@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Seconds of one training step with PyTorch: forward, cross-entropy, backward, clip to norm 1, AdamW, on one
 synthetic batch. Prints a row of the benchmarks' CSV. With --ranks N: DistributedDataParallel over gloo, or
 fully_shard of each block and of the rest. With --serve: reads lines "MODEL BATCH VARIANT SECONDS" from standard

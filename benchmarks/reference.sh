@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # The runs of the course projects' tables: CNN-A, CNN-B and the CIFAR ViT with 16 and 64 images per rank on
 # 1 rank, 2 ranks, and 4 ranks of 2 nodes; ViT-B/32 on 2 nodes as DDP and as FSDP. Nodes are namespaces of
 # this machine (test/cluster.sh), as root. Run folders go to runs/, pages to runs/logbook/. Runs that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The convolutional models that cnn_a, cnn_a_lenet, cnn_b and linear are measured against, as the obvious
 torch modules: 9,986, 58,742, 11,173,962 and 21 parameters."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The Vision Transformer of the system that vit_cifar is measured against, written from its description:
 patches as (channel, y, x) rows through one linear layer, class token and positions that start at zero, a
 layer norm and dropout on the embedding, pre-norm blocks without qkv bias, element-wise dropout where

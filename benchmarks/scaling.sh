@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Weak scaling on one machine: 2 ranks x 1 thread, in turn with two independent one-rank runs with the same batch
 # per rank. Prints rows of the benchmarks' CSV (README.md): for each turn the CPU time and the waiting time of the threads
 # in a step, and their differences to the independent runs; the last row is the median of the relative speeds.

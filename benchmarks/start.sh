@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Measure the start of a run, as rows of the benchmarks' CSV (README.md), and predict it for more ranks (docs/start.md).
 #
 #   benchmarks/start.sh [TURNS] >> benchmarks/results/start-DATE.csv

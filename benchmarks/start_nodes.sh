@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Seconds from `mpirun` to the update of the first step, on the last of 8 ranks, on 2 nodes of this machine
 # (namespaces with separate sshd, network and shared memory: test/cluster.sh). As root. Prints rows of the benchmarks' CSV.
 #

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Seconds of one training step: vittrain and PyTorch in turn on the same cores, several times, so that other
 # programs affect both. Prints rows of the benchmarks' CSV (README.md); the last row is the speed relative to
 # PyTorch's fastest variant.

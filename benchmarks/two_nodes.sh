@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Runs a command under mpirun on two nodes of this machine, which are network namespaces connected at a given
 # rate (token bucket filters at both ends), to simulate a slow network.
 #

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Attention forward in bf16 and fp16 on tensor cores, with online softmax in steps of 64 tokens, so
  * that a row of scores is never stored completely (Milakov and Gimelshein 2018; Dao et al. 2022).
  */

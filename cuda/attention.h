@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Shared by the passes of attention. A block processes one head of one sample. Two of the head's
  * matrices (keys and values, or queries and gradients) are in shared memory, completely if they
  * fit, else a chunk at a time; a warp processes 16 rows of the other matrices against all of them.

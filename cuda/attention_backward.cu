@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Attention backward in bf16 and fp16 on tensor cores. A block computes all gradients of one head:
  * first those of the queries, with keys and values in shared memory; then those of keys and values,
  * with queries and output gradients in shared memory. Scores are computed in both phases, so that a

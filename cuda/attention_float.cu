@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Attention in fp32 without tensor cores. A warp processes 4 rows (of queries, or of keys and
  * values) against 32 rows in shared memory at a time; each lane computes one score per row. Every
  * value read from shared memory is used for 4 rows. */

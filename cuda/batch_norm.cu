@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Batch normalisation over the rows of [rows, channels], limited by memory bandwidth. A thread
  * processes eight channels down the rows, so values per channel are read once and sums stay in
  * registers: fp32 within a thread, fp64 beyond. Sums over rows take two launches: one partial sum

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Selection of a rank's GPU, its properties, and the errors if no GPU can be used. */
 #include "cuda.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Collectives of GPUs: the interface between our groups (comm_nccl.cu) and the library.
  * collective_nccl.cu calls NCCL; emulation/collective.cpp computes the same between processes of
  * one machine, so that everything above this interface runs in tests. Functions that can fail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Collectives by NCCL. */
 #include "collective.h"
 

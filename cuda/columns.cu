@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Sums over rows: first over chunks of rows, then over the partial sums in order. The chunks depend
  * on the number of rows only, so every GPU computes identical bits. */
 #include "cuda.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The backend "nccl" of comm.h: collectives on GPU memory. Each group has its own stream, which
  * waits for `after`, runs the collective and records an event. A stream that waits for a ticket
  * waits for that event; the host does not block. During graph capture, stream and event become part

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Convolutions. A 1 x 1 convolution is a linear layer over pixels and uses the library of matrix
  * products. All others use the library of convolutions (convolution.h), which expects channels-last
  * filters: they are transposed into the workspace before the call, and their gradient is transposed

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Convolutions: the interface between our operations and the library, like product.h for matrix
  * products. convolution_cudnn.cu calls cuDNN; emulation/convolution.cpp computes the same on the
  * host. The library is opened by the first call about a convolution, so that a run without

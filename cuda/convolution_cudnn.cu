@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Convolutions by cuDNN's graph API. The first call with a shape selects an engine for each part
  * that is needed (convolution_engine.h) and stores its execution plan; later calls look it up. */
 #include "convolution_engine.h"

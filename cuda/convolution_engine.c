@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "convolution_engine.h"
 
 #include <stdio.h>

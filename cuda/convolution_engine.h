@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Selection and execution of cuDNN's engines for convolutions, through its graph API. Selection
  * runs on the host only; given a GPU's device properties it needs no GPU, so tests check it on any
  * machine. Plain C, for those tests. */

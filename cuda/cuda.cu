@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The backend "cuda": opening a device, memory, streams, events, graphs, and the table of
  * operations. The operations are in the other files of this folder. */
 #include "cuda.h"

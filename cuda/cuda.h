@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Internal header of the backend "cuda", shared by its operations. An operation launches kernels,
  * or calls a library, on its stream and returns; it reads host memory only before it returns. Sums
  * have a fixed order: no atomic additions, and no split that depends on the GPU. */

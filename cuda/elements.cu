@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Elementwise operations, limited by memory bandwidth: eight elements per thread, so that a warp
  * accesses whole cache lines. */
 #include "cuda.h"

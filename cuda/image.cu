@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Convert stored pixels to a batch of images, bit-identical to the CPU (src/device/cpu_image.c):
  * the weights of the resize, its horizontal pass, then one kernel that traces each output pixel
  * back, computes the vertical pass for that pixel only, and looks up its value. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Shared by kernels: sums over a warp and a block in a fixed order, dropout masks with the same
  * random numbers as on the CPU, and the number of blocks of a launch. */
 #ifndef VITTRAIN_CUDA_KERNEL_H

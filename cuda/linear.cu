@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Linear layers: matrix products by the library (product.h), including bias and residual. GELU,
  * dropout and drop path are one elementwise kernel after the product, launched only if needed. The
  * product's output is rounded to the compute type in between, like every stored tensor. */

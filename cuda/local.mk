@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # the module for GPUs: cuda/*.cu by nvcc. Those that call a library have a host's version in
 # cuda/emulation/.
 cuda_sources = \

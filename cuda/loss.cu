@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Losses. Softmax and cross-entropy: one block per row. A row is read three times (maximum, sums,
  * gradient), the second and third time from the caches: 21,843 classes take at most 85 KiB. The
  * formulas are those of src/device/kernels_loss.c. */

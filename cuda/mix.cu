@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Mixup and CutMix. A thread processes eight elements of both samples of a pair, so each image is
  * read and written once; threads outside the rectangle of CutMix exit at once. Targets are a
  * separate kernel, one block per sample. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Layer normalisation, limited by memory bandwidth. A warp keeps a row in registers between passes,
  * so that each tensor is moved once and the variance is computed around the mean. In the backward
  * pass the warps of a block also keep their sums over rows in registers. Rows that are too wide or

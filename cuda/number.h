@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Element types of kernels: float, bf16, fp16, loaded and stored one at a time or eight at a time
  * (16 bytes of a 16-bit type, the widest access). All arithmetic is in fp32; conversions round to
  * nearest even, as on the CPU. */

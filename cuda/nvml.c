@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* NVML's functions are looked up individually: older drivers lack the newer ones, and each GPU has
  * only some of the sensors. Types and numbers are those of NVML's binary interface, which is
  * stable. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* A GPU's sensors by NVML, the driver's management library (libnvidia-ml.so.1). It is opened at run
  * time, because not every machine has it, and even fewer have its header. */
 #ifndef VITTRAIN_CUDA_NVML_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Channels-last images: max pooling, and transposition between channels first and channels last.
  * Limited by memory bandwidth: eight channels of a pixel per thread. */
 #include "cuda.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Plans of matrix products. A shape gets its descriptors and its algorithm at its first product;
  * after that a product costs the host one lookup.
  *

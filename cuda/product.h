@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Matrix products as used by operations. A shape gets a plan at its first product, with the
  * library's algorithm that was measured to be fastest (product.cu). */
 #ifndef VITTRAIN_CUDA_PRODUCT_H

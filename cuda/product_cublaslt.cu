@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Matrix products by cuBLASLt, which is column-major: our c[rows, columns] is its transpose, so our
  * b is its A and our a its B. Algorithms that accumulate parts of `inner` in the output in a
  * varying order (split-K with atomics) are excluded. */

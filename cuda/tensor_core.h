@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Matrix products of small tiles on tensor cores: the only file that contains their instructions. A
  * matrix is a fragment distributed over the lanes of a warp, two neighbouring elements per word
  * (PTX ISA, "Matrix fragments for mma.m16n8k16"). With g = lane / 4 and q = lane % 4 a lane holds

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Patches, token sequences and pooling, limited by memory bandwidth. Samples are a dimension of the
  * grid, so that divisions are 32-bit or unnecessary. */
 #include "cuda.h"

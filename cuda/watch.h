@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* While the host waits for the GPU, it must check that the collectives are alive: a kernel of NCCL
  * waits without a timeout for a rank that has died. */
 #ifndef VITTRAIN_CUDA_WATCH_H

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Decks and jobs, which are installed
 nobase_dist_pkgdata_DATA = \
 	input/synthetic.ini \

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Shared by the job scripts, which source it and call `train`. A job that reaches its time limit or loses a node is
 # requeued and resumes from its newest checkpoint, until the run is finished. See docs/clusters.md.
 #

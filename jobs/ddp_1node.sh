@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Data parallel on 1 node, 4 ranks: every rank holds the whole model.
 #   sbatch jobs/ddp_1node.sh [DECK.ini] [section.key=value ...]
 #   sbatch --gpus-per-node=4 jobs/ddp_1node.sh ...      on nodes with GPUs

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Data parallel on 2 nodes, 4 ranks each: every rank holds the whole model.
 #   sbatch jobs/ddp_2node.sh [DECK.ini] [section.key=value ...]
 #   sbatch --gpus-per-node=4 jobs/ddp_2node.sh ...      on nodes with GPUs

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Data parallel on 4 nodes, one rank each: every rank holds the whole model.
 #   sbatch jobs/ddp_4node.sh [DECK.ini] [section.key=value ...]
 #   sbatch --gpus-per-node=1 jobs/ddp_4node.sh ...      on nodes with GPUs

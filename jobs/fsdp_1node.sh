@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Fully sharded on 1 node: every one of 4 ranks holds a quarter of weights, gradients and moments.
 #   sbatch jobs/fsdp_1node.sh [DECK.ini] [section.key=value ...]
 #   sbatch --gpus-per-node=4 jobs/fsdp_1node.sh ...      on nodes with GPUs

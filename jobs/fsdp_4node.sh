@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Fully sharded on 4 nodes, one rank each: every rank holds a quarter of weights, gradients and moments.
 #   sbatch jobs/fsdp_4node.sh [DECK.ini] [section.key=value ...]
 #   sbatch --gpus-per-node=1 jobs/fsdp_4node.sh ...      on nodes with GPUs

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Sharded inside each of 2 nodes, 4 ranks each; replicated across the nodes, which all-reduce their gradients.
 #   sbatch jobs/hsdp_2node.sh [DECK.ini] [section.key=value ...]
 #   sbatch --gpus-per-node=4 jobs/hsdp_2node.sh ...      on nodes with GPUs

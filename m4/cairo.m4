@@ -1,3 +1,4 @@
+dnl SPDX-License-Identifier: BSD-3-Clause
 # VITTRAIN_CAIRO: Cairo 1.16 or later with its PNG back end, for charts as PNG files. Optional.
 # Sets CAIRO_CFLAGS, CAIRO_LIBS, HAVE_CAIRO.
 

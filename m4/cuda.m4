@@ -1,3 +1,4 @@
+dnl SPDX-License-Identifier: BSD-3-Clause
 # VITTRAIN_EMULATION: a C++ compiler for the emulated GPU of the tests. It must be GNU's, because the emulation
 # implements the callbacks of its -fsanitize=thread; clang's differ.
 # VITTRAIN_CUDA: --with-cuda=auto|yes|no|PREFIX and --with-cuda-arch=LIST: the module for GPUs.

@@ -1,3 +1,4 @@
+dnl SPDX-License-Identifier: BSD-3-Clause
 # VITTRAIN_HDF5: HDF5 1.10 or later, built with the MPI that VITTRAIN_MPI has found. Sets HDF5_CFLAGS, HDF5_LIBS.
 # Debian and Ubuntu keep one library for each MPI beside the serial one: hdf5-openmpi and hdf5-mpich.
 

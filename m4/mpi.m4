@@ -1,3 +1,4 @@
+dnl SPDX-License-Identifier: BSD-3-Clause
 # VITTRAIN_MPI: MPI 3.1 or later, and mpirun for the tests. The wrapper mpicc is asked for the flags, so any
 # compiler can be used. A cross build asks pkg-config for Open MPI or MPICH, because mpicc belongs to the building machine.
 # Sets MPI_CFLAGS, MPI_LIBS, MPIRUN, MPIRUN_FLAGS and MPI_NAME (openmpi, or mpich for MPICH and its descendants).

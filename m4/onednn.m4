@@ -1,3 +1,4 @@
+dnl SPDX-License-Identifier: BSD-3-Clause
 # VITTRAIN_ONEDNN: oneDNN 2.6 or later (2.x and 3.x). Sets ONEDNN_CFLAGS, ONEDNN_LIBS.
 # VITTRAIN_RANDOM123: Random123, which consists of headers only. Sets RANDOM123_CFLAGS.
 

@@ -1,3 +1,4 @@
+dnl SPDX-License-Identifier: BSD-3-Clause
 # Macros of configure for compiler properties, libraries with pkg-config modules, missing libraries, and the summary.
 # Other libraries have a file of their own.
 

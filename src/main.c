@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The program parses the command line and runs one command. */
 #include <fcntl.h>
 #include <signal.h>

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # Build vittrain for Arm (aarch64) with a cross compiler and test it under qemu-user: operations against double precision
 # with all kernels, then short runs whose losses must equal those of this machine's build.
 #   test/arm64.sh [FOLDER]

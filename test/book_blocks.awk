@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Extract the code blocks of a Markdown page for test_book.sh. Block N of the page becomes the files FOLDER/N.text,
 # FOLDER/N.line (its line number) and FOLDER/N.marks (the comments `<!-- ... -->` directly before it, one per line,
 # without the arrows).

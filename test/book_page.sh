@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # Run the commands of one page of the manual in order, in a folder of its own. Called by test_book.sh, which sets work
 # and PATH and the environment of the stand-ins for `vittrain` and `mpirun`. Prints one line per block: `ok`, `not ok`
 # or `skip`, the position, and the reason. FOLDER/NNN.log has the output of the block.

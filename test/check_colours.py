@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Applies the program's functions and torchvision's (through Pillow) to real photographs: every byte must
 be equal. Skipped without a folder of images.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Trains convolutional models with the program and with PyTorch (torchvision's modules, and the obvious
 ones), from the same weights on the same images: losses, weights and running statistics after some steps, and
 the loss of an evaluation, must be those of PyTorch in double precision. Losses may differ by five times

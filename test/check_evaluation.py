@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Compares pixels of evaluations by the recipe `photos` with those of timm.data.create_transform, for image
 files of all shapes: no level may differ.
 

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # All faults of docs/faults.md on 2 nodes of this machine (cluster.sh) with 4 ranks each: every rank killed in every
 # phase of a run, a node down, a cut network, a full disk, a stopped rank, a folder that cannot be written, NaN on one rank.
 # Each must end within 30 s with one line that names the rank or the host, leave no process on any node, lose no valid

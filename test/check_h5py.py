@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Reads a checkpoint with h5py and checks it against docs/checkpoint.md.
 
     check_h5py.py CHECKPOINT

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Compares the images of a packed file (h5py) with those of the source folder, resized by Pillow: shorter side
 to SIZE, then the centre SIZE x SIZE, as torchvision's Resize and CenterCrop do.
 

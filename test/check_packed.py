@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Reads a packed data set with h5py, checks it against docs/data.md, and compares the records of CIFAR-10
 with the original files.
 

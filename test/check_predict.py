@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Predicts a photograph with weights of timm, which are described by the config.json beside them, and compares the
 probabilities with timm's. Files of PyTorch are converted with the command in the program's error, and give the same.
 

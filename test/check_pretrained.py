@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Trains and evaluates with weights of timm and torchvision: a ViT-B/32 and a ResNet-18 (random) in safetensors.
 vittrain's log-probabilities must equal PyTorch's to 1e-4, and the losses of 20 steps of fine-tuning must agree, all in
 single precision on real images resized to 224 pixels as by PIL. Rounding errors grow in a network with batch norm and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Reads weights with the safetensors package and compares them, bit for bit, with a vector of a
 checkpoint as h5py reads it. Both have the same metadata, which describe the model of the run.
 

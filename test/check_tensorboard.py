@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Reads a run's TensorBoard events with the real TensorBoard and compares them with metrics.csv.
 
 Every tag must have exactly the steps and (as 32-bit floats) the values of its column; with --parts N

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Compares data.val=reference with PyTorch: the records of each split, which `vittrain predict` lists, with the indices of
 random_split(ConcatDataset([train, test]), lengths, torch.Generator().manual_seed(run.seed)). TEST_LONG=1 also compares
 permutations of the sizes around the limit from which PyTorch draws other numbers (2 GB of memory, a minute or more).

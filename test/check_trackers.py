@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Runs the scripts of docs/trackers.md on a run, and compares what the clients stored with metrics.csv, deck.ini and
 run.json.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Imports a run into Weights & Biases offline, as docs/outputs.md shows, and checks the data that wandb would
 send: each step of metrics.csv occurs once.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Shards that webdataset.TarWriter writes have the same samples in vittrain: the same order, bytes and labels as the
 Python package webdataset reads, compared in the packed file that `convert data` makes of them.
   check_webdataset.py VITTRAIN TREE WORK      TREE/train/CLASS/*.jpg and TREE/val likewise"""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Weights go from timm, torchvision or plain torch modules through a run and back: for each architecture, random
 weights initialize a run of one step, and the run's weights.safetensors loads (strictly, unchanged) into a new
 model, whose log-probabilities on a validation set must equal those of `vittrain predict` to 1e-4. Models of 224

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # Files of a run, read by the Python programs that people use: events by TensorBoard, checkpoints by h5py, weights by
 # safetensors; convolutional models compared with PyTorch. Not part of `make check`, which needs no Python. TAP output.
 #   PYTHON=python TEST_SOURCE=/src TEST_BUILD=/build [VITTRAIN_IMAGES=/folder] sh check_with_python.sh

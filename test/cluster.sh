@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # Several nodes on one machine, for tests. A node is a set of namespaces (net, pid, mount, ipc, uts) with an sshd, a
 # host name, /tmp, /run and /dev/shm, and a cable to a switch. The rest of the file system is shared. Slurm can be
 # started on the nodes. Needs root; changes nothing outside DIR and the namespaces.
@@ -22,7 +23,7 @@
 # DIR, TEST_BUILD, TEST_SOURCE and the folders of CLUSTER_SHARED are visible in the nodes even if they are under /tmp.
 set -eu
 self=$(cd "$(dirname "$0")" && pwd)/$(basename "$0")
-[ $# -ge 2 ] || { sed -n '2,25s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '3,26s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 mkdir -p "$1"
 dir=$(cd "$1" && pwd) command=$2
 shift 2

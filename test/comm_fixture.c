@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Values for tests of collectives, and MPI's results with them. */
 #include "comm_fixture.h"
 

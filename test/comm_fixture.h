@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Shared by the tests of collectives: types and operations with their MPI equivalents, values whose
  * sums are exact in every type and order, and MPI's results. */
 #ifndef VITTRAIN_TEST_COMM_FIXTURE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Selection of cuDNN's engines (cuda/convolution_engine.c) for the convolutions of the project's
  * models, with the real library and without a GPU: GPUs are described by their device properties.
  *   cudnn_engines                      run the tests (test_cudnn_engines.sh)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Shared by tests of the device's operations: a device with a number of threads and its workspace,
  * random tensors of any type, and their values as double. Memory is freed by device_test_close. The
  * device is the CPU, or the one named by VITTRAIN_TEST_DEVICE (test/run_test.sh): there operations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Environment of all tests. The Makefile sources it before each test, scripts outside of make check before all of theirs.
 
 # Allow tests as root in a container, with more ranks than cores and without binding.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* See fake_network.h. MPI promises an order only for messages between the same two ranks, so that
  * order is kept, and no other. */
 #include "fake_network.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Kernels and calls of the runtime library with deliberate faults: test_emulation runs each and
  * checks that the emulated GPU reports it. */
 #include "cuda.h"

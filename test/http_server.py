@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """A web server on 127.0.0.1 for the tests of downloads. It serves DIRECTORY with the faults that the path requests.
 
     http_server.py DIRECTORY     prints its port, serves until its standard input is closed

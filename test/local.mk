@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # tests: programs with TAP output (cmocka) and scripts *.sh with TAP output.
 # Add a program's name here (its source is test/NAME.c), and to test/ranks if it is for several ranks.
 LDADD = test/libsupport.a $(program_libraries) $(CMOCKA_LIBS)

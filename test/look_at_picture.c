@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Counts pixels for test_report.sh. Reads lines "X0 Y0 X1 Y1 RRGGBB PAPER" and prints for each the
  * number of pixels of that area that are closer to the colour than to the paper and are a mixture
  * of the two, as at the edge of a line. If both colours are the same, it counts pixels of that

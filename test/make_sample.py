@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Makes input/cifar-10-sample.tar.xz from the complete CIFAR-10 (binary version).
 
     test/make_sample.py DIRECTORY_OF_THE_COMPLETE_SET [input/cifar-10-sample.tar.xz]

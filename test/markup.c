@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The parser needs only a stack of open elements. */
 #include "markup.h"
 

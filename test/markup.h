@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Checks that HTML or XML is well-formed. Stricter than browsers: every element must be closed in
  * order. */
 #ifndef VITTRAIN_TEST_MARKUP_H

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Test vittrain on several systems, each made from Debian's packages alone in a folder of its own.
 #   test/matrix.sh [-C FOLDER] SYSTEM...   one after the other, in the background; FOLDER/matrix.log tells how far it is
 #   test/matrix.sh [-C FOLDER] all         every system
@@ -102,7 +103,7 @@ print_table() {
 
 folder=matrix
 if [ "${1:-}" = -C ]; then folder=$2 && shift 2; fi
-[ $# -ge 1 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 1 ] || { sed -n '3,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 mkdir -p "$folder" && folder=$(cd "$folder" && pwd) || exit 1
 if [ "$1" = --table ]; then print_table && exit; fi
 [ "$1" != all ] || set -- $(cut -d'|' -f1 <<<"$systems")

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The device is host memory; values are a hash of their position. */
 #include "model_fixture.h"
 

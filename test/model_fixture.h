@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* A small model on a mesh without a device library, for tests of files. It has units like a ViT,
  * and values that identify their position. */
 #ifndef VITTRAIN_TEST_MODEL_FIXTURE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Preloaded into the program on one node, for what cannot be had by asking: its wall clock is
  * CLOCK_OFFSET seconds ahead; the file system of folder DISK_HANGS does not answer. */
 #define _GNU_SOURCE

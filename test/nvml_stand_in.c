@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* A replacement for the driver's libnvidia-ml.so.1 with one GPU whose sensors have known values. It
  * checks arguments strictly. Environment variables select failures; -DOLD leaves out functions that
  * older drivers lack. Structs and numbers are copied from NVML's documentation, not from the code

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Overwrites a weight of a running rank with NaN: a plausible value in the middle of its largest mapping, the
 arena. For test/check_faults.sh, as root.
 

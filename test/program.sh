@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Shared by the tests of the whole program: a small model on part of the sample, TAP results, and comparisons of
 # runs. Sourced; the caller prints its own plan.
 

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # Run one test program and print one TAP stream. The program runs alone, or under mpirun with each number of ranks
 # that test/ranks lists for it. The output of rank 0 is printed; that of another rank only if it failed. Results are
 # renumbered. A run that ends early or with an exit status other than 0 is a failed result. The tests named in

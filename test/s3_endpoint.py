@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """An S3 server on 127.0.0.1 for tests of uploads; uses only Python's standard library. It verifies signatures of version 4
 (header or presigned URL), payload hashes and Content-MD5, and fails on request.
 

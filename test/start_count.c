@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* vittrain with counters, for test_start.sh and `benchmarks/start.sh ranks`. It counts the messages
  * of each collective and the time of each phase up to the first update, at which each rank writes
  * the file $START_COUNT/rank.RANK. Its rows have tabs between the cells:

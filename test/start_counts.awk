@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Sum the tables of test/start_count: awk -f start_counts.awk FOLDER/rank.*
 # Prints rows with tabs between the cells:
 #   collective NAME CALLS STEPS MESSAGES BYTES ADDRESS...

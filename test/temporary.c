@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* nftw removes a tree; it is not in the default set of functions. */
 #define _XOPEN_SOURCE 700
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* A directory for the files of one test program, removed at its end. */
 #ifndef VITTRAIN_TEST_TEMPORARY_H
 #define VITTRAIN_TEST_TEMPORARY_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* train.checkpoint_activations=block: gradients are the same bit for bit, the outputs of all units
  * are valid after the backward pass, and the saved memory is exactly as planned. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Algorithms of matrix products: a device measures and exports them, and the device of another
  * process adopts them, also for a shape that first occurs while a step is recorded. The emulated
  * GPU has two algorithms whose sums round differently. */

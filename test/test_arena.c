@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The arena: measuring and taking give the same layout, rewinding lays one thing over another, and
  * what was not measured cannot be taken. */
 #include "core/arena.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Attention against double precision: output, log of the sum of exponentials, and gradients of q, k
  * and v, for all types, sizes and instruction sets; bits are identical in each run and for any
  * number of threads. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Augmentation: with given parameters compared with torchvision through Pillow, pixel for pixel;
  * the distributions of random draws, and their dependence on seed, epoch and sample only. */
 #include <math.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Available memory, from made-up /proc and /sys: the least of what kernel and control groups leave,
  * caches of files given back; and from the real ones something that can be. */
 #include "core/available.h"

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # Background checkpoints: a run resumed from one in the middle of an epoch ends with the bits of an uninterrupted run,
 # with every strategy; the plan counts their memory; a failing disk is one error; after a rank was killed the run can
 # be resumed.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Batch normalisation against double precision: sums, statistics, output and all gradients, for all
  * types, instruction sets and options; bits are identical for any number of threads. */
 #include <math.h>

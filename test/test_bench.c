@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* `bench comm` on any number of ranks: every implementation is measured and correct, the CSV has
  * the common columns. Wrong results are counted and give an exit code: MPI_Allgather is replaced by
  * one that can lose data or fail (MPI's profiling interface). */

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # The benchmarks' scripts: rows that they write and read, torn and unknown tables, Markdown, pictures, and the result of
 # `compare` on made-up times. No test depends on the speed of the machine.
 . "$TEST_SOURCE/test/program.sh"

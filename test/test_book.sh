@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # Every command of README.md and docs/*.md runs, or a comment gives the reason why it does not (book_page.sh). Links
 # have targets; options and files named in the pages exist.
 #   test_book.sh [docs/PAGE.md ...]    only the commands of these pages. PYTHON: the interpreter for Python blocks

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Charts as SVG and as PNG: positions of points and lines; escaped text; formatted numbers. */
 #include "report/chart.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Round trips of checkpoints, bit for bit, between any meshes and writers; finding the newest valid
  * one; links and pruning; probing for a shared folder. Run with 1 to 4 ranks. */
 #include <math.h>

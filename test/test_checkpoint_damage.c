@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Unusable checkpoints: each is reported by one line that names the file, and the model is
  * unchanged. Unwritable folders: older files are unchanged. */
 #ifndef _GNU_SOURCE

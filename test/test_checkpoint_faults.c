@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Each file operation of a checkpoint, in the foreground and in the background, fails once, on the
  * first and on the last rank: all ranks get the error, no files are left, the older file is valid,
  * and the next checkpoint works. The operations are replaced below. `test_checkpoint_faults

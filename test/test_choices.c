@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Choices: the fastest candidate is measured once and then known to the process, to later
  * processes, and to concurrent ones; no file content causes a failure. */
 #include "device/choices.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Collectives compared with those of MPI, on random values and sizes that are no multiple of the
  * number of ranks; equal bits on all ranks and in every run; groups; agreement. All ranks run the
  * same tests; errors are counted and summed over ranks before an assertion, so that no rank waits

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # A job in which one rank dies or does not come ends soon, with a message that names the rank; no rank hangs.
 # The message is mpirun's if the rank was killed. The jobs are `test_comm WAY` and
 # `test_transport TRANSPORT RANKS_A_NODE COUNT`: the last rank fails.

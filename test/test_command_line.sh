@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # The program's command line as a user meets it: answers, messages and exit codes, alone and as two
 # ranks. TAP output.
 

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # The commands as a user meets them: what they leave, and that each mistake gives one line that says
 # what and where, the exit status of its kind, and no run folder.
 . "$TEST_SOURCE/test/program.sh"

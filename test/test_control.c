@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Control flags: a flag that one rank sets reaches all ranks, however late that rank is. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # vittrain convert: converting a checkpoint to safetensors and back gives the same bytes and needs a few MiB of memory for any
 # model; other files are an error of one line and leave no output.
 . "$TEST_SOURCE/test/program.sh"

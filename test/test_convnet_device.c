@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Whole steps of a small convolutional model (all types of nodes, a residual with a change of
  * shape, synchronised batch norm) on the device under test, compared to one rank on the CPU: loss,
  * all gradients, and weights and running statistics after one or two updates. The default device is

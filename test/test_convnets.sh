@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # Models with batch norm and every strategy: with synchronised statistics the losses of 50 steps, and of the
 # evaluation with running statistics, equal those of one rank; a run resumes bit for bit; weights are
 # exported and imported. Options that do not apply to a model are errors.

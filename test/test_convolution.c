@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Convolutions and their gradients against sums in double precision. */
 #include <math.h>
 #include <setjmp.h>

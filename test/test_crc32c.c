@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* CRC32C against published sums (RFC 3720, B.4), in one piece and in many. */
 #include "core/crc32c.h"
 

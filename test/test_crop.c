@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Crops compared bit for bit to torchvision on Pillow's images (test/vectors/make_crop.py); the
  * distribution of RandomResizedCrop and RandomCrop; option values; identical results for files and
  * stored pixels. */

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # Selection of cuDNN's engines for convolutions, with the real library (cudnn_engines.c).
 
 if [ ! -e "$TEST_BUILD/test/cudnn_engines" ]; then

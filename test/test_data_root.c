@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Messages about a data.root that does not hold the data set: missing, moved, a file, empty, nested
  * too deep, in another format. */
 #include <setjmp.h>

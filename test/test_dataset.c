@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Data sets: the CIFAR-10 reader on the sample, on valid and damaged files (with a fuzzer), the
  * splits, and synthetic data. */
 #include <fcntl.h>

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # A touched header rebuilds every object of the GPU modules that includes it. The expected objects come from the
 # #include lines alone, what make would rebuild comes from `make -n -W HEADER`.
 . "$TEST_SOURCE/test/program.sh"

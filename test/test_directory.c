@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Detects which ranks share a directory. Nodes with local disks are simulated: each rank is a node
  * with its own directory. */
 #include <dirent.h>

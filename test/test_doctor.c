@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Findings of doctor on simulated nodes: too many threads per CPU, slow links and nodes,
  * interfaces, clocks, different data, rows as a table and as JSON. */
 #include "doctor/doctor.h"

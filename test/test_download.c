@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Downloads from a server on this machine: complete, interrupted, resumed, with wrong content; data
  * sets unpacked from valid and hostile archives. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Dropout masks: the definition in device.h, drawn from core/random.h, for every step, sample and
  * instruction set; the requested rate; backward draws the same mask. */
 #include <math.h>

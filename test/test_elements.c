@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Operations on flat buffers other than the update: sums of squares, addition, zeroing, type
  * conversion, search for non-finite values. */
 #ifndef _GNU_SOURCE

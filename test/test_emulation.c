@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The emulated GPU reports faults that a real one may ignore: each kernel and call in
  * faulty_kernels.cu ends the program with the expected message. Work that the host does not wait
  * for does not run. */

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # The end of a run, from its last step to result.json, is completed by the next attempt after a kill or a signal. Attempts are interrupted at
 # each phase of the end, one after another in one folder; together they make one run: the same result.json except times,
 # the same weights, each row of metrics.csv once. TEST_LONG=1 also interrupts each phase in a run of its own.

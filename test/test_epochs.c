@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The loader at the ends of epochs: during an evaluation it reads the first batches of the next
  * epoch. It reads each sample of an epoch once, and nothing after the last step. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Errors: the first mistake is kept, messages are one line, truncated to the size of the struct.
  * ENSURE ends the process with its exit code and prints rank and place. */
 #include "core/error.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Exports of run folders: the expected lines are those of the other programs' logs. */
 #include "report/export.h"
 

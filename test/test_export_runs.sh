@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # report.format and output.tensorboard_tags through the whole program, on two ranks: the log lines and files
 # that an export writes from a run's folder, and the tags and steps of TensorBoard events.
 . "$TEST_SOURCE/test/program.sh"

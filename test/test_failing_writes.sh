@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # Output that cannot be written, and limits that are too low: a run ends with one line that names the file or the
 # limit, or completes; never by a signal.
 . "$TEST_SOURCE/test/program.sh"

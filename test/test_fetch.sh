@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # The command fetch: files, output and exit status, with one and several ranks. The web server is on this
 # machine.
 . "$TEST_SOURCE/test/program.sh"

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # `vittrain find lr`: the curve is PyTorch's (test/vectors/make_range_test.py) on several meshes, with its end;
 # it writes files and plots and prints a suggestion; it ends without an error at NaN and by a signal.
 . "$TEST_SOURCE/test/program.sh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Meshes and flat buffers on 1 to 4 ranks, on CPUs and (emulated) GPUs, for all shard sizes: equal
  * initial values, sums and norms; gathered units are whole. All ranks run the same tests and sum
  * their numbers of failures before an assertion, so that no rank waits for one that has failed. */

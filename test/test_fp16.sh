@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # Training in fp16 has the losses of fp32 up to rounding. Losses, scales and skipped updates are the same with every
 # strategy on any number of ranks, overflows included. A run resumes bit for bit after skipped updates.
 . "$TEST_SOURCE/test/program.sh"

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # The algorithms of matrix products that GPUs choose by measurement: ranks that measure differently agree on
 # one, checkpoints contain the choices, and a resumed run is bit-identical although its own GPUs would choose
 # differently. On emulated GPUs with two algorithms, which differ in rounding.

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # The whole program on emulated GPUs, with every strategy and on 1, 2 and 4 ranks: losses equal those of one
 # rank on the CPU within rounding, with and without CUDA graphs. Two ranks on one GPU are an error. A hang
 # during training is reported with its cause. Convolutional models train, too.

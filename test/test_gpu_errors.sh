@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # GPU failures at the start and during training, on the emulated GPU: each is reported in one line with the
 # device, the cause and advice.
 . "$TEST_SOURCE/test/program.sh"

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # benchmarks/gpu_page: the estimates written by `plan`, and the page generated from them and from measurements.
 . "$TEST_SOURCE/test/program.sh"
 needs python3

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Options of the device take effect: run.backend, run.threads, cuda.tf32, cuda.cache. */
 #include "train/hardware.h"
 

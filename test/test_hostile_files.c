@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Malicious HDF5 files: the program reads them in a child process, and each gives one error line
  * and no crash. First files with links, storage, types and sizes that no file of the program has.
  * Then files with changed bytes in the metadata and corrected checksums. Arguments:

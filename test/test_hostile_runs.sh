@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # Malicious checkpoints in every command that reads one: one error line and exit code 4. A run whose newest checkpoint is
 # malicious resumes from an older one.
 . "$TEST_SOURCE/test/program.sh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The HTML report of complete, interrupted, malformed and large runs. */
 #include "report/html.h"
 

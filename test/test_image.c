@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* image_transform: the resize bit for bit as in Pillow (test/vectors/make_device.py), the other
  * stages pixel by pixel against the definition of struct pixel_plan. test_augment compares it to
  * torchvision. */

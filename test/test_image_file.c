@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Decoders compared with Pillow (test/vectors/make_image_files.py): all kinds of files, whole and
  * in part, bit for bit; truncated, damaged, oversized and other files; mutated ones
  * (TEST_FUZZ=COUNT for more than a few thousand). */

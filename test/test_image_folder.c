@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Folders of images: classes and files in torchvision's order, with any names; links, empty
  * classes, files that are not images; assignment of folders to splits.
  *   test_image_folder --make DIRECTORY COUNT   creates train and val with COUNT images for scripts

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # Image files as data: the same losses on any number of ranks and threads, evaluation and prediction from a folder,
 # unusable files, ranks that find different data, and the warning about waiting for data.
 . "$TEST_SOURCE/test/program.sh"

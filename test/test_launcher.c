@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Rank and number of ranks in the environments of the launchers. */
 #include <setjmp.h>
 #include <stdarg.h>

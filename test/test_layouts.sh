@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # The layout does not change the result: the losses of 50 steps with dropout, augmentation, clipping, accumulation and a
 # short last batch are the same on any number of ranks and with every strategy, and all ranks hold identical weights
 # after every step. `make check` tests half of the meshes; TEST_LONG=1 tests all.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Linear layers against double precision: outputs and all gradients, for all options, types and
  * instruction sets; bits are identical for any number of threads. */
 #include <math.h>

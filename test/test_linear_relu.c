@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Linear layers with ReLU: linear_forward and linear_backward must give the values without ReLU
  * where these are positive, or where x is. The variants without ReLU are tested in test_linear.c.
  */

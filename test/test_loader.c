@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Compares the loader with the sampler: all batches in order with any number of threads, across
  * epochs, with any first and last step, and with a record that cannot be read. The data set belongs
  * to the test, so reads can fail and are counted. */

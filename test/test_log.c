@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The log: who speaks at which level, the file's copy, errors, no live line without a terminal, a
  * live line that is redrawn on one. */
 #include "core/log.h"

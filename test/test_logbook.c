@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The log book: pages, index, notes of users, concurrent writers. */
 #include "report/logbook.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Cross-entropy against PyTorch (test/vectors/make_device.py) and against double precision: losses,
  * gradients, counters; ties, smoothing, soft targets, extreme logits, NaN. */
 #include <math.h>

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # Machine code of the GPU kernels: tensor cores in attention, no spills in 16-bit kernels, registers within the launch
 # bounds, 16-byte accesses in memory-bound kernels. Needs cuobjdump, but no GPU.
 #   MACHINE_CODE="FILE..." names other files than vittrain-cuda.so; CUOBJDUMP names the program.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Max pooling, its gradient, and transposition between channels first and last, against plain
  * loops: all types and instruction sets; equal values, NaN, windows past the edge. */
 #include <math.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Metrics of each class against values computed by numpy:
  *   confusion = [[5, 1, 0, 0], [2, 3, 1, 0], [0, 0, 4, 0], [1, 0, 1, 0]]
  *   tp = diag; fp = columns - tp; fn = rows - tp; tn = all - tp - fp - fn

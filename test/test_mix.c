@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* images_mix against torchvision's MixUp and CutMix (test/vectors/make_mix.py) and against double
  * precision, and the distribution of the draws. */
 #include <math.h>

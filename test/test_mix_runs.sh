@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # With Mixup, CutMix, RandAugment and colour jitter, an odd global batch and a short last one, the losses are those of
 # one rank and one thread on any number of ranks and threads, with micro-batches, and on an emulated GPU that replays
 # recorded steps.

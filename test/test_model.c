@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Whole models against PyTorch and timm (test/vectors/make_models.py): logits, loss, all gradients,
  * and the weights after several steps of each optimizer and schedule. */
 #include <math.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Metadata of weights: what is described is parsed and applied; texts and files from elsewhere
  * never fail; PyTorch files are recognised. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Properties of models: the gradient is the slope of the loss, also with dropout; the gradients of
  * parts of a batch add up; an empty batch does nothing; invalid shapes are refused. */
 #include <math.h>

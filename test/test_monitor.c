@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The monitor thread on one rank and on two: tables, points, warnings and summary, with a fake
  * /proc and /sys and a fake NVML library. */
 #include "runlog/monitor.h"

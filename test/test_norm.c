@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Layer normalisation against double precision: output, statistics and all gradients, for all
  * types, instruction sets and options; bits are identical for any number of threads. */
 #include <math.h>

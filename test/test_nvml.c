@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* A GPU's sensors from a replacement of NVML (nvml_stand_in.c), current and old: the values, and
  * all cases without values. */
 #include "../cuda/nvml.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The updates that the optimizer passes to the device: the device of this test records them. The
  * update rules are tested with the devices. */
 #include "train/optimizer.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Options: defaults, values of each kind, decks, the command line, the resolved deck, and messages
  * about mistakes. */
 

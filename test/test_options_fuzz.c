@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Read a few thousand damaged decks (the same ones each time): the reader must return, report
  * errors in one line, and leave options that can be written and read again. */
 #include "core/random.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Output files: links and pipes are not opened, two writers of one file lose nothing, and only
  * files of dead processes are removed. */
 #include "core/output_file.h"

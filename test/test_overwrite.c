@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Operations that overwrite gradients: memory that contained NaN gets the same bits as zeros to
  * which an operation adds. Adding is tested with each operation. */
 #include <math.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Packed data sets: packed records equal their sources; any number of ranks writes the same bytes;
  * every damage of a file and every failure while writing is an error with a message. */
 #include <fcntl.h>

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # vittrain convert data, and training with its output: the losses are those of the source data, bit for bit if the
 # layout is the same, in blocks on any number of ranks. Mistakes give one error line.
 . "$TEST_SOURCE/test/program.sh"

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # The peak rate behind the MFU: measured once and cached; a cached rate that is too low never gives an MFU above 100 %.
 . "$TEST_SOURCE/test/program.sh"
 

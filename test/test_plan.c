@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Compare the plan with real sessions on 1, 2 and 4 ranks: memory to the byte, bytes sent by a
  * step; the largest batch fits, and one more does not. */
 #include "plan/plan.h"

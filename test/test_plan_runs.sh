@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # The command plan: its table equals that of the run, it needs no data and no ranks, and reports what is not possible.
 . "$TEST_SOURCE/test/program.sh"
 

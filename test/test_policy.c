@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* RandAugment and colour jitter: every operation compared with torchvision through Pillow
  * (test/vectors/make_policy.py), byte for byte and with every instruction set; the distributions of
  * random draws, and their dependence on seed, epoch and sample only. With arguments it changes one

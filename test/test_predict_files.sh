@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # vittrain predict on image files: the same as on the split that they are, from a checkpoint and from weights alone, with
 # the training data removed; files, folders and lists on 1 to 3 ranks; hostile names and files; PyTorch files.
 . "$TEST_SOURCE/test/program.sh"

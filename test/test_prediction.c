@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The lines of `predict`, also with class names that need quoting in CSV and JSON. */
 #include <jansson.h>
 #include <math.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The CPU's matrix products against double precision, for all layouts of operands; oneDNN must
  * never use its reference loops. */
 #include <math.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The choice between oneDNN and tiles for the products of a layer: devices that adopt it compute
  * the same bits; devices without tiles make no choices. */
 #include <dirent.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Matrix products in tiles against double precision, for all layouts of operands and for sizes
  * around those of a tile. Bits do not depend on threads and cache sizes. */
 #include <math.h>

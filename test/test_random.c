@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Random numbers: Random123's published vectors (tests/kat_vectors, philox4x32 10) through our
  * counter layout, an own vector for the layout, permutations, and moments of what is derived;
  * PyTorch's permutations (test/vectors/make_torch_permutation.py).

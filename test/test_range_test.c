@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The range test restores a session bit for bit, on all meshes and in fp16 with the loss scaler, so
  * that later steps give the same results. The suggestions from curves. */
 #include "train/range_test.h"

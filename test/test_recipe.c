@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Recipes for images: what `auto` becomes for each model and kind of data, and that options with a
  * value and the decks of input/ keep theirs.
  *

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # train.checkpoint_activations=block changes memory and time only: losses and final weights are bit-identical on one
 # rank and on two, with dropout, accumulation, clipping and a short last batch. The plan shows less memory, a run can
 # be resumed with the other setting, and the first tensor with a NaN is named.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Records of complete and interrupted runs, and of runs by other versions. */
 #include "report/record.h"
 

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # `vittrain report` for a DDP/FSDP pair and for interrupted runs. Then the page in a browser (headless chromium): at the
 # width of a desktop and of a phone, light and dark, and printed. The screenshots are compared with metrics.csv and
 # result.json.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* result.json, read back by jansson. */
 #include "runlog/results.h"
 

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # A run that is stopped and resumed on the same ranks continues bit for bit, also in the middle of an epoch;
 # on other ranks, up to rounding. The output of all attempts reads as one run.
 . "$TEST_SOURCE/test/program.sh"

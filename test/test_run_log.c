@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The tables of a run: format of the rows, and that the attempts of a run that was killed and
  * resumed form one table. */
 #include "runlog/run_log.h"

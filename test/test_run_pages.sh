@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # Files of real runs: run.json, units.csv, ranks.csv, the output of nvidia-smi, and pages of the log book. Runs finish,
 # are resumed, killed or stopped, or fail.
 . "$TEST_SOURCE/test/program.sh"

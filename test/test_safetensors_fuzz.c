@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Invalid headers of safetensors files. First each error with its message; then thousands of
  * headers that are made from valid ones by changing bytes and numbers (the same ones in every run):
  * what is accepted must be consistent. Run it with sanitizers, too. */

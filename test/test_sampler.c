@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The sampler: any number of ranks gets the same samples in the same order, each once. */
 #include <math.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Learning rates compared with torch.optim.lr_scheduler (vectors/make_schedule.py): every
  * schedule, by step and by epoch, with and without warm-up. */
 #include "train/schedule.h"

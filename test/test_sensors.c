@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The CPU's sensors, from a generated /proc and /sys with known numbers and with files missing one
  * by one, and from the real ones. docs/outputs.md must contain the table of sensors. */
 #include "core/sensors_cpu.h"

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # A /dev/shm that is too small, as in many containers: mesh.transport=auto uses the ring and logs the reason;
 # mesh.transport=shared is one error.
 . "$TEST_SOURCE/test/program.sh"

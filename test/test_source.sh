@@ -1,7 +1,8 @@
 #!/bin/sh
-# Checks of the sources: format, direction of includes; and of the program file: hardening.
+# SPDX-License-Identifier: BSD-3-Clause
+# Checks of the sources: format, direction of includes, licence identifiers; and of the program file: hardening.
 . "$TEST_SOURCE/test/program.sh"
-echo 1..3
+echo 1..4
 cd "$TEST_SOURCE" || exit 1
 
 # Modules of src/ by level. A file includes headers of its own module and of lower levels only. The kernels of
@@ -36,6 +37,14 @@ for folder in src/*/local.mk; do
     done
 done >"$work/includes" 2>&1
 result 'no module includes a header of a higher one' "$(head -n 3 "$work/includes" | tr '\n' ';')" "$work/includes"
+
+{
+    find benchmarks cuda jobs m4 packaging src test -name '*.[ch]' -o -name '*.cu' -o -name '*.cpp' -o -name '*.proto' \
+        -o -name '*.sh' -o -name '*.py' -o -name '*.awk' -o -name '*.m4' -o -name '*.mk'
+    echo configure.ac Makefile.am
+    grep -lsI '^#!/' .ci/* benchmarks/* bootstrap packaging/*/* quickstart test/*
+} 2>/dev/null | grep -v '\.pb-c\.' | xargs grep -L SPDX-License-Identifier >"$work/licence"
+result 'every source has the SPDX identifier of its licence' "$(head -n 3 "$work/licence" | tr '\n' ';')" "$work/licence"
 
 format=$(command -v clang-format-14 || command -v clang-format)
 case $("$format" --version 2>/dev/null) in

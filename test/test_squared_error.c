@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Mean squared error of models with one or several outputs, against double precision. */
 #include <math.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The record of what a process is doing, and its description. */
 #include "core/status.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* After the first step no thread allocates memory. This test replaces the C library's allocation
  * functions and counts the calls; sanitizers replace them, too, so it is skipped there. Calls by
  * oneDNN and by LLVM's OpenMP runtime are not counted. That runtime allocates in each loop with

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Step parameters reach a device that runs far behind the host unchanged, and the host waits only
  * when the ring is full. The device of this test queues copies and runs them when the host waits.
  */

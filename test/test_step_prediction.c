@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Operations counted from the step's own calls against counts by hand; the simulation of two queues
  * against cases computed by hand; machine files and their errors. */
 #include "plan/step_prediction.h"

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # Uploads and downloads through rclone: a run's files reach an S3 server (s3_endpoint.py) through failures, and a run
 # continues from there.
 

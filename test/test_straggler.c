@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* A rank is a straggler if its work takes longer than the median by a tenth of the step in three
  * consecutive windows; noise is not reported. */
 #include "train/straggler.h"

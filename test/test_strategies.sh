@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # A checkpoint of any strategy on any number of ranks can be resumed with any other: the next losses equal those of an
 # uninterrupted run, the predictions those of one rank.
 # `make check` tests two combinations for each strategy; TEST_LONG=1 tests all.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The search space of a sweep: parsing of keys, values and ranges, and errors that name them; the
  * grid; suggestions, which depend only on the seed; densities, which equal Optuna's
  * (test/vectors/make_tpe.py). The estimator finds better points than random search. */

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # `vittrain sweep`: all trials run once, and the table has their results. Mistakes are found before the first trial. A sweep
 # that is killed or gets a signal continues to the same table. Several tasks share a sweep.
 . "$TEST_SOURCE/test/program.sh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* TensorBoard event files, read byte by byte: framing, checksums (by a bitwise CRC32C) and the
  * numbers of the protobuf fields. check_tensorboard.py reads such files with TensorBoard itself. */
 #include "runlog/tensorboard.h"

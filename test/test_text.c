@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Endings of names, and printed sizes. */
 #include "core/text.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The emulation of AMX's tile instructions: products of tiles that are not full have the bits of
  * the order of operations in Intel's manual; denormal numbers; operands that do not match. */
 #include <math.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Patches, tokens and pooling against their definitions, including gradients: sums over samples in
  * double precision, copies bit for bit. */
 #include <math.h>

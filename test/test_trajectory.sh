@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # The losses of 50 training steps equal PyTorch's (test/vectors/make_trajectory.py) to 1e-5, with every strategy on
 # every number of ranks, also if the last batch of an epoch has fewer samples than there are ranks. AdamW, clipping,
 # label smoothing, warm-up and cosine; no dropout, because its random numbers differ from PyTorch's.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Every transport compared with the collectives of MPI: random kinds, types, operations and sizes,
  * concurrent on several groups, over a network that delays and reorders messages, on real and
  * simulated nodes. Equal bits in each run and on all ranks. An impossible transport is an error on

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The optimizers against torch.optim (test/vectors/make_device.py), and related operations on flat
  * buffers: clipping, loss scale, segments, moving average, compute copy. */
 #include <math.h>

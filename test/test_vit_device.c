@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Whole steps of vision transformers on the device under test against the CPU: loss, all gradients,
  * and the weights after two updates with dropout, drop path, clipping and moving average. The
  * default device is the emulated GPU; VITTRAIN_TEST_DEVICE=cuda selects a real one. One test

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* WebDataset's tar shards: formats of archives, splits and patterns, labels and class names,
  * damage, and the stored index. With a number as argument, only the test of random damage runs,
  * with so many mutations. */

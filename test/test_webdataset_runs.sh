@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # Training from tar shards, written with tar in several formats: the losses are those of the same files in folders and
 # of packed data, bit for bit, also after a kill in the middle of an epoch and on several ranks that build the index at
 # once. The shards are packed, planned, predicted and compared by doctor; mistakes give one error line.

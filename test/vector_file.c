@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Reads the whole file into memory and its JSON header with jansson. Any fault ends the program, so
  * that no test passes without its vectors. */
 #include "vector_file.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Reads the small reference vectors in test/vectors/ (from PyTorch, PIL, ...), which are
  * safetensors files. This reader trusts its files; users' files are read by src/checkpoint. */
 #ifndef VITTRAIN_TEST_VECTOR_FILE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Device memory is accessed only through the backend, so that the tests run on any device. */
 #include "vit_fixture.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* A small model on a device, set up as for a step on one rank, for tests of whole models. */
 #ifndef VITTRAIN_TEST_VIT_FIXTURE_H
 #define VITTRAIN_TEST_VIT_FIXTURE_H

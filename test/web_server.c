@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "web_server.h"
 
 #include <fcntl.h>

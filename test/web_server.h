@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Runs test/http_server.py as a child of a test program. */
 #ifndef VITTRAIN_TEST_WEB_SERVER_H
 #define VITTRAIN_TEST_WEB_SERVER_H

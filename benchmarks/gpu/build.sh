@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Part build: vittrain-cuda.so from cuda/*.cu by nvcc alone, with the flags of the build that made the bundle (nvcc.flags). CUDA's
 # headers and libraries come from nvcc's folder, from Python's packages, or, headers only, from the bundle. Environment: JOBS.
 # bundle.sh sources this file, too, to record the checksum of the sources of its module.

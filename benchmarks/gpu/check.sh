@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Part check: state and ceilings of the machine, and correctness of every operation on it.
 # Environment: TESTS (names in test/), STEP_WORKS ("MODEL:BATCH ..."), SIDE (of the product), MODEL_SETTINGS.
 

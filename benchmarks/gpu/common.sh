@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Shared by the parts of gpu.sh: folders, remaining time, completed measurements, and starting programs.
 # Sourced by gpu.sh with `here` set to benchmarks.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Part kernels: the kernels of one step of each model by ncu, one row each in gpu-kernels.csv (README.md has its columns);
 # if ncu cannot read counters, the operations' times by debug.profile. Then attention, in vittrain and in PyTorch.
 # Environment: KERNEL_WORKS ("MODEL:BATCH ..."), TOKENS, ATTENTION_ROWS (batch x tokens), MODEL_SETTINGS.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Part losses: twenty steps on the GPU against the CPU's, and compute-sanitizer on tests of operations.
 # bundle.sh sources this file, too, to compute the CPU's losses beforehand.
 # Environment: LOSS_WORKS ("MODEL:BATCH ..."), LOSS_PRECISIONS, LOSS_SETTINGS (of each run), SANITIZER_TESTS.

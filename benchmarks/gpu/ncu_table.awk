@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Rows of gpu-kernels.csv from what `ncu --csv --page raw --print-units base` writes. Set with -v: model.
 # Lines before the header, which begins with "ID", are messages of ncu; the line after it has the units.
 

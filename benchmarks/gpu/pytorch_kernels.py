@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Single kernels by PyTorch on a GPU, for comparison with `vittrain bench device`. Prints rows of the benchmarks' CSV.
 
     pytorch_kernels.py product:SIDE               a copy, and a square product of bf16

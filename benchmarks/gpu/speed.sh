@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Part speed: steps of vittrain and of PyTorch with the same model, batch and optimizer, in turn, so that changes of the
 # machine affect both. The most valuable measurement comes first.
 # Environment: SPEED_WORKS ("MODEL:BATCH ..."), SPEED_SECONDS (of one measurement), TURNS, VARIANTS (of PyTorch),

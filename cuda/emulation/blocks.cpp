@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The blocks of a launch run one after the other. The threads of a block are fibres that run until
  * a barrier or a warp exchange. Their order is reversed at each barrier, so that results that
  * depend on the order change. */

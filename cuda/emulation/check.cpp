@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Memory of the emulated GPU, and checks of kernel accesses. Kernel sources are compiled as if for
  * ThreadSanitizer, whose callbacks before each access are implemented here. They check that the
  * access is inside an allocation, aligned, initialised (shared memory), and ordered with other

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Collectives of emulated GPUs, between processes of one machine, over shared memory named by the
  * id. Each rank writes a chunk of its elements into its area; when all ranks have written, each
  * reads what it needs from all areas. Sums are in rank order. A collective runs when its stream

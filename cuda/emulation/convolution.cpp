@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The convolutions of convolution.h on the host, for the emulated GPU: the same arithmetic, sums in
  * fp32. They run when the stream executes them. */
 #include "convolution.h"

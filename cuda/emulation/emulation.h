@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The subset of CUDA that cuda/ uses, on the host, so that the same kernel sources run in tests
  * without a GPU. The threads of a block are fibres, and blocks run one after the other
  * (blocks.cpp). Every memory access of a kernel is checked (check.cpp). Streams run as late as the

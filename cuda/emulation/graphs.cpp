@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Captures and graphs of the emulated GPU. A graph holds the operations that were queued while its
  * streams were captured, in that order. Calls that CUDA prohibits during a capture are faults. */
 #include "internal.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Declarations shared by the files of the emulation. */
 #ifndef VITTRAIN_CUDA_EMULATION_INTERNAL_H
 #define VITTRAIN_CUDA_EMULATION_INTERNAL_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The library of matrix products (product_library.h) on the host, for the emulated GPU: the same
  * arithmetic, sums in fp32. Products run when the stream executes them. There are two algorithms,
  * which differ in the order of their sums and therefore in rounding. VITTRAIN_EMULATION_PRODUCT=0

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The emulated devices: one per rank of the node, or VITTRAIN_EMULATION_DEVICES. Each has 1 GiB, or
  * VITTRAIN_EMULATION_MEMORY bytes. VITTRAIN_EMULATION_FAULT=CALL:CODE makes that call of the
  * runtime library return that error. VITTRAIN_EMULATION_CAPTURE=FILE lists the kernels launched

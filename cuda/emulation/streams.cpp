@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Streams and events of the emulated GPU. An operation runs when the host waits for it, or when
  * another stream that waits for its event runs. Work is as late as the rules allow, and a
  * missing wait always gives wrong results. VITTRAIN_EMULATION=eager runs everything at once

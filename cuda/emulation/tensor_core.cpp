@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Tensor core instructions on the host: each lane gathers its elements from those of all lanes,
  * using the fragment layouts in cuda/tensor_core.h. Sums are in fp32, in column order; the order on
  * a GPU is not documented. */

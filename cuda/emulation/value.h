@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Conversion of single values of any floating-point type: the emulated libraries favour correctness
  * over speed. */
 #ifndef VITTRAIN_CUDA_EMULATION_VALUE_H

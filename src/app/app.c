@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The list of commands, and the comparison of ranks at the start. */
 #include "app/app.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The commands of the program. A command gets the resolved options and the communicator of all
  * ranks. It sets the same error on all ranks; main prints it and returns its exit code. */
 #ifndef VITTRAIN_APP_APP_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Completion for bash and zsh. A word section.key=... completes to the values of the option, or to
  * files; other words to commands, flags, "section.key=" and files. */
 #include "app/completion.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Scripts that complete the program's command line in a shell. */
 #ifndef VITTRAIN_APP_COMPLETION_H
 #define VITTRAIN_APP_COMPLETION_H

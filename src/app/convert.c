@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The command `convert`: checkpoint to weights or weights to checkpoint, on one rank with a few MiB
  * of memory; or packed data, on all ranks (convert_data.c). */
 #include <stdlib.h>

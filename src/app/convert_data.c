@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The command `convert data` packs the data set of the options. */
 #include <string.h>
 

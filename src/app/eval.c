@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The command `eval` evaluates a checkpoint or weights on a split. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The command `find` and its results in the log book. `find lr`: the range test on the deck's run,
  * its curve as a table and a plot, and the suggested learning rate. */
 #include <math.h>

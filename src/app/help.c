@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* --help (all, a command, a section or a key), --version, --list-models, --completion and --manual.
  */
 #include <stdio.h>

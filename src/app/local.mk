@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # app: the commands
 libvittrain_a_SOURCES += \
 	src/app/app.c \

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The command `plan`. Rank 0 computes and prints; the others only report how many share a node. */
 #include "app/app.h"
 #include "config/command_line.h"

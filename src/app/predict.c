@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The command `predict` writes classes and probabilities of the samples of a split, or of image
  * files, as CSV, JSON lines or a table. For each global batch, rank 0 collects the lines of all
  * ranks in order and writes them. Memory stays small and the output does not depend on the number

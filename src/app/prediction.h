@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* One sample's prediction as a table, CSV or JSON, for `vittrain predict`. */
 #ifndef VITTRAIN_APP_PREDICTION_H
 #define VITTRAIN_APP_PREDICTION_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "app/read_frame.h"
 
 #include <stdlib.h>

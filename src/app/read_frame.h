@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Internal commands, which the program runs as a child process (core/subprocess.h). */
 #ifndef VITTRAIN_APP_READ_FRAME_H
 #define VITTRAIN_APP_READ_FRAME_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The command `report`: an HTML page about runs, and tables in Markdown and CSV. Without MPI. */
 #include <stdio.h>
 #include <stdlib.h>

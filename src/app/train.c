@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The command `train`. */
 #include <signal.h>
 #include <stdio.h>

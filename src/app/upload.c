@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The command `upload`: copies a run's folder to a remote. */
 #include "runlog/upload.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The command `bench`: selects the topic and writes rows of the benchmarks' table. */
 #define _DEFAULT_SOURCE /* getloadavg */
 #include "bench/bench.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Shared by the topics of `vittrain bench` and by the programs in benchmarks/: rows of one CSV
  * table (benchmarks/README.md lists its columns). Shell and Python scripts write the same rows by
  * benchmarks/common.sh. */

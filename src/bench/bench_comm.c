@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* `bench comm`: the collectives of vittrain by each transport and those of MPI, measured in turn so
  * that other work on the machine affects all alike. Every result is checked. Overlap is measured
  * like in the OSU benchmarks: the share of a collective's time that is hidden if the thread that

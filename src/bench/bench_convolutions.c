@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* `bench device convolutions:MODEL:BATCH:PIXELS`: the forward pass and both gradients of each
  * distinct convolution of a model, in turn with oneDNN's. */
 #include <stdio.h>

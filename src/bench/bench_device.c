@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* `bench device`: linear layers and attention of vit_cifar (batch 64), vit_base_patch32_224
  * (batch 32) and, on GPUs, vit_base_patch16_224 (batch 256). On the CPU each layer is measured in
  * turn with oneDNN computing only its matrix products, so that the ratio does not depend on other

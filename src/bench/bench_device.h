@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Interface between the files of `bench device`. */
 #ifndef VITTRAIN_BENCH_BENCH_DEVICE_H
 #define VITTRAIN_BENCH_BENCH_DEVICE_H

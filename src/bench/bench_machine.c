@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* `bench machine`: measures for `plan` how fast this machine computes and communicates. All ranks
  * measure at the same time, as they compute in a step: cores share memory, power and caches. */
 #include <math.h>

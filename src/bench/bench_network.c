@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Collectives of `bench machine`: between the ranks of a node, and between nodes with all their
  * ranks at once, in the groups of a mesh; and how much computing and communicating slow each other
  * down. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Trials: operations of device.h at any size, as models start them, on tensors of arbitrary
  * numbers.
  *

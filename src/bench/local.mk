@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # bench: the command bench
 libvittrain_a_SOURCES += \
 	src/bench/bench.c \

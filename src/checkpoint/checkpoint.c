@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The folder of checkpoints: links, the newest valid file, pruning, and whether all nodes share it.
  * Only rank 0 lists the folder, since nodes may see different contents of a network file system for
  * a while. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Checkpoints: one HDF5 file each, written by all ranks to NAME.part, synced and renamed, so a file
  * with its final name is complete. Each unit is a group with one vector for its parameters, each
  * moment and the EMA; attributes hold the rest of the training state. A checkpoint can be read on

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Checks of all values that the program uses, after HDF5 has read them. */
 #include "checkpoint/checkpoint_check.h"
 

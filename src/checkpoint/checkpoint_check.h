@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Checks of the values that were read from a checkpoint file. */
 #ifndef VITTRAIN_CHECKPOINT_CHECKPOINT_CHECK_H
 #define VITTRAIN_CHECKPOINT_CHECKPOINT_CHECK_H

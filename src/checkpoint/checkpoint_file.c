@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The frame of a checkpoint file. One rank writes the frame with HDF5's POSIX driver; then
  * all ranks write the vectors with pwrite, since HDF5's parallel driver (MPI-IO) hangs on a full
  * disk and is not faster (docs/checkpoint.md). In the file format of HDF5 1.8 all metadata have

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The checkpoint's HDF5 types and its table of numbers. */
 #include "checkpoint/checkpoint_format.h"
 

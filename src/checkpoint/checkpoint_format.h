@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The HDF5 types of a checkpoint's tables, and the numbers that are attributes of its root group,
  * each with its valid range. Shared by writer, reader and check. Layout: docs/checkpoint.md. */
 #ifndef VITTRAIN_CHECKPOINT_CHECKPOINT_FORMAT_H

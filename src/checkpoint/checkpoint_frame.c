@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* HDF5 parses the frame of a checkpoint. A damaged file can crash it, so the program calls this in
  * a child process (checkpoint_file_read). */
 #include "checkpoint/checkpoint_frame.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The frame of a checkpoint file, parsed by HDF5. */
 #ifndef VITTRAIN_CHECKPOINT_CHECKPOINT_FRAME_H
 #define VITTRAIN_CHECKPOINT_CHECKPOINT_FRAME_H

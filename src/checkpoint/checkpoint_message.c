@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The message is the error, struct checkpoint_contents with its pointers cleared, and the arrays
  * and texts in the order below. The parent trusts no count in it. */
 #include "checkpoint/checkpoint_message.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The contents of a checkpoint file as a message from the child process that has parsed it. Both
  * processes run the same program. */
 #ifndef VITTRAIN_CHECKPOINT_CHECKPOINT_MESSAGE_H

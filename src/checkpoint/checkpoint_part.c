@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Rank 0 creates the frame of NAME.part; then each rank writes its pieces of each vector at their
  * offsets in the file. Ranks that hold the same shard divide it. If the folder is private to rank
  * 0's node, the pieces are sent there. After each stage all ranks agree on errors, so that no rank

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* One checkpoint file while it is written: NAME.part, which is renamed when it is complete. */
 #ifndef VITTRAIN_CHECKPOINT_CHECKPOINT_PART_H
 #define VITTRAIN_CHECKPOINT_CHECKPOINT_PART_H

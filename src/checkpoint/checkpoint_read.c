@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Rank 0 reads the frame and compares it with the model. Then all ranks together read all pieces to
  * verify their checksums, and only if all are valid each rank reads its shard: usually from the
  * page cache, as the file was just read. If the folder is private to rank 0's node, rank 0 reads

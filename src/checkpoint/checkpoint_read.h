@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Read a checkpoint on any mesh. */
 #ifndef VITTRAIN_CHECKPOINT_CHECKPOINT_READ_H
 #define VITTRAIN_CHECKPOINT_CHECKPOINT_READ_H

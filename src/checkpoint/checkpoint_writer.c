@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* A checkpoint in the background has two stages: the threads of all ranks write and sync their
  * pieces; then rank 0's thread writes the tables and renames the file. Between them the main
  * threads agree on errors and combine the checksums. Only main threads start collectives, since two

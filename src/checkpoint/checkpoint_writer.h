@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Writes the checkpoints of a run, in the foreground or in the background of the next steps. In the
  * background a rank first copies its pieces to a snapshot, in the order of its device's stream.
  * Then a thread computes checksums, writes and syncs while training continues. The thread calls

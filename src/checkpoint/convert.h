@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Convert a checkpoint to safetensors and back on one rank, in blocks of 4 MiB. Files are complete
  * or do not exist. Nothing here is collective. */
 #ifndef VITTRAIN_CHECKPOINT_CONVERT_H

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # checkpoint: HDF5 checkpoints, safetensors, run folder
 libvittrain_a_SOURCES += \
 	src/checkpoint/checkpoint.c \

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* All values of the object are strings, as safetensors requires; numbers and lists are JSON in
  * strings. Options of the model's shape and of evaluation have the names and values of a deck. */
 #include "checkpoint/model_metadata.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Metadata of weights: architecture, class names, and the preprocessing of images in evaluation.
  * Files store them as a JSON object of strings: the member `__metadata__` of a safetensors file, or
  * the data set `metadata` of a checkpoint. Keys that timm's pretrained_cfg has are used with the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Rank 0 chooses the folder. The first rank of each node creates it, if it does not exist, and
  * writes a test file, so that a full or read-only disk is found at the start and not at the first
  * checkpoint.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The folder of a run: deck, log, metrics.csv, epochs.csv, TensorBoard events, checkpoints/ and
  * result.json. Only rank 0 writes to it, except for checkpoints (checkpoint.h). */
 #ifndef VITTRAIN_CHECKPOINT_RUN_FOLDER_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Rank 0 reads or writes block by block; blocks are broadcast to, or gathered from, the ranks. */
 #include "checkpoint/safetensors.h"
 

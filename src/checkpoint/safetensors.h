@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Weights in the safetensors format (https://github.com/huggingface/safetensors): 8 bytes of header
  * length, a JSON header, the tensors. Here: read and write them on a mesh. */
 #ifndef VITTRAIN_CHECKPOINT_SAFETENSORS_H

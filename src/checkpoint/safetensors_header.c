@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The header is not trusted. Its length is checked first, then the JSON, each tensor, and that the
  * tensors fill the file. */
 #include "checkpoint/safetensors_header.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Parse and validate the header of a safetensors file. Nothing here is collective. */
 #ifndef VITTRAIN_CHECKPOINT_SAFETENSORS_HEADER_H
 #define VITTRAIN_CHECKPOINT_SAFETENSORS_HEADER_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "checkpoint/safetensors_stream.h"
 
 #include <errno.h>

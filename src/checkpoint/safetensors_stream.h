@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Weights in a safetensors file as a stream of blocks, for one rank without a mesh. Uses a few MiB,
  * whatever the size of the model. Nothing here is collective. */
 #ifndef VITTRAIN_CHECKPOINT_SAFETENSORS_STREAM_H

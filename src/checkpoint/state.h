@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The state of a model as files store it: for each unit and each kind of state (parameters,
  * moments, EMA) one vector of fp32, of which each rank holds a shard. Vectors are moved in blocks
  * through host memory, so that no rank holds a whole model. */

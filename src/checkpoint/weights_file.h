@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Detection of weights in file formats that this program does not read. */
 #ifndef VITTRAIN_CHECKPOINT_WEIGHTS_FILE_H
 #define VITTRAIN_CHECKPOINT_WEIGHTS_FILE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Sum, minimum and maximum of two vectors: the arithmetic of a reduction. The compiler vectorizes
  * one loop per type and operation; this is fast enough because the data is in the cache. */
 #include "comm/internal.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Arithmetic of reductions on the host. */
 #ifndef VITTRAIN_COMM_COMBINE_H
 #define VITTRAIN_COMM_COMBINE_H

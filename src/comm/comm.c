@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Functions built on the collectives of any backend: blocking calls, agreement on errors,
  * comparison, nodes. */
 #include "comm/internal.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Groups of ranks (MPI communicators) and their collectives. Starting a collective returns a
  * ticket, like the MPI_Request of a non-blocking collective. The collective begins when the device
  * event `after` has completed and is complete when `wait` returns. All ranks of a group must start

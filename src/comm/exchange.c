@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Exchanges: small all-reduces within a node, such as the statistics of synchronised batch norm,
  * with low latency. The thread that starts an exchange copies the buffer to this rank's slot of the
  * window and sets the counter `posted`. The thread that waits for it reads the slots of all ranks

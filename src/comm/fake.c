@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* A group without other ranks: collectives behave as if all other ranks held zeros. Used by `plan`
  * and by tests of one process. Every collective is complete when it is started. */
 #include "comm/internal.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Heartbeats: find ranks whose node is down, whose network is cut or whose process is stopped.
  *
  * About once per second the communication thread of each rank sends its status to two monitor

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Shared by the files of this module. The backend "mpi" consists of groups (mpi.c), the queue of
  * tickets and the communication thread (progress.c), the choice of the algorithm (transport.c), the
  * algorithms (ring.c, messages.c, shared.c and exchange.c), the watch that names missing ranks

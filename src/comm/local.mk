@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # comm: groups of ranks and their collectives
 libvittrain_a_SOURCES += \
 	src/comm/combine.c \

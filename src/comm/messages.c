@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Messages between ranks, and the collectives that need no reduction order of a ring. Small buffers
  * take log2(size) steps: along a binomial tree or, in an all-gather, by doubling. Large broadcasts
  * and point-to-point transfers use a chain in segments, so that a rank forwards one segment while

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The backend "mpi". MPI creates the groups and transfers messages between two ranks; the
  * collectives are implemented in transport.c and run by the communication thread (progress.c). */
 #include "comm/internal.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Check of MPI's return codes (MPI_ERRORS_RETURN is set). An error of MPI ends the job. */
 #ifndef VITTRAIN_COMM_MPI_CHECK_H
 #define VITTRAIN_COMM_MPI_CHECK_H

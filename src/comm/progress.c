@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The communication thread: one per process. It runs tickets in the order in which they were
  * started, so that the gradients of one unit are reduced while the next unit computes. It shares
  * the cores with computing threads, so it sleeps instead of spinning. */

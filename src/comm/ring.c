@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Reductions and gathers of large buffers: a ring of point-to-point messages in segments, so that
  * sending, receiving and adding overlap. The collectives of MPI are not used: the blocking ones
  * occupy a core while they wait, the non-blocking ones progress only inside MPI calls.

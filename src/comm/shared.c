@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Collectives within a node through shared memory, without messages. A collective is divided into
  * chunks: chunk c is the c-th part of each rank's block. For each chunk every rank
  *

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Signals. SIGUSR1 asks for a graceful stop. SIGTERM does too if the launcher waits after it;
  * otherwise it ends the process as usual. A fault (SIGSEGV, SIGBUS, ...) prints rank, host and
  * signal before it ends the process; the launcher then ends the other ranks.

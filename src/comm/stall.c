@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Stalled ranks: processes that are alive, but whose main thread makes no progress while other
  * ranks wait for it. Rank 0 compares the statuses of all heartbeats. The limit is the
  * larger of mesh.stall_warning and ten times the median step. A rank is stalled if its status has

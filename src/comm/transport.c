@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The algorithm of each collective. Small buffers use the least number of messages (messages.c), or
  * shared memory without the communication thread (exchange.c, called by mpi.c). Large ones use the
  * group's transport: a ring of messages, shared memory within a node, or a hierarchy of both. The

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The watch: finds the ranks that a collective waits for. A rank whose collective takes longer than
  * the timeout asks the other ranks of the group how far they are. Their communication threads
  * answer, both when idle and while they wait for messages. A rank is missing if it has not started

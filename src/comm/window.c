@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Memory that the ranks of a group within a node share: a POSIX shared memory object, unlinked as
  * soon as all ranks have opened it, so that a job that dies leaves no file. Every rank allocates
  * its part at once, so that a too small /dev/shm (common in containers) is an error here and not a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Parse the command line: commands, decks, settings and operands. */
 #include "config/command_line.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The command line: `[COMMAND] [DECK.ini ...] [section.key=value ...]`. */
 #ifndef VITTRAIN_CONFIG_COMMAND_LINE_H
 #define VITTRAIN_CONFIG_COMMAND_LINE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Options of the commands other than train: [fetch], [predict], [convert], [bench], [plan],
  * [find], [report] and [sweep]. A run's deck leaves them out. */
 #ifndef VITTRAIN_CONFIG_COMMAND_OPTIONS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Options of the data set and its images: [data], [augment] and [eval]. */
 #ifndef VITTRAIN_CONFIG_DATA_OPTIONS_H
 #define VITTRAIN_CONFIG_DATA_OPTIONS_H

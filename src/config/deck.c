@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Read and write decks. The parser is inih, which silently truncates lines that do not fit its
  * buffer and appends an indented line to the previous value. Its line reader is therefore replaced
  * by one that counts lines and rejects both. A value that is longer than a line continues with

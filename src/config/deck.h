@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Decks: INI files of sections and keys. */
 #ifndef VITTRAIN_CONFIG_DECK_H
 #define VITTRAIN_CONFIG_DECK_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Flags of PyTorch's examples, torchrun, timm, Lightning and Hydra, and the settings with the same
  * meaning. */
 #include "config/flag.h"

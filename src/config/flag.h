@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Flags that users of other training programs type. */
 #ifndef VITTRAIN_CONFIG_FLAG_H
 #define VITTRAIN_CONFIG_FLAG_H

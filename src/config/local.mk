@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # config: the program's options, decks, the command line
 libvittrain_a_SOURCES += \
 	src/config/command_line.c \

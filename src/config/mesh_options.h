@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Options of the ranks' cooperation: [mesh]. */
 #ifndef VITTRAIN_CONFIG_MESH_OPTIONS_H
 #define VITTRAIN_CONFIG_MESH_OPTIONS_H

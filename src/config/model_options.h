@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Options of the model: [model]. */
 #ifndef VITTRAIN_CONFIG_MODEL_OPTIONS_H
 #define VITTRAIN_CONFIG_MODEL_OPTIONS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Find options by name, read their values from text and write them. A number must be plain decimal
  * and in range: trailing letters, NaN and hexadecimal are errors. */
 #include "config/option.h"

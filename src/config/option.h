@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* One option: its entry in the table, and how its value is read from text and written. */
 #ifndef VITTRAIN_CONFIG_OPTION_H
 #define VITTRAIN_CONFIG_OPTION_H

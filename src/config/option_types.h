@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Types shared by the headers of the options' sections. */
 #ifndef VITTRAIN_CONFIG_OPTION_TYPES_H
 #define VITTRAIN_CONFIG_OPTION_TYPES_H

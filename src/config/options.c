@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Operations on all options: defaults, checks, the resolved deck and comparison. */
 #include "config/options.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* All options of the program. One table (options_table.c) has the name, type, default, range and
  * help text of each option; decks, command line, --help, the manual page and the resolved deck are
  * read and written by it. A file that needs one section includes that section's header only. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Print the table of options as help for a terminal and as part of the manual page (mdoc). */
 #include "config/options.h"
 

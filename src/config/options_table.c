@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The program's options, their old names, and the phases of a run. */
 #include <math.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The phases of a run: what the main thread is doing, for debug.pause and for messages about ranks
  * that fail or do not answer. */
 #ifndef VITTRAIN_CONFIG_PHASE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Options of a run as a whole: [run], [checkpoint], [output], [debug] and [cuda]. */
 #ifndef VITTRAIN_CONFIG_RUN_OPTIONS_H
 #define VITTRAIN_CONFIG_RUN_OPTIONS_H

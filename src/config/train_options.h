@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Options of training: [train], [optim] and [schedule]. */
 #ifndef VITTRAIN_CONFIG_TRAIN_OPTIONS_H
 #define VITTRAIN_CONFIG_TRAIN_OPTIONS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The arena is an offset that grows, with statistics by memory class. */
 #include "core/arena.h"
 

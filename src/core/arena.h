@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* One allocation for all long-lived memory of a rank. The code that lays it out runs twice: a
  * measuring pass that hands out nothing, then a pass that hands out the memory. The memory plan is
  * therefore exact. */

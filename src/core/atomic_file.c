@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Atomic replacement of small files: stdio on top of durable.h. */
 #include "core/atomic_file.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Atomic replacement of small files: written to PATH.part, synced, renamed. */
 #ifndef VITTRAIN_CORE_ATOMIC_FILE_H
 #define VITTRAIN_CORE_ATOMIC_FILE_H

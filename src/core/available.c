@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Available memory from /proc/meminfo and control groups, CPU quota from control groups. cgroup v2
  * has one hierarchy, v1 one for each controller. A container often sees its own group as the
  * root. */

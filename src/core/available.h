@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Memory and CPU time available to this machine or container. */
 #ifndef VITTRAIN_CORE_AVAILABLE_H
 #define VITTRAIN_CORE_AVAILABLE_H

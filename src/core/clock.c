@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Clocks, and times as text. */
 #include "core/clock.h"
 

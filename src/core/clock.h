@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Clocks, and times as text. */
 #ifndef VITTRAIN_CORE_CLOCK_H
 #define VITTRAIN_CORE_CLOCK_H

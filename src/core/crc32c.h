@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* CRC32C (Castagnoli), as in TensorBoard's records and our checkpoints. */
 #ifndef VITTRAIN_CORE_CRC32C_H
 #define VITTRAIN_CORE_CRC32C_H

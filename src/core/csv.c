@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Append-only CSV tables. Opening an existing table rewrites it once to remove rows that a killed
  * run wrote after its last checkpoint. */
 #include "core/csv.h"

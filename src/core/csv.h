@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Append-only CSV tables with one header line. An unknown number is an empty cell. */
 #ifndef VITTRAIN_CORE_CSV_H
 #define VITTRAIN_CORE_CSV_H

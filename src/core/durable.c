@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Durable files. The order write, sync file, rename, sync directory guarantees that a name refers
  * to a complete file, also after a crash of the machine. */
 #ifndef _GNU_SOURCE

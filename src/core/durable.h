@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Durable files: written under another name, synced, then renamed. An error names the file, the
  * reason and a remedy. */
 #ifndef VITTRAIN_CORE_DURABLE_H

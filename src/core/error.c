@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Errors. Nothing here allocates memory, so that errors work when memory is short. */
 #include "core/error.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Errors of two kinds. A user's mistake (bad deck, missing file, full disk) is described in a
  * struct error and returned to the caller, so that all ranks can agree on one message and one exit
  * code. A programmer's mistake ends the job at once with rank, host, file and line (ENSURE). */

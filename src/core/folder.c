@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Creation of folders, names in a folder, and the cache folder. */
 #include "core/folder.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Creation of folders, names in a folder, and the cache folder. */
 #ifndef VITTRAIN_CORE_FOLDER_H
 #define VITTRAIN_CORE_FOLDER_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* HDF5 files of checkpoints and packed data sets. Numbers are stored in native byte order, which
  * HDF5 records; a machine of the other byte order rejects the file. */
 #ifndef _GNU_SOURCE

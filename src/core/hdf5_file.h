@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* HDF5 files. HDF5 writes and reads the metadata (groups, attributes, tables). Large data sets are
  * contiguous and are written and read without HDF5, at the offsets that it returned. The file
  * format is that of HDF5 1.8, in which all metadata have checksums. Only the main thread calls

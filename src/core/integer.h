@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Arithmetic of integers that are not negative. */
 #ifndef VITTRAIN_CORE_INTEGER_H
 #define VITTRAIN_CORE_INTEGER_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The launcher that started this process, as its environment variables show. */
 #ifndef VITTRAIN_CORE_LAUNCHER_H
 #define VITTRAIN_CORE_LAUNCHER_H

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 libvittrain_a_SOURCES += \
 	src/core/arena.c \
 	src/core/arena.h \

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The log: console and file. Each line is one write, so that lines of several threads do not mix.
  */
 #include "core/log.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The log: lines on the console (rank 0 only) and in the run's log file. On a terminal, a progress
  * line is redrawn in place below the other lines. */
 #ifndef VITTRAIN_CORE_LOG_H

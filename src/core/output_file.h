@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Output files: opened without following a symbolic link, and only if they are regular files, so
  * that a malicious link or pipe neither redirects a write nor blocks. The folders of the path may
  * be links. A file is locked while it is written under a temporary name, so that another process

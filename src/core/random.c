@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Random numbers from Random123's Philox 4x32-10. */
 #include "core/random.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Counter-based random numbers: Philox 4x32-10 (Salmon et al., SC'11), keyed by the run's seed,
  * with a counter of purpose, epoch, index and block. A sample's augmentation and a weight's initial
  * value are therefore the same on any number of ranks. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Resident set size from /proc/self/status. */
 #include "core/resident.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Resident set size of this process. */
 #ifndef VITTRAIN_CORE_RESIDENT_H
 #define VITTRAIN_CORE_RESIDENT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Hardware sensors. One table gives each sensor's name, unit and aggregation; the columns of
  * monitor.csv, TensorBoard's tags, the summary of a run and docs/outputs.md are made from it.
  * core/sensors_cpu.h and the GPU backend fill in readings. */

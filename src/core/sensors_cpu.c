@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Sensors of the CPU and the process. The files to read are found once, when the sensors are
  * opened. Clock and throttling are read for a few cores only, because reading interrupts the core.
  */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Sensors of the CPU and the process, from the files of /proc and /sys that exist and are readable.
  */
 #ifndef VITTRAIN_CORE_SENSORS_CPU_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The status of this process in atomic words. Words that are read together may belong to different
  * times. */
 #include "core/status.h"

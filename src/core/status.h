@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The current phase, unit and step of this process. Other ranks print it when this one stops
  * responding. The main thread stores to a few atomic words, without calls or locks. */
 #ifndef VITTRAIN_CORE_STATUS_H

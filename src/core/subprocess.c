@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* posix_spawn shares the memory of the parent until the exec, so it is safe in a process with
  * threads, MPI and pinned memory, where fork is not. */
 #ifndef _GNU_SOURCE

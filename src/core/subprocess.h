@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Runs a command of this program in a child process with limits on time and memory, and reads its
  * standard output. For libraries that may crash or hang on damaged files (HDF5). The child runs
  * without MPI. */

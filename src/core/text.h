@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Small functions on text. */
 #ifndef VITTRAIN_CORE_TEXT_H
 #define VITTRAIN_CORE_TEXT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Reading of regular files. */
 #include "core/text_file.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Reading of regular files only: opening a pipe of that name could block forever. */
 #ifndef VITTRAIN_CORE_TEXT_FILE_H
 #define VITTRAIN_CORE_TEXT_FILE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Start of threads. */
 #define _GNU_SOURCE /* pthread_setname_np */
 #include "core/thread.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Start of threads. */
 #ifndef VITTRAIN_CORE_THREAD_H
 #define VITTRAIN_CORE_THREAD_H

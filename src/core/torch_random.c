@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The generator MT19937 (Matsumoto and Nishimura 1998), and PyTorch's shuffle with it: randperm_cpu
  * in ATen/native/TensorFactories.cpp, and ATen/core/MT19937RNGEngine.h. */
 #include "core/torch_random.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* torch.randperm on the CPU: the same permutation for the same seed as
  * torch.randperm(count, generator=torch.Generator().manual_seed(seed)). Compared with PyTorch 2.15
  * (test/vectors/make_torch_permutation.py). */

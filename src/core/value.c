@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* JSON values. */
 #include "core/value.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Version and commit. Only this file is recompiled when the commit changes. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Version of the program. */
 #ifndef VITTRAIN_CORE_VERSION_H
 #define VITTRAIN_CORE_VERSION_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Draw the parameters of torchvision's RandomCrop(padding), RandomHorizontalFlip, RandomRotation,
  * RandomAffine(0, translate) and RandomErasing from the same distributions; the rotation matrix is
  * that of Pillow's Image.rotate. Each number has a fixed position in the sample's random stream, so

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Random augmentation of a sample's pixels, a function of (seed, epoch, sample) only. The stages
  * are those of torchvision in this order: resize, crop with padding, flip, rotation, translation,
  * scaling to [0, 1], erasing, normalization. This module draws the parameters; image_transform of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* A reusable buffer of bytes. */
 #ifndef VITTRAIN_DATA_BYTE_BUFFER_H
 #define VITTRAIN_DATA_BYTE_BUFFER_H

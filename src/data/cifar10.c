@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The binary version of CIFAR-10 (Krizhevsky 2009). A record is one label byte and 32 x 32 bytes
  * each of red, green and blue. All labels are checked when the files are opened. Records are read
  * with pread, so the ranks of a node share the page cache, and a file that is truncated during

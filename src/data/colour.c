@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Pillow's ImageEnhance and ImageOps on planes. Changes of single levels use tables of 256 entries;
  * the others are in kernels_colour.c. */
 #include "data/colour.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Colour changes of uint8 images in place, bit for bit those of torchvision's functional transforms
  * of PIL images. */
 #ifndef VITTRAIN_DATA_COLOUR_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Choose the crop of an image and resample it to the model's image. Each random number has a fixed
  * position in the sample's stream. */
 #include "data/crop.h"

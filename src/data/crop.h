@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Crop and resize images on the host: the geometry of torchvision's Resize, CenterCrop,
  * RandomCrop(padding) and RandomResizedCrop, and PIL's bilinear or bicubic antialiased resampling
  * (device/image.h). Image files are always processed here; stored pixels only if the options ask

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Messages about a data.root that does not hold the data set. */
 #include "data/data_root.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Messages about a data.root that does not hold the data set: they show what was found instead. */
 #ifndef VITTRAIN_DATA_DATA_ROOT_H
 #define VITTRAIN_DATA_DATA_ROOT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Opens a data set: its format, its split (data.val), and a fraction of it (debug.fraction). */
 #include "data/dataset.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* A data set: numbered records of uint8 pixels with a label. A format is one file and one line in
  * the list in dataset.c. dataset_open checks the files and reports everything that is wrong with
  * them. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Nodes that share a directory are found by a test: each node creates a file there and looks for
  * the files of the others. Names, devices and mount tables are not reliable. */
 #include "data/directory.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Finds out which nodes share a directory; node-local disks have the same paths. */
 #ifndef VITTRAIN_DATA_DIRECTORY_H
 #define VITTRAIN_DATA_DIRECTORY_H

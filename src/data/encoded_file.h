@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Reads image files as encoded data sets need them: the whole file, its size, or a check. Opening a
  * pipe or device does not block; only regular files are read. Thread-safe. */
 #ifndef VITTRAIN_DATA_ENCODED_FILE_H

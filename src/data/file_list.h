@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Image files without labels, for predictions: files, folders and lists of files. Not a value of
  * data.format. */
 #ifndef VITTRAIN_DATA_FILE_LIST_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Detects the format and size of an image file from its first bytes and selects the decoder. */
 #include "data/image_file.h"
 

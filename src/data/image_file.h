@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Decodes JPEG, PNG and WebP files in memory to RGB like PIL's Image.open(file).convert("RGB"):
  * grey, palettes, CMYK (Adobe's inverted), 16 bits, interlaced, an animation's first frame. Alpha
  * is dropped and EXIF's orientation ignored, as in torchvision's ImageFolder. Only the requested

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The formats imagefolder and cinic10: ROOT/SPLIT/CLASS/.../file.jpg as in torchvision's
  * ImageFolder, or ROOT/CLASS/.../file.jpg without splits (a flat folder). Each rank lists the
  * files; feed_open compares the lists. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* JPEG with libjpeg-turbo. Only the rows down to the end of the area are decoded, and of these only
  * the blocks that overlap the area are transformed, at full size or at 1/2, 1/4 or 1/8. If the file
  * has restart markers, only the intervals that overlap the area are decoded (image_jpeg_cut.c). At

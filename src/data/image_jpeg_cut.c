@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Copies the restart intervals of a JPEG that an area needs to a smaller JPEG with the same pixels,
  * so that only these are decoded: most of the time of decoding a JPEG is Huffman decoding. */
 #include <string.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* PNG with libpng: rows down to the end of the area, or all rows of an interlaced file. Grey levels
  * and palettes are converted here as in Pillow. libpng reports errors by longjmp; struct png_reader
  * is in the caller's frame and stays valid. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* WebP with libwebp: lossy and lossless; of an animation the first frame on a black canvas, as in
  * Pillow. Only the area is converted to RGB. Alpha is dropped. */
 #include <string.h>

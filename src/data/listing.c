@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Sorted lists of the names in a folder. */
 #include "data/listing.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Sorted lists of the names in a folder. Symbolic links are followed. */
 #ifndef VITTRAIN_DATA_LISTING_H
 #define VITTRAIN_DATA_LISTING_H

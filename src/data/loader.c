@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* A ring of batches between worker threads and the training step. Workers claim a few samples of
  * the next incomplete batch at a time, so all workers fill a large batch together and batches
  * complete in order. One mutex guards the shared state; pixels are written outside of it by the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Threads that load batches ahead of the training step: uint8 pixels, labels and pixel plans in
  * pinned memory. The step takes batches in order and returns them. The threads call neither MPI nor
  * HDF5. */

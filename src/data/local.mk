@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # data: data sets, sampler, augmentation, loader
 libvittrain_a_SOURCES += \
 	src/data/augment.c \

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Draws of mixup and CutMix. A Beta(alpha, alpha) number is x / (x + y) of two Gamma(alpha) numbers
  * by Marsaglia and Tsang (2000); each attempt uses its own block of random numbers. For alpha < 1,
  * alpha is raised by 1 and the number multiplied by uniform^(1 / alpha). Logarithms are used, since

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Draws of mixup and CutMix, a function of (seed, epoch, pair) only. Partners are samples 2k and 2k
  * + 1 of a global batch; the sampler keeps them on one rank and in one micro-batch (sampler.h,
  * group). images_mix of the device applies the plan. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Reads packed data sets: image files or pixels, concatenated in a few large files. Only tables are
  * in memory (16 bytes per encoded record, 9 per decoded one). A record is one pread, verified with
  * its checksum. HDF5 is called only while the data set is opened, so threads can read. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Packed data sets: declarations shared by packed_file.c (headers of files), packed.c (reader) and
  * packed_write.c (writer). docs/data.md describes the format. */
 #ifndef VITTRAIN_DATA_PACKED_H

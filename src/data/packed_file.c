@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Names of packed files, NAME.h5 or several NAME-00000-of-00004.h5, and their header: attributes,
  * class names and the positions of the records. HDF5 writes and reads it; records are accessed
  * without HDF5. */

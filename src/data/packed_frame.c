@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* HDF5 parses the header of a packed file. A damaged file can crash it, so the program calls this
  * in a child process (packed_message.c). */
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The headers of packed files as a message from the child process that has parsed them. For each
  * file: the error, struct packed_set with its pointers cleared, its parts, and the class names. The
  * parent checks all values. */

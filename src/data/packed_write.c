@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Packs a data set: all ranks write its records into a few large files. The layout follows from the
  * sizes of the records alone, so any number of ranks writes the same bytes. Rank 0 writes the
  * headers; then each rank writes a contiguous slice of the records with pwrite. Files are called

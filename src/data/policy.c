@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Draws of RandAugment and of the colour jitter, each from its own random streams, and their
  * application to an image. */
 #include "data/policy.h"

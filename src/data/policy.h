@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* RandAugment and colour changes of training images, a function of (seed, epoch, sample) only:
  * torchvision's RandAugment, ColorJitter and RandomGrayscale, in this order. They are applied to
  * bytes on the host by the loader's threads; later stages run on the device (augment.h). */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Checks records in several threads; each claims CLAIM records at a time. */
 #include "data/record_check.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Checks the images of an encoded data set before training. */
 #ifndef VITTRAIN_DATA_RECORD_CHECK_H
 #define VITTRAIN_DATA_RECORD_CHECK_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The order of an epoch and each rank's share of it. */
 #include "data/sampler.h"
 

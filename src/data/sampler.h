@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Order of the samples. The global order of an epoch depends on (seed, epoch) only, and a global
  * batch is a contiguous part of it. Each rank takes a contiguous slice of each global batch. Slices
  * differ by at most one sample, or one group if samples stay together, and may be empty. So the

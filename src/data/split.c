@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Selects the records of a split. */
 #include "data/split.h"
 

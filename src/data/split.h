@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Selection of a split's records. A split is a list of record numbers in ascending order, so
  * data.shuffle=off reads files in order. It depends only on the data and the arguments, so every
  * rank and every resumed run has the same split. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Synthetic images of any shape, the same on every rank and machine: half noise of the sample and
  * half a coarse pattern of its class, so that a model can learn. For regression: random numbers (20
  * by default) and a random target. Only the patterns are in memory. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The stored index of a list of shards: a header with a CRC32C of all that follows, the key, one
  * summary per shard, and all records. It is written to NAME.part, on which the process that builds
  * it holds a lock, and renamed. Where locks are not supported, several processes may write it at

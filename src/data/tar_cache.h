@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Indexes of tar shards, stored in a file so that the headers are read once. */
 #ifndef VITTRAIN_DATA_TAR_CACHE_H
 #define VITTRAIN_DATA_TAR_CACHE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Builds the index of a shard with libarchive, which reads the tar headers and seeks over the
  * contents. After archive_read_next_header, the position of the archive is that of the member's
  * contents. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Index of the samples in a tar shard, as WebDataset groups them: consecutive members with the same
  * path up to the first dot of the file name are one sample. */
 #ifndef VITTRAIN_DATA_TAR_INDEX_H

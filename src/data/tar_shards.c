@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Finds tar shards as WebDataset names them. */
 #include "data/tar_shards.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The tar shards of a data set: their files, by split, and the records in them. */
 #ifndef VITTRAIN_DATA_TAR_SHARDS_H
 #define VITTRAIN_DATA_TAR_SHARDS_H

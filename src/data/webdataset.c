@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The format webdataset: tar shards, read in place. Only the index is in memory, 24 bytes per
  * record. A record is one pread. Records are numbered in the order of shards and members. */
 #include <errno.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The file has one line per choice, appended under a lock:
  *     KEY = 16 hexadecimal digits (8 times) CRC-32C of the preceding text, 8 digits
  * Lines are never overwritten, and the checksum detects truncated lines. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The counting backend. Bytes assume an ideal cache: each tensor of an operation is read or written
  * once, an updated tensor both. */
 #include "device/count.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* A backend that counts operations instead of executing them: matrix products, FLOPs and the
  * minimum number of bytes read and written. The cost model is thereby computed from the same calls
  * that a training step makes. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The CPU backend: opening a device, memory, and the table of operations, which are implemented in
  * cpu_*.c. */
 #define _GNU_SOURCE /* sched_getaffinity, syscall */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Internal header of the CPU backend: declarations shared by its operations (cpu_*.c). An operation
  * distributes its work over threads and calls kernels (kernels.h), single-threaded loops compiled
  * once per instruction set. Partial sums cover blocks of fixed size, so that results do not depend

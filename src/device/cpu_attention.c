@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Attention on the CPU: a task is one head of one sample. */
 #include "device/cpu.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Batch normalisation over threads. Rows are split into tasks whose size depends on the shape only.
  * Each task accumulates in double, and the tasks are added in order. Values shared by all rows of a
  * channel are computed once per call in double. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Convolutions on the CPU. kernels_convolution.c computes those with few channels,
  * cpu_convolution_implicit.c most of those in fp32 without AVX-512, and oneDNN all others. Types
  * that the processor cannot multiply are converted to fp32, a few samples at a time. On processors

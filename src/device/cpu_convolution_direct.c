@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Direct convolution for few channels (kernels_convolution.c): threads process samples. Everything
  * is computed in fp32, in channel planes in the thread's workspace. A task accumulates the weight's
  * gradient over its samples, and tasks are added in order. The number of samples per task depends

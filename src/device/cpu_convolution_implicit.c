@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "device/cpu_convolution_implicit.h"
 
 #include <string.h>

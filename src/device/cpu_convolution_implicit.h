@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* fp32 convolutions as implicit matrix products (kernels_implicit.c), used without AVX-512. A
  * thread copies a band of the image, a few channels at a time and with zeros around it, and
  * multiplies it while it is in the cache. The order of all sums depends on the shape and the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Convolutions by oneDNN 2.6 and 3.x. A plan holds the primitives (the convolution, the reorder of
  * its weight) and the memory objects of their operands, so that a run creates nothing. */
 #include "device/cpu_convolution_plan.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Convolutions of the CPU backend by oneDNN. A plan is one direction of one shape. oneDNN uses all
  * threads of the device, so plans are created and run outside parallel regions. Images are channels
  * last and used in place; the weight is reordered into oneDNN's preferred layout. */

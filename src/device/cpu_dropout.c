@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Dropout and drop path on the CPU. */
 #include "core/random.h"
 #include "device/cpu.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Convert stored pixels to a batch of images. The resize is bit-identical to Pillow's
  * (src/libImaging/Resample.c), horizontal pass first as in all versions before 13, because
  * pretrained weights expect what torchvision's transforms produce from PIL images. The stages after

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Linear layers on the CPU. Tiles multiply bf16 where they are faster (cpu_product_choice.h). For
  * oneDNN, a matrix product is split into tasks: blocks of the result whose size depends on the
  * shape only. A thread computes its block and then the epilogue (bias, GELU, dropout, residual)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The loss over threads: each block of rows of fixed size has its own counters, which are added in
  * order. */
 #include "device/cpu.h"

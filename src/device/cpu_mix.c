@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Mixup and CutMix over threads: one plane of a pair per task, then the targets. */
 #include "device/cpu.h"
 

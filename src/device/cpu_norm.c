@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Layer normalisation over threads. The gradients of gamma and beta are sums over all rows: each of
  * a fixed number of row blocks computes a partial sum, and the partial sums are added in order. */
 #include "device/cpu.h"

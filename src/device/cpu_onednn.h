@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Differences between oneDNN 2 and 3, where memory descriptions became opaque. Included only by the
  * files that use oneDNN: cpu_product.c and cpu_convolution_plan.c. */
 #ifndef VITTRAIN_DEVICE_CPU_ONEDNN_H

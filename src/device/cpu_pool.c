@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Max pooling over threads, and transposition between channels first and channels last. */
 #include "device/cpu.h"
 

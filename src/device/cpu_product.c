@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Matrix products by oneDNN 2.6 and 3.x. A plan holds a oneDNN primitive and, for each thread, the
  * memory objects of its operands, so that running it creates nothing. */
 #include "device/cpu_product.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Matrix products of the CPU backend by oneDNN: c = a . b or c += a . b, usually on one thread. The
  * caller splits a large product over threads, so that each thread can continue with its part of the
  * result in the cache. Only cpu_product.c and cpu_convolution_plan.c use oneDNN. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The first word of a choice is the number of the candidate. */
 #include "device/cpu_product_choice.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The choice between oneDNN and tiles (cpu_product_tiles.h) for the bf16 products of a layer: the
  * faster one, measured at the first product of a shape (choices.h). Devices without tiles make
  * no choices. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Operands are packed and multiplied in tiles of 16 lines and 32 k. A strip has the tiles of 16
  * lines, one after another along k. Lines are padded with zeros to pairs of strips, k to whole
  * tiles.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Products of bf16 matrices on all threads of a device with tiles (tile_kernels.h). Each element of
  * the result is summed in the order of k, so its bits do not depend on threads or block sizes. */
 #ifndef VITTRAIN_DEVICE_CPU_PRODUCT_TILES_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Patches, token sequences and pooling. Rows are copied and added; sums over samples are computed
  * per column in a fixed order. */
 #include "device/cpu.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Operations on flat buffers: optimizer step, loss scale, sums of squares, search for non-finite
  * values, zeroing, conversion, addition. They are memory-bound; blocks of a fixed size are
  * distributed over the threads. */

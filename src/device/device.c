@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The list of backends, and the GPU module. */
 #include "device/device.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The table of operations: everything that a model or a training step asks of the hardware. A
  * backend is one `const struct device_backend`. Operations are queued on a stream and return at
  * once. The CPU backend runs them before it returns, which is a legal order. Only *_allocate and

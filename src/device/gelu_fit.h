@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Minimax fits for GELU, written once for the vectors of the CPU and the threads of a GPU; both
  * agree to a few ulp. Each macro declares the numerator `p` and denominator `q` of the function 1/2
  * + x p / q of x = sqrt(t), for any type with multiplication and addition. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Weights of a resize, computed on the host as in Pillow (src/libImaging/Resample.c), and the
  * scratch layout of image_transform. The layout is the same for all backends, so the memory plan
  * does not depend on the backend. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Shared by the image_transform of all backends: limits of image sizes and the layout of the resize
  * scratch. */
 #ifndef VITTRAIN_DEVICE_IMAGE_H

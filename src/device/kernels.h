@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Kernels: single-threaded loops over a range. Each kernels_SUBJECT.c is compiled once per
  * instruction set, with -DKERNELS=baseline, avx2 or avx512, and defines one table of functions,
  * KERNEL(SUBJECT_kernels). All functions are static. kernels_table.c collects the tables of one

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Attention of one head of one sample in fp32. Queries are processed in blocks whose scores against
  * all tokens fit into the L2 cache; the tokens x tokens matrix is never stored. All matrix products
  * use one kernel that holds a tile of the result in registers. */

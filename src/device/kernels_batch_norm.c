@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Batch normalisation of a range of rows. All passes are memory-bound: each reads its rows once, a
  * few rows at a time. Sums over a block of rows are accumulated in fp32 from values near 0 (x minus
  * the block's first row) and then added in double. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Colour operations on planes of bytes, bit-identical to Pillow (src/libImaging: Convert.c,
  * Blend.c, Filter.c) on every instruction set: products are rounded via double before they are
  * added, so that no compiler fuses multiplication and addition. */

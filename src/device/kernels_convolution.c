@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Direct convolution for few channels, one sample at a time. Each channel is a separate plane, so a
  * vector holds pixels of one row and a weight is a broadcast scalar. Outputs are computed for
  * blocks of DIRECT_BLOCK channels, whose accumulators stay in registers. */

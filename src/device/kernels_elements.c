@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Elementwise kernels and reductions: conversion, sums of tensors, columns and squares, search for
  * non-finite values. */
 #include "device/kernels.h"

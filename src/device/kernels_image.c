@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Image kernels: both passes of a resize, tracing output pixels back to input pixels, and the
  * lookup from levels to values. */
 #include "device/kernels.h"

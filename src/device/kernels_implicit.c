@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Implicit matrix products of convolutions: the left operand is read from an image, without a copy
  * per kernel tap. A tile of TILE_ROWS rows and TILE_VECTORS vectors of sums stays in registers. */
 #include "device/kernels.h"

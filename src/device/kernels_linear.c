@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Epilogues of linear layers, row by row while the row is in the cache. */
 #include "device/kernels.h"
 #include "device/vector.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Softmax and cross-entropy of one row at a time in fp32. A row's logits are converted into a
  * buffer that is padded to whole vectors, so that loops need no remainder. */
 #include <math.h>

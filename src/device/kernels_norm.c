@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Layer normalisation of one row at a time. The row stays in the L1 cache between passes, so the
  * variance is computed around the mean (two passes) instead of from a sum of squares. A pass is one
  * inline function for one vector of the row that ends at `end`; loops call it with whole vectors,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Max pooling of rows of pixels, one vector of channels at a time. Backward accumulates the windows
  * of a row of dx in fp32, in a fixed order, and writes the row once. */
 #include "device/kernels.h"

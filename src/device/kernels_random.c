@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Dropout masks: Philox 4x32-10 (Salmon et al., SC'11) over several blocks at a time, with the same
  * numbers as core/random.h. */
 #include "device/kernels.h"

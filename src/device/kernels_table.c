@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The table of one instruction set's kernels; compiled once per instruction set like all
  * kernels_*.c. */
 #include "device/kernels.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* One optimizer step over a range: clipping, weight decay, moments, weight, moving average and
  * compute copy in one pass over memory. The rules are those of torch.optim (single tensor), with
  * coefficients from update_rule.h. */

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # device: the table of operations and its CPU implementation
 libvittrain_a_SOURCES += \
 	src/device/choices.c \

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The operations of device.h by number and name, for backends that wrap another one (profile.c,
  * count.c). */
 #ifndef VITTRAIN_DEVICE_OPERATIONS_H

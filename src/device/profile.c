@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The profiling backend: replaces each operation by one that measures it. */
 #include "device/profile.h"
 

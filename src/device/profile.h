@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Time per unit and operation (debug.profile): a backend that wraps the device's own and measures
  * each operation until the stream has completed it. This serialises asynchronous streams, but only
  * while profiling. */

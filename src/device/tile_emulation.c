@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* AMX's tile instructions in plain C, as specified in volume 2 of Intel's Software Developer's
  * Manual. Each thread has its own tiles. The program aborts where the processor raises an
  * exception. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Operations that multiply bf16 with tiles (tiles.h). Each tiles_SUBJECT.c is compiled twice: with
  * -DKERNELS=amx for processors with AMX, and with -DKERNELS=amx_emulated for tests on any
  * processor, where plain C replaces the tile instructions. Shapes that an operation does not

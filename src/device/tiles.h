@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Tiles: eight registers of 16 rows of 64 bytes, in Intel's AMX or, if TILES_EMULATED is defined,
  * emulated by C functions. Only tiles_*.c, tile_emulation.c and its test include this. Vectors
  * (vector.h) then have 16 numbers, one row of a tile, on all processors.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Attention of one head of one sample in bf16 with tiles, for heads of 32, 64, 96 or 128 numbers.
  * Sums, scores and the softmax are fp32. Probabilities and gradients of scores are rounded to bf16
  * before they are multiplied, as on GPUs. Queries are processed 32 at a time, in two strips; their

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Gradient of a convolution's weight as a matrix product over pixels: dy^T times x, shifted by each
  * kernel tap. oneDNN 2.6 reaches a tenth to a third of this speed. Threads process parts of the
  * weight and of the batch. The parts, and so the order of all sums, depend on the shape only.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Products of bf16 matrices in tiles: pack an operand, multiply packed operands. */
 #include "device/tile_kernels.h"
 #include "device/tiles.h"

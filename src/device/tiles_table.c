@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The table of the operations on tiles; compiled like all tiles_*.c. */
 #include "device/tile_kernels.h"
 

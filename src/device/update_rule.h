@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Values of an update that are the same for a whole segment: coefficients, clipping, loss scale.
  * Shared by the CPU, which computes them before its loops, and the GPU, which computes them in a
  * small kernel before the update because their inputs are in device memory. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Vectors of the compiler's vector extensions, as wide as the instruction set that the file is
  * compiled for, or 16 lanes if AMX is emulated. Only kernels_*.c and tile*.c include this. */
 #ifndef VITTRAIN_DEVICE_VECTOR_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The command `doctor` checks a cluster before a run. The checks are in doctor_*.c; all ranks run
  * them together, and each one gives a row of the table. */
 #include "doctor/doctor.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Shared declarations of the checks of `vittrain doctor`. All ranks run the same checks in the same
  * order (the table is in doctor.c). Each rank's facts are gathered, and rank 0 prints one row per
  * check. Every check has a time limit (doctor_watch.c). */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Checks of the program's file, deck, command line and loaded libraries. The messages up to the
  * check of the deck are the same as in every other command (main.c), so that ranks with different
  * commands detect it. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Check that the data set exists and is equal on all nodes. Compared are a sum of hashes of all
  * names and sizes, and the contents of some files. These are chosen by the hashes of their names,
  * so that all nodes choose the same ones. Number of files and time are limited. */

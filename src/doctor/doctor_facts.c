@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Facts about each rank, from the kernel and the launcher's environment. */
 #define _GNU_SOURCE /* sched_getaffinity */
 #include <sched.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Checks of the run folder: every node can write there, all nodes share it, a rename atomically
  * replaces a file for all nodes, locks work across nodes, and there is space for checkpoints. If
  * the folder does not exist yet, its nearest existing parent is checked. No files are left behind.

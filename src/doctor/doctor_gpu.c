@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Check of the GPUs: their assignment to ranks, driver and libraries, and direct access between the
  * GPUs of a node. */
 #include <stdlib.h>

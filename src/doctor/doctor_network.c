@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Measure and evaluate the network between nodes. One rank per node exchanges messages with those
  * of other nodes in the rounds of a round-robin tournament, or in some of its rounds if there are
  * many nodes. All pairs of a round run at the same time. A pair has a fixed time for round trips of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Checks of the nodes from the ranks' facts: placement of ranks, cores, binding, NUMA, process
  * limits, shared memory. */
 #include <string.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Time limits. A watchdog thread ends checks that take too long, because MPI waits forever for a
  * node that it cannot reach. File accesses, which may hang on a dead server, run in a thread that
  * can be abandoned. */

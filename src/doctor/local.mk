@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # doctor: the command doctor
 libvittrain_a_SOURCES += \
 	src/doctor/doctor.c \

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Extracts a data set from an archive. Names in the archive only select files of our table; paths
  * and sizes come from the table. */
 #include <errno.h>

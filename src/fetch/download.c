@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Downloads a file with libcurl and verifies it. During the download there are FILE.part and
  * FILE.part.from, which has the URL and the version of the partial document; a later call resumes
  * only the same document. */

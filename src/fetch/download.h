@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Downloads: to FILE.part, resumed after interruptions, verified, then renamed. */
 #ifndef VITTRAIN_FETCH_DOWNLOAD_H
 #define VITTRAIN_FETCH_DOWNLOAD_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The command `fetch`: downloads the complete data set or pre-trained weights. One rank of each
  * file system downloads, so one job can serve all of its nodes. */
 #include <stdio.h>

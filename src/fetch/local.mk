@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # fetch: the command fetch: downloads
 libvittrain_a_SOURCES += \
 	src/fetch/archive.c \

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The command `launch`: runs mpirun or srun and starts it again after a failure. The exit code of
  * mpirun alone does not show a failure: it may be 0, or that of another rank, so the messages on
  * stderr count, too. */

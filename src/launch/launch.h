@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* `vittrain launch`: runs mpirun or srun without being a rank itself, and starts the command again
  * after a failure. This header is shared by launch*.c and by src/sweep. */
 #ifndef VITTRAIN_LAUNCH_LAUNCH_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* One execution of the launched command, from fork until none of its processes is left on this
  * host. A single poll() waits for the command's stderr and for signals. */
 #include <ctype.h>

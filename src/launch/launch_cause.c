@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Deaths of ranks as mpirun and srun report them, and their probable cause. Open MPI 4 and 5:
  *   mpirun noticed that process rank 5 with PID 17 on node n2 exited on signal 9 (Killed).
  *   prterun noticed that process rank 5 with PID 17 on node n2 exited on

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The hosts of an mpirun command: read its host file, try to reach each host with the agent that
  * mpirun uses, and leave out hosts that do not answer. */
 #include <errno.h>

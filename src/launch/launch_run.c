@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The training run that a launched command starts: its options, its folder and its newest
  * checkpoint. Read from the command line and the folder only; the run does not know of `launch`. */
 #include <fcntl.h>

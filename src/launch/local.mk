@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # launch: the command launch
 libvittrain_a_SOURCES += \
 	src/launch/launch.c \

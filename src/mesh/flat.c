@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Flat buffers: memory, initial values, and the copies that the model reads. Collectives are in
  * flat_mesh.c. */
 #include "mesh/flat.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Flat buffers: the units of a model on the mesh. A rank owns 1/shard of each unit: fp32 master
  * weights, optimizer state and gradient of that part. The whole unit in the compute type
  * (`weights`) and the whole gradient exist during their use, or all the time, depending on the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Collectives on flat buffers: gathers of weights, reductions of gradients, the norm, and checks
  * over all ranks. In a group of one they do nothing. */
 #include "mesh/flat.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Initial weights. The value of an element is a function of the seed, the tensor and the element's
  * index, so any rank can draw any part, and the weights do not depend on the mesh. */
 #ifndef VITTRAIN_MESH_INITIAL_H

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # mesh: the mesh of ranks, units, flat buffers
 libvittrain_a_SOURCES += \
 	src/mesh/flat.c \

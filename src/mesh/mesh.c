@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Opens the two groups of the mesh. A shard group is on one node if it fits, because gathering is
  * cheap there: ranks are numbered node by node, in whatever order the launcher placed them. */
 #include "mesh/mesh.h"

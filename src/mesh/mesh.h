@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The mesh of ranks: replica x shard. A strategy is the sizes of these two groups, and whether
  * weights and gradients stay whole between their uses. Collectives of a group of one do nothing. */
 #ifndef VITTRAIN_MESH_MESH_H

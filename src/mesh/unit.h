@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* A model is a list of units; a unit is a list of tensors stored one after another in one flat
  * buffer. A unit is the bucket of the gradient reduction, the object that is gathered and freed, a
  * group in the checkpoint, and a row of the memory plan. */

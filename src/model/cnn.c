@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Small models: the reference's CNN-A for CIFAR-10, its older form after LeNet-5 (LeCun et al.
  * 1998), and one linear layer for regression. Tensors are named as in the obvious torch module. */
 #include "model/convnet.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Convolutional models: the table of nodes, and the units and tensors derived from it. */
 #include "model/convnet.h"
 

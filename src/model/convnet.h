@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Convolutional models. A model is a table of nodes in topological order, divided into units. The
  * tensors, the activations and both passes are derived from the table, so a model only needs a
  * function that fills it (cnn.c, resnet.c). Activations are channels last. */

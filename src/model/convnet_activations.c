@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Activations of convolutional models. In training each node keeps its output for the backward
  * pass. In evaluation outputs share a few slots, and gradients always do: a slot is allocated when
  * a node writes it and released after its last reader. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Forward and backward pass of convolutional models, node by node. Each reader of a node's output
  * writes its gradient to a slot of its own; the node adds them up if it has two readers. */
 #include "model/convnet.h"

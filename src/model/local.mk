@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # model: the models and their registry
 libvittrain_a_SOURCES += \
 	src/model/cnn.c \

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Functions for models of every kind: options that apply to their tensors, parameter counts, and
  * the summary that is logged at the start. */
 #include "model/model.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* A model as the training step sees it: a list of units, each of which runs forward and backward
  * while its weights are gathered. The model owns its activations and does not know about ranks. */
 #ifndef VITTRAIN_MODEL_MODEL_H

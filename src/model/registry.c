@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The registry is a list of tables, one for each file of models. A table ends with an entry without
  * a name. */
 #include "model/registry.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The registry: names of models (model.name) and their default shapes. */
 #ifndef VITTRAIN_MODEL_REGISTRY_H
 #define VITTRAIN_MODEL_REGISTRY_H

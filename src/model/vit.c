@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Registered Vision Transformers and their tensors: one unit for the stem, one for each block, one
  * for the head. The list of tensors drives allocation, initialisation, checkpoints and the names in
  * safetensors files. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The Vision Transformer (Dosovitskiy et al. 2021) with pre-norm blocks. Tensors have timm's names,
  * so that weights can be exchanged with it. */
 #ifndef VITTRAIN_MODEL_VIT_H

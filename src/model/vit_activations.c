@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Activations of the Vision Transformer: memory that is written in a unit's forward pass and read
  * in its backward pass. In training each block has its own set. With model.recompute and in
  * evaluation all blocks share one set. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Forward and backward pass of the Vision Transformer, unit by unit. Each block keeps the
  * activations that its backward pass reads, or recomputes them there (model.recompute). A block:
  *   norm1 = N(x);  middle = x + drop(proj(attention(qkv(norm1))));

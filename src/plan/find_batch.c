@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Batches are doubled until one does not fit, then bisected; the plan's answer is tried first. One
  * step per trial is enough, since later steps allocate nothing (test_step). */
 #include "plan/find_batch.h"

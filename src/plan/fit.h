@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Advice for a run that does not fit into memory. */
 #ifndef VITTRAIN_PLAN_FIT_H
 #define VITTRAIN_PLAN_FIT_H

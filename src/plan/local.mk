@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # plan: memory plan, cost model, machine description
 libvittrain_a_SOURCES += \
 	src/plan/find_batch.c \

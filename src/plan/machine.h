@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Speeds of a machine, read from a file: matrix products, memory, collectives inside a node and
  * between nodes. `vittrain bench machine` measures them; the file of a cluster that is not
  * available is written by hand from data sheets (input/clusters). Format: docs/planning.md. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* `vittrain plan CHECKPOINT`. */
 #ifndef VITTRAIN_PLAN_PLAN_CHECKPOINT_H
 #define VITTRAIN_PLAN_PLAN_CHECKPOINT_H

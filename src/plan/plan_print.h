@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Tables of `vittrain plan` on standard output. Not collective: one rank calls these. */
 #ifndef VITTRAIN_PLAN_PLAN_PRINT_H
 #define VITTRAIN_PLAN_PLAN_PRINT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The simulation. Operations and collectives slow each other down, since they share cores or a GPU
  * (struct network: computes, sends). */
 #include "plan/step_prediction.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Predict the time of a step from its script and a machine's speeds. Two queues are simulated: the
  * device's operations, and the collectives, which the communication thread runs one after another.
  * A queue waits if it needs a result of the other. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Runs the step's code on a device that counts operations (device/count.h) and on groups of ranks
  * that record collectives. The arena is reserved address space without memory: reading it would
  * fault. */

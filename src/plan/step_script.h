@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Records a training step without running it: each device operation and each collective, in the
  * order in which step_rehearse queues them on an imagined mesh. Predictions of a strategy's time
  * therefore follow the code that runs it. */

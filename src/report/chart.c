@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The ranges and the space for labels are computed first, then everything is drawn. If
  * a series has more points than the plot area has pixel columns, each column keeps its first, last,
  * lowest and highest point: the picture looks the same and the file stays small. */

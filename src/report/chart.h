@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Line charts: a part of an HTML page, an SVG file, or a PNG file drawn by Cairo. */
 #ifndef VITTRAIN_REPORT_CHART_H
 #define VITTRAIN_REPORT_CHART_H

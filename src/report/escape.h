@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Escape text from outside (names of runs, classes, hosts) for HTML, CSV and Markdown. Bytes that
  * are not printable UTF-8 become U+FFFD. */
 #ifndef VITTRAIN_REPORT_ESCAPE_H

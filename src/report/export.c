@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Walks through metrics.csv and epochs.csv in the order of the steps and calls the format for each
  * attempt, epoch, row and checkpoint. Here are also the formats of PyTorch's ImageNet example,
  * of PyTorch Lightning and of PyTorch's torchrun tutorial. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Exporters: the log lines and files of other training programs, made from a run's folder for
  * scripts that read them (docs/outputs.md). Each writes FORMAT.log and the format's other files. */
 #ifndef VITTRAIN_REPORT_EXPORT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The course project's programs on CIFAR-10: a small CNN, a deep CNN and a ViT. Accuracies are
  * printed in percent, epochs count from 1. The result file (BATCH_EPOCHS_NODES_GPUS.txt) has the
  * lines from the start of training on. */

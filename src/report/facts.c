@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* A run that was interrupted has no result.json; its facts come from the CSV files. */
 #include "report/facts.h"
 

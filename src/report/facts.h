@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The facts about a run: one table, written as HTML (html_tables.c), Markdown and CSV. */
 #ifndef VITTRAIN_REPORT_FACTS_H
 #define VITTRAIN_REPORT_FACTS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Format numbers for people: three or four significant digits and a matching unit. */
 #ifndef VITTRAIN_REPORT_FORMAT_H
 #define VITTRAIN_REPORT_FORMAT_H

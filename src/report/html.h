@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The report: one HTML file about a run, or about several side by side. It is self-contained and
  * has no scripts. It has light and dark colours and adapts to phones and paper. */
 #ifndef VITTRAIN_REPORT_HTML_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Quality by split and class, and the confusion matrix. */
 #include <jansson.h>
 #include <math.h>

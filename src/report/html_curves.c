@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The curves of training over steps and time, and their values, from metrics.csv. */
 #include <math.h>
 #include <string.h>

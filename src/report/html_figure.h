@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* A chart in the report, with title and legend; internal to html*.c. */
 #ifndef VITTRAIN_REPORT_HTML_FIGURE_H
 #define VITTRAIN_REPORT_HTML_FIGURE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The readings of the sensors over time, from monitor.csv. */
 #include <math.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The style sheet of the report. Charts have the colours of light pages and a transparent
  * background; on dark pages a filter inverts their lightness and keeps their hues. Tables wider
  * than the page scroll in a box. Print shows the details of closed sections, too. */

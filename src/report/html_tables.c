@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Key figures, and the sections with tables: all figures, options, problems. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Time per step by phase, time and memory by unit of the model, and the ranks. Columns of units.csv
  * that end in _seconds are parts of the time, columns that end in _bytes are parts of the memory.
  */

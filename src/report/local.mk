@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # report: log book, HTML report, comparison of runs
 libvittrain_a_SOURCES += \
 	src/report/chart.c \

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Each page carries its row of the index. The index is rebuilt from the pages until both agree, so
  * no order of concurrent writes can lose a row. */
 #include "report/logbook.h"

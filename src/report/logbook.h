@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The log book: a folder with one Markdown page per run, the index README.md with one row per run,
  * newest first, and found.csv, the results of
  * searches. The program rewrites only the text between the marks

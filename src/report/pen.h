@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Lines and text of a chart: drawn by Cairo, or written as SVG elements. Sizes are in CSS pixels.
  */
 #ifndef VITTRAIN_REPORT_PEN_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The record of a run, read from its folder alone. Log book and report are made from it, so they
  * can be made again at any time, also for interrupted runs. A missing file is not an error but a
  * line in `missing`. */

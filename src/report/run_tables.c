@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "report/run_tables.h"
 
 #include <jansson.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The tables about one run: each function fills a zeroed sheet from the run's record. Without data
  * the sheet has no rows. */
 #ifndef VITTRAIN_REPORT_RUN_TABLES_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* A table of text cells, built once and written as HTML or as Markdown. */
 #ifndef VITTRAIN_REPORT_SHEET_H
 #define VITTRAIN_REPORT_SHEET_H

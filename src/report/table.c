@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* A file is read completely and split in place. The tables of a run have a few megabytes at most.
  */
 #include "report/table.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* CSV files of a run. The reader is tolerant: missing columns are empty, an incomplete last line is
  * skipped, quoted cells are accepted. */
 #ifndef VITTRAIN_REPORT_TABLE_H

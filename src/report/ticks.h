@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Tick marks of a chart's axis. */
 #ifndef VITTRAIN_REPORT_TICKS_H
 #define VITTRAIN_REPORT_TICKS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The type of an option is a number if its value always is one, a boolean if it is a switch, else a
  * string: TensorBoard cannot sort a column that has numbers and the word "auto". */
 #include "runlog/hparams.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Entries of TensorBoard's HPARAMS tab (plugin hparams): the options of a run, the tags of its
  * metrics, and its end. The messages are those of
  * torch.utils.tensorboard.SummaryWriter.add_hparams. TensorBoard shows one entry for a run folder,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # runlog: console, metrics, TensorBoard, Prometheus, sensors
 libvittrain_a_SOURCES += \
 	src/runlog/hparams.c \

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "runlog/metrics.h"
 
 #include <inttypes.h>

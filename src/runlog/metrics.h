@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Evaluation of a split: loss, accuracies, the confusion matrix and the metrics of each class. */
 #ifndef VITTRAIN_RUNLOG_METRICS_H
 #define VITTRAIN_RUNLOG_METRICS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The thread that reads the sensors and writes the readings. Each rank writes its own table: one
  * file for all ranks would need messages or locks during the step, and nodes with private disks
  * cannot share a file. */

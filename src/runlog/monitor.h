@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Hardware monitor: one thread per process reads the sensors (core/sensors.h) at a fixed interval,
  * appends a row to the rank's table and, on rank 0, points to TensorBoard. Sensors that cannot be
  * read and files that cannot be written are warnings. The thread calls no collective, and the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Names follow https://prometheus.io/docs/practices/naming/: they end in the base unit, and
  * counters in _total. */
 #include "runlog/prometheus.h"

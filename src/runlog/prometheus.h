@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Page of a run's metrics in the text format of the node exporter's textfile collector
  * (https://prometheus.io/docs/instrumenting/exposition_formats/). The file is replaced as a whole
  * at each reading of the sensors and removed at the end of the run. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Starts rclone with posix_spawn and reads its output until it ends. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* pipe2 */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* rclone as a child process: copies files to and from object stores and other remotes. */
 #ifndef VITTRAIN_RUNLOG_RCLONE_H
 #define VITTRAIN_RUNLOG_RCLONE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* loss, top1 and top5 of the last evaluation are at the top level; the rest is grouped in objects.
  */
 #include "runlog/results.h"

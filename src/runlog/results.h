@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Results of a run as JSON (result.json): model, quality and times. */
 #ifndef VITTRAIN_RUNLOG_RESULTS_H
 #define VITTRAIN_RUNLOG_RESULTS_H

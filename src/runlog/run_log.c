@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "runlog/run_log.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The tables of a running run: metrics.csv, epochs.csv and TensorBoard events. docs/outputs.md
  * explains the columns. Local; rank 0 has a log, on other ranks it is NULL and calls do nothing. */
 #ifndef VITTRAIN_RUNLOG_RUN_LOG_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Runs nvidia-smi as a child process and reads its output from a pipe. All waits have a time limit,
  * since a hanging driver blocks nvidia-smi. */
 #include "runlog/smi.h"

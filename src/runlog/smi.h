@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The output of nvidia-smi, for the log book. */
 #ifndef VITTRAIN_RUNLOG_SMI_H
 #define VITTRAIN_RUNLOG_SMI_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* TensorBoard reads the event files of a run in the order of their names, which begin with a time.
  * The time in the name of a new file is later than those of all existing files, also if the clock
  * was set back or a run starts twice within a second. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* TensorBoard event files: records of length, masked CRC32C and protobuf event (events.proto: a
  * schema with TensorBoard's field numbers). */
 #ifndef VITTRAIN_RUNLOG_TENSORBOARD_H

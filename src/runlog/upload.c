@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* A pass over the run's folder copies what changed since it was last sent: the files of the folder
  * itself, then the checkpoints that last.h5 and best.h5 point to, then these pointers as last.txt
  * and best.txt, since remotes have no links. RUN/.upload.json lists the checkpoints that were sent,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Copies a run's folder to a remote while the run goes on: output.upload. Rank 0 only. */
 #ifndef VITTRAIN_RUNLOG_UPLOAD_H
 #define VITTRAIN_RUNLOG_UPLOAD_H

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # sweep: the command sweep
 libvittrain_a_SOURCES += \
 	src/sweep/sweep.c \

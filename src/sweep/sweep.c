@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The command `sweep`: reads the search space, checks all combinations before the first trial, and
  * runs the trials one after another, or submits them to Slurm. */
 #include "sweep/sweep.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* `vittrain sweep`: many training runs that differ in some options, with a table of their results.
  * Like `launch` it does not use MPI and starts each run as a separate command. This header is
  * shared by sweep*.c. The state of a sweep is in its folder:

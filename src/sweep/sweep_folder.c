@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The folder of a sweep: its files, locks and the table of trials. Several processes (tasks) may
  * work on a sweep. Each holds the lock of its task number, so that trials of a task that has died
  * can be distinguished from running ones. The table is read and written as a whole. */

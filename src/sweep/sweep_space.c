@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Parsing of the words that vary an option. All values are checked with the options table before
  * the first trial. */
 #include "sweep/sweep_space.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The search space of a sweep: options, each with a list of values or a range. On the command line:
  *   optim.name=sgd,adam              values
  *   "optim.betas=0.9,0.99;0.9,0.95"  values that contain commas

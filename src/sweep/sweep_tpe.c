@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Random points and the Parzen estimator. A density is a mixture of kernels: one per trial and one
  * that covers the whole space (the prior). A kernel is a product over the keys. For choices its
  * factor is a table of probabilities; for a range it is a normal distribution truncated at the ends

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The next point of a sweep: random, or suggested by a tree-structured Parzen estimator (Bergstra
  * et al., "Algorithms for Hyper-Parameter Optimization", NIPS 2011) with the constants and kernels
  * of Optuna's TPESampler. */

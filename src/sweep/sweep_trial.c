@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* One trial: its row in the table, its command and its result. */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Control flags: one small all-reduce (maximum) for each step. */
 #include "train/control.h"
 

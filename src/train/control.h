@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Control flags: events that one rank sees but on which all ranks must act at the same step. A
  * signal, rank 0's clock or an unfinished checkpoint sets a flag. An all-reduce of the flags starts
  * at the begin of each step and is waited for at its end, so it overlaps with the step. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Evaluation: the ranks divide a split without padding; one all-reduce sums their counts. */
 #include "train/evaluate.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Evaluation: every sample of a split exactly once on any number of ranks. */
 #ifndef VITTRAIN_TRAIN_EVALUATE_H
 #define VITTRAIN_TRAIN_EVALUATE_H

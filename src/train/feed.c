@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Opens a split of the data and the threads that load it. */
 #include "train/feed.h"
 

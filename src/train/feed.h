@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* A feed delivers a split of the data: data set, sampler, augmentation and loader as the options
  * specify. */
 #ifndef VITTRAIN_TRAIN_FEED_H

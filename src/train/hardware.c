@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Opens the device; reads its memory from the device or the kernel. */
 #define _GNU_SOURCE /* sched_getaffinity */
 #include "train/hardware.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The device of a rank and its memory: a GPU's own, or the host's. */
 #ifndef VITTRAIN_TRAIN_HARDWARE_H
 #define VITTRAIN_TRAIN_HARDWARE_H

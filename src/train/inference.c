@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Opens a trained model and a split of data. A checkpoint contains the deck of its run, so `eval
  * CHECKPOINT` needs no other options. */
 #include "train/inference.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* A trained model with a split of data, for commands that evaluate or predict. */
 #ifndef VITTRAIN_TRAIN_INFERENCE_H
 #define VITTRAIN_TRAIN_INFERENCE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Uploads batches and transforms them to the model's input. */
 #include "train/input.h"
 

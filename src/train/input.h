@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The input of a pass on the device: images in the compute type, labels, and the targets of mixed
  * samples. On a GPU a batch is uploaded by a stream of its own while the previous batch is
  * computed: to one of two slots in turn, from pinned memory that returns to the loader after the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # train: session, step, optimizer, schedule, evaluation, trainer
 libvittrain_a_SOURCES += \
 	src/train/control.c \

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The device implements the update rules. This file chooses the rule and its constants, and passes
  * this rank's shard of each unit to the device. */
 #include "train/optimizer.h"

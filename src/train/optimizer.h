@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The optimizer: turns options into the device's `update` of each unit's shard. */
 #ifndef VITTRAIN_TRAIN_OPTIMIZER_H
 #define VITTRAIN_TRAIN_OPTIMIZER_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The peak rate of matrix products of a rank's device, for the MFU. */
 #ifndef VITTRAIN_TRAIN_PEAK_H
 #define VITTRAIN_TRAIN_PEAK_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Counts and times are reduced over the ranks by one small all-reduce per log interval. */
 #include "train/progress.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Progress of a run: reduces counts and times over the ranks and writes console lines, CSV rows and
  * TensorBoard points. */
 #ifndef VITTRAIN_TRAIN_PROGRESS_H

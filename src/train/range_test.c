@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The range test: saves the state, runs training steps with its own rates, and restores the state.
  * Unlike in training, the host reads the loss of each step. */
 #include "train/range_test.h"

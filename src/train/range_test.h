@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The learning-rate range test (Smith 2017, "Cyclical Learning Rates for Training Neural Networks",
  * section 3.3), with the smoothing and the stop criterion of fastai's lr_find: the rate grows
  * exponentially from update to update until the loss diverges. Then the weights are restored. */

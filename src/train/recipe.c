@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The recipe `photos` is that of timm and torchvision: RandomResizedCrop and a flip for training;
  * for evaluation the shorter side is resized to the model's size divided by the crop fraction, and
  * the centre is cropped (timm.data.create_transform). The recipe `cifar` is that of the CIFAR ViT.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The recipe for images: values of the options of `augment` and `eval` that are auto, chosen by the
  * model and the data. */
 #ifndef VITTRAIN_TRAIN_RECIPE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* checkpoint.resume and model.init from a remote. */
 #include "train/retrieve.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Copies checkpoints and weights from a remote into the run's folder. Rank 0 runs rclone; the other
  * ranks wait without a time limit. */
 #ifndef VITTRAIN_TRAIN_RETRIEVE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* run.json is read, extended and replaced as a whole by rank 0, so that earlier attempts are kept.
  */
 #include "train/run_record.h"

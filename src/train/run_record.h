@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The run's description of itself: run.json (setup, written once per attempt), units.csv (memory
  * and time by unit) and ranks.csv (memory and time by rank), written at the end of an attempt. An
  * attempt is one start of the run; resuming begins a new one ("parts" in run.json, `part` in

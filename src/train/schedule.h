@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Learning-rate schedules, as in torch.optim.lr_scheduler. A warm-up of w steps multiplies the rate
  * by (t+1)/w for t < w; the schedule then runs over step t - w of T - w. With schedule.per=epoch
  * these numbers count epochs, and the rate is constant within an epoch. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Opens device, mesh and model, and lays out this rank's memory. The same code measures the arena
  * and allocates from it. */
 #include "train/session.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* A session: what every command that runs a model needs. Device, mesh, model, its flat buffers and
  * the memory of a pass. All device memory is in one arena, which is measured before it is
  * allocated. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* One training step. It names no strategy: a unit is gathered before its use, freed after it, and
  * reduced when its gradient is complete; the mesh decides what these calls send. If the device can
  * record, a step is recorded as a graph once and then replayed, so that a small model's many short

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* One training step: the forward and backward passes of its micro-batches, the gradients' reduction
  * overlapped with the backward pass, clipping, update. On a GPU the host queues the step and does
  * not wait for it. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Rings of pinned memory between host and device. */
 #include "train/step_io.h"
 

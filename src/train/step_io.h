@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Values that host and device exchange in each step. The host uploads the step's parameters; the
  * device returns the gradient's norm and the loss scale. A GPU runs behind the host, so values in
  * transfer are kept in small rings of pinned memory, and the host reads the result of a step only

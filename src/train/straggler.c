@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Detects stragglers from the times of all ranks at each log interval. */
 #include "train/straggler.h"
 

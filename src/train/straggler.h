@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Detects stragglers. In each step all ranks wait for the slowest one, so ranks are compared by the
  * time of their own work: waiting for data and computing, without waiting for other ranks. A rank
  * whose work repeatedly takes longer than the median rank's by a tenth of the step is logged with

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The set-up of a training run: data, model, memory, run folder, checkpoint. User errors are found
  * here, before training starts. */
 #include "train/trainer.h"

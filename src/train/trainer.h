@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* A training run from a deck to a run folder: set-up, resume, epochs of steps and evaluations,
  * checkpoints, results. */
 #ifndef VITTRAIN_TRAIN_TRAINER_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Runs the training: epochs of steps, evaluations, checkpoints, and the reasons to stop. */
 #include <math.h>
 #include <stdio.h>

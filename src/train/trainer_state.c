@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Checkpoints of a run: finds and reads the one to resume from, writes new ones. */
 #include <math.h>
 #include <stdio.h>

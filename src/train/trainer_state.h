@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* The state of a training run and its internal functions. Private to src/train and the tests: other
  * modules use trainer.h. */
 #ifndef VITTRAIN_TRAIN_TRAINER_STATE_H

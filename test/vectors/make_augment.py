@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Pixels moved by torchvision through Pillow, and the matrices of Pillow's rotation.
 
 Writes augment.safetensors beside this script. For each size: `source` and, case by case, the

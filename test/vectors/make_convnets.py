@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Writes convnet_*.safetensors: whole small convolutional models computed with PyTorch, torchvision's blocks and
 the modules of benchmarks/reference_cnn.py, in double precision.
 

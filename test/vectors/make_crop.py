@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Cut and resized images for test_crop, by torchvision through Pillow: crop.safetensors with, case by
 case, "source" [height, width, 3], "numbers" (what the case is, see test_crop.c), "expected" and
 "bicubic" [3, height, width]. Needs numpy, Pillow before 13 (which turns the passes of some resizes round),

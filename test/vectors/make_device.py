@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Vectors for the tests of device operations that have a truth outside: PyTorch's optimizers and
 cross-entropy, Pillow's resizing. Run in this folder; needs torch, pillow, numpy and
 safetensors. The tests have tables of their own with the same names and settings."""

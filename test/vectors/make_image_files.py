@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Image files of all kinds and what Pillow's Image.open(file).convert("RGB") makes of them, for
 test_image_file: image_files.safetensors with "file.NAME" [bytes] and "pixels.NAME" [height, width, 3].
 Needs numpy, Pillow, safetensors. Pillow cannot write all kinds of PNG: those are made here.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """A pair of images mixed by torchvision.transforms.v2's MixUp and CutMix.
 
 Writes mix.safetensors beside this script. Parameters of a case: the share that was drawn, and the

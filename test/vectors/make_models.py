@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Writes model_*.safetensors: whole small Vision Transformers computed with PyTorch and timm.
 
 A file holds weights (timm's names), a batch, its logits and loss, every gradient, and the weights after

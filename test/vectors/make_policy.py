@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Images changed by torchvision through Pillow: RandAugment's operations and the colour jitter's.
 
 Writes policy.safetensors beside this script. `operations`: kind (its place in torchvision's table),

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Writes range_test.txt: the curve of the learning-rate range test as PyTorch makes it, for test_find_lr.sh.
 
 The loop is the one that fastai's author published with his explanation of it (and the reference notebook copied):

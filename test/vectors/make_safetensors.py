@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Weights written by the safetensors package for the small model of test/model_fixture.c, in every type
 that is read, and position embeddings on other grids as timm resizes them.
 

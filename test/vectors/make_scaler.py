@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """A run of gradients, some of which are not finite, under PyTorch's GradScaler, clipping and AdamW: what
 test/test_update.c compares with. Run in this folder; needs torch, numpy and safetensors."""
 import numpy

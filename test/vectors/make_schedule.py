@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Learning rates and momenta of torch.optim.lr_scheduler, for test_schedule.c.
 
 Writes schedule.safetensors: for each case the rate and the momentum (Adam's beta1 in the case

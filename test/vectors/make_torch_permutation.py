@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Permutations and splits of PyTorch's CPU generator, for test_random and test_dataset: "COUNT.SEED" [COUNT] is
 torch.randperm, "validation" [5000] the second part of random_split into 45,000, 5,000 and 10,000 with seed 42.
 Needs torch (made with 2.15.0) and safetensors.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Writes tpe.txt: densities of Optuna's Parzen estimator at some points, for test_sweep.c.
 
 The space: a rate from 1e-4 to 0.1 in its logarithm, a whole number from 2 to 8, a whole number from 1 to 64 in its

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Writes trajectory.safetensors and trajectory.txt: the loss of each of 50 steps of training a small Vision
 Transformer with PyTorch and timm, for test_trajectory.sh.
 
