@@ -44,7 +44,7 @@ END
 stand_in nvcc <<END
 echo "\$*" >>$work/compiled
 while [[ \$# -gt 0 && \$1 != -o ]]; do shift; done
-cp $module "\$2"
+cp '$module' "\$2"
 END
 stand_in python <<END
 [[ -z \$LD_LIBRARY_PATH ]] || echo "Python has \$LD_LIBRARY_PATH" >>$work/leaked

@@ -6,7 +6,8 @@
 # `make check` tests two numbers of ranks for each strategy; TEST_LONG=1 tests all.
 . "$TEST_SOURCE/test/program.sh"
 
-vectors=$TEST_SOURCE/test/vectors
+ln -s "$TEST_SOURCE/test/vectors" "$work/vectors" # whose path has no spaces
+vectors=$work/vectors
 
 mkdir "$work/data"
 head -c $((200 * 3073)) "$TEST_BUILD/data/cifar-10-sample/data_batch_1.bin" \
