@@ -3,10 +3,10 @@
 # Check the packages in clean Debian systems: build the .deb files, check them with lintian, install them in another
 # system, train, remove them, and compare all files with those before. Then run the steps of the recipes for containers.
 #   packaging/check.sh vittrain-VERSION.tar.gz SUITE FOLDER     SUITE: bookworm, trixie
-# Prints TAP. FOLDER gets systems, logs and packages; FOLDER/base, if it exists, is used as made by debootstrap. Needs
-# root, debootstrap, the network, 6 GB, and an hour on two cores.
+# Prints TAP. FOLDER gets systems, logs and packages; FOLDER/base is kept for the next call. Needs root, debootstrap, the
+# network, 6 GB, and an hour on two cores.
 [ $# = 3 ] && [ "$(id -u)" = 0 ] || { sed -n '3,7s/^# \{0,1\}//p' "$0" >&2; exit 2; }
-[ -n "$VITTRAIN_UNSHARED" ] || VITTRAIN_UNSHARED=1 exec unshare --mount sh "$0" "$@" # the end of the process unmounts all
+. "$(dirname "$0")/../test/systems.sh"
 tarball=$(readlink -f "$1") suite=$2 packaging=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$3" && cd "$3" || exit 1
 folder=$PWD number=0 failed=0
@@ -24,31 +24,18 @@ step() {
     fi
 }
 
-# inside NAME COMMAND...: run a command as root in a system.
-inside() {
-    root=$1
-    shift
-    env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive chroot "$root" "$@"
-}
-# as_user NAME LINE: run a line of shell as a user without rights.
-as_user() { inside "$1" su - user -c "$2"; }
-
-make_base() {
-    [ -d base ] || debootstrap --variant=minbase "$suite" base "$(grep -rhoE 'https?://[^ ]*/debian/?( |$)' \
-        /etc/apt/sources.list /etc/apt/sources.list.d | head -n 1)"
-}
+# as_user SYSTEM LINE: run a line of shell as a user without rights.
+as_user() { system_run "$1" su - user -c "$2"; }
 
 # make_system NAME: a fresh system.
 make_system() {
-    rm -rf --one-file-system "$1" && cp -a --reflink=auto base/. "$1" && cp /etc/resolv.conf "$1/etc" &&
-        mount -t proc proc "$1/proc" && mount --rbind /dev "$1/dev" && mount --rbind /sys "$1/sys" &&
-        inside "$1" useradd --create-home user && inside "$1" apt-get update -q
+    rm -rf "$1" && cp -a --reflink=auto base "$1" && system_run "$1" useradd --create-home user && system_run "$1" apt-get update -q
 }
 
 build() {
     make_system build && cp "$tarball" "$packaging/build_deb.sh" build/home/user && cp -r "$packaging/debian" build/root &&
-        inside build apt-get install -y -q --no-install-recommends build-essential lintian &&
-        inside build apt-get build-dep -y -q --no-install-recommends /root &&
+        system_install build build-essential lintian &&
+        system_run build apt-get build-dep -y -q --no-install-recommends /root &&
         as_user build "./build_deb.sh ${tarball##*/} built" && mkdir -p packages && cp build/home/user/built/*.deb packages
 }
 # Not checked: the project has no mail address, and the package closes no bugs of Debian.
@@ -60,25 +47,25 @@ lint() {
 # list_files: all files of the system with sizes, types and modes, and sums of the configuration; without the data of
 # apt and dpkg, which have lists of what was installed.
 list_files() {
-    inside test find / -xdev -regextype posix-extended \
+    system_run test find / -xdev -regextype posix-extended \
         -regex '/(proc|sys|dev|home|var/cache|var/log|var/lib/apt|var/lib/dpkg)' -prune -o \
         -type d -printf '%p %m\n' -o -printf '%p %y %m %s\n' | sort
-    inside test find /etc -type f -exec md5sum {} + | sort
-    inside test dpkg-query -W | sed -n /vittrain/p
+    system_run test find /etc -type f -exec md5sum {} + | sort
+    system_run test dpkg-query -W | sed -n /vittrain/p
 }
 
 install_libraries() {
-    inside test apt-get satisfy -y -q --no-install-recommends "$(dpkg-deb -f packages/vittrain_*.deb Depends)" && list_files >before
+    system_run test apt-get satisfy -y -q --no-install-recommends "$(dpkg-deb -f packages/vittrain_*.deb Depends)" && list_files >before
 }
 install_packages() {
     cp packages/vittrain_*.deb packages/vittrain-sample_*.deb test/tmp && chmod +r test/tmp/*.deb &&
-        inside test sh -c 'apt-get install -y -q --no-install-recommends /tmp/*.deb && rm /tmp/*.deb'
+        system_run test sh -c 'apt-get install -y -q --no-install-recommends /tmp/*.deb && rm /tmp/*.deb'
 }
 # train SYSTEM RUN LINE: the line trains the quickstart; the run finishes.
 train() {
     as_user "$1" "OMPI_MCA_btl_vader_single_copy_mechanism=none $3 run.dir=runs/$2 && grep '\"finished\": true' runs/$2/result.json"
 }
-purge_packages() { inside test apt-get purge -y -q vittrain vittrain-sample; }
+purge_packages() { system_run test apt-get purge -y -q vittrain vittrain-sample; }
 compare() { list_files >after && diff before after; }
 
 same_steps() {
@@ -87,23 +74,23 @@ same_steps() {
 }
 make_image() {
     make_system image && tar -xzf "$tarball" -C image/opt && mv image/opt/vittrain-* image/opt/vittrain && cp steps image/root &&
-        inside image sh -e /root/steps
+        system_run image sh -e /root/steps
 }
 load_module() {
-    inside image apt-get update -q && inside image apt-get install -y -q --no-install-recommends environment-modules &&
-        inside image bash -c '. /usr/share/modules/init/bash && module use /usr/local/share/vittrain/modulefiles &&
+    system_install image environment-modules &&
+        system_run image bash -c '. /usr/share/modules/init/bash && module use /usr/local/share/vittrain/modulefiles &&
             module load vittrain && ls "$VITTRAIN_HOME/input/quickstart.ini"'
 }
 
 deck=/usr/share/vittrain/input/quickstart.ini
-step "debootstrap $suite" make_base
+step "debootstrap $suite" eval '[ -d base ] || system_make "$suite" base'
 step 'the .deb files are built' build
 step 'lintian has no errors or warnings that are not listed' lint
 step 'a clean system with the libraries' eval 'make_system test && install_libraries'
 step 'apt installs the .deb files' install_packages
 step 'training of one epoch on one rank' train test one "vittrain $deck train.epochs=1 train.max_seconds=0"
 step 'training of two epochs on two ranks' train test two "mpirun --oversubscribe -np 2 vittrain $deck train.epochs=2 train.max_seconds=0"
-step 'man page and completions' inside test sh -c 'ls /usr/share/man/man1/vittrain.1.gz /usr/share/zsh/vendor-completions/_vittrain &&
+step 'man page and completions' system_run test sh -c 'ls /usr/share/man/man1/vittrain.1.gz /usr/share/zsh/vendor-completions/_vittrain &&
     bash -c ". /usr/share/bash-completion/completions/vittrain && complete -p vittrain"'
 step 'apt purges the packages' purge_packages
 step 'no file is left' compare

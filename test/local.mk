@@ -293,6 +293,8 @@ EXTRA_DIST += \
 	test/s3_endpoint.py \
 	test/lsan.supp \
 	test/arm64.sh \
+	test/matrix.sh \
+	test/systems.sh \
 	test/check_faults.sh \
 	test/plant_nan.py \
 	test/cluster.sh \

@@ -7,9 +7,10 @@
 # FOLDER (matrix) keeps the systems, the output of each as SYSTEM.log and its result as SYSTEM.result. A second call with
 # the same commit goes on where the first was interrupted: finished systems, installed packages and builds are not repeated.
 # The tested source is the last commit. Needs root and Debian's package debootstrap; about half an hour for a system on
-# two cores, more for arm64. Not part of make check. Environment: MIRROR (of Debian; that of this machine).
+# two cores, more for arm64. Not part of make check.
 set -u
 source=$(cd "$(dirname "$0")/.." && pwd)
+. "$source/test/systems.sh"
 
 # Name, suite, CPU and MPI; further packages; commands. The packages of `nodes` are for tests with several nodes and Slurm.
 nodes="openssh-server iproute2 procps slurm-wlm munge python3"
@@ -25,34 +26,18 @@ fail() { printf 'matrix.sh: %s\n' "$*" >&2; exit 1; }
 # field SYSTEM NUMBER: a field of the table above.
 field() { awk -F'|' -v name="$1" -v field="$2" '$1 == name { print $field }' <<<"$systems"; }
 
-mirror() { apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Component: main' | head -n 1; }
-
-# inside SYSTEM COMMAND: run it in the system, with file systems and processes that end with it.
-inside() {
-    unshare --mount --pid --fork --kill-child sh -c '
-        cd "$0" && mount -t proc proc proc && mount --rbind /sys sys && mount --rbind /dev dev &&
-            mount -t tmpfs tmpfs dev/shm && mount -t tmpfs tmpfs tmp &&
-            exec chroot . env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
-                DEBIAN_FRONTEND=noninteractive sh -c "cd /vittrain && $1"' "$folder/$1" "$2"
-}
+# inside SYSTEM LINE: run a line of shell in the folder of the source.
+inside() { system_run "$folder/$1" sh -c "cd /vittrain && $2"; }
 
 # make_system SYSTEM: a root folder with the packages, and the source.
 make_system() {
-    local suite=$(field "$1" 2) script root=$folder/$1
-    if [ ! -e "$root/vittrain" ]; then
-        rm -rf "$root" && mkdir -p "$root" || return
-        # Suites that this debootstrap does not know are made like unstable.
-        script=/usr/share/debootstrap/scripts/$suite
-        [ -e "$script" ] || script=${script%/*}/sid
-        debootstrap --variant=minbase "$suite" "$root" "${MIRROR:-$(mirror)}" "$script" || return
-        cp /etc/resolv.conf "$root/etc/" && printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d" || return
-        chmod +x "$root/usr/sbin/policy-rc.d" && mkdir "$root/vittrain" || return # packages must not start daemons
-    fi
+    local root=$folder/$1
+    [ -e "$root/vittrain" ] || { system_make "$(field "$1" 2)" "$root" && mkdir "$root/vittrain"; } || return
     if [ "$(cat "$root/commit" 2>/dev/null)" != "$commit" ]; then
-        rm -rf "$root/vittrain" && mkdir "$root/vittrain" || return
-        git -C "$source" archive HEAD | tar -x -C "$root/vittrain" && echo "$commit" >"$root/commit" || return
+        rm -rf "$root/vittrain" && mkdir "$root/vittrain" && git -C "$source" archive HEAD | tar -x -C "$root/vittrain" &&
+            echo "$commit" >"$root/commit" || return
     fi
-    inside "$1" "apt-get update -q && apt-get install -q -y --no-install-recommends ca-certificates $(field "$1" 4)"
+    system_install "$root" ca-certificates $(field "$1" 4)
 }
 
 # checked NAME: what configure found in its check whose name begins with NAME.

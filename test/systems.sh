@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Clean Debian systems in folders, for scripts that build and test vittrain in them as root. Sourced by test/matrix.sh and
+# packaging/check.sh. Needs root, debootstrap and the network. Environment: MIRROR (of Debian; default: this machine's).
+
+# system_make SUITE ROOT: a system of the packages that every Debian system has. Daemons of packages are not started.
+system_make() (
+    # A suite that debootstrap does not know is made like unstable.
+    script=/usr/share/debootstrap/scripts/$1
+    [ -e "$script" ] || script=${script%/*}/sid
+    mirror=${MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Component: main' | head -n 1)}
+    rm -rf "$2" && mkdir -p "$2" && debootstrap --variant=minbase "$1" "$2" "$mirror" "$script" &&
+        cp /etc/resolv.conf "$2/etc" && printf '#!/bin/sh\nexit 101\n' >"$2/usr/sbin/policy-rc.d" &&
+        chmod +x "$2/usr/sbin/policy-rc.d"
+)
+
+# system_run ROOT COMMAND WORD...: run a command in the system as root, with file systems and processes that end with it.
+system_run() {
+    unshare --mount --pid --fork --kill-child sh -c '
+        cd "$0" && mount -t proc proc proc && mount --rbind /sys sys && mount --rbind /dev dev &&
+            mount -t tmpfs tmpfs dev/shm && exec chroot . env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+                LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"' "$@"
+}
+
+# system_install ROOT PACKAGE...
+system_install() {
+    system_run "$1" apt-get update -q && (root=$1 && shift && system_run "$root" apt-get install -q -y --no-install-recommends "$@")
+}
