@@ -45,10 +45,10 @@ lint() {
 }
 
 # list_files: all files of the system with sizes, types and modes, and sums of the configuration; without the data of
-# apt and dpkg, which have lists of what was installed.
+# apt and dpkg, which have lists of what was installed, and /tmp, where Open MPI 5 leaves the folder of a session.
 list_files() {
     system_run test find / -xdev -regextype posix-extended \
-        -regex '/(proc|sys|dev|home|var/cache|var/log|var/lib/apt|var/lib/dpkg)' -prune -o \
+        -regex '/(proc|sys|dev|home|tmp|var/cache|var/log|var/lib/apt|var/lib/dpkg)' -prune -o \
         -type d -printf '%p %m\n' -o -printf '%p %y %m %s\n' | sort
     system_run test find /etc -type f -exec md5sum {} + | sort
     system_run test dpkg-query -W | sed -n /vittrain/p

@@ -195,6 +195,7 @@ long_test_scripts = \
 	test/test_node_death.sh \
 	test/test_nodes.sh \
 	test/test_packed_runs.sh \
+	test/test_peak.sh \
 	test/test_predict_files.sh \
 	test/test_recompute.sh \
 	test/test_report.sh \

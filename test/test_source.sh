@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Checks of the sources: format, direction of includes, licence identifiers; and of the program file: hardening.
+# Checks of the sources: format, direction of includes, licence identifiers, list of tests; and of the program file: hardening.
 . "$TEST_SOURCE/test/program.sh"
-echo 1..4
+echo 1..5
 cd "$TEST_SOURCE" || exit 1
 
 # Modules of src/ by level. A file includes headers of its own module and of lower levels only. The kernels of
@@ -45,6 +45,11 @@ result 'no module includes a header of a higher one' "$(head -n 3 "$work/include
     grep -lsI '^#!/' .ci/* benchmarks/* bootstrap packaging/*/* quickstart test/*
 } 2>/dev/null | grep -v '\.pb-c\.' | xargs grep -L SPDX-License-Identifier >"$work/licence"
 result 'every source has the SPDX identifier of its licence' "$(head -n 3 "$work/licence" | tr '\n' ';')" "$work/licence"
+
+for name in test/test_*.sh test/test_*.c; do
+    grep -qE "^	${name%.c}( |\$)" test/local.mk || echo "$name"
+done >"$work/unlisted"
+result 'every test is in test/local.mk' "$(head -n 3 "$work/unlisted" | tr '\n' ';')" "$work/unlisted"
 
 format=$(command -v clang-format-14 || command -v clang-format)
 case $("$format" --version 2>/dev/null) in
