@@ -19,7 +19,7 @@ part_check() {
 
 doctor() {
     # shellcheck disable=SC2086
-    "$launcher" timeout 60 "$vittrain" doctor $gpu_settings ||
+    "$launcher" timeout 60 "$vittrain" doctor data.format=synthetic $gpu_settings ||
         { fail "doctor: exit status $?"; return 1; }
 }
 
