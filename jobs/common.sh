@@ -27,7 +27,7 @@ for mpirun in OMPI PRTE; do
     [ -z "$VITTRAIN_INTERFACE" ] || export ${mpirun}_MCA_oob_tcp_if_include="$VITTRAIN_INTERFACE"
 done
 [ -z "$VITTRAIN_INTERFACE" ] || export OMPI_MCA_btl_tcp_if_include=$VITTRAIN_INTERFACE NCCL_SOCKET_IFNAME=$VITTRAIN_INTERFACE
-# With one node or interface Open MPI 5 need not look for routes, of which it finds none to a node's own IPv6 addresses.
+# Open MPI 5 finds no routes to a node's own IPv6 addresses and prints a message. On one node or interface it needs none.
 [ -z "$VITTRAIN_INTERFACE" ] && [ "$SLURM_JOB_NUM_NODES" -gt 1 ] || export OMPI_MCA_reachable=^netlink
 
 # The output of the ranks of a node goes to a file of that node. Ranks are bound to cores; each uses the GPU with its

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # Check the packages in clean Debian systems: build the .deb files, check them with lintian, install them in another
-# system, train, remove them, and compare all files with those before. Then run the steps of the recipes for containers.
+# system, train, remove them, and check that no file is left. Then run the steps of the recipes for containers.
 #   packaging/check.sh vittrain-VERSION.tar.gz SUITE FOLDER     SUITE: bookworm, trixie
 # Prints TAP. FOLDER gets systems, logs and packages; FOLDER/base is kept for the next call. Needs root, debootstrap, the
 # network, 6 GB, and an hour on two cores.
@@ -11,7 +11,8 @@ tarball=$(readlink -f "$1") suite=$2 packaging=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$3" && cd "$3" || exit 1
 folder=$PWD number=0 failed=0
 
-# step NAME COMMAND...: print a line of TAP; the command's output goes to a log, and after a failure to the output, too.
+# step NAME COMMAND...: run the command and print a line of TAP. Its output goes to a log; after a failure, the end of the
+# log is printed.
 step() {
     number=$((number + 1)) name=$1
     shift
@@ -24,7 +25,7 @@ step() {
     fi
 }
 
-# as_user SYSTEM LINE: run a line of shell as a user without rights.
+# as_user SYSTEM LINE: run a line of shell as an ordinary user.
 as_user() { system_run "$1" su - user -c "$2"; }
 
 # make_system NAME: a fresh system.
@@ -38,14 +39,14 @@ build() {
         system_run build apt-get build-dep -y -q --no-install-recommends /root &&
         as_user build "./build_deb.sh ${tarball##*/} built" && mkdir -p packages && cp build/home/user/built/*.deb packages
 }
-# Not checked: the project has no mail address, and the package closes no bugs of Debian.
+# The suppressed tags: the project has no mail address, and the package closes no bugs of Debian.
 lint() {
     as_user build 'lintian --fail-on error,warning \
         --suppress-tags bogus-mail-host,bogus-mail-host-in-debian-changelog,initial-upload-closes-no-bugs built/*.changes'
 }
 
-# list_files: all files of the system with sizes, types and modes, and sums of the configuration; without the data of
-# apt and dpkg, which have lists of what was installed, and /tmp, where Open MPI 5 leaves the folder of a session.
+# list_files: print all files of the system with types, modes and sizes, and checksums of /etc. Not listed: the data of apt
+# and dpkg, which record what was installed, and /tmp, where Open MPI 5 leaves its session folder.
 list_files() {
     system_run test find / -xdev -regextype posix-extended \
         -regex '/(proc|sys|dev|home|tmp|var/cache|var/log|var/lib/apt|var/lib/dpkg)' -prune -o \
@@ -61,7 +62,7 @@ install_packages() {
     cp packages/vittrain_*.deb packages/vittrain-sample_*.deb test/tmp && chmod +r test/tmp/*.deb &&
         system_run test sh -c 'apt-get install -y -q --no-install-recommends /tmp/*.deb && rm /tmp/*.deb'
 }
-# train SYSTEM RUN LINE: the line trains the quickstart; the run finishes.
+# train SYSTEM RUN LINE: the line of shell trains; the run must finish.
 train() {
     as_user "$1" "OMPI_MCA_btl_vader_single_copy_mechanism=none $3 run.dir=runs/$2 && grep '\"finished\": true' runs/$2/result.json"
 }
@@ -83,7 +84,7 @@ load_module() {
 }
 
 deck=/usr/share/vittrain/input/quickstart.ini
-step "debootstrap $suite" eval '[ -d base ] || system_make "$suite" base'
+step "debootstrap $suite" eval '[ -x base/usr/sbin/policy-rc.d ] || system_make "$suite" base'
 step 'the .deb files are built' build
 step 'lintian has no errors or warnings that are not listed' lint
 step 'a clean system with the libraries' eval 'make_system test && install_libraries'
@@ -96,8 +97,8 @@ step 'apt purges the packages' purge_packages
 step 'no file is left' compare
 if [ "$suite" = bookworm ]; then # on which the images are based
     step 'jobs/Dockerfile and jobs/vittrain.def have the same steps' same_steps
-    step 'they run' make_image
-    step 'module load' load_module
+    step 'their steps build and install the program' make_image
+    step 'the module file is loaded' load_module
     step 'training on two ranks in the image' train image image "mpirun --oversubscribe -np 2 vittrain train.epochs=1"
 fi
 echo "1..$number"

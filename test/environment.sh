@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Environment of all tests. The Makefile sources it before each test, scripts outside of make check before all of theirs.
+# Environment of all tests. Sourced by the Makefile before each test, and by scripts that run tests without make check.
 
 # Allow tests as root in a container, with more ranks than cores and without binding.
 OMPI_ALLOW_RUN_AS_ROOT=1

@@ -173,6 +173,6 @@ int MPI_Comm_free(MPI_Comm *comm)
 {
     int left = 0;
     PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, *comm, &left, MPI_STATUS_IGNORE);
-    ENSURE(!left, "a message is left that nobody has received");
+    ENSURE(!left, "a communicator is freed before all its messages are received");
     return PMPI_Comm_free(comm);
 }

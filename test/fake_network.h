@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Simulates a slow network between the tested code and MPI, and nodes: it replaces MPI_Isend,
  * MPI_Test, MPI_Comm_split_type and nanosleep through MPI's profiling interface. Link
- * fake_network.c into the test. A communicator that is freed must have no message that nobody has
+ * fake_network.c into the test. A communicator may be freed only after all its messages have been
  * received. */
 #ifndef VITTRAIN_TEST_FAKE_NETWORK_H
 #define VITTRAIN_TEST_FAKE_NETWORK_H

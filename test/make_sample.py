@@ -15,7 +15,7 @@ import tarfile
 
 RECORD = 3073
 CLASSES = 10
-# The difference from the pixel to the left is smaller than the pixel.
+# Differences between neighbouring pixels compress better than the pixels.
 FILTERS = [{"id": lzma.FILTER_DELTA, "dist": 1}, {"id": lzma.FILTER_LZMA2, "preset": 9, "lc": 0, "lp": 0, "pb": 0}]
 README = b"""# A sample of CIFAR-10
 

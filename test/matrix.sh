@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Test vittrain on several systems, each made from Debian's packages alone in a folder of its own.
-#   test/matrix.sh [-C FOLDER] SYSTEM...   one after the other, in the background; FOLDER/matrix.log tells how far it is
+#   test/matrix.sh [-C FOLDER] SYSTEM...   one after the other, in the background; FOLDER/matrix.log shows the progress
 #   test/matrix.sh [-C FOLDER] all         every system
 #   test/matrix.sh [-C FOLDER] --table     print the results as docs/systems.md shows them
 # FOLDER (matrix) keeps the systems, the output of each as SYSTEM.log and its result as SYSTEM.result. A second call with
-# the same commit goes on where the first was interrupted: finished systems, installed packages and builds are not repeated.
+# the same commit continues an interrupted one: finished systems, installed packages and builds are not repeated.
 # The tested source is the last commit. Needs root and Debian's package debootstrap; about half an hour for a system on
 # two cores, more for arm64. Not part of make check.
 set -u
@@ -40,10 +40,10 @@ make_system() {
     system_install "$root" ca-certificates $(field "$1" 4)
 }
 
-# checked NAME: what configure found in its check whose name begins with NAME.
+# checked NAME: print the result of configure's check whose name begins with NAME.
 checked() { sed -n "/: checking for $1/,/: result: /s/.*: result: //p" "$folder/$system/vittrain/config.log" | head -n 1; }
 
-# write_result: the commit and date, the counts, the versions, then the reason of each skipped test and each failure.
+# write_result: write the commit and date, the counts and the versions, then the reasons of skipped tests, then the failures.
 write_result() {
     local log=$folder/$system.log
     {
@@ -96,6 +96,6 @@ for system; do [ -n "$(field "$system" 1)" ] || fail "no system $system; there a
 [ "$(id -u)" = 0 ] || fail "needs root, for chroot"
 command -v debootstrap >/dev/null || fail "no debootstrap: apt-get install debootstrap"
 commit=$(git -C "$source" rev-parse --short HEAD) || exit 1
-set -m # a process group of its own
+set -m # The background job gets a process group of its own.
 (run_systems "$@") </dev/null >>"$folder/matrix.log" 2>&1 &
 echo "runs in the background, see $folder/matrix.log; to stop it: kill -- -$!"

@@ -36,8 +36,8 @@ needs() {
     done
 }
 
-# processes PATTERN: print the ids, ascending, of the processes whose command line matches. A space in the pattern matches
-# the end of a word.
+# processes PATTERN: print the ids, ascending, of the processes whose command line matches. A space in the pattern
+# matches the end of an argument.
 processes() { LC_ALL=C grep -las -e "$(echo "$1" | tr ' ' .)" /proc/[0-9]*/cmdline | cut -d/ -f3 | sort -n; }
 
 # run RANKS NAME WORD...: run the program; set $status, write the output to $work/NAME.log.
@@ -52,8 +52,8 @@ run() {
     status=$?
 }
 
-# run_pair NAME COMMAND COMMAND: like `run`, on two ranks with a shell command each. `mpirun A : B` is not used because that
-# of Open MPI 5.0.7 crashes on it (open-mpi/ompi#13303).
+# run_pair NAME COMMAND COMMAND: like `run`, on two ranks with one shell command each. `mpirun A : B` is not used because
+# Open MPI 5.0.7 crashes with it (open-mpi/ompi#13303).
 run_pair() {
     run_log=$work/$1.log
     timeout 300 $MPIRUN -np 2 sh -c 'eval "shift $TEST_RANK"; eval "exec $1"' sh "$2" "$3" \

@@ -13,7 +13,7 @@ system_make() (
         chmod +x "$2/usr/sbin/policy-rc.d"
 )
 
-# system_run ROOT COMMAND WORD...: run a command in the system as root, with file systems and processes that end with it.
+# system_run ROOT COMMAND WORD...: run a command in the system as root. Its mounts and processes end with it.
 system_run() {
     unshare --mount --pid --fork --kill-child sh -c '
         cd "$0" && mount -t proc proc proc && mount --rbind /sys sys && mount --rbind /dev dev &&
@@ -21,7 +21,7 @@ system_run() {
                 LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"' "$@"
 }
 
-# system_install ROOT PACKAGE...
+# system_install ROOT PACKAGE...: install packages without those that they only recommend.
 system_install() {
     system_run "$1" apt-get update -q && (root=$1 && shift && system_run "$root" apt-get install -q -y --no-install-recommends "$@")
 }

@@ -35,7 +35,7 @@ check() {
 
 echo 1..16
 killed='noticed that process rank 2 with PID [0-9]+ on node [^ ]+ exited on' signal=11
-# MPICH's mpirun does not report the rank, and may report the signal by which it ends another one.
+# MPICH's mpirun does not report the rank. It may report the signal with which it killed another rank.
 [ "$TEST_MPI" != mpich ] || killed='THE EXIT STRING: ' signal='(9|11)'
 check 'a killed rank is named' kill "$killed" 'signal 9[ )]'
 check 'a stopped rank is named' silent 'vittrain: failure: rank 2 on .*: no heartbeat for [1-9]'

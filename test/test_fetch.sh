@@ -16,16 +16,10 @@ done
 home=http://127.0.0.1:$(cat "$work/port")
 unset http_proxy all_proxy ALL_PROXY
 
-# report NAME PROBLEM: ok if PROBLEM is empty.
+# report NAME PROBLEM: the result, explained by the output of the newest command.
 report() {
-    number=$((number + 1))
-    if [ -z "$2" ]; then
-        echo "ok $number - $1"
-    else
-        echo "not ok $number - $1"
-        echo "# $2"
-        echo "$said" | sed 's/^/# /'
-    fi
+    echo "$said" >"$work/said"
+    result "$1" "$2" "$work/said"
 }
 
 # run STATUS TEXT COMMAND...: run it; set `bad` to the differences of exit status or text.

@@ -4,7 +4,7 @@
 # it writes files and plots and prints a suggestion; it ends without an error at NaN and by a signal.
 . "$TEST_SOURCE/test/program.sh"
 
-ln -s "$TEST_SOURCE/test/vectors" "$work/vectors" # whose path has no spaces
+ln -s "$TEST_SOURCE/test/vectors" "$work/vectors" # a path without spaces
 vectors=$work/vectors
 mkdir "$work/data"
 head -c $((200 * 3073)) "$TEST_BUILD/data/cifar-10-sample/data_batch_1.bin" >"$work/data/data_batch_1.bin"

@@ -6,7 +6,7 @@
 # `make check` tests two numbers of ranks for each strategy; TEST_LONG=1 tests all.
 . "$TEST_SOURCE/test/program.sh"
 
-ln -s "$TEST_SOURCE/test/vectors" "$work/vectors" # whose path has no spaces
+ln -s "$TEST_SOURCE/test/vectors" "$work/vectors" # a path without spaces
 vectors=$work/vectors
 
 mkdir "$work/data"

@@ -436,7 +436,7 @@ int main(int argc, char **argv)
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    /* End while heartbeats are on their way: fake_network.c finds those that nobody receives. */
+    /* End while heartbeats are being sent: fake_network.c detects any that is not received. */
     comm_set_heartbeat_timeout(20);
     usleep(210 * 1000);
     comm_world_close(world);

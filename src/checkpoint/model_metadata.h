@@ -21,7 +21,7 @@ enum { METADATA_WORD = 64 };
 
 /* A member without a value in the file is zero, empty or auto. */
 struct model_metadata {
-    char program[METADATA_WORD];       /* "vittrain 0.1.0" */
+    char program[METADATA_WORD];       /* "vittrain 0.2.0" */
     struct model_options model;        /* name and shape */
     struct eval_options eval;          /* resize and crop in evaluation */
     struct option_list mean, std;      /* for pixels from 0 to 1: one per channel, or one for all */

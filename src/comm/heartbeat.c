@@ -80,8 +80,8 @@ void heartbeat_open(MPI_Comm communicator, int rank, int size)
     heart.open = true;
 }
 
-/* Receive all messages that are still on their way. An end message is the last one of its sender.
- */
+/* Receive messages up to the last of `ends` end messages. An end message is the last one of its
+ * sender. */
 static void messages_drain(int ends)
 {
     struct status status;
@@ -91,8 +91,8 @@ static void messages_drain(int ends)
 }
 
 /* Collective. Each rank sends an end message to the monitor ranks after its last heartbeat, then
- * rank 0 sends one to all ranks after its last acknowledgement. Otherwise heartbeats would be left
- * unreceived at MPI_Finalize, and UCX warns of each. */
+ * rank 0 sends one to all ranks after its last acknowledgement. UCX prints a warning for each
+ * message that is not received before MPI_Finalize. */
 static void messages_end(void)
 {
     MPI_Request end[MONITORS] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};

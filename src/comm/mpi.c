@@ -291,13 +291,13 @@ static void world_set_environment(void)
     if (alone || (launcher_size() > 0 && launcher_size() == launcher_local_size())) {
         /* Shared memory only: probing networks takes 0.2 s, two thirds of the start-up time. */
         setenv("OMPI_MCA_pml", "ob1", 0);
-        /* On a node with IPv6 addresses, Open MPI 5 prints for each rank that it found no route. */
+        /* Otherwise Open MPI 5 prints that it found no routes to the node's IPv6 addresses. */
         setenv("OMPI_MCA_reachable", "^netlink", 0);
     }
     if (alone) {
         /* No separate server process, which takes another 0.2 s. */
         setenv("OMPI_MCA_ess_singleton_isolated", "1", 0);
-        /* MPICH over UCX: no shared memory, which a limit on file sizes would make fail. */
+        /* MPICH over UCX: no shared memory, whose creation fails under a limit on file sizes. */
         setenv("UCX_TLS", "self", 0);
     }
     /* Ranks that wait inside MPI yield the core to others. */

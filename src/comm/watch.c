@@ -125,7 +125,7 @@ static void watch_ask(const struct ticket *ticket, struct answer *answers)
     int open = 0, *world_rank = group_world_ranks(group);
     for (int rank = 0; rank < group->comm.size; rank++)
         if (rank != group->comm.rank) {
-            /* MPI_Send would block: UCX opens a connection only if the other rank takes part. */
+            /* MPI_Send may block: UCX opens a connection only while the other rank calls MPI. */
             MPI_Request request;
             MPI_CHECK(MPI_Isend(&group->identity, 1, MPI_INT64_T, world_rank[rank], TAG_QUESTION,
                                 watch_communicator, &request));
@@ -223,7 +223,7 @@ static void watch_report(const struct ticket *ticket, double waited, const char 
 
 void watch_check(const struct ticket *ticket, double waited)
 {
-    const double grace = 5, turn = 0.5; /* seconds; turn: between two ranks that both defer */
+    const double grace = 5, turn = 0.5; /* seconds */
     static char missing[4096];
     const struct group *group = ticket->group;
     if (watch_timeout <= 0 || waited < watch_timeout)
@@ -233,6 +233,7 @@ void watch_check(const struct ticket *ticket, double waited)
     watch_ask(ticket, answers);
     watch_list_missing(ticket, answers, missing, sizeof missing);
     bool later = watch_defers(ticket, answers);
+    /* If several ranks defer, the lowest one reports first. */
     const double patience = grace + turn * group->comm.rank;
     for (double start = clock_now(); later && clock_now() < start + patience; watch_sleep())
         watch_turn(ticket);

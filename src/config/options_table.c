@@ -99,7 +99,7 @@ const struct option_entry option_table[] = {
     {PLACE(data, root), .kind = OPTION_IS_TEXT, .preset = "",
      .help = "Folder of the data set, a packed FILE.h5, or names of tar shards with braces and "
              "wildcards (`imagenet-train-{000000..000146}.tar`). Empty: the sample of CIFAR-10 "
-             "that is installed with the program (4,000 + 1,000 images)."},
+             "that is installed with the program (2,000 + 500 images)."},
     {PLACE(data, workers), .kind = OPTION_IS_INTEGER, .preset = "1", .least = 1, .most = 256,
      .help = "Threads per rank that load batches ahead of the step."},
     {PLACE(data, shuffle), .kind = OPTION_IS_SWITCH, .preset = "on",

@@ -14,7 +14,7 @@ static const struct launcher {
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", true, false},
     /* srun --mpi=pmix */
     {"PMIX_RANK", NULL, NULL, true, true},
-    /* mpirun of MPICH (Hydra), and without MPI_LOCALNRANKS srun --mpi=pmi2 */
+    /* mpirun of MPICH (Hydra); srun --mpi=pmi2, which does not set MPI_LOCALNRANKS */
     {"PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", true, true},
     /* A batch script of Slurm, or srun without MPI. */
     {"SLURM_PROCID", NULL, NULL, false, true},

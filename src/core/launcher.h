@@ -14,7 +14,8 @@ int launcher_local_size(void);
 /* True in a process that mpirun or srun has started for MPI. False in a batch script of Slurm. */
 bool launcher_has_ranks(void);
 
-/* True if the launcher gives a process time after SIGTERM. */
+/* True if SIGTERM asks for a graceful stop: the launcher then waits until the process has ended.
+ * False without a launcher. */
 bool launcher_waits(void);
 
 #endif

@@ -33,8 +33,8 @@ static struct {
 
 void log_open(int rank, enum log_level level)
 {
-    /* Without a buffer, glibc 2.37 and later write at most 128 bytes at a time. The launcher may
-     * put output of other ranks between them. */
+    /* Write a line with one system call. Without a buffer, glibc 2.37 and later write pieces of 128
+     * bytes, and the launcher may insert output of other ranks between them. */
     static char line[BUFSIZ];
     setvbuf(stderr, line, _IOLBF, sizeof line);
     state.rank = rank;

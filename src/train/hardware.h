@@ -32,7 +32,7 @@ bool hardware_has_memory(const struct device *device);
  * the private memory of this process in whole MiB, which does not vary between starts. */
 size_t hardware_memory_base(struct device *device);
 /* Return the bytes in use now, and the peak so far: on a GPU (both) all that is not free now; else
- * the resident set size of this process without pages of files. */
+ * the resident set size of this process without the pages of files that are resident now. */
 size_t hardware_memory_now(struct device *device);
 size_t hardware_memory_peak(struct device *device);
 
