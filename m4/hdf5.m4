@@ -4,7 +4,7 @@ dnl SPDX-License-Identifier: BSD-3-Clause
 
 AC_DEFUN([VITTRAIN_HDF5], [
   AC_ARG_WITH([hdf5],
-    [AS_HELP_STRING([--with-hdf5=PREFIX], [parallel HDF5 is below PREFIX (default: asks pkg-config, then h5pcc)])],
+    [AS_HELP_STRING([--with-hdf5=PREFIX], [parallel HDF5 is below PREFIX (default: from pkg-config, else h5pcc)])],
     [], [with_hdf5=yes])
   AS_CASE([$with_hdf5],
     [no], [AC_MSG_ERROR([--with-hdf5=no: vittrain needs parallel HDF5])],
@@ -47,8 +47,8 @@ AC_DEFUN([VITTRAIN_HDF5], [
   AC_SUBST([HDF5_LIBS])
 ])
 
-# VITTRAIN_HDF5_MPI: set vittrain_hdf5_mpi to the MPI that HDF5 was built with, while the program of the last link test
-# exists. The linker prints the file of the library, so this works in a cross build, too. A library built with Open MPI
+# VITTRAIN_HDF5_MPI: set vittrain_hdf5_mpi to the MPI that HDF5 was built with. Called within a link test, whose program
+# is linked again: the linker prints the file of the library, in a cross build, too. A library built with Open MPI
 # contains names such as ompi_mpi_byte.
 AC_DEFUN([VITTRAIN_HDF5_MPI], [
   AC_REQUIRE([AC_PROG_GREP])

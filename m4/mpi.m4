@@ -1,6 +1,6 @@
 dnl SPDX-License-Identifier: BSD-3-Clause
-# VITTRAIN_MPI: MPI 3.1 or later, and mpirun for the tests. The wrapper mpicc is asked for the flags, so any
-# compiler can be used. A cross build asks pkg-config for Open MPI or MPICH, because mpicc belongs to the building machine.
+# VITTRAIN_MPI: MPI 3.1 or later, and mpirun for the tests. The flags come from the wrapper mpicc, so any compiler
+# can be used; in a cross build, where mpicc belongs to the building machine, from pkg-config.
 # Sets MPI_CFLAGS, MPI_LIBS, MPIRUN, MPIRUN_FLAGS and MPI_NAME (openmpi, or mpich for MPICH and its descendants).
 
 AC_DEFUN([VITTRAIN_MPI], [
@@ -12,7 +12,7 @@ AC_DEFUN([VITTRAIN_MPI], [
     [yes], [],
     [no], [AC_MSG_ERROR([--with-mpi=no: vittrain needs MPI])],
     [*/*], [vittrain_mpi_path=$with_mpi/bin],
-    [vittrain_mpi_suffix=.$with_mpi])
+    [vittrain_mpi_suffix=.$with_mpi MPI_NAME=$with_mpi])
   AC_PATH_PROG([MPICC], [mpicc$vittrain_mpi_suffix], [], [$vittrain_mpi_path])
   AC_PATH_PROG([MPIRUN], [mpirun$vittrain_mpi_suffix], [], [$vittrain_mpi_path])
   vittrain_mpi_version=no
@@ -49,12 +49,12 @@ AC_DEFUN([VITTRAIN_MPI], [
 #ifndef OPEN_MPI
 #error not Open MPI
 #endif
-]])], [MPIRUN_FLAGS=--oversubscribe], [MPI_NAME=mpich])
+]])], [MPI_NAME=openmpi MPIRUN_FLAGS=--oversubscribe], [MPI_NAME=mpich])
     CFLAGS=$vittrain_save_CFLAGS; LIBS=$vittrain_save_LIBS
     AC_MSG_RESULT([$vittrain_mpi_version])
   ])
-  AS_IF([test "$vittrain_mpi_version" = no], [VITTRAIN_MISSING([MPI >= 3.1], [libopenmpi-dev])])
-  AS_IF([test "$cross_compiling,$MPIRUN" = no,], [VITTRAIN_MISSING([mpirun], [openmpi-bin])])
+  AS_IF([test "$vittrain_mpi_version" = no], [VITTRAIN_MISSING([MPI >= 3.1], [lib$MPI_NAME-dev])])
+  AS_IF([test "$cross_compiling,$MPIRUN" = no,], [VITTRAIN_MISSING([mpirun], [lib$MPI_NAME-dev])])
   AC_SUBST([MPI_CFLAGS])
   AC_SUBST([MPI_LIBS])
   AC_SUBST([MPIRUN_FLAGS])

@@ -28,7 +28,7 @@ AC_DEFUN([VITTRAIN_ONEDNN], [
      vittrain_onednn_version="$vittrain_onednn_major.$vittrain_onednn_minor"])
   AC_MSG_RESULT([$vittrain_onednn_version])
   AS_IF([test "$vittrain_onednn_version" = no], [VITTRAIN_MISSING([oneDNN >= 2.6], [libdnnl-dev])])
-  # The library that the program loads. It is not known if the test does not run, as in a cross build.
+  # The version of the library that the program loads. It is unknown if the test cannot run, as in a cross build.
   AC_MSG_CHECKING([for the version of the oneDNN library])
   vittrain_onednn_library=unknown
   AC_RUN_IFELSE([AC_LANG_PROGRAM([[

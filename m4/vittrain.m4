@@ -14,7 +14,7 @@ AC_DEFUN([VITTRAIN_MISSING], [
 AC_DEFUN([VITTRAIN_REPORT_MISSING], [
   AS_IF([test -n "$vittrain_missing"], [
     AC_MSG_ERROR([missing, too old or unusable:$vittrain_missing
-On Debian and Ubuntu this brings them:
+On Debian and Ubuntu this command installs them:
   apt-get install$vittrain_packages
 Libraries elsewhere: --with-mpi=PREFIX --with-hdf5=PREFIX --with-onednn=PREFIX --with-random123=PREFIX, PKG_CONFIG_PATH.
 config.log has the details.])
@@ -45,8 +45,8 @@ AC_DEFUN([VITTRAIN_FIND_LIBRARY], [
       AC_CHECK_LIB([$6], [$5], [vittrain_found=yes; $1_LIBS="-l$6"])])])
 ])
 
-# VITTRAIN_LIBRARY(VARIABLE, PKG-CONFIG MODULE, MINIMUM VERSION, PACKAGE, HEADER, FUNCTION, LIBRARY): the same for a
-# library that the program needs.
+# VITTRAIN_LIBRARY(VARIABLE, PKG-CONFIG MODULE, MINIMUM VERSION, PACKAGE, HEADER, FUNCTION, LIBRARY): find a library that
+# the program needs; report it if it is missing.
 AC_DEFUN([VITTRAIN_LIBRARY], [
   VITTRAIN_FIND_LIBRARY([$1], [$2], [$3], [$5], [$6], [$7])
   AS_IF([test "$vittrain_found" != yes], [VITTRAIN_MISSING([$2 >= $3], [$4])])
@@ -169,7 +169,7 @@ AC_DEFUN([VITTRAIN_WARNINGS], [
   AC_ARG_ENABLE([werror], [AS_HELP_STRING([--enable-werror], [warnings are errors])],
     [], [enable_werror=no])
   WARNING_CFLAGS="-Wall -Wextra -Wshadow -Wconversion"
-  # clang 19 warns of 1.5 * CONSTANT as C++ does. In C, the constants of an enum are of type int.
+  # clang 19 warns about 1.5 * CONSTANT. In C, unlike C++, the constant of an enum has type int.
   VITTRAIN_FLAG([WARNING_CFLAGS], [-Wno-enum-float-conversion])
   AS_IF([test "$enable_werror" != no], [WARNING_CFLAGS="$WARNING_CFLAGS -Werror"])
   AC_SUBST([WARNING_CFLAGS])
