@@ -36,6 +36,7 @@ static char message[FAULTS][256];
 static struct sigaction before[FAULTS];
 
 static _Atomic bool stop_wanted;
+static bool stops_at_sigterm;
 static sigset_t waited_for;
 
 bool comm_stop_wanted(void)
@@ -50,7 +51,7 @@ static void *signals_main(void *argument)
     while (sigwait(&waited_for, &number) == 0) {
         if (number == SIGTERM && !failure_is_reported())
             heartbeat_report_silent();
-        if (number == SIGUSR1 || launcher_waits()) {
+        if (number == SIGUSR1 || stops_at_sigterm) {
             atomic_store_explicit(&stop_wanted, true, memory_order_relaxed);
             continue;
         }
@@ -67,6 +68,8 @@ static void *signals_main(void *argument)
 void signals_open(void)
 {
     pthread_t thread;
+    /* Read here: the signal thread must not call getenv() while another thread calls setenv(). */
+    stops_at_sigterm = launcher_waits();
     sigemptyset(&waited_for);
     sigaddset(&waited_for, SIGUSR1);
     sigaddset(&waited_for, SIGTERM);
