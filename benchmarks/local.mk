@@ -8,12 +8,13 @@ benchmarks_bench_checkpoint_LDADD = $(program_libraries)
 benchmarks_bench_input_LDADD = $(program_libraries)
 benchmarks_bench_packed_LDADD = $(program_libraries)
 
-# What this machine does with this program: rows of benchmarks/results (benchmarks/README.md). Minutes; an hour.
+# Measure the program on this machine: rows of benchmarks/results (benchmarks/README.md). bench takes minutes, bench-full
+# an hour.
 bench bench-full: all $(EXTRA_PROGRAMS)
 	how=`echo $@ | $(SED) 's/^bench$$/quick/; s/^bench-//'` && \
 	MPIRUN="$${MPIRUN:-$(MPIRUN) $(MPIRUN_FLAGS)}" VITTRAIN='$(abs_builddir)/vittrain' \
 		BENCH_BUILD='$(abs_builddir)' '$(abs_srcdir)/benchmarks/bench' $$how $(BENCH_PARTS)
-# And its figures into the page.
+# Run bench and write its figures into benchmarks/README.md.
 bench-readme:
 	BENCH_README='$(abs_srcdir)/benchmarks/README.md' $(MAKE) $(AM_MAKEFLAGS) bench
 .PHONY: bench bench-full bench-readme

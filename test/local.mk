@@ -224,7 +224,7 @@ TESTS += $(long_test_scripts)
 endif
 endif
 TEST_EXTENSIONS = .sh
-# With comments: what a test says of its failure stands beside it, also where only that output is kept.
+# --comments: the explanation of a failure is printed with its result, also if only that output is kept.
 tap_driver = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
 LOG_DRIVER = $(tap_driver) --merge --comments
 LOG_COMPILER = $(SHELL) $(srcdir)/test/run_test.sh

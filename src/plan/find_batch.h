@@ -10,7 +10,7 @@ struct batch_trial {
     int64_t batch; /* train.batch */
     bool fits;
     size_t planned; /* bytes of the rank that needs most: arena, loaders, libraries */
-    size_t peak;    /* bytes of its largest resident set; 0: the allocation failed */
+    size_t peak;    /* its hardware_memory_peak; 0: the allocation failed */
     double seconds; /* of the step */
     int64_t image;  /* pixels a side */
     enum data_type compute;
@@ -26,7 +26,7 @@ struct batch_search {
     struct batch_trial best; /* batch 0: none fits */
 };
 
-/* Collective. Run one trial on a new session. It fits if the resident set of no rank exceeds
+/* Collective. Run one trial on a new session. It fits if the peak of no rank exceeds
  * `limit` bytes (the same on all ranks). Returns false on errors other than too little memory. */
 MUST_CHECK bool batch_trial_run(const struct plan *plan, int64_t batch, size_t limit,
                                 struct comm *world, struct batch_trial *trial, struct error *error);
