@@ -104,10 +104,11 @@ else
     echo "ok $number - a memory limit is named as the cause of a death # SKIP no cgroup v1 for memory"
 fi
 
-mkdir "$work/bin" && echo "$(hostname):2" >"$work/hosts"
+mkdir "$work/bin" && printf '%s:2\nfe80::1 slots=2\n' "$(hostname)" >"$work/hosts"
+printf '#!/bin/sh\n[ "$1" = fe80::1 ]\n' >"$work/bin/agent" && chmod +x "$work/bin/agent"
 printf '#!/bin/sh\n[ -e "$0.once" ] || { touch "$0.once"; exit 9; }\n' >"$work/bin/mpirun" && chmod +x "$work/bin/mpirun"
-launch colon --restarts 1 -- "$work/bin/mpirun" -np 2 -f "$work/hosts"
-result 'a host file of MPICH is read' "$(ended 0 1; grep 'no answer' "$run_log")" "$run_log"
+launch colon --restarts 1 -- "$work/bin/mpirun" -np 2 -f "$work/hosts" -mca plm_rsh_agent "$work/bin/agent"
+result 'a host file with colons is read: of MPICH, and with an IPv6 address' "$(ended 0 1; grep 'no answer' "$run_log")" "$run_log"
 
 # Launchers that exit with 0, or hang, after a failure.
 said='echo "vittrain: failure: rank 3 on node: killed" >&2'

@@ -66,7 +66,9 @@ static bool line_read(const char *text, struct launched_host *host)
     char *colon = strchr(name, ':');
     while (slots != NULL && slots > text && slots[-1] != ' ' && slots[-1] != '\t')
         slots = strstr(slots + 1, "slots"); /* skip max_slots */
-    if (colon != NULL) {
+
+    /* An IPv6 address has several colons. */
+    if (colon != NULL && strchr(colon + 1, ':') == NULL) {
         slots = text + strcspn(text, ":");
         *colon = '\0';
     }
