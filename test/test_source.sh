@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Checks of the sources: format, direction of includes, licence identifiers, list of tests; and of the program file: hardening.
+# Checks of the sources: format, direction of includes, licence identifiers, list of tests, versions; and of the program
+# file: hardening.
 . "$TEST_SOURCE/test/program.sh"
-echo 1..5
+echo 1..6
 cd "$TEST_SOURCE" || exit 1
 
 # Modules of src/ by level. A file includes headers of its own module and of lower levels only. The kernels of
@@ -50,6 +51,11 @@ for name in test/test_*.sh test/test_*.c; do
     grep -qE "^	${name%.c}( |\$)" test/local.mk || echo "$name"
 done >"$work/unlisted"
 result 'every test is in test/local.mk' "$(head -n 3 "$work/unlisted" | tr '\n' ';')" "$work/unlisted"
+
+version=$(sed -n 's/^AC_INIT(\[vittrain\], \[\(.*\)\], .*/\1/p' configure.ac)
+grep -LF "${version:-none}" NEWS docs/install.md packaging/conda/recipe.yaml packaging/debian/changelog packaging/easybuild/*.eb \
+    packaging/spack/packages/vittrain/package.py >"$work/version"
+result 'the recipes have the version of configure.ac' "$(tr '\n' ';' <"$work/version")" "$work/version"
 
 format=$(command -v clang-format-14 || command -v clang-format)
 case $("$format" --version 2>/dev/null) in
