@@ -17,7 +17,7 @@ nodes="openssh-server iproute2 procps slurm-wlm munge python3"
 systems="debian12|bookworm|x86-64, Open MPI||./quickstart check
 debian13|trixie|x86-64, Open MPI|$nodes|./quickstart check
 testing|testing|x86-64, Open MPI|$nodes|./quickstart check
-mpich|trixie|x86-64, MPICH|$nodes|MPI=mpich ./quickstart check
+mpich|trixie|x86-64, MPICH|$nodes|CONFIGURE_FLAGS=--with-mpi=mpich ./quickstart check
 clang|trixie|x86-64, Open MPI|clang libomp-dev|CONFIGURE_FLAGS='CC=clang CXX=clang++' ./quickstart check
 arm64|bookworm|Arm (qemu), Open MPI|gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user-static|./quickstart build && test/arm64.sh"
 

@@ -221,9 +221,16 @@ static void watch_report(const struct ticket *ticket, double waited, const char 
     fflush(stderr);
 }
 
+/* Seconds that a rank leaves to lower ranks, so that the lowest one reports first and ends the job:
+ * half a second for each, of at most ten. */
+static double turns_of(int lower_ranks)
+{
+    return 0.5 * (lower_ranks < 10 ? lower_ranks : 10);
+}
+
 void watch_check(const struct ticket *ticket, double waited)
 {
-    const double grace = 5, turn = 0.5; /* seconds */
+    const double grace = 5; /* seconds */
     static char missing[4096];
     const struct group *group = ticket->group;
     if (watch_timeout <= 0 || waited < watch_timeout)
@@ -233,21 +240,17 @@ void watch_check(const struct ticket *ticket, double waited)
     watch_ask(ticket, answers);
     watch_list_missing(ticket, answers, missing, sizeof missing);
     bool later = watch_defers(ticket, answers);
-    /* If several ranks defer, the lowest one reports first. */
-    const double patience = grace + turn * group->comm.rank;
+    const double patience = grace + turns_of(group->comm.rank);
     for (double start = clock_now(); later && clock_now() < start + patience; watch_sleep())
         watch_turn(ticket);
     watch_report(ticket, waited, missing, NULL);
     failure_end();
 }
 
-/* Wait before reporting, so that the lowest rank that knows the cause reports first and ends the
- * job. An error of the library (why) may be the consequence of another rank's end. */
+/* An error of the library (why) may be the consequence of another rank's end. */
 void comm_give_up(struct comm *comm, int64_t number, const char *what, double seconds,
                   const char *why, void (*before_end)(void))
 {
-    enum { GRACE_MOST = 10 };
-    const double grace = 0.5; /* seconds for each rank that reports first */
     static char missing[4096];
     ENSURE(comm->backend == &comm_mpi, "the watch needs a group of MPI");
     const struct ticket ticket = {.group = (struct group *)comm, .what = what, .sequence = number};
@@ -261,8 +264,7 @@ void comm_give_up(struct comm *comm, int64_t number, const char *what, double se
         for (int rank = 0; rank < comm->rank; rank++)
             before += !is_missing(&ticket, answers, rank);
     }
-    before = before < GRACE_MOST ? before : GRACE_MOST;
-    for (double start = clock_now(); clock_now() < start + before * grace; watch_sleep())
+    for (double start = clock_now(); clock_now() < start + turns_of(before); watch_sleep())
         watch_turn(&ticket);
     watch_report(&ticket, seconds, missing, why);
     before_end();
