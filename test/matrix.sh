@@ -3,7 +3,7 @@
 # Test vittrain on several systems, each made from Debian's packages alone in a folder of its own.
 #   test/matrix.sh [-C FOLDER] SYSTEM...   one after the other, in the background; FOLDER/matrix.log shows the progress
 #   test/matrix.sh [-C FOLDER] all         every system
-#   test/matrix.sh [-C FOLDER] --table     print the results as docs/systems.md shows them
+#   test/matrix.sh [-C FOLDER] --table     print the results in Markdown
 # FOLDER (matrix) keeps the systems, the output of each as SYSTEM.log and its result as SYSTEM.result. A second call with
 # the same commit continues an interrupted one: finished systems, installed packages and builds are not repeated.
 # The tested source is the last commit. Needs root and Debian's package debootstrap; about half an hour for a system on
@@ -53,7 +53,7 @@ write_result() {
         compiler=$(sed -n "s/^CC='\(.*\)'/\1/p" "$folder/$system/vittrain/config.log")
         echo "versions $(inside "$system" "$compiler --version" | head -n 1); $(checked MPI); HDF5 $(checked 'parallel HDF5');" \
             "oneDNN $(checked oneDNN)"
-        sed -n 's/.*# SKIP *//; t skip; d; : skip; s/^/skip /p' "$log" | sort | uniq -c | sort -rn | sed 's/^ *\([0-9]*\) skip/skip \1/'
+        sed -nE 's/^(SKIP:|ok) .*# SKIP */skip /p' "$log" | sort | uniq -c | sort -rn | sed 's/^ *\([0-9]*\) skip/skip \1/'
         grep -E '^(FAIL:|ERROR:|XPASS:|not ok )' "$log"
     } >"$folder/$system.result"
 }
