@@ -74,8 +74,8 @@ same_steps() {
     sed -n '/^%post/,/^$/s/^    //p' "$packaging/../jobs/vittrain.def" | diff steps - && [ -s steps ]
 }
 make_image() {
-    make_system image && tar -xzf "$tarball" -C image/opt && mv image/opt/vittrain-* image/opt/vittrain && cp steps image/root &&
-        system_run image sh -e /root/steps
+    make_system image && tar -xzf "$tarball" -C image/opt && mv image/opt/vittrain-* image/opt/vittrain && cp steps image/opt &&
+        system_run image sh -e /opt/steps
 }
 load_module() {
     system_install image environment-modules &&
