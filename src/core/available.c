@@ -10,44 +10,28 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/text.h"
+
 /* File names of a cgroup version. */
 struct group_files {
     const char *controller; /* in /proc/self/cgroup; "" in version 2 */
     const char *tree, *limit, *used, *cached;
     /* Return the amount that one group leaves; SIZE_MAX: no limit. */
-    /* Return the amount that one group leaves; SIZE_MAX: no limit. */
     size_t (*room)(const char *root, const struct group_files *files, const char *group);
 };
-
-/* Read the number after a word at the start of a line ("MemAvailable:"), or that of the first line
- * if the word is empty. Return false if there is none. */
-static bool number_read(const char *path, const char *word, unsigned long long *number)
-{
-    char line[256], name[128];
-    bool found = false;
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return false;
-    while (!found && fgets(line, sizeof line, file) != NULL)
-        found = word[0] == '\0'
-                    ? sscanf(line, "%llu", number) == 1
-                    : sscanf(line, "%127s %llu", name, number) == 2 && strcmp(name, word) == 0;
-    fclose(file);
-    return found;
-}
 
 static size_t memory_room(const char *root, const struct group_files *files, const char *group)
 {
     char path[PATH_MAX];
     unsigned long long limit, used, cached = 0;
     snprintf(path, sizeof path, "%s%s%s/%s", root, files->tree, group, files->limit);
-    if (!number_read(path, "", &limit))
+    if (!text_number_read(path, "", &limit))
         return SIZE_MAX;
     snprintf(path, sizeof path, "%s%s%s/%s", root, files->tree, group, files->used);
-    if (!number_read(path, "", &used))
+    if (!text_number_read(path, "", &used))
         return SIZE_MAX;
     snprintf(path, sizeof path, "%s%s%s/memory.stat", root, files->tree, group);
-    number_read(path, files->cached, &cached);
+    text_number_read(path, files->cached, &cached);
     used -= cached < used ? cached : used;
     return limit > used ? (size_t)(limit - used) : 1;
 }
@@ -66,7 +50,7 @@ static size_t core_room(const char *root, const struct group_files *files, const
     fclose(file);
     unsigned long long other = 0;
     snprintf(path, sizeof path, "%s%s%s/%s", root, files->tree, group, files->used);
-    if (found == 1 && files->used[0] != '\0' && number_read(path, "", &other))
+    if (found == 1 && files->used[0] != '\0' && text_number_read(path, "", &other))
         period = (long long)other;
     return quota > 0 && period > 0 ? (size_t)(quota * 1000 / period) : SIZE_MAX;
 }
@@ -138,7 +122,7 @@ size_t memory_available(const char *root)
     unsigned long long available;
     snprintf(path, sizeof path, "%s/proc/meminfo", root);
     size_t room = control_room(root, memory_files);
-    if (number_read(path, "MemAvailable:", &available) && available * 1024 < room)
+    if (text_number_read(path, "MemAvailable:", &available) && available * 1024 < room)
         room = (size_t)available * 1024;
     return room == SIZE_MAX ? 0 : room;
 }

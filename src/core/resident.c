@@ -3,20 +3,14 @@
 #include "core/resident.h"
 
 #include <stdio.h>
-#include <string.h>
 
-/* Return a field like "VmRSS:    1234 kB" in bytes. */
+#include "core/text.h"
+
+/* Return a field such as "VmRSS:", which is in KiB, in bytes. */
 static size_t status_read(const char *name)
 {
-    char line[256];
     unsigned long long kibibytes = 0;
-    FILE *file = fopen("/proc/self/status", "re");
-    if (file == NULL)
-        return 0;
-    while (fgets(line, sizeof line, file) != NULL)
-        if (strncmp(line, name, strlen(name)) == 0)
-            sscanf(line + strlen(name), "%llu", &kibibytes);
-    fclose(file);
+    text_number_read("/proc/self/status", name, &kibibytes);
     return (size_t)kibibytes * 1024;
 }
 
