@@ -51,7 +51,7 @@ fault() {
     result "$4" "$bad" "$run_log"
 }
 
-echo 1..24
+echo 1..25
 run 2 whole run.dir="$work/whole" $steps
 result 'a run that nothing disturbs' "$([ $status -eq 0 ] || echo "status $status")" "$work/whole.log"
 
@@ -117,6 +117,9 @@ check 'an exit code of 0 is not believed after a failure; two attempts that come
     9 1 'gave up after 1 restart, two in a row without a new checkpoint: rank 3'
 launch again --restarts 1 -- sh -c "[ -e '$work/once' ] && exit 0; touch '$work/once'; $said; exit 9"
 check 'a command that fails once ends well' 0 1 'rank 3 on node: killed$'
+printf '#!/bin/sh\n[ -e "$0.once" ] && exec "$@"\n: >"$0.once"; mkdir -p "%s"\n' "$work/lost" >"$work/loses" && chmod +x "$work/loses"
+launch lost --restarts 1 -- "$work/loses" "$vittrain" run.dir="$work/lost" $small
+check 'nor is it believed without a result' 0 1 "exit code 0, but there is no result.json in $work/lost\$"
 launch nul --restarts 0 -- sh -c 'printf "aborted\n\0vittrain: failure: rank 3 on node: killed\n" >&2; exit 9'
 check 'a NUL byte before a line, as Open MPI 5 writes, is dropped' 9 0 'gave up.*: rank 3 on node: killed$'
 launch hang --grace 0.5 --restarts 0 -- sh -c "$said; setsid sh -c 'trap \"\" TERM; sleep 1000.25' & trap '' TERM; sleep 1000.25"

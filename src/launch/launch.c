@@ -91,6 +91,15 @@ static bool launch_read(struct launch *launch, int count, char **words, struct e
 
 /* ---- after an attempt */
 
+/* A launcher may return 0 although a rank was killed: Hydra of MPICH does so sometimes. */
+static void result_require(struct launch *launch, struct attempt *attempt)
+{
+    if (attempt->code == 0 && attempt->failure[0] == '\0' && launched_run_lacks_result(&launch->run))
+        snprintf(attempt->failure, sizeof attempt->failure,
+                 "the command ended with exit code 0, but there is no result.json in %.*s",
+                 LAUNCH_LINE / 2, launch->run.folder);
+}
+
 /* True if there is no reason for a restart: success, a request to end, or a user's mistake. */
 static bool is_final(const struct attempt *attempt)
 {
@@ -247,6 +256,7 @@ static int launch_run(int count, char **words)
         do {
             if (!attempt_run(launch.words, &options, &attempt, &error))
                 break;
+            result_require(&launch, &attempt);
         } while (!is_final(&attempt) && restart_prepare(&launch, &attempt, &error));
     }
     launched_hosts_close(&launch.hosts);

@@ -42,7 +42,8 @@ void death_explain(struct death *death, const struct oom_kills *before);
 struct attempt {
     int code;                  /* exit code of the command; 128 + N: ended by signal N */
     double seconds;            /* duration */
-    char failure[LAUNCH_LINE]; /* the first "vittrain: failure: " line on stderr; "": none */
+    char failure[LAUNCH_LINE]; /* the first "vittrain: failure: " line on stderr, or a missing result;
+                                * "": none */
     char mistake[LAUNCH_LINE]; /* the first "vittrain: error: " line; "": none */
     char lost[LAUNCH_LINE];    /* mpirun's line about a lost node; "": none */
     struct death death;        /* the first death that mpirun or srun reported */
@@ -89,6 +90,10 @@ void launched_run_read(struct launched_run *run, int count, char *const *words);
 /* Return the step of the newest checkpoint, -1 without checkpoints or if the run is unknown. Also
  * finds the run folder. */
 int64_t launched_run_step(struct launched_run *run);
+
+/* True if the run folder exists on this host and has no result.json, which each run writes at its
+ * end, also a run that was asked to stop. */
+bool launched_run_lacks_result(struct launched_run *run);
 
 /* Wait until no process holds the lock of the run folder; false: still held after `seconds`. */
 bool launched_run_wait(const struct launched_run *run, double seconds);

@@ -64,14 +64,20 @@ static void folder_find(struct launched_run *run)
     }
 }
 
+/* Find the run folder if it is not yet known; false: unknown. */
+static bool folder_known(struct launched_run *run)
+{
+    if (run->known && run->options.run.dir[0] == '\0')
+        folder_find(run);
+    return run->folder[0] != '\0';
+}
+
 int64_t launched_run_step(struct launched_run *run)
 {
     char path[OPTION_TEXT + 16];
     long long newest = -1, step;
     int end;
-    if (run->known && run->options.run.dir[0] == '\0')
-        folder_find(run);
-    if (run->folder[0] == '\0')
+    if (!folder_known(run))
         return -1;
     snprintf(path, sizeof path, "%s/checkpoints", run->folder);
     DIR *entries = NULL;
@@ -82,6 +88,15 @@ int64_t launched_run_step(struct launched_run *run)
             newest = step;
     }
     return newest;
+}
+
+bool launched_run_lacks_result(struct launched_run *run)
+{
+    char path[OPTION_TEXT + 16];
+    if (!folder_known(run) || access(run->folder, F_OK) != 0)
+        return false;
+    snprintf(path, sizeof path, "%s/result.json", run->folder);
+    return access(path, F_OK) != 0;
 }
 
 bool launched_run_wait(const struct launched_run *run, double seconds)
