@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "core/random.h"
+#include "skip.h"
 
 static const char *device_name(void)
 {
@@ -42,7 +43,7 @@ bool device_test_emulates(void)
 void device_test_of_cpu(void)
 {
     if (strcmp(device_name(), "cpu") != 0)
-        skip();
+        SKIP_BECAUSE("a test of the CPU");
 }
 
 void device_test_open(struct device_test *test, int threads)

@@ -11,6 +11,7 @@ test_libsupport_a_SOURCES = \
 	test/model_fixture.h \
 	test/device_test.c \
 	test/device_test.h \
+	test/skip.h \
 	test/temporary.c \
 	test/temporary.h \
 	test/vector_file.c \

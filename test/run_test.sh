@@ -60,18 +60,20 @@ run_all </dev/null | awk '
     /^device / { device = ", " substr($0, 8); label = " [" substr($0, 8) "]"; next }
     /^1\.\.0/ { skipped = 1; print "ok " ++total " - all of it" label " # SKIP" substr($0, index($0, "SKIP") + 4); next }
     /^1\.\.[0-9]+/ { planned += substr($1, 4); next }
+    /^# skipped: / { reason = " " substr($0, 12); next } # test/skip.h
     /^(not )?ok / {
         # cmocka reports a skipped test as not ok.
-        if (sub(/^not ok [0-9]+ # SKIP /, "ok 0 - ")) $0 = $0 " # SKIP"
+        if (sub(/^not ok [0-9]+ # SKIP /, "ok 0 - ")) $0 = $0 " # SKIP" reason
         bad = sub(/^not ok [0-9]* *(- )?/, "")
         if (!bad) sub(/^ok [0-9]* *(- )?/, "")
-        if (sub(/^# SKIP /, "")) { bad = 0; $0 = $0 " # SKIP" } # the form that cmocka prints
+        if (sub(/^# SKIP /, "")) { bad = 0; $0 = $0 " # SKIP" reason } # the form that cmocka prints
         failed += bad
         seen++
         directive = ""
         if (match($0, / # .*/)) { directive = substr($0, RSTART); $0 = substr($0, 1, RSTART - 1) }
         print (bad ? "not ok " : "ok ") ++total " - " $0 label directive
         fflush()
+        reason = ""
         next
     }
     /^status [0-9]+$/ {

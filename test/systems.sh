@@ -16,7 +16,7 @@ system_make() (
 # system_run ROOT COMMAND WORD...: run a command in the system as root. Its mounts and processes end with it.
 system_run() {
     unshare --mount --pid --fork --kill-child sh -c '
-        cd "$0" && mount -t proc proc proc && mount --rbind /sys sys && mount --rbind /dev dev &&
+        mount --bind "$0" "$0" && cd "$0" && mount -t proc proc proc && mount --rbind /sys sys && mount --rbind /dev dev &&
             mount -t tmpfs tmpfs dev/shm && exec chroot . env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin \
                 LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"' "$@"
 }

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "device_test.h"
+#include "skip.h"
 
 enum { ROWS = 64, IN = 200, OUT = 24 };
 
@@ -79,7 +80,7 @@ static void open_preferring(struct device_test *test, const char *algorithm)
     if (test->device->backend != &device_cpu)
         return;
     device_test_close(test);
-    skip();
+    SKIP_BECAUSE("needs a GPU or the emulated one");
 }
 
 static bool is_emulated(struct device_test *test)

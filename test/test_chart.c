@@ -18,6 +18,7 @@
 #include "report/escape.h"
 #include "report/format.h"
 #include "report/ticks.h"
+#include "skip.h"
 #include "temporary.h"
 
 static void assert_near(double value, double wanted, double tolerance)
@@ -134,7 +135,7 @@ static void axes_have_round_numbers(void **state)
 static void need_cairo(void)
 {
     if (!chart_png_available)
-        skip();
+        SKIP_BECAUSE("no Cairo");
 }
 
 /* ---- SVG */

@@ -25,6 +25,7 @@
 #include "config/run_options.h"
 #include "core/log.h"
 #include "model_fixture.h"
+#include "skip.h"
 
 enum { OLD = 1, NEW = 2 };
 
@@ -450,7 +451,7 @@ static void test_full_disk(void **state)
                       mount("tmpfs", disk, "tmpfs", 0, "size=400k") == 0;
     comm_broadcast(world, &mounted, 1, COMM_INT64, 0);
     if (!mounted)
-        skip();
+        SKIP_BECAUSE("a file system of limited size cannot be mounted");
     fixture_open(&fixture, world, 1, &usual, 1, false);
     fixture_fill(&fixture, OLD);
     assert_true(write_checkpoint(&fixture, disk, "step-00000001.h5", &error));

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "device_test.h"
+#include "skip.h"
 #include "vector_file.h"
 
 /* Sums in device memory. */
@@ -331,7 +332,7 @@ static void a_label_outside_is_not_a_number(void **state)
     (void)state;
     const char *device = getenv("VITTRAIN_TEST_DEVICE");
     if (device == NULL || strcmp(device, "cuda") != 0)
-        skip();
+        SKIP_BECAUSE("needs a GPU or the emulated one");
     const int32_t labels[] = {-1, 3, INT32_MIN, INT32_MAX};
     for (int i = 0; i < 4; i++) {
         struct device_test test;

@@ -20,6 +20,7 @@
 #include "core/random.h"
 #include "data/crop.h"
 #include "data/packed.h"
+#include "skip.h"
 #include "temporary.h"
 
 enum { PIXELS = 3 * 32 * 32, FILES = 37, NAME = 900 };
@@ -713,7 +714,7 @@ static void test_private_disk(void **state)
     (void)state;
     char here[NAME];
     if (world->size == 1)
-        skip();
+        SKIP_BECAUSE("needs more than one rank");
     if (world->rank == 0)
         temporary_directory("disk");
     comm_barrier(world);
@@ -730,7 +731,7 @@ static void test_different_sources(void **state)
 {
     (void)state;
     if (world->size == 1)
-        skip();
+        SKIP_BECAUSE("needs more than one rank");
     use_name("different.h5");
     if (world->rank == 0)
         options.debug.fraction = 0.2;
