@@ -94,7 +94,8 @@ static bool launch_read(struct launch *launch, int count, char **words, struct e
 /* A launcher may return 0 although a rank was killed: Hydra of MPICH does so sometimes. */
 static void result_require(struct launch *launch, struct attempt *attempt)
 {
-    if (attempt->code == 0 && attempt->failure[0] == '\0' && launched_run_lacks_result(&launch->run))
+    if (attempt->code == 0 && attempt->failure[0] == '\0' &&
+        launched_run_lacks_result(&launch->run))
         snprintf(attempt->failure, sizeof attempt->failure,
                  "the command ended with exit code 0, but there is no result.json in %.*s",
                  LAUNCH_LINE / 2, launch->run.folder);

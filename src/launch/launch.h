@@ -42,7 +42,8 @@ void death_explain(struct death *death, const struct oom_kills *before);
 struct attempt {
     int code;                  /* exit code of the command; 128 + N: ended by signal N */
     double seconds;            /* duration */
-    char failure[LAUNCH_LINE]; /* the first "vittrain: failure: " line on stderr, or a missing result;
+    char failure[LAUNCH_LINE]; /* the first "vittrain: failure: " line on stderr, or a missing
+                                * result;
                                 * "": none */
     char mistake[LAUNCH_LINE]; /* the first "vittrain: error: " line; "": none */
     char lost[LAUNCH_LINE];    /* mpirun's line about a lost node; "": none */
