@@ -300,7 +300,6 @@ EXTRA_DIST += \
 	test/check_faults.sh \
 	test/plant_nan.py \
 	test/cluster.sh \
-	test/node_agent.sh \
 	test/node_stand_in.c \
 	test/nvml_stand_in.c \
 	test/program.sh \

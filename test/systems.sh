@@ -13,12 +13,13 @@ system_make() (
         chmod +x "$2/usr/sbin/policy-rc.d"
 )
 
-# system_run ROOT COMMAND WORD...: run a command in the system as root. Its mounts and processes end with it.
+# system_run ROOT COMMAND WORD...: run a command in the system as root. Its mounts and processes end with it. ROOT becomes
+# the root of the mount namespace, not just of the process: nsenter (test/cluster.sh) would leave a chroot.
 system_run() {
     unshare --mount --pid --fork --kill-child sh -c '
         mount --bind "$0" "$0" && cd "$0" && mount -t proc proc proc && mount --rbind /sys sys && mount --rbind /dev dev &&
-            mount -t tmpfs tmpfs dev/shm && exec chroot . env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin \
-                LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"' "$@"
+            mount -t tmpfs tmpfs dev/shm && pivot_root . mnt && cd / && umount -l /mnt &&
+            exec env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"' "$@"
 }
 
 # system_install ROOT PACKAGE...: install packages without those that they only recommend.

@@ -268,10 +268,19 @@ bool failure_is_reported(void)
     return failure_reported;
 }
 
+/* A launcher may lose what a rank printed just before the end of the job: mpirun of MPICH 4.2 lost
+ * 9 of 200 messages. */
+static _Noreturn void job_abort(int exit_code)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 100 * 1000 * 1000}, NULL);
+    MPI_Abort(MPI_COMM_WORLD, exit_code);
+    _exit(exit_code);
+}
+
 static void world_abort(int exit_code)
 {
     failure_reported = true;
-    MPI_Abort(MPI_COMM_WORLD, exit_code);
+    job_abort(exit_code);
 }
 
 void failure_end(void)
@@ -279,8 +288,7 @@ void failure_end(void)
     const unsigned patience = 5;
     failure_reported = true;
     signals_end_after(patience);
-    MPI_Abort(MPI_COMM_WORLD, ERROR_PEER);
-    _exit(ERROR_PEER);
+    job_abort(ERROR_PEER);
 }
 
 /* Set parameters of MPI libraries that are read in MPI_Init. Values set by the user have

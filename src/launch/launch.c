@@ -91,14 +91,12 @@ static bool launch_read(struct launch *launch, int count, char **words, struct e
 
 /* ---- after an attempt */
 
-/* A launcher may return 0 although a rank was killed: Hydra of MPICH does so sometimes. */
-static void result_require(struct launch *launch, struct attempt *attempt)
+/* True if the command returned 0 although the run failed. Open MPI 4 does so if the abort code of a
+ * rank is lost, Open MPI 5 if a node is lost, MPICH sometimes if a rank is killed. */
+static bool failed_with_0(const struct attempt *attempt)
 {
-    if (attempt->code == 0 && attempt->failure[0] == '\0' &&
-        launched_run_lacks_result(&launch->run))
-        snprintf(attempt->failure, sizeof attempt->failure,
-                 "the command ended with exit code 0, but there is no result.json in %.*s",
-                 LAUNCH_LINE / 2, launch->run.folder);
+    return attempt->code == 0 && (attempt->failure[0] != '\0' || attempt->lost[0] != '\0' ||
+                                  attempt->death.text[0] != '\0' || attempt->missing[0] != '\0');
 }
 
 /* True if there is no reason for a restart: success, a request to end, or a user's mistake. */
@@ -107,10 +105,11 @@ static bool is_final(const struct attempt *attempt)
     const int code = attempt->code;
     if (attempt->asked)
         return true;
-    if (attempt->failure[0] != '\0' && (attempt->failure_first || code == 0))
+    if (code == 0)
+        return !failed_with_0(attempt);
+    if (attempt->failure[0] != '\0' && attempt->failure_first)
         return false;
-    return code == 0 || (code >= ERROR_USAGE && code <= ERROR_NUMERIC) || code == 126 ||
-           code == 127;
+    return (code >= ERROR_USAGE && code <= ERROR_NUMERIC) || code == 126 || code == 127;
 }
 
 static void progress_note(struct launch *launch, const struct attempt *attempt)
@@ -257,7 +256,9 @@ static int launch_run(int count, char **words)
         do {
             if (!attempt_run(launch.words, &options, &attempt, &error))
                 break;
-            result_require(&launch, &attempt);
+            if (attempt.code == 0 && launched_run_lacks_result(&launch.run))
+                snprintf(attempt.missing, sizeof attempt.missing, "there is no result.json in %.*s",
+                         LAUNCH_LINE / 2, launch.run.folder);
         } while (!is_final(&attempt) && restart_prepare(&launch, &attempt, &error));
     }
     launched_hosts_close(&launch.hosts);
@@ -265,7 +266,7 @@ static int launch_run(int count, char **words)
     if (error.kind == ERROR_NONE) {
         if (attempt.code != 0 || attempt.asked)
             return attempt.code;
-        return attempt.failure[0] != '\0'   ? ERROR_PEER
+        return failed_with_0(&attempt)      ? ERROR_PEER
                : attempt.mistake[0] != '\0' ? ERROR_INTERNAL
                                             : 0;
     }

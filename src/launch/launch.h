@@ -42,12 +42,12 @@ void death_explain(struct death *death, const struct oom_kills *before);
 struct attempt {
     int code;                  /* exit code of the command; 128 + N: ended by signal N */
     double seconds;            /* duration */
-    char failure[LAUNCH_LINE]; /* the first "vittrain: failure: " line on stderr, or a missing
-                                * result;
-                                * "": none */
+    char failure[LAUNCH_LINE]; /* the first "vittrain: failure: " line on stderr; "": none */
     char mistake[LAUNCH_LINE]; /* the first "vittrain: error: " line; "": none */
     char lost[LAUNCH_LINE];    /* mpirun's line about a lost node; "": none */
     struct death death;        /* the first death that mpirun or srun reported */
+    char missing[LAUNCH_LINE]; /* "there is no result.json in FOLDER" although the exit code is 0;
+                                  "": none */
     bool failure_first;        /* failure was printed before mistake */
     bool asked;                /* a signal asked this process to end */
     bool killed;               /* the command did not end in time after a failure */

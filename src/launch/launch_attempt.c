@@ -340,6 +340,8 @@ void attempt_reason(const struct attempt *attempt, char *text, size_t size)
     else if (attempt->code > 128 && attempt->code < 128 + NSIG)
         snprintf(text, size, "the command ended with exit code %d (signal %d: %s)", attempt->code,
                  attempt->code - 128, strsignal(attempt->code - 128));
+    else if (attempt->missing[0] != '\0')
+        snprintf(text, size, "the command ended with exit code 0, but %s", attempt->missing);
     else
         snprintf(text, size, "the command ended with exit code %d%s%s", attempt->code,
                  attempt->code <= ERROR_UNFIT ? ": " : "",
