@@ -226,7 +226,7 @@ export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_rmaps_base_oversubscribe
 # The same for Open MPI 5.
 export PRTE_MCA_plm_ssh_agent='ssh -F $state/ssh_config' PRTE_MCA_oob_tcp_if_include=$network.0/24
 export PRTE_MCA_oob_tcp_keepalive_time=4 PRTE_MCA_oob_tcp_keepalive_intvl=1 PRTE_MCA_oob_tcp_keepalive_probes=3
-export PRTE_MCA_hwloc_default_binding_policy=none PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+export PRTE_MCA_hwloc_default_binding_policy=none
 END
 }
 

@@ -36,7 +36,7 @@ ended() {
     [ $status = 0 ] || bad="$bad exit status $status"
 }
 
-mpirun_4="mpirun -np 4 --map-by node -hostfile $work/hosts"
+mpirun_4="mpirun -np 4 -hostfile $work/hosts"
 echo 1..4
 launch elastic -- $mpirun_4 "$vittrain" run.dir="$work/elastic" $steps mesh.elastic=yes debug.pause=backward:13:3
 line 'debug.pause: rank 3'

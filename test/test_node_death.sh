@@ -45,11 +45,12 @@ named() {
     result "$1" "$bad" "$run_log"
 }
 
-# ended: waits for mpirun, whose exit status must not be 0.
+# ended: wait for mpirun, whose exit status must not be 0, except that Open MPI 5 returns 0 after it lost a node.
 ended() {
     wait $job
     status=$?
-    [ $status -ne 0 ] && [ $status -ne 124 ] || bad="$bad exit status $status;"
+    [ $status -ne 0 ] || grep -q 'PRTE has lost communication' "$run_log" || bad="$bad exit status 0;"
+    [ $status -ne 124 ] || bad="$bad a timeout;"
 }
 
 echo 1..3

@@ -282,7 +282,7 @@ void doctor_look_limits(struct doctor *doctor, struct doctor_row *row)
 void doctor_look_shared_memory(struct doctor *doctor, struct doctor_row *row)
 {
     static const char advice[] =
-        "remove files of dead jobs from /dev/shm (/dev/shm/vader_segment.*), or make it "
+        "remove files of dead jobs from /dev/shm (/dev/shm/*_segment.*), or make it "
         "larger: mount -o remount,size=1g /dev/shm; docker run --shm-size=1g";
     uint64_t least = UINT64_MAX;
     for (int node = 0; node < doctor->node_count; node++) {

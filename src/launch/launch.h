@@ -36,6 +36,10 @@ bool death_read(const char *line, struct death *death);
 /* Append the probable cause to death->text. `before`: read before the ranks were started. */
 void death_explain(struct death *death, const struct oom_kills *before);
 
+/* For a launcher that reports no death: describe one if the kernel has killed a process for lack of
+ * memory. */
+void death_suspect(struct death *death, const struct oom_kills *before);
+
 /* ---- launch_attempt.c */
 
 /* The result of one execution of the command. */

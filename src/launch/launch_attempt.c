@@ -322,6 +322,9 @@ bool attempt_run(char *const *words, const struct attempt_options *options, stru
         close(running.output);
     }
     orphans_end(&running);
+    /* mpirun of MPICH returns the signal that killed a rank, without a message on stderr. */
+    if (attempt->code == SIGKILL && attempt->death.text[0] == '\0')
+        death_suspect(&attempt->death, &running.oom_before);
     attempt->seconds = clock_now() - running.started;
     return true;
 }

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "launch/launch.h"
 
@@ -103,4 +104,17 @@ void death_explain(struct death *death, const struct oom_kills *before)
         return;
     size_t used = strlen(death->text);
     snprintf(death->text + used, sizeof death->text - used, "; probable cause: %s", cause);
+}
+
+void death_suspect(struct death *death, const struct oom_kills *before)
+{
+    const struct oom_kills now = oom_kills_read();
+    if (now.cgroup <= before->cgroup && now.host <= before->host)
+        return;
+    death->signal = SIGKILL;
+    if (gethostname(death->host, sizeof death->host - 1) != 0)
+        return;
+    snprintf(death->text, sizeof death->text, "a process on %s was killed by signal %d (%s)",
+             death->host, SIGKILL, strsignal(SIGKILL));
+    death_explain(death, before);
 }
