@@ -10,6 +10,7 @@
 #   VITTRAIN_INTERFACE  the network between the nodes: eth0, ib0 (default: the choice of the libraries)
 #   VITTRAIN_BIND       none: do not bind ranks to cores, for nodes with too few cores
 #   LAUNCHER            srun (default) or mpirun
+#   SLURM_MPI_TYPE      pmix for Open MPI (default), pmi2 for MPICH: srun --mpi
 #   VITTRAIN_SWEEP      the folder of a sweep: the job runs its trials (set by vittrain sweep ... sweep.slurm=SCRIPT)
 
 [ -z "$VITTRAIN_SETUP" ] || . "$VITTRAIN_SETUP"
@@ -29,6 +30,7 @@ done
 [ -z "$VITTRAIN_INTERFACE" ] || export OMPI_MCA_btl_tcp_if_include=$VITTRAIN_INTERFACE NCCL_SOCKET_IFNAME=$VITTRAIN_INTERFACE
 # Open MPI 5 finds no routes to a node's own IPv6 addresses and prints a message. On one node or interface it needs none.
 [ -z "$VITTRAIN_INTERFACE" ] && [ "$SLURM_JOB_NUM_NODES" -gt 1 ] || export OMPI_MCA_reachable=^netlink
+export SLURM_MPI_TYPE=${SLURM_MPI_TYPE:-pmix}
 
 # The output of the ranks of a node goes to a file of that node. Ranks are bound to cores; each uses the GPU with its
 # local rank. Slurm must not bind GPUs, because the ranks of a node access each other's.
@@ -37,7 +39,7 @@ launch_by_srun() {
     bind='--cpu-bind=cores --distribution=block:block' output="--open-mode=append --output=$logs.%N.log"
     [ "$VITTRAIN_BIND" != none ] || bind=
     [ ${#sweep[@]} -eq 0 ] || output=
-    exec "${sweep[@]}" srun --mpi=pmix --kill-on-bad-exit=1 --ntasks="$ranks" --cpus-per-task="$cores" $bind \
+    exec "${sweep[@]}" srun --kill-on-bad-exit=1 --ntasks="$ranks" --cpus-per-task="$cores" $bind \
         $output "$@"
 }
 

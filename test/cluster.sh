@@ -69,6 +69,8 @@ Host *
   LogLevel ERROR
   ConnectTimeout 5
 END
+    printf '#!/bin/sh\nexec ssh -F %s/ssh_config "$@"\n' "$state" >"$state/agent" # Hydra passes no options to ssh
+    chmod 755 "$state/agent"
 }
 
 write_sshd_config() {
@@ -227,6 +229,8 @@ export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_rmaps_base_oversubscribe
 export PRTE_MCA_plm_ssh_agent='ssh -F $state/ssh_config' PRTE_MCA_oob_tcp_if_include=$network.0/24
 export PRTE_MCA_oob_tcp_keepalive_time=4 PRTE_MCA_oob_tcp_keepalive_intvl=1 PRTE_MCA_oob_tcp_keepalive_probes=3
 export PRTE_MCA_hwloc_default_binding_policy=none
+# The same for MPICH.
+export HYDRA_LAUNCHER=ssh HYDRA_LAUNCHER_EXEC=$state/agent HYDRA_IFACE=eth0
 END
 }
 
@@ -318,7 +322,11 @@ down) down ;;
 init) init "$@" ;;
 exec) enter "$@" ;;
 env) environment ;;
-hosts) for i in $(seq 1 $computing); do echo "$prefix$i slots=$1"; done ;;
+hosts)
+    slots=' slots=' # of Open MPI
+    [ "${TEST_MPI:-}" != mpich ] || slots=:
+    for i in $(seq 1 $computing); do echo "$prefix$i$slots$1"; done
+    ;;
 name) echo "$prefix$1" ;;
 address) echo "$network.$1" ;;
 link) ip -n "${prefix}switch" link set "port$1" "$2" ;;

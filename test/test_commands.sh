@@ -17,7 +17,7 @@ said() {
     result "$1" "$bad" "$4"
 }
 
-echo 1..62
+echo 1..63
 run 2 train $small train.epochs=1 run.dir="$work/run"
 result 'train on two ranks' "$([ $status -eq 0 ] || echo "status $status")" "$work/train.log"
 start=$(sed '/^epoch 1 done/,$d' "$work/train.log" | wc -l)
@@ -83,6 +83,7 @@ result 'predict: JSON lines' "$bad" "$work/p.json"
 
 fails 2 'an unknown key names the nearest' 2 'train.epoch.*train.epochs' train.epoch=3
 fails 1 'a bad value' 2 'train.batch' train.batch=many
+PMI_RANK=1 PMI_SIZE=2 fails 1 'the launcher of another MPI' 2 'rank 1 of the launcher is in a job of 1 rank for MPI' doctor
 fails 1 'an unknown command' 2 'evla.*eval' evla
 fails 2 'an unknown model names the nearest' 2 'vit_base_patch32_224' \
     model.name=vit_base_patch32_24

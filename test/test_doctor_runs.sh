@@ -142,8 +142,8 @@ done
 doctor() {
     run_log=$work/nodes.log settings=$1
     shift
-    cluster exec 1 sh -c '. ./env; exec timeout 60 mpirun -np "$@"' sh "$ranks" --map-by "ppr:$((ranks / 2)):node" \
-        --hostfile hosts sh "$work/only" "$other" "$settings" "$vittrain" doctor /run/doctor.ini data.root=/run/data \
+    cluster exec 1 sh -c '. ./env; exec timeout 60 mpirun -np "$@"' sh "$ranks" \
+        -hostfile hosts sh "$work/only" "$other" "$settings" "$vittrain" doctor /run/doctor.ini data.root=/run/data \
         run.threads=1 "$@" >"$run_log" 2>&1 </dev/null
     status=$?
 }
@@ -177,7 +177,11 @@ found 'a slow link' 10 fail bandwidth "node $other reaches only .* over eth0 wit
 cluster shape 2 none
 cluster exec 2 sh -c 'dd if=/dev/zero of=/dev/shm/full bs=1M 2>/dev/null'
 doctor A=1
-found 'a full /dev/shm' 10 fail 'shared memory' "$other: 0.0 of /dev/shm's 64 MiB are free"
+if [ "$TEST_MPI" = mpich ]; then
+    result 'a full /dev/shm # SKIP MPICH does not start then'
+else
+    found 'a full /dev/shm' 10 fail 'shared memory' "$other: 0.0 of /dev/shm's 64 MiB are free"
+fi
 cluster exec 2 rm /dev/shm/full
 cluster wire 1 2
 export OMPI_MCA_reachable=weighted # Open MPI 5 would refuse to connect the two networks

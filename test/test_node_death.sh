@@ -6,9 +6,11 @@
 
 take_nodes 3
 for node in 1 2 3; do eval "node_$node=$(cluster name $node)"; done
-printf '%s slots=2\n%s slots=2\n' "$node_1" "$node_2" >"$work/hosts.two"
-printf '%s slots=1\n%s slots=1\n%s slots=1\n' "$node_1" "$node_2" "$node_3" >"$work/hosts.three"
-printf '%s slots=1\n%s slots=1\n' "$node_2" "$node_3" >"$work/hosts.others"
+slots=' slots=' # of Open MPI
+[ "$TEST_MPI" != mpich ] || slots=:
+printf "%s${slots}2\n" "$node_1" "$node_2" >"$work/hosts.two"
+printf "%s${slots}1\n" "$node_1" "$node_2" "$node_3" >"$work/hosts.three"
+printf "%s${slots}1\n" "$node_2" "$node_3" >"$work/hosts.others"
 
 # start NAME HOSTS RANKS WORD...: a job in the background by mpirun in node 1; returns when it trains.
 start() {
@@ -75,6 +77,6 @@ cluster boot 3
 
 start first others 2
 cluster crash 2
-bad=$(gone 20)
+bad=$(gone 30) # MPICH's mpirun does not notice; the heartbeat takes up to 25 s
 ended
 named "rank 0's node: the next monitor rank names it" "rank 0 on $node_2"

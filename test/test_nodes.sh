@@ -10,7 +10,7 @@ take_nodes 2
 for mpirun in OMPI PRTE; do echo "export ${mpirun}_MCA_oob_tcp_keepalive_time=1 ${mpirun}_MCA_oob_tcp_keepalive_probes=2"; done >>"$work/env.sh" # quicker still
 cluster hosts 2 >"$work/hosts"
 steps="$small train.epochs=2 output.tensorboard=off"
-mpirun_4="mpirun -np 4 --map-by node -hostfile $work/hosts $vittrain"
+mpirun_4="mpirun -np 4 -hostfile $work/hosts $vittrain"
 
 # on_first COMMAND WORD...: run the command on the first node, its output in $run_log.
 on_first() {

@@ -6,6 +6,7 @@
 
 take_nodes 2 slurm
 export VITTRAIN_HOME="$TEST_SOURCE" VITTRAIN="$vittrain" VITTRAIN_BIND=none VITTRAIN_INTERFACE=eth0
+[ "$TEST_MPI" != mpich ] || export SLURM_MPI_TYPE=pmi2
 steps="$small data.root= train.epochs=12 optim.ema=0.9 output.monitor=0"
 # An empty deck, so that only the options count. Without a deck the scripts use the one of CIFAR-10.
 deck="$work/small.ini"

@@ -326,9 +326,24 @@ static void world_find_hosts(void)
         MPI_Allgather(host, HOST_NAME, MPI_CHAR, groups.host, HOST_NAME, MPI_CHAR, MPI_COMM_WORLD));
 }
 
+/* With the launcher of another MPI, MPI starts each process as a job of one rank. `rank` and `size`
+ * are those of the launcher; -1: unknown. */
+static bool launcher_check(int rank, int size, struct error *error)
+{
+    int ranks;
+    MPI_CHECK(MPI_Comm_size(MPI_COMM_WORLD, &ranks));
+    if (rank < ranks && (size < 0 || size == ranks))
+        return true;
+    return error_set(error, ERROR_USAGE,
+                     "rank %d of the launcher is in a job of %d rank%s for MPI: use the mpirun of "
+                     "the MPI that vittrain was built with, or srun with its --mpi=TYPE (pmix for "
+                     "Open MPI, pmi2 for MPICH)",
+                     rank, ranks, ranks == 1 ? "" : "s");
+}
+
 bool comm_world_open(int *argc, char ***argv, struct comm **world, struct error *error)
 {
-    int threads;
+    int threads, rank = launcher_rank(), size = launcher_size(); /* MPI_Init may change them */
     MPI_Comm communicator;
     status_set_phase(PHASE_START);
     signals_open();
@@ -340,6 +355,11 @@ bool comm_world_open(int *argc, char ***argv, struct comm **world, struct error 
         MPI_Finalize();
         return error_set(error, ERROR_INTERNAL,
                          "this MPI library does not support MPI_THREAD_MULTIPLE; use another one");
+    }
+    if (!launcher_check(rank, size, error)) {
+        error_on_abort(NULL);
+        MPI_Finalize();
+        return false;
     }
     MPI_CHECK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     world_find_hosts();

@@ -40,7 +40,7 @@ static bool is_flag(const char *word, const char *const *names)
 static void agent_find(struct launched_hosts *hosts, int count, char *const *words)
 {
     static const char *const variables[] = {"OMPI_MCA_plm_rsh_agent", "OMPI_MCA_orte_rsh_agent",
-                                            "PRTE_MCA_plm_ssh_agent"};
+                                            "PRTE_MCA_plm_ssh_agent", "HYDRA_LAUNCHER_EXEC"};
     static const char *const flags[] = {"mca", "gmca", "prtemca", NULL};
     static const char *const parameters[] = {"plm_rsh_agent", "orte_rsh_agent", "plm_ssh_agent",
                                              NULL};
