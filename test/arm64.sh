@@ -8,8 +8,8 @@
 # check. Environment: TEST_BUILD (folder of this machine's build, .), MPIRUN, ARM64_TESTS (the test programs), TEST_TIMEOUT
 # (seconds for one test, 600).
 set -u
-source=$(cd "$(dirname "$0")/.." && pwd)
-reference=$(cd "${TEST_BUILD:-.}" && pwd)/vittrain
+native=$(cd "${TEST_BUILD:-.}" && pwd)
+reference=$native/vittrain
 folder=${1:-arm64}
 limit=${TEST_TIMEOUT:-600}
 mpirun=${MPIRUN:-mpirun --oversubscribe}
@@ -78,8 +78,9 @@ END
     mv root.new root && rm -rf apt/archives
 }
 
+# From a tarball or a repository: the files of a release. Their times are kept, so a second call compiles what has changed.
 copy_source() {
-    mkdir -p build && (cd "$source" && git ls-files -z -co --exclude-standard | tar -c --null -T -) | tar -x -C build
+    make -C "$native" -s distdir distdir="$folder/source" && mkdir -p build && cp -a source/. build && rm -rf source
 }
 
 configure() {

@@ -19,7 +19,7 @@ debian13|trixie|x86-64, Open MPI|$nodes|./quickstart check
 testing|testing|x86-64, Open MPI|$nodes|./quickstart check
 mpich|trixie|x86-64, MPICH|$nodes|CONFIGURE_FLAGS=--with-mpi=mpich ./quickstart check
 clang|trixie|x86-64, Open MPI|clang libomp-dev|CONFIGURE_FLAGS='CC=clang CXX=clang++' ./quickstart check
-arm64|bookworm|Arm (qemu), Open MPI|gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user-static|./quickstart build && test/arm64.sh"
+arm64|bookworm|Arm (qemu), Open MPI|gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user-static|./quickstart build && TEST_TIMEOUT=3000 test/arm64.sh"
 
 fail() { printf 'matrix.sh: %s\n' "$*" >&2; exit 1; }
 
