@@ -12,13 +12,14 @@ set -u
 source=$(cd "$(dirname "$0")/.." && pwd)
 . "$source/test/systems.sh"
 
-# Name, suite, CPU and MPI; further packages; commands. The packages of `nodes` are for tests with several nodes and Slurm.
-nodes="openssh-server iproute2 procps slurm-wlm munge python3"
-systems="debian12|bookworm|x86-64, Open MPI||./quickstart check
-debian13|trixie|x86-64, Open MPI|$nodes|./quickstart check
-testing|testing|x86-64, Open MPI|$nodes|./quickstart check
-mpich|trixie|x86-64, MPICH|$nodes|CONFIGURE_FLAGS=--with-mpi=mpich ./quickstart check
-clang|trixie|x86-64, Open MPI|clang libomp-dev|CONFIGURE_FLAGS='CC=clang CXX=clang++' ./quickstart check
+# Programs that some tests need: several nodes and Slurm, then plots, modules and shells.
+tools="openssh-server iproute2 procps slurm-wlm munge python3 patch zsh gnuplot-nox environment-modules hdf5-tools"
+# Name, suite, CPU and MPI; further packages; commands.
+systems="debian12|bookworm|x86-64, Open MPI|$tools|./quickstart check
+debian13|trixie|x86-64, Open MPI|$tools|./quickstart check
+testing|testing|x86-64, Open MPI|$tools|./quickstart check
+mpich|trixie|x86-64, MPICH|$tools|CONFIGURE_FLAGS=--with-mpi=mpich ./quickstart check
+clang|trixie|x86-64, Open MPI|$tools clang libomp-dev|CONFIGURE_FLAGS='CC=clang CXX=clang++' ./quickstart check
 arm64|bookworm|Arm (qemu), Open MPI|gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user-static|./quickstart build && TEST_TIMEOUT=3000 test/arm64.sh"
 
 fail() { printf 'matrix.sh: %s\n' "$*" >&2; exit 1; }
@@ -53,7 +54,7 @@ write_result() {
         compiler=$(sed -n "s/^CC='\(.*\)'/\1/p" "$folder/$system/vittrain/config.log")
         echo "versions $(inside "$system" "$compiler --version" | head -n 1); $(checked MPI); HDF5 $(checked 'parallel HDF5');" \
             "oneDNN $(checked oneDNN)"
-        sed -nE 's/^(SKIP:|ok) .*# SKIP */skip /p' "$log" | sort | uniq -c | sort -rn | sed 's/^ *\([0-9]*\) skip/skip \1/'
+        sed -nE 's/^(SKIP:|ok) .*# SKIP */skip /p; t; s/^SKIP: [^ ]+ - /skip /p' "$log" | sort | uniq -c | sort -rn | sed 's/^ *\([0-9]*\) skip/skip \1/'
         grep -E '^(FAIL:|ERROR:|XPASS:|not ok )' "$log"
     } >"$folder/$system.result"
 }
@@ -71,19 +72,41 @@ run_systems() {
     done
 }
 
+# print_table: the counts of each system, then the number of skipped tests by reason and system.
 print_table() {
-    echo '| system | processor, MPI | versions | passed | failed | skipped | commit, date |'
-    echo '|---|---|---|---|---|---|---|'
-    for system in $(cut -d'|' -f1 <<<"$systems"); do
-        [ ! -e "$folder/$system.result" ] || awk -v name="$system" -v kind="$(field "$system" 3)" '
-            $1 == "commit" { commit = $2 ", " $3 } $1 == "count" { counts = $2 " | " $3 " | " $4 }
-            $1 == "versions" { versions = substr($0, 10) }
-            END { print "| " name " | " kind " | " versions " | " counts " | " commit " |" }' "$folder/$system.result"
-    done
-    printf '\nSkipped:\n\n'
-    for system in $(cut -d'|' -f1 <<<"$systems"); do
-        [ ! -e "$folder/$system.result" ] || sed -n "s/^skip \([0-9]*\) \(.*\)/* $system: \1 x \2/p" "$folder/$system.result"
-    done
+    cut -d'|' -f1,3 <<<"$systems" | awk -F'|' -v folder="$folder" '
+        { file = folder "/" $1 ".result" }
+        (getline line <file) > 0 {
+            name[++systems] = $1
+            kind[systems] = $2
+            do {
+                split(line, word, " ")
+                rest = substr(line, length(word[1]) + 2)
+                if (word[1] == "commit") commit[systems] = word[2] ", " word[3]
+                if (word[1] == "versions") versions[systems] = rest
+                if (word[1] == "count") count[systems] = word[2] " | " word[3] " | " word[4]
+                if (word[1] != "skip") continue
+                reason = substr(rest, length(word[2]) + 2)
+                if (!(reason in known)) reasons[++all] = reason
+                known[reason]
+                skipped[reason, systems] = word[2]
+            } while ((getline line <file) > 0)
+            close(file)
+        }
+        END {
+            print "| system | processor, MPI | versions | passed | failed | skipped | commit, date |\n|---|---|---|---|---|---|---|"
+            for (i = 1; i <= systems; i++)
+                print "| " name[i] " | " kind[i] " | " versions[i] " | " count[i] " | " commit[i] " |"
+            printf "\n| reason of skipped tests |"
+            for (i = 1; i <= systems; i++) printf " %s |", name[i]
+            printf "\n|---|"
+            for (i = 1; i <= systems; i++) printf "---|"
+            for (r = 1; r <= all; r++) {
+                printf "\n| %s |", reasons[r]
+                for (i = 1; i <= systems; i++) printf " %s |", skipped[reasons[r], i]
+            }
+            print ""
+        }'
 }
 
 folder=matrix
