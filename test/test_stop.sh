@@ -4,9 +4,9 @@
 # one run: weights equal bit for bit, each row and line once.
 . "$TEST_SOURCE/test/program.sh"
 
-# Most of the time is spent in evaluations; an epoch has two steps.
+# Most of the time is spent in evaluations; an epoch has two steps. The run is long enough for a slow shell to signal it.
 steps="$small optim.ema=0.9 schedule.name=onecycle schedule.per=step checkpoint.every=0 \
-debug.overfit=2 train.early_stop=0 train.epochs=60"
+debug.overfit=2 train.early_stop=0 train.epochs=200"
 
 # epochs_of FILE: the columns of epochs.csv without times.
 epochs_of() {
@@ -70,7 +70,7 @@ for name in whole parts; do
     epochs_of "$work/$name/epochs.csv" >"$work/$name.epochs"
     grep -o 'epoch [0-9]* done .* val loss [0-9.]*' "$work/$name/train.log" >"$work/$name.lines"
 done
-[ "$(wc -l <"$work/whole.lines")" = 60 ] || bad='not 60 lines of epochs; '
+[ "$(wc -l <"$work/whole.lines")" = 200 ] || bad='not 200 lines of epochs; '
 for kind in rows epochs lines; do
     bad=$bad$(diff "$work/whole.$kind" "$work/parts.$kind" | head -n 5)
 done
