@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* A skipped test with a reason, which cmocka's skip() lacks. */
+/* Skip a test with a reason; cmocka's skip() has no argument for it. */
 #ifndef VITTRAIN_TEST_SKIP_H
 #define VITTRAIN_TEST_SKIP_H
 
 #include <stdio.h>
 
-/* Skip the calling test. test/run_test.sh moves the reason into the line of the result. */
+/* Skip the calling test. test/run_test.sh appends the reason to the test's result line. */
 #define SKIP_BECAUSE(reason)                                                                       \
     do {                                                                                           \
         printf("# skipped: %s\n", reason);                                                         \

@@ -268,8 +268,8 @@ bool failure_is_reported(void)
     return failure_reported;
 }
 
-/* A launcher may lose what a rank printed just before the end of the job: mpirun of MPICH 4.2 lost
- * 9 of 200 messages. */
+/* End all ranks. The pause is for launchers that lose output printed just before the end of the
+ * job: mpirun of MPICH 4.2 lost 9 of 200 messages. */
 static _Noreturn void job_abort(int exit_code)
 {
     nanosleep(&(struct timespec){.tv_nsec = 100 * 1000 * 1000}, NULL);
@@ -326,8 +326,8 @@ static void world_find_hosts(void)
         MPI_Allgather(host, HOST_NAME, MPI_CHAR, groups.host, HOST_NAME, MPI_CHAR, MPI_COMM_WORLD));
 }
 
-/* With the launcher of another MPI, MPI starts each process as a job of one rank. `rank` and `size`
- * are those of the launcher; -1: unknown. */
+/* Return an error if the launcher belongs to another MPI library: each process is then an MPI job
+ * of one rank. `rank` and `size` are from the launcher's environment variables; -1: unknown. */
 static bool launcher_check(int rank, int size, struct error *error)
 {
     int ranks;
@@ -343,7 +343,7 @@ static bool launcher_check(int rank, int size, struct error *error)
 
 bool comm_world_open(int *argc, char ***argv, struct comm **world, struct error *error)
 {
-    int threads, rank = launcher_rank(), size = launcher_size(); /* MPI_Init may change them */
+    int threads, rank = launcher_rank(), size = launcher_size(); /* MPI_Init may set them */
     MPI_Comm communicator;
     status_set_phase(PHASE_START);
     signals_open();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The command `launch`: runs mpirun or srun and starts it again after a failure. The exit code of
- * mpirun alone does not show a failure: it may be 0, or that of another rank, so the messages on
- * stderr count, too. */
+ * mpirun may be 0, or that of another rank. A failure is therefore also detected from the lines on
+ * stderr and from a missing result.json. */
 #include "launch/launch.h"
 
 #include <stdio.h>
@@ -91,8 +91,9 @@ static bool launch_read(struct launch *launch, int count, char **words, struct e
 
 /* ---- after an attempt */
 
-/* True if the command returned 0 although the run failed. Open MPI 4 does so if the abort code of a
- * rank is lost, Open MPI 5 if a node is lost, MPICH sometimes if a rank is killed. */
+/* True if the command returned 0 although the run failed. The mpirun of Open MPI 4 returns 0 if
+ * the abort code of a rank is lost, that of Open MPI 5 if a node is lost, and that of MPICH
+ * sometimes if a rank is killed. */
 static bool failed_with_0(const struct attempt *attempt)
 {
     return attempt->code == 0 && (attempt->failure[0] != '\0' || attempt->lost[0] != '\0' ||

@@ -36,8 +36,8 @@ bool death_read(const char *line, struct death *death);
 /* Append the probable cause to death->text. `before`: read before the ranks were started. */
 void death_explain(struct death *death, const struct oom_kills *before);
 
-/* For a launcher that reports no death: describe one if the kernel has killed a process for lack of
- * memory. */
+/* For a launcher that reports no death: if the kernel's out-of-memory killer has ended a process
+ * since `before`, describe that death. Otherwise do nothing. */
 void death_suspect(struct death *death, const struct oom_kills *before);
 
 /* ---- launch_attempt.c */
@@ -49,7 +49,8 @@ struct attempt {
     char failure[LAUNCH_LINE]; /* the first "vittrain: failure: " line on stderr; "": none */
     char mistake[LAUNCH_LINE]; /* the first "vittrain: error: " line; "": none */
     char lost[LAUNCH_LINE];    /* mpirun's line about a lost node; "": none */
-    struct death death;        /* the first death that mpirun or srun reported */
+    struct death death;        /* the first death that mpirun or srun reported, or the result of
+                                  death_suspect */
     char missing[LAUNCH_LINE]; /* "there is no result.json in FOLDER" although the exit code is 0;
                                   "": none */
     bool failure_first;        /* failure was printed before mistake */

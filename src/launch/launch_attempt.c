@@ -80,7 +80,7 @@ static void line_note(struct running *running, const char *line)
     if (first && attempt->failure[0] != '\0')
         attempt->failure_first = attempt->mistake[0] == '\0';
     text_keep(attempt->mistake, line, "vittrain: error: ");
-    text_keep(attempt->lost, line, "Remote daemon: "); /* Open MPI 4 */
+    text_keep(attempt->lost, line, "Remote daemon: "); /* Open MPI 4 and 5 */
     if (attempt->death.text[0] == '\0' && death_read(line, &attempt->death))
         death_explain(&attempt->death, &running->oom_before);
     bool failed =
@@ -322,7 +322,8 @@ bool attempt_run(char *const *words, const struct attempt_options *options, stru
         close(running.output);
     }
     orphans_end(&running);
-    /* mpirun of MPICH returns the signal that killed a rank, without a message on stderr. */
+    /* If a rank is killed, mpirun of MPICH returns the number of the signal and prints nothing on
+     * stderr. */
     if (attempt->code == SIGKILL && attempt->death.text[0] == '\0')
         death_suspect(&attempt->death, &running.oom_before);
     attempt->seconds = clock_now() - running.started;

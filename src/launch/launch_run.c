@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The training run that a launched command starts: its options, its folder and its newest
- * checkpoint. Read from the command line and the folder only; the run does not know of `launch`. */
+ * checkpoint. They are read from the command line and the folder; the run does not depend on
+ * `launch`. */
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -64,7 +65,7 @@ static void folder_find(struct launched_run *run)
     }
 }
 
-/* Find the run folder if it is not yet known; false: unknown. */
+/* True if the run folder is known. Without run.dir, search for the newest one. */
 static bool folder_known(struct launched_run *run)
 {
     if (run->known && run->options.run.dir[0] == '\0')
