@@ -9,8 +9,8 @@
 #   VITTRAIN_RUNS       parent of the run folders (default: runs)
 #   VITTRAIN_INTERFACE  the network between the nodes: eth0, ib0 (default: the choice of the libraries)
 #   VITTRAIN_BIND       none: do not bind ranks to cores, for nodes with too few cores
-#   LAUNCHER            srun (default) or mpirun
-#   SLURM_MPI_TYPE      pmix for Open MPI (default), pmi2 for MPICH: srun --mpi
+#   LAUNCHER            srun (default), or the mpirun of Open MPI
+#   SLURM_MPI_TYPE      value of --mpi for srun: pmix for Open MPI (default), pmi2 for MPICH
 #   VITTRAIN_SWEEP      the folder of a sweep: the job runs its trials (set by vittrain sweep ... sweep.slurm=SCRIPT)
 
 [ -z "$VITTRAIN_SETUP" ] || . "$VITTRAIN_SETUP"
@@ -28,7 +28,8 @@ for mpirun in OMPI PRTE; do
     [ -z "$VITTRAIN_INTERFACE" ] || export ${mpirun}_MCA_oob_tcp_if_include="$VITTRAIN_INTERFACE"
 done
 [ -z "$VITTRAIN_INTERFACE" ] || export OMPI_MCA_btl_tcp_if_include=$VITTRAIN_INTERFACE NCCL_SOCKET_IFNAME=$VITTRAIN_INTERFACE
-# Open MPI 5 finds no routes to a node's own IPv6 addresses and prints a message. On one node or interface it needs none.
+# Open MPI 5 finds no routes to a node's own IPv6 addresses and prints a message. Runs on one node or with a given
+# interface need no routes.
 [ -z "$VITTRAIN_INTERFACE" ] && [ "$SLURM_JOB_NUM_NODES" -gt 1 ] || export OMPI_MCA_reachable=^netlink
 export SLURM_MPI_TYPE=${SLURM_MPI_TYPE:-pmix}
 
@@ -62,10 +63,10 @@ stop() {
 }
 stopped=no launcher=
 trap stop USR1
-# scancel also signals srun and the ranks, which have Slurm's KillWait to end.
+# scancel also sends SIGTERM to srun and the ranks, which must end within Slurm's KillWait.
 trap 'say "ended by Slurm"' TERM
 
-# A trap interrupts `wait`.
+# Set $status to that of the launcher. A trap interrupts `wait`, so repeat it until the launcher has ended.
 wait_for_launcher() {
     wait "$launcher"
     status=$?
@@ -75,7 +76,7 @@ wait_for_launcher() {
     done
 }
 
-# Sleep until Slurm ends the script.
+# requeue REASON: requeue the job. Slurm then ends this script, which sleeps until that.
 requeue() {
     trap - TERM
     say "$1: requeueing the job"
@@ -99,7 +100,7 @@ take_trials() {
     exit "$status"
 }
 
-# train WORD...: runs vittrain until it ends or is stopped; then ends or requeues the job.
+# train WORD...: run vittrain until it ends or is stopped, then end or requeue the job.
 train() {
     [ -z "$VITTRAIN_SWEEP" ] || take_trials checkpoint.every_seconds=10m "$@"
     run=${VITTRAIN_RUNS:-runs}/$SLURM_JOB_NAME-$SLURM_JOB_ID logs=$SLURM_JOB_NAME.$SLURM_JOB_ID deck=

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # Check the packages in clean Debian systems: build the .deb files, check them with lintian, install them in another
-# system, train, remove them, and check that no file is left. Then run the steps of the recipes for containers.
+# system, train, purge them, and check that no file is left. For bookworm, also run the steps of the container recipes.
 #   packaging/check.sh vittrain-VERSION.tar.gz SUITE FOLDER     SUITE: bookworm, trixie
 # Prints TAP. FOLDER gets systems, logs and packages; FOLDER/base is kept for the next call. Needs root, debootstrap, the
 # network, 6 GB, and an hour on two cores.
@@ -11,8 +11,8 @@ tarball=$(readlink -f "$1") suite=$2 packaging=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$3" && cd "$3" || exit 1
 folder=$PWD number=0 failed=0
 
-# step NAME COMMAND...: run the command and print a line of TAP. Its output goes to a log; after a failure, the end of the
-# log is printed.
+# step NAME COMMAND...: run the command, with its output in a log, and print a line of TAP. After a failure, also print
+# the end of the log.
 step() {
     number=$((number + 1)) name=$1
     shift
@@ -28,7 +28,7 @@ step() {
 # as_user SYSTEM LINE: run a line of shell as an ordinary user.
 as_user() { system_run "$1" su - user -c "$2"; }
 
-# make_system NAME: a fresh system.
+# make_system NAME: make a copy of the base system, with an ordinary user.
 make_system() {
     rm -rf "$1" && cp -a --reflink=auto base "$1" && system_run "$1" useradd --create-home user && system_run "$1" apt-get update -q
 }
@@ -45,8 +45,8 @@ lint() {
         --suppress-tags bogus-mail-host,bogus-mail-host-in-debian-changelog,initial-upload-closes-no-bugs built/*.changes'
 }
 
-# list_files: print all files of the system with types, modes and sizes, and checksums of /etc. Not listed: the data of apt
-# and dpkg, which record what was installed, and /tmp, where Open MPI 5 leaves its session folder.
+# list_files: print all files of the system with types, modes and sizes, and checksums of /etc. Not listed: databases of
+# apt and dpkg, which record what was installed, and /tmp, where Open MPI 5 leaves its session folder.
 list_files() {
     system_run test find / -xdev -regextype posix-extended \
         -regex '/(proc|sys|dev|home|tmp|var/cache|var/log|var/lib/apt|var/lib/dpkg)' -prune -o \
@@ -62,7 +62,7 @@ install_packages() {
     cp packages/vittrain_*.deb packages/vittrain-sample_*.deb test/tmp && chmod +r test/tmp/*.deb &&
         system_run test sh -c 'apt-get install -y -q --no-install-recommends /tmp/*.deb && rm /tmp/*.deb'
 }
-# train SYSTEM RUN LINE: the line of shell trains; the run must finish.
+# train SYSTEM RUN LINE: run a line of shell that trains, with runs/RUN as its folder. Fail if the run is not finished.
 train() {
     as_user "$1" "OMPI_MCA_btl_vader_single_copy_mechanism=none $3 run.dir=runs/$2 && grep '\"finished\": true' runs/$2/result.json"
 }

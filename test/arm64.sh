@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Build vittrain for Arm (aarch64) with a cross compiler and test it under qemu-user: operations against double precision
-# with all kernels, then short runs whose losses must equal those of this machine's build.
+# Build vittrain for Arm (aarch64) with a cross compiler and test it under qemu-user: first all kernels against double
+# precision, then short runs whose losses must equal those of this machine's build.
 #   test/arm64.sh [FOLDER]
-# FOLDER (arm64) keeps the libraries, which apt downloads at the first call, the build, and the output of each test.
+# FOLDER (default: arm64) keeps the libraries, which apt downloads in the first call, the build, and the tests' output.
 # Needs no root. Prints TAP, one result per test; exit status 1: a test failed, 77: a tool is missing. Not part of make
-# check. Environment: TEST_BUILD (folder of this machine's build, .), MPIRUN, ARM64_TESTS (the test programs), TEST_TIMEOUT
-# (seconds for one test, 600).
+# check. Environment: TEST_BUILD (folder of this machine's build; default: .), MPIRUN, ARM64_TESTS (test programs),
+# TEST_TIMEOUT (seconds for one test; default: 600).
 set -u
 native=$(cd "${TEST_BUILD:-.}" && pwd)
 reference=$native/vittrain
@@ -14,7 +14,7 @@ folder=${1:-arm64}
 limit=${TEST_TIMEOUT:-600}
 mpirun=${MPIRUN:-mpirun --oversubscribe}
 
-# The test programs, those of most kernels first.
+# The test programs, those with the most kernels first.
 tests=${ARM64_TESTS:-convolution product_tiles linear attention batch_norm norm loss elements product image linear_relu \
 max_pool dropout mix update tokens squared_error policy}
 # The runs: ranks, value of VITTRAIN_CPU here and under qemu, precision, largest difference of a loss, model.
@@ -40,7 +40,7 @@ for tool in apt-get dpkg aarch64-linux-gnu-gcc aarch64-linux-gnu-g++ qemu-aarch6
 done
 mkdir -p "$folder" && cd "$folder" && folder=$(pwd) || exit 1
 root=$folder/root
-# A processor that runs every set of kernels.
+# `-cpu max` emulates the instructions of all kernels.
 emulator="qemu-aarch64-static -cpu max -L $root"
 
 step() {
@@ -52,7 +52,7 @@ step() {
     exit 1
 }
 
-# Download the packages and their dependencies with a package database of its own, and unpack them.
+# Download the packages and their dependencies with a separate database of apt, and unpack them.
 download() {
     mkdir -p apt/lists/partial apt/archives/partial && : >apt/status
     cat >apt/apt.conf <<END
@@ -78,7 +78,8 @@ END
     mv root.new root && rm -rf apt/archives
 }
 
-# From a tarball or a repository: the files of a release. Their times are kept, so a second call compiles what has changed.
+# Copy the files of a release to build/, from a repository or an unpacked tarball. Their times are kept, so a second
+# call compiles only what has changed.
 copy_source() {
     make -C "$native" -s distdir distdir="$folder/source" && mkdir -p build && cp -a source/. build && rm -rf source
 }
@@ -106,7 +107,7 @@ result() {
     echo "not ok $number - $1: $2"
 }
 
-# failure STATUS LOG: print what went wrong with a test program, a line for each failure.
+# failure STATUS LOG: print the failures of a test program, one per line.
 failure() {
     case $1 in
         0) ;;
@@ -129,14 +130,14 @@ for test in $tests; do
     result "$test, $(($(date +%s) - begin)) s" "${reason:+$reason: $log}"
 done
 
-# losses FOLDER: the losses of a run, one a line.
+# losses FOLDER: print the losses of a run, one per line.
 losses() {
     awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "loss") column = i } NR > 1 && column { print $column }' \
         "$1/metrics.csv"
 }
 
-# train RANKS KERNELS PRECISION NAME PROGRAM WORD...: a run of a few steps that reads no checkpoint, because a child process
-# that reads one cannot be emulated unless the kernel starts qemu itself (binfmt_misc).
+# train RANKS KERNELS PRECISION NAME PROGRAM WORD...: train for a few steps. The run reads no checkpoint: a child
+# process that reads one cannot be emulated unless the kernel starts qemu itself (binfmt_misc).
 train() (
     ranks=$1 precision=$3 run=$folder/runs/$4
     VITTRAIN_CPU=$2
@@ -149,7 +150,7 @@ train() (
         checkpoint.resume=never >"$run.log" 2>&1
 )
 
-# compare RANKS KERNELS_HERE KERNELS PRECISION TOLERANCE MODEL: print what differs.
+# compare RANKS KERNELS_HERE KERNELS PRECISION TOLERANCE MODEL: print the steps whose losses differ.
 compare() {
     eval "words=\$$6"
     train 1 "$2" "$4" expected "$reference" $words || echo "exit status $? here: $folder/runs/expected.log"

@@ -9,7 +9,7 @@
 #   cluster.sh DIR down               remove everything
 #   cluster.sh DIR exec I COMMAND...  run the command in node I
 #   cluster.sh DIR env                print shell settings for mpirun in a node, for eval
-#   cluster.sh DIR hosts SLOTS        print a host file
+#   cluster.sh DIR hosts SLOTS        print a host file of Open MPI, or of MPICH if TEST_MPI=mpich
 #   cluster.sh DIR name I             print the host name of node I; address I: its address
 #   cluster.sh DIR link I up|down     connect or disconnect the cable of node I
 #   cluster.sh DIR shape I RATE       limit the rate of the cable (tc: 100mbit); RATE none: no limit
@@ -191,7 +191,7 @@ up() {
     chmod 755 "$dir" "$state"
     computing=$1 nodes=$1 prefix=n$$x
     [ "${2:-}" != slurm ] || { nodes=$((nodes + 1)); head_node=$nodes; }
-    # Folders under /tmp, which is private to a node. A folder inside another one is visible with it.
+    # Mount folders under /tmp, which is private to a node. A folder inside a mounted one needs no mount.
     for path in "$dir" "${TEST_BUILD:-$dir}" "${TEST_SOURCE:-$dir}" ${CLUSTER_SHARED:-}; do
         path=$(cd "$path" && pwd)
         case :$shared: in *:"$path":*) continue ;; esac
@@ -217,7 +217,7 @@ down() {
     rm -rf "$state"
 }
 
-# TCP keep-alive lets mpirun notice a disconnected cable within seconds. The interfaces are those a user's job would set.
+# TCP keep-alive lets mpirun notice a disconnected cable within seconds. A user's job would set the same interfaces.
 environment() {
     cat <<END
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -229,7 +229,7 @@ export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_rmaps_base_oversubscribe
 export PRTE_MCA_plm_ssh_agent='ssh -F $state/ssh_config' PRTE_MCA_oob_tcp_if_include=$network.0/24
 export PRTE_MCA_oob_tcp_keepalive_time=4 PRTE_MCA_oob_tcp_keepalive_intvl=1 PRTE_MCA_oob_tcp_keepalive_probes=3
 export PRTE_MCA_hwloc_default_binding_policy=none
-# The same for MPICH.
+# The agent and the interface for MPICH, which has no keep-alive.
 export HYDRA_LAUNCHER=ssh HYDRA_LAUNCHER_EXEC=$state/agent HYDRA_IFACE=eth0
 END
 }

@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Test vittrain on several systems, each made from Debian's packages alone in a folder of its own.
-#   test/matrix.sh [-C FOLDER] SYSTEM...   one after the other, in the background; FOLDER/matrix.log shows the progress
+# Test vittrain on several Debian systems. Each is installed in its own folder.
+#   test/matrix.sh [-C FOLDER] SYSTEM...   one after the other, in the background; progress is in FOLDER/matrix.log
 #   test/matrix.sh [-C FOLDER] all         every system
 #   test/matrix.sh [-C FOLDER] --table     print the results in Markdown
-# FOLDER (matrix) keeps the systems, the output of each as SYSTEM.log and its result as SYSTEM.result. A second call with
+# FOLDER (default: matrix) keeps the systems, the output SYSTEM.log and the result SYSTEM.result. A second call with
 # the same commit continues an interrupted one: finished systems, installed packages and builds are not repeated.
 # The tested source is the last commit. Needs root and Debian's package debootstrap; about half an hour for a system on
 # two cores, more for arm64. Not part of make check.
@@ -12,9 +12,9 @@ set -u
 source=$(cd "$(dirname "$0")/.." && pwd)
 . "$source/test/systems.sh"
 
-# Programs that some tests need: several nodes and Slurm, then plots, modules and shells.
+# Packages without which tests are skipped: for several nodes and Slurm, then for patches, zsh, plots, modules and HDF5.
 tools="openssh-server iproute2 procps slurm-wlm munge python3 patch zsh gnuplot-nox environment-modules hdf5-tools"
-# Name, suite, CPU and MPI; further packages; commands.
+# Fields: name, suite of Debian, processor and MPI, further packages, command.
 systems="debian12|bookworm|x86-64, Open MPI|$tools|./quickstart check
 debian13|trixie|x86-64, Open MPI|$tools|./quickstart check
 testing|testing|x86-64, Open MPI|$tools|./quickstart check
@@ -27,10 +27,10 @@ fail() { printf 'matrix.sh: %s\n' "$*" >&2; exit 1; }
 # field SYSTEM NUMBER: a field of the table above.
 field() { awk -F'|' -v name="$1" -v field="$2" '$1 == name { print $field }' <<<"$systems"; }
 
-# inside SYSTEM LINE: run a line of shell in the folder of the source.
+# inside SYSTEM LINE: run a line of shell in the system, in the folder of the source.
 inside() { system_run "$folder/$1" sh -c "cd /vittrain && $2"; }
 
-# make_system SYSTEM: a root folder with the packages, and the source.
+# make_system SYSTEM: make the root folder with the packages and the source.
 make_system() {
     local root=$folder/$1
     [ -e "$root/vittrain" ] || { system_make "$(field "$1" 2)" "$root" && mkdir "$root/vittrain"; } || return
@@ -44,7 +44,7 @@ make_system() {
 # checked NAME: print the result of configure's check whose name begins with NAME.
 checked() { sed -n "/: checking for $1/,/: result: /s/.*: result: //p" "$folder/$system/vittrain/config.log" | head -n 1; }
 
-# write_result: write the commit and date, the counts and the versions, then the reasons of skipped tests, then the failures.
+# write_result: write commit and date, the counts, the versions, the reasons of skipped tests, and the failures.
 write_result() {
     local log=$folder/$system.log
     {

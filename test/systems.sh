@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Clean Debian systems in folders, for scripts that build and test vittrain in them as root. Sourced by test/matrix.sh and
+# Clean Debian systems in folders, in which scripts build and test vittrain as root. Sourced by test/matrix.sh and
 # packaging/check.sh. Needs root, debootstrap and the network. Environment: MIRROR (of Debian; default: this machine's).
 
-# system_make SUITE ROOT: a system of the packages that every Debian system has. Daemons of packages are not started.
+# system_make SUITE ROOT: make a minimal system. Packages that are installed later do not start their daemons.
 system_make() (
-    # A suite that debootstrap does not know is made like unstable.
+    # For a suite without a script of debootstrap, use that of unstable.
     script=/usr/share/debootstrap/scripts/$1
     [ -e "$script" ] || script=${script%/*}/sid
     mirror=${MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Component: main' | head -n 1)}
@@ -13,8 +13,8 @@ system_make() (
         chmod +x "$2/usr/sbin/policy-rc.d"
 )
 
-# system_run ROOT COMMAND WORD...: run a command in the system as root. Its mounts and processes end with it. ROOT becomes
-# the root of the mount namespace, not just of the process: nsenter (test/cluster.sh) would leave a chroot.
+# system_run ROOT COMMAND WORD...: run a command in the system as root. Its mounts and processes end with it. pivot_root
+# makes ROOT the root of the mount namespace, because nsenter (test/cluster.sh) would leave a chroot.
 system_run() {
     unshare --mount --pid --fork --kill-child sh -c '
         mount --bind "$0" "$0" && cd "$0" && mount -t proc proc proc && mount --rbind /sys sys && mount --rbind /dev dev &&
@@ -22,7 +22,7 @@ system_run() {
             exec env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"' "$@"
 }
 
-# system_install ROOT PACKAGE...: install packages without those that they only recommend.
+# system_install ROOT PACKAGE...: install packages without recommended ones.
 system_install() {
     system_run "$1" apt-get update -q && (root=$1 && shift && system_run "$root" apt-get install -q -y --no-install-recommends "$@")
 }

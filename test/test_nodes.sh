@@ -1,18 +1,19 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # Two nodes with private disks: the program detects at its start that the run folder is not shared, and the first node
-# writes for all. A run that is resumed there equals one on a shared disk, bit for bit. If the second node is lost with its
-# disk, `vittrain launch` continues with another one.
+# writes for all. A run that is resumed there equals one on a shared disk, bit for bit. If the second node is lost with
+# its disk, `vittrain launch` continues with another one.
 . "$TEST_SOURCE/test/program.sh"
 
 take_nodes 2
 # /tmp is private to a node and empty after a restart; $work is shared.
-for mpirun in OMPI PRTE; do echo "export ${mpirun}_MCA_oob_tcp_keepalive_time=1 ${mpirun}_MCA_oob_tcp_keepalive_probes=2"; done >>"$work/env.sh" # quicker still
+# A shorter keep-alive than that of cluster.sh.
+for mpirun in OMPI PRTE; do echo "export ${mpirun}_MCA_oob_tcp_keepalive_time=1 ${mpirun}_MCA_oob_tcp_keepalive_probes=2"; done >>"$work/env.sh"
 cluster hosts 2 >"$work/hosts"
 steps="$small train.epochs=2 output.tensorboard=off"
 mpirun_4="mpirun -np 4 -hostfile $work/hosts $vittrain"
 
-# on_first COMMAND WORD...: run the command on the first node, its output in $run_log.
+# on_first COMMAND WORD...: run the command on the first node for at most 120 s, with its output in $run_log.
 on_first() {
     cluster exec 1 sh -c '. "$0/env.sh" && cd /tmp && exec timeout 120 "$@"' "$work" "$@" >"$run_log" 2>&1 </dev/null
 }
