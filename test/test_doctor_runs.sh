@@ -6,7 +6,7 @@
 cluster() { sh "$TEST_SOURCE/test/cluster.sh" "$work" "$@"; }
 trap 'cluster down >/dev/null 2>&1; rm -rf "$work"' EXIT
 
-# says VERDICT CHECK PATTERN: print a problem if $run_log has no such row. -a: messages of Open MPI 5 contain NUL bytes.
+# says VERDICT CHECK PATTERN: print a problem if $run_log has no such row. -a: output of Open MPI 5 contains NUL bytes.
 says() {
     grep -aE "^$1  $2 " "$run_log" | grep -qE -- "$3" || echo "no row: $1 $2 $3;"
 }
@@ -138,7 +138,7 @@ for i in 1 2; do
 epochs = 3' >/run/doctor.ini && mount -o remount,size=64m /dev/shm"
 done
 
-# doctor SETTINGS WORD...: on both nodes; settings of the environment on the second one only.
+# doctor SETTINGS WORD...: run doctor on both nodes, with these environment variables on the second one only.
 doctor() {
     run_log=$work/nodes.log settings=$1
     shift
@@ -148,7 +148,8 @@ doctor() {
     status=$?
 }
 
-# found NAME STATUS VERDICT CHECK PATTERN: the newest run's end and row; keeps them.
+# found NAME STATUS VERDICT CHECK PATTERN: print a TAP line on the newest run's exit status and row; write them to
+# DOCTOR_CSV, too.
 found() {
     result "$1" "$(ends "$2"; says "$3" "$4" "$5")" "$run_log"
     [ -z "${DOCTOR_CSV:-}" ] ||

@@ -13,7 +13,8 @@ launch() {
     run 1 "$launch_name" launch "$@"
 }
 
-# ended STATUS RESTARTS [PATTERN]: prints the differences of the newest launch from this.
+# ended STATUS RESTARTS [PATTERN]: print a problem if the newest launch had another exit status or number of restarts,
+# or printed no line that matches.
 ended() {
     [ $status -eq "$1" ] || echo "exit status $status, not $1;"
     restarts=$(grep -c '^vittrain: launch: restart ' "$run_log")
@@ -21,10 +22,10 @@ ended() {
     [ -z "${3:-}" ] || grep -qE "$3" "$run_log" || echo "no line \"$3\""
 }
 
-# check NAME STATUS RESTARTS PATTERN: as a TAP line.
+# check NAME STATUS RESTARTS PATTERN: print the result of `ended` as a TAP line.
 check() { result "$1" "$(ended "$2" "$3" "$4" | tr '\n' ' ')" "$run_log"; }
 
-# shot RUN: kills one rank of the run as soon as it has a checkpoint.
+# shot RUN: kill one rank of the run as soon as it has a checkpoint.
 shot() {
     tries=0
     until [ -e "$work/$1/checkpoints/last.h5" ] || [ $tries -gt 3000 ]; do
@@ -34,8 +35,8 @@ shot() {
     kill -9 "$(processes "^$vittrain run.dir=$work/$1 " | tail -n 1)"
 }
 
-# fault PHASE SIGNAL RANK NAME PATTERN: that rank gets the signal while all ranks wait in the phase. The restart line
-# matches the pattern, and the run ends with the weights of an undisturbed run.
+# fault PHASE SIGNAL RANK NAME PATTERN: send the signal to the rank while all ranks pause in the phase. The restart line
+# must match the pattern, and the run must end with the weights of an undisturbed run.
 fault() {
     rm -rf "$work/fault"
     : >"$work/fault.log"

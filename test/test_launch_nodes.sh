@@ -5,7 +5,8 @@
 . "$TEST_SOURCE/test/program.sh"
 
 take_nodes 2
-for mpirun in OMPI PRTE; do echo "export ${mpirun}_MCA_oob_tcp_keepalive_time=1 ${mpirun}_MCA_oob_tcp_keepalive_probes=2"; done >>"$work/env.sh" # quicker still
+# A shorter keep-alive than that of cluster.sh.
+for mpirun in OMPI PRTE; do echo "export ${mpirun}_MCA_oob_tcp_keepalive_time=1 ${mpirun}_MCA_oob_tcp_keepalive_probes=2"; done >>"$work/env.sh"
 cluster hosts 2 >"$work/hosts"
 second=$(cluster name 2)
 steps="$small train.epochs=2 checkpoint.every=0.2 output.tensorboard=off"
@@ -19,7 +20,7 @@ launch() {
     job=$!
 }
 
-# line PATTERN: waits for such a line; prints a problem if it does not come.
+# line PATTERN: wait for a line that matches, at most 30 s; print a problem if there is none.
 line() {
     tries=0
     until grep -qE "$1" "$run_log"; do
@@ -29,7 +30,7 @@ line() {
     done
 }
 
-# ended: waits for the launch; sets `bad` if it fails.
+# ended: wait for the launch; add its exit status to `bad` if it fails.
 ended() {
     wait $job
     status=$?

@@ -12,7 +12,7 @@ printf "%s${slots}2\n" "$node_1" "$node_2" >"$work/hosts.two"
 printf "%s${slots}1\n" "$node_1" "$node_2" "$node_3" >"$work/hosts.three"
 printf "%s${slots}1\n" "$node_2" "$node_3" >"$work/hosts.others"
 
-# start NAME HOSTS RANKS WORD...: a job in the background by mpirun in node 1; returns when it trains.
+# start NAME HOSTS RANKS WORD...: start a job with mpirun on node 1, in the background; return when it trains.
 start() {
     name=$1 hosts=$2 ranks=$3
     shift 3
@@ -30,7 +30,7 @@ start() {
 
 ranks_left() { processes "^$vittrain run.dir=$work/$name " | wc -l; }
 
-# gone SECONDS: waits until no rank is left on any node; prints how many are left after that time.
+# gone SECONDS: wait until no rank is left on any node; print how many are left after that time.
 gone() {
     tries=0
     while [ "$(ranks_left)" != 0 ]; do
@@ -40,8 +40,8 @@ gone() {
     done
 }
 
-# named NAME PATTERN: a line reports the missing heartbeat. A line printed while mpirun ends the job may be lost, so the
-# warning before it counts, too.
+# named NAME PATTERN: a line must report the missing heartbeat. A line printed while mpirun ends the job may be lost, so
+# the warning before it is accepted, too.
 named() {
     grep -qE "(warning|vittrain: failure): $2: no heartbeat for [3-9]" "$run_log" || bad="$bad no $2;"
     result "$1" "$bad" "$run_log"
@@ -56,7 +56,7 @@ ended() {
 }
 
 echo 1..3
-start cut two 4 mesh.heartbeat_timeout=3 # a cable that mpirun does not watch
+start cut two 4 mesh.heartbeat_timeout=3 # shorter than mpirun's keep-alive (7 s)
 sleep 1.5                      # until every rank has sent its step
 cluster link 2 down
 bad=$(gone 20)
