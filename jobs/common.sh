@@ -31,7 +31,6 @@ done
 # Open MPI 5 finds no routes to a node's own IPv6 addresses and prints a message. Runs on one node or with a given
 # interface need no routes.
 [ -z "$VITTRAIN_INTERFACE" ] && [ "$SLURM_JOB_NUM_NODES" -gt 1 ] || export OMPI_MCA_reachable=^netlink
-export SLURM_MPI_TYPE=${SLURM_MPI_TYPE:-pmix}
 
 # The output of the ranks of a node goes to a file of that node. Ranks are bound to cores; each uses the GPU with its
 # local rank. Slurm must not bind GPUs, because the ranks of a node access each other's.
@@ -40,7 +39,7 @@ launch_by_srun() {
     bind='--cpu-bind=cores --distribution=block:block' output="--open-mode=append --output=$logs.%N.log"
     [ "$VITTRAIN_BIND" != none ] || bind=
     [ ${#sweep[@]} -eq 0 ] || output=
-    exec "${sweep[@]}" srun --kill-on-bad-exit=1 --ntasks="$ranks" --cpus-per-task="$cores" $bind \
+    exec "${sweep[@]}" srun --mpi="${SLURM_MPI_TYPE:-pmix}" --kill-on-bad-exit=1 --ntasks="$ranks" --cpus-per-task="$cores" $bind \
         $output "$@"
 }
 

@@ -72,7 +72,7 @@ ends() {
 
 # ranks_of NODE: prints a line for each process of a job there: process ID, rank, name.
 ranks_of() {
-    cluster exec "$1" sh -c 'for p in $(pgrep "^(vittrain|orted)"); do
+    cluster exec "$1" sh -c 'for p in $(pgrep "^(vittrain|orted|prted)"); do
         r=$(tr "\0" "\n" <"/proc/$p/environ" 2>/dev/null | sed -n s/^OMPI_COMM_WORLD_RANK=//p)
         n=$(cat "/proc/$p/comm" 2>/dev/null)
         [ -z "$r" ] && [ "$n" = vittrain ] || echo "$p ${r:--} $n"
@@ -106,7 +106,7 @@ yes_if() { if "$@"; then echo yes; else echo no; fi; }
 
 # give_up: ends a job that does not end, on all nodes.
 give_up() {
-    for node in 1 2; do cluster exec $node pkill -9 -x 'mpirun|orted|vittrain' 2>/dev/null; done
+    for node in 1 2; do cluster exec $node pkill -9 -x 'mpirun|prterun|orted|prted|vittrain' 2>/dev/null; done
 }
 
 # judge FAULT RANK PHASE PATTERN RESTARTS: waits for the end of the case whose fault came at $fault_at; prints a row and a

@@ -9,7 +9,7 @@
 #   cluster.sh DIR down               remove everything
 #   cluster.sh DIR exec I COMMAND...  run the command in node I
 #   cluster.sh DIR env                print shell settings for mpirun in a node, for eval
-#   cluster.sh DIR hosts SLOTS        print a host file of Open MPI, or of MPICH if TEST_MPI=mpich
+#   cluster.sh DIR hosts SLOTS [I...] print a host file of all nodes, or of these of Open MPI, or of MPICH if TEST_MPI=mpich
 #   cluster.sh DIR name I             print the host name of node I; address I: its address
 #   cluster.sh DIR link I up|down     connect or disconnect the cable of node I
 #   cluster.sh DIR shape I RATE       limit the rate of the cable (tc: 100mbit); RATE none: no limit
@@ -325,7 +325,9 @@ env) environment ;;
 hosts)
     slots=' slots=' # of Open MPI
     [ "${TEST_MPI:-}" != mpich ] || slots=:
-    for i in $(seq 1 $computing); do echo "$prefix$i$slots$1"; done
+    each=$1
+    shift
+    for i in ${*:-$(seq 1 $computing)}; do echo "$prefix$i$slots$each"; done
     ;;
 name) echo "$prefix$1" ;;
 address) echo "$network.$1" ;;

@@ -43,7 +43,7 @@ bool device_test_emulates(void)
 void device_test_of_cpu(void)
 {
     if (strcmp(device_name(), "cpu") != 0)
-        SKIP_BECAUSE("a test of the CPU");
+        SKIP_BECAUSE("only for the CPU");
 }
 
 void device_test_open(struct device_test *test, int threads)

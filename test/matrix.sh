@@ -61,7 +61,7 @@ write_result() {
 
 run_systems() {
     for system; do
-        grep -qs "^commit $commit " "$folder/$system.result" && continue
+        grep -qs "^commit $commit " "$folder/$system.result" && grep -q '^count [1-9]' "$folder/$system.result" && continue
         echo "$(date +%T) $system: packages"
         make_system "$system" >"$folder/$system.log" 2>&1 || { echo "$system: failed, see $folder/$system.log"; continue; }
         echo "$(date +%T) $system: build and tests"
@@ -113,10 +113,10 @@ folder=matrix
 if [ "${1:-}" = -C ]; then folder=$2 && shift 2; fi
 [ $# -ge 1 ] || { sed -n '3,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 mkdir -p "$folder" && folder=$(cd "$folder" && pwd) || exit 1
-if [ "$1" = --table ]; then print_table && exit; fi
+if [ "$1" = --table ]; then print_table; exit; fi
 [ "$1" != all ] || set -- $(cut -d'|' -f1 <<<"$systems")
 for system; do [ -n "$(field "$system" 1)" ] || fail "no system $system; there are: $(cut -d'|' -f1 <<<"$systems" | paste -s -d ' ')"; done
-[ "$(id -u)" = 0 ] || fail "needs root, for chroot"
+[ "$(id -u)" = 0 ] || fail "needs root, for namespaces"
 command -v debootstrap >/dev/null || fail "no debootstrap: apt-get install debootstrap"
 commit=$(git -C "$source" rev-parse --short HEAD) || exit 1
 set -m # The background job gets a process group of its own.

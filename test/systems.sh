@@ -10,7 +10,8 @@ system_make() (
     mirror=${MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Component: main' | head -n 1)}
     rm -rf "$2" && mkdir -p "$2" && debootstrap --variant=minbase "$1" "$2" "$mirror" "$script" &&
         cp /etc/resolv.conf "$2/etc" && printf '#!/bin/sh\nexit 101\n' >"$2/usr/sbin/policy-rc.d" &&
-        chmod +x "$2/usr/sbin/policy-rc.d"
+        chmod +x "$2/usr/sbin/policy-rc.d" && # A mirror may be behind.
+        echo 'Acquire::Check-Valid-Until "false";' >"$2/etc/apt/apt.conf.d/90valid"
 )
 
 # system_run ROOT COMMAND WORD...: run a command in the system as root. Its mounts and processes end with it. pivot_root
@@ -24,5 +25,5 @@ system_run() {
 
 # system_install ROOT PACKAGE...: install packages without recommended ones.
 system_install() {
-    system_run "$1" apt-get update -q && (root=$1 && shift && system_run "$root" apt-get install -q -y --no-install-recommends "$@")
+    system_run "$1" dpkg --configure -a && system_run "$1" apt-get update -q && (root=$1 && shift && system_run "$root" apt-get install -q -y --no-install-recommends "$@")
 }

@@ -83,7 +83,7 @@ result 'predict: JSON lines' "$bad" "$work/p.json"
 
 fails 2 'an unknown key names the nearest' 2 'train.epoch.*train.epochs' train.epoch=3
 fails 1 'a bad value' 2 'train.batch' train.batch=many
-PMI_RANK=1 PMI_SIZE=2 fails 1 'the launcher of another MPI' 2 'rank 1 of the launcher is in a job of 1 rank for MPI' doctor
+PMI_RANK=1 PMI_SIZE=2 fails 1 'the launcher of another MPI' 2 'rank 1 of mpirun or srun, but MPI has only 1 rank: use the mpirun of' doctor
 fails 1 'an unknown command' 2 'evla.*eval' evla
 fails 2 'an unknown model names the nearest' 2 'vit_base_patch32_224' \
     model.name=vit_base_patch32_24

@@ -52,7 +52,7 @@ fault() {
     result "$4" "$bad" "$run_log"
 }
 
-echo 1..25
+echo 1..26
 run 2 whole run.dir="$work/whole" $steps
 result 'a run that nothing disturbs' "$([ $status -eq 0 ] || echo "status $status")" "$work/whole.log"
 
@@ -69,10 +69,14 @@ result 'and the same losses, each once' "$(differ "$work/whole.loss" "$work/cut.
 killed_0='rank 0 on .* was killed by signal 9 \(Killed\); probable cause: '
 killed_1='rank 1 on .* was killed by signal 9 \(Killed\); probable cause: '
 # MPICH's mpirun does not report the rank.
-[ "$TEST_MPI" != mpich ] || killed_0='exit code (9: another rank failed|0, but there is no result)' killed_1=$killed_0
+[ "$TEST_MPI" != mpich ] || killed_0='exit code (9: another rank failed|0, but the run did not end)' killed_1=$killed_0
 fault evaluation:25 KILL 0 'a rank is killed in an evaluation' "$killed_0"
 fault checkpoint_name:15 KILL 1 'while a checkpoint is named' "$killed_1"
-fault folder:0 KILL 1 'before the run has a folder' "$killed_1"
+if [ "$TEST_MPI" = mpich ]; then # it may return 0, and nothing shows yet that a run has begun
+    result 'before the run has a folder # SKIP the mpirun of MPICH may return 0'
+else
+    fault folder:0 KILL 1 'before the run has a folder' "$killed_1"
+fi
 fault backward:13 STOP 1 'a rank is stopped' 'rank 1 on .*: no heartbeat for [4-9]'
 
 launch mistake --restarts 2 -- $MPIRUN -np 2 "$vittrain" run.dir="$work/mistake" $steps data.root=/nonexistent
@@ -85,6 +89,8 @@ launch slurm --restarts 1 -- sh -c 'echo "srun: error: node7: task 5: Killed" >&
 check 'a death is read from a line of srun' 9 1 \
     'restart 1 of 1 .*: rank 5 on node7 was killed: Killed; probable cause: .* see dmesg on node7$'
 
+launch tasks --restarts 0 -- sh -c 'echo "srun: error: node7: tasks 2-3: Killed" >&2; exit 137'
+check 'of several ranks, too' 137 0 'gave up.*: ranks 2-3 on node7 were killed: Killed;'
 launch prterun --restarts 1 -- sh -c 'printf "prterun noticed that process rank 5 with PID 17 on node n2 exited on\nsignal 9 (Killed).\n" >&2; exit 137'
 check 'and from two lines of Open MPI 5' 9 1 \
     'restart 1 of 1 .*: rank 5 on n2 was killed by signal 9 \(Killed\); probable cause: .* see dmesg on n2$'
@@ -118,9 +124,10 @@ check 'an exit code of 0 is not believed after a failure; two attempts that come
     9 1 'gave up after 1 restart, two in a row without a new checkpoint: rank 3'
 launch again --restarts 1 -- sh -c "[ -e '$work/once' ] && exit 0; touch '$work/once'; $said; exit 9"
 check 'a command that fails once ends well' 0 1 'rank 3 on node: killed$'
-printf '#!/bin/sh\n[ -e "$0.once" ] && exec "$@"\n: >"$0.once"; mkdir -p "%s"\n' "$work/lost" >"$work/loses" && chmod +x "$work/loses"
+printf '#!/bin/sh\n[ -e "$0.once" ] && exec "$@"\n: >"$0.once"; mkdir -p "%s"; echo '"'"'{"parts": [{"from_step": 0}]}'"'"' >"%s/run.json"\n' \
+    "$work/lost" "$work/lost" >"$work/loses" && chmod +x "$work/loses"
 launch lost --restarts 1 -- "$work/loses" "$vittrain" run.dir="$work/lost" $small
-check 'nor is it believed without a result' 0 1 "exit code 0, but there is no result.json in $work/lost\$"
+check 'nor is it believed if the run did not end' 0 1 'exit code 0, but the run did not end'
 launch nul --restarts 0 -- sh -c 'printf "aborted\n\0vittrain: failure: rank 3 on node: killed\n" >&2; exit 9'
 check 'a NUL byte before a line, as Open MPI 5 writes, is dropped' 9 0 'gave up.*: rank 3 on node: killed$'
 launch hang --grace 0.5 --restarts 0 -- sh -c "$said; setsid sh -c 'trap \"\" TERM; sleep 1000.25' & trap '' TERM; sleep 1000.25"

@@ -9,7 +9,7 @@ take_nodes 2
 for mpirun in OMPI PRTE; do echo "export ${mpirun}_MCA_oob_tcp_keepalive_time=1 ${mpirun}_MCA_oob_tcp_keepalive_probes=2"; done >>"$work/env.sh"
 cluster hosts 2 >"$work/hosts"
 second=$(cluster name 2)
-steps="$small train.epochs=2 checkpoint.every=0.2 output.tensorboard=off"
+steps="$small train.epochs=2 checkpoint.every=0.2 output.tensorboard=off mesh.heartbeat_timeout=5"
 
 # launch NAME WORD...: 4 ranks on 2 nodes, in the background.
 launch() {

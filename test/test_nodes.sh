@@ -11,7 +11,7 @@ take_nodes 2
 for mpirun in OMPI PRTE; do echo "export ${mpirun}_MCA_oob_tcp_keepalive_time=1 ${mpirun}_MCA_oob_tcp_keepalive_probes=2"; done >>"$work/env.sh"
 cluster hosts 2 >"$work/hosts"
 steps="$small train.epochs=2 output.tensorboard=off"
-mpirun_4="mpirun -np 4 -hostfile $work/hosts $vittrain"
+mpirun_4="mpirun -np 4 -hostfile $work/hosts"
 
 # on_first COMMAND WORD...: run the command on the first node for at most 120 s, with its output in $run_log.
 on_first() {
@@ -22,7 +22,7 @@ on_first() {
 nodes() {
     run_log=$work/$1.log
     shift
-    on_first $mpirun_4 "$@"
+    on_first $mpirun_4 "$vittrain" "$@"
     status=$?
 }
 
@@ -51,13 +51,14 @@ result 'checkpoint.writers=all is refused there' "$bad" "$work/refused.log"
 run_log=$work/lost.log
 : >"$run_log"
 for node in 1 2; do cluster exec $node cp -r "$TEST_BUILD/data/cifar-10-sample" /tmp/data; done
-on_first "$vittrain" launch -- $mpirun_4 $steps data.root=/tmp/data run.dir=/tmp/run debug.pause=backward:38:4 &
+on_first "$vittrain" launch -- $mpirun_4 "$vittrain" $steps data.root=/tmp/data run.dir=/tmp/run debug.pause=backward:38:4 mesh.heartbeat_timeout=5 &
 job=$!
 wait_for 'debug.pause: rank 3' "$run_log"
 cluster crash 2
 wait_for "no answer from $(cluster name 2): waiting" "$run_log"
+grep -q "no answer from $(cluster name 2): waiting" "$run_log" && bad= || bad='not waited for;'
 cluster boot 2
-cluster exec 2 test -e /tmp/run && bad='its disk is as it was' || bad=
+cluster exec 2 test -e /tmp/run && bad="$bad its disk is as it was;"
 cluster exec 2 cp -r "$TEST_BUILD/data/cifar-10-sample" /tmp/data
 wait $job
 status=$?

@@ -334,16 +334,19 @@ static bool launcher_check(int rank, int size, struct error *error)
     MPI_CHECK(MPI_Comm_size(MPI_COMM_WORLD, &ranks));
     if (rank < ranks && (size < 0 || size == ranks))
         return true;
-    return error_set(error, ERROR_USAGE,
-                     "rank %d of the launcher is in a job of %d rank%s for MPI: use the mpirun of "
-                     "the MPI that vittrain was built with, or srun with its --mpi=TYPE (pmix for "
-                     "Open MPI, pmi2 for MPICH)",
-                     rank, ranks, ranks == 1 ? "" : "s");
+    return error_set(
+        error, ERROR_USAGE,
+        "this process is rank %d of mpirun or srun, but MPI has only %d rank%s: use the "
+        "mpirun of the MPI that vittrain was built with, or srun with its --mpi=TYPE "
+        "(pmix for Open MPI, pmi2 for MPICH)",
+        rank, ranks, ranks == 1 ? "" : "s");
 }
 
 bool comm_world_open(int *argc, char ***argv, struct comm **world, struct error *error)
 {
-    int threads, rank = launcher_rank(), size = launcher_size(); /* MPI_Init may set them */
+    /* Read before MPI_Init, which may set them. */
+    const int rank = launcher_has_ranks() ? launcher_rank() : -1, size = launcher_size();
+    int threads;
     MPI_Comm communicator;
     status_set_phase(PHASE_START);
     signals_open();
@@ -351,12 +354,12 @@ bool comm_world_open(int *argc, char ***argv, struct comm **world, struct error 
     if (MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &threads) != MPI_SUCCESS)
         return error_set(error, ERROR_INTERNAL, "MPI_Init_thread failed");
     error_on_abort(world_abort);
-    if (threads < MPI_THREAD_MULTIPLE) {
-        MPI_Finalize();
-        return error_set(error, ERROR_INTERNAL,
-                         "this MPI library does not support MPI_THREAD_MULTIPLE; use another one");
-    }
-    if (!launcher_check(rank, size, error)) {
+    bool good = threads == MPI_THREAD_MULTIPLE
+                    ? launcher_check(rank, size, error)
+                    : error_set(error, ERROR_INTERNAL,
+                                "this MPI library does not support MPI_THREAD_MULTIPLE; use "
+                                "another one");
+    if (!good) {
         error_on_abort(NULL);
         MPI_Finalize();
         return false;

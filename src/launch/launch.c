@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The command `launch`: runs mpirun or srun and starts it again after a failure. The exit code of
  * mpirun may be 0, or that of another rank. A failure is therefore also detected from the lines on
- * stderr and from a missing result.json. */
+ * stderr and from run.json. */
 #include "launch/launch.h"
 
 #include <stdio.h>
@@ -97,7 +97,7 @@ static bool launch_read(struct launch *launch, int count, char **words, struct e
 static bool failed_with_0(const struct attempt *attempt)
 {
     return attempt->code == 0 && (attempt->failure[0] != '\0' || attempt->lost[0] != '\0' ||
-                                  attempt->death.text[0] != '\0' || attempt->missing[0] != '\0');
+                                  attempt->death.text[0] != '\0' || attempt->cut_off);
 }
 
 /* True if there is no reason for a restart: success, a request to end, or a user's mistake. */
@@ -257,9 +257,8 @@ static int launch_run(int count, char **words)
         do {
             if (!attempt_run(launch.words, &options, &attempt, &error))
                 break;
-            if (attempt.code == 0 && launched_run_lacks_result(&launch.run))
-                snprintf(attempt.missing, sizeof attempt.missing, "there is no result.json in %.*s",
-                         LAUNCH_LINE / 2, launch.run.folder);
+            attempt.cut_off = attempt.code == 0 && attempt.mistake[0] == '\0' &&
+                              launched_run_is_cut_off(&launch.run);
         } while (!is_final(&attempt) && restart_prepare(&launch, &attempt, &error));
     }
     launched_hosts_close(&launch.hosts);
@@ -267,9 +266,7 @@ static int launch_run(int count, char **words)
     if (error.kind == ERROR_NONE) {
         if (attempt.code != 0 || attempt.asked)
             return attempt.code;
-        return failed_with_0(&attempt)      ? ERROR_PEER
-               : attempt.mistake[0] != '\0' ? ERROR_INTERNAL
-                                            : 0;
+        return attempt.mistake[0] != '\0' ? ERROR_INTERNAL : 0;
     }
     log_error(&error);
     return launch.restarts_max == 0 && attempt.code != 0 ? attempt.code : (int)error.kind;

@@ -51,8 +51,7 @@ struct attempt {
     char lost[LAUNCH_LINE];    /* mpirun's line about a lost node; "": none */
     struct death death;        /* the first death that mpirun or srun reported, or the result of
                                   death_suspect */
-    char missing[LAUNCH_LINE]; /* "there is no result.json in FOLDER" although the exit code is 0;
-                                  "": none */
+    bool cut_off;              /* the exit code is 0, but the run has not ended */
     bool failure_first;        /* failure was printed before mistake */
     bool asked;                /* a signal asked this process to end */
     bool killed;               /* the command did not end in time after a failure */
@@ -97,9 +96,9 @@ void launched_run_read(struct launched_run *run, int count, char *const *words);
  * finds the run folder. */
 int64_t launched_run_step(struct launched_run *run);
 
-/* True if the run folder exists on this host and has no result.json, which each run writes at its
- * end, also a run that was asked to stop. */
-bool launched_run_lacks_result(struct launched_run *run);
+/* True if the newest attempt in run.json has begun and not ended. False without a run.json on this
+ * host: rank 0 writes it before the first step. */
+bool launched_run_is_cut_off(struct launched_run *run);
 
 /* Wait until no process holds the lock of the run folder; false: still held after `seconds`. */
 bool launched_run_wait(const struct launched_run *run, double seconds);

@@ -324,7 +324,7 @@ bool attempt_run(char *const *words, const struct attempt_options *options, stru
     orphans_end(&running);
     /* If a rank is killed, mpirun of MPICH returns the number of the signal and prints nothing on
      * stderr. */
-    if (attempt->code == SIGKILL && attempt->death.text[0] == '\0')
+    if (attempt->code == SIGKILL && attempt->death.text[0] == '\0' && attempt->failure[0] == '\0')
         death_suspect(&attempt->death, &running.oom_before);
     attempt->seconds = clock_now() - running.started;
     return true;
@@ -344,8 +344,9 @@ void attempt_reason(const struct attempt *attempt, char *text, size_t size)
     else if (attempt->code > 128 && attempt->code < 128 + NSIG)
         snprintf(text, size, "the command ended with exit code %d (signal %d: %s)", attempt->code,
                  attempt->code - 128, strsignal(attempt->code - 128));
-    else if (attempt->missing[0] != '\0')
-        snprintf(text, size, "the command ended with exit code 0, but %s", attempt->missing);
+    else if (attempt->cut_off)
+        snprintf(text, size,
+                 "the command ended with exit code 0, but the run did not end (run.json)");
     else
         snprintf(text, size, "the command ended with exit code %d%s%s", attempt->code,
                  attempt->code <= ERROR_UNFIT ? ": " : "",

@@ -75,8 +75,9 @@ bool death_read(const char *line, struct death *death)
     for (int signal = 1; signal < NSIG && death->signal == 0; signal++)
         if (signal != SIGTERM && strncmp(how, strsignal(signal), strlen(strsignal(signal))) == 0)
             death->signal = signal;
-    snprintf(death->text, sizeof death->text, "rank %s on %s was killed: %s", ranks, death->host,
-             how);
+    bool several = strpbrk(ranks, "-,") != NULL;
+    snprintf(death->text, sizeof death->text, "rank%s %s on %s %s killed: %s", several ? "s" : "",
+             ranks, death->host, several ? "were" : "was", how);
     return death->signal != 0; /* "Exited with exit code 2": the rank has printed the reason */
 }
 

@@ -3,6 +3,7 @@
  * checkpoint. They are read from the command line and the folder; the run does not depend on
  * `launch`. */
 #include <fcntl.h>
+#include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -91,13 +92,17 @@ int64_t launched_run_step(struct launched_run *run)
     return newest;
 }
 
-bool launched_run_lacks_result(struct launched_run *run)
+bool launched_run_is_cut_off(struct launched_run *run)
 {
     char path[OPTION_TEXT + 16];
-    if (!folder_known(run) || access(run->folder, F_OK) != 0)
+    if (!folder_known(run))
         return false;
-    snprintf(path, sizeof path, "%s/result.json", run->folder);
-    return access(path, F_OK) != 0;
+    snprintf(path, sizeof path, "%s/run.json", run->folder);
+    json_t *record = json_load_file(path, 0, NULL), *parts = json_object_get(record, "parts");
+    json_t *newest = json_array_get(parts, json_array_size(parts) - 1);
+    bool cut_off = newest != NULL && json_object_get(newest, "ended") == NULL;
+    json_decref(record);
+    return cut_off;
 }
 
 bool launched_run_wait(const struct launched_run *run, double seconds)
