@@ -123,6 +123,16 @@ take_nodes() {
     cluster env >"$work/env.sh"
 }
 
+# on_first COMMAND WORD...: run the command on the first node, with the settings for mpirun.
+on_first() { cluster exec 1 sh -c '. "$0/env.sh" && cd "$0" && exec "$@"' "$work" "$@"; }
+
+# notice_soon: let mpirun notice a lost node after 3 s.
+notice_soon() {
+    for mpirun in OMPI PRTE; do
+        echo "export ${mpirun}_MCA_oob_tcp_keepalive_time=1 ${mpirun}_MCA_oob_tcp_keepalive_probes=2"
+    done >>"$work/env.sh"
+}
+
 # take_emulated_gpu: set $module to the module of the emulated GPU. Skip the test if it was not built.
 take_emulated_gpu() {
     module=$TEST_BUILD/test/emulated-cuda.so

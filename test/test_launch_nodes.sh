@@ -5,8 +5,7 @@
 . "$TEST_SOURCE/test/program.sh"
 
 take_nodes 2
-# A shorter keep-alive than that of cluster.sh.
-for mpirun in OMPI PRTE; do echo "export ${mpirun}_MCA_oob_tcp_keepalive_time=1 ${mpirun}_MCA_oob_tcp_keepalive_probes=2"; done >>"$work/env.sh"
+notice_soon
 cluster hosts 2 >"$work/hosts"
 second=$(cluster name 2)
 steps="$small train.epochs=2 checkpoint.every=0.2 output.tensorboard=off mesh.heartbeat_timeout=5"
@@ -16,7 +15,7 @@ launch() {
     run_log=$work/$1.log
     : >"$run_log"
     shift
-    cluster exec 1 sh -c '. "$0/env.sh" && cd "$0" && exec "$@"' "$work" "$vittrain" launch "$@" >"$run_log" 2>&1 </dev/null &
+    on_first "$vittrain" launch "$@" >"$run_log" 2>&1 </dev/null &
     job=$!
 }
 

@@ -15,9 +15,8 @@ start() {
     name=$1 hosts=$2 ranks=$3
     shift 3
     run_log=$work/$name.log
-    timeout 40 sh "$TEST_SOURCE/test/cluster.sh" "$work" exec 1 sh -c '. "$0/env.sh" && cd "$0" && exec "$@"' "$work" \
-        mpirun -np "$ranks" -hostfile "$work/hosts.$hosts" "$vittrain" run.dir="$work/$name" $small train.epochs=100000 \
-        checkpoint.every=0 output.monitor=0 "$@" >"$run_log" 2>&1 </dev/null &
+    on_first timeout 40 mpirun -np "$ranks" -hostfile "$work/hosts.$hosts" "$vittrain" run.dir="$work/$name" \
+        $small train.epochs=100000 checkpoint.every=0 output.monitor=0 "$@" >"$run_log" 2>&1 </dev/null &
     job=$!
     tries=0
     until [ "$(grep -c ,train, "$work/$name/metrics.csv" 2>/dev/null)" -gt 3 ] 2>/dev/null || [ $tries -gt 300 ]; do

@@ -7,22 +7,16 @@
 
 take_nodes 2
 # /tmp is private to a node and empty after a restart; $work is shared.
-# A shorter keep-alive than that of cluster.sh.
-for mpirun in OMPI PRTE; do echo "export ${mpirun}_MCA_oob_tcp_keepalive_time=1 ${mpirun}_MCA_oob_tcp_keepalive_probes=2"; done >>"$work/env.sh"
+notice_soon
 cluster hosts 2 >"$work/hosts"
 steps="$small train.epochs=2 output.tensorboard=off"
 mpirun_4="mpirun -np 4 -hostfile $work/hosts"
-
-# on_first COMMAND WORD...: run the command on the first node for at most 120 s, with its output in $run_log.
-on_first() {
-    cluster exec 1 sh -c '. "$0/env.sh" && cd /tmp && exec timeout 120 "$@"' "$work" "$@" >"$run_log" 2>&1 </dev/null
-}
 
 # nodes NAME WORD...: train on 4 ranks on both nodes.
 nodes() {
     run_log=$work/$1.log
     shift
-    on_first $mpirun_4 "$vittrain" "$@"
+    on_first timeout 120 $mpirun_4 "$vittrain" "$@" >"$run_log" 2>&1 </dev/null
     status=$?
 }
 
@@ -51,7 +45,8 @@ result 'checkpoint.writers=all is refused there' "$bad" "$work/refused.log"
 run_log=$work/lost.log
 : >"$run_log"
 for node in 1 2; do cluster exec $node cp -r "$TEST_BUILD/data/cifar-10-sample" /tmp/data; done
-on_first "$vittrain" launch -- $mpirun_4 "$vittrain" $steps data.root=/tmp/data run.dir=/tmp/run debug.pause=backward:38:4 mesh.heartbeat_timeout=5 &
+on_first timeout 120 "$vittrain" launch -- $mpirun_4 "$vittrain" $steps data.root=/tmp/data run.dir=/tmp/run \
+    debug.pause=backward:38:4 mesh.heartbeat_timeout=5 >"$run_log" 2>&1 </dev/null &
 job=$!
 wait_for 'debug.pause: rank 3' "$run_log"
 cluster crash 2
