@@ -9,7 +9,7 @@ system_make() (
     [ -e "$script" ] || script=${script%/*}/sid
     mirror=${MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Component: main' | head -n 1)}
     rm -rf "$2" && mkdir -p "$2" && debootstrap --variant=minbase "$1" "$2" "$mirror" "$script" &&
-        cp /etc/resolv.conf "$2/etc" && printf '#!/bin/sh\nexit 101\n' >"$2/usr/sbin/policy-rc.d" &&
+        cp /etc/hosts /etc/resolv.conf "$2/etc" && printf '#!/bin/sh\nexit 101\n' >"$2/usr/sbin/policy-rc.d" &&
         chmod +x "$2/usr/sbin/policy-rc.d" && # A mirror may be behind.
         echo 'Acquire::Check-Valid-Until "false";' >"$2/etc/apt/apt.conf.d/90valid"
 )
