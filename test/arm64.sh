@@ -145,7 +145,7 @@ train() (
     shift 4
     rm -rf "$run"
     timeout "$limit" $mpirun -np "$ranks" "$@" run.dir="$run" data.format=cifar10 \
-        data.root="$folder/build/data/cifar-10-sample" debug.fraction=0.04 \
+        data.root="$native/data/cifar-10-sample" debug.fraction=0.04 \
         train.precision="$precision" train.epochs=1 output.log_every=1 run.seed=7 run.threads=1 output.weights=no \
         checkpoint.resume=never >"$run.log" 2>&1
 )
