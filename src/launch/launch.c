@@ -286,5 +286,5 @@ const struct command command_launch = {
         "host before the next attempt. If mpirun has a host file, all its hosts are tried before a "
         "restart, with the agent that mpirun uses. Without the hosts that do not answer the run "
         "continues with fewer ranks if it has mesh.elastic=yes; otherwise launch waits for them "
-        "(--wait, 300 s). Exit code: that of the command; 9 if all restarts are used up.",
+        "(--wait, 300 s). Exit code: that of the command; 9 if it failed and is not started again.",
     .run_alone = launch_run};
