@@ -33,7 +33,7 @@ bool device_test_emulates(void)
     char module[4096];
     snprintf(module, sizeof module, "%s/test/emulated-cuda.so", folder != NULL ? folder : ".");
     if (access(module, R_OK) != 0) {
-        printf("1..0 # SKIP no C++ compiler for the emulated GPU\n");
+        printf("1..0 # SKIP no g++ for the emulated GPU\n");
         return false;
     }
     setenv("VITTRAIN_CUDA_MODULE", module, 1);

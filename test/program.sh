@@ -137,7 +137,7 @@ notice_soon() {
 take_emulated_gpu() {
     module=$TEST_BUILD/test/emulated-cuda.so
     if [ ! -e "$module" ]; then
-        echo '1..0 # SKIP no C++ compiler for the emulated GPU'
+        echo '1..0 # SKIP no g++ for the emulated GPU'
         exit 0
     fi
 }

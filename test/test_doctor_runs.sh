@@ -95,7 +95,7 @@ if [ -e "$module" ]; then
     unset VITTRAIN_CUDA_MODULE
 else
     for name in 'GPUs' 'one GPU for two ranks' 'GPUs that do not reach each other' 'a rank without a GPU'; do
-        result "$name # SKIP no C++ compiler for the emulated GPU"
+        result "$name # SKIP no g++ for the emulated GPU"
     done
 fi
 

@@ -6,7 +6,7 @@
 # VITTRAIN_EMULATION_COLLECTIVE (cuda/emulation/collective.cpp).
 
 if [ ! -e "$TEST_BUILD/test/emulated-cuda.so" ]; then
-    echo '1..0 # SKIP no C++ compiler for the emulated GPU'
+    echo '1..0 # SKIP no g++ for the emulated GPU'
     exit 0
 fi
 

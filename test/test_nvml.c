@@ -206,7 +206,7 @@ static void the_backend_reads_its_gpu(void **state)
     struct error error = {0};
     snprintf(module, sizeof module, "%s/test/emulated-cuda.so", getenv("TEST_BUILD"));
     if (access(module, R_OK) != 0)
-        SKIP_BECAUSE("no C++ compiler for the emulated GPU");
+        SKIP_BECAUSE("no g++ for the emulated GPU");
     setenv("VITTRAIN_CUDA_MODULE", module, 1);
     setenv("NVML_STAND_IN", "", 1);
     snprintf(library, sizeof library, "%s/test/nvml/libnvidia-ml.so.1", getenv("TEST_BUILD"));
