@@ -110,7 +110,7 @@ send() {
 runs="$small train.epochs=1 debug.batches=12 checkpoint.every=0.25 checkpoint.keep=9 output.upload_every=0"
 never="$runs run.dir=$work/never"
 
-echo 1..35
+echo 1..36
 start_store
 
 run 1 whole $runs run.dir="$work/whole" output.upload=s3://bucket/runs/
@@ -154,6 +154,11 @@ faults '{}'
 bad="$(ended)$(has "$run_log" 'are not in .*step-0*12.h5: out of time; send them with')"
 [ $(($(date +%s) - begin)) -lt 25 ] || bad="$bad it waited for the server"
 result 'a slow server does not delay the end of a run' "$bad$(gone)" "$run_log"
+faults '{"next": [{"kind": "slow", "seconds": 30, "count": 99, "method": "PUT", "match": "last.txt"}]}'
+run 1 links $runs run.dir="$work/links" output.upload=s3://bucket/links output.upload_wait=4
+faults '{}'
+result 'links that are not sent are listed' \
+    "$(ended)$(has "$run_log" 'are not in s3://bucket/links: checkpoints/last.txt, checkpoints/best.txt: out of time')" "$run_log"
 
 AWS_SECRET_ACCESS_KEY=wrong
 fails 2 'a wrong secret fails before the first step' 8 'SignatureDoesNotMatch.*check access key and secret key' \
@@ -255,7 +260,8 @@ echo garbage >"$work/garbage"
 keep "$work/garbage" cut/checkpoints/step-00000009.h5
 faults '{"next": [{"kind": "damaged", "method": "GET", "match": "step-00000006.h5"},
     {"kind": "truncated", "method": "GET", "match": "step-00000006.h5"}], "share": 0.05}'
-run 1 again $runs run.dir="$work/again" checkpoint.resume=s3://bucket/cut output.upload=s3://bucket/cut
+run 1 again $runs run.dir="$work/again" checkpoint.resume=s3://bucket/cut output.upload=s3://bucket/cut \
+    output.upload_wait=100
 faults '{}'
 bad="$(ended)$(has "$run_log" 'ignored: .*step-00000009.h5')"
 cmp -s "$work/again/weights.safetensors" "$work/whole/weights.safetensors" || bad="$bad other weights;"

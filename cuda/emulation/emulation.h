@@ -109,7 +109,9 @@ int atomicAdd(int *sum, int value);
 int atomicOr(int *flags, int value);
 unsigned long long atomicMin(unsigned long long *least, unsigned long long value);
 
-static inline float rsqrtf(float x)
+/* The C library may declare rsqrtf, too (C23). */
+#define rsqrtf emulated_rsqrtf
+static inline float emulated_rsqrtf(float x)
 {
     return 1 / sqrtf(x);
 }

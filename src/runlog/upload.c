@@ -289,13 +289,18 @@ static enum rclone_outcome upload_pass(struct upload *upload, bool all)
     return outcome == RCLONE_DONE ? superseded_delete(upload, error) : outcome;
 }
 
-/* Counts and names the files that are not sent. The lines about uploads themselves, which train.log
+static void name_append(char *names, size_t size, const char *name)
+{
+    size_t used = strlen(names);
+    snprintf(names + used, size - used, "%s%s", used > 0 ? ", " : "", name);
+}
+
+/* Count and name the files that are not sent. The lines about uploads themselves, which train.log
  * gets at the end, do not count. */
 static int missing_list(struct upload *upload, char *names, size_t size, int64_t *bytes)
 {
     struct error ignored = {.kind = ERROR_NONE};
     int count = 0;
-    size_t used = 0;
     names[0] = '\0';
     *bytes = 0;
     items_update(upload, &ignored);
@@ -306,9 +311,16 @@ static int missing_list(struct upload *upload, char *names, size_t size, int64_t
             continue;
         count++;
         *bytes += item->now.bytes;
-        if (used < size)
-            used += (size_t)snprintf(names + used, size - used, "%s%s", used > 0 ? ", " : "",
-                                     item->name);
+        name_append(names, size, item->name);
+    }
+    const bool pointers_only = count == 0; /* otherwise they wait for a checkpoint */
+    for (int n = 0; n < LINKS && pointers_only; n++) {
+        char name[NAME];
+        if (strcmp(upload->target[n], upload->pointer[n]) == 0)
+            continue;
+        count++;
+        snprintf(name, sizeof name, "checkpoints/%s.txt", link_names[n]);
+        name_append(names, size, name);
     }
     return count;
 }
