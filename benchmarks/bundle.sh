@@ -70,8 +70,9 @@ cp cuda/nvml.module.o "$bundle"
 mapfile -t include < <(grep -o -- '-I[^ ]*' <<<"$flags")
 include+=("-I$(dirname "$(make -s cuda-library-dir)")/include")
 header_folder() { # HEADER: the folder in which the compiler finds it, or nothing
-    echo "#include <$1>" | c++ "${include[@]}" -x c++ -M - 2>/dev/null | tr -s ' \\' '\n' | grep "/$1\$" | head -n 1 |
-        xargs -r dirname
+    local file
+    file=$(echo "#include <$1>" | c++ "${include[@]}" -x c++ -M - 2>/dev/null | tr -s ' \\' '\n' | grep "/$1\$" | sed -n 1p) || return 0
+    dirname "$file"
 }
 cp -rL "$(header_folder Random123/philox.h)" "$bundle/include"
 for name in cudnn nccl; do
@@ -129,7 +130,7 @@ done
 
 tar -C "$stage" -cf - vittrain-bundle | gzip -"${BUNDLE_LEVEL:-9}" >"$out"
 size=$(stat -c %s "$out")
-tree=$(git ls-files -z 2>/dev/null | xargs -0 -r stat -c %s | awk '{ sum += $1 } END { printf "%d", sum }')
+tree=$({ git ls-files -z 2>/dev/null || true; } | xargs -0 -r stat -c %s | awk '{ sum += $1 } END { printf "%d", sum }')
 echo "$out: $((size / 1000000)) MB; with the tracked files $(((size + tree) / 1000000)) MB"
 ((size <= bundle_most)) || { echo "bundle.sh: $out is larger than $((bundle_most / 1000000)) MB" >&2; exit 1; }
 ((size + tree <= tree_most)) ||

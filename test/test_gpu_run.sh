@@ -10,10 +10,6 @@ if [ ! -e "$TEST_SOURCE/Makefile" ]; then
     echo '1..0 # SKIP bundle.sh packs builds in the source folder only'
     exit 0
 fi
-if [ ! -e "$TEST_BUILD/cuda/nvml.module.o" ]; then
-    echo '1..0 # SKIP the build has no module for GPUs'
-    exit 0
-fi
 case $(mpirun --version 2>&1) in
 *'(Open MPI) 4'*) ;;
 *)
