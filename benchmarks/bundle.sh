@@ -71,7 +71,8 @@ mapfile -t include < <(grep -o -- '-I[^ ]*' <<<"$flags")
 include+=("-I$(dirname "$(make -s cuda-library-dir)")/include")
 header_folder() { # HEADER: the folder in which the compiler finds it, or nothing
     local file
-    file=$(echo "#include <$1>" | c++ "${include[@]}" -x c++ -M - 2>/dev/null | tr -s ' \\' '\n' | grep "/$1\$" | sed -n 1p) || return 0
+    file=$(echo "#include <$1>" | c++ "${include[@]}" -x c++ -M - 2>/dev/null | tr -s ' \\' '\n' |
+        grep "/$1\$" | sed -n 1p) || return 0
     dirname "$file"
 }
 cp -rL "$(header_folder Random123/philox.h)" "$bundle/include"

@@ -39,8 +39,8 @@ launch_by_srun() {
     bind='--cpu-bind=cores --distribution=block:block' output="--open-mode=append --output=$logs.%N.log"
     [ "$VITTRAIN_BIND" != none ] || bind=
     [ ${#sweep[@]} -eq 0 ] || output=
-    exec "${sweep[@]}" srun --mpi="${SLURM_MPI_TYPE:-pmix}" --kill-on-bad-exit=1 --ntasks="$ranks" --cpus-per-task="$cores" $bind \
-        $output "$@"
+    exec "${sweep[@]}" srun --mpi="${SLURM_MPI_TYPE:-pmix}" --kill-on-bad-exit=1 --ntasks="$ranks" \
+        --cpus-per-task="$cores" $bind $output "$@"
 }
 
 launch_by_mpirun() {

@@ -9,7 +9,7 @@
 #   cluster.sh DIR down               remove everything
 #   cluster.sh DIR exec I COMMAND...  run the command in node I
 #   cluster.sh DIR env                print shell settings for mpirun in a node, for eval
-#   cluster.sh DIR hosts SLOTS [I...] print a host file of all nodes, or of these of Open MPI, or of MPICH if TEST_MPI=mpich
+#   cluster.sh DIR hosts SLOTS [I...] print a host file of the nodes I (default: all); for MPICH if TEST_MPI=mpich
 #   cluster.sh DIR name I             print the host name of node I; address I: its address
 #   cluster.sh DIR link I up|down     connect or disconnect the cable of node I
 #   cluster.sh DIR shape I RATE       limit the rate of the cable (tc: 100mbit); RATE none: no limit

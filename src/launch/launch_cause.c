@@ -110,11 +110,10 @@ void death_explain(struct death *death, const struct oom_kills *before)
 void death_suspect(struct death *death, const struct oom_kills *before)
 {
     const struct oom_kills now = oom_kills_read();
-    if (now.cgroup <= before->cgroup && now.host <= before->host)
+    if ((now.cgroup <= before->cgroup && now.host <= before->host) ||
+        gethostname(death->host, sizeof death->host - 1) != 0)
         return;
     death->signal = SIGKILL;
-    if (gethostname(death->host, sizeof death->host - 1) != 0)
-        return;
     snprintf(death->text, sizeof death->text, "a process on %s was killed by signal %d (%s)",
              death->host, SIGKILL, strsignal(SIGKILL));
     death_explain(death, before);
