@@ -203,6 +203,17 @@ static enum rclone_outcome checkpoint_send(struct upload *upload, struct item *i
     return RCLONE_DONE;
 }
 
+/* The link's text file on the remote. */
+static void pointer_name(int link, char name[static NAME])
+{
+    snprintf(name, NAME, "checkpoints/%s.txt", link_names[link]);
+}
+
+static bool pointer_is_old(const struct upload *upload, int link)
+{
+    return strcmp(upload->target[link], upload->pointer[link]) != 0;
+}
+
 /* Sends the links as text files, each after the checkpoint that it points to. */
 static enum rclone_outcome pointers_send(struct upload *upload, struct error *error)
 {
@@ -213,9 +224,9 @@ static enum rclone_outcome pointers_send(struct upload *upload, struct error *er
         for (int i = 0; i < upload->count; i++)
             if (upload->item[i].checkpoint && strcmp(upload->item[i].name + 12, target) == 0)
                 sent = upload->item[i].sent;
-        if (!sent || strcmp(target, upload->pointer[n]) == 0)
+        if (!sent || !pointer_is_old(upload, n))
             continue;
-        snprintf(name, sizeof name, "checkpoints/%s.txt", link_names[n]);
+        pointer_name(n, name);
         snprintf(text, sizeof text, "%s\n", target);
         rclone_join(upload->remote, name, object);
         enum rclone_outcome outcome = rclone_run(
@@ -241,7 +252,7 @@ static enum rclone_outcome superseded_delete(struct upload *upload, struct error
     {
         bool wanted = strncmp(object, prefix, strlen(prefix)) != 0;
         for (int n = 0; n < LINKS; n++) {
-            if (strcmp(upload->target[n], upload->pointer[n]) != 0)
+            if (pointer_is_old(upload, n))
                 return RCLONE_DONE;
             wanted = wanted || strcmp(object + strlen(prefix), upload->target[n]) == 0;
         }
@@ -316,10 +327,10 @@ static int missing_list(struct upload *upload, char *names, size_t size, int64_t
     const bool pointers_only = count == 0; /* otherwise they wait for a checkpoint */
     for (int n = 0; n < LINKS && pointers_only; n++) {
         char name[NAME];
-        if (strcmp(upload->target[n], upload->pointer[n]) == 0)
+        if (!pointer_is_old(upload, n))
             continue;
         count++;
-        snprintf(name, sizeof name, "checkpoints/%s.txt", link_names[n]);
+        pointer_name(n, name);
         name_append(names, size, name);
     }
     return count;
