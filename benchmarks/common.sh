@@ -6,9 +6,8 @@
 # empty.
 
 vittrain=$(readlink -f "${VITTRAIN:-$here/../vittrain}" || true)
-mpirun=${MPIRUN:-mpirun --oversubscribe}
-# Open MPI (4, 5) binds each rank to one core, even if it has several threads.
-export OMPI_MCA_hwloc_base_binding_policy=none PRTE_MCA_hwloc_default_binding_policy=none
+# Open MPI binds each rank to one core, even if it has several threads.
+mpirun=${MPIRUN:-mpirun --oversubscribe --bind-to none}
 bench_header=date,host_cpu,commit,framework,version,work,model,batch,precision,strategy,ranks,threads,metric,value,unit,nodes,host,cores,memory_gib,gpu,load
 
 # ---- Writing.

@@ -5,7 +5,7 @@
 #
 #   benchmarks/two_nodes.sh RATE RANKS_A_NODE COMMAND...     # RATE as in tc: 1gbit, 100mbit
 #
-# Needs root, iproute2 and util-linux. Environment: MPIRUN (mpirun --oversubscribe).
+# Needs root, iproute2 and util-linux. Environment: MPIRUN (mpirun --oversubscribe --bind-to none).
 set -euo pipefail
 
 if [ "${1:-}" = --agent ]; then # what mpirun calls instead of ssh: --agent HOST COMMAND...
@@ -42,6 +42,6 @@ done
 script=$(readlink -f "$0")
 nsenter --net=/run/netns/${id}a unshare --uts --mount sh -c '
     hostname "$0" && mount --bind "$1/names" /etc/hosts && shift && exec "$@"' ${id}a "$scratch" \
-    ${MPIRUN:-mpirun --oversubscribe} --bind-to none -np $((2 * ranks)) --hostfile "$scratch/hosts" \
+    ${MPIRUN:-mpirun --oversubscribe --bind-to none} -np $((2 * ranks)) --hostfile "$scratch/hosts" \
     --mca plm_rsh_agent "bash $script --agent" --mca plm_rsh_no_tree_spawn 1 \
     --mca oob_tcp_if_include 10.213.7.0/24 --mca btl_tcp_if_include 10.213.7.0/24 "$@"

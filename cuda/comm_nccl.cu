@@ -100,7 +100,7 @@ static void *abort_main(void *)
  * a short timeout. The caller holds watch.lock. */
 static void groups_abort(void)
 {
-    const double delay = 0.3; /* less than the grace period of comm_give_up */
+    const double delay = 0.2; /* the next rank reports after half a second (comm_give_up) */
     const struct timespec end = time_after(delay);
     pthread_t thread;
     if (sem_init(&aborted, 0, 0) != 0 || pthread_create(&thread, NULL, abort_main, NULL) != 0)

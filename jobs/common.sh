@@ -22,11 +22,9 @@ ranks=$((SLURM_JOB_NUM_NODES * ranks_per_node))
 cores=${SLURM_CPUS_PER_TASK:-$((SLURM_CPUS_ON_NODE / ranks_per_node))}
 [ "$cores" -gt 0 ] || cores=1
 
-# mpirun notices a lost connection after 7 s. The mpirun of Open MPI 4 reads OMPI_MCA_*, that of Open MPI 5 PRTE_MCA_*.
-for mpirun in OMPI PRTE; do
-    export ${mpirun}_MCA_oob_tcp_keepalive_{time=4,intvl=1,probes=3}
-    [ -z "$VITTRAIN_INTERFACE" ] || export ${mpirun}_MCA_oob_tcp_if_include="$VITTRAIN_INTERFACE"
-done
+# mpirun notices a lost connection after 7 s. The names are those of Open MPI 4, 5 and 6.
+for name in OMPI_MCA_oob_tcp PRTE_MCA_oob_tcp PRTE_MCA_prte; do export ${name}_keepalive_{time=4,intvl=1,probes=3}; done
+[ -z "$VITTRAIN_INTERFACE" ] || export {OMPI,PRTE}_MCA_oob_tcp_if_include="$VITTRAIN_INTERFACE"
 [ -z "$VITTRAIN_INTERFACE" ] || export OMPI_MCA_btl_tcp_if_include=$VITTRAIN_INTERFACE NCCL_SOCKET_IFNAME=$VITTRAIN_INTERFACE
 # Open MPI 5 finds no routes to a node's own IPv6 addresses and prints a message. Runs on one node or with a given
 # interface need no routes.

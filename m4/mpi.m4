@@ -49,7 +49,7 @@ AC_DEFUN([VITTRAIN_MPI], [
 #ifndef OPEN_MPI
 #error not Open MPI
 #endif
-]])], [MPI_NAME=openmpi MPIRUN_FLAGS=--oversubscribe], [MPI_NAME=mpich])
+]])], [MPI_NAME=openmpi MPIRUN_FLAGS='--oversubscribe --bind-to none'], [MPI_NAME=mpich])
     CFLAGS=$vittrain_save_CFLAGS; LIBS=$vittrain_save_LIBS
     AC_MSG_RESULT([$vittrain_mpi_version])
   ])

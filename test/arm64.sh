@@ -12,7 +12,7 @@ native=$(cd "${TEST_BUILD:-.}" && pwd)
 reference=$native/vittrain
 folder=${1:-arm64}
 limit=${TEST_TIMEOUT:-600}
-mpirun=${MPIRUN:-mpirun --oversubscribe}
+mpirun=${MPIRUN:-mpirun --oversubscribe --bind-to none}
 
 # The test programs, those with the most kernels first.
 tests=${ARM64_TESTS:-convolution product_tiles linear attention batch_norm norm loss elements product image linear_relu \

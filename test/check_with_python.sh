@@ -6,7 +6,7 @@
 # VITTRAIN_IMAGES: folders of image files, one per class, which are compared with Pillow, too.
 
 PYTHON=${PYTHON:-python3}
-MPIRUN=${MPIRUN:-mpirun --oversubscribe}
+MPIRUN=${MPIRUN:-mpirun --oversubscribe --bind-to none}
 . "$TEST_SOURCE/test/environment.sh"
 . "$TEST_SOURCE/test/program.sh"
 

@@ -228,6 +228,7 @@ export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_rmaps_base_oversubscribe
 # The same for Open MPI 5.
 export PRTE_MCA_plm_ssh_agent='ssh -F $state/ssh_config' PRTE_MCA_oob_tcp_if_include=$network.0/24
 export PRTE_MCA_oob_tcp_keepalive_time=4 PRTE_MCA_oob_tcp_keepalive_intvl=1 PRTE_MCA_oob_tcp_keepalive_probes=3
+export PRTE_MCA_prte_keepalive_time=4 PRTE_MCA_prte_keepalive_intvl=1 PRTE_MCA_prte_keepalive_probes=3 # Open MPI 6
 export PRTE_MCA_hwloc_default_binding_policy=none
 # The agent and the interface for MPICH, which has no keep-alive.
 export HYDRA_LAUNCHER=ssh HYDRA_LAUNCHER_EXEC=$state/agent HYDRA_IFACE=eth0

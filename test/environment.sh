@@ -1,17 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Environment of all tests. Sourced by the Makefile before each test, and by scripts that run tests without make check.
 
-# Allow tests as root in a container, with more ranks than cores and without binding.
+# Allow tests as root in a container, with more ranks than cores.
 OMPI_ALLOW_RUN_AS_ROOT=1
 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 OMPI_MCA_mpi_yield_when_idle=1
-OMPI_MCA_hwloc_base_binding_policy=none     # Open MPI 4
-PRTE_MCA_hwloc_default_binding_policy=none # Open MPI 5
 # Containers often prohibit reading the memory of other processes.
 OMPI_MCA_btl_vader_single_copy_mechanism=none # Open MPI 4
 OMPI_MCA_smsc=^cma                            # Open MPI 5
 export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_mpi_yield_when_idle OMPI_MCA_smsc
-export OMPI_MCA_hwloc_base_binding_policy PRTE_MCA_hwloc_default_binding_policy OMPI_MCA_btl_vader_single_copy_mechanism
+export OMPI_MCA_btl_vader_single_copy_mechanism
 
 # Rank of a process, for eval; src/core/launcher.c has the same table.
 TEST_RANK='${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-0}}}'

@@ -130,8 +130,8 @@ on_first() { cluster exec 1 sh -c '. "$0/env.sh" && cd "$0" && exec "$@"' "$work
 
 # notice_soon: let mpirun notice a lost node after 3 s.
 notice_soon() {
-    for mpirun in OMPI PRTE; do
-        echo "export ${mpirun}_MCA_oob_tcp_keepalive_time=1 ${mpirun}_MCA_oob_tcp_keepalive_probes=2"
+    for name in OMPI_MCA_oob_tcp PRTE_MCA_oob_tcp PRTE_MCA_prte; do
+        echo "export ${name}_keepalive_time=1 ${name}_keepalive_probes=2"
     done >>"$work/env.sh"
 }
 

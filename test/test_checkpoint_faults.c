@@ -31,6 +31,7 @@
 #include "core/hdf5_file.h"
 #include "core/log.h"
 #include "model_fixture.h"
+#include "skip.h"
 
 static struct comm *world;
 static char folder[64];
@@ -280,6 +281,8 @@ static void test_frame_fails(void **state)
     struct rlimit limit, before;
     struct error error = {.kind = ERROR_NONE};
     (void)state;
+    if (H5_VERS_MAJOR >= 2)
+        SKIP_BECAUSE("HDF5 2 ends at an assertion when a write fails");
     fixture_open(&fixture, world, 1, &usual, 1, false);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     limit = before;

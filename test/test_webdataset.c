@@ -523,7 +523,9 @@ static void damage_is_reported(void **state)
     memset(whole + sample + 483, 0xff, 12);     /* and with the size -1 */
     header_sum(whole + sample);
     shard_write("a.tar", whole, bytes);
-    fails(SPLIT_TRAIN, "000001.cls at byte 2560: has a size below 0: the shard is damaged");
+    fails(SPLIT_TRAIN, archive_version_number() < 3008000
+                           ? "000001.cls at byte 2560: has a size below 0: the shard is damaged"
+                           : "Tar entry has negative file size");
     whole[sample + 20] ^= 1; /* the header's checksum is wrong */
     shard_write("a.tar", whole, bytes);
     fails(SPLIT_TRAIN, "Damaged tar archive");

@@ -54,6 +54,16 @@ struct product_cache *product_cache_open(int threads)
     return cache;
 }
 
+/* oneDNN keeps the machine code of primitives that were destroyed: up to 8 MiB for each batch size
+ * in version 3.12. */
+static void machine_code_free(void)
+{
+    int capacity;
+    onednn_check(dnnl_get_primitive_cache_capacity(&capacity), "cache capacity");
+    onednn_check(dnnl_set_primitive_cache_capacity(0), "cache capacity");
+    onednn_check(dnnl_set_primitive_cache_capacity(capacity), "cache capacity");
+}
+
 void product_cache_close(struct product_cache *cache)
 {
     while (cache->plans != NULL) {
@@ -69,6 +79,7 @@ void product_cache_close(struct product_cache *cache)
     for (int thread = 0; thread < cache->threads; thread++)
         dnnl_stream_destroy(cache->streams[thread]);
     dnnl_engine_destroy(cache->engine);
+    machine_code_free();
     free(cache->streams);
     free(cache);
 }
@@ -249,6 +260,15 @@ void product_library(char *name, size_t size)
     const dnnl_version_t *version = dnnl_version();
 
     snprintf(name, size, "oneDNN %d.%d.%d", version->major, version->minor, version->patch);
+}
+
+/* Measured: at most 1 MiB with oneDNN 3.7, 6.7 MiB with 3.12. */
+size_t product_library_bytes(void)
+{
+    const dnnl_version_t *version = dnnl_version();
+    const bool large = version->major > 3 || (version->major == 3 && version->minor > 7);
+
+    return large ? (size_t)8 << 20 : 0;
 }
 
 bool product_library_check(struct error *error)

@@ -524,6 +524,7 @@ struct device_limits {
     char name[128];        /* "AMD EPYC 9354, AVX2, 2 threads" */
     char instructions[32]; /* "avx2": devices with equal names give identical bits */
     char library[32];      /* of matrix products: "oneDNN 2.6.3", or "" */
+    size_t library_bytes;  /* host memory that it takes in the first step */
     char identity[48];     /* globally unique name of the device, or "" (CPU) */
     size_t memory_bytes;   /* dedicated memory; 0: the device uses the host's */
     bool multiplies_bf16, multiplies_fp16; /* supported in hardware */

@@ -90,9 +90,11 @@ size_t hardware_memory_now(struct device *device)
 size_t hardware_memory_base(struct device *device)
 {
     const size_t mebibyte = 1 << 20;
+    struct device_limits limits;
     if (hardware_has_memory(device))
         return hardware_memory_now(device);
-    return (resident_private() + mebibyte - 1) / mebibyte * mebibyte;
+    device->backend->limits(device, &limits);
+    return limits.library_bytes + (resident_private() + mebibyte - 1) / mebibyte * mebibyte;
 }
 
 size_t hardware_memory_peak(struct device *device)

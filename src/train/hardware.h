@@ -29,7 +29,8 @@ bool hardware_has_memory(const struct device *device);
  * them, the kernel can drop them, and their resident part differs between systems and starts. */
 
 /* Returns the bytes in use before a run allocates its memory: on a GPU all that is not free; else
- * the private memory of this process in whole MiB, which does not vary between starts. */
+ * the private memory of this process in whole MiB, which does not vary between starts, and what the
+ * library of matrix products takes in the first step. */
 size_t hardware_memory_base(struct device *device);
 /* Return the bytes in use now, and the peak so far: on a GPU (both) all that is not free now; else
  * the resident set size of this process without the pages of files that are resident now. */
