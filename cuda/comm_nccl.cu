@@ -6,9 +6,7 @@
  * (watch.h). To find missing ranks it uses a separate MPI group. */
 #include "collective.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -77,8 +75,6 @@ static struct timespec time_after(double seconds)
     return {(time_t)end, (long)((end - (double)(time_t)end) * 1e9)};
 }
 
-static sem_t aborted;
-
 /* Abort all groups, because a kernel of one may wait for a kernel of another. */
 static void *abort_main(void *)
 {
@@ -91,22 +87,16 @@ static void *abort_main(void *)
     pthread_mutex_lock(&watch.calls);
     if (count > 0)
         collective_abort(collectives, count);
-    sem_post(&aborted);
     return NULL;
 }
 
 /* NCCL stops the kernels first, within milliseconds, but may then block (while collectives are in a
- * running graph, or in the network). It is therefore called in another thread, which is joined with
- * a short timeout. The caller holds watch.lock. */
+ * running graph, or in the network). It is therefore called in another thread, which has the 0.1 s
+ * that the watch waits before MPI_Abort. The caller holds watch.lock. */
 static void groups_abort(void)
 {
-    const double delay = 0.2; /* the next rank reports after half a second (comm_give_up) */
-    const struct timespec end = time_after(delay);
     pthread_t thread;
-    if (sem_init(&aborted, 0, 0) != 0 || pthread_create(&thread, NULL, abort_main, NULL) != 0)
-        return;
-    while (sem_timedwait(&aborted, &end) != 0 && errno == EINTR)
-        ;
+    (void)pthread_create(&thread, NULL, abort_main, NULL);
 }
 
 /* ---- Collectives */

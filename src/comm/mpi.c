@@ -268,8 +268,8 @@ bool failure_is_reported(void)
     return failure_reported;
 }
 
-/* End all ranks. The pause is for launchers that lose output printed just before the end of the
- * job: mpirun of MPICH 4.2 lost 9 of 200 messages. */
+/* End all ranks. In the pause, NCCL's kernels are stopped (cuda/comm_nccl.cu), and launchers read
+ * what was printed last: mpirun of MPICH 4.2 lost 9 of 200 messages. */
 static _Noreturn void job_abort(int exit_code)
 {
     nanosleep(&(struct timespec){.tv_nsec = 100 * 1000 * 1000}, NULL);
