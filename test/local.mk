@@ -285,6 +285,7 @@ EXTRA_DIST += \
 	test/check_pretrained.py \
 	test/check_safetensors.py \
 	test/check_tensorboard.py \
+	test/check_torch_split.py \
 	test/check_trackers.py \
 	test/check_wandb.py \
 	test/check_webdataset.py \
@@ -299,6 +300,7 @@ EXTRA_DIST += \
 	test/systems.sh \
 	test/check_faults.sh \
 	test/plant_nan.py \
+	test/start_counts.awk \
 	test/cluster.sh \
 	test/node_stand_in.c \
 	test/nvml_stand_in.c \

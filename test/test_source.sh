@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Checks of the sources: format, direction of includes, licence identifiers, list of tests, versions; and of the program
-# file: hardening.
+# Checks of the sources: format, direction of includes, licence identifiers, lists of tests and of released files, versions;
+# and of the program file: hardening.
 . "$TEST_SOURCE/test/program.sh"
-echo 1..6
+echo 1..7
 cd "$TEST_SOURCE" || exit 1
 
 # Modules of src/ by level. A file includes headers of its own module and of lower levels only. The kernels of
@@ -51,6 +51,15 @@ for name in test/test_*.sh test/test_*.c; do
     grep -qE "^	${name%.c}( |\$)" test/local.mk || echo "$name"
 done >"$work/unlisted"
 result 'every test is in test/local.mk' "$(head -n 3 "$work/unlisted" | tr '\n' ';')" "$work/unlisted"
+
+# Files of the checkout that make dist leaves out; a folder in its list stands for the files below it. .gitignore is left
+# out on purpose. Nothing is listed outside a checkout.
+make -s --no-print-directory -C "$TEST_BUILD" \
+    --eval='released: ; @printf "%s\n" $(patsubst $(srcdir)/%,%,$(DISTFILES))' released >"$work/released"
+git ls-files 2>/dev/null | awk 'NR == FNR { released[$1]; next }
+    { for (path = $1; path != "" && !(path in released); ) if (!sub("/[^/]*$", "", path)) path = "" }
+    path == "" && $1 != ".gitignore"' "$work/released" - >"$work/left_out"
+result 'make dist has all files of the checkout' "$(head -n 3 "$work/left_out" | tr '\n' ';')" "$work/left_out"
 
 version=$(sed -n 's/^AC_INIT(\[vittrain\], \[\(.*\)\], .*/\1/p' configure.ac)
 grep -LF "${version:-none}" NEWS docs/install.md packaging/conda/recipe.yaml packaging/debian/changelog packaging/easybuild/*.eb \

@@ -13,9 +13,10 @@ for ranks in 2 4 8; do
     mkdir "$START_COUNT"
     run $ranks "start$ranks" model.name=cnn_a data.format=synthetic data.val=none run.threads=1 train.steps=1 \
         train.global_batch=16 train.precision=fp32 output.weights=off output.logbook= run.dir="$work/run$ranks"
-    result "$ranks ranks reach the first update" "$([ $status -eq 0 ] && [ -s "$START_COUNT/rank.$((ranks - 1))" ] ||
-        echo "status $status")" "$run_log"
-    awk -f "$TEST_SOURCE/test/start_counts.awk" "$START_COUNT"/rank.* >"counts$ranks"
+    awk -f "$TEST_SOURCE/test/start_counts.awk" "$START_COUNT"/rank.* >"counts$ranks" && grep -q '^collective' "counts$ranks"
+    counted=$?
+    result "$ranks ranks reach the first update, and their calls are counted" "$([ $status -eq 0 ] && [ $counted -eq 0 ] &&
+        [ -s "$START_COUNT/rank.$((ranks - 1))" ] || echo "status $status, of the counts: $counted")" "$run_log"
 done
 
 # grown COLUMN: print the collectives that grow more from 4 to 8 ranks than from 2 to 4, with the addresses of their callers.
