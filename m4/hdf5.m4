@@ -20,7 +20,8 @@ AC_DEFUN([VITTRAIN_HDF5], [
           VITTRAIN_SPLIT_FLAGS([HDF5], [`$H5PCC -show`])
         ], [HDF5_LIBS=-lhdf5])
       ])],
-    [HDF5_CFLAGS="-I$with_hdf5/include"
+    [VITTRAIN_PREFIX([hdf5], [hdf5.h])
+     HDF5_CFLAGS="-I$with_hdf5/include"
      HDF5_LIBS="-L$with_hdf5/lib -Wl,-rpath,$with_hdf5/lib -lhdf5"])
   AC_MSG_CHECKING([for parallel HDF5 >= 1.10])
   vittrain_hdf5_version=no

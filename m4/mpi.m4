@@ -15,6 +15,8 @@ AC_DEFUN([VITTRAIN_MPI], [
     [vittrain_mpi_suffix=.$with_mpi MPI_NAME=$with_mpi])
   AC_PATH_PROG([MPICC], [mpicc$vittrain_mpi_suffix], [], [$vittrain_mpi_path])
   AC_PATH_PROG([MPIRUN], [mpirun$vittrain_mpi_suffix], [], [$vittrain_mpi_path])
+  AS_CASE([$MPICC,$with_mpi], [,yes|,*/*|,openmpi|,mpich], [],
+    [,*], [AC_MSG_ERROR([--with-mpi=$with_mpi: no program mpicc.$with_mpi in PATH; known names: openmpi, mpich])])
   vittrain_mpi_version=no
   AS_CASE([$cross_compiling,$with_mpi],
     [yes,yes|yes,openmpi], [MPICC="$PKG_CONFIG ompi-c"],

@@ -10,7 +10,8 @@ AC_DEFUN([VITTRAIN_ONEDNN], [
   AS_CASE([$with_onednn],
     [no], [AC_MSG_ERROR([--with-onednn=no: vittrain needs oneDNN])],
     [yes], [],
-    [AS_IF([test -d "$with_onednn/lib64"], [vittrain_lib=lib64], [vittrain_lib=lib])
+    [VITTRAIN_PREFIX([onednn], [dnnl.h])
+     AS_IF([test -d "$with_onednn/lib64"], [vittrain_lib=lib64], [vittrain_lib=lib])
      ONEDNN_CFLAGS="-I$with_onednn/include"
      ONEDNN_LIBS="-L$with_onednn/$vittrain_lib -Wl,-rpath,$with_onednn/$vittrain_lib -ldnnl"])
   AC_MSG_CHECKING([for oneDNN >= 2.6])
@@ -57,7 +58,8 @@ AC_DEFUN([VITTRAIN_RANDOM123], [
   AS_CASE([$with_random123],
     [no], [AC_MSG_ERROR([--with-random123=no: vittrain needs Random123])],
     [yes], [],
-    [RANDOM123_CFLAGS="-I$with_random123/include"])
+    [VITTRAIN_PREFIX([random123], [Random123/philox.h])
+     RANDOM123_CFLAGS="-I$with_random123/include"])
   vittrain_save_CPPFLAGS=$CPPFLAGS
   CPPFLAGS="$CPPFLAGS $RANDOM123_CFLAGS"
   AC_CHECK_HEADER([Random123/philox.h], [],

@@ -21,6 +21,12 @@ config.log has the details.])
   ])
 ])
 
+# VITTRAIN_PREFIX(NAME, HEADER): fail if --with-NAME=PREFIX was given and HEADER is not below PREFIX. Without this check
+# the compiler would find the system's copy.
+AC_DEFUN([VITTRAIN_PREFIX], [
+  AS_IF([test ! -f "$with_$1/include/$2"], [AC_MSG_ERROR([--with-$1=$with_$1: no file $with_$1/include/$2])])
+])
+
 # VITTRAIN_SPLIT_FLAGS(VARIABLE, COMMAND LINE): split a wrapper's command line. The first word, the compiler, is
 # dropped; preprocessor flags become VARIABLE_CFLAGS, all others VARIABLE_LIBS.
 AC_DEFUN([VITTRAIN_SPLIT_FLAGS], [
@@ -50,6 +56,13 @@ AC_DEFUN([VITTRAIN_FIND_LIBRARY], [
 AC_DEFUN([VITTRAIN_LIBRARY], [
   VITTRAIN_FIND_LIBRARY([$1], [$2], [$3], [$5], [$6], [$7])
   AS_IF([test "$vittrain_found" != yes], [VITTRAIN_MISSING([$2 >= $3], [$4])])
+])
+
+# VITTRAIN_HOST: fail if --host names another processor and the compiler is the one for the building machine.
+AC_DEFUN([VITTRAIN_HOST], [
+  vittrain_machine=`$CC -dumpmachine 2>/dev/null`
+  AS_IF([test "$host_cpu" != "$build_cpu" && test "${vittrain_machine%%-*}" = "$build_cpu"],
+    [AC_MSG_ERROR([--host=$host_alias: $CC compiles for $vittrain_machine; install $host_alias-gcc or set CC])])
 ])
 
 # C17 with GNU extensions.
@@ -128,6 +141,8 @@ AC_DEFUN([VITTRAIN_SANITIZERS], [
     [AS_HELP_STRING([--enable-sanitizers], [check addresses and undefined behaviour at run time;
        =thread: races between threads])],
     [], [enable_sanitizers=no])
+  AS_CASE([$enable_sanitizers], [yes|no|thread], [],
+    [AC_MSG_ERROR([--enable-sanitizers=$enable_sanitizers: unknown value; known: yes, no, thread])])
   AS_IF([test "$enable_sanitizers" != no], [
     SANITIZER_CFLAGS="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer"
     AS_IF([test "$enable_sanitizers" = thread], [SANITIZER_CFLAGS="-fsanitize=thread"])
