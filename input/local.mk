@@ -41,7 +41,11 @@ sample_files = \
 all-local: data/cifar-10-sample/README.md
 $(sample_files): data/cifar-10-sample/README.md
 data/cifar-10-sample/README.md: $(srcdir)/input/cifar-10-sample.tar.xz
-	$(AM_V_GEN)$(MKDIR_P) data && xz -dc $(srcdir)/input/cifar-10-sample.tar.xz | tar -xom -C data -f -
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && \
+	if problem=`{ $(XZ) -dc $(srcdir)/input/cifar-10-sample.tar.xz >$(@D)/sample.tar && \
+		tar -xom -C data -f $(@D)/sample.tar; } 2>&1`; then rm -f $(@D)/sample.tar; \
+	else rm -rf $(@D); echo "cannot unpack $(srcdir)/input/cifar-10-sample.tar.xz:" $$problem\
+		"; free space if the disk is full, else restore the file from the checkout or the released sources" >&2; exit 1; fi
 clean-local:
 	rm -rf data/cifar-10-sample
 if INSTALLS_SAMPLE

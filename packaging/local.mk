@@ -9,9 +9,12 @@ EXTRA_DIST += \
 	packaging/modulefile.in \
 	packaging/spack
 
-modulefiledir = $(pkgdatadir)/modulefiles/vittrain
-nodist_modulefile_DATA = packaging/modulefile/$(VERSION)
-CLEANFILES += $(nodist_modulefile_DATA)
-packaging/modulefile/$(VERSION): $(srcdir)/packaging/modulefile.in
-	$(AM_V_GEN)$(MKDIR_P) $(@D) && sed -e 's|[@]VERSION@|$(VERSION)|' -e 's|[@]bindir@|$(bindir)|' \
-		-e 's|[@]pkgdatadir@|$(pkgdatadir)|' $(srcdir)/packaging/modulefile.in >$@
+# Made by make install, which may get another prefix.
+modulefile = $(DESTDIR)$(pkgdatadir)/modulefiles/vittrain/$(VERSION)
+install-data-local:
+	$(MKDIR_P) "`dirname '$(modulefile)'`"
+	$(SED) -e 's|[@]VERSION@|$(VERSION)|' -e 's|[@]bindir@|$(bindir)|' -e 's|[@]pkgdatadir@|$(pkgdatadir)|' \
+		$(srcdir)/packaging/modulefile.in >'$(modulefile)'
+	chmod 644 '$(modulefile)'
+uninstall-local:
+	rm -f '$(modulefile)'

@@ -52,13 +52,14 @@ libvittrain_a_SOURCES += \
 	src/core/version.c \
 	src/core/version.h
 
-# The commit that is built: looked up each time, written only when it is another one.
+# The commit that is built: looked up each time, written only when it is another one. If git fails, for example because
+# root installs from the checkout of another user, the file stays as it is.
 src/core/version.$(OBJEXT): version_commit.h
 version_commit.h: FORCE
-	@commit=`cd $(srcdir) && { cat .commit 2>/dev/null || { test -e .git && \
-		git describe --always --dirty --exclude='*' 2>/dev/null; }; }`; \
-	echo "#define VERSION_COMMIT \"$$commit\"" >$@.new; \
-	if cmp -s $@.new $@; then rm -f $@.new; else mv -f $@.new $@; fi
+	@if commit=`cd $(srcdir) && { cat .commit 2>/dev/null || test ! -e .git || \
+		git describe --always --dirty --exclude='*' 2>/dev/null; }` || test ! -e $@; then \
+	line="#define VERSION_COMMIT \"$$commit\""; \
+	test "$$line" = "`cat $@ 2>/dev/null`" || echo "$$line" >$@; fi
 FORCE:
 dist-hook:
 	$(SED) 's/.*"\(.*\)"/\1/' version_commit.h >$(distdir)/.commit
