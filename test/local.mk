@@ -169,6 +169,7 @@ long_test_scripts = \
 	test/test_background.sh \
 	test/test_bench_scripts.sh \
 	test/test_book.sh \
+	test/test_build.sh \
 	test/test_checkpoint_kill.sh \
 	test/test_comm_death.sh \
 	test/test_commands.sh \
