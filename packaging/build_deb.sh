@@ -8,6 +8,10 @@ set -eu
 tarball=$(readlink -f "$1") folder=$2
 shift 2
 name=$(basename "$tarball" .tar.gz)
+fail() { echo "build_deb.sh: $*" >&2; exit 1; }
+tar -tzf "$tarball" "$name/packaging/debian/control" >/dev/null 2>&1 ||
+    fail "$tarball: no archive of released sources; make one with make dist"
+[ ! -e "$folder/$name" ] || fail "$folder/$name exists; remove it, or choose another folder"
 mkdir -p "$folder"
 cd "$folder"
 cp "$tarball" "vittrain_${name#vittrain-}.orig.tar.gz"

@@ -8,6 +8,10 @@
 [ $# = 3 ] && [ "$(id -u)" = 0 ] || { sed -n '3,7s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 . "$(dirname "$0")/../test/systems.sh"
 tarball=$(readlink -f "$1") suite=$2 packaging=$(cd "$(dirname "$0")" && pwd)
+fail() { echo "check.sh: $*" >&2; exit 1; }
+tar -tzf "$tarball" "$(basename "$tarball" .tar.gz)/configure" >/dev/null 2>&1 ||
+    fail "$1: no archive of released sources; make one with make dist"
+case $suite in bookworm | trixie) ;; *) fail "$suite: unknown suite; known: bookworm, trixie" ;; esac
 mkdir -p "$3" && cd "$3" || exit 1
 folder=$PWD number=0 failed=0
 
@@ -85,6 +89,7 @@ load_module() {
 
 deck=/usr/share/vittrain/input/quickstart.ini
 step "debootstrap $suite" eval '[ -x base/usr/sbin/policy-rc.d ] || system_make "$suite" base'
+[ $failed = 0 ] || { echo 'Bail out! no base system' && exit 1; }
 step 'the .deb files are built' build
 step 'lintian has no errors or warnings, except for suppressed tags' lint
 step 'a clean system with the libraries' eval 'make_system test && install_libraries'

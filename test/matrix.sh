@@ -109,16 +109,26 @@ print_table() {
         }'
 }
 
+usage() { sed -n '3,10s/^# \{0,1\}//p' "$0"; }
+
 folder=matrix
-if [ "${1:-}" = -C ]; then folder=$2 && shift 2; fi
-[ $# -ge 1 ] || { sed -n '3,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
-mkdir -p "$folder" && folder=$(cd "$folder" && pwd) || exit 1
-if [ "$1" = --table ]; then print_table; exit; fi
+if [ "${1:-}" = -C ] && [ $# -ge 3 ]; then folder=$2 && shift 2; fi
+case ${1:-} in
+-h | --help) usage && exit ;;
+'' | -C) usage >&2 && exit 2 ;;
+--table)
+    ls "$folder"/*.result >/dev/null 2>&1 || fail "no results in $folder"
+    print_table
+    exit
+    ;;
+esac
 [ "$1" != all ] || set -- $(cut -d'|' -f1 <<<"$systems")
 for system; do [ -n "$(field "$system" 1)" ] || fail "no system $system; there are: $(cut -d'|' -f1 <<<"$systems" | paste -s -d ' ')"; done
 [ "$(id -u)" = 0 ] || fail "needs root, for namespaces"
 command -v debootstrap >/dev/null || fail "no debootstrap: apt-get install debootstrap"
 commit=$(git -C "$source" rev-parse --short HEAD) || exit 1
+mkdir -p "$folder" && folder=$(cd "$folder" && pwd) && exec 9>"$folder/lock" || exit 1
+flock -n 9 || fail "another matrix.sh uses $folder; use another folder with -C, or wait for its end"
 set -m # The background job gets a process group of its own.
 (run_systems "$@") </dev/null >>"$folder/matrix.log" 2>&1 &
 echo "runs in the background, see $folder/matrix.log; to stop it: kill -- -$!"
