@@ -52,7 +52,7 @@ fault() {
     result "$4" "$bad" "$run_log"
 }
 
-echo 1..26
+echo 1..29
 run 2 whole run.dir="$work/whole" $steps
 result 'a run that nothing disturbs' "$([ $status -eq 0 ] || echo "status $status")" "$work/whole.log"
 
@@ -134,6 +134,10 @@ launch hang --grace 0.5 --restarts 0 -- sh -c "$said; setsid sh -c 'trap \"\" TE
 bad=$(ended 137 0)
 [ -z "$(processes 'sleep 1000[.]25')" ] || bad="$bad; something is left"
 result 'a command that hangs after a failure is killed, with all that it started' "$bad" "$work/hang.log"
+launch line --restarts 0 -- sh -c 'printf unfinished >&2; exit 1'
+check 'a last line without a newline is ended' 1 0 '^unfinished$'
+launch empty -- ''
+check 'an empty command' 2 0 'launch: no command after --'
 launch none -- /nonexistent/mpirun
 check 'a command that is not there' 2 0 '^vittrain: error: launch: cannot start /nonexistent/mpirun: No such file'
 
@@ -156,6 +160,12 @@ result 'launch is not launched' "$(failed_otherwise 2 'cannot be run by them' | 
 } | true
 result 'nobody reads its stderr any more: the command goes on' \
     "$([ -e "$work/reached" ] && [ "$(cat "$work/unread")" = 0 ] || echo "status $(cat "$work/unread")")"
+# dd makes stderr non-blocking for all processes that share it.
+lines=$({
+    dd oflag=nonblock status=none </dev/null >&2
+    "$vittrain" launch -- sh -c 'seq 100000 >&2'
+} 2>&1 | { sleep 0.5 && wc -l; })
+result 'all lines reach a slow reader of a non-blocking stderr' "$([ "$lines" -eq 100000 ] || echo "$lines lines")"
 launch half --restarts 1.5 -- true
 check 'restarts are whole' 2 0 'takes a whole number'
 

@@ -76,7 +76,7 @@ static bool launch_read(struct launch *launch, int count, char **words, struct e
         return error_set(error, ERROR_USAGE, "launch: --restarts takes a whole number, not %g",
                          restarts);
     launch->count = count - i - 1;
-    if (launch->count <= 0)
+    if (launch->count <= 0 || words[i + 1][0] == '\0')
         return error_set(error, ERROR_USAGE, "launch: no command after --: %s",
                          command_launch.synopsis);
     launch->words = calloc((size_t)launch->count + 3, sizeof *launch->words);

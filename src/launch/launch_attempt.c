@@ -98,6 +98,10 @@ static void output_pass_on(const struct running *running, const char *text, size
         ssize_t written = write(output, text, length);
         if (written < 0 && errno == EINTR)
             continue;
+        if (written < 0 && errno == EAGAIN) { /* the reader has made it non-blocking */
+            poll(&(struct pollfd){.fd = output, .events = POLLOUT}, 1, -1);
+            continue;
+        }
         if (written <= 0)
             return; /* the reader is gone; the command continues */
         text += written;
@@ -105,7 +109,8 @@ static void output_pass_on(const struct running *running, const char *text, size
     }
 }
 
-/* Pass on all complete lines; the rest too if `all` is set or the buffer is full. */
+/* Pass on all complete lines; the rest too if `all` is set, with a newline, or if the buffer is
+ * full. */
 static void lines_pass_on(struct running *running, bool all)
 {
     char *begin = running->line, *stop = begin + running->length;
@@ -117,6 +122,7 @@ static void lines_pass_on(struct running *running, bool all)
     size_t rest = (size_t)(stop - begin);
     if (rest > 0 && (all || rest == sizeof running->line - 1)) {
         output_pass_on(running, begin, rest);
+        output_pass_on(running, "\n", all ? 1 : 0);
         *stop = '\0';
         line_note(running, begin);
         rest = 0;
