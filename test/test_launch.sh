@@ -3,6 +3,7 @@
 # `vittrain launch`: a failed command is started again and resumes, with the result of an undisturbed run. A command
 # that would fail again or got a signal to end is not restarted. No process of an attempt is left.
 . "$TEST_SOURCE/test/program.sh"
+unset SLURM_JOB_ID # within Slurm, the host of rank 0 is unknown
 
 steps="$small train.epochs=2 checkpoint.every=0.2 output.tensorboard=off"
 
@@ -52,7 +53,7 @@ fault() {
     result "$4" "$bad" "$run_log"
 }
 
-echo 1..29
+echo 1..42
 run 2 whole run.dir="$work/whole" $steps
 result 'a run that nothing disturbs' "$([ $status -eq 0 ] || echo "status $status")" "$work/whole.log"
 
@@ -69,14 +70,10 @@ result 'and the same losses, each once' "$(differ "$work/whole.loss" "$work/cut.
 killed_0='rank 0 on .* was killed by signal 9 \(Killed\); probable cause: '
 killed_1='rank 1 on .* was killed by signal 9 \(Killed\); probable cause: '
 # MPICH's mpirun does not report the rank.
-[ "$TEST_MPI" != mpich ] || killed_0='exit code (9: another rank failed|0, but the run did not end)' killed_1=$killed_0
+[ "$TEST_MPI" != mpich ] || killed_0='exit code (9 |0, but the run did not end)' killed_1=$killed_0
 fault evaluation:25 KILL 0 'a rank is killed in an evaluation' "$killed_0"
 fault checkpoint_name:15 KILL 1 'while a checkpoint is named' "$killed_1"
-if [ "$TEST_MPI" = mpich ]; then # it may return 0, and nothing shows yet that a run has begun
-    result 'before the run has a folder # SKIP the mpirun of MPICH may return 0'
-else
-    fault folder:0 KILL 1 'before the run has a folder' "$killed_1"
-fi
+fault folder:0 KILL 1 'before the run has a folder' "$killed_1"
 fault backward:13 STOP 1 'a rank is stopped' 'rank 1 on .*: no heartbeat for [4-9]'
 
 launch mistake --restarts 2 -- $MPIRUN -np 2 "$vittrain" run.dir="$work/mistake" $steps data.root=/nonexistent
@@ -124,16 +121,66 @@ check 'an exit code of 0 is not believed after a failure; two attempts that come
     9 1 'gave up after 1 restart, two in a row without a new checkpoint: rank 3'
 launch again --restarts 1 -- sh -c "[ -e '$work/once' ] && exit 0; touch '$work/once'; $said; exit 9"
 check 'a command that fails once ends well' 0 1 'rank 3 on node: killed$'
-printf '#!/bin/sh\n[ -e "$0.once" ] && exec "$@"\n: >"$0.once"; mkdir -p "%s"; echo '"'"'{"parts": [{"from_step": 0}]}'"'"' >"%s/run.json"\n' \
+printf '#!/bin/sh\n[ -e "$0.once" ] && exec "$@"\n: >"$0.once"; mkdir -p "%s"; printf 12 >"%s/.lock"\n' \
     "$work/lost" "$work/lost" >"$work/loses" && chmod +x "$work/loses"
 launch lost --restarts 1 -- "$work/loses" "$vittrain" run.dir="$work/lost" $small
 check 'nor is it believed if the run did not end' 0 1 'exit code 0, but the run did not end'
+
+# An mpirun that returns 0 and prints nothing on stderr.
+printf '#!/bin/sh\n%s "$@" 2>"%s"\nexit 0\n' "$MPIRUN" "$work/hidden" >"$work/mpirun0" && chmod +x "$work/mpirun0"
+
+# hidden SIGNAL NAME WORD...: launch mpirun0 and send the signal to the newest rank before the run folder is opened.
+hidden() {
+    hidden_signal=$1 hidden_name=$2
+    shift 2
+    : >"$work/hidden"
+    (
+        wait_for 'debug.pause: rank 0 ' "$work/hidden"
+        kill "-$hidden_signal" "$(sed -n 's/.*debug.pause: rank 0 on .*(process \([0-9]*\)).*/\1/p' "$work/hidden")"
+    ) &
+    launch "$hidden_name" --restarts 2 -- "$work/mpirun0" -np 2 "$vittrain" run.dir="$work/early" $steps "$@" debug.pause=data_open:0:2
+    wait
+}
+
+hidden KILL early_new
+check 'nor if a rank was killed before the run has a folder' 0 1 'exit code 0, but the run did not end'
+hidden KILL early_again train.epochs=3
+check 'nor if the run that was killed continues a finished run' 0 1 'exit code 0, but the run did not end'
+launch early_done --restarts 2 -- "$work/mpirun0" -np 2 "$vittrain" run.dir="$work/early" $steps train.epochs=3
+check 'a finished run that has nothing to do ends well' 0 0 'nothing to do'
+hidden USR1 early_stop train.epochs=4
+check 'so does a run that a signal stops before its first step' 0 0 'stopped before the first step'
+launch early_off --restarts 2 -- "$work/mpirun0" -np 2 "$vittrain" run.dir="$work/off" $small train.steps=2 output.csv=no output.logbook= output.tensorboard=off
+check 'and a run that writes few files' 0 0
+launch early_version --restarts 2 -- "$work/mpirun0" -np 1 "$vittrain" --version
+check 'and a command that is not a run' 0 0
+launch early_skip --restarts 2 -- sh -c : "$vittrain" run.dir="$work/early" $steps
+check 'and a script that does not start a finished run' 0 0
+mkdir "$work/old" && : >"$work/old/.lock"
+launch early_old --restarts 2 -- sh -c : "$vittrain" run.dir="$work/old" $steps
+check 'nor one of an older version' 0 0
+echo elsewhere >"$work/far_hosts"
+launch far --restarts 2 -- "$work/bin/mpirun" -f "$work/far_hosts" "$vittrain" run.dir="$work/far"
+bad=$(ended 0 0)
+launch moved --restarts 2 -- "$work/bin/mpirun" -wdir elsewhere "$vittrain" run.dir=moved
+result 'and a run whose folder is elsewhere' "$bad$(ended 0 0)" "$run_log"
+
 launch nul --restarts 0 -- sh -c 'printf "aborted\n\0vittrain: failure: rank 3 on node: killed\n" >&2; exit 9'
 check 'a NUL byte before a line, as Open MPI 5 writes, is dropped' 9 0 'gave up.*: rank 3 on node: killed$'
 launch hang --grace 0.5 --restarts 0 -- sh -c "$said; setsid sh -c 'trap \"\" TERM; sleep 1000.25' & trap '' TERM; sleep 1000.25"
 bad=$(ended 137 0)
 [ -z "$(processes 'sleep 1000[.]25')" ] || bad="$bad; something is left"
 result 'a command that hangs after a failure is killed, with all that it started' "$bad" "$work/hang.log"
+launch wrong --restarts 2 -- $MPIRUN --nonsense
+check 'a wrong option of mpirun is not tried again' 9 0 'gave up after 0 restarts, mpirun failed before the run began: the command ended with exit code [0-9]+ and no line of vittrain'
+printf '%s\nother\n' "$(hostname)" >"$work/two_hosts" && printf '#!/bin/sh\n[ "$1" = other ]\n' >"$work/bin/agent2" && chmod +x "$work/bin/agent2"
+rm "$work/bin/mpirun.once" && printf '#!/bin/sh\n[ -e "$0.once" ] || { touch "$0.once"; echo no daemon >&2; exit 1; }\n' >"$work/bin/mpirun"
+launch two_hosts --restarts 1 -- "$work/bin/mpirun" -f "$work/two_hosts" -mca plm_rsh_agent "$work/bin/agent2"
+check 'an mpirun that cannot reach a host is' 0 1
+launch code --restarts 1 -- sh -c 'exit 132'
+check 'an exit code is not taken for a signal, nor for one of vittrain' 9 1 'the command ended with exit code 132 and no line'
+launch signal --restarts 0 -- sh -c 'kill -9 $$'
+check 'the death of the command is named' 137 0 'gave up.*: the command was killed by signal 9 \(Killed\)$'
 launch line --restarts 0 -- sh -c 'printf unfinished >&2; exit 1'
 check 'a last line without a newline is ended' 1 0 '^unfinished$'
 launch empty -- ''

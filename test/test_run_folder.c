@@ -201,6 +201,35 @@ static void given_folder_is_made_with_those_above(void **state)
     run_folder_close(&folder);
 }
 
+/* Check the length of a/.lock on the first rank. */
+static void assert_lock_length(long expected)
+{
+    struct stat status;
+    if (is_first()) {
+        assert_int_equal(stat("a/.lock", &status), 0);
+        assert_int_equal(status.st_size, expected);
+    }
+}
+
+static void lock_length_shows_the_end_of_an_attempt(void **state)
+{
+    (void)state;
+    set("run.dir=a");
+    struct run_folder folder = open_folder();
+    assert_lock_length(2);
+    run_folder_close(&folder);
+    folder = open_folder();
+    assert_lock_length(4);
+    if (is_first())
+        run_folder_end(&folder);
+    assert_lock_length(5);
+    run_folder_close(&folder);
+    comm_barrier(world);
+    folder = open_folder();
+    assert_lock_length(6);
+    run_folder_close(&folder);
+}
+
 static void given_folder_with_checkpoints_is_gone_on_with(void **state)
 {
     (void)state;
@@ -440,6 +469,7 @@ int main(int argc, char **argv)
         FOLDER_TEST(deck_and_log_are_there),
         FOLDER_TEST(given_folder_is_made_with_those_above),
         FOLDER_TEST(tags_are_written),
+        FOLDER_TEST(lock_length_shows_the_end_of_an_attempt),
         FOLDER_TEST(given_folder_with_checkpoints_is_gone_on_with),
         FOLDER_TEST(parts_of_checkpoints_are_none),
         FOLDER_TEST(never_resume_refuses_a_used_folder),

@@ -51,6 +51,10 @@ MUST_CHECK bool run_folder_save_deck(const struct run_folder *folder, const stru
  * checkpoints are removed only if no run holds the lock. */
 void run_folder_clean(const char *path, bool has_lock);
 
+/* Rank 0. Record that the attempt has ended without an error: .lock grows to the next odd length.
+ * run_folder_open has made it even. `vittrain launch` reads the length. */
+void run_folder_end(const struct run_folder *folder);
+
 /* Not collective. Release the lock. Does nothing for a folder that is all zero. */
 void run_folder_close(struct run_folder *folder);
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The command `launch`: runs mpirun or srun and starts it again after a failure. The exit code of
  * mpirun may be 0, or that of another rank. A failure is therefore also detected from the lines on
- * stderr and from run.json. */
+ * stderr and from the run folder. */
 #include "launch/launch.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +41,7 @@ struct launch {
     int fruitless; /* consecutive attempts without a new checkpoint */
     double pause;  /* seconds before the next restart */
     int64_t step;  /* step of the newest checkpoint; -1: none */
+    int64_t mark;  /* launched_run_mark before the attempt */
     bool begun;    /* the run has written a checkpoint since the launch */
     struct launched_run run;
     struct launched_hosts hosts;
@@ -217,11 +219,27 @@ static bool hosts_settle(struct launch *launch, struct error *error)
     }
 }
 
+/* True if mpirun itself failed before the run began, probably because of a mistake in the command.
+ * An mpirun of MPICH that returns 9 has lost a rank. One that prints nothing, or that has other
+ * hosts, may succeed the next time. */
+static bool mpirun_is_wrong(struct launch *launch, const struct attempt *attempt)
+{
+    struct error ignored = {0};
+    return launch->run.here && attempt->printed && attempt->code != 0 && attempt->code != SIGKILL &&
+           attempt->signal == 0 && attempt->failure[0] == '\0' && attempt->mistake[0] == '\0' &&
+           attempt->lost[0] == '\0' && attempt->death.text[0] == '\0' &&
+           attempt->seconds < long_enough && launched_run_mark(&launch->run) == launch->mark &&
+           launched_hosts_open(&launch->hosts, launch->count, launch->original, &ignored) &&
+           launch->hosts.count == 0;
+}
+
 /* Wait until the command can be started again; false and an error if it must not be. */
 static bool restart_prepare(struct launch *launch, const struct attempt *attempt,
                             struct error *error)
 {
     progress_note(launch, attempt);
+    if (launch->restarts == 0 && mpirun_is_wrong(launch, attempt))
+        return give_up(launch, attempt, ", mpirun failed before the run began", error);
     if (launch->restarts >= launch->restarts_max)
         return give_up(launch, attempt, "", error);
     if (launch->fruitless >= FRUITLESS_MOST)
@@ -255,10 +273,11 @@ static int launch_run(int count, char **words)
         const struct attempt_options options = {
             .who = "launch", .grace = launch.grace, .output = -1};
         do {
+            launch.mark = launched_run_mark(&launch.run);
             if (!attempt_run(launch.words, &options, &attempt, &error))
                 break;
-            attempt.cut_off = attempt.code == 0 && attempt.mistake[0] == '\0' &&
-                              launched_run_is_cut_off(&launch.run);
+            attempt.cut_off = attempt.code == 0 && attempt.mistake[0] == '\0' && launch.run.known &&
+                              launched_run_is_cut_off(&launch.run, launch.mark);
         } while (!is_final(&attempt) && restart_prepare(&launch, &attempt, &error));
     }
     launched_hosts_close(&launch.hosts);
@@ -281,8 +300,9 @@ const struct command command_launch = {
         "and starts it again after a failure: a rank or node that died or does not answer. Names "
         "the probable cause of a death. The run resumes from its newest valid checkpoint. At most "
         "N restarts (3); none after two attempts in a row without a new checkpoint, a user's "
-        "mistake (exit codes 2 to 7) or a signal to end. A command that does not end within the "
-        "grace period (10 s) after a failure is killed. No process of an attempt is left on this "
+        "mistake (exit codes 2 to 7), a signal to end, or a failure of mpirun itself in the first "
+        "attempt. A command that does not end within the grace period (10 s) after a failure is "
+        "killed. No process of an attempt is left on this "
         "host before the next attempt. If mpirun has a host file, all its hosts are tried before a "
         "restart, with the agent that mpirun uses. Without the hosts that do not answer the run "
         "continues with fewer ranks if it has mesh.elastic=yes; otherwise launch waits for them "

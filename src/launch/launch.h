@@ -45,6 +45,7 @@ void death_suspect(struct death *death, const struct oom_kills *before);
 /* The result of one execution of the command. */
 struct attempt {
     int code;                  /* exit code of the command; 128 + N: ended by signal N */
+    int signal;                /* the signal that ended the command; 0: it has exited */
     double seconds;            /* duration */
     char failure[LAUNCH_LINE]; /* the first "vittrain: failure: " line on stderr; "": none */
     char mistake[LAUNCH_LINE]; /* the first "vittrain: error: " line; "": none */
@@ -52,6 +53,7 @@ struct attempt {
     struct death death;        /* the first death that mpirun or srun reported, or the result of
                                   death_suspect */
     bool cut_off;              /* the exit code is 0, but the run has not ended */
+    bool printed;              /* the command has printed a line on stderr */
     bool failure_first;        /* failure was printed before mistake */
     bool asked;                /* a signal asked this process to end */
     bool killed;               /* the command did not end in time after a failure */
@@ -86,6 +88,8 @@ bool attempt_sleep(double seconds);
 struct launched_run {
     bool known; /* the command line contains this program with valid options of `train` */
     struct options options;
+    bool by_mpirun;           /* the command is an mpirun */
+    bool here;                /* rank 0 is on this host, in this working directory */
     double since;             /* clock_wall() of the launch; older run folders are ignored */
     char folder[OPTION_TEXT]; /* run.dir, or the folder that was found; "": not yet known */
 };
@@ -96,9 +100,14 @@ void launched_run_read(struct launched_run *run, int count, char *const *words);
  * finds the run folder. */
 int64_t launched_run_step(struct launched_run *run);
 
-/* True if the newest attempt in run.json has begun and not ended. False without a run.json on this
- * host: rank 0 writes it before the first step. */
-bool launched_run_is_cut_off(struct launched_run *run);
+/* Return the length of the run's lock file, which run_folder_open and run_folder_end change; -1 if
+ * it is not on this host. */
+int64_t launched_run_mark(struct launched_run *run);
+
+/* True if the attempt has not ended in the run folder, although the command returned 0. `before`:
+ * launched_run_mark before the attempt. Without a run folder on this host, true only if mpirun
+ * starts rank 0 here. A command other than mpirun may decide not to start the run. */
+bool launched_run_is_cut_off(struct launched_run *run, int64_t before);
 
 /* Wait until no process holds the lock of the run folder; false: still held after `seconds`. */
 bool launched_run_wait(const struct launched_run *run, double seconds);
@@ -140,5 +149,12 @@ int64_t launched_hosts_use(struct launched_hosts *hosts, char **words, char *con
                            struct error *error);
 
 bool launched_host_is_local(const char *name);
+
+/* True if the program is an mpirun: also mpirun.openmpi, mpiexec.hydra. */
+bool launched_by_mpirun(const char *program);
+
+/* True if the command is an mpirun that starts rank 0 on this host, in this working directory.
+ * False if its words or the batch system leave that open. */
+bool launched_rank_0_is_here(int count, char *const *words);
 
 #endif

@@ -14,7 +14,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "app/app.h"
 #include "config/options.h"
 #include "core/clock.h"
 #include "core/error.h"
@@ -76,6 +75,7 @@ static void line_note(struct running *running, const char *line)
 {
     struct attempt *attempt = running->attempt;
     bool first = attempt->failure[0] == '\0';
+    attempt->printed = true;
     text_keep(attempt->failure, line, "vittrain: failure: ");
     if (first && attempt->failure[0] != '\0')
         attempt->failure_first = attempt->mistake[0] == '\0';
@@ -172,6 +172,7 @@ static void signals_read(struct running *running)
     for (pid_t process; (process = waitpid(-1, &status, WNOHANG)) > 0;)
         if (process == running->child) {
             running->ended = true;
+            running->attempt->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
             running->attempt->code =
                 WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
         }
@@ -347,14 +348,14 @@ void attempt_reason(const struct attempt *attempt, char *text, size_t size)
         snprintf(text, size, "%s", attempt->mistake);
     else if (attempt->lost[0] != '\0')
         snprintf(text, size, "mpirun has lost a node: %s", attempt->lost);
-    else if (attempt->code > 128 && attempt->code < 128 + NSIG)
-        snprintf(text, size, "the command ended with exit code %d (signal %d: %s)", attempt->code,
-                 attempt->code - 128, strsignal(attempt->code - 128));
+    else if (attempt->signal != 0)
+        snprintf(text, size, "the command was killed by signal %d (%s)", attempt->signal,
+                 strsignal(attempt->signal));
     else if (attempt->cut_off)
-        snprintf(text, size,
-                 "the command ended with exit code 0, but the run did not end (run.json)");
+        snprintf(text, size, "the command ended with exit code 0, but the run did not end");
     else
-        snprintf(text, size, "the command ended with exit code %d%s%s", attempt->code,
-                 attempt->code <= ERROR_UNFIT ? ": " : "",
-                 attempt->code <= ERROR_UNFIT ? app_exit_codes[attempt->code] : "");
+        snprintf(text, size,
+                 "the command ended with exit code %d and no line of vittrain; its own lines may "
+                 "name the reason",
+                 attempt->code);
 }

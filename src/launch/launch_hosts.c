@@ -80,17 +80,24 @@ static bool line_read(const char *text, struct launched_host *host)
     return at == NULL || at > name;
 }
 
+bool launched_by_mpirun(const char *program)
+{
+    static const char *const launchers[] = {"mpirun", "mpiexec", "orterun", "prterun"};
+    const char *slash = strrchr(program, '/'), *name = slash != NULL ? slash + 1 : program;
+    for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++)
+        if (strncmp(name, launchers[i], strlen(launchers[i])) == 0)
+            return true;
+    return false;
+}
+
 bool launched_hosts_open(struct launched_hosts *hosts, int count, char *const *words,
                          struct error *error)
 {
-    static const char *const launchers[] = {"mpirun", "mpiexec", "orterun", "prterun", NULL};
     static const char *const files[] = {"hostfile", "machinefile", "default-hostfile", "f", NULL};
     static const char *const ranks[] = {"np", "n", "c", NULL};
-    const char *slash = strrchr(words[0], '/');
     char text[512];
     memset(hosts, 0, sizeof *hosts);
-    if (!is_one_of(slash != NULL ? slash + 1 : words[0], launchers) ||
-        getenv("SLURM_JOB_ID") != NULL)
+    if (!launched_by_mpirun(words[0]) || getenv("SLURM_JOB_ID") != NULL)
         return true;
     for (int i = 0; i + 1 < count && strcmp(words[i], ":") != 0; i++) {
         if (hosts->file_at == 0 && is_flag(words[i], files))
@@ -122,6 +129,23 @@ void launched_hosts_close(struct launched_hosts *hosts)
     free(hosts->host);
     hosts->host = NULL;
     hosts->reduced[0] = '\0';
+}
+
+bool launched_rank_0_is_here(int count, char *const *words)
+{
+    static const char *const moves[] = {"host", "H",  "hosts", "rf",         "rankfile",
+                                        "wdir", "wd", "app",   "configfile", NULL};
+    struct launched_hosts hosts;
+    struct error ignored = {0};
+    bool here = launched_by_mpirun(words[0]) && getenv("SLURM_JOB_ID") == NULL;
+    for (int i = 1; i < count; i++)
+        here = here && !is_flag(words[i], moves);
+    here = here && launched_hosts_open(&hosts, count, words, &ignored);
+    if (here) {
+        here = hosts.count == 0 || launched_host_is_local(hosts.host[0].name);
+        launched_hosts_close(&hosts);
+    }
+    return here;
 }
 
 /* ---- reaching the hosts */

@@ -290,6 +290,8 @@ void trainer_close(struct trainer *trainer)
     session_close(&trainer->session);
     upload_close(trainer->output.upload,
                  trainer->stop.succeeded ? trainer->options.output.upload_wait : 0);
+    if (trainer->stop.succeeded && trainer->world->rank == 0)
+        run_folder_end(&trainer->folder);
     run_folder_close(&trainer->folder);
 }
 
