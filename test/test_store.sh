@@ -155,7 +155,7 @@ bad="$(ended)$(has "$run_log" 'are not in .*step-0*12.h5: out of time; send them
 [ $(($(date +%s) - begin)) -lt 25 ] || bad="$bad it waited for the server"
 result 'a slow server does not delay the end of a run' "$bad$(gone)" "$run_log"
 faults '{"next": [{"kind": "slow", "seconds": 30, "count": 99, "method": "PUT", "match": "last.txt"}]}'
-run 1 links $runs run.dir="$work/links" output.upload=s3://bucket/links output.upload_wait=4
+run 1 links $runs run.dir="$work/links" output.upload=s3://bucket/links output.upload_wait=10
 faults '{}'
 result 'links that are not sent are listed' \
     "$(ended)$(has "$run_log" 'are not in s3://bucket/links: checkpoints/last.txt, checkpoints/best.txt: out of time')" "$run_log"
