@@ -26,7 +26,7 @@ enum { AHEAD = 4, TEST_BATCHES = AHEAD, TRAINING_BATCHES = 4 * TEST_BATCHES };
 
 /* Memory that stays free while a trial allocates. Libraries need some later, and not all of them
  * handle failed allocations. */
-enum { RESERVE = 64 << 20 };
+enum { RESERVE = 128 << 20 };
 
 struct trial_run {
     struct options options;
