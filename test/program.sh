@@ -78,7 +78,7 @@ fails() {
     result "$title" "$(failed_otherwise "$expected" "$pattern" | tr '\n' ' ')" "$run_log"
 }
 
-# told STATUS: true if this exit status of mpirun tells of a killed rank. That of MPICH sometimes returns 0.
+# told STATUS: true if this exit status of mpirun reports a killed rank. That of MPICH sometimes returns 0.
 told() { [ "$1" -ne 0 ] || [ "$TEST_MPI" = mpich ]; }
 
 # killed WORD...: train on two ranks in $work/killed and kill one after the first checkpoint. Print what is wrong with

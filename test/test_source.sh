@@ -52,7 +52,7 @@ for name in test/test_*.sh test/test_*.c; do
 done >"$work/unlisted"
 result 'every test is in test/local.mk' "$(head -n 3 "$work/unlisted" | tr '\n' ';')" "$work/unlisted"
 
-# Files of the checkout that make dist leaves out; a folder in its list stands for the files below it. .gitignore is left
+# Files of the checkout that make dist leaves out; a folder in its list contains the files below it. .gitignore is left
 # out on purpose. Nothing is listed outside a checkout.
 make -s --no-print-directory -C "$TEST_BUILD" \
     --eval='released: ; @printf "%s\n" $(patsubst $(srcdir)/%,%,$(DISTFILES))' released >"$work/released"

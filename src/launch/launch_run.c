@@ -100,7 +100,7 @@ int64_t launched_run_mark(struct launched_run *run)
     if (!folder_known(run))
         return -1;
     snprintf(path, sizeof path, "%s/.lock", run->folder);
-    int lock = output_file_open(path, O_RDWR); /* NFS reads the length anew in open() */
+    int lock = output_file_open(path, O_RDWR); /* NFS reads the length again in open() */
     if (lock < 0)
         return -1;
     int64_t length = fstat(lock, &status) == 0 ? (int64_t)status.st_size : -1;
