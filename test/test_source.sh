@@ -63,7 +63,7 @@ result 'make dist has all files of the checkout' "$(head -n 3 "$work/left_out" |
 
 version=$(sed -n 's/^AC_INIT(\[vittrain\], \[\(.*\)\], .*/\1/p' configure.ac)
 grep -LF "${version:-none}" NEWS docs/install.md packaging/conda/recipe.yaml packaging/debian/changelog packaging/easybuild/*.eb \
-    packaging/spack/packages/vittrain/package.py >"$work/version"
+    packaging/spack/spack_repo/vittrain/packages/vittrain/package.py >"$work/version"
 result 'the recipes have the version of configure.ac' "$(tr '\n' ';' <"$work/version")" "$work/version"
 
 format=$(command -v clang-format-14 || command -v clang-format)

@@ -55,3 +55,6 @@ class Vittrain(AutotoolsPackage, CudaPackage):
         if self.spec.satisfies("+cuda") and not self.spec.satisfies("cuda_arch=none"):
             args.append("--with-cuda-arch=" + ",".join(self.spec.variants["cuda_arch"].value))
         return args
+
+    def setup_run_environment(self, env):
+        env.set("VITTRAIN_HOME", self.prefix.share.vittrain)
