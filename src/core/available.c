@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/text.h"
+#include "core/text_file.h"
 
 /* File names of a cgroup version. */
 struct group_files {
@@ -25,13 +25,13 @@ static size_t memory_room(const char *root, const struct group_files *files, con
     char path[PATH_MAX];
     unsigned long long limit, used, cached = 0;
     snprintf(path, sizeof path, "%s%s%s/%s", root, files->tree, group, files->limit);
-    if (!text_number_read(path, "", &limit))
+    if (!text_file_number(path, "", &limit))
         return SIZE_MAX;
     snprintf(path, sizeof path, "%s%s%s/%s", root, files->tree, group, files->used);
-    if (!text_number_read(path, "", &used))
+    if (!text_file_number(path, "", &used))
         return SIZE_MAX;
     snprintf(path, sizeof path, "%s%s%s/memory.stat", root, files->tree, group);
-    text_number_read(path, files->cached, &cached);
+    text_file_number(path, files->cached, &cached);
     used -= cached < used ? cached : used;
     return limit > used ? (size_t)(limit - used) : 1;
 }
@@ -50,7 +50,7 @@ static size_t core_room(const char *root, const struct group_files *files, const
     fclose(file);
     unsigned long long other = 0;
     snprintf(path, sizeof path, "%s%s%s/%s", root, files->tree, group, files->used);
-    if (found == 1 && files->used[0] != '\0' && text_number_read(path, "", &other))
+    if (found == 1 && files->used[0] != '\0' && text_file_number(path, "", &other))
         period = (long long)other;
     return quota > 0 && period > 0 ? (size_t)(quota * 1000 / period) : SIZE_MAX;
 }
@@ -122,7 +122,7 @@ size_t memory_available(const char *root)
     unsigned long long available;
     snprintf(path, sizeof path, "%s/proc/meminfo", root);
     size_t room = control_room(root, memory_files);
-    if (text_number_read(path, "MemAvailable:", &available) && available * 1024 < room)
+    if (text_file_number(path, "MemAvailable:", &available) && available * 1024 < room)
         room = (size_t)available * 1024;
     return room == SIZE_MAX ? 0 : room;
 }

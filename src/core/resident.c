@@ -4,13 +4,13 @@
 
 #include <stdio.h>
 
-#include "core/text.h"
+#include "core/text_file.h"
 
-/* Return a field such as "VmRSS:", which is in KiB, in bytes. */
+/* Return a field of /proc/self/status ("VmRSS:"), which is in KiB, in bytes. */
 static size_t status_read(const char *name)
 {
     unsigned long long kibibytes = 0;
-    text_number_read("/proc/self/status", name, &kibibytes);
+    text_file_number("/proc/self/status", name, &kibibytes);
     return (size_t)kibibytes * 1024;
 }
 

@@ -119,18 +119,3 @@ const char *text_next_item(const char *list, size_t *length)
         --*length;
     return *list != '\0' ? list : NULL;
 }
-
-bool text_number_read(const char *path, const char *word, unsigned long long *number)
-{
-    char line[256], name[128];
-    bool found = false;
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return false;
-    while (!found && fgets(line, sizeof line, file) != NULL)
-        found = word[0] == '\0'
-                    ? sscanf(line, "%llu", number) == 1
-                    : sscanf(line, "%127s %llu", name, number) == 2 && strcmp(name, word) == 0;
-    fclose(file);
-    return found;
-}

@@ -29,10 +29,6 @@ const char *text_next_item(const char *list, size_t *length);
  * (ulimit -n)". `size`: of the array, at least 1. */
 void text_add_file_limit(char *text, size_t size);
 
-/* Read from a file the number after a word at the start of a line ("MemAvailable:"), or that of the
- * first line if the word is empty. False: no such line. */
-bool text_number_read(const char *path, const char *word, unsigned long long *number);
-
 /* Convert bytes to MiB, the unit of memory in tables and messages. */
 static inline double mib(size_t bytes)
 {

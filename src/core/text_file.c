@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -54,4 +55,19 @@ char *text_file_read(const char *path, size_t *length)
     if (length != NULL)
         *length = used;
     return text;
+}
+
+bool text_file_number(const char *path, const char *word, unsigned long long *number)
+{
+    char line[256], name[128];
+    bool found = false;
+    FILE *file = text_file_open(path);
+    if (file == NULL)
+        return false;
+    while (!found && fgets(line, sizeof line, file) != NULL)
+        found = word[0] == '\0'
+                    ? sscanf(line, "%llu", number) == 1
+                    : sscanf(line, "%127s %llu", name, number) == 2 && strcmp(name, word) == 0;
+    fclose(file);
+    return found;
 }

@@ -3,6 +3,7 @@
 #ifndef VITTRAIN_CORE_TEXT_FILE_H
 #define VITTRAIN_CORE_TEXT_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -13,5 +14,9 @@ FILE *text_file_open(const char *path);
 /* Return the whole file, zero-terminated and freed by the caller; NULL and errno on failure,
  * also ENOMEM. `length` may be NULL; the file may contain zeros. */
 char *text_file_read(const char *path, size_t *length);
+
+/* Read the first number that follows `word` at the start of a line ("MemAvailable: 123 kB"); if the
+ * word is empty, the first number at the start of a line. Return false if there is none. */
+bool text_file_number(const char *path, const char *word, unsigned long long *number);
 
 #endif
