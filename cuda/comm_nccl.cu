@@ -91,8 +91,8 @@ static void *abort_main(void *)
 }
 
 /* NCCL stops the kernels first, within milliseconds, but may then block (while collectives are in a
- * running graph, or in the network). It is therefore called in another thread, which has the 0.1 s
- * that the watch waits before MPI_Abort. The caller holds watch.lock. */
+ * running graph, or in the network). It is therefore called in another thread, which runs during
+ * the 0.1 s before MPI_Abort (job_abort in src/comm/mpi.c). The caller holds watch.lock. */
 static void groups_abort(void)
 {
     pthread_t thread;

@@ -2,7 +2,6 @@
 /* --help (all, a command, a section or a key), --version, --list-models, --completion and --manual.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "app/app.h"

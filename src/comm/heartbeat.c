@@ -80,12 +80,11 @@ void heartbeat_open(MPI_Comm communicator, int rank, int size)
     heart.open = true;
 }
 
-/* Receive messages up to the last of `ends` end messages. An end message is the last one of its
- * sender. */
-static void messages_drain(int ends)
+/* Receive all messages of `senders` ranks. The last message of a rank is its end message. */
+static void messages_drain(int senders)
 {
     struct status status;
-    for (MPI_Status message; ends > 0; ends -= message.MPI_TAG == TAG_END)
+    for (MPI_Status message; senders > 0; senders -= message.MPI_TAG == TAG_END)
         MPI_CHECK(MPI_Recv(&status, (int)sizeof status, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG,
                            heart.communicator, &message));
 }

@@ -268,8 +268,8 @@ bool failure_is_reported(void)
     return failure_reported;
 }
 
-/* End all ranks. In the pause, NCCL's kernels are stopped (cuda/comm_nccl.cu), and launchers read
- * what was printed last: mpirun of MPICH 4.2 lost 9 of 200 messages. */
+/* End all ranks after a pause. During the pause NCCL's kernels are stopped (cuda/comm_nccl.cu), and
+ * the launcher reads the last output. Without it, mpirun of MPICH 4.2 lost 9 of 200 messages. */
 static _Noreturn void job_abort(int exit_code)
 {
     nanosleep(&(struct timespec){.tv_nsec = 100 * 1000 * 1000}, NULL);
@@ -305,7 +305,7 @@ static void world_set_environment(void)
     if (alone) {
         /* No separate server process, which takes another 0.2 s. */
         setenv("OMPI_MCA_ess_singleton_isolated", "1", 0);
-        /* MPICH over UCX: no shared memory, whose creation fails under a limit on file sizes. */
+        /* MPICH with UCX: use no shared memory; creating it fails under a limit on file sizes. */
         setenv("UCX_TLS", "self", 0);
     }
     /* Ranks that wait inside MPI yield the core to others. */
@@ -326,8 +326,8 @@ static void world_find_hosts(void)
         MPI_Allgather(host, HOST_NAME, MPI_CHAR, groups.host, HOST_NAME, MPI_CHAR, MPI_COMM_WORLD));
 }
 
-/* Return an error if the launcher belongs to another MPI library: each process is then an MPI job
- * of one rank. `rank` and `size` are from the launcher's environment variables; -1: unknown. */
+/* Return an error if the launcher belongs to another MPI library, which makes each process an MPI
+ * job of one rank. `rank` and `size`: from the launcher's environment variables; -1: unknown. */
 static bool launcher_check(int rank, int size, struct error *error)
 {
     int ranks;

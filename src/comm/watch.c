@@ -125,7 +125,7 @@ static void watch_ask(const struct ticket *ticket, struct answer *answers)
     int open = 0, *world_rank = group_world_ranks(group);
     for (int rank = 0; rank < group->comm.size; rank++)
         if (rank != group->comm.rank) {
-            /* MPI_Send may block: UCX opens a connection only while the other rank calls MPI. */
+            /* MPI_Send may block: UCX connects only while the other rank calls MPI. */
             MPI_Request request;
             MPI_CHECK(MPI_Isend(&group->identity, 1, MPI_INT64_T, world_rank[rank], TAG_QUESTION,
                                 watch_communicator, &request));
@@ -221,9 +221,9 @@ static void watch_report(const struct ticket *ticket, double waited, const char 
     fflush(stderr);
 }
 
-/* Seconds that a rank leaves to lower ranks, so that the lowest one reports first and ends the job:
- * half a second for each, of at most ten. */
-static double turns_of(int lower_ranks)
+/* Return the seconds that a rank waits before it reports: 0.5 s for each lower rank that may
+ * report, at most 5 s. The lowest of them thus reports first and ends the job. */
+static double report_delay(int lower_ranks)
 {
     return 0.5 * (lower_ranks < 10 ? lower_ranks : 10);
 }
@@ -240,14 +240,14 @@ void watch_check(const struct ticket *ticket, double waited)
     watch_ask(ticket, answers);
     watch_list_missing(ticket, answers, missing, sizeof missing);
     bool later = watch_defers(ticket, answers);
-    const double patience = grace + turns_of(group->comm.rank);
+    const double patience = grace + report_delay(group->comm.rank);
     for (double start = clock_now(); later && clock_now() < start + patience; watch_sleep())
         watch_turn(ticket);
     watch_report(ticket, waited, missing, NULL);
     failure_end();
 }
 
-/* An error of the library (why) may be the consequence of another rank's end. */
+/* `why`: an error of the library, maybe a consequence of another rank's end; NULL: a timeout. */
 void comm_give_up(struct comm *comm, int64_t number, const char *what, double seconds,
                   const char *why, void (*before_end)(void))
 {
@@ -264,7 +264,7 @@ void comm_give_up(struct comm *comm, int64_t number, const char *what, double se
         for (int rank = 0; rank < comm->rank; rank++)
             before += !is_missing(&ticket, answers, rank);
     }
-    for (double start = clock_now(); clock_now() < start + turns_of(before); watch_sleep())
+    for (double start = clock_now(); clock_now() < start + report_delay(before); watch_sleep())
         watch_turn(&ticket);
     watch_report(&ticket, seconds, missing, why);
     before_end();

@@ -29,7 +29,7 @@ static const struct launcher *launcher_find(void)
     return launcher;
 }
 
-static int number_read(const char *variable)
+static int variable_read(const char *variable)
 {
     const char *value = variable != NULL ? getenv(variable) : NULL;
     return value != NULL ? atoi(value) : -1;
@@ -37,17 +37,17 @@ static int number_read(const char *variable)
 
 int launcher_rank(void)
 {
-    return number_read(launcher_find()->rank);
+    return variable_read(launcher_find()->rank);
 }
 
 int launcher_size(void)
 {
-    return number_read(launcher_find()->size);
+    return variable_read(launcher_find()->size);
 }
 
 int launcher_local_size(void)
 {
-    return number_read(launcher_find()->local_size);
+    return variable_read(launcher_find()->local_size);
 }
 
 bool launcher_has_ranks(void)

@@ -52,8 +52,8 @@ libvittrain_a_SOURCES += \
 	src/core/version.c \
 	src/core/version.h
 
-# The commit that is built: looked up each time, written only when it is another one. If git fails, for example because
-# root installs from the checkout of another user, the file stays as it is.
+# Every make looks up the commit and rewrites the file only if the commit has changed. If git fails, for example because
+# root installs from the checkout of another user, the file is kept.
 src/core/version.$(OBJEXT): version_commit.h
 version_commit.h: FORCE
 	@if commit=`cd $(srcdir) && { cat .commit 2>/dev/null || test ! -e .git || \

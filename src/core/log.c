@@ -33,10 +33,10 @@ static struct {
 
 void log_open(int rank, enum log_level level)
 {
-    /* Write a line with one system call. Without a buffer, glibc 2.37 and later write pieces of 128
-     * bytes, and the launcher may insert output of other ranks between them. */
-    static char line[BUFSIZ];
-    setvbuf(stderr, line, _IOLBF, sizeof line);
+    /* Write each line with one system call. On an unbuffered stream, glibc 2.37 and later write
+     * pieces of 128 bytes, and the launcher may insert output of other ranks between them. */
+    static char buffer[BUFSIZ];
+    setvbuf(stderr, buffer, _IOLBF, sizeof buffer);
     state.rank = rank;
     state.level = level;
 }

@@ -41,7 +41,7 @@ const char *product_implementation(const struct product_plan *plan);
 /* Write the library's name and version: "oneDNN 2.6.0". */
 void product_library(char *name, size_t size);
 
-/* Return the bytes that the library takes to generate machine code in the first step. */
+/* Return the bytes that the library allocates for generated machine code in the first step. */
 size_t product_library_bytes(void);
 
 /* Fail if the interface of the loaded library is not that of the headers. */

@@ -10,7 +10,7 @@ struct batch_trial {
     int64_t batch; /* train.batch */
     bool fits;
     size_t planned; /* bytes of the rank that needs most: arena, loaders, libraries */
-    size_t peak;    /* its hardware_memory_peak; 0: the allocation failed */
+    size_t peak;    /* largest hardware_memory_peak of a rank; 0: the allocation failed */
     double seconds; /* of the step */
     int64_t image;  /* pixels a side */
     enum data_type compute;

@@ -203,12 +203,13 @@ static enum rclone_outcome checkpoint_send(struct upload *upload, struct item *i
     return RCLONE_DONE;
 }
 
-/* The link's text file on the remote. */
+/* Write the name of the text file that represents a link on the remote. */
 static void pointer_name(int link, char name[static NAME])
 {
     snprintf(name, NAME, "checkpoints/%s.txt", link_names[link]);
 }
 
+/* True if the text file on the remote does not name the link's target. */
 static bool pointer_is_old(const struct upload *upload, int link)
 {
     return strcmp(upload->target[link], upload->pointer[link]) != 0;
@@ -324,7 +325,7 @@ static int missing_list(struct upload *upload, char *names, size_t size, int64_t
         *bytes += item->now.bytes;
         name_append(names, size, item->name);
     }
-    const bool pointers_only = count == 0; /* otherwise they wait for a checkpoint */
+    const bool pointers_only = count == 0; /* a link waits for its checkpoint */
     for (int n = 0; n < LINKS && pointers_only; n++) {
         char name[NAME];
         if (!pointer_is_old(upload, n))

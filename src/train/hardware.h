@@ -25,15 +25,17 @@ void hardware_cache_folder(const struct options *options, char *folder, size_t s
 /* True for GPUs, whose memory is not the host's. */
 bool hardware_has_memory(const struct device *device);
 
-/* Memory of a host excludes pages of program, library and data files: the processes of a node share
- * them, the kernel can drop them, and their resident part differs between systems and starts. */
+/* Pages of program, library and data files do not count as memory of a host: the processes of a
+ * node share them, the kernel can drop them, and their resident part differs between systems and
+ * starts. */
 
-/* Returns the bytes in use before a run allocates its memory: on a GPU all that is not free; else
- * the private memory of this process in whole MiB, which does not vary between starts, and what the
- * library of matrix products takes in the first step. */
+/* Return the bytes in use before a run allocates its memory. On a GPU: all that is not free. On a
+ * host: the private memory of this process in whole MiB, which does not vary between starts, and
+ * the library_bytes of struct device_limits. */
 size_t hardware_memory_base(struct device *device);
-/* Return the bytes in use now, and the peak so far: on a GPU (both) all that is not free now; else
- * the resident set size of this process without the pages of files that are resident now. */
+/* Return the bytes in use now, and the peak so far. On a GPU, both are all that is not free now. On
+ * a host, they are the resident set size of this process without the pages of files resident now.
+ */
 size_t hardware_memory_now(struct device *device);
 size_t hardware_memory_peak(struct device *device);
 
