@@ -124,7 +124,7 @@ ranks=${DOCTOR_RANKS:-4}
 cluster up 2
 first=$(cluster name 1) other=$(cluster name 2)
 cluster hosts $((ranks / 2)) >"$work/hosts"
-cluster env >"$work/env"
+cluster env >"$work/env.sh" # for on_first
 [ -z "${DOCTOR_CSV:-}" ] || echo 'date,commit,planted,check,verdict,exit_code,ranks,seconds' >"$DOCTOR_CSV"
 cat >"$work/only" <<'END'
 #!/bin/sh
@@ -144,9 +144,8 @@ done
 doctor() {
     run_log=$work/nodes.log settings=$1
     shift
-    cluster exec 1 sh -c '. ./env; exec timeout 60 mpirun -np "$@"' sh "$ranks" \
-        -hostfile hosts sh "$work/only" "$other" "$settings" "$vittrain" doctor /run/doctor.ini data.root=/run/data \
-        run.threads=1 "$@" >"$run_log" 2>&1 </dev/null
+    on_first timeout 60 mpirun -np "$ranks" -hostfile hosts sh "$work/only" "$other" "$settings" "$vittrain" doctor \
+        /run/doctor.ini data.root=/run/data run.threads=1 "$@" >"$run_log" 2>&1 </dev/null
     status=$?
 }
 
