@@ -23,8 +23,10 @@ cores=${SLURM_CPUS_PER_TASK:-$((SLURM_CPUS_ON_NODE / ranks_per_node))}
 [ "$cores" -gt 0 ] || cores=1
 
 # mpirun notices a lost connection after 7 s. The names are those of Open MPI 4, 5 and 6.
-for name in OMPI_MCA_oob_tcp PRTE_MCA_oob_tcp PRTE_MCA_prte; do export ${name}_keepalive_{time=4,intvl=1,probes=3}; done
-[ -z "$VITTRAIN_INTERFACE" ] || export {OMPI,PRTE}_MCA_oob_tcp_if_include="$VITTRAIN_INTERFACE"
+for name in OMPI_MCA_oob_tcp PRTE_MCA_oob_tcp PRTE_MCA_prte; do
+    export ${name}_keepalive_{time=4,intvl=1,probes=3}
+    [ -z "$VITTRAIN_INTERFACE" ] || export ${name}_if_include="$VITTRAIN_INTERFACE"
+done
 [ -z "$VITTRAIN_INTERFACE" ] || export OMPI_MCA_btl_tcp_if_include=$VITTRAIN_INTERFACE NCCL_SOCKET_IFNAME=$VITTRAIN_INTERFACE
 # Open MPI 5 finds no routes to a node's own IPv6 addresses and prints a message. Runs on one node or with a given
 # interface need no routes.
@@ -73,7 +75,7 @@ wait_for_launcher() {
     done
 }
 
-# requeue REASON: requeue the job. Slurm then ends this script, which sleeps until that.
+# requeue REASON: requeue the job. Slurm then ends this script, which sleeps until then.
 requeue() {
     trap - TERM
     say "$1: requeueing the job"
