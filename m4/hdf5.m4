@@ -14,7 +14,7 @@ AC_DEFUN([VITTRAIN_HDF5], [
         HDF5_CFLAGS=`$PKG_CONFIG --cflags hdf5-$MPI_NAME`
         HDF5_LIBS=`$PKG_CONFIG --libs hdf5-$MPI_NAME`
       ], [
-        # A cross build does not take the building machine's h5pcc.
+        # A cross build does not use the building machine's h5pcc.
         AS_IF([test "$cross_compiling" != yes], [AC_PATH_PROGS([H5PCC], [h5pcc.$MPI_NAME h5pcc])])
         AS_IF([test -n "$H5PCC"], [
           VITTRAIN_SPLIT_FLAGS([HDF5], [`$H5PCC -show`])
@@ -48,9 +48,9 @@ AC_DEFUN([VITTRAIN_HDF5], [
   AC_SUBST([HDF5_LIBS])
 ])
 
-# VITTRAIN_HDF5_MPI: set vittrain_hdf5_mpi to the MPI that HDF5 was built with. Called within a link test, whose program
-# is linked again: the linker prints the file of the library, in a cross build, too. A library built with Open MPI
-# contains names such as ompi_mpi_byte.
+# VITTRAIN_HDF5_MPI: set vittrain_hdf5_mpi to the MPI that HDF5 was built with, and vittrain_hdf5_file to its library.
+# Called after a successful link test. Linking its program again with -Wl,-t prints the libraries, also in a cross build.
+# An HDF5 built with Open MPI contains names such as ompi_mpi_byte.
 AC_DEFUN([VITTRAIN_HDF5_MPI], [
   AC_REQUIRE([AC_PROG_GREP])
   vittrain_hdf5_file=`$CC -o conftest$ac_exeext $CFLAGS $CPPFLAGS $LDFLAGS conftest.$ac_ext $LIBS -Wl,-t 2>/dev/null |

@@ -9,7 +9,7 @@ EXTRA_DIST += \
 	packaging/modulefile.in \
 	packaging/spack
 
-# Made by make install, which may get another prefix.
+# Written by make install, whose prefix may differ from that of configure.
 modulefile = $(DESTDIR)$(pkgdatadir)/modulefiles/vittrain/$(VERSION)
 install-data-local:
 	$(MKDIR_P) "`dirname '$(modulefile)'`"

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Test vittrain on several Debian systems. Each is installed in its own folder.
-#   test/matrix.sh [-C FOLDER] SYSTEM...   one after the other, in the background; progress is in FOLDER/matrix.log
-#   test/matrix.sh [-C FOLDER] all         every system
+#   test/matrix.sh [-C FOLDER] SYSTEM...   test these systems in the background; FOLDER/matrix.log shows the progress
+#   test/matrix.sh [-C FOLDER] all         test all systems
 #   test/matrix.sh [-C FOLDER] --table     print the results in Markdown
 # FOLDER (default: matrix) keeps the systems, the output SYSTEM.log and the result SYSTEM.result. A second call with
 # the same commit continues an interrupted one: finished systems, installed packages and builds are not repeated.
@@ -12,7 +12,7 @@ set -u
 source=$(cd "$(dirname "$0")/.." && pwd)
 . "$source/test/systems.sh"
 
-# Packages without which tests are skipped: for several nodes and Slurm, then for patches, zsh, plots, modules and HDF5.
+# Without these packages tests are skipped.
 tools="openssh-server iproute2 procps slurm-wlm munge python3 patch zsh gnuplot-nox environment-modules hdf5-tools"
 # Fields: name, suite of Debian, processor and MPI, further packages, command.
 systems="debian12|bookworm|x86-64, Open MPI|$tools|./quickstart check
@@ -24,7 +24,7 @@ arm64|bookworm|Arm (qemu), Open MPI|gcc-aarch64-linux-gnu g++-aarch64-linux-gnu 
 
 fail() { printf 'matrix.sh: %s\n' "$*" >&2; exit 1; }
 
-# field SYSTEM NUMBER: a field of the table above.
+# field SYSTEM NUMBER: print a field of the table above.
 field() { awk -F'|' -v name="$1" -v field="$2" '$1 == name { print $field }' <<<"$systems"; }
 
 # inside SYSTEM LINE: run a line of shell in the system, in the folder of the source.
@@ -44,7 +44,7 @@ make_system() {
 # checked NAME: print the result of configure's check whose name begins with NAME.
 checked() { sed -n "/: checking for $1/,/: result: /s/.*: result: //p" "$folder/$system/vittrain/config.log" | head -n 1; }
 
-# write_result: write commit and date, the counts, the versions, the reasons of skipped tests, and the failures.
+# write_result: write $system.result: commit and date, counts, versions, reasons of skipped tests, and failures.
 write_result() {
     local log=$folder/$system.log
     {
@@ -72,7 +72,7 @@ run_systems() {
     done
 }
 
-# print_table: the counts of each system, then the number of skipped tests by reason and system.
+# print_table: print the counts of each system, then the number of skipped tests by reason and system.
 print_table() {
     cut -d'|' -f1,3 <<<"$systems" | awk -F'|' -v folder="$folder" '
         { file = folder "/" $1 ".result" }

@@ -36,8 +36,8 @@ needs() {
     done
 }
 
-# processes PATTERN: print the ids, ascending, of the processes whose command line matches. A space in the pattern
-# matches the end of an argument.
+# processes PATTERN: print the ids of all processes of this machine whose command line matches, in ascending order. A
+# space in the pattern matches the end of an argument.
 processes() { LC_ALL=C grep -las -e "$(echo "$1" | tr ' ' .)" /proc/[0-9]*/cmdline | cut -d/ -f3 | sort -n; }
 
 # run RANKS NAME WORD...: run the program; set $status, write the output to $work/NAME.log.
@@ -52,7 +52,7 @@ run() {
     status=$?
 }
 
-# run_pair NAME COMMAND COMMAND: like `run`, on two ranks with one shell command each. `mpirun A : B` is not used because
+# run_pair NAME COMMAND COMMAND: like `run`, with one shell command for each of two ranks. `mpirun A : B` is not used because
 # Open MPI 5.0.7 crashes with it (open-mpi/ompi#13303).
 run_pair() {
     run_log=$work/$1.log
@@ -78,8 +78,8 @@ fails() {
     result "$title" "$(failed_otherwise "$expected" "$pattern" | tr '\n' ' ')" "$run_log"
 }
 
-# told STATUS: true if this exit status of mpirun reports a killed rank. That of MPICH sometimes returns 0.
-told() { [ "$1" -ne 0 ] || [ "$TEST_MPI" = mpich ]; }
+# reports_kill STATUS: true if mpirun may return this exit status after a rank was killed. That of MPICH may return 0.
+reports_kill() { [ "$1" -ne 0 ] || [ "$TEST_MPI" = mpich ]; }
 
 # killed WORD...: train on two ranks in $work/killed and kill one after the first checkpoint. Print what is wrong with
 # the end of the job; its output is in $work/killed.log.
@@ -95,7 +95,7 @@ killed() {
     kill -9 "$victim"
     wait $job
     status=$?
-    told $status || echo 'exit status 0;'
+    reports_kill $status || echo 'exit status 0;'
     [ $status -ne 124 ] || echo 'a timeout;'
     [ ! -e "$work/killed/result.json" ] || echo "it had ended before"
 }

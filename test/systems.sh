@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Clean Debian systems in folders, in which scripts build and test vittrain as root. Sourced by test/matrix.sh and
-# packaging/check.sh. Needs root, debootstrap and the network. Environment: MIRROR (of Debian; default: this machine's).
+# Make clean Debian systems in folders and run commands in them. Sourced by test/matrix.sh and packaging/check.sh.
+# Needs root, debootstrap and the network. Environment: MIRROR (of Debian; default: this machine's).
 
 # system_make SUITE ROOT: make a minimal system. Packages that are installed later do not start their daemons.
 system_make() (
@@ -10,7 +10,7 @@ system_make() (
     mirror=${MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Component: main' | head -n 1)}
     rm -rf "$2" && mkdir -p "$2" && debootstrap --variant=minbase "$1" "$2" "$mirror" "$script" &&
         cp /etc/hosts /etc/resolv.conf "$2/etc" && printf '#!/bin/sh\nexit 101\n' >"$2/usr/sbin/policy-rc.d" &&
-        chmod +x "$2/usr/sbin/policy-rc.d" && # A mirror may be behind.
+        chmod +x "$2/usr/sbin/policy-rc.d" && # Accept a mirror that is out of date.
         echo 'Acquire::Check-Valid-Until "false";' >"$2/etc/apt/apt.conf.d/90valid"
 )
 
@@ -24,6 +24,9 @@ system_run() {
 }
 
 # system_install ROOT PACKAGE...: install packages without recommended ones.
-system_install() {
-    system_run "$1" dpkg --configure -a && system_run "$1" apt-get update -q && (root=$1 && shift && system_run "$root" apt-get install -q -y --no-install-recommends "$@")
-}
+system_install() (
+    root=$1
+    shift
+    system_run "$root" dpkg --configure -a && system_run "$root" apt-get update -q &&
+        system_run "$root" apt-get install -q -y --no-install-recommends "$@"
+)

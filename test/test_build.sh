@@ -23,7 +23,7 @@ for library in hdf5 onednn random123; do
     refuses "no file $work/none/include/" --with-$library="$work/none"
 done
 
-# quickstart with stand-ins for bootstrap, configure and dpkg-query. The words after each call are the expected steps.
+# quickstart with stand-ins for bootstrap, configure and dpkg-query. Each writes its name to the file of steps.
 mkdir quickstart quickstart/bin && cp "$TEST_SOURCE/quickstart" quickstart
 cat >quickstart/bootstrap <<'END'
 #!/bin/sh
@@ -40,7 +40,7 @@ echo bootstrap >>steps
 END
 printf '#!/bin/sh\necho installed\n' >quickstart/bin/dpkg-query
 chmod +x quickstart/bootstrap quickstart/bin/dpkg-query
-# builds STEPS: quickstart takes exactly these steps.
+# builds STEPS: print a problem if `quickstart build` fails or takes other steps.
 builds() {
     rm -f quickstart/steps
     PATH=$work/quickstart/bin:$PATH MAKEFLAGS= sh quickstart/quickstart build >quickstart.out 2>&1
@@ -67,7 +67,7 @@ result 'quickstart takes the steps that are needed' "$(
     builds 'clean,configure '
 )" quickstart.out
 
-# rules PATTERN FILE: a makefile with the lines from the pattern on, without Automake's conditionals.
+# rules PATTERN FILE: print a makefile with the lines from the pattern on, without Automake's conditionals.
 rules() {
     printf 'MKDIR_P = mkdir -p\nXZ = xz\nsrcdir = source\n'
     sed -n "/$1/,\$p" "$TEST_SOURCE/$2" | sed '/^if /d; /^endif/d'
@@ -91,7 +91,7 @@ result 'the whole archive is unpacked' "$(ls sample/data/cifar-10-sample 2>&1 | 
 mkdir -p commit/source commit/bin && rules '^version_commit.h' src/core/local.mk >commit/Makefile
 printf '#!/bin/sh\n[ ! -e %s/refuse ] && echo abc1234\n' "$work" >commit/bin/git
 chmod +x commit/bin/git
-# commit: the line that make writes.
+# commit: print the line that make writes.
 commit() { PATH=$work/commit/bin:$PATH make -s -C commit version_commit.h >commit.log 2>&1 && cat commit/version_commit.h; }
 result 'version_commit.h keeps the commit if git refuses the repository' "$(
     touch refuse commit/source/.git

@@ -16,7 +16,7 @@ job() {
 check() {
     number=$((number + 1))
     bad=
-    # MPICH's mpirun sometimes returns 0 after a rank was killed. Except at the folder's sync, the newest step shows it.
+    # MPICH's mpirun may return 0 after a rank was killed. The newest step also shows the kill, except at the folder's sync.
     job die 2 "$2" "$3" "$4" $way >"$work/said" && [ "$TEST_MPI" != mpich ] && bad="the job did not die"
     job check >"$work/found" || bad="$bad; the check failed"
     grep -q "^newest $5\$" "$work/found" || bad="$bad; not newest: $5"

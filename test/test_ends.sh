@@ -25,7 +25,7 @@ interrupt() {
         wait $job
         ended=$?
         [ "$signal" = KILL ] || [ $ended = 0 ] || echo "$phase: exit status $ended;"
-        [ "$signal" != KILL ] || told $ended || echo "$phase: exit status 0;"
+        [ "$signal" != KILL ] || reports_kill $ended || echo "$phase: exit status 0;"
     else
         wait $job
         echo "$phase: no pause;"

@@ -60,7 +60,7 @@ bad=$(gone 20)
 grep -qE "^vittrain: failure: ranks 2-3 on $node_2: .*; last: rank 2 in .*, step [0-9]+, for .*; rank 3 in" "$run_log" ||
     bad="$bad no verdict;"
 grep -q 'rank [01] on' "$run_log" && bad="$bad others are named, too;"
-named 'a cable that is out: the ranks behind it are named, and on no node anybody is left' "ranks 2-3 on $node_2"
+named 'a disconnected cable: the ranks behind it are named, and no rank is left on any node' "ranks 2-3 on $node_2"
 cluster link 2 up
 for process in $(processes "^mpirun -np 4 -hostfile $work/hosts.two "); do kill -9 "$process"; done
 wait $job
