@@ -93,13 +93,19 @@ static bool launch_read(struct launch *launch, int count, char **words, struct e
 
 /* ---- after an attempt */
 
+/* True if the command has printed which rank or node failed. */
+static bool names_failure(const struct attempt *attempt)
+{
+    return attempt->failure[0] != '\0' || attempt->lost[0] != '\0' ||
+           attempt->death.text[0] != '\0';
+}
+
 /* True if the command returned 0 although the run failed. The mpirun of Open MPI 4 returns 0 if
  * the abort code of a rank is lost, that of Open MPI 5 if a node is lost, and that of MPICH
  * sometimes if a rank is killed. */
 static bool failed_with_0(const struct attempt *attempt)
 {
-    return attempt->code == 0 && (attempt->failure[0] != '\0' || attempt->lost[0] != '\0' ||
-                                  attempt->death.text[0] != '\0' || attempt->cut_off);
+    return attempt->code == 0 && (names_failure(attempt) || attempt->cut_off);
 }
 
 /* True if there is no reason for a restart: success, a request to end, or a user's mistake. */
@@ -224,13 +230,11 @@ static bool hosts_settle(struct launch *launch, struct error *error)
  * hosts, may succeed the next time. */
 static bool mpirun_is_wrong(struct launch *launch, const struct attempt *attempt)
 {
-    struct error ignored = {0};
-    return launch->run.here && attempt->printed && attempt->code != 0 && attempt->code != SIGKILL &&
-           attempt->signal == 0 && attempt->failure[0] == '\0' && attempt->mistake[0] == '\0' &&
-           attempt->lost[0] == '\0' && attempt->death.text[0] == '\0' &&
-           attempt->seconds < long_enough && launched_run_mark(&launch->run) == launch->mark &&
-           launched_hosts_open(&launch->hosts, launch->count, launch->original, &ignored) &&
-           launch->hosts.count == 0;
+    bool began = attempt->seconds >= long_enough || attempt->mistake[0] != '\0' ||
+                 launched_run_mark(&launch->run) != launch->mark;
+    bool exited = attempt->signal == 0 && attempt->code != 0 && attempt->code != SIGKILL;
+    return launch->run.here == HERE_ALL_RANKS && !began && exited && attempt->printed &&
+           !names_failure(attempt);
 }
 
 /* Wait until the command can be started again; false and an error if it must not be. */

@@ -84,12 +84,15 @@ bool attempt_sleep(double seconds);
 
 /* ---- launch_run.c */
 
+/* Ranks that an mpirun command certainly starts on this host, in this working directory. */
+enum launched_here { HERE_UNKNOWN, HERE_RANK_0, HERE_ALL_RANKS };
+
 /* The training run that the command starts, as far as its command line shows. */
 struct launched_run {
     bool known; /* the command line contains this program with valid options of `train` */
     struct options options;
-    bool by_mpirun;           /* the command is an mpirun */
-    bool here;                /* rank 0 is on this host, in this working directory */
+    bool by_mpirun; /* the command is an mpirun */
+    enum launched_here here;
     double since;             /* clock_wall() of the launch; older run folders are ignored */
     char folder[OPTION_TEXT]; /* run.dir, or the folder that was found; "": not yet known */
 };
@@ -153,8 +156,8 @@ bool launched_host_is_local(const char *name);
 /* True if the program is an mpirun: also mpirun.openmpi, mpiexec.hydra. */
 bool launched_by_mpirun(const char *program);
 
-/* True if the command is an mpirun that starts rank 0 on this host, in this working directory.
- * False if its words or the batch system leave that open. */
-bool launched_rank_0_is_here(int count, char *const *words);
+/* HERE_UNKNOWN if the command is not an mpirun, or if its words or the batch system choose hosts.
+ */
+enum launched_here launched_ranks_here(int count, char *const *words);
 
 #endif

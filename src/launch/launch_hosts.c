@@ -131,21 +131,24 @@ void launched_hosts_close(struct launched_hosts *hosts)
     hosts->reduced[0] = '\0';
 }
 
-bool launched_rank_0_is_here(int count, char *const *words)
+enum launched_here launched_ranks_here(int count, char *const *words)
 {
     static const char *const moves[] = {"host", "H",  "hosts", "rf",         "rankfile",
                                         "wdir", "wd", "app",   "configfile", NULL};
     struct launched_hosts hosts;
     struct error ignored = {0};
-    bool here = launched_by_mpirun(words[0]) && getenv("SLURM_JOB_ID") == NULL;
+    if (!launched_by_mpirun(words[0]) || getenv("SLURM_JOB_ID") != NULL)
+        return HERE_UNKNOWN;
     for (int i = 1; i < count; i++)
-        here = here && !is_flag(words[i], moves);
-    here = here && launched_hosts_open(&hosts, count, words, &ignored);
-    if (here) {
-        here = hosts.count == 0 || launched_host_is_local(hosts.host[0].name);
-        launched_hosts_close(&hosts);
-    }
-    return here;
+        if (is_flag(words[i], moves))
+            return HERE_UNKNOWN;
+    if (!launched_hosts_open(&hosts, count, words, &ignored))
+        return HERE_UNKNOWN;
+    if (hosts.count == 0)
+        return HERE_ALL_RANKS;
+    bool local = launched_host_is_local(hosts.host[0].name);
+    launched_hosts_close(&hosts);
+    return local ? HERE_RANK_0 : HERE_UNKNOWN;
 }
 
 /* ---- reaching the hosts */

@@ -43,7 +43,7 @@ void launched_run_read(struct launched_run *run, int count, char *const *words)
                                &run->options, &line, &ignored) &&
                  !command_line_informs(&line) && strcmp(line.command, "train") == 0;
     run->by_mpirun = launched_by_mpirun(words[0]);
-    run->here = launched_rank_0_is_here(count, words);
+    run->here = launched_ranks_here(count, words);
     if (run->known)
         snprintf(run->folder, sizeof run->folder, "%s", run->options.run.dir);
 }
@@ -112,7 +112,7 @@ bool launched_run_is_cut_off(struct launched_run *run, int64_t before)
 {
     int64_t now = launched_run_mark(run);
     if (now < 0)
-        return run->here;
+        return run->here != HERE_UNKNOWN;
     if (run->by_mpirun)
         return now % 2 == 0 || now == before;
     return now % 2 == 0 && now > 0; /* 0: a run of an older version */
