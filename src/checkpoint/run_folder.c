@@ -100,18 +100,19 @@ static bool lock_folder(const char *path, struct run_folder *folder, struct erro
     return true;
 }
 
-/* Lengthen the lock file to the next even or odd length. This needs no disk space. */
-static void lock_lengthen(const struct run_folder *folder, bool odd)
+/* Mark in the lock file that an attempt has begun (its length becomes even) or ended (odd). The
+ * length also grows each time. Changing it needs no disk space. */
+static void lock_mark(const struct run_folder *folder, bool ended)
 {
     struct stat status;
     if (fstat(folder->lock, &status) != 0 ||
-        ftruncate(folder->lock, status.st_size + (status.st_size % 2 == odd ? 2 : 1)) != 0)
+        ftruncate(folder->lock, status.st_size + (status.st_size % 2 == ended ? 2 : 1)) != 0)
         log_warn("cannot write %s/.lock: %s", folder->path, strerror(errno));
 }
 
 void run_folder_end(const struct run_folder *folder)
 {
-    lock_lengthen(folder, true);
+    lock_mark(folder, true);
 }
 
 void run_folder_close(struct run_folder *folder)
@@ -387,7 +388,7 @@ bool run_folder_open(struct run_folder *folder, struct mesh *mesh, const struct 
         if (mesh->node->rank == 0 && folder_make(folder->checkpoints, advice, error) &&
             try_writing(folder->path, error) && world->rank == 0) {
             char path[FILE_PATH];
-            lock_lengthen(folder, false);
+            lock_mark(folder, false);
             snprintf(path, sizeof path, "%s/train.log", folder->path);
             error_defer(log_to_file(path, error));
         }
