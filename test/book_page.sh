@@ -135,7 +135,7 @@ for file in "$folder"/*.text; do
     elif has long && [ "$long" != 1 ]; then
         tell skip "takes long: make check-long"
     elif [ -n "$(missing)" ]; then
-        tell skip "needs $(missing | tr '\n' ' ')"
+        tell skip "needs $(missing | sort -u | paste -s -d , | sed 's/,/, /g')"
     elif [ $kind = output ]; then
         check_output
     else

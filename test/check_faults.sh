@@ -73,7 +73,7 @@ ends() {
 # ranks_of NODE: prints a line for each process of a job there: process ID, rank, name.
 ranks_of() {
     cluster exec "$1" sh -c 'for p in $(pgrep "^(vittrain|orted|prted)"); do
-        r=$(tr "\0" "\n" <"/proc/$p/environ" 2>/dev/null | sed -n s/^OMPI_COMM_WORLD_RANK=//p)
+        r=$(tr "\0" "\n" <"/proc/$p/environ" 2>/dev/null | sed -nE "s/^(OMPI_COMM_WORLD|PMI)_RANK=//p")
         n=$(cat "/proc/$p/comm" 2>/dev/null)
         [ -z "$r" ] && [ "$n" = vittrain ] || echo "$p ${r:--} $n"
     done' 2>/dev/null
