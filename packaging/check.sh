@@ -34,7 +34,7 @@ as_user() { system_run "$1" su - user -c "$2"; }
 
 # make_system NAME: make a copy of the base system, with an ordinary user.
 make_system() {
-    rm -rf "$1" && cp -a --reflink=auto base "$1" && system_run "$1" useradd --create-home user && system_run "$1" apt-get update -q
+    rm -rf "$1" && cp -a --reflink=auto base "$1" && system_run "$1" useradd --create-home user
 }
 
 build() {
@@ -60,7 +60,8 @@ list_files() {
 }
 
 install_libraries() {
-    system_run test apt-get satisfy -y -q --no-install-recommends "$(dpkg-deb -f packages/vittrain_*.deb Depends)" && list_files >before
+    system_run test apt-get update -q &&
+        system_run test apt-get satisfy -y -q --no-install-recommends "$(dpkg-deb -f packages/vittrain_*.deb Depends)" && list_files >before
 }
 install_packages() {
     cp packages/vittrain_*.deb packages/vittrain-sample_*.deb test/tmp && chmod +r test/tmp/*.deb &&
