@@ -4,10 +4,11 @@
 #   test/matrix.sh [-C FOLDER] SYSTEM...   test these systems in the background; FOLDER/matrix.log shows the progress
 #   test/matrix.sh [-C FOLDER] all         test all systems
 #   test/matrix.sh [-C FOLDER] --table     print the results in Markdown
+# Systems: debian12, debian13, testing, mpich, clang, arm64. They are tested one after the other.
 # FOLDER (default: matrix) keeps the systems, the output SYSTEM.log and the result SYSTEM.result. A second call with
 # the same commit continues an interrupted one: finished systems, installed packages and builds are not repeated.
-# The tested source is the last commit. Needs root and Debian's package debootstrap; about half an hour for a system on
-# two cores, more for arm64. Not part of make check.
+# The script tests the last commit of the checkout. It needs root, the network, and Debian's package debootstrap. A system
+# takes about half an hour on two cores, arm64 longer. make check does not run it. MIRROR: the mirror of Debian.
 set -u
 source=$(cd "$(dirname "$0")/.." && pwd)
 . "$source/test/systems.sh"
@@ -109,7 +110,7 @@ print_table() {
         }'
 }
 
-usage() { sed -n '3,10s/^# \{0,1\}//p' "$0"; }
+usage() { sed -n '3,11s/^# \{0,1\}//p' "$0"; }
 
 folder=matrix
 if [ "${1:-}" = -C ] && [ $# -ge 3 ]; then folder=$2 && shift 2; fi
