@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Build Debian packages from the released sources (`make dist`); dpkg-checkbuilddeps lists missing packages.
 #   packaging/build_deb.sh vittrain-VERSION.tar.gz FOLDER [OPTION OF dpkg-buildpackage ...]
-# With the module for GPUs: -P pkg.vittrain.cuda
+# With the module for GPUs: -Ppkg.vittrain.cuda
 set -eu
 [ $# -ge 2 ] || { sed -n '3,5s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 tarball=$(readlink -f "$1") folder=$2

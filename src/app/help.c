@@ -143,7 +143,7 @@ static const char environment[] =
     "Where the store is.\n"
     ".It Ev https_proxy , http_proxy , no_proxy\n"
     "The way to stores and downloads.\n"
-    ".It Ev OMPI_MCA_plm_rsh_agent , PRTE_MCA_plm_ssh_agent\n"
+    ".It Ev OMPI_MCA_plm_rsh_agent , PRTE_MCA_plm_ssh_agent , HYDRA_LAUNCHER_EXEC\n"
     "Remote shell with which\n"
     ".Cm launch\n"
     "and mpirun reach the hosts; default: ssh.\n"
