@@ -4,8 +4,8 @@
 #include "plan/find_batch.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
@@ -26,7 +26,7 @@ enum { AHEAD = 4, TEST_BATCHES = AHEAD, TRAINING_BATCHES = 4 * TEST_BATCHES };
 
 /* Memory that stays free while a trial allocates. Libraries need some later, and not all of them
  * handle failed allocations. */
-enum { RESERVE = 128 << 20 };
+enum { RESERVE = 64 << 20 };
 
 struct trial_run {
     struct options options;
@@ -141,11 +141,13 @@ bool batch_trial_run(const struct plan *plan, int64_t batch, size_t limit, struc
     *trial = (struct batch_trial){.batch = batch};
     memset(&run, 0, sizeof run);
     options_make(plan, batch, &run.options);
-    void *reserve = malloc(RESERVE);
-    if (reserve == NULL)
+    /* Not malloc: compilers may remove a malloc whose memory is only freed. */
+    void *reserve = mmap(NULL, RESERVE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (reserve == MAP_FAILED)
         error_set(&trial->why, ERROR_MEMORY, "no %d MiB of memory to spare", RESERVE >> 20);
     bool good = comm_agree(world, &trial->why) && run_open(&run, world, &trial->why);
-    free(reserve); /* large enough that it is returned to the system */
+    if (reserve != MAP_FAILED)
+        munmap(reserve, RESERVE);
     if (good && run_step(&run, &trial->seconds, &trial->why))
         trial_measure(&run.session, peak_reset, world, trial);
     trial->fits = trial->peak > 0 && trial->peak <= limit;
