@@ -20,8 +20,10 @@ echo 1..6
 job=$(cluster head sbatch --parsable "$TEST_SOURCE/jobs/ddp_2node.sh" "$deck" $steps)
 wait_for 'set-up took' "runs/ddp_2node-$job/train.log"
 cluster head scancel --batch --signal=USR1 "$job"
-# Meanwhile, because a requeued job waits some seconds.
+# Meanwhile, because a requeued job waits some seconds. Only mpirun of Open MPI can replace srun.
+[ "$TEST_MPI" = mpich ] || export LAUNCHER=mpirun
 alone=$(cluster head sbatch --parsable "$TEST_SOURCE/jobs/ddp_2node.sh" "$deck" $steps)
+unset LAUNCHER
 wait_for 'requeueing the job' "ddp_2node.$job.log"
 bad=
 grep -q 'asking the ranks to stop' "ddp_2node.$job.log" || bad='not warned; '
@@ -31,6 +33,7 @@ grep -q 'not finished: requeueing the job' "ddp_2node.$job.log" || bad="$bad not
 result 'a job that is warned stops and goes back to the queue' "$bad" "ddp_2node.$job.log"
 
 [ "$(cluster wait "$alone" 60)" = COMPLETED ] && bad= || bad='not completed'
+[ "$TEST_MPI" = mpich ] || [ -s "ddp_2node.$alone.mpirun.log" ] || bad="$bad; not started by mpirun"
 result 'a job that is left alone ends' "$bad" "ddp_2node.$alone.log"
 [ "$(cluster wait "$job" 60)" = COMPLETED ] && bad= || bad='not completed; '
 grep -q 'resuming from' "runs/ddp_2node-$job/train.log" || bad="$bad it began anew; "
