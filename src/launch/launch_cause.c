@@ -10,21 +10,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/text_file.h"
 #include "launch/launch.h"
 
-/* The value of `key` in a file with lines "key value"; -1 if the file or the key is missing. */
-static long long count_read(const char *path, const char *key)
+/* The number of processes in a file with a line "oom_kill COUNT"; -1 if file or line is missing. */
+static long long kills_read(const char *path)
 {
-    char line[256], name[64];
-    long long value, found = -1;
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return -1;
-    while (fgets(line, sizeof line, file) != NULL)
-        if (sscanf(line, "%63s %lld", name, &value) == 2 && strcmp(name, key) == 0)
-            found = value;
-    fclose(file);
-    return found;
+    unsigned long long kills;
+    return text_file_number(path, "oom_kill", &kills) ? (long long)kills : -1;
 }
 
 struct oom_kills oom_kills_read(void)
@@ -38,17 +31,17 @@ struct oom_kills oom_kills_read(void)
         if (v1 != NULL) {
             snprintf(path, sizeof path, "/sys/fs/cgroup/memory%s/memory.oom_control",
                      v1 + strlen(":memory:"));
-            cgroup = count_read(path, "oom_kill");
+            cgroup = kills_read(path);
             if (cgroup < 0) /* in a container the path on the host may not exist */
-                cgroup = count_read("/sys/fs/cgroup/memory/memory.oom_control", "oom_kill");
+                cgroup = kills_read("/sys/fs/cgroup/memory/memory.oom_control");
         } else if (strncmp(line, "0::", 3) == 0) {
             snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.events", line + 3);
-            cgroup = count_read(path, "oom_kill");
+            cgroup = kills_read(path);
         }
     }
     if (file != NULL)
         fclose(file);
-    return (struct oom_kills){.cgroup = cgroup, .host = count_read("/proc/vmstat", "oom_kill")};
+    return (struct oom_kills){.cgroup = cgroup, .host = kills_read("/proc/vmstat")};
 }
 
 bool death_read(const char *line, struct death *death)
