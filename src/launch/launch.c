@@ -226,15 +226,14 @@ static bool hosts_settle(struct launch *launch, struct error *error)
 }
 
 /* True if mpirun itself failed before the run began, probably because of a mistake in the command.
- * An mpirun of MPICH that returns 9 has lost a rank. One that prints nothing, or that has other
- * hosts, may succeed the next time. */
+ * An mpirun of MPICH that returns 9 has lost a rank. One that has other hosts may succeed the next
+ * time. */
 static bool mpirun_is_wrong(struct launch *launch, const struct attempt *attempt)
 {
     bool began = attempt->seconds >= long_enough || attempt->mistake[0] != '\0' ||
                  launched_run_mark(&launch->run) != launch->mark;
     bool exited = attempt->signal == 0 && attempt->code != 0 && attempt->code != SIGKILL;
-    return launch->run.here == HERE_ALL_RANKS && !began && exited && attempt->printed &&
-           !names_failure(attempt);
+    return launch->run.here == HERE_ALL_RANKS && !began && exited && !names_failure(attempt);
 }
 
 /* Wait until the command can be started again; false and an error if it must not be. */

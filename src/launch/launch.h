@@ -53,7 +53,6 @@ struct attempt {
     struct death death;        /* the first death that mpirun or srun reported, or the result of
                                   death_suspect */
     bool cut_off;              /* the exit code is 0, but the run has not ended */
-    bool printed;              /* the command has printed a line on stderr */
     bool failure_first;        /* failure was printed before mistake */
     bool asked;                /* a signal asked this process to end */
     bool killed;               /* the command did not end in time after a failure */

@@ -75,7 +75,6 @@ static void line_note(struct running *running, const char *line)
 {
     struct attempt *attempt = running->attempt;
     bool first = attempt->failure[0] == '\0';
-    attempt->printed = true;
     text_keep(attempt->failure, line, "vittrain: failure: ");
     if (first && attempt->failure[0] != '\0')
         attempt->failure_first = attempt->mistake[0] == '\0';
