@@ -17,7 +17,8 @@ deck="$work/small.ini"
 : >"$deck"
 
 echo 1..6
-job=$(cluster head sbatch --parsable "$TEST_SOURCE/jobs/ddp_2node.sh" "$deck" $steps)
+# The pause leaves time for the warning.
+job=$(cluster head sbatch --parsable "$TEST_SOURCE/jobs/ddp_2node.sh" "$deck" $steps debug.pause=backward:2:5)
 wait_for 'set-up took' "runs/ddp_2node-$job/train.log"
 cluster head scancel --batch --signal=USR1 "$job"
 # Meanwhile, because a requeued job waits some seconds. Only mpirun of Open MPI can replace srun.
