@@ -46,9 +46,9 @@ struct nccl_group {
     struct nccl_group *next;
 };
 
-/* Two locks. The thread that ends the job never releases them, so that no other thread uses an
- * aborted communicator. `lock` protects the list, tickets and collective_error; `calls` serialises
- * all other calls on a communicator of the list, which may block. */
+/* Two locks. The thread that ends the job never releases them, because no thread may use an aborted
+ * communicator. `lock` protects the list, tickets and collective_error; `calls` serialises all other
+ * calls on a communicator of the list, which may block. */
 static struct {
     pthread_mutex_t lock, calls;
     struct nccl_group *first;
@@ -262,8 +262,8 @@ static void group_use_memory(struct comm *comm, void *memory, size_t bytes)
 
 /* ---- Supervision */
 
-/* Advance to the first collective that the GPU has not completed; false if there is none. Captured
- * collectives cannot be queried. */
+/* Advance to the first collective that the GPU has not completed; false if all are complete.
+ * Captured collectives cannot be queried. */
 static bool group_advance(struct nccl_group *group, double now)
 {
     if (group->over < group->started - TICKETS)

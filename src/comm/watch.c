@@ -222,7 +222,7 @@ static void watch_report(const struct ticket *ticket, double waited, const char 
 }
 
 /* Return the seconds that a rank waits before it reports: 0.5 s for each lower rank that may
- * report, at most 5 s. The lowest of them thus reports first and ends the job. */
+ * report, at most 5 s. The lowest of them reports first and ends the job. */
 static double report_delay(int lower_ranks)
 {
     return 0.5 * (lower_ranks < 10 ? lower_ranks : 10);

@@ -16,7 +16,7 @@ FILE *text_file_open(const char *path);
 char *text_file_read(const char *path, size_t *length);
 
 /* Read the first number that follows `word` at the start of a line ("MemAvailable: 123 kB"); if the
- * word is empty, the first number at the start of a line. Return false if there is none. */
+ * word is empty, the first number at the start of a line. Return false if no line has one. */
 bool text_file_number(const char *path, const char *word, unsigned long long *number);
 
 #endif
