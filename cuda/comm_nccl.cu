@@ -47,8 +47,8 @@ struct nccl_group {
 };
 
 /* Two locks. The thread that ends the job never releases them, because no thread may use an aborted
- * communicator. `lock` protects the list, tickets and collective_error; `calls` serialises all other
- * calls on a communicator of the list, which may block. */
+ * communicator. `lock` protects the list, tickets and collective_error; `calls` serialises all
+ * other calls on a communicator of the list, which may block. */
 static struct {
     pthread_mutex_t lock, calls;
     struct nccl_group *first;
