@@ -5,11 +5,13 @@
 # stopped and continued. The runs overlap.
 . "$TEST_SOURCE/test/program.sh"
 
-# start NAME WORD...: 3 ranks in the background.
+# start NAME WORD...: 3 ranks in the background, with a TMPDIR of their own because mpirun's session folders may collide.
 start() {
     name=$1
     shift
-    timeout 60 $MPIRUN -np 3 "$vittrain" $small run.dir="$work/$name" output.logbook= output.tensorboard=off data.val=none \
+    mkdir "$work/$name.tmp"
+    TMPDIR=$work/$name.tmp \
+        timeout 60 $MPIRUN -np 3 "$vittrain" $small run.dir="$work/$name" output.logbook= output.tensorboard=off data.val=none \
         checkpoint.every=0 mesh.stall_warning=1 "$@" >"$work/$name.log" 2>&1 </dev/null &
     eval "$name=$!"
 }

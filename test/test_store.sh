@@ -147,15 +147,15 @@ start_store
 send "$work/down" s3://bucket/down
 result 'which vittrain upload sends' "$(ended)$(differs "$work/down" down)" "$work/upload.log"
 
-faults '{"next": [{"kind": "slow", "seconds": 30, "count": 99, "method": "PUT", "match": "step-"}]}'
+faults '{"next": [{"kind": "slow", "seconds": 90, "count": 99, "method": "PUT", "match": "step-"}]}'
 begin=$(date +%s)
 run 1 slow $runs run.dir="$work/slow" output.upload=s3://bucket/slow output.upload_wait=2
 faults '{}'
 bad="$(ended)$(has "$run_log" 'are not in .*step-0*12.h5: out of time; send them with')"
-[ $(($(date +%s) - begin)) -lt 25 ] || bad="$bad it waited for the server"
+[ $(($(date +%s) - begin)) -lt 60 ] || bad="$bad it waited for the server"
 result 'a slow server does not delay the end of a run' "$bad$(gone)" "$run_log"
-faults '{"next": [{"kind": "slow", "seconds": 30, "count": 99, "method": "PUT", "match": "last.txt"}]}'
-run 1 links $runs run.dir="$work/links" output.upload=s3://bucket/links output.upload_wait=10
+faults '{"next": [{"kind": "slow", "seconds": 90, "count": 99, "method": "PUT", "match": "last.txt"}]}'
+run 1 links $runs run.dir="$work/links" output.upload=s3://bucket/links output.upload_wait=25
 faults '{}'
 result 'links that are not sent are listed' \
     "$(ended)$(has "$run_log" 'are not in s3://bucket/links: checkpoints/last.txt, checkpoints/best.txt: out of time')" "$run_log"

@@ -17,6 +17,12 @@
 enum { TAG_TRIP = 1, TAG_BLOCK = 2, TAG_CLOCK = 3, CLOCK_TRIPS = 10 };
 enum { BLOCK = 256 << 10, IN_FLIGHT = 2 };
 
+/* Thresholds for a warning and a failure, relative to other links (a cable may have negotiated 1
+ * instead of 10 Gbit/s) and relative to the interface's nominal speed. The latter are lower,
+ * because one TCP stream or ranks that share cores may not saturate a fast interface. */
+static const double slow_share = 0.5, broken_share = 0.1;
+static const double nominal_slow_share = 1. / 8, nominal_broken_share = 1. / 50;
+
 /* ---- interfaces */
 static int64_t file_number(const char *format, const char *name)
 {
@@ -194,17 +200,20 @@ static void blocks_receive(MPI_Comm group, int partner, char *memory, int64_t *m
     MPI_CHECK(MPI_Send(&answer, 1, MPI_CHAR, partner, TAG_BLOCK, group));
 }
 
-/* Measure a pair several times and keep the best, because other work may disturb a measurement. */
+/* Measure a pair several times and keep the best, because other work may disturb a measurement.
+ * Repeat while one direction seems much slower than the other: a faulty link remains slow. */
 static void meet(MPI_Comm group, int self, int partner, char *memory, struct node_network *own,
                  struct network_link *link)
 {
     enum { BOUTS = 3 };
-    const double time = 0.5;
+    const double time = 2;
     const bool leads = self < partner;
-    double start = clock_now();
+    double start = clock_now(), back = 0; /* best rate of the partner */
     *link = (struct network_link){.from = self, .to = partner, .latency = INFINITY};
-    for (int bout = 0; bout < BOUTS; bout++) {
-        char more = clock_now() < start + time; /* the leading rank decides */
+    for (int bout = 0;; bout++) {
+        bool uneven = fmin(link->rate, back) < slow_share * fmax(link->rate, back);
+        char more = clock_now() < start + time && (bout < BOUTS || uneven);
+        /* The leading rank decides. */
         if (leads)
             MPI_CHECK(MPI_Send(&more, 1, MPI_CHAR, partner, TAG_TRIP, group));
         else
@@ -220,6 +229,8 @@ static void meet(MPI_Comm group, int self, int partner, char *memory, struct nod
             link->latency = latency < link->latency ? latency : link->latency;
             link->rate = rate > link->rate ? rate : link->rate;
         }
+        MPI_CHECK(MPI_Sendrecv(&link->rate, 1, MPI_DOUBLE, partner, TAG_TRIP, &back, 1, MPI_DOUBLE,
+                               partner, TAG_TRIP, group, MPI_STATUS_IGNORE));
     }
 }
 
@@ -300,12 +311,6 @@ static void clock_measure(struct comm *leaders, struct node_network *own)
 }
 
 /* ---- evaluation of links */
-/* Thresholds for a warning and a failure, relative to other links (a cable may have negotiated 1
- * instead of 10 Gbit/s) and relative to the interface's nominal speed. The latter are lower,
- * because one TCP stream or ranks that share cores may not saturate a fast interface. */
-static const double slow_share = 0.5, broken_share = 0.1;
-static const double nominal_slow_share = 1. / 8, nominal_broken_share = 1. / 50;
-
 static int compare_numbers(const void *left, const void *right)
 {
     double a = *(const double *)left, b = *(const double *)right;
