@@ -230,6 +230,13 @@ static void slow_nodes_and_links_are_named(void **state)
         network_judge_bandwidth(node, nodes, &link);
         assert_row(&link, DOCTOR_WARN, "the link from n0 to n1 is slow: 400 MB/s");
         assert_null(strstr(link.found, ";"));
+        struct doctor_row broken = {0}, busy = {0};
+        slow_down(node, nodes, 0, 1, 0.05e9);
+        network_judge_bandwidth(node, nodes, &broken);
+        assert_row(&broken, DOCTOR_FAIL, "the link from n0 to n1 is slow: 50 MB/s");
+        node[1].busy = 0.5;
+        network_judge_bandwidth(node, nodes, &busy);
+        assert_row(&busy, DOCTOR_WARN, "the link from n0 to n1 is slow: 50 MB/s");
         if (nodes == 2)
             continue;
         network_make(node, nodes);

@@ -205,6 +205,7 @@ struct node_network {
     struct network_interface interface[NETWORK_INTERFACES];
     int64_t interfaces;
     double seconds;    /* duration of the measurement */
+    double busy;       /* share of `seconds` in which other processes used the CPUs of the rank */
     int64_t sent;      /* bytes received and sent by the measurement */
     char setting[128]; /* MPI's btl_tcp_if_include; "" none */
     double skew;       /* clock minus that of the first node, in seconds */

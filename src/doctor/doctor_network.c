@@ -17,12 +17,6 @@
 enum { TAG_TRIP = 1, TAG_BLOCK = 2, TAG_CLOCK = 3, CLOCK_TRIPS = 10 };
 enum { BLOCK = 256 << 10, IN_FLIGHT = 2 };
 
-/* Thresholds for a warning and a failure, relative to other links (a cable may have negotiated 1
- * instead of 10 Gbit/s) and relative to the interface's nominal speed. The latter are lower,
- * because one TCP stream or ranks that share cores may not saturate a fast interface. */
-static const double slow_share = 0.5, broken_share = 0.1;
-static const double nominal_slow_share = 1. / 8, nominal_broken_share = 1. / 50;
-
 /* ---- interfaces */
 static int64_t file_number(const char *format, const char *name)
 {
@@ -200,20 +194,17 @@ static void blocks_receive(MPI_Comm group, int partner, char *memory, int64_t *m
     MPI_CHECK(MPI_Send(&answer, 1, MPI_CHAR, partner, TAG_BLOCK, group));
 }
 
-/* Measure a pair several times and keep the best, because other work may disturb a measurement.
- * Repeat while one direction seems much slower than the other: a faulty link remains slow. */
+/* Measure a pair several times and keep the best, because other work may disturb a measurement. */
 static void meet(MPI_Comm group, int self, int partner, char *memory, struct node_network *own,
                  struct network_link *link)
 {
     enum { BOUTS = 3 };
     const double time = 2;
     const bool leads = self < partner;
-    double start = clock_now(), back = 0; /* best rate of the partner */
+    double start = clock_now();
     *link = (struct network_link){.from = self, .to = partner, .latency = INFINITY};
-    for (int bout = 0;; bout++) {
-        bool uneven = fmin(link->rate, back) < slow_share * fmax(link->rate, back);
-        char more = clock_now() < start + time && (bout < BOUTS || uneven);
-        /* The leading rank decides. */
+    for (int bout = 0; bout < BOUTS; bout++) {
+        char more = clock_now() < start + time; /* the leading rank decides */
         if (leads)
             MPI_CHECK(MPI_Send(&more, 1, MPI_CHAR, partner, TAG_TRIP, group));
         else
@@ -229,16 +220,28 @@ static void meet(MPI_Comm group, int self, int partner, char *memory, struct nod
             link->latency = latency < link->latency ? latency : link->latency;
             link->rate = rate > link->rate ? rate : link->rate;
         }
-        MPI_CHECK(MPI_Sendrecv(&link->rate, 1, MPI_DOUBLE, partner, TAG_TRIP, &back, 1, MPI_DOUBLE,
-                               partner, TAG_TRIP, group, MPI_STATUS_IGNORE));
     }
 }
 
 /* ---- all pairs */
+/* Return for how many seconds this process was ready to run while others used its CPUs. The first
+ * numbers of /proc/self/schedstat are its times on a CPU and in the run queue in nanoseconds. */
+static double queue_seconds(void)
+{
+    long long queue = 0;
+    FILE *file = fopen("/proc/self/schedstat", "re");
+    if (file == NULL)
+        return 0;
+    if (fscanf(file, "%*d %lld", &queue) != 1)
+        queue = 0;
+    fclose(file);
+    return (double)queue * 1e-9;
+}
+
 static void links_measure(struct comm *leaders, struct node_network *own)
 {
     const double time = 2.5; /* rounds may be long on slow links */
-    double start = clock_now();
+    double start = clock_now(), queue = queue_seconds();
     struct network_interface after[NETWORK_INTERFACES];
     MPI_Comm group = *(MPI_Comm *)comm_handle(leaders);
     int rounds = network_rounds(leaders->size);
@@ -264,6 +267,7 @@ static void links_measure(struct comm *leaders, struct node_network *own)
             if (strcmp(own->interface[i].name, after[j].name) == 0)
                 own->interface[i].moved = after[j].moved - own->interface[i].moved;
     own->seconds = clock_now() - start;
+    own->busy = (queue_seconds() - queue) / own->seconds;
     free(memory);
 }
 
@@ -311,6 +315,12 @@ static void clock_measure(struct comm *leaders, struct node_network *own)
 }
 
 /* ---- evaluation of links */
+/* Thresholds for a warning and a failure, relative to other links (a cable may have negotiated 1
+ * instead of 10 Gbit/s) and relative to the interface's nominal speed. The latter are lower,
+ * because one TCP stream or ranks that share cores may not saturate a fast interface. */
+static const double slow_share = 0.5, broken_share = 0.1;
+static const double nominal_slow_share = 1. / 8, nominal_broken_share = 1. / 50;
+
 static int compare_numbers(const void *left, const void *right)
 {
     double a = *(const double *)left, b = *(const double *)right;
@@ -336,9 +346,20 @@ static enum doctor_verdict verdict_of(double rate, double usual)
                                        : DOCTOR_PASS;
 }
 
-static const char slow_advice[] =
-    "check cable, port and negotiated speed (ethtool), errors (ip -s link) and other traffic; or "
-    "exclude the node";
+static const char slow_advice[] = "check cable, port and negotiated speed (ethtool), errors (ip -s "
+                                  "link), other traffic and other "
+                                  "processes; or exclude the node";
+
+/* Return the verdict on a link. If other processes used the CPUs of one of its nodes, the link
+ * itself may be good: at most a warning. */
+static enum doctor_verdict judge_link(const struct node_network *node,
+                                      const struct network_link *link, double usual)
+{
+    const double much = 0.2;
+    enum doctor_verdict verdict = verdict_of(link->rate, usual);
+    bool busy = node[link->from].busy > much || node[link->to].busy > much;
+    return verdict == DOCTOR_FAIL && busy ? DOCTOR_WARN : verdict;
+}
 
 static void judge_links(const struct node_network *node, int nodes, const double *best,
                         double usual, struct doctor_row *row)
@@ -350,7 +371,7 @@ static void judge_links(const struct node_network *node, int nodes, const double
                 verdict_of(best[link->from], usual) > DOCTOR_PASS ||
                 verdict_of(best[link->to], usual) > DOCTOR_PASS)
                 continue;
-            doctor_say(row, verdict_of(link->rate, usual), slow_advice,
+            doctor_say(row, judge_link(node, link, usual), slow_advice,
                        "the link from %s to %s is slow: %.4g MB/s, %.4g on other links",
                        node[link->from].host, node[link->to].host, link->rate / 1e6, usual / 1e6);
         }
