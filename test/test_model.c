@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -408,6 +409,81 @@ static void test_registry(void **state)
     }
 }
 
+/* The model of groups.txt in use. */
+struct grouped {
+    char name[64], option[64];
+    struct model *model;
+    int found; /* tensors compared so far */
+};
+
+/* Check that each parameter was compared. */
+static void grouped_close(struct grouped *grouped)
+{
+    int parameters = 0;
+    if (grouped->model == NULL)
+        return;
+    for (int u = 0; u < grouped->model->unit_count; u++)
+        for (int t = 0; t < grouped->model->units[u].tensor_count; t++)
+            parameters += grouped->model->units[u].tensors[t].kind == TENSOR_PARAMETER;
+    assert_int_equal(grouped->found, parameters);
+    model_close(grouped->model);
+}
+
+static void grouped_open(struct grouped *grouped, const char *name, const char *option)
+{
+    static struct options options;
+    struct error error = {0};
+    options_default(&options);
+    snprintf(options.model.name, sizeof options.model.name, "%s", name);
+    assert_true(options_set(option, &options, &error) &&
+                options_set("optim.layer_decay=0.75", &options, &error) &&
+                options_set("optim.no_decay=on", &options, &error));
+    snprintf(grouped->name, sizeof grouped->name, "%s", name);
+    snprintf(grouped->option, sizeof grouped->option, "%s", option);
+    grouped->found = 0;
+    grouped->model = model_open(&options, NULL, TYPE_FP32, &error);
+    assert_non_null(grouped->model);
+}
+
+static const struct unit_tensor *tensor_named(const struct model *model, const char *name)
+{
+    for (int u = 0; u < model->unit_count; u++)
+        for (int t = 0; t < model->units[u].tensor_count; t++)
+            if (strcmp(model->units[u].tensors[t].name, name) == 0)
+                return &model->units[u].tensors[t];
+    fail_msg("no tensor %s", name);
+    return NULL;
+}
+
+/* Rates and weight decay of each parameter are those of timm.optim.param_groups_layer_decay. */
+static void test_groups(void **state)
+{
+    (void)state;
+    struct grouped grouped = {.model = NULL};
+    const char *folder = getenv("srcdir");
+    char path[1024], model[64], option[64], name[TENSOR_NAME];
+    double scale;
+    int decays, orthogonal;
+    snprintf(path, sizeof path, "%s/test/vectors/groups.txt", folder != NULL ? folder : ".");
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    while (fscanf(file, "%63s %63s %63s %lf %d %d", model, option, name, &scale, &decays,
+                  &orthogonal) == 6) {
+        if (strcmp(model, grouped.name) != 0 || strcmp(option, grouped.option) != 0) {
+            grouped_close(&grouped);
+            grouped_open(&grouped, model, option);
+        }
+        const struct unit_tensor *tensor = tensor_named(grouped.model, name);
+        grouped.found++;
+        if (fabs(tensor->rate_scale / scale - 1) > 1e-8 || tensor->decay != (decays != 0))
+            fail_msg("%s of %s %s: rate scale %g, decay %d; timm has %g, %d", name, model, option,
+                     tensor->rate_scale, tensor->decay, scale, decays);
+    }
+    assert_true(feof(file) && grouped.model != NULL);
+    fclose(file);
+    grouped_close(&grouped);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -415,7 +491,7 @@ int main(void)
         cmocka_unit_test(test_bf16_model),     cmocka_unit_test(test_optimizers),
         cmocka_unit_test(test_schedules),      cmocka_unit_test(test_bf16_steps),
         cmocka_unit_test(test_moving_average), cmocka_unit_test(test_registry),
-        cmocka_unit_test(test_convnet_steps),
+        cmocka_unit_test(test_convnet_steps),  cmocka_unit_test(test_groups),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);

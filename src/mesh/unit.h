@@ -32,6 +32,7 @@ struct unit_tensor {
     int64_t count;  /* elements */
     int64_t offset; /* of the first element in the unit's flat buffer; a multiple of 16 */
     enum tensor_kind kind;
+    int depth;         /* for layer-wise decay: the unit's, unless the model sets another */
     bool decay;        /* false for norms, biases, class token and positions: `optim.no_decay` */
     double rate_scale; /* of the learning rate; 1 unless layer-wise decay says otherwise */
     bool trainable;

@@ -119,10 +119,10 @@ bool model_apply_options(struct model *model, const struct options *options, str
         return model_refuse_option(options, "train.checkpoint_activations=block", "ViTs", error);
     for (int u = 0; u < model->unit_count; u++) {
         struct unit *unit = &model->units[u];
-        int from_top = model->unit_count - 1 - unit->depth;
         for (int t = 0; t < unit->tensor_count; t++) {
             struct unit_tensor *tensor = &unit->tensors[t];
-            tensor->rate_scale = pow(options->optim.layer_decay, from_top);
+            tensor->rate_scale =
+                pow(options->optim.layer_decay, model->unit_count - 1 - tensor->depth);
             if (!options->optim.no_decay && tensor->kind == TENSOR_PARAMETER)
                 tensor->decay = true;
         }
@@ -143,6 +143,7 @@ struct unit_tensor *unit_add_tensor(struct unit *unit, uint32_t *next_index, con
     *tensor = (struct unit_tensor){.dimensions = dimensions,
                                    .count = 1,
                                    .kind = TENSOR_PARAMETER,
+                                   .depth = unit->depth,
                                    .decay = true,
                                    .rate_scale = 1,
                                    .trainable = true,

@@ -129,6 +129,9 @@ static void units_describe(struct vit *vit)
             snprintf(unit->name, sizeof unit->name, "head");
             norm_add(&builder, VIT_NORM1_WEIGHT, vit->shape.pool_mean ? "fc_norm" : "norm",
                      vit->shape.dim);
+            /* As in timm, layer-wise decay counts `norm` to the last block, fc_norm to the head. */
+            for (int t = 0; t < unit->tensor_count && !vit->shape.pool_mean; t++)
+                unit->tensors[t].depth--;
             linear_add(&builder, VIT_HEAD_WEIGHT, "head", vit->shape.classes, vit->shape.dim, true);
         }
     }

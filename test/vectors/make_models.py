@@ -17,6 +17,7 @@ import sys
 import torch
 from safetensors.torch import save_file
 from timm.models.vision_transformer import VisionTransformer
+from timm.optim import param_groups_layer_decay
 from timm.utils import ModelEmaV3
 from torch import nn
 
@@ -75,24 +76,10 @@ def timm_tensors(model, shape, tensors):
     return renamed
 
 
-def no_decay(name, parameter):
-    return parameter.ndim <= 1 or name in ("cls_token", "pos_embed")
-
-
 def layer_groups(model, decay):
-    """Layer-wise decay of the rate as BEiT and MAE have it: embedding 0, block i is layer i + 1, the rest last;
-    norms, biases, class token and positions without weight decay."""
-    groups = []
-    last = len(model.blocks) + 1
-    for name, parameter in model.named_parameters():
-        layer = last
-        if name in ("cls_token", "pos_embed") or name.startswith("patch_embed"):
-            layer = 0
-        elif name.startswith("blocks."):
-            layer = int(name.split(".")[1]) + 1
-        groups.append(dict(params=[parameter], lr=RATE * decay ** (last - layer),
-                           weight_decay=0.0 if no_decay(name, parameter) else WEIGHT_DECAY))
-    return groups
+    """timm's groups; its schedulers multiply the rate of a group by lr_scale."""
+    groups = param_groups_layer_decay(model, WEIGHT_DECAY, model.no_weight_decay(), layer_decay=decay)
+    return [dict(group, lr=RATE * group["lr_scale"]) for group in groups]
 
 
 OPTIMIZERS = {
