@@ -15,18 +15,18 @@ int64_t sum_chunk_rows(int64_t rows)
  * reduce the second set of partial sums. */
 enum { WARPS = 8 };
 
-__global__ static void columns_kernel(const float *partial, int64_t chunks, int64_t width,
-                                      float *first, float *second, bool overwrite)
+__global__ static void columns_kernel(const float *partial, int64_t chunks, int64_t stride,
+                                      int64_t width, float *first, float *second, bool overwrite)
 {
     SHARED_MEMORY(shared);
     float *of_warps = (float *)shared, *sum = blockIdx.y == 0 ? first : second;
-    partial += (int64_t)blockIdx.y * chunks * width;
+    partial += (int64_t)blockIdx.y * chunks * stride;
     int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
     int64_t column = (int64_t)blockIdx.x * WARP + lane, each = (chunks + WARPS - 1) / WARPS;
     float total = 0;
     if (column < width)
         for (int64_t chunk = warp * each; chunk < (warp + 1) * each && chunk < chunks; chunk++)
-            total += partial[chunk * width + column];
+            total += partial[chunk * stride + column];
     of_warps[threadIdx.x] = total;
     __syncthreads();
     if (warp > 0 || column >= width)
@@ -36,20 +36,27 @@ __global__ static void columns_kernel(const float *partial, int64_t chunks, int6
     gradient_put(&sum[column], total, overwrite);
 }
 
-void columns_add_two(struct stream *stream, const float *partial, int64_t chunks, int64_t width,
-                     float *first, float *second, bool overwrite)
+static void columns_launch(struct stream *stream, const float *partial, int64_t chunks,
+                           int64_t stride, int64_t width, float *first, float *second,
+                           bool overwrite)
 {
     size_t room = WARPS * WARP * sizeof(float);
     if (chunks > 0 && width > 0)
         KERNEL_LAUNCH(columns_kernel, dim3(blocks_for(width, WARP), second != NULL ? 2 : 1),
-                      WARPS * WARP, room, stream->handle, partial, chunks, width, first, second,
-                      overwrite);
+                      WARPS * WARP, room, stream->handle, partial, chunks, stride, width, first,
+                      second, overwrite);
 }
 
-void columns_add(struct stream *stream, const float *partial, int64_t chunks, int64_t width,
-                 float *sum, bool overwrite)
+void columns_add_two(struct stream *stream, const float *partial, int64_t chunks, int64_t width,
+                     float *first, float *second, bool overwrite)
 {
-    columns_add_two(stream, partial, chunks, width, sum, NULL, overwrite);
+    columns_launch(stream, partial, chunks, width, width, first, second, overwrite);
+}
+
+void columns_add(struct stream *stream, const float *partial, int64_t chunks, int64_t stride,
+                 int64_t width, float *sum, bool overwrite)
+{
+    columns_launch(stream, partial, chunks, stride, width, sum, NULL, overwrite);
 }
 
 /* ---- First step, for operations without a kernel that could include it: a block processes a chunk
@@ -109,7 +116,7 @@ static void columns_sum_launch(struct stream *stream, const void *values, int64_
                       (const number *)values + first, rows, here, width, chunk_rows, partial,
                       sum + first, overwrite, eight_fits(values, width));
         if (partial != NULL)
-            columns_add(stream, partial, chunks, here, sum + first, overwrite);
+            columns_add(stream, partial, chunks, here, here, sum + first, overwrite);
     }
 }
 

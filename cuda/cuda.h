@@ -51,14 +51,15 @@ void *cuda_workspace_products(const struct cuda_device *cuda);
 /* Abort if `bytes` exceeds WORKSPACE_SUMS. */
 void *cuda_workspace_sums(const struct cuda_device *cuda, size_t bytes);
 
-/* sum[column] += (or, with overwrite, =) the partial sums [chunks, width] of that column in order
- * (columns.cu). This is how operations sum over rows: they split the rows into at most SUM_CHUNKS
- * chunks, write each chunk's sums to the workspace, then call this function. */
+/* sum[column] += (or, with overwrite, =) the partial sums of that column in order (columns.cu).
+ * partial: the first `width` columns of [chunks, stride]. This is how operations sum over rows:
+ * they split the rows into at most SUM_CHUNKS chunks, write each chunk's sums to the workspace,
+ * then call this function. */
 enum { SUM_CHUNKS = 128 };
 /* Return the rows per chunk for `rows` rows; the last chunk may be shorter. */
 int64_t sum_chunk_rows(int64_t rows);
-void columns_add(struct stream *stream, const float *partial, int64_t chunks, int64_t width,
-                 float *sum, bool overwrite);
+void columns_add(struct stream *stream, const float *partial, int64_t chunks, int64_t stride,
+                 int64_t width, float *sum, bool overwrite);
 /* columns_add for two sets of partial sums, [2, chunks, width], in one launch. */
 void columns_add_two(struct stream *stream, const float *partial, int64_t chunks, int64_t width,
                      float *first, float *second, bool overwrite);

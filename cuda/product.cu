@@ -155,7 +155,8 @@ static const char *choice_queue(struct stream *stream, const struct plan *plan,
     }
     refused = product_queue(library, stream, plan->descriptors, choice, product, c);
     if (refused == NULL && sums != NULL && product->add != NULL)
-        columns_add(stream, (const float *)product->bias, 1, product->rows, sums, false);
+        columns_add(stream, (const float *)product->bias, 1, product->rows, product->rows, sums,
+                    false);
     return refused;
 }
 

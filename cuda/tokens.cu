@@ -60,30 +60,44 @@ void cuda_patches_forward(struct stream *stream, const struct patches_forward *a
 }
 
 /* ---- Token sequences: eight neighbouring elements of a sample per thread */
+
+/* The source of an element of a sample without its position. patches: those of the sample. */
+template <typename number>
+__device__ static inline const number *token_source(const struct tokens_forward &args,
+                                                    const number *patches, int64_t element)
+{
+    int64_t classes = args.class_token != NULL ? args.width : 0;
+    int64_t prefix = classes + args.registers * args.width;
+    if (element < classes)
+        return (const number *)args.class_token + element;
+    return element < prefix ? (const number *)args.register_tokens + (element - classes)
+                            : patches + (element - prefix);
+}
+
 template <typename number>
 __global__ static void tokens_forward_kernel(struct tokens_forward args, bool fits)
 {
-    int64_t first = args.class_token != NULL ? args.width : 0, sample = blockIdx.x;
-    int64_t elements = args.tokens * args.width;
-    int64_t element = ((int64_t)blockIdx.y * blockDim.x + threadIdx.x) * 8;
+    int64_t prefix = (args.registers + (args.class_token != NULL ? 1 : 0)) * args.width;
+    int64_t elements = args.tokens * args.width, unplaced = args.unplaced * args.width;
+    int64_t element = ((int64_t)blockIdx.y * blockDim.x + threadIdx.x) * 8, sample = blockIdx.x;
     if (element >= elements)
         return;
-    const number *patches = (const number *)args.patches + sample * (elements - first);
-    const number *position = (const number *)args.position + element;
-    number *x = (number *)args.x + sample * elements + element;
+    const number *patches = (const number *)args.patches + sample * (elements - prefix);
+    const number *position = (const number *)args.position;
     int64_t left = elements - element;
-    struct eight sum = eight_load_some(position, left, fits), token = {};
+    struct eight token = {}, place = {};
     if (fits)
-        token = eight_load(element < first ? (const number *)args.class_token + element
-                                           : patches + (element - first));
-    else
-        for (int64_t i = 0; i < 8 && i < left; i++)
-            token.value[i] =
-                number_load(element + i < first ? ((const number *)args.class_token)[element + i]
-                                                : patches[element + i - first]);
-    for (int i = 0; i < 8; i++)
-        sum.value[i] += token.value[i];
-    eight_store_some(x, sum, left, fits);
+        token = eight_load(token_source(args, patches, element));
+    if (fits && element >= unplaced)
+        place = eight_load(position + (element - unplaced));
+    for (int64_t i = 0; i < 8 && i < left; i++) {
+        if (!fits)
+            token.value[i] = number_load(*token_source(args, patches, element + i));
+        if (!fits && element + i >= unplaced)
+            place.value[i] = number_load(position[element + i - unplaced]);
+        token.value[i] += place.value[i];
+    }
+    eight_store_some((number *)args.x + sample * elements + element, token, left, fits);
 }
 
 template <typename number>
@@ -91,6 +105,7 @@ static void tokens_forward_launch(struct stream *stream, const struct tokens_for
 {
     bool fits = eight_fits(args->patches, args->width) && eight_fits(args->x, args->width) &&
                 eight_fits(args->class_token, args->width) &&
+                eight_fits(args->register_tokens, args->width) &&
                 eight_fits(args->position, args->width);
     dim3 grid((unsigned)args->batch, blocks_for(args->tokens * args->width, THREADS * 8));
     KERNEL_LAUNCH(tokens_forward_kernel<number>, grid, THREADS, 0, stream->handle, *args, fits);
@@ -102,14 +117,39 @@ void cuda_tokens_forward(struct stream *stream, const struct tokens_forward *arg
         NUMBER_SWITCH(args->type, tokens_forward_launch, stream, args);
 }
 
+/* A gradient of parameters: of `count` elements of the sequence from `first` on. sums: or NULL. */
+struct token_part {
+    int64_t first, count;
+    float *sums;
+};
+
+enum { TOKEN_PARTS = 3 };
+
+struct token_parts {
+    int64_t patches; /* the first element of the patches */
+    struct token_part part[TOKEN_PARTS];
+};
+
+static struct token_parts token_parts_of(const struct tokens_backward *args)
+{
+    int64_t classes = args->class_token ? args->width : 0,
+            registers = args->registers * args->width;
+    int64_t unplaced = args->unplaced * args->width;
+    return (struct token_parts){
+        classes + registers,
+        {{0, classes, args->dclass_token},
+         {classes, registers, args->dregister_tokens},
+         {unplaced, args->tokens * args->width - unplaced, args->dposition}}};
+}
+
 /* Backward: a thread processes eight neighbouring elements over a chunk of samples, copies them,
  * and writes their sums to partial [chunks, elements]; with one chunk it adds them to the
  * gradients. */
 template <typename number>
-__global__ static void tokens_backward_kernel(struct tokens_backward args, int64_t chunk_samples,
-                                              float *partial, bool fits)
+__global__ static void tokens_backward_kernel(struct tokens_backward args, struct token_parts parts,
+                                              int64_t chunk_samples, float *partial, bool fits)
 {
-    int64_t first = args.class_token ? args.width : 0, elements = args.tokens * args.width;
+    int64_t first = parts.patches, elements = args.tokens * args.width;
     int64_t element = ((int64_t)blockIdx.y * blockDim.x + threadIdx.x) * 8;
     int64_t left = elements - element, end = ((int64_t)blockIdx.x + 1) * chunk_samples;
     struct eight sum = {};
@@ -130,25 +170,12 @@ __global__ static void tokens_backward_kernel(struct tokens_backward args, int64
     for (int i = 0; i < 8 && i < left; i++) {
         if (partial != NULL)
             partial[blockIdx.x * elements + element + i] = sum.value[i];
-        if (partial == NULL && args.dposition != NULL)
-            gradient_put(&args.dposition[element + i], sum.value[i], args.overwrite);
-        if (partial == NULL && args.dclass_token != NULL && element + i < first)
-            gradient_put(&args.dclass_token[element + i], sum.value[i], args.overwrite);
+        for (int p = 0; p < TOKEN_PARTS && partial == NULL; p++) {
+            int64_t at = element + i - parts.part[p].first;
+            if (parts.part[p].sums != NULL && at >= 0 && at < parts.part[p].count)
+                gradient_put(&parts.part[p].sums[at], sum.value[i], args.overwrite);
+        }
     }
-}
-
-/* Reduce partial sums, which are as wide as a sample: columns_add for the position and, for the
- * class token, whose sums are the first of each chunk, one column per thread. */
-__global__ static void class_token_kernel(const float *partial, int64_t chunks, int64_t elements,
-                                          int64_t width, float *sum, bool overwrite)
-{
-    int64_t column = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    float total = 0;
-    if (column >= width)
-        return;
-    for (int64_t chunk = 0; chunk < chunks; chunk++)
-        total += partial[chunk * elements + column];
-    gradient_put(&sum[column], total, overwrite);
 }
 
 template <typename number>
@@ -160,19 +187,18 @@ static void tokens_backward_launch(struct stream *stream, const struct tokens_ba
     rows = rows < least ? least : rows;
     int64_t chunks = (args->batch + rows - 1) / rows;
     bool fits = eight_fits(args->dx, args->width) && eight_fits(args->dpatches, args->width);
+    const struct token_parts parts = token_parts_of(args);
     float *partial = NULL;
     if (chunks > 1)
         partial = (float *)cuda_workspace_sums(stream->cuda,
                                                (size_t)(chunks * elements) * sizeof *partial);
     dim3 grid((unsigned)chunks, blocks_for(elements, THREADS * 8));
-    KERNEL_LAUNCH(tokens_backward_kernel<number>, grid, THREADS, 0, stream->handle, *args, rows,
-                  partial, fits);
-    if (partial != NULL && args->dposition != NULL)
-        columns_add(stream, partial, chunks, elements, args->dposition, args->overwrite);
-    if (partial != NULL && args->class_token && args->dclass_token != NULL)
-        KERNEL_LAUNCH(class_token_kernel, blocks_for(args->width, THREADS), THREADS, 0,
-                      stream->handle, partial, chunks, elements, args->width, args->dclass_token,
-                      args->overwrite);
+    KERNEL_LAUNCH(tokens_backward_kernel<number>, grid, THREADS, 0, stream->handle, *args, parts,
+                  rows, partial, fits);
+    for (int p = 0; p < TOKEN_PARTS && partial != NULL; p++)
+        if (parts.part[p].sums != NULL)
+            columns_add(stream, partial + parts.part[p].first, chunks, elements,
+                        parts.part[p].count, parts.part[p].sums, args->overwrite);
 }
 
 void cuda_tokens_backward(struct stream *stream, const struct tokens_backward *args)

@@ -103,6 +103,8 @@ static void make_units(struct fixture *fixture, const struct fixture_shape *shap
     if (!shape->no_class_token)
         add_tensor(fixture, 0, "cls_token", 3, (int64_t[]){1, 1, width});
     add_tensor(fixture, 0, "pos_embed", 3, (int64_t[]){1, tokens, width});
+    struct unit_tensor *position = &fixture->tensors[0][fixture->units[0].tensor_count - 1];
+    position->grid[0] = position->grid[1] = side;
     add_tensor(fixture, 0, "patch_embed.proj.weight", 4, (int64_t[]){width, 3, 2, 2});
     add_tensor(fixture, 0, "patch_embed.proj.bias", 1, &width);
     add_tensor(fixture, 1, "blocks.0.mlp.fc1.weight", 2, (int64_t[]){hidden, width});

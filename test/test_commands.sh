@@ -17,7 +17,7 @@ said() {
     result "$1" "$bad" "$4"
 }
 
-echo 1..63
+echo 1..64
 run 2 train $small train.epochs=1 run.dir="$work/run"
 result 'train on two ranks' "$([ $status -eq 0 ] || echo "status $status")" "$work/train.log"
 start=$(sed '/^epoch 1 done/,$d' "$work/train.log" | wc -l)
@@ -140,6 +140,8 @@ fails 1 'a deck that is not there' 2 'none.ini' none.ini
 printf '[train] epochs = 3\n' >"$work/line.ini"
 fails 1 'a key behind its section' 2 'line.ini:1: ' "$work/line.ini"
 fails 1 'a layer of no width' 2 'model.mlp_ratio' $small model.mlp_ratio=0.01
+fails 1 'fixed positions need a multiple of four' 2 'a multiple of 4 from 8 on, not model.dim=6' $small \
+    model.position=sincos model.dim=6 model.heads=2
 fails 2 'attention on this device has no room for' 2 '12545 tokens .*model.patch=2' $small \
     augment.resize=224 model.patch=2
 fails 1 'more classes than there is memory to count' 6 'classes' $small model.classes=500000 \

@@ -139,11 +139,45 @@ static const char *const model_files[] = {
 };
 enum { MODEL_FILES = sizeof model_files / sizeof model_files[0] };
 
+/* Models with the parts of newer ViTs. */
+static const char *const part_files[] = {
+    "model_registers.safetensors",
+    "model_register_positions.safetensors",
+    "model_sincos.safetensors",
+};
+enum { PART_FILES = sizeof part_files / sizeof part_files[0] };
+
 static void test_fp32_model(void **state)
 {
     (void)state;
     for (int i = 0; i < MODEL_FILES; i++)
         check_model(model_files[i], TYPE_FP32, (struct tolerance){1e-5, 2e-7});
+}
+
+static void test_fp32_parts(void **state)
+{
+    (void)state;
+    for (int i = 0; i < PART_FILES; i++)
+        check_model(part_files[i], TYPE_FP32, (struct tolerance){1e-5, 2e-7});
+}
+
+/* Fixed positions are those of big_vision before any weights are loaded. */
+static void test_fixed_positions(void **state)
+{
+    (void)state;
+    struct vit_fixture fixture;
+    struct vector_file *file = vector_file_open("model_sincos.safetensors");
+    struct vit_shape shape = vit_fixture_shape(file);
+    vit_fixture_open(&fixture, &shape, TYPE_FP32, 1, NULL);
+    const struct unit_tensor *tensor = &fixture.model->units[0].tensors[0];
+    assert_string_equal(tensor->name, "pos_embed");
+    float *found = vit_fixture_weight(&fixture, 0, 0);
+    int wrong =
+        check_values(tensor->name, found, vector_file_floats(file, "weight/pos_embed", NULL),
+                     tensor->count, (struct tolerance){0, 1e-6});
+    free(found);
+    close_case(&fixture, file);
+    assert_int_equal(wrong, 0);
 }
 
 static const char *const convnet_files[] = {
@@ -165,6 +199,8 @@ static void test_bf16_model(void **state)
     (void)state;
     for (int i = 0; i < MODEL_FILES; i++)
         check_model(model_files[i], TYPE_BF16, (struct tolerance){5e-2, 5e-3});
+    for (int i = 0; i < PART_FILES; i++)
+        check_model(part_files[i], TYPE_BF16, (struct tolerance){5e-2, 5e-3});
 }
 
 /* Compute a step's gradients from train.accumulate micro-batches. */
@@ -230,6 +266,8 @@ static const struct rule optimizer_rules[] = {
     {"model_cifar.safetensors", "after_adamw", 3, {ADAMW, ROUGH_EPSILON}},
     {"model_odd.safetensors", "after_adamw", 3, {ADAMW, ROUGH_EPSILON}},
     {"model_rules.safetensors", "after_adamw", 3, {ADAMW, ROUGH_EPSILON}},
+    {"model_registers.safetensors", "after_adamw", 3, {ADAMW, ROUGH_EPSILON}},
+    {"model_sincos.safetensors", "after_adamw", 3, {ADAMW, ROUGH_EPSILON}},
     {"model_rules.safetensors", "after_adam", 3, {ADAMW, ROUGH_EPSILON, "optim.name=adam"}},
     {"model_rules.safetensors", "after_sgd", 3, {SGD, "optim.weight_decay=0.05"}},
     {"model_rules.safetensors",
@@ -487,12 +525,18 @@ static void test_groups(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fp32_model),     cmocka_unit_test(test_fp32_convnet),
-        cmocka_unit_test(test_bf16_model),     cmocka_unit_test(test_optimizers),
-        cmocka_unit_test(test_schedules),      cmocka_unit_test(test_bf16_steps),
-        cmocka_unit_test(test_moving_average), cmocka_unit_test(test_registry),
-        cmocka_unit_test(test_convnet_steps),  cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_fp32_parts),      cmocka_unit_test(test_fp32_model),
+        cmocka_unit_test(test_fp32_convnet),    cmocka_unit_test(test_bf16_model),
+        cmocka_unit_test(test_optimizers),      cmocka_unit_test(test_schedules),
+        cmocka_unit_test(test_bf16_steps),      cmocka_unit_test(test_moving_average),
+        cmocka_unit_test(test_registry),        cmocka_unit_test(test_convnet_steps),
+        cmocka_unit_test(test_fixed_positions), cmocka_unit_test(test_groups),
     };
+    /* GPUs compare the other models with the CPU (test_vit_device, test_convnet_device). */
+    const struct CMUnitTest gpu_tests[] = {cmocka_unit_test(test_fp32_parts)};
+    const char *device = getenv("VITTRAIN_TEST_DEVICE");
     cmocka_set_message_output(CM_OUTPUT_TAP);
+    if (device != NULL && strcmp(device, "cuda") == 0)
+        return cmocka_run_group_tests(gpu_tests, NULL, NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

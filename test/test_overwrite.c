@@ -169,11 +169,12 @@ static void token_gradients_are_overwritten(void **state)
     for (int i = 0; i < TYPES * 2; i++) {
         const enum data_type type = types[i / 2];
         const int64_t batch = i % 2 == 0 ? 3 : 80;
-        float *dclass_token[2], *dposition[2];
+        float *dclass_token[2], *dregisters[2], *dposition[2];
         struct device_test test;
         device_test_open(&test, 2);
         for (int overwrite = 0; overwrite < 2; overwrite++) {
             dclass_token[overwrite] = gradient_of(&test, overwrite, WIDTH);
+            dregisters[overwrite] = gradient_of(&test, overwrite, 2 * WIDTH);
             dposition[overwrite] = gradient_of(&test, overwrite, ALL);
             test.device->backend->tokens_backward(
                 test.stream,
@@ -181,15 +182,18 @@ static void token_gradients_are_overwritten(void **state)
                                           .batch = batch,
                                           .tokens = TOKENS,
                                           .width = WIDTH,
+                                          .registers = 2,
                                           .class_token = true,
                                           .dx = device_test_random(&test, type, batch * ALL, 1, 1),
                                           .dpatches = device_test_zeros(&test, type, batch * ALL),
                                           .dclass_token = dclass_token[overwrite],
+                                          .dregister_tokens = dregisters[overwrite],
                                           .dposition = dposition[overwrite],
                                           .overwrite = overwrite});
         }
         device_test_wait(&test);
         check_same("dclass_token", dclass_token[0], dclass_token[1], WIDTH);
+        check_same("dregister_tokens", dregisters[0], dregisters[1], 2 * WIDTH);
         check_same("dposition", dposition[0], dposition[1], ALL);
         device_test_close(&test);
     }

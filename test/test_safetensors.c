@@ -221,6 +221,36 @@ static void test_head_of_another_size(void **state)
     fixture_close(&before);
 }
 
+/* Fixed positions and, in fine-tuning, the head keep their values if the file has none. */
+static void test_backbone_without_a_head(void **state)
+{
+    struct fixture fixture, before;
+    struct error error = {.kind = ERROR_NONE};
+    char path[512];
+    const struct unit_tensor *position;
+    (void)state;
+    path_of_vectors("weights_backbone.safetensors", path, sizeof path);
+    fixture_open(&before, world, 1, &usual, 0, false);
+    fixture_fill(&before, 3);
+    fixture_open(&fixture, world, 1, &usual, 0, false);
+    fixture_fill(&fixture, 3);
+    fixture_tensor(&fixture, "pos_embed", &position);
+    fixture.tensors[0][position - fixture.tensors[0]].initial = INITIAL_SINCOS;
+    assert_false(safetensors_read(path, false, &fixture.flat, &error));
+    assert_non_null(
+        strstr(error.text, "this model: head.weight is missing, head.bias is missing;"));
+    error_clear(&error);
+    assert_true(safetensors_read(path, true, &fixture.flat, &error));
+    struct vector_file *file = vector_file_open("weights_backbone.safetensors");
+    assert_near(&fixture, "norm.weight", vector_file_floats(file, "norm.weight", NULL), 0);
+    vector_file_close(file);
+    assert_near(&fixture, "head.weight", fixture_tensor(&before, "head.weight", NULL), 0);
+    assert_near(&fixture, "head.bias", fixture_tensor(&before, "head.bias", NULL), 0);
+    assert_near(&fixture, "pos_embed", fixture_tensor(&before, "pos_embed", NULL), 0);
+    fixture_close(&fixture);
+    fixture_close(&before);
+}
+
 /* ---- invalid files ---- */
 
 static void assert_refused(const struct fixture_shape *shape, const char *path, const char *what,
@@ -253,7 +283,9 @@ static void test_models_that_do_not_fit(void **state)
     assert_refused(&no_token, path, "pos_embed is [1, 17, 8] instead of [1, 16, 8]", "");
     path_of_vectors("schedule.safetensors", path, sizeof path);
     assert_refused(&usual, path, "cls_token is missing",
-                   "blocks.0.mlp.fc1.bias is missing and 3 more");
+                   "blocks.0.mlp.fc1.bias is missing and 1 more");
+    path_of_vectors("weights_backbone.safetensors", path, sizeof path);
+    assert_refused(&usual, path, "this model: pos_embed is missing;", "");
 }
 
 /* Write a file with this header, a length field of `length`, and this number of data bytes. */
@@ -340,6 +372,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_positions_of_another_grid),
         cmocka_unit_test(test_positions_without_class_token),
         cmocka_unit_test(test_head_of_another_size),
+        cmocka_unit_test(test_backbone_without_a_head),
         cmocka_unit_test(test_models_that_do_not_fit),
         IN_FOLDER(test_files_that_are_none),
         IN_FOLDER(test_two_tensors_of_one_name),

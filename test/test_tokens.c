@@ -73,11 +73,14 @@ static void patches_are_cut(void **state)
 struct tokens_case {
     int64_t batch, tokens, width;
     bool class_token;
+    int64_t registers, unplaced;
 };
 
 static const struct tokens_case token_cases[] = {
-    {3, 65, 48, true},   {2, 16, 13, false}, {1, 2, 1, true},     {200, 5, 33, true},
-    {130, 4, 64, false}, {0, 5, 8, true},    {300, 1, 100, true},
+    {3, 65, 48, true, 0, 0},   {2, 16, 13, false, 0, 0},  {1, 2, 1, true, 0, 0},
+    {200, 5, 33, true, 0, 0},  {130, 4, 64, false, 0, 0}, {0, 5, 8, true, 0, 0},
+    {300, 1, 100, true, 0, 0}, {3, 21, 48, true, 4, 5},   {2, 9, 13, true, 3, 4},
+    {70, 7, 24, false, 2, 2},  {200, 6, 33, true, 1, 0},  {3, 7, 16, true, 2, 7},
 };
 
 enum { TOKEN_CASES = sizeof token_cases / sizeof token_cases[0] };
@@ -85,11 +88,14 @@ enum { TOKEN_CASES = sizeof token_cases / sizeof token_cases[0] };
 static void check_tokens_forward(enum data_type type, const struct tokens_case *it)
 {
     struct device_test test;
-    int64_t first = it->class_token ? 1 : 0, patches = it->tokens - first, width = it->width;
+    int64_t classes = it->class_token ? 1 : 0, first = classes + it->registers;
+    int64_t patches = it->tokens - first, width = it->width;
     device_test_open(&test, 2);
     const void *rows = device_test_random(&test, type, it->batch * patches * width, 1, 1);
     const void *class_token = device_test_random(&test, type, width, 1, 2);
-    const void *position = device_test_random(&test, type, it->tokens * width, 1, 3);
+    const void *registers = device_test_random(&test, type, it->registers * width, 1, 7);
+    const void *position =
+        device_test_random(&test, type, (it->tokens - it->unplaced) * width, 1, 3);
     void *x = device_test_zeros(&test, type, it->batch * it->tokens * width);
     double *expected = calloc((size_t)(it->batch * it->tokens * width) + 1, sizeof *expected);
     assert_non_null(expected);
@@ -98,18 +104,25 @@ static void check_tokens_forward(enum data_type type, const struct tokens_case *
                                               .batch = it->batch,
                                               .tokens = it->tokens,
                                               .width = width,
+                                              .registers = it->registers,
+                                              .unplaced = it->unplaced,
                                               .patches = rows,
                                               .class_token = it->class_token ? class_token : NULL,
+                                              .register_tokens = registers,
                                               .position = position,
                                               .x = x});
     device_test_wait(&test);
     for (int64_t i = 0; i < it->batch * it->tokens * width; i++) {
         int64_t sample = i / width / it->tokens, token = i / width % it->tokens, j = i % width;
-        expected[i] = device_test_value(type, position, token * width + j);
-        expected[i] +=
-            token < first
-                ? device_test_value(type, class_token, j)
-                : device_test_value(type, rows, (sample * patches + token - first) * width + j);
+        if (token < classes)
+            expected[i] = device_test_value(type, class_token, j);
+        else if (token < first)
+            expected[i] = device_test_value(type, registers, (token - classes) * width + j);
+        else
+            expected[i] =
+                device_test_value(type, rows, (sample * patches + token - first) * width + j);
+        if (token >= it->unplaced)
+            expected[i] += device_test_value(type, position, (token - it->unplaced) * width + j);
     }
     check_near("x", type, x, expected, it->batch * it->tokens * width);
     free(expected);
@@ -119,29 +132,34 @@ static void check_tokens_forward(enum data_type type, const struct tokens_case *
 struct tokens_gradients {
     const void *dx;
     void *dpatches;
-    float *dclass_token, *dposition;
+    float *dclass_token, *dregisters, *dposition;
 };
 
 static struct tokens_gradients run_tokens_backward(struct device_test *test, enum data_type type,
                                                    const struct tokens_case *it, bool parameters)
 {
-    int64_t patches = it->tokens - (it->class_token ? 1 : 0), width = it->width;
+    int64_t patches = it->tokens - it->registers - (it->class_token ? 1 : 0), width = it->width;
     struct tokens_gradients g = {
         .dx = device_test_random(test, type, it->batch * it->tokens * width, 1, 4),
         .dpatches = device_test_zeros(test, type, it->batch * patches * width),
         .dclass_token = device_test_random(test, TYPE_FP32, width, 1, 5),
+        .dregisters = device_test_random(test, TYPE_FP32, it->registers * width, 1, 8),
         .dposition = device_test_random(test, TYPE_FP32, it->tokens * width, 1, 6),
     };
     test->device->backend->tokens_backward(
-        test->stream, &(struct tokens_backward){.type = type,
-                                                .batch = it->batch,
-                                                .tokens = it->tokens,
-                                                .width = width,
-                                                .class_token = it->class_token,
-                                                .dx = g.dx,
-                                                .dpatches = g.dpatches,
-                                                .dclass_token = parameters ? g.dclass_token : NULL,
-                                                .dposition = parameters ? g.dposition : NULL});
+        test->stream,
+        &(struct tokens_backward){.type = type,
+                                  .batch = it->batch,
+                                  .tokens = it->tokens,
+                                  .width = width,
+                                  .registers = it->registers,
+                                  .unplaced = it->unplaced,
+                                  .class_token = it->class_token,
+                                  .dx = g.dx,
+                                  .dpatches = g.dpatches,
+                                  .dclass_token = parameters ? g.dclass_token : NULL,
+                                  .dregister_tokens = parameters ? g.dregisters : NULL,
+                                  .dposition = parameters ? g.dposition : NULL});
     device_test_wait(test);
     return g;
 }
@@ -161,25 +179,33 @@ static void check_sum(enum data_type type, const struct tokens_case *it, const v
 static void check_tokens_backward(enum data_type type, const struct tokens_case *it)
 {
     struct device_test test;
-    int64_t first = it->class_token ? 1 : 0, patches = it->tokens - first, width = it->width;
+    int64_t classes = it->class_token ? 1 : 0, first = classes + it->registers;
+    int64_t patches = it->tokens - first, width = it->width;
     device_test_open(&test, 2);
     const struct tokens_gradients g = run_tokens_backward(&test, type, it, true);
     const float *class_before = device_test_random(&test, TYPE_FP32, width, 1, 5);
+    const float *registers_before =
+        device_test_random(&test, TYPE_FP32, it->registers * width, 1, 8);
     const float *position_before = device_test_random(&test, TYPE_FP32, it->tokens * width, 1, 6);
     for (int64_t i = 0; i < it->batch * patches * width; i++) {
         int64_t row = i / width, from = row / patches * it->tokens + row % patches + first;
         assert_true(device_test_value(type, g.dpatches, i) ==
                     device_test_value(type, g.dx, from * width + i % width));
     }
-    for (int64_t token = 0; token < it->tokens; token++)
-        check_sum(type, it, g.dx, token, position_before + token * width,
-                  g.dposition + token * width);
+    for (int64_t row = 0; row < it->tokens - it->unplaced; row++)
+        check_sum(type, it, g.dx, it->unplaced + row, position_before + row * width,
+                  g.dposition + row * width);
+    for (int64_t row = 0; row < it->registers; row++)
+        check_sum(type, it, g.dx, classes + row, registers_before + row * width,
+                  g.dregisters + row * width);
     if (it->class_token)
         check_sum(type, it, g.dx, 0, class_before, g.dclass_token);
     else
         device_test_same("no class token", TYPE_FP32, class_before, g.dclass_token, width);
     const struct tokens_gradients without = run_tokens_backward(&test, type, it, false);
     device_test_same("frozen", TYPE_FP32, without.dposition, position_before, it->tokens * width);
+    device_test_same("frozen", TYPE_FP32, without.dregisters, registers_before,
+                     it->registers * width);
     device_test_same("dpatches", type, without.dpatches, g.dpatches, it->batch * patches * width);
     device_test_close(&test);
 }

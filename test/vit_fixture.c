@@ -186,7 +186,13 @@ struct vit_shape vit_fixture_shape(const struct vector_file *file)
                &size[1], &size[2], &size[3], &size[4], &size[5], &size[6], &size[7]);
     int switches =
         sscanf(vector_file_text(file, "switches"), "%d %d %d %d", &on[0], &on[1], &on[2], &on[3]);
-    ENSURE(sizes == 8 && switches == 4, "a vector file without shape");
+    const char *parts = vector_file_text(file, "parts"); /* not in older files */
+    long long registers = 0;
+    int position = POSITION_LEARNED, norm_first = 0;
+    ENSURE(
+        sizes == 8 && switches == 4 &&
+            (parts == NULL || sscanf(parts, "%lld %d %d", &registers, &position, &norm_first) == 3),
+        "a vector file without shape");
     return (struct vit_shape){.image = size[0],
                               .channels = size[1],
                               .patch = size[2],
@@ -199,6 +205,9 @@ struct vit_shape vit_fixture_shape(const struct vector_file *file)
                               .class_token = on[1],
                               .embed_norm = on[2],
                               .pool_mean = on[3],
+                              .registers = registers,
+                              .position = (enum position_choice)position,
+                              .norm_first = norm_first,
                               .norm_epsilon = strtof(vector_file_text(file, "norm_epsilon"), NULL)};
 }
 

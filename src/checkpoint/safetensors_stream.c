@@ -33,10 +33,10 @@ static bool model_has(const struct safetensors_input *input, const char *name)
     return false;
 }
 
-/* Number of rows of the position embeddings before those of the patches. */
-static int64_t prefix_tokens(const struct safetensors_input *input)
+/* Number of rows of position embeddings before those of the patches. */
+static int64_t prefix_rows(const struct unit_tensor *tensor)
 {
-    return model_has(input, "cls_token") ? 1 : 0;
+    return tensor->shape[1] - tensor->grid[0] * tensor->grid[1];
 }
 
 static bool same_shape(const struct unit_tensor *tensor, const struct safetensors_entry *entry,
@@ -50,29 +50,33 @@ static bool same_shape(const struct unit_tensor *tensor, const struct safetensor
     return true;
 }
 
-/* True for the classifier with another number of classes. The classifier is the model's last tensor
- * and those with the same name up to the last dot. */
-static bool is_other_head(const struct safetensors_input *input,
-                          const struct safetensors_source *source)
+/* True for the classifier: the model's last tensor and those with the same name up to the last dot.
+ */
+static bool is_head(const struct safetensors_input *input, const struct safetensors_source *source)
 {
     const char *last = input->source[input->source_count - 1].tensor->name;
     const char *dot = strrchr(last, '.');
     size_t length = dot != NULL ? (size_t)(dot - last) + 1 : 0;
     return length > 0 && source->u == input->unit_count - 1 &&
-           strncmp(source->tensor->name, last, length) == 0 &&
-           same_shape(source->tensor, source->entry, 1);
+           strncmp(source->tensor->name, last, length) == 0;
+}
+
+/* A tensor without a source keeps its initial values if they are fixed positions, or random ones of
+ * the classifier where those are accepted. Each is one line on the console, for the weight. */
+static bool keeps_initial(const struct safetensors_input *input,
+                          const struct safetensors_source *source)
+{
+    return source->tensor->initial == INITIAL_SINCOS ||
+           (input->accepts_other_head && is_head(input, source));
 }
 
 /* True for position embeddings of another square grid. */
-static bool is_other_grid(const struct safetensors_input *input,
-                          const struct safetensors_source *source)
+static bool is_other_grid(const struct safetensors_source *source)
 {
     const struct unit_tensor *tensor = source->tensor;
     const struct safetensors_entry *entry = source->entry;
-    int64_t prefix = prefix_tokens(input);
-    return strcmp(tensor->name, "pos_embed") == 0 && tensor->dimensions == 3 &&
-           same_shape(tensor, entry, 2) && entry->shape[0] == 1 &&
-           exact_root(tensor->shape[1] - prefix) > 0 && exact_root(entry->shape[1] - prefix) > 0;
+    return tensor->grid[0] > 0 && same_shape(tensor, entry, 2) && entry->shape[0] == 1 &&
+           exact_root(entry->shape[1] - prefix_rows(tensor)) > 0;
 }
 
 /* A list for a message: the first LIST_MOST items and the number of others. */
@@ -116,7 +120,11 @@ static void choose_source(const struct safetensors_input *input, struct safetens
     char here[96], there[96];
     source->entry = safetensors_find(&input->header, tensor->name);
     if (source->entry == NULL) {
-        list_add(bad, "%s is missing", tensor->name);
+        if (keeps_initial(input, source))
+            (tensor->dimensions > 1 ? log_info : log_detail)(
+                "%s: %s is missing: it keeps its initial values", input->path, tensor->name);
+        else
+            list_add(bad, "%s is missing", tensor->name);
         return;
     }
     const struct safetensors_entry *entry = source->entry;
@@ -126,12 +134,11 @@ static void choose_source(const struct safetensors_input *input, struct safetens
         list_add(bad, "%s has dtype %s", tensor->name, entry->dtype);
     else if (same_shape(tensor, entry, 0))
         source->kind = SOURCE_COPY;
-    else if (input->accepts_other_head &&
-             is_other_head(input, source)) /* one line on the console, for the weight */
+    else if (input->accepts_other_head && is_head(input, source) && same_shape(tensor, entry, 1))
         (tensor->dimensions > 1 ? log_info : log_detail)(
             "%s: %s is %s there and %s here: it keeps its random initialisation", input->path,
             tensor->name, there, here);
-    else if (is_other_grid(input, source)) {
+    else if (is_other_grid(source)) {
         source->kind = SOURCE_RESIZE;
         log_info("%s: %s is %s there and %s here: it is resized", input->path, tensor->name, there,
                  here);
@@ -298,7 +305,7 @@ static float *read_resized(const struct safetensors_input *input,
                            const struct safetensors_source *source, struct error *error)
 {
     const struct safetensors_entry *entry = source->entry;
-    int64_t prefix = prefix_tokens(input), width = entry->shape[2];
+    int64_t prefix = prefix_rows(source->tensor), width = entry->shape[2];
     float *from = calloc((size_t)entry->count, sizeof *from);
     float *to = calloc((size_t)source->tensor->count, sizeof *to);
     ENSURE(from != NULL && to != NULL, "no memory for position embeddings");
@@ -306,8 +313,8 @@ static float *read_resized(const struct safetensors_input *input,
         int64_t left = entry->count - done, count = left < STATE_BLOCK ? left : STATE_BLOCK;
         read_entry(input, entry, done, count, from + done, error);
     }
-    position_resize(from, exact_root(entry->shape[1] - prefix), to,
-                    exact_root(source->tensor->shape[1] - prefix), prefix, width);
+    position_resize(from, exact_root(entry->shape[1] - prefix), to, source->tensor->grid[0], prefix,
+                    width);
     free(from);
     return to;
 }

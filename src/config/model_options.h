@@ -8,6 +8,13 @@
 #define POOL_CHOICES(X) X(POOL_AUTO, "auto") X(POOL_TOKEN, "token") X(POOL_MEAN, "mean")
 enum pool_choice { POOL_CHOICES(OPTION_CONSTANT) };
 
+#define POSITION_CHOICES(X)                                                                        \
+    X(POSITION_AUTO, "auto")                                                                       \
+    X(POSITION_LEARNED, "learned")                                                                 \
+    X(POSITION_PATCHES, "patches")                                                                 \
+    X(POSITION_SINCOS, "sincos")
+enum position_choice { POSITION_CHOICES(OPTION_CONSTANT) };
+
 struct model_options {
     char name[OPTION_TEXT];
     char init[OPTION_TEXT]; /* "none", FILE.safetensors or a checkpoint */
@@ -16,7 +23,10 @@ struct model_options {
     double mlp_ratio;
     double dropout, drop_path;             /* negative: the registry's value */
     int qkv_bias, class_token, embed_norm; /* enum switch_choice */
+    int64_t registers;                     /* negative: the registry's value */
+    int position;                          /* enum position_choice */
     int pool;                              /* enum pool_choice */
+    int fc_norm;                           /* enum switch_choice */
     int64_t width;                         /* of ResNets */
     int sync_bn;                           /* enum switch_choice; auto: on */
 };

@@ -46,7 +46,7 @@ const struct option_entry option_table[] = {
              "cnn_a_lenet, cnn_b (ResNet-18 for images of 32 pixels), resnet18, resnet34, "
              "resnet50, resnet101, resnet152, linear (linear regression on numbers). The keys "
              "patch, dim, depth, heads, mlp_ratio, dropout, drop_path, qkv_bias, class_token, "
-             "embed_norm and pool apply to ViTs only."},
+             "registers, position, embed_norm, pool and fc_norm apply to ViTs only."},
     {PLACE(model, init), .kind = OPTION_IS_TEXT, .preset = "none",
      .help = "Source of the initial weights: none (random), a FILE.safetensors or a checkpoint of "
              "a model of the same shape, also on a remote (s3://BUCKET/FILE or REMOTE:FILE, "
@@ -80,10 +80,21 @@ const struct option_entry option_table[] = {
      .help = "Bias in the projection to queries, keys and values."},
     {PLACE(model, class_token), CHOICES(SWITCH_CHOICES), .preset = "auto",
      .help = "Class token before the patches."},
+    {PLACE(model, registers), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(-1),
+     .most = 1024,
+     .help = "Number of register tokens between the class token and the patches: learned tokens "
+             "that the head does not read (Darcet et al. 2024)."},
+    {PLACE(model, position), CHOICES(POSITION_CHOICES), .preset = "auto",
+     .help = "Position embeddings. learned: of all tokens. patches: learned, of the patches only "
+             "(timm's no_embed_class). sincos: of the patches, two-dimensional sines and cosines "
+             "that are not trained (big_vision's sincos2d); model.dim must be a multiple of 4."},
     {PLACE(model, embed_norm), CHOICES(SWITCH_CHOICES), .preset = "auto",
      .help = "Layer norm after the patch embedding."},
     {PLACE(model, pool), CHOICES(POOL_CHOICES), .preset = "auto",
      .help = "Input of the head: the class token, or the mean of the patches."},
+    {PLACE(model, fc_norm), CHOICES(SWITCH_CHOICES), .preset = "auto",
+     .help = "With model.pool=mean, the place of the last layer norm. on: after the mean. off: on "
+             "all tokens before it."},
     {PLACE(model, width), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 4096,
      .help = "ResNets: channels of the first stage; each further stage has twice as many."},
     {PLACE(model, sync_bn), CHOICES(SWITCH_CHOICES), .preset = "auto",

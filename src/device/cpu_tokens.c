@@ -36,27 +36,34 @@ void cpu_patches_forward(struct stream *stream, const struct patches_forward *ar
 void cpu_tokens_forward(struct stream *stream, const struct tokens_forward *args)
 {
     const struct cpu_device *cpu = stream->cpu;
-    const int64_t width = args->width, first = args->class_token != NULL ? 1 : 0;
-    const int64_t patches = args->tokens - first;
+    const int64_t width = args->width, classes = args->class_token != NULL ? 1 : 0;
+    const int64_t prefix = classes + args->registers, patches = args->tokens - prefix;
 #pragma omp parallel for schedule(static)                                                          \
     num_threads(cpu_threads_for(cpu, args->batch * args->tokens * width))
     for (int64_t row = 0; row < args->batch * args->tokens; row++) {
         int64_t b = row / args->tokens, t = row % args->tokens;
-        const void *from = t < first
-                               ? args->class_token
-                               : at(args->patches, (b * patches + t - first) * width, args->type);
-        cpu->kernels->elements->add(args->type, at(args->x, row * width, args->type), from,
-                                    at(args->position, t * width, args->type), width);
+        void *to = at(args->x, row * width, args->type);
+        const void *from = at(args->patches, (b * patches + t - prefix) * width, args->type);
+        if (t < prefix)
+            from = t < classes ? args->class_token
+                               : at(args->register_tokens, (t - classes) * width, args->type);
+        if (t < args->unplaced)
+            memcpy(to, from, (size_t)width * type_size(args->type));
+        else
+            cpu->kernels->elements->add(
+                args->type, to, from, at(args->position, (t - args->unplaced) * width, args->type),
+                width);
     }
 }
 
-/* Accumulate or overwrite the gradient of token t's position, or of the class token: the sum over
- * samples of x[b, t, j]. */
+/* Accumulate or overwrite row `row` of a gradient with token t's gradient: the sum over samples of
+ * dx[b, t, j]. */
 static void token_gradient(const struct cpu_device *cpu, const struct tokens_backward *args,
-                           int64_t t, float *sum)
+                           int64_t t, float *gradient, int64_t row)
 {
-    if (sum == NULL)
+    if (gradient == NULL)
         return;
+    float *sum = gradient + row * args->width;
     if (args->overwrite)
         memset(sum, 0, (size_t)args->width * sizeof *sum);
     cpu->kernels->elements->add_columns(args->type, sum, at(args->dx, t * args->width, args->type),
@@ -66,21 +73,23 @@ static void token_gradient(const struct cpu_device *cpu, const struct tokens_bac
 void cpu_tokens_backward(struct stream *stream, const struct tokens_backward *args)
 {
     const struct cpu_device *cpu = stream->cpu;
-    const int64_t width = args->width, first = args->class_token ? 1 : 0;
-    const int64_t patches = args->tokens - first;
+    const int64_t width = args->width, classes = args->class_token ? 1 : 0;
+    const int64_t prefix = classes + args->registers, patches = args->tokens - prefix;
     const size_t sample = (size_t)(patches * width) * type_size(args->type);
 #pragma omp parallel num_threads(cpu_threads_for(cpu, args->batch * args->tokens * width))
     {
 #pragma omp for schedule(static) nowait
         for (int64_t b = 0; b < args->batch; b++)
             memcpy(at(args->dpatches, b * patches * width, args->type),
-                   at(args->dx, (b * args->tokens + first) * width, args->type), sample);
+                   at(args->dx, (b * args->tokens + prefix) * width, args->type), sample);
 #pragma omp for schedule(static)
         for (int64_t t = 0; t < args->tokens; t++) {
-            token_gradient(cpu, args, t,
-                           args->dposition == NULL ? NULL : args->dposition + t * width);
-            if (t < first)
-                token_gradient(cpu, args, t, args->dclass_token);
+            if (t >= args->unplaced)
+                token_gradient(cpu, args, t, args->dposition, t - args->unplaced);
+            if (t < classes)
+                token_gradient(cpu, args, t, args->dclass_token, t);
+            else if (t < prefix)
+                token_gradient(cpu, args, t, args->dregister_tokens, t - classes);
         }
     }
 }

@@ -185,26 +185,28 @@ struct patches_forward {
     void *rows;
 };
 
-/* Build the token sequence: x[b, 0] = class_token + position[0] (if there is a class token), then
- * patch rows + their positions. tokens = patches + (class_token != NULL). */
+/* Build the token sequence: class token (if there is one), register tokens, patch rows. Each token
+ * is added to its position; the first `unplaced` tokens have none (all without positions). */
 struct tokens_forward {
     enum data_type type;
-    int64_t batch, tokens, width;
-    const void *patches;     /* [batch, tokens - 1 or tokens, width] type */
+    int64_t batch, tokens, width, registers, unplaced;
+    const void *patches;     /* [batch, tokens - registers - (class_token != NULL), width] type */
     const void *class_token; /* [width] type, or NULL */
-    const void *position;    /* [tokens, width] type */
-    void *x;                 /* [batch, tokens, width] type */
+    const void *register_tokens; /* [registers, width] type */
+    const void *position;        /* [tokens - unplaced, width] type */
+    void *x;                     /* [batch, tokens, width] type */
 };
 
 struct tokens_backward {
     enum data_type type;
-    int64_t batch, tokens, width;
+    int64_t batch, tokens, width, registers, unplaced;
     bool class_token;
     const void *dx;
-    void *dpatches;      /* type */
-    float *dclass_token; /* [width], or NULL */
-    float *dposition;    /* [tokens, width], or NULL */
-    bool overwrite;      /* applies to dclass_token and dposition */
+    void *dpatches;          /* type */
+    float *dclass_token;     /* [width], or NULL */
+    float *dregister_tokens; /* [registers, width], or NULL */
+    float *dposition;        /* [tokens - unplaced, width], or NULL */
+    bool overwrite;          /* applies to all gradients of parameters */
 };
 
 /* Reduce each sample to one row: token 0, or the mean of tokens first..tokens-1. */

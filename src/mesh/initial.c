@@ -118,6 +118,21 @@ static void draw_truncated(float scale, float *values, int64_t count)
     }
 }
 
+/* Fixed positions of Beyer et al. 2022 (big_vision's posemb_sincos_2d): sines and cosines of the
+ * column, then of the row, at width / 4 frequencies from 1 to 1 / 10000. */
+static void fill_sincos(const struct unit_tensor *tensor, int64_t first, int64_t count,
+                        float *values)
+{
+    int64_t width = tensor->shape[2], frequencies = width / 4;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t patch = (first + i) / width, quarter = (first + i) % width / frequencies;
+        int64_t number = (first + i) % frequencies;
+        int64_t at = quarter < 2 ? patch % tensor->grid[1] : patch / tensor->grid[1];
+        double angle = (double)at * pow(10000, -(double)number / (double)(frequencies - 1));
+        values[i] = (float)(quarter % 2 == 0 ? sin(angle) : cos(angle));
+    }
+}
+
 static void draw_piece(const struct unit_tensor *tensor, uint64_t seed, int64_t first,
                        int64_t count, float *values)
 {
@@ -142,6 +157,10 @@ void initial_draw(const struct unit_tensor *tensor, uint64_t seed, int64_t first
     if (tensor->initial == INITIAL_ZERO || tensor->initial == INITIAL_ONE) {
         for (int64_t i = 0; i < count; i++)
             values[i] = tensor->initial == INITIAL_ONE ? 1 : 0;
+        return;
+    }
+    if (tensor->initial == INITIAL_SINCOS) {
+        fill_sincos(tensor, first, count, values);
         return;
     }
 #pragma omp parallel for schedule(static) if (count > PIECE)

@@ -20,7 +20,8 @@ enum initial_rule {
     INITIAL_ONE,
     INITIAL_TRUNCATED_NORMAL, /* standard deviation `initial_scale`, clipped at +-2 as in timm */
     INITIAL_NORMAL,           /* standard deviation `initial_scale` */
-    INITIAL_UNIFORM           /* +-initial_scale */
+    INITIAL_UNIFORM,          /* +-initial_scale */
+    INITIAL_SINCOS            /* fixed positions of `grid`, [1, rows, width] */
 };
 
 enum { TENSOR_NAME = 64, TENSOR_DIMENSIONS = 4 };
@@ -38,6 +39,9 @@ struct unit_tensor {
     bool trainable;
     enum initial_rule initial;
     double initial_scale;
+    /* Position embeddings: height and width of the grid of patches, whose rows are the last ones of
+     * shape[1]; else 0. */
+    int64_t grid[2];
     uint32_t index; /* number of the tensor in the model: key of its random initial values */
 };
 

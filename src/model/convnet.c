@@ -257,8 +257,11 @@ static struct model *convnet_open_entry(const struct model_entry *entry,
         {"model.drop_path", options->model.drop_path >= 0},
         {"model.qkv_bias", options->model.qkv_bias != SWITCH_AUTO},
         {"model.class_token", options->model.class_token != SWITCH_AUTO},
+        {"model.registers", options->model.registers >= 0},
+        {"model.position", options->model.position != POSITION_AUTO},
         {"model.embed_norm", options->model.embed_norm != SWITCH_AUTO},
         {"model.pool", options->model.pool != POOL_AUTO},
+        {"model.fc_norm", options->model.fc_norm != SWITCH_AUTO},
     };
     bool good = shape.width > 0 || options->model.width == 0 ||
                 model_refuse_option(options, "model.width", "ResNets", error);

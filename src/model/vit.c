@@ -73,6 +73,22 @@ static void patch_embedding_add(struct unit_builder *builder, const struct vit_s
     tensor->decay = false;
 }
 
+static void position_add(struct unit_builder *builder, const struct vit *vit)
+{
+    const struct vit_shape *shape = &vit->shape;
+    struct unit_tensor *tensor =
+        tensor_add(builder, VIT_POSITION, "pos_embed", 3,
+                   (int64_t[]){1, vit->tokens - vit->unplaced, shape->dim});
+    tensor->grid[0] = tensor->grid[1] = shape->image / shape->patch;
+    tensor->initial = shape->reference ? INITIAL_ZERO : INITIAL_TRUNCATED_NORMAL;
+    tensor->initial_scale = 0.02;
+    tensor->decay = false;
+    if (shape->position == POSITION_SINCOS) {
+        tensor->initial = INITIAL_SINCOS;
+        tensor->trainable = false;
+    }
+}
+
 static void stem_describe(struct unit_builder *builder, const struct vit *vit)
 {
     const struct vit_shape *shape = &vit->shape;
@@ -83,11 +99,14 @@ static void stem_describe(struct unit_builder *builder, const struct vit *vit)
         tensor->initial_scale = 1e-6;
         tensor->decay = false;
     }
-    struct unit_tensor *tensor =
-        tensor_add(builder, VIT_POSITION, "pos_embed", 3, (int64_t[]){1, vit->tokens, shape->dim});
-    tensor->initial = shape->reference ? INITIAL_ZERO : INITIAL_TRUNCATED_NORMAL;
-    tensor->initial_scale = 0.02;
-    tensor->decay = false;
+    if (shape->registers > 0) {
+        struct unit_tensor *tensor = tensor_add(builder, VIT_REGISTERS, "reg_token", 3,
+                                                (int64_t[]){1, shape->registers, shape->dim});
+        tensor->initial = INITIAL_NORMAL;
+        tensor->initial_scale = 1e-6;
+        tensor->decay = false;
+    }
+    position_add(builder, vit);
     patch_embedding_add(builder, shape);
     if (shape->embed_norm)
         norm_add(builder, VIT_NORM1_WEIGHT, "norm_pre", shape->dim);
@@ -127,10 +146,10 @@ static void units_describe(struct vit *vit)
             block_describe(&builder, &vit->shape);
         } else {
             snprintf(unit->name, sizeof unit->name, "head");
-            norm_add(&builder, VIT_NORM1_WEIGHT, vit->shape.pool_mean ? "fc_norm" : "norm",
-                     vit->shape.dim);
+            bool after_mean = vit->shape.pool_mean && !vit->shape.norm_first;
+            norm_add(&builder, VIT_NORM1_WEIGHT, after_mean ? "fc_norm" : "norm", vit->shape.dim);
             /* As in timm, layer-wise decay counts `norm` to the last block, fc_norm to the head. */
-            for (int t = 0; t < unit->tensor_count && !vit->shape.pool_mean; t++)
+            for (int t = 0; t < unit->tensor_count && !after_mean; t++)
                 unit->tensors[t].depth--;
             linear_add(&builder, VIT_HEAD_WEIGHT, "head", vit->shape.classes, vit->shape.dim, true);
         }
@@ -159,6 +178,11 @@ static bool shape_check(const struct vit_shape *shape, struct error *error)
         return error_set(error, ERROR_USAGE,
                          "model.pool=token needs model.class_token=on: switch it on, or take "
                          "model.pool=mean");
+    if (shape->position == POSITION_SINCOS && (shape->dim < 8 || shape->dim % 4 != 0))
+        return error_set(
+            error, ERROR_USAGE,
+            "model.position=sincos needs a multiple of 4 from 8 on, not model.dim=%lld",
+            (long long)shape->dim);
     return true;
 }
 
@@ -236,8 +260,15 @@ static struct model *vit_open_entry(const struct model_entry *entry, const struc
         shape.class_token = options->model.class_token == SWITCH_ON;
     if (options->model.embed_norm != SWITCH_AUTO)
         shape.embed_norm = options->model.embed_norm == SWITCH_ON;
+    if (options->model.registers >= 0)
+        shape.registers = options->model.registers;
+    if (options->model.position != POSITION_AUTO)
+        shape.position = options->model.position;
     if (options->model.pool != POOL_AUTO)
         shape.pool_mean = options->model.pool == POOL_MEAN;
+    if (options->model.fc_norm != SWITCH_AUTO)
+        shape.norm_first = options->model.fc_norm == SWITCH_OFF;
+    shape.norm_first = shape.norm_first && shape.pool_mean;
     return vit_open(&shape, device, compute, error);
 }
 
@@ -299,7 +330,9 @@ struct model *vit_open(const struct vit_shape *shape, struct device *device, enu
     ENSURE(vit != NULL, "no memory for a model's description");
     vit->shape = *shape;
     vit->patches = (shape->image / shape->patch) * (shape->image / shape->patch);
-    vit->tokens = vit->patches + (shape->class_token ? 1 : 0);
+    vit->tokens = vit->patches + shape->registers + (shape->class_token ? 1 : 0);
+    bool places_all = shape->position == POSITION_AUTO || shape->position == POSITION_LEARNED;
+    vit->unplaced = places_all ? 0 : vit->tokens - vit->patches;
     if (!attention_check(vit, device, error)) {
         free(vit);
         return NULL;

@@ -4,12 +4,16 @@
 #ifndef VITTRAIN_MODEL_VIT_H
 #define VITTRAIN_MODEL_VIT_H
 
+#include "config/model_options.h"
 #include "model/model.h"
 
 struct vit_shape {
     int64_t image, channels, patch, dim, depth, heads, hidden, classes;
     double dropout, drop_path;
     bool qkv_bias, class_token, embed_norm, pool_mean;
+    int64_t registers;
+    enum position_choice position; /* POSITION_AUTO: learned */
+    bool norm_first;               /* the last norm is before the mean; only with pool_mean */
     float norm_epsilon;
     /* true: as the reference's CIFAR model. Positions, class token and biases start at zero,
      * weights from a normal of 0.02; dropout follows the embedding, the attention weights and
@@ -29,6 +33,7 @@ struct model *vit_open(const struct vit_shape *shape, struct device *device, enu
 /* The tensors of a unit. vit->slot maps each to its number in the unit, or to -1. */
 enum vit_tensor {
     VIT_CLASS_TOKEN,
+    VIT_REGISTERS,
     VIT_POSITION,
     VIT_PATCH_WEIGHT,
     VIT_PATCH_BIAS, /* stem */
@@ -60,6 +65,7 @@ struct vit {
     struct model model; /* first: a struct model is a struct vit */
     struct vit_shape shape;
     int64_t patches, tokens;
+    int64_t unplaced;         /* tokens before the first one with a position */
     int64_t batch;            /* of the last forward pass */
     int (*slot)[VIT_TENSORS]; /* [unit_count] */
     struct vit_block *blocks; /* [depth] */
@@ -67,7 +73,7 @@ struct vit {
     void *selected;           /* [batch, dim]: residual of the last block, class token only */
     void *patch_rows, *patch_tokens, *embedded, *x; /* stem; x feeds block 0 */
     float *embed_mean, *embed_rstd;
-    void *pooled, *normed; /* head */
+    void *pooled, *normed; /* head; pooled: input of the norm or, with norm_first, its output */
     float *head_mean, *head_rstd;
     /* Gradients of activations. */
     void *dx, *dbranch, *dattention, *dspread, *dhidden, *dqkv, *dpooled, *dnormed;

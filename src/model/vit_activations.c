@@ -80,10 +80,11 @@ static void head_take(struct vit *vit, struct arena *arena, int64_t batch, bool 
 {
     const struct vit_shape *shape = &vit->shape;
     size_t size = type_size(vit->model.compute);
-    vit->pooled = take(arena, shape->pool_mean ? batch * shape->dim : 0, size);
+    int64_t rows = shape->norm_first ? batch * vit->tokens : batch;
+    vit->pooled = take(arena, shape->pool_mean ? rows * shape->dim : 0, size);
     vit->normed = take(arena, batch * shape->dim, size);
-    vit->head_mean = take(arena, training ? batch : 0, sizeof(float));
-    vit->head_rstd = take(arena, training ? batch : 0, sizeof(float));
+    vit->head_mean = take(arena, training ? rows : 0, sizeof(float));
+    vit->head_rstd = take(arena, training ? rows : 0, sizeof(float));
 }
 
 static void gradients_take(struct vit *vit, struct arena *arena, int64_t batch)
@@ -97,7 +98,8 @@ static void gradients_take(struct vit *vit, struct arena *arena, int64_t batch)
     vit->dspread = take(arena, shape->pool_mean ? 0 : rows * shape->dim, size);
     vit->dhidden = take(arena, rows * shape->hidden, size);
     vit->dqkv = take(arena, 3 * rows * shape->dim, size);
-    vit->dpooled = take(arena, shape->pool_mean ? batch * shape->dim : 0, size);
+    vit->dpooled =
+        take(arena, shape->pool_mean && !shape->norm_first ? batch * shape->dim : 0, size);
     vit->dnormed = take(arena, batch * shape->dim, size);
 }
 

@@ -156,8 +156,11 @@ static void stem_forward(struct vit *vit, const struct model_pass *pass)
                                  .batch = pass->batch,
                                  .tokens = vit->tokens,
                                  .width = shape->dim,
+                                 .registers = shape->registers,
+                                 .unplaced = vit->unplaced,
                                  .patches = vit->patch_tokens,
                                  .class_token = weight_of(vit, pass, 0, VIT_CLASS_TOKEN),
+                                 .register_tokens = weight_of(vit, pass, 0, VIT_REGISTERS),
                                  .position = weight_of(vit, pass, 0, VIT_POSITION),
                                  .x = vit->embedded});
     if (shape->embed_norm)
@@ -194,10 +197,13 @@ static void stem_backward(struct vit *vit, const struct model_pass *pass)
                                   .batch = pass->batch,
                                   .tokens = vit->tokens,
                                   .width = shape->dim,
+                                  .registers = shape->registers,
+                                  .unplaced = vit->unplaced,
                                   .class_token = shape->class_token,
                                   .dx = vit->dx,
                                   .dpatches = vit->patch_tokens,
                                   .dclass_token = gradient_of(vit, pass, 0, VIT_CLASS_TOKEN),
+                                  .dregister_tokens = gradient_of(vit, pass, 0, VIT_REGISTERS),
                                   .dposition = gradient_of(vit, pass, 0, VIT_POSITION),
                                   .overwrite = flat_overwrites_gradient(pass->flat, 0)});
     struct linear_backward embed =
@@ -389,57 +395,76 @@ static void attention_branch_backward(struct vit *vit, const struct model_pass *
                   block->rstd1, vit->dbranch, residual, vit->dx);
 }
 
+/* y = mean of the patches of each sample of x */
+static void mean_forward(struct vit *vit, const struct model_pass *pass, const void *x, void *y)
+{
+    const struct pool_forward pool = {.type = vit->model.compute,
+                                      .batch = pass->batch,
+                                      .tokens = vit->tokens,
+                                      .width = vit->shape.dim,
+                                      .first = vit->tokens - vit->patches,
+                                      .mean = true,
+                                      .x = x,
+                                      .y = y};
+    vit->model.device->backend->pool_forward(pass->stream, &pool);
+}
+
+static void mean_backward(struct vit *vit, const struct model_pass *pass, const void *dy, void *dx)
+{
+    const struct pool_backward pool = {.type = vit->model.compute,
+                                       .batch = pass->batch,
+                                       .tokens = vit->tokens,
+                                       .width = vit->shape.dim,
+                                       .first = vit->tokens - vit->patches,
+                                       .mean = true,
+                                       .dy = dy,
+                                       .dx = dx};
+    vit->model.device->backend->pool_backward(pass->stream, &pool);
+}
+
+/* logits = head(N(mean(x))), head(mean(N(x))) with norm_first, or head(N(class token)) */
 static void head_forward(struct vit *vit, const struct model_pass *pass, int unit)
 {
     const struct vit_shape *shape = &vit->shape;
-    const struct device_backend *backend = vit->model.device->backend;
-    const void *pooled = vit->blocks[shape->depth - 1].out;
-    if (shape->pool_mean) {
-        const struct pool_forward pool = {.type = vit->model.compute,
-                                          .batch = pass->batch,
-                                          .tokens = vit->tokens,
-                                          .width = shape->dim,
-                                          .first = vit->tokens - vit->patches,
-                                          .mean = true,
-                                          .x = pooled,
-                                          .y = vit->pooled};
-        backend->pool_forward(pass->stream, &pool);
-        pooled = vit->pooled;
+    const void *x = vit->blocks[shape->depth - 1].out;
+    if (shape->norm_first) {
+        norm(vit, pass, unit, VIT_NORM1_WEIGHT, pass->batch * vit->tokens, x, vit->pooled,
+             vit->head_mean, vit->head_rstd);
+        mean_forward(vit, pass, vit->pooled, vit->normed);
+    } else {
+        if (shape->pool_mean)
+            mean_forward(vit, pass, x, vit->pooled);
+        norm(vit, pass, unit, VIT_NORM1_WEIGHT, pass->batch, shape->pool_mean ? vit->pooled : x,
+             vit->normed, vit->head_mean, vit->head_rstd);
     }
-    norm(vit, pass, unit, VIT_NORM1_WEIGHT, pass->batch, pooled, vit->normed, vit->head_mean,
-         vit->head_rstd);
     struct linear_forward head =
         linear(vit, pass, unit, VIT_HEAD_WEIGHT, 1, shape->dim, shape->classes);
     head.x = vit->normed;
     head.y = pass->logits;
-    backend->linear_forward(pass->stream, &head);
+    vit->model.device->backend->linear_forward(pass->stream, &head);
 }
 
 static void head_backward(struct vit *vit, const struct model_pass *pass, int unit)
 {
     const struct vit_shape *shape = &vit->shape;
-    const struct device_backend *backend = vit->model.device->backend;
+    const void *x = vit->blocks[shape->depth - 1].out;
     struct linear_backward head =
         linear_gradient(vit, pass, unit, VIT_HEAD_WEIGHT, 1, shape->dim, shape->classes);
     head.x = vit->normed;
     head.dy = pass->logits;
     head.dx = vit->dnormed;
-    backend->linear_backward(pass->stream, &head);
-    const void *pooled = shape->pool_mean ? vit->pooled : vit->blocks[shape->depth - 1].out;
-    void *dpooled = shape->pool_mean ? vit->dpooled : vit->dx;
-    norm_gradient(vit, pass, unit, VIT_NORM1_WEIGHT, pass->batch, pooled, vit->head_mean,
-                  vit->head_rstd, vit->dnormed, NULL, dpooled);
-    if (!shape->pool_mean)
+    vit->model.device->backend->linear_backward(pass->stream, &head);
+    if (shape->norm_first) {
+        mean_backward(vit, pass, vit->dnormed, vit->dbranch);
+        norm_gradient(vit, pass, unit, VIT_NORM1_WEIGHT, pass->batch * vit->tokens, x,
+                      vit->head_mean, vit->head_rstd, vit->dbranch, NULL, vit->dx);
         return;
-    const struct pool_backward pool = {.type = vit->model.compute,
-                                       .batch = pass->batch,
-                                       .tokens = vit->tokens,
-                                       .width = shape->dim,
-                                       .first = vit->tokens - vit->patches,
-                                       .mean = true,
-                                       .dy = vit->dpooled,
-                                       .dx = vit->dx};
-    backend->pool_backward(pass->stream, &pool);
+    }
+    norm_gradient(vit, pass, unit, VIT_NORM1_WEIGHT, pass->batch,
+                  shape->pool_mean ? vit->pooled : x, vit->head_mean, vit->head_rstd, vit->dnormed,
+                  NULL, shape->pool_mean ? vit->dpooled : vit->dx);
+    if (shape->pool_mean)
+        mean_backward(vit, pass, vit->dpooled, vit->dx);
 }
 
 /* Input of a block: the stem's output for block 0, else the previous block's output. */

@@ -3,9 +3,10 @@
 
 A file holds weights (timm's names), a batch, its logits and loss, every gradient, and the weights after
 three steps on that batch. Metadata: "shape" (image channels patch dim depth heads hidden classes),
-"switches" (qkv_bias class_token embed_norm pool_mean), "norm_epsilon" and "smoothing".
+"switches" (qkv_bias class_token embed_norm pool_mean), "norm_epsilon", "smoothing" and, for models with newer parts,
+"parts" (registers position norm_first).
 
-Needs torch, timm, safetensors. Run it in this directory; the result does not depend on anything but versions.
+Needs torch, timm, numpy, safetensors. Run it in this directory; the result does not depend on anything but versions.
 """
 
 import copy
@@ -14,6 +15,7 @@ import math
 import os
 import sys
 
+import numpy
 import torch
 from safetensors.torch import save_file
 from timm.models.vision_transformer import VisionTransformer
@@ -32,6 +34,8 @@ CLIP_NORM = 0.5
 # programs; with Adam's usual 1e-8 the comparison would be one of noise. model_mean_token, which has no such
 # gradient, keeps 1e-8.
 EPSILON = 1e-4
+TOKENS = ("cls_token", "reg_token", "pos_embed")
+POSITIONS = ("learned", "patches", "sincos")  # enum position_choice, from 1
 
 
 def randomize(model):
@@ -42,19 +46,34 @@ def randomize(model):
                 parameter.normal_(1.0, 0.2)
             elif parameter.ndim == 1:
                 parameter.normal_(0.0, 0.2)
-            elif name in ("cls_token", "pos_embed"):
-                parameter.normal_(0.0, 0.5)
+            elif name in TOKENS:
+                if parameter.requires_grad:
+                    parameter.normal_(0.0, 0.5)
             else:
                 fan_in = parameter[0].numel()
                 parameter.normal_(0.0, 1.0 / math.sqrt(fan_in))
 
 
+def sincos_positions(side, width):
+    """big_vision's posemb_sincos_2d."""
+    y, x = numpy.mgrid[:side, :side]
+    omega = 1.0 / 10000.0 ** (numpy.arange(width // 4) / (width // 4 - 1))
+    y, x = numpy.outer(y.flatten(), omega), numpy.outer(x.flatten(), omega)
+    positions = numpy.concatenate([numpy.sin(x), numpy.cos(x), numpy.sin(y), numpy.cos(y)], axis=1)
+    return torch.tensor(positions, dtype=torch.float32)[None]
+
+
 def timm_model(image, channels, patch, dim, depth, heads, hidden, classes, qkv_bias, class_token, pool_mean,
-               norm_epsilon, **_):
-    return VisionTransformer(img_size=image, in_chans=channels, patch_size=patch, embed_dim=dim, depth=depth,
-                             num_heads=heads, mlp_ratio=hidden / dim, num_classes=classes, qkv_bias=qkv_bias,
-                             class_token=class_token, global_pool="avg" if pool_mean else "token",
-                             norm_layer=functools.partial(nn.LayerNorm, eps=norm_epsilon))
+               norm_epsilon, registers=0, position="learned", norm_first=False, **_):
+    model = VisionTransformer(img_size=image, in_chans=channels, patch_size=patch, embed_dim=dim, depth=depth,
+                              num_heads=heads, mlp_ratio=hidden / dim, num_classes=classes, qkv_bias=qkv_bias,
+                              class_token=class_token, global_pool="avg" if pool_mean else "token",
+                              reg_tokens=registers, no_embed_class=position != "learned",
+                              fc_norm=pool_mean and not norm_first,
+                              norm_layer=functools.partial(nn.LayerNorm, eps=norm_epsilon))
+    if position == "sincos":
+        model.pos_embed = nn.Parameter(sincos_positions(image // patch, dim), requires_grad=False)
+    return model
 
 
 def reference_model(image, channels, patch, dim, depth, heads, hidden, classes, **_):
@@ -150,7 +169,7 @@ def add_more_rules(file, model, shape, batch):
 
     def freeze_stem(trained):
         for name, parameter in trained.named_parameters():
-            if name in ("cls_token", "pos_embed") or name.startswith("patch_embed"):
+            if name in TOKENS or name.startswith("patch_embed"):
                 parameter.requires_grad_(False)
         return adamw([p for p in trained.parameters() if p.requires_grad])
 
@@ -174,7 +193,8 @@ def make(name, batch=3, smoothing=0.0, optimizers=("adamw",), more_rules=False, 
     file["logits"] = logits.detach()
     file["loss"] = loss.detach().reshape(1)
     add_prefixed(file, "weight", timm_tensors(model, shape, parameters))
-    add_prefixed(file, "gradient", timm_tensors(model, shape, {n: p.grad for n, p in parameters.items()}))
+    add_prefixed(file, "gradient", timm_tensors(model, shape, {
+        n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in parameters.items()}))
     for optimizer in optimizers:
         trained = train_copy(model, (images, labels, smoothing),
                              lambda m: OPTIMIZERS[optimizer](m.parameters()))
@@ -183,9 +203,14 @@ def make(name, batch=3, smoothing=0.0, optimizers=("adamw",), more_rules=False, 
         add_more_rules(file, model, shape, (images, labels, smoothing))
     numbers = ("image", "channels", "patch", "dim", "depth", "heads", "hidden", "classes")
     switches = ("qkv_bias", "class_token", "embed_norm", "pool_mean")
+    parts = dict(registers=0, position="learned", norm_first=False)
     metadata = {"shape": " ".join(str(shape[key]) for key in numbers),
                 "switches": " ".join(str(int(shape[key])) for key in switches),
                 "norm_epsilon": repr(shape["norm_epsilon"]), "smoothing": repr(smoothing)}
+    if not parts.keys().isdisjoint(shape):
+        values = {**parts, **shape}
+        position = POSITIONS.index(values["position"]) + 1
+        metadata["parts"] = f"{values['registers']} {position} {int(values['norm_first'])}"
     save_file(file, f"model_{name}.safetensors", metadata)
     print(name, os.path.getsize(f"model_{name}.safetensors"), f"loss {loss.item():.6f}")
 
@@ -202,6 +227,10 @@ def main():
     # Sizes that no vector width divides, more patches than a vector, one channel.
     make("odd", batch=5, **{**small, "image": 15, "channels": 1, "patch": 3, "dim": 12, "heads": 3, "hidden": 36,
                             "classes": 7})
+    parts = {**small, "hidden": 24, "image": 12}
+    make("registers", **{**parts, "registers": 4, "position": "patches"})
+    make("register_positions", optimizers=(), **{**parts, "registers": 1, "class_token": False, "pool_mean": True})
+    make("sincos", **{**parts, "class_token": False, "pool_mean": True, "position": "sincos", "norm_first": True})
     tiny = {**small, "image": 4, "patch": 2, "dim": 8, "depth": 2, "hidden": 16, "heads": 1, "classes": 3}
     make("rules", optimizers=("adamw", "adam", "sgd", "nesterov", "rmsprop", "rmsprop_momentum"), more_rules=True,
          **tiny)

@@ -50,6 +50,8 @@ def main():
     resized = resample_abs_pos_embed(tensors["pos_embed"], [SIDE, SIDE], num_prefix_tokens=0)
     save("no_class_token", {**tensors, "resized.pos_embed": resized})
     save("classes", weights(classes=7))
+    save("backbone", {name: tensor for name, tensor in weights().items()
+                      if name != "pos_embed" and not name.startswith("head.")})
 
 
 if __name__ == "__main__":
