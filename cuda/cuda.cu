@@ -352,6 +352,7 @@ extern "C" const struct device_backend vittrain_device_cuda = {
     .attention_forward = cuda_attention_forward,
     .attention_backward = cuda_attention_backward,
     .dropout_apply = cuda_dropout_apply,
+    .scale_backward = cuda_scale_backward,
     .patches_forward = cuda_patches_forward,
     .tokens_forward = cuda_tokens_forward,
     .tokens_backward = cuda_tokens_backward,

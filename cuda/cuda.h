@@ -89,6 +89,7 @@ bool cuda_attention_fits(struct device *device, int64_t tokens, int64_t head_dim
 void cuda_attention_forward(struct stream *stream, const struct attention_forward *args);
 void cuda_attention_backward(struct stream *stream, const struct attention_backward *args);
 void cuda_dropout_apply(struct stream *stream, const struct dropout_apply *args);
+void cuda_scale_backward(struct stream *stream, const struct scale_backward *args);
 void cuda_patches_forward(struct stream *stream, const struct patches_forward *args);
 void cuda_tokens_forward(struct stream *stream, const struct tokens_forward *args);
 void cuda_tokens_backward(struct stream *stream, const struct tokens_backward *args);

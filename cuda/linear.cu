@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Linear layers: matrix products by the library (product.h), including bias and residual. GELU,
- * dropout and drop path are one elementwise kernel after the product, launched only if needed. The
- * product's output is rounded to the compute type in between, like every stored tensor. */
+ * LayerScale, dropout and drop path are one elementwise kernel after the product, launched only if
+ * needed. The product's output is rounded to the compute type in between, like every stored tensor.
+ */
 #include "cuda.h"
 #include "device/gelu_fit.h"
 #include "kernel.h"
@@ -20,13 +21,23 @@ __device__ static inline float normal_below(float x)
     return x < -NORMAL_FIT_END ? 0.0f : below;
 }
 
-__device__ static inline float gelu(float x)
+/* 1 / (1 + exp(-x (a + b x^2))) */
+__device__ static inline float gelu_tanh_factor(float x)
 {
-    return x * normal_below(x);
+    return __fdividef(1.0f, 1.0f + __expf(-x * (x * x * GELU_TANH_B + GELU_TANH_A)));
 }
 
-__device__ static inline float gelu_slope(float x)
+__device__ static inline float gelu(float x, bool tanh)
 {
+    return x * (tanh ? gelu_tanh_factor(x) : normal_below(x));
+}
+
+__device__ static inline float gelu_slope(float x, bool tanh)
+{
+    if (tanh) {
+        float s = gelu_tanh_factor(x);
+        return s + x * s * (1.0f - s) * (x * x * (3 * GELU_TANH_B) + GELU_TANH_A);
+    }
     float t = x * x;
     GELU_SLOPE_FIT(float, t, p, q);
     float slope = __fdividef(x * p, q) + 0.5f;
@@ -75,7 +86,7 @@ __device__ static inline bool octet_find(const struct octets &octets, struct oct
 
 /* y = dropout(gelu(pre)) */
 template <typename number>
-__global__ static void gelu_kernel(struct octets octets, const number *pre, number *y,
+__global__ static void gelu_kernel(struct octets octets, const number *pre, number *y, bool tanh,
                                    struct mask mask)
 {
     struct octet_place place;
@@ -83,7 +94,7 @@ __global__ static void gelu_kernel(struct octets octets, const number *pre, numb
         return;
     struct eight eight = eight_load_some(pre + place.at, place.left, octets.fits);
     for (int i = 0; i < 8; i++)
-        eight.value[i] = gelu(eight.value[i]);
+        eight.value[i] = gelu(eight.value[i], tanh);
     mask_apply(mask, place.sample, place.octet, &eight);
     eight_store_some(y + place.at, eight, place.left, octets.fits);
 }
@@ -91,7 +102,7 @@ __global__ static void gelu_kernel(struct octets octets, const number *pre, numb
 /* dx = dropout(dx) * gelu'(pre) */
 template <typename number>
 __global__ static void gelu_gradient_kernel(struct octets octets, const number *pre, number *dx,
-                                            struct mask mask)
+                                            bool tanh, struct mask mask)
 {
     struct octet_place place;
     if (!octet_find(octets, &place))
@@ -100,19 +111,26 @@ __global__ static void gelu_gradient_kernel(struct octets octets, const number *
     struct eight x = eight_load_some(pre + place.at, place.left, octets.fits);
     mask_apply(mask, place.sample, place.octet, &eight);
     for (int i = 0; i < 8; i++)
-        eight.value[i] *= gelu_slope(x.value[i]);
+        eight.value[i] *= gelu_slope(x.value[i], tanh);
     eight_store_some(dx + place.at, eight, place.left, octets.fits);
 }
 
-/* y = (residual or 0) + drop_path(dropout(sum)); y may be sum or residual. */
+/* y = (residual or 0) + drop_path(dropout((scale or 1) * sum)); y may be sum or residual. */
 template <typename number>
 __global__ static void drop_kernel(struct octets octets, const number *sum, const number *residual,
-                                   number *y, struct mask mask, struct mask path)
+                                   const number *scale, number *y, struct mask mask,
+                                   struct mask path)
 {
     struct octet_place place;
     if (!octet_find(octets, &place))
         return;
     struct eight eight = eight_load_some(sum + place.at, place.left, octets.fits);
+    if (scale != NULL) {
+        struct eight factors =
+            eight_load_some(scale + (octets.width - place.left), place.left, octets.fits);
+        for (int i = 0; i < 8; i++)
+            eight.value[i] *= factors.value[i];
+    }
     mask_apply(mask, place.sample, place.octet, &eight);
     if (residual != NULL) {
         struct eight past = eight_load_some(residual + place.at, place.left, octets.fits);
@@ -157,7 +175,7 @@ static void gelu_launch(struct stream *stream, const struct linear_forward *args
     struct octets octets = octets_of(args->rows, args->out, args->rows_per_sample, fits);
     KERNEL_LAUNCH(gelu_kernel<number>, blocks_for(octets.count, THREADS), THREADS, 0,
                   stream->handle, octets, (const number *)args->pre, (number *)args->y,
-                  mask_of(&args->dropout));
+                  args->gelu_tanh, mask_of(&args->dropout));
 }
 
 /* Epilogue of the rows from `first` on, whose sums are at `sum`. */
@@ -170,11 +188,12 @@ static void drop_launch(struct stream *stream, const struct linear_forward *args
     if (residual != NULL)
         residual += first * args->out;
     bool fits = eight_fits(sum, args->out) && eight_fits(y, args->out) &&
-                (residual == NULL || eight_fits(residual, args->out));
+                eight_fits(residual, args->out) && eight_fits(args->scale, args->out);
     struct octets octets = octets_of(rows, args->out, args->rows_per_sample, fits);
     octets.first_row = (uint32_t)first;
     KERNEL_LAUNCH(drop_kernel<number>, blocks_for(octets.count, THREADS), THREADS, 0,
-                  stream->handle, octets, (const number *)sum, residual, y, mask_of(&args->dropout),
+                  stream->handle, octets, (const number *)sum, residual,
+                  (const number *)args->scale, y, mask_of(&args->dropout),
                   mask_of(&args->drop_path));
 }
 
@@ -199,7 +218,10 @@ void cuda_linear_forward(struct stream *stream, const struct linear_forward *arg
         return;
     if (args->pre != NULL) {
         forward_product(stream, args, 0, args->rows, NULL, args->pre);
-        NUMBER_SWITCH(args->type, gelu_launch, stream, args);
+        if (args->scale != NULL)
+            NUMBER_SWITCH(args->type, drop_launch, stream, args, 0, args->rows, args->pre);
+        else
+            NUMBER_SWITCH(args->type, gelu_launch, stream, args);
     } else if (!drops) {
         forward_product(stream, args, 0, args->rows, args->residual, args->y);
         if (args->relu)
@@ -244,7 +266,7 @@ static void gelu_gradient_launch(struct stream *stream, const struct linear_back
     struct octets octets = octets_of(args->rows, args->in, args->rows_per_sample, fits);
     KERNEL_LAUNCH(gelu_gradient_kernel<number>, blocks_for(octets.count, THREADS), THREADS, 0,
                   stream->handle, octets, (const number *)args->pre, (number *)args->dx,
-                  mask_of(&args->dropout));
+                  args->gelu_tanh, mask_of(&args->dropout));
 }
 
 static void backward_inputs(struct stream *stream, const struct linear_backward *args)

@@ -19,6 +19,7 @@ cuda_sources = \
 	cuda/norm.cu \
 	cuda/pool.cu \
 	cuda/product.cu \
+	cuda/scale.cu \
 	cuda/tokens.cu \
 	cuda/update.cu
 cuda_library_sources = \

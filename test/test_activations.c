@@ -106,6 +106,7 @@ static void test_same_bits(void **state)
     for (int i = 0; i < 2; i++) {
         check_same_bits(vit_fixture_token_shape(DEPTH), types[i]);
         check_same_bits(vit_fixture_mean_shape(DEPTH), types[i]);
+        check_same_bits(vit_fixture_parts_shape(DEPTH), types[i]);
         check_same_bits(vit_fixture_reference_shape(DEPTH), types[i]);
         check_same_bits(vit_fixture_token_shape(1), types[i]);
     }
@@ -118,12 +119,14 @@ static size_t aligned(int64_t elements, size_t size)
 }
 
 /* The activations of a block without its output: norm1, qkv, attention, middle, norm2, the hidden
- * layer before and after GELU, statistics of two norms and of the attention. */
+ * layer before and after GELU, statistics of two norms and of the attention; the branches before
+ * LayerScale. */
 static size_t inner_bytes(const struct vit_shape *shape, int64_t tokens, int64_t kept, size_t size)
 {
     int64_t rows = BATCH * tokens, kept_rows = BATCH * kept, dim = shape->dim;
     return aligned(rows * dim, size) + aligned(3 * rows * dim, size) +
            3 * aligned(kept_rows * dim, size) + 2 * aligned(kept_rows * shape->hidden, size) +
+           (shape->layer_scale > 0 ? 2 : 0) * aligned(kept_rows * dim, size) +
            2 * aligned(rows, 4) + 2 * aligned(kept_rows, 4) + aligned(kept_rows * shape->heads, 4);
 }
 
@@ -160,6 +163,7 @@ static void test_arena(void **state)
     check_arena("class token, fp32", vit_fixture_token_shape(DEPTH), TYPE_FP32, 10, 1);
     check_arena("class token, bf16", vit_fixture_token_shape(DEPTH), TYPE_BF16, 10, 1);
     check_arena("mean pooling, fp32", vit_fixture_mean_shape(DEPTH), TYPE_FP32, 9, 9);
+    check_arena("LayerScale, bf16", vit_fixture_parts_shape(DEPTH), TYPE_BF16, 12, 1);
     check_arena("one block, fp32", vit_fixture_token_shape(1), TYPE_FP32, 10, 1);
 }
 

@@ -19,29 +19,40 @@ struct linear_case {
     int64_t samples, rows_per_sample, in, out;
     bool bias, pre, residual, in_place;
     float dropout, drop_path;
+    bool scale, gelu_tanh; /* scale: only in forward, with pre and residual */
 };
 
 static const struct linear_case cases[] = {
-    {TYPE_FP32, 2, 65, 48, 40, true, false, false, false, 0, 0},
-    {TYPE_FP32, 1, 1, 8, 10, false, false, false, false, 0, 0},
-    {TYPE_FP32, 3, 5, 7, 13, true, true, false, false, 0.1f, 0},
-    {TYPE_FP32, 5, 3, 16, 21, true, false, true, false, 0.3f, 0.5f},
-    {TYPE_FP32, 4, 40, 96, 800, false, true, false, false, 0.1f, 0},
-    {TYPE_FP32, 4, 33, 40, 776, true, false, true, true, 0, 0.25f},
-    {TYPE_FP32, 9, 100, 24, 24, true, false, false, false, 0.2f, 0},
-    {TYPE_FP32, 2, 17, 1600, 33, true, false, true, false, 0.1f, 0},
-    {TYPE_FP32, 1, 70, 1024, 36, true, false, false, false, 0, 0}, /* slow strides are copied */
-    {TYPE_FP32, 1, 70, 36, 1024, true, false, false, false, 0, 0},
-    {TYPE_BF16, 2, 65, 48, 40, true, false, false, false, 0, 0},
-    {TYPE_BF16, 3, 5, 7, 13, true, true, false, false, 0.1f, 0},
-    {TYPE_BF16, 4, 40, 96, 800, true, true, false, false, 0, 0},
-    {TYPE_BF16, 4, 33, 40, 776, true, false, true, true, 0.1f, 0.25f},
-    {TYPE_BF16, 9, 100, 24, 24, false, false, false, false, 0.2f, 0},
-    {TYPE_FP16, 4, 33, 40, 96, true, true, false, false, 0.1f, 0},
-    {TYPE_FP16, 3, 9, 33, 17, true, false, true, false, 0.5f, 0.5f},
-    {TYPE_FP16, 2, 6, 24, 16, false, false, true, true, 0, 0},
-    {TYPE_BF16, 3, 1, 2, 33000, true, false, true, false, 0, 0}, /* very many columns in a sum */
-    {TYPE_FP32, 5, 1000, 3, 5, true, false, false, false, 0, 0}, /* chunks of several rows */
+    {TYPE_FP32, 2, 65, 48, 40, true, false, false, false, 0, 0, false, false},
+    {TYPE_FP32, 1, 1, 8, 10, false, false, false, false, 0, 0, false, false},
+    {TYPE_FP32, 3, 5, 7, 13, true, true, false, false, 0.1f, 0, false, false},
+    {TYPE_FP32, 5, 3, 16, 21, true, false, true, false, 0.3f, 0.5f, false, false},
+    {TYPE_FP32, 4, 40, 96, 800, false, true, false, false, 0.1f, 0, false, false},
+    {TYPE_FP32, 4, 33, 40, 776, true, false, true, true, 0, 0.25f, false, false},
+    {TYPE_FP32, 9, 100, 24, 24, true, false, false, false, 0.2f, 0, false, false},
+    {TYPE_FP32, 2, 17, 1600, 33, true, false, true, false, 0.1f, 0, false, false},
+    {TYPE_FP32, 1, 70, 1024, 36, true, false, false, false, 0, 0, false,
+     false}, /* slow strides are copied */
+    {TYPE_FP32, 1, 70, 36, 1024, true, false, false, false, 0, 0, false, false},
+    {TYPE_BF16, 2, 65, 48, 40, true, false, false, false, 0, 0, false, false},
+    {TYPE_BF16, 3, 5, 7, 13, true, true, false, false, 0.1f, 0, false, false},
+    {TYPE_BF16, 4, 40, 96, 800, true, true, false, false, 0, 0, false, false},
+    {TYPE_BF16, 4, 33, 40, 776, true, false, true, true, 0.1f, 0.25f, false, false},
+    {TYPE_BF16, 9, 100, 24, 24, false, false, false, false, 0.2f, 0, false, false},
+    {TYPE_FP16, 4, 33, 40, 96, true, true, false, false, 0.1f, 0, false, false},
+    {TYPE_FP16, 3, 9, 33, 17, true, false, true, false, 0.5f, 0.5f, false, false},
+    {TYPE_FP16, 2, 6, 24, 16, false, false, true, true, 0, 0, false, false},
+    {TYPE_BF16, 3, 1, 2, 33000, true, false, true, false, 0, 0, false,
+     false}, /* very many columns in a sum */
+    {TYPE_FP32, 5, 1000, 3, 5, true, false, false, false, 0, 0, false,
+     false}, /* chunks of several rows */
+    {TYPE_FP32, 4, 7, 40, 30, true, true, false, false, 0.1f, 0, false, true},
+    {TYPE_BF16, 2, 40, 96, 800, true, true, false, false, 0, 0, false, true},
+    {TYPE_FP16, 3, 5, 17, 24, false, true, false, false, 0, 0, false, true},
+    {TYPE_FP32, 4, 33, 40, 104, true, true, true, false, 0, 0, true, false},
+    {TYPE_FP32, 3, 5, 7, 13, true, true, true, true, 0.2f, 0.3f, true, false},
+    {TYPE_BF16, 4, 33, 40, 776, true, true, true, false, 0.1f, 0.25f, true, false},
+    {TYPE_FP16, 2, 9, 33, 17, false, true, true, true, 0, 0.5f, true, false},
 };
 
 enum { CASES = sizeof cases / sizeof cases[0] };
@@ -59,13 +70,18 @@ static struct dropout dropout_of(struct device_test *test, float rate)
                             .params = device_test_params(test, 12, 1000, 0, 1)};
 }
 
-static double gelu(double x)
+static double gelu(double x, bool approximate)
 {
-    return 0.5 * x * (1 + erf(x / sqrt(2)));
+    const double u = sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
+    return 0.5 * x * (1 + (approximate ? tanh(u) : erf(x / sqrt(2))));
 }
 
-static double gelu_slope(double x)
+static double gelu_slope(double x, bool approximate)
 {
+    const double u = sqrt(2 / M_PI) * (x + 0.044715 * x * x * x), t = tanh(u);
+    const double du = sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
+    if (approximate)
+        return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * du;
     return 0.5 * (1 + erf(x / sqrt(2))) + x * exp(-0.5 * x * x) / sqrt(2 * M_PI);
 }
 
@@ -78,7 +94,7 @@ static double factor_at(const struct dropout *dropout, const struct linear_case 
 }
 
 struct forward_tensors {
-    void *x, *weight, *bias, *residual, *pre, *y;
+    void *x, *weight, *bias, *residual, *scale, *pre, *y;
     struct dropout dropout, drop_path;
 };
 
@@ -90,6 +106,7 @@ static struct forward_tensors run_forward(struct device_test *test, const struct
         .weight = device_test_random(test, it->type, it->out * it->in, 1, 2),
         .bias = it->bias ? device_test_random(test, it->type, it->out, 1, 3) : NULL,
         .residual = it->residual ? device_test_random(test, it->type, rows * it->out, 1, 4) : NULL,
+        .scale = it->scale ? device_test_random(test, it->type, it->out, 1, 9) : NULL,
         .pre = it->pre ? device_test_zeros(test, it->type, rows * it->out) : NULL,
         .y = device_test_zeros(test, it->type, rows * it->out),
         .dropout = dropout_of(test, it->dropout),
@@ -106,7 +123,9 @@ static struct forward_tensors run_forward(struct device_test *test, const struct
                                         .weight = t.weight,
                                         .bias = t.bias,
                                         .residual = it->in_place ? t.y : t.residual,
+                                        .scale = t.scale,
                                         .pre = t.pre,
+                                        .gelu_tanh = it->gelu_tanh,
                                         .y = t.y,
                                         .dropout = t.dropout,
                                         .drop_path = t.drop_path};
@@ -146,8 +165,10 @@ static void check_forward(const struct linear_case *it, const struct forward_ten
             sum += device_test_value(it->type, t->x, row * it->in + k) *
                    device_test_value(it->type, t->weight, column * it->in + k);
         pre[i] = sum;
-        y[i] = (it->pre ? gelu(sum) : sum) * factor;
-        rounded[i] = (it->pre ? sum * gelu_slope(sum) : sum) * factor;
+        const double scale = it->scale ? device_test_value(it->type, t->scale, column) : 1;
+        const bool activated = it->pre && !it->scale;
+        y[i] = (activated ? gelu(sum, it->gelu_tanh) : sum * scale) * factor;
+        rounded[i] = (activated ? sum * gelu_slope(sum, it->gelu_tanh) : sum * scale) * factor;
         if (it->residual) {
             const double path = device_test_drop_path(&t->drop_path, row / it->rows_per_sample);
             y[i] = y[i] * path + device_test_value(it->type, t->residual, i);
@@ -205,6 +226,7 @@ static struct backward_tensors run_backward(struct device_test *test, const stru
                                          .weight = t.weight,
                                          .dy = t.dy,
                                          .pre = t.pre,
+                                         .gelu_tanh = it->gelu_tanh,
                                          .dx = t.dx,
                                          .dweight = t.dweight,
                                          .dbias = t.dbias,
@@ -224,7 +246,7 @@ static void check_dx(const struct linear_case *it, const struct backward_tensors
             dx[i] += device_test_value(it->type, t->dy, row * it->out + k) *
                      device_test_value(it->type, t->weight, k * it->in + column);
         if (it->pre)
-            dx[i] *= gelu_slope(device_test_value(it->type, t->pre, i)) *
+            dx[i] *= gelu_slope(device_test_value(it->type, t->pre, i), it->gelu_tanh) *
                      factor_at(&t->dropout, it, row, column, it->in);
     }
     check_rounded("dx", it, t->dx, dx, dx, count, it->out);
@@ -328,9 +350,9 @@ static void wide_layers_fit(void **state)
     (void)state;
     device_test_of_cpu();
     const struct linear_case layers[] = {
-        {TYPE_BF16, 1, 1151, 6000, 6, true, true, false, false, 0, 0},
-        {TYPE_BF16, 1, 1151, 6, 6000, true, false, true, false, 0, 0},
-        {TYPE_BF16, 1, 5, 1100, 4200, true, false, false, false, 0, 0}};
+        {TYPE_BF16, 1, 1151, 6000, 6, true, true, false, false, 0, 0, false, false},
+        {TYPE_BF16, 1, 1151, 6, 6000, true, false, true, false, 0, 0, false, false},
+        {TYPE_BF16, 1, 5, 1100, 4200, true, false, false, false, 0, 0, false, false}};
     for (int i = 0; i < 3; i++) {
         check_on_two_threads(&layers[i], true);
         check_on_two_threads(&layers[i], false);
@@ -365,7 +387,8 @@ static void no_rows_do_nothing(void **state)
 static void much_in_place(void **state)
 {
     (void)state;
-    const struct linear_case it = {TYPE_FP32, 3, 240, 3, 6000, true, false, true, true, 0.1f, 0.5f};
+    const struct linear_case it = {TYPE_FP32, 3,    240,  3,    6000,  true, false,
+                                   true,      true, 0.1f, 0.5f, false, false};
     struct device_test test;
     device_test_open(&test, 2);
     const struct forward_tensors tensors = run_forward(&test, &it);

@@ -141,6 +141,7 @@ enum { MODEL_FILES = sizeof model_files / sizeof model_files[0] };
 
 /* Models with the parts of newer ViTs. */
 static const char *const part_files[] = {
+    "model_layer_scale.safetensors",
     "model_registers.safetensors",
     "model_register_positions.safetensors",
     "model_sincos.safetensors",

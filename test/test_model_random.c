@@ -119,6 +119,7 @@ static void test_slopes(void **state)
     check_slopes(vit_fixture_token_shape(DEPTH));
     check_slopes(vit_fixture_reference_shape(DEPTH));
     check_slopes(vit_fixture_mean_shape(DEPTH));
+    check_slopes(vit_fixture_parts_shape(DEPTH));
 }
 
 /* Another step draws other masks; evaluation draws none. */
@@ -174,6 +175,7 @@ static void test_parts_add_up(void **state)
     check_parts(vit_fixture_token_shape(DEPTH));
     check_parts(vit_fixture_reference_shape(DEPTH));
     check_parts(vit_fixture_mean_shape(DEPTH));
+    check_parts(vit_fixture_parts_shape(DEPTH));
 }
 
 static void check_empty_batch(enum data_type compute)

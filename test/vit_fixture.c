@@ -168,6 +168,16 @@ struct vit_shape vit_fixture_mean_shape(int64_t depth)
     return shape;
 }
 
+struct vit_shape vit_fixture_parts_shape(int64_t depth)
+{
+    struct vit_shape shape = vit_fixture_token_shape(depth);
+    shape.registers = 2;
+    shape.position = POSITION_PATCHES;
+    shape.layer_scale = 0.5;
+    shape.gelu_tanh = true;
+    return shape;
+}
+
 struct vit_shape vit_fixture_reference_shape(int64_t depth)
 {
     struct vit_shape shape = vit_fixture_token_shape(depth);
@@ -188,11 +198,12 @@ struct vit_shape vit_fixture_shape(const struct vector_file *file)
         sscanf(vector_file_text(file, "switches"), "%d %d %d %d", &on[0], &on[1], &on[2], &on[3]);
     const char *parts = vector_file_text(file, "parts"); /* not in older files */
     long long registers = 0;
-    int position = POSITION_LEARNED, norm_first = 0;
-    ENSURE(
-        sizes == 8 && switches == 4 &&
-            (parts == NULL || sscanf(parts, "%lld %d %d", &registers, &position, &norm_first) == 3),
-        "a vector file without shape");
+    int position = POSITION_LEARNED, norm_first = 0, gelu_tanh = 0;
+    double layer_scale = 0;
+    ENSURE(sizes == 8 && switches == 4 &&
+               (parts == NULL || sscanf(parts, "%lld %d %d %d %lf", &registers, &position,
+                                        &norm_first, &gelu_tanh, &layer_scale) == 5),
+           "a vector file without shape");
     return (struct vit_shape){.image = size[0],
                               .channels = size[1],
                               .patch = size[2],
@@ -208,6 +219,8 @@ struct vit_shape vit_fixture_shape(const struct vector_file *file)
                               .registers = registers,
                               .position = (enum position_choice)position,
                               .norm_first = norm_first,
+                              .layer_scale = layer_scale,
+                              .gelu_tanh = gelu_tanh,
                               .norm_epsilon = strtof(vector_file_text(file, "norm_epsilon"), NULL)};
 }
 

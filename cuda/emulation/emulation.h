@@ -115,6 +115,8 @@ static inline float emulated_rsqrtf(float x)
 {
     return 1 / sqrtf(x);
 }
+/* The C library declares it without defining it. */
+#define __expf expf
 static inline float __fdividef(float x, float y)
 {
     return x / y;

@@ -15,6 +15,9 @@ enum pool_choice { POOL_CHOICES(OPTION_CONSTANT) };
     X(POSITION_SINCOS, "sincos")
 enum position_choice { POSITION_CHOICES(OPTION_CONSTANT) };
 
+#define GELU_CHOICES(X) X(GELU_AUTO, "auto") X(GELU_EXACT, "exact") X(GELU_TANH, "tanh")
+enum gelu_choice { GELU_CHOICES(OPTION_CONSTANT) };
+
 struct model_options {
     char name[OPTION_TEXT];
     char init[OPTION_TEXT]; /* "none", FILE.safetensors or a checkpoint */
@@ -27,6 +30,8 @@ struct model_options {
     int position;                          /* enum position_choice */
     int pool;                              /* enum pool_choice */
     int fc_norm;                           /* enum switch_choice */
+    double layer_scale;                    /* negative: the registry's value */
+    int gelu;                              /* enum gelu_choice */
     int64_t width;                         /* of ResNets */
     int sync_bn;                           /* enum switch_choice; auto: on */
 };

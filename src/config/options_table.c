@@ -46,7 +46,8 @@ const struct option_entry option_table[] = {
              "cnn_a_lenet, cnn_b (ResNet-18 for images of 32 pixels), resnet18, resnet34, "
              "resnet50, resnet101, resnet152, linear (linear regression on numbers). The keys "
              "patch, dim, depth, heads, mlp_ratio, dropout, drop_path, qkv_bias, class_token, "
-             "registers, position, embed_norm, pool and fc_norm apply to ViTs only."},
+             "registers, position, embed_norm, pool, fc_norm, layer_scale and gelu apply to ViTs "
+             "only."},
     {PLACE(model, init), .kind = OPTION_IS_TEXT, .preset = "none",
      .help = "Source of the initial weights: none (random), a FILE.safetensors or a checkpoint of "
              "a model of the same shape, also on a remote (s3://BUCKET/FILE or REMOTE:FILE, "
@@ -95,6 +96,12 @@ const struct option_entry option_table[] = {
     {PLACE(model, fc_norm), CHOICES(SWITCH_CHOICES), .preset = "auto",
      .help = "With model.pool=mean, the place of the last layer norm. on: after the mean. off: on "
              "all tokens before it."},
+    {PLACE(model, layer_scale), .kind = OPTION_IS_NUMBER, .preset = "auto", AUTOMATIC(-1),
+     .most = 1,
+     .help = "Initial value of LayerScale: learned factors of the output of each branch, one per "
+             "dimension (Touvron et al. 2021). 0: no LayerScale."},
+    {PLACE(model, gelu), CHOICES(GELU_CHOICES), .preset = "auto",
+     .help = "Activation of the MLP: GELU or its approximation by tanh."},
     {PLACE(model, width), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 4096,
      .help = "ResNets: channels of the first stage; each further stage has twice as many."},
     {PLACE(model, sync_bn), CHOICES(SWITCH_CHOICES), .preset = "auto",

@@ -39,6 +39,7 @@ static struct counted count_linear_forward(const struct linear_forward *args)
                                      bytes_of(args->type, args->weight, in * out) +
                                      bytes_of(args->type, args->bias, out) +
                                      bytes_of(args->type, args->residual, rows * out) +
+                                     bytes_of(args->type, args->scale, out) +
                                      bytes_of(args->type, args->pre, rows * out) + y,
                             .size = {rows, out, in}};
 }
@@ -157,6 +158,9 @@ MOVED(norm_backward, T(x, ROWS(args->width)) + T(dy, ROWS(args->width)) +
                          T(add, ROWS(args->width)) + T(dx, ROWS(args->width)) +
                          2 * bytes_of(TYPE_FP32, args->mean, ROWS(1)))
 MOVED(dropout_apply, T(x, 2 * ROWS(args->width)))
+MOVED(scale_backward, T(pre, ROWS(args->width)) + T(dy, ROWS(args->width)) +
+                          T(dx, ROWS(args->width)) +
+                          added(args->dscale, args->overwrite, (double)args->width))
 MOVED(patches_forward, T(images, 2 * IMAGES(args->height, args->width)))
 MOVED(tokens_forward, T(x, 2 * TOKENS))
 MOVED(tokens_backward, T(dx, 2 * TOKENS))
@@ -215,14 +219,15 @@ static void linear_forward_kernels(struct counted *counted, const struct linear_
     double rows = (double)args->rows, in = (double)args->in, out = (double)args->out;
     double y = rows * out * size;
     bool drops = args->dropout.rate > 0 || (args->residual != NULL && args->drop_path.rate > 0);
-    bool later = drops && args->pre == NULL; /* the residual is added by the dropout kernel */
+    /* The residual is added by the dropout kernel, which also scales. */
+    bool later = args->scale != NULL || (drops && args->pre == NULL);
     double product = (rows * in + in * out + (args->bias != NULL ? out : 0)) * size + y +
                      (args->residual != NULL && !later ? y : 0);
     kernel_add(counted, "product", args->pre != NULL ? "pre" : "y", counted->flops, product);
-    if (args->pre != NULL)
-        kernel_add(counted, "gelu", "y", 0, 2 * y);
-    else if (later)
+    if (later)
         kernel_add(counted, "dropout", "y", 0, (args->residual != NULL ? 3 : 2) * y);
+    else if (args->pre != NULL)
+        kernel_add(counted, "gelu", "y", 0, 2 * y);
     else if (args->relu)
         kernel_add(counted, "relu", "y", 0, 2 * y);
 }
@@ -333,10 +338,13 @@ static void report_fused_dropout(const struct counted *counted, enum operation o
     const struct linear_backward *backward = args;
     const struct attention_forward *attention = args;
     const struct attention_backward *attention_gradient = args;
+    const struct scale_backward *scale = args;
     if (operation == OPERATION_linear_forward)
         report_dropout(counted->type, &forward->dropout, rows * counted->size[1]);
     else if (operation == OPERATION_linear_backward && backward->pre != NULL)
         report_dropout(counted->type, &backward->dropout, rows * counted->size[2]);
+    else if (operation == OPERATION_scale_backward)
+        report_dropout(counted->type, &scale->dropout, (double)(scale->rows * scale->width));
     else if (operation == OPERATION_attention_forward)
         report_dropout(counted->type, &attention->dropout, rows * tokens * tokens);
     else if (operation == OPERATION_attention_backward)

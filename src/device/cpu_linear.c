@@ -171,6 +171,8 @@ static void finish_row(const void *context, int64_t r, int64_t column, int64_t c
                              .sum = sum,
                              .bias = element(task->type, whole->bias, column),
                              .residual = element(task->type, whole->residual, first),
+                             .scale = element(task->type, whole->scale, column),
+                             .gelu_tanh = whole->gelu_tanh,
                              .path_scale = 1,
                              .relu = whole->relu,
                              .relu_x = element(task->type, whole->relu_x, first),
@@ -321,6 +323,8 @@ static void forward(struct cpu_device *cpu, const struct linear_forward *args, b
                                .drop_path = args->drop_path,
                                .operands = {.bias = args->bias,
                                             .residual = args->residual,
+                                            .scale = args->scale,
+                                            .gelu_tanh = args->gelu_tanh,
                                             .relu = args->relu,
                                             .pre = args->pre,
                                             .y = args->y},
@@ -340,7 +344,9 @@ static void gradient_of_x(struct cpu_device *cpu, const struct linear_backward *
                                .a = args->dy,
                                .row_width = args->in,
                                .rows_per_sample = args->rows_per_sample,
-                               .operands = {.relu_x = args->x_relu ? args->x : NULL, .y = args->dx},
+                               .operands = {.relu_x = args->x_relu ? args->x : NULL,
+                                            .gelu_tanh = args->gelu_tanh,
+                                            .y = args->dx},
                                .epilogue = cpu->kernels->linear->backward};
 
     if (args->pre != NULL) {
@@ -513,7 +519,7 @@ static void try_forward(struct cpu_device *cpu, const void *args, void *result, 
 {
     struct linear_forward trial = *(const struct linear_forward *)args;
 
-    trial.residual = trial.pre = NULL;
+    trial.residual = trial.scale = trial.pre = NULL;
     trial.dropout.rate = 0;
     trial.y = result;
     forward(cpu, &trial, tiles);

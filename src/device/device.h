@@ -83,10 +83,12 @@ struct dropout {
  * params->position + b, 0)) < rate, else divided by 1 - rate. */
 
 /* y = x . weight^T + bias, followed by one of
- *   pre != NULL:      pre = sum, y = dropout(gelu(pre)) with the exact GELU (erf);
+ *   pre != NULL:      pre = sum, y = dropout(gelu(pre)), GELU being exact (erf) or, with gelu_tanh,
+ *                     its approximation by tanh;
  *   residual != NULL: y = residual + drop_path(dropout(sum)); y may be residual;
- *   neither:          y = dropout(sum).
- * rows = batch * rows_per_sample. */
+ *   scale != NULL:    pre = sum, y = residual + drop_path(dropout(scale * pre)): LayerScale
+ * (Touvron et al. 2021), with pre and residual not NULL; none of them:     y = dropout(sum). rows =
+ * batch * rows_per_sample. */
 struct linear_forward {
     enum data_type type;
     int64_t rows, in, out, rows_per_sample;
@@ -94,9 +96,11 @@ struct linear_forward {
     const void *weight;   /* [out, in] type */
     const void *bias;     /* [out] type, or NULL */
     const void *residual; /* [rows, out] type, or NULL */
+    const void *scale;    /* [out] type, or NULL */
     void *pre;            /* [rows, out] type, or NULL */
-    bool relu;            /* y = max(0, sum); not combined with the other variants */
-    void *y;              /* [rows, out] type */
+    bool gelu_tanh;
+    bool relu; /* y = max(0, sum); not combined with the other variants */
+    void *y;   /* [rows, out] type */
     struct dropout dropout, drop_path;
 };
 
@@ -110,6 +114,7 @@ struct linear_backward {
     const void *weight; /* [out, in] type */
     const void *dy;     /* [rows, out] type */
     const void *pre;    /* [rows, in] type, or NULL */
+    bool gelu_tanh;     /* of the layer that produced x */
     bool x_relu;        /* x is the output of a ReLU: dx is 0 where x is 0; requires pre == NULL */
     void *dx;           /* [rows, in] type, or NULL; not dy */
     float *dweight;     /* [out, in], or NULL */
@@ -172,6 +177,20 @@ struct dropout_apply {
     int64_t rows, width, rows_per_sample;
     const void *x;
     void *y;
+    struct dropout dropout, drop_path;
+};
+
+/* Gradient of a linear layer with LayerScale, from that of y: g = drop_path(dropout(dy)); dx =
+ * scale
+ * * g is the gradient of pre, dscale += column sums of g * pre. */
+struct scale_backward {
+    enum data_type type;
+    int64_t rows, width, rows_per_sample;
+    const void *pre, *dy; /* [rows, width] type */
+    const void *scale;    /* [width] type */
+    void *dx;             /* [rows, width] type; may be dy */
+    float *dscale;        /* [width], or NULL */
+    bool overwrite;       /* applies to dscale */
     struct dropout dropout, drop_path;
 };
 
@@ -640,6 +659,7 @@ struct device_backend {
     void (*attention_forward)(struct stream *stream, const struct attention_forward *args);
     void (*attention_backward)(struct stream *stream, const struct attention_backward *args);
     void (*dropout_apply)(struct stream *stream, const struct dropout_apply *args);
+    void (*scale_backward)(struct stream *stream, const struct scale_backward *args);
     void (*patches_forward)(struct stream *stream, const struct patches_forward *args);
     void (*tokens_forward)(struct stream *stream, const struct tokens_forward *args);
     void (*tokens_backward)(struct stream *stream, const struct tokens_backward *args);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Minimax fits for GELU, written once for the vectors of the CPU and the threads of a GPU; both
- * agree to a few ulp. Each macro declares the numerator `p` and denominator `q` of the function 1/2
+/* Minimax fits and constants for GELU, written once for the vectors of the CPU and the threads of a
+ * GPU; both agree to a few ulp. Each macro declares the numerator `p` and denominator `q` of the
+ * function 1/2
  * + x p / q of x = sqrt(t), for any type with multiplication and addition. */
 #ifndef VITTRAIN_DEVICE_GELU_FIT_H
 #define VITTRAIN_DEVICE_GELU_FIT_H
@@ -35,5 +36,9 @@
     q = q * t + 3.69624726e-2f;                                                                    \
     q = q * t + 2.81272678e-1f;                                                                    \
     q = q * t + 1.0f
+
+/* The approximation of GELU by tanh is x s with s = 1 / (1 + exp(-x (a + b x^2))). */
+#define GELU_TANH_A 1.59576912f    /* 2 sqrt(2 / pi) */
+#define GELU_TANH_B 7.13548163e-2f /* 0.044715 a */
 
 #endif

@@ -64,10 +64,13 @@ struct linear_row {
     const float *mask;    /* dropout factors, or NULL */
     const void *bias;     /* or NULL */
     const void *residual; /* or NULL */
-    float path_scale;     /* drop path factor, with residual */
-    bool relu;            /* forward only */
-    const void *relu_x;   /* backward: output of a ReLU, or NULL */
-    void *pre;            /* or NULL */
+    const void *scale;    /* or NULL */
+    bool gelu_tanh;
+    float path_scale;   /* drop path factor, with residual */
+    bool relu;          /* forward only */
+    const void *relu_x; /* backward: output of a ReLU, or NULL */
+    void *pre;          /* or NULL */
+    float *products;    /* drop only, or NULL */
     void *y;
 };
 
@@ -77,7 +80,7 @@ struct linear_kernels {
     void (*forward)(const struct linear_row *row);
     /* y = sum * mask * gelu'(pre), or sum if pre is NULL; 0 where relu_x <= 0. */
     void (*backward)(const struct linear_row *row);
-    /* y = residual * mask * path_scale. */
+    /* g = residual * mask * path_scale; products += g * pre; y = g * scale. */
     void (*drop)(const struct linear_row *row);
     /* sums[c] += sum over rows of x[r * stride + begin + c]; the order depends on `rows` only. */
     void (*column_sums)(enum data_type type, int64_t rows, int64_t columns, int64_t stride,

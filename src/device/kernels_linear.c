@@ -29,7 +29,8 @@ KERNEL_INLINE vector_float forward_part(const struct linear_row *row, enum data_
         value += part_load(type, row->bias, i, count);
     if (row->pre != NULL) {
         part_store(type, row->pre, i, value, count);
-        value *= vector_normal_below(value);
+        value *= row->scale != NULL ? part_load(type, row->scale, i, count)
+                                    : vector_gelu_factor(value, row->gelu_tanh);
     }
     if (row->mask != NULL)
         value *= part_load(TYPE_FP32, row->mask, i, count);
@@ -49,7 +50,7 @@ KERNEL_INLINE vector_float backward_part(const struct linear_row *row, enum data
         return vector_select(part_load(type, row->relu_x, i, count) > 0, value, vector_all(0));
     if (row->pre == NULL)
         return value;
-    value *= vector_gelu_slope(part_load(type, row->pre, i, count));
+    value *= vector_gelu_gradient(part_load(type, row->pre, i, count), row->gelu_tanh);
     if (row->mask != NULL)
         value *= part_load(TYPE_FP32, row->mask, i, count);
     return value;
@@ -62,6 +63,13 @@ KERNEL_INLINE vector_float drop_part(const struct linear_row *row, enum data_typ
 
     if (row->mask != NULL)
         value *= part_load(TYPE_FP32, row->mask, i, count);
+    if (row->products != NULL)
+        part_store(TYPE_FP32, row->products, i,
+                   part_load(TYPE_FP32, row->products, i, count) +
+                       value * part_load(type, row->pre, i, count),
+                   count);
+    if (row->scale != NULL)
+        value *= part_load(type, row->scale, i, count);
     return value;
 }
 

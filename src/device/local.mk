@@ -29,6 +29,7 @@ libvittrain_a_SOURCES += \
 	src/device/cpu_product_choice.h \
 	src/device/cpu_product_tiles.c \
 	src/device/cpu_product_tiles.h \
+	src/device/cpu_scale.c \
 	src/device/cpu_tokens.c \
 	src/device/cpu_update.c \
 	src/device/device.c \

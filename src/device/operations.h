@@ -15,6 +15,7 @@
     OPERATION(attention_forward)                                                                   \
     OPERATION(attention_backward)                                                                  \
     OPERATION(dropout_apply)                                                                       \
+    OPERATION(scale_backward)                                                                      \
     OPERATION(patches_forward)                                                                     \
     OPERATION(tokens_forward)                                                                      \
     OPERATION(tokens_backward)                                                                     \

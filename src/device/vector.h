@@ -327,4 +327,20 @@ KERNEL_INLINE vector_float vector_gelu_slope(vector_float x)
     return vector_select(x < -end, vector_all(0), slope);
 }
 
+/* GELU / x, and the derivative of GELU; tanh: its approximation. */
+KERNEL_INLINE vector_float vector_gelu_factor(vector_float x, bool tanh)
+{
+    if (!tanh)
+        return vector_normal_below(x);
+    return 1.0f / (vector_exp(-x * (x * x * GELU_TANH_B + GELU_TANH_A)) + 1.0f);
+}
+
+KERNEL_INLINE vector_float vector_gelu_gradient(vector_float x, bool tanh)
+{
+    if (!tanh)
+        return vector_gelu_slope(x);
+    vector_float s = vector_gelu_factor(x, true);
+    return s + x * s * (1.0f - s) * (x * x * (3 * GELU_TANH_B) + GELU_TANH_A);
+}
+
 #endif

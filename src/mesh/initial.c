@@ -154,9 +154,10 @@ void initial_draw(const struct unit_tensor *tensor, uint64_t seed, int64_t first
 {
     ENSURE(first % 4 == 0, "cannot draw %s from element %lld: not a multiple of 4", tensor->name,
            (long long)first);
-    if (tensor->initial == INITIAL_ZERO || tensor->initial == INITIAL_ONE) {
+    if (tensor->initial <= INITIAL_CONSTANT) {
+        const float constant[] = {0, 1, (float)tensor->initial_scale}; /* by the rule */
         for (int64_t i = 0; i < count; i++)
-            values[i] = tensor->initial == INITIAL_ONE ? 1 : 0;
+            values[i] = constant[tensor->initial];
         return;
     }
     if (tensor->initial == INITIAL_SINCOS) {

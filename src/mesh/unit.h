@@ -18,6 +18,7 @@ enum tensor_kind {
 enum initial_rule {
     INITIAL_ZERO,
     INITIAL_ONE,
+    INITIAL_CONSTANT,         /* initial_scale */
     INITIAL_TRUNCATED_NORMAL, /* standard deviation `initial_scale`, clipped at +-2 as in timm */
     INITIAL_NORMAL,           /* standard deviation `initial_scale` */
     INITIAL_UNIFORM,          /* +-initial_scale */

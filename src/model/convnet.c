@@ -262,6 +262,8 @@ static struct model *convnet_open_entry(const struct model_entry *entry,
         {"model.embed_norm", options->model.embed_norm != SWITCH_AUTO},
         {"model.pool", options->model.pool != POOL_AUTO},
         {"model.fc_norm", options->model.fc_norm != SWITCH_AUTO},
+        {"model.layer_scale", options->model.layer_scale >= 0},
+        {"model.gelu", options->model.gelu != GELU_AUTO},
     };
     bool good = shape.width > 0 || options->model.width == 0 ||
                 model_refuse_option(options, "model.width", "ResNets", error);

@@ -112,6 +112,20 @@ static void stem_describe(struct unit_builder *builder, const struct vit *vit)
         norm_add(builder, VIT_NORM1_WEIGHT, "norm_pre", shape->dim);
 }
 
+/* Factors of a branch, without weight decay as in timm. */
+static void scale_add(struct unit_builder *builder, enum vit_tensor which, const char *module,
+                      const struct vit_shape *shape)
+{
+    char name[TENSOR_NAME + 32];
+    if (shape->layer_scale == 0)
+        return;
+    snprintf(name, sizeof name, "%s.%s.gamma", builder->unit->name, module);
+    struct unit_tensor *tensor = tensor_add(builder, which, name, 1, (int64_t[]){shape->dim});
+    tensor->initial = INITIAL_CONSTANT;
+    tensor->initial_scale = shape->layer_scale;
+    tensor->decay = false;
+}
+
 static void block_describe(struct unit_builder *builder, const struct vit_shape *shape)
 {
     char name[TENSOR_NAME + 32];
@@ -122,12 +136,14 @@ static void block_describe(struct unit_builder *builder, const struct vit_shape 
     linear_add(builder, VIT_QKV_WEIGHT, name, 3 * shape->dim, shape->dim, shape->qkv_bias);
     snprintf(name, sizeof name, "%s.attn.proj", block);
     linear_add(builder, VIT_PROJ_WEIGHT, name, shape->dim, shape->dim, true);
+    scale_add(builder, VIT_SCALE1, "ls1", shape);
     snprintf(name, sizeof name, "%s.norm2", block);
     norm_add(builder, VIT_NORM2_WEIGHT, name, shape->dim);
     snprintf(name, sizeof name, "%s.mlp.fc1", block);
     linear_add(builder, VIT_FC1_WEIGHT, name, shape->hidden, shape->dim, true);
     snprintf(name, sizeof name, "%s.mlp.fc2", block);
     linear_add(builder, VIT_FC2_WEIGHT, name, shape->dim, shape->hidden, true);
+    scale_add(builder, VIT_SCALE2, "ls2", shape);
 }
 
 static void units_describe(struct vit *vit)
@@ -269,6 +285,10 @@ static struct model *vit_open_entry(const struct model_entry *entry, const struc
     if (options->model.fc_norm != SWITCH_AUTO)
         shape.norm_first = options->model.fc_norm == SWITCH_OFF;
     shape.norm_first = shape.norm_first && shape.pool_mean;
+    if (options->model.layer_scale >= 0)
+        shape.layer_scale = options->model.layer_scale;
+    if (options->model.gelu != GELU_AUTO)
+        shape.gelu_tanh = options->model.gelu == GELU_TANH;
     return vit_open(&shape, device, compute, error);
 }
 

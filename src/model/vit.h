@@ -14,6 +14,8 @@ struct vit_shape {
     int64_t registers;
     enum position_choice position; /* POSITION_AUTO: learned */
     bool norm_first;               /* the last norm is before the mean; only with pool_mean */
+    double layer_scale;            /* initial value of LayerScale; 0: none */
+    bool gelu_tanh;
     float norm_epsilon;
     /* true: as the reference's CIFAR model. Positions, class token and biases start at zero,
      * weights from a normal of 0.02; dropout follows the embedding, the attention weights and
@@ -43,12 +45,14 @@ enum vit_tensor {
     VIT_QKV_BIAS,
     VIT_PROJ_WEIGHT,
     VIT_PROJ_BIAS,
+    VIT_SCALE1,
     VIT_NORM2_WEIGHT,
     VIT_NORM2_BIAS,
     VIT_FC1_WEIGHT,
     VIT_FC1_BIAS,
     VIT_FC2_WEIGHT,
     VIT_FC2_BIAS,
+    VIT_SCALE2,
     VIT_HEAD_WEIGHT,
     VIT_HEAD_BIAS, /* head */
     VIT_TENSORS
@@ -58,6 +62,7 @@ enum vit_tensor {
  * evaluation, and all except `out` with model.recompute. */
 struct vit_block {
     void *norm1, *qkv, *attention, *middle, *norm2, *pre, *hidden, *out;
+    void *branch1, *branch2; /* outputs of the branches before LayerScale; or NULL */
     float *mean1, *rstd1, *lse, *mean2, *rstd2;
 };
 

@@ -29,6 +29,10 @@ static void block_take_inner(const struct vit *vit, struct vit_block *block, str
     block->norm2 = take(arena, kept_rows * shape->dim, size);
     block->pre = take(arena, kept_rows * shape->hidden, size);
     block->hidden = take(arena, kept_rows * shape->hidden, size);
+    if (shape->layer_scale > 0) {
+        block->branch1 = take(arena, kept_rows * shape->dim, size);
+        block->branch2 = take(arena, kept_rows * shape->dim, size);
+    }
     if (!training)
         return;
     block->mean1 = take(arena, rows, sizeof(float));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Forward and backward pass of the Vision Transformer, unit by unit. Each block keeps the
  * activations that its backward pass reads, or recomputes them there (model.recompute). A block:
- *   norm1 = N(x);  middle = x + drop(proj(attention(qkv(norm1))));
- *   norm2 = N(middle);  out = middle + drop(fc2(gelu(fc1(norm2))))
+ *   norm1 = N(x);  middle = x + drop(scale1 * proj(attention(qkv(norm1))));
+ *   norm2 = N(middle);  out = middle + drop(scale2 * fc2(gelu(fc1(norm2))))
  * If the head reads only the class token, the last block computes only that token after the
  * attention. */
 #include "model/vit.h"
@@ -230,7 +230,7 @@ static const void *block_residual(struct vit *vit, const struct model_pass *pass
     return vit->selected;
 }
 
-/* middle = x + drop(proj(attention(qkv(norm1(x))))) */
+/* middle = x + drop(scale1 * proj(attention(qkv(norm1(x))))) */
 static void attention_branch(struct vit *vit, const struct model_pass *pass, int unit,
                              const void *x)
 {
@@ -262,6 +262,8 @@ static void attention_branch(struct vit *vit, const struct model_pass *pass, int
         linear(vit, pass, unit, VIT_PROJ_WEIGHT, kept, shape->dim, shape->dim);
     projection.x = block->attention;
     projection.residual = block_residual(vit, pass, unit, x);
+    projection.scale = weight_of(vit, pass, unit, VIT_SCALE1);
+    projection.pre = block->branch1;
     projection.y = block->middle;
     projection.dropout = block_dropout(vit, pass, unit, DROPOUT_PROJECTION);
     projection.drop_path = block_drop_path(vit, pass, unit, DROPOUT_PROJECTION);
@@ -281,12 +283,13 @@ static void mlp_hidden(struct vit *vit, const struct model_pass *pass, int unit)
         linear(vit, pass, unit, VIT_FC1_WEIGHT, kept, shape->dim, shape->hidden);
     fc1.x = block->norm2;
     fc1.pre = block->pre;
+    fc1.gelu_tanh = shape->gelu_tanh;
     fc1.y = block->hidden;
     fc1.dropout = block_dropout(vit, pass, unit, DROPOUT_HIDDEN);
     backend->linear_forward(pass->stream, &fc1);
 }
 
-/* out = middle + drop(fc2(hidden)) */
+/* out = middle + drop(scale2 * fc2(hidden)) */
 static void mlp_out(struct vit *vit, const struct model_pass *pass, int unit)
 {
     const struct vit_shape *shape = &vit->shape;
@@ -295,16 +298,22 @@ static void mlp_out(struct vit *vit, const struct model_pass *pass, int unit)
                                        shape->hidden, shape->dim);
     fc2.x = block->hidden;
     fc2.residual = block->middle;
+    fc2.scale = weight_of(vit, pass, unit, VIT_SCALE2);
+    fc2.pre = block->branch2;
     fc2.y = block->out;
     fc2.dropout = block_dropout(vit, pass, unit, DROPOUT_OUT);
     fc2.drop_path = block_drop_path(vit, pass, unit, DROPOUT_OUT);
     vit->model.device->backend->linear_forward(pass->stream, &fc2);
 }
 
-/* The gradient of a branch's output before its dropout: `dx` if there is no dropout. */
+/* The gradient of a branch's output before LayerScale, whose gradient is added, and dropout: `dx`
+ * without these. */
 static const void *branch_gradient(struct vit *vit, const struct model_pass *pass, int unit,
                                    uint32_t site, const void *dx)
 {
+    const struct device_backend *backend = vit->model.device->backend;
+    const struct vit_block *block = &vit->blocks[unit - 1];
+    const bool last = site == DROPOUT_OUT;
     int64_t kept = vit_tokens_after(vit, unit);
     const struct dropout_apply drop = {.type = vit->model.compute,
                                        .rows = pass->batch * kept,
@@ -314,9 +323,25 @@ static const void *branch_gradient(struct vit *vit, const struct model_pass *pas
                                        .y = vit->dbranch,
                                        .dropout = block_dropout(vit, pass, unit, site),
                                        .drop_path = block_drop_path(vit, pass, unit, site)};
-    if (drop.dropout.rate == 0 && drop.drop_path.rate == 0)
+    const struct scale_backward scale = {
+        .type = drop.type,
+        .rows = drop.rows,
+        .width = drop.width,
+        .rows_per_sample = drop.rows_per_sample,
+        .pre = last ? block->branch2 : block->branch1,
+        .dy = dx,
+        .scale = weight_of(vit, pass, unit, last ? VIT_SCALE2 : VIT_SCALE1),
+        .dx = vit->dbranch,
+        .dscale = gradient_of(vit, pass, unit, last ? VIT_SCALE2 : VIT_SCALE1),
+        .overwrite = flat_overwrites_gradient(pass->flat, unit),
+        .dropout = drop.dropout,
+        .drop_path = drop.drop_path};
+    if (vit->shape.layer_scale > 0)
+        backend->scale_backward(pass->stream, &scale);
+    else if (drop.dropout.rate > 0 || drop.drop_path.rate > 0)
+        backend->dropout_apply(pass->stream, &drop);
+    else
         return dx;
-    vit->model.device->backend->dropout_apply(pass->stream, &drop);
     return vit->dbranch;
 }
 
@@ -332,6 +357,7 @@ static void mlp_branch_backward(struct vit *vit, const struct model_pass *pass, 
     fc2.x = block->hidden;
     fc2.dy = branch_gradient(vit, pass, unit, DROPOUT_OUT, vit->dx);
     fc2.pre = block->pre;
+    fc2.gelu_tanh = shape->gelu_tanh;
     fc2.dx = vit->dhidden;
     fc2.dropout = block_dropout(vit, pass, unit, DROPOUT_HIDDEN);
     backend->linear_backward(pass->stream, &fc2);
@@ -501,8 +527,11 @@ void vit_backward(struct model *model, const struct model_pass *pass, int unit)
     if (unit == 0) {
         stem_backward(vit, pass);
     } else if (unit <= vit->shape.depth) {
-        if (model->recompute && vit->inner_unit != unit)
+        if (model->recompute && vit->inner_unit != unit) {
             block_inner(vit, pass, unit);
+            if (vit->shape.layer_scale > 0) /* its gradient reads branch2 */
+                mlp_out(vit, pass, unit);
+        }
         mlp_branch_backward(vit, pass, unit);
         attention_branch_backward(vit, pass, unit, block_input(vit, unit));
     } else {

@@ -4,7 +4,7 @@
 A file holds weights (timm's names), a batch, its logits and loss, every gradient, and the weights after
 three steps on that batch. Metadata: "shape" (image channels patch dim depth heads hidden classes),
 "switches" (qkv_bias class_token embed_norm pool_mean), "norm_epsilon", "smoothing" and, for models with newer parts,
-"parts" (registers position norm_first).
+"parts" (registers position norm_first gelu_tanh layer_scale).
 
 Needs torch, timm, numpy, safetensors. Run it in this directory; the result does not depend on anything but versions.
 """
@@ -64,12 +64,14 @@ def sincos_positions(side, width):
 
 
 def timm_model(image, channels, patch, dim, depth, heads, hidden, classes, qkv_bias, class_token, pool_mean,
-               norm_epsilon, registers=0, position="learned", norm_first=False, **_):
+               norm_epsilon, registers=0, position="learned", norm_first=False, gelu_tanh=False, layer_scale=0.0,
+               **_):
     model = VisionTransformer(img_size=image, in_chans=channels, patch_size=patch, embed_dim=dim, depth=depth,
                               num_heads=heads, mlp_ratio=hidden / dim, num_classes=classes, qkv_bias=qkv_bias,
                               class_token=class_token, global_pool="avg" if pool_mean else "token",
                               reg_tokens=registers, no_embed_class=position != "learned",
-                              fc_norm=pool_mean and not norm_first,
+                              fc_norm=pool_mean and not norm_first, init_values=layer_scale or None,
+                              act_layer="gelu_tanh" if gelu_tanh else None,
                               norm_layer=functools.partial(nn.LayerNorm, eps=norm_epsilon))
     if position == "sincos":
         model.pos_embed = nn.Parameter(sincos_positions(image // patch, dim), requires_grad=False)
@@ -203,14 +205,15 @@ def make(name, batch=3, smoothing=0.0, optimizers=("adamw",), more_rules=False, 
         add_more_rules(file, model, shape, (images, labels, smoothing))
     numbers = ("image", "channels", "patch", "dim", "depth", "heads", "hidden", "classes")
     switches = ("qkv_bias", "class_token", "embed_norm", "pool_mean")
-    parts = dict(registers=0, position="learned", norm_first=False)
+    parts = dict(registers=0, position="learned", norm_first=False, gelu_tanh=False, layer_scale=0.0)
     metadata = {"shape": " ".join(str(shape[key]) for key in numbers),
                 "switches": " ".join(str(int(shape[key])) for key in switches),
                 "norm_epsilon": repr(shape["norm_epsilon"]), "smoothing": repr(smoothing)}
     if not parts.keys().isdisjoint(shape):
         values = {**parts, **shape}
         position = POSITIONS.index(values["position"]) + 1
-        metadata["parts"] = f"{values['registers']} {position} {int(values['norm_first'])}"
+        metadata["parts"] = (f"{values['registers']} {position} {int(values['norm_first'])} "
+                             f"{int(values['gelu_tanh'])} {values['layer_scale']}")
     save_file(file, f"model_{name}.safetensors", metadata)
     print(name, os.path.getsize(f"model_{name}.safetensors"), f"loss {loss.item():.6f}")
 
@@ -228,9 +231,12 @@ def main():
     make("odd", batch=5, **{**small, "image": 15, "channels": 1, "patch": 3, "dim": 12, "heads": 3, "hidden": 36,
                             "classes": 7})
     parts = {**small, "hidden": 24, "image": 12}
-    make("registers", **{**parts, "registers": 4, "position": "patches"})
+    # DeiT III, DINOv2 with registers, register tokens with positions, big_vision's ViT
+    make("layer_scale", optimizers=(), **{**parts, "layer_scale": 1e-6, "position": "patches"})
+    make("registers", **{**parts, "registers": 4, "layer_scale": 1e-5, "position": "patches"})
     make("register_positions", optimizers=(), **{**parts, "registers": 1, "class_token": False, "pool_mean": True})
-    make("sincos", **{**parts, "class_token": False, "pool_mean": True, "position": "sincos", "norm_first": True})
+    make("sincos", **{**parts, "class_token": False, "pool_mean": True, "position": "sincos", "norm_first": True,
+                      "gelu_tanh": True})
     tiny = {**small, "image": 4, "patch": 2, "dim": 8, "depth": 2, "hidden": 16, "heads": 1, "classes": 3}
     make("rules", optimizers=("adamw", "adam", "sgd", "nesterov", "rmsprop", "rmsprop_momentum"), more_rules=True,
          **tiny)
