@@ -372,6 +372,7 @@ extern "C" const struct device_backend vittrain_device_cuda = {
     .update = cuda_update,
     .scaler_update = cuda_scaler_update,
     .sum_squares = cuda_sum_squares,
+    .matrix_sum = cuda_matrix_sum,
     .nonfinite = cuda_nonfinite,
     .image_transform = cuda_image_transform,
     .images_mix = cuda_images_mix,

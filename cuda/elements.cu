@@ -2,6 +2,7 @@
 /* Elementwise operations, limited by memory bandwidth: eight elements per thread, so that a warp
  * accesses whole cache lines. */
 #include "cuda.h"
+#include "device/update_rule.h"
 #include "kernel.h"
 
 enum { THREADS = 256 };
@@ -191,6 +192,45 @@ void cuda_relu_gradient(struct stream *stream, enum data_type type, int64_t coun
 {
     if (count > 0)
         NUMBER_SWITCH(type, relu_gradient_launch, stream, count, x, dx);
+}
+
+/* ---- Sum of matrices and a multiple of the identity */
+template <typename number>
+__global__ static void matrix_sum_kernel(struct matrix_sum args, bool fits)
+{
+    int64_t count = args.rows * args.width;
+    int64_t first = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * 8, left = count - first;
+    if (left <= 0)
+        return;
+    bool whole = fits && left >= 8;
+    float factor = matrix_sum_factor(&args);
+    struct eight sum = eight_load_some((const number *)args.x + first, left, whole), z = {};
+    if (args.z != NULL)
+        z = eight_load_some((const number *)args.z + first, left, whole);
+    int64_t row = first / args.width, column = first % args.width;
+    for (int i = 0; i < 8; i++) {
+        sum.value[i] = sum.value[i] * factor + z.value[i] * args.z_factor +
+                       (row == column ? args.diagonal : 0);
+        if (++column == args.width) {
+            column = 0;
+            row++;
+        }
+    }
+    eight_store_some((number *)args.y + first, sum, left, whole);
+}
+
+template <typename number>
+static void matrix_sum_launch(struct stream *stream, const struct matrix_sum *args)
+{
+    bool fits = eight_fits(args->x, 8) && eight_fits(args->z, 8) && eight_fits(args->y, 8);
+    KERNEL_LAUNCH(matrix_sum_kernel<number>, blocks_for(args->rows * args->width, THREADS * 8),
+                  THREADS, 0, stream->handle, *args, fits);
+}
+
+void cuda_matrix_sum(struct stream *stream, const struct matrix_sum *args)
+{
+    if (args->rows > 0 && args->width > 0)
+        NUMBER_SWITCH(args->type, matrix_sum_launch, stream, args);
 }
 
 /* ---- Sum of squares: one fp64 value per block, then one block adds them */

@@ -14,8 +14,9 @@ struct buffer {
     float *weights;
     const float *gradient;
     float *moment1, *moment2, *average;
-    void *copy;
-    bool numbers_fit, copy_fits; /* octets of the fp32 tensors, of the copy, are aligned vectors */
+    void *copy, *direction;
+    bool numbers_fit,
+        copy_fits; /* octets of the fp32 tensors, of the others, are aligned vectors */
 };
 
 struct launch_segment {
@@ -57,11 +58,13 @@ __device__ static inline void apply_sgd(struct element *e, const struct update_c
     e->weight -= direction * c.rate;
 }
 
-__device__ static inline void apply_adam(struct element *e, const struct update_coefficients &c)
+__device__ static inline void apply_adam(struct element *e, const struct update_coefficients &c,
+                                         bool nesterov)
 {
     e->moment1 = e->moment1 * c.keep1 + e->gradient * c.new1;
     e->moment2 = e->moment2 * c.keep2 + e->gradient * e->gradient * c.new2;
-    e->weight -= e->moment1 * c.rate / (sqrtf(e->moment2) * c.root_scale + c.epsilon);
+    float direction = nesterov ? e->moment1 * c.keep1 + e->gradient * c.new1 : e->moment1;
+    e->weight -= direction * c.rate / (sqrtf(e->moment2) * c.root_scale + c.epsilon);
 }
 
 __device__ static inline void apply_rmsprop(struct element *e, const struct update_coefficients &c,
@@ -82,14 +85,14 @@ __device__ static inline void apply(struct element *e, const struct update_coeff
     bool momentum = args.moment1 != NULL; /* the same for all buffers */
     e->gradient = e->gradient * c.clip + e->weight * c.decay;
     e->weight *= c.shrink;
-    if (running)
+    if (running || args.rule == UPDATE_MUON_APPLY)
         apply_sgd(e, c, false, false);
     else if (args.rule == UPDATE_SGD)
         apply_sgd(e, c, momentum, args.nesterov);
     else if (args.rule == UPDATE_RMSPROP)
         apply_rmsprop(e, c, momentum);
     else
-        apply_adam(e, c);
+        apply_adam(e, c, args.nesterov);
 }
 
 /* ---- One octet; absent tensors are read as zeros and not written. */
@@ -123,6 +126,32 @@ __device__ static inline void octet_store(number *to, const struct octet &octet,
             number_store(to + octet.first + i, eight.value[i]);
 }
 
+/* direction_type of a compute type. */
+template <typename number> struct direction_of {
+    typedef number type;
+};
+template <> struct direction_of<struct fp16> {
+    typedef float type;
+};
+
+/* Muon's momentum and the direction of matrices. */
+template <typename number>
+__device__ static inline void
+octet_direction(const struct update &args, const struct buffer &buffer,
+                const struct update_coefficients &c, const struct octet &octet)
+{
+    struct eight gradient = octet_load(buffer.gradient, octet, buffer.numbers_fit);
+    struct eight moment = octet_load(buffer.moment1, octet, buffer.numbers_fit), direction;
+    for (int i = 0; i < 8; i++) {
+        float added = gradient.value[i] * c.clip * c.new1;
+        moment.value[i] = moment.value[i] * c.keep1 + added;
+        direction.value[i] = args.nesterov ? moment.value[i] * c.keep1 + added : moment.value[i];
+    }
+    octet_store(buffer.moment1, octet, moment, buffer.numbers_fit);
+    octet_store((typename direction_of<number>::type *)buffer.direction, octet, direction,
+                buffer.copy_fits);
+}
+
 template <typename number>
 __device__ static inline void octet_update(const struct update &args, const struct buffer &buffer,
                                            const struct update_coefficients &c,
@@ -130,9 +159,13 @@ __device__ static inline void octet_update(const struct update &args, const stru
 {
     bool fits = buffer.numbers_fit;
     struct eight weights = octet_load(buffer.weights, octet, fits);
-    struct eight gradient = octet_load(buffer.gradient, octet, fits);
-    struct eight moment1 = octet_load(buffer.moment1, octet, fits);
-    struct eight moment2 = octet_load(buffer.moment2, octet, fits);
+    bool applies = args.rule == UPDATE_MUON_APPLY;
+    struct eight gradient =
+        applies ? octet_load((const typename direction_of<number>::type *)buffer.direction, octet,
+                             buffer.copy_fits)
+                : octet_load(buffer.gradient, octet, fits);
+    struct eight moment1 = octet_load(applies ? NULL : buffer.moment1, octet, fits);
+    struct eight moment2 = octet_load(applies ? NULL : buffer.moment2, octet, fits);
     struct eight average = octet_load(buffer.average, octet, fits);
     for (int i = 0; i < 8; i++) {
         struct element e = {weights.value[i], gradient.value[i], moment1.value[i],
@@ -144,8 +177,8 @@ __device__ static inline void octet_update(const struct update &args, const stru
         average.value[i] += (e.weight - average.value[i]) * c.average_new;
     }
     octet_store(buffer.weights, octet, weights, fits);
-    octet_store(buffer.moment1, octet, moment1, fits);
-    octet_store(buffer.moment2, octet, moment2, fits);
+    octet_store(applies ? NULL : buffer.moment1, octet, moment1, fits);
+    octet_store(applies ? NULL : buffer.moment2, octet, moment2, fits);
     octet_store(buffer.average, octet, average, fits);
     octet_store((number *)buffer.copy, octet, weights, buffer.copy_fits);
 }
@@ -193,7 +226,11 @@ __global__ static void __launch_bounds__(THREADS)
             octet.low = (int)(begin - octet.first);
         if (octet.first + 8 > end)
             octet.high = (int)(end - octet.first);
-        octet_update<number>(args, list.buffer[entry.buffer], c, octet, entry.segment.running);
+        const struct buffer &buffer = list.buffer[entry.buffer];
+        if (args.rule == UPDATE_MUON && entry.segment.matrix)
+            octet_direction<number>(args, buffer, c, octet);
+        else
+            octet_update<number>(args, buffer, c, octet, entry.segment.running);
     }
 }
 
@@ -218,9 +255,10 @@ static struct buffer buffer_of(const struct update *update)
                             update->moment2,
                             update->average,
                             update->copy,
+                            update->direction,
                             true,
                             false};
-    buffer.copy_fits = eight_fits(update->copy, 8);
+    buffer.copy_fits = eight_fits(update->copy, 8) && eight_fits(update->direction, 8);
     for (int i = 0; i < 5; i++)
         buffer.numbers_fit = buffer.numbers_fit && eight_fits(numbers[i], 8);
     return buffer;
@@ -237,7 +275,7 @@ static unsigned segments_collect(const struct update **update, int *next, struct
         list->buffer[list->buffer_count++] = buffer_of(*update);
         for (; *next < (*update)->segment_count; ++*next) {
             const struct update_segment *segment = &(*update)->segments[*next];
-            if (segment->rate_scale == 0 || segment->begin >= segment->end)
+            if (segment_skips(*update, segment))
                 continue;
             if (list->count == SEGMENTS)
                 return blocks;
@@ -250,9 +288,9 @@ static unsigned segments_collect(const struct update **update, int *next, struct
 
 static void update_check(const struct update *args)
 {
-    bool adam = args->rule == UPDATE_ADAM || args->rule == UPDATE_ADAMW;
+    bool momentum = args->rule == UPDATE_SGD || args->rule == UPDATE_RMSPROP;
     ENSURE(args->params != NULL, "update without step parameters");
-    ENSURE(args->moment1 != NULL || !adam, "update without moment1");
+    ENSURE(args->moment1 != NULL || momentum, "update without moment1");
     ENSURE(args->moment2 != NULL || args->rule == UPDATE_SGD, "update without moment2");
 }
 

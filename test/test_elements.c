@@ -62,6 +62,53 @@ static void additions(void **state)
     }
 }
 
+/* Sums of matrices in place and not, with a norm that is above or below epsilon. */
+static void check_matrix_sum(enum data_type type, int64_t rows, int64_t width, bool both)
+{
+    struct device_test test;
+    device_test_open(&test, 2);
+    const double norms[] = {16, 0};
+    for (int i = 0; i < 2; i++) {
+        const int64_t count = rows * width;
+        struct matrix_sum args = {.type = type,
+                                  .rows = rows,
+                                  .width = width,
+                                  .x = device_test_random(&test, type, count, 1, 1),
+                                  .z = both ? device_test_random(&test, type, count, 1, 2) : NULL,
+                                  .x_factor = 2,
+                                  .z_factor = -0.5f,
+                                  .diagonal = both ? 3 : 0,
+                                  .epsilon = 0.5f,
+                                  .norm_squared = device_test_number(&test, norms[i])};
+        const void *x = device_test_random(&test, type, count, 1, 1);
+        const void *z = device_test_random(&test, type, count, 1, 2);
+        args.y = i == 1 && both ? (void *)(uintptr_t)args.z : (void *)(uintptr_t)args.x;
+        test.device->backend->matrix_sum(test.stream, &args);
+        device_test_wait(&test);
+        for (int64_t j = 0; j < count; j++) {
+            double expected = device_test_value(type, x, j) * (i == 0 ? 0.5 : 4);
+            if (both)
+                expected += (j / width == j % width ? 3 : 0) - 0.5 * device_test_value(type, z, j);
+            double rounding = type == TYPE_FP32 ? 1e-6 : type == TYPE_BF16 ? 1.0 / 250 : 1e-3;
+            assert_true(fabs(device_test_value(type, args.y, j) - expected) <=
+                        rounding * (0.1 + fabs(expected)));
+        }
+    }
+    device_test_close(&test);
+}
+
+static void sums_of_matrices(void **state)
+{
+    (void)state;
+    for (int type = TYPE_FP32; type <= TYPE_FP16; type++) {
+        check_matrix_sum((enum data_type)type, 37, 37, true);
+        check_matrix_sum((enum data_type)type, 8, 24, true);
+        check_matrix_sum((enum data_type)type, 21, 5, true);
+        check_matrix_sum((enum data_type)type, 3, 129, false);
+        check_matrix_sum((enum data_type)type, 0, 8, false);
+    }
+}
+
 /* Exactly the requested bytes are zeroed. */
 static void zeros(void **state)
 {
@@ -245,6 +292,7 @@ static void conversions_with_all_kernels(void **state)
     device_test_every_kernels(halves_are_rounded_to_nearest_even, state);
     device_test_every_kernels(values_that_are_not_finite, state);
     device_test_every_kernels(sums_of_squares, state);
+    device_test_every_kernels(sums_of_matrices, state);
 }
 
 static void half_to_half(struct device_test *test)
@@ -263,6 +311,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_of_squares),
+        cmocka_unit_test(sums_of_matrices),
         cmocka_unit_test(additions),
         cmocka_unit_test(zeros),
         cmocka_unit_test(zeros_are_the_work_of_all_threads),

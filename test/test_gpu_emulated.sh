@@ -29,7 +29,7 @@ trains() {
     rm -rf "$work/gpu"
 }
 
-echo 1..19
+echo 1..22
 run 1 cpu $tiny run.backend=cpu run.dir="$work/cpu"
 result 'the CPU trains' "$([ $status -eq 0 ] || echo "exit status $status")" "$work/cpu.log"
 trains 'one GPU' 1
@@ -75,6 +75,13 @@ kill $job
 wait $job
 bad=$(grep -qE '^warning: stalled: rank 1 on .* in the wait for data, step 6, ' "$work/stalled.log" || echo 'not named')
 result 'a rank that the others wait for is named' "$bad" "$work/stalled.log"
+
+muon="optim.name=muon optim.momentum=0.9 optim.nesterov=on"
+rm -rf "$work/cpu"
+run 1 cpu $tiny $muon run.backend=cpu run.dir="$work/cpu"
+trains 'Muon on one GPU' 1 $muon
+trains 'Muon with fsdp on 4 GPUs' 4 $muon mesh.strategy=fsdp
+trains 'Muon with ddp on 2 GPUs' 2 $muon mesh.strategy=ddp
 
 tiny="model.name=cnn_a data.format=cifar10 debug.fraction=0.04 train.precision=fp32 train.global_batch=8 output.log_every=1 \
 run.seed=7 run.threads=1 train.epochs=1 train.steps=5 data.val=none output.tensorboard=off optim.name=sgd optim.lr=1e-2"

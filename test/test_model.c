@@ -476,7 +476,8 @@ static void grouped_open(struct grouped *grouped, const char *name, const char *
     snprintf(options.model.name, sizeof options.model.name, "%s", name);
     assert_true(options_set(option, &options, &error) &&
                 options_set("optim.layer_decay=0.75", &options, &error) &&
-                options_set("optim.no_decay=on", &options, &error));
+                options_set("optim.no_decay=on", &options, &error) &&
+                options_set("optim.name=muon", &options, &error));
     snprintf(grouped->name, sizeof grouped->name, "%s", name);
     snprintf(grouped->option, sizeof grouped->option, "%s", option);
     grouped->found = 0;
@@ -494,7 +495,8 @@ static const struct unit_tensor *tensor_named(const struct model *model, const c
     return NULL;
 }
 
-/* Rates and weight decay of each parameter are those of timm.optim.param_groups_layer_decay. */
+/* Rates and weight decay of each parameter are those of timm.optim.param_groups_layer_decay, and
+ * Muon orthogonalizes the updates of the same tensors as timm's. */
 static void test_groups(void **state)
 {
     (void)state;
@@ -517,6 +519,8 @@ static void test_groups(void **state)
         if (fabs(tensor->rate_scale / scale - 1) > 1e-8 || tensor->decay != (decays != 0))
             fail_msg("%s of %s %s: rate scale %g, decay %d; timm has %g, %d", name, model, option,
                      tensor->rate_scale, tensor->decay, scale, decays);
+        if (tensor->matrix != (orthogonal != 0))
+            fail_msg("%s of %s %s: matrix %d", name, model, option, tensor->matrix);
     }
     assert_true(feof(file) && grouped.model != NULL);
     fclose(file);

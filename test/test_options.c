@@ -499,8 +499,8 @@ static void command_line_is_refused(void **state)
     assert_string_equal(error.text, "none.ini: cannot read the deck: No such file or directory");
     char *combination[] = {"vittrain", "optim.nesterov=on", NULL};
     assert_false(parse(&options, &line, &error, 2, combination));
-    assert_string_equal(error.text,
-                        "optim.nesterov=on needs optim.name=sgd and optim.momentum above 0");
+    assert_string_equal(
+        error.text, "optim.nesterov=on needs optim.name=sgd or muon, and optim.momentum above 0");
 }
 
 static void help_reads_no_deck(void **state)

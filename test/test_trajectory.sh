@@ -3,6 +3,7 @@
 # The losses of 50 training steps equal PyTorch's (test/vectors/make_trajectory.py) to 1e-5, with every strategy on
 # every number of ranks, also if the last batch of an epoch has fewer samples than there are ranks. AdamW, clipping,
 # label smoothing, warm-up and cosine; no dropout, because its random numbers differ from PyTorch's.
+# Muon gives the losses of timm's for 20 steps.
 # `make check` tests two numbers of ranks for each strategy; TEST_LONG=1 tests all.
 . "$TEST_SOURCE/test/program.sh"
 
@@ -22,6 +23,10 @@ train.precision=fp32 train.global_batch=28 train.steps=50 train.clip_norm=2 trai
 optim.name=adamw optim.lr=3e-3 optim.weight_decay=0.05 schedule.name=cosine schedule.warmup=5 \
 output.log_every=1 output.tensorboard=off run.threads=1"
 
+muon="optim.name=muon optim.momentum=0.95 optim.betas=0.9,0.95 train.steps=20"
+nmuon="$muon optim.momentum=0.9 optim.nesterov=on optim.no_decay=on optim.muon_scale=original \
+optim.muon_factors=original optim.muon_exclude=head.weight,head.bias"
+
 # train RANKS NAME [WORD...]: write the losses of the run to $work/NAME.loss.
 train() {
     on=$1 name=$2
@@ -30,10 +35,10 @@ train() {
     [ $status -eq 0 ] && column "$work/$name/metrics.csv" train loss >"$work/$name.loss"
 }
 
-# check NAME RUN: the losses of the run equal PyTorch's.
+# check NAME RUN [VECTORS]: the losses of the run equal PyTorch's.
 check() {
     bad="exit status $status"
-    [ $status -ne 0 ] || bad=$(differ "$vectors/trajectory.txt" "$work/$2.loss" 1e-5)
+    [ $status -ne 0 ] || bad=$(differ "$vectors/${3:-trajectory}.txt" "$work/$2.loss" 1e-5)
     result "$1" "$bad" "$work/$2.log"
 }
 
@@ -47,6 +52,11 @@ while read -r strategy some <&3; do
         train.checkpoint_activations=block
     check "losses of $strategy on 2 ranks, batches in 3 pieces, activations recomputed" \
         pieces$strategy
+    train ${some%% *} muon$strategy mesh.strategy=$strategy $muon
+    check "losses of Muon with $strategy on ${some%% *} ranks" muon$strategy trajectory_muon
+    train 2 nmuon$strategy mesh.strategy=$strategy $nmuon
+    check "losses of Muon with $strategy on 2 ranks, Nesterov momentum, original factors, head by AdamW" \
+        nmuon$strategy trajectory_nmuon
 done 3<<END
 ddp 1 4
 zero1 3 6

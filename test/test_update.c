@@ -648,6 +648,91 @@ static void momentum_without_a_buffer_ends_the_program(void **state)
     device_test_ends(sgd_without_buffer);
 }
 
+/* Muon's first call on a segment that is a matrix and on one that is not, and its second call. */
+static void check_muon(enum data_type type, bool nesterov)
+{
+    enum { MATRIX = 37, REST = 20, ELEMENTS = MATRIX + REST };
+    const struct update_segment segments[] = {
+        {.begin = 0, .end = MATRIX, .weight_decay = 0.1f, .rate_scale = 0.5f, .matrix = true},
+        {.begin = MATRIX, .end = ELEMENTS, .weight_decay = 0.1f, .rate_scale = 1}};
+    const enum data_type directions = direction_type(type);
+    struct device_test test;
+    device_test_open(&test, 1);
+    double *norm_squared = device_test_number(&test, 16);
+    struct update muon = adamw_of(&test, ELEMENTS, type), adamw = adamw_of(&test, ELEMENTS, type);
+    float *zeros = device_test_zeros(&test, TYPE_FP32, ELEMENTS);
+    float *direction = device_test_zeros(&test, TYPE_FP32, MATRIX);
+    float weights[MATRIX], moment[MATRIX], averages[MATRIX];
+    muon.rule = UPDATE_MUON;
+    muon.direction = device_test_zeros(&test, directions, ELEMENTS);
+    muon.segments = segments;
+    muon.segment_count = 2;
+    muon.nesterov = adamw.nesterov = nesterov;
+    muon.norm_squared = adamw.norm_squared = norm_squared;
+    muon.max_norm = adamw.max_norm = 2; /* gradients are halved */
+    adamw.segments = &segments[1];
+    adamw.segment_count = 1;
+    ((struct step_params *)(uintptr_t)muon.params)->momentum = 0.75;
+    for (int i = 0; i < MATRIX; i++) {
+        weights[i] = muon.weights[i];
+        moment[i] = muon.moment1[i];
+        averages[i] = muon.average[i];
+    }
+    test.device->backend->update(test.stream, &muon);
+    test.device->backend->update(test.stream, &adamw);
+    test.device->backend->convert(test.stream, TYPE_FP32, direction, directions, muon.direction,
+                                  MATRIX);
+    device_test_wait(&test);
+    for (int i = 0; i < MATRIX; i++) {
+        double added = 0.25 * 0.5 * (double)muon.gradient[i];
+        double expected = 0.75 * (double)moment[i] + added;
+        assert_true(fabs((double)muon.moment1[i] - expected) < 1e-6);
+        expected = nesterov ? 0.75 * expected + added : expected;
+        assert_true(fabs((double)direction[i] - expected) <
+                    1e-6 + (directions == TYPE_BF16 ? fabs(expected) / 250 : 0));
+    }
+    /* The same as AdamW; weights of the matrix are unchanged. */
+    device_test_same("weights", TYPE_FP32, muon.weights + MATRIX, adamw.weights + MATRIX, REST);
+    device_test_same("moment2", TYPE_FP32, muon.moment2, adamw.moment2, ELEMENTS);
+    device_test_same("weights", TYPE_FP32, muon.weights, adamw.weights, MATRIX);
+    device_test_same("average", TYPE_FP32, muon.average, adamw.average, ELEMENTS);
+    device_test_same("copy", type, muon.copy, adamw.copy, ELEMENTS);
+    muon.rule = UPDATE_MUON_APPLY;
+    test.device->backend->update(test.stream, &muon);
+    device_test_wait(&test);
+    for (int i = 0; i < MATRIX; i++) {
+        double expected = (double)weights[i] * (1 - 0.005 * 0.1) - 0.005 * (double)direction[i];
+        assert_true(fabs((double)muon.weights[i] - expected) < 1e-6);
+        expected = 0.9 * (double)averages[i] + 0.1 * expected;
+        assert_true(fabs((double)muon.average[i] - expected) < 1e-6);
+    }
+    device_test_same("weights", TYPE_FP32, muon.weights + MATRIX, adamw.weights + MATRIX, REST);
+    device_test_same("moment2", TYPE_FP32, muon.moment2, zeros, MATRIX);
+    /* Neither call changes anything if the norm is not finite. */
+    memcpy(weights, muon.weights, sizeof weights);
+    memcpy(moment, muon.moment1, sizeof moment);
+    *norm_squared = INFINITY;
+    test.device->backend->update(test.stream, &muon);
+    muon.rule = UPDATE_MUON;
+    test.device->backend->update(test.stream, &muon);
+    device_test_wait(&test);
+    assert_memory_equal(weights, muon.weights, sizeof weights);
+    assert_memory_equal(moment, muon.moment1, sizeof moment);
+    device_test_close(&test);
+}
+
+static void muon_updates_matrices_in_two_calls(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 6; i++)
+        check_muon((enum data_type)(i / 2), i % 2 != 0);
+}
+
+static void muon_with_all_kernels(void **state)
+{
+    device_test_every_kernels(muon_updates_matrices_in_two_calls, state);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -665,6 +750,8 @@ int main(void)
         cmocka_unit_test(scaling_is_pytorchs),
         cmocka_unit_test(mistakes_end_the_program),
         cmocka_unit_test(momentum_without_a_buffer_ends_the_program),
+        cmocka_unit_test(muon_updates_matrices_in_two_calls),
+        cmocka_unit_test(muon_with_all_kernels),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -326,8 +326,8 @@ const struct option_entry option_table[] = {
     {PLACE(optim, lr_batch), .kind = OPTION_IS_INTEGER, .preset = "64", .least = 1, .most = 1e9,
      .help = "Global batch size for which optim.lr is meant."},
     {PLACE(optim, weight_decay), .kind = OPTION_IS_NUMBER, .preset = "0.0001", .most = INFINITY,
-     .help =
-         "Weight decay: decoupled with adamw, added to the gradient with the other optimizers."},
+     .help = "Weight decay: decoupled with adamw and muon, added to the gradient with the other "
+             "optimizers."},
     {PLACE(optim, no_decay), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "No weight decay on norms, biases, position embeddings and class token."},
     {PLACE(optim, layer_decay), .kind = OPTION_IS_NUMBER, .preset = "1", .most = 1,
@@ -341,16 +341,27 @@ const struct option_entry option_table[] = {
      .help = "Decay of an exponential moving average of the weights (EMA), which is evaluated and "
              "saved. 0: none."},
     {PLACE(optim, momentum), .kind = OPTION_IS_NUMBER, .preset = "0", .most = 1, .below_most = true,
-     .help = "Momentum of sgd and rmsprop."},
+     .help = "Momentum of sgd, rmsprop and muon (usual: 0.95)."},
     {PLACE(optim, nesterov), .kind = OPTION_IS_SWITCH, .preset = "off",
-     .help = "Nesterov momentum (sgd)."},
+     .help = "Nesterov momentum (sgd, muon)."},
     {PLACE(optim, betas), .kind = OPTION_IS_LIST, .preset = "0.9,0.999", .most = 1,
      .below_most = true, .least_count = 2, .most_count = 2,
-     .help = "Decay rates of the first and second moment (adam, adamw)."},
+     .help = "Decay rates of the first and second moment (adam, adamw; muon: of tensors that are "
+             "not matrices)."},
     {PLACE(optim, eps), .kind = OPTION_IS_NUMBER, .preset = "1e-08", .most = INFINITY,
-     .help = "Added to the denominator (adam, adamw, rmsprop)."},
+     .help = "Added to the denominator (adam, adamw, rmsprop, muon)."},
     {PLACE(optim, alpha), .kind = OPTION_IS_NUMBER, .preset = "0.99", .most = 1, .below_most = true,
      .help = "Smoothing constant of rmsprop."},
+    {PLACE(optim, muon_scale), CHOICES(MUON_SCALE_CHOICES), .preset = "match_rms_adamw",
+     .help = "Factor of muon's orthogonal update of a matrix with `out` rows and `in` columns. "
+             "match_rms_adamw: 0.2 sqrt(max(out, in)), so that learning rates of adamw fit. "
+             "original: sqrt(max(1, out / in))."},
+    {PLACE(optim, muon_factors), CHOICES(MUON_FACTORS_CHOICES), .preset = "quintic",
+     .help = "Coefficients of muon's Newton-Schulz iteration, as in timm. quintic: others in each "
+             "of the five steps. original: Keller Jordan's."},
+    {PLACE(optim, muon_exclude), .kind = OPTION_IS_TEXT, .preset = "",
+     .help = "Comma-separated units, or prefixes of tensor names, that muon updates as adamw does, "
+             "such as head. Tensors that are no matrices always are."},
 
     {PLACE(schedule, name), CHOICES(SCHEDULE_CHOICES), .preset = "constant",
      .help = "Learning-rate schedule."},

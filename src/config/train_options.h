@@ -23,8 +23,17 @@ enum checkpoint_activations_choice { CHECKPOINT_ACTIVATIONS_CHOICES(OPTION_CONST
     X(OPTIMIZER_SGD, "sgd")                                                                        \
     X(OPTIMIZER_ADAM, "adam")                                                                      \
     X(OPTIMIZER_ADAMW, "adamw")                                                                    \
-    X(OPTIMIZER_RMSPROP, "rmsprop")
+    X(OPTIMIZER_RMSPROP, "rmsprop")                                                                \
+    X(OPTIMIZER_MUON, "muon")
 enum optimizer_choice { OPTIMIZER_CHOICES(OPTION_CONSTANT) };
+
+#define MUON_SCALE_CHOICES(X)                                                                      \
+    X(MUON_SCALE_MATCH_RMS_ADAMW, "match_rms_adamw") X(MUON_SCALE_ORIGINAL, "original")
+enum muon_scale_choice { MUON_SCALE_CHOICES(OPTION_CONSTANT) };
+
+#define MUON_FACTORS_CHOICES(X)                                                                    \
+    X(MUON_FACTORS_QUINTIC, "quintic") X(MUON_FACTORS_ORIGINAL, "original")
+enum muon_factors_choice { MUON_FACTORS_CHOICES(OPTION_CONSTANT) };
 
 #define RATE_SCALE_CHOICES(X)                                                                      \
     X(RATE_SCALE_NONE, "none") X(RATE_SCALE_LINEAR, "linear") X(RATE_SCALE_SQRT, "sqrt")
@@ -71,6 +80,8 @@ struct optim_options {
     bool nesterov;
     struct option_list betas;
     double eps, alpha;
+    int muon_scale, muon_factors;   /* enum muon_scale_choice, muon_factors_choice */
+    char muon_exclude[OPTION_TEXT]; /* as freeze */
 };
 
 struct schedule_options {

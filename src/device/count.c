@@ -179,6 +179,7 @@ MOVED(transpose, T(x, 2.0 * (double)(args->batch * args->rows) * (double)args->c
 MOVED(cross_entropy, T(logits, (double)args->batch *(double)args->classes) +
                          T(dlogits, (double)args->batch *(double)args->classes))
 MOVED(squared_error, T(predictions, 2.0 * (double)args->batch * (double)args->outputs))
+MOVED(matrix_sum, T(x, 2 * ROWS(args->width)) + T(z, ROWS(args->width)))
 MOVED(nonfinite, T(values, (double)args->count))
 MOVED(image_transform,
       (double)(args->batch * args->source_height * args->source_width) * (double)args->channels +
@@ -193,7 +194,8 @@ static struct counted count_update(const struct update *args)
         double count = (double)update->count;
         const float *const changed[] = {update->weights, update->moment1, update->moment2,
                                         update->average};
-        bytes += count * sizeof(float) + bytes_of(update->copy_type, update->copy, count);
+        bytes += count * sizeof(float) + bytes_of(update->copy_type, update->copy, count) +
+                 bytes_of(direction_type(update->copy_type), update->direction, count);
         for (size_t i = 0; i < sizeof changed / sizeof changed[0]; i++)
             bytes += 2 * bytes_of(TYPE_FP32, changed[i], count);
     }

@@ -10,29 +10,40 @@
 
 enum { BLOCK = 1 << 14 };
 
+/* The arguments of the kernel for a segment. */
+static struct update segment_rule(const struct update *args, const struct update_segment *segment)
+{
+    struct update rule = *args;
+    if (segment->running)
+        rule.rule = UPDATE_SGD;
+    else if (rule.rule == UPDATE_MUON && !segment->matrix)
+        rule.rule = UPDATE_ADAMW;
+    if (segment->running || rule.rule == UPDATE_MUON_APPLY)
+        rule.moment1 = rule.moment2 = NULL;
+    return rule;
+}
+
 static void buffer_update(const struct cpu_device *cpu, const struct update *args)
 {
     ENSURE(args->params != NULL, "update without step parameters");
-    bool adam = args->rule == UPDATE_ADAM || args->rule == UPDATE_ADAMW;
-    ENSURE(args->moment1 != NULL || (!adam && args->params->momentum == 0),
+    bool momentum = args->rule == UPDATE_SGD || args->rule == UPDATE_RMSPROP;
+    ENSURE(args->moment1 != NULL || (momentum && args->params->momentum == 0),
            "update without moment1");
     ENSURE(args->moment2 != NULL || args->rule == UPDATE_SGD, "update without moment2");
     if (update_skips(args))
         return;
-    struct update plain = *args; /* running statistics use SGD without moments */
-    plain.rule = UPDATE_SGD;
-    plain.moment1 = plain.moment2 = NULL;
     for (int s = 0; s < args->segment_count; s++) {
         const struct update_segment *segment = &args->segments[s];
-        if (segment->rate_scale == 0)
+        if (segment_skips(args, segment))
             continue;
+        ENSURE(args->direction != NULL || !segment->matrix, "update of a matrix without direction");
         struct update_coefficients coefficients;
         update_coefficients_make(&coefficients, args, segment);
-        const struct update *rule = segment->running ? &plain : args;
+        const struct update rule = segment_rule(args, segment);
         int64_t count = segment->end - segment->begin;
 #pragma omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, count))
         for (int64_t i = segment->begin; i < segment->end; i += BLOCK)
-            cpu->kernels->update->update(rule, &coefficients, i, smaller(i + BLOCK, segment->end));
+            cpu->kernels->update->update(&rule, &coefficients, i, smaller(i + BLOCK, segment->end));
     }
 }
 
@@ -113,4 +124,39 @@ void cpu_add(struct stream *stream, float *sum, const float *addend, int64_t cou
     for (int64_t i = 0; i < count; i += BLOCK)
         cpu->kernels->elements->add(TYPE_FP32, sum + i, sum + i, addend + i,
                                     smaller(BLOCK, count - i));
+}
+
+/* Computes one row. The diagonal's element is computed apart, before y overwrites x or z. */
+static void row_sum(const struct cpu_device *cpu, const struct matrix_sum *args, int64_t row,
+                    float factor)
+{
+    const struct cpu_kernels *kernels = cpu->kernels;
+    const size_t size = type_size(args->type), from = (size_t)(row * args->width) * size;
+    const size_t middle = from + (size_t)row * size;
+    const bool crosses = args->diagonal != 0 && row < args->width;
+    float x = 0, z = 0;
+    if (crosses)
+        kernels->convert->to_fp32(&x, args->type, (const char *)args->x + middle, 1);
+    if (crosses && args->z != NULL)
+        kernels->convert->to_fp32(&z, args->type, (const char *)args->z + middle, 1);
+    if (args->z == NULL)
+        kernels->elements->scale(args->type, (char *)args->y + from, (const char *)args->x + from,
+                                 factor, args->width);
+    else
+        kernels->elements->scaled_sum(args->type, (char *)args->y + from,
+                                      (const char *)args->x + from, factor,
+                                      (const char *)args->z + from, args->z_factor, args->width);
+    x = factor * x + args->z_factor * z + args->diagonal;
+    if (crosses)
+        kernels->convert->from_fp32(args->type, (char *)args->y + middle, &x, 1);
+}
+
+void cpu_matrix_sum(struct stream *stream, const struct matrix_sum *args)
+{
+    const struct cpu_device *cpu = stream->cpu;
+    const float factor = matrix_sum_factor(args);
+#pragma omp parallel for schedule(static)                                                          \
+    num_threads(cpu_threads_for(cpu, args->rows * args->width))
+    for (int64_t row = 0; row < args->rows; row++)
+        row_sum(cpu, args, row, factor);
 }

@@ -431,7 +431,24 @@ struct squared_error {
     struct loss_sums *sums;
 };
 
-enum update_rule { UPDATE_SGD, UPDATE_ADAM, UPDATE_ADAMW, UPDATE_RMSPROP };
+/* Muon (Jordan et al. 2024) updates matrices in two calls. UPDATE_MUON adds the gradient to the
+ * momentum and writes the direction; segments that are not matrices are updated as with AdamW, with
+ * `nesterov` as with NAdamW (timm). After the directions were orthogonalized (matrix_sum),
+ * UPDATE_MUON_APPLY subtracts them from the matrices and changes nothing else. */
+enum update_rule {
+    UPDATE_SGD,
+    UPDATE_ADAM,
+    UPDATE_ADAMW,
+    UPDATE_RMSPROP,
+    UPDATE_MUON,
+    UPDATE_MUON_APPLY
+};
+
+/* The type of directions: fp16 has too few exponents for gradients without the loss scale. */
+static inline enum data_type direction_type(enum data_type compute)
+{
+    return compute == TYPE_FP16 ? TYPE_FP32 : compute;
+}
 
 /* A range of a flat buffer with the same hyperparameters. */
 struct update_segment {
@@ -440,6 +457,7 @@ struct update_segment {
     /* Running statistics: weights = keep * weights + gradient, without clipping and loss scale.
      * Moments are unchanged; average and copy are updated. */
     bool running;
+    bool matrix; /* Muon: part of a matrix */
     float keep;
 };
 
@@ -458,6 +476,7 @@ struct update {
     float *average; /* EMA of the weights, or NULL */
     void *copy;     /* copy in the compute type, or NULL if the fp32 weights are used directly */
     enum data_type copy_type;
+    void *direction; /* direction_type(copy_type); NULL if no segment is part of a matrix */
     const struct update_segment
         *segments; /* host memory, valid until the stream has executed the update */
     int segment_count;
@@ -524,6 +543,17 @@ struct images_mix {
     const int32_t *labels;        /* [batch] */
     void *images;                 /* [batch, channels, height, width] type */
     float *targets;               /* [batch, classes] */
+};
+
+/* y = x_factor * x + z_factor * z + diagonal * I, rounded once. With norm_squared (device), x is
+ * also divided by max(sqrt(*norm_squared), epsilon). y may be x or z. */
+struct matrix_sum {
+    enum data_type type;
+    int64_t rows, width;
+    const void *x, *z; /* [rows, width] type; z may be NULL */
+    float x_factor, z_factor, diagonal, epsilon;
+    const double *norm_squared; /* or NULL */
+    void *y;
 };
 
 /* Find the first value that is not finite: the lowest index, or -1. */
@@ -686,6 +716,7 @@ struct device_backend {
                           const double *norm_squared);
     /* Add to *sum in device memory. */
     void (*sum_squares)(struct stream *stream, const float *values, int64_t count, double *sum);
+    void (*matrix_sum)(struct stream *stream, const struct matrix_sum *args);
     void (*nonfinite)(struct stream *stream, const struct nonfinite *args);
     void (*image_transform)(struct stream *stream, const struct image_transform *args);
     void (*images_mix)(struct stream *stream, const struct images_mix *args);

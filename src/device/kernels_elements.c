@@ -64,6 +64,21 @@ static void scale(enum data_type type, void *y, const void *x, float factor, int
     TYPED_CALL(scale_typed, type, y, x, factor, count);
 }
 
+KERNEL_INLINE void scaled_sum_typed(enum data_type type, void *y, const void *x, float x_factor,
+                                    const void *z, float z_factor, int64_t count)
+{
+    for (int64_t i = 0; i < count; i += VECTOR_WIDTH)
+        typed_store_row(type, y, i, count,
+                        typed_load_row(type, x, i, count) * x_factor +
+                            typed_load_row(type, z, i, count) * z_factor);
+}
+
+static void scaled_sum(enum data_type type, void *y, const void *x, float x_factor, const void *z,
+                       float z_factor, int64_t count)
+{
+    TYPED_CALL(scaled_sum_typed, type, y, x, x_factor, z, z_factor, count);
+}
+
 KERNEL_INLINE void relu_backward_typed(enum data_type type, void *dx, const void *x, int64_t count)
 {
     for (int64_t i = 0; i < count; i += VECTOR_WIDTH)
@@ -202,6 +217,7 @@ const struct element_kernels KERNEL(element_kernels) = {
     .add_columns = add_columns,
     .relu_backward = relu_backward,
     .sum_squares = sum_squares,
+    .scaled_sum = scaled_sum,
     .find_nonfinite = find_nonfinite,
 };
 

@@ -33,6 +33,7 @@
     OPERATION(cross_entropy)                                                                       \
     OPERATION(squared_error)                                                                       \
     OPERATION(update)                                                                              \
+    OPERATION(matrix_sum)                                                                          \
     OPERATION(nonfinite)                                                                           \
     OPERATION(image_transform)                                                                     \
     OPERATION(images_mix)

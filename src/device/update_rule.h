@@ -33,6 +33,13 @@ UPDATE_FUNCTION bool update_skips(const struct update *args)
     return args->norm_squared != NULL && !isfinite(*args->norm_squared);
 }
 
+/* True if the segment is unchanged (host). */
+static inline bool segment_skips(const struct update *args, const struct update_segment *segment)
+{
+    return segment->rate_scale == 0 || segment->begin >= segment->end ||
+           (args->rule == UPDATE_MUON_APPLY && !segment->matrix);
+}
+
 /* Return the factor of the gradient: clipping, and division by the loss scale. */
 UPDATE_FUNCTION float update_clip(const struct update *args)
 {
@@ -51,15 +58,17 @@ UPDATE_FUNCTION void update_coefficients_make(struct update_coefficients *c,
 {
     const struct step_params *params = args->params;
     double rate = params->rate * segment->rate_scale, decay = segment->weight_decay;
-    bool adam = args->rule == UPDATE_ADAM || args->rule == UPDATE_ADAMW;
-    bool decoupled = args->rule == UPDATE_ADAMW, running = segment->running;
+    bool adam = args->rule == UPDATE_ADAM || args->rule == UPDATE_ADAMW ||
+                (args->rule == UPDATE_MUON && !segment->matrix);
+    bool applies = args->rule == UPDATE_MUON_APPLY, running = segment->running;
+    bool decoupled = args->rule == UPDATE_ADAMW || args->rule == UPDATE_MUON || applies;
     double keep1 = adam ? params->beta1 : params->momentum,
            keep2 = adam ? args->beta2 : args->alpha;
     double updates = (double)(params->update - (args->scaler != NULL ? args->scaler->skipped : 0));
     double correction1 = adam ? 1 - pow(params->beta1, updates) : 1;
     double correction2 = adam ? 1 - pow(args->beta2, updates) : 1;
     float shrink = decoupled ? (float)(1 - rate * decay) : 1;
-    c->clip = running ? 1 : update_clip(args);
+    c->clip = running || applies ? 1 : update_clip(args);
     c->decay = decoupled || running ? 0 : (float)decay;
     c->shrink = running ? segment->keep : shrink;
     c->rate = running ? -1 : (float)(rate / correction1);
@@ -70,6 +79,15 @@ UPDATE_FUNCTION void update_coefficients_make(struct update_coefficients *c,
     c->root_scale = (float)(1 / sqrt(correction2));
     c->epsilon = (float)args->epsilon;
     c->average_new = (float)(1 - args->average_decay);
+}
+
+/* Return the factor of x in a matrix_sum. */
+UPDATE_FUNCTION float matrix_sum_factor(const struct matrix_sum *args)
+{
+    if (args->norm_squared == NULL)
+        return args->x_factor;
+    double norm = sqrt(*args->norm_squared);
+    return (float)((double)args->x_factor / (norm > args->epsilon ? norm : args->epsilon));
 }
 
 /* Called after the updates of a step (device.h: scaler_update). */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/integer.h"
+#include "mesh/flat_orthogonal.h"
 #include "mesh/initial.h"
 
 enum { FLAT_ALIGNMENT = 16 }; /* elements; of tensors in a unit and of shards */
@@ -73,12 +74,14 @@ void flat_open(struct flat_model *flat, const struct unit *units, int unit_count
     flat->sums_ready = device->backend->event_open(device);
     for (int i = 0; i < unit_count; i++)
         buffer_describe(flat, &units[i], &flat->buffers[i]);
+    flat_orthogonal_open(flat);
 }
 
 void flat_close(struct flat_model *flat)
 {
     for (int i = 0; i < flat->count; i++) {
         free(flat->buffers[i].segments);
+        free(flat->buffers[i].owner);
         flat->device->backend->event_close(flat->buffers[i].ready);
     }
     flat->device->backend->event_close(flat->norm_ready);
@@ -152,6 +155,7 @@ void flat_allocate(struct flat_model *flat, struct arena *arena)
     arena_for_all(arena);
     for (int i = 0; i < FLAT_SLOTS; i++)
         slot_allocate(flat, i, arena);
+    flat_orthogonal_allocate(flat, arena);
     flat->norm_squared = arena_take(arena, MEMORY_BUFFERS, sizeof *flat->norm_squared);
     flat->nonfinite_index = arena_take(arena, MEMORY_BUFFERS, sizeof *flat->nonfinite_index);
 }
@@ -175,6 +179,7 @@ static bool segment_of(const struct flat_buffer *buffer, const struct unit_tenso
                       : runs             ? 1
                                          : (float)tensor->rate_scale,
         .running = runs,
+        .matrix = tensor->matrix,
         .keep = runs ? (float)pow(1 - running_momentum, (double)accumulate) : 0};
     return flat_tensor_part(buffer, tensor, &segment->begin, &segment->end);
 }
@@ -203,7 +208,8 @@ void flat_set_segments(struct flat_model *flat, double weight_decay, int64_t acc
                 continue;
             /* Gaps between tensors contain zeros, which every update rule keeps. */
             if (last != NULL && last->weight_decay == next.weight_decay &&
-                last->rate_scale == next.rate_scale && last->running == next.running) {
+                last->rate_scale == next.rate_scale && last->running == next.running &&
+                last->matrix == next.matrix) {
                 last->end = next.end;
             } else {
                 last = &buffer->segments[buffer->segment_count++];

@@ -13,7 +13,7 @@
 #include "mesh/mesh.h"
 #include "mesh/unit.h"
 
-enum { FLAT_SLOTS = 2 };
+enum { FLAT_SLOTS = 2, ORTHOGONAL_SLOTS = 3 };
 
 /* State of a gradient's reduction. */
 enum flat_reduction {
@@ -35,6 +35,8 @@ struct flat_buffer {
     void *gradient_low;    /* [shard_count] `gradient` in the compute type, or NULL */
     struct update_segment *segments; /* over the shard */
     int segment_count;
+    int *owner;              /* [tensors] of a matrix's direction (flat_orthogonal.h), or -1 */
+    bool orthogonal;         /* it contains matrices with orthogonal directions */
     int64_t parameter_count; /* parameters in the shard; running statistics follow them */
     bool learns;             /* it contains trainable parameters or running statistics */
     bool whole;              /* `weights` contains the current parts of all ranks */
@@ -55,6 +57,14 @@ struct flat_slot {
     int weights_unit, gradient_unit; /* the units that use it, or -1 */
 };
 
+/* Memory of flat_orthogonal.h. */
+struct flat_orthogonal {
+    void *slot[ORTHOGONAL_SLOTS]; /* directions of unit u are in slot u % ORTHOGONAL_SLOTS */
+    void *iterate;                /* two matrices */
+    void *gram, *square;          /* [least dimension]^2; square: in fp32 */
+    double *norm_squared;
+};
+
 struct flat_model {
     struct mesh *mesh;
     struct device *device;
@@ -62,6 +72,7 @@ struct flat_model {
     enum data_type type; /* compute */
     struct flat_buffer *buffers;
     struct flat_slot slots[FLAT_SLOTS];
+    struct flat_orthogonal orthogonal;
     int count;
     int moments;               /* 0..2 */
     bool averaged;             /* EMA */

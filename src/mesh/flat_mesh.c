@@ -409,6 +409,11 @@ struct flat_traffic flat_traffic(const struct flat_model *flat, int64_t passes, 
             continue;
         traffic.shard += ring_volume(shard, part) * (double)(flat->slots_gradients ? passes : 1);
         traffic.replica += 2 * ring_volume(replica, part) / replica->size;
+        part = (double)buffer->shard_count * (double)type_size(direction_type(flat->type));
+        if (buffer->orthogonal)
+            traffic.shard += 2 * ring_volume(shard, part);
+        if (buffer->orthogonal && shard->size == 1)
+            traffic.replica += 2 * ring_volume(replica, part) / replica->size;
     }
     traffic.shard += 2 * ring_volume(shard, sizeof(double)) / shard->size; /* norm */
     return traffic;

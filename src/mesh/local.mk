@@ -4,6 +4,8 @@ libvittrain_a_SOURCES += \
 	src/mesh/flat.c \
 	src/mesh/flat.h \
 	src/mesh/flat_mesh.c \
+	src/mesh/flat_orthogonal.c \
+	src/mesh/flat_orthogonal.h \
 	src/mesh/initial.c \
 	src/mesh/initial.h \
 	src/mesh/mesh.c \

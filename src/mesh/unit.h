@@ -38,6 +38,7 @@ struct unit_tensor {
     bool decay;        /* false for norms, biases, class token and positions: `optim.no_decay` */
     double rate_scale; /* of the learning rate; 1 unless layer-wise decay says otherwise */
     bool trainable;
+    bool matrix; /* Muon orthogonalizes its update */
     enum initial_rule initial;
     double initial_scale;
     /* Position embeddings: height and width of the grid of patches, whose rows are the last ones of

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "config/options.h"
+#include "core/integer.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "model/registry.h"
@@ -57,7 +58,7 @@ bool model_refuse_option(const struct options *options, const char *key, const c
                      kind, options->model.name);
 }
 
-/* True if the item of optim.freeze is the tensor's unit, its name, or a prefix of its name that
+/* True if the item of a list is the tensor's unit, its name, or a prefix of its name that
  * ends before a dot. */
 static bool name_matches(const char *item, size_t length, const struct unit *unit,
                          const struct unit_tensor *tensor)
@@ -68,7 +69,19 @@ static bool name_matches(const char *item, size_t length, const struct unit *uni
            (tensor->name[length] == '\0' || tensor->name[length] == '.');
 }
 
-static bool freeze_list(struct model *model, const char *list, struct error *error)
+static void tensor_freeze(struct unit_tensor *tensor)
+{
+    tensor->trainable = false;
+}
+
+static void tensor_exclude(struct unit_tensor *tensor)
+{
+    tensor->matrix = false;
+}
+
+/* Applies an option that lists units and prefixes of tensor names. */
+static bool list_apply(struct model *model, const char *option, const char *list,
+                       void (*apply)(struct unit_tensor *tensor), struct error *error)
 {
     while (*list != '\0') {
         list += strspn(list, ", ");
@@ -78,15 +91,14 @@ static bool freeze_list(struct model *model, const char *list, struct error *err
             struct unit *unit = &model->units[u];
             for (int t = 0; length > 0 && t < unit->tensor_count; t++)
                 if (name_matches(list, length, unit, &unit->tensors[t])) {
-                    unit->tensors[t].trainable = false;
+                    apply(&unit->tensors[t]);
                     found = true;
                 }
         }
         if (!found)
             return error_set(error, ERROR_USAGE,
-                             "optim.freeze: the model has no unit or tensor \"%.*s\": units are "
-                             "%s, ..., %s",
-                             (int)length, list, model->units[0].name,
+                             "%s: the model has no unit or tensor \"%.*s\": units are %s, ..., %s",
+                             option, (int)length, list, model->units[0].name,
                              model->units[model->unit_count - 1].name);
         list += length;
     }
@@ -112,6 +124,19 @@ static bool norms_check(const struct model *model, struct error *error)
     return true;
 }
 
+/* True if Muon orthogonalizes the update of a tensor: as in timm, not that of positions and tokens
+ * (1, ...), depthwise convolutions (n, 1, ...), and matrices that are thin or far from square. A
+ * convolution's weight is a matrix with a row for each output. */
+static bool tensor_is_matrix(const struct unit_tensor *tensor)
+{
+    enum { LEAST = 4, ASPECT = 128 };
+    if (tensor->kind != TENSOR_PARAMETER || tensor->dimensions < 2 || tensor->shape[0] == 1 ||
+        tensor->shape[1] == 1)
+        return false;
+    int64_t rows = tensor->shape[0], columns = tensor->count / rows, least = smaller(rows, columns);
+    return least >= LEAST && larger(rows, columns) <= ASPECT * least;
+}
+
 bool model_apply_options(struct model *model, const struct options *options, struct error *error)
 {
     model->recompute = options->train.checkpoint_activations == CHECKPOINT_ACTIVATIONS_BLOCK;
@@ -123,11 +148,15 @@ bool model_apply_options(struct model *model, const struct options *options, str
             struct unit_tensor *tensor = &unit->tensors[t];
             tensor->rate_scale =
                 pow(options->optim.layer_decay, model->unit_count - 1 - tensor->depth);
+            tensor->matrix = options->optim.name == OPTIMIZER_MUON && tensor_is_matrix(tensor);
             if (!options->optim.no_decay && tensor->kind == TENSOR_PARAMETER)
                 tensor->decay = true;
         }
     }
-    if (!freeze_list(model, options->optim.freeze, error) || !norms_check(model, error))
+    if (!list_apply(model, "optim.freeze", options->optim.freeze, tensor_freeze, error) ||
+        !list_apply(model, "optim.muon_exclude", options->optim.muon_exclude, tensor_exclude,
+                    error) ||
+        !norms_check(model, error))
         return false;
     if (model_trainable_count(model) == 0)
         return error_set(error, ERROR_USAGE,

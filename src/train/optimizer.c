@@ -3,7 +3,34 @@
  * this rank's shard of each unit to the device. */
 #include "train/optimizer.h"
 
+#include <math.h>
+
 #include "config/options.h"
+#include "core/integer.h"
+
+/* Coefficients of the Newton-Schulz iteration, as in timm.optim.muon. */
+static const double muon_factors[][NEWTON_SCHULZ_STEPS][3] = {
+    [MUON_FACTORS_QUINTIC] = {{4.0848, -6.8946, 2.9270},
+                              {3.9505, -6.3029, 2.6377},
+                              {3.7418, -5.5913, 2.3037},
+                              {2.8769, -3.1427, 1.2046},
+                              {2.8366, -3.0525, 1.2012}},
+    [MUON_FACTORS_ORIGINAL] = {{3.4445, -4.7750, 2.0315},
+                               {3.4445, -4.7750, 2.0315},
+                               {3.4445, -4.7750, 2.0315},
+                               {3.4445, -4.7750, 2.0315},
+                               {3.4445, -4.7750, 2.0315}}};
+
+/* Liu et al. 2025: the root mean square of an update is that of AdamW, about 0.2. */
+static double scale_match_rms_adamw(int64_t rows, int64_t columns)
+{
+    return 0.2 * sqrt((double)larger(rows, columns));
+}
+
+static double scale_original(int64_t rows, int64_t columns)
+{
+    return sqrt(fmax(1, (double)rows / (double)columns));
+}
 
 static enum update_rule optimizer_rule(const struct options *options)
 {
@@ -16,6 +43,8 @@ static enum update_rule optimizer_rule(const struct options *options)
         return UPDATE_ADAMW;
     case OPTIMIZER_RMSPROP:
         return UPDATE_RMSPROP;
+    case OPTIMIZER_MUON:
+        return UPDATE_MUON;
     }
     error_abort(__FILE__, __LINE__, "unknown optimizer %d", options->optim.name);
 }
@@ -33,6 +62,11 @@ void optimizer_open(struct optimizer *optimizer, const struct options *options)
                                     .average_decay = options->optim.ema,
                                     .max_norm = options->train.clip_norm,
                                     .nesterov = options->optim.nesterov};
+    optimizer->newton_schulz = (struct newton_schulz){
+        .factors = muon_factors[options->optim.muon_factors],
+        .epsilon = options->optim.eps,
+        .scale = options->optim.muon_scale == MUON_SCALE_ORIGINAL ? scale_original
+                                                                  : scale_match_rms_adamw};
 }
 
 int optimizer_moments(const struct options *options)
@@ -46,6 +80,8 @@ int optimizer_moments(const struct options *options)
         return momentum ? 2 : 1;
     case UPDATE_ADAM:
     case UPDATE_ADAMW:
+    case UPDATE_MUON:
+    case UPDATE_MUON_APPLY:
         break;
     }
     return 2;
@@ -66,18 +102,17 @@ struct step_params optimizer_params(const struct optimizer *optimizer, double ra
                                 .momentum = optimizer->momentum};
 }
 
-/* Queues the update of units 0..unit, followed by `next`. The list of units is on the stack, so
- * that a step allocates no memory. */
-static void units_update(const struct optimizer *optimizer, const struct flat_model *flat, int unit,
-                         const struct step_params *params, const struct loss_scaler *scaler,
-                         const struct update *next)
+/* The update of a unit. */
+static struct update unit_update(const struct optimizer *optimizer, const struct flat_model *flat,
+                                 int unit, const struct step_params *params,
+                                 const struct loss_scaler *scaler)
 {
     const struct flat_buffer *buffer = &flat->buffers[unit];
     bool squares_only = optimizer->rule == UPDATE_RMSPROP && flat->moments == 1;
     /* No compute copy if the model reads the masters, or if gathering the unit makes the copy. */
     bool copies = !flat->slots_weights && buffer->weights != (void *)buffer->master;
     size_t skipped = (size_t)buffer->shard_begin * type_size(flat->type);
-    const struct update update = {
+    return (struct update){
         .rule = optimizer->rule,
         .count = buffer->shard_count,
         .weights = buffer->master,
@@ -87,6 +122,7 @@ static void units_update(const struct optimizer *optimizer, const struct flat_mo
         .average = buffer->average,
         .copy = copies ? (unsigned char *)buffer->weights + skipped : NULL,
         .copy_type = flat->type,
+        .direction = flat_direction(flat, unit),
         .segments = buffer->segments,
         .segment_count = buffer->segment_count,
         .params = params,
@@ -98,18 +134,53 @@ static void units_update(const struct optimizer *optimizer, const struct flat_mo
         .norm_squared = flat->norm_squared,
         .max_norm = optimizer->max_norm,
         .scaler = scaler,
-        .next = next,
     };
+}
+
+/* Queues the update of units 0..unit, followed by `next`. The list of units is on the stack, so
+ * that a step allocates no memory. */
+static void units_update(const struct optimizer *optimizer, const struct flat_model *flat, int unit,
+                         const struct step_params *params, const struct loss_scaler *scaler,
+                         const struct update *next)
+{
+    struct update update = unit_update(optimizer, flat, unit, params, scaler);
+    update.next = next;
     if (unit > 0)
         units_update(optimizer, flat, unit - 1, params, scaler, &update);
     else
         flat->device->backend->update(flat->stream, &update);
 }
 
+/* Queues Muon's update. Three units are in progress: the directions of one are gathered and those
+ * of another are summed while matrices of the one between them are orthogonalized. */
+static void muon_update(const struct optimizer *optimizer, struct flat_model *flat,
+                        const struct step_params *params, const struct loss_scaler *scaler)
+{
+    const struct device_backend *backend = flat->device->backend;
+    for (int turn = 0; turn < flat->count + 2; turn++) {
+        int middle = turn - 1, last = turn - 2;
+        if (turn < flat->count) {
+            const struct update update = unit_update(optimizer, flat, turn, params, scaler);
+            backend->update(flat->stream, &update);
+            flat_direction_start(flat, turn);
+        }
+        if (middle >= 0 && middle < flat->count)
+            flat_orthogonalize(flat, middle, &optimizer->newton_schulz);
+        if (last >= 0 && flat->buffers[last].orthogonal) {
+            struct update update = unit_update(optimizer, flat, last, params, scaler);
+            update.rule = UPDATE_MUON_APPLY;
+            flat_direction_wait(flat, last);
+            backend->update(flat->stream, &update);
+        }
+    }
+}
+
 void optimizer_step(const struct optimizer *optimizer, struct flat_model *flat,
                     const struct step_params *params, struct loss_scaler *scaler)
 {
-    if (flat->count > 0)
+    if (optimizer->rule == UPDATE_MUON)
+        muon_update(optimizer, flat, params, scaler);
+    else if (flat->count > 0)
         units_update(optimizer, flat, flat->count - 1, params, scaler, NULL);
     if (scaler != NULL)
         flat->device->backend->scaler_update(flat->stream, scaler, flat->norm_squared);

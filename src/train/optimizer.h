@@ -4,6 +4,7 @@
 #define VITTRAIN_TRAIN_OPTIMIZER_H
 
 #include "mesh/flat.h"
+#include "mesh/flat_orthogonal.h"
 #include "train/schedule.h"
 
 struct options;
@@ -12,6 +13,7 @@ struct optimizer {
     enum update_rule rule;
     double beta1, beta2, epsilon, momentum, alpha, average_decay, max_norm;
     bool nesterov;
+    struct newton_schulz newton_schulz;
 };
 
 void optimizer_open(struct optimizer *optimizer, const struct options *options);

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* Orthogonalizes the directions of matrices for Muon. Each matrix has an owner in the group that
+ * divides the work: the shard group or, if shards are whole, the replica group. The directions of a
+ * unit are gathered, each owner orthogonalizes its matrices and sets the rest to zero, and the sum
+ * over the group is this rank's part of the result. */
+#include "mesh/flat_orthogonal.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "core/integer.h"
+
+static const enum comm_type comm_type_of[] = {[TYPE_FP32] = COMM_FP32, [TYPE_BF16] = COMM_BF16};
+
+/* A direction as a matrix: the first dimension is that of the outputs. */
+struct matrix {
+    int64_t rows, columns, least;
+};
+
+static struct matrix matrix_of(const struct unit_tensor *tensor)
+{
+    int64_t rows = tensor->shape[0], columns = tensor->count / rows;
+    return (struct matrix){rows, columns, smaller(rows, columns)};
+}
+
+/* FLOPs of a step of the iteration. */
+static double matrix_flops(const struct unit_tensor *tensor)
+{
+    struct matrix matrix = matrix_of(tensor);
+    double least = (double)matrix.least;
+    return 2 * least * (2 * (double)tensor->count + least * least);
+}
+
+static struct comm *orthogonal_group(const struct flat_model *flat)
+{
+    const struct mesh *mesh = flat->mesh;
+    return mesh->shard->size > 1 ? mesh->shard_data : mesh->replica_data;
+}
+
+/* Returns the largest matrix of a unit without an owner, or -1. */
+static int next_matrix(const struct flat_buffer *buffer)
+{
+    int found = -1;
+    for (int t = 0; t < buffer->unit->tensor_count; t++) {
+        const struct unit_tensor *tensor = &buffer->unit->tensors[t];
+        if (tensor->matrix && tensor->trainable && buffer->owner[t] < 0 &&
+            (found < 0 || matrix_flops(tensor) > matrix_flops(&buffer->unit->tensors[found])))
+            found = t;
+    }
+    return found;
+}
+
+/* Greedy: in the order of units, the largest matrix goes to the rank with the least work. */
+static void owners_choose(struct flat_model *flat)
+{
+    int ranks = orthogonal_group(flat)->size;
+    double *work = calloc((size_t)ranks, sizeof *work);
+    ENSURE(work != NULL, "no memory to distribute matrices over %d ranks", ranks);
+    for (int i = 0; i < flat->count; i++) {
+        struct flat_buffer *buffer = &flat->buffers[i];
+        for (int t; (t = next_matrix(buffer)) >= 0;) {
+            int owner = 0;
+            for (int rank = 1; rank < ranks; rank++)
+                if (work[rank] < work[owner])
+                    owner = rank;
+            buffer->owner[t] = owner;
+            buffer->orthogonal = true;
+            work[owner] += matrix_flops(&buffer->unit->tensors[t]);
+        }
+    }
+    free(work);
+}
+
+void flat_orthogonal_open(struct flat_model *flat)
+{
+    for (int i = 0; i < flat->count; i++) {
+        struct flat_buffer *buffer = &flat->buffers[i];
+        size_t tensors = (size_t)buffer->unit->tensor_count;
+        buffer->owner = malloc((tensors + 1) * sizeof *buffer->owner);
+        ENSURE(buffer->owner != NULL, "no memory to describe %s", buffer->unit->name);
+        for (size_t t = 0; t < tensors; t++)
+            buffer->owner[t] = -1;
+    }
+    if (flat->training)
+        owners_choose(flat);
+}
+
+void flat_orthogonal_allocate(struct flat_model *flat, struct arena *arena)
+{
+    struct flat_orthogonal *work = &flat->orthogonal;
+    int64_t padded = 0, count = 0, least = 0;
+    size_t size = type_size(direction_type(flat->type));
+    for (int i = 0; i < flat->count; i++) {
+        const struct flat_buffer *buffer = &flat->buffers[i];
+        padded = buffer->orthogonal ? larger(padded, buffer->padded) : padded;
+        for (int t = 0; t < buffer->unit->tensor_count; t++)
+            if (buffer->owner[t] >= 0) {
+                count = larger(count, buffer->unit->tensors[t].count);
+                least = larger(least, matrix_of(&buffer->unit->tensors[t]).least);
+            }
+    }
+    if (padded == 0)
+        return;
+    for (int i = 0; i < ORTHOGONAL_SLOTS; i++)
+        work->slot[i] = arena_take(arena, MEMORY_GATHERED, (size_t)padded * size);
+    /* Also one fp32 copy of the largest matrix. */
+    work->iterate = arena_take(arena, MEMORY_BUFFERS, 2 * (size_t)count * size);
+    work->gram = arena_take(arena, MEMORY_BUFFERS, (size_t)(least * least) * size);
+    work->square = arena_take(arena, MEMORY_BUFFERS, (size_t)(least * least) * sizeof(float));
+    work->norm_squared = arena_take(arena, MEMORY_BUFFERS, sizeof *work->norm_squared);
+}
+
+/* Returns element `index` of a unit's directions. */
+static void *direction_at(const struct flat_model *flat, int unit, int64_t index)
+{
+    unsigned char *slot = flat->orthogonal.slot[unit % ORTHOGONAL_SLOTS];
+    return slot + (size_t)index * type_size(direction_type(flat->type));
+}
+
+void *flat_direction(const struct flat_model *flat, int unit)
+{
+    const struct flat_buffer *buffer = &flat->buffers[unit];
+    return buffer->orthogonal ? direction_at(flat, unit, buffer->shard_begin) : NULL;
+}
+
+void flat_direction_start(struct flat_model *flat, int unit)
+{
+    struct flat_buffer *buffer = &flat->buffers[unit];
+    struct comm *shard = flat->mesh->shard_data;
+    if (!buffer->orthogonal || shard->size == 1)
+        return;
+    flat->device->backend->event_record(buffer->ready, flat->stream);
+    buffer->gathering =
+        shard->backend->all_gather(shard, direction_at(flat, unit, 0), buffer->shard_count,
+                                   comm_type_of[direction_type(flat->type)], buffer->ready);
+}
+
+/* y = x . weight^T */
+static void multiply(const struct flat_model *flat, int64_t rows, int64_t in, int64_t out,
+                     const void *x, const void *weight, void *y)
+{
+    const struct linear_forward args = {.type = direction_type(flat->type),
+                                        .rows = rows,
+                                        .in = in,
+                                        .out = out,
+                                        .rows_per_sample = 1,
+                                        .x = x,
+                                        .weight = weight,
+                                        .y = y};
+    flat->device->backend->linear_forward(flat->stream, &args);
+}
+
+/* gram = x x^T or, if x has more rows than columns, x^T x. */
+static void gram_compute(const struct flat_model *flat, struct matrix matrix, const void *x)
+{
+    const struct device_backend *backend = flat->device->backend;
+    enum data_type type = direction_type(flat->type);
+    const struct linear_backward args = {.type = type,
+                                         .rows = matrix.rows,
+                                         .in = matrix.columns,
+                                         .out = matrix.columns,
+                                         .rows_per_sample = 1,
+                                         .x = x,
+                                         .dy = x,
+                                         .dweight = flat->orthogonal.square,
+                                         .overwrite = true};
+    if (matrix.least == matrix.rows) {
+        multiply(flat, matrix.rows, matrix.columns, matrix.rows, x, x, flat->orthogonal.gram);
+        return;
+    }
+    backend->linear_backward(flat->stream, &args);
+    backend->convert(flat->stream, type, flat->orthogonal.gram, TYPE_FP32, args.dweight,
+                     matrix.least * matrix.least);
+}
+
+/* next = x = (a + b gram + c gram^2) x, multiplied from the side of `gram`, times `scale`. */
+static void iterate_once(const struct flat_model *flat, struct matrix matrix, const double *factor,
+                         double scale, const void *x, void *next)
+{
+    const struct flat_orthogonal *work = &flat->orthogonal;
+    enum data_type type = direction_type(flat->type);
+    int64_t least = matrix.least;
+    gram_compute(flat, matrix, x);
+    multiply(flat, least, least, least, work->gram, work->gram, work->square);
+    const struct matrix_sum sum = {.type = type,
+                                   .rows = least,
+                                   .width = least,
+                                   .x = work->gram,
+                                   .z = work->square,
+                                   .x_factor = (float)(scale * factor[1]),
+                                   .z_factor = (float)(scale * factor[2]),
+                                   .diagonal = (float)(scale * factor[0]),
+                                   .y = work->square};
+    flat->device->backend->matrix_sum(flat->stream, &sum);
+    const struct linear_backward from_left = {.type = type,
+                                              .rows = least,
+                                              .in = matrix.columns,
+                                              .out = least,
+                                              .rows_per_sample = 1,
+                                              .dy = work->square,
+                                              .weight = x,
+                                              .dx = next};
+    if (least == matrix.rows)
+        flat->device->backend->linear_backward(flat->stream, &from_left);
+    else
+        multiply(flat, matrix.rows, least, least, x, work->square, next);
+}
+
+static void matrix_orthogonalize(const struct flat_model *flat, const struct newton_schulz *rule,
+                                 const struct unit_tensor *tensor, void *direction)
+{
+    const struct device_backend *backend = flat->device->backend;
+    const struct flat_orthogonal *work = &flat->orthogonal;
+    enum data_type type = direction_type(flat->type);
+    struct matrix matrix = matrix_of(tensor);
+    unsigned char *second =
+        (unsigned char *)work->iterate + (size_t)tensor->count * type_size(type);
+    backend->convert(flat->stream, TYPE_FP32, work->iterate, type, direction, tensor->count);
+    backend->zero(flat->stream, work->norm_squared, sizeof *work->norm_squared);
+    backend->sum_squares(flat->stream, work->iterate, tensor->count, work->norm_squared);
+    const struct matrix_sum normalised = {.type = type,
+                                          .rows = matrix.rows,
+                                          .width = matrix.columns,
+                                          .x = direction,
+                                          .x_factor = 1,
+                                          .norm_squared = work->norm_squared,
+                                          .epsilon = (float)rule->epsilon,
+                                          .y = work->iterate};
+    backend->matrix_sum(flat->stream, &normalised);
+    for (int step = 0; step < NEWTON_SCHULZ_STEPS; step++) {
+        bool last = step == NEWTON_SCHULZ_STEPS - 1;
+        double scale = last ? rule->scale(matrix.rows, matrix.columns) : 1;
+        void *x = step % 2 == 0 ? work->iterate : second;
+        void *next = last ? direction : step % 2 == 0 ? second : work->iterate;
+        iterate_once(flat, matrix, rule->factors[step], scale, x, next);
+    }
+}
+
+/* Orthogonalizes this rank's matrices of a unit and sets all other elements to zero. */
+static void own_matrices(const struct flat_model *flat, int unit, const struct newton_schulz *rule)
+{
+    const struct flat_buffer *buffer = &flat->buffers[unit];
+    const struct device_backend *backend = flat->device->backend;
+    const struct comm *group = orthogonal_group(flat);
+    size_t size = type_size(direction_type(flat->type));
+    int64_t end = 0;
+    for (int t = 0; t < buffer->unit->tensor_count; t++) {
+        const struct unit_tensor *tensor = &buffer->unit->tensors[t];
+        if (buffer->owner[t] != group->rank)
+            continue;
+        backend->zero(flat->stream, direction_at(flat, unit, end),
+                      (size_t)(tensor->offset - end) * size);
+        matrix_orthogonalize(flat, rule, tensor, direction_at(flat, unit, tensor->offset));
+        end = tensor->offset + tensor->count;
+    }
+    backend->zero(flat->stream, direction_at(flat, unit, end),
+                  (size_t)(buffer->padded - end) * size);
+}
+
+void flat_orthogonalize(struct flat_model *flat, int unit, const struct newton_schulz *rule)
+{
+    struct flat_buffer *buffer = &flat->buffers[unit];
+    struct comm *group = orthogonal_group(flat);
+    enum comm_type type = comm_type_of[direction_type(flat->type)];
+    if (!buffer->orthogonal)
+        return;
+    group->backend->wait(buffer->gathering, flat->stream);
+    buffer->gathering = NULL;
+    own_matrices(flat, unit, rule);
+    flat->device->backend->event_record(buffer->ready, flat->stream);
+    if (group == flat->mesh->shard_data)
+        buffer->reducing = group->backend->reduce_scatter(
+            group, direction_at(flat, unit, 0), buffer->shard_count, type, COMM_SUM, buffer->ready);
+    else
+        buffer->reducing = group->backend->all_reduce(
+            group, direction_at(flat, unit, 0), buffer->padded, type, COMM_SUM, buffer->ready);
+}
+
+void flat_direction_wait(struct flat_model *flat, int unit)
+{
+    struct flat_buffer *buffer = &flat->buffers[unit];
+    struct comm *group = orthogonal_group(flat);
+    group->backend->wait(buffer->reducing, flat->stream);
+    buffer->reducing = NULL;
+}
