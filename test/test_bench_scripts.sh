@@ -4,6 +4,7 @@
 # `compare` on made-up times. No test depends on the speed of the machine.
 . "$TEST_SOURCE/test/program.sh"
 needs python3
+export VITTRAIN=$vittrain MPIRUN
 here=$TEST_SOURCE/benchmarks
 . "$here/common.sh"
 
@@ -11,7 +12,6 @@ old_header=$(echo "$bench_header" | cut -d, -f 1-15)
 
 echo 1..18
 cd "$work" || exit 1
-export VITTRAIN=$vittrain MPIRUN
 
 # ---- Writing.
 result 'C, shell and Python have the same columns' "$(

@@ -10,10 +10,12 @@ for module in vittrain-cuda.so test/emulated-cuda.so; do
 done
 [ -n "$targets" ] || { echo '1..0 # SKIP no module for GPUs was built'; exit; }
 echo 1..1
+relative=$(realpath --relative-to="$TEST_BUILD" "$TEST_SOURCE")
 
-# rebuilt FILE...: the objects that make would compile if these files were newer, one `OBJECT SOURCE` a line.
+# rebuilt FILE...: the objects that make would compile if these files were newer, one `OBJECT SOURCE` a line. The name of a
+# file in make depends on how configure was called.
 rebuilt() {
-    for file; do printf -- '-W\n%s\n-W\n%s/%s\n' "$file" "$TEST_SOURCE" "$file"; done |
+    for file; do printf -- '-W\n%s\n' "$file" "$TEST_SOURCE/$file" "$relative/$file"; done |
         xargs make -s -n -C "$TEST_BUILD" $targets | grep -oE -- '-c -o [^ ]+\.o [^ ]+$' | cut -d' ' -f3- | sort
 }
 
@@ -36,7 +38,7 @@ included() {
 cd "$TEST_SOURCE" || exit 1
 rebuilt $(find cuda test -name '*.cu' -o -name '*.cpp' -o -name '*.c') >"$work/objects"
 while read -r object source; do
-    source=${source#"$TEST_SOURCE"/}
+    source=${source#"$TEST_SOURCE"/} source=${source#"$relative"/}
     included "${source#./}" | grep '\.h$' | sed "s|\$| $object|"
 done <"$work/objects" | grep -v '^cuda/emulation/.*\.cuda\.o$' | sort >"$work/pairs"
 for header in $(cut -d' ' -f1 "$work/pairs" | uniq); do
