@@ -147,14 +147,10 @@ static void recomputation_counts(void **state)
 }
 
 /* The script sends the bytes of flat_traffic, which test_plan compares with a real mesh. */
-static void scripts_send_what_is_planned(void **state)
+static void script_sends_what_is_planned(const char *settings)
 {
-    (void)state;
     static struct plan plan;
-    plan_make_open(&plan,
-                   "model.name=vit_cifar train.batch=2 train.accumulate=2 mesh.reduce=compute "
-                   "train.precision=bf16",
-                   8, 4);
+    plan_make_open(&plan, settings, 8, 4);
     for (int strategy = STRATEGY_DDP; strategy <= STRATEGY_HSDP; strategy++) {
         struct plan_entry entry;
         struct session session;
@@ -179,6 +175,15 @@ static void scripts_send_what_is_planned(void **state)
         step_script_close(&script);
         session_close(&session);
     }
+}
+
+static void scripts_send_what_is_planned(void **state)
+{
+    (void)state;
+    script_sends_what_is_planned("model.name=vit_cifar train.batch=2 train.accumulate=2 "
+                                 "mesh.reduce=compute train.precision=bf16");
+    script_sends_what_is_planned(
+        "model.name=vit_cifar train.batch=2 train.precision=bf16 optim.name=muon");
 }
 
 /* A machine with 1 FLOP/s and 1 byte/s, without latency. */
