@@ -126,31 +126,6 @@ void cpu_add(struct stream *stream, float *sum, const float *addend, int64_t cou
                                     smaller(BLOCK, count - i));
 }
 
-/* Computes one row. The diagonal's element is computed apart, before y overwrites x or z. */
-static void row_sum(const struct cpu_device *cpu, const struct matrix_sum *args, int64_t row,
-                    float factor)
-{
-    const struct cpu_kernels *kernels = cpu->kernels;
-    const size_t size = type_size(args->type), from = (size_t)(row * args->width) * size;
-    const size_t middle = from + (size_t)row * size;
-    const bool crosses = args->diagonal != 0 && row < args->width;
-    float x = 0, z = 0;
-    if (crosses)
-        kernels->convert->to_fp32(&x, args->type, (const char *)args->x + middle, 1);
-    if (crosses && args->z != NULL)
-        kernels->convert->to_fp32(&z, args->type, (const char *)args->z + middle, 1);
-    if (args->z == NULL)
-        kernels->elements->scale(args->type, (char *)args->y + from, (const char *)args->x + from,
-                                 factor, args->width);
-    else
-        kernels->elements->scaled_sum(args->type, (char *)args->y + from,
-                                      (const char *)args->x + from, factor,
-                                      (const char *)args->z + from, args->z_factor, args->width);
-    x = factor * x + args->z_factor * z + args->diagonal;
-    if (crosses)
-        kernels->convert->from_fp32(args->type, (char *)args->y + middle, &x, 1);
-}
-
 void cpu_matrix_sum(struct stream *stream, const struct matrix_sum *args)
 {
     const struct cpu_device *cpu = stream->cpu;
@@ -158,5 +133,5 @@ void cpu_matrix_sum(struct stream *stream, const struct matrix_sum *args)
 #pragma omp parallel for schedule(static)                                                          \
     num_threads(cpu_threads_for(cpu, args->rows * args->width))
     for (int64_t row = 0; row < args->rows; row++)
-        row_sum(cpu, args, row, factor);
+        cpu->kernels->elements->matrix_sum_row(args, factor, row);
 }

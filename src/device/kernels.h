@@ -118,9 +118,8 @@ struct element_kernels {
     /* y = a + b; y may be a or b. */
     void (*add)(enum data_type type, void *y, const void *a, const void *b, int64_t count);
     void (*scale)(enum data_type type, void *y, const void *x, float factor, int64_t count);
-    /* y = x_factor * x + z_factor * z; y may be x or z. */
-    void (*scaled_sum)(enum data_type type, void *y, const void *x, float x_factor, const void *z,
-                       float z_factor, int64_t count);
+    /* One row of matrix_sum; x is multiplied by `factor`. */
+    void (*matrix_sum_row)(const struct matrix_sum *args, float factor, int64_t row);
     /* Simultaneously a = share * a + (1 - share) * b and b = share * b + (1 - share) * a. */
     void (*mix)(enum data_type type, void *a, void *b, float share, int64_t count);
     /* sum[j] += sum over rows of x[row * stride + j], j < count. */

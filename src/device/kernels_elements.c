@@ -64,19 +64,23 @@ static void scale(enum data_type type, void *y, const void *x, float factor, int
     TYPED_CALL(scale_typed, type, y, x, factor, count);
 }
 
-KERNEL_INLINE void scaled_sum_typed(enum data_type type, void *y, const void *x, float x_factor,
-                                    const void *z, float z_factor, int64_t count)
+KERNEL_INLINE void matrix_sum_typed(enum data_type type, const struct matrix_sum *args,
+                                    float factor, int64_t row)
 {
-    for (int64_t i = 0; i < count; i += VECTOR_WIDTH)
-        typed_store_row(type, y, i, count,
-                        typed_load_row(type, x, i, count) * x_factor +
-                            typed_load_row(type, z, i, count) * z_factor);
+    int64_t end = (row + 1) * args->width, diagonal = row * args->width + row;
+    for (int64_t i = row * args->width; i < end; i += VECTOR_WIDTH) {
+        vector_float sum = typed_load_row(type, args->x, i, end) * factor;
+        if (args->z != NULL)
+            sum += typed_load_row(type, args->z, i, end) * args->z_factor;
+        if (diagonal >= i && diagonal < i + VECTOR_WIDTH)
+            sum[diagonal - i] += args->diagonal;
+        typed_store_row(type, args->y, i, end, sum);
+    }
 }
 
-static void scaled_sum(enum data_type type, void *y, const void *x, float x_factor, const void *z,
-                       float z_factor, int64_t count)
+static void matrix_sum_row(const struct matrix_sum *args, float factor, int64_t row)
 {
-    TYPED_CALL(scaled_sum_typed, type, y, x, x_factor, z, z_factor, count);
+    TYPED_CALL(matrix_sum_typed, args->type, args, factor, row);
 }
 
 KERNEL_INLINE void relu_backward_typed(enum data_type type, void *dx, const void *x, int64_t count)
@@ -217,7 +221,7 @@ const struct element_kernels KERNEL(element_kernels) = {
     .add_columns = add_columns,
     .relu_backward = relu_backward,
     .sum_squares = sum_squares,
-    .scaled_sum = scaled_sum,
+    .matrix_sum_row = matrix_sum_row,
     .find_nonfinite = find_nonfinite,
 };
 

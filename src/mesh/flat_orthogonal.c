@@ -37,52 +37,30 @@ static struct comm *orthogonal_group(const struct flat_model *flat)
     return mesh->shard->size > 1 ? mesh->shard_data : mesh->replica_data;
 }
 
-/* Returns the largest matrix of a unit without an owner, or -1. */
-static int next_matrix(const struct flat_buffer *buffer)
-{
-    int found = -1;
-    for (int t = 0; t < buffer->unit->tensor_count; t++) {
-        const struct unit_tensor *tensor = &buffer->unit->tensors[t];
-        if (tensor->matrix && tensor->trainable && buffer->owner[t] < 0 &&
-            (found < 0 || matrix_flops(tensor) > matrix_flops(&buffer->unit->tensors[found])))
-            found = t;
-    }
-    return found;
-}
-
-/* Greedy: in the order of units, the largest matrix goes to the rank with the least work. */
-static void owners_choose(struct flat_model *flat)
+/* Greedy: each matrix goes to the rank with the least work so far. */
+void flat_orthogonal_open(struct flat_model *flat)
 {
     int ranks = orthogonal_group(flat)->size;
     double *work = calloc((size_t)ranks, sizeof *work);
     ENSURE(work != NULL, "no memory to distribute matrices over %d ranks", ranks);
     for (int i = 0; i < flat->count; i++) {
         struct flat_buffer *buffer = &flat->buffers[i];
-        for (int t; (t = next_matrix(buffer)) >= 0;) {
+        buffer->owner = calloc((size_t)buffer->unit->tensor_count + 1, sizeof *buffer->owner);
+        ENSURE(buffer->owner != NULL, "no memory to describe %s", buffer->unit->name);
+        for (int t = 0; t < buffer->unit->tensor_count; t++) {
+            const struct unit_tensor *tensor = &buffer->unit->tensors[t];
             int owner = 0;
             for (int rank = 1; rank < ranks; rank++)
                 if (work[rank] < work[owner])
                     owner = rank;
-            buffer->owner[t] = owner;
-            buffer->orthogonal = true;
-            work[owner] += matrix_flops(&buffer->unit->tensors[t]);
+            bool orthogonal = flat->training && tensor->matrix && tensor->trainable;
+            buffer->owner[t] = orthogonal ? owner : -1;
+            buffer->orthogonal = buffer->orthogonal || orthogonal;
+            if (orthogonal)
+                work[owner] += matrix_flops(tensor);
         }
     }
     free(work);
-}
-
-void flat_orthogonal_open(struct flat_model *flat)
-{
-    for (int i = 0; i < flat->count; i++) {
-        struct flat_buffer *buffer = &flat->buffers[i];
-        size_t tensors = (size_t)buffer->unit->tensor_count;
-        buffer->owner = malloc((tensors + 1) * sizeof *buffer->owner);
-        ENSURE(buffer->owner != NULL, "no memory to describe %s", buffer->unit->name);
-        for (size_t t = 0; t < tensors; t++)
-            buffer->owner[t] = -1;
-    }
-    if (flat->training)
-        owners_choose(flat);
 }
 
 void flat_orthogonal_allocate(struct flat_model *flat, struct arena *arena)
