@@ -3,8 +3,17 @@
  * one pass over memory, whose bandwidth is the limit. Formulas and their order are those of
  * src/device/kernels_update.c. */
 #include "cuda.h"
-#include "device/update_rule.h"
 #include "kernel.h"
+
+__device__ static inline float float_sign(float x)
+{
+    return (float)((x > 0) - (x < 0));
+}
+
+#define UPDATE_NUMBER float
+#define UPDATE_ROOT sqrtf
+#define UPDATE_SIGN float_sign
+#include "device/update_rule.h"
 
 /* A block updates TILE consecutive elements of one segment. */
 enum { THREADS = 256, ROUNDS = 4, TILE = THREADS * ROUNDS * 8, SEGMENTS = 64, BUFFERS = 20 };
@@ -40,60 +49,6 @@ struct octet {
     int64_t first;
     int low, high;
 };
-
-/* An element during the update. */
-struct element {
-    float weight, gradient, moment1, moment2;
-};
-
-/* ---- Rules */
-__device__ static inline void apply_sgd(struct element *e, const struct update_coefficients &c,
-                                        bool momentum, bool nesterov)
-{
-    float direction = e->gradient;
-    if (momentum) {
-        e->moment1 = e->moment1 * c.keep1 + e->gradient;
-        direction = nesterov ? e->gradient + e->moment1 * c.keep1 : e->moment1;
-    }
-    e->weight -= direction * c.rate;
-}
-
-__device__ static inline void apply_adam(struct element *e, const struct update_coefficients &c,
-                                         bool nesterov)
-{
-    e->moment1 = e->moment1 * c.keep1 + e->gradient * c.new1;
-    e->moment2 = e->moment2 * c.keep2 + e->gradient * e->gradient * c.new2;
-    float direction = nesterov ? e->moment1 * c.keep1 + e->gradient * c.new1 : e->moment1;
-    e->weight -= direction * c.rate / (sqrtf(e->moment2) * c.root_scale + c.epsilon);
-}
-
-__device__ static inline void apply_rmsprop(struct element *e, const struct update_coefficients &c,
-                                            bool momentum)
-{
-    e->moment2 = e->moment2 * c.keep2 + e->gradient * e->gradient * c.new2;
-    float direction = e->gradient / (sqrtf(e->moment2) + c.epsilon);
-    if (momentum) {
-        e->moment1 = e->moment1 * c.keep1 + direction;
-        direction = e->moment1;
-    }
-    e->weight -= direction * c.rate;
-}
-
-__device__ static inline void apply(struct element *e, const struct update_coefficients &c,
-                                    const struct update &args, bool running)
-{
-    bool momentum = args.moment1 != NULL; /* the same for all buffers */
-    e->gradient = e->gradient * c.clip + e->weight * c.decay;
-    e->weight *= c.shrink;
-    if (running || args.rule == UPDATE_MUON_APPLY)
-        apply_sgd(e, c, false, false);
-    else if (args.rule == UPDATE_SGD)
-        apply_sgd(e, c, momentum, args.nesterov);
-    else if (args.rule == UPDATE_RMSPROP)
-        apply_rmsprop(e, c, momentum);
-    else
-        apply_adam(e, c, args.nesterov);
-}
 
 /* ---- One octet; absent tensors are read as zeros and not written. */
 template <typename number>
@@ -167,10 +122,12 @@ __device__ static inline void octet_update(const struct update &args, const stru
     struct eight moment1 = octet_load(applies ? NULL : buffer.moment1, octet, fits);
     struct eight moment2 = octet_load(applies ? NULL : buffer.moment2, octet, fits);
     struct eight average = octet_load(buffer.average, octet, fits);
+    enum update_rule rule = running || applies ? UPDATE_SGD : args.rule;
+    bool momentum = args.moment1 != NULL && !running && !applies; /* the same for all buffers */
     for (int i = 0; i < 8; i++) {
-        struct element e = {weights.value[i], gradient.value[i], moment1.value[i],
-                            moment2.value[i]};
-        apply(&e, c, args, running);
+        struct update_element e = {weights.value[i], gradient.value[i], moment1.value[i],
+                                   moment2.value[i]};
+        update_apply(&e, &c, rule, momentum, args.nesterov);
         weights.value[i] = e.weight;
         moment1.value[i] = e.moment1;
         moment2.value[i] = e.moment2;
@@ -284,14 +241,6 @@ static unsigned segments_collect(const struct update **update, int *next, struct
         }
     }
     return blocks;
-}
-
-static void update_check(const struct update *args)
-{
-    bool momentum = args->rule == UPDATE_SGD || args->rule == UPDATE_RMSPROP;
-    ENSURE(args->params != NULL, "update without step parameters");
-    ENSURE(args->moment1 != NULL || momentum, "update without moment1");
-    ENSURE(args->moment2 != NULL || args->rule == UPDATE_SGD, "update without moment2");
 }
 
 void cuda_update(struct stream *stream, const struct update *args)

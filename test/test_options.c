@@ -90,7 +90,7 @@ static void defaults_are_the_cifar_recipe(void **state)
     assert_int_equal(options.run.seed, 42);
     assert_int_equal(options.optim.name, OPTIMIZER_ADAMW);
     assert_true(options.optim.lr == 3e-4 && options.optim.weight_decay == 1e-4);
-    assert_true(options.optim.betas.value[0] == 0.9 && options.optim.betas.value[1] == 0.999);
+    assert_int_equal(options.optim.betas.count, 0);
     assert_int_equal(options.train.batch, 64);
     assert_int_equal(options.train.epochs, 10);
     assert_true(options.model.dropout == -1);
@@ -195,12 +195,15 @@ static void bad_values_are_refused(void **state)
                                     "unit s, m or h, from 0 to 1000000000");
     refuses("data.shuffle=maybe", "data.shuffle=maybe: must be on or off");
     refuses("run.backend=gpu", "run.backend=gpu: must be auto, cpu or cuda");
-    refuses("optim.betas=0.9", "optim.betas=0.9: must be 2 numbers from 0 to below 1 with commas "
-                               "between");
-    refuses("optim.betas=0.9,0.9,0.9", "optim.betas=0.9,0.9,0.9: must be 2 numbers from 0 to below "
-                                       "1 with commas between");
-    refuses("optim.betas=0.9;0.9", "optim.betas=0.9;0.9: must be 2 numbers from 0 to below 1 with "
-                                   "commas between");
+    refuses("optim.betas=0.9",
+            "optim.betas=0.9: must be auto, or 2 numbers from 0 to below 1 with commas "
+            "between");
+    refuses("optim.betas=0.9,0.9,0.9",
+            "optim.betas=0.9,0.9,0.9: must be auto, or 2 numbers from 0 to below "
+            "1 with commas between");
+    refuses("optim.betas=0.9;0.9",
+            "optim.betas=0.9;0.9: must be auto, or 2 numbers from 0 to below 1 with "
+            "commas between");
     refuses("augment.std=0", "augment.std=0: must be auto, or 1 to 4 numbers above 0 with commas "
                              "between");
     refuses(
@@ -588,7 +591,7 @@ static void value_text_and_print(void **state)
     options_value_text(&options, "model.dim", text, sizeof text);
     assert_string_equal(text, "auto");
     options_value_text(&options, "optim.betas", text, sizeof text);
-    assert_string_equal(text, "0.9,0.999");
+    assert_string_equal(text, "auto");
     char *printed = NULL;
     size_t size = 0;
     FILE *file = open_memstream(&printed, &size);

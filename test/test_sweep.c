@@ -48,7 +48,7 @@ static void words_that_are_wrong(void **state)
     word_fails("optim.rl=1,2", "did you mean optim.lr");
     word_fails("optim.lr=1,-2", "optim.lr=-2: must be");
     word_fails("optim.lr=1,two", "optim.lr=two: must be");
-    word_fails("optim.name=sgd,adamant", "sgd, adam, adamw or rmsprop");
+    word_fails("optim.name=sgd,adamant", "must be sgd, adam, adamw, rmsprop,");
     word_fails("optim.lr=1,,2", "values is empty");
     word_fails("optim.lr=,", "values is empty");
     word_fails("optim.lr=0.1,1e-1", "0.1 is given twice");

@@ -3,7 +3,7 @@
 # The losses of 50 training steps equal PyTorch's (test/vectors/make_trajectory.py) to 1e-5, with every strategy on
 # every number of ranks, also if the last batch of an epoch has fewer samples than there are ranks. AdamW, clipping,
 # label smoothing, warm-up and cosine; no dropout, because its random numbers differ from PyTorch's.
-# Muon gives the losses of timm's for 20 steps.
+# Muon and Lion give the losses of timm's for 20 steps.
 # `make check` tests two numbers of ranks for each strategy; TEST_LONG=1 tests all.
 . "$TEST_SOURCE/test/program.sh"
 
@@ -26,6 +26,8 @@ output.log_every=1 output.tensorboard=off run.threads=1"
 muon="optim.name=muon optim.momentum=0.95 optim.betas=0.9,0.95 train.steps=20"
 nmuon="$muon optim.momentum=0.9 optim.nesterov=on optim.no_decay=on optim.muon_scale=original \
 optim.muon_factors=original optim.muon_exclude=head.weight,head.bias"
+
+lion="optim.name=lion optim.lr=3e-4 optim.weight_decay=0.5 train.steps=20"
 
 # train RANKS NAME [WORD...]: write the losses of the run to $work/NAME.loss.
 train() {
@@ -57,6 +59,8 @@ while read -r strategy some <&3; do
     train 2 nmuon$strategy mesh.strategy=$strategy $nmuon
     check "losses of Muon with $strategy on 2 ranks, Nesterov momentum, original factors, head by AdamW" \
         nmuon$strategy trajectory_nmuon
+    train ${some%% *} lion$strategy mesh.strategy=$strategy $lion
+    check "losses of Lion with $strategy on ${some%% *} ranks" lion$strategy trajectory_lion
 done 3<<END
 ddp 1 4
 zero1 3 6

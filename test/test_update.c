@@ -68,6 +68,13 @@ static const struct update_case cases[] = {
      0.1f,
      true,
      true},
+    {"lion", {.rule = UPDATE_LION, .beta2 = 0.99}, {.rate = 0.01, .beta1 = 0.9}, 0, true, false},
+    {"lion_decay",
+     {.rule = UPDATE_LION, .beta2 = 0.95, .max_norm = 2},
+     {.rate = 0.02, .beta1 = 0.8},
+     0.3f,
+     true,
+     false},
 };
 
 enum { CASES = sizeof cases / sizeof cases[0], STEPS = 5, FIRST = 21, COUNT = 45, GAP = 3 };

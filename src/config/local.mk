@@ -14,6 +14,8 @@ libvittrain_a_SOURCES += \
 	src/config/option.c \
 	src/config/option.h \
 	src/config/option_types.h \
+	src/config/optimizers.c \
+	src/config/optimizers.h \
 	src/config/options.c \
 	src/config/options.h \
 	src/config/options_help.c \

@@ -296,8 +296,7 @@ static bool check_train(const struct options *options, struct error *error)
                          "%s needs a metric: set checkpoint.monitor=top1 or loss instead of none",
                          observer);
     if (options->optim.nesterov &&
-        ((options->optim.name != OPTIMIZER_SGD && options->optim.name != OPTIMIZER_MUON) ||
-         options->optim.momentum <= 0))
+        (!optimizer_facts(options->optim.name)->nesterov || options->optim.momentum <= 0))
         return error_set(
             error, ERROR_USAGE,
             "optim.nesterov=on needs optim.name=sgd or muon, and optim.momentum above 0");

@@ -317,7 +317,7 @@ const struct option_entry option_table[] = {
              "checkpoint by checkpoint.monitor if there is one, else with the last weights."},
 
     {PLACE(optim, name), CHOICES(OPTIMIZER_CHOICES), .preset = "adamw",
-     .help = "Optimizer, with PyTorch's definitions and defaults."},
+     .help = "Optimizer, with the definitions and defaults of PyTorch, or of timm (muon, lion)."},
     {PLACE(optim, lr), .kind = OPTION_IS_NUMBER, .preset = "0.0003", .most = INFINITY,
      .help = "Learning rate."},
     {PLACE(optim, lr_scale), CHOICES(RATE_SCALE_CHOICES), .preset = "none",
@@ -326,8 +326,9 @@ const struct option_entry option_table[] = {
     {PLACE(optim, lr_batch), .kind = OPTION_IS_INTEGER, .preset = "64", .least = 1, .most = 1e9,
      .help = "Global batch size for which optim.lr is meant."},
     {PLACE(optim, weight_decay), .kind = OPTION_IS_NUMBER, .preset = "0.0001", .most = INFINITY,
-     .help = "Weight decay: decoupled with adamw and muon, added to the gradient with the other "
-             "optimizers."},
+     .help =
+         "Weight decay: decoupled with adamw, muon and lion, added to the gradient with the other "
+         "optimizers."},
     {PLACE(optim, no_decay), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "No weight decay on norms, biases, position embeddings and class token."},
     {PLACE(optim, layer_decay), .kind = OPTION_IS_NUMBER, .preset = "1", .most = 1,
@@ -344,12 +345,13 @@ const struct option_entry option_table[] = {
      .help = "Momentum of sgd, rmsprop and muon (usual: 0.95)."},
     {PLACE(optim, nesterov), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "Nesterov momentum (sgd, muon)."},
-    {PLACE(optim, betas), .kind = OPTION_IS_LIST, .preset = "0.9,0.999", .most = 1,
+    {PLACE(optim, betas), .kind = OPTION_IS_LIST, .preset = "auto", AUTOMATIC(0), .most = 1,
      .below_most = true, .least_count = 2, .most_count = 2,
      .help = "Decay rates of the first and second moment (adam, adamw; muon: of tensors that are "
-             "not matrices)."},
-    {PLACE(optim, eps), .kind = OPTION_IS_NUMBER, .preset = "1e-08", .most = INFINITY,
-     .help = "Added to the denominator (adam, adamw, rmsprop, muon)."},
+             "not matrices; lion: of the moment in the direction and of its next value). auto: "
+             "0.9,0.999; lion 0.9,0.99."},
+    {PLACE(optim, eps), .kind = OPTION_IS_NUMBER, .preset = "auto", AUTOMATIC(-1), .most = INFINITY,
+     .help = "Added to the denominator (adam, adamw, rmsprop, muon). auto: 1e-8."},
     {PLACE(optim, alpha), .kind = OPTION_IS_NUMBER, .preset = "0.99", .most = 1, .below_most = true,
      .help = "Smoothing constant of rmsprop."},
     {PLACE(optim, muon_scale), CHOICES(MUON_SCALE_CHOICES), .preset = "match_rms_adamw",

@@ -3,6 +3,7 @@
 #ifndef VITTRAIN_CONFIG_TRAIN_OPTIONS_H
 #define VITTRAIN_CONFIG_TRAIN_OPTIONS_H
 
+#include "config/optimizers.h"
 #include "config/option_types.h"
 
 /* Maximum and default of train.batch. A search for the largest batch ends at the maximum, too. */
@@ -19,12 +20,6 @@ enum precision_choice { PRECISION_CHOICES(OPTION_CONSTANT) };
     X(CHECKPOINT_ACTIVATIONS_NONE, "none") X(CHECKPOINT_ACTIVATIONS_BLOCK, "block")
 enum checkpoint_activations_choice { CHECKPOINT_ACTIVATIONS_CHOICES(OPTION_CONSTANT) };
 
-#define OPTIMIZER_CHOICES(X)                                                                       \
-    X(OPTIMIZER_SGD, "sgd")                                                                        \
-    X(OPTIMIZER_ADAM, "adam")                                                                      \
-    X(OPTIMIZER_ADAMW, "adamw")                                                                    \
-    X(OPTIMIZER_RMSPROP, "rmsprop")                                                                \
-    X(OPTIMIZER_MUON, "muon")
 enum optimizer_choice { OPTIMIZER_CHOICES(OPTION_CONSTANT) };
 
 #define MUON_SCALE_CHOICES(X)                                                                      \

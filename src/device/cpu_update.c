@@ -25,11 +25,8 @@ static struct update segment_rule(const struct update *args, const struct update
 
 static void buffer_update(const struct cpu_device *cpu, const struct update *args)
 {
-    ENSURE(args->params != NULL, "update without step parameters");
-    bool momentum = args->rule == UPDATE_SGD || args->rule == UPDATE_RMSPROP;
-    ENSURE(args->moment1 != NULL || (momentum && args->params->momentum == 0),
-           "update without moment1");
-    ENSURE(args->moment2 != NULL || args->rule == UPDATE_SGD, "update without moment2");
+    update_check(args);
+    ENSURE(args->moment1 != NULL || args->params->momentum == 0, "update without moment1");
     if (update_skips(args))
         return;
     for (int s = 0; s < args->segment_count; s++) {

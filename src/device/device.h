@@ -17,6 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "config/optimizers.h"
+#include "config/option_types.h"
 #include "core/error.h"
 #include "core/sensors.h"
 
@@ -435,14 +437,7 @@ struct squared_error {
  * momentum and writes the direction; segments that are not matrices are updated as with AdamW, with
  * `nesterov` as with NAdamW (timm). After the directions were orthogonalized (matrix_sum),
  * UPDATE_MUON_APPLY subtracts them from the matrices and changes nothing else. */
-enum update_rule {
-    UPDATE_SGD,
-    UPDATE_ADAM,
-    UPDATE_ADAMW,
-    UPDATE_RMSPROP,
-    UPDATE_MUON,
-    UPDATE_MUON_APPLY
-};
+enum update_rule { OPTIMIZERS(OPTION_CONSTANT, UPDATE_) UPDATE_MUON_APPLY };
 
 /* The type of directions: fp16 has too few exponents for gradients without the loss scale. */
 static inline enum data_type direction_type(enum data_type compute)
@@ -461,7 +456,8 @@ struct update_segment {
     float keep;
 };
 
-/* One optimizer step over a flat buffer, with the rules and defaults of torch.optim. With s the
+/* One optimizer step over a flat buffer, with the rules of torch.optim; Lion (Chen
+ * et al. 2023) and Muon as in timm. With s the
  * scaler's scale (1 without a scaler), the gradient is first multiplied by the clip coefficient
  * min(1, max_norm / (sqrt(*norm_squared) / s + 1e-6)) / s, one factor rounded to fp32. Bias
  * corrections count params->update - scaler->skipped updates. If *norm_squared is not finite,

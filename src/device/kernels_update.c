@@ -3,46 +3,18 @@
  * compute copy in one pass over memory. The rules are those of torch.optim (single tensor), with
  * coefficients from update_rule.h. */
 #include "device/kernels.h"
-#include "device/update_rule.h"
 #include "device/vector.h"
 
-/* A vector of elements during the update. */
-struct update_vector {
-    vector_float weight, gradient, moment1, moment2;
-};
-
-KERNEL_INLINE void apply_sgd(struct update_vector *v, const struct update_coefficients *c,
-                             bool momentum, bool nesterov)
+KERNEL_INLINE vector_float vector_sign(vector_float x)
 {
-    vector_float direction = v->gradient;
-
-    if (momentum) {
-        v->moment1 = v->moment1 * c->keep1 + v->gradient;
-        direction = nesterov ? v->gradient + v->moment1 * c->keep1 : v->moment1;
-    }
-    v->weight -= direction * c->rate;
+    vector_float one = vector_all(1), zero = vector_all(0);
+    return vector_select(x > zero, one, zero) - vector_select(x < zero, one, zero);
 }
 
-KERNEL_INLINE void apply_adam(struct update_vector *v, const struct update_coefficients *c,
-                              bool nesterov)
-{
-    v->moment1 = v->moment1 * c->keep1 + v->gradient * c->new1;
-    v->moment2 = v->moment2 * c->keep2 + v->gradient * v->gradient * c->new2;
-    vector_float direction = nesterov ? v->moment1 * c->keep1 + v->gradient * c->new1 : v->moment1;
-    v->weight -= direction * c->rate / (vector_sqrt(v->moment2) * c->root_scale + c->epsilon);
-}
-
-KERNEL_INLINE void apply_rmsprop(struct update_vector *v, const struct update_coefficients *c,
-                                 bool momentum)
-{
-    v->moment2 = v->moment2 * c->keep2 + v->gradient * v->gradient * c->new2;
-    vector_float direction = v->gradient / (vector_sqrt(v->moment2) + c->epsilon);
-    if (momentum) {
-        v->moment1 = v->moment1 * c->keep1 + direction;
-        direction = v->moment1;
-    }
-    v->weight -= direction * c->rate;
-}
+#define UPDATE_NUMBER vector_float
+#define UPDATE_ROOT vector_sqrt
+#define UPDATE_SIGN vector_sign
+#include "device/update_rule.h"
 
 /* `rule` and `copy_type` are compile-time constants. */
 KERNEL_INLINE void update_typed(enum data_type copy_type, enum update_rule rule,
@@ -50,24 +22,15 @@ KERNEL_INLINE void update_typed(enum data_type copy_type, enum update_rule rule,
                                 int64_t begin, int64_t end)
 {
     for (int64_t i = begin; i < end; i += VECTOR_WIDTH) {
-        struct update_vector v = {.weight = typed_load_row(TYPE_FP32, args->weights, i, end)};
+        struct update_element v = {.weight = typed_load_row(TYPE_FP32, args->weights, i, end)};
         v.gradient = rule == UPDATE_MUON_APPLY
                          ? typed_load_row(direction_type(copy_type), args->direction, i, end)
-                         : typed_load_row(TYPE_FP32, args->gradient, i, end) * c->clip;
-        v.gradient += v.weight * c->decay;
-        v.weight *= c->shrink;
+                         : typed_load_row(TYPE_FP32, args->gradient, i, end);
         if (args->moment1 != NULL)
             v.moment1 = typed_load_row(TYPE_FP32, args->moment1, i, end);
         if (args->moment2 != NULL)
             v.moment2 = typed_load_row(TYPE_FP32, args->moment2, i, end);
-        if (rule == UPDATE_MUON_APPLY)
-            apply_sgd(&v, c, false, false);
-        else if (rule == UPDATE_SGD)
-            apply_sgd(&v, c, args->moment1 != NULL, args->nesterov);
-        else if (rule == UPDATE_RMSPROP)
-            apply_rmsprop(&v, c, args->moment1 != NULL);
-        else
-            apply_adam(&v, c, args->nesterov);
+        update_apply(&v, c, rule, args->moment1 != NULL, args->nesterov);
         if (args->moment1 != NULL)
             typed_store_row(TYPE_FP32, args->moment1, i, end, v.moment1);
         if (args->moment2 != NULL)
@@ -102,17 +65,18 @@ KERNEL_INLINE void direction_typed(enum data_type copy_type, const struct update
 static void update(const struct update *args, const struct update_coefficients *coefficients,
                    int64_t begin, int64_t end)
 {
-    if (args->rule == UPDATE_SGD)
-        TYPED_CALL(update_typed, args->copy_type, UPDATE_SGD, args, coefficients, begin, end);
-    else if (args->rule == UPDATE_RMSPROP)
-        TYPED_CALL(update_typed, args->copy_type, UPDATE_RMSPROP, args, coefficients, begin, end);
-    else if (args->rule == UPDATE_MUON)
+    if (args->rule == UPDATE_MUON) {
         TYPED_CALL(direction_typed, args->copy_type, args, coefficients, begin, end);
-    else if (args->rule == UPDATE_MUON_APPLY)
-        TYPED_CALL(update_typed, args->copy_type, UPDATE_MUON_APPLY, args, coefficients, begin,
-                   end);
-    else
-        TYPED_CALL(update_typed, args->copy_type, UPDATE_ADAM, args, coefficients, begin, end);
+        return;
+    }
+    switch (args->rule) {
+#define UPDATE_CASE(name, word)                                                                    \
+    case name:                                                                                     \
+        TYPED_CALL(update_typed, args->copy_type, name, args, coefficients, begin, end);           \
+        break;
+        OPTIMIZERS(UPDATE_CASE, UPDATE_)
+        UPDATE_CASE(UPDATE_MUON_APPLY, "")
+    }
 }
 
 const struct update_kernels KERNEL(update_kernels) = {update};

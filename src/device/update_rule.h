@@ -12,16 +12,16 @@
 #ifdef __device__
 #define UPDATE_FUNCTION __device__ static inline
 #else
-#define UPDATE_FUNCTION static inline
+#define UPDATE_FUNCTION static inline __attribute__((always_inline, unused))
 #endif
 
 struct update_coefficients {
     float clip;        /* factor of the gradient */
     float decay;       /* gradient += decay * weight */
-    float shrink;      /* factor of the weight (AdamW; keep of running statistics) */
+    float shrink;      /* factor of the weight (decoupled decay; keep of running statistics) */
     float rate;        /* learning rate; Adam: divided by the first bias correction */
     float keep1, new1; /* moment 1 = keep1 * moment 1 + new1 * gradient */
-    float keep2, new2; /* moment 2 = keep2 * moment 2 + new2 * gradient squared */
+    float keep2, new2; /* moment 2 = keep2 * moment 2 + new2 * gradient squared; Lion: moment 1 */
     float root_scale;  /* 1 / sqrt(second bias correction) */
     float epsilon;
     float average_new; /* average += average_new * (weight - average) */
@@ -31,6 +31,16 @@ struct update_coefficients {
 UPDATE_FUNCTION bool update_skips(const struct update *args)
 {
     return args->norm_squared != NULL && !isfinite(*args->norm_squared);
+}
+
+/* Check the arguments (host). */
+static inline void update_check(const struct update *args)
+{
+    const struct optimizer_facts *facts =
+        optimizer_facts(args->rule == UPDATE_MUON_APPLY ? UPDATE_MUON : (int)args->rule);
+    ENSURE(args->params != NULL, "update without step parameters");
+    ENSURE(args->moment1 != NULL || !facts->moment1, "update without moment1");
+    ENSURE(args->moment2 != NULL || !facts->moment2, "update without moment2");
 }
 
 /* True if the segment is unchanged (host). */
@@ -61,9 +71,10 @@ UPDATE_FUNCTION void update_coefficients_make(struct update_coefficients *c,
     bool adam = args->rule == UPDATE_ADAM || args->rule == UPDATE_ADAMW ||
                 (args->rule == UPDATE_MUON && !segment->matrix);
     bool applies = args->rule == UPDATE_MUON_APPLY, running = segment->running;
-    bool decoupled = args->rule == UPDATE_ADAMW || args->rule == UPDATE_MUON || applies;
-    double keep1 = adam ? params->beta1 : params->momentum,
-           keep2 = adam ? args->beta2 : args->alpha;
+    bool lion = args->rule == UPDATE_LION;
+    bool decoupled = args->rule == UPDATE_ADAMW || args->rule == UPDATE_MUON || applies || lion;
+    double keep1 = adam || lion ? params->beta1 : params->momentum,
+           keep2 = adam || lion ? args->beta2 : args->alpha;
     double updates = (double)(params->update - (args->scaler != NULL ? args->scaler->skipped : 0));
     double correction1 = adam ? 1 - pow(params->beta1, updates) : 1;
     double correction2 = adam ? 1 - pow(args->beta2, updates) : 1;
@@ -80,6 +91,69 @@ UPDATE_FUNCTION void update_coefficients_make(struct update_coefficients *c,
     c->epsilon = (float)args->epsilon;
     c->average_new = (float)(1 - args->average_decay);
 }
+
+/* ---- Update of an element. The includer defines UPDATE_NUMBER: vector_float on a CPU, where
+ * `rule` is a constant, or float on a GPU; UPDATE_ROOT: its square root; UPDATE_SIGN: -1, 0 or 1.
+ */
+#ifdef UPDATE_NUMBER
+struct update_element {
+    UPDATE_NUMBER weight, gradient, moment1, moment2;
+};
+
+UPDATE_FUNCTION void apply_sgd(struct update_element *e, const struct update_coefficients *c,
+                               bool momentum, bool nesterov)
+{
+    UPDATE_NUMBER direction = e->gradient;
+    if (momentum) {
+        e->moment1 = e->moment1 * c->keep1 + e->gradient;
+        direction = nesterov ? e->gradient + e->moment1 * c->keep1 : e->moment1;
+    }
+    e->weight -= direction * c->rate;
+}
+
+UPDATE_FUNCTION void apply_adam(struct update_element *e, const struct update_coefficients *c,
+                                bool nesterov)
+{
+    e->moment1 = e->moment1 * c->keep1 + e->gradient * c->new1;
+    e->moment2 = e->moment2 * c->keep2 + e->gradient * e->gradient * c->new2;
+    UPDATE_NUMBER direction = nesterov ? e->moment1 * c->keep1 + e->gradient * c->new1 : e->moment1;
+    e->weight -= direction * c->rate / (UPDATE_ROOT(e->moment2) * c->root_scale + c->epsilon);
+}
+
+UPDATE_FUNCTION void apply_rmsprop(struct update_element *e, const struct update_coefficients *c,
+                                   bool momentum)
+{
+    e->moment2 = e->moment2 * c->keep2 + e->gradient * e->gradient * c->new2;
+    UPDATE_NUMBER direction = e->gradient / (UPDATE_ROOT(e->moment2) + c->epsilon);
+    if (momentum) {
+        e->moment1 = e->moment1 * c->keep1 + direction;
+        direction = e->moment1;
+    }
+    e->weight -= direction * c->rate;
+}
+
+UPDATE_FUNCTION void apply_lion(struct update_element *e, const struct update_coefficients *c)
+{
+    e->weight -= UPDATE_SIGN(e->moment1 * c->keep1 + e->gradient * c->new1) * c->rate;
+    e->moment1 = e->moment1 * c->keep2 + e->gradient * c->new2;
+}
+
+/* e->gradient: the gradient, or Muon's direction. */
+UPDATE_FUNCTION void update_apply(struct update_element *e, const struct update_coefficients *c,
+                                  enum update_rule rule, bool momentum, bool nesterov)
+{
+    e->gradient = e->gradient * c->clip + e->weight * c->decay;
+    e->weight *= c->shrink;
+    if (rule == UPDATE_SGD || rule == UPDATE_MUON_APPLY)
+        apply_sgd(e, c, momentum, nesterov);
+    else if (rule == UPDATE_RMSPROP)
+        apply_rmsprop(e, c, momentum);
+    else if (rule == UPDATE_LION)
+        apply_lion(e, c);
+    else
+        apply_adam(e, c, nesterov);
+}
+#endif
 
 /* Return the factor of x in a matrix_sum. */
 UPDATE_FUNCTION float matrix_sum_factor(const struct matrix_sum *args)

@@ -32,59 +32,31 @@ static double scale_original(int64_t rows, int64_t columns)
     return sqrt(fmax(1, (double)rows / (double)columns));
 }
 
-static enum update_rule optimizer_rule(const struct options *options)
-{
-    switch ((enum optimizer_choice)options->optim.name) {
-    case OPTIMIZER_SGD:
-        return UPDATE_SGD;
-    case OPTIMIZER_ADAM:
-        return UPDATE_ADAM;
-    case OPTIMIZER_ADAMW:
-        return UPDATE_ADAMW;
-    case OPTIMIZER_RMSPROP:
-        return UPDATE_RMSPROP;
-    case OPTIMIZER_MUON:
-        return UPDATE_MUON;
-    }
-    error_abort(__FILE__, __LINE__, "unknown optimizer %d", options->optim.name);
-}
-
 void optimizer_open(struct optimizer *optimizer, const struct options *options)
 {
-    ENSURE(options->optim.betas.count == 2, "optim.betas has %d values, not 2",
-           options->optim.betas.count);
-    *optimizer = (struct optimizer){.rule = optimizer_rule(options),
-                                    .beta1 = options->optim.betas.value[0],
-                                    .beta2 = options->optim.betas.value[1],
-                                    .epsilon = options->optim.eps,
-                                    .momentum = options->optim.momentum,
-                                    .alpha = options->optim.alpha,
-                                    .average_decay = options->optim.ema,
-                                    .max_norm = options->train.clip_norm,
-                                    .nesterov = options->optim.nesterov};
+    const struct optimizer_facts *facts = optimizer_facts(options->optim.name);
+    const struct option_list *betas = &options->optim.betas;
+    *optimizer =
+        (struct optimizer){.rule = (enum update_rule)options->optim.name,
+                           .beta1 = betas->count > 0 ? betas->value[0] : facts->beta1,
+                           .beta2 = betas->count > 0 ? betas->value[1] : facts->beta2,
+                           .epsilon = options->optim.eps >= 0 ? options->optim.eps : facts->epsilon,
+                           .momentum = options->optim.momentum,
+                           .alpha = options->optim.alpha,
+                           .average_decay = options->optim.ema,
+                           .max_norm = options->train.clip_norm,
+                           .nesterov = options->optim.nesterov};
     optimizer->newton_schulz = (struct newton_schulz){
         .factors = muon_factors[options->optim.muon_factors],
-        .epsilon = options->optim.eps,
+        .epsilon = optimizer->epsilon,
         .scale = options->optim.muon_scale == MUON_SCALE_ORIGINAL ? scale_original
                                                                   : scale_match_rms_adamw};
 }
 
 int optimizer_moments(const struct options *options)
 {
-    bool momentum = options->optim.momentum != 0;
-
-    switch (optimizer_rule(options)) {
-    case UPDATE_SGD:
-        return momentum ? 1 : 0;
-    case UPDATE_RMSPROP:
-        return momentum ? 2 : 1;
-    case UPDATE_ADAM:
-    case UPDATE_ADAMW:
-    case UPDATE_MUON:
-    case UPDATE_MUON_APPLY:
-        break;
-    }
-    return 2;
+    const struct optimizer_facts *facts = optimizer_facts(options->optim.name);
+    return (facts->moment1 || (facts->momentum && options->optim.momentum != 0)) + facts->moment2;
 }
 
 void optimizer_follow(struct optimizer *optimizer, const struct schedule *schedule, int64_t update)

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Vectors for the tests of device operations that have a truth outside: PyTorch's optimizers and
+"""Vectors for the tests of device operations that have a truth outside: the optimizers of PyTorch and timm,
 cross-entropy, Pillow's resizing. Run in this folder; needs torch, pillow, numpy and
 safetensors. The tests have tables of their own with the same names and settings."""
 import numpy
 import torch
 from PIL import Image
 from safetensors.numpy import save_file
+from timm.optim.lion import Lion
 
 random = numpy.random.default_rng(20240611)
 
@@ -24,6 +25,8 @@ UPDATES = {
     "rmsprop": (torch.optim.RMSprop, dict(lr=0.01), 0),
     "rmsprop_momentum": (torch.optim.RMSprop,
                          dict(lr=0.01, alpha=0.9, eps=1e-5, momentum=0.9, weight_decay=0.1), 3.0),
+    "lion": (Lion, dict(lr=0.01), 0),
+    "lion_decay": (Lion, dict(lr=0.02, betas=(0.8, 0.95), weight_decay=0.3), 2.0),
 }
 STEPS, FIRST, COUNT = 5, 21, 45
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Writes trajectory.safetensors, trajectory.txt, trajectory_muon.txt and trajectory_nmuon.txt: the loss of each step
-of training a small Vision Transformer with PyTorch and timm, for test_trajectory.sh and test_muon.sh: 50 steps with
-AdamW, 20 with timm's Muon, without and with Nesterov momentum.
+"""Writes trajectory.safetensors and a file of losses for each line of RUNS: training a small Vision Transformer with
+PyTorch and timm, for test_trajectory.sh: 50 steps with AdamW, 20 with each of timm's optimizers.
 
 The first 200 images of the sample of CIFAR-10, in file order, in batches of 28 (the last of an epoch has 4): cross
 entropy with label smoothing, the gradient's norm clipped, AdamW with weight decay, linear warm-up and cosine. The
@@ -20,7 +19,7 @@ import numpy
 import torch
 from make_models import randomize, timm_model
 from safetensors.torch import save_file
-from timm.optim import muon, param_groups_weight_decay
+from timm.optim import lamb, lars, lion, muon, param_groups_weight_decay
 from torch import nn
 
 SAMPLE = "../../data/cifar-10-sample/data_batch_1.bin"
@@ -49,21 +48,49 @@ def muon_as_adamw(model):
     return muon.Muon(model.parameters(), lr=RATE, weight_decay=WEIGHT_DECAY, momentum=0.95, eps=1e-8)
 
 
+def groups_without_decay(model, *others):
+    return param_groups_weight_decay(model, WEIGHT_DECAY, no_weight_decay_list=("cls_token", "pos_embed"),
+                                     fallback_list=others)
+
+
 def muon_original(model):
-    groups = param_groups_weight_decay(model, WEIGHT_DECAY, no_weight_decay_list=("cls_token", "pos_embed"),
-                                       fallback_list=("head.*",))
-    return muon.Muon(groups, lr=RATE, momentum=0.9, nesterov=True, eps=1e-8, adjust_lr_fn="original",
-                     ns_coefficients="original")
+    return muon.Muon(groups_without_decay(model, "head.*"), lr=RATE, momentum=0.9, nesterov=True, eps=1e-8,
+                     adjust_lr_fn="original", ns_coefficients="original")
+
+
+def lion_(model):
+    return lion.Lion(model.parameters(), lr=RATE / 10, weight_decay=10 * WEIGHT_DECAY)
+
+
+def lamb_(model):
+    """Clips the gradient's norm by its own option."""
+    return lamb.Lamb(groups_without_decay(model), lr=3 * RATE, max_grad_norm=CLIP_NORM)
+
+
+def lambc(model):
+    return lamb.Lamb(groups_without_decay(model), lr=RATE, betas=(0.8, 0.95), eps=1e-4, trust_clip=True,
+                     always_adapt=True, max_grad_norm=None)
+
+
+def lars_(model):
+    return lars.Lars(model.parameters(), lr=1.0, momentum=0.9, weight_decay=WEIGHT_DECAY)
+
+
+def nlarc(model):
+    return lars.Lars(groups_without_decay(model), lr=0.1, momentum=0.8, nesterov=True, trust_clip=True,
+                     trust_coeff=0.02, eps=1e-3)
 
 
 # The file's name, the optimizer, steps.
-RUNS = (("trajectory", adamw, 50), ("trajectory_muon", muon_as_adamw, 20), ("trajectory_nmuon", muon_original, 20))
+RUNS = (("trajectory", adamw, 50), ("trajectory_muon", muon_as_adamw, 20), ("trajectory_nmuon", muon_original, 20),
+        ("trajectory_lion", lion_, 20), ("trajectory_lamb", lamb_, 20), ("trajectory_lambc", lambc, 20),
+        ("trajectory_lars", lars_, 20), ("trajectory_nlarc", nlarc, 20))
 
 
-def rate_at(step, steps):
+def rate_at(rate, step, steps):
     if step < WARMUP:
-        return RATE * (step + 1) / WARMUP
-    return RATE * (1 + math.cos(math.pi * (step - WARMUP) / (steps - WARMUP))) / 2
+        return rate * (step + 1) / WARMUP
+    return rate * (1 + math.cos(math.pi * (step - WARMUP) / (steps - WARMUP))) / 2
 
 
 def train(model, make_optimizer, steps, images, labels):
@@ -77,11 +104,12 @@ def train(model, make_optimizer, steps, images, labels):
         begin = step % steps_per_epoch * BATCH
         batch = slice(begin, min(begin + BATCH, RECORDS))
         for group in optimizer.param_groups:
-            group["lr"] = rate_at(step, steps)
+            group["lr"] = rate_at(optimizer.defaults["lr"], step, steps)
         optimizer.zero_grad()
         loss = nn.functional.cross_entropy(model(images[batch]), labels[batch], label_smoothing=SMOOTHING)
         loss.backward()
-        clipped += torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP_NORM).item() > CLIP_NORM
+        limit = math.inf if optimizer.defaults.get("max_grad_norm") else CLIP_NORM
+        clipped += torch.nn.utils.clip_grad_norm_(model.parameters(), limit).item() > CLIP_NORM
         optimizer.step()
         losses.append(loss.item())
     return losses, clipped

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "config/optimizers.h"
+
+#include "config/train_options.h"
+#include "core/error.h"
+
+enum { NO, YES };
+
+/* Betas that a rule does not read are those of Adam. */
+static const struct optimizer_facts table[] = {
+    [OPTIMIZER_SGD] = {SCOPE_ELEMENT, NO, NO, YES, YES, 0.9, 0.999, 1e-8},
+    [OPTIMIZER_ADAM] = {SCOPE_ELEMENT, YES, YES, NO, NO, 0.9, 0.999, 1e-8},
+    [OPTIMIZER_ADAMW] = {SCOPE_ELEMENT, YES, YES, NO, NO, 0.9, 0.999, 1e-8},
+    [OPTIMIZER_RMSPROP] = {SCOPE_ELEMENT, NO, YES, YES, NO, 0.9, 0.999, 1e-8},
+    [OPTIMIZER_MUON] = {SCOPE_MATRIX, YES, YES, NO, YES, 0.9, 0.999, 1e-8},
+    [OPTIMIZER_LION] = {SCOPE_ELEMENT, YES, NO, NO, NO, 0.9, 0.99, 1e-8},
+};
+
+const struct optimizer_facts *optimizer_facts(int name)
+{
+    ENSURE(name >= 0 && name < (int)(sizeof table / sizeof table[0]), "unknown optimizer %d", name);
+    return &table[name];
+}
