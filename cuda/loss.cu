@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Losses. Softmax and cross-entropy: one block per row. A row is read three times (maximum, sums,
- * gradient), the second and third time from the caches: 21,843 classes take at most 85 KiB. The
- * formulas are those of src/device/kernels_loss.c. */
+/* Losses. Softmax, cross-entropy and binary cross-entropy: one block per row. A row is read three
+ * times (maximum, sums, gradient), the second and third time from the caches: 21,843 classes take
+ * at most 85 KiB. The formulas are those of src/device/kernels_loss.c. */
 #include "cuda.h"
 #include "kernel.h"
 
@@ -18,7 +18,8 @@ struct peak {
 /* Results of the second pass. */
 struct row_sums {
     double weight;  /* sum of targets */
-    double product; /* sum of target * (logit - maximum); of labels: of logit - maximum */
+    double product; /* sum of target * (logit - maximum); of labels: of logit - maximum; binary
+                       cross-entropy: its sum over the classes */
     float sum;      /* sum of exponentials */
     int rank;       /* number of classes that beat the label */
     int predicted;  /* lowest class with the maximum logit */
@@ -95,15 +96,39 @@ __device__ static inline struct peak peak_find(const number *logits, const struc
     return peak;
 }
 
-template <typename number>
-__device__ static inline struct row_sums sums_make(const number *logits, const struct row &row)
+__device__ static inline float row_target(const struct cross_entropy &args, const struct row &row,
+                                          int i)
 {
+    if (row.targets != NULL)
+        return row.targets[i];
+    return args.smoothing / (float)row.classes + (i == row.label ? 1 - args.smoothing : 0);
+}
+
+/* Factor of the sum over classes. */
+__device__ static inline double binary_factor(const struct cross_entropy &args)
+{
+    return args.kind == CROSS_ENTROPY_BINARY ? 1 / (double)args.classes : 1;
+}
+
+/* -target * log(sigmoid(x)) - (1 - target) * log(1 - sigmoid(x)) */
+__device__ static inline double binary_loss(float x, float target)
+{
+    return (double)((x > 0 ? x : 0) - x * target) + (double)log1pf(expf(-fabsf(x)));
+}
+
+template <typename number>
+__device__ static inline struct row_sums sums_make(const struct cross_entropy &args,
+                                                   const number *logits, const struct row &row)
+{
+    bool binary = args.kind != CROSS_ENTROPY_SOFTMAX;
     struct row_sums sums = {0, 0, 0, 0, row.classes};
     for (int i = (int)threadIdx.x; i < row.classes; i += (int)blockDim.x) {
         float logit = number_load(logits[i]), below = logit - row.largest;
         float target = row.targets != NULL ? row.targets[i] : 1;
         sums.weight += (double)target;
-        if (target != 0)
+        if (binary)
+            sums.product += binary_loss(logit, row_target(args, row, i));
+        else if (target != 0)
             sums.product += (double)target * (double)below;
         sums.sum += expf(below);
         /* Larger, or equal with a lower index. NaN loses to all. */
@@ -114,18 +139,22 @@ __device__ static inline struct row_sums sums_make(const number *logits, const s
     return sums;
 }
 
-/* -sum of targets * log(probabilities); targets are smoothed labels or a distribution. */
+/* -sum of targets * log(probabilities) unless it is binary; targets are smoothed labels or a
+ * distribution. */
 __device__ static inline double row_loss(const struct cross_entropy &args, const struct row &row,
                                          const struct row_sums &sums)
 {
     double log_sum = log((double)sums.sum), smoothing = (double)args.smoothing;
+    if (args.kind != CROSS_ENTROPY_SOFTMAX)
+        return binary_factor(args) * sums.product;
     if (row.targets != NULL)
         return sums.weight * log_sum - sums.product;
     double loss = log_sum - (1 - smoothing) * (double)(row.value - row.largest);
     return smoothing != 0 ? loss - smoothing / row.classes * sums.product : loss;
 }
 
-/* gradient = scale * (probability * sum of targets - target). Each thread overwrites only elements
+/* gradient = scale * (probability * sum of targets - target), or of binary cross-entropy
+ * scale * (sigmoid(logit) - target). Each thread overwrites only elements
  * that it alone reads, because dlogits may be logits. */
 template <typename number>
 __device__ static inline void row_write(const struct cross_entropy &args, const struct row &row,
@@ -135,14 +164,19 @@ __device__ static inline void row_write(const struct cross_entropy &args, const 
     const number *logits = (const number *)args.logits + offset;
     float scale = args.scale * (args.scaler != NULL ? args.scaler->scale : 1);
     float smooth = args.smoothing / (float)row.classes;
+    bool binary = args.kind != CROSS_ENTROPY_SOFTMAX;
     float factor = (row.targets != NULL ? (float)sums.weight : 1) / sums.sum;
+    if (binary)
+        factor = (float)binary_factor(args);
     if (row.targets == NULL && (row.label < 0 || row.label >= row.classes))
         factor = NAN;
     for (int i = (int)threadIdx.x; i < row.classes; i += (int)blockDim.x) {
-        float exponential = expf(number_load(logits[i]) - row.largest);
+        float logit = number_load(logits[i]), exponential = expf(logit - row.largest);
         float target = row.targets != NULL ? row.targets[i] : smooth;
         float gradient = exponential * factor - target;
-        if (row.targets == NULL && i == row.label)
+        if (binary)
+            gradient = (1 / (1 + expf(-logit)) - row_target(args, row, i)) * factor;
+        else if (row.targets == NULL && i == row.label)
             gradient = exponential * factor - (1 - args.smoothing) - smooth;
         if (args.probabilities != NULL)
             args.probabilities[offset + i] = exponential / sums.sum;
@@ -168,7 +202,7 @@ __global__ static void loss_kernel(struct cross_entropy args, struct row_result 
     if (row.label >= 0 && row.label < row.classes)
         row.value = number_load(logits[row.label]);
     row.largest = peak.logit;
-    struct row_sums sums = sums_make(logits, row);
+    struct row_sums sums = sums_make(args, logits, row);
     block_join(&sums, sums_room);
     if (args.dlogits != NULL || args.probabilities != NULL)
         row_write<number>(args, row, sums);

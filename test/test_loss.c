@@ -21,7 +21,8 @@ static struct loss_sums *sums_of(struct device_test *test, struct loss_sums sums
     return device_test_copy(test, TYPE_FP32, &sums, sizeof sums / sizeof(float));
 }
 
-static void check_vector(struct vector_file *file, const char *name, float smoothing, bool soft)
+static void check_vector(struct vector_file *file, const char *name, enum cross_entropy_kind kind,
+                         float smoothing, bool soft)
 {
     struct device_test test;
     char key[64];
@@ -32,6 +33,7 @@ static void check_vector(struct vector_file *file, const char *name, float smoot
     float *gradient = device_test_zeros(&test, TYPE_FP32, count);
     struct loss_sums *sums = sums_of(&test, (struct loss_sums){0});
     struct cross_entropy args = {
+        .kind = kind,
         .batch = batch,
         .classes = classes,
         .smoothing = smoothing,
@@ -68,9 +70,11 @@ static void losses_are_pytorchs(void **state)
 {
     (void)state;
     struct vector_file *file = vector_file_open("device_loss.safetensors");
-    check_vector(file, "labels", 0, false);
-    check_vector(file, "smooth", 0.1f, false);
-    check_vector(file, "targets", 0, true);
+    check_vector(file, "labels", CROSS_ENTROPY_SOFTMAX, 0, false);
+    check_vector(file, "smooth", CROSS_ENTROPY_SOFTMAX, 0.1f, false);
+    check_vector(file, "targets", CROSS_ENTROPY_SOFTMAX, 0, true);
+    check_vector(file, "binary", CROSS_ENTROPY_BINARY, 0.1f, false);
+    check_vector(file, "binary_sum", CROSS_ENTROPY_BINARY_SUM, 0, true);
     vector_file_close(file);
 }
 
@@ -80,15 +84,25 @@ struct loss_case {
     float smoothing;
     bool soft, in_place;
     double size; /* scale of the logits */
+    enum cross_entropy_kind kind;
 };
 
 static const struct loss_case cases[] = {
-    {TYPE_FP32, 9, 10, 0, false, false, 5},    {TYPE_FP32, 70, 1000, 0.1f, false, true, 3},
-    {TYPE_FP32, 1, 1, 0.1f, false, false, 5},  {TYPE_FP32, 33, 3, 0, true, false, 20},
-    {TYPE_FP32, 5, 17, 0, false, true, 3000},  {TYPE_FP32, 0, 10, 0.1f, false, false, 1},
-    {TYPE_BF16, 64, 10, 0, false, true, 5},    {TYPE_BF16, 31, 133, 0.2f, false, false, 10},
-    {TYPE_BF16, 17, 1000, 0, true, true, 4},   {TYPE_FP16, 40, 21, 0.1f, false, true, 8},
-    {TYPE_FP32, 300, 100, 0, false, false, 9},
+    {TYPE_FP32, 9, 10, 0, false, false, 5, CROSS_ENTROPY_SOFTMAX},
+    {TYPE_FP32, 70, 1000, 0.1f, false, true, 3, CROSS_ENTROPY_SOFTMAX},
+    {TYPE_FP32, 1, 1, 0.1f, false, false, 5, CROSS_ENTROPY_SOFTMAX},
+    {TYPE_FP32, 33, 3, 0, true, false, 20, CROSS_ENTROPY_SOFTMAX},
+    {TYPE_FP32, 5, 17, 0, false, true, 3000, CROSS_ENTROPY_SOFTMAX},
+    {TYPE_FP32, 0, 10, 0.1f, false, false, 1, CROSS_ENTROPY_SOFTMAX},
+    {TYPE_BF16, 64, 10, 0, false, true, 5, CROSS_ENTROPY_SOFTMAX},
+    {TYPE_BF16, 31, 133, 0.2f, false, false, 10, CROSS_ENTROPY_SOFTMAX},
+    {TYPE_BF16, 17, 1000, 0, true, true, 4, CROSS_ENTROPY_SOFTMAX},
+    {TYPE_FP16, 40, 21, 0.1f, false, true, 8, CROSS_ENTROPY_SOFTMAX},
+    {TYPE_FP32, 300, 100, 0, false, false, 9, CROSS_ENTROPY_SOFTMAX},
+    {TYPE_FP32, 20, 100, 0, true, true, 9, CROSS_ENTROPY_BINARY},
+    {TYPE_BF16, 31, 133, 0.2f, false, false, 10, CROSS_ENTROPY_BINARY},
+    {TYPE_FP16, 40, 21, 0.1f, false, true, 8, CROSS_ENTROPY_BINARY_SUM},
+    {TYPE_FP32, 5, 1000, 0, false, true, 300, CROSS_ENTROPY_BINARY_SUM},
 };
 
 enum { CASES = sizeof cases / sizeof cases[0] };
@@ -120,6 +134,7 @@ static struct loss_tensors run(struct device_test *test, const struct loss_case 
         t.targets[i] = fabsf(t.targets[i]); /* their sum need not be 1 */
     test->device->backend->cross_entropy(
         test->stream, &(struct cross_entropy){.type = it->type,
+                                              .kind = it->kind,
                                               .batch = it->batch,
                                               .classes = it->classes,
                                               .smoothing = it->smoothing,
@@ -150,7 +165,9 @@ static void check_row(const struct loss_case *it, const struct loss_tensors *t, 
                       struct loss_sums *sums)
 {
     enum { CLASSES = 1000 };
+    bool softmax = it->kind == CROSS_ENTROPY_SOFTMAX;
     double logits[CLASSES], targets[CLASSES], sum = 0, weight = 0, loss = 0;
+    double factor = it->kind == CROSS_ENTROPY_BINARY ? 1 / (double)it->classes : 1;
     int64_t classes = it->classes, rank = 0;
     for (int64_t i = 0; i < classes; i++) {
         logits[i] = device_test_value(it->type, t->kept, row * classes + i);
@@ -168,12 +185,18 @@ static void check_row(const struct loss_case *it, const struct loss_tensors *t, 
     for (int64_t i = 0; i < classes; i++) {
         double log_probability = logits[i] - logits[best] - log(sum), p = exp(log_probability);
         double gradient = device_test_value(it->type, t->dlogits, row * classes + i);
+        double sigmoid = 1 / (1 + exp(-logits[i]));
         double expected = (double)scale * (p * weight - targets[i]);
+        if (!softmax)
+            expected = (double)scale * factor * (sigmoid - targets[i]);
         double step = it->type == TYPE_FP32 ? 0 : 1.001 * device_test_precision(it->type);
-        loss -= targets[i] * log_probability;
+        loss -= softmax ? targets[i] * log_probability
+                        : factor * (fmin(logits[i], 0) - log1p(exp(-fabs(logits[i]))) -
+                                    (1 - targets[i]) * logits[i]);
         assert_true(fabs((double)t->probabilities[row * classes + i] - p) <= 3e-6 * p + 1e-37);
         assert_true(fabs(gradient - expected) <=
-                    step * fabs(expected) + 3e-7 * (weight * p + targets[i]) + 0x1p-25);
+                    step * fabs(expected) + 3e-7 * ((softmax ? weight * p : sigmoid) + targets[i]) +
+                        0x1p-25);
     }
     assert_true(fabs((double)t->losses[row] - loss) <= 1e-6 * (1 + fabs(loss) + weight));
     assert_int_equal(t->predicted[row], best);

@@ -27,7 +27,7 @@ same() {
     result "$1" "$bad" "$work/$2.log"
 }
 
-echo 1..11
+echo 1..14
 train 1 one
 [ "$(wc -l <"$work/one.loss")" = 9 ] && bad= || bad="not 9 rows"
 result 'one rank trains' "$bad" "$work/one.log"
@@ -46,6 +46,18 @@ result 'with mixup alone, too' "$bad"
 train 1 coloured augment.rand_augment=0 augment.brightness=0 augment.hue=0
 bad=$([ -n "$(differ "$work/one.loss" "$work/coloured.loss" 1e-3)" ] || echo 'the same losses')
 result 'without RandAugment and jitter, too' "$bad"
+train 1 binary train.loss=bce
+train 1 binary_sum train.loss=bce_sum
+bad=$(awk 'NR == FNR { one[FNR] = $NF; next } FNR == 1 { ratio = $NF / one[FNR] } END { if (ratio < 9 || ratio > 11) print ratio }' \
+    "$work/binary.loss" "$work/binary_sum.loss")
+result 'binary cross-entropy: the first loss is the mean, or the sum, over 10 classes' "$bad"
+train 2 binary2 train.loss=bce
+mv "$work/one.loss" "$work/kept.loss"
+cp "$work/binary.loss" "$work/one.loss"
+same 'binary cross-entropy on 2 ranks' binary2 1e-5
+mv "$work/kept.loss" "$work/one.loss"
+fails 1 'regression has no classes' 2 'train.loss needs classes, and model.name=linear has none' \
+    model.name=linear data.format=synthetic data.task=regression train.loss=bce run.dir="$work/linear"
 fails 1 'regression mixes nothing' 2 'augment.mixup and augment.cutmix mix classes' \
     model.name=linear data.format=synthetic data.task=regression augment.mixup=0.2 run.dir="$work/linear"
 fails 1 'one channel has no colours' 2 'change red, green and blue, and the images have 20 channels' \
@@ -64,5 +76,5 @@ if take_gpu; then
     train 1 gpu run.backend=cuda
     same 'losses on an emulated GPU' gpu 1e-4
 else
-    echo 'ok 11 - losses on an emulated GPU # SKIP no g++ for the emulated GPU'
+    echo 'ok 14 - losses on an emulated GPU # SKIP no g++ for the emulated GPU'
 fi

@@ -80,6 +80,7 @@ struct eval_options {
     int resize_to;  /* enum resize_choice; auto: the value of augment */
     int crop;       /* enum crop_choice; auto: the value of augment, center instead of random */
     int64_t crop_pad;
+    bool flip;
 };
 
 #endif

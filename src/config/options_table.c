@@ -269,6 +269,8 @@ const struct option_entry option_table[] = {
              "random: evaluations depend on run.seed."},
     {PLACE(eval, crop_pad), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 4096,
      .help = "eval.crop=random: pad with this many zeros on each side first."},
+    {PLACE(eval, flip), .kind = OPTION_IS_SWITCH, .preset = "off",
+     .help = "Evaluate each image and its mirror image and take the mean of both outputs."},
 
     {PLACE(train, epochs), .kind = OPTION_IS_INTEGER, .preset = "10", .most = 1e6,
      .help = "Number of epochs."},
@@ -301,6 +303,10 @@ const struct option_entry option_table[] = {
              "result."},
     {PLACE(train, clip_norm), .kind = OPTION_IS_NUMBER, .preset = "0", .most = INFINITY,
      .help = "Maximum norm of the gradient; larger gradients are scaled down. 0: no clipping."},
+    {PLACE(train, loss), CHOICES(TRAIN_LOSS_CHOICES), .preset = "cross_entropy",
+     .help = "Loss of training. bce: binary cross-entropy of each class, the mean over the classes "
+             "(DeiT III); bce_sum: their sum (big_vision). The loss of evaluations is always "
+             "cross_entropy."},
     {PLACE(train, label_smoothing), .kind = OPTION_IS_NUMBER, .preset = "0", .most = 1,
      .below_most = true,
      .help = "Label smoothing: share of the target that is spread evenly over all classes."},

@@ -20,6 +20,12 @@ enum precision_choice { PRECISION_CHOICES(OPTION_CONSTANT) };
     X(CHECKPOINT_ACTIVATIONS_NONE, "none") X(CHECKPOINT_ACTIVATIONS_BLOCK, "block")
 enum checkpoint_activations_choice { CHECKPOINT_ACTIVATIONS_CHOICES(OPTION_CONSTANT) };
 
+#define TRAIN_LOSS_CHOICES(X)                                                                      \
+    X(TRAIN_LOSS_CROSS_ENTROPY, "cross_entropy")                                                   \
+    X(TRAIN_LOSS_BCE, "bce")                                                                       \
+    X(TRAIN_LOSS_BCE_SUM, "bce_sum")
+enum train_loss_choice { TRAIN_LOSS_CHOICES(OPTION_CONSTANT) };
+
 enum optimizer_choice { OPTIMIZER_CHOICES(OPTION_CONSTANT) };
 
 #define MUON_SCALE_CHOICES(X)                                                                      \
@@ -54,7 +60,9 @@ struct train_options {
     int precision;              /* enum precision_choice */
     double loss_scale;          /* fp16: the initial scale */
     int checkpoint_activations; /* enum checkpoint_activations_choice */
-    double clip_norm, label_smoothing;
+    double clip_norm;
+    int loss; /* enum train_loss_choice */
+    double label_smoothing;
     int64_t eval_every; /* epochs; 0: only at the end */
     double max_seconds; /* 0: no limit */
     int64_t early_stop; /* evaluations without improvement; 0: never */

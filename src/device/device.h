@@ -254,7 +254,11 @@ struct loss_sums {
     double samples;
 };
 
-/* Softmax cross-entropy. Targets are one class per sample (labels), smoothed by `smoothing`
+/* Softmax cross-entropy, or binary cross-entropy of each class with sigmoid(logit), as PyTorch's
+ * binary_cross_entropy_with_logits, summed over the classes or their mean. */
+enum cross_entropy_kind { CROSS_ENTROPY_SOFTMAX, CROSS_ENTROPY_BINARY, CROSS_ENTROPY_BINARY_SUM };
+
+/* Cross-entropy. Targets are one class per sample (labels), smoothed by `smoothing`
  * (Szegedy et al. 2016: 1 - s on the label plus s / classes everywhere), or any distribution
  * (targets). dlogits = scale * scaler->scale * d(loss of the sample), where scale is 1 / the global
  * batch. Counters and losses are not scaled. A sample counts for top-k if fewer than k classes beat
@@ -263,6 +267,7 @@ struct loss_sums {
  * late, sets the sample's loss and gradient to NaN. */
 struct cross_entropy {
     enum data_type type;
+    enum cross_entropy_kind kind;
     int64_t batch, classes;
     float smoothing, scale;
     const void *logits;               /* [batch, classes] type */
@@ -273,7 +278,7 @@ struct cross_entropy {
     struct loss_sums *sums;
     float *losses;        /* [batch], or NULL */
     int32_t *predicted;   /* [batch], or NULL */
-    float *probabilities; /* [batch, classes], or NULL */
+    float *probabilities; /* [batch, classes] of the softmax, or NULL */
 };
 
 /* Convolutions use channels-last tensors, [batch, height, width, channels]: a pixel is a row for

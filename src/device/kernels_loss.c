@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Softmax and cross-entropy of one row at a time in fp32. A row's logits are converted into a
+/* Softmax and losses of one row at a time in fp32. A row's logits are converted into a
  * buffer that is padded to whole vectors, so that loops need no remainder. */
 #include <math.h>
 
@@ -84,6 +84,48 @@ static double row_loss(const struct loss_row *row, const struct cross_entropy *a
     return loss;
 }
 
+static float row_target(const struct loss_row *row, const struct cross_entropy *args, int64_t label,
+                        const float *targets, int64_t i)
+{
+    if (targets != NULL)
+        return targets[i];
+    return args->smoothing / (float)row->classes + (i == label ? 1 - args->smoothing : 0);
+}
+
+/* Factor of the sum over classes. */
+static double binary_factor(const struct cross_entropy *args)
+{
+    return args->kind == CROSS_ENTROPY_BINARY ? 1 / (double)args->classes : 1;
+}
+
+/* -target * log(sigmoid(x)) - (1 - target) * log(1 - sigmoid(x)) for all classes. */
+static double row_loss_binary(const struct loss_row *row, const struct cross_entropy *args,
+                              int64_t label, const float *targets)
+{
+    double loss = 0;
+
+    for (int64_t i = 0; i < row->classes; i++) {
+        double x = (double)row->logits[i];
+        double target = (double)row_target(row, args, label, targets, i);
+        loss += (x > 0 ? x : 0) - x * target + (double)log1pf(expf((float)-fabs(x)));
+    }
+    return binary_factor(args) * loss;
+}
+
+/* gradient = scale * (sigmoid(logit) - target); overwrites the exponentials. */
+static void row_gradient_binary(struct loss_row *row, const struct cross_entropy *args,
+                                int64_t label, const float *targets)
+{
+    float scale = args->scale * (args->scaler != NULL ? args->scaler->scale : 1);
+    float *gradient = row->exponentials;
+
+    scale = (float)((double)scale * binary_factor(args));
+    for (int64_t i = 0; i < row->stride; i += VECTOR_WIDTH)
+        vector_store(gradient + i, 1.0f / (1.0f + vector_exp(-vector_load(row->logits + i))));
+    for (int64_t i = 0; i < row->classes; i++)
+        gradient[i] = scale * (gradient[i] - row_target(row, args, label, targets, i));
+}
+
 /* gradient = scale * (probability * sum of targets - target); overwrites the exponentials. */
 static void row_gradient(struct loss_row *row, const struct cross_entropy *args, int64_t label,
                          const float *targets)
@@ -121,7 +163,8 @@ static void row_write(struct loss_row *row, const struct cross_entropy *args, in
     if (args->predicted != NULL)
         args->predicted[number] = (int32_t)row_find(row->logits, row->classes, row->maximum);
     if (args->dlogits != NULL) {
-        row_gradient(row, args, label, targets);
+        (args->kind == CROSS_ENTROPY_SOFTMAX ? row_gradient : row_gradient_binary)(row, args, label,
+                                                                                   targets);
         KERNEL(convert_kernels)
             .from_fp32(args->type, (char *)args->dlogits + (size_t)offset * type_size(args->type),
                        row->exponentials, row->classes);
@@ -150,7 +193,8 @@ static void cross_entropy(const struct cross_entropy *args, int64_t begin, int64
             for (int64_t i = 1; i < classes; i++)
                 label = targets[i] > targets[label] ? i : label;
         row_exponentials(&row);
-        double loss = row_loss(&row, args, label, targets);
+        double loss = (args->kind == CROSS_ENTROPY_SOFTMAX ? row_loss : row_loss_binary)(
+            &row, args, label, targets);
         int64_t rank = row_rank(&row, label);
         sums->loss += loss;
         sums->top1 += rank < 1;

@@ -10,6 +10,27 @@
 #include "core/status.h"
 #include "train/step.h"
 
+/* Runs the forward pass of the mirrored batch and makes the logits the mean of both passes. */
+static void mirror_evaluate(struct session *session, struct data_feed *feed, struct batch *batch,
+                            const struct model_pass *pass)
+{
+    const struct device_backend *backend = session->device->backend;
+    const int64_t classes = session->model->classes;
+    const size_t bytes = (size_t)(batch->count * classes) * type_size(session->compute);
+    backend->copy(session->stream, session->unflipped_logits, session->logits, bytes);
+    input_mirror(&session->input, session->stream, batch, &feed->source);
+    step_forward(session, pass);
+    const struct matrix_sum mean = {.type = session->compute,
+                                    .rows = batch->count,
+                                    .width = classes,
+                                    .x = session->logits,
+                                    .z = session->unflipped_logits,
+                                    .x_factor = 0.5f,
+                                    .z_factor = 0.5f,
+                                    .y = session->logits};
+    backend->matrix_sum(session->stream, &mean);
+}
+
 /* Runs the forward pass of a batch. predicted, probabilities (or NULL): host memory. */
 static void batch_evaluate(struct session *session, struct data_feed *feed, struct batch *batch,
                            int32_t *predicted, float *probabilities)
@@ -18,6 +39,8 @@ static void batch_evaluate(struct session *session, struct data_feed *feed, stru
     input_upload(&session->input, session->stream, batch, &feed->source, false, NULL);
     struct model_pass pass = session_pass(session, batch->count, false);
     step_forward(session, &pass);
+    if (session->unflipped_logits != NULL)
+        mirror_evaluate(session, feed, batch, &pass);
     step_loss(session, &feed->source, batch->count, 1, false,
               probabilities != NULL ? session->probabilities : NULL);
     size_t count = (size_t)batch->count;

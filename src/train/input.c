@@ -88,21 +88,38 @@ static void slot_release(struct input *input, struct input_slot *slot)
     slot->loader = NULL;
 }
 
+/* plans: or NULL */
+static void images_transform(struct input *input, struct stream *stream, int64_t count,
+                             const struct image_source *source, const struct pixel_plan *plans)
+{
+    struct image_transform transform = transform_of(input, count, source);
+    transform.source = input->slot[input->newest].pixels;
+    transform.plans = plans;
+    transform.mean = input->mean;
+    transform.std = input->std;
+    transform.images = input->images;
+    transform.scratch = input->scratch;
+    input->device->backend->image_transform(stream, &transform);
+}
+
+void input_mirror(struct input *input, struct stream *stream, struct batch *batch,
+                  const struct image_source *source)
+{
+    struct pixel_plan *plans = input->slot[input->newest].plans;
+    for (int64_t i = 0; i < batch->count; i++)
+        batch->plans[i] = (struct pixel_plan){.flip = true};
+    input->device->backend->copy(stream, plans, batch->plans, (size_t)batch->count * sizeof *plans);
+    images_transform(input, stream, batch->count, source, plans);
+}
+
 void input_transform(struct input *input, struct stream *stream, int64_t count,
                      const struct image_source *source, bool augmented)
 {
     const struct device_backend *backend = input->device->backend;
     const struct input_slot *slot = &input->slot[input->newest];
-    struct image_transform transform = transform_of(input, count, source);
     /* A recorded step reads the labels at one address, whichever slot the batch is in. */
     backend->copy(stream, input->labels, slot->labels, (size_t)count * sizeof *slot->labels);
-    transform.source = slot->pixels;
-    transform.plans = augmented ? slot->plans : NULL;
-    transform.mean = input->mean;
-    transform.std = input->std;
-    transform.images = input->images;
-    transform.scratch = input->scratch;
-    backend->image_transform(stream, &transform);
+    images_transform(input, stream, count, source, augmented ? slot->plans : NULL);
     if (!augmented || input->targets == NULL)
         return;
     const struct images_mix mix = {.type = input->type,

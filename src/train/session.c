@@ -86,6 +86,11 @@ static bool model_prepare(struct session *session, struct error *error)
             "augment.mixup and augment.cutmix mix classes, and model.name=%s has none: "
             "leave them out",
             options->model.name);
+    if (session->model->loss != LOSS_CROSS_ENTROPY &&
+        options->train.loss != TRAIN_LOSS_CROSS_ENTROPY)
+        return error_set(error, ERROR_USAGE,
+                         "train.loss needs classes, and model.name=%s has none: leave it out",
+                         options->model.name);
     return normalisation_choose(session, error);
 }
 
@@ -167,8 +172,10 @@ static void batch_allocate(struct session *session, const struct image_source *s
     session->predicted = arena_take(arena, MEMORY_BUFFERS, batch * sizeof *session->predicted);
     session->probabilities =
         arena_take(arena, MEMORY_BUFFERS, batch * classes * sizeof *session->probabilities);
-    session->logits =
-        arena_take(arena, MEMORY_BUFFERS, batch * classes * type_size(session->compute));
+    size_t logits_bytes = batch * classes * type_size(session->compute);
+    session->logits = arena_take(arena, MEMORY_BUFFERS, logits_bytes);
+    session->unflipped_logits =
+        session->options->eval.flip ? arena_take(arena, MEMORY_BUFFERS, logits_bytes) : NULL;
     session->nonfinite_index = arena_take(arena, MEMORY_BUFFERS, sizeof *session->nonfinite_index);
     step_io_allocate(&session->io, arena, training && session->compute == TYPE_FP16);
 }

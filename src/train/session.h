@@ -65,7 +65,8 @@ struct session {
     struct session_memory memory;
     struct input input;
     struct step_io io;
-    void *logits; /* device, [batch, classes] compute type */
+    void *logits;           /* device, [batch, classes] compute type */
+    void *unflipped_logits; /* the same, or NULL: eval.flip=off */
     int32_t *predicted;
     float *probabilities;
     int64_t *nonfinite_index;

@@ -151,9 +151,15 @@ void step_loss(struct session *session, const struct image_source *source, int64
 {
     const struct device_backend *backend = session->device->backend;
     const struct model *model = session->model;
+    static const enum cross_entropy_kind kinds[] = {
+        [TRAIN_LOSS_CROSS_ENTROPY] = CROSS_ENTROPY_SOFTMAX,
+        [TRAIN_LOSS_BCE] = CROSS_ENTROPY_BINARY,
+        [TRAIN_LOSS_BCE_SUM] = CROSS_ENTROPY_BINARY_SUM};
     if (model->loss == LOSS_CROSS_ENTROPY) {
+        const enum cross_entropy_kind kind = kinds[session->options->train.loss];
         const struct cross_entropy args = {
             .type = session->compute,
+            .kind = gradient ? kind : CROSS_ENTROPY_SOFTMAX,
             .batch = count,
             .classes = model->classes,
             .smoothing = gradient ? (float)session->options->train.label_smoothing : 0,

@@ -62,6 +62,18 @@ def loss_case(tensors, name, logits, target, smoothing):
     tensors[name + ".gradient"] = logits.grad.numpy()
 
 
+def binary_case(tensors, name, logits, target, smoothing, reduction):
+    logits = torch.tensor(logits, dtype=torch.float64, requires_grad=True)
+    classes = logits.shape[1]
+    if target.dtype == torch.int64:  # as timm.loss.BinaryCrossEntropy
+        target = torch.nn.functional.one_hot(target, classes).double() * (1 - smoothing) + smoothing / classes
+    losses = torch.nn.functional.binary_cross_entropy_with_logits(logits, target, reduction="none")
+    losses = losses.mean(dim=1) if reduction == "mean" else losses.sum(dim=1)
+    losses.sum().backward()
+    tensors[name + ".losses"] = losses.detach().numpy()
+    tensors[name + ".gradient"] = logits.grad.numpy()
+
+
 def losses():
     batch, classes = 9, 13
     logits = (4 * random.standard_normal((batch, classes))).astype(numpy.float32)
@@ -74,6 +86,8 @@ def losses():
     loss_case(tensors, "labels", logits, labels, 0.0)
     loss_case(tensors, "smooth", logits, labels, 0.1)
     loss_case(tensors, "targets", logits, torch.tensor(targets, dtype=torch.float64), 0.0)
+    binary_case(tensors, "binary", logits, labels, 0.1, "mean")
+    binary_case(tensors, "binary_sum", logits, torch.tensor(targets, dtype=torch.float64), 0.0, "sum")
     save_file(tensors, "device_loss.safetensors")
 
 
