@@ -13,7 +13,7 @@
 #include "mesh/mesh.h"
 #include "mesh/unit.h"
 
-enum { FLAT_SLOTS = 2, ORTHOGONAL_SLOTS = 3 };
+enum { FLAT_SLOTS = 2, ORTHOGONAL_SLOTS = 4 };
 
 /* State of a gradient's reduction. */
 enum flat_reduction {
@@ -35,8 +35,8 @@ struct flat_buffer {
     void *gradient_low;    /* [shard_count] `gradient` in the compute type, or NULL */
     struct update_segment *segments; /* over the shard */
     int segment_count;
-    int *owner;              /* [tensors] of a matrix's direction (flat_orthogonal.h), or -1 */
-    bool orthogonal;         /* it contains matrices with orthogonal directions */
+    int *owner;      /* [tensors]: rank that orthogonalizes it, replica * shards + shard; or -1 */
+    bool orthogonal; /* it contains such matrices (flat_orthogonal.h) */
     int64_t parameter_count; /* parameters in the shard; running statistics follow them */
     bool learns;             /* it contains trainable parameters or running statistics */
     bool whole;              /* `weights` contains the current parts of all ranks */

@@ -410,10 +410,10 @@ struct flat_traffic flat_traffic(const struct flat_model *flat, int64_t passes, 
         traffic.shard += ring_volume(shard, part) * (double)(flat->slots_gradients ? passes : 1);
         traffic.replica += 2 * ring_volume(replica, part) / replica->size;
         part = (double)buffer->shard_count * (double)type_size(direction_type(flat->type));
-        if (buffer->orthogonal)
-            traffic.shard += 2 * ring_volume(shard, part);
-        if (buffer->orthogonal && shard->size == 1)
-            traffic.replica += 2 * ring_volume(replica, part) / replica->size;
+        if (!buffer->orthogonal)
+            continue;
+        traffic.shard += 2 * ring_volume(shard, part);
+        traffic.replica += 2 * ring_volume(replica, part) / replica->size;
     }
     traffic.shard += 2 * ring_volume(shard, sizeof(double)) / shard->size; /* norm */
     return traffic;

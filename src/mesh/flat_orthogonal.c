@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Orthogonalizes the directions of matrices for Muon. Each matrix has an owner in the group that
- * divides the work: the shard group or, if shards are whole, the replica group. The directions of a
- * unit are gathered, each owner orthogonalizes its matrices and sets the rest to zero, and the sum
- * over the group is this rank's part of the result. */
+/* Orthogonalizes the directions of matrices for Muon. Each matrix has one owner among all ranks, so
+ * that all replicas get the same bits, also while their devices still choose algorithms. The
+ * directions of a unit are gathered in each shard group; each rank orthogonalizes its matrices and
+ * sets the rest to zero; the sum over all ranks is the result. */
 #include "mesh/flat_orthogonal.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 #include "core/integer.h"
@@ -31,16 +30,11 @@ static double matrix_flops(const struct unit_tensor *tensor)
     return 2 * least * (2 * (double)tensor->count + least * least);
 }
 
-static struct comm *orthogonal_group(const struct flat_model *flat)
-{
-    const struct mesh *mesh = flat->mesh;
-    return mesh->shard->size > 1 ? mesh->shard_data : mesh->replica_data;
-}
-
 /* Greedy: each matrix goes to the rank with the least work so far. */
 void flat_orthogonal_open(struct flat_model *flat)
 {
-    int ranks = orthogonal_group(flat)->size;
+    const struct comm *shard = flat->mesh->shard, *replica = flat->mesh->replica;
+    int ranks = shard->size * replica->size;
     double *work = calloc((size_t)ranks, sizeof *work);
     ENSURE(work != NULL, "no memory to distribute matrices over %d ranks", ranks);
     for (int i = 0; i < flat->count; i++) {
@@ -105,7 +99,7 @@ void flat_direction_start(struct flat_model *flat, int unit)
 {
     struct flat_buffer *buffer = &flat->buffers[unit];
     struct comm *shard = flat->mesh->shard_data;
-    if (!buffer->orthogonal || shard->size == 1)
+    if (!buffer->orthogonal)
         return;
     flat->device->backend->event_record(buffer->ready, flat->stream);
     buffer->gathering =
@@ -219,12 +213,13 @@ static void own_matrices(const struct flat_model *flat, int unit, const struct n
 {
     const struct flat_buffer *buffer = &flat->buffers[unit];
     const struct device_backend *backend = flat->device->backend;
-    const struct comm *group = orthogonal_group(flat);
+    const struct comm *shard = flat->mesh->shard, *replica = flat->mesh->replica;
+    int rank = replica->rank * shard->size + shard->rank;
     size_t size = type_size(direction_type(flat->type));
     int64_t end = 0;
     for (int t = 0; t < buffer->unit->tensor_count; t++) {
         const struct unit_tensor *tensor = &buffer->unit->tensors[t];
-        if (buffer->owner[t] != group->rank)
+        if (buffer->owner[t] != rank)
             continue;
         backend->zero(flat->stream, direction_at(flat, unit, end),
                       (size_t)(tensor->offset - end) * size);
@@ -238,26 +233,34 @@ static void own_matrices(const struct flat_model *flat, int unit, const struct n
 void flat_orthogonalize(struct flat_model *flat, int unit, const struct newton_schulz *rule)
 {
     struct flat_buffer *buffer = &flat->buffers[unit];
-    struct comm *group = orthogonal_group(flat);
-    enum comm_type type = comm_type_of[direction_type(flat->type)];
+    struct comm *shard = flat->mesh->shard_data;
     if (!buffer->orthogonal)
         return;
-    group->backend->wait(buffer->gathering, flat->stream);
+    shard->backend->wait(buffer->gathering, flat->stream);
     buffer->gathering = NULL;
     own_matrices(flat, unit, rule);
     flat->device->backend->event_record(buffer->ready, flat->stream);
-    if (group == flat->mesh->shard_data)
-        buffer->reducing = group->backend->reduce_scatter(
-            group, direction_at(flat, unit, 0), buffer->shard_count, type, COMM_SUM, buffer->ready);
-    else
-        buffer->reducing = group->backend->all_reduce(
-            group, direction_at(flat, unit, 0), buffer->padded, type, COMM_SUM, buffer->ready);
+    buffer->reducing = shard->backend->reduce_scatter(
+        shard, direction_at(flat, unit, 0), buffer->shard_count,
+        comm_type_of[direction_type(flat->type)], COMM_SUM, buffer->ready);
+}
+
+void flat_direction_sum(struct flat_model *flat, int unit)
+{
+    struct flat_buffer *buffer = &flat->buffers[unit];
+    struct comm *replica = flat->mesh->replica_data;
+    if (!buffer->orthogonal)
+        return;
+    flat->mesh->shard_data->backend->wait(buffer->reducing, flat->stream);
+    flat->device->backend->event_record(buffer->ready, flat->stream);
+    buffer->reducing = replica->backend->all_reduce(
+        replica, flat_direction(flat, unit), buffer->shard_count,
+        comm_type_of[direction_type(flat->type)], COMM_SUM, buffer->ready);
 }
 
 void flat_direction_wait(struct flat_model *flat, int unit)
 {
     struct flat_buffer *buffer = &flat->buffers[unit];
-    struct comm *group = orthogonal_group(flat);
-    group->backend->wait(buffer->reducing, flat->stream);
+    flat->mesh->replica_data->backend->wait(buffer->reducing, flat->stream);
     buffer->reducing = NULL;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Orthogonal directions of matrices for Muon (Jordan et al. 2024), computed by the Newton-Schulz
  * iteration X <- a X + b X X^T X + c (X X^T)^2 X from the direction divided by its norm. For each
- * unit: the update writes this rank's part to flat_direction; then start, flat_orthogonalize and
- * wait. Units less than ORTHOGONAL_SLOTS apart may be in progress, so that communication overlaps
- * with computation. All ranks must call the functions in the same order. */
+ * unit: the update writes this rank's part to flat_direction; then start, flat_orthogonalize, sum
+ * and wait. Units less than ORTHOGONAL_SLOTS apart may be in progress, so that communication
+ * overlaps with computation. All ranks must call the functions in the same order. */
 #ifndef VITTRAIN_MESH_FLAT_ORTHOGONAL_H
 #define VITTRAIN_MESH_FLAT_ORTHOGONAL_H
 
@@ -27,6 +27,7 @@ void flat_orthogonal_allocate(struct flat_model *flat, struct arena *arena);
 void *flat_direction(const struct flat_model *flat, int unit);
 void flat_direction_start(struct flat_model *flat, int unit);
 void flat_orthogonalize(struct flat_model *flat, int unit, const struct newton_schulz *rule);
+void flat_direction_sum(struct flat_model *flat, int unit);
 void flat_direction_wait(struct flat_model *flat, int unit);
 
 #endif

@@ -123,21 +123,22 @@ static void units_update(const struct optimizer *optimizer, const struct flat_mo
         flat->device->backend->update(flat->stream, &update);
 }
 
-/* Queues Muon's update. Three units are in progress: the directions of one are gathered and those
- * of another are summed while matrices of the one between them are orthogonalized. */
+/* Queues Muon's update. Four units are in progress: communication of three of them overlaps with
+ * the iteration for matrices of the other. */
 static void muon_update(const struct optimizer *optimizer, struct flat_model *flat,
                         const struct step_params *params, const struct loss_scaler *scaler)
 {
     const struct device_backend *backend = flat->device->backend;
-    for (int turn = 0; turn < flat->count + 2; turn++) {
-        int middle = turn - 1, last = turn - 2;
-        if (turn < flat->count) {
-            const struct update update = unit_update(optimizer, flat, turn, params, scaler);
+    for (int first = 0, last = 1 - ORTHOGONAL_SLOTS; last < flat->count; first++, last++) {
+        if (first < flat->count) {
+            const struct update update = unit_update(optimizer, flat, first, params, scaler);
             backend->update(flat->stream, &update);
-            flat_direction_start(flat, turn);
+            flat_direction_start(flat, first);
         }
-        if (middle >= 0 && middle < flat->count)
-            flat_orthogonalize(flat, middle, &optimizer->newton_schulz);
+        if (first >= 1 && first - 1 < flat->count)
+            flat_orthogonalize(flat, first - 1, &optimizer->newton_schulz);
+        if (first >= 2 && first - 2 < flat->count)
+            flat_direction_sum(flat, first - 2);
         if (last >= 0 && flat->buffers[last].orthogonal) {
             struct update update = unit_update(optimizer, flat, last, params, scaler);
             update.rule = UPDATE_MUON_APPLY;
