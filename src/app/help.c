@@ -81,14 +81,14 @@ static void model_print_input(const struct model *model)
 static bool models_list(struct error *error)
 {
     static struct options options;
-    printf("%-24s %12s  input\n", "model.name", "parameters");
+    printf("%-30s %12s  input\n", "model.name", "parameters");
     for (const char *const *name = model_names(); *name != NULL; name++) {
         options_default(&options);
         snprintf(options.model.name, sizeof options.model.name, "%s", *name);
         struct model *model = model_open(&options, NULL, TYPE_FP32, error);
         if (model == NULL)
             return false;
-        printf("%-24s %12lld  ", *name, (long long)model_parameter_count(model));
+        printf("%-30s %12lld  ", *name, (long long)model_parameter_count(model));
         model_print_input(model);
         model_close(model);
     }

@@ -39,17 +39,39 @@ static const struct fetch_archive cifar10 = {
     .member_count = sizeof cifar10_files / sizeof cifar10_files[0],
 };
 
-/* timm's default weights of the vision transformers in the registry (Steiner et al. 2021, trained
- * on ImageNet-21k and fine-tuned on ImageNet-1k), and torchvision's first weights of the ResNets
- * (ImageNet-1k), which timm publishes as safetensors. */
+/* timm's default weights of the vision transformers in the registry (vit_models.c), and
+ * torchvision's first weights of the ResNets (ImageNet-1k), which timm publishes as safetensors. */
 static const struct {
     const char *model, *variant;
 } weights[] = {
     {"vit_tiny_patch16_224", "augreg_in21k_ft_in1k"},
+    {"vit_tiny_patch16_384", "augreg_in21k_ft_in1k"},
     {"vit_small_patch16_224", "augreg_in21k_ft_in1k"},
+    {"vit_small_patch16_384", "augreg_in21k_ft_in1k"},
     {"vit_small_patch32_224", "augreg_in21k_ft_in1k"},
+    {"vit_small_patch32_384", "augreg_in21k_ft_in1k"},
     {"vit_base_patch16_224", "augreg2_in21k_ft_in1k"},
+    {"vit_base_patch16_384", "augreg_in21k_ft_in1k"},
     {"vit_base_patch32_224", "augreg_in21k_ft_in1k"},
+    {"vit_base_patch32_384", "augreg_in21k_ft_in1k"},
+    {"vit_large_patch16_224", "augreg_in21k_ft_in1k"},
+    {"vit_large_patch16_384", "augreg_in21k_ft_in1k"},
+    {"vit_large_patch32_224", "orig_in21k"},
+    {"vit_large_patch32_384", "orig_in21k_ft_in1k"},
+    {"vit_huge_patch14_224", "orig_in21k"},
+    {"deit3_small_patch16_224", "fb_in1k"},
+    {"deit3_small_patch16_384", "fb_in1k"},
+    {"deit3_base_patch16_224", "fb_in1k"},
+    {"deit3_base_patch16_384", "fb_in1k"},
+    {"deit3_large_patch16_224", "fb_in1k"},
+    {"deit3_large_patch16_384", "fb_in1k"},
+    {"deit3_huge_patch14_224", "fb_in1k"},
+    {"vit_small_patch14_dinov2", "lvd142m"},
+    {"vit_base_patch14_dinov2", "lvd142m"},
+    {"vit_large_patch14_dinov2", "lvd142m"},
+    {"vit_small_patch14_reg4_dinov2", "lvd142m"},
+    {"vit_base_patch14_reg4_dinov2", "lvd142m"},
+    {"vit_large_patch14_reg4_dinov2", "lvd142m"},
     {"resnet18", "tv_in1k"},
     {"resnet34", "tv_in1k"},
     {"resnet50", "tv_in1k"},
@@ -61,16 +83,13 @@ enum { WEIGHTS_COUNT = sizeof weights / sizeof weights[0] };
 
 static const char *find_variant(const char *model, struct error *error)
 {
-    char known[512] = "";
-    for (int i = 0; i < WEIGHTS_COUNT; i++) {
+    for (int i = 0; i < WEIGHTS_COUNT; i++)
         if (strcmp(weights[i].model, model) == 0)
             return weights[i].variant;
-        size_t length = strlen(known);
-        snprintf(known + length, sizeof known - length, "%s%s", i > 0 ? ", " : "",
-                 weights[i].model);
-    }
     error_set(error, ERROR_USAGE,
-              "%s: no published weights for this model; models with weights: %s", model, known);
+              "%s: no published weights for this model: choose a ResNet, or a ViT of timm, from "
+              "the list of vittrain --list-models",
+              model);
     return NULL;
 }
 

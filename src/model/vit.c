@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Registered Vision Transformers and their tensors: one unit for the stem, one for each block, one
+/* The tensors of Vision Transformers: one unit for the stem, one for each block, one
  * for the head. The list of tensors drives allocation, initialisation, checkpoints and the names in
  * safetensors files. */
 #include "model/vit.h"
@@ -292,54 +292,14 @@ static struct model *vit_open_entry(const struct model_entry *entry, const struc
     return vit_open(&shape, device, compute, error);
 }
 
-static const struct model_type vit_type = {.name = "vit",
-                                           .recomputes = true,
-                                           .open = vit_open_entry,
-                                           .activations = vit_activations,
-                                           .forward = vit_forward,
-                                           .backward = vit_backward,
-                                           .output = vit_output,
-                                           .close = vit_close};
-
-/* timm's plain ViTs for 224 x 224 images: biases everywhere, epsilon 1e-6. */
-#define VIT(name_, patch_, dim_, heads_)                                                           \
-    {                                                                                              \
-        .name = name_, .type = &vit_type, .mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5},         \
-        .interpolation = INTERPOLATION_BICUBIC, .crop_fraction = 0.9,                              \
-        .shape = &(const struct vit_shape)                                                         \
-        {                                                                                          \
-            .image = 224, .channels = 3, .patch = patch_, .dim = dim_, .depth = 12,                \
-            .heads = heads_, .hidden = 4 * dim_, .classes = 1000, .qkv_bias = true,                \
-            .class_token = true, .norm_epsilon = 1e-6f                                             \
-        }                                                                                          \
-    }
-
-const struct model_entry vit_models[] = {
-    {.name = "vit_cifar",
-     .type = &vit_type,
-     .shape = &(const struct vit_shape){.image = 32,
-                                        .channels = 3,
-                                        .patch = 4,
-                                        .dim = 192,
-                                        .depth = 6,
-                                        .heads = 3,
-                                        .hidden = 768,
-                                        .classes = 10,
-                                        .dropout = 0.1,
-                                        .drop_path = 0.1,
-                                        .class_token = true,
-                                        .embed_norm = true,
-                                        .norm_epsilon = 1e-5f,
-                                        .reference = true},
-     .mean = {0.5, 0.5, 0.5},
-     .std = {0.5, 0.5, 0.5}},
-    VIT("vit_tiny_patch16_224", 16, 192, 3),
-    VIT("vit_small_patch16_224", 16, 384, 6),
-    VIT("vit_small_patch32_224", 32, 384, 6),
-    VIT("vit_base_patch16_224", 16, 768, 12),
-    VIT("vit_base_patch32_224", 32, 768, 12),
-    {.name = NULL},
-};
+const struct model_type vit_type = {.name = "vit",
+                                    .recomputes = true,
+                                    .open = vit_open_entry,
+                                    .activations = vit_activations,
+                                    .forward = vit_forward,
+                                    .backward = vit_backward,
+                                    .output = vit_output,
+                                    .close = vit_close};
 
 struct model *vit_open(const struct vit_shape *shape, struct device *device, enum data_type compute,
                        struct error *error)

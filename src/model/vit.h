@@ -30,6 +30,9 @@ struct vit_shape {
 struct model *vit_open(const struct vit_shape *shape, struct device *device, enum data_type compute,
                        struct error *error);
 
+/* Its `shape` is a struct vit_shape. */
+extern const struct model_type vit_type;
+
 /* The rest is private to vit.c (tensors), vit_activations.c (memory) and vit_pass.c (passes). */
 
 /* The tensors of a unit. vit->slot maps each to its number in the unit, or to -1. */

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* Registered Vision Transformers. Except for vit_cifar and vit_small_patch16_sincos, name, shape
+ * and image preprocessing are those of timm's default weights; backbones without a classifier get
+ * one of 1000 classes. */
+#include "model/vit.h"
+
+#define HALF .mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}
+#define IMAGENET .mean = {0.485, 0.456, 0.406}, .std = {0.229, 0.224, 0.225}
+
+/* Further arguments: members of struct vit_shape. */
+#define VIT(name_, normalisation_, crop_, image_, patch_, dim_, depth_, heads_, ...)               \
+    {                                                                                              \
+        .name = name_, .type = &vit_type, normalisation_, .interpolation = INTERPOLATION_BICUBIC,  \
+        .crop_fraction = crop_, .shape = &(const struct vit_shape)                                 \
+        {                                                                                          \
+            .image = image_, .channels = 3, .patch = patch_, .dim = dim_, .depth = depth_,         \
+            .heads = heads_, .hidden = 4 * dim_, .classes = 1000, .qkv_bias = true,                \
+            .norm_epsilon = 1e-6f, __VA_ARGS__                                                     \
+        }                                                                                          \
+    }
+
+/* Steiner et al. 2022 ("augreg"). */
+#define AUGREG(name_, crop_, image_, patch_, dim_, depth_, heads_)                                 \
+    VIT(name_, HALF, crop_, image_, patch_, dim_, depth_, heads_, .class_token = true)
+
+/* Touvron et al. 2022. */
+#define DEIT3(name_, crop_, image_, patch_, dim_, depth_, heads_)                                  \
+    VIT(name_, IMAGENET, crop_, image_, patch_, dim_, depth_, heads_, .class_token = true,         \
+        .position = POSITION_PATCHES, .layer_scale = 1e-6)
+
+/* Oquab et al. 2023, and with registers Darcet et al. 2024. */
+#define DINOV2(name_, dim_, depth_, heads_)                                                        \
+    VIT(name_, IMAGENET, 1, 518, 14, dim_, depth_, heads_, .class_token = true, .layer_scale = 1e-5)
+#define DINOV2_REGISTERS(name_, dim_, depth_, heads_)                                              \
+    VIT(name_, IMAGENET, 1, 518, 14, dim_, depth_, heads_, .class_token = true, .registers = 4,    \
+        .position = POSITION_PATCHES, .layer_scale = 1e-5)
+
+const struct model_entry vit_models[] = {
+    /* the CIFAR model of the reference */
+    {.name = "vit_cifar",
+     .type = &vit_type,
+     HALF,
+     .shape = &(const struct vit_shape){.image = 32,
+                                        .channels = 3,
+                                        .patch = 4,
+                                        .dim = 192,
+                                        .depth = 6,
+                                        .heads = 3,
+                                        .hidden = 768,
+                                        .classes = 10,
+                                        .dropout = 0.1,
+                                        .drop_path = 0.1,
+                                        .class_token = true,
+                                        .embed_norm = true,
+                                        .norm_epsilon = 1e-5f,
+                                        .reference = true}},
+    AUGREG("vit_tiny_patch16_224", 0.9, 224, 16, 192, 12, 3),
+    AUGREG("vit_tiny_patch16_384", 1, 384, 16, 192, 12, 3),
+    AUGREG("vit_small_patch16_224", 0.9, 224, 16, 384, 12, 6),
+    AUGREG("vit_small_patch16_384", 1, 384, 16, 384, 12, 6),
+    AUGREG("vit_small_patch32_224", 0.9, 224, 32, 384, 12, 6),
+    AUGREG("vit_small_patch32_384", 1, 384, 32, 384, 12, 6),
+    AUGREG("vit_base_patch16_224", 0.9, 224, 16, 768, 12, 12),
+    AUGREG("vit_base_patch16_384", 1, 384, 16, 768, 12, 12),
+    AUGREG("vit_base_patch32_224", 0.9, 224, 32, 768, 12, 12),
+    AUGREG("vit_base_patch32_384", 1, 384, 32, 768, 12, 12),
+    AUGREG("vit_large_patch14_224", 0.9, 224, 14, 1024, 24, 16),
+    AUGREG("vit_large_patch16_224", 0.9, 224, 16, 1024, 24, 16),
+    AUGREG("vit_large_patch16_384", 1, 384, 16, 1024, 24, 16),
+    AUGREG("vit_large_patch32_224", 0.9, 224, 32, 1024, 24, 16),
+    AUGREG("vit_large_patch32_384", 1, 384, 32, 1024, 24, 16),
+    AUGREG("vit_huge_patch14_224", 0.9, 224, 14, 1280, 32, 16),
+    /* Beyer et al. 2022, of big_vision */
+    VIT("vit_small_patch16_sincos", HALF, 0.9, 224, 16, 384, 12, 6, .position = POSITION_SINCOS,
+        .pool_mean = true, .norm_first = true),
+    DEIT3("deit3_small_patch16_224", 0.9, 224, 16, 384, 12, 6),
+    DEIT3("deit3_small_patch16_384", 1, 384, 16, 384, 12, 6),
+    DEIT3("deit3_base_patch16_224", 0.9, 224, 16, 768, 12, 12),
+    DEIT3("deit3_base_patch16_384", 1, 384, 16, 768, 12, 12),
+    DEIT3("deit3_large_patch16_224", 0.9, 224, 16, 1024, 24, 16),
+    DEIT3("deit3_large_patch16_384", 1, 384, 16, 1024, 24, 16),
+    DEIT3("deit3_huge_patch14_224", 0.9, 224, 14, 1280, 32, 16),
+    DINOV2("vit_small_patch14_dinov2", 384, 12, 6),
+    DINOV2("vit_base_patch14_dinov2", 768, 12, 12),
+    DINOV2("vit_large_patch14_dinov2", 1024, 24, 16),
+    DINOV2_REGISTERS("vit_small_patch14_reg4_dinov2", 384, 12, 6),
+    DINOV2_REGISTERS("vit_base_patch14_reg4_dinov2", 768, 12, 12),
+    DINOV2_REGISTERS("vit_large_patch14_reg4_dinov2", 1024, 24, 16),
+    {.name = NULL},
+};
