@@ -14,6 +14,8 @@ from timm.optim.muon import _is_suitable_for_muon
 CASES = (
     ("vit_tiny_patch16_224", "model.pool=token", {}),
     ("vit_tiny_patch16_224", "model.pool=mean", {"global_pool": "avg"}),
+    ("vit_tiny_patch16_224", "model.registers=4", {"reg_tokens": 4}),
+    ("vit_tiny_patch16_224", "model.layer_scale=1e-5", {"init_values": 1e-5}),
     ("resnet18", "model.width=64", {}),
 )
 
