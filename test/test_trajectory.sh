@@ -23,7 +23,7 @@ train.precision=fp32 train.global_batch=28 train.steps=50 train.clip_norm=2 trai
 optim.name=adamw optim.lr=3e-3 optim.weight_decay=0.05 schedule.name=cosine schedule.warmup=5 \
 output.log_every=1 output.tensorboard=off run.threads=1"
 
-muon="optim.name=muon optim.momentum=0.95 optim.betas=0.9,0.95 train.steps=20"
+muon="optim.name=muon optim.momentum=0.95 optim.eps=1e-8 train.steps=20"
 nmuon="$muon optim.momentum=0.9 optim.nesterov=on optim.no_decay=on optim.muon_scale=original \
 optim.muon_factors=original optim.muon_exclude=head.weight,head.bias"
 

@@ -12,7 +12,7 @@ static const struct optimizer_facts table[] = {
     [OPTIMIZER_ADAM] = {SCOPE_ELEMENT, YES, YES, NO, NO, 0.9, 0.999, 1e-8},
     [OPTIMIZER_ADAMW] = {SCOPE_ELEMENT, YES, YES, NO, NO, 0.9, 0.999, 1e-8},
     [OPTIMIZER_RMSPROP] = {SCOPE_ELEMENT, NO, YES, YES, NO, 0.9, 0.999, 1e-8},
-    [OPTIMIZER_MUON] = {SCOPE_MATRIX, YES, YES, NO, YES, 0.9, 0.999, 1e-8},
+    [OPTIMIZER_MUON] = {SCOPE_MATRIX, YES, YES, NO, YES, 0.9, 0.95, 1e-7},
     [OPTIMIZER_LION] = {SCOPE_ELEMENT, YES, NO, NO, NO, 0.9, 0.99, 1e-8},
 };
 

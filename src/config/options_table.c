@@ -355,9 +355,9 @@ const struct option_entry option_table[] = {
      .below_most = true, .least_count = 2, .most_count = 2,
      .help = "Decay rates of the first and second moment (adam, adamw; muon: of tensors that are "
              "not matrices; lion: of the moment in the direction and of its next value). auto: "
-             "0.9,0.999; lion 0.9,0.99."},
+             "0.9,0.999; lion 0.9,0.99; muon 0.9,0.95."},
     {PLACE(optim, eps), .kind = OPTION_IS_NUMBER, .preset = "auto", AUTOMATIC(-1), .most = INFINITY,
-     .help = "Added to the denominator (adam, adamw, rmsprop, muon). auto: 1e-8."},
+     .help = "Added to the denominator (adam, adamw, rmsprop, muon). auto: 1e-8; muon 1e-7."},
     {PLACE(optim, alpha), .kind = OPTION_IS_NUMBER, .preset = "0.99", .most = 1, .below_most = true,
      .help = "Smoothing constant of rmsprop."},
     {PLACE(optim, muon_scale), CHOICES(MUON_SCALE_CHOICES), .preset = "match_rms_adamw",
