@@ -71,7 +71,7 @@ echo 'no archive' >"$work/served/cifar-10-binary.tar.gz"
 run 8 'the archive is damaged' "$vittrain" fetch cifar10 fetch.url="$home/range/" fetch.dir=none
 report 'no archive: exit code 8' "$bad"
 
-run 2 'vit_cifar: no published weights.*--list-models' "$vittrain" fetch weights vit_cifar
+run 2 'vit_cifar: no published weights for this model' "$vittrain" fetch weights vit_cifar
 report 'a model without published weights: exit code 2' "$bad"
 
 run 2 'missing object' "$vittrain" fetch
