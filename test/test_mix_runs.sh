@@ -7,7 +7,7 @@
 
 # 80 samples: three batches of 23 and one of 11 per epoch.
 steps="$small debug.fraction=0.04 train.global_batch=23 train.steps=9 train.label_smoothing=0.1 data.val=none \
-augment.mixup=0.4 augment.cutmix=1 augment.mix_switch=0.6 augment.rand_augment=2 augment.brightness=0.4 augment.hue=0.1 \
+augment.mixup=0.4 augment.cutmix=1 augment.mix_switch=0.6 augment.rand_augment=2 augment.brightness=0.4 augment.hue=0.1 augment.three_augment=on \
 output.tensorboard=off debug.check_weights=1"
 
 # train RANKS NAME WORD...
@@ -43,7 +43,7 @@ result 'without mixing the losses are others' "$bad"
 train 1 switched augment.mix_switch=0
 bad=$([ -n "$(differ "$work/one.loss" "$work/switched.loss" 1e-3)" ] || echo 'the same losses')
 result 'with mixup alone, too' "$bad"
-train 1 coloured augment.rand_augment=0 augment.brightness=0 augment.hue=0
+train 1 coloured augment.three_augment=off augment.rand_augment=0 augment.brightness=0 augment.hue=0
 bad=$([ -n "$(differ "$work/one.loss" "$work/coloured.loss" 1e-3)" ] || echo 'the same losses')
 result 'without RandAugment and jitter, too' "$bad"
 train 1 binary train.loss=bce

@@ -140,6 +140,30 @@ static void operations_are_as_likely(void **state)
     assert_true(fabs(negative - sheared / 2.0) < 4.5 * sqrt(sheared / 4.0));
 }
 
+/* Each third of the images has one change, and radii of blurs are uniform. */
+static void three_augments_are_as_likely(void **state)
+{
+    (void)state;
+    int grey = 0, solarized = 0, blurred = 0, small = 0;
+    options.augment.three_augment = true;
+    struct policy policy = policy_of_options();
+    for (uint32_t i = 0; i < DRAWS; i++) {
+        struct image_change change[POLICY_MOST];
+        assert_int_equal(policy_draw(&policy, 0, i, HEIGHT, WIDTH, change), 1);
+        grey += change->kind == CHANGE_GREYSCALE;
+        solarized += change->kind == CHANGE_SOLARIZE && change->amount == 128;
+        if (change->kind != CHANGE_BLUR)
+            continue;
+        assert_true(change->amount >= 0.1 && change->amount <= 2);
+        blurred++;
+        small += change->amount < 1.05;
+    }
+    assert_share(grey, 1.0 / 3);
+    assert_share(solarized, 1.0 / 3);
+    assert_share(blurred, 1.0 / 3);
+    assert_share(small, 1.0 / 6);
+}
+
 static void set_jitter(void)
 {
     options.augment.brightness = 0.4;
@@ -298,6 +322,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(changes_are_torchvisions),
         cmocka_unit_test_setup(operations_are_as_likely, set_up),
+        cmocka_unit_test_setup(three_augments_are_as_likely, set_up),
         cmocka_unit_test_setup(factors_are_uniform, set_up),
         cmocka_unit_test_setup(orders_are_as_likely, set_up),
         cmocka_unit_test_setup(stages_draw_apart, set_up),

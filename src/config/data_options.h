@@ -65,6 +65,7 @@ struct augment_options {
     int64_t crop_pad;
     int64_t rand_augment, rand_magnitude;
     double brightness, contrast, saturation, hue, greyscale;
+    bool three_augment;
     double mixup, cutmix, mix_switch;
     int64_t resize;          /* pixels; 0: the model's image size */
     int resize_to;           /* enum resize_choice */

@@ -214,6 +214,9 @@ const struct option_entry option_table[] = {
              "direction."},
     {PLACE(augment, greyscale), .kind = OPTION_IS_NUMBER, .preset = "0", .most = 1,
      .help = "Probability of converting an image to grayscale."},
+    {PLACE(augment, three_augment), .kind = OPTION_IS_SWITCH, .preset = "off",
+     .help = "3-Augment of DeiT III, before the color jitter: grayscale, solarization or Gaussian "
+             "blur, each for a third of the images."},
     {PLACE(augment, mixup), .kind = OPTION_IS_NUMBER, .preset = "0", .most = 100,
      .help = "Mixup: blend each two consecutive samples of a batch, and their targets, with a "
              "weight drawn from Beta(alpha, alpha). The value is alpha; 0: off."},

@@ -3,7 +3,10 @@
  * the others are in kernels_colour.c. */
 #include "data/colour.h"
 
+#include <math.h>
 #include <string.h>
+
+#include "core/integer.h"
 
 enum { LEVELS = 256, CHANNELS = 3 };
 
@@ -150,4 +153,65 @@ void colour_equalize(const struct colour_image *image)
 {
     for (int64_t channel = 0; channel < CHANNELS; channel++)
         plane_equalize(image->planes + channel * plane_of(image), plane_of(image));
+}
+
+/* A box of 2 * radius + 1 pixels and a part of one more at each end; weights are 8.24 fixed
+ * point. */
+struct box {
+    int64_t radius;
+    uint32_t weight, end_weight;
+};
+
+static struct box box_of(double deviation)
+{
+    enum { PASSES = 3 };
+    const float radius = (float)deviation, variance = radius * radius / PASSES;
+    const float length = (float)sqrt(12.0 * (double)variance + 1.0);
+    const float whole = (float)floor(((double)length - 1.0) / 2.0);
+    float part = (2 * whole + 1) * (whole * (whole + 1) - 3 * variance);
+    part /= 6 * (variance - (whole + 1) * (whole + 1));
+    const float size = whole + part;
+    struct box box = {.radius = (int64_t)size,
+                      .weight = (uint32_t)((float)(1 << 24) / (size * 2 + 1))};
+    box.end_weight = ((1U << 24) - (uint32_t)(box.radius * 2 + 1) * box.weight) / 2;
+    return box;
+}
+
+/* Blur a line of `count` pixels that are `step` bytes apart. Pixels outside are those of its
+ * ends. */
+static void line_blur(const struct box *box, int64_t count, int64_t step, const uint8_t *from,
+                      uint8_t *to)
+{
+    const int64_t radius = box->radius, last = count - 1;
+    uint32_t sum = 0;
+    for (int64_t i = -radius; i <= radius; i++)
+        sum += from[step * (i < 0 ? 0 : smaller(i, last))];
+    for (int64_t i = 0; i < count; i++) {
+        const uint8_t before = from[step * larger(i - radius - 1, 0)];
+        const uint8_t after = from[step * smaller(i + radius + 1, last)];
+        const uint32_t ends = (uint32_t)before + after;
+        to[step * i] = (uint8_t)((sum * box->weight + ends * box->end_weight + (1U << 23)) >> 24);
+        sum += after - (uint32_t)from[step * larger(i - radius, 0)];
+    }
+}
+
+void colour_blur(const struct colour_image *image, double radius)
+{
+    enum { PASSES = 6 };
+    const struct box box = box_of(radius);
+    const int64_t height = image->height, width = image->width;
+    const uint8_t *from = image->planes;
+    uint8_t *to = image->scratch;
+    for (int pass = 0; pass < PASSES; pass++) {
+        if (pass < PASSES / 2)
+            for (int64_t row = 0; row < CHANNELS * height; row++)
+                line_blur(&box, width, 1, from + row * width, to + row * width);
+        else
+            for (int64_t column = 0; column < CHANNELS * width; column++) {
+                const int64_t first = column / width * height * width + column % width;
+                line_blur(&box, height, width, from + first, to + first);
+            }
+        from = to;
+        to = pass % 2 == 0 ? image->planes : image->scratch;
+    }
 }

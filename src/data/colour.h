@@ -37,4 +37,8 @@ void colour_solarize(const struct colour_image *image, double threshold);
 void colour_autocontrast(const struct colour_image *image);
 void colour_equalize(const struct colour_image *image);
 
+/* Pillow's GaussianBlur: three box blurs in each direction (Gwosdek et al. 2011). radius: standard
+ * deviation in pixels. */
+void colour_blur(const struct colour_image *image, double radius);
+
 #endif

@@ -11,7 +11,7 @@
 #include "data/augment.h"
 
 /* Streams; augment.c has stream 0. */
-enum { STREAM_JITTER = 1, STREAM_OPERATIONS = 2 };
+enum { STREAM_JITTER = 1, STREAM_OPERATIONS = 2, STREAM_THREE_AUGMENT = 3 };
 
 /* Blocks of the jitter's stream. */
 enum { BLOCK_FACTORS = 0, BLOCK_ORDER = 1 };
@@ -20,7 +20,8 @@ bool policy_is_asked_for(const struct options *options)
 {
     return options->augment.rand_augment > 0 || options->augment.brightness > 0 ||
            options->augment.contrast > 0 || options->augment.saturation > 0 ||
-           options->augment.hue > 0 || options->augment.greyscale > 0;
+           options->augment.hue > 0 || options->augment.greyscale > 0 ||
+           options->augment.three_augment;
 }
 
 bool policy_open(struct policy *policy, const struct options *options, bool training,
@@ -36,6 +37,7 @@ bool policy_open(struct policy *policy, const struct options *options, bool trai
     policy->saturation = options->augment.saturation;
     policy->hue = options->augment.hue;
     policy->greyscale = options->augment.greyscale;
+    policy->three_augment = options->augment.three_augment;
     policy->kernels = cpu_kernels_choose(error);
     return policy->kernels != NULL;
 }
@@ -92,6 +94,19 @@ struct image_change policy_operation(enum image_change_kind kind, int64_t magnit
     }
 }
 
+/* ---- 3-Augment: the default threshold of Pillow's solarize, the radii of DeiT III. */
+static struct image_change three_augment_draw(const struct policy *policy, uint32_t epoch,
+                                              uint32_t sample)
+{
+    const struct random_block draw =
+        random_block_at(policy->seed, RANDOM_AUGMENT, STREAM_THREE_AUGMENT, epoch, sample, 0);
+    const struct image_change changes[3] = {
+        {CHANGE_GREYSCALE, 0},
+        {CHANGE_SOLARIZE, 128},
+        {CHANGE_BLUR, 0.1 + 1.9 * (double)random_uniform(draw.word[1])}};
+    return changes[((uint64_t)draw.word[0] * 3) >> 32];
+}
+
 /* ---- Colour jitter. */
 static double factor_between(uint32_t word, double low, double high)
 {
@@ -141,7 +156,7 @@ static int jitter_draw(const struct policy *policy, uint32_t epoch, uint32_t sam
 int policy_draw(const struct policy *policy, uint32_t epoch, uint32_t sample, int64_t height,
                 int64_t width, struct image_change changes[POLICY_MOST])
 {
-    const int count = (int)policy->operations;
+    int count = (int)policy->operations;
     for (int i = 0; i < count; i++) {
         const struct random_block draw = random_block_at(
             policy->seed, RANDOM_AUGMENT, STREAM_OPERATIONS, epoch, sample, (uint32_t)i);
@@ -149,6 +164,8 @@ int policy_draw(const struct policy *policy, uint32_t epoch, uint32_t sample, in
             (enum image_change_kind)(((uint64_t)draw.word[0] * POLICY_OPERATIONS) >> 32);
         changes[i] = policy_operation(kind, policy->magnitude, draw.word[1] >> 31, height, width);
     }
+    if (policy->three_augment)
+        changes[count++] = three_augment_draw(policy, epoch, sample);
     return count + jitter_draw(policy, epoch, sample, changes + count);
 }
 
@@ -241,6 +258,8 @@ void image_change(const struct colour_image *image, const struct image_change *c
         return colour_hue(image, amount);
     case CHANGE_GREYSCALE:
         return colour_greyscale(image);
+    case CHANGE_BLUR:
+        return colour_blur(image, amount);
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* RandAugment and colour changes of training images, a function of (seed, epoch, sample) only:
- * torchvision's RandAugment, ColorJitter and RandomGrayscale, in this order. They are applied to
+ * torchvision's RandAugment, 3-Augment of DeiT III (Touvron et al. 2022: greyscale, solarization or
+ * blur), torchvision's ColorJitter and RandomGrayscale, in this order. They are applied to
  * bytes on the host by the loader's threads; later stages run on the device (augment.h). */
 #ifndef VITTRAIN_DATA_POLICY_H
 #define VITTRAIN_DATA_POLICY_H
@@ -30,7 +31,8 @@ enum image_change_kind {
     CHANGE_EQUALIZE,
     POLICY_OPERATIONS,
     CHANGE_HUE = POLICY_OPERATIONS, /* fraction of the colour wheel */
-    CHANGE_GREYSCALE
+    CHANGE_GREYSCALE,
+    CHANGE_BLUR /* standard deviation in pixels */
 };
 
 struct image_change {
@@ -38,13 +40,14 @@ struct image_change {
     double amount;
 };
 
-enum { POLICY_MOST_OPERATIONS = 16, POLICY_BINS = 31, POLICY_MOST = POLICY_MOST_OPERATIONS + 5 };
+enum { POLICY_MOST_OPERATIONS = 16, POLICY_BINS = 31, POLICY_MOST = POLICY_MOST_OPERATIONS + 6 };
 
 struct policy {
     uint64_t seed;
     int64_t operations, magnitude;
     double brightness, contrast, saturation, hue; /* 0: off */
     double greyscale;                             /* probability */
+    bool three_augment;
     const struct cpu_kernels *kernels;
 };
 

@@ -61,8 +61,8 @@ static bool policy_start(struct data_feed *feed, const struct options *options, 
     if (training && policy_is_asked_for(options) && feed->dataset.channels != 3)
         return error_set(
             error, ERROR_USAGE,
-            "augment.rand_augment, brightness, contrast, saturation, hue and greyscale "
-            "change red, green and blue, and the images have %lld channels: leave "
+            "augment.rand_augment, brightness, contrast, saturation, hue, greyscale and "
+            "three_augment change red, green and blue, and the images have %lld channels: leave "
             "them out",
             (long long)feed->dataset.channels);
     if (!policy_open(&feed->policy, options, training, error))

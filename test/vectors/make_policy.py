@@ -9,14 +9,14 @@ operation (`P.operations`) and each change (`P.changes`) makes of it.
 import pathlib
 
 import numpy
-from PIL import Image
+from PIL import Image, ImageFilter
 from safetensors.numpy import save_file
 from torchvision.transforms import InterpolationMode, RandAugment
 from torchvision.transforms import functional
 from torchvision.transforms.autoaugment import _apply_op
 
 MAGNITUDES = (1, 9, 15, 30)
-BRIGHTNESS, SATURATION, CONTRAST, SHARPNESS, HUE, GREY = 6, 7, 8, 9, 14, 15
+BRIGHTNESS, SATURATION, CONTRAST, SHARPNESS, HUE, GREY, BLUR = 6, 7, 8, 9, 14, 15, 16
 CHANGES = (
     [(BRIGHTNESS, factor) for factor in (0.0, 0.3, 1.0, 1.37, 3.0)]
     + [(SATURATION, factor) for factor in (0.0, 0.61, 1.0, 1.41)]
@@ -24,6 +24,7 @@ CHANGES = (
     + [(SHARPNESS, factor) for factor in (0.0, 0.5, 1.0, 2.5)]
     + [(HUE, part) for part in (-0.5, -0.21, -0.001, 0.0, 0.004, 0.1, 0.35, 0.5)]
     + [(GREY, 0.0)]
+    + [(BLUR, radius) for radius in (0.1, 0.7, 1.0, 1.33, 2.0, 9.5)]
 )
 FUNCTIONS = {
     BRIGHTNESS: functional.adjust_brightness,
@@ -31,6 +32,7 @@ FUNCTIONS = {
     CONTRAST: functional.adjust_contrast,
     SHARPNESS: functional.adjust_sharpness,
     HUE: functional.adjust_hue,
+    BLUR: lambda image, radius: image.filter(ImageFilter.GaussianBlur(radius)),
     GREY: lambda image, amount: functional.to_grayscale(image, 3),
 }
 
