@@ -27,7 +27,7 @@ same() {
     result "$1" "$bad" "$work/$2.log"
 }
 
-echo 1..14
+echo 1..17
 train 1 one
 [ "$(wc -l <"$work/one.loss")" = 9 ] && bad= || bad="not 9 rows"
 result 'one rank trains' "$bad" "$work/one.log"
@@ -55,7 +55,15 @@ train 2 binary2 train.loss=bce
 mv "$work/one.loss" "$work/kept.loss"
 cp "$work/binary.loss" "$work/one.loss"
 same 'binary cross-entropy on 2 ranks' binary2 1e-5
+train 1 repeated augment.repeat=3
+cp "$work/repeated.loss" "$work/one.loss"
+bad=$([ -n "$(differ "$work/one.loss" "$work/kept.loss" 1e-3)" ] || echo 'the same losses')
+result 'with repeated augmentation the losses are others' "$bad"
+train 3 repeated3 augment.repeat=3 train.accumulate=2
+same 'repeated augmentation on 3 ranks' repeated3 1e-5
 mv "$work/kept.loss" "$work/one.loss"
+fails 1 'repetitions and blocks' 2 'augment.repeat=3 does not work with data.shuffle_block' augment.repeat=3 \
+    data.shuffle_block=8 run.dir="$work/blocks"
 fails 1 'regression has no classes' 2 'train.loss needs classes, and model.name=linear has none' \
     model.name=linear data.format=synthetic data.task=regression train.loss=bce run.dir="$work/linear"
 fails 1 'regression mixes nothing' 2 'augment.mixup and augment.cutmix mix classes' \
@@ -76,5 +84,5 @@ if take_gpu; then
     train 1 gpu run.backend=cuda
     same 'losses on an emulated GPU' gpu 1e-4
 else
-    echo 'ok 14 - losses on an emulated GPU # SKIP no g++ for the emulated GPU'
+    echo 'ok 17 - losses on an emulated GPU # SKIP no g++ for the emulated GPU'
 fi

@@ -127,6 +127,32 @@ static void test_limit(void **state)
     sampler_close(&sampler);
 }
 
+/* Each global batch has a third as many samples, each as copies 0, 1, 2; none is in two batches. */
+static void test_repeated(void **state)
+{
+    (void)state;
+    enum { COUNT = 100, BATCH = 14, DIFFERENT = 5 };
+    struct sampler sampler;
+    int batch_of[COUNT], copies[COUNT] = {0};
+    sampler_open(&sampler, 5, COUNT, BATCH, 1, true, false, 0, 1);
+    sampler.repeat = 3;
+    const uint32_t *samples = order_at(&sampler, 1)->samples;
+    for (int i = 0; i < COUNT; i++) {
+        uint32_t sample = samples[i];
+        assert_in_range(sample, 0, COUNT - 1);
+        assert_int_equal(sampler_copy_at(&sampler, i), copies[sample]);
+        assert_int_equal(copies[sample], i % BATCH / DIFFERENT);
+        if (copies[sample]++ > 0)
+            assert_int_equal(batch_of[sample], i / BATCH);
+        batch_of[sample] = i / BATCH;
+    }
+    sampler_close(&sampler);
+    sampler_open(&sampler, 5, COUNT, BATCH, 1, true, false, 0, 1);
+    for (int i = 0; i < COUNT; i++)
+        assert_int_equal(sampler_copy_at(&sampler, i), 0);
+    sampler_close(&sampler);
+}
+
 /* ---- blocks ---- */
 
 enum { SAMPLES = 1003, BLOCK = 7, BATCH = 24 };
@@ -271,6 +297,7 @@ int main(void)
         cmocka_unit_test(test_every_sample_once),
         cmocka_unit_test(test_order),
         cmocka_unit_test(test_limit),
+        cmocka_unit_test(test_repeated),
         cmocka_unit_test(test_blocks),
         cmocka_unit_test(test_spread),
         cmocka_unit_test(test_ahead),

@@ -66,6 +66,7 @@ struct augment_options {
     int64_t rand_augment, rand_magnitude;
     double brightness, contrast, saturation, hue, greyscale;
     bool three_augment;
+    int64_t repeat;
     double mixup, cutmix, mix_switch;
     int64_t resize;          /* pixels; 0: the model's image size */
     int resize_to;           /* enum resize_choice */

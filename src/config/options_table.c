@@ -217,6 +217,10 @@ const struct option_entry option_table[] = {
     {PLACE(augment, three_augment), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "3-Augment of DeiT III, before the color jitter: grayscale, solarization or Gaussian "
              "blur, each for a third of the images."},
+    {PLACE(augment, repeat), .kind = OPTION_IS_INTEGER, .preset = "1", .least = 1, .most = 16,
+     .help = "Repeated augmentation: copies of each sample in a global batch, each augmented with "
+             "other random numbers. An epoch has as many steps as with 1 and visits only a part of "
+             "the data."},
     {PLACE(augment, mixup), .kind = OPTION_IS_NUMBER, .preset = "0", .most = 100,
      .help = "Mixup: blend each two consecutive samples of a batch, and their targets, with a "
              "weight drawn from Beta(alpha, alpha). The value is alpha; 0: off."},

@@ -150,6 +150,14 @@ static void fault_keep(const struct loader *loader, int64_t sample, const struct
     memset(pixels, 0, (size_t)loader->sample_bytes);
 }
 
+/* The epoch in the keys of a sample's random numbers. Copies of a sample have different ones; copy
+ * 0 has the epoch itself. */
+static uint32_t key_epoch(const struct sampler *sampler, uint32_t epoch, int64_t position)
+{
+    enum { EPOCH_BITS = 24 };
+    return epoch + ((uint32_t)sampler_copy_at(sampler, position) << EPOCH_BITS);
+}
+
 /* Write the claimed samples; return the first that failed, or -1. A batch with an error still
  * passes through the model, since other ranks wait for this one; so its labels and plans must be
  * valid. */
@@ -168,20 +176,21 @@ static int64_t fill(struct worker *worker, const struct claim *claim, struct err
         sampler_ahead(loader->sampler, slot->epoch, slot->step, slot->starts, advise, dataset);
     for (int64_t i = claim->first; i < claim->first + claim->count; i++) {
         int64_t sample = samples[slot->begin + i];
+        const uint32_t epoch = key_epoch(loader->sampler, slot->epoch, slot->begin + i);
         batch->records[i] = dataset_record(dataset, sample);
-        augment_plan(loader->augment, slot->epoch, batch->records[i], &batch->plans[i]);
+        augment_plan(loader->augment, epoch, batch->records[i], &batch->plans[i]);
         if (mix_is_on(&loader->augment->mix) && i % MIX_GROUP == 0)
             mix_plan(&loader->augment->mix, slot->epoch, (uint32_t)(slot->begin + i),
                      &batch->mixes[i / MIX_GROUP]);
         uint8_t *pixels = batch->pixels + i * loader->sample_bytes;
         struct error reason = {0};
         const bool good = crop->active
-                              ? crop_sample(crop, dataset, slot->epoch, sample, &worker->scratch,
-                                            pixels, &batch->labels[i], &reason)
+                              ? crop_sample(crop, dataset, epoch, sample, &worker->scratch, pixels,
+                                            &batch->labels[i], &reason)
                               : dataset_read(dataset, sample, pixels, &batch->labels[i], &reason);
         if (good && loader->augment->policy != NULL)
-            policy_apply(loader->augment->policy, slot->epoch, batch->records[i], height, width,
-                         pixels, worker->planes);
+            policy_apply(loader->augment->policy, epoch, batch->records[i], height, width, pixels,
+                         worker->planes);
         if (good)
             continue;
         batch->labels[i] = 0;

@@ -32,6 +32,7 @@ void sampler_open(struct sampler *sampler, uint64_t seed, int64_t count, int64_t
         .accumulate = accumulate,
         .shuffle = shuffle,
         .drop_last = drop_last,
+        .repeat = 1,
         .group = 1,
         .rank = rank,
         .size = size,
@@ -174,6 +175,25 @@ void sampler_ahead(const struct sampler *sampler, uint32_t epoch, int64_t step, 
     }
 }
 
+/* Number of different samples in a global batch. */
+static int64_t batch_samples(const struct sampler *sampler)
+{
+    return round_up_division(sampler->global_batch, sampler->repeat);
+}
+
+int64_t sampler_copy_at(const struct sampler *sampler, int64_t position)
+{
+    return position % sampler->global_batch / batch_samples(sampler);
+}
+
+/* Replace the order by one with repetitions. From the end, because a sample never moves forward. */
+static void samples_repeat(const struct sampler *sampler, uint32_t *samples)
+{
+    const int64_t batch = sampler->global_batch, different = batch_samples(sampler);
+    for (int64_t i = sampler->count - 1; i >= 0; i--)
+        samples[i] = samples[i / batch * different + i % batch % different];
+}
+
 void sampler_draw(struct sampler *sampler, uint32_t epoch)
 {
     struct sampler_order *order = &sampler->order[epoch % SAMPLER_ORDERS];
@@ -191,12 +211,12 @@ void sampler_draw(struct sampler *sampler, uint32_t epoch)
         }
         return;
     }
-    if (sampler->shuffle) {
+    if (sampler->shuffle)
         random_permutation(sampler->seed, RANDOM_SHUFFLE, epoch, count, order->samples);
-        return;
-    }
-    for (uint32_t i = 0; i < count; i++)
-        order->samples[i] = i;
+    else
+        for (uint32_t i = 0; i < count; i++)
+            order->samples[i] = i;
+    samples_repeat(sampler, order->samples);
 }
 
 int64_t sampler_steps(const struct sampler *sampler)

@@ -9,7 +9,10 @@
  * SHUFFLE_WINDOW blocks are mixed: the position of a sample inside its window is uniformly random.
  * While a window lasts, only its blocks are read. Inside a global batch the samples are in file
  * order, so each rank's slice covers a part of the window's blocks and the ranks share the reading.
- */
+ *
+ * Repeated augmentation (Hoffer et al. 2020): a global batch of B samples consists of B / repeat
+ * different ones, all of them once, then all once more, and so on. An epoch has as many steps as
+ * without it, so it visits only a part of the data. */
 #ifndef VITTRAIN_DATA_SAMPLER_H
 #define VITTRAIN_DATA_SAMPLER_H
 
@@ -32,9 +35,10 @@ struct sampler {
     int64_t global_batch;
     int64_t accumulate; /* micro-batches per step: number of pieces of a rank's slice */
     bool shuffle, drop_last;
-    int64_t limit; /* limit of global batches per epoch; 0: none (debug.batches, debug.overfit) */
-    int64_t block; /* block size in samples; 0: shuffle all samples */
-    int64_t group; /* samples that stay in one slice, counted from the beginning of the batch; at
+    int64_t limit;  /* limit of global batches per epoch; 0: none (debug.batches, debug.overfit) */
+    int64_t block;  /* block size in samples; 0: shuffle all samples */
+    int64_t repeat; /* copies of a sample in a global batch; at least 1 */
+    int64_t group;  /* samples that stay in one slice, counted from the beginning of the batch; at
                       least 1 */
     int rank, size;
     int64_t block_count;
@@ -48,7 +52,7 @@ struct sampler_slice {
     int64_t global_count; /* size of the global batch; the last one may be short */
 };
 
-/* Initialize without an order, a limit or groups. Blocks: see sampler_use_blocks. */
+/* Initialize without an order, a limit, repetitions or groups. Blocks: see sampler_use_blocks. */
 void sampler_open(struct sampler *sampler, uint64_t seed, int64_t count, int64_t global_batch,
                   int64_t accumulate, bool shuffle, bool drop_last, int rank, int size);
 void sampler_close(struct sampler *sampler);
@@ -62,6 +66,8 @@ void sampler_draw(struct sampler *sampler, uint32_t epoch);
 
 /* Return the order of an epoch that was drawn. */
 const struct sampler_order *sampler_order_of(const struct sampler *sampler, uint32_t epoch);
+/* Return which copy of its sample is at a position of the order, from 0. */
+int64_t sampler_copy_at(const struct sampler *sampler, int64_t position);
 int64_t sampler_steps(const struct sampler *sampler); /* steps of an epoch */
 struct sampler_slice sampler_slice_at(const struct sampler *sampler, int64_t step, int64_t micro);
 

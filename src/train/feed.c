@@ -90,6 +90,7 @@ bool feed_start(struct data_feed *feed, const struct options *options, struct co
     if (feed->sampler.shuffle && options->data.shuffle_block > 0)
         sampler_use_blocks(&feed->sampler, options->data.shuffle_block);
     feed->sampler.group = training ? sample_group(options) : 1;
+    feed->sampler.repeat = training ? options->augment.repeat : 1;
     feed->training = training;
     augment_open(&feed->augment, options, image, image, training);
     if (policy_start(feed, options, training, error) &&
