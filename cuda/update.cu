@@ -16,7 +16,7 @@ __device__ static inline float float_sign(float x)
 #include "device/update_rule.h"
 
 /* A block updates TILE consecutive elements of one segment. */
-enum { THREADS = 256, ROUNDS = 4, TILE = THREADS * ROUNDS * 8, SEGMENTS = 64, BUFFERS = 20 };
+enum { THREADS = 256, ROUNDS = 4, TILE = THREADS * ROUNDS * 8, SEGMENTS = 48, BUFFERS = 20 };
 
 /* The tensors of one struct update. */
 struct buffer {
@@ -191,15 +191,79 @@ __global__ static void __launch_bounds__(THREADS)
     }
 }
 
+/* ---- Norms of tensors: each block writes the sums of its tile; then one block per segment adds
+ * them. */
+__global__ static void __launch_bounds__(THREADS)
+    measure_kernel(struct update args, struct segment_list list,
+                   const struct update_coefficients *coefficients, struct tensor_norms *partial)
+{
+    SHARED_MEMORY(shared);
+    int s = segment_find(list, blockIdx.x);
+    const struct launch_segment &entry = list.entries[s];
+    const struct buffer &buffer = list.buffer[entry.buffer];
+    struct update_coefficients c = coefficients[s];
+    int64_t begin = entry.segment.begin + (int64_t)(blockIdx.x - entry.block) * TILE;
+    int64_t end = begin + TILE < entry.segment.end ? begin + TILE : entry.segment.end;
+    double weights = 0, direction = 0;
+    for (int64_t i = begin + threadIdx.x; i < end; i += THREADS) {
+        struct update_element e = {buffer.weights[i], buffer.gradient[i],
+                                   buffer.moment1 != NULL ? buffer.moment1[i] : 0,
+                                   buffer.moment2 != NULL ? buffer.moment2[i] : 0};
+        double value = (double)update_direction(&e, &c, args.rule);
+        weights += (double)e.weight * (double)e.weight;
+        direction += value * value;
+    }
+    weights = block_sum(weights, (double *)shared);
+    direction = block_sum(direction, (double *)shared + THREADS / WARP);
+    if (threadIdx.x == 0)
+        partial[blockIdx.x] = {weights, direction};
+}
+
+__global__ static void measure_finish_kernel(struct update args, struct segment_list list,
+                                             const struct tensor_norms *partial, unsigned blocks)
+{
+    SHARED_MEMORY(shared);
+    int s = (int)blockIdx.x;
+    unsigned end = s + 1 < list.count ? list.entries[s + 1].block : blocks;
+    double weights = 0, direction = 0;
+    if (update_skips(&args))
+        return;
+    for (unsigned i = list.entries[s].block + threadIdx.x; i < end; i += blockDim.x) {
+        weights += partial[i].weights;
+        direction += partial[i].direction;
+    }
+    weights = block_sum(weights, (double *)shared);
+    direction = block_sum(direction, (double *)shared + THREADS / WARP);
+    if (threadIdx.x == 0) {
+        args.norms[list.entries[s].segment.tensor].weights += weights;
+        args.norms[list.entries[s].segment.tensor].direction += direction;
+    }
+}
+
+static void measure_launch(struct stream *stream, const struct update *args,
+                           const struct segment_list &list, unsigned blocks,
+                           const struct update_coefficients *coefficients)
+{
+    size_t room = 2 * THREADS / WARP * sizeof(double);
+    struct tensor_norms *partial = (struct tensor_norms *)(coefficients + SEGMENTS);
+    KERNEL_LAUNCH(measure_kernel, blocks, THREADS, room, stream->handle, *args, list, coefficients,
+                  partial);
+    KERNEL_LAUNCH(measure_finish_kernel, (unsigned)list.count, THREADS, room, stream->handle, *args,
+                  list, partial, blocks);
+}
+
 template <typename number>
 static void update_launch(struct stream *stream, const struct update *args,
                           const struct segment_list &list, unsigned blocks)
 {
     struct update_coefficients *coefficients = (struct update_coefficients *)cuda_workspace_sums(
-        stream->cuda, SEGMENTS * sizeof *coefficients);
+        stream->cuda, SEGMENTS * sizeof *coefficients + blocks * sizeof(struct tensor_norms));
     KERNEL_LAUNCH(coefficients_kernel, 1, SEGMENTS, 0, stream->handle, *args, list, coefficients);
-    KERNEL_LAUNCH(update_kernel<number>, blocks, THREADS, 0, stream->handle, *args, list,
-                  coefficients);
+    if (args->measure)
+        measure_launch(stream, args, list, blocks, coefficients);
+    else
+        KERNEL_LAUNCH(update_kernel<number>, blocks, THREADS, 0, stream->handle, *args, list,
+                      coefficients);
 }
 
 static struct buffer buffer_of(const struct update *update)

@@ -503,7 +503,8 @@ static void command_line_is_refused(void **state)
     char *combination[] = {"vittrain", "optim.nesterov=on", NULL};
     assert_false(parse(&options, &line, &error, 2, combination));
     assert_string_equal(
-        error.text, "optim.nesterov=on needs optim.name=sgd or muon, and optim.momentum above 0");
+        error.text,
+        "optim.nesterov=on needs optim.name=sgd, muon or lars, and optim.momentum above 0");
 }
 
 static void help_reads_no_deck(void **state)
@@ -557,6 +558,12 @@ static void combinations_are_refused(void **state)
     check_refuses("train.early_stop=1 checkpoint.monitor=none", "early_stop needs a metric");
     check_refuses("schedule.name=plateau checkpoint.monitor=none", "plateau needs a metric");
     check_refuses("optim.name=sgd optim.nesterov=on", "optim.nesterov=on needs");
+    check_refuses("optim.name=lamb optim.nesterov=on optim.momentum=0.9",
+                  "optim.nesterov=on needs");
+    check_refuses("optim.trust_clip=on", "optim.trust_clip=on needs optim.name=lamb or lars");
+    check_refuses("optim.name=lion optim.always_adapt=on", "optim.always_adapt=on needs");
+    check_refuses("optim.name=lamb optim.trust_coeff=0.01",
+                  "optim.trust_coeff=0.01 needs optim.name=lars");
 }
 
 static void resolved_deck_reads_back(void **state)

@@ -32,6 +32,9 @@ static const char *const variants[] = {
     "train.precision=fp32 optim.name=sgd model.pool=mean optim.freeze=blocks.1 data.val=none",
     "train.precision=bf16 mesh.reduce=compute optim.name=muon",
     "train.precision=fp16 optim.name=muon optim.freeze=blocks.1.mlp train.accumulate=2",
+    "train.precision=fp16 optim.name=lamb optim.ema=0.9 optim.no_decay=on",
+    "train.precision=fp32 optim.name=lars optim.momentum=0.9 optim.freeze=blocks.1.mlp",
+    "train.precision=bf16 optim.name=lion mesh.reduce=compute",
 };
 
 enum { VARIANTS = sizeof variants / sizeof variants[0] };

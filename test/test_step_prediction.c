@@ -184,6 +184,7 @@ static void scripts_send_what_is_planned(void **state)
                                  "mesh.reduce=compute train.precision=bf16");
     script_sends_what_is_planned(
         "model.name=vit_cifar train.batch=2 train.precision=bf16 optim.name=muon");
+    script_sends_what_is_planned("model.name=vit_cifar train.batch=2 optim.name=lamb");
 }
 
 /* A machine with 1 FLOP/s and 1 byte/s, without latency. */

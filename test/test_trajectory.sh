@@ -3,7 +3,7 @@
 # The losses of 50 training steps equal PyTorch's (test/vectors/make_trajectory.py) to 1e-5, with every strategy on
 # every number of ranks, also if the last batch of an epoch has fewer samples than there are ranks. AdamW, clipping,
 # label smoothing, warm-up and cosine; no dropout, because its random numbers differ from PyTorch's.
-# Muon and Lion give the losses of timm's for 20 steps.
+# timm's Muon, Lion, LAMB and LARS: 20 steps.
 # `make check` tests two numbers of ranks for each strategy; TEST_LONG=1 tests all.
 . "$TEST_SOURCE/test/program.sh"
 
@@ -28,6 +28,11 @@ nmuon="$muon optim.momentum=0.9 optim.nesterov=on optim.no_decay=on optim.muon_s
 optim.muon_factors=original optim.muon_exclude=head.weight,head.bias"
 
 lion="optim.name=lion optim.lr=3e-4 optim.weight_decay=0.5 train.steps=20"
+lamb="optim.name=lamb optim.lr=9e-3 optim.no_decay=on train.steps=20"
+lambc="$lamb optim.lr=3e-3 optim.betas=0.8,0.95 optim.eps=1e-4 optim.trust_clip=on optim.always_adapt=on"
+lars="optim.name=lars optim.lr=1 optim.momentum=0.9 train.steps=20"
+nlarc="$lars optim.lr=0.1 optim.momentum=0.8 optim.nesterov=on optim.trust_clip=on optim.trust_coeff=0.02 optim.eps=1e-3 \
+optim.no_decay=on"
 
 # train RANKS NAME [WORD...]: write the losses of the run to $work/NAME.loss.
 train() {
@@ -59,8 +64,14 @@ while read -r strategy some <&3; do
     train 2 nmuon$strategy mesh.strategy=$strategy $nmuon
     check "losses of Muon with $strategy on 2 ranks, Nesterov momentum, original factors, head by AdamW" \
         nmuon$strategy trajectory_nmuon
-    train ${some%% *} lion$strategy mesh.strategy=$strategy $lion
-    check "losses of Lion with $strategy on ${some%% *} ranks" lion$strategy trajectory_lion
+    for rule in lamb lars lion lambc nlarc; do
+        eval "settings=\$$rule"
+        for ranks in $some; do
+            train $ranks $rule$ranks$strategy mesh.strategy=$strategy $settings
+            check "losses of $rule with $strategy on $ranks ranks" $rule$ranks$strategy trajectory_$rule
+        done
+        [ -n "$TEST_LONG" ] || [ $rule = lamb ] || some=${some%% *}
+    done
 done 3<<END
 ddp 1 4
 zero1 3 6

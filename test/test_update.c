@@ -21,7 +21,7 @@ struct update_case {
     bool moment1, moment2;
 };
 
-/* As in make_device.py. */
+/* As in make_device.py. Those with trust_clip have always_adapt. */
 static const struct update_case cases[] = {
     {"sgd", {.rule = UPDATE_SGD}, {.rate = 0.1}, 0, false, false},
     {"sgd_decay", {.rule = UPDATE_SGD}, {.rate = 0.1}, 0.05f, false, false},
@@ -75,6 +75,41 @@ static const struct update_case cases[] = {
      0.3f,
      true,
      false},
+    {"lamb",
+     {.rule = UPDATE_LAMB, .beta2 = 0.999, .epsilon = 1e-6, .trust = 1},
+     {.rate = 0.02, .beta1 = 0.9},
+     0.1f,
+     true,
+     true},
+    {"lamb_clip",
+     {.rule = UPDATE_LAMB,
+      .beta2 = 0.95,
+      .epsilon = 1e-3,
+      .trust = 1,
+      .trust_clip = true,
+      .max_norm = 2},
+     {.rate = 0.1, .beta1 = 0.8},
+     0.3f,
+     true,
+     true},
+    {"lars",
+     {.rule = UPDATE_LARS, .epsilon = 1e-8, .trust = 0.001},
+     {.rate = 0.5},
+     0.1f,
+     false,
+     false},
+    {"lars_momentum",
+     {.rule = UPDATE_LARS, .epsilon = 1e-8, .trust = 0.01, .max_norm = 1.5},
+     {.rate = 5, .momentum = 0.9},
+     0.05f,
+     true,
+     false},
+    {"lars_clip",
+     {.rule = UPDATE_LARS, .epsilon = 1e-2, .trust = 0.03, .trust_clip = true, .nesterov = true},
+     {.rate = 0.05, .momentum = 0.8},
+     0.1f,
+     true,
+     false},
 };
 
 enum { CASES = sizeof cases / sizeof cases[0], STEPS = 5, FIRST = 21, COUNT = 45, GAP = 3 };
@@ -96,6 +131,18 @@ static double norm_squared_of(struct device_test *test, const float *values, int
     return *sum;
 }
 
+/* Memory of the norms of two tensors, in floats. */
+enum { NORM_FLOATS = 2 * sizeof(struct tensor_norms) / sizeof(float) };
+
+/* The first call of rules that need norms; with the others it changes nothing. */
+static void measure(const struct device_test *test, struct update args)
+{
+    const struct device_backend *backend = test->device->backend;
+    backend->zero(test->stream, args.norms, NORM_FLOATS * sizeof(float));
+    args.measure = true;
+    backend->update(test->stream, &args);
+}
+
 static void check_optimizer(const struct update_case *it, const struct vector_file *file)
 {
     struct device_test test;
@@ -103,9 +150,17 @@ static void check_optimizer(const struct update_case *it, const struct vector_fi
     const float *start = vector_file_floats(file, "start", NULL);
     const float *gradients = vector_file_floats(file, "gradients", NULL);
     const double *expected = vector_file_doubles(file, it->name, NULL);
-    const struct update_segment segments[] = {
-        {.begin = 0, .end = FIRST, .weight_decay = it->decay, .rate_scale = 1},
-        {.begin = FIRST + GAP, .end = COUNT + GAP, .weight_decay = 0, .rate_scale = 0.5f}};
+    bool adapts = it->settings.rule == UPDATE_LAMB || it->settings.rule == UPDATE_LARS;
+    const struct update_segment segments[] = {{.begin = 0,
+                                               .end = FIRST,
+                                               .weight_decay = it->decay,
+                                               .rate_scale = 1,
+                                               .adapts = adapts,
+                                               .tensor = 1},
+                                              {.begin = FIRST + GAP,
+                                               .end = COUNT + GAP,
+                                               .rate_scale = 0.5f,
+                                               .adapts = it->settings.trust_clip}};
     float *weights = device_test_zeros(&test, TYPE_FP32, PADDED);
     float *gradient = device_test_random(&test, TYPE_FP32, PADDED, 1, 1);
     double average[COUNT], *norm_squared = device_test_number(&test, 0);
@@ -126,6 +181,7 @@ static void check_optimizer(const struct update_case *it, const struct vector_fi
     args.segment_count = 2;
     args.average_decay = 0.75;
     args.norm_squared = norm_squared;
+    args.norms = device_test_zeros(&test, TYPE_FP32, NORM_FLOATS);
     for (int i = 0; i < COUNT; i++)
         weights[padded_index(i)] = args.average[padded_index(i)] = start[i];
     for (int i = 0; i < COUNT; i++)
@@ -136,6 +192,7 @@ static void check_optimizer(const struct update_case *it, const struct vector_fi
         *norm_squared = norm_squared_of(
             &test, device_test_copy(&test, TYPE_FP32, gradients + step * COUNT, COUNT), COUNT);
         params->update = step + 1;
+        measure(&test, args);
         test.device->backend->update(test.stream, &args);
         device_test_wait(&test);
         for (int i = 0; i < COUNT; i++) {
@@ -190,6 +247,18 @@ static struct update adamw_of(struct device_test *test, int64_t count, enum data
                            .average_decay = 0.9};
 }
 
+/* Everything is as adamw_of initialised it. */
+static void check_unchanged(struct device_test *test, const struct update *args)
+{
+    device_test_wait(test);
+    const struct update fresh = adamw_of(test, args->count, args->copy_type);
+    device_test_same("weights", TYPE_FP32, args->weights, fresh.weights, args->count);
+    device_test_same("moment1", TYPE_FP32, args->moment1, fresh.moment1, args->count);
+    device_test_same("moment2", TYPE_FP32, args->moment2, fresh.moment2, args->count);
+    device_test_same("average", TYPE_FP32, args->average, fresh.average, args->count);
+    device_test_same("copy", args->copy_type, args->copy, fresh.copy, args->count);
+}
+
 static void threads_do_not_matter(void **state)
 {
     (void)state;
@@ -214,6 +283,73 @@ static void threads_do_not_matter(void **state)
     assert_true(norm_squared_of(&one, a.weights, MANY) == norm_squared_of(&three, b.weights, MANY));
     device_test_close(&one);
     device_test_close(&three);
+}
+
+/* The sums of squares of LAMB's and LARS's directions, of segments that need several blocks. */
+static void check_norms(enum update_rule rule, double norm_squared)
+{
+    enum { MANY = 50003, TENSORS = 2 };
+    const struct update_segment segments[] = {
+        {.begin = 1, .end = 40001, .weight_decay = 0.5f, .rate_scale = 1, .adapts = true},
+        {.begin = 40008, .end = 40010, .rate_scale = 1},
+        {.begin = 40016,
+         .end = MANY,
+         .weight_decay = 0.5f,
+         .rate_scale = 1,
+         .adapts = true,
+         .tensor = 1}};
+    struct device_test one, three;
+    device_test_open(&one, 1);
+    device_test_open(&three, 3);
+    struct update a = adamw_of(&one, MANY, TYPE_BF16), b = adamw_of(&three, MANY, TYPE_BF16);
+    a.rule = b.rule = rule;
+    a.segments = b.segments = segments;
+    a.segment_count = b.segment_count = 3;
+    a.max_norm = b.max_norm = 2;
+    a.norm_squared = device_test_number(&one, norm_squared);
+    b.norm_squared = device_test_number(&three, norm_squared);
+    a.norms = device_test_zeros(&one, TYPE_FP32, NORM_FLOATS);
+    b.norms = device_test_zeros(&three, TYPE_FP32, NORM_FLOATS);
+    measure(&one, a);
+    measure(&three, b);
+    device_test_wait(&one);
+    device_test_wait(&three);
+    assert_memory_equal(a.norms, b.norms, TENSORS * sizeof *a.norms);
+    const double clip = 2 / (sqrt(norm_squared) + 1e-6);
+    for (int tensor = 0; tensor < TENSORS; tensor++) {
+        const struct update_segment *segment = &segments[2 * tensor];
+        double weights = 0, squares = 0;
+        for (int64_t i = segment->begin; i < segment->end && isfinite(norm_squared); i++) {
+            double weight = (double)a.weights[i], direction = clip * (double)a.gradient[i];
+            if (rule == UPDATE_LAMB) {
+                double moment1 = 0.9 * (double)a.moment1[i] + 0.1 * direction;
+                double moment2 = 0.01 * direction * direction;
+                direction =
+                    moment1 / (1 - pow(0.9, 3)) / (sqrt(moment2 / (1 - pow(0.99, 3))) + a.epsilon) +
+                    0.5 * weight;
+            }
+            weights += weight * weight;
+            squares += direction * direction;
+        }
+        assert_true(fabs(a.norms[tensor].weights - weights) <= 1e-9 * weights);
+        assert_true(fabs(a.norms[tensor].direction - squares) <= 1e-5 * squares);
+    }
+    check_unchanged(&one, &a);
+    device_test_close(&one);
+    device_test_close(&three);
+}
+
+static void norms_are_sums_of_squares(void **state)
+{
+    (void)state;
+    check_norms(UPDATE_LAMB, 16);
+    check_norms(UPDATE_LARS, 16);
+    check_norms(UPDATE_LAMB, INFINITY);
+}
+
+static void norms_with_all_kernels(void **state)
+{
+    device_test_every_kernels(norms_are_sums_of_squares, state);
 }
 
 /* Segments of any length and position, more than one launch of a kernel handles: the same result as
@@ -308,18 +444,6 @@ static void chained_buffers_are_updated_like_single_ones(void **state)
     for (int i = 0; i < CHAIN; i++)
         assert_true((chain[i].moment2[65] != 0) == (i != 4)); /* it was 0 */
     device_test_close(&test);
-}
-
-/* Everything is as adamw_of initialised it. */
-static void check_unchanged(struct device_test *test, const struct update *args)
-{
-    device_test_wait(test);
-    const struct update fresh = adamw_of(test, args->count, args->copy_type);
-    device_test_same("weights", TYPE_FP32, args->weights, fresh.weights, args->count);
-    device_test_same("moment1", TYPE_FP32, args->moment1, fresh.moment1, args->count);
-    device_test_same("moment2", TYPE_FP32, args->moment2, fresh.moment2, args->count);
-    device_test_same("average", TYPE_FP32, args->average, fresh.average, args->count);
-    device_test_same("copy", args->copy_type, args->copy, fresh.copy, args->count);
 }
 
 static void an_infinite_norm_changes_nothing(void **state)
@@ -757,6 +881,8 @@ int main(void)
         cmocka_unit_test(scaling_is_pytorchs),
         cmocka_unit_test(mistakes_end_the_program),
         cmocka_unit_test(momentum_without_a_buffer_ends_the_program),
+        cmocka_unit_test(norms_are_sums_of_squares),
+        cmocka_unit_test(norms_with_all_kernels),
         cmocka_unit_test(muon_updates_matrices_in_two_calls),
         cmocka_unit_test(muon_with_all_kernels),
     };

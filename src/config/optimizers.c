@@ -14,6 +14,8 @@ static const struct optimizer_facts table[] = {
     [OPTIMIZER_RMSPROP] = {SCOPE_ELEMENT, NO, YES, YES, NO, 0.9, 0.999, 1e-8},
     [OPTIMIZER_MUON] = {SCOPE_MATRIX, YES, YES, NO, YES, 0.9, 0.95, 1e-7},
     [OPTIMIZER_LION] = {SCOPE_ELEMENT, YES, NO, NO, NO, 0.9, 0.99, 1e-8},
+    [OPTIMIZER_LAMB] = {SCOPE_NORMS, YES, YES, NO, NO, 0.9, 0.999, 1e-6},
+    [OPTIMIZER_LARS] = {SCOPE_NORMS, NO, NO, YES, YES, 0.9, 0.999, 1e-8},
 };
 
 const struct optimizer_facts *optimizer_facts(int name)

@@ -13,11 +13,14 @@
     X(PREFIX##ADAMW, "adamw")                                                                      \
     X(PREFIX##RMSPROP, "rmsprop")                                                                  \
     X(PREFIX##MUON, "muon")                                                                        \
-    X(PREFIX##LION, "lion")
+    X(PREFIX##LION, "lion")                                                                        \
+    X(PREFIX##LAMB, "lamb")                                                                        \
+    X(PREFIX##LARS, "lars")
 #define OPTIMIZER_CHOICES(X) OPTIMIZERS(X, OPTIMIZER_)
 
-/* What the update of an element depends on besides its own values. */
-enum optimizer_scope { SCOPE_ELEMENT, SCOPE_MATRIX };
+/* What the update of an element depends on besides its own values: nothing, the norms of its tensor
+ * and of the tensor's direction, or the whole matrix. */
+enum optimizer_scope { SCOPE_ELEMENT, SCOPE_NORMS, SCOPE_MATRIX };
 
 struct optimizer_facts {
     enum optimizer_scope scope;

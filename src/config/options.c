@@ -267,6 +267,20 @@ static bool check_augment(const struct augment_options *augment, struct error *e
     return true;
 }
 
+/* Options of the trust ratio. */
+static bool check_trust(const struct optim_options *optim, struct error *error)
+{
+    const bool adapts = optimizer_facts(optim->name)->scope == SCOPE_NORMS;
+    if (optim->trust_coeff >= 0 && optim->name != OPTIMIZER_LARS)
+        return error_set(error, ERROR_USAGE,
+                         "optim.trust_coeff=%g needs optim.name=lars: set it to auto",
+                         optim->trust_coeff);
+    if (!adapts && (optim->trust_clip || optim->always_adapt))
+        return error_set(error, ERROR_USAGE, "optim.%s=on needs optim.name=lamb or lars",
+                         optim->trust_clip ? "trust_clip" : "always_adapt");
+    return true;
+}
+
 static bool check_train(const struct options *options, struct error *error)
 {
     const struct train_options *train = &options->train;
@@ -304,8 +318,8 @@ static bool check_train(const struct options *options, struct error *error)
         (!optimizer_facts(options->optim.name)->nesterov || options->optim.momentum <= 0))
         return error_set(
             error, ERROR_USAGE,
-            "optim.nesterov=on needs optim.name=sgd or muon, and optim.momentum above 0");
-    return true;
+            "optim.nesterov=on needs optim.name=sgd, muon or lars, and optim.momentum above 0");
+    return check_trust(&options->optim, error);
 }
 
 bool options_check(const struct options *options, struct error *error)

@@ -330,7 +330,8 @@ const struct option_entry option_table[] = {
              "checkpoint by checkpoint.monitor if there is one, else with the last weights."},
 
     {PLACE(optim, name), CHOICES(OPTIMIZER_CHOICES), .preset = "adamw",
-     .help = "Optimizer, with the definitions and defaults of PyTorch, or of timm (muon, lion)."},
+     .help = "Optimizer, with the definitions and defaults of PyTorch, or of timm (muon, lion, "
+             "lamb, lars)."},
     {PLACE(optim, lr), .kind = OPTION_IS_NUMBER, .preset = "0.0003", .most = INFINITY,
      .help = "Learning rate."},
     {PLACE(optim, lr_scale), CHOICES(RATE_SCALE_CHOICES), .preset = "none",
@@ -339,9 +340,8 @@ const struct option_entry option_table[] = {
     {PLACE(optim, lr_batch), .kind = OPTION_IS_INTEGER, .preset = "64", .least = 1, .most = 1e9,
      .help = "Global batch size for which optim.lr is meant."},
     {PLACE(optim, weight_decay), .kind = OPTION_IS_NUMBER, .preset = "0.0001", .most = INFINITY,
-     .help =
-         "Weight decay: decoupled with adamw, muon and lion, added to the gradient with the other "
-         "optimizers."},
+     .help = "Weight decay: decoupled with adamw, muon and lion, added to the gradient with "
+             "the other optimizers; lamb: to the direction."},
     {PLACE(optim, no_decay), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "No weight decay on norms, biases, position embeddings and class token."},
     {PLACE(optim, layer_decay), .kind = OPTION_IS_NUMBER, .preset = "1", .most = 1,
@@ -355,18 +355,30 @@ const struct option_entry option_table[] = {
      .help = "Decay of an exponential moving average of the weights (EMA), which is evaluated and "
              "saved. 0: none."},
     {PLACE(optim, momentum), .kind = OPTION_IS_NUMBER, .preset = "0", .most = 1, .below_most = true,
-     .help = "Momentum of sgd, rmsprop and muon (usual: 0.95)."},
+     .help = "Momentum of sgd, rmsprop, lars and muon (usual: 0.95)."},
     {PLACE(optim, nesterov), .kind = OPTION_IS_SWITCH, .preset = "off",
-     .help = "Nesterov momentum (sgd, muon)."},
+     .help = "Nesterov momentum (sgd, muon, lars)."},
     {PLACE(optim, betas), .kind = OPTION_IS_LIST, .preset = "auto", AUTOMATIC(0), .most = 1,
      .below_most = true, .least_count = 2, .most_count = 2,
-     .help = "Decay rates of the first and second moment (adam, adamw; muon: of tensors that are "
-             "not matrices; lion: of the moment in the direction and of its next value). auto: "
-             "0.9,0.999; lion 0.9,0.99; muon 0.9,0.95."},
+     .help =
+         "Decay rates of the first and second moment (adam, adamw, lamb; muon: of tensors that are "
+         "not matrices; lion: of the moment in the direction and of its next value). auto: "
+         "0.9,0.999; lion 0.9,0.99; muon 0.9,0.95."},
     {PLACE(optim, eps), .kind = OPTION_IS_NUMBER, .preset = "auto", AUTOMATIC(-1), .most = INFINITY,
-     .help = "Added to the denominator (adam, adamw, rmsprop, muon). auto: 1e-8; muon 1e-7."},
+     .help = "Added to the denominator (adam, adamw, rmsprop, muon, lamb, lars). auto: 1e-8; lamb "
+             "1e-6; muon 1e-7."},
     {PLACE(optim, alpha), .kind = OPTION_IS_NUMBER, .preset = "0.99", .most = 1, .below_most = true,
      .help = "Smoothing constant of rmsprop."},
+    {PLACE(optim, trust_coeff), .kind = OPTION_IS_NUMBER, .preset = "auto", AUTOMATIC(-1),
+     .most = INFINITY,
+     .help = "Factor of lars's trust ratio, the norm of a tensor by that of its gradient. auto: "
+             "0.001."},
+    {PLACE(optim, trust_clip), .kind = OPTION_IS_SWITCH, .preset = "off",
+     .help =
+         "Limit the trust ratio: to 1 with lamb (LAMBC); with lars so that the learning rate is "
+         "at most optim.lr (LARC)."},
+    {PLACE(optim, always_adapt), .kind = OPTION_IS_SWITCH, .preset = "off",
+     .help = "lamb, lars: also adapt the rate of tensors without weight decay (optim.no_decay)."},
     {PLACE(optim, muon_scale), CHOICES(MUON_SCALE_CHOICES), .preset = "match_rms_adamw",
      .help = "Factor of muon's orthogonal update of a matrix with `out` rows and `in` columns. "
              "match_rms_adamw: 0.2 sqrt(max(out, in)), so that learning rates of adamw fit. "

@@ -83,6 +83,8 @@ struct optim_options {
     bool nesterov;
     struct option_list betas;
     double eps, alpha;
+    double trust_coeff; /* -1: the default */
+    bool trust_clip, always_adapt;
     int muon_scale, muon_factors;   /* enum muon_scale_choice, muon_factors_choice */
     char muon_exclude[OPTION_TEXT]; /* as freeze */
 };

@@ -186,18 +186,21 @@ MOVED(image_transform,
           T(images, IMAGES(args->height, args->width)))
 MOVED(images_mix, T(images, 2 * IMAGES(args->height, args->width)))
 
-/* Master weights, moments and averages are read and written, gradients read, copies written. */
+/* Master weights, moments and averages are read and written, gradients read, copies written. Norms
+ * of tensors read them. */
 static struct counted count_update(const struct update *args)
 {
     double bytes = 0;
     for (const struct update *update = args; update != NULL; update = update->next) {
         double count = (double)update->count;
-        const float *const changed[] = {update->weights, update->moment1, update->moment2,
-                                        update->average};
-        bytes += count * sizeof(float) + bytes_of(update->copy_type, update->copy, count) +
-                 bytes_of(direction_type(update->copy_type), update->direction, count);
+        const float *const changed[] = {update->weights, update->moment1, update->moment2};
+        bytes += count * sizeof(float);
         for (size_t i = 0; i < sizeof changed / sizeof changed[0]; i++)
-            bytes += 2 * bytes_of(TYPE_FP32, changed[i], count);
+            bytes += (update->measure ? 1 : 2) * bytes_of(TYPE_FP32, changed[i], count);
+        if (!update->measure)
+            bytes += 2 * bytes_of(TYPE_FP32, update->average, count) +
+                     bytes_of(update->copy_type, update->copy, count) +
+                     bytes_of(direction_type(update->copy_type), update->direction, count);
     }
     return moved(OPERATION_update, TYPE_FP32, bytes);
 }

@@ -23,6 +23,26 @@ static struct update segment_rule(const struct update *args, const struct update
     return rule;
 }
 
+/* Add the squares of a segment: blocks in parallel, then in order. */
+static void segment_measure(const struct cpu_device *cpu, const struct update *args,
+                            const struct update_segment *segment,
+                            const struct update_coefficients *coefficients)
+{
+    const int64_t count = segment->end - segment->begin, blocks = (count + BLOCK - 1) / BLOCK;
+    struct tensor_norms *norms = &args->norms[segment->tensor];
+    struct tensor_norms *parts = cpu_workspace_shared(cpu, (size_t)blocks * sizeof *parts);
+#pragma omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, count))
+    for (int64_t block = 0; block < blocks; block++) {
+        int64_t i = segment->begin + block * BLOCK;
+        cpu->kernels->update->measure(args, coefficients, i, smaller(i + BLOCK, segment->end),
+                                      &parts[block]);
+    }
+    for (int64_t block = 0; block < blocks; block++) {
+        norms->weights += parts[block].weights;
+        norms->direction += parts[block].direction;
+    }
+}
+
 static void buffer_update(const struct cpu_device *cpu, const struct update *args)
 {
     update_check(args);
@@ -36,6 +56,10 @@ static void buffer_update(const struct cpu_device *cpu, const struct update *arg
         ENSURE(args->direction != NULL || !segment->matrix, "update of a matrix without direction");
         struct update_coefficients coefficients;
         update_coefficients_make(&coefficients, args, segment);
+        if (args->measure) {
+            segment_measure(cpu, args, segment, &coefficients);
+            continue;
+        }
         const struct update rule = segment_rule(args, segment);
         int64_t count = segment->end - segment->begin;
 #pragma omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, count))

@@ -458,7 +458,14 @@ struct update_segment {
      * Moments are unchanged; average and copy are updated. */
     bool running;
     bool matrix; /* Muon: part of a matrix */
+    bool adapts; /* LAMB, LARS: its rate is adapted to the norms of `tensor` */
+    int tensor;  /* index in update.norms */
     float keep;
+};
+
+/* Sums of squares of a tensor: its weights, and the direction before the trust ratio. */
+struct tensor_norms {
+    double weights, direction;
 };
 
 /* One optimizer step over a flat buffer, with the rules of torch.optim; Lion (Chen
@@ -484,6 +491,12 @@ struct update {
     const struct step_params *params; /* device memory; update, rate, beta1 and momentum are read */
     double beta2, epsilon, alpha, average_decay;
     bool nesterov;
+    /* LAMB (You et al. 2020) and LARS (You et al. 2017), as in timm, need the norms of whole
+     * tensors. A first call with `measure` adds those of segments that adapt, and changes nothing
+     * else. The next call reads the sums over all parts of the tensors. */
+    struct tensor_norms *norms; /* device; NULL if no segment adapts */
+    bool measure, trust_clip;
+    double trust;                     /* factor of the trust ratio */
     const double *norm_squared;       /* device: of the scaled gradient; NULL: assumed finite */
     double max_norm;                  /* 0: no clipping; otherwise norm_squared is required */
     const struct loss_scaler *scaler; /* device, or NULL */

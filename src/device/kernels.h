@@ -257,6 +257,8 @@ struct update_coefficients;
 struct update_kernels {
     void (*update)(const struct update *args, const struct update_coefficients *coefficients,
                    int64_t begin, int64_t end);
+    void (*measure)(const struct update *args, const struct update_coefficients *coefficients,
+                    int64_t begin, int64_t end, struct tensor_norms *norms);
 };
 
 /* kernels_image.c. One axis of a resize: output i is the sum of `count[i]` inputs from `first[i]`

@@ -79,4 +79,30 @@ static void update(const struct update *args, const struct update_coefficients *
     }
 }
 
-const struct update_kernels KERNEL(update_kernels) = {update};
+/* Squares are added in double, because those of a gradient may overflow fp32. */
+static void measure(const struct update *args, const struct update_coefficients *coefficients,
+                    int64_t begin, int64_t end, struct tensor_norms *norms)
+{
+    typedef double vector_double __attribute__((vector_size(VECTOR_WIDTH * 8)));
+    vector_double weights = {0}, direction = {0};
+    for (int64_t i = begin; i < end; i += VECTOR_WIDTH) {
+        struct update_element v = {.weight = typed_load_row(TYPE_FP32, args->weights, i, end),
+                                   .gradient = typed_load_row(TYPE_FP32, args->gradient, i, end)};
+        if (args->moment1 != NULL)
+            v.moment1 = typed_load_row(TYPE_FP32, args->moment1, i, end);
+        if (args->moment2 != NULL)
+            v.moment2 = typed_load_row(TYPE_FP32, args->moment2, i, end);
+        vector_double value = __builtin_convertvector(v.weight, vector_double);
+        weights += value * value;
+        value =
+            __builtin_convertvector(update_direction(&v, coefficients, args->rule), vector_double);
+        direction += value * value;
+    }
+    *norms = (struct tensor_norms){0};
+    for (int lane = 0; lane < VECTOR_WIDTH; lane++) {
+        norms->weights += weights[lane];
+        norms->direction += direction[lane];
+    }
+}
+
+const struct update_kernels KERNEL(update_kernels) = {update, measure};

@@ -41,13 +41,14 @@ static inline void update_check(const struct update *args)
     ENSURE(args->params != NULL, "update without step parameters");
     ENSURE(args->moment1 != NULL || !facts->moment1, "update without moment1");
     ENSURE(args->moment2 != NULL || !facts->moment2, "update without moment2");
+    ENSURE(args->norms != NULL || !args->measure, "norms of tensors without memory");
 }
 
 /* True if the segment is unchanged (host). */
 static inline bool segment_skips(const struct update *args, const struct update_segment *segment)
 {
-    return segment->rate_scale == 0 || segment->begin >= segment->end ||
-           (args->rule == UPDATE_MUON_APPLY && !segment->matrix);
+    return segment->rate_scale == 0 || (args->measure && !segment->adapts) ||
+           segment->begin >= segment->end || (args->rule == UPDATE_MUON_APPLY && !segment->matrix);
 }
 
 /* Return the factor of the gradient: clipping, and division by the loss scale. */
@@ -60,27 +61,51 @@ UPDATE_FUNCTION float update_clip(const struct update *args)
     return (float)((clip < 1 ? clip : 1) / scale);
 }
 
+/* Return the trust ratio of a segment's tensor. rate: its learning rate. */
+UPDATE_FUNCTION double update_trust(const struct update *args, const struct update_segment *segment,
+                                    double rate)
+{
+    if (!segment->adapts || args->measure)
+        return 1;
+    const struct tensor_norms *norms = &args->norms[segment->tensor];
+    double weights = sqrt(norms->weights), direction = sqrt(norms->direction), ratio = 1;
+    bool lars = args->rule == UPDATE_LARS, defined = weights > 0 && direction > 0;
+    if (lars)
+        direction += weights * segment->weight_decay + args->epsilon;
+    if (defined)
+        ratio = args->trust * weights / direction;
+    if (args->trust_clip)
+        ratio = fmin(lars ? ratio / rate : ratio, 1.0);
+    return ratio;
+}
+
 /* Compute a segment's coefficients. For a `running` segment the caller applies SGD without moments:
- * running statistics are a step with weight shrinkage and rate -1. */
+ * running statistics are a step with weight shrinkage and rate -1. The trust ratio is a factor of
+ * the rate, with LARS of the gradient. A call that measures has the rate 1 and adds the decay to
+ * the direction. */
 UPDATE_FUNCTION void update_coefficients_make(struct update_coefficients *c,
                                               const struct update *args,
                                               const struct update_segment *segment)
 {
     const struct step_params *params = args->params;
+    bool lamb = args->rule == UPDATE_LAMB, lars = args->rule == UPDATE_LARS;
     double rate = params->rate * segment->rate_scale, decay = segment->weight_decay;
-    bool adam = args->rule == UPDATE_ADAM || args->rule == UPDATE_ADAMW ||
+    double trust = update_trust(args, segment, rate);
+    rate = args->measure ? 1 : rate * (lars ? 1 : trust);
+    bool adam = lamb || args->rule == UPDATE_ADAM || args->rule == UPDATE_ADAMW ||
                 (args->rule == UPDATE_MUON && !segment->matrix);
     bool applies = args->rule == UPDATE_MUON_APPLY, running = segment->running;
     bool lion = args->rule == UPDATE_LION;
-    bool decoupled = args->rule == UPDATE_ADAMW || args->rule == UPDATE_MUON || applies || lion;
+    bool decoupled = args->rule == UPDATE_ADAMW || args->rule == UPDATE_MUON || applies || lion ||
+                     (lamb && !args->measure);
     double keep1 = adam || lion ? params->beta1 : params->momentum,
            keep2 = adam || lion ? args->beta2 : args->alpha;
     double updates = (double)(params->update - (args->scaler != NULL ? args->scaler->skipped : 0));
     double correction1 = adam ? 1 - pow(params->beta1, updates) : 1;
     double correction2 = adam ? 1 - pow(args->beta2, updates) : 1;
     float shrink = decoupled ? (float)(1 - rate * decay) : 1;
-    c->clip = running || applies ? 1 : update_clip(args);
-    c->decay = decoupled || running ? 0 : (float)decay;
+    c->clip = running || applies ? 1 : update_clip(args) * (lars ? (float)trust : 1);
+    c->decay = decoupled || running ? 0 : (float)(lars ? trust * decay : decay);
     c->shrink = running ? segment->keep : shrink;
     c->rate = running ? -1 : (float)(rate / correction1);
     c->keep1 = (float)keep1;
@@ -111,13 +136,14 @@ UPDATE_FUNCTION void apply_sgd(struct update_element *e, const struct update_coe
     e->weight -= direction * c->rate;
 }
 
-UPDATE_FUNCTION void apply_adam(struct update_element *e, const struct update_coefficients *c,
-                                bool nesterov)
+/* Update the moments and return the rate times the direction. */
+UPDATE_FUNCTION UPDATE_NUMBER adam_direction(struct update_element *e,
+                                             const struct update_coefficients *c, bool nesterov)
 {
     e->moment1 = e->moment1 * c->keep1 + e->gradient * c->new1;
     e->moment2 = e->moment2 * c->keep2 + e->gradient * e->gradient * c->new2;
     UPDATE_NUMBER direction = nesterov ? e->moment1 * c->keep1 + e->gradient * c->new1 : e->moment1;
-    e->weight -= direction * c->rate / (UPDATE_ROOT(e->moment2) * c->root_scale + c->epsilon);
+    return direction * c->rate / (UPDATE_ROOT(e->moment2) * c->root_scale + c->epsilon);
 }
 
 UPDATE_FUNCTION void apply_rmsprop(struct update_element *e, const struct update_coefficients *c,
@@ -144,14 +170,25 @@ UPDATE_FUNCTION void update_apply(struct update_element *e, const struct update_
 {
     e->gradient = e->gradient * c->clip + e->weight * c->decay;
     e->weight *= c->shrink;
-    if (rule == UPDATE_SGD || rule == UPDATE_MUON_APPLY)
+    if (rule == UPDATE_SGD || rule == UPDATE_LARS || rule == UPDATE_MUON_APPLY)
         apply_sgd(e, c, momentum, nesterov);
     else if (rule == UPDATE_RMSPROP)
         apply_rmsprop(e, c, momentum);
     else if (rule == UPDATE_LION)
         apply_lion(e, c);
     else
-        apply_adam(e, c, nesterov);
+        e->weight -= adam_direction(e, c, nesterov);
+}
+
+/* Return the direction whose norm the rule needs, with the coefficients of a call that measures. */
+UPDATE_FUNCTION UPDATE_NUMBER update_direction(struct update_element *e,
+                                               const struct update_coefficients *c,
+                                               enum update_rule rule)
+{
+    e->gradient = e->gradient * c->clip;
+    if (rule == UPDATE_LAMB)
+        return adam_direction(e, c, false) + e->weight * c->decay;
+    return e->gradient;
 }
 #endif
 

@@ -50,6 +50,20 @@ static void buffer_describe(const struct flat_model *flat, const struct unit *un
                                    .ready = flat->device->backend->event_open(flat->device)};
 }
 
+/* Returns the number of norms: 0 if no tensor adapts, else that of tensors. */
+static int norms_count(const struct flat_model *flat)
+{
+    uint32_t count = 0;
+    bool adapts = false;
+    for (int i = 0; i < flat->count; i++)
+        for (int t = 0; t < flat->buffers[i].unit->tensor_count; t++) {
+            const struct unit_tensor *tensor = &flat->buffers[i].unit->tensors[t];
+            adapts = adapts || tensor->adapts;
+            count = tensor->index >= count ? tensor->index + 1 : count;
+        }
+    return adapts ? (int)count : 0;
+}
+
 void flat_open(struct flat_model *flat, const struct unit *units, int unit_count, struct mesh *mesh,
                struct device *device, struct stream *stream, enum data_type type, int moments,
                bool averaged, bool training)
@@ -75,6 +89,7 @@ void flat_open(struct flat_model *flat, const struct unit *units, int unit_count
     for (int i = 0; i < unit_count; i++)
         buffer_describe(flat, &units[i], &flat->buffers[i]);
     flat_orthogonal_open(flat);
+    flat->norm_count = training ? norms_count(flat) : 0;
 }
 
 void flat_close(struct flat_model *flat)
@@ -156,6 +171,7 @@ void flat_allocate(struct flat_model *flat, struct arena *arena)
     for (int i = 0; i < FLAT_SLOTS; i++)
         slot_allocate(flat, i, arena);
     flat_orthogonal_allocate(flat, arena);
+    flat->norms = arena_take(arena, MEMORY_BUFFERS, (size_t)flat->norm_count * sizeof *flat->norms);
     flat->norm_squared = arena_take(arena, MEMORY_BUFFERS, sizeof *flat->norm_squared);
     flat->nonfinite_index = arena_take(arena, MEMORY_BUFFERS, sizeof *flat->nonfinite_index);
 }
@@ -180,6 +196,8 @@ static bool segment_of(const struct flat_buffer *buffer, const struct unit_tenso
                                          : (float)tensor->rate_scale,
         .running = runs,
         .matrix = tensor->matrix,
+        .adapts = tensor->adapts,
+        .tensor = tensor->adapts ? (int)tensor->index : 0,
         .keep = runs ? (float)pow(1 - running_momentum, (double)accumulate) : 0};
     return flat_tensor_part(buffer, tensor, &segment->begin, &segment->end);
 }
@@ -209,7 +227,7 @@ void flat_set_segments(struct flat_model *flat, double weight_decay, int64_t acc
             /* Gaps between tensors contain zeros, which every update rule keeps. */
             if (last != NULL && last->weight_decay == next.weight_decay &&
                 last->rate_scale == next.rate_scale && last->running == next.running &&
-                last->matrix == next.matrix) {
+                last->matrix == next.matrix && !last->adapts && !next.adapts) {
                 last->end = next.end;
             } else {
                 last = &buffer->segments[buffer->segment_count++];

@@ -81,9 +81,12 @@ struct flat_model {
     bool slots_gradients;      /* whole gradients are in slots */
     bool low_precision_reduce; /* gradients are reduced in the compute type */
     double *norm_squared;      /* device: the global gradient's, after flat_norm */
-    struct event *norm_ready;  /* this rank's part of it is computed */
-    struct event *sums_ready;  /* the input of flat_add_sums is computed */
-    int64_t *nonfinite_index;  /* device */
+    struct tensor_norms
+        *norms; /* device [norm_count] by unit_tensor.index; NULL: no tensor adapts */
+    int norm_count;
+    struct event *norm_ready; /* this rank's part of it is computed */
+    struct event *sums_ready; /* the input of flat_add_sums is computed */
+    int64_t *nonfinite_index; /* device */
 };
 
 /* Returns the elements per rank of a unit of `count` elements, with padding. */
@@ -149,6 +152,11 @@ struct flat_traffic flat_traffic(const struct flat_model *flat, int64_t passes, 
 /* Sets *norm_squared (device) to the sum of squares of the global gradient, on each rank, without
  * running statistics. */
 void flat_norm(struct flat_model *flat);
+
+/* Call these before and after the update has measured the parts of all units: set the norms of
+ * tensors to zero, and add those of all ranks of the shard group. */
+void flat_norms_begin(const struct flat_model *flat);
+void flat_norms_sum(const struct flat_model *flat);
 
 /* Queues an all-reduce (sum) of device memory over all ranks, for batch norm. Collective; all ranks
  * get the same bits. */

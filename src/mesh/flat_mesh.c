@@ -219,22 +219,42 @@ void flat_reduce_wait(struct flat_model *flat)
     }
 }
 
+/* The doubles of a struct tensor_norms. */
+enum { NORM_SUMS = sizeof(struct tensor_norms) / sizeof(double) };
+
+/* Queues an all-reduce (sum) over the shard group. */
+static void shard_add(const struct flat_model *flat, double *sums, int64_t count)
+{
+    struct comm *shard = flat->mesh->shard_data;
+    if (shard->size == 1)
+        return;
+    flat->device->backend->event_record(flat->norm_ready, flat->stream);
+    shard->backend->wait(
+        shard->backend->all_reduce(shard, sums, count, COMM_FP64, COMM_SUM, flat->norm_ready),
+        flat->stream);
+}
+
 void flat_norm(struct flat_model *flat)
 {
     const struct device_backend *backend = flat->device->backend;
-    struct comm *shard = flat->mesh->shard_data;
     backend->zero(flat->stream, flat->norm_squared, sizeof *flat->norm_squared);
     for (int i = 0; i < flat->count; i++) {
         const struct flat_buffer *buffer = &flat->buffers[i];
         backend->sum_squares(flat->stream, buffer->gradient, buffer->parameter_count,
                              flat->norm_squared);
     }
-    if (shard->size == 1)
-        return;
-    backend->event_record(flat->norm_ready, flat->stream);
-    shard->backend->wait(shard->backend->all_reduce(shard, flat->norm_squared, 1, COMM_FP64,
-                                                    COMM_SUM, flat->norm_ready),
-                         flat->stream);
+    shard_add(flat, flat->norm_squared, 1);
+}
+
+void flat_norms_begin(const struct flat_model *flat)
+{
+    flat->device->backend->zero(flat->stream, flat->norms,
+                                (size_t)flat->norm_count * sizeof *flat->norms);
+}
+
+void flat_norms_sum(const struct flat_model *flat)
+{
+    shard_add(flat, &flat->norms->weights, flat->norm_count * NORM_SUMS);
 }
 
 void flat_add_sums(const struct flat_model *flat, double *sums, int64_t count)
@@ -415,6 +435,7 @@ struct flat_traffic flat_traffic(const struct flat_model *flat, int64_t passes, 
         traffic.shard += 2 * ring_volume(shard, part);
         traffic.replica += 2 * ring_volume(replica, part) / replica->size;
     }
-    traffic.shard += 2 * ring_volume(shard, sizeof(double)) / shard->size; /* norm */
+    double norms = sizeof(double) + (double)flat->norm_count * sizeof *flat->norms;
+    traffic.shard += 2 * ring_volume(shard, norms) / shard->size;
     return traffic;
 }

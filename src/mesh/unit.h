@@ -39,6 +39,7 @@ struct unit_tensor {
     double rate_scale; /* of the learning rate; 1 unless layer-wise decay says otherwise */
     bool trainable;
     bool matrix; /* Muon orthogonalizes its update */
+    bool adapts; /* LAMB, LARS: the learning rate depends on norms of the tensor */
     enum initial_rule initial;
     double initial_scale;
     /* Position embeddings: height and width of the grid of patches, whose rows are the last ones of

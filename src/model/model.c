@@ -151,6 +151,10 @@ bool model_apply_options(struct model *model, const struct options *options, str
             tensor->matrix = options->optim.name == OPTIMIZER_MUON && tensor_is_matrix(tensor);
             if (!options->optim.no_decay && tensor->kind == TENSOR_PARAMETER)
                 tensor->decay = true;
+            bool decays = tensor->decay && options->optim.weight_decay != 0;
+            tensor->adapts = optimizer_facts(options->optim.name)->scope == SCOPE_NORMS &&
+                             tensor->kind == TENSOR_PARAMETER &&
+                             (decays || options->optim.always_adapt);
         }
     }
     if (!list_apply(model, "optim.freeze", options->optim.freeze, tensor_freeze, error) ||

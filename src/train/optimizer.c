@@ -45,7 +45,11 @@ void optimizer_open(struct optimizer *optimizer, const struct options *options)
                            .alpha = options->optim.alpha,
                            .average_decay = options->optim.ema,
                            .max_norm = options->train.clip_norm,
-                           .nesterov = options->optim.nesterov};
+                           .nesterov = options->optim.nesterov,
+                           .trust = options->optim.trust_coeff,
+                           .trust_clip = options->optim.trust_clip};
+    if (optimizer->trust < 0)
+        optimizer->trust = optimizer->rule == UPDATE_LARS ? 0.001 : 1;
     optimizer->newton_schulz = (struct newton_schulz){
         .factors = muon_factors[options->optim.muon_factors],
         .epsilon = optimizer->epsilon,
@@ -103,22 +107,26 @@ static struct update unit_update(const struct optimizer *optimizer, const struct
         .alpha = optimizer->alpha,
         .average_decay = optimizer->average_decay,
         .nesterov = optimizer->nesterov,
+        .norms = flat->norms,
+        .trust = optimizer->trust,
+        .trust_clip = optimizer->trust_clip,
         .norm_squared = flat->norm_squared,
         .max_norm = optimizer->max_norm,
         .scaler = scaler,
     };
 }
 
-/* Queues the update of units 0..unit, followed by `next`. The list of units is on the stack, so
- * that a step allocates no memory. */
+/* Queues the update of units 0..unit, or the sums of their norms (`measure`), followed by `next`.
+ * The list of units is on the stack, so that a step allocates no memory. */
 static void units_update(const struct optimizer *optimizer, const struct flat_model *flat, int unit,
                          const struct step_params *params, const struct loss_scaler *scaler,
-                         const struct update *next)
+                         bool measure, const struct update *next)
 {
     struct update update = unit_update(optimizer, flat, unit, params, scaler);
+    update.measure = measure;
     update.next = next;
     if (unit > 0)
-        units_update(optimizer, flat, unit - 1, params, scaler, &update);
+        units_update(optimizer, flat, unit - 1, params, scaler, measure, &update);
     else
         flat->device->backend->update(flat->stream, &update);
 }
@@ -151,10 +159,16 @@ static void muon_update(const struct optimizer *optimizer, struct flat_model *fl
 void optimizer_step(const struct optimizer *optimizer, struct flat_model *flat,
                     const struct step_params *params, struct loss_scaler *scaler)
 {
+    int last = flat->count - 1;
+    if (flat->norm_count > 0) {
+        flat_norms_begin(flat);
+        units_update(optimizer, flat, last, params, scaler, true, NULL);
+        flat_norms_sum(flat);
+    }
     if (optimizer->rule == UPDATE_MUON)
         muon_update(optimizer, flat, params, scaler);
-    else if (flat->count > 0)
-        units_update(optimizer, flat, flat->count - 1, params, scaler, NULL);
+    else if (last >= 0)
+        units_update(optimizer, flat, last, params, scaler, false, NULL);
     if (scaler != NULL)
         flat->device->backend->scaler_update(flat->stream, scaler, flat->norm_squared);
     flat_updated(flat);

@@ -12,7 +12,8 @@ struct options;
 struct optimizer {
     enum update_rule rule;
     double beta1, beta2, epsilon, momentum, alpha, average_decay, max_norm;
-    bool nesterov;
+    double trust;
+    bool nesterov, trust_clip;
     struct newton_schulz newton_schulz;
 };
 

@@ -7,6 +7,8 @@ import numpy
 import torch
 from PIL import Image
 from safetensors.numpy import save_file
+from timm.optim.lamb import Lamb
+from timm.optim.lars import Lars
 from timm.optim.lion import Lion
 
 random = numpy.random.default_rng(20240611)
@@ -27,6 +29,13 @@ UPDATES = {
                          dict(lr=0.01, alpha=0.9, eps=1e-5, momentum=0.9, weight_decay=0.1), 3.0),
     "lion": (Lion, dict(lr=0.01), 0),
     "lion_decay": (Lion, dict(lr=0.02, betas=(0.8, 0.95), weight_decay=0.3), 2.0),
+    "lamb": (Lamb, dict(lr=0.02, weight_decay=0.1, max_grad_norm=None), 0),
+    "lamb_clip": (Lamb, dict(lr=0.1, betas=(0.8, 0.95), eps=1e-3, weight_decay=0.3, trust_clip=True, always_adapt=True,
+                             max_grad_norm=None), 2.0),
+    "lars": (Lars, dict(lr=0.5, weight_decay=0.1), 0),
+    "lars_momentum": (Lars, dict(lr=5.0, momentum=0.9, weight_decay=0.05, trust_coeff=0.01), 1.5),
+    "lars_clip": (Lars, dict(lr=0.05, momentum=0.8, nesterov=True, weight_decay=0.1, trust_coeff=0.03, eps=1e-2,
+                             trust_clip=True, always_adapt=True), 0),
 }
 STEPS, FIRST, COUNT = 5, 21, 45
 
