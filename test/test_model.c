@@ -145,6 +145,7 @@ static const char *const part_files[] = {
     "model_registers.safetensors",
     "model_register_positions.safetensors",
     "model_sincos.safetensors",
+    "model_map.safetensors",
 };
 enum { PART_FILES = sizeof part_files / sizeof part_files[0] };
 
@@ -424,6 +425,19 @@ static const struct {
     {"vit_small_patch14_reg4_dinov2", 22442344, 22061194, IMAGENET},
     {"vit_base_patch14_reg4_dinov2", 87351016, 86589706, IMAGENET},
     {"vit_large_patch14_reg4_dinov2", 305395688, 304380938, IMAGENET},
+    {"vit_base_patch32_siglip_256", 95321320, 94560010, HALF, HALF},
+    {"vit_base_patch16_siglip_224", 93653224, 92891914, HALF, HALF},
+    {"vit_base_patch16_siglip_256", 93699304, 92937994, HALF, HALF},
+    {"vit_base_patch16_siglip_384", 93945064, 93183754, HALF, HALF},
+    {"vit_base_patch16_siglip_512", 94289128, 93527818, HALF, HALF},
+    {"vit_large_patch16_siglip_256", 316981224, 315966474, HALF, HALF},
+    {"vit_large_patch16_siglip_384", 317308904, 316294154, HALF, HALF},
+    {"vit_large_patch16_siglip_512", 317767656, 316752906, HALF, HALF},
+    {"vit_so400m_patch14_siglip_224", 428833704, 427692234, HALF, HALF},
+    {"vit_so400m_patch14_siglip_378", 429378600, 428237130, HALF, HALF},
+    {"vit_so400m_patch16_siglip_256", 429041064, 427899594, HALF, HALF},
+    {"vit_so400m_patch16_siglip_384", 429409704, 428268234, HALF, HALF},
+    {"vit_so400m_patch16_siglip_512", 429925800, 428784330, HALF, HALF},
     {"cnn_a", 9986, 9986, HALF, HALF},
     {"cnn_a_lenet", 58742, 58742, HALF, HALF},
     {"linear", 21, 210, {0, 0, 0}, {1, 1, 1}},

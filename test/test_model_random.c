@@ -120,6 +120,7 @@ static void test_slopes(void **state)
     check_slopes(vit_fixture_reference_shape(DEPTH));
     check_slopes(vit_fixture_mean_shape(DEPTH));
     check_slopes(vit_fixture_parts_shape(DEPTH));
+    check_slopes(vit_fixture_map_shape(DEPTH));
 }
 
 /* Another step draws other masks; evaluation draws none. */
@@ -176,12 +177,13 @@ static void test_parts_add_up(void **state)
     check_parts(vit_fixture_reference_shape(DEPTH));
     check_parts(vit_fixture_mean_shape(DEPTH));
     check_parts(vit_fixture_parts_shape(DEPTH));
+    check_parts(vit_fixture_map_shape(DEPTH));
 }
 
-static void check_empty_batch(enum data_type compute)
+static void check_empty_batch(struct vit_shape shape, enum data_type compute)
 {
     struct vit_fixture fixture;
-    open_scattered(&fixture, vit_fixture_token_shape(DEPTH), compute);
+    open_scattered(&fixture, shape, compute);
     vit_fixture_zero(&fixture);
     vit_fixture_run(&fixture, 0, 0, 0, true);
     assert_true(vit_fixture_loss(&fixture) == 0);
@@ -198,8 +200,9 @@ static void check_empty_batch(enum data_type compute)
 static void test_empty_batch(void **state)
 {
     (void)state;
-    check_empty_batch(TYPE_FP32);
-    check_empty_batch(TYPE_BF16);
+    check_empty_batch(vit_fixture_token_shape(DEPTH), TYPE_FP32);
+    check_empty_batch(vit_fixture_token_shape(DEPTH), TYPE_BF16);
+    check_empty_batch(vit_fixture_map_shape(DEPTH), TYPE_FP32);
 }
 
 static void expect_refusal(struct vit_shape shape, const char *word)
@@ -226,6 +229,12 @@ static void test_bad_shapes(void **state)
     shape = vit_fixture_token_shape(DEPTH);
     shape.hidden = 0;
     expect_refusal(shape, "model.mlp_ratio");
+    shape = vit_fixture_map_shape(DEPTH);
+    shape.class_token = true;
+    expect_refusal(shape, "model.class_token=off");
+    shape = vit_fixture_map_shape(DEPTH);
+    shape.registers = 1;
+    expect_refusal(shape, "model.registers=0");
 }
 
 static void expect_bad_option(const char *assignment, const char *word)

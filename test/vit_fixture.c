@@ -178,6 +178,14 @@ struct vit_shape vit_fixture_parts_shape(int64_t depth)
     return shape;
 }
 
+struct vit_shape vit_fixture_map_shape(int64_t depth)
+{
+    struct vit_shape shape = vit_fixture_token_shape(depth);
+    shape.class_token = false;
+    shape.pool_map = true;
+    return shape;
+}
+
 struct vit_shape vit_fixture_reference_shape(int64_t depth)
 {
     struct vit_shape shape = vit_fixture_token_shape(depth);
@@ -198,11 +206,11 @@ struct vit_shape vit_fixture_shape(const struct vector_file *file)
         sscanf(vector_file_text(file, "switches"), "%d %d %d %d", &on[0], &on[1], &on[2], &on[3]);
     const char *parts = vector_file_text(file, "parts"); /* not in older files */
     long long registers = 0;
-    int position = POSITION_LEARNED, norm_first = 0, gelu_tanh = 0;
+    int position = POSITION_LEARNED, norm_first = 0, gelu_tanh = 0, pool_map = 0;
     double layer_scale = 0;
     ENSURE(sizes == 8 && switches == 4 &&
-               (parts == NULL || sscanf(parts, "%lld %d %d %d %lf", &registers, &position,
-                                        &norm_first, &gelu_tanh, &layer_scale) == 5),
+               (parts == NULL || sscanf(parts, "%lld %d %d %d %lf %d", &registers, &position,
+                                        &norm_first, &gelu_tanh, &layer_scale, &pool_map) >= 5),
            "a vector file without shape");
     return (struct vit_shape){.image = size[0],
                               .channels = size[1],
@@ -216,6 +224,7 @@ struct vit_shape vit_fixture_shape(const struct vector_file *file)
                               .class_token = on[1],
                               .embed_norm = on[2],
                               .pool_mean = on[3],
+                              .pool_map = pool_map,
                               .registers = registers,
                               .position = (enum position_choice)position,
                               .norm_first = norm_first,

@@ -53,6 +53,7 @@ void vit_fixture_close(struct vit_fixture *fixture);
 struct vit_shape vit_fixture_token_shape(int64_t depth);
 struct vit_shape vit_fixture_mean_shape(int64_t depth);
 struct vit_shape vit_fixture_parts_shape(int64_t depth);
+struct vit_shape vit_fixture_map_shape(int64_t depth);
 struct vit_shape vit_fixture_reference_shape(int64_t depth);
 
 /* The shape in a vector file's metadata. */

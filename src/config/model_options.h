@@ -5,7 +5,8 @@
 
 #include "config/option_types.h"
 
-#define POOL_CHOICES(X) X(POOL_AUTO, "auto") X(POOL_TOKEN, "token") X(POOL_MEAN, "mean")
+#define POOL_CHOICES(X)                                                                            \
+    X(POOL_AUTO, "auto") X(POOL_TOKEN, "token") X(POOL_MEAN, "mean") X(POOL_MAP, "map")
 enum pool_choice { POOL_CHOICES(OPTION_CONSTANT) };
 
 #define POSITION_CHOICES(X)                                                                        \

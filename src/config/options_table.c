@@ -43,11 +43,11 @@ const struct option_entry option_table[] = {
     {PLACE(model, name), .kind = OPTION_IS_TEXT, .preset = "vit_cifar",
      .help = "Architecture; vittrain --list-models lists all names. vit_cifar, timm's "
              "vit_{tiny,small,base,large}_patch{16,32}_{224,384}, deit3_*, vit_*_patch14_dinov2, "
-             "cnn_a, cnn_a_lenet, cnn_b (ResNet-18 for images of 32 pixels), resnet18, resnet34, "
-             "resnet50, resnet101, resnet152, linear (linear regression on numbers). The keys "
-             "patch, dim, depth, heads, mlp_ratio, dropout, drop_path, qkv_bias, class_token, "
-             "registers, position, embed_norm, pool, fc_norm, layer_scale and gelu apply to ViTs "
-             "only."},
+             "vit_*_siglip_*, cnn_a, cnn_a_lenet, cnn_b (ResNet-18 for images of 32 pixels), "
+             "resnet18, resnet34, resnet50, resnet101, resnet152, linear (linear regression on "
+             "numbers). The keys patch, dim, depth, heads, mlp_ratio, dropout, drop_path, "
+             "qkv_bias, class_token, registers, position, embed_norm, pool, fc_norm, layer_scale "
+             "and gelu apply to ViTs only."},
     {PLACE(model, init), .kind = OPTION_IS_TEXT, .preset = "none",
      .help = "Source of the initial weights: none (random), a FILE.safetensors or a checkpoint of "
              "a model of the same shape, also on a remote (s3://BUCKET/FILE or REMOTE:FILE, "
@@ -92,7 +92,9 @@ const struct option_entry option_table[] = {
     {PLACE(model, embed_norm), CHOICES(SWITCH_CHOICES), .preset = "auto",
      .help = "Layer norm after the patch embedding."},
     {PLACE(model, pool), CHOICES(POOL_CHOICES), .preset = "auto",
-     .help = "Input of the head: the class token, or the mean of the patches."},
+     .help =
+         "Input of the head: the class token, the mean of the patches, or (map) the result of an "
+         "attention layer with one learned query, and an MLP (SigLIP)."},
     {PLACE(model, fc_norm), CHOICES(SWITCH_CHOICES), .preset = "auto",
      .help = "With model.pool=mean, the place of the last layer norm. on: after the mean. off: on "
              "all tokens before it."},

@@ -146,6 +146,21 @@ static void block_describe(struct unit_builder *builder, const struct vit_shape 
     scale_add(builder, VIT_SCALE2, "ls2", shape);
 }
 
+/* timm's AttentionPoolLatent. */
+static void attention_pool_add(struct unit_builder *builder, const struct vit_shape *shape)
+{
+    struct unit_tensor *tensor =
+        tensor_add(builder, VIT_LATENT, "attn_pool.latent", 3, (int64_t[]){1, 1, shape->dim});
+    tensor->initial = INITIAL_TRUNCATED_NORMAL;
+    tensor->initial_scale = 1 / sqrt((double)shape->dim);
+    linear_add(builder, VIT_Q_WEIGHT, "attn_pool.q", shape->dim, shape->dim, true);
+    linear_add(builder, VIT_QKV_WEIGHT, "attn_pool.kv", 2 * shape->dim, shape->dim, true);
+    linear_add(builder, VIT_PROJ_WEIGHT, "attn_pool.proj", shape->dim, shape->dim, true);
+    norm_add(builder, VIT_NORM2_WEIGHT, "attn_pool.norm", shape->dim);
+    linear_add(builder, VIT_FC1_WEIGHT, "attn_pool.mlp.fc1", shape->hidden, shape->dim, true);
+    linear_add(builder, VIT_FC2_WEIGHT, "attn_pool.mlp.fc2", shape->dim, shape->hidden, true);
+}
+
 static void units_describe(struct vit *vit)
 {
     uint32_t next_index = 0;
@@ -167,6 +182,8 @@ static void units_describe(struct vit *vit)
             /* As in timm, layer-wise decay counts `norm` to the last block, fc_norm to the head. */
             for (int t = 0; t < unit->tensor_count && !after_mean; t++)
                 unit->tensors[t].depth--;
+            if (vit->shape.pool_map)
+                attention_pool_add(&builder, &vit->shape);
             linear_add(&builder, VIT_HEAD_WEIGHT, "head", vit->shape.classes, vit->shape.dim, true);
         }
     }
@@ -190,10 +207,14 @@ static bool shape_check(const struct vit_shape *shape, struct error *error)
                          "model.mlp_ratio leaves nothing of the hidden layer of a block with "
                          "model.dim=%lld: raise it",
                          (long long)shape->dim);
-    if (!shape->class_token && !shape->pool_mean)
+    if (!shape->class_token && !vit_pools(shape))
         return error_set(error, ERROR_USAGE,
                          "model.pool=token needs model.class_token=on: switch it on, or take "
                          "model.pool=mean");
+    if (shape->pool_map && (shape->class_token || shape->registers > 0))
+        return error_set(error, ERROR_USAGE,
+                         "model.pool=map is for models without class token and registers: set "
+                         "model.class_token=off and model.registers=0");
     if (shape->position == POSITION_SINCOS && (shape->dim < 8 || shape->dim % 4 != 0))
         return error_set(
             error, ERROR_USAGE,
@@ -226,6 +247,8 @@ static double flops_per_image(const struct vit *vit)
         (double)vit->patches * dim * (double)(shape->channels * shape->patch * shape->patch);
     double block = tokens * dim * (4 * dim + 2 * (double)shape->hidden) + 2 * tokens * tokens * dim;
     double head = dim * (double)shape->classes;
+    if (shape->pool_map)
+        head += dim * (2 * tokens * (dim + 1) + dim + 2 * (double)shape->hidden);
     return 2 * (2 * stem + 3 * ((double)shape->depth * block + head));
 }
 
@@ -245,8 +268,9 @@ static struct model *vit_open_entry(const struct model_entry *entry, const struc
                                     struct error *error)
 {
     struct vit_shape shape = *(const struct vit_shape *)entry->shape;
-    double ratio = options->model.mlp_ratio > 0 ? options->model.mlp_ratio
-                                                : (double)shape.hidden / (double)shape.dim;
+    double ratio = shape.hidden > 0 ? (double)shape.hidden / (double)shape.dim : 4;
+    if (options->model.mlp_ratio > 0)
+        ratio = options->model.mlp_ratio;
     if (options->model.width > 0) {
         model_refuse_option(options, "model.width", "ResNets", error);
         return NULL;
@@ -280,11 +304,12 @@ static struct model *vit_open_entry(const struct model_entry *entry, const struc
         shape.registers = options->model.registers;
     if (options->model.position != POSITION_AUTO)
         shape.position = options->model.position;
-    if (options->model.pool != POOL_AUTO)
+    if (options->model.pool != POOL_AUTO) {
         shape.pool_mean = options->model.pool == POOL_MEAN;
+        shape.pool_map = options->model.pool == POOL_MAP;
+    }
     if (options->model.fc_norm != SWITCH_AUTO)
         shape.norm_first = options->model.fc_norm == SWITCH_OFF;
-    shape.norm_first = shape.norm_first && shape.pool_mean;
     if (options->model.layer_scale >= 0)
         shape.layer_scale = options->model.layer_scale;
     if (options->model.gelu != GELU_AUTO)
@@ -309,6 +334,7 @@ struct model *vit_open(const struct vit_shape *shape, struct device *device, enu
     struct vit *vit = calloc(1, sizeof *vit);
     ENSURE(vit != NULL, "no memory for a model's description");
     vit->shape = *shape;
+    vit->shape.norm_first = shape->pool_map || (shape->norm_first && shape->pool_mean);
     vit->patches = (shape->image / shape->patch) * (shape->image / shape->patch);
     vit->tokens = vit->patches + shape->registers + (shape->class_token ? 1 : 0);
     bool places_all = shape->position == POSITION_AUTO || shape->position == POSITION_LEARNED;
@@ -328,7 +354,7 @@ struct model *vit_open(const struct vit_shape *shape, struct device *device, enu
                                 .classes = shape->classes,
                                 .flops_per_image = flops_per_image(vit)};
     vit->slot = calloc((size_t)unit_count, sizeof *vit->slot);
-    vit->blocks = calloc((size_t)shape->depth, sizeof *vit->blocks);
+    vit->blocks = calloc((size_t)shape->depth + 1, sizeof *vit->blocks);
     ENSURE(vit->model.units != NULL && vit->slot != NULL && vit->blocks != NULL,
            "no memory for a model's description");
     for (int u = 0; u < unit_count; u++) {

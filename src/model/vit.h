@@ -8,13 +8,14 @@
 #include "model/model.h"
 
 struct vit_shape {
-    int64_t image, channels, patch, dim, depth, heads, hidden, classes;
+    int64_t image, channels, patch, dim, depth, heads, classes;
+    int64_t hidden; /* 0 in the table of models: 4 * dim */
     double dropout, drop_path;
-    bool qkv_bias, class_token, embed_norm, pool_mean;
+    bool qkv_bias, class_token, embed_norm, pool_mean, pool_map;
     int64_t registers;
     enum position_choice position; /* POSITION_AUTO: learned */
-    bool norm_first;               /* the last norm is before the mean; only with pool_mean */
-    double layer_scale;            /* initial value of LayerScale; 0: none */
+    bool norm_first;    /* the last norm is before the mean; with pool_map always, in struct vit */
+    double layer_scale; /* initial value of LayerScale; 0: none */
     bool gelu_tanh;
     float norm_epsilon;
     /* true: as the reference's CIFAR model. Positions, class token and biases start at zero,
@@ -44,7 +45,10 @@ enum vit_tensor {
     VIT_PATCH_BIAS, /* stem */
     VIT_NORM1_WEIGHT,
     VIT_NORM1_BIAS, /* blocks; also the only norm of stem and head */
-    VIT_QKV_WEIGHT,
+    VIT_LATENT,     /* attention pool; its other tensors have the numbers of a block's */
+    VIT_Q_WEIGHT,
+    VIT_Q_BIAS,
+    VIT_QKV_WEIGHT, /* attention pool: keys and values */
     VIT_QKV_BIAS,
     VIT_PROJ_WEIGHT,
     VIT_PROJ_BIAS,
@@ -76,19 +80,24 @@ struct vit {
     int64_t unplaced;         /* tokens before the first one with a position */
     int64_t batch;            /* of the last forward pass */
     int (*slot)[VIT_TENSORS]; /* [unit_count] */
-    struct vit_block *blocks; /* [depth] */
+    struct vit_block *blocks; /* [depth + 1]; the last one is the attention pool */
     int inner_unit;           /* unit that last wrote the shared activations */
     void *selected;           /* [batch, dim]: residual of the last block, class token only */
     void *patch_rows, *patch_tokens, *embedded, *x; /* stem; x feeds block 0 */
     float *embed_mean, *embed_rstd;
     void *pooled, *normed; /* head; pooled: input of the norm or, with norm_first, its output */
+    void *query, *kv;      /* attention pool: [dim], [rows, 2, dim]; also their gradients */
     float *head_mean, *head_rstd;
     /* Gradients of activations. */
     void *dx, *dbranch, *dattention, *dspread, *dhidden, *dqkv, *dpooled, *dnormed;
+    float *dquery; /* [dim] */
 };
 
+/* True if the head reads all patches, not only the class token. */
+bool vit_pools(const struct vit_shape *shape);
+
 /* Tokens per sample in the output of a unit: 1 for the last block if the head reads only the class
- * token. */
+ * token, and for the head. */
 int64_t vit_tokens_after(const struct vit *vit, int unit);
 
 void vit_activations(struct model *model, struct arena *arena, int64_t batch, bool training);

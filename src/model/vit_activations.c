@@ -4,10 +4,15 @@
  * evaluation all blocks share one set. */
 #include "model/vit.h"
 
+bool vit_pools(const struct vit_shape *shape)
+{
+    return shape->pool_mean || shape->pool_map;
+}
+
 int64_t vit_tokens_after(const struct vit *vit, int unit)
 {
-    bool last = unit == (int)vit->shape.depth;
-    return last && !vit->shape.pool_mean ? 1 : vit->tokens;
+    int last = (int)vit->shape.depth;
+    return unit > last || (unit == last && !vit_pools(&vit->shape)) ? 1 : vit->tokens;
 }
 
 static void *take(struct arena *arena, int64_t elements, size_t size)
@@ -63,7 +68,7 @@ static void blocks_take(struct vit *vit, struct arena *arena, int64_t batch, boo
             block->out = take(arena, batch * kept * shape->dim, size);
     }
     arena_for_unit(arena, (int)shape->depth);
-    vit->selected = take(arena, shape->pool_mean ? 0 : batch * shape->dim, size);
+    vit->selected = take(arena, vit_pools(shape) ? 0 : batch * shape->dim, size);
 }
 
 static void stem_take(struct vit *vit, struct arena *arena, int64_t batch, bool training)
@@ -80,15 +85,39 @@ static void stem_take(struct vit *vit, struct arena *arena, int64_t batch, bool 
     vit->embed_rstd = take(arena, shape->embed_norm ? statistics : 0, sizeof(float));
 }
 
+/* The pool's out is `normed`. */
+static void attention_pool_take(struct vit *vit, struct arena *arena, int64_t batch, bool training)
+{
+    const struct vit_shape *shape = &vit->shape;
+    size_t size = type_size(vit->model.compute);
+    int64_t rows = batch * vit->tokens;
+    struct vit_block *pool = &vit->blocks[shape->depth];
+    vit->query = take(arena, shape->dim, size);
+    vit->kv = take(arena, 2 * rows * shape->dim, size);
+    vit->dquery = take(arena, training ? shape->dim : 0, sizeof(float));
+    pool->qkv = take(arena, 3 * rows * shape->dim, size);
+    pool->attention = take(arena, batch * shape->dim, size);
+    pool->middle = take(arena, batch * shape->dim, size);
+    pool->norm2 = take(arena, batch * shape->dim, size);
+    pool->pre = take(arena, batch * shape->hidden, size);
+    pool->hidden = take(arena, batch * shape->hidden, size);
+    pool->lse = take(arena, training ? batch * shape->heads : 0, sizeof(float));
+    pool->mean2 = take(arena, training ? batch : 0, sizeof(float));
+    pool->rstd2 = take(arena, training ? batch : 0, sizeof(float));
+    pool->out = vit->normed;
+}
+
 static void head_take(struct vit *vit, struct arena *arena, int64_t batch, bool training)
 {
     const struct vit_shape *shape = &vit->shape;
     size_t size = type_size(vit->model.compute);
     int64_t rows = shape->norm_first ? batch * vit->tokens : batch;
-    vit->pooled = take(arena, shape->pool_mean ? rows * shape->dim : 0, size);
+    vit->pooled = take(arena, vit_pools(shape) ? rows * shape->dim : 0, size);
     vit->normed = take(arena, batch * shape->dim, size);
     vit->head_mean = take(arena, training ? rows : 0, sizeof(float));
     vit->head_rstd = take(arena, training ? rows : 0, sizeof(float));
+    if (shape->pool_map)
+        attention_pool_take(vit, arena, batch, training);
 }
 
 static void gradients_take(struct vit *vit, struct arena *arena, int64_t batch)
@@ -99,7 +128,7 @@ static void gradients_take(struct vit *vit, struct arena *arena, int64_t batch)
     vit->dx = take(arena, rows * shape->dim, size);
     vit->dbranch = take(arena, rows * shape->dim, size);
     vit->dattention = take(arena, rows * shape->dim, size);
-    vit->dspread = take(arena, shape->pool_mean ? 0 : rows * shape->dim, size);
+    vit->dspread = take(arena, vit_pools(shape) ? 0 : rows * shape->dim, size);
     vit->dhidden = take(arena, rows * shape->hidden, size);
     vit->dqkv = take(arena, 3 * rows * shape->dim, size);
     vit->dpooled =

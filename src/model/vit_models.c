@@ -14,8 +14,7 @@
         .crop_fraction = crop_, .shape = &(const struct vit_shape)                                 \
         {                                                                                          \
             .image = image_, .channels = 3, .patch = patch_, .dim = dim_, .depth = depth_,         \
-            .heads = heads_, .hidden = 4 * dim_, .classes = 1000, .qkv_bias = true,                \
-            .norm_epsilon = 1e-6f, __VA_ARGS__                                                     \
+            .heads = heads_, .classes = 1000, .qkv_bias = true, .norm_epsilon = 1e-6f, __VA_ARGS__ \
         }                                                                                          \
     }
 
@@ -34,6 +33,13 @@
 #define DINOV2_REGISTERS(name_, dim_, depth_, heads_)                                              \
     VIT(name_, IMAGENET, 1, 518, 14, dim_, depth_, heads_, .class_token = true, .registers = 4,    \
         .position = POSITION_PATCHES, .layer_scale = 1e-5)
+
+/* The image towers of Zhai et al. 2023 and Tschannen et al. 2025. */
+#define SIGLIP(name_, image_, patch_, dim_, depth_, heads_, ...)                                   \
+    VIT(name_, HALF, 0.9, image_, patch_, dim_, depth_, heads_, .pool_map = true, __VA_ARGS__)
+#define SO400M(image_, patch_, ...)                                                                \
+    SIGLIP("vit_so400m_patch" #patch_ "_siglip_" #image_, image_, patch_, 1152, 27, 16,            \
+           .hidden = 4304, __VA_ARGS__)
 
 const struct model_entry vit_models[] = {
     /* the CIFAR model of the reference */
@@ -86,5 +92,18 @@ const struct model_entry vit_models[] = {
     DINOV2_REGISTERS("vit_small_patch14_reg4_dinov2", 384, 12, 6),
     DINOV2_REGISTERS("vit_base_patch14_reg4_dinov2", 768, 12, 12),
     DINOV2_REGISTERS("vit_large_patch14_reg4_dinov2", 1024, 24, 16),
+    SIGLIP("vit_base_patch32_siglip_256", 256, 32, 768, 12, 12, .gelu_tanh = true),
+    SIGLIP("vit_base_patch16_siglip_224", 224, 16, 768, 12, 12),
+    SIGLIP("vit_base_patch16_siglip_256", 256, 16, 768, 12, 12),
+    SIGLIP("vit_base_patch16_siglip_384", 384, 16, 768, 12, 12),
+    SIGLIP("vit_base_patch16_siglip_512", 512, 16, 768, 12, 12),
+    SIGLIP("vit_large_patch16_siglip_256", 256, 16, 1024, 24, 16),
+    SIGLIP("vit_large_patch16_siglip_384", 384, 16, 1024, 24, 16),
+    SIGLIP("vit_large_patch16_siglip_512", 512, 16, 1024, 24, 16, .gelu_tanh = true),
+    SO400M(224, 14),
+    SO400M(378, 14),
+    SO400M(256, 16, .gelu_tanh = true),
+    SO400M(384, 16, .gelu_tanh = true),
+    SO400M(512, 16, .gelu_tanh = true),
     {.name = NULL},
 };

@@ -41,12 +41,15 @@ static struct dropout dropout_at(const struct model_pass *pass, double rate, uin
                             .params = pass->params};
 }
 
-/* Elementwise dropout number `site` of a block; see vit_shape.reference for the rates. */
+/* Elementwise dropout number `site` of a block; see vit_shape.reference for the rates. The
+ * attention pool has none. */
 static struct dropout block_dropout(const struct vit *vit, const struct model_pass *pass, int unit,
                                     uint32_t site)
 {
     const struct vit_shape *shape = &vit->shape;
     double rate = shape->dropout;
+    if (unit > (int)shape->depth)
+        return (struct dropout){.rate = 0};
     if (shape->reference && site == DROPOUT_PROJECTION)
         rate = shape->drop_path;
     if (shape->reference && site == DROPOUT_HIDDEN)
@@ -63,7 +66,8 @@ static struct dropout block_drop_path(const struct vit *vit, const struct model_
 {
     const struct vit_shape *shape = &vit->shape;
     double depth = (double)(shape->depth > 1 ? shape->depth - 1 : 1);
-    double rate = shape->reference ? 0 : shape->drop_path * (unit - 1) / depth;
+    bool none = shape->reference || unit > (int)shape->depth;
+    double rate = none ? 0 : shape->drop_path * (unit - 1) / depth;
     return dropout_at(pass, rate, (uint32_t)(unit - 1) * DROPOUTS_PER_BLOCK + site);
 }
 
@@ -230,21 +234,14 @@ static const void *block_residual(struct vit *vit, const struct model_pass *pass
     return vit->selected;
 }
 
-/* middle = x + drop(scale1 * proj(attention(qkv(norm1(x))))) */
-static void attention_branch(struct vit *vit, const struct model_pass *pass, int unit,
-                             const void *x)
+/* middle = residual + drop(scale1 * proj(attention(qkv))) */
+static void attention_out(struct vit *vit, const struct model_pass *pass, int unit,
+                          const void *residual)
 {
     const struct vit_shape *shape = &vit->shape;
     const struct device_backend *backend = vit->model.device->backend;
     struct vit_block *block = &vit->blocks[unit - 1];
     int64_t head_dim = shape->dim / shape->heads, kept = vit_tokens_after(vit, unit);
-    norm(vit, pass, unit, VIT_NORM1_WEIGHT, pass->batch * vit->tokens, x, block->norm1,
-         block->mean1, block->rstd1);
-    struct linear_forward qkv =
-        linear(vit, pass, unit, VIT_QKV_WEIGHT, vit->tokens, shape->dim, 3 * shape->dim);
-    qkv.x = block->norm1;
-    qkv.y = block->qkv;
-    backend->linear_forward(pass->stream, &qkv);
     const struct attention_forward attention = {
         .type = vit->model.compute,
         .batch = pass->batch,
@@ -261,13 +258,29 @@ static void attention_branch(struct vit *vit, const struct model_pass *pass, int
     struct linear_forward projection =
         linear(vit, pass, unit, VIT_PROJ_WEIGHT, kept, shape->dim, shape->dim);
     projection.x = block->attention;
-    projection.residual = block_residual(vit, pass, unit, x);
+    projection.residual = residual;
     projection.scale = weight_of(vit, pass, unit, VIT_SCALE1);
     projection.pre = block->branch1;
     projection.y = block->middle;
     projection.dropout = block_dropout(vit, pass, unit, DROPOUT_PROJECTION);
     projection.drop_path = block_drop_path(vit, pass, unit, DROPOUT_PROJECTION);
     backend->linear_forward(pass->stream, &projection);
+}
+
+/* middle = x + drop(scale1 * proj(attention(qkv(norm1(x))))) */
+static void attention_branch(struct vit *vit, const struct model_pass *pass, int unit,
+                             const void *x)
+{
+    const struct vit_shape *shape = &vit->shape;
+    struct vit_block *block = &vit->blocks[unit - 1];
+    norm(vit, pass, unit, VIT_NORM1_WEIGHT, pass->batch * vit->tokens, x, block->norm1,
+         block->mean1, block->rstd1);
+    struct linear_forward qkv =
+        linear(vit, pass, unit, VIT_QKV_WEIGHT, vit->tokens, shape->dim, 3 * shape->dim);
+    qkv.x = block->norm1;
+    qkv.y = block->qkv;
+    vit->model.device->backend->linear_forward(pass->stream, &qkv);
+    attention_out(vit, pass, unit, block_residual(vit, pass, unit, x));
 }
 
 /* hidden = gelu(fc1(norm2(middle))) */
@@ -336,7 +349,7 @@ static const void *branch_gradient(struct vit *vit, const struct model_pass *pas
         .overwrite = flat_overwrites_gradient(pass->flat, unit),
         .dropout = drop.dropout,
         .drop_path = drop.drop_path};
-    if (vit->shape.layer_scale > 0)
+    if (scale.scale != NULL)
         backend->scale_backward(pass->stream, &scale);
     else if (drop.dropout.rate > 0 || drop.drop_path.rate > 0)
         backend->dropout_apply(pass->stream, &drop);
@@ -371,9 +384,8 @@ static void mlp_branch_backward(struct vit *vit, const struct model_pass *pass, 
                   block->mean2, block->rstd2, vit->dbranch, vit->dx, vit->dx);
 }
 
-/* vit->dx: in, the gradient of `middle`; out, the gradient of the block's input x. */
-static void attention_branch_backward(struct vit *vit, const struct model_pass *pass, int unit,
-                                      const void *x)
+/* vit->dx: the gradient of `middle`. Writes vit->dqkv. */
+static void attention_out_backward(struct vit *vit, const struct model_pass *pass, int unit)
 {
     const struct vit_shape *shape = &vit->shape;
     const struct device_backend *backend = vit->model.device->backend;
@@ -400,6 +412,17 @@ static void attention_branch_backward(struct vit *vit, const struct model_pass *
         .dqkv = vit->dqkv,
         .dropout = block_dropout(vit, pass, unit, DROPOUT_ATTENTION)};
     backend->attention_backward(pass->stream, &attention);
+}
+
+/* vit->dx: in, the gradient of `middle`; out, the gradient of the block's input x. */
+static void attention_branch_backward(struct vit *vit, const struct model_pass *pass, int unit,
+                                      const void *x)
+{
+    const struct vit_shape *shape = &vit->shape;
+    const struct device_backend *backend = vit->model.device->backend;
+    struct vit_block *block = &vit->blocks[unit - 1];
+    int64_t kept = vit_tokens_after(vit, unit);
+    attention_out_backward(vit, pass, unit);
     struct linear_backward qkv =
         linear_gradient(vit, pass, unit, VIT_QKV_WEIGHT, vit->tokens, shape->dim, 3 * shape->dim);
     qkv.x = block->norm1;
@@ -448,7 +471,85 @@ static void mean_backward(struct vit *vit, const struct model_pass *pass, const 
     vit->model.device->backend->pool_backward(pass->stream, &pool);
 }
 
-/* logits = head(N(mean(x))), head(mean(N(x))) with norm_first, or head(N(class token)) */
+/* normed = middle + fc2(gelu(fc1(norm2(middle)))), where middle = proj(attention) of one query
+ * q(latent), with keys and values kv(x). The query is copied to each token, because attention reads
+ * it next to them. */
+static void map_forward(struct vit *vit, const struct model_pass *pass, int unit, const void *x)
+{
+    const struct vit_shape *shape = &vit->shape;
+    const struct device_backend *backend = vit->model.device->backend;
+    struct linear_forward q = linear(vit, pass, unit, VIT_Q_WEIGHT, 1, shape->dim, shape->dim);
+    q.rows = pass->batch > 0;
+    q.x = weight_of(vit, pass, unit, VIT_LATENT);
+    q.y = vit->query;
+    backend->linear_forward(pass->stream, &q);
+    struct linear_forward kv =
+        linear(vit, pass, unit, VIT_QKV_WEIGHT, vit->tokens, shape->dim, 2 * shape->dim);
+    kv.x = x;
+    kv.y = vit->kv;
+    backend->linear_forward(pass->stream, &kv);
+    backend->tokens_forward(pass->stream,
+                            &(struct tokens_forward){.type = vit->model.compute,
+                                                     .batch = pass->batch * vit->tokens,
+                                                     .tokens = 3,
+                                                     .width = shape->dim,
+                                                     .unplaced = 3,
+                                                     .patches = vit->kv,
+                                                     .class_token = vit->query,
+                                                     .x = vit->blocks[unit - 1].qkv});
+    attention_out(vit, pass, unit, NULL);
+    mlp_hidden(vit, pass, unit);
+    mlp_out(vit, pass, unit);
+}
+
+/* vit->dx: the gradient of `normed`. Writes the gradient of x to vit->dbranch. */
+static void map_backward(struct vit *vit, const struct model_pass *pass, int unit, const void *x)
+{
+    const struct vit_shape *shape = &vit->shape;
+    const struct device_backend *backend = vit->model.device->backend;
+    mlp_branch_backward(vit, pass, unit);
+    attention_out_backward(vit, pass, unit);
+    struct tokens_backward split = {.type = vit->model.compute,
+                                    .batch = pass->batch * vit->tokens,
+                                    .tokens = 3,
+                                    .width = shape->dim,
+                                    .unplaced = 3,
+                                    .class_token = true,
+                                    .dx = vit->dqkv,
+                                    .dpatches = vit->kv,
+                                    .dclass_token = vit->dquery,
+                                    .overwrite = true};
+    backend->tokens_backward(pass->stream, &split);
+    struct linear_backward kv =
+        linear_gradient(vit, pass, unit, VIT_QKV_WEIGHT, vit->tokens, shape->dim, 2 * shape->dim);
+    kv.x = x;
+    kv.dy = vit->kv;
+    kv.dx = vit->dbranch;
+    backend->linear_backward(pass->stream, &kv);
+    backend->convert(pass->stream, vit->model.compute, vit->query, TYPE_FP32, vit->dquery,
+                     shape->dim);
+    struct linear_backward q =
+        linear_gradient(vit, pass, unit, VIT_Q_WEIGHT, 1, shape->dim, shape->dim);
+    q.rows = pass->batch > 0;
+    q.x = weight_of(vit, pass, unit, VIT_LATENT);
+    q.dy = vit->query;
+    q.dx = vit->dnormed;
+    backend->linear_backward(pass->stream, &q);
+    backend->tokens_backward(
+        pass->stream,
+        &(struct tokens_backward){.type = vit->model.compute,
+                                  .batch = q.rows,
+                                  .tokens = 1,
+                                  .width = shape->dim,
+                                  .unplaced = 1,
+                                  .class_token = true,
+                                  .dx = vit->dnormed,
+                                  .dpatches = vit->kv, /* none */
+                                  .dclass_token = gradient_of(vit, pass, unit, VIT_LATENT),
+                                  .overwrite = flat_overwrites_gradient(pass->flat, unit)});
+}
+
+/* logits = head(N(mean(x))), head(pool(N(x))) with norm_first, or head(N(class token)) */
 static void head_forward(struct vit *vit, const struct model_pass *pass, int unit)
 {
     const struct vit_shape *shape = &vit->shape;
@@ -456,7 +557,10 @@ static void head_forward(struct vit *vit, const struct model_pass *pass, int uni
     if (shape->norm_first) {
         norm(vit, pass, unit, VIT_NORM1_WEIGHT, pass->batch * vit->tokens, x, vit->pooled,
              vit->head_mean, vit->head_rstd);
-        mean_forward(vit, pass, vit->pooled, vit->normed);
+        if (shape->pool_map)
+            map_forward(vit, pass, unit, vit->pooled);
+        else
+            mean_forward(vit, pass, vit->pooled, vit->normed);
     } else {
         if (shape->pool_mean)
             mean_forward(vit, pass, x, vit->pooled);
@@ -478,10 +582,13 @@ static void head_backward(struct vit *vit, const struct model_pass *pass, int un
         linear_gradient(vit, pass, unit, VIT_HEAD_WEIGHT, 1, shape->dim, shape->classes);
     head.x = vit->normed;
     head.dy = pass->logits;
-    head.dx = vit->dnormed;
+    head.dx = shape->pool_map ? vit->dx : vit->dnormed;
     vit->model.device->backend->linear_backward(pass->stream, &head);
     if (shape->norm_first) {
-        mean_backward(vit, pass, vit->dnormed, vit->dbranch);
+        if (shape->pool_map)
+            map_backward(vit, pass, unit, vit->pooled);
+        else
+            mean_backward(vit, pass, vit->dnormed, vit->dbranch);
         norm_gradient(vit, pass, unit, VIT_NORM1_WEIGHT, pass->batch * vit->tokens, x,
                       vit->head_mean, vit->head_rstd, vit->dbranch, NULL, vit->dx);
         return;

@@ -16,6 +16,7 @@ CASES = (
     ("vit_tiny_patch16_224", "model.pool=mean", {"global_pool": "avg"}),
     ("vit_tiny_patch16_224", "model.registers=4", {"reg_tokens": 4}),
     ("vit_tiny_patch16_224", "model.layer_scale=1e-5", {"init_values": 1e-5}),
+    ("vit_base_patch32_siglip_256", "model.pool=map", {"num_classes": 1000}),
     ("resnet18", "model.width=64", {}),
 )
 

@@ -4,7 +4,7 @@
 A file holds weights (timm's names), a batch, its logits and loss, every gradient, and the weights after
 three steps on that batch. Metadata: "shape" (image channels patch dim depth heads hidden classes),
 "switches" (qkv_bias class_token embed_norm pool_mean), "norm_epsilon", "smoothing" and, for models with newer parts,
-"parts" (registers position norm_first gelu_tanh layer_scale).
+"parts" (registers position norm_first gelu_tanh layer_scale pool_map).
 
 Needs torch, timm, numpy, safetensors. Run it in this directory; the result does not depend on anything but versions.
 """
@@ -34,7 +34,7 @@ CLIP_NORM = 0.5
 # programs; with Adam's usual 1e-8 the comparison would be one of noise. model_mean_token, which has no such
 # gradient, keeps 1e-8.
 EPSILON = 1e-4
-TOKENS = ("cls_token", "reg_token", "pos_embed")
+TOKENS = ("cls_token", "reg_token", "pos_embed", "attn_pool.latent")
 POSITIONS = ("learned", "patches", "sincos")  # enum position_choice, from 1
 
 
@@ -65,10 +65,10 @@ def sincos_positions(side, width):
 
 def timm_model(image, channels, patch, dim, depth, heads, hidden, classes, qkv_bias, class_token, pool_mean,
                norm_epsilon, registers=0, position="learned", norm_first=False, gelu_tanh=False, layer_scale=0.0,
-               **_):
+               pool_map=False, **_):
     model = VisionTransformer(img_size=image, in_chans=channels, patch_size=patch, embed_dim=dim, depth=depth,
                               num_heads=heads, mlp_ratio=hidden / dim, num_classes=classes, qkv_bias=qkv_bias,
-                              class_token=class_token, global_pool="avg" if pool_mean else "token",
+                              class_token=class_token, global_pool="map" if pool_map else "avg" if pool_mean else "token",
                               reg_tokens=registers, no_embed_class=position != "learned",
                               fc_norm=pool_mean and not norm_first, init_values=layer_scale or None,
                               act_layer="gelu_tanh" if gelu_tanh else None,
@@ -205,7 +205,8 @@ def make(name, batch=3, smoothing=0.0, optimizers=("adamw",), more_rules=False, 
         add_more_rules(file, model, shape, (images, labels, smoothing))
     numbers = ("image", "channels", "patch", "dim", "depth", "heads", "hidden", "classes")
     switches = ("qkv_bias", "class_token", "embed_norm", "pool_mean")
-    parts = dict(registers=0, position="learned", norm_first=False, gelu_tanh=False, layer_scale=0.0)
+    parts = dict(registers=0, position="learned", norm_first=False, gelu_tanh=False, layer_scale=0.0,
+                 pool_map=False)
     metadata = {"shape": " ".join(str(shape[key]) for key in numbers),
                 "switches": " ".join(str(int(shape[key])) for key in switches),
                 "norm_epsilon": repr(shape["norm_epsilon"]), "smoothing": repr(smoothing)}
@@ -213,7 +214,7 @@ def make(name, batch=3, smoothing=0.0, optimizers=("adamw",), more_rules=False, 
         values = {**parts, **shape}
         position = POSITIONS.index(values["position"]) + 1
         metadata["parts"] = (f"{values['registers']} {position} {int(values['norm_first'])} "
-                             f"{int(values['gelu_tanh'])} {values['layer_scale']}")
+                             f"{int(values['gelu_tanh'])} {values['layer_scale']} {int(values['pool_map'])}")
     save_file(file, f"model_{name}.safetensors", metadata)
     print(name, os.path.getsize(f"model_{name}.safetensors"), f"loss {loss.item():.6f}")
 
@@ -237,6 +238,8 @@ def main():
     make("register_positions", optimizers=(), **{**parts, "registers": 1, "class_token": False, "pool_mean": True})
     make("sincos", **{**parts, "class_token": False, "pool_mean": True, "position": "sincos", "norm_first": True,
                       "gelu_tanh": True})
+    # SigLIP's image tower
+    make("map", optimizers=(), **{**parts, "class_token": False, "pool_map": True, "hidden": 20, "gelu_tanh": True})
     tiny = {**small, "image": 4, "patch": 2, "dim": 8, "depth": 2, "hidden": 16, "heads": 1, "classes": 3}
     make("rules", optimizers=("adamw", "adam", "sgd", "nesterov", "rmsprop", "rmsprop_momentum"), more_rules=True,
          **tiny)
