@@ -195,6 +195,7 @@ long_test_scripts = \
 	test/test_machine_code.sh \
 	test/test_mix_runs.sh \
 	test/test_muon.sh \
+	test/test_optimizers.sh \
 	test/test_nccl_failures.sh \
 	test/test_node_death.sh \
 	test/test_nodes.sh \
