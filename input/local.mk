@@ -7,10 +7,14 @@ nobase_dist_pkgdata_DATA = \
 	input/clusters/t4_ethernet25.ini \
 	input/cnn_a.ini \
 	input/cnn_b.ini \
+	input/deit3_small16_imagenet.ini \
+	input/dinov2_small14_finetune.ini \
+	input/dinov2_small14_linear.ini \
 	input/linear.ini \
 	input/resnet18_imagenet.ini \
 	input/resnet18_imagenet_course.ini \
 	input/resnet152_cinic10.ini \
+	input/resnet50_lars.ini \
 	input/vit_base32_course.ini \
 	input/vit_base32_ddp.ini \
 	input/vit_base32_fsdp.ini \
@@ -18,6 +22,7 @@ nobase_dist_pkgdata_DATA = \
 	input/vit_base32_zero1.ini \
 	input/vit_base32_zero2.ini \
 	input/vit_cifar.ini \
+	input/vit_small16_imagenet.ini \
 	input/quickstart.ini \
 	jobs/Dockerfile \
 	jobs/common.sh \
