@@ -39,9 +39,9 @@ def make_model(name, classes=10):
     if name == "vit_cifar":
         from reference_vit import ReferenceViT
         return ReferenceViT(classes=classes), 32
-    if name in ("cnn_a", "cnn_a_lenet", "cnn_b"):
+    if name in ("cnn_a", "cnn_a_lenet", "cnn_b", "cnn_c"):
         import reference_cnn
-        classes_of = {"cnn_a": "CnnA", "cnn_a_lenet": "CnnALeNet", "cnn_b": "CnnB"}
+        classes_of = {"cnn_a": "CnnA", "cnn_a_lenet": "CnnALeNet", "cnn_b": "CnnB", "cnn_c": "CnnC"}
         return getattr(reference_cnn, classes_of[name])(classes=classes), 32
     import timm
     return timm.create_model(name, num_classes=classes), 224

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The convolutional models that cnn_a, cnn_a_lenet, cnn_b and linear are measured against, as the obvious
-torch modules: 9,986, 58,742, 11,173,962 and 21 parameters."""
+"""The convolutional models that cnn_a, cnn_a_lenet, cnn_b, cnn_c and linear are measured against, as the obvious
+torch modules: 9,986, 58,742, 11,173,962, 1,973,186 and 21 parameters."""
 
 import torch
 from torch import nn
@@ -37,6 +37,33 @@ class CnnALeNet(nn.Module):
         x = functional.relu(self.fc1(torch.flatten(x, 1)))
         x = functional.relu(self.fc2(x))
         return self.fc4(functional.relu(self.fc3(x)))
+
+
+class CnnC(nn.Module):
+    def __init__(self, classes=10, channels=3, width=64):
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, 24, 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(24)
+        before = 24
+        for stage, after in enumerate((width, 4 * width, 4 * width)):
+            layer = nn.Module()
+            layer.conv1 = nn.Conv2d(before, after, 3, padding=1, bias=False)
+            layer.bn1 = nn.BatchNorm2d(after)
+            layer.conv2 = nn.Conv2d(after, after, 3, padding=1, bias=False)
+            layer.bn2 = nn.BatchNorm2d(after)
+            setattr(self, f"layer{stage + 1}", layer)
+            before = after
+        self.fc = nn.Linear(before, classes)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+    def forward(self, x):
+        x = functional.relu(self.bn1(self.conv1(x)))
+        for layer in (self.layer1, self.layer2, self.layer3):
+            x = functional.relu(layer.bn1(functional.max_pool2d(layer.conv1(x), 2)))
+            x = functional.relu(layer.bn2(layer.conv2(x)))
+        return self.fc(x.mean(dim=(2, 3)))
 
 
 class BasicBlock(nn.Module):

@@ -7,6 +7,7 @@ nobase_dist_pkgdata_DATA = \
 	input/clusters/t4_ethernet25.ini \
 	input/cnn_a.ini \
 	input/cnn_b.ini \
+	input/cnn_c_94.ini \
 	input/deit3_small16_imagenet.ini \
 	input/dinov2_small14_finetune.ini \
 	input/dinov2_small14_linear.ini \

@@ -184,7 +184,7 @@ static void test_fixed_positions(void **state)
 
 static const char *const convnet_files[] = {
     "convnet_cnn_a.safetensors", "convnet_lenet.safetensors",      "convnet_cifar.safetensors",
-    "convnet_basic.safetensors", "convnet_bottleneck.safetensors",
+    "convnet_basic.safetensors", "convnet_bottleneck.safetensors", "convnet_cnn_c.safetensors",
 };
 enum { CONVNET_FILES = sizeof convnet_files / sizeof convnet_files[0] };
 
@@ -440,6 +440,7 @@ static const struct {
     {"vit_so400m_patch16_siglip_512", 429925800, 428784330, HALF, HALF},
     {"cnn_a", 9986, 9986, HALF, HALF},
     {"cnn_a_lenet", 58742, 58742, HALF, HALF},
+    {"cnn_c", 1973186, 1973186, HALF, HALF},
     {"linear", 21, 210, {0, 0, 0}, {1, 1, 1}},
     {"cnn_b", 11173962, 11173962, HALF, HALF},
     {"resnet18", 11689512, 11181642, IMAGENET},

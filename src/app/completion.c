@@ -10,7 +10,7 @@
 #include "config/option.h"
 #include "model/registry.h"
 
-enum { WORDS = 1024 };
+enum { WORDS = 4096 };
 
 static const char bash_begin[] =
     "# Completion of vittrain for bash, written by `vittrain --completion bash`.\n"
@@ -52,6 +52,7 @@ static const char zsh_end[] =
 static void word_add(char words[WORDS], const char *word)
 {
     const size_t used = strlen(words);
+    ENSURE(used + strlen(word) + 2 <= WORDS, "the list of words is too long");
     snprintf(words + used, WORDS - used, "%s%s", used > 0 ? " " : "", word);
 }
 

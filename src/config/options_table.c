@@ -41,13 +41,14 @@ const struct option_entry option_table[] = {
      .help = "Threads per rank. auto: the rank's share of the node's cores."},
 
     {PLACE(model, name), .kind = OPTION_IS_TEXT, .preset = "vit_cifar",
-     .help = "Architecture; vittrain --list-models lists all names. vit_cifar, timm's "
-             "vit_{tiny,small,base,large}_patch{16,32}_{224,384}, deit3_*, vit_*_patch14_dinov2, "
-             "vit_*_siglip_*, cnn_a, cnn_a_lenet, cnn_b (ResNet-18 for images of 32 pixels), "
-             "resnet18, resnet34, resnet50, resnet101, resnet152, linear (linear regression on "
-             "numbers). The keys patch, dim, depth, heads, mlp_ratio, dropout, drop_path, "
-             "qkv_bias, class_token, registers, position, embed_norm, pool, fc_norm, layer_scale "
-             "and gelu apply to ViTs only."},
+     .help =
+         "Architecture; vittrain --list-models lists all names. vit_cifar, timm's "
+         "vit_{tiny,small,base,large}_patch{16,32}_{224,384}, deit3_*, vit_*_patch14_dinov2, "
+         "vit_*_siglip_*, cnn_a, cnn_a_lenet, cnn_b (ResNet-18 for images of 32 pixels), cnn_c, "
+         "resnet18, resnet34, resnet50, resnet101, resnet152, linear (linear regression on "
+         "numbers). The keys patch, dim, depth, heads, mlp_ratio, dropout, drop_path, "
+         "qkv_bias, class_token, registers, position, embed_norm, pool, fc_norm, layer_scale "
+         "and gelu apply to ViTs only."},
     {PLACE(model, init), .kind = OPTION_IS_TEXT, .preset = "none",
      .help = "Source of the initial weights: none (random), a FILE.safetensors or a checkpoint of "
              "a model of the same shape, also on a remote (s3://BUCKET/FILE or REMOTE:FILE, "

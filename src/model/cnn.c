@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Small models: the reference's CNN-A for CIFAR-10, its older form after LeNet-5 (LeCun et al.
- * 1998), and one linear layer for regression. Tensors are named as in the obvious torch module. */
+ * 1998), CNN-C, a fast network for CIFAR-10 with the stages of airbench94 (Jordan 2024) but without
+ * its whitening layer, and one linear layer for regression. Tensors are named as in the obvious
+ * torch module. */
+#include <stdio.h>
+
 #include "model/convnet.h"
 
 static int convolution(struct convnet *convnet, const char *name, int input, int64_t channels,
@@ -62,6 +66,45 @@ static void cnn_a_lenet_describe(struct convnet *convnet, const struct convnet_s
     linear(convnet, "fc4", node, shape->classes, false);
 }
 
+/* A 3x3 convolution, a max pool if `pools`, batch norm and relu. */
+static int block(struct convnet *convnet, const char *layer, int number, int input,
+                 int64_t channels, bool pools)
+{
+    char convolution_name[TENSOR_NAME], norm[TENSOR_NAME];
+    snprintf(convolution_name, sizeof convolution_name, "%.40sconv%d", layer, number);
+    snprintf(norm, sizeof norm, "%.40sbn%d", layer, number);
+    int node = convnet_add(convnet, &(struct convnet_node){.kind = CONVNET_CONVOLUTION,
+                                                           .name = convolution_name,
+                                                           .input = input,
+                                                           .channels = channels,
+                                                           .kernel = 3,
+                                                           .stride = 1,
+                                                           .padding = 1,
+                                                           .initial = CONVNET_KAIMING_FAN_OUT});
+    return convnet_add(convnet, &(struct convnet_node){.kind = CONVNET_BATCH_NORM,
+                                                       .name = norm,
+                                                       .input = pools ? pool(convnet, node) : node,
+                                                       .relu = true});
+}
+
+static void cnn_c_describe(struct convnet *convnet, const struct convnet_shape *shape)
+{
+    const int64_t channels[] = {shape->width, 4 * shape->width, 4 * shape->width};
+    convnet_unit(convnet, "stem");
+    int node = block(convnet, "", 1, 0, 24, false);
+    for (int layer = 0; layer < 3; layer++) {
+        char unit[TENSOR_NAME], prefix[TENSOR_NAME];
+        snprintf(unit, sizeof unit, "layer%d", layer + 1);
+        snprintf(prefix, sizeof prefix, "layer%d.", layer + 1);
+        convnet_unit(convnet, unit);
+        node = block(convnet, prefix, 1, node, channels[layer], true);
+        node = block(convnet, prefix, 2, node, channels[layer], false);
+    }
+    convnet_unit(convnet, "head");
+    node = convnet_add(convnet, &(struct convnet_node){.kind = CONVNET_MEAN_POOL, .input = node});
+    linear(convnet, "fc", node, shape->classes, false);
+}
+
 static void linear_describe(struct convnet *convnet, const struct convnet_shape *shape)
 {
     convnet_unit(convnet, "head");
@@ -80,6 +123,13 @@ static void linear_describe(struct convnet *convnet, const struct convnet_shape 
 const struct model_entry cnn_models[] = {
     CIFAR_MODEL("cnn_a", cnn_a_describe),
     CIFAR_MODEL("cnn_a_lenet", cnn_a_lenet_describe),
+    {.name = "cnn_c",
+     .type = &convnet_type,
+     .shape =
+         &(const struct convnet_shape){
+             .describe = cnn_c_describe, .image = 32, .channels = 3, .classes = 10, .width = 64},
+     .mean = {0.5, 0.5, 0.5},
+     .std = {0.5, 0.5, 0.5}},
     {.name = "linear",
      .type = &convnet_type,
      .shape = &(const struct convnet_shape){.describe = linear_describe,

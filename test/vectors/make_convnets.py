@@ -148,6 +148,7 @@ def main():
     make("lenet", "cnn_a_lenet", reference_cnn.CnnALeNet(classes=5, image=16), 16, batch=3)
     blocks = (2, 1, 1, 1)
     make("cifar", "cnn_b", reference_cnn.CnnB(5, 3, 2, blocks), 9, 2, blocks, rules=True)
+    make("cnn_c", "cnn_c", reference_cnn.CnnC(5, 3, 2), 16, 2, batch=4)
     make("basic", "resnet", SmallResNet(resnet.BasicBlock, blocks, 5, 3), 37, 3, blocks, batch=5)
     make("bottleneck", "bottleneck", SmallResNet(resnet.Bottleneck, blocks, 5, 2), 33, 2, blocks, batch=6)
 
