@@ -128,10 +128,11 @@ cluster env >"$work/env.sh" # for on_first
 [ -z "${DOCTOR_CSV:-}" ] || echo 'date,commit,planted,check,verdict,exit_code,ranks,seconds' >"$DOCTOR_CSV"
 cat >"$work/only" <<'END'
 #!/bin/sh
-# only HOST SETTINGS COMMAND...: with the settings of the environment on that host
+# only HOST SETTINGS COMMAND...: with the settings of the environment on that host, and before other tests' processes
+# because the network is measured
 [ "$(hostname)" != "$1" ] || eval "export $2"
 shift 2
-exec "$@"
+exec nice -n -15 "$@"
 END
 # Both nodes have the same decks and data, on disks of their own.
 cp -r "$TEST_BUILD/data/cifar-10-sample" "$work/data"
