@@ -72,13 +72,13 @@ import json, struct, sys
 data = open(sys.argv[1], "rb").read()
 size = struct.unpack("<Q", data[:8])[0]
 header = json.loads(data[8:8 + size])
-for name, metadata in zip(sys.argv[2:], ({"format": "pt"}, {"format": "pt", "architecture": "vit_huge_patch14_224"})):
+for name, metadata in zip(sys.argv[2:], ({"format": "pt"}, {"format": "pt", "architecture": "vit_unknown_patch14_224"})):
     header["__metadata__"] = metadata
     text = json.dumps(header).encode()
     open(name, "wb").write(struct.pack("<Q", len(text)) + text + data[8 + size:])
 END
 one=$images/cat/$(ls "$images/cat" | head -n 1)
-refuses 'an unknown architecture is named' 2 'weights of vit_huge_patch14_224, which is not a model' "$work/large.safetensors" "$one"
+refuses 'an unknown architecture is named' 2 'weights of vit_unknown_patch14_224, which is not a model' "$work/large.safetensors" "$one"
 refuses 'weights without metadata need options' 4 'plain.safetensors does not fit' "$work/plain.safetensors" "$one"
 refuses 'a head for another number of classes' 4 'head.weight is \[3, 32\] instead of \[2, 32\]' "$weights" "$one" model.classes=2
 refuses 'neither data nor files for weights of other classes' 2 'no data are given, .* sample of CIFAR-10' "$weights"
