@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Trains a model on all of CIFAR-10 with PyTorch and torchvision, as a deck of input/ does: the truth for its accuracy and
+the other side of comparisons of time to accuracy. Writes one row per epoch to OUTPUT/epochs.csv: epoch, seconds since the
+start (without interruptions), training loss, accuracy on the 10,000 test images. An interrupted run continues after its
+last complete epoch.
+
+    python pytorch_train.py RECIPE FOLDER OUTPUT [--epochs N] [--batch N] [--seed N] [--bf16] [--workers N]
+
+RECIPE: vit_cifar (input/vit_cifar.ini, the course project's) or cnn_c_94 (input/cnn_c_94.ini). FOLDER: CIFAR-10's binary files.
+"""
+import argparse
+import pathlib
+import time
+
+import numpy
+import torch
+from bench_common import make_model
+from PIL import Image
+from torch import nn
+from torchvision import transforms
+
+HALF = transforms.Normalize((0.5,) * 3, (0.5,) * 3)
+# In the order of the course project: erasing is before the normalisation.
+VIT_CIFAR = [transforms.RandomHorizontalFlip(), transforms.RandomRotation(15),
+             transforms.RandomAffine(0, translate=(0.1, 0.1)), transforms.ToTensor(),
+             transforms.RandomErasing(0.5, scale=(0.02, 0.2)), HALF]
+CNN_C = [transforms.RandomCrop(32, padding=4), transforms.RandomHorizontalFlip(), transforms.ToTensor(),
+         transforms.RandomErasing(1, scale=(0.0625, 0.0625), ratio=(1, 1)), HALF]
+
+
+class Cifar(torch.utils.data.Dataset):
+    def __init__(self, folder, pattern, stages):
+        files = sorted(pathlib.Path(folder).glob(pattern))
+        records = numpy.concatenate([numpy.fromfile(path, numpy.uint8) for path in files]).reshape(-1, 3073)
+        self.labels = records[:, 0].tolist()
+        self.images = numpy.ascontiguousarray(records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
+        self.transform = transforms.Compose(stages)
+
+    def __len__(self):
+        return len(self.labels)
+
+    def __getitem__(self, index):
+        return self.transform(Image.fromarray(self.images[index])), self.labels[index]
+
+
+class VitCifar:
+    epochs, batch, stages, smoothing, flips = 10, 64, VIT_CIFAR, 0, False
+
+    def __init__(self, steps):
+        self.model = make_model("vit_cifar")[0]
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=3e-4, weight_decay=1e-4)
+        self.schedule = self.average = None
+
+
+class CnnC94:
+    epochs, batch, stages, smoothing, flips = 20, 512, CNN_C, 0.2, True
+
+    def __init__(self, steps):
+        self.model = make_model("cnn_c")[0]
+        decayed = [p for p in self.model.parameters() if p.ndim > 1]
+        others = [p for p in self.model.parameters() if p.ndim <= 1]
+        self.optimizer = torch.optim.SGD([{"params": decayed, "weight_decay": 5e-4}, {"params": others, "weight_decay": 0}],
+                                         lr=0.5, momentum=0.9, nesterov=True)
+        self.schedule = torch.optim.lr_scheduler.OneCycleLR(self.optimizer, 0.5, steps, 0.2, cycle_momentum=False,
+                                                            div_factor=10, final_div_factor=100)
+        self.average = torch.optim.swa_utils.AveragedModel(
+            self.model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.995))
+
+
+RECIPES = {"vit_cifar": VitCifar, "cnn_c_94": CnnC94}
+
+
+def train_epoch(run, loader, loss_of, bf16):
+    run.model.train()
+    total = count = 0
+    for images, labels in loader:
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            logits = run.model(images)
+        loss = loss_of(logits.float(), labels)
+        run.optimizer.zero_grad()
+        loss.backward()
+        run.optimizer.step()
+        if run.schedule is not None:
+            run.schedule.step()
+        if run.average is not None:
+            run.average.update_parameters(run.model)
+        total, count = total + loss.item() * len(labels), count + len(labels)
+    return total / count
+
+
+@torch.no_grad()
+def accuracy(run, loader, bf16):
+    model = run.model
+    if run.average is not None:
+        model = run.average
+        for averaged, current in zip(model.module.buffers(), run.model.buffers()):
+            averaged.copy_(current)
+    model.eval()
+    right = count = 0
+    for images, labels in loader:
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            logits = model(images)
+            if run.flips:
+                logits = logits + model(images.flip(3))
+        right, count = right + (logits.argmax(1) == labels).sum().item(), count + len(labels)
+    return right / count
+
+
+def state_of(run):
+    parts = {"model": run.model, "optimizer": run.optimizer, "schedule": run.schedule, "average": run.average}
+    return {name: part for name, part in parts.items() if part is not None}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("recipe", choices=RECIPES)
+    parser.add_argument("folder")
+    parser.add_argument("output", type=pathlib.Path)
+    for name in ("epochs", "batch", "seed", "workers"):
+        parser.add_argument("--" + name, type=int, default=0)
+    parser.add_argument("--bf16", action="store_true")
+    args = parser.parse_args()
+    recipe = RECIPES[args.recipe]
+    epochs, batch = args.epochs or recipe.epochs, args.batch or recipe.batch
+    torch.manual_seed(args.seed)
+    train_set = Cifar(args.folder, "data_batch_*.bin", recipe.stages)
+    test_set = Cifar(args.folder, "test_batch.bin", [transforms.ToTensor(), HALF])
+    run = recipe(epochs * -(-len(train_set) // batch))
+    args.output.mkdir(parents=True, exist_ok=True)
+    table, checkpoint = args.output / "epochs.csv", args.output / "last.pt"
+    first, seconds = 0, 0.0
+    if checkpoint.exists():
+        saved = torch.load(checkpoint)
+        first, seconds = saved["epoch"], saved["seconds"]
+        for name, part in state_of(run).items():
+            part.load_state_dict(saved[name])
+    else:
+        table.write_text("epoch,seconds,loss,accuracy\n")
+    test = torch.utils.data.DataLoader(test_set, batch_size=500)
+    loss_of = nn.CrossEntropyLoss(label_smoothing=recipe.smoothing)
+    for epoch in range(first, epochs):
+        torch.manual_seed(args.seed * 1000 + epoch)  # the same order and augmentation after an interruption
+        begin = time.perf_counter()
+        loader = torch.utils.data.DataLoader(train_set, batch_size=batch, shuffle=True, num_workers=args.workers)
+        loss = train_epoch(run, loader, loss_of, args.bf16)
+        right = accuracy(run, test, args.bf16)
+        seconds += time.perf_counter() - begin
+        states = {name: part.state_dict() for name, part in state_of(run).items()}
+        torch.save({"epoch": epoch + 1, "seconds": seconds, **states}, args.output / "next.pt")
+        (args.output / "next.pt").replace(checkpoint)
+        with table.open("a") as file:
+            print(f"{epoch + 1},{seconds:.1f},{loss:.4f},{right:.4f}", file=file, flush=True)
+
+
+if __name__ == "__main__":
+    main()
