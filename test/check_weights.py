@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Weights go from timm, torchvision or plain torch modules through a run and back: for each architecture, random
 weights initialize a run of one step, and the run's weights.safetensors loads (strictly, unchanged) into a new
-model, whose log-probabilities on a validation set must equal those of `vittrain predict` to 1e-4. Models of 224
-pixels get photographs, by the recipe for photographs and by timm's transforms. `vittrain convert` must write the
+model, whose log-probabilities on a validation set must equal those of `vittrain predict` to 1e-4. Larger models
+get photographs, by the recipe for photographs and by timm's transforms. `vittrain convert` must write the
 same tensors (of two models).
 
     check_weights.py VITTRAIN SAMPLE PHOTOS FOLDER [MODEL...]
@@ -24,6 +24,7 @@ from PIL import Image
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from timm.data import create_transform
+from timm.models.vision_transformer import VisionTransformer
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -47,10 +48,15 @@ def vit_cifar(classes):
 
 
 MODELS = {"vit_cifar": vit_cifar, "cnn_a": reference_cnn.CnnA, "cnn_a_lenet": reference_cnn.CnnALeNet,
-          "cnn_b": reference_cnn.CnnB}
+          "cnn_b": reference_cnn.CnnB, "cnn_c": reference_cnn.CnnC}
+SMALL = tuple(MODELS)
 for name in ("vit_tiny_patch16_224", "vit_small_patch16_224", "vit_small_patch32_224", "vit_base_patch16_224",
-             "vit_base_patch32_224", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152"):
+             "vit_base_patch32_224", "deit3_small_patch16_224", "vit_small_patch14_dinov2",
+             "vit_small_patch14_reg4_dinov2", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152"):
     MODELS[name] = lambda classes, name=name: timm.create_model(name, num_classes=classes)
+MODELS["vit_small_patch16_sincos"] = lambda classes: VisionTransformer(
+    embed_dim=384, depth=12, num_heads=6, num_classes=classes, class_token=False, global_pool="avg", fc_norm=False,
+    act_layer="gelu_tanh")
 
 
 def random_model(name, classes):
@@ -102,7 +108,7 @@ def log_probabilities(path):
 
 def check(vittrain, name, data, images_of, folder):
     torch.manual_seed(sum(map(ord, name)))
-    where, small = folder / name, "224" not in name and "resnet" not in name
+    where, small = folder / name, name in SMALL
     classes = 10 if small else 3
     model = random_model(name, classes)
     where.mkdir()
@@ -141,10 +147,10 @@ def main():
     cifar = ("data.format=cifar10", f"data.root={sample}")
     files = ("data.format=imagefolder", f"data.root={photos}")
     for name in sys.argv[5:] or MODELS:
-        if "224" in name or "resnet" in name:
-            check(vittrain, name, files, lambda weights: photographs(photos, weights), folder)
-        else:
+        if name in SMALL:
             check(vittrain, name, cifar, lambda weights: small_images(sample), folder)
+        else:
+            check(vittrain, name, files, lambda weights: photographs(photos, weights), folder)
 
 
 if __name__ == "__main__":

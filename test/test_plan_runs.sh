@@ -10,20 +10,31 @@ planned_arena() {
         ' "$1"
 }
 
-echo 1..22
-for strategy in ddp fsdp; do
-    run 2 train -v $small train.steps=1 mesh.strategy=$strategy run.dir="$work/$strategy"
-    run 1 plan plan $small mesh.strategy=$strategy plan.ranks=2
+echo 1..34
+# same_plan STRATEGY NAME [OPTION...]: a run on two ranks has the arena of its plan.
+same_plan() {
+    strategy=$1 case=$1$2
+    shift 2
+    run 2 train -v $small "$@" train.steps=1 mesh.strategy=$strategy run.dir="$work/$case"
+    run 1 plan plan $small "$@" mesh.strategy=$strategy plan.ranks=2
     awk '/^  [a-z]+ +[0-9.]+ MiB( |$)/ && /weights|gradients|optimizer|gathered|activations|buffers|arena/ && !/of rank/ {
         for (i = 2; i <= NF; i++) if ($i == "MiB") print $(i - 2), $(i - 1) }' "$work/train.log" >"$work/taken"
     planned_arena "$work/plan.log" >"$work/planned"
     bad=$(diff "$work/planned" "$work/taken")
     [ "$(wc -l <"$work/planned")" = 7 ] || bad="not 7 lines"
-    result "$strategy: a run prints the table of its plan" "$bad" "$work/plan.log"
-    bad=$(awk -v own=$strategy '/sent shard/ { table = 1 } $1 == "rank" { rank = $2 }
+    result "$case: a run prints the table of its plan" "$bad" "$work/plan.log"
+    case $case in *block*) strategy=$strategy-block ;; esac
+    bad=$(awk -v own=$strategy '{ sub(", block", "-block") } /sent shard/ { table = 1 } $1 == "rank" { rank = $2 }
         table && $1 == own { total = $8; exit }
         END { if (rank == "" || rank != total) print "rank " rank ", total " total }' "$work/plan.log")
-    result "$strategy: and has the same total in both of its tables" "$bad" "$work/plan.log"
+    result "$case: and has the same total in both of its tables" "$bad" "$work/plan.log"
+}
+same_plan ddp ''
+same_plan fsdp ''
+# Parts of newer ViTs, with and without recomputation
+for model in deit3_small_patch16_224 vit_small_patch14_reg4_dinov2 vit_small_patch16_sincos; do
+    same_plan fsdp ", $model" model.name=$model model.image=32
+    same_plan fsdp ", block, $model" model.name=$model model.image=32 train.checkpoint_activations=block
 done
 run 3 started plan $small
 result 'without plan.ranks the started ranks are planned for' \

@@ -26,11 +26,14 @@ planned() {
     awk -v name="$1" '$2 == name && $4 == "MiB" { mib = $3 } END { print mib }' "$work/$2/train.log"
 }
 
-echo 1..8
+parts='model.layer_scale=0.1 model.registers=2 model.position=sincos model.fc_norm=off model.gelu=tanh'
+echo 1..10
 for ranks in 1 2; do
-    for pool in token mean; do
-        train $ranks none$ranks$pool model.pool=$pool
-        train $ranks block$ranks$pool "model.pool=$pool train.checkpoint_activations=block"
+    for pool in token mean parts; do
+        options=model.pool=$pool
+        [ $pool != parts ] || options="model.pool=mean $parts"
+        train $ranks none$ranks$pool "$options"
+        train $ranks block$ranks$pool "$options train.checkpoint_activations=block"
         same "losses and weights with recomputed activations on $ranks ranks, pooling: $pool" \
             block$ranks$pool none$ranks$pool
     done

@@ -30,7 +30,7 @@ probabilities() {
 # others: distances between the meshes that read each other's checkpoints.
 if [ -n "$TEST_LONG" ]; then others="1 2 3 4 5 6"; else others="1 4"; fi
 set -- $others
-echo 1..$((count * (2 + 2 * $#) + 8))
+echo 1..$((count * (2 + 2 * $#) + 3 * count + 8))
 
 run 1 whole $steps train.steps=8 run.dir="$work/whole"
 column "$work/whole/metrics.csv" train loss >"$work/whole.loss"
@@ -62,6 +62,19 @@ while [ $from -lt $count ]; do
         result "$name predicts with $source's" "$(differ "$work/a" "$work/b" 1e-6)" "$work/predict.log"
     done
     from=$((from + 1))
+done
+
+# Models with the parts of newer ViTs.
+for model in deit3_small_patch16_224 vit_small_patch14_reg4_dinov2 vit_small_patch16_sincos; do
+    shape="$small model.name=$model model.image=32 model.layer_scale=0.1 train.steps=3 train.clip_norm=1"
+    run 1 "$model" $shape run.dir="$work/$model"
+    column "$work/$model/metrics.csv" train loss >"$work/b"
+    for from in 0 1 2 3 4 5 6; do
+        place $from
+        run $ranks "$model-$name" $shape $mesh run.dir="$work/$model-$name"
+        column "$work/$model-$name/metrics.csv" train loss >"$work/a"
+        result "$name trains $model as one rank" "$(differ "$work/a" "$work/b" 1e-5)" "$work/$model-$name.log"
+    done
 done
 
 # Without run.dir: the newest unfinished run of the same name and deck, with another strategy.

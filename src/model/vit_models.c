@@ -78,7 +78,7 @@ const struct model_entry vit_models[] = {
     AUGREG("vit_huge_patch14_224", 0.9, 224, 14, 1280, 32, 16),
     /* Beyer et al. 2022, of big_vision */
     VIT("vit_small_patch16_sincos", HALF, 0.9, 224, 16, 384, 12, 6, .position = POSITION_SINCOS,
-        .pool_mean = true, .norm_first = true),
+        .pool_mean = true, .norm_first = true, .gelu_tanh = true),
     DEIT3("deit3_small_patch16_224", 0.9, 224, 16, 384, 12, 6),
     DEIT3("deit3_small_patch16_384", 1, 384, 16, 384, 12, 6),
     DEIT3("deit3_base_patch16_224", 0.9, 224, 16, 768, 12, 12),
