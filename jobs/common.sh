@@ -112,11 +112,16 @@ train() {
     [ -n "$deck" ] || set -- "$home/input/vit_cifar.ini" "$@"
     say "$ranks ranks on $SLURM_JOB_NODELIST, $cores cores each, by ${LAUNCHER:=srun}; run folder $run"
     mkdir -p "$run" && began=$run/.began && touch "$began" || exit 1 # dated by the same file system as checkpoints
-    "launch_by_$LAUNCHER" "$vittrain" run.dir="$run" checkpoint.every_seconds=10m "$@" &
-    launcher=$!
-    [ $stopped = no ] || kill -USR1 "$launcher" # the warning came before the launcher was started
-    wait_for_launcher
-    say "$LAUNCHER ended with status $status"
+    for try in 1 2; do
+        "launch_by_$LAUNCHER" "$vittrain" run.dir="$run" checkpoint.every_seconds=10m "$@" &
+        launcher=$!
+        [ $stopped = no ] || kill -USR1 "$launcher" # the warning came before the launcher was started
+        wait_for_launcher
+        say "$LAUNCHER ended with status $status"
+        # Under srun, ranks of Open MPI rarely crash in MPI_Init (open-mpi/ompi#12495).
+        [ $try = 1 ] && [ "$status" -eq 139 ] && ! [ "$run/train.log" -nt "$began" ] || break
+        say "a rank crashed before the run began: starting $LAUNCHER again"
+    done
     if is_finished; then
         exit "$status"
     elif [ $stopped = yes ]; then

@@ -21,9 +21,16 @@ echo 1..6
 job=$(cluster head sbatch --parsable "$TEST_SOURCE/jobs/ddp_2node.sh" "$deck" $steps debug.pause=backward:2:5)
 wait_for 'set-up took' "runs/ddp_2node-$job/train.log"
 cluster head scancel --batch --signal=USR1 "$job"
+# The first process of the next job crashes.
+cat >crash_once <<END
+#!/bin/sh
+mkdir "$PWD/crashed" 2>/dev/null && kill -SEGV \$\$
+exec "$vittrain" "\$@"
+END
+chmod +x crash_once
 # Meanwhile, because a requeued job waits some seconds. Only mpirun of Open MPI can replace srun.
 [ "$TEST_MPI" = mpich ] || export LAUNCHER=mpirun
-alone=$(cluster head sbatch --parsable "$TEST_SOURCE/jobs/ddp_2node.sh" "$deck" $steps)
+alone=$(VITTRAIN="$PWD/crash_once" cluster head sbatch --parsable "$TEST_SOURCE/jobs/ddp_2node.sh" "$deck" $steps)
 unset LAUNCHER
 wait_for 'requeueing the job' "ddp_2node.$job.log"
 bad=
@@ -35,7 +42,8 @@ result 'a job that is warned stops and goes back to the queue' "$bad" "ddp_2node
 
 [ "$(cluster wait "$alone" 60)" = COMPLETED ] && bad= || bad='not completed'
 [ "$TEST_MPI" = mpich ] || [ -s "ddp_2node.$alone.mpirun.log" ] || bad="$bad; not started by mpirun"
-result 'a job that is left alone ends' "$bad" "ddp_2node.$alone.log"
+grep -q 'a rank crashed before the run began: starting [a-z]* again' "ddp_2node.$alone.log" || bad="$bad; not started again"
+result 'a job whose first start crashes ends, if it is left alone' "$bad" "ddp_2node.$alone.log"
 [ "$(cluster wait "$job" 60)" = COMPLETED ] && bad= || bad='not completed; '
 grep -q 'resuming from' "runs/ddp_2node-$job/train.log" || bad="$bad it began anew; "
 bad=$bad$(cmp "runs/ddp_2node-$alone/weights.safetensors" "runs/ddp_2node-$job/weights.safetensors" 2>&1)
