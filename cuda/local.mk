@@ -13,6 +13,7 @@ cuda_sources = \
 	cuda/cuda.cu \
 	cuda/elements.cu \
 	cuda/image.cu \
+	cuda/glu.cu \
 	cuda/linear.cu \
 	cuda/loss.cu \
 	cuda/mix.cu \

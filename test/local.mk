@@ -55,6 +55,7 @@ test_programs = \
 	test/test_export \
 	test/test_flat \
 	test/test_step_prediction \
+	test/test_glu \
 	test/test_hardware \
 	test/test_hostile_files \
 	test/test_html \

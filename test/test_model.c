@@ -146,6 +146,7 @@ static const char *const part_files[] = {
     "model_register_positions.safetensors",
     "model_sincos.safetensors",
     "model_map.safetensors",
+    "model_swiglu.safetensors",
 };
 enum { PART_FILES = sizeof part_files / sizeof part_files[0] };
 
@@ -422,9 +423,11 @@ static const struct {
     {"vit_small_patch14_dinov2", 22441192, 22060042, IMAGENET},
     {"vit_base_patch14_dinov2", 87348712, 86587402, IMAGENET},
     {"vit_large_patch14_dinov2", 305392616, 304377866, IMAGENET},
+    {"vit_giant_patch14_dinov2", 1138016232, 1136494602, IMAGENET},
     {"vit_small_patch14_reg4_dinov2", 22442344, 22061194, IMAGENET},
     {"vit_base_patch14_reg4_dinov2", 87351016, 86589706, IMAGENET},
     {"vit_large_patch14_reg4_dinov2", 305395688, 304380938, IMAGENET},
+    {"vit_giant_patch14_reg4_dinov2", 1138020840, 1136499210, IMAGENET},
     {"vit_base_patch32_siglip_256", 95321320, 94560010, HALF, HALF},
     {"vit_base_patch16_siglip_224", 93653224, 92891914, HALF, HALF},
     {"vit_base_patch16_siglip_256", 93699304, 92937994, HALF, HALF},

@@ -178,6 +178,13 @@ struct vit_shape vit_fixture_parts_shape(int64_t depth)
     return shape;
 }
 
+struct vit_shape vit_fixture_swiglu_shape(int64_t depth)
+{
+    struct vit_shape shape = vit_fixture_token_shape(depth);
+    shape.swiglu = true;
+    return shape;
+}
+
 struct vit_shape vit_fixture_map_shape(int64_t depth)
 {
     struct vit_shape shape = vit_fixture_token_shape(depth);
@@ -206,11 +213,12 @@ struct vit_shape vit_fixture_shape(const struct vector_file *file)
         sscanf(vector_file_text(file, "switches"), "%d %d %d %d", &on[0], &on[1], &on[2], &on[3]);
     const char *parts = vector_file_text(file, "parts"); /* not in older files */
     long long registers = 0;
-    int position = POSITION_LEARNED, norm_first = 0, gelu_tanh = 0, pool_map = 0;
+    int position = POSITION_LEARNED, norm_first = 0, gelu_tanh = 0, pool_map = 0, swiglu = 0;
     double layer_scale = 0;
     ENSURE(sizes == 8 && switches == 4 &&
-               (parts == NULL || sscanf(parts, "%lld %d %d %d %lf %d", &registers, &position,
-                                        &norm_first, &gelu_tanh, &layer_scale, &pool_map) >= 5),
+               (parts == NULL ||
+                sscanf(parts, "%lld %d %d %d %lf %d %d", &registers, &position, &norm_first,
+                       &gelu_tanh, &layer_scale, &pool_map, &swiglu) >= 5),
            "a vector file without shape");
     return (struct vit_shape){.image = size[0],
                               .channels = size[1],
@@ -230,6 +238,7 @@ struct vit_shape vit_fixture_shape(const struct vector_file *file)
                               .norm_first = norm_first,
                               .layer_scale = layer_scale,
                               .gelu_tanh = gelu_tanh,
+                              .swiglu = swiglu,
                               .norm_epsilon = strtof(vector_file_text(file, "norm_epsilon"), NULL)};
 }
 

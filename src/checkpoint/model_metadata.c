@@ -28,12 +28,13 @@
 enum { LARGEST_IMAGE = 8192, MOST_CHANNELS = 32, MOST_CLASSES = 500000 };
 
 /* Options without a key of timm (those of architecture, size, channels and classes have one). */
-static const char *const option_names[] = {
-    "model.patch",       "model.dim",        "model.depth",       "model.heads",
-    "model.mlp_ratio",   "model.qkv_bias",   "model.class_token", "model.registers",
-    "model.position",    "model.embed_norm", "model.pool",        "model.fc_norm",
-    "model.layer_scale", "model.gelu",       "model.width",       "eval.resize",
-    "eval.resize_to",    "eval.crop",        "eval.crop_pad",     NULL};
+static const char *const option_names[] = {"model.patch",       "model.dim",       "model.depth",
+                                           "model.heads",       "model.mlp_ratio", "model.qkv_bias",
+                                           "model.class_token", "model.registers", "model.position",
+                                           "model.embed_norm",  "model.pool",      "model.fc_norm",
+                                           "model.layer_scale", "model.mlp",       "model.gelu",
+                                           "model.width",       "eval.resize",     "eval.resize_to",
+                                           "eval.crop",         "eval.crop_pad",   NULL};
 
 /* ---- writing */
 

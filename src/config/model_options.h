@@ -19,6 +19,9 @@ enum position_choice { POSITION_CHOICES(OPTION_CONSTANT) };
 #define GELU_CHOICES(X) X(GELU_AUTO, "auto") X(GELU_EXACT, "exact") X(GELU_TANH, "tanh")
 enum gelu_choice { GELU_CHOICES(OPTION_CONSTANT) };
 
+#define MLP_CHOICES(X) X(MLP_AUTO, "auto") X(MLP_GELU, "gelu") X(MLP_SWIGLU, "swiglu")
+enum mlp_choice { MLP_CHOICES(OPTION_CONSTANT) };
+
 struct model_options {
     char name[OPTION_TEXT];
     char init[OPTION_TEXT]; /* "none", FILE.safetensors or a checkpoint */
@@ -32,6 +35,7 @@ struct model_options {
     int pool;                              /* enum pool_choice */
     int fc_norm;                           /* enum switch_choice */
     double layer_scale;                    /* negative: the registry's value */
+    int mlp;                               /* enum mlp_choice */
     int gelu;                              /* enum gelu_choice */
     int64_t width;                         /* of ResNets */
     int sync_bn;                           /* enum switch_choice; auto: on */

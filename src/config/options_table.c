@@ -47,8 +47,8 @@ const struct option_entry option_table[] = {
          "vit_*_siglip_*, cnn_a, cnn_a_lenet, cnn_b (ResNet-18 for images of 32 pixels), cnn_c, "
          "resnet18, resnet34, resnet50, resnet101, resnet152, linear (linear regression on "
          "numbers). The keys patch, dim, depth, heads, mlp_ratio, dropout, drop_path, "
-         "qkv_bias, class_token, registers, position, embed_norm, pool, fc_norm, layer_scale "
-         "and gelu apply to ViTs only."},
+         "qkv_bias, class_token, registers, position, embed_norm, pool, fc_norm, layer_scale, "
+         "mlp and gelu apply to ViTs only."},
     {PLACE(model, init), .kind = OPTION_IS_TEXT, .preset = "none",
      .help = "Source of the initial weights: none (random), a FILE.safetensors or a checkpoint of "
              "a model of the same shape, also on a remote (s3://BUCKET/FILE or REMOTE:FILE, "
@@ -103,6 +103,9 @@ const struct option_entry option_table[] = {
      .most = 1,
      .help = "Initial value of LayerScale: learned factors of the output of each branch, one per "
              "dimension (Touvron et al. 2021). 0: no LayerScale."},
+    {PLACE(model, mlp), CHOICES(MLP_CHOICES), .preset = "auto",
+     .help = "MLP of the blocks: fc2(gelu(fc1(x))), or fc2(silu(a) * b) with the halves a and b of "
+             "fc1(x) (SwiGLU, as in DINOv2's giant model)."},
     {PLACE(model, gelu), CHOICES(GELU_CHOICES), .preset = "auto",
      .help = "Activation of the MLP: GELU or its approximation by tanh."},
     {PLACE(model, width), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 4096,

@@ -196,6 +196,24 @@ struct scale_backward {
     struct dropout dropout, drop_path;
 };
 
+/* SwiGLU (Shazeer 2020): y = silu(x1) * x2, where x1 and x2 are the halves of a row of x, and
+ * silu(a) = a / (1 + exp(-a)). */
+struct glu_forward {
+    enum data_type type;
+    int64_t rows, width;
+    const void *x; /* [rows, 2 * width] type */
+    void *y;       /* [rows, width] type */
+};
+
+/* dx = (dy * x2 * silu'(x1), dy * silu(x1)) */
+struct glu_backward {
+    enum data_type type;
+    int64_t rows, width;
+    const void *x;  /* [rows, 2 * width] type */
+    const void *dy; /* [rows, width] type */
+    void *dx;       /* [rows, 2 * width] type; may be x */
+};
+
 /* Convert images to rows: [batch, channels, height, width] -> [batch * patches, channels * patch *
  * patch]. Patches are in row-major order. A patch's elements are ordered (channel, y, x), as in a
  * convolution's weight. */
@@ -704,6 +722,8 @@ struct device_backend {
     void (*attention_backward)(struct stream *stream, const struct attention_backward *args);
     void (*dropout_apply)(struct stream *stream, const struct dropout_apply *args);
     void (*scale_backward)(struct stream *stream, const struct scale_backward *args);
+    void (*glu_forward)(struct stream *stream, const struct glu_forward *args);
+    void (*glu_backward)(struct stream *stream, const struct glu_backward *args);
     void (*patches_forward)(struct stream *stream, const struct patches_forward *args);
     void (*tokens_forward)(struct stream *stream, const struct tokens_forward *args);
     void (*tokens_backward)(struct stream *stream, const struct tokens_backward *args);

@@ -120,6 +120,10 @@ struct element_kernels {
     void (*scale)(enum data_type type, void *y, const void *x, float factor, int64_t count);
     /* One row of matrix_sum; x is multiplied by `factor`. */
     void (*matrix_sum_row)(const struct matrix_sum *args, float factor, int64_t row);
+    /* One row of glu_forward and glu_backward. */
+    void (*glu)(enum data_type type, void *y, const void *x, int64_t width);
+    void (*glu_backward)(enum data_type type, void *dx, const void *x, const void *dy,
+                         int64_t width);
     /* Simultaneously a = share * a + (1 - share) * b and b = share * b + (1 - share) * a. */
     void (*mix)(enum data_type type, void *a, void *b, float share, int64_t count);
     /* sum[j] += sum over rows of x[row * stride + j], j < count. */

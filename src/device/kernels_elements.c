@@ -83,6 +83,41 @@ static void matrix_sum_row(const struct matrix_sum *args, float factor, int64_t 
     TYPED_CALL(matrix_sum_typed, args->type, args, factor, row);
 }
 
+KERNEL_INLINE void glu_typed(enum data_type type, void *y, const void *x, int64_t width)
+{
+    const void *x2 = (const char *)x + (size_t)width * type_size(type);
+    for (int64_t i = 0; i < width; i += VECTOR_WIDTH) {
+        vector_float a = typed_load_row(type, x, i, width);
+        typed_store_row(type, y, i, width,
+                        a / (vector_exp(-a) + 1.0f) * typed_load_row(type, x2, i, width));
+    }
+}
+
+static void glu(enum data_type type, void *y, const void *x, int64_t width)
+{
+    TYPED_CALL(glu_typed, type, y, x, width);
+}
+
+KERNEL_INLINE void glu_backward_typed(enum data_type type, void *dx, const void *x, const void *dy,
+                                      int64_t width)
+{
+    const size_t half = (size_t)width * type_size(type);
+    const void *x2 = (const char *)x + half;
+    void *dx2 = (char *)dx + half;
+    for (int64_t i = 0; i < width; i += VECTOR_WIDTH) {
+        vector_float a = typed_load_row(type, x, i, width), g = typed_load_row(type, dy, i, width);
+        vector_float s = 1.0f / (vector_exp(-a) + 1.0f), b = typed_load_row(type, x2, i, width);
+        typed_store_row(type, dx, i, width, g * b * s * (a * (1.0f - s) + 1.0f));
+        typed_store_row(type, dx2, i, width, g * a * s);
+    }
+}
+
+static void glu_backward(enum data_type type, void *dx, const void *x, const void *dy,
+                         int64_t width)
+{
+    TYPED_CALL(glu_backward_typed, type, dx, x, dy, width);
+}
+
 KERNEL_INLINE void relu_backward_typed(enum data_type type, void *dx, const void *x, int64_t count)
 {
     for (int64_t i = 0; i < count; i += VECTOR_WIDTH)
@@ -222,6 +257,8 @@ const struct element_kernels KERNEL(element_kernels) = {
     .relu_backward = relu_backward,
     .sum_squares = sum_squares,
     .matrix_sum_row = matrix_sum_row,
+    .glu = glu,
+    .glu_backward = glu_backward,
     .find_nonfinite = find_nonfinite,
 };
 

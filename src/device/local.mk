@@ -17,6 +17,7 @@ libvittrain_a_SOURCES += \
 	src/device/cpu_convolution_plan.h \
 	src/device/cpu_dropout.c \
 	src/device/cpu_image.c \
+	src/device/cpu_glu.c \
 	src/device/cpu_linear.c \
 	src/device/cpu_loss.c \
 	src/device/cpu_mix.c \

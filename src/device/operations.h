@@ -16,6 +16,8 @@
     OPERATION(attention_backward)                                                                  \
     OPERATION(dropout_apply)                                                                       \
     OPERATION(scale_backward)                                                                      \
+    OPERATION(glu_forward)                                                                         \
+    OPERATION(glu_backward)                                                                        \
     OPERATION(patches_forward)                                                                     \
     OPERATION(tokens_forward)                                                                      \
     OPERATION(tokens_backward)                                                                     \

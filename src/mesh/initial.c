@@ -138,8 +138,10 @@ static void draw_piece(const struct unit_tensor *tensor, uint64_t seed, int64_t 
 {
     float scale = (float)tensor->initial_scale;
     draw_uniform(tensor, seed, first, count, values);
-    if (tensor->initial == INITIAL_TRUNCATED_NORMAL) {
+    if (tensor->initial == INITIAL_TRUNCATED_NORMAL || tensor->initial == INITIAL_HALF_NORMAL) {
         draw_truncated(scale, values, count);
+        for (int64_t i = 0; i < count && tensor->initial == INITIAL_HALF_NORMAL; i++)
+            values[i] *= first + i < tensor->count / 2 ? 1 : 1e-6f / scale;
         return;
     }
     if (tensor->initial == INITIAL_NORMAL)
@@ -160,6 +162,10 @@ void initial_draw(const struct unit_tensor *tensor, uint64_t seed, int64_t first
             values[i] = constant[tensor->initial];
         return;
     }
+    for (int64_t i = 0; i < count && tensor->initial == INITIAL_HALF_ONE; i++)
+        values[i] = first + i < tensor->count / 2 ? 0 : 1;
+    if (tensor->initial == INITIAL_HALF_ONE)
+        return;
     if (tensor->initial == INITIAL_SINCOS) {
         fill_sincos(tensor, first, count, values);
         return;

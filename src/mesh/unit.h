@@ -19,7 +19,9 @@ enum initial_rule {
     INITIAL_ZERO,
     INITIAL_ONE,
     INITIAL_CONSTANT,         /* initial_scale */
+    INITIAL_HALF_ONE,         /* 0, and 1 in the second half of the rows */
     INITIAL_TRUNCATED_NORMAL, /* standard deviation `initial_scale`, clipped at +-2 as in timm */
+    INITIAL_HALF_NORMAL,      /* the same; in the second half of the rows the deviation is 1e-6 */
     INITIAL_NORMAL,           /* standard deviation `initial_scale` */
     INITIAL_UNIFORM,          /* +-initial_scale */
     INITIAL_SINCOS            /* fixed positions of `grid`, [1, rows, width] */

@@ -140,7 +140,11 @@ static void block_describe(struct unit_builder *builder, const struct vit_shape 
     snprintf(name, sizeof name, "%s.norm2", block);
     norm_add(builder, VIT_NORM2_WEIGHT, name, shape->dim);
     snprintf(name, sizeof name, "%s.mlp.fc1", block);
-    linear_add(builder, VIT_FC1_WEIGHT, name, shape->hidden, shape->dim, true);
+    linear_add(builder, VIT_FC1_WEIGHT, name, vit_fc1_width(shape), shape->dim, true);
+    if (shape->swiglu) { /* as timm initialises GluMlp */
+        builder->unit->tensors[builder->slot[VIT_FC1_WEIGHT]].initial = INITIAL_HALF_NORMAL;
+        builder->unit->tensors[builder->slot[VIT_FC1_BIAS]].initial = INITIAL_HALF_ONE;
+    }
     snprintf(name, sizeof name, "%s.mlp.fc2", block);
     linear_add(builder, VIT_FC2_WEIGHT, name, shape->dim, shape->hidden, true);
     scale_add(builder, VIT_SCALE2, "ls2", shape);
@@ -215,6 +219,9 @@ static bool shape_check(const struct vit_shape *shape, struct error *error)
         return error_set(error, ERROR_USAGE,
                          "model.pool=map is for models without class token and registers: set "
                          "model.class_token=off and model.registers=0");
+    if (shape->pool_map && shape->swiglu)
+        return error_set(error, ERROR_USAGE,
+                         "model.pool=map needs model.mlp=gelu: set it, or take another pool");
     if (shape->position == POSITION_SINCOS && (shape->dim < 8 || shape->dim % 4 != 0))
         return error_set(
             error, ERROR_USAGE,
@@ -245,7 +252,8 @@ static double flops_per_image(const struct vit *vit)
     double tokens = (double)vit->tokens, dim = (double)shape->dim;
     double stem =
         (double)vit->patches * dim * (double)(shape->channels * shape->patch * shape->patch);
-    double block = tokens * dim * (4 * dim + 2 * (double)shape->hidden) + 2 * tokens * tokens * dim;
+    double mlp = (double)(shape->hidden + vit_fc1_width(shape));
+    double block = tokens * dim * (4 * dim + mlp) + 2 * tokens * tokens * dim;
     double head = dim * (double)shape->classes;
     if (shape->pool_map)
         head += dim * (2 * tokens * (dim + 1) + dim + 2 * (double)shape->hidden);
@@ -312,6 +320,8 @@ static struct model *vit_open_entry(const struct model_entry *entry, const struc
         shape.norm_first = options->model.fc_norm == SWITCH_OFF;
     if (options->model.layer_scale >= 0)
         shape.layer_scale = options->model.layer_scale;
+    if (options->model.mlp != MLP_AUTO)
+        shape.swiglu = options->model.mlp == MLP_SWIGLU;
     if (options->model.gelu != GELU_AUTO)
         shape.gelu_tanh = options->model.gelu == GELU_TANH;
     return vit_open(&shape, device, compute, error);

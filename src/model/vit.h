@@ -16,6 +16,7 @@ struct vit_shape {
     enum position_choice position; /* POSITION_AUTO: learned */
     bool norm_first;    /* the last norm is before the mean; with pool_map always, in struct vit */
     double layer_scale; /* initial value of LayerScale; 0: none */
+    bool swiglu;        /* MLP of the blocks; hidden: numbers after the gate */
     bool gelu_tanh;
     float norm_epsilon;
     /* true: as the reference's CIFAR model. Positions, class token and biases start at zero,
@@ -89,12 +90,15 @@ struct vit {
     void *query, *kv;      /* attention pool: [dim], [rows, 2, dim]; also their gradients */
     float *head_mean, *head_rstd;
     /* Gradients of activations. */
-    void *dx, *dbranch, *dattention, *dspread, *dhidden, *dqkv, *dpooled, *dnormed;
+    void *dx, *dbranch, *dattention, *dspread, *dhidden, *dpre, *dqkv, *dpooled, *dnormed;
     float *dquery; /* [dim] */
 };
 
 /* True if the head reads all patches, not only the class token. */
 bool vit_pools(const struct vit_shape *shape);
+
+/* Output size of fc1. */
+int64_t vit_fc1_width(const struct vit_shape *shape);
 
 /* Tokens per sample in the output of a unit: 1 for the last block if the head reads only the class
  * token, and for the head. */

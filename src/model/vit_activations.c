@@ -9,6 +9,11 @@ bool vit_pools(const struct vit_shape *shape)
     return shape->pool_mean || shape->pool_map;
 }
 
+int64_t vit_fc1_width(const struct vit_shape *shape)
+{
+    return (shape->swiglu ? 2 : 1) * shape->hidden;
+}
+
 int64_t vit_tokens_after(const struct vit *vit, int unit)
 {
     int last = (int)vit->shape.depth;
@@ -32,7 +37,7 @@ static void block_take_inner(const struct vit *vit, struct vit_block *block, str
     block->attention = take(arena, kept_rows * shape->dim, size);
     block->middle = take(arena, kept_rows * shape->dim, size);
     block->norm2 = take(arena, kept_rows * shape->dim, size);
-    block->pre = take(arena, kept_rows * shape->hidden, size);
+    block->pre = take(arena, kept_rows * vit_fc1_width(shape), size);
     block->hidden = take(arena, kept_rows * shape->hidden, size);
     if (shape->layer_scale > 0) {
         block->branch1 = take(arena, kept_rows * shape->dim, size);
@@ -130,6 +135,7 @@ static void gradients_take(struct vit *vit, struct arena *arena, int64_t batch)
     vit->dattention = take(arena, rows * shape->dim, size);
     vit->dspread = take(arena, vit_pools(shape) ? 0 : rows * shape->dim, size);
     vit->dhidden = take(arena, rows * shape->hidden, size);
+    vit->dpre = take(arena, shape->swiglu ? rows * vit_fc1_width(shape) : 0, size);
     vit->dqkv = take(arena, 3 * rows * shape->dim, size);
     vit->dpooled =
         take(arena, shape->pool_mean && !shape->norm_first ? batch * shape->dim : 0, size);

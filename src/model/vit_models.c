@@ -28,11 +28,12 @@
         .position = POSITION_PATCHES, .layer_scale = 1e-6)
 
 /* Oquab et al. 2023, and with registers Darcet et al. 2024. */
-#define DINOV2(name_, dim_, depth_, heads_)                                                        \
-    VIT(name_, IMAGENET, 1, 518, 14, dim_, depth_, heads_, .class_token = true, .layer_scale = 1e-5)
-#define DINOV2_REGISTERS(name_, dim_, depth_, heads_)                                              \
+#define DINOV2(name_, dim_, depth_, heads_, ...)                                                   \
+    VIT(name_, IMAGENET, 1, 518, 14, dim_, depth_, heads_, .class_token = true,                    \
+        .layer_scale = 1e-5, __VA_ARGS__)
+#define DINOV2_REGISTERS(name_, dim_, depth_, heads_, ...)                                         \
     VIT(name_, IMAGENET, 1, 518, 14, dim_, depth_, heads_, .class_token = true, .registers = 4,    \
-        .position = POSITION_PATCHES, .layer_scale = 1e-5)
+        .position = POSITION_PATCHES, .layer_scale = 1e-5, __VA_ARGS__)
 
 /* The image towers of Zhai et al. 2023 and Tschannen et al. 2025. */
 #define SIGLIP(name_, image_, patch_, dim_, depth_, heads_, ...)                                   \
@@ -89,9 +90,11 @@ const struct model_entry vit_models[] = {
     DINOV2("vit_small_patch14_dinov2", 384, 12, 6),
     DINOV2("vit_base_patch14_dinov2", 768, 12, 12),
     DINOV2("vit_large_patch14_dinov2", 1024, 24, 16),
+    DINOV2("vit_giant_patch14_dinov2", 1536, 40, 24, .hidden = 4096, .swiglu = true),
     DINOV2_REGISTERS("vit_small_patch14_reg4_dinov2", 384, 12, 6),
     DINOV2_REGISTERS("vit_base_patch14_reg4_dinov2", 768, 12, 12),
     DINOV2_REGISTERS("vit_large_patch14_reg4_dinov2", 1024, 24, 16),
+    DINOV2_REGISTERS("vit_giant_patch14_reg4_dinov2", 1536, 40, 24, .hidden = 4096, .swiglu = true),
     SIGLIP("vit_base_patch32_siglip_256", 256, 32, 768, 12, 12, .gelu_tanh = true),
     SIGLIP("vit_base_patch16_siglip_224", 224, 16, 768, 12, 12),
     SIGLIP("vit_base_patch16_siglip_256", 256, 16, 768, 12, 12),

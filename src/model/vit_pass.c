@@ -283,7 +283,22 @@ static void attention_branch(struct vit *vit, const struct model_pass *pass, int
     attention_out(vit, pass, unit, block_residual(vit, pass, unit, x));
 }
 
-/* hidden = gelu(fc1(norm2(middle))) */
+/* Apply the dropout of the hidden layer in place. */
+static void hidden_dropout(struct vit *vit, const struct model_pass *pass, int unit, void *hidden)
+{
+    int64_t kept = vit_tokens_after(vit, unit);
+    const struct dropout_apply drop = {.type = vit->model.compute,
+                                       .rows = pass->batch * kept,
+                                       .width = vit->shape.hidden,
+                                       .rows_per_sample = kept,
+                                       .x = hidden,
+                                       .y = hidden,
+                                       .dropout = block_dropout(vit, pass, unit, DROPOUT_HIDDEN)};
+    if (drop.dropout.rate > 0)
+        vit->model.device->backend->dropout_apply(pass->stream, &drop);
+}
+
+/* hidden = gelu(fc1(norm2(middle))), or with SwiGLU silu(a) * b of its halves */
 static void mlp_hidden(struct vit *vit, const struct model_pass *pass, int unit)
 {
     const struct vit_shape *shape = &vit->shape;
@@ -293,8 +308,20 @@ static void mlp_hidden(struct vit *vit, const struct model_pass *pass, int unit)
     norm(vit, pass, unit, VIT_NORM2_WEIGHT, pass->batch * kept, block->middle, block->norm2,
          block->mean2, block->rstd2);
     struct linear_forward fc1 =
-        linear(vit, pass, unit, VIT_FC1_WEIGHT, kept, shape->dim, shape->hidden);
+        linear(vit, pass, unit, VIT_FC1_WEIGHT, kept, shape->dim, vit_fc1_width(shape));
     fc1.x = block->norm2;
+    if (shape->swiglu) {
+        const struct glu_forward gate = {.type = vit->model.compute,
+                                         .rows = pass->batch * kept,
+                                         .width = shape->hidden,
+                                         .x = block->pre,
+                                         .y = block->hidden};
+        fc1.y = block->pre;
+        backend->linear_forward(pass->stream, &fc1);
+        backend->glu_forward(pass->stream, &gate);
+        hidden_dropout(vit, pass, unit, block->hidden);
+        return;
+    }
     fc1.pre = block->pre;
     fc1.gelu_tanh = shape->gelu_tanh;
     fc1.y = block->hidden;
@@ -369,15 +396,25 @@ static void mlp_branch_backward(struct vit *vit, const struct model_pass *pass, 
         linear_gradient(vit, pass, unit, VIT_FC2_WEIGHT, kept, shape->hidden, shape->dim);
     fc2.x = block->hidden;
     fc2.dy = branch_gradient(vit, pass, unit, DROPOUT_OUT, vit->dx);
-    fc2.pre = block->pre;
+    fc2.pre = shape->swiglu ? NULL : block->pre;
     fc2.gelu_tanh = shape->gelu_tanh;
     fc2.dx = vit->dhidden;
     fc2.dropout = block_dropout(vit, pass, unit, DROPOUT_HIDDEN);
     backend->linear_backward(pass->stream, &fc2);
+    const struct glu_backward gate = {.type = vit->model.compute,
+                                      .rows = pass->batch * kept,
+                                      .width = shape->hidden,
+                                      .x = block->pre,
+                                      .dy = vit->dhidden,
+                                      .dx = vit->dpre};
+    if (shape->swiglu) {
+        hidden_dropout(vit, pass, unit, vit->dhidden);
+        backend->glu_backward(pass->stream, &gate);
+    }
     struct linear_backward fc1 =
-        linear_gradient(vit, pass, unit, VIT_FC1_WEIGHT, kept, shape->dim, shape->hidden);
+        linear_gradient(vit, pass, unit, VIT_FC1_WEIGHT, kept, shape->dim, vit_fc1_width(shape));
     fc1.x = block->norm2;
-    fc1.dy = vit->dhidden;
+    fc1.dy = shape->swiglu ? vit->dpre : vit->dhidden;
     fc1.dx = vit->dbranch;
     backend->linear_backward(pass->stream, &fc1);
     norm_gradient(vit, pass, unit, VIT_NORM2_WEIGHT, pass->batch * kept, block->middle,

@@ -4,7 +4,7 @@
 A file holds weights (timm's names), a batch, its logits and loss, every gradient, and the weights after
 three steps on that batch. Metadata: "shape" (image channels patch dim depth heads hidden classes),
 "switches" (qkv_bias class_token embed_norm pool_mean), "norm_epsilon", "smoothing" and, for models with newer parts,
-"parts" (registers position norm_first gelu_tanh layer_scale pool_map).
+"parts" (registers position norm_first gelu_tanh layer_scale pool_map swiglu).
 
 Needs torch, timm, numpy, safetensors. Run it in this directory; the result does not depend on anything but versions.
 """
@@ -18,6 +18,7 @@ import sys
 import numpy
 import torch
 from safetensors.torch import save_file
+from timm.layers import Mlp, SwiGLUPacked
 from timm.models.vision_transformer import VisionTransformer
 from timm.optim import param_groups_layer_decay
 from timm.utils import ModelEmaV3
@@ -65,13 +66,14 @@ def sincos_positions(side, width):
 
 def timm_model(image, channels, patch, dim, depth, heads, hidden, classes, qkv_bias, class_token, pool_mean,
                norm_epsilon, registers=0, position="learned", norm_first=False, gelu_tanh=False, layer_scale=0.0,
-               pool_map=False, **_):
+               pool_map=False, swiglu=False, **_):
     model = VisionTransformer(img_size=image, in_chans=channels, patch_size=patch, embed_dim=dim, depth=depth,
-                              num_heads=heads, mlp_ratio=hidden / dim, num_classes=classes, qkv_bias=qkv_bias,
+                              num_heads=heads, mlp_ratio=(2 if swiglu else 1) * hidden / dim, num_classes=classes,
+                              qkv_bias=qkv_bias, mlp_layer=SwiGLUPacked if swiglu else Mlp,
                               class_token=class_token, global_pool="map" if pool_map else "avg" if pool_mean else "token",
                               reg_tokens=registers, no_embed_class=position != "learned",
                               fc_norm=pool_mean and not norm_first, init_values=layer_scale or None,
-                              act_layer="gelu_tanh" if gelu_tanh else None,
+                              act_layer=nn.SiLU if swiglu else "gelu_tanh" if gelu_tanh else None,
                               norm_layer=functools.partial(nn.LayerNorm, eps=norm_epsilon))
     if position == "sincos":
         model.pos_embed = nn.Parameter(sincos_positions(image // patch, dim), requires_grad=False)
@@ -206,7 +208,7 @@ def make(name, batch=3, smoothing=0.0, optimizers=("adamw",), more_rules=False, 
     numbers = ("image", "channels", "patch", "dim", "depth", "heads", "hidden", "classes")
     switches = ("qkv_bias", "class_token", "embed_norm", "pool_mean")
     parts = dict(registers=0, position="learned", norm_first=False, gelu_tanh=False, layer_scale=0.0,
-                 pool_map=False)
+                 pool_map=False, swiglu=False)
     metadata = {"shape": " ".join(str(shape[key]) for key in numbers),
                 "switches": " ".join(str(int(shape[key])) for key in switches),
                 "norm_epsilon": repr(shape["norm_epsilon"]), "smoothing": repr(smoothing)}
@@ -214,7 +216,8 @@ def make(name, batch=3, smoothing=0.0, optimizers=("adamw",), more_rules=False, 
         values = {**parts, **shape}
         position = POSITIONS.index(values["position"]) + 1
         metadata["parts"] = (f"{values['registers']} {position} {int(values['norm_first'])} "
-                             f"{int(values['gelu_tanh'])} {values['layer_scale']} {int(values['pool_map'])}")
+                             f"{int(values['gelu_tanh'])} {values['layer_scale']} {int(values['pool_map'])} "
+                             f"{int(values['swiglu'])}")
     save_file(file, f"model_{name}.safetensors", metadata)
     print(name, os.path.getsize(f"model_{name}.safetensors"), f"loss {loss.item():.6f}")
 
@@ -238,6 +241,8 @@ def main():
     make("register_positions", optimizers=(), **{**parts, "registers": 1, "class_token": False, "pool_mean": True})
     make("sincos", **{**parts, "class_token": False, "pool_mean": True, "position": "sincos", "norm_first": True,
                       "gelu_tanh": True})
+    # DINOv2's giant model
+    make("swiglu", optimizers=(), **{**parts, "swiglu": True, "layer_scale": 1e-5})
     # SigLIP's image tower
     make("map", optimizers=(), **{**parts, "class_token": False, "pool_map": True, "hidden": 20, "gelu_tanh": True})
     tiny = {**small, "image": 4, "patch": 2, "dim": 8, "depth": 2, "hidden": 16, "heads": 1, "classes": 3}
