@@ -90,7 +90,7 @@ struct vit {
     void *query, *kv;      /* attention pool: [dim], [rows, 2, dim]; also their gradients */
     float *head_mean, *head_rstd;
     /* Gradients of activations. */
-    void *dx, *dbranch, *dattention, *dspread, *dhidden, *dpre, *dqkv, *dpooled, *dnormed;
+    void *dx, *dbranch, *dattention, *dspread, *dhidden, *dqkv, *dpooled, *dnormed;
     float *dquery; /* [dim] */
 };
 

@@ -135,7 +135,6 @@ static void gradients_take(struct vit *vit, struct arena *arena, int64_t batch)
     vit->dattention = take(arena, rows * shape->dim, size);
     vit->dspread = take(arena, vit_pools(shape) ? 0 : rows * shape->dim, size);
     vit->dhidden = take(arena, rows * shape->hidden, size);
-    vit->dpre = take(arena, shape->swiglu ? rows * vit_fc1_width(shape) : 0, size);
     vit->dqkv = take(arena, 3 * rows * shape->dim, size);
     vit->dpooled =
         take(arena, shape->pool_mean && !shape->norm_first ? batch * shape->dim : 0, size);

@@ -406,7 +406,7 @@ static void mlp_branch_backward(struct vit *vit, const struct model_pass *pass, 
                                       .width = shape->hidden,
                                       .x = block->pre,
                                       .dy = vit->dhidden,
-                                      .dx = vit->dpre};
+                                      .dx = block->pre};
     if (shape->swiglu) {
         hidden_dropout(vit, pass, unit, vit->dhidden);
         backend->glu_backward(pass->stream, &gate);
@@ -414,7 +414,7 @@ static void mlp_branch_backward(struct vit *vit, const struct model_pass *pass, 
     struct linear_backward fc1 =
         linear_gradient(vit, pass, unit, VIT_FC1_WEIGHT, kept, shape->dim, vit_fc1_width(shape));
     fc1.x = block->norm2;
-    fc1.dy = shape->swiglu ? vit->dpre : vit->dhidden;
+    fc1.dy = shape->swiglu ? block->pre : vit->dhidden;
     fc1.dx = vit->dbranch;
     backend->linear_backward(pass->stream, &fc1);
     norm_gradient(vit, pass, unit, VIT_NORM2_WEIGHT, pass->batch * kept, block->middle,
