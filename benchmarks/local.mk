@@ -49,6 +49,7 @@ EXTRA_DIST += \
 	benchmarks/start.sh \
 	benchmarks/start_nodes.sh \
 	benchmarks/epoch.sh \
+	benchmarks/optimizers.sh \
 	benchmarks/step.sh \
 	benchmarks/table \
 	benchmarks/two_nodes.sh

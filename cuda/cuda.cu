@@ -353,6 +353,7 @@ extern "C" const struct device_backend vittrain_device_cuda = {
     .attention_backward = cuda_attention_backward,
     .dropout_apply = cuda_dropout_apply,
     .scale_backward = cuda_scale_backward,
+    .rotary = cuda_rotary,
     .glu_forward = cuda_glu_forward,
     .glu_backward = cuda_glu_backward,
     .patches_forward = cuda_patches_forward,

@@ -90,6 +90,7 @@ void cuda_attention_forward(struct stream *stream, const struct attention_forwar
 void cuda_attention_backward(struct stream *stream, const struct attention_backward *args);
 void cuda_dropout_apply(struct stream *stream, const struct dropout_apply *args);
 void cuda_scale_backward(struct stream *stream, const struct scale_backward *args);
+void cuda_rotary(struct stream *stream, const struct rotary *args);
 void cuda_glu_forward(struct stream *stream, const struct glu_forward *args);
 void cuda_glu_backward(struct stream *stream, const struct glu_backward *args);
 void cuda_patches_forward(struct stream *stream, const struct patches_forward *args);

@@ -15,6 +15,7 @@ cuda_sources = \
 	cuda/image.cu \
 	cuda/glu.cu \
 	cuda/linear.cu \
+	cuda/rotary.cu \
 	cuda/loss.cu \
 	cuda/mix.cu \
 	cuda/norm.cu \

@@ -11,6 +11,7 @@ nobase_dist_pkgdata_DATA = \
 	input/deit3_small16_imagenet.ini \
 	input/dinov2_small14_finetune.ini \
 	input/dinov2_small14_linear.ini \
+	input/dinov3_small16_finetune.ini \
 	input/linear.ini \
 	input/resnet18_imagenet.ini \
 	input/resnet18_imagenet_course.ini \

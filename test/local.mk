@@ -103,6 +103,7 @@ test_programs = \
 	test/test_safetensors \
 	test/test_safetensors_fuzz \
 	test/test_sampler \
+	test/test_rotary \
 	test/test_scale \
 	test/test_schedule \
 	test/test_sensors \

@@ -109,6 +109,7 @@ static void test_same_bits(void **state)
         check_same_bits(vit_fixture_parts_shape(DEPTH), types[i]);
         check_same_bits(vit_fixture_map_shape(DEPTH), types[i]);
         check_same_bits(vit_fixture_swiglu_shape(DEPTH), types[i]);
+        check_same_bits(vit_fixture_rotary_shape(DEPTH), types[i]);
         check_same_bits(vit_fixture_reference_shape(DEPTH), types[i]);
         check_same_bits(vit_fixture_token_shape(1), types[i]);
     }

@@ -147,6 +147,7 @@ static const char *const part_files[] = {
     "model_sincos.safetensors",
     "model_map.safetensors",
     "model_swiglu.safetensors",
+    "model_rotary.safetensors",
 };
 enum { PART_FILES = sizeof part_files / sizeof part_files[0] };
 
@@ -428,6 +429,9 @@ static const struct {
     {"vit_base_patch14_reg4_dinov2", 87351016, 86589706, IMAGENET},
     {"vit_large_patch14_reg4_dinov2", 305395688, 304380938, IMAGENET},
     {"vit_giant_patch14_reg4_dinov2", 1138020840, 1136499210, IMAGENET},
+    {"vit_small_patch16_dinov3", 21971944, 21590794, IMAGENET},
+    {"vit_base_patch16_dinov3", 86410216, 85648906, IMAGENET},
+    {"vit_large_patch16_dinov3", 304104424, 303089674, IMAGENET},
     {"vit_base_patch32_siglip_256", 95321320, 94560010, HALF, HALF},
     {"vit_base_patch16_siglip_224", 93653224, 92891914, HALF, HALF},
     {"vit_base_patch16_siglip_256", 93699304, 92937994, HALF, HALF},

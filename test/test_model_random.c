@@ -122,6 +122,7 @@ static void test_slopes(void **state)
     check_slopes(vit_fixture_parts_shape(DEPTH));
     check_slopes(vit_fixture_map_shape(DEPTH));
     check_slopes(vit_fixture_swiglu_shape(DEPTH));
+    check_slopes(vit_fixture_rotary_shape(DEPTH));
 }
 
 /* Another step draws other masks; evaluation draws none. */
@@ -236,6 +237,9 @@ static void test_bad_shapes(void **state)
     shape = vit_fixture_map_shape(DEPTH);
     shape.registers = 1;
     expect_refusal(shape, "model.registers=0");
+    shape = vit_fixture_rotary_shape(DEPTH);
+    shape.heads = shape.dim / 2;
+    expect_refusal(shape, "change model.dim or model.heads");
     shape = vit_fixture_map_shape(DEPTH);
     shape.swiglu = true;
     expect_refusal(shape, "model.mlp=gelu");

@@ -32,7 +32,7 @@ same_plan() {
 same_plan ddp ''
 same_plan fsdp ''
 # Parts of newer ViTs, with and without recomputation
-for model in deit3_small_patch16_224 vit_small_patch14_reg4_dinov2 vit_small_patch16_sincos; do
+for model in deit3_small_patch16_224 vit_small_patch14_reg4_dinov2 vit_small_patch16_sincos vit_small_patch16_dinov3; do
     same_plan fsdp ", $model" model.name=$model model.image=32
     same_plan fsdp ", block, $model" model.name=$model model.image=32 train.checkpoint_activations=block
 done

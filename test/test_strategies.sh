@@ -65,7 +65,7 @@ while [ $from -lt $count ]; do
 done
 
 # Models with the parts of newer ViTs.
-for model in deit3_small_patch16_224 vit_small_patch14_reg4_dinov2 vit_small_patch16_sincos; do
+for model in deit3_small_patch16_224 vit_small_patch14_reg4_dinov2 vit_small_patch16_sincos vit_small_patch16_dinov3; do
     shape="$small model.name=$model model.image=32 model.layer_scale=0.1 train.steps=3 train.clip_norm=1"
     run 1 "$model" $shape run.dir="$work/$model"
     column "$work/$model/metrics.csv" train loss >"$work/b"

@@ -185,6 +185,13 @@ struct vit_shape vit_fixture_swiglu_shape(int64_t depth)
     return shape;
 }
 
+struct vit_shape vit_fixture_rotary_shape(int64_t depth)
+{
+    struct vit_shape shape = vit_fixture_parts_shape(depth);
+    shape.position = POSITION_ROTARY;
+    return shape;
+}
+
 struct vit_shape vit_fixture_map_shape(int64_t depth)
 {
     struct vit_shape shape = vit_fixture_token_shape(depth);

@@ -55,6 +55,7 @@ struct vit_shape vit_fixture_mean_shape(int64_t depth);
 struct vit_shape vit_fixture_parts_shape(int64_t depth);
 struct vit_shape vit_fixture_map_shape(int64_t depth);
 struct vit_shape vit_fixture_swiglu_shape(int64_t depth);
+struct vit_shape vit_fixture_rotary_shape(int64_t depth);
 struct vit_shape vit_fixture_reference_shape(int64_t depth);
 
 /* The shape in a vector file's metadata. */

@@ -117,6 +117,8 @@ static inline float emulated_rsqrtf(float x)
 }
 /* The C library declares it without defining it. */
 #define __expf expf
+#define __cosf cosf
+#define __sinf sinf
 static inline float __fdividef(float x, float y)
 {
     return x / y;

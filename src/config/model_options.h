@@ -13,7 +13,7 @@ enum pool_choice { POOL_CHOICES(OPTION_CONSTANT) };
     X(POSITION_AUTO, "auto")                                                                       \
     X(POSITION_LEARNED, "learned")                                                                 \
     X(POSITION_PATCHES, "patches")                                                                 \
-    X(POSITION_SINCOS, "sincos")
+    X(POSITION_SINCOS, "sincos") X(POSITION_ROTARY, "rotary")
 enum position_choice { POSITION_CHOICES(OPTION_CONSTANT) };
 
 #define GELU_CHOICES(X) X(GELU_AUTO, "auto") X(GELU_EXACT, "exact") X(GELU_TANH, "tanh")

@@ -43,7 +43,7 @@ const struct option_entry option_table[] = {
     {PLACE(model, name), .kind = OPTION_IS_TEXT, .preset = "vit_cifar",
      .help =
          "Architecture; vittrain --list-models lists all names. vit_cifar, timm's "
-         "vit_{tiny,small,base,large}_patch{16,32}_{224,384}, deit3_*, vit_*_patch14_dinov2, "
+         "vit_{tiny,small,base,large}_patch{16,32}_{224,384}, deit3_*, vit_*_dinov{2,3}, "
          "vit_*_siglip_*, cnn_a, cnn_a_lenet, cnn_b (ResNet-18 for images of 32 pixels), cnn_c, "
          "resnet18, resnet34, resnet50, resnet101, resnet152, linear (linear regression on "
          "numbers). The keys patch, dim, depth, heads, mlp_ratio, dropout, drop_path, "
@@ -89,7 +89,9 @@ const struct option_entry option_table[] = {
     {PLACE(model, position), CHOICES(POSITION_CHOICES), .preset = "auto",
      .help = "Position embeddings. learned: of all tokens. patches: learned, of the patches only "
              "(timm's no_embed_class). sincos: of the patches, two-dimensional sines and cosines "
-             "that are not trained (big_vision's sincos2d); model.dim must be a multiple of 4."},
+             "that are not trained (big_vision's sincos2d); model.dim must be a multiple of 4. "
+             "rotary: no embeddings; queries and keys of patches are rotated in each block, and "
+             "tensors have the names of timm's Eva, as in DINOv3."},
     {PLACE(model, embed_norm), CHOICES(SWITCH_CHOICES), .preset = "auto",
      .help = "Layer norm after the patch embedding."},
     {PLACE(model, pool), CHOICES(POOL_CHOICES), .preset = "auto",

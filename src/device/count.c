@@ -161,6 +161,8 @@ MOVED(dropout_apply, T(x, 2 * ROWS(args->width)))
 MOVED(scale_backward, T(pre, ROWS(args->width)) + T(dy, ROWS(args->width)) +
                           T(dx, ROWS(args->width)) +
                           added(args->dscale, args->overwrite, (double)args->width))
+MOVED(rotary, T(qkv, 4.0 * (double)(args->batch * args->grid * args->grid * args->heads) *
+                         (double)args->head_dim))
 MOVED(glu_forward, T(x, 3 * ROWS(args->width)))
 MOVED(glu_backward, T(x, 5 * ROWS(args->width)))
 MOVED(patches_forward, T(images, 2 * IMAGES(args->height, args->width)))

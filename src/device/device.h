@@ -196,6 +196,19 @@ struct scale_backward {
     struct dropout dropout, drop_path;
 };
 
+/* Rotary positions (Su et al. 2021) as in DINOv3 (Simeoni et al. 2025), in place: elements i and
+ * i + head_dim / 2 of a query or key of the patch in row r and column c of the grid are rotated by
+ * the angle 2 pi x / temperature^(j / (head_dim / 4)), where j = i and x = (2 r + 1) / grid - 1 for
+ * i < head_dim / 4, else j = i - head_dim / 4 and x = (2 c + 1) / grid - 1. The first tokens of a
+ * sample, which are not patches, are not rotated. head_dim is a multiple of 4. */
+struct rotary {
+    enum data_type type;
+    int64_t batch, tokens, grid, heads, head_dim; /* the last grid * grid tokens are patches */
+    float temperature;
+    bool inverse; /* by the negative angle: the gradient */
+    void *qkv;    /* [batch, tokens, 3, heads, head_dim] type; values are not changed */
+};
+
 /* SwiGLU (Shazeer 2020): y = silu(x1) * x2, where x1 and x2 are the halves of a row of x, and
  * silu(a) = a / (1 + exp(-a)). */
 struct glu_forward {
@@ -722,6 +735,7 @@ struct device_backend {
     void (*attention_backward)(struct stream *stream, const struct attention_backward *args);
     void (*dropout_apply)(struct stream *stream, const struct dropout_apply *args);
     void (*scale_backward)(struct stream *stream, const struct scale_backward *args);
+    void (*rotary)(struct stream *stream, const struct rotary *args);
     void (*glu_forward)(struct stream *stream, const struct glu_forward *args);
     void (*glu_backward)(struct stream *stream, const struct glu_backward *args);
     void (*patches_forward)(struct stream *stream, const struct patches_forward *args);

@@ -120,6 +120,9 @@ struct element_kernels {
     void (*scale)(enum data_type type, void *y, const void *x, float factor, int64_t count);
     /* One row of matrix_sum; x is multiplied by `factor`. */
     void (*matrix_sum_row)(const struct matrix_sum *args, float factor, int64_t row);
+    /* Rotate x[i] and x[half + i] by angles given as cosines and sines [half]. */
+    void (*rotate)(enum data_type type, void *x, const float *cosine, const float *sine,
+                   int64_t half);
     /* One row of glu_forward and glu_backward. */
     void (*glu)(enum data_type type, void *y, const void *x, int64_t width);
     void (*glu_backward)(enum data_type type, void *dx, const void *x, const void *dy,

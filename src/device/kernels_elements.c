@@ -83,6 +83,26 @@ static void matrix_sum_row(const struct matrix_sum *args, float factor, int64_t 
     TYPED_CALL(matrix_sum_typed, args->type, args, factor, row);
 }
 
+KERNEL_INLINE void rotate_typed(enum data_type type, void *x, const float *cosine,
+                                const float *sine, int64_t half)
+{
+    void *second = (char *)x + (size_t)half * type_size(type);
+    for (int64_t i = 0; i < half; i += VECTOR_WIDTH) {
+        vector_float a = typed_load_row(type, x, i, half),
+                     b = typed_load_row(type, second, i, half);
+        vector_float c = typed_load_row(TYPE_FP32, cosine, i, half);
+        vector_float s = typed_load_row(TYPE_FP32, sine, i, half);
+        typed_store_row(type, x, i, half, a * c - b * s);
+        typed_store_row(type, second, i, half, b * c + a * s);
+    }
+}
+
+static void rotate(enum data_type type, void *x, const float *cosine, const float *sine,
+                   int64_t half)
+{
+    TYPED_CALL(rotate_typed, type, x, cosine, sine, half);
+}
+
 KERNEL_INLINE void glu_typed(enum data_type type, void *y, const void *x, int64_t width)
 {
     const void *x2 = (const char *)x + (size_t)width * type_size(type);
@@ -257,6 +277,7 @@ const struct element_kernels KERNEL(element_kernels) = {
     .relu_backward = relu_backward,
     .sum_squares = sum_squares,
     .matrix_sum_row = matrix_sum_row,
+    .rotate = rotate,
     .glu = glu,
     .glu_backward = glu_backward,
     .find_nonfinite = find_nonfinite,

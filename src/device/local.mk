@@ -20,6 +20,7 @@ libvittrain_a_SOURCES += \
 	src/device/cpu_glu.c \
 	src/device/cpu_linear.c \
 	src/device/cpu_loss.c \
+	src/device/cpu_rotary.c \
 	src/device/cpu_mix.c \
 	src/device/cpu_norm.c \
 	src/device/cpu_onednn.h \

@@ -16,6 +16,7 @@
     OPERATION(attention_backward)                                                                  \
     OPERATION(dropout_apply)                                                                       \
     OPERATION(scale_backward)                                                                      \
+    OPERATION(rotary)                                                                              \
     OPERATION(glu_forward)                                                                         \
     OPERATION(glu_backward)                                                                        \
     OPERATION(patches_forward)                                                                     \

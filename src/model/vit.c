@@ -89,37 +89,48 @@ static void position_add(struct unit_builder *builder, const struct vit *vit)
     }
 }
 
+/* timm's Eva, which has rotary positions, draws tokens like weights. */
+static void token_initialize(struct unit_tensor *tensor, const struct vit_shape *shape)
+{
+    bool rotary = shape->position == POSITION_ROTARY;
+    tensor->initial = shape->reference ? INITIAL_ZERO
+                      : rotary         ? INITIAL_TRUNCATED_NORMAL
+                                       : INITIAL_NORMAL;
+    tensor->initial_scale = rotary ? 0.02 : 1e-6;
+    tensor->decay = false;
+}
+
 static void stem_describe(struct unit_builder *builder, const struct vit *vit)
 {
     const struct vit_shape *shape = &vit->shape;
     if (shape->class_token) {
         struct unit_tensor *tensor =
             tensor_add(builder, VIT_CLASS_TOKEN, "cls_token", 3, (int64_t[]){1, 1, shape->dim});
-        tensor->initial = shape->reference ? INITIAL_ZERO : INITIAL_NORMAL;
-        tensor->initial_scale = 1e-6;
-        tensor->decay = false;
+        token_initialize(tensor, shape);
     }
     if (shape->registers > 0) {
         struct unit_tensor *tensor = tensor_add(builder, VIT_REGISTERS, "reg_token", 3,
                                                 (int64_t[]){1, shape->registers, shape->dim});
-        tensor->initial = INITIAL_NORMAL;
-        tensor->initial_scale = 1e-6;
-        tensor->decay = false;
+        token_initialize(tensor, shape);
     }
-    position_add(builder, vit);
+    if (shape->position != POSITION_ROTARY)
+        position_add(builder, vit);
     patch_embedding_add(builder, shape);
     if (shape->embed_norm)
         norm_add(builder, VIT_NORM1_WEIGHT, "norm_pre", shape->dim);
 }
 
-/* Factors of a branch, without weight decay as in timm. */
-static void scale_add(struct unit_builder *builder, enum vit_tensor which, const char *module,
+/* Factors of branch 1 or 2, without weight decay and with the names of timm's VisionTransformer or,
+ * with rotary positions, Eva. */
+static void scale_add(struct unit_builder *builder, enum vit_tensor which, int branch,
                       const struct vit_shape *shape)
 {
     char name[TENSOR_NAME + 32];
     if (shape->layer_scale == 0)
         return;
-    snprintf(name, sizeof name, "%s.%s.gamma", builder->unit->name, module);
+    snprintf(name, sizeof name,
+             shape->position == POSITION_ROTARY ? "%s.gamma_%d" : "%s.ls%d.gamma",
+             builder->unit->name, branch);
     struct unit_tensor *tensor = tensor_add(builder, which, name, 1, (int64_t[]){shape->dim});
     tensor->initial = INITIAL_CONSTANT;
     tensor->initial_scale = shape->layer_scale;
@@ -136,7 +147,7 @@ static void block_describe(struct unit_builder *builder, const struct vit_shape 
     linear_add(builder, VIT_QKV_WEIGHT, name, 3 * shape->dim, shape->dim, shape->qkv_bias);
     snprintf(name, sizeof name, "%s.attn.proj", block);
     linear_add(builder, VIT_PROJ_WEIGHT, name, shape->dim, shape->dim, true);
-    scale_add(builder, VIT_SCALE1, "ls1", shape);
+    scale_add(builder, VIT_SCALE1, 1, shape);
     snprintf(name, sizeof name, "%s.norm2", block);
     norm_add(builder, VIT_NORM2_WEIGHT, name, shape->dim);
     snprintf(name, sizeof name, "%s.mlp.fc1", block);
@@ -147,7 +158,20 @@ static void block_describe(struct unit_builder *builder, const struct vit_shape 
     }
     snprintf(name, sizeof name, "%s.mlp.fc2", block);
     linear_add(builder, VIT_FC2_WEIGHT, name, shape->dim, shape->hidden, true);
-    scale_add(builder, VIT_SCALE2, "ls2", shape);
+    scale_add(builder, VIT_SCALE2, 2, shape);
+}
+
+/* Initial weights of timm's Eva: the last layers of branches are divided by sqrt(2 * number of the
+ * block), the classifier by 1000. */
+static void rotary_initialize(struct vit *vit)
+{
+    for (int u = 1; u <= vit->shape.depth; u++) {
+        const int *slot = vit->slot[u];
+        vit->model.units[u].tensors[slot[VIT_PROJ_WEIGHT]].initial_scale /= sqrt(2.0 * u);
+        vit->model.units[u].tensors[slot[VIT_FC2_WEIGHT]].initial_scale /= sqrt(2.0 * u);
+    }
+    int head = vit->model.unit_count - 1;
+    vit->model.units[head].tensors[vit->slot[head][VIT_HEAD_WEIGHT]].initial_scale /= 1000;
 }
 
 /* timm's AttentionPoolLatent. */
@@ -222,6 +246,11 @@ static bool shape_check(const struct vit_shape *shape, struct error *error)
     if (shape->pool_map && shape->swiglu)
         return error_set(error, ERROR_USAGE,
                          "model.pool=map needs model.mlp=gelu: set it, or take another pool");
+    if (shape->position == POSITION_ROTARY && shape->dim / shape->heads % 4 != 0)
+        return error_set(error, ERROR_USAGE,
+                         "model.position=rotary needs heads of a multiple of 4 numbers, not %lld: "
+                         "change model.dim or model.heads",
+                         (long long)(shape->dim / shape->heads));
     if (shape->position == POSITION_SINCOS && (shape->dim < 8 || shape->dim % 4 != 0))
         return error_set(
             error, ERROR_USAGE,
@@ -348,7 +377,9 @@ struct model *vit_open(const struct vit_shape *shape, struct device *device, enu
     vit->patches = (shape->image / shape->patch) * (shape->image / shape->patch);
     vit->tokens = vit->patches + shape->registers + (shape->class_token ? 1 : 0);
     bool places_all = shape->position == POSITION_AUTO || shape->position == POSITION_LEARNED;
-    vit->unplaced = places_all ? 0 : vit->tokens - vit->patches;
+    vit->unplaced = places_all                           ? 0
+                    : shape->position == POSITION_ROTARY ? vit->tokens
+                                                         : vit->tokens - vit->patches;
     if (!attention_check(vit, device, error)) {
         free(vit);
         return NULL;
@@ -372,5 +403,7 @@ struct model *vit_open(const struct vit_shape *shape, struct device *device, enu
         ENSURE(vit->model.units[u].tensors != NULL, "no memory for a model's description");
     }
     units_describe(vit);
+    if (shape->position == POSITION_ROTARY)
+        rotary_initialize(vit);
     return &vit->model;
 }

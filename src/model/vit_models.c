@@ -14,30 +14,38 @@
         .crop_fraction = crop_, .shape = &(const struct vit_shape)                                 \
         {                                                                                          \
             .image = image_, .channels = 3, .patch = patch_, .dim = dim_, .depth = depth_,         \
-            .heads = heads_, .classes = 1000, .qkv_bias = true, .norm_epsilon = 1e-6f, __VA_ARGS__ \
+            .heads = heads_, .classes = 1000, __VA_ARGS__                                          \
         }                                                                                          \
     }
+#define USUAL .qkv_bias = true, .norm_epsilon = 1e-6f
 
 /* Steiner et al. 2022 ("augreg"). */
 #define AUGREG(name_, crop_, image_, patch_, dim_, depth_, heads_)                                 \
-    VIT(name_, HALF, crop_, image_, patch_, dim_, depth_, heads_, .class_token = true)
+    VIT(name_, HALF, crop_, image_, patch_, dim_, depth_, heads_, USUAL, .class_token = true)
 
 /* Touvron et al. 2022. */
 #define DEIT3(name_, crop_, image_, patch_, dim_, depth_, heads_)                                  \
-    VIT(name_, IMAGENET, crop_, image_, patch_, dim_, depth_, heads_, .class_token = true,         \
+    VIT(name_, IMAGENET, crop_, image_, patch_, dim_, depth_, heads_, USUAL, .class_token = true,  \
         .position = POSITION_PATCHES, .layer_scale = 1e-6)
 
 /* Oquab et al. 2023, and with registers Darcet et al. 2024. */
 #define DINOV2(name_, dim_, depth_, heads_, ...)                                                   \
-    VIT(name_, IMAGENET, 1, 518, 14, dim_, depth_, heads_, .class_token = true,                    \
+    VIT(name_, IMAGENET, 1, 518, 14, dim_, depth_, heads_, USUAL, .class_token = true,             \
         .layer_scale = 1e-5, __VA_ARGS__)
 #define DINOV2_REGISTERS(name_, dim_, depth_, heads_, ...)                                         \
-    VIT(name_, IMAGENET, 1, 518, 14, dim_, depth_, heads_, .class_token = true, .registers = 4,    \
-        .position = POSITION_PATCHES, .layer_scale = 1e-5, __VA_ARGS__)
+    VIT(name_, IMAGENET, 1, 518, 14, dim_, depth_, heads_, USUAL, .class_token = true,             \
+        .registers = 4, .position = POSITION_PATCHES, .layer_scale = 1e-5, __VA_ARGS__)
+
+/* Simeoni et al. 2025. */
+#define DINOV3(name_, dim_, depth_, heads_)                                                        \
+    VIT(name_, IMAGENET, 1, 256, 16, dim_, depth_, heads_, .class_token = true, .registers = 4,    \
+        .position = POSITION_ROTARY, .pool_mean = true, .norm_first = true, .layer_scale = 1e-5,   \
+        .norm_epsilon = 1e-5f)
 
 /* The image towers of Zhai et al. 2023 and Tschannen et al. 2025. */
 #define SIGLIP(name_, image_, patch_, dim_, depth_, heads_, ...)                                   \
-    VIT(name_, HALF, 0.9, image_, patch_, dim_, depth_, heads_, .pool_map = true, __VA_ARGS__)
+    VIT(name_, HALF, 0.9, image_, patch_, dim_, depth_, heads_, USUAL, .pool_map = true,           \
+        __VA_ARGS__)
 #define SO400M(image_, patch_, ...)                                                                \
     SIGLIP("vit_so400m_patch" #patch_ "_siglip_" #image_, image_, patch_, 1152, 27, 16,            \
            .hidden = 4304, __VA_ARGS__)
@@ -78,8 +86,8 @@ const struct model_entry vit_models[] = {
     AUGREG("vit_large_patch32_384", 1, 384, 32, 1024, 24, 16),
     AUGREG("vit_huge_patch14_224", 0.9, 224, 14, 1280, 32, 16),
     /* Beyer et al. 2022, of big_vision */
-    VIT("vit_small_patch16_sincos", HALF, 0.9, 224, 16, 384, 12, 6, .position = POSITION_SINCOS,
-        .pool_mean = true, .norm_first = true, .gelu_tanh = true),
+    VIT("vit_small_patch16_sincos", HALF, 0.9, 224, 16, 384, 12, 6, USUAL,
+        .position = POSITION_SINCOS, .pool_mean = true, .norm_first = true, .gelu_tanh = true),
     DEIT3("deit3_small_patch16_224", 0.9, 224, 16, 384, 12, 6),
     DEIT3("deit3_small_patch16_384", 1, 384, 16, 384, 12, 6),
     DEIT3("deit3_base_patch16_224", 0.9, 224, 16, 768, 12, 12),
@@ -95,6 +103,9 @@ const struct model_entry vit_models[] = {
     DINOV2_REGISTERS("vit_base_patch14_reg4_dinov2", 768, 12, 12),
     DINOV2_REGISTERS("vit_large_patch14_reg4_dinov2", 1024, 24, 16),
     DINOV2_REGISTERS("vit_giant_patch14_reg4_dinov2", 1536, 40, 24, .hidden = 4096, .swiglu = true),
+    DINOV3("vit_small_patch16_dinov3", 384, 12, 6),
+    DINOV3("vit_base_patch16_dinov3", 768, 12, 12),
+    DINOV3("vit_large_patch16_dinov3", 1024, 24, 16),
     SIGLIP("vit_base_patch32_siglip_256", 256, 32, 768, 12, 12, .gelu_tanh = true),
     SIGLIP("vit_base_patch16_siglip_224", 224, 16, 768, 12, 12),
     SIGLIP("vit_base_patch16_siglip_256", 256, 16, 768, 12, 12),

@@ -267,6 +267,23 @@ static void attention_out(struct vit *vit, const struct model_pass *pass, int un
     backend->linear_forward(pass->stream, &projection);
 }
 
+/* Rotates queries and keys, or their gradients back. */
+static void rotate(const struct vit *vit, const struct model_pass *pass, void *qkv, bool inverse)
+{
+    const struct vit_shape *shape = &vit->shape;
+    const struct rotary args = {.type = vit->model.compute,
+                                .batch = pass->batch,
+                                .tokens = vit->tokens,
+                                .grid = shape->image / shape->patch,
+                                .heads = shape->heads,
+                                .head_dim = shape->dim / shape->heads,
+                                .temperature = 100,
+                                .inverse = inverse,
+                                .qkv = qkv};
+    if (shape->position == POSITION_ROTARY)
+        vit->model.device->backend->rotary(pass->stream, &args);
+}
+
 /* middle = x + drop(scale1 * proj(attention(qkv(norm1(x))))) */
 static void attention_branch(struct vit *vit, const struct model_pass *pass, int unit,
                              const void *x)
@@ -280,6 +297,7 @@ static void attention_branch(struct vit *vit, const struct model_pass *pass, int
     qkv.x = block->norm1;
     qkv.y = block->qkv;
     vit->model.device->backend->linear_forward(pass->stream, &qkv);
+    rotate(vit, pass, block->qkv, false);
     attention_out(vit, pass, unit, block_residual(vit, pass, unit, x));
 }
 
@@ -460,6 +478,7 @@ static void attention_branch_backward(struct vit *vit, const struct model_pass *
     struct vit_block *block = &vit->blocks[unit - 1];
     int64_t kept = vit_tokens_after(vit, unit);
     attention_out_backward(vit, pass, unit);
+    rotate(vit, pass, vit->dqkv, true);
     struct linear_backward qkv =
         linear_gradient(vit, pass, unit, VIT_QKV_WEIGHT, vit->tokens, shape->dim, 3 * shape->dim);
     qkv.x = block->norm1;

@@ -19,6 +19,7 @@ import numpy
 import torch
 from safetensors.torch import save_file
 from timm.layers import Mlp, SwiGLUPacked
+from timm.models.eva import Eva
 from timm.models.vision_transformer import VisionTransformer
 from timm.optim import param_groups_layer_decay
 from timm.utils import ModelEmaV3
@@ -36,7 +37,7 @@ CLIP_NORM = 0.5
 # gradient, keeps 1e-8.
 EPSILON = 1e-4
 TOKENS = ("cls_token", "reg_token", "pos_embed", "attn_pool.latent")
-POSITIONS = ("learned", "patches", "sincos")  # enum position_choice, from 1
+POSITIONS = ("learned", "patches", "sincos", "rotary")  # enum position_choice, from 1
 
 
 def randomize(model):
@@ -67,6 +68,13 @@ def sincos_positions(side, width):
 def timm_model(image, channels, patch, dim, depth, heads, hidden, classes, qkv_bias, class_token, pool_mean,
                norm_epsilon, registers=0, position="learned", norm_first=False, gelu_tanh=False, layer_scale=0.0,
                pool_map=False, swiglu=False, **_):
+    norm = functools.partial(nn.LayerNorm, eps=norm_epsilon)
+    if position == "rotary":
+        return Eva(img_size=image, in_chans=channels, patch_size=patch, embed_dim=dim, depth=depth, num_heads=heads,
+                   mlp_ratio=hidden / dim, num_classes=classes, qkv_bias=qkv_bias, class_token=class_token,
+                   global_pool="avg" if pool_mean else "token", num_reg_tokens=registers, use_abs_pos_emb=False,
+                   use_rot_pos_emb=True, rope_type="dinov3", rope_temperature=100, rope_rotate_half=True,
+                   init_values=layer_scale or None, use_fc_norm=pool_mean and not norm_first, norm_layer=norm)
     model = VisionTransformer(img_size=image, in_chans=channels, patch_size=patch, embed_dim=dim, depth=depth,
                               num_heads=heads, mlp_ratio=(2 if swiglu else 1) * hidden / dim, num_classes=classes,
                               qkv_bias=qkv_bias, mlp_layer=SwiGLUPacked if swiglu else Mlp,
@@ -74,7 +82,7 @@ def timm_model(image, channels, patch, dim, depth, heads, hidden, classes, qkv_b
                               reg_tokens=registers, no_embed_class=position != "learned",
                               fc_norm=pool_mean and not norm_first, init_values=layer_scale or None,
                               act_layer=nn.SiLU if swiglu else "gelu_tanh" if gelu_tanh else None,
-                              norm_layer=functools.partial(nn.LayerNorm, eps=norm_epsilon))
+                              norm_layer=norm)
     if position == "sincos":
         model.pos_embed = nn.Parameter(sincos_positions(image // patch, dim), requires_grad=False)
     return model
@@ -243,6 +251,9 @@ def main():
                       "gelu_tanh": True})
     # DINOv2's giant model
     make("swiglu", optimizers=(), **{**parts, "swiglu": True, "layer_scale": 1e-5})
+    # DINOv3
+    make("rotary", optimizers=(), **{**parts, "pool_mean": True, "norm_first": True, "position": "rotary",
+                                     "qkv_bias": False, "layer_scale": 1e-5, "norm_epsilon": 1e-5})
     # SigLIP's image tower
     make("map", optimizers=(), **{**parts, "class_token": False, "pool_map": True, "hidden": 20, "gelu_tanh": True})
     tiny = {**small, "image": 4, "patch": 2, "dim": 8, "depth": 2, "hidden": 16, "heads": 1, "classes": 3}
