@@ -52,7 +52,8 @@ MODELS = {"vit_cifar": vit_cifar, "cnn_a": reference_cnn.CnnA, "cnn_a_lenet": re
 SMALL = tuple(MODELS)
 for name in ("vit_tiny_patch16_224", "vit_small_patch16_224", "vit_small_patch32_224", "vit_base_patch16_224",
              "vit_base_patch32_224", "deit3_small_patch16_224", "vit_small_patch14_dinov2",
-             "vit_small_patch14_reg4_dinov2", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152"):
+             "vit_small_patch14_reg4_dinov2", "vit_small_patch16_dinov3", "resnet18", "resnet34", "resnet50", "resnet101",
+             "resnet152"):
     MODELS[name] = lambda classes, name=name: timm.create_model(name, num_classes=classes)
 MODELS["vit_small_patch16_sincos"] = lambda classes: VisionTransformer(
     embed_dim=384, depth=12, num_heads=6, num_classes=classes, class_token=False, global_pool="avg", fc_norm=False,
@@ -61,13 +62,11 @@ MODELS["vit_small_patch16_sincos"] = lambda classes: VisionTransformer(
 
 def random_model(name, classes):
     """Nothing is 0 or 1, so that errors are detected."""
-    with torch.device("meta"):
-        model = MODELS[name](classes)
-    model.to_empty(device="cpu")
+    model = MODELS[name](classes)
     for key, tensor in model.state_dict().items():
         if not tensor.dtype.is_floating_point:
-            tensor.zero_()
-        elif tensor.dim() >= 2:
+            continue
+        if tensor.dim() >= 2:
             scale = 0.3 if key.startswith("fc.") else 0.7 if tensor.dim() == 4 else 1.5
             tensor.normal_(0, 0.2 if "embed" in key else scale * tensor[0].numel() ** -0.5)
         elif key.endswith("weight") or key.endswith("running_var"):

@@ -111,7 +111,8 @@ by_torch "weights of timm predict as in timm, PyTorch files are converted" check
 # One model for each code path; check_weights.py without names checks all, which takes minutes.
 by_torch "timm and torchvision load the weights of models" check_weights.py "$vittrain" "$sample" "$work/tree" \
     "$work/weights" vit_cifar vit_tiny_patch16_224 vit_small_patch32_224 deit3_small_patch16_224 \
-    vit_small_patch14_reg4_dinov2 vit_small_patch16_dinov3 vit_small_patch16_sincos cnn_a cnn_a_lenet cnn_b cnn_c resnet18 resnet50
+    vit_small_patch14_reg4_dinov2 vit_small_patch16_dinov3 vit_small_patch16_sincos cnn_a cnn_a_lenet cnn_b cnn_c \
+    resnet18 resnet50
 if [ -n "${VITTRAIN_IMAGES:-}" ]; then
     mkdir "$work/real" && ln -s "$VITTRAIN_IMAGES" "$work/real/train"
     images "real images" "$work/real" 224
