@@ -63,6 +63,12 @@ __device__ static inline struct eight packed_open(const struct packed_eight<numb
     return eight_load((const number *)&packed);
 }
 
+/* First element of a row; see norm_forward.group. */
+__device__ static inline int64_t row_at(int64_t row, int64_t width, int64_t group, int64_t stride)
+{
+    return group == 0 ? row * width : row / group * stride + row % group * width;
+}
+
 /* ---- Forward: one row per warp */
 template <typename number, int octets_held>
 __global__ static void forward_kernel(struct norm_forward args)
@@ -71,13 +77,17 @@ __global__ static void forward_kernel(struct norm_forward args)
     int lane = (int)threadIdx.x % WARP, octets = (int)args.width / 8;
     if (row >= args.rows)
         return;
-    const number *x = (const number *)args.x + row * args.width;
-    number *y = (number *)args.y + row * args.width;
+    int64_t at = row_at(row, args.width, args.group, args.stride);
+    const number *x = (const number *)args.x + at;
+    number *y = (number *)args.y + at;
     struct packed_eight<number> read[octets_held];
     struct eight held[octets_held];
     float sum = 0, squares = 0;
     for (int k = 0; k < octets_held; k++)
         read[k] = packed_load<number>(x, k * WARP + lane, octets);
+    for (int k = 0; k < octets_held; k++)
+        if (args.kept != NULL && k * WARP + lane < octets)
+            ((struct packed_eight<number> *)args.kept)[row * octets + k * WARP + lane] = read[k];
     for (int k = 0; k < octets_held; k++) {
         held[k] = packed_open(read[k]);
         for (int i = 0; i < 8; i++)
@@ -113,10 +123,14 @@ __global__ static void forward_wide_kernel(struct norm_forward args, bool fits)
     float *room = (float *)shared;
     int64_t width = args.width, row = blockIdx.x, step = (int64_t)blockDim.x * 8;
     int64_t first = (int64_t)threadIdx.x * 8;
-    const number *x = (const number *)args.x + row * width;
+    int64_t at = row_at(row, width, args.group, args.stride);
+    const number *x = (const number *)args.x + at;
     float sum = 0, squares = 0;
     for (int64_t column = first; column < width; column += step) {
         struct eight eight = eight_load_some(x + column, width - column, fits);
+        if (args.kept != NULL)
+            eight_store_some((number *)args.kept + row * width + column, eight, width - column,
+                             fits);
         for (int i = 0; i < 8; i++)
             sum += eight.value[i];
     }
@@ -135,7 +149,7 @@ __global__ static void forward_wide_kernel(struct norm_forward args, bool fits)
         struct eight beta = eight_load_some((const number *)args.beta + column, left, fits);
         for (int i = 0; i < 8; i++)
             eight.value[i] = (eight.value[i] - mean) * rstd * gamma.value[i] + beta.value[i];
-        eight_store_some((number *)args.y + row * width + column, eight, left, fits);
+        eight_store_some((number *)args.y + at + column, eight, left, fits);
     }
     if (args.mean != NULL && threadIdx.x == 0) {
         args.mean[row] = mean;
@@ -155,7 +169,8 @@ template <typename number>
 static void forward_launch(struct stream *stream, const struct norm_forward *args)
 {
     bool fits = eight_fits(args->x, args->width) && eight_fits(args->y, args->width) &&
-                eight_fits(args->gamma, args->width) && eight_fits(args->beta, args->width);
+                eight_fits(args->gamma, args->width) && eight_fits(args->beta, args->width) &&
+                eight_fits(args->kept, args->width) && args->stride % 8 == 0;
     if (fits && registers_hold(args->width))
         OCTETS_SWITCH(args->width, number, forward_held_launch, stream, args);
     else
@@ -180,12 +195,13 @@ __device__ static inline void row_backward(const struct norm_backward &args, int
                                            struct eight *dgamma, struct eight *dbeta)
 {
     int lane = (int)threadIdx.x % WARP, octets = (int)args.width / 8;
-    int64_t at = row * args.width;
+    int64_t at = row_at(row, args.width, args.group, args.stride);
+    const number *x_row = (const number *)args.x + row * args.width;
     float mean = args.mean[row], rstd = args.rstd[row], sum_g = 0, sum_gx = 0;
     struct packed_eight<number> x_read[octets_held], dy_read[octets_held];
     struct eight x[octets_held], g[octets_held];
     for (int k = 0; k < octets_held; k++) {
-        x_read[k] = packed_load<number>((const number *)args.x + at, k * WARP + lane, octets);
+        x_read[k] = packed_load<number>(x_row, k * WARP + lane, octets);
         dy_read[k] = packed_load<number>((const number *)args.dy + at, k * WARP + lane, octets);
     }
     for (int k = 0; k < octets_held; k++) {
@@ -300,8 +316,9 @@ __global__ static void backward_sums_wide_kernel(struct norm_backward args, int6
     struct eight dgamma = {}, dbeta = {};
     for (int64_t row = chunk * chunk_rows; row < (chunk + 1) * chunk_rows && row < args.rows;
          row++) {
-        int64_t at = row * args.width + column;
-        struct eight x = eight_load_some((const number *)args.x + at, left, fits);
+        const number *x_row = (const number *)args.x + row * args.width;
+        int64_t at = row_at(row, args.width, args.group, args.stride) + column;
+        struct eight x = eight_load_some(x_row + column, left, fits);
         struct eight dy = eight_load_some((const number *)args.dy + at, left, fits);
         for (int i = 0; i < 8; i++) {
             dgamma.value[i] += dy.value[i] * ((x.value[i] - args.mean[row]) * args.rstd[row]);
@@ -319,8 +336,9 @@ __global__ static void backward_wide_kernel(struct norm_backward args, bool fits
     float *room = (float *)shared;
     int64_t width = args.width, row = blockIdx.x, step = (int64_t)blockDim.x * 8;
     int64_t first = (int64_t)threadIdx.x * 8;
+    int64_t start = row_at(row, width, args.group, args.stride);
     const number *x = (const number *)args.x + row * width;
-    const number *dy = (const number *)args.dy + row * width;
+    const number *dy = (const number *)args.dy + start;
     float mean = args.mean[row], rstd = args.rstd[row], sum_g = 0, sum_gx = 0;
     for (int64_t column = first; column < width; column += step) {
         int64_t left = width - column;
@@ -335,7 +353,7 @@ __global__ static void backward_wide_kernel(struct norm_backward args, bool fits
     sum_g = block_sum(sum_g, room) / (float)width;
     sum_gx = block_sum(sum_gx, room + WIDE_THREADS / WARP) / (float)width;
     for (int64_t column = first; column < width; column += step) {
-        int64_t left = width - column, at = row * width + column;
+        int64_t left = width - column, at = start + column;
         struct eight normal = eight_load_some(x + column, left, fits);
         struct eight g = eight_load_some(dy + column, left, fits);
         struct eight gamma = eight_load_some((const number *)args.gamma + column, left, fits);
@@ -402,7 +420,7 @@ static void backward_launch(struct stream *stream, const struct norm_backward *a
     int64_t width = args->width;
     bool fits = eight_fits(args->x, width) && eight_fits(args->gamma, width) &&
                 eight_fits(args->dy, width) && eight_fits(args->add, width) &&
-                eight_fits(args->dx, width);
+                eight_fits(args->dx, width) && args->stride % 8 == 0;
     const struct norm_chunks chunks = chunks_of(stream, args);
     if (fits && registers_hold(width))
         OCTETS_SWITCH(width, number, backward_held_launch, stream, args, &chunks);

@@ -8,7 +8,7 @@ enum { THREADS = 256 };
 
 /* All sizes of struct rotary that the kernel needs. */
 struct rotation {
-    int64_t batch, tokens, grid, heads, head_dim;
+    int64_t batch, tokens, rows, columns, heads, head_dim;
     float log_temperature, sign;
 };
 
@@ -19,8 +19,8 @@ __device__ static inline void angles_of(const struct rotation &of, int64_t patch
     int64_t quarter = of.head_dim / 4;
     for (int i = 0; i < 8; i++) {
         int64_t pair = first + i;
-        int64_t place = pair < quarter ? patch / of.grid : patch % of.grid;
-        float x = (float)(2 * place + 1) / (float)of.grid - 1;
+        int64_t place = pair < quarter ? patch / of.columns : patch % of.columns;
+        float x = (float)(2 * place + 1) / (float)(pair < quarter ? of.rows : of.columns) - 1;
         float exponent = (float)(pair % quarter) / (float)quarter;
         /* The intrinsics are exact to 2^-21 from -pi to pi; sinf needs stack memory. */
         float turns = x * expf(-exponent * of.log_temperature);
@@ -33,7 +33,7 @@ __device__ static inline void angles_of(const struct rotation &of, int64_t patch
 template <typename number>
 __global__ static void rotary_kernel(struct rotation of, number *qkv, bool fits)
 {
-    int64_t half = of.head_dim / 2, octets = (half + 7) / 8, patches = of.grid * of.grid;
+    int64_t half = of.head_dim / 2, octets = (half + 7) / 8, patches = of.rows * of.columns;
     int64_t thread = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     int64_t sample = thread / octets / patches, patch = thread / octets % patches;
     int64_t first = thread % octets * 8, left = half - first;
@@ -59,20 +59,16 @@ template <typename number>
 static void rotary_launch(struct stream *stream, const struct rotary *args)
 {
     int64_t half = args->head_dim / 2;
-    int64_t threads = args->batch * args->grid * args->grid * ((half + 7) / 8);
-    struct rotation of = {args->batch,
-                          args->tokens,
-                          args->grid,
-                          args->heads,
-                          args->head_dim,
-                          logf(args->temperature),
-                          args->inverse ? -1.0f : 1.0f};
+    int64_t threads = args->batch * args->grid[0] * args->grid[1] * ((half + 7) / 8);
+    struct rotation of = {
+        args->batch, args->tokens,   args->grid[0],           args->grid[1],
+        args->heads, args->head_dim, logf(args->temperature), args->inverse ? -1.0f : 1.0f};
     KERNEL_LAUNCH(rotary_kernel<number>, blocks_for(threads, THREADS), THREADS, 0, stream->handle,
                   of, (number *)args->qkv, eight_fits(args->qkv, half));
 }
 
 void cuda_rotary(struct stream *stream, const struct rotary *args)
 {
-    if (args->batch > 0 && args->grid > 0 && args->head_dim > 0)
+    if (args->batch > 0 && args->grid[0] > 0 && args->head_dim > 0)
         NUMBER_SWITCH(args->type, rotary_launch, stream, args);
 }

@@ -4,6 +4,7 @@ files of all shapes: no level may differ.
 
     check_evaluation.py TEST_RECIPE FOLDER [SHARE]      (SHARE: 1 of so many files)
 """
+import itertools
 import pathlib
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from timm.data import create_transform, resolve_data_config
 
 # timm's tags of torchvision's weights; timm's own weights of a ResNet bring their preprocessing.
 MODELS = {"vit_tiny_patch16_224": "vit_tiny_patch16_224", "resnet18": "resnet18.tv_in1k"}
+SIZES = (None, (256, 128), (112, 224))  # None: that of the weights
 
 
 def levels(transform, config, path):
@@ -31,15 +33,19 @@ def main():
                    if path.suffix.lower() in (".jpeg", ".jpg", ".png"))[::share]
     assert len(files) >= 10, f"{folder}: {len(files)} images"
     worst = 0
-    for name, tag in MODELS.items():
+    for (name, tag), size in itertools.product(MODELS.items(), SIZES):
         config = resolve_data_config(timm.get_pretrained_cfg(tag).to_dict())
+        words = []
+        if size is not None:
+            config["input_size"] = (3, *size)
+            words = [f"model.image={size[0]}", f"model.image_width={size[1]}"]
         transform = create_transform(**config, is_training=False)
         for path in files:
             expected = levels(transform, config, path)
-            done = subprocess.run([program, name, str(path)], stdout=subprocess.PIPE, check=True)
+            done = subprocess.run([program, name, str(path), *words], stdout=subprocess.PIPE, check=True)
             pixels = numpy.frombuffer(done.stdout, numpy.uint8).reshape(expected.shape)
             worst = max(worst, int(abs(pixels - expected).max()))
-    print(f"{len(files)} images, {len(MODELS)} models: at most {worst} levels of difference")
+    print(f"{len(files)} images, {len(MODELS)} models, {len(SIZES)} sizes: at most {worst} levels of difference")
     return worst > 0
 
 

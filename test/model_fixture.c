@@ -95,7 +95,8 @@ static void make_units(struct fixture *fixture, const struct fixture_shape *shap
     int64_t side = shape->side > 0 ? shape->side : 4;
     int64_t classes = shape->classes > 0 ? shape->classes : 10;
     int64_t hidden = shape->hidden > 0 ? shape->hidden : 1003;
-    int64_t tokens = side * side + (shape->no_class_token ? 0 : 1);
+    int64_t columns = shape->columns > 0 ? shape->columns : side;
+    int64_t tokens = side * columns + (shape->no_class_token ? 0 : 1);
     for (int u = 0; u < FIXTURE_UNITS; u++) {
         snprintf(fixture->units[u].name, TENSOR_NAME, "%s", names[u]);
         fixture->units[u].tensors = fixture->tensors[u];
@@ -104,7 +105,8 @@ static void make_units(struct fixture *fixture, const struct fixture_shape *shap
         add_tensor(fixture, 0, "cls_token", 3, (int64_t[]){1, 1, width});
     add_tensor(fixture, 0, "pos_embed", 3, (int64_t[]){1, tokens, width});
     struct unit_tensor *position = &fixture->tensors[0][fixture->units[0].tensor_count - 1];
-    position->grid[0] = position->grid[1] = side;
+    position->grid[0] = side;
+    position->grid[1] = columns;
     add_tensor(fixture, 0, "patch_embed.proj.weight", 4, (int64_t[]){width, 3, 2, 2});
     add_tensor(fixture, 0, "patch_embed.proj.bias", 1, &width);
     add_tensor(fixture, 1, "blocks.0.mlp.fc1.weight", 2, (int64_t[]){hidden, width});

@@ -12,7 +12,8 @@ enum { FIXTURE_UNITS = 3, FIXTURE_TENSORS = 6 };
 /* Shape of the model; zero: the default, which is in the comments. */
 struct fixture_shape {
     int64_t width;   /* 24 */
-    int64_t side;    /* side of the grid of positions; 4 */
+    int64_t side;    /* rows of the grid of positions; 4 */
+    int64_t columns; /* of this grid; side */
     int64_t classes; /* 10 */
     int64_t hidden;  /* rows of the block's matrix; 1003 */
     bool no_class_token;

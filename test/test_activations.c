@@ -19,7 +19,7 @@ static void open_with_batch(struct vit_fixture *fixture, const struct vit_shape 
                             enum data_type compute, const char *const *options)
 {
     static const int32_t labels[BATCH] = {0, 3, 5, 1, 3};
-    int64_t pixels = BATCH * shape->channels * shape->image * shape->image;
+    int64_t pixels = BATCH * vit_fixture_pixels(shape);
     float *images = malloc((size_t)pixels * sizeof *images);
     assert_non_null(images);
     for (int64_t i = 0; i < pixels; i++)
@@ -110,6 +110,7 @@ static void test_same_bits(void **state)
         check_same_bits(vit_fixture_map_shape(DEPTH), types[i]);
         check_same_bits(vit_fixture_swiglu_shape(DEPTH), types[i]);
         check_same_bits(vit_fixture_rotary_shape(DEPTH), types[i]);
+        check_same_bits(vit_fixture_wide_shape(DEPTH), types[i]);
         check_same_bits(vit_fixture_reference_shape(DEPTH), types[i]);
         check_same_bits(vit_fixture_token_shape(1), types[i]);
     }

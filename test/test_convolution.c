@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -48,6 +49,7 @@ static const struct convolution_case cases[] = {
     {TYPE_BF16, {1, 3, 5, 300, 8, 1, 1, 0}, true, false, false}, /* more than one part of in */
     {TYPE_BF16, {35, 5, 4, 17, 33, 3, 1, 2}, false, false, false},
     {TYPE_BF16, {1, 70, 66, 5, 18, 3, 1, 0}, true, false, true}, /* more than one chunk of pixels */
+    {TYPE_BF16, {4, 8, 1, 64, 64, 3, 2, 1}, false, false, false}, /* wrong with oneDNN 2.6 */
     {TYPE_FP16, {2, 9, 7, 3, 4, 3, 1, 1}, true, true, true},
     {TYPE_FP16, {2, 6, 5, 17, 32, 3, 2, 1}, false, false, false},
     {TYPE_FP16, {1, 8, 8, 12, 6, 5, 1, 2}, true, true, true},
@@ -91,7 +93,7 @@ static struct convolution_tensors make(struct device_test *test, const struct co
     const struct device_backend *backend = test->device->backend;
     const size_t bytes = backend->convolution_workspace(test->device, it->type, s);
 
-    return (struct convolution_tensors){
+    const struct convolution_tensors t = {
         .x = device_test_random(test, it->type, x_count(s), 1, 1),
         .weight = device_test_random(test, it->type, weight_count(s), 1, 2),
         .bias = device_test_random(test, it->type, s->out, 1, 3),
@@ -103,6 +105,8 @@ static struct convolution_tensors make(struct device_test *test, const struct co
         .dweight_before = device_test_random(test, TYPE_FP32, weight_count(s), 1, 6),
         .dbias_before = device_test_random(test, TYPE_FP32, s->out, 1, 7),
         .workspace = device_test_zeros(test, TYPE_FP32, (int64_t)(bytes / sizeof(float)) + 1)};
+    memset(t.workspace, 0xff, bytes); /* NaN: its contents must not matter */
+    return t;
 }
 
 static struct convolution_tensors run(struct device_test *test, const struct convolution_case *it)

@@ -66,7 +66,7 @@ static void case_plan(const int32_t *numbers, bool bicubic, int64_t width, int64
         set(text);
     }
     assert_true(options_check(&options, &error));
-    assert_true(crop_open(&crop, &options, true, image, true, &error));
+    assert_true(crop_open(&crop, &options, true, (struct image_size){image, image}, true, &error));
     crop_plan_make(&crop, 0, 0, width, height, plan);
     if (kind == BOX)
         plan->box = (struct image_area){numbers[2], numbers[3], numbers[4], numbers[5]};
@@ -96,7 +96,7 @@ static void check_case(struct vector_file *file, int number, bool bicubic)
     const uint8_t *expected = vector_file_bytes(file, name, &count);
     uint8_t *planes = malloc((size_t)count);
     memset(planes, 77, (size_t)count);
-    assert_int_equal(count, 3 * crop.image * crop.image);
+    assert_int_equal(count, 3 * crop.image.height * crop.image.width);
     assert_true(crop_from_pixels(&crop, &plan, &source, 3, &scratch, planes, &error));
     for (int64_t i = 0; i < count; i++)
         if (planes[i] != expected[i])
@@ -142,7 +142,7 @@ static void open_random_resized(const char *more, int64_t image)
 {
     set("augment.random_resized_crop=on");
     set(more);
-    assert_true(crop_open(&crop, &options, true, image, true, &error));
+    assert_true(crop_open(&crop, &options, true, (struct image_size){image, image}, true, &error));
 }
 
 /* Area fractions are uniform and ratios log-uniform if all of them fit into the image; positions
@@ -207,7 +207,7 @@ static void strips_give_their_middle(void **state)
     assert_int_equal(plan.box.x, 0);
     assert_int_equal(plan.box.y, 445);
     set("augment.crop_scale=1,1 augment.crop_ratio=0.1,0.2");
-    assert_true(crop_open(&crop, &options, true, 32, true, &error));
+    assert_true(crop_open(&crop, &options, true, (struct image_size){32, 32}, true, &error));
     crop_plan_make(&crop, 0, 0, 12, 100, &plan); /* ratio within the limits: the whole image */
     assert_true(plan.box.width <= 12 && plan.box.height <= 100);
     crop_plan_make(&crop, 0, 0, 1, 1, &plan);
@@ -238,7 +238,7 @@ static void random_places_are_all_reached(void **state)
     (void)state;
     int seen[8][8] = {{0}};
     set("augment.resize=30 augment.crop=random augment.crop_pad=2 augment.resize_to=square");
-    assert_true(crop_open(&crop, &options, true, 27, true, &error));
+    assert_true(crop_open(&crop, &options, true, (struct image_size){27, 27}, true, &error));
     for (uint32_t i = 0; i < 6400; i++) {
         struct crop_plan plan;
         crop_plan_make(&crop, 0, i, 100, 80, &plan);
@@ -258,24 +258,57 @@ static void evaluation_follows_the_options(void **state)
     assert_true(crop_is_active(&options, true));
     open_random_resized("", 224);
     assert_true(crop_is_active(&options, false));
-    assert_true(crop_open(&crop, &options, true, 224, false, &error));
+    assert_true(crop_open(&crop, &options, true, (struct image_size){224, 224}, false, &error));
     assert_false(crop.random_resized);
-    assert_int_equal(crop.resize, 224);
+    assert_int_equal(crop.resize.height, 224);
     assert_int_equal(crop.take, CROP_NONE);
     set("eval.resize=256 eval.resize_to=shorter eval.crop=center");
-    assert_true(crop_open(&crop, &options, true, 224, false, &error));
-    assert_int_equal(crop.resize, 256);
+    assert_true(crop_open(&crop, &options, true, (struct image_size){224, 224}, false, &error));
+    assert_int_equal(crop.resize.height, 256);
     assert_int_equal(crop.resize_to, RESIZE_SHORTER);
     assert_int_equal(crop.take, CROP_CENTER);
     options_default(&options);
     set("augment.resize=256 augment.crop=random augment.crop_pad=4");
-    assert_true(crop_open(&crop, &options, true, 224, false, &error));
+    assert_true(crop_open(&crop, &options, true, (struct image_size){224, 224}, false, &error));
     assert_int_equal(crop.take, CROP_CENTER);
     assert_int_equal(crop.pad, 0);
     set("eval.crop=random eval.crop_pad=4");
-    assert_true(crop_open(&crop, &options, true, 224, false, &error));
+    assert_true(crop_open(&crop, &options, true, (struct image_size){224, 224}, false, &error));
     assert_int_equal(crop.take, CROP_RANDOM);
     assert_int_equal(crop.pad, 4);
+}
+
+/* timm's ResizeKeepRatio((292, 146)) and CenterCrop((256, 128)): the resized image covers the size
+ * in both directions. */
+static void images_that_are_not_square(void **state)
+{
+    (void)state;
+    const struct image_size tall = {256, 128};
+    struct crop_plan plan;
+    set("eval.resize=292 eval.resize_to=shorter eval.crop=center");
+    assert_true(crop_open(&crop, &options, true, tall, false, &error));
+    crop_plan_make(&crop, 0, 0, 500, 375, &plan);
+    assert_int_equal(plan.resized_width, 389);
+    assert_int_equal(plan.resized_height, 292);
+    assert_int_equal(plan.left, 130);
+    assert_int_equal(plan.top, 18);
+    crop_plan_make(&crop, 0, 0, 100, 301, &plan);
+    assert_int_equal(plan.resized_width, 146);
+    assert_int_equal(plan.resized_height, 439);
+    open_random_resized("", 224);
+    assert_true(crop_open(&crop, &options, true, tall, true, &error));
+    crop_plan_make(&crop, 0, 0, 500, 375, &plan);
+    assert_int_equal(plan.resized_width, 128);
+    assert_int_equal(plan.resized_height, 256);
+    options_default(&options);
+    assert_true(crop_open(&crop, &options, true, tall, true, &error));
+    crop_plan_make(&crop, 0, 0, 500, 375, &plan);
+    assert_int_equal(plan.resized_width, 128);
+    assert_int_equal(plan.resized_height, 256);
+    set("augment.resize=260 augment.crop=random augment.crop_pad=128");
+    assert_false(crop_open(&crop, &options, true, tall, true, &error));
+    assert_non_null(strstr(error.text, "256 x 128"));
+    error_clear(&error);
 }
 
 static void refuses(const char *settings, int64_t image, bool training, const char *expected)
@@ -284,7 +317,7 @@ static void refuses(const char *settings, int64_t image, bool training, const ch
     error_clear(&error);
     set(settings);
     if (options_check(&options, &error) &&
-        crop_open(&crop, &options, true, image, training, &error))
+        crop_open(&crop, &options, true, (struct image_size){image, image}, training, &error))
         fail_msg("%s is taken", settings);
     assert_int_equal(error.kind, ERROR_USAGE);
     if (strstr(error.text, expected) == NULL)
@@ -385,7 +418,7 @@ static void long_lines_are_resized(void **state)
     uint8_t *pixels = malloc(WIDTH * HEIGHT), planes[4];
     for (int64_t i = 0; i < WIDTH * HEIGHT; i++)
         pixels[i] = i % WIDTH < WIDTH / 2 ? 40 : 200;
-    assert_true(crop_open(&crop, &options, true, 2, true, &error));
+    assert_true(crop_open(&crop, &options, true, (struct image_size){2, 2}, true, &error));
     assert_true(crop_stored(&crop, 0, 0, pixels, 1, HEIGHT, WIDTH, &scratch, planes, &error));
     for (int i = 0; i < 4; i++) /* a seventh of the triangle is past the middle */
         assert_in_range(planes[i], i % 2 == 0 ? 61 : 175, i % 2 == 0 ? 65 : 179);
@@ -402,6 +435,7 @@ int main(void)
         cmocka_unit_test_setup(draws_depend_on_epoch_and_sample, set_up),
         cmocka_unit_test_setup(random_places_are_all_reached, set_up),
         cmocka_unit_test_setup(evaluation_follows_the_options, set_up),
+        cmocka_unit_test_setup(images_that_are_not_square, set_up),
         cmocka_unit_test_setup(impossible_options_are_refused, set_up),
         cmocka_unit_test_setup(files_are_as_their_pixels, set_up),
         cmocka_unit_test_setup(scaled_decoding_is_near, set_up),

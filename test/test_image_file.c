@@ -666,7 +666,7 @@ static void mutated_files_do_no_harm(void **state)
     options_default(&options);
     options.augment.random_resized_crop = true;
     options.data.max_pixels = FUZZED_PIXELS;
-    assert_true(crop_open(&crop, &options, true, 16, true, &error));
+    assert_true(crop_open(&crop, &options, true, (struct image_size){16, 16}, true, &error));
     for (input.number = 0; input.number < count; input.number++) {
         const struct sample sample = sample_find(kinds[input.number % KINDS]);
         input.count = sample.count;

@@ -148,6 +148,8 @@ static const char *const part_files[] = {
     "model_map.safetensors",
     "model_swiglu.safetensors",
     "model_rotary.safetensors",
+    "model_wide.safetensors",
+    "model_wide_rotary.safetensors",
 };
 enum { PART_FILES = sizeof part_files / sizeof part_files[0] };
 
@@ -416,6 +418,7 @@ static const struct {
     {"vit_small_patch16_sincos", 22049896, 21668746, HALF, HALF},
     {"deit3_small_patch16_224", 22059496, 21678346, IMAGENET},
     {"deit3_small_patch16_384", 22205416, 21824266, IMAGENET},
+    {"deit3_medium_patch16_224", 38849512, 38341642, IMAGENET},
     {"deit3_base_patch16_224", 86585320, 85824010, IMAGENET},
     {"deit3_base_patch16_384", 86877160, 86115850, IMAGENET},
     {"deit3_large_patch16_224", 304374760, 303360010, IMAGENET},

@@ -105,7 +105,7 @@ static void useless_texts_give_nothing(void **state)
         "{\"mean\":\"[0.5,]\"}",
         "{\"mean\":\"[]\",\"std\":\"[0]\",\"num_classes\":\"-3\",\"label_names\":\"{}\"}",
         "{\"mean\":\"[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]\",\"std\":\"[\\\"a\\\"]\"}",
-        "{\"mean\":\"[1e999]\",\"std\":\"[-1,1]\",\"input_size\":\"[3,224,225]\"}",
+        "{\"mean\":\"[1e999]\",\"std\":\"[-1,1]\",\"input_size\":\"[3,224,0]\"}",
         "{\"input_size\":\"[3,-224,-224]\",\"num_classes\":\"1e9\",\"crop_pct\":\"0\"}",
         "{\"input_size\":\"[3,9223372036854775807,9223372036854775807]\",\"crop_pct\":\"1e-300\"}",
         "{\"model.dim\":\"-5\",\"model.depth\":\"many\",\"eval.crop\":\"left\",\"model.name\":"

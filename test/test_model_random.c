@@ -123,6 +123,7 @@ static void test_slopes(void **state)
     check_slopes(vit_fixture_map_shape(DEPTH));
     check_slopes(vit_fixture_swiglu_shape(DEPTH));
     check_slopes(vit_fixture_rotary_shape(DEPTH));
+    check_slopes(vit_fixture_wide_shape(DEPTH));
 }
 
 /* Another step draws other masks; evaluation draws none. */

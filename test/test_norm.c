@@ -277,6 +277,85 @@ static void statistics_can_be_left_out(void **state)
     device_test_close(&test);
 }
 
+/* Rows in groups, as the queries of heads are in [tokens, 3, heads, head_dim]: the same bits as for
+ * contiguous rows, and nothing else changes. */
+static void check_groups(const struct norm_case *it, int64_t group, int64_t stride)
+{
+    const int64_t width = it->width, count = it->rows * width, span = it->rows / group * stride;
+    const size_t size = type_size(it->type);
+    struct device_test test;
+    device_test_open(&test, 2);
+    const struct norm_tensors t = run(&test, it);
+    char *x = device_test_random(&test, it->type, span, 1, 8);
+    char *before = device_test_random(&test, it->type, span, 1, 8);
+    char *dx = device_test_random(&test, it->type, span, 1, 8);
+    void *kept = device_test_zeros(&test, it->type, count);
+    float *mean = device_test_zeros(&test, TYPE_FP32, it->rows);
+    float *rstd = device_test_zeros(&test, TYPE_FP32, it->rows);
+    float *dgamma = device_test_random(&test, TYPE_FP32, width, 1, 6);
+    float *dbeta = device_test_random(&test, TYPE_FP32, width, 1, 7);
+    for (int64_t row = 0; row < it->rows; row++) {
+        const size_t at = (size_t)(row / group * stride + row % group * width) * size;
+        memcpy(x + at, row_of(it->type, t.x, row * width), (size_t)width * size);
+        memcpy(dx + at, row_of(it->type, t.dy_kept, row * width), (size_t)width * size);
+    }
+    test.device->backend->norm_forward(test.stream, &(struct norm_forward){.type = it->type,
+                                                                           .rows = it->rows,
+                                                                           .width = width,
+                                                                           .group = group,
+                                                                           .stride = stride,
+                                                                           .epsilon = epsilon,
+                                                                           .x = x,
+                                                                           .gamma = t.gamma,
+                                                                           .beta = t.beta,
+                                                                           .y = x,
+                                                                           .kept = kept,
+                                                                           .mean = mean,
+                                                                           .rstd = rstd});
+    test.device->backend->norm_backward(test.stream, &(struct norm_backward){.type = it->type,
+                                                                             .rows = it->rows,
+                                                                             .width = width,
+                                                                             .group = group,
+                                                                             .stride = stride,
+                                                                             .x = kept,
+                                                                             .gamma = t.gamma,
+                                                                             .dy = dx,
+                                                                             .mean = mean,
+                                                                             .rstd = rstd,
+                                                                             .dx = dx,
+                                                                             .dgamma = dgamma,
+                                                                             .dbeta = dbeta});
+    device_test_wait(&test);
+    device_test_same("kept", it->type, kept, t.x, count);
+    device_test_same("dgamma", TYPE_FP32, dgamma, t.dgamma, width);
+    device_test_same("dbeta", TYPE_FP32, dbeta, t.dbeta, width);
+    for (int64_t start = 0; start < span; start += stride) {
+        const int64_t row = start / stride * group, rest = stride - group * width;
+        device_test_same("y", it->type, row_of(it->type, x, start),
+                         row_of(it->type, t.y, row * width), group * width);
+        device_test_same("dx", it->type, row_of(it->type, dx, start),
+                         row_of(it->type, t.dx, row * width), group * width);
+        for (int side = 0; side < 2; side++)
+            device_test_same("rest", it->type,
+                             row_of(it->type, side ? x : dx, start + group * width),
+                             row_of(it->type, before, start + group * width), rest);
+    }
+    device_test_close(&test);
+}
+
+static void groups_of_rows(void **state)
+{
+    (void)state;
+    static const enum data_type types[] = {TYPE_FP32, TYPE_BF16, TYPE_FP16};
+    for (int i = 0; i < 3; i++) {
+        const struct norm_case heads = {types[i], 60, 64, false, true, PLACE_OWN, 0, 0};
+        const struct norm_case odd = {types[i], 9, 13, false, true, PLACE_OWN, 0, 0};
+        check_groups(&heads, 3, 3 * 3 * 64);
+        check_groups(&odd, 3, 50);
+        check_groups(&odd, 1, 13);
+    }
+}
+
 static void no_rows_do_nothing(void **state)
 {
     (void)state;
@@ -314,6 +393,7 @@ int main(void)
         cmocka_unit_test(norm_is_right_with_all_kernels),
         cmocka_unit_test(threads_do_not_matter),
         cmocka_unit_test(statistics_can_be_left_out),
+        cmocka_unit_test(groups_of_rows),
         cmocka_unit_test(no_rows_do_nothing),
         cmocka_unit_test(a_norm_beyond_the_workspace_ends_the_program),
     };

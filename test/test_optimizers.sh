@@ -16,7 +16,7 @@ train() {
     losses_of "$name"
 }
 
-echo 1..27
+echo 1..30
 for rule in lion lamb lars; do
     rm -rf "$work"/*/
     eval "settings=\$$rule"
@@ -56,4 +56,11 @@ train.steps=30 schedule.warmup=5 debug.check_weights=1 output.tensorboard=off ch
         [ $3 != 0 ] || result "$rule: the weights are the same" \
             "$(cmp "$work/whole/weights.safetensors" "$work/part/weights.safetensors" 2>&1)" "$work/part.log"
     done
+    case $rule in
+    lion) other="lars optim.momentum=0.9" ;;
+    lamb) other=adamw ;;
+    lars) other="lion optim.nesterov=off optim.trust_coeff=auto" ;;
+    esac
+    fails 2 "another optimizer does not read the moments of $rule" 4 "holds the moments of optim.name=$rule" \
+        $steps run.dir="$work/part" train.steps=31 optim.name=$other
 done

@@ -281,7 +281,7 @@ static void test_resized(void **state)
     const struct options packed = packed_options();
     options.eval.resize = 20;
     options.eval.resize_to = RESIZE_SQUARE;
-    assert_true(crop_open(&crop, &options, true, 20, false, &error));
+    assert_true(crop_open(&crop, &options, true, (struct image_size){20, 20}, false, &error));
     open_data(&one, &options, SPLIT_TRAIN);
     open_data(&other, &packed, SPLIT_TRAIN);
     assert_int_equal(other.height, 20);

@@ -33,6 +33,7 @@ static const char *const variants[] = {
     "train.precision=bf16 model.pool=map model.class_token=off",
     "train.precision=bf16 model.mlp=swiglu",
     "train.precision=bf16 model.position=rotary model.registers=2",
+    "train.precision=fp16 model.qk_norm=on model.image_width=16",
     "train.precision=bf16 mesh.reduce=compute optim.name=muon",
     "train.precision=fp16 optim.name=muon optim.freeze=blocks.1.mlp train.accumulate=2",
     "train.precision=fp16 optim.name=lamb optim.ema=0.9 optim.no_decay=on",

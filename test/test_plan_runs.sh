@@ -10,7 +10,7 @@ planned_arena() {
         ' "$1"
 }
 
-echo 1..34
+echo 1..39
 # same_plan STRATEGY NAME [OPTION...]: a run on two ranks has the arena of its plan.
 same_plan() {
     strategy=$1 case=$1$2
@@ -34,7 +34,8 @@ same_plan fsdp ''
 # Parts of newer ViTs, with and without recomputation
 for model in deit3_small_patch16_224 vit_small_patch14_reg4_dinov2 vit_small_patch16_sincos vit_small_patch16_dinov3; do
     same_plan fsdp ", $model" model.name=$model model.image=32
-    same_plan fsdp ", block, $model" model.name=$model model.image=32 train.checkpoint_activations=block
+    same_plan fsdp ", block, $model" model.name=$model model.image=32 train.checkpoint_activations=block \
+        model.image_width=16 model.qk_norm=on
 done
 run 3 started plan $small
 result 'without plan.ranks the started ranks are planned for' \
@@ -60,6 +61,18 @@ bad=$(awk 'NF != 12 || $12 < 1 { print "bad row " NR ": " $0 }
             print "order of batches"
     }' "$work/table")
 result 'it compares all strategies, each without and with recomputation' "$bad" "$work/large.log"
+
+# Image folders must exist even for a plan, so synthetic images replace the data.
+bad=
+count=0
+for deck in "$TEST_SOURCE"/input/*.ini; do
+    run 1 deck plan "$deck" data.format=synthetic data.image=256 data.classes=10 plan.ranks=8
+    [ $status -eq 0 ] || bad="$bad; $deck: exit status $status"
+    grep -q '^arena' "$work/deck.log" || bad="$bad; $deck: no table"
+    count=$((count + 1))
+done
+[ $count -ge 20 ] || bad="$bad; $count decks"
+result 'each deck can be planned without its data' "$bad" "$work/deck.log"
 
 run 1 nohsdp plan $small plan.ranks=6 plan.node_ranks=4 plan.memory=1MiB
 bad=

@@ -189,7 +189,7 @@ static void check_crop(bool encoded, bool training, const struct crop *before)
     assert_true(crop.scaled_decode);
     assert_int_equal(crop.take, before->take);
     assert_int_equal(crop.resize_to, before->resize_to);
-    assert_int_equal(crop.resize, before->resize);
+    assert_memory_equal(&crop.resize, &before->resize, sizeof crop.resize);
 }
 
 static void decks_keep_their_results(void **state)
@@ -203,33 +203,42 @@ static void decks_keep_their_results(void **state)
     } decks[] = {
         {"vit_cifar",
          false,
-         {.image = 32, .resize = 32},
-         {.image = 32, .resize = 32},
+         {.image = {32, 32}, .resize = {32, 32}},
+         {.image = {32, 32}, .resize = {32, 32}},
          "augment.rotate=15 augment.translate=0.1 augment.erase=0.5"},
         {"quickstart",
          false,
-         {.image = 32, .resize = 32},
-         {.image = 32, .resize = 32},
+         {.image = {32, 32}, .resize = {32, 32}},
+         {.image = {32, 32}, .resize = {32, 32}},
          "augment.rotate=0 augment.translate=0.1 augment.erase=0"},
         {"vit_base32_ddp",
          false,
-         {.image = 224, .resize = 224},
-         {.image = 224, .resize = 224},
+         {.image = {224, 224}, .resize = {224, 224}},
+         {.image = {224, 224}, .resize = {224, 224}},
          "augment.rotate=0 augment.translate=0 augment.erase=0 augment.mean=auto"},
         {"resnet152_cinic10",
          true,
-         {.image = 32, .resize = 32},
-         {.image = 32, .resize = 32},
+         {.image = {32, 32}, .resize = {32, 32}},
+         {.image = {32, 32}, .resize = {32, 32}},
          "augment.rotate=0 augment.translate=0 augment.erase=0"},
         {"resnet18_imagenet",
          true,
-         {.image = 224, .resize = 224, .random_resized = true},
-         {.image = 224, .resize = 256, .resize_to = RESIZE_SHORTER, .take = CROP_CENTER},
+         {.image = {224, 224}, .resize = {224, 224}, .random_resized = true},
+         {.image = {224, 224},
+          .resize = {256, 256},
+          .resize_to = RESIZE_SHORTER,
+          .take = CROP_CENTER},
          "augment.rotate=0 augment.mean=0.485,0.456,0.406"},
         {"resnet18_imagenet_course",
          true,
-         {.image = 224, .resize = 256, .resize_to = RESIZE_SQUARE, .take = CROP_CENTER},
-         {.image = 224, .resize = 256, .resize_to = RESIZE_SQUARE, .take = CROP_CENTER},
+         {.image = {224, 224},
+          .resize = {256, 256},
+          .resize_to = RESIZE_SQUARE,
+          .take = CROP_CENTER},
+         {.image = {224, 224},
+          .resize = {256, 256},
+          .resize_to = RESIZE_SQUARE,
+          .take = CROP_CENTER},
          "augment.rotate=0 augment.mean=0.485,0.456,0.406"},
     };
     for (size_t i = 0; i < sizeof decks / sizeof decks[0]; i++) {
@@ -290,7 +299,7 @@ static bool pixels_make(char **words, struct error *error)
         !crop_open(&crop, &options, true, model->image, false, error) ||
         !file_read(words[1], &bytes, error))
         return false;
-    const size_t count = (size_t)(3 * model->image * model->image);
+    const size_t count = (size_t)(3 * model->image.height * model->image.width);
     uint8_t *planes = malloc(count);
     bool good = planes != NULL &&
                 crop_file(&crop, 0, 0, bytes.data, bytes.count, &scratch, planes, error) &&

@@ -204,6 +204,21 @@ static void test_positions_without_class_token(void **state)
     fixture_close(&fixture);
 }
 
+static void test_positions_of_a_wide_grid(void **state)
+{
+    const struct fixture_shape shape = {
+        .width = 8, .side = 4, .columns = 9, .classes = 3, .hidden = 5};
+    struct fixture fixture;
+    struct error error = {.kind = ERROR_NONE};
+    (void)state;
+    read_vectors(&fixture, &shape, "weights_wide.safetensors", &error);
+    assert_string_equal(error.text, "");
+    struct vector_file *file = vector_file_open("weights_wide.safetensors");
+    assert_near(&fixture, "pos_embed", vector_file_floats(file, "resized.pos_embed", NULL), 1e-6);
+    vector_file_close(file);
+    fixture_close(&fixture);
+}
+
 /* A head of another size keeps its values; all other tensors are read. */
 static void test_head_of_another_size(void **state)
 {
@@ -371,6 +386,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_special_halves),
         cmocka_unit_test(test_positions_of_another_grid),
         cmocka_unit_test(test_positions_without_class_token),
+        cmocka_unit_test(test_positions_of_a_wide_grid),
         cmocka_unit_test(test_head_of_another_size),
         cmocka_unit_test(test_backbone_without_a_head),
         cmocka_unit_test(test_models_that_do_not_fit),

@@ -67,6 +67,7 @@ done
 # Models with the parts of newer ViTs.
 for model in deit3_small_patch16_224 vit_small_patch14_reg4_dinov2 vit_small_patch16_sincos vit_small_patch16_dinov3; do
     shape="$small model.name=$model model.image=32 model.layer_scale=0.1 train.steps=3 train.clip_norm=1"
+    case $model in *dinov3) shape="$shape model.image_width=16 model.qk_norm=on" ;; esac
     run 1 "$model" $shape run.dir="$work/$model"
     column "$work/$model/metrics.csv" train loss >"$work/b"
     for from in 0 1 2 3 4 5 6; do

@@ -31,7 +31,7 @@ static void model_open_on(struct vit_fixture *fixture, const char *device,
                           const struct vit_shape *shape, enum data_type compute)
 {
     static const int32_t labels[BATCH] = {0, 3, 5};
-    int64_t pixels = BATCH * shape->channels * shape->image * shape->image;
+    int64_t pixels = BATCH * vit_fixture_pixels(shape);
     float *images = malloc((size_t)pixels * sizeof *images);
     assert_non_null(images);
     for (int64_t i = 0; i < pixels; i++) {
@@ -95,9 +95,11 @@ static void steps_in_fp32(void **state)
     (void)state;
     const struct vit_shape token = vit_fixture_token_shape(2), mean = vit_fixture_mean_shape(2);
     const struct vit_shape parts = vit_fixture_parts_shape(2), map = vit_fixture_map_shape(2);
+    const struct vit_shape wide = vit_fixture_wide_shape(2);
     check_model(&token, TYPE_FP32, 1e-5, "cuda");
     check_model(&parts, TYPE_FP32, 1e-5, "cuda");
     check_model(&map, TYPE_FP32, 1e-5, "cuda");
+    check_model(&wide, TYPE_FP32, 1e-5, "cuda");
     check_model(&mean, TYPE_FP32, 1e-5, "cuda");
 }
 

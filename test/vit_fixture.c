@@ -39,7 +39,7 @@ static void lay_out(struct vit_fixture *fixture)
     struct model *model = fixture->model;
     struct arena *arena = &fixture->arena;
     size_t size = type_size(model->compute);
-    int64_t pixels = model->channels * model->image * model->image;
+    int64_t pixels = model->channels * model->image.height * model->image.width;
     flat_allocate(&fixture->flat, arena);
     fixture->staging_count = fixture->batch * (pixels + model->classes);
     for (int u = 0; u < model->unit_count; u++)
@@ -192,6 +192,20 @@ struct vit_shape vit_fixture_rotary_shape(int64_t depth)
     return shape;
 }
 
+struct vit_shape vit_fixture_wide_shape(int64_t depth)
+{
+    struct vit_shape shape = vit_fixture_rotary_shape(depth);
+    shape.image_width = 2 * shape.image;
+    shape.qk_norm = true;
+    return shape;
+}
+
+int64_t vit_fixture_pixels(const struct vit_shape *shape)
+{
+    const int64_t width = shape->image_width > 0 ? shape->image_width : shape->image;
+    return shape->channels * shape->image * width;
+}
+
 struct vit_shape vit_fixture_map_shape(int64_t depth)
 {
     struct vit_shape shape = vit_fixture_token_shape(depth);
@@ -221,13 +235,15 @@ struct vit_shape vit_fixture_shape(const struct vector_file *file)
     const char *parts = vector_file_text(file, "parts"); /* not in older files */
     long long registers = 0;
     int position = POSITION_LEARNED, norm_first = 0, gelu_tanh = 0, pool_map = 0, swiglu = 0;
+    int qk_norm = 0, image_width = 0;
     double layer_scale = 0;
     ENSURE(sizes == 8 && switches == 4 &&
                (parts == NULL ||
-                sscanf(parts, "%lld %d %d %d %lf %d %d", &registers, &position, &norm_first,
-                       &gelu_tanh, &layer_scale, &pool_map, &swiglu) >= 5),
+                sscanf(parts, "%lld %d %d %d %lf %d %d %d %d", &registers, &position, &norm_first,
+                       &gelu_tanh, &layer_scale, &pool_map, &swiglu, &qk_norm, &image_width) >= 5),
            "a vector file without shape");
     return (struct vit_shape){.image = size[0],
+                              .image_width = image_width,
                               .channels = size[1],
                               .patch = size[2],
                               .dim = size[3],
@@ -236,6 +252,7 @@ struct vit_shape vit_fixture_shape(const struct vector_file *file)
                               .hidden = size[6],
                               .classes = size[7],
                               .qkv_bias = on[0],
+                              .qk_norm = qk_norm,
                               .class_token = on[1],
                               .embed_norm = on[2],
                               .pool_mean = on[3],
@@ -303,7 +320,7 @@ void vit_fixture_set_batch(struct vit_fixture *fixture, const float *images, con
 {
     const struct device_backend *backend = fixture->device->backend;
     const struct model *model = fixture->model;
-    int64_t count = fixture->batch * model->channels * model->image * model->image;
+    int64_t count = fixture->batch * model->channels * model->image.height * model->image.width;
     backend->copy(fixture->stream, fixture->staging, images, (size_t)count * sizeof *images);
     backend->convert(fixture->stream, model->compute, fixture->images, TYPE_FP32, fixture->staging,
                      count);
@@ -321,7 +338,7 @@ void vit_fixture_set_place(struct vit_fixture *fixture, const struct step_params
 static struct model_pass pass_over(struct vit_fixture *fixture, int64_t first, int64_t count)
 {
     const struct model *model = fixture->model;
-    int64_t pixels = model->channels * model->image * model->image;
+    int64_t pixels = model->channels * model->image.height * model->image.width;
     size_t size = type_size(model->compute);
     vit_fixture_set_place(
         fixture, &(struct step_params){.step = fixture->step, .position = (uint32_t)first});

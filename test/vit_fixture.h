@@ -56,7 +56,11 @@ struct vit_shape vit_fixture_parts_shape(int64_t depth);
 struct vit_shape vit_fixture_map_shape(int64_t depth);
 struct vit_shape vit_fixture_swiglu_shape(int64_t depth);
 struct vit_shape vit_fixture_rotary_shape(int64_t depth);
+struct vit_shape vit_fixture_wide_shape(int64_t depth); /* not square; norms of queries and keys */
 struct vit_shape vit_fixture_reference_shape(int64_t depth);
+
+/* Numbers in an image of this shape. */
+int64_t vit_fixture_pixels(const struct vit_shape *shape);
 
 /* The shape in a vector file's metadata. */
 struct vit_shape vit_fixture_shape(const struct vector_file *file);

@@ -198,7 +198,7 @@ static void suggestion_note(const struct search *search)
     if (search->options.find.output[0] != '\0')
         snprintf(detail, sizeof detail, "%s.png", search->options.find.output);
     struct found found = {.what = "lr",
-                          .image = session->model->image,
+                          .image = session->model->image.height,
                           .precision = type_name(session->compute),
                           .ranks = search->world->size,
                           .nodes = session->mesh.node_count,

@@ -71,11 +71,11 @@ static int help_about(const char *word)
 /* Print "20 numbers" for a model that reads vectors, "3 x 224 x 224" for one that reads images. */
 static void model_print_input(const struct model *model)
 {
-    if (model->image == 1)
+    if (model->image.height == 1)
         printf("%lld numbers\n", (long long)model->channels);
     else
-        printf("%lld x %lld x %lld\n", (long long)model->channels, (long long)model->image,
-               (long long)model->image);
+        printf("%lld x %lld x %lld\n", (long long)model->channels, (long long)model->image.height,
+               (long long)model->image.width);
 }
 
 static bool models_list(struct error *error)

@@ -41,11 +41,14 @@ struct training_state {
 /* The state of a run before its first step. */
 struct training_state training_state_begin(int64_t global_batch, uint64_t seed);
 
+struct options;
+
 struct checkpoint_target {
-    const char *directory;       /* of the checkpoints; with NODE0 used by rank 0 only */
-    enum writers_choice writers; /* WRITERS_ALL or WRITERS_NODE0; checkpoint_read also accepts
-                                  * WRITERS_AUTO */
-    const char *model;           /* model.name that a file must have to be read; NULL: any */
+    const char *directory;         /* of the checkpoints; with NODE0 used by rank 0 only */
+    enum writers_choice writers;   /* WRITERS_ALL or WRITERS_NODE0; checkpoint_read also accepts
+                                    * WRITERS_AUTO */
+    const char *model;             /* model.name that a file must have to be read; NULL: any */
+    const struct options *options; /* their optim.name is that of moments; NULL: any */
 };
 
 /* A checkpoint to write. Its pointers are not used after checkpoint_write or

@@ -11,8 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "checkpoint/checkpoint_check.h"
 #include "checkpoint/checkpoint_read.h"
-#include "config/run_options.h"
+#include "config/options.h"
 #include "core/durable.h"
 
 void checkpoint_contents_share(struct checkpoint_contents *contents, struct comm *world)
@@ -107,8 +108,35 @@ static bool check_model(const char *path, const struct checkpoint_contents *cont
     return true;
 }
 
+/* Check that the moments are those of this run's optimizer. Adam and AdamW have the same. */
+static bool check_optimizer(const char *path, const struct checkpoint_contents *contents,
+                            const struct options *options, struct error *error)
+{
+    struct options saved;
+    struct error fault = {.kind = ERROR_NONE};
+    char theirs[OPTION_TEXT], ours[OPTION_TEXT];
+    options_default(&saved);
+    if (options == NULL || contents->moments == 0)
+        return true;
+    if (!checkpoint_deck_parse(contents->deck, path, &saved, &fault)) {
+        error_clear(&fault); /* of a version with other options */
+        return true;
+    }
+    options_value_text(&saved, "optim.name", theirs, sizeof theirs);
+    options_value_text(options, "optim.name", ours, sizeof ours);
+    if (strcmp(theirs, ours) == 0 ||
+        (strncmp(theirs, "adam", 4) == 0 && strncmp(ours, "adam", 4) == 0))
+        return true;
+    return error_set(
+        error, ERROR_CHECKPOINT,
+        "%s holds the moments of optim.name=%s, not of %s; set optim.name=%s, or start "
+        "a new run with these weights in model.init",
+        path, theirs, ours, theirs);
+}
+
 static bool check_state(const char *path, const struct checkpoint_contents *contents,
-                        const struct flat_model *flat, struct error *error)
+                        const struct flat_model *flat, const struct options *options,
+                        struct error *error)
 {
     if (contents->moments != flat->moments)
         return error_set(error, ERROR_CHECKPOINT,
@@ -120,7 +148,7 @@ static bool check_state(const char *path, const struct checkpoint_contents *cont
                          "%s holds no moving average of the weights; set optim.ema=0 to continue "
                          "without one",
                          path);
-    return true;
+    return check_optimizer(path, contents, options, error);
 }
 
 /* ---- checksums ---- */
@@ -264,7 +292,7 @@ bool checkpoint_read(const char *path, const struct checkpoint_target *target,
     struct checkpoint_contents contents = {.unit_count = 0};
     if (world->rank == 0 && checkpoint_file_read(path, &contents, error) &&
         check_model(path, &contents, flat, target->model, weights_only, error) && !weights_only)
-        check_state(path, &contents, flat, error);
+        check_state(path, &contents, flat, target->options, error);
     bool good = comm_agree(world, error);
     if (good) {
         checkpoint_contents_share(&contents, world);

@@ -28,13 +28,17 @@
 enum { LARGEST_IMAGE = 8192, MOST_CHANNELS = 32, MOST_CLASSES = 500000 };
 
 /* Options without a key of timm (those of architecture, size, channels and classes have one). */
-static const char *const option_names[] = {"model.patch",       "model.dim",       "model.depth",
-                                           "model.heads",       "model.mlp_ratio", "model.qkv_bias",
-                                           "model.class_token", "model.registers", "model.position",
-                                           "model.embed_norm",  "model.pool",      "model.fc_norm",
-                                           "model.layer_scale", "model.mlp",       "model.gelu",
-                                           "model.width",       "eval.resize",     "eval.resize_to",
-                                           "eval.crop",         "eval.crop_pad",   NULL};
+static const char *const option_names[] = {"model.patch",      "model.dim",
+                                           "model.depth",      "model.heads",
+                                           "model.mlp_ratio",  "model.qkv_bias",
+                                           "model.qk_norm",    "model.class_token",
+                                           "model.registers",  "model.position",
+                                           "model.embed_norm", "model.pool",
+                                           "model.fc_norm",    "model.layer_scale",
+                                           "model.mlp",        "model.gelu",
+                                           "model.width",      "eval.resize",
+                                           "eval.resize_to",   "eval.crop",
+                                           "eval.crop_pad",    NULL};
 
 /* ---- writing */
 
@@ -106,7 +110,8 @@ static void put_options(json_t *object, const struct model_metadata *metadata)
 static char *metadata_to_text(const struct model_metadata *metadata)
 {
     const struct model_options *model = &metadata->model;
-    const json_int_t image = model->image, channels = model->channels, classes = model->classes;
+    const json_int_t height = model->image, channels = model->channels, classes = model->classes;
+    const json_int_t width = model->image_width;
     json_t *object = json_pack("{s:s}", "format", "pt");
     if (metadata->program[0] != '\0')
         value_put(object, "program", value_name(metadata->program));
@@ -114,8 +119,8 @@ static char *metadata_to_text(const struct model_metadata *metadata)
         value_put(object, "architecture", value_name(model->name));
     if (classes > 0)
         put_as_text(object, "num_classes", json_integer(classes));
-    if (image > 0 && channels > 0)
-        put_as_text(object, "input_size", json_pack("[I,I,I]", channels, image, image));
+    if (height > 0 && channels > 0)
+        put_as_text(object, "input_size", json_pack("[I,I,I]", channels, height, width));
     put_list(object, "mean", &metadata->mean);
     put_list(object, "std", &metadata->std);
     if (metadata->interpolation[0] != '\0')
@@ -141,14 +146,15 @@ static void describe_list(struct option_list *list, const struct option_list *gi
 
 /* Set resize and crop, unless images are only resized to squares of the model's size, which is the
  * default. */
-static void describe_eval(struct eval_options *eval, const struct options *options, int64_t image)
+static void describe_eval(struct eval_options *eval, const struct options *options,
+                          struct image_size image)
 {
     struct crop crop;
     struct error unusable = {0};
     if (!crop_open(&crop, options, true, image, false, &unusable) ||
-        (crop.take == CROP_NONE && crop.resize == image))
+        (crop.take == CROP_NONE && crop.resize.height == image.height))
         return;
-    eval->resize = crop.resize;
+    eval->resize = crop.resize.height;
     eval->resize_to = crop.resize_to;
     eval->crop = crop.take;
     eval->crop_pad = crop.pad;
@@ -164,7 +170,8 @@ char *model_metadata_describe(const struct options *options, const struct model 
     snprintf(metadata.interpolation, sizeof metadata.interpolation, "%s",
              bicubic ? "bicubic" : "bilinear");
     snprintf(metadata.program, sizeof metadata.program, "vittrain %s", version_number);
-    metadata.model.image = model->image;
+    metadata.model.image = model->image.height;
+    metadata.model.image_width = model->image.width;
     metadata.model.channels = model->channels;
     metadata.model.classes = model->classes;
     describe_list(&metadata.mean, &options->augment.mean, model->entry->mean, model->channels);
@@ -215,9 +222,10 @@ static void parse_size(const json_t *object, struct model_options *model)
     const json_int_t channels = json_integer_value(json_array_get(size, 0));
     const json_int_t height = json_integer_value(json_array_get(size, 1));
     const json_int_t width = json_integer_value(json_array_get(size, 2));
-    if (json_array_size(size) == 3 && height == width && height > 0 && height <= LARGEST_IMAGE &&
-        channels > 0 && channels <= MOST_CHANNELS) {
+    if (json_array_size(size) == 3 && height > 0 && height <= LARGEST_IMAGE && width > 0 &&
+        width <= LARGEST_IMAGE && channels > 0 && channels <= MOST_CHANNELS) {
         model->image = height;
+        model->image_width = width == height ? 0 : width;
         model->channels = channels;
     }
     json_decref(size);

@@ -70,7 +70,7 @@ static bool keeps_initial(const struct safetensors_input *input,
            (input->accepts_other_head && is_head(input, source));
 }
 
-/* True for position embeddings of another square grid. */
+/* True for position embeddings of another grid, which was square. */
 static bool is_other_grid(const struct safetensors_source *source)
 {
     const struct unit_tensor *tensor = source->tensor;
@@ -277,24 +277,26 @@ static void resize_line(const double *weight, int64_t from_count, int64_t to_cou
     }
 }
 
-/* from: [prefix + from_side^2, width], to: [prefix + to_side^2, width]. The first `prefix` rows
+/* from: [prefix + side^2, width], to: [prefix + grid[0] * grid[1], width]. The first `prefix` rows
  * (class token) are copied, the grid is resized bicubically with antialiasing: timm's
  * resample_abs_pos_embed, which is torch's interpolate(mode="bicubic", antialias=True). */
-static void position_resize(const float *from, int64_t from_side, float *to, int64_t to_side,
+static void position_resize(const float *from, int64_t side, float *to, const int64_t *grid,
                             int64_t prefix, int64_t width)
 {
-    double *weight = malloc((size_t)(from_side * to_side) * sizeof *weight);
-    float *rows = malloc((size_t)(from_side * to_side * width) * sizeof *rows);
+    const int64_t larger = grid[0] > grid[1] ? grid[0] : grid[1];
+    double *weight = malloc((size_t)(side * larger) * sizeof *weight);
+    float *rows = malloc((size_t)(side * grid[1] * width) * sizeof *rows);
     ENSURE(weight != NULL && rows != NULL, "no memory to resize position embeddings");
     memcpy(to, from, (size_t)(prefix * width) * sizeof *to);
     from += prefix * width;
     to += prefix * width;
-    fill_weights(weight, from_side, to_side);
-    for (int64_t y = 0; y < from_side; y++) /* along x: rows is [from_side, to_side, width] */
-        resize_line(weight, from_side, to_side, from + y * from_side * width,
-                    rows + y * to_side * width, width, width);
-    for (int64_t x = 0; x < to_side; x++) /* along y */
-        resize_line(weight, from_side, to_side, rows + x * width, to + x * width, to_side * width,
+    fill_weights(weight, side, grid[1]);
+    for (int64_t y = 0; y < side; y++) /* along x: rows is [side, grid[1], width] */
+        resize_line(weight, side, grid[1], from + y * side * width, rows + y * grid[1] * width,
+                    width, width);
+    fill_weights(weight, side, grid[0]);
+    for (int64_t x = 0; x < grid[1]; x++) /* along y */
+        resize_line(weight, side, grid[0], rows + x * width, to + x * width, grid[1] * width,
                     width);
     free(rows);
     free(weight);
@@ -313,7 +315,7 @@ static float *read_resized(const struct safetensors_input *input,
         int64_t left = entry->count - done, count = left < STATE_BLOCK ? left : STATE_BLOCK;
         read_entry(input, entry, done, count, from + done, error);
     }
-    position_resize(from, exact_root(entry->shape[1] - prefix), to, source->tensor->grid[0], prefix,
+    position_resize(from, exact_root(entry->shape[1] - prefix), to, source->tensor->grid, prefix,
                     width);
     free(from);
     return to;

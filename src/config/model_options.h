@@ -26,19 +26,19 @@ struct model_options {
     char name[OPTION_TEXT];
     char init[OPTION_TEXT]; /* "none", FILE.safetensors or a checkpoint */
     /* The shape; 0 (or auto): the registry's value for this name. */
-    int64_t image, channels, patch, dim, depth, heads, classes;
+    int64_t image, image_width, channels, patch, dim, depth, heads, classes;
     double mlp_ratio;
-    double dropout, drop_path;             /* negative: the registry's value */
-    int qkv_bias, class_token, embed_norm; /* enum switch_choice */
-    int64_t registers;                     /* negative: the registry's value */
-    int position;                          /* enum position_choice */
-    int pool;                              /* enum pool_choice */
-    int fc_norm;                           /* enum switch_choice */
-    double layer_scale;                    /* negative: the registry's value */
-    int mlp;                               /* enum mlp_choice */
-    int gelu;                              /* enum gelu_choice */
-    int64_t width;                         /* of ResNets */
-    int sync_bn;                           /* enum switch_choice; auto: on */
+    double dropout, drop_path;                      /* negative: the registry's value */
+    int qkv_bias, qk_norm, class_token, embed_norm; /* enum switch_choice */
+    int64_t registers;                              /* negative: the registry's value */
+    int position;                                   /* enum position_choice */
+    int pool;                                       /* enum pool_choice */
+    int fc_norm;                                    /* enum switch_choice */
+    double layer_scale;                             /* negative: the registry's value */
+    int mlp;                                        /* enum mlp_choice */
+    int gelu;                                       /* enum gelu_choice */
+    int64_t width;                                  /* of ResNets */
+    int sync_bn;                                    /* enum switch_choice; auto: on */
 };
 
 #endif

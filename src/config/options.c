@@ -224,14 +224,15 @@ void options_print(const struct options *options, FILE *file)
 static bool check_model(const struct model_options *model, struct error *error)
 {
     const long long dim = model->dim, heads = model->heads;
-    const long long image = model->image, patch = model->patch;
+    const long long patch = model->patch;
     if (dim > 0 && heads > 0 && dim % heads != 0)
         return error_set(error, ERROR_USAGE,
                          "model.heads=%lld does not divide model.dim=%lld: change one", heads, dim);
-    if (image > 0 && patch > 0 && image % patch != 0)
+    if (patch > 0 && (model->image % patch != 0 || model->image_width % patch != 0))
         return error_set(error, ERROR_USAGE,
-                         "model.patch=%lld does not divide model.image=%lld: change one", patch,
-                         image);
+                         "model.patch=%lld does not divide model.image=%lld or "
+                         "model.image_width=%lld: change one",
+                         patch, (long long)model->image, (long long)model->image_width);
     if (model->pool == POOL_TOKEN && model->class_token == SWITCH_OFF)
         return error_set(error, ERROR_USAGE,
                          "model.pool=token needs model.class_token=on, or use model.pool=mean");

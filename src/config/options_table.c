@@ -47,7 +47,8 @@ const struct option_entry option_table[] = {
          "vit_*_siglip_*, cnn_a, cnn_a_lenet, cnn_b (ResNet-18 for images of 32 pixels), cnn_c, "
          "resnet18, resnet34, resnet50, resnet101, resnet152, linear (linear regression on "
          "numbers). The keys patch, dim, depth, heads, mlp_ratio, dropout, drop_path, "
-         "qkv_bias, class_token, registers, position, embed_norm, pool, fc_norm, layer_scale, "
+         "qkv_bias, qk_norm, class_token, registers, position, embed_norm, pool, fc_norm, "
+         "layer_scale, "
          "mlp and gelu apply to ViTs only."},
     {PLACE(model, init), .kind = OPTION_IS_TEXT, .preset = "none",
      .help = "Source of the initial weights: none (random), a FILE.safetensors or a checkpoint of "
@@ -55,12 +56,14 @@ const struct option_entry option_table[] = {
              "docs/store.md). With safetensors, a head of another size is initialized at random "
              "and position embeddings are resized to the model's grid."},
     {PLACE(model, image), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 8192,
-     .help = "Height and width of the model's input images in pixels. auto, here and below: the "
-             "value of the architecture."},
+     .help = "Height of the model's input images in pixels, and their width unless "
+             "model.image_width is set. auto, here and below: the value of the architecture."},
+    {PLACE(model, image_width), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0),
+     .most = 8192, .help = "Width of images that are not square. auto: model.image."},
     {PLACE(model, channels), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 32,
      .help = "Channels of an input image."},
     {PLACE(model, patch), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 16384,
-     .help = "Height and width of a patch in pixels; must divide model.image."},
+     .help = "Height and width of a patch in pixels; must divide height and width of images."},
     {PLACE(model, dim), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 65536,
      .help = "Embedding dimension; model.heads must divide it."},
     {PLACE(model, depth), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 1000,
@@ -80,6 +83,8 @@ const struct option_entry option_table[] = {
          "block. vit_cifar: rate of an element-wise dropout after both branches of each block."},
     {PLACE(model, qkv_bias), CHOICES(SWITCH_CHOICES), .preset = "auto",
      .help = "Bias in the projection to queries, keys and values."},
+    {PLACE(model, qk_norm), CHOICES(SWITCH_CHOICES), .preset = "auto",
+     .help = "Layer norm of the queries and keys of each head."},
     {PLACE(model, class_token), CHOICES(SWITCH_CHOICES), .preset = "auto",
      .help = "Class token before the patches."},
     {PLACE(model, registers), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(-1),
@@ -243,7 +248,9 @@ const struct option_entry option_table[] = {
              "model's image size."},
     {PLACE(augment, resize_to), CHOICES(RESIZE_OR_AUTO_CHOICES), .preset = "auto",
      .help = "Meaning of augment.resize. square: height and width. shorter: the shorter side; the "
-             "aspect ratio is kept. auto: square."},
+             "aspect ratio is kept. auto: square. With model.image_width, augment.resize and "
+             "eval.resize are heights, with a width in the model's proportion; shorter then means "
+             "the smallest image that covers this size."},
     {PLACE(augment, crop), CHOICES(CROP_OR_AUTO_CHOICES), .preset = "auto",
      .help = "Crop of the resized image to the model's image size. none: no crop. center: from the "
              "middle. random: from a random position, after padding with augment.crop_pad. auto: "

@@ -35,27 +35,31 @@ static bool scaled_decode(const struct options *options, bool training)
 
 static bool check_sizes(const struct crop *crop, const char *section, struct error *error)
 {
-    const long long image = crop->image, resize = crop->resize, pad = crop->pad;
-    if (crop->take == CROP_NONE && (resize != image || crop->resize_to == RESIZE_SHORTER))
+    const long long height = crop->image.height, width = crop->image.width, pad = crop->pad;
+    if (crop->take == CROP_NONE &&
+        (crop->resize.height != height || crop->resize_to == RESIZE_SHORTER))
         return error_set(error, ERROR_USAGE,
                          "%s.crop=none: images differ from the model's %lld x %lld pixels: set "
                          "%s.crop, or remove %s.resize",
-                         section, image, image, section, section);
-    if (crop->take == CROP_RANDOM && resize + 2 * pad < image)
+                         section, height, width, section, section);
+    if (crop->take == CROP_RANDOM &&
+        (crop->resize.height + 2 * pad < height || crop->resize.width + 2 * pad < width))
         return error_set(error, ERROR_USAGE,
-                         "%s.resize=%lld with %s.crop_pad=%lld is smaller than the model's %lld "
-                         "pixels: raise %s.resize",
-                         section, resize, section, pad, image, section);
-    if (pad >= image)
+                         "%s.resize=%lld with %s.crop_pad=%lld is smaller than the model's %lld x "
+                         "%lld pixels: raise %s.resize",
+                         section, (long long)crop->resize.height, section, pad, height, width,
+                         section);
+    if (pad >= height || pad >= width)
         return error_set(
             error, ERROR_USAGE,
-            "%s.crop_pad=%lld: images of %lld pixels could consist of padding only; lower it",
-            section, pad, image);
+            "%s.crop_pad=%lld: images of %lld x %lld pixels could consist of padding only; lower "
+            "it",
+            section, pad, height, width);
     return true;
 }
 
-bool crop_open(struct crop *crop, const struct options *options, bool encoded, int64_t image,
-               bool training, struct error *error)
+bool crop_open(struct crop *crop, const struct options *options, bool encoded,
+               struct image_size image, bool training, struct error *error)
 {
     *crop = (struct crop){.active = crop_is_active(options, encoded),
                           .image = image,
@@ -70,12 +74,13 @@ bool crop_open(struct crop *crop, const struct options *options, bool encoded, i
         crop->random_resized = options->augment.random_resized_crop == SWITCH_ON;
         memcpy(crop->scale, options->augment.crop_scale.value, sizeof crop->scale);
         memcpy(crop->ratio, options->augment.crop_ratio.value, sizeof crop->ratio);
-        crop->resize = options->augment.resize;
+        crop->resize.height = options->augment.resize;
         crop->resize_to = options->augment.resize_to;
         crop->take = options->augment.crop == CROP_AUTO ? CROP_NONE : options->augment.crop;
         crop->pad = options->augment.crop == CROP_RANDOM ? options->augment.crop_pad : 0;
     } else {
-        crop->resize = options->eval.resize > 0 ? options->eval.resize : options->augment.resize;
+        crop->resize.height =
+            options->eval.resize > 0 ? options->eval.resize : options->augment.resize;
         crop->resize_to = options->eval.resize_to;
         if (crop->resize_to == RESIZE_AUTO)
             crop->resize_to = options->augment.resize_to;
@@ -89,8 +94,9 @@ bool crop_open(struct crop *crop, const struct options *options, bool encoded, i
     }
     if (crop->resize_to == RESIZE_AUTO)
         crop->resize_to = RESIZE_SQUARE;
-    if (crop->resize == 0)
-        crop->resize = image;
+    if (crop->resize.height == 0)
+        crop->resize.height = image.height;
+    crop->resize.width = crop->resize.height * image.width / image.height;
     if (!crop->active)
         return true;
     const struct cpu_kernels *kernels = cpu_kernels_choose(error);
@@ -161,31 +167,43 @@ static int64_t middle(int64_t size, int64_t taken)
     return size < taken ? -((taken - size) / 2) : (int64_t)rint((double)(size - taken) / 2);
 }
 
+/* Resize one side to crop->resize and the other in proportion, so that the image covers this size:
+ * with torchvision's Resize, which takes one number, rounded down; with timm's ResizeKeepRatio, for
+ * sizes that are not square, to the nearest integer. */
+static void cover(const struct crop *crop, int64_t width, int64_t height, struct crop_plan *plan)
+{
+    const struct image_size *to = &crop->resize;
+    const bool square = to->width == to->height;
+    const double down = (double)(to->width * height) / (double)width;
+    const double across = (double)(to->height * width) / (double)height;
+    if (width * to->height < height * to->width)
+        plan->resized_height = (int64_t)(square ? floor(down) : rint(down));
+    else
+        plan->resized_width = (int64_t)(square ? floor(across) : rint(across));
+}
+
 void crop_plan_make(const struct crop *crop, uint32_t epoch, uint32_t sample, int64_t width,
                     int64_t height, struct crop_plan *plan)
 {
     *plan = (struct crop_plan){.box = {0, 0, width, height},
-                               .resized_width = crop->resize,
-                               .resized_height = crop->resize};
+                               .resized_width = crop->resize.width,
+                               .resized_height = crop->resize.height};
     if (crop->random_resized) {
         draw_box(crop, epoch, sample, width, height, &plan->box);
-        plan->resized_width = plan->resized_height = crop->image;
+        plan->resized_width = crop->image.width;
+        plan->resized_height = crop->image.height;
         return;
     }
-    /* Resize the shorter side and the longer one in proportion, rounded down (torchvision's Resize
-     * with one number). */
-    if (crop->resize_to == RESIZE_SHORTER && width < height)
-        plan->resized_height = crop->resize * height / width;
-    else if (crop->resize_to == RESIZE_SHORTER)
-        plan->resized_width = crop->resize * width / height;
+    if (crop->resize_to == RESIZE_SHORTER)
+        cover(crop, width, height, plan);
     if (crop->take == CROP_CENTER) {
-        plan->left = middle(plan->resized_width, crop->image);
-        plan->top = middle(plan->resized_height, crop->image);
+        plan->left = middle(plan->resized_width, crop->image.width);
+        plan->top = middle(plan->resized_height, crop->image.height);
     } else if (crop->take == CROP_RANDOM) {
         const struct random_block draw =
             random_block_at(crop->seed, RANDOM_AUGMENT, LAYER_CROP, epoch, sample, BLOCK_TAKE);
-        const int64_t across = plan->resized_width + 2 * crop->pad - crop->image;
-        const int64_t down = plan->resized_height + 2 * crop->pad - crop->image;
+        const int64_t across = plan->resized_width + 2 * crop->pad - crop->image.width;
+        const int64_t down = plan->resized_height + 2 * crop->pad - crop->image.height;
         plan->left = integer_up_to(draw.word[0], across) - crop->pad;
         plan->top = integer_up_to(draw.word[1], down) - crop->pad;
     }
@@ -246,9 +264,9 @@ void crop_request(const struct crop *crop, const struct crop_plan *plan,
     *request = (struct image_request){
         .area = *box, .scale = scale, .accept_truncated = crop->accept_truncated};
     narrow(crop->filter, &request->area.x, &request->area.width, plan->resized_width,
-           stretch_of(plan->left, plan->resized_width, crop->image), scale);
+           stretch_of(plan->left, plan->resized_width, crop->image.width), scale);
     narrow(crop->filter, &request->area.y, &request->area.height, plan->resized_height,
-           stretch_of(plan->top, plan->resized_height, crop->image), scale);
+           stretch_of(plan->top, plan->resized_height, crop->image.height), scale);
 }
 
 /* The horizontal and the vertical pass of a crop. */
@@ -268,8 +286,8 @@ static bool resampling_make(struct resampling *work, const struct crop *crop,
         span_of(crop->filter, box->x, box->width, scale, plan->resized_width);
     const struct resize_span y =
         span_of(crop->filter, box->y, box->height, scale, plan->resized_height);
-    work->across = stretch_of(plan->left, plan->resized_width, crop->image);
-    work->down = stretch_of(plan->top, plan->resized_height, crop->image);
+    work->across = stretch_of(plan->left, plan->resized_width, crop->image.width);
+    work->down = stretch_of(plan->top, plan->resized_height, crop->image.height);
     const int64_t columns = work->across.count, lines = work->down.count;
     const size_t x_numbers = resize_axis_numbers(&x, columns);
     const size_t numbers = x_numbers + resize_axis_numbers(&y, lines);
@@ -307,7 +325,7 @@ bool crop_from_pixels(const struct crop *crop, const struct crop_plan *plan,
                       struct crop_scratch *scratch, uint8_t *planes, struct error *error)
 {
     struct resampling work;
-    const int64_t image = crop->image;
+    const int64_t width = crop->image.width, count = crop->image.height * width;
     const struct image_kernels *kernels = crop->kernels;
     const int64_t interleaved = source->pixel_stride;
     if (!resampling_make(&work, crop, plan, source->scale, interleaved, scratch, error))
@@ -315,11 +333,11 @@ bool crop_from_pixels(const struct crop *crop, const struct crop_plan *plan,
     move_inputs(&work, source);
     const int64_t columns = work.across.count, lines = work.down.count;
     const int64_t plane = work.rows * columns;
-    const bool whole = columns == image && lines == image;
+    const bool whole = columns * lines == count;
     uint8_t *between = scratch->between.data, *resized = between + interleaved * plane;
     if (!whole)
-        memset(planes, 0, (size_t)(channels * image * image));
-    for (int64_t channel = 0; channel < channels; channel++, planes += image * image) {
+        memset(planes, 0, (size_t)(channels * count));
+    for (int64_t channel = 0; channel < channels; channel++, planes += count) {
         const struct resize_lines from = {.from = source->pixels +
                                                   channel * source->channel_stride +
                                                   (work.first_row - source->y) * source->row_stride,
@@ -331,7 +349,7 @@ bool crop_from_pixels(const struct crop *crop, const struct crop_plan *plan,
         kernels->resize_vertical(&work.y, columns, between + channel % interleaved * plane,
                                  whole ? planes : resized);
         for (int64_t y = 0; !whole && y < lines; y++)
-            memcpy(planes + (work.down.at + y) * image + work.across.at, resized + y * columns,
+            memcpy(planes + (work.down.at + y) * width + work.across.at, resized + y * columns,
                    (size_t)columns);
     }
     return true;

@@ -15,12 +15,12 @@ struct options;
 
 /* Settings of one split. */
 struct crop {
-    bool active;   /* false: pixels are passed on as stored */
-    int64_t image; /* height and width of the output */
+    bool active;             /* false: pixels are passed on as stored */
+    struct image_size image; /* size of the output */
     uint64_t seed;
     bool random_resized;
     double scale[2], ratio[2]; /* limits of random_resized */
-    int64_t resize;            /* otherwise: target size of the resize */
+    struct image_size resize;  /* otherwise: target size of the resize */
     int resize_to;             /* enum resize_choice */
     int take;                  /* then enum crop_choice */
     int64_t pad;               /* zeros added to each side before cropping */
@@ -32,8 +32,8 @@ struct crop {
     const struct image_kernels *kernels;
 };
 
-/* Crop of one image: the box is resized to resized_width x resized_height; of this the square at
- * (left, top) is taken, with zeros outside. */
+/* Crop of one image: the box is resized to resized_width x resized_height; of this the output's
+ * size at (left, top) is taken, with zeros outside. */
 struct crop_plan {
     struct image_area box; /* in pixels of the image */
     int64_t resized_width, resized_height;
@@ -54,10 +54,10 @@ struct crop_scratch {
     struct byte_buffer record, between, weights; /* weights: int32_t */
 };
 
-/* Set the rules of a split. `encoded`: records are image files. `image`: side of the model's
- * images; crop->image may differ in evaluation (eval.resize without eval.crop). */
+/* Set the rules of a split. `encoded`: records are image files. `image`: size of the model's
+ * images. */
 MUST_CHECK bool crop_open(struct crop *crop, const struct options *options, bool encoded,
-                          int64_t image, bool training, struct error *error);
+                          struct image_size image, bool training, struct error *error);
 
 /* True if these options make the host crop and resize such records. */
 bool crop_is_active(const struct options *options, bool encoded);
@@ -71,8 +71,8 @@ void crop_plan_make(const struct crop *crop, uint32_t epoch, uint32_t sample, in
 void crop_request(const struct crop *crop, const struct crop_plan *plan,
                   struct image_request *request);
 
-/* Resample to planes: [channels, crop->image, crop->image]. The source covers at least the area of
- * crop_request. */
+/* Resample to planes: [channels, height, width] of crop->image. The source covers at least the area
+ * of crop_request. */
 MUST_CHECK bool crop_from_pixels(const struct crop *crop, const struct crop_plan *plan,
                                  const struct crop_source *source, int64_t channels,
                                  struct crop_scratch *scratch, uint8_t *planes,

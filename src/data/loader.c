@@ -170,8 +170,8 @@ static int64_t fill(struct worker *worker, const struct claim *claim, struct err
     struct batch *batch = &claim->slot->batch;
     struct dataset *dataset = loader->dataset;
     const struct crop *crop = loader->crop;
-    const int64_t height = crop->active ? crop->image : dataset->height;
-    const int64_t width = crop->active ? crop->image : dataset->width;
+    const int64_t height = crop->active ? crop->image.height : dataset->height;
+    const int64_t width = crop->active ? crop->image.width : dataset->width;
     if (claim->first == 0 && slot->announces)
         sampler_ahead(loader->sampler, slot->epoch, slot->step, slot->starts, advise, dataset);
     for (int64_t i = claim->first; i < claim->first + claim->count; i++) {
@@ -345,7 +345,7 @@ struct loader *loader_open(struct dataset *dataset, struct sampler *sampler,
         return NULL;
     }
     const int64_t pixels =
-        crop->active ? crop->image * crop->image : dataset->height * dataset->width;
+        crop->active ? crop->image.height * crop->image.width : dataset->height * dataset->width;
     int64_t largest = sampler_largest_slice(sampler);
     *loader = (struct loader){.dataset = dataset,
                               .sampler = sampler,

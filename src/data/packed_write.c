@@ -139,7 +139,7 @@ static bool crop_choose(struct packing *packing, const struct options *options, 
     changed.eval.resize = size;
     changed.eval.resize_to = options->convert.resize_to;
     changed.eval.crop = options->convert.resize_to == RESIZE_SHORTER ? CROP_CENTER : CROP_NONE;
-    return crop_open(&packing->crop, &changed, true, size, false, error);
+    return crop_open(&packing->crop, &changed, true, (struct image_size){size, size}, false, error);
 }
 
 static bool set_describe(struct packing *packing, const struct options *options,

@@ -153,7 +153,8 @@ static struct counted count_convolution_backward(const struct convolution_backwa
 #define IMAGES(height, width) ((double)(args->batch * (height)) * (double)((width)*args->channels))
 #define T(tensor, count) bytes_of(args->type, args->tensor, count)
 
-MOVED(norm_forward, T(x, 2 * ROWS(args->width)) + 2 * bytes_of(TYPE_FP32, args->mean, ROWS(1)))
+MOVED(norm_forward, T(x, 2 * ROWS(args->width)) + T(kept, ROWS(args->width)) +
+                        2 * bytes_of(TYPE_FP32, args->mean, ROWS(1)))
 MOVED(norm_backward, T(x, ROWS(args->width)) + T(dy, ROWS(args->width)) +
                          T(add, ROWS(args->width)) + T(dx, ROWS(args->width)) +
                          2 * bytes_of(TYPE_FP32, args->mean, ROWS(1)))
@@ -161,7 +162,7 @@ MOVED(dropout_apply, T(x, 2 * ROWS(args->width)))
 MOVED(scale_backward, T(pre, ROWS(args->width)) + T(dy, ROWS(args->width)) +
                           T(dx, ROWS(args->width)) +
                           added(args->dscale, args->overwrite, (double)args->width))
-MOVED(rotary, T(qkv, 4.0 * (double)(args->batch * args->grid * args->grid * args->heads) *
+MOVED(rotary, T(qkv, 4.0 * (double)(args->batch * args->grid[0] * args->grid[1] * args->heads) *
                          (double)args->head_dim))
 MOVED(glu_forward, T(x, 3 * ROWS(args->width)))
 MOVED(glu_backward, T(x, 5 * ROWS(args->width)))

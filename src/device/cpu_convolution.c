@@ -32,6 +32,14 @@ static int64_t weight_elements(const struct convolution_shape *s)
     return s->out * s->in * s->kernel * s->kernel;
 }
 
+/* True if operands of this type are multiplied as they are, not as fp32 copies. oneDNN 2.6 computes
+ * a wrong gradient of the weight in bf16 for images that are one pixel wide and a stride. */
+static bool multiplies(const struct cpu_device *cpu, enum data_type type,
+                       const struct convolution_shape *shape)
+{
+    return is_native(cpu, type) && (type == TYPE_FP32 || shape->width > 1 || shape->stride == 1);
+}
+
 /* Return the number of samples that are processed at a time. */
 static int64_t samples_at_a_time(const struct cpu_device *cpu, enum data_type type,
                                  const struct convolution_shape *shape)
@@ -39,7 +47,7 @@ static int64_t samples_at_a_time(const struct cpu_device *cpu, enum data_type ty
     const int64_t sample = shape->batch == 0 ? 1 : x_elements(shape) / shape->batch;
     const int64_t fit = sample == 0 ? 1 : COPIED_ELEMENTS / sample;
 
-    if (is_native(cpu, type) || fit >= shape->batch)
+    if (multiplies(cpu, type, shape) || fit >= shape->batch)
         return shape->batch;
     return fit > 0 ? fit : 1;
 }
@@ -61,7 +69,7 @@ static struct copies copies_layout(const struct cpu_device *cpu, enum data_type 
     struct convolution_shape part = *shape;
     struct copies copies = {.rest = workspace};
 
-    if (is_native(cpu, type))
+    if (multiplies(cpu, type, shape))
         return copies;
     part.batch = samples_at_a_time(cpu, type, shape);
     copies.x = (float *)copies.rest;
@@ -81,9 +89,10 @@ static size_t copies_bytes(const struct cpu_device *cpu, enum data_type type,
     struct convolution_shape part = *shape;
 
     part.batch = samples_at_a_time(cpu, type, shape);
-    return is_native(cpu, type) ? 0
-                                : aligned(x_elements(&part)) + aligned(weight_elements(&part)) +
-                                      aligned(part.out) + aligned(y_elements(&part));
+    return multiplies(cpu, type, shape)
+               ? 0
+               : aligned(x_elements(&part)) + aligned(weight_elements(&part)) + aligned(part.out) +
+                     aligned(y_elements(&part));
 }
 
 /* Return the workspace for the weight's gradient on tiles; 0 if it is computed without them. */
@@ -94,9 +103,10 @@ static size_t tiles_bytes(const struct cpu_device *cpu, enum data_type type,
 }
 
 /* Return the type in which convolutions of a type are computed. */
-static enum data_type computed_type(const struct cpu_device *cpu, enum data_type type)
+static enum data_type computed_type(const struct cpu_device *cpu, enum data_type type,
+                                    const struct convolution_shape *shape)
 {
-    return is_native(cpu, type) ? type : TYPE_FP32;
+    return multiplies(cpu, type, shape) ? type : TYPE_FP32;
 }
 
 /* Return the bytes of workspace of cpu_convolution_implicit.c; 0 if it does not compute this block
@@ -104,7 +114,8 @@ static enum data_type computed_type(const struct cpu_device *cpu, enum data_type
 static size_t implicit_bytes(const struct cpu_device *cpu, enum data_type type,
                              const struct convolution_shape *part)
 {
-    return computed_type(cpu, type) == TYPE_FP32 ? convolution_implicit_workspace(cpu, part) : 0;
+    return computed_type(cpu, type, part) == TYPE_FP32 ? convolution_implicit_workspace(cpu, part)
+                                                       : 0;
 }
 
 /* Return the workspace that one block of the batch needs. */
@@ -120,7 +131,7 @@ static size_t plans_bytes(const struct cpu_device *cpu, enum data_type type,
         for (int variant = 0; variant < 4; variant++) {
             const struct convolution convolution = {
                 .pass = (enum convolution_pass)pass,
-                .type = computed_type(cpu, type),
+                .type = computed_type(cpu, type, part),
                 .shape = *part,
                 .bias = (variant & 1) && pass == CONVOLUTION_FORWARD,
                 .relu = (variant & 2) && pass == CONVOLUTION_FORWARD};
@@ -185,7 +196,7 @@ static const struct convolution_plan *plan_of(const struct cpu_device *cpu, enum
                                               enum convolution_pass pass, bool bias, bool relu)
 {
     const struct convolution convolution = {.pass = pass,
-                                            .type = computed_type(cpu, type),
+                                            .type = computed_type(cpu, type, shape),
                                             .shape = *shape,
                                             .bias = bias,
                                             .relu = relu};
@@ -210,7 +221,7 @@ static void forward_part(const struct cpu_device *cpu, const struct convolution_
 {
     struct convolution_forward part = *args;
 
-    if (is_native(cpu, args->type)) {
+    if (multiplies(cpu, args->type, &args->shape)) {
         forward_native(cpu, args, copies->rest);
         return;
     }
@@ -353,7 +364,7 @@ void cpu_convolution_backward(struct stream *stream, const struct convolution_ba
             cpu->tiles->convolution->weight(cpu, &part, copies.rest);
             part.dweight = NULL;
         }
-        if (is_native(cpu, args->type))
+        if (multiplies(cpu, args->type, &args->shape))
             backward_native(cpu, &part, copies.rest);
         else
             backward_copied(cpu, &part, &copies);

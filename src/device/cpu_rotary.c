@@ -10,9 +10,10 @@ static void angles_of(const struct rotary *args, int64_t patch, float *cosine, f
 {
     static const double pi = 3.14159265358979323846;
     const int64_t quarter = args->head_dim / 4;
-    const int64_t place[] = {patch / args->grid, patch % args->grid};
+    const int64_t place[] = {patch / args->grid[1], patch % args->grid[1]};
     for (int64_t i = 0; i < 2 * quarter; i++) {
-        const double x = (double)(2 * place[i / quarter] + 1) / (double)args->grid - 1;
+        const int axis = i >= quarter;
+        const double x = (double)(2 * place[axis] + 1) / (double)args->grid[axis] - 1;
         const double exponent = (double)(i % quarter) / (double)quarter;
         const double angle = 2 * pi * x / pow((double)args->temperature, exponent);
         cosine[i] = (float)cos(angle);
@@ -23,7 +24,7 @@ static void angles_of(const struct rotary *args, int64_t patch, float *cosine, f
 void cpu_rotary(struct stream *stream, const struct rotary *args)
 {
     const struct cpu_device *cpu = stream->cpu;
-    const int64_t patches = args->grid * args->grid, half = args->head_dim / 2;
+    const int64_t patches = args->grid[0] * args->grid[1], half = args->head_dim / 2;
     const int64_t width = args->heads * args->head_dim;
     const size_t size = type_size(args->type);
 #pragma omp parallel for schedule(static)                                                          \

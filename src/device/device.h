@@ -125,21 +125,29 @@ struct linear_backward {
     struct dropout dropout;
 };
 
-/* Layer normalisation (Ba et al. 2016) over the last dimension. */
+/* Size of images in pixels. */
+struct image_size {
+    int64_t height, width;
+};
+
+/* Layer normalisation (Ba et al. 2016) over the last dimension. y may be x. If group > 0, x and y
+ * have groups of `group` contiguous rows, which start `stride` elements apart. */
 struct norm_forward {
     enum data_type type;
-    int64_t rows, width;
+    int64_t rows, width, group, stride;
     float epsilon;
     const void *x;            /* [rows, width] type */
     const void *gamma, *beta; /* [width] type */
     void *y;                  /* [rows, width] type */
+    void *kept;               /* [rows, width] type, contiguous: a copy of x; or NULL */
     float *mean, *rstd;       /* [rows], or both NULL (evaluation) */
 };
 
-/* dx = (add != NULL ? add : 0) + gradient through the norm; dx may be add or dy. */
+/* dx = (add != NULL ? add : 0) + gradient through the norm; dx may be add or dy. If group > 0, dy
+ * and dx have groups as in norm_forward, x is contiguous, and add is NULL. */
 struct norm_backward {
     enum data_type type;
-    int64_t rows, width;
+    int64_t rows, width, group, stride;
     const void *x, *gamma, *dy; /* as in forward */
     const float *mean, *rstd;
     const void *add;       /* [rows, width] type: gradient of the residual path; or NULL */
@@ -198,12 +206,13 @@ struct scale_backward {
 
 /* Rotary positions (Su et al. 2021) as in DINOv3 (Simeoni et al. 2025), in place: elements i and
  * i + head_dim / 2 of a query or key of the patch in row r and column c of the grid are rotated by
- * the angle 2 pi x / temperature^(j / (head_dim / 4)), where j = i and x = (2 r + 1) / grid - 1 for
- * i < head_dim / 4, else j = i - head_dim / 4 and x = (2 c + 1) / grid - 1. The first tokens of a
- * sample, which are not patches, are not rotated. head_dim is a multiple of 4. */
+ * the angle 2 pi x / temperature^(j / (head_dim / 4)), where j = i and x = (2 r + 1) / grid[0] - 1
+ * for i < head_dim / 4, else j = i - head_dim / 4 and x = (2 c + 1) / grid[1] - 1. The first tokens
+ * of a sample, which are not patches, are not rotated. head_dim is a multiple of 4. */
 struct rotary {
     enum data_type type;
-    int64_t batch, tokens, grid, heads, head_dim; /* the last grid * grid tokens are patches */
+    int64_t batch, tokens, heads, head_dim;
+    int64_t grid[2]; /* patches per column and row; they are the last tokens */
     float temperature;
     bool inverse; /* by the negative angle: the gradient */
     void *qkv;    /* [batch, tokens, 3, heads, head_dim] type; values are not changed */

@@ -3,8 +3,16 @@
  * variance is computed around the mean (two passes) instead of from a sum of squares. A pass is one
  * inline function for one vector of the row that ends at `end`; loops call it with whole vectors,
  * so that only the last call tests for the end of the row. */
+#include <string.h>
+
 #include "device/kernels.h"
 #include "device/vector.h"
+
+/* First element of a row; see norm_forward.group. */
+KERNEL_INLINE int64_t row_at(int64_t row, int64_t width, int64_t group, int64_t stride)
+{
+    return group == 0 ? row * width : row / group * stride + row % group * width;
+}
 
 KERNEL_INLINE float row_mean(enum data_type type, const void *x, int64_t width)
 {
@@ -55,11 +63,15 @@ KERNEL_INLINE void forward_typed(enum data_type type, const struct norm_forward 
     int64_t width = args->width;
 
     for (int64_t row = begin; row < end; row++) {
-        const char *x = (const char *)args->x + (size_t)(row * width) * type_size(type);
-        char *y = (char *)args->y + (size_t)(row * width) * type_size(type);
+        const size_t offset = (size_t)row_at(row, width, args->group, args->stride);
+        const char *x = (const char *)args->x + offset * type_size(type);
+        char *y = (char *)args->y + offset * type_size(type);
         float mean = row_mean(type, x, width);
         float rstd = 1 / __builtin_sqrtf(row_variance(type, x, width, mean) + args->epsilon);
         int64_t i = 0;
+        if (args->kept != NULL)
+            memcpy((char *)args->kept + (size_t)(row * width) * type_size(type), x,
+                   (size_t)width * type_size(type));
         for (; i + VECTOR_WIDTH <= width; i += VECTOR_WIDTH)
             normalise(type, args, x, y, mean, rstd, i, i + VECTOR_WIDTH);
         if (i < width)
@@ -140,8 +152,10 @@ KERNEL_INLINE void backward_typed(enum data_type type, const struct norm_backwar
                                   int64_t begin, int64_t end, float *dgamma, float *dbeta)
 {
     for (int64_t number = begin; number < end; number++) {
-        size_t offset = (size_t)(number * args->width) * type_size(type);
-        struct norm_row row = {.x = (const char *)args->x + offset,
+        size_t offset =
+            (size_t)row_at(number, args->width, args->group, args->stride) * type_size(type);
+        struct norm_row row = {.x = (const char *)args->x +
+                                    (size_t)(number * args->width) * type_size(type),
                                .dy = (const char *)args->dy + offset,
                                .gamma = args->gamma,
                                .add = args->add != NULL ? (const char *)args->add + offset : NULL,

@@ -61,6 +61,7 @@ static const struct {
     {"vit_huge_patch14_224", "orig_in21k"},
     {"deit3_small_patch16_224", "fb_in1k"},
     {"deit3_small_patch16_384", "fb_in1k"},
+    {"deit3_medium_patch16_224", "fb_in1k"},
     {"deit3_base_patch16_224", "fb_in1k"},
     {"deit3_base_patch16_384", "fb_in1k"},
     {"deit3_large_patch16_224", "fb_in1k"},

@@ -256,6 +256,7 @@ static struct model *convnet_open_entry(const struct model_entry *entry,
         {"model.dropout", options->model.dropout >= 0},
         {"model.drop_path", options->model.drop_path >= 0},
         {"model.qkv_bias", options->model.qkv_bias != SWITCH_AUTO},
+        {"model.qk_norm", options->model.qk_norm != SWITCH_AUTO},
         {"model.class_token", options->model.class_token != SWITCH_AUTO},
         {"model.registers", options->model.registers >= 0},
         {"model.position", options->model.position != POSITION_AUTO},
@@ -263,6 +264,7 @@ static struct model *convnet_open_entry(const struct model_entry *entry,
         {"model.pool", options->model.pool != POOL_AUTO},
         {"model.fc_norm", options->model.fc_norm != SWITCH_AUTO},
         {"model.layer_scale", options->model.layer_scale >= 0},
+        {"model.mlp", options->model.mlp != MLP_AUTO},
         {"model.gelu", options->model.gelu != GELU_AUTO},
     };
     bool good = shape.width > 0 || options->model.width == 0 ||
@@ -272,6 +274,7 @@ static struct model *convnet_open_entry(const struct model_entry *entry,
                model_refuse_option(options, vit_options[i].name, "ViTs", error);
     model_override(&shape.width, options->model.width);
     model_override(&shape.image, options->model.image);
+    model_override(&shape.image_width, options->model.image_width);
     model_override(&shape.channels, options->model.channels);
     model_override(&shape.classes, options->model.classes);
     return good ? convnet_open(entry->name, &shape, device, compute, error) : NULL;
@@ -291,23 +294,25 @@ struct model *convnet_open(const char *name, const struct convnet_shape *shape,
 {
     struct convnet *convnet = calloc(1, sizeof *convnet);
     ENSURE(convnet != NULL, "no memory for a model's description");
+    const struct image_size image = {shape->image,
+                                     shape->image_width > 0 ? shape->image_width : shape->image};
     convnet->model = (struct model){.type = &convnet_type,
                                     .device = device,
                                     .compute = compute,
-                                    .image = shape->image,
+                                    .image = image,
                                     .channels = shape->channels,
                                     .classes = shape->classes,
                                     .loss = shape->loss};
     convnet_add(convnet, &(struct convnet_node){.kind = CONVNET_IMAGES,
                                                 .channels = shape->channels,
-                                                .in_height = shape->image,
-                                                .in_width = shape->image});
+                                                .in_height = image.height,
+                                                .in_width = image.width});
     shape->describe(convnet, shape);
     if (convnet->too_small) {
         error_set(error, ERROR_USAGE,
-                  "model.image=%lld is too small for %s, which has nothing left of it before its "
-                  "last layer: raise it",
-                  (long long)shape->image, name);
+                  "images of %lld x %lld pixels are too small for %s, which has nothing left of "
+                  "them before its last layer: raise model.image or model.image_width",
+                  (long long)image.height, (long long)image.width, name);
         convnet_close(&convnet->model);
         return NULL;
     }

@@ -28,7 +28,7 @@ struct model_pass {
     double running_weight;
     uint64_t seed;
     const struct step_params *params; /* device memory: keys dropout; read only in training */
-    const void *images;               /* [batch, channels, image, image], compute type */
+    const void *images;               /* [batch, channels, height, width], compute type */
     void *logits; /* [batch, classes], compute type: written by forward; holds their gradient for
                      backward */
 };
@@ -75,7 +75,8 @@ struct model {
     enum data_type compute;
     struct unit *units;
     int unit_count;
-    int64_t image, channels, classes;
+    struct image_size image;
+    int64_t channels, classes;
     enum model_loss loss;
     const struct model_entry *entry;
     double flops_per_image; /* of matrix products, forward and backward, without recomputation */

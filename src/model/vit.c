@@ -79,7 +79,8 @@ static void position_add(struct unit_builder *builder, const struct vit *vit)
     struct unit_tensor *tensor =
         tensor_add(builder, VIT_POSITION, "pos_embed", 3,
                    (int64_t[]){1, vit->tokens - vit->unplaced, shape->dim});
-    tensor->grid[0] = tensor->grid[1] = shape->image / shape->patch;
+    tensor->grid[0] = vit->grid[0];
+    tensor->grid[1] = vit->grid[1];
     tensor->initial = shape->reference ? INITIAL_ZERO : INITIAL_TRUNCATED_NORMAL;
     tensor->initial_scale = 0.02;
     tensor->decay = false;
@@ -145,6 +146,12 @@ static void block_describe(struct unit_builder *builder, const struct vit_shape 
     norm_add(builder, VIT_NORM1_WEIGHT, name, shape->dim);
     snprintf(name, sizeof name, "%s.attn.qkv", block);
     linear_add(builder, VIT_QKV_WEIGHT, name, 3 * shape->dim, shape->dim, shape->qkv_bias);
+    if (shape->qk_norm) {
+        snprintf(name, sizeof name, "%s.attn.q_norm", block);
+        norm_add(builder, VIT_Q_NORM_WEIGHT, name, shape->dim / shape->heads);
+        snprintf(name, sizeof name, "%s.attn.k_norm", block);
+        norm_add(builder, VIT_K_NORM_WEIGHT, name, shape->dim / shape->heads);
+    }
     snprintf(name, sizeof name, "%s.attn.proj", block);
     linear_add(builder, VIT_PROJ_WEIGHT, name, shape->dim, shape->dim, true);
     scale_add(builder, VIT_SCALE1, 1, shape);
@@ -219,11 +226,12 @@ static void units_describe(struct vit *vit)
 
 static bool shape_check(const struct vit_shape *shape, struct error *error)
 {
-    if (shape->image % shape->patch != 0)
+    if (shape->image % shape->patch != 0 || shape->image_width % shape->patch != 0)
         return error_set(error, ERROR_USAGE,
-                         "model.patch=%lld does not divide model.image=%lld: choose a patch that "
-                         "does",
-                         (long long)shape->patch, (long long)shape->image);
+                         "model.patch=%lld does not divide images of %lld x %lld pixels: change "
+                         "model.patch, model.image or model.image_width",
+                         (long long)shape->patch, (long long)shape->image,
+                         (long long)(shape->image_width > 0 ? shape->image_width : shape->image));
     if (shape->dim % shape->heads != 0)
         return error_set(
             error, ERROR_USAGE,
@@ -265,12 +273,13 @@ static bool attention_check(const struct vit *vit, struct device *device, struct
         device->backend->attention_fits(device, vit->tokens, vit->shape.dim / vit->shape.heads))
         return true;
     return error_set(error, ERROR_USAGE,
-                     "attention on this device has no room for %lld tokens (an image of %lld "
-                     "pixels a side, model.patch=%lld) in heads of %lld numbers: use larger "
+                     "attention on this device has no room for %lld tokens (an image of %lld x "
+                     "%lld pixels, model.patch=%lld) in heads of %lld numbers: use larger "
                      "patches or smaller images, and on a GPU heads of a multiple of 8, at most "
                      "128, numbers (model.dim / model.heads)",
-                     (long long)vit->tokens, (long long)vit->shape.image,
-                     (long long)vit->shape.patch, (long long)(vit->shape.dim / vit->shape.heads));
+                     (long long)vit->tokens, (long long)vit->model.image.height,
+                     (long long)vit->model.image.width, (long long)vit->shape.patch,
+                     (long long)(vit->shape.dim / vit->shape.heads));
 }
 
 /* FLOPs of the matrix products, forward and twice as many backward; the stem needs no gradient of
@@ -320,6 +329,7 @@ static struct model *vit_open_entry(const struct model_entry *entry, const struc
         return NULL;
     }
     model_override(&shape.image, options->model.image);
+    model_override(&shape.image_width, options->model.image_width);
     model_override(&shape.channels, options->model.channels);
     model_override(&shape.patch, options->model.patch);
     model_override(&shape.dim, options->model.dim);
@@ -333,6 +343,8 @@ static struct model *vit_open_entry(const struct model_entry *entry, const struc
         shape.drop_path = options->model.drop_path;
     if (options->model.qkv_bias != SWITCH_AUTO)
         shape.qkv_bias = options->model.qkv_bias == SWITCH_ON;
+    if (options->model.qk_norm != SWITCH_AUTO)
+        shape.qk_norm = options->model.qk_norm == SWITCH_ON;
     if (options->model.class_token != SWITCH_AUTO)
         shape.class_token = options->model.class_token == SWITCH_ON;
     if (options->model.embed_norm != SWITCH_AUTO)
@@ -374,12 +386,17 @@ struct model *vit_open(const struct vit_shape *shape, struct device *device, enu
     ENSURE(vit != NULL, "no memory for a model's description");
     vit->shape = *shape;
     vit->shape.norm_first = shape->pool_map || (shape->norm_first && shape->pool_mean);
-    vit->patches = (shape->image / shape->patch) * (shape->image / shape->patch);
+    const struct image_size image = {shape->image,
+                                     shape->image_width > 0 ? shape->image_width : shape->image};
+    vit->grid[0] = image.height / shape->patch;
+    vit->grid[1] = image.width / shape->patch;
+    vit->patches = vit->grid[0] * vit->grid[1];
     vit->tokens = vit->patches + shape->registers + (shape->class_token ? 1 : 0);
     bool places_all = shape->position == POSITION_AUTO || shape->position == POSITION_LEARNED;
     vit->unplaced = places_all                           ? 0
                     : shape->position == POSITION_ROTARY ? vit->tokens
                                                          : vit->tokens - vit->patches;
+    vit->model.image = image;
     if (!attention_check(vit, device, error)) {
         free(vit);
         return NULL;
@@ -390,7 +407,7 @@ struct model *vit_open(const struct vit_shape *shape, struct device *device, enu
                                 .compute = compute,
                                 .units = calloc((size_t)unit_count, sizeof(struct unit)),
                                 .unit_count = unit_count,
-                                .image = shape->image,
+                                .image = image,
                                 .channels = shape->channels,
                                 .classes = shape->classes,
                                 .flops_per_image = flops_per_image(vit)};

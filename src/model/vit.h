@@ -9,9 +9,11 @@
 
 struct vit_shape {
     int64_t image, channels, patch, dim, depth, heads, classes;
-    int64_t hidden; /* 0 in the table of models: 4 * dim */
+    int64_t image_width; /* 0: image, which is then height and width */
+    int64_t hidden;      /* 0 in the table of models: 4 * dim */
     double dropout, drop_path;
     bool qkv_bias, class_token, embed_norm, pool_mean, pool_map;
+    bool qk_norm; /* layer norms of each head's queries and keys */
     int64_t registers;
     enum position_choice position; /* POSITION_AUTO: learned */
     bool norm_first;    /* the last norm is before the mean; with pool_map always, in struct vit */
@@ -51,6 +53,10 @@ enum vit_tensor {
     VIT_Q_BIAS,
     VIT_QKV_WEIGHT, /* attention pool: keys and values */
     VIT_QKV_BIAS,
+    VIT_Q_NORM_WEIGHT,
+    VIT_Q_NORM_BIAS,
+    VIT_K_NORM_WEIGHT,
+    VIT_K_NORM_BIAS,
     VIT_PROJ_WEIGHT,
     VIT_PROJ_BIAS,
     VIT_SCALE1,
@@ -70,13 +76,16 @@ enum vit_tensor {
  * evaluation, and all except `out` with model.recompute. */
 struct vit_block {
     void *norm1, *qkv, *attention, *middle, *norm2, *pre, *hidden, *out;
-    void *branch1, *branch2; /* outputs of the branches before LayerScale; or NULL */
+    void *branch1, *branch2;  /* outputs of the branches before LayerScale; or NULL */
+    void *qk;                 /* queries, keys before their norms, [2, rows, dim]; or NULL */
+    float *qk_mean, *qk_rstd; /* [2, rows, heads]; or NULL */
     float *mean1, *rstd1, *lse, *mean2, *rstd2;
 };
 
 struct vit {
     struct model model; /* first: a struct model is a struct vit */
     struct vit_shape shape;
+    int64_t grid[2]; /* patches per column and row */
     int64_t patches, tokens;
     int64_t unplaced;         /* tokens before the first one with a position */
     int64_t batch;            /* of the last forward pass */

@@ -45,6 +45,11 @@ static void block_take_inner(const struct vit *vit, struct vit_block *block, str
     }
     if (!training)
         return;
+    if (shape->qk_norm) {
+        block->qk = take(arena, 2 * rows * shape->dim, size);
+        block->qk_mean = take(arena, 2 * rows * shape->heads, sizeof(float));
+        block->qk_rstd = take(arena, 2 * rows * shape->heads, sizeof(float));
+    }
     block->mean1 = take(arena, rows, sizeof(float));
     block->rstd1 = take(arena, rows, sizeof(float));
     block->lse = take(arena, kept_rows * shape->heads, sizeof(float));

@@ -90,6 +90,7 @@ const struct model_entry vit_models[] = {
         .position = POSITION_SINCOS, .pool_mean = true, .norm_first = true, .gelu_tanh = true),
     DEIT3("deit3_small_patch16_224", 0.9, 224, 16, 384, 12, 6),
     DEIT3("deit3_small_patch16_384", 1, 384, 16, 384, 12, 6),
+    DEIT3("deit3_medium_patch16_224", 0.9, 224, 16, 512, 12, 8),
     DEIT3("deit3_base_patch16_224", 0.9, 224, 16, 768, 12, 12),
     DEIT3("deit3_base_patch16_384", 1, 384, 16, 768, 12, 12),
     DEIT3("deit3_large_patch16_224", 0.9, 224, 16, 1024, 24, 16),

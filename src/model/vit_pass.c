@@ -141,14 +141,15 @@ static void stem_forward(struct vit *vit, const struct model_pass *pass)
 {
     const struct vit_shape *shape = &vit->shape;
     const struct device_backend *backend = vit->model.device->backend;
-    backend->patches_forward(pass->stream, &(struct patches_forward){.type = vit->model.compute,
-                                                                     .batch = pass->batch,
-                                                                     .channels = shape->channels,
-                                                                     .height = shape->image,
-                                                                     .width = shape->image,
-                                                                     .patch = shape->patch,
-                                                                     .images = pass->images,
-                                                                     .rows = vit->patch_rows});
+    backend->patches_forward(pass->stream,
+                             &(struct patches_forward){.type = vit->model.compute,
+                                                       .batch = pass->batch,
+                                                       .channels = shape->channels,
+                                                       .height = vit->model.image.height,
+                                                       .width = vit->model.image.width,
+                                                       .patch = shape->patch,
+                                                       .images = pass->images,
+                                                       .rows = vit->patch_rows});
     struct linear_forward embed = linear(vit, pass, 0, VIT_PATCH_WEIGHT, vit->patches,
                                          shape->channels * shape->patch * shape->patch, shape->dim);
     embed.x = vit->patch_rows;
@@ -267,6 +268,66 @@ static void attention_out(struct vit *vit, const struct model_pass *pass, int un
     backend->linear_forward(pass->stream, &projection);
 }
 
+/* Normalise queries and keys of each head in place. `kept`, mean and rstd are NULL in evaluation.
+ */
+static void qk_norm(struct vit *vit, const struct model_pass *pass, int unit)
+{
+    const struct vit_shape *shape = &vit->shape;
+    struct vit_block *block = &vit->blocks[unit - 1];
+    const size_t size = type_size(vit->model.compute);
+    const int64_t head_rows = pass->batch * vit->tokens * shape->heads;
+    for (int key = 0; key < 2 && shape->qk_norm; key++) {
+        const enum vit_tensor weight = key ? VIT_K_NORM_WEIGHT : VIT_Q_NORM_WEIGHT;
+        char *x = (char *)block->qkv + (size_t)(key * shape->dim) * size;
+        struct norm_forward args = {.type = vit->model.compute,
+                                    .rows = head_rows,
+                                    .width = shape->dim / shape->heads,
+                                    .group = shape->heads,
+                                    .stride = 3 * shape->dim,
+                                    .epsilon = shape->norm_epsilon,
+                                    .x = x,
+                                    .gamma = weight_of(vit, pass, unit, weight),
+                                    .beta = weight_of(vit, pass, unit, weight + 1),
+                                    .y = x};
+        if (pass->training) {
+            args.kept = (char *)block->qk + (size_t)(key * head_rows * args.width) * size;
+            args.mean = block->qk_mean + key * head_rows;
+            args.rstd = block->qk_rstd + key * head_rows;
+        }
+        vit->model.device->backend->norm_forward(pass->stream, &args);
+    }
+}
+
+/* Replace the gradients of normalised queries and keys by those of the norms' inputs. */
+static void qk_norm_gradient(struct vit *vit, const struct model_pass *pass, int unit)
+{
+    const struct vit_shape *shape = &vit->shape;
+    struct vit_block *block = &vit->blocks[unit - 1];
+    const size_t size = type_size(vit->model.compute);
+    const int64_t width = shape->dim / shape->heads;
+    const int64_t head_rows = pass->batch * vit->tokens * shape->heads;
+    for (int key = 0; key < 2 && shape->qk_norm; key++) {
+        const enum vit_tensor weight = key ? VIT_K_NORM_WEIGHT : VIT_Q_NORM_WEIGHT;
+        char *dy = (char *)vit->dqkv + (size_t)(key * shape->dim) * size;
+        const struct norm_backward args = {.type = vit->model.compute,
+                                           .rows = head_rows,
+                                           .width = width,
+                                           .group = shape->heads,
+                                           .stride = 3 * shape->dim,
+                                           .x = (char *)block->qk +
+                                                (size_t)(key * head_rows * width) * size,
+                                           .gamma = weight_of(vit, pass, unit, weight),
+                                           .dy = dy,
+                                           .mean = block->qk_mean + key * head_rows,
+                                           .rstd = block->qk_rstd + key * head_rows,
+                                           .dx = dy,
+                                           .dgamma = gradient_of(vit, pass, unit, weight),
+                                           .dbeta = gradient_of(vit, pass, unit, weight + 1),
+                                           .overwrite = flat_overwrites_gradient(pass->flat, unit)};
+        vit->model.device->backend->norm_backward(pass->stream, &args);
+    }
+}
+
 /* Rotates queries and keys, or their gradients back. */
 static void rotate(const struct vit *vit, const struct model_pass *pass, void *qkv, bool inverse)
 {
@@ -274,7 +335,7 @@ static void rotate(const struct vit *vit, const struct model_pass *pass, void *q
     const struct rotary args = {.type = vit->model.compute,
                                 .batch = pass->batch,
                                 .tokens = vit->tokens,
-                                .grid = shape->image / shape->patch,
+                                .grid = {vit->grid[0], vit->grid[1]},
                                 .heads = shape->heads,
                                 .head_dim = shape->dim / shape->heads,
                                 .temperature = 100,
@@ -297,6 +358,7 @@ static void attention_branch(struct vit *vit, const struct model_pass *pass, int
     qkv.x = block->norm1;
     qkv.y = block->qkv;
     vit->model.device->backend->linear_forward(pass->stream, &qkv);
+    qk_norm(vit, pass, unit);
     rotate(vit, pass, block->qkv, false);
     attention_out(vit, pass, unit, block_residual(vit, pass, unit, x));
 }
@@ -479,6 +541,7 @@ static void attention_branch_backward(struct vit *vit, const struct model_pass *
     int64_t kept = vit_tokens_after(vit, unit);
     attention_out_backward(vit, pass, unit);
     rotate(vit, pass, vit->dqkv, true);
+    qk_norm_gradient(vit, pass, unit);
     struct linear_backward qkv =
         linear_gradient(vit, pass, unit, VIT_QKV_WEIGHT, vit->tokens, shape->dim, 3 * shape->dim);
     qkv.x = block->norm1;

@@ -125,7 +125,7 @@ static void trial_measure(const struct session *session, bool peak_reset, struct
     int64_t values[] = {(int64_t)(session_needs(session) + session->memory.base), (int64_t)peak,
                         (int64_t)(trial->seconds * 1e6)};
     comm_all_reduce(world, values, 3, COMM_INT64, COMM_MAX);
-    trial->image = session->model->image;
+    trial->image = session->model->image.height;
     trial->compute = session->compute;
     trial->nodes = session->mesh.node_count;
     trial->planned = (size_t)values[0];

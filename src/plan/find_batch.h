@@ -12,7 +12,7 @@ struct batch_trial {
     size_t planned; /* bytes of the rank that needs most: arena, loaders, libraries */
     size_t peak;    /* largest hardware_memory_peak of a rank; 0: the allocation failed */
     double seconds; /* of the step */
-    int64_t image;  /* pixels a side */
+    int64_t image;  /* height in pixels */
     enum data_type compute;
     int nodes;
     struct error why; /* reason of a failed allocation */

@@ -22,7 +22,7 @@ MUST_CHECK bool logbook_add(const char *logbook, const struct record *record, st
 struct found {
     const char *what;      /* "batch" or "lr" */
     const char *model;     /* model.name */
-    int64_t image;         /* the model's height and width */
+    int64_t image;         /* height of the model's images */
     const char *precision; /* "fp32", "bf16" or "fp16" */
     const char *strategy;  /* mesh.strategy */
     int ranks, nodes;

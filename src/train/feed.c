@@ -78,7 +78,7 @@ static int64_t sample_group(const struct options *options)
 }
 
 bool feed_start(struct data_feed *feed, const struct options *options, struct comm *world,
-                struct device *device, int64_t global_batch, int64_t image, bool training,
+                struct device *device, int64_t global_batch, struct image_size image, bool training,
                 struct error *error)
 {
     bool overfit = options->debug.overfit > 0;
@@ -92,7 +92,7 @@ bool feed_start(struct data_feed *feed, const struct options *options, struct co
     feed->sampler.group = training ? sample_group(options) : 1;
     feed->sampler.repeat = training ? options->augment.repeat : 1;
     feed->training = training;
-    augment_open(&feed->augment, options, image, image, training);
+    augment_open(&feed->augment, options, image.width, image.height, training);
     if (policy_start(feed, options, training, error) &&
         crop_open(&feed->crop, options, feed->dataset.encoded, image, training, error))
         feed->loader = loader_open(&feed->dataset, &feed->sampler, &feed->augment, &feed->crop,

@@ -40,7 +40,7 @@ MUST_CHECK bool feed_open_files(struct data_feed *feed, const struct options *op
  * image: the model's image size. */
 MUST_CHECK bool feed_start(struct data_feed *feed, const struct options *options,
                            struct comm *world, struct device *device, int64_t global_batch,
-                           int64_t image, bool training, struct error *error);
+                           struct image_size image, bool training, struct error *error);
 void feed_close(struct data_feed *feed);
 
 /* Returns the samples of a step on `ranks` ranks. */

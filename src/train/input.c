@@ -32,8 +32,10 @@ void input_close(struct input *input)
 struct image_source input_source(const struct input *input, const struct image_source *source)
 {
     struct image_source known = *source;
-    if (known.height == 0)
-        known.height = known.width = input->image;
+    if (known.height == 0) {
+        known.height = input->image.height;
+        known.width = input->image.width;
+    }
     return known;
 }
 
@@ -46,8 +48,8 @@ static struct image_transform transform_of(const struct input *input, int64_t co
                                     .channels = known.channels,
                                     .source_height = known.height,
                                     .source_width = known.width,
-                                    .height = input->image,
-                                    .width = input->image};
+                                    .height = input->image.height,
+                                    .width = input->image.width};
 }
 
 static size_t source_bytes(const struct input *input, const struct image_source *source)
@@ -60,8 +62,8 @@ void input_allocate(struct input *input, struct arena *arena, int64_t batch,
                     const struct image_source *source, bool mixes)
 {
     size_t count = (size_t)batch;
-    size_t image_bytes =
-        (size_t)(input->channels * input->image * input->image) * type_size(input->type);
+    size_t image_bytes = (size_t)(input->channels * input->image.height * input->image.width) *
+                         type_size(input->type);
     const struct image_transform transform = transform_of(input, batch, source);
     for (int i = 0; i < input->count; i++) {
         struct input_slot *slot = &input->slot[i];
@@ -125,8 +127,8 @@ void input_transform(struct input *input, struct stream *stream, int64_t count,
     const struct images_mix mix = {.type = input->type,
                                    .batch = count,
                                    .channels = input->channels,
-                                   .height = input->image,
-                                   .width = input->image,
+                                   .height = input->image.height,
+                                   .width = input->image.width,
                                    .classes = input->classes,
                                    .smoothing = input->smoothing,
                                    .plans = slot->mixes,

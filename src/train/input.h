@@ -33,11 +33,12 @@ struct input {
         struct batch *batch;
     } slot[INPUT_SLOTS];
     enum data_type type; /* compute */
-    int64_t channels, image, classes;
+    struct image_size image;
+    int64_t channels, classes;
     float smoothing; /* of labels, where samples are mixed */
     float mean[IMAGE_CHANNELS], std[IMAGE_CHANNELS];
     uint8_t *scratch;
-    void *images;    /* [batch, channels, image, image] compute type */
+    void *images;    /* [batch, channels, height, width] compute type */
     int32_t *labels; /* [batch] */
     float *targets;  /* [batch, classes]; NULL: no samples are mixed */
 };

@@ -34,7 +34,7 @@ static bool model_describe(const struct options *options, const struct model_ent
     if (model == NULL)
         return false;
     *entry = model->entry;
-    *image = model->image;
+    *image = model->image.height;
     model_close(model);
     return true;
 }

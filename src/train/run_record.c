@@ -287,7 +287,8 @@ static void model_put(json_t *run, const struct trainer *trainer)
     const struct model *model = session->model;
     int64_t parameters = model_parameter_count(model);
     value_put(run, "model", value_name(trainer->options.model.name));
-    value_put(run, "image", json_integer(model->image));
+    value_put(run, "image", json_integer(model->image.height));
+    value_put(run, "image_width", json_integer(model->image.width));
     value_put(run, "parameters", json_integer(parameters));
     value_put(run, "trainable_parameters", json_integer(model_trainable_count(model)));
     value_put(run, "parameter_mb", value_number((double)parameters * sizeof(float) / 1e6));

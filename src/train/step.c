@@ -254,8 +254,8 @@ static void image_poison(struct session *session)
 {
     const struct device_backend *backend = session->device->backend;
     const struct model *model = session->model;
-    size_t bytes =
-        (size_t)(model->channels * model->image * model->image) * type_size(session->compute);
+    size_t bytes = (size_t)(model->channels * model->image.height * model->image.width) *
+                   type_size(session->compute);
     void *bits = malloc(bytes);
     ENSURE(bits != NULL, "no memory for an image");
     memset(bits, 0xff, bytes);

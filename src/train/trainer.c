@@ -176,8 +176,11 @@ static bool folder_prepare(struct trainer *trainer, struct error *error)
     if (!checkpoint_probe(trainer->folder.checkpoints, &session->mesh,
                           (enum writers_choice)options->checkpoint.writers, &writers, error))
         return false;
-    trainer->checkpoints.target = (struct checkpoint_target){
-        .directory = trainer->folder.checkpoints, .writers = writers, .model = options->model.name};
+    trainer->checkpoints.target =
+        (struct checkpoint_target){.directory = trainer->folder.checkpoints,
+                                   .writers = writers,
+                                   .model = options->model.name,
+                                   .options = options};
     if (!trainer_find_checkpoint(trainer, error))
         return false;
     if (trainer->world->rank == 0)

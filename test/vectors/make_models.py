@@ -4,7 +4,7 @@
 A file holds weights (timm's names), a batch, its logits and loss, every gradient, and the weights after
 three steps on that batch. Metadata: "shape" (image channels patch dim depth heads hidden classes),
 "switches" (qkv_bias class_token embed_norm pool_mean), "norm_epsilon", "smoothing" and, for models with newer parts,
-"parts" (registers position norm_first gelu_tanh layer_scale pool_map swiglu).
+"parts" (registers position norm_first gelu_tanh layer_scale pool_map swiglu qk_norm image_width).
 
 Needs torch, timm, numpy, safetensors. Run it in this directory; the result does not depend on anything but versions.
 """
@@ -67,24 +67,27 @@ def sincos_positions(side, width):
 
 def timm_model(image, channels, patch, dim, depth, heads, hidden, classes, qkv_bias, class_token, pool_mean,
                norm_epsilon, registers=0, position="learned", norm_first=False, gelu_tanh=False, layer_scale=0.0,
-               pool_map=False, swiglu=False, **_):
+               pool_map=False, swiglu=False, qk_norm=False, image_width=0, **_):
+    image = (image, image_width or image)
     norm = functools.partial(nn.LayerNorm, eps=norm_epsilon)
     if position == "rotary":
         return Eva(img_size=image, in_chans=channels, patch_size=patch, embed_dim=dim, depth=depth, num_heads=heads,
                    mlp_ratio=hidden / dim, num_classes=classes, qkv_bias=qkv_bias, class_token=class_token,
                    global_pool="avg" if pool_mean else "token", num_reg_tokens=registers, use_abs_pos_emb=False,
-                   use_rot_pos_emb=True, rope_type="dinov3", rope_temperature=100, rope_rotate_half=True,
-                   init_values=layer_scale or None, use_fc_norm=pool_mean and not norm_first, norm_layer=norm)
+                   use_rot_pos_emb=True, qk_norm=qk_norm, rope_type="dinov3", rope_temperature=100,
+                   rope_rotate_half=True, init_values=layer_scale or None,
+                   use_fc_norm=pool_mean and not norm_first, norm_layer=norm)
     model = VisionTransformer(img_size=image, in_chans=channels, patch_size=patch, embed_dim=dim, depth=depth,
                               num_heads=heads, mlp_ratio=(2 if swiglu else 1) * hidden / dim, num_classes=classes,
-                              qkv_bias=qkv_bias, mlp_layer=SwiGLUPacked if swiglu else Mlp,
-                              class_token=class_token, global_pool="map" if pool_map else "avg" if pool_mean else "token",
+                              qkv_bias=qkv_bias, qk_norm=qk_norm, mlp_layer=SwiGLUPacked if swiglu else Mlp,
+                              class_token=class_token,
+                              global_pool="map" if pool_map else "avg" if pool_mean else "token",
                               reg_tokens=registers, no_embed_class=position != "learned",
                               fc_norm=pool_mean and not norm_first, init_values=layer_scale or None,
                               act_layer=nn.SiLU if swiglu else "gelu_tanh" if gelu_tanh else None,
                               norm_layer=norm)
     if position == "sincos":
-        model.pos_embed = nn.Parameter(sincos_positions(image // patch, dim), requires_grad=False)
+        model.pos_embed = nn.Parameter(sincos_positions(image[0] // patch, dim), requires_grad=False)
     return model
 
 
@@ -195,7 +198,7 @@ def make(name, batch=3, smoothing=0.0, optimizers=("adamw",), more_rules=False, 
     torch.manual_seed(sum(name.encode()))
     model = (reference_model if shape["embed_norm"] else timm_model)(**shape)
     randomize(model)
-    images = torch.randn(batch, shape["channels"], shape["image"], shape["image"])
+    images = torch.randn(batch, shape["channels"], shape["image"], shape.get("image_width") or shape["image"])
     labels = torch.randint(0, shape["classes"], (batch,))
     file = {"images": images, "labels": labels.to(torch.int32)}
     logits = model(images)
@@ -216,7 +219,7 @@ def make(name, batch=3, smoothing=0.0, optimizers=("adamw",), more_rules=False, 
     numbers = ("image", "channels", "patch", "dim", "depth", "heads", "hidden", "classes")
     switches = ("qkv_bias", "class_token", "embed_norm", "pool_mean")
     parts = dict(registers=0, position="learned", norm_first=False, gelu_tanh=False, layer_scale=0.0,
-                 pool_map=False, swiglu=False)
+                 pool_map=False, swiglu=False, qk_norm=False, image_width=0)
     metadata = {"shape": " ".join(str(shape[key]) for key in numbers),
                 "switches": " ".join(str(int(shape[key])) for key in switches),
                 "norm_epsilon": repr(shape["norm_epsilon"]), "smoothing": repr(smoothing)}
@@ -225,7 +228,7 @@ def make(name, batch=3, smoothing=0.0, optimizers=("adamw",), more_rules=False, 
         position = POSITIONS.index(values["position"]) + 1
         metadata["parts"] = (f"{values['registers']} {position} {int(values['norm_first'])} "
                              f"{int(values['gelu_tanh'])} {values['layer_scale']} {int(values['pool_map'])} "
-                             f"{int(values['swiglu'])}")
+                             f"{int(values['swiglu'])} {int(values['qk_norm'])} {values['image_width']}")
     save_file(file, f"model_{name}.safetensors", metadata)
     print(name, os.path.getsize(f"model_{name}.safetensors"), f"loss {loss.item():.6f}")
 
@@ -254,6 +257,10 @@ def main():
     # DINOv3
     make("rotary", optimizers=(), **{**parts, "pool_mean": True, "norm_first": True, "position": "rotary",
                                      "qkv_bias": False, "layer_scale": 1e-5, "norm_epsilon": 1e-5})
+    # Images that are not square, norms of queries and keys: with positions and with rotary positions
+    make("wide", **{**parts, "image": 8, "image_width": 20, "qk_norm": True})
+    make("wide_rotary", optimizers=(), **{**parts, "image": 20, "image_width": 12, "position": "rotary",
+                                          "qk_norm": True, "qkv_bias": False})
     # SigLIP's image tower
     make("map", optimizers=(), **{**parts, "class_token": False, "pool_map": True, "hidden": 20, "gelu_tanh": True})
     tiny = {**small, "image": 4, "patch": 2, "dim": 8, "depth": 2, "hidden": 16, "heads": 1, "classes": 3}
