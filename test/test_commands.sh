@@ -87,7 +87,7 @@ PMI_RANK=1 PMI_SIZE=2 fails 1 'the launcher of another MPI' 2 'rank 1 of mpirun 
 fails 1 'an unknown command' 2 'evla.*eval' evla
 fails 2 'an unknown model names the nearest' 2 'vit_base_patch32_224' \
     model.name=vit_base_patch32_24
-fails 1 'a patch that does not divide the image' 2 'model.patch=5 .*model.image=32' model.patch=5
+fails 1 'a patch that does not divide the image' 2 'model.patch=5 .*32 x 32' model.patch=5
 fails 1 'heads that do not divide the width' 2 'model.heads=5' $small model.heads=5
 fails 2 'a folder without data' 3 "$work/none" data.root="$work/none"
 mkdir "$work/cut"

@@ -120,6 +120,6 @@ fails 1 'a width of a ViT' 2 'model.width is for ResNets' model.width=4
 fails 1 'batch norm of a ViT' 2 'model.sync_bn is for models with batch norm' model.sync_bn=on
 fails 1 'activations computed anew' 2 'checkpoint_activations' model.name=cnn_b \
     train.checkpoint_activations=block
-fails 1 'an image that leaves nothing' 2 'model.image=8 is too small for cnn_a' model.name=cnn_a \
+fails 1 'an image that leaves nothing' 2 '8 x 8 pixels are too small for cnn_a' model.name=cnn_a \
     model.image=8
 echo "1..$number"

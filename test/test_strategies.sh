@@ -30,7 +30,7 @@ probabilities() {
 # others: distances between the meshes that read each other's checkpoints.
 if [ -n "$TEST_LONG" ]; then others="1 2 3 4 5 6"; else others="1 4"; fi
 set -- $others
-echo 1..$((count * (2 + 2 * $#) + 3 * count + 8))
+echo 1..$((count * (2 + 2 * $#) + 4 * count + 8))
 
 run 1 whole $steps train.steps=8 run.dir="$work/whole"
 column "$work/whole/metrics.csv" train loss >"$work/whole.loss"
