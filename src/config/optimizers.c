@@ -6,8 +6,8 @@
 
 enum { NO, YES };
 
-/* Columns: scope, moment1, moment2, momentum, nesterov, beta1, beta2, epsilon. Betas that a rule
- * does not read are those of Adam. */
+/* Columns: scope, moment1, moment2, momentum, nesterov, beta1, beta2, epsilon. Adam's betas
+ * fill the columns that a rule does not read. */
 static const struct optimizer_facts table[] = {
     [OPTIMIZER_SGD] = {SCOPE_ELEMENT, NO, NO, YES, YES, 0.9, 0.999, 1e-8},
     [OPTIMIZER_ADAM] = {SCOPE_ELEMENT, YES, YES, NO, NO, 0.9, 0.999, 1e-8},

@@ -5,8 +5,8 @@
 
 #include <stdbool.h>
 
-/* Values of optim.name. OPTIMIZER_LION of the options and UPDATE_LION of the devices (device.h) are
- * the same number. */
+/* Values of optim.name. The list defines two enums with equal values: OPTIMIZER_LION for options,
+ * UPDATE_LION for devices (device.h). */
 #define OPTIMIZERS(X, PREFIX)                                                                      \
     X(PREFIX##SGD, "sgd")                                                                          \
     X(PREFIX##ADAM, "adam")                                                                        \
@@ -18,20 +18,20 @@
     X(PREFIX##LARS, "lars")
 #define OPTIMIZER_CHOICES(X) OPTIMIZERS(X, OPTIMIZER_)
 
-/* What the update of an element depends on besides its own values: nothing, the norms of its tensor
- * and of the tensor's direction, or the whole matrix. */
+/* Inputs of an element's update. ELEMENT: its weight, gradient and moments. NORMS: also the norms
+ * of its tensor's weights and direction. MATRIX: all elements of its matrix. */
 enum optimizer_scope { SCOPE_ELEMENT, SCOPE_NORMS, SCOPE_MATRIX };
 
 struct optimizer_facts {
     enum optimizer_scope scope;
     bool moment1, moment2; /* stored for each parameter */
     bool momentum;         /* optim.momentum above 0 needs moment1 */
-    bool nesterov;         /* it has optim.nesterov */
-    double beta1, beta2;   /* optim.betas=auto */
-    double epsilon;        /* optim.eps=auto */
+    bool nesterov;         /* optim.nesterov=on is accepted */
+    double beta1, beta2;   /* values for optim.betas=auto */
+    double epsilon;        /* value for optim.eps=auto */
 };
 
-/* name: a value of OPTIMIZER_CHOICES. */
+/* Return the row of an optimizer. name: a value of OPTIMIZER_CHOICES. */
 const struct optimizer_facts *optimizer_facts(int name);
 
 #endif

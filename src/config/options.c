@@ -268,7 +268,7 @@ static bool check_augment(const struct augment_options *augment, struct error *e
     return true;
 }
 
-/* Options of the trust ratio. */
+/* Check the options of the trust ratio. */
 static bool check_trust(const struct optim_options *optim, struct error *error)
 {
     const bool adapts = optimizer_facts(optim->name)->scope == SCOPE_NORMS;

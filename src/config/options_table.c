@@ -63,7 +63,8 @@ const struct option_entry option_table[] = {
     {PLACE(model, channels), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 32,
      .help = "Channels of an input image."},
     {PLACE(model, patch), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 16384,
-     .help = "Height and width of a patch in pixels; must divide height and width of images."},
+     .help =
+         "Height and width of a patch in pixels; must divide the height and width of the images."},
     {PLACE(model, dim), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 65536,
      .help = "Embedding dimension; model.heads must divide it."},
     {PLACE(model, depth), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 1000,
@@ -94,18 +95,18 @@ const struct option_entry option_table[] = {
     {PLACE(model, position), CHOICES(POSITION_CHOICES), .preset = "auto",
      .help = "Position embeddings. learned: of all tokens. patches: learned, of the patches only "
              "(timm's no_embed_class). sincos: of the patches, two-dimensional sines and cosines "
-             "that are not trained (big_vision's sincos2d); model.dim must be a multiple of 4. "
-             "rotary: no embeddings; queries and keys of patches are rotated in each block, and "
-             "tensors have the names of timm's Eva, as in DINOv3."},
+             "that are not trained (big_vision's sincos2d); model.dim must be a multiple of 4, "
+             "at least 8. rotary: no embeddings; the queries and keys of patches are rotated in "
+             "each block (DINOv3). Tensors then have the names of timm's Eva."},
     {PLACE(model, embed_norm), CHOICES(SWITCH_CHOICES), .preset = "auto",
      .help = "Layer norm after the patch embedding."},
     {PLACE(model, pool), CHOICES(POOL_CHOICES), .preset = "auto",
-     .help =
-         "Input of the head: the class token, the mean of the patches, or (map) the result of an "
-         "attention layer with one learned query, and an MLP (SigLIP)."},
+     .help = "Input of the head. token: the class token. mean: the mean of the patches. map: the "
+             "output of attention with one learned query, followed by an MLP (SigLIP)."},
     {PLACE(model, fc_norm), CHOICES(SWITCH_CHOICES), .preset = "auto",
-     .help = "With model.pool=mean, the place of the last layer norm. on: after the mean. off: on "
-             "all tokens before it."},
+     .help =
+         "Position of the last layer norm with model.pool=mean. on: after the mean. off: before "
+         "the mean, on all tokens."},
     {PLACE(model, layer_scale), .kind = OPTION_IS_NUMBER, .preset = "auto", AUTOMATIC(-1),
      .most = 1,
      .help = "Initial value of LayerScale: learned factors of the output of each branch, one per "
@@ -114,7 +115,7 @@ const struct option_entry option_table[] = {
      .help = "MLP of the blocks: fc2(gelu(fc1(x))), or fc2(silu(a) * b) with the halves a and b of "
              "fc1(x) (SwiGLU, as in DINOv2's giant model)."},
     {PLACE(model, gelu), CHOICES(GELU_CHOICES), .preset = "auto",
-     .help = "Activation of the MLP: GELU or its approximation by tanh."},
+     .help = "GELU in the MLP. exact: with erf. tanh: the tanh approximation."},
     {PLACE(model, width), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 4096,
      .help = "ResNets: channels of the first stage; each further stage has twice as many."},
     {PLACE(model, sync_bn), CHOICES(SWITCH_CHOICES), .preset = "auto",
@@ -232,8 +233,8 @@ const struct option_entry option_table[] = {
              "blur, each for a third of the images."},
     {PLACE(augment, repeat), .kind = OPTION_IS_INTEGER, .preset = "1", .least = 1, .most = 16,
      .help = "Repeated augmentation: copies of each sample in a global batch, each augmented with "
-             "other random numbers. An epoch has as many steps as with 1 and visits only a part of "
-             "the data."},
+             "different random numbers. The number of steps in an epoch is unchanged, so an epoch "
+             "visits only a part of the data."},
     {PLACE(augment, mixup), .kind = OPTION_IS_NUMBER, .preset = "0", .most = 100,
      .help = "Mixup: blend each two consecutive samples of a batch, and their targets, with a "
              "weight drawn from Beta(alpha, alpha). The value is alpha; 0: off."},
@@ -249,8 +250,8 @@ const struct option_entry option_table[] = {
     {PLACE(augment, resize_to), CHOICES(RESIZE_OR_AUTO_CHOICES), .preset = "auto",
      .help = "Meaning of augment.resize. square: height and width. shorter: the shorter side; the "
              "aspect ratio is kept. auto: square. With model.image_width, augment.resize and "
-             "eval.resize are heights, with a width in the model's proportion; shorter then means "
-             "the smallest image that covers this size."},
+             "eval.resize are heights; the width follows from the model's aspect ratio. shorter "
+             "then means the smallest image that covers this size."},
     {PLACE(augment, crop), CHOICES(CROP_OR_AUTO_CHOICES), .preset = "auto",
      .help = "Crop of the resized image to the model's image size. none: no crop. center: from the "
              "middle. random: from a random position, after padding with augment.crop_pad. auto: "
@@ -292,7 +293,7 @@ const struct option_entry option_table[] = {
     {PLACE(eval, crop_pad), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 4096,
      .help = "eval.crop=random: pad with this many zeros on each side first."},
     {PLACE(eval, flip), .kind = OPTION_IS_SWITCH, .preset = "off",
-     .help = "Evaluate each image and its mirror image and take the mean of both outputs."},
+     .help = "Evaluate each image and its mirror image, and average the logits of both."},
 
     {PLACE(train, epochs), .kind = OPTION_IS_INTEGER, .preset = "10", .most = 1e6,
      .help = "Number of epochs."},
@@ -326,9 +327,10 @@ const struct option_entry option_table[] = {
     {PLACE(train, clip_norm), .kind = OPTION_IS_NUMBER, .preset = "0", .most = INFINITY,
      .help = "Maximum norm of the gradient; larger gradients are scaled down. 0: no clipping."},
     {PLACE(train, loss), CHOICES(TRAIN_LOSS_CHOICES), .preset = "cross_entropy",
-     .help = "Loss of training. bce: binary cross-entropy of each class, the mean over the classes "
-             "(DeiT III); bce_sum: their sum (big_vision). The loss of evaluations is always "
-             "cross_entropy."},
+     .help =
+         "Training loss. cross_entropy: softmax cross-entropy. bce: binary cross-entropy, averaged "
+         "over the classes (DeiT III). bce_sum: summed over the classes (big_vision). "
+         "Evaluations always report cross_entropy."},
     {PLACE(train, label_smoothing), .kind = OPTION_IS_NUMBER, .preset = "0", .most = 1,
      .below_most = true,
      .help = "Label smoothing: share of the target that is spread evenly over all classes."},
@@ -355,8 +357,8 @@ const struct option_entry option_table[] = {
     {PLACE(optim, lr_batch), .kind = OPTION_IS_INTEGER, .preset = "64", .least = 1, .most = 1e9,
      .help = "Global batch size for which optim.lr is meant."},
     {PLACE(optim, weight_decay), .kind = OPTION_IS_NUMBER, .preset = "0.0001", .most = INFINITY,
-     .help = "Weight decay: decoupled with adamw, muon and lion, added to the gradient with "
-             "the other optimizers; lamb: to the direction."},
+     .help = "Weight decay. adamw, muon, lion: decoupled. lamb: added to the direction. Other "
+             "optimizers: added to the gradient."},
     {PLACE(optim, no_decay), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "No weight decay on norms, biases, position embeddings and class token."},
     {PLACE(optim, layer_decay), .kind = OPTION_IS_NUMBER, .preset = "1", .most = 1,
@@ -370,40 +372,41 @@ const struct option_entry option_table[] = {
      .help = "Decay of an exponential moving average of the weights (EMA), which is evaluated and "
              "saved. 0: none."},
     {PLACE(optim, momentum), .kind = OPTION_IS_NUMBER, .preset = "0", .most = 1, .below_most = true,
-     .help = "Momentum of sgd, rmsprop, lars and muon (usual: 0.95)."},
+     .help = "Momentum of sgd, rmsprop, lars and muon. 0.95 is usual for muon."},
     {PLACE(optim, nesterov), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "Nesterov momentum (sgd, muon, lars)."},
     {PLACE(optim, betas), .kind = OPTION_IS_LIST, .preset = "auto", AUTOMATIC(0), .most = 1,
      .below_most = true, .least_count = 2, .most_count = 2,
-     .help =
-         "Decay rates of the first and second moment (adam, adamw, lamb; muon: of tensors that are "
-         "not matrices; lion: of the moment in the direction and of its next value). auto: "
-         "0.9,0.999; lion 0.9,0.99; muon 0.9,0.95."},
+     .help = "Decay rates of the first and second moment (adam, adamw, lamb; with muon for tensors "
+             "that are not matrices). lion: the first rate for the direction, the second for the "
+             "moment. "
+             "auto: 0.9,0.999; lion 0.9,0.99; muon 0.9,0.95."},
     {PLACE(optim, eps), .kind = OPTION_IS_NUMBER, .preset = "auto", AUTOMATIC(-1), .most = INFINITY,
-     .help = "Added to the denominator (adam, adamw, rmsprop, muon, lamb, lars). auto: 1e-8; lamb "
-             "1e-6; muon 1e-7."},
+     .help = "Added to the denominator (adam, adamw, rmsprop, muon, lamb, lars). muon: also the "
+             "smallest norm by which a matrix is divided. auto: 1e-8; lamb 1e-6; muon 1e-7."},
     {PLACE(optim, alpha), .kind = OPTION_IS_NUMBER, .preset = "0.99", .most = 1, .below_most = true,
      .help = "Smoothing constant of rmsprop."},
     {PLACE(optim, trust_coeff), .kind = OPTION_IS_NUMBER, .preset = "auto", AUTOMATIC(-1),
      .most = INFINITY,
-     .help = "Factor of lars's trust ratio, the norm of a tensor by that of its gradient. auto: "
-             "0.001."},
+     .help = "Factor of the trust ratio with lars: norm of a tensor divided by the norm of its "
+             "gradient. auto: 0.001."},
     {PLACE(optim, trust_clip), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help =
-         "Limit the trust ratio: to 1 with lamb (LAMBC); with lars so that the learning rate is "
-         "at most optim.lr (LARC)."},
+         "Limit the trust ratio. lamb: to 1 (LAMBC). lars: so that the adapted learning rate does "
+         "not exceed the scheduled one (LARC)."},
     {PLACE(optim, always_adapt), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "lamb, lars: also adapt the rate of tensors without weight decay (optim.no_decay)."},
     {PLACE(optim, muon_scale), CHOICES(MUON_SCALE_CHOICES), .preset = "match_rms_adamw",
      .help = "Factor of muon's orthogonal update of a matrix with `out` rows and `in` columns. "
-             "match_rms_adamw: 0.2 sqrt(max(out, in)), so that learning rates of adamw fit. "
+             "match_rms_adamw: 0.2 sqrt(max(out, in)), for learning rates like those of adamw. "
              "original: sqrt(max(1, out / in))."},
     {PLACE(optim, muon_factors), CHOICES(MUON_FACTORS_CHOICES), .preset = "quintic",
-     .help = "Coefficients of muon's Newton-Schulz iteration, as in timm. quintic: others in each "
-             "of the five steps. original: Keller Jordan's."},
+     .help =
+         "Coefficients of muon's Newton-Schulz iteration, as in timm. quintic: a different set in "
+         "each of the five steps. original: Keller Jordan's, the same in all steps."},
     {PLACE(optim, muon_exclude), .kind = OPTION_IS_TEXT, .preset = "",
-     .help = "Comma-separated units, or prefixes of tensor names, that muon updates as adamw does, "
-             "such as head. Tensors that are no matrices always are."},
+     .help = "Comma-separated units, or prefixes of tensor names, that muon updates as adamw does: "
+             "head. Tensors that are not matrices are always updated in this way."},
 
     {PLACE(schedule, name), CHOICES(SCHEDULE_CHOICES), .preset = "constant",
      .help = "Learning-rate schedule."},

@@ -83,10 +83,10 @@ struct optim_options {
     bool nesterov;
     struct option_list betas;
     double eps, alpha;
-    double trust_coeff; /* -1: the default */
+    double trust_coeff; /* -1: the optimizer's default */
     bool trust_clip, always_adapt;
     int muon_scale, muon_factors;   /* enum muon_scale_choice, muon_factors_choice */
-    char muon_exclude[OPTION_TEXT]; /* as freeze */
+    char muon_exclude[OPTION_TEXT]; /* list in the format of `freeze` */
 };
 
 struct schedule_options {

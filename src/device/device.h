@@ -85,12 +85,13 @@ struct dropout {
  * params->position + b, 0)) < rate, else divided by 1 - rate. */
 
 /* y = x . weight^T + bias, followed by one of
- *   pre != NULL:      pre = sum, y = dropout(gelu(pre)), GELU being exact (erf) or, with gelu_tanh,
- *                     its approximation by tanh;
+ *   pre != NULL:      pre = sum, y = dropout(gelu(pre)); gelu is exact (erf) or, with gelu_tanh,
+ *                     the tanh approximation;
  *   residual != NULL: y = residual + drop_path(dropout(sum)); y may be residual;
- *   scale != NULL:    pre = sum, y = residual + drop_path(dropout(scale * pre)): LayerScale
- * (Touvron et al. 2021), with pre and residual not NULL; none of them:     y = dropout(sum). rows =
- * batch * rows_per_sample. */
+ *   scale != NULL:    pre = sum, y = residual + drop_path(dropout(scale * pre)), LayerScale
+ *                     (Touvron et al. 2021); requires pre and residual;
+ *   none of them:     y = dropout(sum).
+ * rows = batch * rows_per_sample. */
 struct linear_forward {
     enum data_type type;
     int64_t rows, in, out, rows_per_sample;
@@ -116,7 +117,7 @@ struct linear_backward {
     const void *weight; /* [out, in] type */
     const void *dy;     /* [rows, out] type */
     const void *pre;    /* [rows, in] type, or NULL */
-    bool gelu_tanh;     /* of the layer that produced x */
+    bool gelu_tanh;     /* the value in the forward pass of the layer that produced x */
     bool x_relu;        /* x is the output of a ReLU: dx is 0 where x is 0; requires pre == NULL */
     void *dx;           /* [rows, in] type, or NULL; not dy */
     float *dweight;     /* [out, in], or NULL */
@@ -190,9 +191,8 @@ struct dropout_apply {
     struct dropout dropout, drop_path;
 };
 
-/* Gradient of a linear layer with LayerScale, from that of y: g = drop_path(dropout(dy)); dx =
- * scale
- * * g is the gradient of pre, dscale += column sums of g * pre. */
+/* Gradients of linear_forward with `scale`: with g = drop_path(dropout(dy)), the gradient of pre is
+ * dx = scale * g, and dscale += column sums of g * pre. */
 struct scale_backward {
     enum data_type type;
     int64_t rows, width, rows_per_sample;
@@ -212,13 +212,13 @@ struct scale_backward {
 struct rotary {
     enum data_type type;
     int64_t batch, tokens, heads, head_dim;
-    int64_t grid[2]; /* patches per column and row; they are the last tokens */
+    int64_t grid[2]; /* rows and columns of patches, which are the last tokens */
     float temperature;
-    bool inverse; /* by the negative angle: the gradient */
-    void *qkv;    /* [batch, tokens, 3, heads, head_dim] type; values are not changed */
+    bool inverse; /* rotate by the negative angle, for the gradient */
+    void *qkv;    /* [batch, tokens, 3, heads, head_dim] type; values (v) are unchanged */
 };
 
-/* SwiGLU (Shazeer 2020): y = silu(x1) * x2, where x1 and x2 are the halves of a row of x, and
+/* SwiGLU (Shazeer 2020): y = silu(x1) * x2. x1 and x2 are the first and second half of a row of x;
  * silu(a) = a / (1 + exp(-a)). */
 struct glu_forward {
     enum data_type type;
@@ -227,7 +227,7 @@ struct glu_forward {
     void *y;       /* [rows, width] type */
 };
 
-/* dx = (dy * x2 * silu'(x1), dy * silu(x1)) */
+/* Gradient of SwiGLU: the halves of a row of dx are dy * x2 * silu'(x1) and dy * silu(x1). */
 struct glu_backward {
     enum data_type type;
     int64_t rows, width;
@@ -247,7 +247,8 @@ struct patches_forward {
 };
 
 /* Build the token sequence: class token (if there is one), register tokens, patch rows. Each token
- * is added to its position; the first `unplaced` tokens have none (all without positions). */
+ * is added to its position embedding. The first `unplaced` tokens have no position embedding; in a
+ * model without position embeddings `unplaced` equals `tokens`. */
 struct tokens_forward {
     enum data_type type;
     int64_t batch, tokens, width, registers, unplaced;
@@ -294,8 +295,8 @@ struct loss_sums {
     double samples;
 };
 
-/* Softmax cross-entropy, or binary cross-entropy of each class with sigmoid(logit), as PyTorch's
- * binary_cross_entropy_with_logits, summed over the classes or their mean. */
+/* SOFTMAX: softmax cross-entropy. BINARY: PyTorch's binary_cross_entropy_with_logits, averaged over
+ * the classes of a sample. BINARY_SUM: the same, summed over the classes. */
 enum cross_entropy_kind { CROSS_ENTROPY_SOFTMAX, CROSS_ENTROPY_BINARY, CROSS_ENTROPY_BINARY_SUM };
 
 /* Cross-entropy. Targets are one class per sample (labels), smoothed by `smoothing`
@@ -318,7 +319,7 @@ struct cross_entropy {
     struct loss_sums *sums;
     float *losses;        /* [batch], or NULL */
     int32_t *predicted;   /* [batch], or NULL */
-    float *probabilities; /* [batch, classes] of the softmax, or NULL */
+    float *probabilities; /* [batch, classes], always by softmax; or NULL */
 };
 
 /* Convolutions use channels-last tensors, [batch, height, width, channels]: a pixel is a row for
@@ -479,12 +480,14 @@ struct squared_error {
 };
 
 /* Muon (Jordan et al. 2024) updates matrices in two calls. UPDATE_MUON adds the gradient to the
- * momentum and writes the direction; segments that are not matrices are updated as with AdamW, with
- * `nesterov` as with NAdamW (timm). After the directions were orthogonalized (matrix_sum),
- * UPDATE_MUON_APPLY subtracts them from the matrices and changes nothing else. */
+ * momentum of matrices and writes their direction. It updates all other segments as AdamW does,
+ * with `nesterov` as timm's NAdamW does. The caller then orthogonalizes the directions.
+ * UPDATE_MUON_APPLY decays the matrices, subtracts their directions, and updates their averages and
+ * copies. */
 enum update_rule { OPTIMIZERS(OPTION_CONSTANT, UPDATE_) UPDATE_MUON_APPLY };
 
-/* The type of directions: fp16 has too few exponents for gradients without the loss scale. */
+/* Return the data type of Muon's directions. It is not fp16: its exponent range is too small for
+ * gradients without the loss scale. */
 static inline enum data_type direction_type(enum data_type compute)
 {
     return compute == TYPE_FP16 ? TYPE_FP32 : compute;
@@ -498,19 +501,19 @@ struct update_segment {
      * Moments are unchanged; average and copy are updated. */
     bool running;
     bool matrix; /* Muon: part of a matrix */
-    bool adapts; /* LAMB, LARS: its rate is adapted to the norms of `tensor` */
+    bool adapts; /* LAMB, LARS: the step is multiplied by the trust ratio of `tensor` */
     int tensor;  /* index in update.norms */
     float keep;
 };
 
-/* Sums of squares of a tensor: its weights, and the direction before the trust ratio. */
+/* Sums of squares of a tensor's weights and of its direction, which excludes the trust ratio. */
 struct tensor_norms {
     double weights, direction;
 };
 
-/* One optimizer step over a flat buffer, with the rules of torch.optim; Lion (Chen
- * et al. 2023) and Muon as in timm. With s the
- * scaler's scale (1 without a scaler), the gradient is first multiplied by the clip coefficient
+/* One optimizer step over a flat buffer, with the rules of torch.optim. Lion (Chen et al. 2023),
+ * LAMB, LARS and Muon follow timm. With s the scaler's scale (1 without a scaler), the gradient is
+ * first multiplied by the clip coefficient
  * min(1, max_norm / (sqrt(*norm_squared) / s + 1e-6)) / s, one factor rounded to fp32. Bias
  * corrections count params->update - scaler->skipped updates. If *norm_squared is not finite,
  * nothing changes. Elements outside all segments are padding. */
@@ -524,19 +527,19 @@ struct update {
     float *average; /* EMA of the weights, or NULL */
     void *copy;     /* copy in the compute type, or NULL if the fp32 weights are used directly */
     enum data_type copy_type;
-    void *direction; /* direction_type(copy_type); NULL if no segment is part of a matrix */
+    void *direction; /* Muon: direction_type(copy_type); NULL if no segment is part of a matrix */
     const struct update_segment
         *segments; /* host memory, valid until the stream has executed the update */
     int segment_count;
     const struct step_params *params; /* device memory; update, rate, beta1 and momentum are read */
     double beta2, epsilon, alpha, average_decay;
     bool nesterov;
-    /* LAMB (You et al. 2020) and LARS (You et al. 2017), as in timm, need the norms of whole
-     * tensors. A first call with `measure` adds those of segments that adapt, and changes nothing
-     * else. The next call reads the sums over all parts of the tensors. */
+    /* LAMB (You et al. 2020) and LARS (You et al. 2017) need the norms of whole tensors. A call
+     * with `measure` adds the sums of squares of this buffer's segments to `norms` and changes
+     * nothing else. The caller adds those of the other ranks before the call without `measure`. */
     struct tensor_norms *norms; /* device; NULL if no segment adapts */
     bool measure, trust_clip;
-    double trust;                     /* factor of the trust ratio */
+    double trust;                     /* optim.trust_coeff: factor of the trust ratio */
     const double *norm_squared;       /* device: of the scaled gradient; NULL: assumed finite */
     double max_norm;                  /* 0: no clipping; otherwise norm_squared is required */
     const struct loss_scaler *scaler; /* device, or NULL */
@@ -599,15 +602,15 @@ struct images_mix {
     float *targets;               /* [batch, classes] */
 };
 
-/* y = x_factor * x + z_factor * z + diagonal * I, rounded once. With norm_squared (device), x is
- * also divided by max(sqrt(*norm_squared), epsilon). y may be x or z. */
+/* y = x_factor * x + z_factor * z + diagonal * I, rounded once; I is the identity matrix. If
+ * norm_squared != NULL, x is also divided by max(sqrt(*norm_squared), epsilon). y may be x or z. */
 struct matrix_sum {
     enum data_type type;
     int64_t rows, width;
     const void *x, *z; /* [rows, width] type; z may be NULL */
     float x_factor, z_factor, diagonal, epsilon;
-    const double *norm_squared; /* or NULL */
-    void *y;
+    const double *norm_squared; /* device, or NULL */
+    void *y;                    /* [rows, width] type */
 };
 
 /* Find the first value that is not finite: the lowest index, or -1. */

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Values of an update that are the same for a whole segment: coefficients, clipping, loss scale.
- * Shared by the CPU, which computes them before its loops, and the GPU, which computes them in a
- * small kernel before the update because their inputs are in device memory. */
+/* The update rules of the optimizers, compiled for the CPU and the GPU. The first part computes the
+ * coefficients of a segment: learning rate, clipping, loss scale, trust ratio. A CPU computes them
+ * before its loops; a GPU in a small kernel, because their inputs are in device memory. The second
+ * part is the formula of an element. */
 #ifndef VITTRAIN_DEVICE_UPDATE_RULE_H
 #define VITTRAIN_DEVICE_UPDATE_RULE_H
 
@@ -18,10 +19,10 @@
 struct update_coefficients {
     float clip;        /* factor of the gradient */
     float decay;       /* gradient += decay * weight */
-    float shrink;      /* factor of the weight (decoupled decay; keep of running statistics) */
-    float rate;        /* learning rate; Adam: divided by the first bias correction */
+    float shrink;      /* factor of the weight: decoupled decay, or `keep` of running statistics */
+    float rate;        /* learning rate; with Adam's moments divided by the first bias correction */
     float keep1, new1; /* moment 1 = keep1 * moment 1 + new1 * gradient */
-    float keep2, new2; /* moment 2 = keep2 * moment 2 + new2 * gradient squared; Lion: moment 1 */
+    float keep2, new2; /* moment 2 = keep2 * moment 2 + new2 * gradient^2; Lion: see apply_lion */
     float root_scale;  /* 1 / sqrt(second bias correction) */
     float epsilon;
     float average_new; /* average += average_new * (weight - average) */
@@ -44,7 +45,7 @@ static inline void update_check(const struct update *args)
     ENSURE(args->norms != NULL || !args->measure, "norms of tensors without memory");
 }
 
-/* True if the segment is unchanged (host). */
+/* True if the call does not change the segment (host). */
 static inline bool segment_skips(const struct update *args, const struct update_segment *segment)
 {
     return segment->rate_scale == 0 || (args->measure && !segment->adapts) ||
@@ -61,7 +62,8 @@ UPDATE_FUNCTION float update_clip(const struct update *args)
     return (float)((clip < 1 ? clip : 1) / scale);
 }
 
-/* Return the trust ratio of a segment's tensor. rate: its learning rate. */
+/* Return the trust ratio of a segment's tensor; 1 if it does not adapt or if `measure` is set.
+ * rate: learning rate of the segment. */
 UPDATE_FUNCTION double update_trust(const struct update *args, const struct update_segment *segment,
                                     double rate)
 {
@@ -80,9 +82,9 @@ UPDATE_FUNCTION double update_trust(const struct update *args, const struct upda
 }
 
 /* Compute a segment's coefficients. For a `running` segment the caller applies SGD without moments:
- * running statistics are a step with weight shrinkage and rate -1. The trust ratio is a factor of
- * the rate, with LARS of the gradient. A call that measures has the rate 1 and adds the decay to
- * the direction. */
+ * the update of running statistics equals a step with shrink = keep and rate -1. The trust ratio
+ * multiplies the rate or, with LARS, the gradient and the decay. If `measure` is set, the rate is
+ * 1, and LAMB's decay is added to the direction. */
 UPDATE_FUNCTION void update_coefficients_make(struct update_coefficients *c,
                                               const struct update *args,
                                               const struct update_segment *segment)
@@ -117,9 +119,11 @@ UPDATE_FUNCTION void update_coefficients_make(struct update_coefficients *c,
     c->average_new = (float)(1 - args->average_decay);
 }
 
-/* ---- Update of an element. The includer defines UPDATE_NUMBER: vector_float on a CPU, where
- * `rule` is a constant, or float on a GPU; UPDATE_ROOT: its square root; UPDATE_SIGN: -1, 0 or 1.
- */
+/* ---- Update of an element. The file that includes this header defines
+ *   UPDATE_NUMBER: vector_float on a CPU, float on a GPU,
+ *   UPDATE_ROOT:   square root of an UPDATE_NUMBER,
+ *   UPDATE_SIGN:   sign of an UPDATE_NUMBER: -1, 0 or 1.
+ * On a CPU `rule` is a compile-time constant. */
 #ifdef UPDATE_NUMBER
 struct update_element {
     UPDATE_NUMBER weight, gradient, moment1, moment2;
@@ -136,7 +140,7 @@ UPDATE_FUNCTION void apply_sgd(struct update_element *e, const struct update_coe
     e->weight -= direction * c->rate;
 }
 
-/* Update the moments and return the rate times the direction. */
+/* Update the moments. Return the direction of Adam (NAdam with `nesterov`) times c->rate. */
 UPDATE_FUNCTION UPDATE_NUMBER adam_direction(struct update_element *e,
                                              const struct update_coefficients *c, bool nesterov)
 {
@@ -164,7 +168,7 @@ UPDATE_FUNCTION void apply_lion(struct update_element *e, const struct update_co
     e->moment1 = e->moment1 * c->keep2 + e->gradient * c->new2;
 }
 
-/* e->gradient: the gradient, or Muon's direction. */
+/* Update an element. For UPDATE_MUON_APPLY e->gradient contains the orthogonalized direction. */
 UPDATE_FUNCTION void update_apply(struct update_element *e, const struct update_coefficients *c,
                                   enum update_rule rule, bool momentum, bool nesterov)
 {
@@ -180,7 +184,7 @@ UPDATE_FUNCTION void update_apply(struct update_element *e, const struct update_
         e->weight -= adam_direction(e, c, nesterov);
 }
 
-/* Return the direction whose norm the rule needs, with the coefficients of a call that measures. */
+/* Return the direction whose norm is part of the trust ratio. c: the coefficients for `measure`. */
 UPDATE_FUNCTION UPDATE_NUMBER update_direction(struct update_element *e,
                                                const struct update_coefficients *c,
                                                enum update_rule rule)
@@ -192,7 +196,7 @@ UPDATE_FUNCTION UPDATE_NUMBER update_direction(struct update_element *e,
 }
 #endif
 
-/* Return the factor of x in a matrix_sum. */
+/* Return the factor of x in a matrix_sum: x_factor, divided by the norm if there is one. */
 UPDATE_FUNCTION float matrix_sum_factor(const struct matrix_sum *args)
 {
     if (args->norm_squared == NULL)
