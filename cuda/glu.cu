@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* SwiGLU and its gradient: one octet of a row of y per thread. */
+/* SwiGLU and its gradient: eight neighbouring elements (an octet) of a row of y per thread. */
 #include "cuda.h"
 #include "kernel.h"
 
 enum { THREADS = 256 };
 
-/* The first elements of a thread's octets; row >= rows: it has none. */
+/* The octet of a thread: its row, the indices of its first element in x and y, and the number of
+ * elements from there to the end of the row of y. If row >= rows, the thread has no octet. */
 struct octet {
     int64_t row, in_x, in_y, left;
 };

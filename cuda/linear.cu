@@ -21,7 +21,7 @@ __device__ static inline float normal_below(float x)
     return x < -NORMAL_FIT_END ? 0.0f : below;
 }
 
-/* 1 / (1 + exp(-x (a + b x^2))) */
+/* The tanh approximation of GELU divided by x: 1 / (1 + exp(-x (a + b x^2))). */
 __device__ static inline float gelu_tanh_factor(float x)
 {
     return __fdividef(1.0f, 1.0f + __expf(-x * (x * x * GELU_TANH_B + GELU_TANH_A)));

@@ -18,8 +18,8 @@ struct peak {
 /* Results of the second pass. */
 struct row_sums {
     double weight;  /* sum of targets */
-    double product; /* sum of target * (logit - maximum); of labels: of logit - maximum; binary
-                       cross-entropy: its sum over the classes */
+    double product; /* sum of target * (logit - maximum), with labels of logit - maximum; for binary
+                       cross-entropy, the sum of the losses of all classes */
     float sum;      /* sum of exponentials */
     int rank;       /* number of classes that beat the label */
     int predicted;  /* lowest class with the maximum logit */
@@ -104,13 +104,13 @@ __device__ static inline float row_target(const struct cross_entropy &args, cons
     return args.smoothing / (float)row.classes + (i == row.label ? 1 - args.smoothing : 0);
 }
 
-/* Factor of the sum over classes. */
+/* Return the factor of a sum over the classes: 1 / classes for the mean. */
 __device__ static inline double binary_factor(const struct cross_entropy &args)
 {
     return args.kind == CROSS_ENTROPY_BINARY ? 1 / (double)args.classes : 1;
 }
 
-/* -target * log(sigmoid(x)) - (1 - target) * log(1 - sigmoid(x)) */
+/* Return -target * log(sigmoid(x)) - (1 - target) * log(1 - sigmoid(x)) */
 __device__ static inline double binary_loss(float x, float target)
 {
     return (double)((x > 0 ? x : 0) - x * target) + (double)log1pf(expf(-fabsf(x)));
@@ -139,8 +139,8 @@ __device__ static inline struct row_sums sums_make(const struct cross_entropy &a
     return sums;
 }
 
-/* -sum of targets * log(probabilities) unless it is binary; targets are smoothed labels or a
- * distribution. */
+/* Return the loss of a row. Softmax: -sum of targets * log(probabilities), where targets are
+ * smoothed labels or a distribution. */
 __device__ static inline double row_loss(const struct cross_entropy &args, const struct row &row,
                                          const struct row_sums &sums)
 {
@@ -153,9 +153,9 @@ __device__ static inline double row_loss(const struct cross_entropy &args, const
     return smoothing != 0 ? loss - smoothing / row.classes * sums.product : loss;
 }
 
-/* gradient = scale * (probability * sum of targets - target), or of binary cross-entropy
- * scale * (sigmoid(logit) - target). Each thread overwrites only elements
- * that it alone reads, because dlogits may be logits. */
+/* gradient = scale * (probability * sum of targets - target); for binary cross-entropy
+ * scale * (sigmoid(logit) - target). Each thread overwrites only elements that it alone reads,
+ * because dlogits may be logits. */
 template <typename number>
 __device__ static inline void row_write(const struct cross_entropy &args, const struct row &row,
                                         const struct row_sums &sums)

@@ -6,13 +6,13 @@
 
 enum { THREADS = 256 };
 
-/* All sizes of struct rotary that the kernel needs. */
+/* The members of struct rotary that the kernel needs. */
 struct rotation {
     int64_t batch, tokens, rows, columns, heads, head_dim;
     float log_temperature, sign;
 };
 
-/* Sets the cosines and sines of pairs first .. first + 7 of a patch. */
+/* Set the cosines and sines of pairs first .. first + 7 of a patch. */
 __device__ static inline void angles_of(const struct rotation &of, int64_t patch, int64_t first,
                                         struct eight &cosine, struct eight &sine)
 {
@@ -22,7 +22,7 @@ __device__ static inline void angles_of(const struct rotation &of, int64_t patch
         int64_t place = pair < quarter ? patch / of.columns : patch % of.columns;
         float x = (float)(2 * place + 1) / (float)(pair < quarter ? of.rows : of.columns) - 1;
         float exponent = (float)(pair % quarter) / (float)quarter;
-        /* The intrinsics are exact to 2^-21 from -pi to pi; sinf needs stack memory. */
+        /* The error of the intrinsics is about 2^-21 from -pi to pi; sinf uses stack memory. */
         float turns = x * expf(-exponent * of.log_temperature);
         float angle = 6.283185307179586f * (turns - rintf(turns));
         cosine.value[i] = __cosf(angle);

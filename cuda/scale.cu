@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* The gradient of LayerScale: one pass over the gradient, which also sums by columns. */
+/* The gradient of LayerScale: one pass over the gradient of the output, which also computes the
+ * column sums. */
 #include "cuda.h"
 #include "kernel.h"
 

@@ -61,7 +61,8 @@ void cuda_patches_forward(struct stream *stream, const struct patches_forward *a
 
 /* ---- Token sequences: eight neighbouring elements of a sample per thread */
 
-/* The source of an element of a sample without its position. patches: those of the sample. */
+/* Return the source of an element of a sample, to which the position is added. patches: the patches
+ * of the sample. */
 template <typename number>
 __device__ static inline const number *token_source(const struct tokens_forward &args,
                                                     const number *patches, int64_t element)
@@ -117,7 +118,8 @@ void cuda_tokens_forward(struct stream *stream, const struct tokens_forward *arg
         NUMBER_SWITCH(args->type, tokens_forward_launch, stream, args);
 }
 
-/* A gradient of parameters: of `count` elements of the sequence from `first` on. sums: or NULL. */
+/* A gradient of parameters that are added to elements first .. first + count - 1 of each sample.
+ * sums: [count], or NULL. */
 struct token_part {
     int64_t first, count;
     float *sums;

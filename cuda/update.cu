@@ -24,8 +24,8 @@ struct buffer {
     const float *gradient;
     float *moment1, *moment2, *average;
     void *copy, *direction;
-    bool numbers_fit,
-        copy_fits; /* octets of the fp32 tensors, of the others, are aligned vectors */
+    bool numbers_fit; /* octets of the fp32 tensors are aligned vectors */
+    bool copy_fits;   /* octets of copy and direction are aligned vectors */
 };
 
 struct launch_segment {
@@ -81,7 +81,7 @@ __device__ static inline void octet_store(number *to, const struct octet &octet,
             number_store(to + octet.first + i, eight.value[i]);
 }
 
-/* direction_type of a compute type. */
+/* The type that direction_type returns for a compute type. */
 template <typename number> struct direction_of {
     typedef number type;
 };
@@ -89,7 +89,7 @@ template <> struct direction_of<struct fp16> {
     typedef float type;
 };
 
-/* Muon's momentum and the direction of matrices. */
+/* Update Muon's momentum and write the direction of matrices. */
 template <typename number>
 __device__ static inline void
 octet_direction(const struct update &args, const struct buffer &buffer,
@@ -191,8 +191,8 @@ __global__ static void __launch_bounds__(THREADS)
     }
 }
 
-/* ---- Norms of tensors: each block writes the sums of its tile; then one block per segment adds
- * them. */
+/* ---- Norms of tensors: each block of the first kernel writes the sums of squares of its tile;
+ * then one block per segment adds them in order. */
 __global__ static void __launch_bounds__(THREADS)
     measure_kernel(struct update args, struct segment_list list,
                    const struct update_coefficients *coefficients, struct tensor_norms *partial)

@@ -115,7 +115,7 @@ static inline float emulated_rsqrtf(float x)
 {
     return 1 / sqrtf(x);
 }
-/* The C library declares it without defining it. */
+/* The C library declares these names without defining them. */
 #define __expf expf
 #define __cosf cosf
 #define __sinf sinf

@@ -48,7 +48,7 @@ struct checkpoint_target {
     enum writers_choice writers;   /* WRITERS_ALL or WRITERS_NODE0; checkpoint_read also accepts
                                     * WRITERS_AUTO */
     const char *model;             /* model.name that a file must have to be read; NULL: any */
-    const struct options *options; /* their optim.name is that of moments; NULL: any */
+    const struct options *options; /* optim.name that moments must have; NULL: any */
 };
 
 /* A checkpoint to write. Its pointers are not used after checkpoint_write or

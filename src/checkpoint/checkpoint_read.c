@@ -108,7 +108,7 @@ static bool check_model(const char *path, const struct checkpoint_contents *cont
     return true;
 }
 
-/* Check that the moments are those of this run's optimizer. Adam and AdamW have the same. */
+/* Check that the moments are those of this run's optimizer. Adam and AdamW can exchange theirs. */
 static bool check_optimizer(const char *path, const struct checkpoint_contents *contents,
                             const struct options *options, struct error *error)
 {
@@ -119,7 +119,7 @@ static bool check_optimizer(const char *path, const struct checkpoint_contents *
     if (options == NULL || contents->moments == 0)
         return true;
     if (!checkpoint_deck_parse(contents->deck, path, &saved, &fault)) {
-        error_clear(&fault); /* of a version with other options */
+        error_clear(&fault); /* the deck is from a version with other options: not checked */
         return true;
     }
     options_value_text(&saved, "optim.name", theirs, sizeof theirs);

@@ -50,8 +50,8 @@ static bool same_shape(const struct unit_tensor *tensor, const struct safetensor
     return true;
 }
 
-/* True for the classifier: the model's last tensor and those with the same name up to the last dot.
- */
+/* True for tensors of the classifier: the model's last tensor, and those of the same unit whose
+ * names are equal up to the last dot. */
 static bool is_head(const struct safetensors_input *input, const struct safetensors_source *source)
 {
     const char *last = input->source[input->source_count - 1].tensor->name;
@@ -61,8 +61,8 @@ static bool is_head(const struct safetensors_input *input, const struct safetens
            strncmp(source->tensor->name, last, length) == 0;
 }
 
-/* A tensor without a source keeps its initial values if they are fixed positions, or random ones of
- * the classifier where those are accepted. Each is one line on the console, for the weight. */
+/* True if a tensor that the file does not have may keep its initial values: fixed position
+ * embeddings, and the classifier if accepts_other_head is set. */
 static bool keeps_initial(const struct safetensors_input *input,
                           const struct safetensors_source *source)
 {
@@ -70,7 +70,7 @@ static bool keeps_initial(const struct safetensors_input *input,
            (input->accepts_other_head && is_head(input, source));
 }
 
-/* True for position embeddings of another grid, which was square. */
+/* True for position embeddings of another grid, if the file's grid is square. */
 static bool is_other_grid(const struct safetensors_source *source)
 {
     const struct unit_tensor *tensor = source->tensor;

@@ -260,8 +260,8 @@ void comm_give_up(struct comm *comm, int64_t number, const char *what, double se
     if (why == NULL) {
         watch_ask(&ticket, answers);
         watch_list_missing(&ticket, answers, missing, sizeof missing);
-        /* Lower ranks that have started the collective report the same. Each counts twice, because
-         * mpirun of a busy machine took more than 0.4 s to end the job. */
+        /* Lower ranks that have started the collective report the same. Each adds two
+         * delays, because on a busy machine mpirun takes more than 0.4 s to end the job. */
         before = 0;
         for (int rank = 0; rank < comm->rank; rank++)
             before += is_missing(&ticket, answers, rank) ? 0 : 2;

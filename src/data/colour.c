@@ -155,8 +155,8 @@ void colour_equalize(const struct colour_image *image)
         plane_equalize(image->planes + channel * plane_of(image), plane_of(image));
 }
 
-/* A box of 2 * radius + 1 pixels and a part of one more at each end; weights are 8.24 fixed
- * point. */
+/* A box filter of 2 * radius + 1 pixels with `weight` and one more pixel at each end with
+ * `end_weight`. Weights are 8.24 fixed point. */
 struct box {
     int64_t radius;
     uint32_t weight, end_weight;
@@ -177,8 +177,8 @@ static struct box box_of(double deviation)
     return box;
 }
 
-/* Blur a line of `count` pixels that are `step` bytes apart. Pixels outside are those of its
- * ends. */
+/* Blur a line of `count` pixels that are `step` bytes apart. Pixels outside the line equal its
+ * first or last pixel. */
 static void line_blur(const struct box *box, int64_t count, int64_t step, const uint8_t *from,
                       uint8_t *to)
 {

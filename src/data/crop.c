@@ -167,9 +167,9 @@ static int64_t middle(int64_t size, int64_t taken)
     return size < taken ? -((taken - size) / 2) : (int64_t)rint((double)(size - taken) / 2);
 }
 
-/* Resize one side to crop->resize and the other in proportion, so that the image covers this size:
- * with torchvision's Resize, which takes one number, rounded down; with timm's ResizeKeepRatio, for
- * sizes that are not square, to the nearest integer. */
+/* Resize the image in proportion to the smallest size that covers crop->resize. For square sizes
+ * the longer side is rounded down, as by torchvision's Resize; otherwise it is rounded to the
+ * nearest integer, as by timm's ResizeKeepRatio. */
 static void cover(const struct crop *crop, int64_t width, int64_t height, struct crop_plan *plan)
 {
     const struct image_size *to = &crop->resize;

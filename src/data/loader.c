@@ -150,8 +150,8 @@ static void fault_keep(const struct loader *loader, int64_t sample, const struct
     memset(pixels, 0, (size_t)loader->sample_bytes);
 }
 
-/* The epoch in the keys of a sample's random numbers. Copies of a sample have different ones; copy
- * 0 has the epoch itself. */
+/* Return the epoch for the keys of a sample's random numbers. It differs for each copy of a sample
+ * (augment.repeat); that of copy 0 is `epoch`. */
 static uint32_t key_epoch(const struct sampler *sampler, uint32_t epoch, int64_t position)
 {
     enum { EPOCH_BITS = 24 };

@@ -94,7 +94,7 @@ struct image_change policy_operation(enum image_change_kind kind, int64_t magnit
     }
 }
 
-/* ---- 3-Augment: the default threshold of Pillow's solarize, the radii of DeiT III. */
+/* ---- 3-Augment, with the default threshold of Pillow's solarize and the blur radii of DeiT III */
 static struct image_change three_augment_draw(const struct policy *policy, uint32_t epoch,
                                               uint32_t sample)
 {

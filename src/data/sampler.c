@@ -175,7 +175,7 @@ void sampler_ahead(const struct sampler *sampler, uint32_t epoch, int64_t step, 
     }
 }
 
-/* Number of different samples in a global batch. */
+/* Return the number of different samples in a global batch. */
 static int64_t batch_samples(const struct sampler *sampler)
 {
     return round_up_division(sampler->global_batch, sampler->repeat);
@@ -186,7 +186,8 @@ int64_t sampler_copy_at(const struct sampler *sampler, int64_t position)
     return position % sampler->global_batch / batch_samples(sampler);
 }
 
-/* Replace the order by one with repetitions. From the end, because a sample never moves forward. */
+/* Repeat samples in the order of an epoch, in place. The loop runs backwards, because each sample
+ * is copied from its own index or a lower one. */
 static void samples_repeat(const struct sampler *sampler, uint32_t *samples)
 {
     const int64_t batch = sampler->global_batch, different = batch_samples(sampler);

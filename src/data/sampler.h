@@ -66,7 +66,7 @@ void sampler_draw(struct sampler *sampler, uint32_t epoch);
 
 /* Return the order of an epoch that was drawn. */
 const struct sampler_order *sampler_order_of(const struct sampler *sampler, uint32_t epoch);
-/* Return which copy of its sample is at a position of the order, from 0. */
+/* Return the number of the copy, from 0, that a position of the order contains. */
 int64_t sampler_copy_at(const struct sampler *sampler, int64_t position);
 int64_t sampler_steps(const struct sampler *sampler); /* steps of an epoch */
 struct sampler_slice sampler_slice_at(const struct sampler *sampler, int64_t step, int64_t micro);

@@ -191,8 +191,8 @@ MOVED(image_transform,
           T(images, IMAGES(args->height, args->width)))
 MOVED(images_mix, T(images, 2 * IMAGES(args->height, args->width)))
 
-/* Master weights, moments and averages are read and written, gradients read, copies written. Norms
- * of tensors read them. */
+/* Master weights, moments and averages are read and written, gradients read, copies written. With
+ * `measure` weights, moments and gradients are only read. */
 static struct counted count_update(const struct update *args)
 {
     double bytes = 0;

@@ -32,8 +32,8 @@ static int64_t weight_elements(const struct convolution_shape *s)
     return s->out * s->in * s->kernel * s->kernel;
 }
 
-/* True if operands of this type are multiplied as they are, not as fp32 copies. oneDNN 2.6 computes
- * a wrong gradient of the weight in bf16 for images that are one pixel wide and a stride. */
+/* True if operands are multiplied in this type, not as fp32 copies. oneDNN 2.6 computes a wrong
+ * gradient of the weight in bf16 for images that are one pixel wide with a stride above 1. */
 static bool multiplies(const struct cpu_device *cpu, enum data_type type,
                        const struct convolution_shape *shape)
 {

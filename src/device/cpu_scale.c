@@ -8,7 +8,7 @@
 /* Maximum number of row blocks, minimum rows per block, columns added at a time. */
 enum { BLOCKS = 128, BLOCK_ROWS = 16, SUM_COLUMNS = 64 };
 
-/* Process one row; products: sums of its block, or NULL. */
+/* Process row r and add its g * pre to products [width], the sums of its row block, unless NULL. */
 static void row_backward(const struct cpu_device *cpu, const struct scale_backward *args, int64_t r,
                          float *products)
 {

@@ -10,7 +10,7 @@
 
 enum { BLOCK = 1 << 14 };
 
-/* The arguments of the kernel for a segment. */
+/* Return the arguments of the kernel for a segment. */
 static struct update segment_rule(const struct update *args, const struct update_segment *segment)
 {
     struct update rule = *args;
@@ -23,7 +23,8 @@ static struct update segment_rule(const struct update *args, const struct update
     return rule;
 }
 
-/* Add the squares of a segment: blocks in parallel, then in order. */
+/* Add a segment's sums of squares to its tensor's norms: in parallel by blocks, whose sums are then
+ * added in order. */
 static void segment_measure(const struct cpu_device *cpu, const struct update *args,
                             const struct update_segment *segment,
                             const struct update_coefficients *coefficients)

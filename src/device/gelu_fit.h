@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Minimax fits and constants for GELU, written once for the vectors of the CPU and the threads of a
- * GPU; both agree to a few ulp. Each macro declares the numerator `p` and denominator `q` of the
- * function 1/2
- * + x p / q of x = sqrt(t), for any type with multiplication and addition. */
+ * GPU; both agree to a few ulp. The functions are 1/2 + x p / q with x = sqrt(t). Each
+ * macro declares p and q, for any type with multiplication and addition. */
 #ifndef VITTRAIN_DEVICE_GELU_FIT_H
 #define VITTRAIN_DEVICE_GELU_FIT_H
 
@@ -37,7 +36,7 @@
     q = q * t + 2.81272678e-1f;                                                                    \
     q = q * t + 1.0f
 
-/* The approximation of GELU by tanh is x s with s = 1 / (1 + exp(-x (a + b x^2))). */
+/* The tanh approximation of GELU is x s with s = 1 / (1 + exp(-x (a + b x^2))). */
 #define GELU_TANH_A 1.59576912f    /* 2 sqrt(2 / pi) */
 #define GELU_TANH_B 7.13548163e-2f /* 0.044715 a */
 

@@ -92,13 +92,14 @@ static float row_target(const struct loss_row *row, const struct cross_entropy *
     return args->smoothing / (float)row->classes + (i == label ? 1 - args->smoothing : 0);
 }
 
-/* Factor of the sum over classes. */
+/* Return the factor of a sum over the classes: 1 / classes for the mean. */
 static double binary_factor(const struct cross_entropy *args)
 {
     return args->kind == CROSS_ENTROPY_BINARY ? 1 / (double)args->classes : 1;
 }
 
-/* -target * log(sigmoid(x)) - (1 - target) * log(1 - sigmoid(x)) for all classes. */
+/* Return the sum or mean over the classes of -target * log(sigmoid(x)) - (1 - target) *
+ * log(1 - sigmoid(x)). */
 static double row_loss_binary(const struct loss_row *row, const struct cross_entropy *args,
                               int64_t label, const float *targets)
 {

@@ -46,7 +46,7 @@ KERNEL_INLINE void update_typed(enum data_type copy_type, enum update_rule rule,
     }
 }
 
-/* Muon's momentum and the direction of matrices. */
+/* Update Muon's momentum and write the direction of matrices. */
 KERNEL_INLINE void direction_typed(enum data_type copy_type, const struct update *args,
                                    const struct update_coefficients *c, int64_t begin, int64_t end)
 {
@@ -79,7 +79,8 @@ static void update(const struct update *args, const struct update_coefficients *
     }
 }
 
-/* Squares are added in double, because those of a gradient may overflow fp32. */
+/* Add the sums of squares of a segment. They are double, because the square of a gradient may
+ * overflow fp32. */
 static void measure(const struct update *args, const struct update_coefficients *coefficients,
                     int64_t begin, int64_t end, struct tensor_norms *norms)
 {

@@ -327,7 +327,7 @@ KERNEL_INLINE vector_float vector_gelu_slope(vector_float x)
     return vector_select(x < -end, vector_all(0), slope);
 }
 
-/* GELU / x, and the derivative of GELU; tanh: its approximation. */
+/* GELU(x) / x, and the derivative of GELU; with `tanh` those of the tanh approximation. */
 KERNEL_INLINE vector_float vector_gelu_factor(vector_float x, bool tanh)
 {
     if (!tanh)

@@ -224,8 +224,8 @@ static void meet(MPI_Comm group, int self, int partner, char *memory, struct nod
 }
 
 /* ---- all pairs */
-/* Return for how many seconds this process was ready to run while others used its CPUs. The first
- * numbers of /proc/self/schedstat are its times on a CPU and in the run queue in nanoseconds. */
+/* Return the seconds that this process has waited for a CPU, 0 if unknown. The first two numbers of
+ * /proc/self/schedstat are its times on a CPU and in the run queue in nanoseconds. */
 static double queue_seconds(void)
 {
     long long queue = 0;
@@ -350,8 +350,8 @@ static const char slow_advice[] = "check cable, port and negotiated speed (ethto
                                   "link), other traffic and other "
                                   "processes; or exclude the node";
 
-/* Return the verdict on a link. If other processes used the CPUs of one of its nodes, the link
- * itself may be good: at most a warning. */
+/* Return the verdict on a link. A failure becomes a warning if other processes used the CPUs of one
+ * of its nodes, because they may have slowed the measurement. */
 static enum doctor_verdict judge_link(const struct node_network *node,
                                       const struct network_link *link, double usual)
 {

@@ -50,7 +50,7 @@ static void buffer_describe(const struct flat_model *flat, const struct unit *un
                                    .ready = flat->device->backend->event_open(flat->device)};
 }
 
-/* Returns the number of norms: 0 if no tensor adapts, else that of tensors. */
+/* Returns the number of struct tensor_norms: 0 if no tensor adapts, else the number of tensors. */
 static int norms_count(const struct flat_model *flat)
 {
     uint32_t count = 0;

@@ -35,8 +35,9 @@ struct flat_buffer {
     void *gradient_low;    /* [shard_count] `gradient` in the compute type, or NULL */
     struct update_segment *segments; /* over the shard */
     int segment_count;
-    int *owner;      /* [tensors]: rank that orthogonalizes it, replica * shards + shard; or -1 */
-    bool orthogonal; /* it contains such matrices (flat_orthogonal.h) */
+    int *
+        owner; /* [tensors]: rank that orthogonalizes the tensor, replica * shards + shard; or -1 */
+    bool orthogonal;         /* the unit contains matrices with an owner (flat_orthogonal.h) */
     int64_t parameter_count; /* parameters in the shard; running statistics follow them */
     bool learns;             /* it contains trainable parameters or running statistics */
     bool whole;              /* `weights` contains the current parts of all ranks */
@@ -57,11 +58,12 @@ struct flat_slot {
     int weights_unit, gradient_unit; /* the units that use it, or -1 */
 };
 
-/* Memory of flat_orthogonal.h. */
+/* Memory of flat_orthogonal.h in the type of directions, except as noted. */
 struct flat_orthogonal {
     void *slot[ORTHOGONAL_SLOTS]; /* directions of unit u are in slot u % ORTHOGONAL_SLOTS */
-    void *iterate;                /* two matrices */
-    void *gram, *square;          /* [least dimension]^2; square: in fp32 */
+    void *iterate;                /* two matrices of the largest count; also one in fp32 */
+    void *gram,
+        *square; /* [least, least] with the largest least dimension; square has room for fp32 */
     double *norm_squared;
 };
 
@@ -84,7 +86,7 @@ struct flat_model {
     struct tensor_norms
         *norms; /* device [norm_count] by unit_tensor.index; NULL: no tensor adapts */
     int norm_count;
-    struct event *norm_ready; /* this rank's part of it is computed */
+    struct event *norm_ready; /* this rank's part of norm_squared or norms is computed */
     struct event *sums_ready; /* the input of flat_add_sums is computed */
     int64_t *nonfinite_index; /* device */
 };
@@ -153,9 +155,9 @@ struct flat_traffic flat_traffic(const struct flat_model *flat, int64_t passes, 
  * running statistics. */
 void flat_norm(struct flat_model *flat);
 
-/* Call these before and after the update has measured the parts of all units: set the norms of
- * tensors to zero, and add those of all ranks of the shard group. */
+/* Sets the norms of tensors to zero. Call it before the update with `measure` of all units. */
 void flat_norms_begin(const struct flat_model *flat);
+/* Adds the norms of all ranks of the shard group. Collective; call it after that update. */
 void flat_norms_sum(const struct flat_model *flat);
 
 /* Queues an all-reduce (sum) of device memory over all ranks, for batch norm. Collective; all ranks

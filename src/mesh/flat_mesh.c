@@ -219,10 +219,10 @@ void flat_reduce_wait(struct flat_model *flat)
     }
 }
 
-/* The doubles of a struct tensor_norms. */
+/* Number of doubles in a struct tensor_norms. */
 enum { NORM_SUMS = sizeof(struct tensor_norms) / sizeof(double) };
 
-/* Queues an all-reduce (sum) over the shard group. */
+/* Queues an all-reduce (sum) of sums [count], device memory, over the shard group. */
 static void shard_add(const struct flat_model *flat, double *sums, int64_t count)
 {
     struct comm *shard = flat->mesh->shard_data;

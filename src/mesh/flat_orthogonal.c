@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Orthogonalizes the directions of matrices for Muon. Each matrix has one owner among all ranks, so
- * that all replicas get the same bits, also while their devices still choose algorithms. The
- * directions of a unit are gathered in each shard group; each rank orthogonalizes its matrices and
- * sets the rest to zero; the sum over all ranks is the result. */
+/* Orthogonalizes the directions of matrices for Muon. The directions of a unit are gathered in each
+ * shard group. Each matrix has one owner among all ranks. A rank orthogonalizes the matrices that
+ * it owns and sets all other elements to zero; the sum over all ranks is the result. With one
+ * owner, all replicas get the same bits even if their devices use different matrix-product
+ * algorithms. */
 #include "mesh/flat_orthogonal.h"
 
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 
 static const enum comm_type comm_type_of[] = {[TYPE_FP32] = COMM_FP32, [TYPE_BF16] = COMM_BF16};
 
-/* A direction as a matrix: the first dimension is that of the outputs. */
+/* Size of a tensor as a matrix: one row per output. least: the smaller of both numbers. */
 struct matrix {
     int64_t rows, columns, least;
 };
@@ -22,7 +23,7 @@ static struct matrix matrix_of(const struct unit_tensor *tensor)
     return (struct matrix){rows, columns, smaller(rows, columns)};
 }
 
-/* FLOPs of a step of the iteration. */
+/* Returns the FLOPs of one step of the iteration. */
 static double matrix_flops(const struct unit_tensor *tensor)
 {
     struct matrix matrix = matrix_of(tensor);
@@ -30,7 +31,7 @@ static double matrix_flops(const struct unit_tensor *tensor)
     return 2 * least * (2 * (double)tensor->count + least * least);
 }
 
-/* Greedy: each matrix goes to the rank with the least work so far. */
+/* Assigns each matrix to the rank that has the fewest FLOPs so far (greedy). */
 void flat_orthogonal_open(struct flat_model *flat)
 {
     const struct comm *shard = flat->mesh->shard, *replica = flat->mesh->replica;
@@ -75,14 +76,14 @@ void flat_orthogonal_allocate(struct flat_model *flat, struct arena *arena)
         return;
     for (int i = 0; i < ORTHOGONAL_SLOTS; i++)
         work->slot[i] = arena_take(arena, MEMORY_GATHERED, (size_t)padded * size);
-    /* Also one fp32 copy of the largest matrix. */
+    /* Two matrices in the direction's type, or one fp32 copy of the largest matrix. */
     work->iterate = arena_take(arena, MEMORY_BUFFERS, 2 * (size_t)count * size);
     work->gram = arena_take(arena, MEMORY_BUFFERS, (size_t)(least * least) * size);
     work->square = arena_take(arena, MEMORY_BUFFERS, (size_t)(least * least) * sizeof(float));
     work->norm_squared = arena_take(arena, MEMORY_BUFFERS, sizeof *work->norm_squared);
 }
 
-/* Returns element `index` of a unit's directions. */
+/* Returns the address of element `index` of a unit's directions. */
 static void *direction_at(const struct flat_model *flat, int unit, int64_t index)
 {
     unsigned char *slot = flat->orthogonal.slot[unit % ORTHOGONAL_SLOTS];
@@ -145,7 +146,8 @@ static void gram_compute(const struct flat_model *flat, struct matrix matrix, co
                      matrix.least * matrix.least);
 }
 
-/* next = x = (a + b gram + c gram^2) x, multiplied from the side of `gram`, times `scale`. */
+/* next = scale * (a I + b gram + c gram^2) x with factor = {a, b, c}; if x has more rows than
+ * columns, the polynomial of gram multiplies x from the right. */
 static void iterate_once(const struct flat_model *flat, struct matrix matrix, const double *factor,
                          double scale, const void *x, void *next)
 {

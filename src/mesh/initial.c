@@ -118,8 +118,9 @@ static void draw_truncated(float scale, float *values, int64_t count)
     }
 }
 
-/* Fixed positions of Beyer et al. 2022 (big_vision's posemb_sincos_2d): sines and cosines of the
- * column, then of the row, at width / 4 frequencies from 1 to 1 / 10000. */
+/* Fill in the fixed position embeddings of Beyer et al. 2022 (big_vision's posemb_sincos_2d). The
+ * quarters of a row are sine and cosine of the patch's column, then of its row, at width / 4
+ * frequencies from 1 to 1 / 10000. */
 static void fill_sincos(const struct unit_tensor *tensor, int64_t first, int64_t count,
                         float *values)
 {
@@ -157,7 +158,8 @@ void initial_draw(const struct unit_tensor *tensor, uint64_t seed, int64_t first
     ENSURE(first % 4 == 0, "cannot draw %s from element %lld: not a multiple of 4", tensor->name,
            (long long)first);
     if (tensor->initial <= INITIAL_CONSTANT) {
-        const float constant[] = {0, 1, (float)tensor->initial_scale}; /* by the rule */
+        const float constant[] = {0, 1,
+                                  (float)tensor->initial_scale}; /* indexed by enum initial_rule */
         for (int64_t i = 0; i < count; i++)
             values[i] = constant[tensor->initial];
         return;

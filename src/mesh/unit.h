@@ -18,13 +18,13 @@ enum tensor_kind {
 enum initial_rule {
     INITIAL_ZERO,
     INITIAL_ONE,
-    INITIAL_CONSTANT,         /* initial_scale */
-    INITIAL_HALF_ONE,         /* 0, and 1 in the second half of the rows */
+    INITIAL_CONSTANT,         /* the value `initial_scale` */
+    INITIAL_HALF_ONE,         /* 0 in the first half of the elements, 1 in the second */
     INITIAL_TRUNCATED_NORMAL, /* standard deviation `initial_scale`, clipped at +-2 as in timm */
-    INITIAL_HALF_NORMAL,      /* the same; in the second half of the rows the deviation is 1e-6 */
-    INITIAL_NORMAL,           /* standard deviation `initial_scale` */
-    INITIAL_UNIFORM,          /* +-initial_scale */
-    INITIAL_SINCOS            /* fixed positions of `grid`, [1, rows, width] */
+    INITIAL_HALF_NORMAL, /* the same; standard deviation 1e-6 in the second half of the elements */
+    INITIAL_NORMAL,      /* standard deviation `initial_scale` */
+    INITIAL_UNIFORM,     /* +-initial_scale */
+    INITIAL_SINCOS       /* fixed sin-cos position embeddings of `grid`, [1, rows, width] */
 };
 
 enum { TENSOR_NAME = 64, TENSOR_DIMENSIONS = 4 };
@@ -36,16 +36,16 @@ struct unit_tensor {
     int64_t count;  /* elements */
     int64_t offset; /* of the first element in the unit's flat buffer; a multiple of 16 */
     enum tensor_kind kind;
-    int depth;         /* for layer-wise decay: the unit's, unless the model sets another */
+    int depth;         /* for layer-wise decay: the unit's number, unless the model sets another */
     bool decay;        /* false for norms, biases, class token and positions: `optim.no_decay` */
     double rate_scale; /* of the learning rate; 1 unless layer-wise decay says otherwise */
     bool trainable;
-    bool matrix; /* Muon orthogonalizes its update */
-    bool adapts; /* LAMB, LARS: the learning rate depends on norms of the tensor */
+    bool matrix; /* Muon orthogonalizes the update */
+    bool adapts; /* LAMB, LARS: the step is multiplied by the tensor's trust ratio */
     enum initial_rule initial;
     double initial_scale;
-    /* Position embeddings: height and width of the grid of patches, whose rows are the last ones of
-     * shape[1]; else 0. */
+    /* Position embeddings: rows and columns of patches; shape[1] counts class and register tokens,
+     * if they have positions, and then the patches. Other tensors: 0. */
     int64_t grid[2];
     uint32_t index; /* number of the tensor in the model: key of its random initial values */
 };

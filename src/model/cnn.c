@@ -66,7 +66,7 @@ static void cnn_a_lenet_describe(struct convnet *convnet, const struct convnet_s
     linear(convnet, "fc4", node, shape->classes, false);
 }
 
-/* A 3x3 convolution, a max pool if `pools`, batch norm and relu. */
+/* Add a 3 x 3 convolution, a max pool if `pools`, a batch norm and a ReLU. */
 static int block(struct convnet *convnet, const char *layer, int number, int input,
                  int64_t channels, bool pools)
 {

@@ -85,7 +85,7 @@ struct convnet_shape {
      * output of the last node is the logits. */
     void (*describe)(struct convnet *convnet, const struct convnet_shape *shape);
     int64_t image, channels, classes;
-    int64_t image_width; /* 0: image, which is then height and width */
+    int64_t image_width; /* 0: equal to `image`, the height */
     int64_t width;   /* channels of the first stage, doubled at each next one; 0: not an option */
     int blocks[4];   /* ResNets: blocks per stage */
     bool bottleneck; /* ResNets: 1x1, 3x3, 1x1 */

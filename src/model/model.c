@@ -124,9 +124,10 @@ static bool norms_check(const struct model *model, struct error *error)
     return true;
 }
 
-/* True if Muon orthogonalizes the update of a tensor: as in timm, not that of positions and tokens
- * (1, ...), depthwise convolutions (n, 1, ...), and matrices that are thin or far from square. A
- * convolution's weight is a matrix with a row for each output. */
+/* True if Muon orthogonalizes the update of a tensor. A convolution's weight is a matrix with one
+ * row per output. As in timm, these tensors are excluded: position embeddings and tokens [1, ...],
+ * depthwise convolutions [n, 1, ...], matrices with a side below LEAST, and matrices whose sides
+ * differ by a factor above ASPECT. */
 static bool tensor_is_matrix(const struct unit_tensor *tensor)
 {
     enum { LEAST = 4, ASPECT = 128 };

@@ -90,7 +90,8 @@ static void position_add(struct unit_builder *builder, const struct vit *vit)
     }
 }
 
-/* timm's Eva, which has rotary positions, draws tokens like weights. */
+/* Set the initial values of class and register tokens. With rotary positions they are those of
+ * timm's Eva: a truncated normal distribution, as for weights. */
 static void token_initialize(struct unit_tensor *tensor, const struct vit_shape *shape)
 {
     bool rotary = shape->position == POSITION_ROTARY;
@@ -121,8 +122,8 @@ static void stem_describe(struct unit_builder *builder, const struct vit *vit)
         norm_add(builder, VIT_NORM1_WEIGHT, "norm_pre", shape->dim);
 }
 
-/* Factors of branch 1 or 2, without weight decay and with the names of timm's VisionTransformer or,
- * with rotary positions, Eva. */
+/* Add the LayerScale factors of branch 1 or 2. They have no weight decay. Their names are those of
+ * timm's VisionTransformer or, with rotary positions, of its Eva. */
 static void scale_add(struct unit_builder *builder, enum vit_tensor which, int branch,
                       const struct vit_shape *shape)
 {
@@ -159,7 +160,7 @@ static void block_describe(struct unit_builder *builder, const struct vit_shape 
     norm_add(builder, VIT_NORM2_WEIGHT, name, shape->dim);
     snprintf(name, sizeof name, "%s.mlp.fc1", block);
     linear_add(builder, VIT_FC1_WEIGHT, name, vit_fc1_width(shape), shape->dim, true);
-    if (shape->swiglu) { /* as timm initialises GluMlp */
+    if (shape->swiglu) { /* initial values of timm's GluMlp */
         builder->unit->tensors[builder->slot[VIT_FC1_WEIGHT]].initial = INITIAL_HALF_NORMAL;
         builder->unit->tensors[builder->slot[VIT_FC1_BIAS]].initial = INITIAL_HALF_ONE;
     }
@@ -168,8 +169,8 @@ static void block_describe(struct unit_builder *builder, const struct vit_shape 
     scale_add(builder, VIT_SCALE2, 2, shape);
 }
 
-/* Initial weights of timm's Eva: the last layers of branches are divided by sqrt(2 * number of the
- * block), the classifier by 1000. */
+/* Set the scales of initial weights of timm's Eva. Those of the last layer of both branches of
+ * block u, counted from 1, are divided by sqrt(2 u); that of the classifier by 1000. */
 static void rotary_initialize(struct vit *vit)
 {
     for (int u = 1; u <= vit->shape.depth; u++) {
@@ -181,7 +182,7 @@ static void rotary_initialize(struct vit *vit)
     vit->model.units[head].tensors[vit->slot[head][VIT_HEAD_WEIGHT]].initial_scale /= 1000;
 }
 
-/* timm's AttentionPoolLatent. */
+/* Add the tensors of timm's AttentionPoolLatent. */
 static void attention_pool_add(struct unit_builder *builder, const struct vit_shape *shape)
 {
     struct unit_tensor *tensor =
@@ -214,7 +215,8 @@ static void units_describe(struct vit *vit)
             snprintf(unit->name, sizeof unit->name, "head");
             bool after_mean = vit->shape.pool_mean && !vit->shape.norm_first;
             norm_add(&builder, VIT_NORM1_WEIGHT, after_mean ? "fc_norm" : "norm", vit->shape.dim);
-            /* As in timm, layer-wise decay counts `norm` to the last block, fc_norm to the head. */
+            /* For layer-wise decay, timm groups `norm` with the last block, fc_norm with the head.
+             */
             for (int t = 0; t < unit->tensor_count && !after_mean; t++)
                 unit->tensors[t].depth--;
             if (vit->shape.pool_map)
@@ -249,20 +251,20 @@ static bool shape_check(const struct vit_shape *shape, struct error *error)
                          "model.pool=mean");
     if (shape->pool_map && (shape->class_token || shape->registers > 0))
         return error_set(error, ERROR_USAGE,
-                         "model.pool=map is for models without class token and registers: set "
+                         "model.pool=map does not work with a class token or registers: set "
                          "model.class_token=off and model.registers=0");
     if (shape->pool_map && shape->swiglu)
         return error_set(error, ERROR_USAGE,
-                         "model.pool=map needs model.mlp=gelu: set it, or take another pool");
+                         "model.pool=map needs model.mlp=gelu: set it, or use another model.pool");
     if (shape->position == POSITION_ROTARY && shape->dim / shape->heads % 4 != 0)
         return error_set(error, ERROR_USAGE,
-                         "model.position=rotary needs heads of a multiple of 4 numbers, not %lld: "
+                         "model.position=rotary needs a head dimension divisible by 4, not %lld: "
                          "change model.dim or model.heads",
                          (long long)(shape->dim / shape->heads));
     if (shape->position == POSITION_SINCOS && (shape->dim < 8 || shape->dim % 4 != 0))
         return error_set(
             error, ERROR_USAGE,
-            "model.position=sincos needs a multiple of 4 from 8 on, not model.dim=%lld",
+            "model.position=sincos needs a multiple of 4, at least 8, not model.dim=%lld",
             (long long)shape->dim);
     return true;
 }

@@ -9,16 +9,16 @@
 
 struct vit_shape {
     int64_t image, channels, patch, dim, depth, heads, classes;
-    int64_t image_width; /* 0: image, which is then height and width */
+    int64_t image_width; /* 0: equal to `image`, the height */
     int64_t hidden;      /* 0 in the table of models: 4 * dim */
     double dropout, drop_path;
     bool qkv_bias, class_token, embed_norm, pool_mean, pool_map;
-    bool qk_norm; /* layer norms of each head's queries and keys */
+    bool qk_norm; /* layer norm of the queries and keys of each head */
     int64_t registers;
     enum position_choice position; /* POSITION_AUTO: learned */
-    bool norm_first;    /* the last norm is before the mean; with pool_map always, in struct vit */
-    double layer_scale; /* initial value of LayerScale; 0: none */
-    bool swiglu;        /* MLP of the blocks; hidden: numbers after the gate */
+    bool norm_first;               /* last norm before the mean; vit_open sets it with pool_map */
+    double layer_scale;            /* initial value of LayerScale; 0: none */
+    bool swiglu; /* SwiGLU in the blocks; `hidden` is then the width of its output */
     bool gelu_tanh;
     float norm_epsilon;
     /* true: as the reference's CIFAR model. Positions, class token and biases start at zero,
@@ -48,7 +48,7 @@ enum vit_tensor {
     VIT_PATCH_BIAS, /* stem */
     VIT_NORM1_WEIGHT,
     VIT_NORM1_BIAS, /* blocks; also the only norm of stem and head */
-    VIT_LATENT,     /* attention pool; its other tensors have the numbers of a block's */
+    VIT_LATENT,     /* attention pool, whose other tensors share the constants of a block */
     VIT_Q_WEIGHT,
     VIT_Q_BIAS,
     VIT_QKV_WEIGHT, /* attention pool: keys and values */
@@ -77,7 +77,7 @@ enum vit_tensor {
 struct vit_block {
     void *norm1, *qkv, *attention, *middle, *norm2, *pre, *hidden, *out;
     void *branch1, *branch2;  /* outputs of the branches before LayerScale; or NULL */
-    void *qk;                 /* queries, keys before their norms, [2, rows, dim]; or NULL */
+    void *qk;                 /* queries and keys before their norms, [2, rows, dim]; or NULL */
     float *qk_mean, *qk_rstd; /* [2, rows, heads]; or NULL */
     float *mean1, *rstd1, *lse, *mean2, *rstd2;
 };
@@ -85,9 +85,9 @@ struct vit_block {
 struct vit {
     struct model model; /* first: a struct model is a struct vit */
     struct vit_shape shape;
-    int64_t grid[2]; /* patches per column and row */
+    int64_t grid[2]; /* rows and columns of patches */
     int64_t patches, tokens;
-    int64_t unplaced;         /* tokens before the first one with a position */
+    int64_t unplaced;         /* tokens before the first one with a position embedding */
     int64_t batch;            /* of the last forward pass */
     int (*slot)[VIT_TENSORS]; /* [unit_count] */
     struct vit_block *blocks; /* [depth + 1]; the last one is the attention pool */
@@ -103,10 +103,10 @@ struct vit {
     float *dquery; /* [dim] */
 };
 
-/* True if the head reads all patches, not only the class token. */
+/* True if the head reads all patches (mean or attention pool), not only the class token. */
 bool vit_pools(const struct vit_shape *shape);
 
-/* Output size of fc1. */
+/* Return the output width of fc1: twice `hidden` with SwiGLU. */
 int64_t vit_fc1_width(const struct vit_shape *shape);
 
 /* Tokens per sample in the output of a unit: 1 for the last block if the head reads only the class

@@ -95,7 +95,7 @@ static void stem_take(struct vit *vit, struct arena *arena, int64_t batch, bool 
     vit->embed_rstd = take(arena, shape->embed_norm ? statistics : 0, sizeof(float));
 }
 
-/* The pool's out is `normed`. */
+/* Take the memory of the attention pool. Its output is vit->normed. */
 static void attention_pool_take(struct vit *vit, struct arena *arena, int64_t batch, bool training)
 {
     const struct vit_shape *shape = &vit->shape;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Registered Vision Transformers. Except for vit_cifar and vit_small_patch16_sincos, name, shape
- * and image preprocessing are those of timm's default weights; backbones without a classifier get
- * one of 1000 classes. */
+ * and image preprocessing are those of timm's default weights; backbones without a classifier have
+ * a head of 1000 classes, whose initial weights are random. */
 #include "model/vit.h"
 
 #define HALF .mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}
 #define IMAGENET .mean = {0.485, 0.456, 0.406}, .std = {0.229, 0.224, 0.225}
 
-/* Further arguments: members of struct vit_shape. */
+/* The arguments after heads_ are initializers of struct vit_shape. */
 #define VIT(name_, normalisation_, crop_, image_, patch_, dim_, depth_, heads_, ...)               \
     {                                                                                              \
         .name = name_, .type = &vit_type, normalisation_, .interpolation = INTERPOLATION_BICUBIC,  \
@@ -85,7 +85,7 @@ const struct model_entry vit_models[] = {
     AUGREG("vit_large_patch32_224", 0.9, 224, 32, 1024, 24, 16),
     AUGREG("vit_large_patch32_384", 1, 384, 32, 1024, 24, 16),
     AUGREG("vit_huge_patch14_224", 0.9, 224, 14, 1280, 32, 16),
-    /* Beyer et al. 2022, of big_vision */
+    /* ViT-S/16 of big_vision (Beyer et al. 2022) */
     VIT("vit_small_patch16_sincos", HALF, 0.9, 224, 16, 384, 12, 6, USUAL,
         .position = POSITION_SINCOS, .pool_mean = true, .norm_first = true, .gelu_tanh = true),
     DEIT3("deit3_small_patch16_224", 0.9, 224, 16, 384, 12, 6),

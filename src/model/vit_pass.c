@@ -268,8 +268,8 @@ static void attention_out(struct vit *vit, const struct model_pass *pass, int un
     backend->linear_forward(pass->stream, &projection);
 }
 
-/* Normalise queries and keys of each head in place. `kept`, mean and rstd are NULL in evaluation.
- */
+/* Normalise the queries and keys of each head in place. Training keeps their inputs, means and
+ * reciprocal standard deviations. */
 static void qk_norm(struct vit *vit, const struct model_pass *pass, int unit)
 {
     const struct vit_shape *shape = &vit->shape;
@@ -298,7 +298,8 @@ static void qk_norm(struct vit *vit, const struct model_pass *pass, int unit)
     }
 }
 
-/* Replace the gradients of normalised queries and keys by those of the norms' inputs. */
+/* Replace the gradients of the normalised queries and keys by the gradients of the norms' inputs.
+ */
 static void qk_norm_gradient(struct vit *vit, const struct model_pass *pass, int unit)
 {
     const struct vit_shape *shape = &vit->shape;
@@ -328,7 +329,7 @@ static void qk_norm_gradient(struct vit *vit, const struct model_pass *pass, int
     }
 }
 
-/* Rotates queries and keys, or their gradients back. */
+/* Rotate queries and keys; with `inverse` rotate their gradients back. */
 static void rotate(const struct vit *vit, const struct model_pass *pass, void *qkv, bool inverse)
 {
     const struct vit_shape *shape = &vit->shape;
@@ -378,7 +379,8 @@ static void hidden_dropout(struct vit *vit, const struct model_pass *pass, int u
         vit->model.device->backend->dropout_apply(pass->stream, &drop);
 }
 
-/* hidden = gelu(fc1(norm2(middle))), or with SwiGLU silu(a) * b of its halves */
+/* hidden = gelu(fc1(norm2(middle))); with SwiGLU silu(a) * b, where a and b are the halves of fc1's
+ * output */
 static void mlp_hidden(struct vit *vit, const struct model_pass *pass, int unit)
 {
     const struct vit_shape *shape = &vit->shape;
@@ -426,8 +428,8 @@ static void mlp_out(struct vit *vit, const struct model_pass *pass, int unit)
     vit->model.device->backend->linear_forward(pass->stream, &fc2);
 }
 
-/* The gradient of a branch's output before LayerScale, whose gradient is added, and dropout: `dx`
- * without these. */
+/* Return the gradient of a branch's output before LayerScale and dropout: `dx` if the branch has
+ * neither. The gradient of the LayerScale factors is added to theirs. */
 static const void *branch_gradient(struct vit *vit, const struct model_pass *pass, int unit,
                                    uint32_t site, const void *dx)
 {
@@ -590,9 +592,10 @@ static void mean_backward(struct vit *vit, const struct model_pass *pass, const 
     vit->model.device->backend->pool_backward(pass->stream, &pool);
 }
 
-/* normed = middle + fc2(gelu(fc1(norm2(middle)))), where middle = proj(attention) of one query
- * q(latent), with keys and values kv(x). The query is copied to each token, because attention reads
- * it next to them. */
+/* The attention pool: normed = middle + fc2(gelu(fc1(norm2(middle)))) with middle =
+ * proj(attention). Attention has one query, q(latent); keys and values are kv(x). The query is
+ * copied to each token, because the attention operation reads queries, keys and values from one
+ * tensor. */
 static void map_forward(struct vit *vit, const struct model_pass *pass, int unit, const void *x)
 {
     const struct vit_shape *shape = &vit->shape;
@@ -663,7 +666,7 @@ static void map_backward(struct vit *vit, const struct model_pass *pass, int uni
                                   .unplaced = 1,
                                   .class_token = true,
                                   .dx = vit->dnormed,
-                                  .dpatches = vit->kv, /* none */
+                                  .dpatches = vit->kv, /* no patches: not written */
                                   .dclass_token = gradient_of(vit, pass, unit, VIT_LATENT),
                                   .overwrite = flat_overwrites_gradient(pass->flat, unit)});
 }
@@ -755,7 +758,7 @@ void vit_backward(struct model *model, const struct model_pass *pass, int unit)
     } else if (unit <= vit->shape.depth) {
         if (model->recompute && vit->inner_unit != unit) {
             block_inner(vit, pass, unit);
-            if (vit->shape.layer_scale > 0) /* its gradient reads branch2 */
+            if (vit->shape.layer_scale > 0) /* the gradient of LayerScale reads branch2 */
                 mlp_out(vit, pass, unit);
         }
         mlp_branch_backward(vit, pass, unit);

@@ -10,7 +10,8 @@
 #include "core/status.h"
 #include "train/step.h"
 
-/* Runs the forward pass of the mirrored batch and makes the logits the mean of both passes. */
+/* Runs the forward pass of the mirrored batch and replaces the logits by the mean of both passes.
+ */
 static void mirror_evaluate(struct session *session, struct data_feed *feed, struct batch *batch,
                             const struct model_pass *pass)
 {

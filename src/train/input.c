@@ -90,7 +90,7 @@ static void slot_release(struct input *input, struct input_slot *slot)
     slot->loader = NULL;
 }
 
-/* plans: or NULL */
+/* plans: device memory, [count], or NULL */
 static void images_transform(struct input *input, struct stream *stream, int64_t count,
                              const struct image_source *source, const struct pixel_plan *plans)
 {

@@ -21,7 +21,7 @@ static const double muon_factors[][NEWTON_SCHULZ_STEPS][3] = {
                                {3.4445, -4.7750, 2.0315},
                                {3.4445, -4.7750, 2.0315}}};
 
-/* Liu et al. 2025: the root mean square of an update is that of AdamW, about 0.2. */
+/* Liu et al. 2025: the update's root mean square is about 0.2, like AdamW's. */
 static double scale_match_rms_adamw(int64_t rows, int64_t columns)
 {
     return 0.2 * sqrt((double)larger(rows, columns));
@@ -78,7 +78,7 @@ struct step_params optimizer_params(const struct optimizer *optimizer, double ra
                                 .momentum = optimizer->momentum};
 }
 
-/* The update of a unit. */
+/* Returns the arguments of the update of a unit. */
 static struct update unit_update(const struct optimizer *optimizer, const struct flat_model *flat,
                                  int unit, const struct step_params *params,
                                  const struct loss_scaler *scaler)
@@ -116,8 +116,8 @@ static struct update unit_update(const struct optimizer *optimizer, const struct
     };
 }
 
-/* Queues the update of units 0..unit, or the sums of their norms (`measure`), followed by `next`.
- * The list of units is on the stack, so that a step allocates no memory. */
+/* Queues the update of units 0..unit, or with `measure` the sums of squares of their tensors,
+ * followed by `next`. The list of units is on the stack, so that a step allocates no memory. */
 static void units_update(const struct optimizer *optimizer, const struct flat_model *flat, int unit,
                          const struct step_params *params, const struct loss_scaler *scaler,
                          bool measure, const struct update *next)
@@ -131,8 +131,8 @@ static void units_update(const struct optimizer *optimizer, const struct flat_mo
         flat->device->backend->update(flat->stream, &update);
 }
 
-/* Queues Muon's update. Four units are in progress: communication of three of them overlaps with
- * the iteration for matrices of the other. */
+/* Queues Muon's update. Up to four units are in progress. While the matrices of one are iterated,
+ * the communication of the other three continues. */
 static void muon_update(const struct optimizer *optimizer, struct flat_model *flat,
                         const struct step_params *params, const struct loss_scaler *scaler)
 {

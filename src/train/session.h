@@ -65,8 +65,9 @@ struct session {
     struct session_memory memory;
     struct input input;
     struct step_io io;
-    void *logits;           /* device, [batch, classes] compute type */
-    void *unflipped_logits; /* the same, or NULL: eval.flip=off */
+    void *logits; /* device, [batch, classes] compute type */
+    void *
+        unflipped_logits; /* the same, of the images that are not mirrored; NULL if eval.flip=off */
     int32_t *predicted;
     float *probabilities;
     int64_t *nonfinite_index;
