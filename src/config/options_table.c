@@ -360,7 +360,7 @@ const struct option_entry option_table[] = {
      .help = "Weight decay. adamw, muon, lion: decoupled. lamb: added to the direction. Other "
              "optimizers: added to the gradient."},
     {PLACE(optim, no_decay), .kind = OPTION_IS_SWITCH, .preset = "off",
-     .help = "No weight decay on norms, biases, position embeddings and class token."},
+     .help = "No weight decay on norms, biases, tokens, position embeddings and LayerScale."},
     {PLACE(optim, layer_decay), .kind = OPTION_IS_NUMBER, .preset = "1", .most = 1,
      .above_least = true,
      .help = "Layer-wise learning-rate decay: each unit's learning rate is that of the next unit "
