@@ -49,7 +49,7 @@ static void open_scattered(struct vit_fixture *fixture, struct vit_shape shape,
                            enum data_type compute)
 {
     static const int32_t labels[BATCH] = {0, 3, 5, 1, 3};
-    int64_t pixels = BATCH * shape.channels * shape.image * shape.image;
+    int64_t pixels = BATCH * vit_fixture_pixels(&shape);
     float *images = malloc((size_t)pixels * sizeof *images);
     assert_non_null(images);
     fill_normal(images, pixels, 0, 1, 0);
