@@ -545,6 +545,45 @@ static void a_flipped_bit_is_found_and_named(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
+static void a_hash_depends_on_the_values_only(void **state)
+{
+    (void)state;
+    uint64_t first[2 * UNITS], hash[2 * UNITS], changed[2 * UNITS];
+    int wrong = 0;
+    for (int shard = 1; shard > 0; shard = next_shard(shard)) {
+        struct house house;
+        house_open(&house, shard, KEEP_ALL, TYPE_FP32, true);
+        for (int u = 0; u < UNITS; u++) {
+            struct flat_buffer *buffer = &house.flat.buffers[u];
+            for (int64_t i = 0; i < buffer->shard_count; i++) {
+                int64_t index = buffer->shard_begin + i;
+                buffer->moment1[i] = (float)index;
+                if (index >= units[u].count) /* padding */
+                    buffer->master[i] = buffer->moment1[i] = (float)shard;
+            }
+        }
+        flat_hash(&house.flat, hash);
+        if (shard == 1)
+            memcpy(first, hash, sizeof first);
+        wrong += memcmp(first, hash, sizeof first) != 0;
+        /* Two values of a unit change places, on all ranks that hold them. */
+        struct flat_buffer *buffer = &house.flat.buffers[1];
+        int64_t begin, end;
+        if (flat_tensor_part(buffer, &block[2], &begin, &end) && end - begin > 1) {
+            float value = buffer->master[begin];
+            buffer->master[begin] = buffer->master[begin + 1];
+            buffer->master[begin + 1] = value;
+        }
+        flat_hash(&house.flat, changed);
+        for (int u = 0; u < 2 * UNITS; u++)
+            wrong += (changed[u] != hash[u]) != (u == 1);
+        /* A weight and a moment with the same bits have different hashes. */
+        wrong += hash[0] == hash[UNITS];
+        house_close(&house);
+    }
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
 static void values_that_are_not_finite_are_named(void **state)
 {
     (void)state;
@@ -715,6 +754,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(running_statistics_weigh_one),
         cmocka_unit_test(sums_are_added_over_all_ranks),
         cmocka_unit_test(a_flipped_bit_is_found_and_named),
+        cmocka_unit_test(a_hash_depends_on_the_values_only),
         cmocka_unit_test(values_that_are_not_finite_are_named),
         cmocka_unit_test(averages_and_masters_change_places),
         cmocka_unit_test(memory_is_what_the_mesh_needs),

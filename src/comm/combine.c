@@ -13,15 +13,16 @@
         _Pragma("omp simd") for (int64_t i = 0; i < count; i++) a[i] = (element)(expression);      \
     }
 
-#define COMBINE_TYPE(name, element)                                                                \
-    COMBINE(sum_##name, element, a[i] + b[i])                                                      \
+/* sum: the type in which values are added. */
+#define COMBINE_TYPE(name, element, sum)                                                           \
+    COMBINE(sum_##name, sum, a[i] + b[i])                                                          \
     COMBINE(min_##name, element, b[i] < a[i] ? b[i] : a[i])                                        \
     COMBINE(max_##name, element, b[i] > a[i] ? b[i] : a[i])
 
-COMBINE_TYPE(byte, uint8_t)
-COMBINE_TYPE(int64, int64_t)
-COMBINE_TYPE(fp32, float)
-COMBINE_TYPE(fp64, double)
+COMBINE_TYPE(byte, uint8_t, uint8_t)
+COMBINE_TYPE(int64, int64_t, uint64_t) /* modulo 2^64 */
+COMBINE_TYPE(fp32, float, float)
+COMBINE_TYPE(fp64, double, double)
 
 static inline float bf16_widen(uint16_t value)
 {

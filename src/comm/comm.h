@@ -17,7 +17,7 @@
 #include "device/device.h"
 
 /* 16-bit types are added in fp32, and each sum of two is rounded to nearest even; in fp16 a sum
- * beyond 65504 becomes infinite. */
+ * beyond 65504 becomes infinite. Sums of INT64 are modulo 2^64. */
 enum comm_type { COMM_BYTE, COMM_INT64, COMM_FP32, COMM_FP64, COMM_BF16, COMM_FP16 };
 enum comm_operation { COMM_SUM, COMM_MIN, COMM_MAX };
 

@@ -172,6 +172,12 @@ void flat_swap_average(struct flat_model *flat);
  * error, the same on all ranks, names the first tensor that differs and a rank. */
 MUST_CHECK bool flat_check_same(struct flat_model *flat, struct error *error);
 
+/* Sets hash[u] to the hash of the masters of unit u, and hash[count + u] to that of its moments and
+ * average. A hash is the sum modulo 2^64 of a mix of index and bits of each element of the tensors,
+ * without padding, so it does not depend on the shards. Collective in the shard group; reads all
+ * state of the model. */
+void flat_hash(const struct flat_model *flat, uint64_t *hash);
+
 /* Sets begin and end of this rank's part of a tensor, as elements of its shard. Returns false if
  * the rank owns no part of it. */
 bool flat_tensor_part(const struct flat_buffer *buffer, const struct unit_tensor *tensor,

@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/crc32c.h"
 
@@ -271,38 +272,101 @@ void flat_add_sums(const struct flat_model *flat, double *sums, int64_t count)
     }
 }
 
-/* Returns the CRC32C of device memory, which is copied to the host in chunks. */
-static int64_t stretch_crc(const struct flat_model *flat, const float *values, int64_t count,
-                           float *chunk, int64_t chunk_count)
+/* ---- bits of the state, in chunks of host memory */
+
+enum { CHUNK = 1 << 18 };
+
+/* Called with values[count], which begin at element `index` of the unit. */
+typedef void chunk_visit(void *user, int64_t index, const float *values, int64_t count);
+
+/* Copies this rank's part of a tensor to the host in chunks. shard: device memory [shard_count];
+ * chunk: host memory [CHUNK]. */
+static void part_read(const struct flat_model *flat, const struct flat_buffer *buffer,
+                      const struct unit_tensor *tensor, const float *shard, float *chunk,
+                      chunk_visit *visit, void *user)
 {
     const struct device_backend *backend = flat->device->backend;
-    uint32_t crc = 0;
-    for (int64_t begin = 0; begin < count; begin += chunk_count) {
-        int64_t part = count - begin < chunk_count ? count - begin : chunk_count;
-        size_t bytes = (size_t)part * sizeof *values;
-        backend->copy(flat->stream, chunk, values + begin, bytes);
+    int64_t begin, end;
+    if (!flat_tensor_part(buffer, tensor, &begin, &end))
+        return;
+    for (; begin < end; begin += CHUNK) {
+        int64_t count = end - begin < CHUNK ? end - begin : CHUNK;
+        backend->copy(flat->stream, chunk, shard + begin, (size_t)count * sizeof *chunk);
         backend->stream_synchronize(flat->stream);
-        crc = crc32c_update(crc, chunk, bytes);
+        visit(user, buffer->shard_begin + begin, chunk, count);
     }
-    return crc;
+}
+
+static void crc_visit(void *user, int64_t index, const float *values, int64_t count)
+{
+    uint32_t *crc = user;
+    (void)index;
+    *crc = crc32c_update(*crc, values, (size_t)count * sizeof *values);
 }
 
 /* Computes the CRC32C of this rank's part of each tensor; 0 if it owns no part of it. */
 static void tensor_crcs(const struct flat_model *flat, int64_t *crc)
 {
-    enum { CHUNK = 1 << 18 };
     float *chunk = malloc(CHUNK * sizeof *chunk);
     ENSURE(chunk != NULL, "no memory to compare weights");
     for (int i = 0; i < flat->count; i++) {
         const struct flat_buffer *buffer = &flat->buffers[i];
         for (int t = 0; t < buffer->unit->tensor_count; t++) {
-            int64_t begin, end;
-            bool here = flat_tensor_part(buffer, &buffer->unit->tensors[t], &begin, &end);
-            *crc++ =
-                here ? stretch_crc(flat, buffer->master + begin, end - begin, chunk, CHUNK) : 0;
+            uint32_t sum = 0;
+            part_read(flat, buffer, &buffer->unit->tensors[t], buffer->master, chunk, crc_visit,
+                      &sum);
+            *crc++ = sum;
         }
     }
     free(chunk);
+}
+
+/* Increment and finalizer of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom
+ * number generators", OOPSLA 2014; constants of David Stafford's variant 13). */
+static const uint64_t mix_increment = 0x9e3779b97f4a7c15;
+
+static inline uint64_t mix(uint64_t z)
+{
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    return z ^ (z >> 31);
+}
+
+struct hash {
+    uint64_t kind; /* of the state, in the upper bits */
+    uint64_t sum;
+};
+
+static void hash_visit(void *user, int64_t index, const float *values, int64_t count)
+{
+    struct hash *hash = user;
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        hash->sum += mix((hash->kind + (uint64_t)(index + i)) * mix_increment ^ bits);
+    }
+}
+
+void flat_hash(const struct flat_model *flat, uint64_t *hash)
+{
+    enum { KINDS = 4, KIND_SHIFT = 56 };
+    float *chunk = malloc(CHUNK * sizeof *chunk);
+    ENSURE(chunk != NULL, "no memory for hashes");
+    memset(hash, 0, 2 * (size_t)flat->count * sizeof *hash);
+    for (int i = 0; i < flat->count; i++) {
+        const struct flat_buffer *buffer = &flat->buffers[i];
+        const float *const state[KINDS] = {buffer->master, buffer->moment1, buffer->moment2,
+                                           buffer->average};
+        for (int kind = 0; kind < KINDS; kind++) {
+            struct hash part = {.kind = (uint64_t)(kind + 1) << KIND_SHIFT};
+            for (int t = 0; state[kind] != NULL && t < buffer->unit->tensor_count; t++)
+                part_read(flat, buffer, &buffer->unit->tensors[t], state[kind], chunk, hash_visit,
+                          &part);
+            hash[kind == 0 ? i : flat->count + i] += part.sum;
+        }
+    }
+    free(chunk);
+    comm_all_reduce(flat->mesh->shard, hash, 2 * (int64_t)flat->count, COMM_INT64, COMM_SUM);
 }
 
 static const struct unit_tensor *tensor_at(const struct flat_model *flat, int number)
