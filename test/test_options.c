@@ -287,9 +287,9 @@ static void run_deck_has_no_options_of_other_commands(void **state)
     char *run = options_to_run_deck(&options), *all = options_to_text(&options);
     assert_non_null(strstr(run, "\n[mesh]\n"));
     assert_non_null(strstr(run, "\n[plan]\nmemory = 0\n"));
-    for (size_t i = 0; i < 7; i++) {
+    for (size_t i = 0; i < 8; i++) {
         static const char *const sections[] = {"fetch",  "predict", "convert", "bench",
-                                               "report", "find",    "sweep"};
+                                               "report", "find",    "sweep",   "verify"};
         char heading[32];
         snprintf(heading, sizeof heading, "\n[%s]\n", sections[i]);
         assert_null(strstr(run, heading));

@@ -13,13 +13,9 @@
 #include "core/version.h"
 
 const struct command *const app_commands[] = {
-    &command_train,   &command_eval,
-    &command_predict, &command_report,
-    &command_plan,    &command_find,
-    &command_sweep,   &command_convert,
-    &command_fetch,   &command_upload,
-    &command_bench,   &command_launch,
-    &command_doctor,  NULL,
+    &command_train, &command_eval,   &command_predict, &command_report, &command_plan,
+    &command_find,  &command_sweep,  &command_convert, &command_fetch,  &command_upload,
+    &command_bench, &command_launch, &command_doctor,  &command_verify, NULL,
 };
 
 enum { COMMANDS = sizeof app_commands / sizeof app_commands[0] };
@@ -36,7 +32,8 @@ const char *const app_exit_codes[] = {
     [ERROR_NETWORK] = "a download or an upload failed",
     [ERROR_PEER] = "another rank failed or does not respond",
     [ERROR_UNFIT] = "`doctor` found a problem that must be fixed before a run",
-    [ERROR_UNFIT + 1] = NULL,
+    [ERROR_DIFFERENT] = "`verify` found a step whose replay gives other bits",
+    [ERROR_DIFFERENT + 1] = NULL,
 };
 
 const char *const *app_command_names(void)

@@ -18,4 +18,5 @@ libvittrain_a_SOURCES += \
 	src/app/read_frame.h \
 	src/app/report.c \
 	src/app/train.c \
-	src/app/upload.c
+	src/app/upload.c \
+	src/app/verify.c

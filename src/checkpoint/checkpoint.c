@@ -124,9 +124,10 @@ __attribute__((format(printf, 2, 3))) static void report_line(struct report *rep
 
 /* Keep the files with a valid frame, newest first, and report the others. ERROR_MEMORY is a fault
  * of the machine, not of a file: the newest checkpoint may be valid. */
-static bool keep_candidates(const char *directory, const char *model, struct listing *listing,
+static bool keep_candidates(const struct checkpoint_target *target, struct listing *listing,
                             struct report *report, struct error *error)
 {
+    const char *directory = target->directory, *model = target->model;
     int kept = 0;
     for (int n = 0; n < listing->count && error->kind == ERROR_NONE; n++) {
         struct listed *entry = &listing->entry[n];
@@ -145,7 +146,7 @@ static bool keep_candidates(const char *directory, const char *model, struct lis
         } else if (model != NULL && strcmp(model, contents.model) != 0)
             report_line(report, "%s: it is of model %s, this run's is %s\n", path, contents.model,
                         model);
-        else {
+        else if (target->before == 0 || contents.state.step < target->before) {
             entry->number = contents.state.step;
             listing->entry[kept++] = *entry;
         }
@@ -188,7 +189,7 @@ bool checkpoint_find(const struct checkpoint_target *target, struct comm *world,
     path[0] = '\0';
     report_text[0] = '\0';
     if (world->rank == 0 && list_folder(target->directory, &listing, error))
-        error_defer(keep_candidates(target->directory, target->model, &listing, &report, error));
+        error_defer(keep_candidates(target, &listing, &report, error));
     if (comm_agree(world, error)) {
         int64_t count = listing.count;
         comm_broadcast(world, &count, 1, COMM_INT64, 0);

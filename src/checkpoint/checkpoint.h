@@ -48,6 +48,7 @@ struct checkpoint_target {
     enum writers_choice writers;   /* WRITERS_ALL or WRITERS_NODE0; checkpoint_read also accepts
                                     * WRITERS_AUTO */
     const char *model;             /* model.name that a file must have to be read; NULL: any */
+    int64_t before;                /* checkpoint_find: only steps below this; 0: all */
     const struct options *options; /* optim.name that moments must have; NULL: any */
 };
 

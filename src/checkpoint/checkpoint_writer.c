@@ -367,7 +367,7 @@ bool checkpoint_writer_start(struct checkpoint_writer *writer, const struct chec
 
 bool checkpoint_writer_is_busy(struct checkpoint_writer *writer)
 {
-    if (writer->stage == STAGE_NONE)
+    if (writer == NULL || writer->stage == STAGE_NONE)
         return false;
     pthread_mutex_lock(&writer->lock);
     bool busy = writer->busy;
@@ -377,7 +377,7 @@ bool checkpoint_writer_is_busy(struct checkpoint_writer *writer)
 
 bool checkpoint_writer_follow(struct checkpoint_writer *writer, bool busy, struct error *error)
 {
-    if (writer->stage == STAGE_NONE || busy)
+    if (writer == NULL || writer->stage == STAGE_NONE || busy)
         return true;
     double begin = clock_now();
     bool good = stage_end(writer, error);

@@ -33,11 +33,12 @@ struct checkpoint_writer *checkpoint_writer_open(const struct checkpoint_target 
 MUST_CHECK bool checkpoint_writer_start(struct checkpoint_writer *writer,
                                         const struct checkpoint_order *order, struct error *error);
 
-/* Not collective. True while this rank's thread works. */
+/* Not collective. True while this rank's thread works. writer may be NULL. */
 bool checkpoint_writer_is_busy(struct checkpoint_writer *writer);
 
 /* Collective, once per step. busy: true if any rank's thread was busy when the step began. If none
- * was, do the next stage of the checkpoint. Returns false on all ranks if the checkpoint failed. */
+ * was, do the next stage of the checkpoint. Returns false on all ranks if the checkpoint failed.
+ * writer may be NULL. */
 MUST_CHECK bool checkpoint_writer_follow(struct checkpoint_writer *writer, bool busy,
                                          struct error *error);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Options of the commands other than train: [fetch], [predict], [convert], [bench], [plan],
- * [find], [report] and [sweep]. A run's deck leaves them out. */
+ * [find], [report], [sweep] and [verify]. A run's deck leaves them out. */
 #ifndef VITTRAIN_CONFIG_COMMAND_OPTIONS_H
 #define VITTRAIN_CONFIG_COMMAND_OPTIONS_H
 
@@ -95,6 +95,11 @@ struct sweep_options {
     char dir[OPTION_TEXT];   /* empty: sweeps/NAME-DATE */
     char slurm[OPTION_TEXT]; /* a job script; empty: no Slurm */
     int64_t tasks;
+};
+
+struct verify_options {
+    int64_t from; /* step of a checkpoint; 0: the start; -1: the newest before the last receipt */
+    int64_t to;   /* step; 0: the last receipt */
 };
 
 #endif

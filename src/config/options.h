@@ -39,6 +39,7 @@ struct options {
     struct sweep_options sweep;
     struct convert_options convert;
     struct report_options report;
+    struct verify_options verify;
 };
 
 /* Set all options to their defaults. */

@@ -495,6 +495,11 @@ const struct option_entry option_table[] = {
              "those of PyTorch's ImageNet example or of PyTorch Lightning (docs/outputs.md)."},
     {PLACE(output, log_every), .kind = OPTION_IS_INTEGER, .preset = "10", .least = 1, .most = 1e9,
      .help = "Steps between two rows of metrics.csv and progress lines."},
+    {PLACE(output, receipt), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e12,
+     .help =
+         "Steps between two rows of receipt.csv, which `vittrain verify` compares with a replay "
+         "of the steps. The last step of the run has a row too. A row reads weights and "
+         "optimizer state once. 0: no receipts."},
     {PLACE(output, verbose), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "Print all options, the units of the model and the classes of memory at the start. "
              "off: only train.log contains them. -v and --verbose turn it on."},
@@ -695,6 +700,12 @@ const struct option_entry option_table[] = {
              "jobs, each of which runs trials one after the other. Empty: run the trials here."},
     {PLACE(sweep, tasks), .kind = OPTION_IS_INTEGER, .preset = "4", .least = 1, .most = 10000,
      .help = "Number of Slurm jobs that run at a time."},
+
+    {PLACE(verify, from), .kind = OPTION_IS_INTEGER, .preset = "-1", .least = -1, .most = 1e12,
+     .help = "verify: step of the checkpoint at which the replay starts. 0: the start of the run. "
+             "-1: the newest checkpoint before the last receipt."},
+    {PLACE(verify, to), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e12,
+     .help = "verify: step up to which receipts are compared. 0: all receipts."},
     {.name = NULL},
 };
 
@@ -723,6 +734,7 @@ static const struct {
     {"plan", "memory and time of a planned run", true},
     {"find", "learning-rate range test", true},
     {"sweep", "hyperparameter search", true},
+    {"verify", "replay of a run's steps", true},
 };
 
 static size_t section_find(const char *name, size_t length)

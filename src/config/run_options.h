@@ -51,6 +51,7 @@ struct checkpoint_options {
 struct output_options {
     int tensorboard_tags; /* enum tags_choice */
     int64_t log_every;    /* steps */
+    int64_t receipt;      /* steps between rows of receipt.csv; 0: none */
     bool verbose;         /* all start-up lines on the console */
     double monitor;       /* seconds between readings of the sensors; 0: none */
     bool tensorboard, csv, weights;

@@ -19,7 +19,8 @@ enum error_kind {
     ERROR_NUMERIC = 7,    /* NaN or infinity in training */
     ERROR_NETWORK = 8,    /* download, upload, name resolution */
     ERROR_PEER = 9,       /* another rank failed or does not answer */
-    ERROR_UNFIT = 10      /* `doctor` found a problem that must be fixed before a run */
+    ERROR_UNFIT = 10,     /* `doctor` found a problem that must be fixed before a run */
+    ERROR_DIFFERENT = 11  /* `verify` found a step that gives other bits */
 };
 
 enum { ERROR_TEXT_SIZE = 2048 };

@@ -11,6 +11,8 @@ libvittrain_a_SOURCES += \
 	src/runlog/prometheus.h \
 	src/runlog/rclone.c \
 	src/runlog/rclone.h \
+	src/runlog/receipt.c \
+	src/runlog/receipt.h \
 	src/runlog/results.c \
 	src/runlog/results.h \
 	src/runlog/run_log.c \

@@ -6,11 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "config/run_options.h"
 #include "core/clock.h"
 #include "core/csv.h"
 #include "runlog/hparams.h"
+#include "runlog/receipt.h"
 #include "runlog/tensorboard.h"
 
 static const char metrics_header[] =
@@ -28,7 +30,7 @@ enum { STEP_COLUMN = 1, SPLIT_COLUMN = 2, TOP1_COLUMN = 4, ELAPSED_COLUMN = 15 }
 static const double flush_seconds = 5;
 
 struct run_log {
-    struct csv metrics, epochs;
+    struct csv metrics, epochs, receipts;
     struct tensorboard *board;
     int tags;          /* enum tags_choice */
     double flushed_at; /* clock */
@@ -179,6 +181,15 @@ struct run_log *run_log_open(const struct run_folder *folder, const struct outpu
     return NULL;
 }
 
+bool run_log_open_receipts(struct run_log *log, const struct run_folder *folder, const char *header,
+                           int64_t step, bool writes, struct error *error)
+{
+    char path[FILE_PATH];
+    snprintf(path, sizeof path, "%s/receipt.csv", folder->path);
+    return (!writes && access(path, F_OK) != 0) ||
+           csv_open(&log->receipts, path, header, RECEIPT_STEP, step, error);
+}
+
 /* ---- rows */
 
 static void numbers_to_table(struct csv *csv, const double *values, size_t count)
@@ -249,6 +260,19 @@ bool run_log_epoch(struct run_log *log, const struct epoch_row *row, struct erro
     return csv_end_row(csv, error);
 }
 
+bool run_log_receipt(struct run_log *log, const struct receipt *receipt, int columns,
+                     struct error *error)
+{
+    if (log == NULL)
+        return true;
+    for (int column = 0; column < columns; column++) {
+        char cell[RECEIPT_CELL];
+        receipt_cell(receipt, column, cell);
+        csv_text(&log->receipts, cell);
+    }
+    return csv_end_row(&log->receipts, error);
+}
+
 bool run_log_point(struct run_log *log, const char *tag, int64_t step, double value,
                    struct error *error)
 {
@@ -281,6 +305,7 @@ bool run_log_flush(struct run_log *log, struct error *error)
     log->flushed_at = clock_now();
     return (log->metrics.stream == NULL || csv_flush(&log->metrics, error)) &&
            (log->epochs.stream == NULL || csv_flush(&log->epochs, error)) &&
+           (log->receipts.stream == NULL || csv_flush(&log->receipts, error)) &&
            (log->board == NULL || tensorboard_flush(log->board, error));
 }
 
@@ -290,6 +315,7 @@ void run_log_close(struct run_log *log)
         return;
     csv_close(&log->metrics);
     csv_close(&log->epochs);
+    csv_close(&log->receipts);
     if (log->board != NULL)
         tensorboard_close(log->board);
     free(log);

@@ -12,6 +12,7 @@
 
 struct options;
 struct output_options;
+struct receipt;
 
 /* One row of metrics.csv: training over a log interval, or an evaluation. NAN: empty cell. */
 struct metrics_row {
@@ -62,12 +63,21 @@ struct run_log_position {
 struct run_log *run_log_open(const struct run_folder *folder, const struct output_options *options,
                              const struct run_log_position *position, struct error *error);
 
+/* Open receipt.csv with this header if the run writes receipts, or if an earlier attempt has: rows
+ * after `step` are removed. */
+MUST_CHECK bool run_log_open_receipts(struct run_log *log, const struct run_folder *folder,
+                                      const char *header, int64_t step, bool writes,
+                                      struct error *error);
+
 /* Rows are buffered for a few seconds; a write error (full disk) is reported by a later call, at
  * the latest by run_log_flush. */
 MUST_CHECK bool run_log_metrics(struct run_log *log, const struct metrics_row *row,
                                 struct error *error);
 MUST_CHECK bool run_log_epoch(struct run_log *log, const struct epoch_row *row,
                               struct error *error);
+
+MUST_CHECK bool run_log_receipt(struct run_log *log, const struct receipt *receipt, int columns,
+                                struct error *error);
 
 /* Write one TensorBoard point. Thread-safe, also while rows are written. log must not be NULL. */
 MUST_CHECK bool run_log_point(struct run_log *log, const char *tag, int64_t step, double value,

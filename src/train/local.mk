@@ -21,6 +21,8 @@ libvittrain_a_SOURCES += \
 	src/train/progress.h \
 	src/train/range_test.c \
 	src/train/range_test.h \
+	src/train/receipts.c \
+	src/train/receipts.h \
 	src/train/recipe.c \
 	src/train/recipe.h \
 	src/train/retrieve.c \
@@ -41,4 +43,6 @@ libvittrain_a_SOURCES += \
 	src/train/trainer.h \
 	src/train/trainer_run.c \
 	src/train/trainer_state.c \
-	src/train/trainer_state.h
+	src/train/trainer_state.h \
+	src/train/verify.c \
+	src/train/verify.h

@@ -36,6 +36,18 @@ static size_t sums_bytes(const struct trainer *trainer)
     return sizeof *sums + (size_t)trainer->world->size * sizeof sums->ranks[0];
 }
 
+struct loss_sums progress_take_sums(struct trainer *trainer)
+{
+    struct session *session = &trainer->session;
+    struct loss_sums *all = &trainer->progress.interval.earlier;
+    const struct loss_sums sums = step_io_take_sums(&session->io, session->stream);
+    all->loss += sums.loss;
+    all->top1 += sums.top1;
+    all->top5 += sums.top5;
+    all->samples += sums.samples;
+    return sums;
+}
+
 /* Reduce the sums of the interval. Return the times of all ranks added up. Collective. */
 static struct rank_times sums_reduce(struct trainer *trainer)
 {
@@ -47,7 +59,8 @@ static struct rank_times sums_reduce(struct trainer *trainer)
         times->forward + times->backward + times->reduce + times->update - times->exposed;
     struct rank_times all = {0};
     memset(sums, 0, bytes);
-    sums->loss = step_io_take_sums(&session->io, session->stream);
+    progress_take_sums(trainer);
+    sums->loss = trainer->progress.interval.earlier;
     sums->communication = times->communication;
     sums->forward = times->forward;
     sums->backward = times->backward;

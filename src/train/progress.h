@@ -10,6 +10,10 @@ void progress_begin(struct trainer *trainer);
 /* Free the memory of progress_begin, also if it was never called. */
 void progress_end(struct trainer *trainer);
 
+/* Wait for the device and return this rank's sums since the last call or the start of the interval.
+ * They still count in the interval. */
+struct loss_sums progress_take_sums(struct trainer *trainer);
+
 /* End a log interval: add its sums to the epoch's, write a row and a line. Does nothing without a
  * step since the last call. progress_epoch reports write errors. Collective. */
 void progress_interval(struct trainer *trainer);

@@ -243,10 +243,22 @@ static void name_add(json_t *names, const char *name)
     value_append(names, value_name(name));
 }
 
+/* The facts on which the bits of a step may depend; also those of layout_put. */
+static void machine_put(json_t *attempt, const struct trainer *trainer)
+{
+    const struct session *session = &trainer->session;
+    value_put(attempt, "version", value_name(version_number));
+    value_put(attempt, "commit", value_name(version_commit));
+    value_put(attempt, "instructions", value_name(session->limits.instructions));
+    value_put(attempt, "library", value_name(session->limits.library));
+    value_put(attempt, "ranks", json_integer(trainer->world->size));
+    value_put(attempt, "nodes", json_integer(session->mesh.node_count));
+    value_put(attempt, "threads", json_integer(session->limits.threads));
+}
+
 static json_t *attempt_to_json(const struct trainer *trainer, const struct rank_facts *facts)
 {
     json_t *attempt = json_object(), *hosts = json_array(), *devices = json_array();
-    const struct session *session = &trainer->session;
     const char *resumed = trainer->checkpoints.resume_path;
     for (int rank = 0; rank < trainer->world->size; rank++) {
         name_add(hosts, comm_host_of(rank));
@@ -254,14 +266,10 @@ static json_t *attempt_to_json(const struct trainer *trainer, const struct rank_
     }
     value_put(attempt, "started", json_string(trainer->attempt.started));
     value_put(attempt, "command", command_line());
-    value_put(attempt, "version", value_name(version_number));
-    value_put(attempt, "commit", value_name(version_commit));
+    machine_put(attempt, trainer);
     value_put(attempt, "job", value_text(getenv("SLURM_JOB_ID")));
     value_put(attempt, "hosts", hosts);
     value_put(attempt, "devices", devices);
-    value_put(attempt, "ranks", json_integer(trainer->world->size));
-    value_put(attempt, "nodes", json_integer(session->mesh.node_count));
-    value_put(attempt, "threads", json_integer(session->limits.threads));
     value_put(attempt, "from_step", json_integer(trainer->state.step));
     value_put(attempt, "resumed_from", resumed[0] != '\0' ? value_name(resumed) : json_null());
     value_put(attempt, "setup_seconds", value_number(clock_now() - trainer->attempt.opened_at));
@@ -433,4 +441,44 @@ void run_record_fail(struct trainer *trainer, const struct error *why)
     if (trainer->world->rank == 0 && trainer->attempt.number > 0 &&
         !attempt_end(trainer, NULL, why->text, &error))
         log_warn("%s", error.text);
+}
+
+/* Append the values of these keys that differ to text. */
+static void facts_compare(const json_t *recorded, const json_t *own, const char *const *keys,
+                          char *text, size_t size)
+{
+    for (; *keys != NULL; keys++) {
+        const json_t *before = json_object_get(recorded, *keys), *now = json_object_get(own, *keys);
+        size_t used = strlen(text);
+        if (before == NULL || json_equal(before, now))
+            continue;
+        char *was = json_dumps(before, JSON_ENCODE_ANY), *is = json_dumps(now, JSON_ENCODE_ANY);
+        ENSURE(was != NULL && is != NULL, "no memory to compare machines");
+        snprintf(text + used, size - used, "%s%s %s, here %s", used > 0 ? "; " : "", *keys, was,
+                 is);
+        free(was);
+        free(is);
+    }
+}
+
+void run_record_compare(const struct trainer *trainer, int64_t step, char *text, size_t size)
+{
+    static const char *const layout[] = {"backend", "precision", "strategy", "replica",
+                                         "shard",   "transport", NULL};
+    static const char *const machine[] = {"instructions", "library", "ranks",  "nodes",
+                                          "threads",      "version", "commit", NULL};
+    char path[FILE_PATH];
+    snprintf(path, sizeof path, "%s/%s", trainer->folder.path, file_name);
+    json_t *run = json_load_file(path, 0, NULL), *own = json_object();
+    const json_t *attempts = json_object_get(run, "parts"), *attempt = NULL;
+    for (size_t i = 0; i < json_array_size(attempts); i++)
+        if (json_integer_value(json_object_get(json_array_get(attempts, i), "from_step")) < step)
+            attempt = json_array_get(attempts, i);
+    layout_put(own, trainer);
+    machine_put(own, trainer);
+    text[0] = '\0';
+    facts_compare(attempt, own, machine, text, size);
+    facts_compare(run, own, layout, text, size);
+    json_decref(run);
+    json_decref(own);
 }

@@ -19,4 +19,9 @@ MUST_CHECK bool run_record_end(struct trainer *trainer, struct error *error);
  * rank 0 writes. */
 void run_record_fail(struct trainer *trainer, const struct error *why);
 
+/* Write how this process differs from the attempt of the run in the trainer's folder that made this
+ * step: "threads 2, here 1; ..."; "" if nothing is known to differ. Layout and device of earlier
+ * attempts are not recorded: those of the newest count. Local. */
+void run_record_compare(const struct trainer *trainer, int64_t step, char *text, size_t size);
+
 #endif

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -203,6 +204,13 @@ static bool log_prepare(struct trainer *trainer, struct error *error)
         trainer->output.log =
             run_log_open(&trainer->folder, &trainer->options.output, &position, error);
     error_defer(run_log_options(trainer->output.log, &trainer->options, error));
+    if (trainer->output.log != NULL) {
+        const struct model *model = trainer->session.model;
+        char *header = receipt_header(model->units, model->unit_count);
+        error_defer(run_log_open_receipts(trainer->output.log, &trainer->folder, header,
+                                          state->step, trainer->options.output.receipt > 0, error));
+        free(header);
+    }
     return comm_agree(trainer->world, error);
 }
 
@@ -236,8 +244,9 @@ static bool trainer_prepare(struct trainer *trainer, struct error *error)
                  "depend on the number of ranks");
     /* The folder is created after the memory check. With mesh.elastic it is needed before, because
      * the batch depends on the checkpoint. */
-    const bool elastic = options->mesh.elastic;
-    if ((elastic && !folder_prepare(trainer, error)) || !trainer_decide_batch(trainer, error))
+    const bool replays = trainer->receipts.expected != NULL, elastic = options->mesh.elastic;
+    if ((elastic && !replays && !folder_prepare(trainer, error)) ||
+        !trainer_decide_batch(trainer, error))
         return false;
     int64_t batch = feed_pass_samples(options, trainer->global_batch, trainer->world->size);
     if (!session_allocate(session, batch, &trainer->train.source, true, error) ||
@@ -252,13 +261,15 @@ static bool trainer_prepare(struct trainer *trainer, struct error *error)
              (long long)trainer->total_steps, trainer->total_steps == 1 ? "" : "s",
              (long long)trainer->global_batch, (long long)trainer->steps_per_epoch, rate);
     step_open(&trainer->step, session, &trainer->train, &trainer->optimizer);
+    if (replays)
+        return state_prepare(trainer, error);
     peak_prepare(trainer);
     return (elastic || folder_prepare(trainer, error)) && writer_prepare(trainer, error) &&
            state_prepare(trainer, error) && log_prepare(trainer, error);
 }
 
-bool trainer_open(struct trainer *trainer, const struct options *options, struct comm *world,
-                  struct error *error)
+static void trainer_begin(struct trainer *trainer, const struct options *options,
+                          struct comm *world)
 {
     memset(trainer, 0, sizeof *trainer);
     run_figures_clear(&trainer->output.figures);
@@ -266,11 +277,36 @@ bool trainer_open(struct trainer *trainer, const struct options *options, struct
     clock_stamp_utc(trainer->attempt.started, sizeof trainer->attempt.started);
     trainer->options = *options;
     trainer->world = world;
+    trainer->peak_flops = (double)NAN;
+}
+
+bool trainer_open(struct trainer *trainer, const struct options *options, struct comm *world,
+                  struct error *error)
+{
+    trainer_begin(trainer, options, world);
     if (status_pause_at(options->debug.pause, error) && trainer_prepare(trainer, error)) {
         if (trainer->output.upload != NULL)
             upload_start(trainer->output.upload);
         return true;
     }
+    trainer_close(trainer);
+    return false;
+}
+
+bool trainer_open_replay(struct trainer *trainer, const struct options *options, const char *folder,
+                         const char *checkpoint, const struct receipt_table *expected,
+                         struct comm *world, struct error *error)
+{
+    trainer_begin(trainer, options, world);
+    trainer->receipts.expected = expected;
+    snprintf(trainer->folder.path, sizeof trainer->folder.path, "%s", folder);
+    snprintf(trainer->checkpoints.resume_path, sizeof trainer->checkpoints.resume_path, "%s",
+             checkpoint);
+    trainer->checkpoints.target = (struct checkpoint_target){.writers = WRITERS_AUTO,
+                                                             .model = trainer->options.model.name,
+                                                             .options = &trainer->options};
+    if (trainer_prepare(trainer, error))
+        return true;
     trainer_close(trainer);
     return false;
 }

@@ -14,6 +14,7 @@
 #include "core/status.h"
 #include "train/hardware.h"
 #include "train/progress.h"
+#include "train/receipts.h"
 #include "train/run_record.h"
 #include "train/trainer_state.h"
 
@@ -79,6 +80,9 @@ static bool step_advance(struct trainer *trainer, struct error *error)
     double rate = schedule_rate(&trainer->schedule, state->step);
     status_set_step(state->step + 1);
     optimizer_follow(&trainer->optimizer, &trainer->schedule, state->step);
+    const bool receipt = receipts_due(trainer, state->step + 1);
+    if (receipt) /* the sums after the step are those of the step alone */
+        progress_take_sums(trainer);
     step_capture(trainer, true);
     if (!step_run(&trainer->step, state->step, rate, &trainer->progress.interval.times, error))
         return false;
@@ -93,6 +97,8 @@ static bool step_advance(struct trainer *trainer, struct error *error)
     state->epoch_step++;
     monitor_step(trainer->output.monitor, state->step);
     trainer->progress.interval.steps++;
+    if (receipt && !receipts_take(trainer, error))
+        return false;
     if (run_log_is_due(&trainer->options.output, state->step, state->epoch_step) &&
         !interval_end(trainer, error))
         return false;
@@ -387,6 +393,39 @@ static bool epochs_run(struct trainer *trainer, struct error *error)
     if (good)
         *error = late;
     return false;
+}
+
+/* Ends an epoch of a replay. */
+static bool epoch_replayed(struct trainer *trainer, struct error *error)
+{
+    struct training_state *state = &trainer->state;
+    const int64_t every = trainer->options.train.eval_every;
+    const bool loss = trainer->options.checkpoint.monitor == MONITOR_LOSS;
+    if (state->epoch_step < trainer->steps_per_epoch)
+        return true;
+    if (trainer->options.schedule.name == SCHEDULE_PLATEAU && trainer->validates && every > 0 &&
+        (state->epoch + 1) % every == 0) {
+        if (!validation_run(trainer, error))
+            return false;
+        schedule_observe(&trainer->schedule,
+                         loss ? trainer->evaluation.loss : trainer->evaluation.top1, loss);
+    }
+    state->epoch++;
+    state->epoch_step = 0;
+    return true;
+}
+
+bool trainer_replay(struct trainer *trainer, int64_t last, struct error *error)
+{
+    const struct training_state *state = &trainer->state;
+    bool good = true;
+    trainer->total_steps = last;
+    control_open(&trainer->control, trainer->world);
+    progress_begin(trainer);
+    loader_start(trainer->train.loader, state->epoch, state->epoch_step, last - state->step);
+    while (good && !run_is_over(trainer))
+        good = epoch_train(trainer, error) && epoch_replayed(trainer, error);
+    return good;
 }
 
 bool trainer_run(struct trainer *trainer, struct error *error)

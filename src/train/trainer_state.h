@@ -8,6 +8,7 @@
 #include "checkpoint/run_folder.h"
 #include "config/options.h"
 #include "runlog/monitor.h"
+#include "runlog/receipt.h"
 #include "runlog/run_log.h"
 #include "runlog/upload.h"
 #include "train/control.h"
@@ -24,6 +25,8 @@ struct interval {
     double begin; /* clock */
     int64_t steps, images;
     struct step_times times;
+    struct loss_sums
+        earlier; /* of this rank: sums that were taken from the device before the end */
 };
 
 /* The current epoch, without earlier attempts. */
@@ -102,6 +105,13 @@ struct test_evaluation {
     int64_t step;                 /* of these weights */
 };
 
+/* Receipts (receipts.h). A replay compares with the receipts of a run; it has no run folder and
+ * writes no files. */
+struct run_receipts {
+    const struct receipt_table *expected; /* of a replay; NULL: a run */
+    int64_t next;                         /* row of `expected` */
+};
+
 struct trainer {
     struct options options; /* with all choices resolved */
     struct comm *world;
@@ -124,11 +134,23 @@ struct trainer {
     struct run_stop stop;
     struct progress progress;
     struct run_output output;
+    struct run_receipts receipts;
 };
 
 /* Collective. On an error everything is closed again. */
 MUST_CHECK bool trainer_open(struct trainer *trainer, const struct options *options,
                              struct comm *world, struct error *error);
+
+/* Collective. The same for a replay of the run in `folder`, from a checkpoint or, if that is "",
+ * from the start. `expected` must stay valid. */
+MUST_CHECK bool trainer_open_replay(struct trainer *trainer, const struct options *options,
+                                    const char *folder, const char *checkpoint,
+                                    const struct receipt_table *expected, struct comm *world,
+                                    struct error *error);
+
+/* Collective. Replays the steps up to `last`, or fewer if a signal requests the end. Epochs are
+ * evaluated only if the schedule depends on it. */
+MUST_CHECK bool trainer_replay(struct trainer *trainer, int64_t last, struct error *error);
 
 /* Collective. Trains to the end of the run (epochs, steps, time or early stopping). */
 MUST_CHECK bool trainer_run(struct trainer *trainer, struct error *error);

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "runlog/receipt.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char first_columns[] = "step,loss,grad_norm,";
+
+char *receipt_header(const struct unit *units, int count)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *stream = open_memstream(&text, &size);
+    ENSURE(stream != NULL, "no memory for the header of receipts");
+    fputs("step,loss,grad_norm", stream);
+    for (int i = 0; i < 2 * count; i++)
+        fprintf(stream, ",%s%s", units[i % count].name, i < count ? "" : ".state");
+    ENSURE(fclose(stream) == 0, "no memory for the header of receipts");
+    return text;
+}
+
+void receipt_cell(const struct receipt *receipt, int column, char text[RECEIPT_CELL])
+{
+    double number = column == RECEIPT_LOSS ? receipt->loss : receipt->norm;
+    if (column == RECEIPT_STEP)
+        snprintf(text, RECEIPT_CELL, "%" PRId64, receipt->step);
+    else if (column >= RECEIPT_HASHES)
+        snprintf(text, RECEIPT_CELL, "%016" PRIx64, receipt->hash[column - RECEIPT_HASHES]);
+    else if (isnan(number)) /* printf may write a sign */
+        snprintf(text, RECEIPT_CELL, "nan");
+    else
+        snprintf(text, RECEIPT_CELL, "%a", number);
+}
+
+/* Read one cell; it must be what receipt_cell writes. */
+static bool cell_read(struct receipt *receipt, int column, const char *cell)
+{
+    char text[RECEIPT_CELL];
+    if (column == RECEIPT_STEP)
+        receipt->step = strtoll(cell, NULL, 10);
+    else if (column == RECEIPT_LOSS)
+        receipt->loss = strtod(cell, NULL);
+    else if (column == RECEIPT_NORM)
+        receipt->norm = strtod(cell, NULL);
+    else
+        receipt->hash[column - RECEIPT_HASHES] = strtoull(cell, NULL, 16);
+    receipt_cell(receipt, column, text);
+    return strcmp(text, cell) == 0;
+}
+
+/* Read a line, which is changed. */
+static bool row_read(struct receipt *receipt, int columns, char *line)
+{
+    int column = 0;
+    for (char *cell = strsep(&line, ","); cell != NULL; cell = strsep(&line, ","))
+        if (column == columns || !cell_read(receipt, column++, cell))
+            return false;
+    return column == columns;
+}
+
+static bool table_parse(struct receipt_table *table, char *text, int64_t *number)
+{
+    char *line = strsep(&text, "\n");
+    if (text == NULL || strncmp(line, first_columns, strlen(first_columns)) != 0)
+        return false;
+    table->columns = 1;
+    for (const char *c = line; *c != '\0'; c++)
+        table->columns += *c == ',';
+    const size_t hashes = (size_t)(table->columns - RECEIPT_HASHES);
+    size_t lines = 1;
+    for (const char *c = text; *c != '\0'; c++)
+        lines += *c == '\n';
+    table->rows = calloc(lines, sizeof *table->rows);
+    table->hashes = calloc(lines * hashes, sizeof *table->hashes);
+    ENSURE(table->rows != NULL && table->hashes != NULL, "no memory for receipts");
+    int64_t last = 0;
+    for (line = strsep(&text, "\n"); text != NULL; line = strsep(&text, "\n")) {
+        struct receipt *row = &table->rows[table->count];
+        row->hash = table->hashes + (size_t)table->count * hashes;
+        ++*number;
+        if (!row_read(row, table->columns, line) || row->step <= last)
+            return false;
+        last = row->step;
+        table->count++;
+    }
+    return true;
+}
+
+bool receipt_table_read(struct receipt_table *table, const char *text, const char *path,
+                        struct error *error)
+{
+    int64_t number = 1;
+    *table = (struct receipt_table){.count = 0};
+    char *copy = strdup(text);
+    ENSURE(copy != NULL, "no memory for receipts");
+    bool good = table_parse(table, copy, &number);
+    table->header = copy; /* the first line */
+    return good || error_set(error, ERROR_DATA,
+                             "%s:%" PRId64 ": this is not a line of receipts: the file is damaged; "
+                             "restore it",
+                             path, number);
+}
+
+void receipt_table_free(struct receipt_table *table)
+{
+    free(table->header);
+    free(table->rows);
+    free(table->hashes);
+    *table = (struct receipt_table){.count = 0};
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "train/receipts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/phase.h"
+#include "core/status.h"
+#include "train/progress.h"
+#include "train/run_record.h"
+
+bool receipts_due(const struct trainer *trainer, int64_t step)
+{
+    const struct receipt_table *expected = trainer->receipts.expected;
+    const int64_t every = trainer->options.output.receipt;
+    if (expected != NULL)
+        return trainer->receipts.next < expected->count &&
+               step == expected->rows[trainer->receipts.next].step;
+    return every > 0 && (step % every == 0 || step == trainer->total_steps);
+}
+
+/* Writes "weights of blocks.3 differ". */
+static void column_describe(const struct model *model, int column, char *text, size_t size)
+{
+    const int unit = column - RECEIPT_HASHES, units = model->unit_count;
+    if (column < RECEIPT_HASHES)
+        snprintf(text, size, "%s differs",
+                 column == RECEIPT_LOSS ? "the loss" : "the norm of the gradient");
+    else
+        snprintf(text, size,
+                 unit < units ? "weights of %s differ" : "optimizer state or EMA of %s differs",
+                 model->units[unit % units].name);
+}
+
+/* Compares the receipt with the next row of the run. The error names the first unit that differs;
+ * loss and norm only if all units are equal. Rank 0. */
+static void receipt_compare(const struct trainer *trainer, const struct receipt *receipt,
+                            struct error *error)
+{
+    const struct receipt_table *table = trainer->receipts.expected;
+    const struct receipt *row = &table->rows[trainer->receipts.next];
+    const int values = table->columns - 1; /* without the step */
+    char before[RECEIPT_CELL], now[RECEIPT_CELL], what[TENSOR_NAME + 48], machine[1024];
+    int first = 0, different = 0;
+    for (int i = values - 1; i >= 0; i--) {
+        int column = 1 + (i + RECEIPT_HASHES - 1) % values; /* the hashes, then loss and norm */
+        receipt_cell(row, column, before);
+        receipt_cell(receipt, column, now);
+        if (strcmp(before, now) != 0) {
+            first = column;
+            different++;
+        }
+    }
+    if (different == 0)
+        return;
+    receipt_cell(row, first, before);
+    receipt_cell(receipt, first, now);
+    column_describe(trainer->session.model, first, what, sizeof what);
+    run_record_compare(trainer, row->step, machine, sizeof machine);
+    error_set(error, ERROR_DIFFERENT,
+              "step %lld: %s: receipt %s, replay %s; %d of %d values differ%s%s",
+              (long long)row->step, what, before, now, different, values,
+              machine[0] != '\0' ? "; the run had other conditions: " : "", machine);
+}
+
+bool receipts_take(struct trainer *trainer, struct error *error)
+{
+    const struct flat_model *flat = &trainer->session.flat;
+    const int hashes = 2 * flat->count;
+    status_set_phase(PHASE_REPORT);
+    if (!step_finish(&trainer->step, &trainer->progress.interval.times, error))
+        return false;
+    const struct loss_sums own = progress_take_sums(trainer);
+    double sums[] = {own.loss, own.samples};
+    comm_all_reduce(trainer->world, sums, 2, COMM_FP64, COMM_SUM);
+    struct receipt receipt = {.step = trainer->state.step,
+                              .loss = sums[0] / sums[1],
+                              .norm = step_norm(&trainer->session),
+                              .hash = calloc((size_t)hashes, sizeof *receipt.hash)};
+    ENSURE(receipt.hash != NULL, "no memory for a receipt");
+    flat_hash(flat, receipt.hash);
+    if (trainer->receipts.expected == NULL) {
+        error_defer(run_log_receipt(trainer->output.log, &receipt, RECEIPT_HASHES + hashes,
+                                    &trainer->output.log_error));
+    } else {
+        if (trainer->world->rank == 0)
+            receipt_compare(trainer, &receipt, error);
+        comm_broadcast(trainer->world, error, sizeof *error, COMM_BYTE, 0);
+        error->agreed = error->kind != ERROR_NONE;
+        trainer->receipts.next++;
+    }
+    free(receipt.hash);
+    return error->kind == ERROR_NONE;
+}
