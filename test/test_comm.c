@@ -107,6 +107,97 @@ static void broadcast_reaches_all_from_any_root(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
+/* ---- all-to-all */
+
+/* Uneven numbers of partial values. In the last two patterns a single rank has some, or none. */
+enum { PATTERNS = 4 };
+
+static int parts_of(int pattern, int rank, int size)
+{
+    return pattern == 0                       ? 1
+           : pattern == 1                     ? (rank + 1) % 4
+           : pattern == 2 && rank == size - 1 ? 9
+                                              : 0;
+}
+
+/* Byte i of the block for rank `to` in a partial value. */
+static uint8_t block_byte(int rank, int part, int to, int64_t i)
+{
+    return (uint8_t)(rank * 37 + part * 101 + to * 59 + i * 7 + i / 251);
+}
+
+/* Fill the partial values of a rank; the bytes between them are 255. */
+static void parts_fill(const struct comm *group, int parts, int64_t distance, int64_t block,
+                       uint8_t *sent)
+{
+    memset(sent, 255, (size_t)(parts * distance));
+    for (int part = 0; part < parts; part++)
+        for (int to = 0; to < group->size; to++)
+            for (int64_t i = 0; i < block; i++)
+                sent[part * distance + to * block + i] = block_byte(group->rank, part, to, i);
+}
+
+/* Count wrong bytes of the result, and check that `sent` and the memory after the result have not
+ * changed. */
+static int64_t parts_wrong(const struct comm *group, const int *parts, int64_t distance,
+                           int64_t block, const uint8_t *sent, const uint8_t *received)
+{
+    int64_t wrong = 0, own = parts[group->rank] * distance;
+    for (int rank = 0; rank < group->size; rank++)
+        for (int part = 0; part < parts[rank]; part++, received += block)
+            for (int64_t i = 0; i < block; i++)
+                wrong += received[i] != block_byte(rank, part, group->rank, i);
+    uint8_t *again = malloc((size_t)own + 1);
+    parts_fill(group, parts[group->rank], distance, block, again);
+    wrong += memcmp(sent, again, (size_t)own) != 0;
+    free(again);
+    return wrong + (*received != 254);
+}
+
+static int64_t all_to_all_wrong(struct comm *group, int pattern, int64_t count, int type)
+{
+    const int64_t width = (int64_t)comm_types[type].size, block = count * width;
+    const int64_t stride = group->size * count + 3, distance = stride * width;
+    int *parts = malloc((size_t)group->size * sizeof *parts);
+    for (int rank = 0; rank < group->size; rank++)
+        parts[rank] = parts_of(pattern, rank, group->size);
+    int64_t values = comm_parts_before(parts, group->size);
+    uint8_t *sent = malloc((size_t)(parts[group->rank] * distance) + 1);
+    uint8_t *received = malloc((size_t)(values * block) + 1);
+    memset(received, 254, (size_t)(values * block) + 1);
+    parts_fill(group, parts[group->rank], distance, block, sent);
+    group->backend->wait(group->backend->all_to_all(group, sent, stride, parts, received, count,
+                                                    comm_types[type].type, NULL),
+                         NULL);
+    int64_t wrong = parts_wrong(group, parts, distance, block, sent, received);
+    free(parts);
+    free(sent);
+    free(received);
+    return wrong;
+}
+
+/* By messages and in shared memory. The largest blocks have several segments and chunks. */
+static void all_to_all_brings_the_parts_of_all_ranks(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {0, 1, 7, 5003, 70001};
+    int64_t wrong = 0;
+    for (int shared = 0; shared < 2; shared++) {
+        struct error error = {0};
+        struct comm *group = world->backend->split(world, 0, -world->rank);
+        wrong += !group->backend->set_transport(group, shared ? TRANSPORT_SHARED : TRANSPORT_RING,
+                                                &error);
+        for (int pattern = 0; pattern < PATTERNS; pattern++)
+            for (int type = 0; type < COMM_TYPES; type++)
+                for (int i = 0; i < 5; i++)
+                    if (i < 4 || comm_types[type].type == COMM_FP32 ||
+                        comm_types[type].type == COMM_FP64)
+                        wrong += all_to_all_wrong(group, pattern, sizes[i], type);
+        group->backend->close(group);
+    }
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
 static void sums_have_the_same_bits_everywhere_and_always(void **state)
 {
     (void)state;
@@ -339,6 +430,11 @@ static void fake_behaves_as_if_others_held_zeros(void **state)
     comm_receive(fake, value, sizeof value, 1);
     comm_send(fake, value, sizeof value, 1);
     assert_true(value[0] == 0);
+    const double sent[10] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}; /* 2 partial values, 6 apart */
+    const int parts[4] = {1, 0, 2, 1};
+    double received[4] = {-1, -1, -1, -1};
+    assert_null(fake->backend->all_to_all(fake, sent, 6, parts, received, 1, COMM_FP64, NULL));
+    assert_true(received[0] == 0 && received[1] == 3 && received[2] == 9 && received[3] == 0);
     struct comm *alone = fake->backend->split(fake, 1, 0);
     struct comm *same = fake->backend->split(fake, 0, 1);
     assert_int_equal(alone->size, 1);
@@ -376,7 +472,7 @@ static int die(const char *way)
     if (chosen && strcmp(way, "ensure") == 0)
         ENSURE(world == NULL, "a condition of the test");
     comm_set_timeout(0.5);
-    if (chosen && strcmp(way, "absent") == 0)
+    if (chosen && (strcmp(way, "absent") == 0 || strcmp(way, "apart") == 0))
         pause();
     if (chosen && strcmp(way, "elsewhere") == 0)
         comm_receive(world, &(char){0}, 1, 0);
@@ -390,6 +486,13 @@ static int die(const char *way)
     if (strcmp(way, "beyond") == 0)
         comm_barrier(world->rank == 0 ? low : high);
     static float buffer[100000];
+    if (strcmp(way, "apart") == 0) {
+        static const int parts[3] = {1, 1, 1};
+        static float received[30000];
+        world->backend->wait(world->backend->all_to_all(world, buffer, 30000, parts, received,
+                                                        10000, COMM_FP32, NULL),
+                             NULL);
+    }
     comm_all_reduce(world, buffer, 100000, COMM_FP32, COMM_SUM);
     return 0;
 }
@@ -408,6 +511,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(reduce_scatter_is_mpis),
         cmocka_unit_test(all_gather_brings_every_block),
         cmocka_unit_test(broadcast_reaches_all_from_any_root),
+        cmocka_unit_test(all_to_all_brings_the_parts_of_all_ranks),
         cmocka_unit_test(sums_have_the_same_bits_everywhere_and_always),
         cmocka_unit_test(fp16_is_added_in_fp32_and_rounded_to_even),
         cmocka_unit_test(bf16_is_added_in_fp32_and_rounded_to_even),

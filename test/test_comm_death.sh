@@ -33,7 +33,7 @@ check() {
     check_job "$name" 3 "test_comm $way" "$@"
 }
 
-echo 1..16
+echo 1..17
 killed='noticed that process rank 2 with PID [0-9]+ on node [^ ]+ exited on' signal=11
 # MPICH's mpirun does not report the rank. It may report the signal with which it killed another rank.
 [ "$TEST_MPI" != mpich ] || killed='THE EXIT STRING: ' signal='(9|11)'
@@ -48,6 +48,8 @@ check 'a broken condition names rank and place' ensure \
     'rank 2 on .*: a condition of the test .*test_comm.c:'
 check 'a rank that does not come is named' absent \
     'vittrain: failure: rank 0 on .*: all-reduce of 100000 fp32 .*missing: rank 2 on .*in no collective; in .*, for'
+check 'a rank that does not come to an all-to-all is named' apart \
+    'vittrain: failure: rank 0 on .*: all-to-all of 10000 fp32 .*missing: rank 2 on .*in no collective'
 # The side whose timeout expires first names the other one.
 check 'a rank that waits elsewhere is named with its place' elsewhere \
     'missing: rank 2 on .*in receiving of 1 bytes|rank 2 on .*missing: rank 0 on .*in all-reduce of'

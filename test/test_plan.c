@@ -106,12 +106,22 @@ static struct ticket *count_all_gather(struct comm *comm, void *buffer, int64_t 
     return counted->real->all_gather(comm, buffer, count, type, after);
 }
 
+static struct ticket *count_all_to_all(struct comm *comm, const void *sent, int64_t stride,
+                                       const int *parts, void *received, int64_t count,
+                                       enum comm_type type, struct event *after)
+{
+    struct counted_group *counted = counted_of(comm);
+    counted->sent += element_bytes(type) * (double)count * parts[comm->rank] * (comm->size - 1);
+    return counted->real->all_to_all(comm, sent, stride, parts, received, count, type, after);
+}
+
 static void counting_begin(struct counted_group *counted, struct comm *comm)
 {
     *counted = (struct counted_group){.real = comm->backend, .counting = *comm->backend};
     counted->counting.all_reduce = count_all_reduce;
     counted->counting.reduce_scatter = count_reduce_scatter;
     counted->counting.all_gather = count_all_gather;
+    counted->counting.all_to_all = count_all_to_all;
     comm->backend = &counted->counting;
 }
 

@@ -306,6 +306,7 @@ static void collectives_by_hand(void **state)
     const struct group_shape node = {4, 1, 1}, nodes = {4, 2, 1}, side_by_side = {1, 2, 4};
     const struct collective sum = {.action = ACTION_SUM, .bytes = 8};
     const struct collective gather = {.action = ACTION_GATHER, .bytes = 8};
+    const struct collective all_to_all = {.action = ACTION_ALL_TO_ALL, .bytes = 8};
     machine.inside.bandwidth = 4;
     machine.inside.latency = 100;
     machine.between.latency = 1000;
@@ -317,6 +318,8 @@ static void collectives_by_hand(void **state)
     near(machine_collective_seconds(&machine, &sum, &nodes), 2 * (6.0 / 4 + 300) + 8 + 2000);
     /* The blocks of four ranks to the other node, then all eight in a ring inside nodes. */
     near(machine_collective_seconds(&machine, &gather, &nodes), 32 + 1000 + 48.0 / 4 + 300);
+    /* Four ranks send to the four ranks of the other node, and each to three ranks of its own. */
+    near(machine_collective_seconds(&machine, &all_to_all, &nodes), 128 + 1000 + 24.0 / 4 + 300);
     /* Four groups share the link. */
     near(machine_collective_seconds(&machine, &sum, &side_by_side), 4 * 8 + 2000);
     machine.between.share = 0.5;

@@ -69,7 +69,8 @@ static void groups_close(struct comm *group[GROUPS])
     network_set_nodes(0, false);
 }
 
-enum kind { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, KINDS };
+enum kind { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, ALL_TO_ALL, KINDS };
+enum { RANKS_MOST = 16 };
 
 /* A collective in progress and its expected result. */
 struct flight {
@@ -78,6 +79,8 @@ struct flight {
     int type, operation, root;
     int64_t count, total;
     void *buffer, *reference;
+    void *received; /* of an all-to-all */
+    int parts[RANKS_MOST];
     struct ticket *ticket;
 };
 
@@ -87,6 +90,45 @@ static int64_t draw_count(const uint32_t word[4])
     if (word[0] % 3 == 0)
         return often[word[1] % 10];
     return word[1] % ((uint32_t)1 << (1 + word[2] % 17));
+}
+
+/* Up to two partial values per rank. */
+static void all_to_all_start(struct flight *flight, unsigned number)
+{
+    struct comm *comm = flight->group;
+    const struct comm_test_type *type = &comm_types[flight->type];
+    for (int rank = 0; rank < comm->size; rank++)
+        flight->parts[rank] = (int)((unsigned)rank + number) % 3;
+    size_t bytes =
+        (size_t)(comm_parts_before(flight->parts, comm->size) * flight->count) * type->size;
+    free(flight->reference);
+    flight->received = calloc(bytes + 1, 1);
+    flight->reference = calloc(bytes + 1, 1);
+    flight->ticket =
+        comm->backend->all_to_all(comm, flight->buffer, flight->total / 2, flight->parts,
+                                  flight->received, flight->count, type->type, NULL);
+}
+
+/* One call of MPI for each number of a partial value. Return 1 if the result differs. */
+static int64_t all_to_all_end(struct flight *flight, MPI_Comm mpi)
+{
+    const struct comm *comm = flight->group;
+    const int width = (int)comm_types[flight->type].size, block = (int)flight->count * width;
+    int sends[RANKS_MOST], from[RANKS_MOST], receives[RANKS_MOST], into[RANKS_MOST];
+    for (int part = 0; part < 2; part++) {
+        for (int rank = 0; rank < comm->size; rank++) {
+            sends[rank] = flight->parts[comm->rank] > part ? block : 0;
+            from[rank] = part * (int)(flight->total / 2) * width + rank * block;
+            receives[rank] = flight->parts[rank] > part ? block : 0;
+            into[rank] = ((int)comm_parts_before(flight->parts, rank) + part) * block;
+        }
+        MPI_Alltoallv(flight->buffer, sends, from, MPI_BYTE, flight->reference, receives, into,
+                      MPI_BYTE, mpi);
+    }
+    size_t bytes = (size_t)comm_parts_before(flight->parts, comm->size) * (size_t)block;
+    int64_t wrong = memcmp(flight->received, flight->reference, bytes) != 0;
+    free(flight->received);
+    return wrong;
 }
 
 static void flight_start(struct flight *flight, struct comm *const group[GROUPS], unsigned number)
@@ -106,6 +148,8 @@ static void flight_start(struct flight *flight, struct comm *const group[GROUPS]
     bool blocks = flight->kind == REDUCE_SCATTER || flight->kind == ALL_GATHER;
     flight->root = (int)(sizes.word[3] % (uint32_t)comm->size);
     flight->total = flight->count * (blocks ? comm->size : 1);
+    if (flight->kind == ALL_TO_ALL)
+        flight->total = 2 * (flight->count * comm->size + 5);
     flight->buffer = buffer_open(type->type, flight->total, world->rank, number);
     flight->reference = buffer_open(type->type, flight->total, world->rank, number);
     if (flight->kind == ALL_REDUCE)
@@ -116,6 +160,8 @@ static void flight_start(struct flight *flight, struct comm *const group[GROUPS]
                                                  operation, NULL);
     else if (flight->kind == ALL_GATHER)
         flight->ticket = backend->all_gather(comm, flight->buffer, flight->count, type->type, NULL);
+    else if (flight->kind == ALL_TO_ALL)
+        all_to_all_start(flight, number);
     else
         flight->ticket =
             backend->broadcast(comm, flight->buffer, flight->count, type->type, flight->root, NULL);
@@ -140,7 +186,8 @@ static int64_t flight_end(struct flight *flight)
     } else if (flight->kind == BROADCAST) {
         MPI_Bcast(expected, (int)bytes, MPI_BYTE, flight->root, mpi);
     }
-    int64_t wrong = memcmp(got + from, expected + from, bytes) != 0;
+    int64_t wrong = flight->kind == ALL_TO_ALL ? all_to_all_end(flight, mpi)
+                                               : memcmp(got + from, expected + from, bytes) != 0;
     if (wrong)
         printf("# rank %d: kind %d of %lld, type %d, %d ranks\n", world->rank, (int)flight->kind,
                (long long)flight->count, flight->type, comm->size);

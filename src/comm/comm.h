@@ -30,10 +30,11 @@ struct comm_backend {
     const char *name;
     bool simulated; /* the other ranks do not exist, so a split cannot know their colors */
     /* Non-blocking; the buffer belongs to the collective until its ticket was waited for. The
-     * ticket is NULL for a group of one rank and for a count of 0. All are in place.
-     * reduce_scatter: `buffer` [size * count]; rank r gets the sum of all ranks' blocks r in its
-     * block r, the rest of the buffer is undefined. all_gather: `buffer` [size * count]; rank r
-     * provides block r, all ranks get all blocks. broadcast: from rank `root`. */
+     * ticket is NULL for a group of one rank, except in all_to_all, and for a count of 0. All
+     * except all_to_all are in place. reduce_scatter: `buffer` [size * count]; rank r gets the sum
+     * of all ranks' blocks r in its block r, the rest of the buffer is undefined. all_gather:
+     * `buffer` [size * count]; rank r provides block r, all ranks get all blocks. broadcast: from
+     * rank `root`. */
     struct ticket *(*all_reduce)(struct comm *comm, void *buffer, int64_t count,
                                  enum comm_type type, enum comm_operation operation,
                                  struct event *after);
@@ -44,6 +45,16 @@ struct comm_backend {
                                  enum comm_type type, struct event *after);
     struct ticket *(*broadcast)(struct comm *comm, void *buffer, int64_t count, enum comm_type type,
                                 int root, struct event *after);
+    /* Rank r provides parts[r] partial values in `sent`, `stride` elements apart, each [size *
+     * count]. Rank b gets block b of every partial value of every rank: `received` [sum of parts *
+     * count], ordered by rank, then by number of the partial value. It can then add them in an
+     * order that does not depend on the number of ranks. `sent` is unchanged; the buffers do not
+     * overlap. `parts` [size] has the same values on all ranks, may contain 0, and must not change
+     * before `wait` returns. With one rank `wait` copies the values, on its stream; the stream may
+     * be NULL if the buffers are in host memory. */
+    struct ticket *(*all_to_all)(struct comm *comm, const void *sent, int64_t stride,
+                                 const int *parts, void *received, int64_t count,
+                                 enum comm_type type, struct event *after);
     /* Point-to-point transfers, in order with the collectives of the group. */
     struct ticket *(*send)(struct comm *comm, const void *data, int64_t bytes, int to);
     struct ticket *(*receive)(struct comm *comm, void *data, int64_t bytes, int from);
@@ -75,6 +86,16 @@ struct comm {
     const struct comm_backend *backend;
     int rank, size;
 };
+
+/* Return the number of partial values of the ranks below `rank` in an all-to-all. With `rank` equal
+ * to the size of the group: of all ranks. */
+static inline int64_t comm_parts_before(const int *parts, int rank)
+{
+    int64_t before = 0;
+    for (int i = 0; i < rank; i++)
+        before += parts[i];
+    return before;
+}
 
 /* Start MPI (MPI_THREAD_MULTIPLE) and the communication thread, register MPI_Abort with
  * core/error.h, make fatal signals print rank and host, and return the group of all ranks. Without

@@ -39,6 +39,7 @@ enum action {
     ACTION_REDUCE_SCATTER,
     ACTION_ALL_GATHER,
     ACTION_BROADCAST,
+    ACTION_ALL_TO_ALL,
     ACTION_SEND,
     ACTION_RECEIVE
 };
@@ -55,6 +56,10 @@ struct ticket {
     enum comm_type type;
     enum comm_operation operation;
     int peer; /* root, or the other rank */
+    /* All-to-all; `buffer` contains the values to send. */
+    void *received;
+    int64_t stride;
+    const int *parts;
     struct event *after;
     const char *what; /* description of another backend's collective; NULL: see `action` */
     int64_t sequence; /* number of the collective in its group, from 1; 0: not a collective */
@@ -81,6 +86,15 @@ struct stage {
 int64_t stage_part(const struct stage *stage, int64_t block, int64_t first, int64_t count,
                    unsigned char **part);
 
+/* The blocks of an all-to-all for rank `to`, in all partial values of this rank, are numbered as
+ * one array. Copy its elements first .. first + count - 1 to `into` and return how many of them
+ * exist. */
+int64_t blocks_copy(const struct ticket *ticket, int to, int64_t first, int64_t count,
+                    unsigned char *into);
+/* Return the address of the values from rank `from` in the result of an all-to-all, and their
+ * number. */
+unsigned char *blocks_from(const struct ticket *ticket, int from, int64_t *count);
+
 /* Tags on a group's communicator. */
 enum { TAG_COLLECTIVE = 1, TAG_BYTES = 2 };
 
@@ -92,6 +106,8 @@ void progress_wait(struct ticket *ticket);
 /* Return a copy of a ticket that is not queued; progress_release frees it. */
 struct ticket *progress_ticket(const struct ticket *ticket);
 void progress_release(struct ticket *ticket);
+/* All-to-all in a group of one rank: copy on the stream, or on the host if it is NULL. */
+void progress_copy(const struct ticket *ticket, struct stream *stream);
 /* Wait for the event `after` of a ticket. */
 void progress_wait_event(const struct ticket *ticket);
 /* Add time in which the calling thread waited for other ranks to the busy and exposed times. */
@@ -137,9 +153,11 @@ void tree_all_reduce(const struct ticket *ticket, unsigned char *scratch);
 void tree_broadcast(const struct ticket *ticket, int root);
 void tree_all_gather(const struct ticket *ticket, unsigned char *scratch);
 void chain_run(const struct ticket *ticket);
+void pairwise_all_to_all(const struct ticket *ticket, unsigned char *scratch);
 /* For groups with a window. */
 void shared_run(const struct stage *stage);
 void shared_broadcast(const struct ticket *ticket);
+void shared_all_to_all(const struct ticket *ticket);
 
 /* exchange.c: small all-reduces of a group with a window, without the communication thread. Only
  * one thread of a process may start and wait for those of a group. */

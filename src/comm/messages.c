@@ -2,7 +2,7 @@
 /* Messages between ranks, and the collectives that need no reduction order of a ring. Small buffers
  * take log2(size) steps: along a binomial tree or, in an all-gather, by doubling. Large broadcasts
  * and point-to-point transfers use a chain in segments, so that a rank forwards one segment while
- * it receives the next. */
+ * it receives the next. An all-to-all exchanges messages with one rank after the other. */
 #include "comm/internal.h"
 
 #include <string.h>
@@ -163,4 +163,45 @@ void chain_run(const struct ticket *ticket)
         bool came = lane_test(&in), went = lane_test(&out);
         progress_idle(&idle, came || went);
     }
+}
+
+/* ---- all-to-all */
+
+/* Send this rank's blocks to rank `to` while those of rank `from` are received. */
+static void blocks_exchange(const struct ticket *ticket, int from, int to, unsigned char *scratch)
+{
+    const int64_t width = comm_type_size(ticket->type), segment = SEGMENT_BYTES / width;
+    int64_t going = ticket->parts[ticket->group->comm.rank] * ticket->count, coming;
+    unsigned char *received = blocks_from(ticket, from, &coming);
+    const int64_t sends = (going + segment - 1) / segment;
+    const int64_t receives = (coming + segment - 1) / segment;
+    struct lane in, out;
+    struct idle idle = {.ticket = ticket};
+    lane_open(&in, ticket->group->communicator, from, TAG_COLLECTIVE);
+    lane_open(&out, ticket->group->communicator, to, TAG_COLLECTIVE);
+    while (in.done < receives || out.done < sends) {
+        while (in.posted < receives && !lane_full(&in)) {
+            int64_t first = in.posted * segment, left = coming - first;
+            lane_receive(&in, received + first * width, (left < segment ? left : segment) * width);
+        }
+        while (out.posted < sends && !lane_full(&out)) {
+            unsigned char *slot = scratch + out.posted % LANE_WINDOW * SEGMENT_BYTES;
+            int64_t count = blocks_copy(ticket, to, out.posted * segment, segment, slot);
+            lane_send(&out, slot, count * width);
+        }
+        bool came = lane_test(&in), went = lane_test(&out);
+        progress_idle(&idle, came || went);
+    }
+}
+
+/* Pairwise exchange: in step t each rank sends to the t-th rank after it and receives from the t-th
+ * rank before it. */
+void pairwise_all_to_all(const struct ticket *ticket, unsigned char *scratch)
+{
+    int rank = ticket->group->comm.rank, size = ticket->group->comm.size;
+    int64_t count;
+    unsigned char *own = blocks_from(ticket, rank, &count);
+    blocks_copy(ticket, rank, 0, count, own);
+    for (int step = 1; step < size; step++)
+        blocks_exchange(ticket, (rank - step + size) % size, (rank + step) % size, scratch);
 }

@@ -208,6 +208,24 @@ static struct ticket *group_broadcast(struct comm *comm, void *buffer, int64_t c
                                              .after = after});
 }
 
+static struct ticket *group_all_to_all(struct comm *comm, const void *sent, int64_t stride,
+                                       const int *parts, void *received, int64_t count,
+                                       enum comm_type type, struct event *after)
+{
+    const struct ticket ticket = {.group = (struct group *)comm,
+                                  .action = ACTION_ALL_TO_ALL,
+                                  .buffer = (void *)(uintptr_t)sent,
+                                  .stride = stride,
+                                  .parts = parts,
+                                  .received = received,
+                                  .count = count,
+                                  .type = type,
+                                  .after = after};
+    if (count == 0 || comm_parts_before(parts, comm->size) == 0)
+        return NULL;
+    return comm->size == 1 ? progress_ticket(&ticket) : group_start(comm, ticket);
+}
+
 static struct ticket *group_send(struct comm *comm, const void *data, int64_t bytes, int to)
 {
     ENSURE(to != comm->rank, "a rank sends to itself");
@@ -230,11 +248,16 @@ static struct ticket *group_receive(struct comm *comm, void *data, int64_t bytes
 
 static void group_wait(struct ticket *ticket, struct stream *stream)
 {
-    (void)stream; /* buffers are in host memory, so the host waits */
-    if (ticket != NULL && ticket->number > 0)
+    if (ticket == NULL)
+        return;
+    if (ticket->number > 0) {
         exchange_wait(ticket);
-    else
-        progress_wait(ticket);
+    } else if (ticket->group->comm.size == 1) {
+        progress_copy(ticket, stream);
+        progress_release(ticket);
+    } else {
+        progress_wait(ticket); /* buffers are in host memory, so the host waits */
+    }
 }
 
 static void group_times(struct comm *comm, double *busy, double *exposed)
@@ -249,6 +272,7 @@ const struct comm_backend comm_mpi = {
     .reduce_scatter = group_reduce_scatter,
     .all_gather = group_all_gather,
     .broadcast = group_broadcast,
+    .all_to_all = group_all_to_all,
     .send = group_send,
     .receive = group_receive,
     .wait = group_wait,

@@ -175,6 +175,24 @@ void progress_wait_event(const struct ticket *ticket)
         progress.device->event_synchronize(ticket->after);
 }
 
+void progress_copy(const struct ticket *ticket, struct stream *stream)
+{
+    const struct device_backend *device = progress.device;
+    const int64_t width = comm_type_size(ticket->type);
+    if (stream == NULL) {
+        progress_wait_event(ticket);
+        blocks_copy(ticket, 0, 0, ticket->parts[0] * ticket->count, ticket->received);
+        return;
+    }
+    ENSURE(device != NULL, "a copy on a stream of an unknown device: call comm_set_device first");
+    if (ticket->after != NULL)
+        device->stream_wait(stream, ticket->after);
+    for (int part = 0; part < ticket->parts[0]; part++)
+        device->copy(stream, (unsigned char *)ticket->received + part * ticket->count * width,
+                     (unsigned char *)ticket->buffer + part * ticket->stride * width,
+                     (size_t)(ticket->count * width));
+}
+
 struct ticket *progress_start(const struct ticket *wanted)
 {
     struct ticket *ticket = progress_ticket(wanted);

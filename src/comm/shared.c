@@ -10,6 +10,8 @@
  * slots, so ranks may be some chunks apart. Counters continue from one collective to the next and
  * are never reset.
  *
+ * An all-to-all copies the others' parts out of the slots instead of reducing them.
+ *
  * Each sum is computed on one rank in the order of the ring algorithm, which gives the same bits.
  */
 #include "comm/internal.h"
@@ -149,17 +151,23 @@ static void shared_begin(struct shared *shared, int64_t chunks, bool copies, boo
     counter_set(&own->gathered, shared->gathered);
 }
 
+/* Set the size of a part and return the number of chunks. Even small blocks are divided into a few
+ * chunks, so that the steps overlap. */
+static int64_t shared_divide(struct shared *shared, int64_t block, enum comm_type type)
+{
+    int64_t width = comm_type_size(type);
+    int64_t bytes = block * width / 4, most = (int64_t)shared->window->part_bytes;
+    bytes = bytes < SMALL_BYTES ? SMALL_BYTES : bytes;
+    shared->part = (bytes > most ? most : bytes) / width;
+    return (block + shared->part - 1) / shared->part;
+}
+
 void shared_run(const struct stage *stage)
 {
     struct shared shared = {.stage = stage, .window = stage->group->window};
     struct idle idle = {.ticket = stage->ticket};
-    int64_t width = comm_type_size(stage->ticket->type);
-    /* Even small blocks are divided into a few chunks, so that the three steps overlap. */
-    int64_t bytes = stage->block * width / 4, most = (int64_t)shared.window->part_bytes;
-    bytes = bytes < SMALL_BYTES ? SMALL_BYTES : bytes;
-    shared.part = (bytes > most ? most : bytes) / width;
-    shared_begin(&shared, (stage->block + shared.part - 1) / shared.part, stage->reduces, true,
-                 stage->gathers);
+    shared_begin(&shared, shared_divide(&shared, stage->block, stage->ticket->type), stage->reduces,
+                 true, stage->gathers);
     while (shared.copied < shared.end || shared.reduced < shared.end ||
            shared.gathered < shared.end) {
         bool moved = copy_out(&shared);
@@ -193,5 +201,61 @@ void shared_broadcast(const struct ticket *ticket)
             counter_set(&window_counters(window, window->rank)->reduced, ++shared.reduced);
         }
         progress_idle(&idle, moves);
+    }
+}
+
+/* This rank's own blocks do not use the slot. */
+static bool blocks_copy_in(struct shared *shared, const struct ticket *ticket)
+{
+    struct window *window = shared->window;
+    if (shared->copied == shared->end || !slot_is_free(window, CHUNK_REDUCED, shared->copied))
+        return false;
+    int64_t first = (int64_t)(shared->copied - shared->begin) * shared->part, count;
+    unsigned char *slot = slot_of(window, window->rank, shared->copied);
+    unsigned char *own = blocks_from(ticket, window->rank, &count);
+    for (int rank = 0; rank < window->size; rank++)
+        blocks_copy(ticket, rank, first, shared->part,
+                    rank == window->rank ? own + first * comm_type_size(ticket->type)
+                                         : slot + window->part_bytes * (size_t)rank);
+    counter_set(&window_counters(window, window->rank)->copied, ++shared->copied);
+    return true;
+}
+
+static bool blocks_copy_out(struct shared *shared, const struct ticket *ticket)
+{
+    struct window *window = shared->window;
+    int64_t first = (int64_t)(shared->reduced - shared->begin) * shared->part, count;
+    int64_t width = comm_type_size(ticket->type);
+    if (shared->reduced == shared->end || !all_beyond(window, CHUNK_COPIED, shared->reduced))
+        return false;
+    for (int i = 1; i < window->size; i++) {
+        int rank = (window->rank + i) % window->size;
+        unsigned char *into = blocks_from(ticket, rank, &count);
+        int64_t part = count - first < shared->part ? count - first : shared->part;
+        if (part > 0)
+            memcpy(into + first * width,
+                   slot_of(window, rank, shared->reduced) +
+                       window->part_bytes * (size_t)window->rank,
+                   (size_t)(part * width));
+    }
+    counter_set(&window_counters(window, window->rank)->reduced, ++shared->reduced);
+    return true;
+}
+
+/* Like a reduction, but the values of the other ranks are copied and not added. A chunk that was
+ * read counts as reduced. The rank with the most values determines the number of chunks. */
+void shared_all_to_all(const struct ticket *ticket)
+{
+    struct shared shared = {.window = ticket->group->window};
+    struct idle idle = {.ticket = ticket};
+    int64_t most = 0;
+    for (int rank = 0; rank < shared.window->size; rank++)
+        most = ticket->parts[rank] > most ? ticket->parts[rank] : most;
+    shared_begin(&shared, shared_divide(&shared, most * ticket->count, ticket->type), true, true,
+                 false);
+    while (shared.copied < shared.end || shared.reduced < shared.end) {
+        bool moved = blocks_copy_out(&shared, ticket);
+        moved = blocks_copy_in(&shared, ticket) || moved;
+        progress_idle(&idle, moved);
     }
 }

@@ -24,6 +24,29 @@ int64_t stage_part(const struct stage *stage, int64_t block, int64_t first, int6
     return begin < end ? end - begin : 0;
 }
 
+int64_t blocks_copy(const struct ticket *ticket, int to, int64_t first, int64_t count,
+                    unsigned char *into)
+{
+    const int64_t width = comm_type_size(ticket->type);
+    const int64_t all = ticket->parts[ticket->group->comm.rank] * ticket->count;
+    const int64_t end = first + count < all ? first + count : all;
+    for (int64_t i = first, next; i < end; i = next) {
+        int64_t part = i / ticket->count, element = i % ticket->count;
+        next = (part + 1) * ticket->count < end ? (part + 1) * ticket->count : end;
+        int64_t from = part * ticket->stride + to * ticket->count + element;
+        memcpy(into + (i - first) * width, (unsigned char *)ticket->buffer + from * width,
+               (size_t)((next - i) * width));
+    }
+    return first < end ? end - first : 0;
+}
+
+unsigned char *blocks_from(const struct ticket *ticket, int from, int64_t *count)
+{
+    int64_t first = comm_parts_before(ticket->parts, from) * ticket->count;
+    *count = ticket->parts[from] * ticket->count;
+    return (unsigned char *)ticket->received + first * comm_type_size(ticket->type);
+}
+
 void transport_run_stage(const struct stage *stage, unsigned char *scratch)
 {
     if (stage->group->comm.size == 1 || stage->total == 0)
@@ -134,6 +157,10 @@ void transport_run(const struct ticket *ticket, unsigned char *scratch)
     bool small = bytes <= SMALL_BYTES;
     if (ticket->awaits != EXCHANGE_NONE)
         exchange_poll(ticket);
+    else if (ticket->action == ACTION_ALL_TO_ALL && group->window != NULL)
+        shared_all_to_all(ticket);
+    else if (ticket->action == ACTION_ALL_TO_ALL)
+        pairwise_all_to_all(ticket, scratch);
     else if (ticket->action == ACTION_ALL_REDUCE && small)
         tree_all_reduce(ticket, scratch);
     else if (ticket->action == ACTION_BROADCAST && small)

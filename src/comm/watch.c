@@ -63,8 +63,8 @@ void comm_entered(struct comm *comm, int64_t number)
 
 static void ticket_describe(const struct ticket *ticket, char *text, size_t size)
 {
-    static const char *const action[] = {"all-reduce", "reduce-scatter", "all-gather",
-                                         "broadcast",  "sending",        "receiving"};
+    static const char *const action[] = {"all-reduce", "reduce-scatter", "all-gather", "broadcast",
+                                         "all-to-all", "sending",        "receiving"};
     int length = ticket->what != NULL
                      ? snprintf(text, size, "%s", ticket->what)
                      : snprintf(text, size, "%s of %lld %s", action[ticket->action],

@@ -94,7 +94,8 @@ static double hops(const struct network *network, enum collective_action action,
 static double network_seconds(const struct network *network, enum collective_action action,
                               int members, double bytes)
 {
-    const struct duration *measured = &network->measured[action];
+    const struct duration *measured =
+        &network->measured[action == ACTION_ALL_TO_ALL ? ACTION_SCATTER : action];
     if (members <= 1 || bytes <= 0)
         return 0;
     if (measured->count == 0)
@@ -129,9 +130,14 @@ double machine_collective_seconds(const struct machine *machine,
     double bytes = collective->bytes, nodes = shape->nodes, inside = shape->inside;
     if (action == ACTION_SUM)
         return sum_seconds(machine, bytes, shape);
-    double node = bytes * (nodes - 1) * inside * shape->groups;
+    double node = bytes * (nodes - 1) * inside * shape->groups,
+           local = bytes * (inside - 1) * nodes;
+    if (action == ACTION_ALL_TO_ALL) { /* not by a hierarchy: each rank sends to all others */
+        node *= inside;
+        local /= nodes;
+    }
     return network_seconds(&machine->between, action, shape->nodes, node) +
-           network_seconds(&machine->inside, action, shape->inside, bytes * (inside - 1) * nodes);
+           network_seconds(&machine->inside, action, shape->inside, local);
 }
 
 static bool network_is_known(const struct network *network)

@@ -84,8 +84,8 @@ struct group_shape {
     int inside, nodes, groups;
 };
 
-/* Return the seconds of a collective: a ring on one node, or a hierarchy of nodes (docs/mesh.md).
- */
+/* Return the seconds of a collective: a ring on one node, or a hierarchy of nodes (docs/mesh.md);
+ * an all-to-all sends each block directly to its rank. */
 double machine_collective_seconds(const struct machine *machine,
                                   const struct collective *collective,
                                   const struct group_shape *shape);

@@ -60,14 +60,14 @@ static void observe_unit(int unit, bool begins)
 
 static const struct step_observer observer = {.phase = observe_phase, .unit = observe_unit};
 
-/* Returns the unit whose gradients or weights are in the buffer. A reduce-scatter starts right
- * after its unit's backward pass, from memory that units share. */
+/* Returns the unit whose gradients or weights are in the buffer. A reduce-scatter or an
+ * all-to-all starts right after its unit's backward pass, from memory that units share. */
 static int unit_served(enum collective_action action, const void *buffer)
 {
     const struct flat_model *flat = &active.session->flat;
     if (active.unit >= 0)
         return active.unit;
-    if (action == ACTION_SCATTER)
+    if (action == ACTION_SCATTER || action == ACTION_ALL_TO_ALL)
         return active.last_unit;
     for (int u = 0; u < flat->count; u++) {
         const struct flat_buffer *unit = &flat->buffers[u];
@@ -116,6 +116,14 @@ static struct ticket *record_all_gather(struct comm *comm, void *buffer, int64_t
     return record_collective(comm, ACTION_GATHER, buffer, count, type);
 }
 
+static struct ticket *record_all_to_all(struct comm *comm, const void *sent, int64_t stride,
+                                        const int *parts, void *received, int64_t count,
+                                        enum comm_type type, struct event *after)
+{
+    (void)stride, (void)received, (void)after;
+    return record_collective(comm, ACTION_ALL_TO_ALL, sent, parts[comm->rank] * count, type);
+}
+
 static void record_wait(struct ticket *ticket, struct stream *stream)
 {
     (void)stream;
@@ -137,6 +145,7 @@ static void recording_begin(struct step_script *script, struct session *session)
     active.recording.all_reduce = record_all_reduce;
     active.recording.reduce_scatter = record_reduce_scatter;
     active.recording.all_gather = record_all_gather;
+    active.recording.all_to_all = record_all_to_all;
     active.recording.wait = record_wait;
     mesh->shard->backend = mesh->replica->backend = &active.recording;
     session->observer = &observer;

@@ -8,14 +8,16 @@
 #include "device/count.h"
 #include "train/session.h"
 
-enum collective_action { ACTION_SUM, ACTION_SCATTER, ACTION_GATHER };
+/* Only the first three are measured; an all-to-all takes the times of a reduce-scatter. */
+enum collective_action { ACTION_SUM, ACTION_SCATTER, ACTION_GATHER, ACTION_ALL_TO_ALL };
 enum { COLLECTIVE_ACTIONS = ACTION_GATHER + 1 };
 
-/* A collective of the mesh: all-reduce, reduce-scatter or all-gather. */
+/* A collective of the mesh: all-reduce, reduce-scatter, all-gather or all-to-all. */
 struct collective {
     enum collective_action action;
     bool replica; /* in the replica group; else in the shard group */
-    double bytes; /* all-reduce: of the buffer; else: of one rank's block */
+    double bytes; /* all-reduce: of the buffer; all-to-all: to each other rank; else: of one rank's
+                     block */
 };
 
 enum script_event_kind {
