@@ -9,7 +9,7 @@
 struct collective {
     ncclComm_t comm;
     void *registered; /* handle of the registered buffer, or NULL */
-    int rank, device;
+    int rank, size, device;
 };
 
 /* Return NULL on success. */
@@ -45,8 +45,8 @@ const char *collective_id(void *id)
 }
 
 /* The communicator is blocking, because calls on a non-blocking one start a thread each; the caller
- * supervises the time (comm_nccl.cu). All connections are made here instead of in the first
- * collectives, which would block there. */
+ * supervises the time (comm_nccl.cu). All connections except those of all-to-alls are made here
+ * instead of in the first collectives, which would block there. */
 const char *collective_open(const void *id, int rank, int size, struct collective **opened)
 {
     struct collective *collective = (struct collective *)calloc(1, sizeof *collective);
@@ -58,6 +58,7 @@ const char *collective_open(const void *id, int rank, int size, struct collectiv
         ncclCommInitRankConfig(&collective->comm, size, *(const ncclUniqueId *)id, rank, &config),
         NULL);
     collective->rank = rank;
+    collective->size = size;
     CUDA_CHECK(cudaGetDevice(&collective->device));
     if (failed != NULL)
         free(collective);
@@ -112,6 +113,33 @@ void collective_use_memory(struct collective *collective, void *memory, size_t b
 #endif
 }
 
+/* One message per block of a partial value. Messages between two ranks are received in the order in
+ * which they are sent. */
+static ncclResult_t all_to_all(const struct collective *collective,
+                               const struct collective_call *call, ncclDataType_t type,
+                               cudaStream_t stream)
+{
+    const int64_t width = comm_type_size(call->type);
+    const size_t count = (size_t)call->count;
+    unsigned char *received = (unsigned char *)call->received;
+    ncclResult_t result = ncclGroupStart();
+    if (result != ncclSuccess)
+        return result;
+    for (int rank = 0; rank < collective->size; rank++) {
+        const unsigned char *sent =
+            (const unsigned char *)call->buffer + rank * call->count * width;
+        for (int i = 0; i < call->parts[collective->rank] && result == ncclSuccess; i++)
+            result = ncclSend(sent + i * call->stride * width, count, type, rank, collective->comm,
+                              stream);
+        for (int i = 0; i < call->parts[rank] && result == ncclSuccess; i++) {
+            result = ncclRecv(received, count, type, rank, collective->comm, stream);
+            received += call->count * width;
+        }
+    }
+    const ncclResult_t ended = ncclGroupEnd();
+    return result != ncclSuccess ? result : ended;
+}
+
 const char *collective_run(struct collective *collective, const struct collective_call *call,
                            cudaStream_t stream)
 {
@@ -136,6 +164,9 @@ const char *collective_run(struct collective *collective, const struct collectiv
         break;
     case CALL_BROADCAST:
         result = ncclBroadcast(buffer, buffer, count, type, call->root, collective->comm, stream);
+        break;
+    case CALL_ALL_TO_ALL:
+        result = all_to_all(collective, call, type, stream);
         break;
     }
     return failure(result, collective->comm);

@@ -42,6 +42,7 @@ struct nccl_group {
     int64_t queued;                 /* last one whose event is recorded */
     int64_t over;                   /* last one that the host has seen complete */
     bool recorded;                  /* a graph contains collectives of this group */
+    bool connected;                 /* for all-to-alls: all pairs of ranks */
     double progress;                /* clock time when the last completion was seen */
     struct nccl_group *next;
 };
@@ -99,10 +100,72 @@ static void groups_abort(void)
     (void)pthread_create(&thread, NULL, abort_main, NULL);
 }
 
+/* ---- Guard: NCCL waits without a timeout for missing ranks while it connects, so a thread
+ * supervises the time. */
+struct guard {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool done;
+    struct nccl_group *group;
+    int64_t number;   /* of the collective that connects */
+    const char *what; /* its description */
+    double timeout;
+};
+
+/* A group that is being opened is not aborted, because NCCL does not allow it. While an all-to-all
+ * connects no group is, because its call holds `watch.calls`. */
+static void *guard_main(void *argument)
+{
+    struct guard *guard = (struct guard *)argument;
+    const struct timespec until = time_after(guard->timeout);
+    int result = 0;
+    pthread_mutex_lock(&guard->lock);
+    while (!guard->done && result == 0)
+        result = pthread_cond_timedwait(&guard->changed, &guard->lock, &until);
+    if (!guard->done) {
+        pthread_mutex_lock(&watch.lock);
+        comm_give_up(guard->group->host, guard->number, guard->what, guard->timeout, NULL,
+                     groups_abort);
+    }
+    pthread_mutex_unlock(&guard->lock);
+    return NULL;
+}
+
+static void guard_begin(struct guard *guard, struct nccl_group *group, int64_t number,
+                        const char *what)
+{
+    guard->group = group;
+    guard->number = number;
+    guard->what = what;
+    guard->timeout = comm_timeout();
+    guard->done = false;
+    if (guard->timeout <= 0)
+        return;
+    ENSURE(pthread_mutex_init(&guard->lock, NULL) == 0 &&
+               pthread_cond_init(&guard->changed, NULL) == 0 &&
+               pthread_create(&guard->thread, NULL, guard_main, guard) == 0,
+           "cannot start a thread");
+}
+
+static void guard_end(struct guard *guard)
+{
+    if (guard->timeout <= 0)
+        return;
+    pthread_mutex_lock(&guard->lock);
+    guard->done = true;
+    pthread_cond_signal(&guard->changed);
+    pthread_mutex_unlock(&guard->lock);
+    pthread_join(guard->thread, NULL);
+    pthread_cond_destroy(&guard->changed);
+    pthread_mutex_destroy(&guard->lock);
+}
+
 /* ---- Collectives */
 static void call_describe(const struct ticket *ticket, char *text, size_t size)
 {
-    static const char *const names[] = {"all-reduce", "reduce-scatter", "all-gather", "broadcast"};
+    static const char *const names[] = {"all-reduce", "reduce-scatter", "all-gather", "broadcast",
+                                        "all-to-all"};
     snprintf(text, size, "GPU %s of %lld %s%s", names[ticket->call.kind],
              (long long)ticket->call.count, comm_type_name(ticket->call.type),
              ticket->recorded ? ", or an earlier one in a graph," : "");
@@ -135,6 +198,28 @@ static struct ticket *ticket_take(struct nccl_group *group, const struct collect
     return ticket;
 }
 
+/* Run the call; return what failed. An all-to-all waits for ranks that exchange messages for the
+ * first time. All pairs have done so once every rank had values to send. */
+static const char *ticket_run(struct nccl_group *group, const struct ticket *ticket)
+{
+    const bool connects = ticket->call.kind == CALL_ALL_TO_ALL && !group->connected;
+    char what[160];
+    struct guard guard;
+    call_describe(ticket, what, sizeof what);
+    if (connects)
+        guard_begin(&guard, group, ticket->number, what);
+    pthread_mutex_lock(&watch.calls);
+    const char *failed = collective_run(group->collective, &ticket->call, group->stream);
+    pthread_mutex_unlock(&watch.calls);
+    if (connects) {
+        guard_end(&guard);
+        group->connected = true;
+        for (int rank = 0; rank < group->comm.size; rank++)
+            group->connected = group->connected && ticket->call.parts[rank] > 0;
+    }
+    return failed;
+}
+
 static struct ticket *group_start(struct comm *comm, const struct collective_call *call,
                                   struct event *after)
 {
@@ -149,9 +234,7 @@ static struct ticket *group_start(struct comm *comm, const struct collective_cal
     CUDA_CHECK(cudaStreamIsCapturing(group->stream, &capture));
     ticket->recorded = capture == cudaStreamCaptureStatusActive;
     group->recorded = group->recorded || ticket->recorded;
-    pthread_mutex_lock(&watch.calls);
-    const char *failed = collective_run(group->collective, call, group->stream);
-    pthread_mutex_unlock(&watch.calls);
+    const char *failed = ticket_run(group, ticket);
     if (failed != NULL) {
         pthread_mutex_lock(&watch.lock);
         group_give_up(group, ticket, 0, failed);
@@ -191,6 +274,22 @@ static struct ticket *group_broadcast(struct comm *comm, void *buffer, int64_t c
 {
     const struct collective_call call = {CALL_BROADCAST, buffer, count, type, COMM_SUM, root};
     return group_start(comm, &call, after);
+}
+
+static struct ticket *group_all_to_all(struct comm *comm, const void *sent, int64_t stride,
+                                       const int *parts, void *received, int64_t count,
+                                       enum comm_type type, struct event *after)
+{
+    const struct collective_call call = {CALL_ALL_TO_ALL,
+                                         const_cast<void *>(sent),
+                                         count,
+                                         type,
+                                         COMM_SUM,
+                                         0,
+                                         received,
+                                         stride,
+                                         parts};
+    return comm_parts_before(parts, comm->size) == 0 ? NULL : group_start(comm, &call, after);
 }
 
 static void group_wait(struct ticket *ticket, struct stream *stream)
@@ -330,64 +429,7 @@ static void watch_leave(struct nccl_group *group)
     pthread_mutex_unlock(&watch.lock);
 }
 
-/* ---- Opening: NCCL waits without a timeout for missing ranks, so a thread supervises the time. */
-struct guard {
-    pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool done;
-    struct nccl_group *group;
-    double timeout;
-};
-
-static const char opening[] = "NCCL's start";
-
-/* The group being opened is not aborted, because NCCL does not allow it. */
-static void opening_give_up(struct nccl_group *group, double seconds, const char *why)
-{
-    pthread_mutex_lock(&watch.lock);
-    comm_give_up(group->host, 1, opening, seconds, why, groups_abort);
-}
-
-static void *guard_main(void *argument)
-{
-    struct guard *guard = (struct guard *)argument;
-    const struct timespec until = time_after(guard->timeout);
-    int result = 0;
-    pthread_mutex_lock(&guard->lock);
-    while (!guard->done && result == 0)
-        result = pthread_cond_timedwait(&guard->changed, &guard->lock, &until);
-    if (!guard->done)
-        opening_give_up(guard->group, guard->timeout, NULL);
-    pthread_mutex_unlock(&guard->lock);
-    return NULL;
-}
-
-static void guard_begin(struct guard *guard, struct nccl_group *group)
-{
-    guard->group = group;
-    guard->timeout = comm_timeout();
-    guard->done = false;
-    if (guard->timeout <= 0)
-        return;
-    ENSURE(pthread_mutex_init(&guard->lock, NULL) == 0 &&
-               pthread_cond_init(&guard->changed, NULL) == 0 &&
-               pthread_create(&guard->thread, NULL, guard_main, guard) == 0,
-           "cannot start a thread");
-}
-
-static void guard_end(struct guard *guard)
-{
-    if (guard->timeout <= 0)
-        return;
-    pthread_mutex_lock(&guard->lock);
-    guard->done = true;
-    pthread_cond_signal(&guard->changed);
-    pthread_mutex_unlock(&guard->lock);
-    pthread_join(guard->thread, NULL);
-    pthread_cond_destroy(&guard->changed);
-    pthread_mutex_destroy(&guard->lock);
-}
+/* ---- Opening */
 
 /* Return false if NCCL cannot start. Later failures, which other ranks may not notice, end the job.
  */
@@ -395,6 +437,7 @@ static bool group_connect(struct nccl_group *group, struct error *error)
 {
     unsigned char id[COLLECTIVE_ID_BYTES] = {0};
     struct guard guard;
+    static const char opening[] = "NCCL's start";
     const char *failed = group->comm.rank == 0 ? collective_id(id) : NULL;
     if (failed != NULL)
         error_set(error, ERROR_PEER, "%s does not start: %s; set NCCL_DEBUG=INFO for details",
@@ -404,11 +447,13 @@ static bool group_connect(struct nccl_group *group, struct error *error)
     comm_broadcast(group->host, id, sizeof id, COMM_BYTE, 0);
     comm_entered(group->host, group->started = group->queued = group->over = 1);
     const double begin = clock_now();
-    guard_begin(&guard, group);
+    guard_begin(&guard, group, 1, opening);
     failed = collective_open(id, group->comm.rank, group->comm.size, &group->collective);
     guard_end(&guard);
-    if (failed != NULL)
-        opening_give_up(group, clock_now() - begin, failed);
+    if (failed != NULL) {
+        pthread_mutex_lock(&watch.lock);
+        comm_give_up(group->host, 1, opening, clock_now() - begin, failed, groups_abort);
+    }
     return true;
 }
 
@@ -448,6 +493,7 @@ static const struct comm_backend comm_nccl = {
     .reduce_scatter = group_reduce_scatter,
     .all_gather = group_all_gather,
     .broadcast = group_broadcast,
+    .all_to_all = group_all_to_all,
     .send = group_send,
     .receive = group_receive,
     .wait = group_wait,

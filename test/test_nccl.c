@@ -171,6 +171,89 @@ static void broadcast_comes_from_its_root(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
+/* ---- all-to-all */
+
+/* Numbers of partial values: some ranks have none. Patterns 2 and 3 leave one rank or none with
+ * some. */
+enum { PATTERNS = 4, RANKS_MOST = 16 };
+
+static int parts_of(int pattern, int rank)
+{
+    return pattern == 0 ? 1 : pattern == 1 ? (rank + 2) % 3 : pattern == 2 && rank == 0 ? 5 : 0;
+}
+
+/* Compare with the partial values of each rank, which are known: buffer_open with the rank. */
+static int received_wrong(const unsigned char *got, const int *parts, int64_t stride, int64_t count,
+                          const struct comm_test_type *type)
+{
+    const size_t block = (size_t)count * type->size;
+    int wrong = 0;
+    for (int rank = 0; rank < world->size; rank++) {
+        unsigned char *sent = buffer_open(type->type, parts[rank] * stride, rank, 3);
+        for (int part = 0; part < parts[rank]; part++, got += block) {
+            int64_t first = part * stride + world->rank * count;
+            wrong += memcmp(got, sent + (size_t)first * type->size, block) != 0;
+        }
+        free(sent);
+    }
+    return wrong;
+}
+
+/* Run once, and if `recorded` once more in a graph. */
+static int all_to_all_wrong(int pattern, int64_t count, const struct comm_test_type *type,
+                            bool recorded)
+{
+    const int64_t stride = world->size * count + 7;
+    int parts[RANKS_MOST] = {0}, wrong = 0;
+    for (int rank = 0; rank < world->size; rank++)
+        parts[rank] = parts_of(pattern, rank);
+    const size_t bytes = (size_t)(parts[world->rank] * stride) * type->size;
+    const size_t result = (size_t)(comm_parts_before(parts, world->size) * count) * type->size;
+    unsigned char *own = buffer_open(type->type, parts[world->rank] * stride, world->rank, 3);
+    unsigned char *sent = device_memory(bytes + 8), *received = device_memory(result + 8);
+    struct event *ready = backend->event_open(device);
+    backend->copy(stream, sent, own, bytes);
+    for (int time = 0; time <= recorded; time++) {
+        backend->zero(stream, received, result);
+        if (time == 1)
+            backend->graph_begin(stream);
+        backend->event_record(ready, stream);
+        struct ticket *ticket = group->backend->all_to_all(group, sent, stride, parts, received,
+                                                           count, type->type, ready);
+        group->backend->wait(ticket, stream);
+        struct graph *graph = time == 1 ? backend->graph_end(stream) : NULL;
+        if (graph != NULL)
+            backend->graph_run(graph, stream);
+        unsigned char *got = content_of(received, result);
+        wrong += received_wrong(got, parts, stride, count, type);
+        free(got);
+        if (graph != NULL)
+            backend->graph_close(graph);
+    }
+    unsigned char *after = content_of(sent, bytes);
+    wrong += memcmp(after, own, bytes) != 0;
+    free(after);
+    free(own);
+    backend->event_close(ready);
+    backend->release(device, sent);
+    backend->release(device, received);
+    return wrong;
+}
+
+static void all_to_all_brings_the_parts_of_all_ranks(void **state)
+{
+    (void)state;
+    int wrong = 0;
+    for (int pattern = 0; pattern < PATTERNS; pattern++)
+        for (int type = 0; type < COMM_TYPES; type++)
+            for (int i = 0; i < COUNTS; i++)
+                if (counts[i] <= 1000 || comm_types[type].type == COMM_FP32 ||
+                    comm_types[type].type == COMM_FP64)
+                    wrong +=
+                        all_to_all_wrong(pattern, counts[i], &comm_types[type], counts[i] == 7);
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
 /* As in a step of several units: collectives of two groups overlap and are waited for in a
  * different order than they were started. */
 static int mesh_wrong(int shard)
@@ -298,6 +381,28 @@ static int away(void)
     return 0;
 }
 
+static void exchange_once(void)
+{
+    static const int parts[RANKS_MOST] = {1, 1, 1};
+    unsigned char *memory = device_memory(6 * sizeof(float));
+    unsigned char *received = memory + 3 * sizeof(float);
+    group->backend->wait(
+        group->backend->all_to_all(group, memory, 3, parts, received, 1, COMM_FP32, NULL), stream);
+    backend->stream_synchronize(stream);
+    backend->release(device, memory);
+}
+
+/* The last rank skips an all-to-all after `before` others. */
+static int exchanges(int before)
+{
+    for (int i = 0; i < before; i++)
+        exchange_once();
+    if (world->rank == world->size - 1)
+        pause();
+    exchange_once();
+    return 0;
+}
+
 static int sums(void)
 {
     for (int i = 0; i < 10; i++)
@@ -371,6 +476,7 @@ static void device_open(void)
     device = cuda != NULL ? cuda->open(world->rank, 1, &error) : NULL;
     ENSURE(device != NULL, "%s", error.text);
     backend = device->backend;
+    comm_set_device(backend);
     stream = backend->stream_open(device);
 }
 
@@ -388,6 +494,10 @@ static int job_run(const char *way)
         return different();
     if (strcmp(way, "away") == 0)
         return away();
+    if (strcmp(way, "unconnected") == 0)
+        return exchanges(0);
+    if (strcmp(way, "connected") == 0)
+        return exchanges(2);
     if (strcmp(way, "recorded") == 0)
         recorded_sum();
     return sums();
@@ -400,6 +510,7 @@ static int tests_run(void)
         cmocka_unit_test(sums_go_by_rank_and_are_the_same_everywhere),
         cmocka_unit_test(scatter_and_gather_are_an_all_reduce),
         cmocka_unit_test(broadcast_comes_from_its_root),
+        cmocka_unit_test(all_to_all_brings_the_parts_of_all_ranks),
         cmocka_unit_test(two_groups_work_side_by_side),
         cmocka_unit_test(recorded_steps_have_collectives),
         cmocka_unit_test(the_mesh_says_how_it_goes),

@@ -67,7 +67,7 @@ faulty() {
     result "$1" "$bad"
 }
 
-echo 1..14
+echo 1..16
 check 'what NCCL reports ends the job' sums error:1:3 \
     'rank 1 on .*: GPU all-reduce of 1 fp32 \(number 4 of a group of 3 ranks\) failed after .*: emulated' \
     'remote process has exited; .*NCCL_DEBUG=INFO'
@@ -80,6 +80,8 @@ check 'a recorded collective that hangs ends the job' recorded hang:2:1 \
     'rank 0 on .*: GPU all-reduce of 1 fp32, or an earlier one in a graph, \(number 2 .* has waited'
 check 'a rank that does not come to a collective is named' away none \
     'rank 0 on .*: GPU all-reduce of 1 fp32 \(number 3 .* has waited .*missing: rank 2 on .*no collective'
+check 'a rank that does not come to a later all-to-all is named' connected none \
+    'rank 0 on .*: GPU all-to-all of 1 fp32 \(number 4 .* has waited .*missing: rank 2 on .*no collective'
 check 'an abort that hangs does not hang the job' sums hang:1:3,stuck:0:0 \
     'rank 0 on .*: GPU all-reduce of 1 fp32 \(number 4 .* has waited for [2-9]\.'
 ranks=4 communicators=2 lines_most=4
@@ -89,6 +91,8 @@ check 'a start that cannot be ends the job' sums refuse:0:0 \
     "rank 0 on .*: NCCL's start \\(number 1 of a group of 3 ranks\\) failed .*: no shared memory"
 check 'a start that hangs ends the job' sums hang:2:0 \
     "rank 0 on .*: NCCL's start \\(number 1 .* has waited .*no data arrives"
+check 'a rank that does not come to the first all-to-all is named' unconnected none \
+    'rank 0 on .*: GPU all-to-all of 1 fp32 \(number 2 .* has waited .*missing: rank 2 on .*no collective'
 check 'a rank that does not come to the start is named' late none \
     'rank 0 on .* has waited .*missing: rank 2 on '
 

@@ -2,7 +2,7 @@
 /* Collectives of emulated GPUs, between processes of one machine, over shared memory named by the
  * id. Each rank writes a chunk of its elements into its area; when all ranks have written, each
  * reads what it needs from all areas. Sums are in rank order. A collective runs when its stream
- * executes it.
+ * executes it. As in NCCL, the first all-to-all returns when all ranks have called it.
  * VITTRAIN_EMULATION_NCCL is the version, 22809 by default. VITTRAIN_EMULATION_COLLECTIVE is a
  * comma-separated list of FAULT:RANK:NUMBER: that rank of a group fails at its collective of that
  * number, counted from 1; number 0 is the opening. FAULT is `error`: only collective_error reports
@@ -10,6 +10,7 @@
  * collective_abort does not return. */
 #include "../collective.h"
 
+#include <algorithm>
 #include <atomic>
 #include <fcntl.h>
 #include <memory>
@@ -29,8 +30,8 @@ enum { AREA = 1 << 20 };
 struct marks {
     alignas(64) std::atomic<uint64_t> put;
     alignas(64) std::atomic<uint64_t> taken;
-    std::atomic<uint64_t> call; /* call_signature of the newest chunk */
-    std::atomic<bool> aborted;
+    std::atomic<uint64_t> call;          /* call_signature of the newest chunk */
+    std::atomic<bool> aborted, connects; /* connects: the first all-to-all was called */
 };
 
 struct collective {
@@ -47,8 +48,9 @@ struct collective {
 /* Progress of a call. */
 struct progress {
     struct collective_call call;
-    int64_t number, done; /* elements per rank */
+    int64_t number, done; /* done: elements of each block */
     bool put, captured;
+    std::vector<int> parts; /* copy of call.parts */
 };
 
 static struct collective *collectives; /* all open communicators */
@@ -202,14 +204,25 @@ void collective_use_memory(struct collective *, void *memory, size_t bytes)
 /* Return the number of blocks of `count` elements that a rank writes. */
 static int blocks_put(const struct collective *collective, const struct collective_call *call)
 {
-    return call->kind == CALL_REDUCE_SCATTER ? collective->size : 1;
+    return call->kind == CALL_REDUCE_SCATTER || call->kind == CALL_ALL_TO_ALL ? collective->size
+                                                                              : 1;
+}
+
+/* Return the number of elements of a block. In an all-to-all the blocks of all partial values for a
+ * rank are one block, and ranks may have shorter ones. */
+static int64_t block_count(const struct progress *progress)
+{
+    int64_t count = progress->call.count;
+    for (const int parts : progress->parts)
+        count = std::max(count, parts * progress->call.count);
+    return count;
 }
 
 static int64_t chunk_count(const struct collective *collective, const struct progress *progress)
 {
     const struct collective_call *call = &progress->call;
     const int64_t room = AREA / comm_type_size(call->type) / blocks_put(collective, call);
-    const int64_t rest = call->count - progress->done;
+    const int64_t rest = block_count(progress) - progress->done;
     return rest < room ? rest : room;
 }
 
@@ -221,12 +234,43 @@ static unsigned char *chunk_at(const struct progress *progress, int64_t block)
     return (unsigned char *)call->buffer + element * comm_type_size(call->type);
 }
 
+/* Write the elements of all blocks that exist on this rank. */
+static void parts_put(const struct collective *collective, const struct progress *progress)
+{
+    const struct collective_call *call = &progress->call;
+    const int64_t width = comm_type_size(call->type), count = chunk_count(collective, progress);
+    unsigned char *area = area_of(collective, collective->rank);
+    for (int64_t i = 0; i < collective->size * count; i++, area += width) {
+        const int64_t block = i / count, element = progress->done + i % count;
+        const int64_t part = element / call->count;
+        const int64_t at = part * call->stride + block * call->count + element % call->count;
+        if (part < call->parts[collective->rank])
+            memcpy(area, (unsigned char *)call->buffer + at * width, (size_t)width);
+    }
+}
+
+static void parts_take(const struct collective *collective, const struct progress *progress)
+{
+    const struct collective_call *call = &progress->call;
+    const int64_t width = comm_type_size(call->type), count = chunk_count(collective, progress);
+    for (int rank = 0; rank < collective->size; rank++) {
+        const int64_t rest = call->parts[rank] * call->count - progress->done;
+        const int64_t at = comm_parts_before(call->parts, rank) * call->count + progress->done;
+        if (rest > 0)
+            memcpy((unsigned char *)call->received + at * width,
+                   area_of(collective, rank) + collective->rank * count * width,
+                   (size_t)(std::min(count, rest) * width));
+    }
+}
+
 static void chunk_put(const struct collective *collective, const struct progress *progress)
 {
     const struct collective_call *call = &progress->call;
     const size_t bytes = (size_t)(chunk_count(collective, progress) * comm_type_size(call->type));
     unsigned char *area = area_of(collective, collective->rank);
-    if (call->kind == CALL_ALL_GATHER)
+    if (call->kind == CALL_ALL_TO_ALL)
+        parts_put(collective, progress);
+    else if (call->kind == CALL_ALL_GATHER)
         memcpy(area, chunk_at(progress, collective->rank), bytes);
     else
         for (int block = 0; block < blocks_put(collective, call); block++)
@@ -262,6 +306,9 @@ static void chunk_take(const struct collective *collective, const struct progres
     case CALL_BROADCAST:
         memcpy(chunk_at(progress, 0), area_of(collective, call->root), bytes);
         break;
+    case CALL_ALL_TO_ALL:
+        parts_take(collective, progress);
+        break;
     }
 }
 
@@ -269,8 +316,12 @@ static void chunk_take(const struct collective *collective, const struct progres
 static uint64_t call_signature(const struct progress *progress)
 {
     const struct collective_call *call = &progress->call;
-    return (uint64_t)call->count << 24 | (uint64_t)call->root << 12 | (uint64_t)call->kind << 9 |
-           (uint64_t)call->type << 5 | (uint64_t)call->operation << 1 | progress->captured;
+    uint64_t parts = 0;
+    for (const int number : progress->parts)
+        parts = 31 * parts + (uint64_t)number;
+    return (parts << 32 ^ (uint64_t)call->count << 24) | (uint64_t)call->root << 12 |
+           (uint64_t)call->kind << 9 | (uint64_t)call->type << 5 | (uint64_t)call->operation << 1 |
+           progress->captured;
 }
 
 static void call_compare(const struct collective *collective, uint64_t own)
@@ -292,7 +343,7 @@ static bool call_turn(struct collective *collective, struct progress *progress)
     if (fault_is(collective, "hang", progress->number) || is_aborted(collective))
         return false;
     collective->failed = collective->failed || fault_is(collective, "error", progress->number);
-    while (!collective->failed && progress->done < progress->call.count) {
+    while (!collective->failed && progress->done < block_count(progress)) {
         if (!progress->put) {
             if (!all_have(collective, &marks::taken, collective->chunks))
                 return false;
@@ -325,17 +376,47 @@ static void order_check(const struct collective *collective)
                            "NCCL_LAUNCH_ORDER_IMPLICIT=1");
 }
 
+/* Fault unless the call's buffers are in device memory. */
+static void call_check_memory(const struct collective *collective,
+                              const struct collective_call *call)
+{
+    const bool whole = call->kind == CALL_ALL_REDUCE || call->kind == CALL_BROADCAST;
+    const int64_t width = comm_type_size(call->type);
+    int64_t elements = call->count * (whole ? 1 : collective->size), received = 0;
+    if (call->kind == CALL_ALL_TO_ALL) {
+        const int parts = call->parts[collective->rank];
+        elements = parts > 0 ? elements + (parts - 1) * call->stride : 0;
+        received = comm_parts_before(call->parts, collective->size) * call->count;
+    }
+    if ((elements > 0 && !memory_is_known(call->buffer, (size_t)(elements * width))) ||
+        (received > 0 && !memory_is_known(call->received, (size_t)(received * width))))
+        emulated_fault("a collective of %lld elements outside of device memory",
+                       (long long)elements);
+}
+
+/* Wait until all ranks have called their first all-to-all. Meanwhile the stream runs, unless it is
+ * being captured. */
+static void call_connect(const struct collective *collective, cudaStream_t stream, bool captured)
+{
+    marks_of(collective, collective->rank)->connects.store(true);
+    for (int rank = 0; rank < collective->size; rank++)
+        while (!marks_of(collective, rank)->connects.load()) {
+            if (!captured)
+                (void)cudaStreamQuery(stream);
+            pause_shortly();
+        }
+}
+
 const char *collective_run(struct collective *collective, const struct collective_call *call,
                            cudaStream_t stream)
 {
-    const bool whole = call->kind == CALL_ALL_REDUCE || call->kind == CALL_BROADCAST;
-    const int64_t elements = call->count * (whole ? 1 : collective->size);
-    if (!memory_is_known(call->buffer, (size_t)(elements * comm_type_size(call->type))))
-        emulated_fault("a collective of %lld elements outside of device memory",
-                       (long long)elements);
+    call_check_memory(collective, call);
     must_not_be_aborted(collective);
     std::shared_ptr<struct progress> progress(new struct progress());
     progress->call = *call;
+    if (call->kind == CALL_ALL_TO_ALL)
+        progress->parts.assign(call->parts, call->parts + collective->size);
+    progress->call.parts = progress->parts.data();
     progress->number = ++collective->calls;
     enum cudaStreamCaptureStatus capture;
     cudaStreamIsCapturing(stream, &capture);
@@ -343,6 +424,8 @@ const char *collective_run(struct collective *collective, const struct collectiv
     if (fault_is(collective, "refuse", progress->number))
         return "emulated NCCL: unhandled system error";
     order_check(collective);
+    if (call->kind == CALL_ALL_TO_ALL)
+        call_connect(collective, stream, progress->captured);
     if (progress->captured)
         collective->captured.push_back(progress);
     else
