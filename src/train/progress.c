@@ -51,7 +51,6 @@ struct loss_sums progress_take_sums(struct trainer *trainer)
 /* Reduce the sums of the interval. Return the times of all ranks added up. Collective. */
 static struct rank_times sums_reduce(struct trainer *trainer)
 {
-    struct session *session = &trainer->session;
     const struct step_times *times = &trainer->progress.interval.times;
     struct interval_sums *sums = trainer->progress.sums;
     const size_t bytes = sums_bytes(trainer);
