@@ -199,7 +199,7 @@ static int received_wrong(const unsigned char *got, const int *parts, int64_t st
     return wrong;
 }
 
-/* Run once, and if `recorded` once more in a graph. */
+/* Run the collective, and if `recorded` again in a graph. */
 static int all_to_all_wrong(int pattern, int64_t count, const struct comm_test_type *type,
                             bool recorded)
 {

@@ -114,6 +114,13 @@ bool comm_agree(struct comm *comm, struct error *error)
     return false;
 }
 
+bool comm_share_error(struct comm *comm, struct error *error)
+{
+    comm_broadcast(comm, error, sizeof *error, COMM_BYTE, 0);
+    error->agreed = error->kind != ERROR_NONE;
+    return !error->agreed;
+}
+
 bool comm_same(struct comm *comm, const void *data, size_t bytes)
 {
     int64_t own[2] = {crc32c_update(0, data, bytes), (int64_t)bytes};

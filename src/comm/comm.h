@@ -166,6 +166,10 @@ int comm_node_count(struct comm *world, int *node);
  * message and one exit code. */
 bool comm_agree(struct comm *comm, struct error *error);
 
+/* Collective. All ranks get the error of rank 0, or none, without a prefix: for a fault that only
+ * rank 0 can find. Returns true if there is none. */
+bool comm_share_error(struct comm *comm, struct error *error);
+
 /* Collective: true if these bytes are equal on all ranks (compared by CRC32C). */
 bool comm_same(struct comm *comm, const void *data, size_t bytes);
 

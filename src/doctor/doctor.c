@@ -176,8 +176,7 @@ static void conclude(const struct doctor *doctor, struct error *error)
             error_set(error, ERROR_UNFIT, "doctor: %d of %d checks failed: %s", failed,
                       doctor->rows, names);
     }
-    comm_broadcast(doctor->world, error, sizeof *error, COMM_BYTE, 0);
-    error->agreed = error->kind != ERROR_NONE;
+    error_defer(comm_share_error(doctor->world, error));
 }
 
 static void doctor_prepare(void)

@@ -86,8 +86,7 @@ bool receipts_take(struct trainer *trainer, struct error *error)
     } else {
         if (trainer->world->rank == 0)
             receipt_compare(trainer, &receipt, error);
-        comm_broadcast(trainer->world, error, sizeof *error, COMM_BYTE, 0);
-        error->agreed = error->kind != ERROR_NONE;
+        error_defer(comm_share_error(trainer->world, error));
         trainer->receipts.next++;
     }
     free(receipt.hash);

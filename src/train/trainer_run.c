@@ -140,12 +140,20 @@ static bool epoch_train(struct trainer *trainer, struct error *error)
     return interval_end(trainer, error);
 }
 
+/* Returns the quantity of the newest evaluation that checkpoint.monitor names, else the accuracy.
+ */
+static double evaluation_value(const struct trainer *trainer, bool *lower_is_better)
+{
+    *lower_is_better = trainer->options.checkpoint.monitor == MONITOR_LOSS;
+    return *lower_is_better ? trainer->evaluation.loss : trainer->evaluation.top1;
+}
+
 /* Returns true if the newest evaluation is the best so far by checkpoint.monitor, and stores it.
  * regular: it is due by train.eval_every; the training state ignores others. */
 static bool best_update(struct trainer *trainer, bool regular)
 {
-    bool loss = trainer->options.checkpoint.monitor == MONITOR_LOSS;
-    double value = loss ? trainer->evaluation.loss : trainer->evaluation.top1;
+    bool loss;
+    double value = evaluation_value(trainer, &loss);
     struct training_state *state = &trainer->state;
     if (trainer->options.checkpoint.monitor == MONITOR_NONE)
         return false;
@@ -184,6 +192,14 @@ static bool validation_run(struct trainer *trainer, struct error *error)
     return good;
 }
 
+/* The schedule plateau reacts to the newest evaluation. */
+static void schedule_follow(struct trainer *trainer)
+{
+    bool lower_is_better;
+    double value = evaluation_value(trainer, &lower_is_better);
+    schedule_observe(&trainer->schedule, value, lower_is_better);
+}
+
 static bool patience_is_over(const struct trainer *trainer)
 {
     int64_t patience = trainer->options.train.early_stop;
@@ -200,6 +216,19 @@ bool trainer_epoch_is_unfinished(const struct trainer *trainer)
     const struct training_state *state = &trainer->state;
     return state->epoch_step == trainer->steps_per_epoch ||
            (state->step >= trainer->total_steps && state->epoch_step > 0 && !state->finished);
+}
+
+/* True if train.eval_every requires an evaluation at the end of the current epoch. */
+static bool evaluation_is_regular(const struct trainer *trainer)
+{
+    int64_t every = trainer->options.train.eval_every;
+    return every > 0 && (trainer->state.epoch + 1) % every == 0;
+}
+
+static void epoch_advance(struct training_state *state)
+{
+    state->epoch++;
+    state->epoch_step = 0;
 }
 
 /* Writes a checkpoint without the epoch's evaluation: a resumed run makes it. */
@@ -219,8 +248,7 @@ static bool epoch_finish(struct trainer *trainer, struct error *error)
     if (trainer->stop.signalled)
         return epoch_interrupt(trainer, error);
     bool complete = state->epoch_step == trainer->steps_per_epoch;
-    int64_t every = trainer->options.train.eval_every;
-    bool regular = complete && every > 0 && (state->epoch + 1) % every == 0;
+    bool regular = complete && evaluation_is_regular(trainer);
     bool evaluated = trainer->validates && (regular || run_is_over(trainer)), better = false;
     if (evaluated) {
         if (!validation_run(trainer, error))
@@ -231,9 +259,7 @@ static bool epoch_finish(struct trainer *trainer, struct error *error)
         bool counts = regular || trainer->state.step >= trainer->total_steps;
         better = counts && best_update(trainer, regular);
         if (regular) {
-            bool loss = trainer->options.checkpoint.monitor == MONITOR_LOSS;
-            double value = loss ? trainer->evaluation.loss : trainer->evaluation.top1;
-            schedule_observe(&trainer->schedule, value, loss);
+            schedule_follow(trainer);
             state->evaluations_without_gain = better ? 0 : state->evaluations_without_gain + 1;
             if (patience_is_over(trainer))
                 trainer->stop.reason = early_stop_reason;
@@ -241,10 +267,8 @@ static bool epoch_finish(struct trainer *trainer, struct error *error)
     }
     if (!progress_epoch(trainer, evaluated, error))
         return false;
-    if (complete) {
-        state->epoch++;
-        state->epoch_step = 0;
-    }
+    if (complete)
+        epoch_advance(state);
     bool keeps_best = better && trainer->options.checkpoint.every > 0;
     if (checkpoint_due(trainer) || keeps_best || run_is_over(trainer))
         return trainer_checkpoint(trainer, better, error);
@@ -399,19 +423,15 @@ static bool epochs_run(struct trainer *trainer, struct error *error)
 static bool epoch_replayed(struct trainer *trainer, struct error *error)
 {
     struct training_state *state = &trainer->state;
-    const int64_t every = trainer->options.train.eval_every;
-    const bool loss = trainer->options.checkpoint.monitor == MONITOR_LOSS;
     if (state->epoch_step < trainer->steps_per_epoch)
         return true;
-    if (trainer->options.schedule.name == SCHEDULE_PLATEAU && trainer->validates && every > 0 &&
-        (state->epoch + 1) % every == 0) {
+    if (trainer->options.schedule.name == SCHEDULE_PLATEAU && trainer->validates &&
+        evaluation_is_regular(trainer)) {
         if (!validation_run(trainer, error))
             return false;
-        schedule_observe(&trainer->schedule,
-                         loss ? trainer->evaluation.loss : trainer->evaluation.top1, loss);
+        schedule_follow(trainer);
     }
-    state->epoch++;
-    state->epoch_step = 0;
+    epoch_advance(state);
     return true;
 }
 

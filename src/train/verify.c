@@ -22,10 +22,7 @@ static char *file_share(const char *folder, const char *name, const char *advice
     snprintf(path, sizeof path, "%s/%s", folder, name);
     if (world->rank == 0 && (text = text_file_read(path, NULL)) == NULL)
         error_set(error, ERROR_USAGE, "cannot read %s: %s%s", path, strerror(errno), advice);
-    /* Without a prefix that names rank 0. */
-    comm_broadcast(world, error, sizeof *error, COMM_BYTE, 0);
-    error->agreed = error->kind != ERROR_NONE;
-    if (error->kind != ERROR_NONE)
+    if (!comm_share_error(world, error))
         return NULL;
     char *shared = comm_broadcast_text(world, text, 0);
     free(text);
