@@ -195,8 +195,6 @@ static bool is_automatic(const struct option_entry *entry, const char *text)
 
 static bool in_range(const struct option_entry *entry, double value)
 {
-    if (entry->has_automatic && entry->kind != OPTION_IS_LIST && value == entry->automatic)
-        return true;
     if (entry->above_least ? value <= entry->least : value < entry->least)
         return false;
     return entry->below_most ? value < entry->most : value <= entry->most;
