@@ -113,6 +113,7 @@ test_programs = \
 	test/test_straggler \
 	test/test_tensorboard \
 	test/test_text \
+	test/test_tree \
 	test/test_squared_error \
 	test/test_tiles \
 	test/test_tokens \

@@ -45,10 +45,12 @@ libvittrain_a_SOURCES += \
 	src/core/text_file.h \
 	src/core/thread.c \
 	src/core/thread.h \
-	src/core/value.c \
-	src/core/value.h \
 	src/core/torch_random.c \
 	src/core/torch_random.h \
+	src/core/tree.c \
+	src/core/tree.h \
+	src/core/value.c \
+	src/core/value.h \
 	src/core/version.c \
 	src/core/version.h
 
