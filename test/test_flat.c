@@ -189,6 +189,50 @@ static void truncated_numbers_stay_within_two(void **state)
     assert_true(largest <= 2 && largest > 1.99);
 }
 
+/* Initial values of [out, in, kernel, kernel] filters, drawn in two parts. */
+static void filters_draw(enum initial_rule rule, int64_t out, int64_t in, int64_t kernel,
+                         float *value)
+{
+    struct unit_tensor tensor = PARAMETER("t", 0, rule, 0.5, true);
+    tensor.dimensions = 4;
+    memcpy(tensor.shape, (int64_t[]){out, in, kernel, kernel}, sizeof tensor.shape);
+    tensor.count = out * in * kernel * kernel;
+    initial_draw(&tensor, 5, 0, 20, value);
+    initial_draw(&tensor, 5, 20, tensor.count - 20, value + 20);
+}
+
+static void cosine_filters_are_orthonormal_pairs(void **state)
+{
+    (void)state;
+    enum { FILTERS = 24, PATCH = 12 };
+    float value[FILTERS][PATCH];
+    filters_draw(INITIAL_COSINES, FILTERS, 3, 2, value[0]);
+    for (int a = 0; a < FILTERS; a++) {
+        for (int b = 0; b < FILTERS; b++) {
+            double product = 0, expected = a / 2 != b / 2 ? 0 : a == b ? 1 : -1;
+            for (int i = 0; i < PATCH; i++)
+                product += (double)value[a][i] * value[b][i];
+            assert_true(fabs(product - expected) < 1e-6);
+        }
+        /* The first pair is the mean of a patch. */
+        assert_true(a > 1 || fabs(value[a][a] - (a == 0 ? 1 : -1) / sqrt(PATCH)) < 1e-6);
+    }
+}
+
+static void dirac_filters_pass_on_their_channel(void **state)
+{
+    (void)state;
+    enum { IN = 3, OUT = 5, WINDOW = 9, FILTER = IN * WINDOW };
+    float value[OUT * FILTER], normal[OUT * FILTER];
+    filters_draw(INITIAL_DIRAC, OUT, IN, 3, value);
+    filters_draw(INITIAL_NORMAL, OUT, IN, 3, normal);
+    for (int i = 0; i < IN * FILTER; i++) {
+        int filter = i / FILTER, at = i % FILTER;
+        assert_true(value[i] == (at == filter * WINDOW + WINDOW / 2 ? 1 : 0));
+    }
+    assert_memory_equal(value + IN * FILTER, normal + IN * FILTER, 2 * FILTER * sizeof *value);
+}
+
 static void start_is_the_same_on_every_mesh(void **state)
 {
     (void)state;
@@ -745,6 +789,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(normal_numbers_invert_the_distribution),
         cmocka_unit_test(truncated_numbers_stay_within_two),
+        cmocka_unit_test(cosine_filters_are_orthonormal_pairs),
+        cmocka_unit_test(dirac_filters_pass_on_their_channel),
         cmocka_unit_test(start_is_the_same_on_every_mesh),
         cmocka_unit_test(gathered_units_are_whole),
         cmocka_unit_test(gradients_are_added_over_the_mesh),

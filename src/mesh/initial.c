@@ -134,6 +134,44 @@ static void fill_sincos(const struct unit_tensor *tensor, int64_t first, int64_t
     }
 }
 
+/* Fill in filters [out, in, height, width]: functions of the three-dimensional discrete cosine
+ * basis (DCT-II, norm 1), each followed by its negative. They are close to the principal components
+ * of patches of natural images, so their outputs are nearly uncorrelated, as those of the whitening
+ * layer of Jordan 2024. */
+static void fill_cosines(const struct unit_tensor *tensor, int64_t first, int64_t count,
+                         float *values)
+{
+    const double pi = 3.14159265358979323846;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t at = first + i, frequency = (first + i) / (tensor->count / tensor->shape[0]);
+        double value = frequency % 2 == 0 ? 1 : -1;
+        frequency /= 2;
+        for (int d = 3; d >= 1; d--) { /* width, height, channels */
+            int64_t size = tensor->shape[d], k = frequency % size;
+            value *= sqrt((k == 0 ? 1.0 : 2.0) / (double)size) *
+                     cos(pi * (double)k * ((double)(at % size) + 0.5) / (double)size);
+            at /= size;
+            frequency /= size;
+        }
+        values[i] = (float)value;
+    }
+}
+
+/* Overwrite the first filters with the identity, as PyTorch's dirac_: filter c passes on channel c.
+ */
+static void fill_dirac(const struct unit_tensor *tensor, int64_t first, int64_t count,
+                       float *values)
+{
+    int64_t window = tensor->shape[2] * tensor->shape[3];
+    int64_t centre = tensor->shape[2] / 2 * tensor->shape[3] + tensor->shape[3] / 2;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t filter = (first + i) / (tensor->shape[1] * window);
+        int64_t channel = (first + i) / window % tensor->shape[1];
+        if (filter < tensor->shape[1])
+            values[i] = filter == channel && (first + i) % window == centre ? 1 : 0;
+    }
+}
+
 static void draw_piece(const struct unit_tensor *tensor, uint64_t seed, int64_t first,
                        int64_t count, float *values)
 {
@@ -145,11 +183,13 @@ static void draw_piece(const struct unit_tensor *tensor, uint64_t seed, int64_t 
             values[i] *= first + i < tensor->count / 2 ? 1 : 1e-6f / scale;
         return;
     }
-    if (tensor->initial == INITIAL_NORMAL)
+    if (tensor->initial == INITIAL_NORMAL || tensor->initial == INITIAL_DIRAC)
         quantile_normal(values, count);
 #pragma omp simd
     for (int64_t i = 0; i < count; i++)
         values[i] *= scale;
+    if (tensor->initial == INITIAL_DIRAC)
+        fill_dirac(tensor, first, count, values);
 }
 
 void initial_draw(const struct unit_tensor *tensor, uint64_t seed, int64_t first, int64_t count,
@@ -168,8 +208,9 @@ void initial_draw(const struct unit_tensor *tensor, uint64_t seed, int64_t first
         values[i] = first + i < tensor->count / 2 ? 0 : 1;
     if (tensor->initial == INITIAL_HALF_ONE)
         return;
-    if (tensor->initial == INITIAL_SINCOS) {
-        fill_sincos(tensor, first, count, values);
+    if (tensor->initial == INITIAL_SINCOS || tensor->initial == INITIAL_COSINES) {
+        (tensor->initial == INITIAL_SINCOS ? fill_sincos : fill_cosines)(tensor, first, count,
+                                                                         values);
         return;
     }
 #pragma omp parallel for schedule(static) if (count > PIECE)

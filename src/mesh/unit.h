@@ -23,6 +23,8 @@ enum initial_rule {
     INITIAL_TRUNCATED_NORMAL, /* standard deviation `initial_scale`, clipped at +-2 as in timm */
     INITIAL_HALF_NORMAL, /* the same; standard deviation 1e-6 in the second half of the elements */
     INITIAL_NORMAL,      /* standard deviation `initial_scale` */
+    INITIAL_DIRAC,       /* filters [out, in, height, width]: identity, then INITIAL_NORMAL */
+    INITIAL_COSINES,     /* filters: pairs of +-1 times a function of the cosine basis */
     INITIAL_UNIFORM,     /* +-initial_scale */
     INITIAL_SINCOS       /* fixed sin-cos position embeddings of `grid`, [1, rows, width] */
 };

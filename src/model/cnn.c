@@ -66,21 +66,23 @@ static void cnn_a_lenet_describe(struct convnet *convnet, const struct convnet_s
     linear(convnet, "fc4", node, shape->classes, false);
 }
 
-/* Add a 3 x 3 convolution, a max pool if `pools`, a batch norm and a ReLU. */
+/* Add a convolution that keeps the size if `kernel` is 3, a max pool if `pools`, a batch norm and a
+ * ReLU. */
 static int block(struct convnet *convnet, const char *layer, int number, int input,
-                 int64_t channels, bool pools)
+                 int64_t channels, int64_t kernel, bool pools)
 {
     char convolution_name[TENSOR_NAME], norm[TENSOR_NAME];
     snprintf(convolution_name, sizeof convolution_name, "%.40sconv%d", layer, number);
     snprintf(norm, sizeof norm, "%.40sbn%d", layer, number);
-    int node = convnet_add(convnet, &(struct convnet_node){.kind = CONVNET_CONVOLUTION,
-                                                           .name = convolution_name,
-                                                           .input = input,
-                                                           .channels = channels,
-                                                           .kernel = 3,
-                                                           .stride = 1,
-                                                           .padding = 1,
-                                                           .initial = CONVNET_KAIMING_FAN_OUT});
+    int node = convnet_add(
+        convnet, &(struct convnet_node){.kind = CONVNET_CONVOLUTION,
+                                        .name = convolution_name,
+                                        .input = input,
+                                        .channels = channels,
+                                        .kernel = kernel,
+                                        .stride = 1,
+                                        .padding = kernel == 3 ? 1 : 0,
+                                        .initial = kernel == 3 ? CONVNET_DIRAC : CONVNET_COSINES});
     return convnet_add(convnet, &(struct convnet_node){.kind = CONVNET_BATCH_NORM,
                                                        .name = norm,
                                                        .input = pools ? pool(convnet, node) : node,
@@ -91,14 +93,14 @@ static void cnn_c_describe(struct convnet *convnet, const struct convnet_shape *
 {
     const int64_t channels[] = {shape->width, 4 * shape->width, 4 * shape->width};
     convnet_unit(convnet, "stem");
-    int node = block(convnet, "", 1, 0, 24, false);
+    int node = block(convnet, "", 1, 0, 24, 2, false);
     for (int layer = 0; layer < 3; layer++) {
         char unit[TENSOR_NAME], prefix[TENSOR_NAME];
         snprintf(unit, sizeof unit, "layer%d", layer + 1);
         snprintf(prefix, sizeof prefix, "layer%d.", layer + 1);
         convnet_unit(convnet, unit);
-        node = block(convnet, prefix, 1, node, channels[layer], true);
-        node = block(convnet, prefix, 2, node, channels[layer], false);
+        node = block(convnet, prefix, 1, node, channels[layer], 3, true);
+        node = block(convnet, prefix, 2, node, channels[layer], 3, false);
     }
     convnet_unit(convnet, "head");
     node = convnet_add(convnet, &(struct convnet_node){.kind = CONVNET_MEAN_POOL, .input = node});

@@ -123,8 +123,11 @@ static void product_tensors(struct tensors *tensors, const struct convnet_node *
     struct unit_tensor *tensor = node_tensor(tensors, node, "weight", linear ? 2 : 4, shape);
     tensor->initial = INITIAL_UNIFORM;
     tensor->initial_scale = bound;
-    if (node->initial == CONVNET_KAIMING_FAN_OUT) {
-        tensor->initial = INITIAL_NORMAL;
+    if (node->initial != CONVNET_UNIFORM) {
+        const enum initial_rule rules[] = {[CONVNET_KAIMING_FAN_OUT] = INITIAL_NORMAL,
+                                           [CONVNET_DIRAC] = INITIAL_DIRAC,
+                                           [CONVNET_COSINES] = INITIAL_COSINES};
+        tensor->initial = rules[node->initial];
         tensor->initial_scale = sqrt(2 / (double)(node->channels * window));
     }
     if (!linear && !node->bias)

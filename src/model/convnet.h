@@ -18,8 +18,10 @@ enum convnet_kind {
 };
 
 enum convnet_initial {
-    CONVNET_UNIFORM,        /* torch's default: within 1 / sqrt(fan in), also for the bias */
-    CONVNET_KAIMING_FAN_OUT /* He et al. 2015: normal with variance 2 / fan out */
+    CONVNET_UNIFORM,         /* torch's default: within 1 / sqrt(fan in), also for the bias */
+    CONVNET_KAIMING_FAN_OUT, /* He et al. 2015: normal with variance 2 / fan out */
+    CONVNET_DIRAC,  /* identity for the first channels, CONVNET_KAIMING_FAN_OUT for others */
+    CONVNET_COSINES /* cosine basis of the input's patches, without a bias */
 };
 
 struct convnet_node {
