@@ -54,6 +54,7 @@ test_programs = \
 	test/test_error \
 	test/test_export \
 	test/test_flat \
+	test/test_flat_partial \
 	test/test_step_prediction \
 	test/test_glu \
 	test/test_hardware \

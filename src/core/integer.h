@@ -25,4 +25,14 @@ static inline int64_t round_up(int64_t count, int64_t multiple)
     return round_up_division(count, multiple) * multiple;
 }
 
+/* Set begin and length of piece `part` of `count` elements cut into `parts` contiguous pieces. The
+ * first count % parts pieces have one element more. */
+static inline void cut_evenly(int64_t count, int64_t parts, int64_t part, int64_t *begin,
+                              int64_t *length)
+{
+    int64_t size = count / parts, larger_pieces = count % parts;
+    *begin = part * size + smaller(part, larger_pieces);
+    *length = size + (part < larger_pieces);
+}
+
 #endif

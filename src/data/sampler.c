@@ -8,15 +8,6 @@
 #include "core/integer.h"
 #include "core/random.h"
 
-/* Return piece `part` of `count` elements cut into `parts` contiguous pieces; the first count %
- * parts pieces have one element more. */
-static void cut(int64_t count, int64_t parts, int64_t part, int64_t *begin, int64_t *length)
-{
-    int64_t size = count / parts, larger = count % parts;
-    *begin = part * size + smaller(part, larger);
-    *length = size + (part < larger);
-}
-
 void sampler_open(struct sampler *sampler, uint64_t seed, int64_t count, int64_t global_batch,
                   int64_t accumulate, bool shuffle, bool drop_last, int rank, int size)
 {
@@ -236,8 +227,8 @@ struct sampler_slice sampler_slice_at(const struct sampler *sampler, int64_t ste
     int64_t global_count = smaller(sampler->global_batch, sampler->count - batch_begin);
     int64_t rank_begin, rank_count, piece_begin, piece_count;
     int64_t group = sampler->group, groups = round_up_division(global_count, group);
-    cut(groups, sampler->size, sampler->rank, &rank_begin, &rank_count);
-    cut(rank_count, sampler->accumulate, micro, &piece_begin, &piece_count);
+    cut_evenly(groups, sampler->size, sampler->rank, &rank_begin, &rank_count);
+    cut_evenly(rank_count, sampler->accumulate, micro, &piece_begin, &piece_count);
     int64_t position = smaller((rank_begin + piece_begin) * group, global_count);
     return (struct sampler_slice){.begin = batch_begin + position,
                                   .count = smaller(piece_count * group, global_count - position),
@@ -252,8 +243,8 @@ int64_t sampler_piece_samples(const struct sampler *sampler, int64_t global_coun
     int64_t last_slice = groups < sampler->size ? 1 : groups / sampler->size;
     int64_t lacking = groups * sampler->group - global_count;
     int64_t larger = groups % sampler->size, begin, piece, larger_piece;
-    cut(groups / sampler->size, sampler->accumulate, micro, &begin, &piece);
-    cut(groups / sampler->size + 1, sampler->accumulate, micro, &begin, &larger_piece);
+    cut_evenly(groups / sampler->size, sampler->accumulate, micro, &begin, &piece);
+    cut_evenly(groups / sampler->size + 1, sampler->accumulate, micro, &begin, &larger_piece);
     int64_t samples = (larger * larger_piece + (sampler->size - larger) * piece) * sampler->group;
     return micro == smaller(last_slice, sampler->accumulate) - 1 ? samples - lacking : samples;
 }

@@ -10,6 +10,7 @@
 
 #include "core/integer.h"
 #include "mesh/flat_orthogonal.h"
+#include "mesh/flat_partial.h"
 #include "mesh/initial.h"
 
 enum { FLAT_ALIGNMENT = 16 }; /* elements; of tensors in a unit and of shards */
@@ -45,6 +46,7 @@ static void buffer_describe(const struct flat_model *flat, const struct unit *un
                                    .padded = padded,
                                    .shard_count = part,
                                    .shard_begin = begin,
+                                   .stride = padded,
                                    .parameter_count = larger(0, parameters),
                                    .learns = learns,
                                    .ready = flat->device->backend->event_open(flat->device)};
@@ -102,6 +104,7 @@ void flat_close(struct flat_model *flat)
     flat->device->backend->event_close(flat->norm_ready);
     flat->device->backend->event_close(flat->sums_ready);
     free(flat->buffers);
+    free(flat->partials.parts);
     *flat = (struct flat_model){0};
 }
 
@@ -109,7 +112,9 @@ static void gradient_allocate(const struct flat_model *flat, struct flat_buffer 
                               struct arena *arena)
 {
     size_t part = (size_t)buffer->shard_count;
-    if (flat->slots_gradients) {
+    if (flat->partials.most > 0) {
+        partial_allocate(flat, buffer, arena);
+    } else if (flat->slots_gradients) {
         buffer->gradient = arena_take(arena, MEMORY_GRADIENTS, part * sizeof(float));
         buffer->whole_gradient = NULL;
     } else {
@@ -155,7 +160,9 @@ static void slot_allocate(struct flat_model *flat, int number, struct arena *are
     *slot = (struct flat_slot){.weights_unit = -1, .gradient_unit = -1};
     if (flat->slots_weights)
         slot->weights = arena_take(arena, MEMORY_GATHERED, elements * width);
-    if (flat->slots_gradients)
+    if (flat->partials.most > 0)
+        partial_allocate_slot(flat, number, arena);
+    else if (flat->slots_gradients)
         slot->whole_gradient = arena_take(arena, MEMORY_GATHERED, elements * sizeof(float));
     if (flat->low_precision_reduce && flat->mesh->shard->size > 1)
         slot->gradient_low = arena_take(arena, MEMORY_GATHERED, elements * width);

@@ -9,6 +9,7 @@
 #define VITTRAIN_MESH_FLAT_H
 
 #include "core/arena.h"
+#include "core/tree.h"
 #include "device/device.h"
 #include "mesh/mesh.h"
 #include "mesh/unit.h"
@@ -19,7 +20,8 @@ enum { FLAT_SLOTS = 2, ORTHOGONAL_SLOTS = 4 };
 enum flat_reduction {
     REDUCTION_NONE,
     REDUCTION_SCATTERING, /* reduce-scatter in the shard group; `gradient` is not yet valid */
-    REDUCTION_REPLICAS    /* all-reduce of `gradient` in the replica group */
+    REDUCTION_EXCHANGING, /* partial sums: all-to-all in the replica group */
+    REDUCTION_REPLICAS    /* all-reduce of `gradient` in the replica group, or its all-gather */
 };
 
 struct flat_buffer {
@@ -48,6 +50,9 @@ struct flat_buffer {
     enum flat_reduction reduction;
     struct ticket *gathering, *reducing;
     struct event *ready; /* recorded when the data of the next collective are computed */
+    int64_t stride; /* elements between two partial sums of the whole gradient; at least padded */
+    int64_t block;  /* elements of `gradient` that one replica adds if there are partial sums */
+    struct tree_pool pool; /* partial sums of the step's passes */
 };
 
 /* Memory that units share: unit u uses slot u % FLAT_SLOTS. */
@@ -55,6 +60,8 @@ struct flat_slot {
     void *weights;                   /* compute type */
     float *whole_gradient;           /* fp32 */
     void *gradient_low;              /* compute type: the whole gradient in a reduction */
+    float *from_shards;              /* partial sums of the ranks of the shard group */
+    float *from_replicas;            /* partial sums of the ranks of the replica group */
     int weights_unit, gradient_unit; /* the units that use it, or -1 */
 };
 
@@ -67,6 +74,21 @@ struct flat_orthogonal {
     double *norm_squared;
 };
 
+/* Partial sums of gradients, which are added in the order of core/tree.h (flat_partial.h). Counts
+ * of partial sums are maxima over ranks and global batches. */
+struct flat_partials {
+    int64_t most;   /* grains of the largest global batch; 0: gradients have no partial sums */
+    int64_t passes; /* in a step */
+    int whole;      /* of a whole gradient, on one rank */
+    int reduced;    /* of a shard group after its reduction */
+    int from_shards, from_replicas; /* received in the reductions */
+    int64_t total;                  /* grains of the step's global batch */
+    int count;                      /* partial sums of the current pass */
+    struct subtree tree[TREE_PARTS];
+    int slot[TREE_PARTS]; /* partial sum i is written at whole_gradient + slot[i] * stride */
+    int *parts;           /* [shard size + replica size] sent by the members of the groups */
+};
+
 struct flat_model {
     struct mesh *mesh;
     struct device *device;
@@ -75,6 +97,7 @@ struct flat_model {
     struct flat_buffer *buffers;
     struct flat_slot slots[FLAT_SLOTS];
     struct flat_orthogonal orthogonal;
+    struct flat_partials partials;
     int count;
     int moments;               /* 0..2 */
     bool averaged;             /* EMA */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/crc32c.h"
+#include "mesh/flat_partial.h"
 
 static const enum comm_type comm_type_of[] = {
     [TYPE_FP32] = COMM_FP32, [TYPE_BF16] = COMM_BF16, [TYPE_FP16] = COMM_FP16};
@@ -123,13 +124,40 @@ static void replicas_start(struct flat_model *flat, struct flat_buffer *buffer)
     buffer->reduction = REDUCTION_REPLICAS;
 }
 
+/* Finishes a collective on partial sums and starts the next one. */
+static void partials_advance(struct flat_model *flat, int unit)
+{
+    struct flat_buffer *buffer = &flat->buffers[unit];
+    struct flat_slot *slot = &flat->slots[unit % FLAT_SLOTS];
+    if (buffer->reduction == REDUCTION_EXCHANGING) {
+        partial_replicas_finish(flat, unit);
+        buffer->reduction = REDUCTION_REPLICAS;
+        return;
+    }
+    if (flat->mesh->shard->size > 1)
+        partial_shards_finish(flat, unit);
+    if (flat->slots_gradients) {
+        slot->gradient_unit = -1;
+        buffer->whole_gradient = NULL;
+    }
+    buffer->reduction = REDUCTION_NONE;
+    if (flat->mesh->replica->size == 1)
+        return;
+    partial_replicas_start(flat, unit);
+    buffer->reduction = REDUCTION_EXCHANGING;
+}
+
 /* Finishes the reduce-scatter and starts the all-reduce between replicas. All ranks call it for the
  * same units in the same order, as collectives require. */
 static void reduction_advance(struct flat_model *flat, int unit)
 {
     struct flat_buffer *buffer = &flat->buffers[unit];
-    if (buffer->reduction != REDUCTION_SCATTERING)
+    if (buffer->reduction != REDUCTION_SCATTERING && buffer->reduction != REDUCTION_EXCHANGING)
         return;
+    if (flat->partials.most > 0) {
+        partials_advance(flat, unit);
+        return;
+    }
     if (flat->mesh->shard->size > 1)
         scatter_finish(flat, unit);
     buffer->reduction = REDUCTION_NONE;
@@ -145,18 +173,27 @@ static void gradient_zero(const struct flat_model *flat, const struct flat_buffe
                                     (size_t)(end - begin) * sizeof(float));
 }
 
-/* Sets to zero all elements that no operation of a backward pass writes. */
-static void gradient_zero_gaps(const struct flat_model *flat, const struct flat_buffer *buffer)
+/* Sets to zero all elements that no operation of a backward pass writes. begin: the first element
+ * of the partial sum. */
+static void gradient_zero_gaps(const struct flat_model *flat, const struct flat_buffer *buffer,
+                               int64_t begin)
 {
-    int64_t end = 0;
+    int64_t end = begin;
     for (int t = 0; t < buffer->unit->tensor_count; t++) {
         const struct unit_tensor *tensor = &buffer->unit->tensors[t];
         if (!tensor->trainable)
             continue;
-        gradient_zero(flat, buffer, end, tensor->offset);
-        end = tensor->offset + tensor->count;
+        gradient_zero(flat, buffer, end, begin + tensor->offset);
+        end = begin + tensor->offset + tensor->count;
     }
-    gradient_zero(flat, buffer, end, buffer->padded);
+    gradient_zero(flat, buffer, end, begin + buffer->stride);
+}
+
+static void partials_open(struct flat_model *flat, const struct flat_buffer *buffer)
+{
+    partial_open(flat, buffer);
+    for (int i = 0; i < flat->partials.count; i++)
+        gradient_zero_gaps(flat, buffer, flat->partials.slot[i] * buffer->stride);
 }
 
 void flat_gradient_open(struct flat_model *flat, int unit, bool samples)
@@ -165,18 +202,21 @@ void flat_gradient_open(struct flat_model *flat, int unit, bool samples)
     struct flat_slot *slot = &flat->slots[unit % FLAT_SLOTS];
     if (!buffer->learns)
         return;
-    /* Finish the reduction of the unit that used this slot before. */
-    for (int other = unit % FLAT_SLOTS; other < flat->count; other += FLAT_SLOTS)
-        reduction_advance(flat, other);
+    /* Finish the reductions of the units that used this slot before, the oldest first. */
+    for (int other = flat->count - 1; other >= 0; other--)
+        if (other % FLAT_SLOTS == unit % FLAT_SLOTS)
+            reduction_advance(flat, other);
     if (flat->slots_gradients) {
         ENSURE(slot->gradient_unit < 0, "no slot for the gradient of %s", buffer->unit->name);
         slot->gradient_unit = unit;
         buffer->whole_gradient = slot->whole_gradient;
     }
     bool first = flat->slots_gradients || buffer->empty;
-    buffer->overwrites = first && samples;
-    if (buffer->overwrites)
-        gradient_zero_gaps(flat, buffer);
+    buffer->overwrites = (first && samples) || flat->partials.most > 0;
+    if (flat->partials.most > 0)
+        partials_open(flat, buffer);
+    else if (buffer->overwrites)
+        gradient_zero_gaps(flat, buffer, 0);
     else if (first)
         gradient_zero(flat, buffer, 0, buffer->padded);
 }
@@ -186,13 +226,17 @@ void flat_gradient_close(struct flat_model *flat, int unit, bool last)
     struct flat_buffer *buffer = &flat->buffers[unit];
     ENSURE(buffer->reduction == REDUCTION_NONE, "the gradient of %s is already being reduced",
            buffer->unit->name);
-    if (!flat->slots_gradients && buffer->learns)
+    if (buffer->learns && flat->partials.most > 0)
+        partial_close(flat, buffer);
+    if (buffer->learns && (!flat->slots_gradients || flat->partials.most > 0))
         buffer->empty = false;
     if (!buffer->learns || (!last && !flat->slots_gradients))
         return;
     buffer->last = last;
     buffer->reduction = REDUCTION_SCATTERING;
-    if (flat->mesh->shard->size > 1)
+    if (flat->mesh->shard->size > 1 && flat->partials.most > 0)
+        partial_shards_start(flat, unit);
+    else if (flat->mesh->shard->size > 1)
         scatter_start(flat, unit);
     else
         reduction_advance(flat, unit);
@@ -201,8 +245,10 @@ void flat_gradient_close(struct flat_model *flat, int unit, bool last)
 void flat_reduce_wait(struct flat_model *flat)
 {
     const struct device_backend *backend = flat->device->backend;
-    for (int unit = flat->count - 1; unit >= 0; unit--)
-        reduction_advance(flat, unit);
+    enum { STAGES = 2 }; /* of partial sums: in the shard group and in the replica group */
+    for (int stage = 0; stage < STAGES; stage++)
+        for (int unit = flat->count - 1; unit >= 0; unit--)
+            reduction_advance(flat, unit);
     for (int unit = flat->count - 1; unit >= 0; unit--) {
         struct flat_buffer *buffer = &flat->buffers[unit];
         if (buffer->reduction == REDUCTION_REPLICAS) {
@@ -491,8 +537,15 @@ struct flat_traffic flat_traffic(const struct flat_model *flat, int64_t passes, 
         double part = (double)buffer->shard_count * width;
         if (!buffer->learns)
             continue;
-        traffic.shard += ring_volume(shard, part) * (double)(flat->slots_gradients ? passes : 1);
-        traffic.replica += 2 * ring_volume(replica, part) / replica->size;
+        if (flat->partials.most > 0) {
+            struct flat_traffic partial = partial_traffic(flat, buffer);
+            traffic.shard += partial.shard;
+            traffic.replica += partial.replica;
+        } else {
+            traffic.shard +=
+                ring_volume(shard, part) * (double)(flat->slots_gradients ? passes : 1);
+            traffic.replica += 2 * ring_volume(replica, part) / replica->size;
+        }
         part = (double)buffer->shard_count * (double)type_size(direction_type(flat->type));
         if (!buffer->orthogonal)
             continue;

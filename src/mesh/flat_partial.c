@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mesh/flat_partial.h"
+
+#include <stdlib.h>
+
+#include "core/integer.h"
+
+enum { BLOCK_ALIGNMENT = 16 }; /* elements */
+
+/* Cuts the grains of `count` consecutive ranks into subtrees. */
+static int ranks_cut(const struct flat_model *flat, int64_t total, int first, int count,
+                     struct subtree tree[TREE_PARTS])
+{
+    const int ranks = flat->mesh->world->size;
+    int64_t begin, end, length;
+    cut_evenly(total, ranks, first, &begin, &length);
+    cut_evenly(total, ranks, first + count - 1, &end, &length);
+    return tree_cut(begin, end + length, total, tree);
+}
+
+/* Cuts the grains of a pass of a rank. */
+static int pass_cut(const struct flat_model *flat, int64_t total, int rank, int64_t pass,
+                    struct subtree tree[TREE_PARTS])
+{
+    int64_t begin, length, part, count;
+    cut_evenly(total, flat->mesh->world->size, rank, &begin, &length);
+    cut_evenly(length, flat->partials.passes, pass, &part, &count);
+    return tree_cut(begin + part, begin + part + count, total, tree);
+}
+
+/* ---- numbers of partial sums */
+
+static void add_nothing(void *context, int into, int from)
+{
+    (void)context, (void)into, (void)from;
+}
+
+/* Returns the number of partial sums that a rank needs in the passes of a step. */
+static int rank_measure(const struct flat_model *flat, int64_t total, int rank)
+{
+    struct tree_pool pool = {.total = total};
+    struct subtree tree[TREE_PARTS];
+    int most = 0, count = 1;
+    for (int64_t pass = 0; pass < flat->partials.passes && count > 0; pass++) {
+        count = pass_cut(flat, total, rank, pass, tree); /* empty passes come last */
+        most = pool.count + count > most ? pool.count + count : most;
+        for (int i = 0; i < count; i++)
+            tree_pool_insert(&pool, tree[i], 0, add_nothing, NULL);
+    }
+    return most;
+}
+
+/* Updates the maxima for a global batch of `total` grains. */
+static void batch_measure(struct flat_model *flat, int64_t total)
+{
+    struct flat_partials *partials = &flat->partials;
+    const int shards = flat->mesh->shard->size, ranks = flat->mesh->world->size;
+    struct subtree tree[TREE_PARTS];
+    int64_t from_replicas = 0;
+    /* Ranks from `total` on have no grains. */
+    for (int group = 0; group < ranks && group < total; group += shards) {
+        int reduced = ranks_cut(flat, total, group, shards, tree);
+        int64_t from_shards = 0;
+        for (int rank = group; rank < group + shards && rank < total; rank++) {
+            partials->whole = (int)larger(partials->whole, rank_measure(flat, total, rank));
+            from_shards += ranks_cut(flat, total, rank, 1, tree);
+        }
+        partials->reduced = (int)larger(partials->reduced, reduced);
+        partials->from_shards = (int)larger(partials->from_shards, from_shards);
+        from_replicas += reduced;
+    }
+    partials->from_replicas = (int)larger(partials->from_replicas, from_replicas);
+}
+
+void flat_use_grains(struct flat_model *flat, int64_t most, int64_t passes)
+{
+    const int shards = flat->mesh->shard->size, replicas = flat->mesh->replica->size;
+    ENSURE(flat->training && !flat->low_precision_reduce && most > 0 && passes > 0,
+           "no partial sums of %lld grains in %lld passes", (long long)most, (long long)passes);
+    flat->slots_gradients = flat->slots_gradients && passes == 1;
+    flat->partials = (struct flat_partials){.most = most, .passes = passes};
+    flat->partials.parts = calloc((size_t)(shards + replicas), sizeof *flat->partials.parts);
+    ENSURE(flat->partials.parts != NULL, "no memory to describe %d ranks", shards * replicas);
+    for (int64_t total = 1; total <= most; total++)
+        batch_measure(flat, total);
+    for (int i = 0; i < flat->count; i++) {
+        struct flat_buffer *buffer = &flat->buffers[i];
+        buffer->block = round_up(round_up_division(buffer->shard_count, replicas), BLOCK_ALIGNMENT);
+        if (shards == 1) /* the whole partial sums are sent to the replicas */
+            buffer->stride = buffer->block * replicas;
+    }
+    flat_begin_pass(flat, most, 0);
+}
+
+void flat_begin_pass(struct flat_model *flat, int64_t total, int64_t pass)
+{
+    struct flat_partials *partials = &flat->partials;
+    const struct comm *shard = flat->mesh->shard, *replica = flat->mesh->replica;
+    const int first = replica->rank * shard->size;
+    if (partials->most == 0)
+        return;
+    ENSURE(total > 0 && total <= partials->most, "%lld grains, at most %lld", (long long)total,
+           (long long)partials->most);
+    if (pass == 0) {
+        for (int i = 0; i < flat->count; i++)
+            flat->buffers[i].pool = (struct tree_pool){.total = total};
+        for (int i = 0; i < shard->size; i++)
+            partials->parts[i] = ranks_cut(flat, total, first + i, 1, partials->tree);
+        for (int i = 0; i < replica->size; i++)
+            partials->parts[shard->size + i] =
+                ranks_cut(flat, total, i * shard->size, shard->size, partials->tree);
+    }
+    partials->total = total;
+    partials->count = pass_cut(flat, total, first + shard->rank, pass, partials->tree);
+}
+
+/* ---- memory */
+
+void partial_allocate(const struct flat_model *flat, struct flat_buffer *buffer,
+                      struct arena *arena)
+{
+    const int replicas = flat->mesh->replica->size;
+    int64_t reduced =
+        replicas > 1 ? flat->partials.reduced * buffer->block * replicas : buffer->shard_count;
+    int64_t whole = buffer->learns ? flat->partials.whole * buffer->stride : 0;
+    int64_t elements = flat->slots_gradients ? reduced : larger(whole, reduced);
+    buffer->gradient = arena_take(arena, MEMORY_GRADIENTS, (size_t)elements * sizeof(float));
+    buffer->whole_gradient = buffer->learns && !flat->slots_gradients ? buffer->gradient : NULL;
+}
+
+void partial_allocate_slot(struct flat_model *flat, int number, struct arena *arena)
+{
+    const struct flat_partials *partials = &flat->partials;
+    struct flat_slot *slot = &flat->slots[number];
+    int64_t stride = 0, part = 0, block = 0;
+    for (int i = number; i < flat->count; i += FLAT_SLOTS) {
+        const struct flat_buffer *buffer = &flat->buffers[i];
+        stride = larger(stride, buffer->stride);
+        part = larger(part, buffer->shard_count);
+        block = larger(block, buffer->block);
+    }
+    if (flat->slots_gradients)
+        slot->whole_gradient =
+            arena_take(arena, MEMORY_GATHERED, (size_t)(partials->whole * stride) * sizeof(float));
+    if (flat->mesh->shard->size > 1)
+        slot->from_shards = arena_take(arena, MEMORY_GATHERED,
+                                       (size_t)(partials->from_shards * part) * sizeof(float));
+    if (flat->mesh->replica->size > 1)
+        slot->from_replicas = arena_take(arena, MEMORY_GATHERED,
+                                         (size_t)(partials->from_replicas * block) * sizeof(float));
+}
+
+/* ---- additions */
+
+/* Partial sums of `count` elements each, without gaps between them. */
+struct sums {
+    const struct flat_model *flat;
+    float *memory;
+    int64_t count;
+};
+
+static void sums_add(void *context, int into, int from)
+{
+    const struct sums *sums = context;
+    sums->flat->device->backend->add(sums->flat->stream, sums->memory + into * sums->count,
+                                     sums->memory + from * sums->count, sums->count);
+}
+
+void partial_open(struct flat_model *flat, const struct flat_buffer *buffer)
+{
+    for (int i = 0; i < flat->partials.count; i++)
+        flat->partials.slot[i] = buffer->pool.count + i;
+}
+
+/* The partial sums that are left are moved to the first slots, in order. */
+void partial_close(const struct flat_model *flat, struct flat_buffer *buffer)
+{
+    struct sums sums = {flat, buffer->whole_gradient, buffer->stride};
+    struct tree_pool *pool = &buffer->pool;
+    const int first = pool->count;
+    for (int i = 0; i < flat->partials.count; i++)
+        tree_pool_insert(pool, flat->partials.tree[i], first + i, sums_add, &sums);
+    for (int i = 0; i < pool->count; i++) {
+        if (pool->waiting[i].slot != i)
+            flat->device->backend->copy(flat->stream, sums.memory + i * sums.count,
+                                        sums.memory + pool->waiting[i].slot * sums.count,
+                                        (size_t)sums.count * sizeof(float));
+        pool->waiting[i].slot = i;
+    }
+}
+
+/* Adds what the members of a group sent: each the partial sums of `ranks` consecutive ranks, of
+ * which `first` is the first. Returns those that are left. */
+static struct tree_pool received_add(struct sums *sums, int members, int first, int ranks)
+{
+    const int64_t total = sums->flat->partials.total;
+    struct tree_pool pool = {.total = total};
+    struct subtree tree[TREE_PARTS];
+    int slot = 0;
+    for (int member = 0; member < members; member++) {
+        int count = ranks_cut(sums->flat, total, first + member * ranks, ranks, tree);
+        for (int i = 0; i < count; i++)
+            tree_pool_insert(&pool, tree[i], slot++, sums_add, sums);
+    }
+    return pool;
+}
+
+/* ---- exchanges */
+
+void partial_shards_start(const struct flat_model *flat, int unit)
+{
+    struct flat_buffer *buffer = &flat->buffers[unit];
+    struct comm *shard = flat->mesh->shard_data;
+    flat->device->backend->event_record(buffer->ready, flat->stream);
+    buffer->reducing = shard->backend->all_to_all(
+        shard, buffer->whole_gradient, buffer->stride, flat->partials.parts,
+        flat->slots[unit % FLAT_SLOTS].from_shards, buffer->shard_count, COMM_FP32, buffer->ready);
+}
+
+void partial_shards_finish(const struct flat_model *flat, int unit)
+{
+    struct flat_buffer *buffer = &flat->buffers[unit];
+    const struct mesh *mesh = flat->mesh;
+    const int shards = mesh->shard->size;
+    struct sums sums = {flat, flat->slots[unit % FLAT_SLOTS].from_shards, buffer->shard_count};
+    mesh->shard_data->backend->wait(buffer->reducing, flat->stream);
+    buffer->reducing = NULL;
+    const struct tree_pool pool = received_add(&sums, shards, mesh->replica->rank * shards, 1);
+    for (int i = 0; i < pool.count; i++)
+        flat->device->backend->copy(
+            flat->stream, buffer->gradient + i * buffer->block * mesh->replica->size,
+            sums.memory + pool.waiting[i].slot * sums.count, (size_t)sums.count * sizeof(float));
+}
+
+void partial_replicas_start(const struct flat_model *flat, int unit)
+{
+    struct flat_buffer *buffer = &flat->buffers[unit];
+    const struct mesh *mesh = flat->mesh;
+    struct comm *replica = mesh->replica_data;
+    flat->device->backend->event_record(buffer->ready, flat->stream);
+    buffer->reducing = replica->backend->all_to_all(
+        replica, buffer->gradient, buffer->block * replica->size,
+        flat->partials.parts + mesh->shard->size, flat->slots[unit % FLAT_SLOTS].from_replicas,
+        buffer->block, COMM_FP32, buffer->ready);
+}
+
+void partial_replicas_finish(const struct flat_model *flat, int unit)
+{
+    struct flat_buffer *buffer = &flat->buffers[unit];
+    struct comm *replica = flat->mesh->replica_data;
+    struct sums sums = {flat, flat->slots[unit % FLAT_SLOTS].from_replicas, buffer->block};
+    replica->backend->wait(buffer->reducing, flat->stream);
+    const struct tree_pool pool = received_add(&sums, replica->size, 0, flat->mesh->shard->size);
+    flat->device->backend->copy(flat->stream, buffer->gradient + replica->rank * sums.count,
+                                sums.memory + pool.waiting[0].slot * sums.count,
+                                (size_t)sums.count * sizeof(float));
+    flat->device->backend->event_record(buffer->ready, flat->stream);
+    buffer->reducing = replica->backend->all_gather(replica, buffer->gradient, sums.count,
+                                                    COMM_FP32, buffer->ready);
+}
+
+struct flat_traffic partial_traffic(const struct flat_model *flat, const struct flat_buffer *buffer)
+{
+    const struct comm *shard = flat->mesh->shard, *replica = flat->mesh->replica;
+    const int *parts = flat->partials.parts, *groups = parts + shard->size;
+    double shards = (double)buffer->shard_count * parts[shard->rank] * (shard->size - 1);
+    double replicas = (double)buffer->block * (groups[replica->rank] + 1) * (replica->size - 1);
+    return (struct flat_traffic){shards * sizeof(float), replicas * sizeof(float)};
+}
