@@ -36,6 +36,7 @@ libvittrain_a_SOURCES += \
 	src/device/cpu_update.c \
 	src/device/device.c \
 	src/device/device.h \
+	src/device/grains.h \
 	src/device/image.c \
 	src/device/image.h \
 	src/device/operations.h \
