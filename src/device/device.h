@@ -70,19 +70,21 @@ enum { LOSS_SCALER_GOOD_STEPS = 2000 };
 /* Dropout fused into an operation. Element e of sample b (e counts the operation's elements of one
  * sample in row-major order, with the last dimension rounded up to a multiple of 8) is kept if lane
  * e % 8 of random_block_at(seed, RANDOM_DROPOUT, layer, params->step, params->position + b, e / 8)
- * is >= round(rate * 65536). A lane has 16 bits (lane l: word l / 2, low half first). Kept elements
- * are multiplied by 65536 / (65536 - threshold). The mask is never stored: backward draws it again.
+ * is >= round(rate * 65536), where b counts from `first`. A lane has 16 bits (lane l: word l / 2,
+ * low half first). Kept elements are multiplied by 65536 / (65536 - threshold). The mask is never
+ * stored: backward draws it again.
  */
 struct dropout {
     float rate; /* 0: no dropout, and the other fields are not read */
     uint64_t seed;
     uint32_t layer;                   /* index of the dropout in the model */
+    uint32_t first;                   /* number of the operation's first sample in the pass */
     const struct step_params *params; /* device memory; step and position are read */
 };
 
 /* Stochastic depth (Huang et al. 2016) uses the same struct: the branch of sample b is dropped if
  * random_uniform(word 0 of random_block_at(seed, RANDOM_DROP_PATH, layer, params->step,
- * params->position + b, 0)) < rate, else divided by 1 - rate. */
+ * params->position + b, 0)) < rate, else divided by 1 - rate; b as above. */
 
 /* y = x . weight^T + bias, followed by one of
  *   pre != NULL:      pre = sum, y = dropout(gelu(pre)); gelu is exact (erf) or, with gelu_tanh,
