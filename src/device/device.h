@@ -615,6 +615,13 @@ struct matrix_sum {
     void *y;                    /* [rows, width] type */
 };
 
+/* sums[j] = sum over rows i of from[i, j] in the order of core/tree.h. */
+struct tree_sums {
+    int64_t rows, count; /* at most 2^TREE_LEVELS rows */
+    const double *from;  /* [rows, count] */
+    double *sums;        /* [count] */
+};
+
 /* Find the first value that is not finite: the lowest index, or -1. */
 struct nonfinite {
     enum data_type type;
@@ -779,6 +786,7 @@ struct device_backend {
     /* Add to *sum in device memory. */
     void (*sum_squares)(struct stream *stream, const float *values, int64_t count, double *sum);
     void (*matrix_sum)(struct stream *stream, const struct matrix_sum *args);
+    void (*tree_sums)(struct stream *stream, const struct tree_sums *args);
     void (*nonfinite)(struct stream *stream, const struct nonfinite *args);
     void (*image_transform)(struct stream *stream, const struct image_transform *args);
     void (*images_mix)(struct stream *stream, const struct images_mix *args);
@@ -786,7 +794,21 @@ struct device_backend {
 
 struct device {
     const struct device_backend *backend;
+    /* The bits of results must depend on the arguments of operations only (grains.h), not on the
+     * number of threads or on measurements of algorithms. Set before the first operation. */
+    bool reproducible;
 };
+
+/* Return the address of element `index`; NULL if the tensor is NULL. */
+static inline const void *element(enum data_type type, const void *tensor, int64_t index)
+{
+    return tensor == NULL ? NULL : (const char *)tensor + index * (int64_t)type_size(type);
+}
+
+static inline void *element_to_write(enum data_type type, void *tensor, int64_t index)
+{
+    return tensor == NULL ? NULL : (char *)tensor + index * (int64_t)type_size(type);
+}
 
 extern const struct device_backend device_cpu;
 
