@@ -4,6 +4,7 @@
  * registers: fp32 within a thread, fp64 beyond. Sums over rows take two launches: one partial sum
  * per block and channel, then their sum in order. The formulas are in device.h. */
 #include "cuda.h"
+#include "device/tree_sum.h"
 #include "kernel.h"
 
 /* Maximum number of blocks for sums: a few per multiprocessor, so that the second launch has few
@@ -516,4 +517,19 @@ void cuda_batch_norm_backward(struct stream *stream, const struct batch_norm_bac
 {
     if (args->rows > 0 && args->channels > 0)
         NUMBER_SWITCH(args->type, backward_launch, stream, args);
+}
+
+/* ---- Sums of rows in the order of a tree: one column per thread */
+__global__ static void tree_kernel(struct tree_sums args)
+{
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < args.count)
+        args.sums[i] = tree_sum(args.from + i, args.rows, args.count);
+}
+
+void cuda_tree_sums(struct stream *stream, const struct tree_sums *args)
+{
+    if (args->rows > 0 && args->count > 0)
+        KERNEL_LAUNCH(tree_kernel, blocks_for(args->count, THREADS), THREADS, 0, stream->handle,
+                      *args);
 }

@@ -376,6 +376,7 @@ extern "C" const struct device_backend vittrain_device_cuda = {
     .scaler_update = cuda_scaler_update,
     .sum_squares = cuda_sum_squares,
     .matrix_sum = cuda_matrix_sum,
+    .tree_sums = cuda_tree_sums,
     .nonfinite = cuda_nonfinite,
     .image_transform = cuda_image_transform,
     .images_mix = cuda_images_mix,

@@ -117,6 +117,7 @@ void cuda_scaler_update(struct stream *stream, struct loss_scaler *scaler,
                         const double *norm_squared);
 void cuda_sum_squares(struct stream *stream, const float *values, int64_t count, double *sum);
 void cuda_matrix_sum(struct stream *stream, const struct matrix_sum *args);
+void cuda_tree_sums(struct stream *stream, const struct tree_sums *args);
 void cuda_nonfinite(struct stream *stream, const struct nonfinite *args);
 void cuda_image_transform(struct stream *stream, const struct image_transform *args);
 void cuda_images_mix(struct stream *stream, const struct images_mix *args);

@@ -69,6 +69,7 @@ struct mask {
     float rate;         /* rate of drop path */
     uint64_t seed;
     uint32_t layer;
+    uint32_t first; /* number of sample 0 in the pass */
     const struct step_params *params;
 };
 
@@ -82,6 +83,7 @@ static inline struct mask mask_of(const struct dropout *dropout)
     mask.rate = dropout->rate;
     mask.seed = dropout->seed;
     mask.layer = dropout->layer;
+    mask.first = dropout->first;
     mask.params = dropout->params;
     return mask;
 }
@@ -100,12 +102,18 @@ __device__ static inline struct random_block block_draw(uint64_t seed, enum rand
     return result;
 }
 
+/* Return the index in the global batch of an operation's sample. */
+__device__ static inline uint32_t mask_index(const struct mask &mask, int64_t sample)
+{
+    return mask.params->position + mask.first + (uint32_t)sample;
+}
+
 /* Return the random words of elements 8 * octet .. 8 * octet + 7 of a sample. */
 __device__ static inline struct random_block mask_draw(const struct mask &mask, int64_t sample,
                                                        int64_t octet)
 {
     return block_draw(mask.seed, RANDOM_DROPOUT, mask.layer, mask.params->step,
-                      mask.params->position + (uint32_t)sample, (uint32_t)octet);
+                      mask_index(mask, sample), (uint32_t)octet);
 }
 
 /* Return the factor of element `lane` of the octet: 0 or the scale. */
@@ -132,9 +140,8 @@ __device__ static inline float path_factor(const struct mask &path, int64_t samp
 {
     if (path.rate == 0)
         return 1;
-    struct random_block drawn =
-        block_draw(path.seed, RANDOM_DROP_PATH, path.layer, path.params->step,
-                   path.params->position + (uint32_t)sample, 0);
+    struct random_block drawn = block_draw(path.seed, RANDOM_DROP_PATH, path.layer,
+                                           path.params->step, mask_index(path, sample), 0);
     float uniform = (float)(drawn.word[0] >> 8) * 0x1p-24f;
     return uniform < path.rate ? 0 : 1 / (1 - path.rate);
 }

@@ -151,7 +151,7 @@ static void model_visit(const char *name, const struct engine_device *device, in
 {
     struct options options;
     struct error error = {0};
-    struct device none = {NULL};
+    struct device none = {.backend = NULL};
     char assignment[64];
 
     options_default(&options);

@@ -98,6 +98,45 @@ static void rate_and_mean_are_kept(void **state)
     device_test_close(&test);
 }
 
+/* Apply dropout and drop path to samples begin..end - 1. */
+static void apply_part(struct device_test *test, const struct dropout_apply *whole, int64_t begin,
+                       int64_t end)
+{
+    const int64_t sample = whole->rows_per_sample * whole->width;
+    struct dropout_apply part = *whole;
+    part.rows = (end - begin) * whole->rows_per_sample;
+    part.x = (const float *)whole->x + begin * sample;
+    part.y = (float *)whole->y + begin * sample;
+    part.dropout.first = part.drop_path.first = (uint32_t)begin;
+    test->device->backend->dropout_apply(test->stream, &part);
+}
+
+static void parts_equal_one_call(void **state)
+{
+    (void)state;
+    enum { SAMPLES = 11, ROWS = SAMPLES * 3, WIDTH = 37 };
+    struct device_test test;
+    device_test_open(&test, 2);
+    const float *x = device_test_random(&test, TYPE_FP32, ROWS * WIDTH, 1, 5);
+    float *y = device_test_zeros(&test, TYPE_FP32, ROWS * WIDTH);
+    float *parts = device_test_zeros(&test, TYPE_FP32, ROWS * WIDTH);
+    struct dropout_apply args = {.rows = ROWS,
+                                 .width = WIDTH,
+                                 .rows_per_sample = 3,
+                                 .x = x,
+                                 .y = y,
+                                 .dropout = dropout_of(&test, 0.4f, 2),
+                                 .drop_path = dropout_of(&test, 0.5f, 3)};
+    test.device->backend->dropout_apply(test.stream, &args);
+    args.y = parts;
+    apply_part(&test, &args, 0, 4);
+    apply_part(&test, &args, 4, 5);
+    apply_part(&test, &args, 5, SAMPLES);
+    device_test_wait(&test);
+    device_test_same("y", TYPE_FP32, y, parts, ROWS * WIDTH);
+    device_test_close(&test);
+}
+
 static void all_types(void **state)
 {
     (void)state;
@@ -135,6 +174,7 @@ int main(void)
         cmocka_unit_test(factors_are_the_definition),
         cmocka_unit_test(every_instruction_set_draws_the_same),
         cmocka_unit_test(rate_and_mean_are_kept),
+        cmocka_unit_test(parts_equal_one_call),
         cmocka_unit_test(all_types),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -40,7 +40,7 @@ static void gpu_sensors(struct device *device, double now, struct sensor_reading
 }
 
 static const struct device_backend gpu_backend = {.name = "gpu", .sensors = gpu_sensors};
-static struct device gpu = {&gpu_backend};
+static struct device gpu = {.backend = &gpu_backend};
 
 /* ---- files */
 

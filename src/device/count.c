@@ -185,6 +185,12 @@ MOVED(cross_entropy, T(logits, (double)args->batch *(double)args->classes) +
                          T(dlogits, (double)args->batch *(double)args->classes))
 MOVED(squared_error, T(predictions, 2.0 * (double)args->batch * (double)args->outputs))
 MOVED(matrix_sum, T(x, 2 * ROWS(args->width)) + T(z, ROWS(args->width)))
+static struct counted count_tree_sums(const struct tree_sums *args)
+{
+    return moved(OPERATION_tree_sums, TYPE_FP32,
+                 (double)(args->rows + 1) * (double)args->count * sizeof(double));
+}
+
 MOVED(nonfinite, T(values, (double)args->count))
 MOVED(image_transform,
       (double)(args->batch * args->source_height * args->source_width) * (double)args->channels +

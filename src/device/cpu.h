@@ -48,17 +48,6 @@ static inline int cpu_threads_for_product(const struct cpu_device *cpu, int64_t 
     return cpu_threads_for(cpu, multiplications / MULTIPLICATIONS_PER_ELEMENT);
 }
 
-/* Return the address of element `index`; NULL if the tensor is NULL. */
-static inline const void *element(enum data_type type, const void *tensor, int64_t index)
-{
-    return tensor == NULL ? NULL : (const char *)tensor + index * (int64_t)type_size(type);
-}
-
-static inline void *element_to_write(enum data_type type, void *tensor, int64_t index)
-{
-    return tensor == NULL ? NULL : (char *)tensor + index * (int64_t)type_size(type);
-}
-
 /* True if oneDNN multiplies this type on the processor. Operands of other types are converted to
  * fp32 unless tiles multiply them. */
 static inline bool is_native(const struct cpu_device *cpu, enum data_type type)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "device/cpu.h"
+#include "device/tree_sum.h"
 
 enum { MOST_TASKS = 128, TASK_ELEMENTS = 16384 };
 
@@ -204,4 +205,15 @@ void cpu_batch_norm_backward(struct stream *stream, const struct batch_norm_back
 #pragma omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, rows *channels))
     for (int64_t row = 0; row < rows; row += step)
         cpu->kernels->batch_norm->backward(args, &shared, row, smaller(row + step, rows));
+}
+
+void cpu_tree_sums(struct stream *stream, const struct tree_sums *args)
+{
+    const int64_t rows = args->rows, count = args->count;
+
+    if (rows == 0)
+        return;
+#pragma omp parallel for schedule(static) num_threads(cpu_threads_for(stream->cpu, rows *count))
+    for (int64_t i = 0; i < count; i++)
+        args->sums[i] = tree_sum(args->from + i, rows, count);
 }

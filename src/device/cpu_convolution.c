@@ -4,7 +4,8 @@
  * that the processor cannot multiply are converted to fp32, a few samples at a time. On processors
  * with AMX, tiles_convolution.c computes the weight's gradient in bf16. Where oneDNN computes this
  * gradient, the order of its sums depends on the number of threads; these are the only results
- * whose bits may differ between numbers of threads. */
+ * whose bits may differ between numbers of threads. If results must be reproducible, it is computed
+ * by cpu_convolution_implicit.c instead. */
 #include <string.h>
 
 #include "device/cpu.h"
@@ -40,6 +41,28 @@ static bool multiplies(const struct cpu_device *cpu, enum data_type type,
     return is_native(cpu, type) && (type == TYPE_FP32 || shape->width > 1 || shape->stride == 1);
 }
 
+/* Return the workspace for the weight's gradient on tiles; 0 if it is computed without them. */
+static size_t tiles_bytes(const struct cpu_device *cpu, enum data_type type,
+                          const struct convolution_shape *shape)
+{
+    return has_tiles(cpu, type) ? cpu->tiles->convolution->workspace(shape) : 0;
+}
+
+/* True if oneDNN must not compute the weight's gradient. */
+static bool replaces_onednn(const struct cpu_device *cpu, enum data_type type,
+                            const struct convolution_shape *shape)
+{
+    return cpu->device.reproducible && tiles_bytes(cpu, type, shape) == 0;
+}
+
+/* True if some operands are copied in fp32. */
+static bool copies_operands(const struct cpu_device *cpu, enum data_type type,
+                            const struct convolution_shape *shape)
+{
+    return !multiplies(cpu, type, shape) ||
+           (type != TYPE_FP32 && replaces_onednn(cpu, type, shape));
+}
+
 /* Return the number of samples that are processed at a time. */
 static int64_t samples_at_a_time(const struct cpu_device *cpu, enum data_type type,
                                  const struct convolution_shape *shape)
@@ -47,7 +70,7 @@ static int64_t samples_at_a_time(const struct cpu_device *cpu, enum data_type ty
     const int64_t sample = shape->batch == 0 ? 1 : x_elements(shape) / shape->batch;
     const int64_t fit = sample == 0 ? 1 : COPIED_ELEMENTS / sample;
 
-    if (multiplies(cpu, type, shape) || fit >= shape->batch)
+    if (!copies_operands(cpu, type, shape) || fit >= shape->batch)
         return shape->batch;
     return fit > 0 ? fit : 1;
 }
@@ -69,7 +92,7 @@ static struct copies copies_layout(const struct cpu_device *cpu, enum data_type 
     struct convolution_shape part = *shape;
     struct copies copies = {.rest = workspace};
 
-    if (multiplies(cpu, type, shape))
+    if (!copies_operands(cpu, type, shape))
         return copies;
     part.batch = samples_at_a_time(cpu, type, shape);
     copies.x = (float *)copies.rest;
@@ -89,17 +112,10 @@ static size_t copies_bytes(const struct cpu_device *cpu, enum data_type type,
     struct convolution_shape part = *shape;
 
     part.batch = samples_at_a_time(cpu, type, shape);
-    return multiplies(cpu, type, shape)
+    return !copies_operands(cpu, type, shape)
                ? 0
                : aligned(x_elements(&part)) + aligned(weight_elements(&part)) + aligned(part.out) +
                      aligned(y_elements(&part));
-}
-
-/* Return the workspace for the weight's gradient on tiles; 0 if it is computed without them. */
-static size_t tiles_bytes(const struct cpu_device *cpu, enum data_type type,
-                          const struct convolution_shape *shape)
-{
-    return has_tiles(cpu, type) ? cpu->tiles->convolution->workspace(shape) : 0;
 }
 
 /* Return the type in which convolutions of a type are computed. */
@@ -123,7 +139,9 @@ static size_t plans_bytes(const struct cpu_device *cpu, enum data_type type,
                           const struct convolution_shape *part)
 {
     const size_t implicit = implicit_bytes(cpu, type, part);
-    size_t most = tiles_bytes(cpu, type, part);
+    size_t most = replaces_onednn(cpu, type, part)
+                      ? convolution_implicit_weight_workspace(cpu, part)
+                      : tiles_bytes(cpu, type, part);
 
     if (implicit > 0)
         return implicit > most ? implicit : most;
@@ -293,7 +311,7 @@ static void backward_native(const struct cpu_device *cpu, const struct convoluti
 
     if (args->dbias != NULL)
         gradient_of_bias(cpu, args);
-    if (args->dweight != NULL && implicit)
+    if (args->dweight != NULL && (implicit || cpu->device.reproducible))
         convolution_implicit_weight(cpu, args, workspace);
     else if (args->dweight != NULL)
         convolution_run_weight(plan_of(cpu, args->type, shape, CONVOLUTION_WEIGHT, false, false),
@@ -338,6 +356,7 @@ void cpu_convolution_backward(struct stream *stream, const struct convolution_ba
 {
     const struct cpu_device *cpu = stream->cpu;
     const struct convolution_shape *shape = &args->shape;
+    const bool native = multiplies(cpu, args->type, shape);
 
     if (shape->batch == 0)
         return;
@@ -364,7 +383,14 @@ void cpu_convolution_backward(struct stream *stream, const struct convolution_ba
             cpu->tiles->convolution->weight(cpu, &part, copies.rest);
             part.dweight = NULL;
         }
-        if (multiplies(cpu, args->type, &args->shape))
+        if (part.dweight != NULL && native && copies_operands(cpu, args->type, shape)) {
+            struct convolution_backward weight = part;
+            weight.dx = NULL;
+            weight.dbias = NULL;
+            backward_copied(cpu, &weight, &copies);
+            part.dweight = NULL;
+        }
+        if (native)
             backward_native(cpu, &part, copies.rest);
         else
             backward_copied(cpu, &part, &copies);

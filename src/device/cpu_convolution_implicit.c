@@ -322,6 +322,16 @@ static bool onednn_fails(const struct convolution_shape *s)
     return s->kernel == 1 && s->stride > 1 && s->in % 8 != 0;
 }
 
+static bool weight_fits(const struct pass *weight)
+{
+    return pass_fits(weight, WEIGHT_BAND_PIXELS, block_panels(weight));
+}
+
+static int64_t weight_floats(const struct pass *weight)
+{
+    return parts_of(weight) * packed_floats(weight);
+}
+
 size_t convolution_implicit_workspace(const struct cpu_device *cpu,
                                       const struct convolution_shape *shape)
 {
@@ -330,12 +340,21 @@ size_t convolution_implicit_workspace(const struct cpu_device *cpu,
     const bool is_small = shape->in < LEAST_CHANNELS || shape->kernel < LEAST_KERNEL;
 
     if (!cpu->kernels->implicit->preferred || (is_small && !onednn_fails(shape)) || input < 0 ||
-        !pass_fits(&forward, BAND_PIXELS, 0) ||
-        !pass_fits(&weight, WEIGHT_BAND_PIXELS, block_panels(&weight)))
+        !pass_fits(&forward, BAND_PIXELS, 0) || !weight_fits(&weight))
         return 0;
-    return (size_t)larger(larger(input, packed_floats(&forward)),
-                          parts_of(&weight) * packed_floats(&weight)) *
+    return (size_t)larger(larger(input, packed_floats(&forward)), weight_floats(&weight)) *
            sizeof(float);
+}
+
+size_t convolution_implicit_weight_workspace(const struct cpu_device *cpu,
+                                             const struct convolution_shape *shape)
+{
+    const struct pass weight = weight_pass(cpu, shape);
+
+    ENSURE(weight_fits(&weight),
+           "images of %lld pixels in width are too wide for train.exact=layout",
+           (long long)shape->width);
+    return (size_t)weight_floats(&weight) * sizeof(float);
 }
 
 /* Pack one panel of one slice of the weight in the kernels' layout: per slice of input channels

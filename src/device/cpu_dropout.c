@@ -9,17 +9,23 @@ static struct step_params params_of(const struct dropout *dropout)
     return *dropout->params;
 }
 
+/* Return the index in the global batch of an operation's sample. */
+static uint32_t index_of(const struct dropout *dropout, int64_t sample)
+{
+    return params_of(dropout).position + dropout->first + (uint32_t)sample;
+}
+
 struct mask_source cpu_mask_source(const struct dropout *dropout, int64_t sample)
 {
     const uint32_t all = 65536;
     const uint32_t threshold = (uint32_t)(dropout->rate * (float)all + 0.5f);
 
-    return (struct mask_source){
-        .threshold = threshold,
-        .scale = threshold < all ? (float)all / (float)(all - threshold) : 0,
-        .key = {(uint32_t)dropout->seed, (uint32_t)(dropout->seed >> 32)},
-        .counter = {params_of(dropout).position + (uint32_t)sample, params_of(dropout).step,
-                    RANDOM_DROPOUT + (dropout->layer << 8)}};
+    return (struct mask_source){.threshold = threshold,
+                                .scale =
+                                    threshold < all ? (float)all / (float)(all - threshold) : 0,
+                                .key = {(uint32_t)dropout->seed, (uint32_t)(dropout->seed >> 32)},
+                                .counter = {index_of(dropout, sample), params_of(dropout).step,
+                                            RANDOM_DROPOUT + (dropout->layer << 8)}};
 }
 
 float cpu_path_scale(const struct dropout *drop_path, int64_t sample)
@@ -29,7 +35,7 @@ float cpu_path_scale(const struct dropout *drop_path, int64_t sample)
     const struct step_params params = params_of(drop_path);
     const struct random_block drawn =
         random_block_at(drop_path->seed, RANDOM_DROP_PATH, drop_path->layer, params.step,
-                        params.position + (uint32_t)sample, 0);
+                        index_of(drop_path, sample), 0);
     return random_uniform(drawn.word[0]) < drop_path->rate ? 0 : 1 / (1 - drop_path->rate);
 }
 

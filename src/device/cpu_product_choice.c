@@ -66,6 +66,8 @@ bool product_takes_tiles(struct cpu_device *cpu, const struct product_trial *tri
 
     if (!has_tiles(cpu, trial->type) || trial->in + trial->out > TILE_PRODUCT_WIDEST)
         return false;
+    if (cpu->device.reproducible)
+        return true;
     snprintf(key, sizeof key, "bf16 %s %lldx%lldx%lld", trial->operation, (long long)trial->rows,
              (long long)trial->in, (long long)trial->out);
     if (!choices_find(cpu->choices, key, is_usable, &measurement, &choice)) {

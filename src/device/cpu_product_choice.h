@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The choice between oneDNN and tiles (cpu_product_tiles.h) for the bf16 products of a layer: the
- * faster one, measured at the first product of a shape (choices.h). Devices without tiles make
- * no choices. */
+ * faster one, measured at the first product of a shape (choices.h), or tiles if results must be
+ * reproducible. Devices without tiles make no choices. */
 #ifndef VITTRAIN_DEVICE_CPU_PRODUCT_CHOICE_H
 #define VITTRAIN_DEVICE_CPU_PRODUCT_CHOICE_H
 

@@ -70,19 +70,21 @@ enum { LOSS_SCALER_GOOD_STEPS = 2000 };
 /* Dropout fused into an operation. Element e of sample b (e counts the operation's elements of one
  * sample in row-major order, with the last dimension rounded up to a multiple of 8) is kept if lane
  * e % 8 of random_block_at(seed, RANDOM_DROPOUT, layer, params->step, params->position + b, e / 8)
- * is >= round(rate * 65536). A lane has 16 bits (lane l: word l / 2, low half first). Kept elements
- * are multiplied by 65536 / (65536 - threshold). The mask is never stored: backward draws it again.
+ * is >= round(rate * 65536), where b counts from `first`. A lane has 16 bits (lane l: word l / 2,
+ * low half first). Kept elements are multiplied by 65536 / (65536 - threshold). The mask is never
+ * stored: backward draws it again.
  */
 struct dropout {
     float rate; /* 0: no dropout, and the other fields are not read */
     uint64_t seed;
     uint32_t layer;                   /* index of the dropout in the model */
+    uint32_t first;                   /* number of the operation's first sample in the pass */
     const struct step_params *params; /* device memory; step and position are read */
 };
 
 /* Stochastic depth (Huang et al. 2016) uses the same struct: the branch of sample b is dropped if
  * random_uniform(word 0 of random_block_at(seed, RANDOM_DROP_PATH, layer, params->step,
- * params->position + b, 0)) < rate, else divided by 1 - rate. */
+ * params->position + b, 0)) < rate, else divided by 1 - rate; b as above. */
 
 /* y = x . weight^T + bias, followed by one of
  *   pre != NULL:      pre = sum, y = dropout(gelu(pre)); gelu is exact (erf) or, with gelu_tanh,
@@ -613,6 +615,13 @@ struct matrix_sum {
     void *y;                    /* [rows, width] type */
 };
 
+/* sums[j] = sum over rows i of from[i, j] in the order of core/tree.h. */
+struct tree_sums {
+    int64_t rows, count; /* at most 2^TREE_LEVELS rows */
+    const double *from;  /* [rows, count] */
+    double *sums;        /* [count] */
+};
+
 /* Find the first value that is not finite: the lowest index, or -1. */
 struct nonfinite {
     enum data_type type;
@@ -777,6 +786,7 @@ struct device_backend {
     /* Add to *sum in device memory. */
     void (*sum_squares)(struct stream *stream, const float *values, int64_t count, double *sum);
     void (*matrix_sum)(struct stream *stream, const struct matrix_sum *args);
+    void (*tree_sums)(struct stream *stream, const struct tree_sums *args);
     void (*nonfinite)(struct stream *stream, const struct nonfinite *args);
     void (*image_transform)(struct stream *stream, const struct image_transform *args);
     void (*images_mix)(struct stream *stream, const struct images_mix *args);
@@ -784,7 +794,21 @@ struct device_backend {
 
 struct device {
     const struct device_backend *backend;
+    /* The bits of results must depend on the arguments of operations only (grains.h), not on the
+     * number of threads or on measurements of algorithms. Set before the first operation. */
+    bool reproducible;
 };
+
+/* Return the address of element `index`; NULL if the tensor is NULL. */
+static inline const void *element(enum data_type type, const void *tensor, int64_t index)
+{
+    return tensor == NULL ? NULL : (const char *)tensor + index * (int64_t)type_size(type);
+}
+
+static inline void *element_to_write(enum data_type type, void *tensor, int64_t index)
+{
+    return tensor == NULL ? NULL : (char *)tensor + index * (int64_t)type_size(type);
+}
 
 extern const struct device_backend device_cpu;
 

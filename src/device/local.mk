@@ -36,11 +36,14 @@ libvittrain_a_SOURCES += \
 	src/device/cpu_update.c \
 	src/device/device.c \
 	src/device/device.h \
+	src/device/grains.c \
+	src/device/grains.h \
 	src/device/image.c \
 	src/device/image.h \
 	src/device/operations.h \
 	src/device/profile.c \
-	src/device/profile.h
+	src/device/profile.h \
+	src/device/tree_sum.h
 
 # Vectorised loops, compiled once for each level of the instruction set: -DKERNELS=LEVEL names the
 # copy (src/device/cpu*.c picks one at run time). Only files src/device/kernels_*.c.

@@ -37,6 +37,7 @@
     OPERATION(squared_error)                                                                       \
     OPERATION(update)                                                                              \
     OPERATION(matrix_sum)                                                                          \
+    OPERATION(tree_sums)                                                                           \
     OPERATION(nonfinite)                                                                           \
     OPERATION(image_transform)                                                                     \
     OPERATION(images_mix)

@@ -1,0 +1,517 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "device/grains.h"
+
+#include <stdlib.h>
+
+#include "core/integer.h"
+#include "core/tree.h"
+
+enum { GRADIENTS = 4, STACK_LEVELS = TREE_LEVELS };
+
+struct grains {
+    struct device *device;
+    const struct device_backend *inner;
+    struct device_backend outer;
+    int64_t samples; /* of a grain */
+    /* Gradients of grains that wait to be added: [levels][level_count]. Level 0 of a partial sum is
+     * the gradient itself and not stored here. */
+    float *stack;
+    int64_t levels, level_count;
+    double *rows; /* sums of batch norm: [total][row_count] */
+    int64_t rows_most, row_count;
+    bool inside;          /* between grains_begin and grains_end */
+    int64_t first, count; /* samples of the pass: the first one's number, their number */
+    int64_t total;        /* grains of the global batch */
+    struct subtree parts[TREE_PARTS];
+    int part_count;
+    int64_t stride;
+    const int *slot;
+};
+
+static struct grains *active;
+
+/* A gradient of a parameter that an operation writes; `sum` is NULL if it is not computed. */
+struct gradient {
+    float *sum;
+    int64_t count;
+};
+
+/* Samples first..first + count - 1 of the pass, and the memory for their gradients. */
+struct grain {
+    int64_t first, count;
+    float *gradient[GRADIENTS];
+};
+
+/* Run an operation for one grain. args: those of the whole pass. */
+typedef void grain_run(struct stream *stream, const void *args, const struct grain *grain);
+
+static int64_t part_end(const struct subtree *part)
+{
+    const int64_t end =
+        active->first / active->samples + round_up_division(active->count, active->samples);
+
+    return smaller(part->begin + ((int64_t)1 << part->level), end);
+}
+
+/* Return the memory of gradient `which` at a level of the stack of partial sum `part`. */
+static float *level_of(const struct gradient *gradients, int which, int part, int level)
+{
+    int64_t offset = (level - 1) * active->level_count;
+
+    if (gradients[which].sum == NULL)
+        return NULL;
+    if (level == 0)
+        return gradients[which].sum + active->slot[part] * active->stride;
+    for (int i = 0; i < which; i++)
+        offset += gradients[i].sum != NULL ? gradients[i].count : 0;
+    return active->stack + offset;
+}
+
+static void stack_check(const struct gradient *gradients, int levels)
+{
+    int64_t count = 0;
+
+    for (int i = 0; i < GRADIENTS; i++)
+        count += gradients[i].sum != NULL ? gradients[i].count : 0;
+    ENSURE(count == 0 || active->slot != NULL, "gradients of grains before grains_unit");
+    ENSURE(count == 0 || levels == 0 || (levels <= active->levels && count <= active->level_count),
+           "no room for %lld elements of gradients of grains at level %d", (long long)count,
+           levels);
+}
+
+/* Add the last `adds` levels of the stack, which has levels 0..top. */
+static void stack_add(struct stream *stream, const struct gradient *gradients, int part, int top,
+                      int adds)
+{
+    for (int level = top; level > top - adds; level--)
+        for (int i = 0; i < GRADIENTS; i++)
+            if (gradients[i].sum != NULL)
+                active->inner->add(stream, level_of(gradients, i, part, level - 1),
+                                   level_of(gradients, i, part, level), gradients[i].count);
+}
+
+/* Run an operation for each grain and add the gradients. Before grain i of a partial sum, the stack
+ * holds the sums of one subtree for each bit that is set in i. After grain i, those that it
+ * completes are added: one for each trailing bit that is set, or all after the last grain. */
+static void for_each_grain(struct stream *stream, grain_run *run, const void *args,
+                           const struct gradient gradients[GRADIENTS])
+{
+    for (int part = 0; part < active->part_count; part++) {
+        const struct subtree *tree = &active->parts[part];
+        const int64_t count = part_end(tree) - tree->begin;
+        for (int64_t i = 0; i < count; i++) {
+            const int top = __builtin_popcountll((uint64_t)i);
+            const int64_t first = (tree->begin + i) * active->samples - active->first;
+            struct grain grain = {.first = first,
+                                  .count = smaller(active->samples, active->count - first)};
+            stack_check(gradients, top);
+            for (int g = 0; g < GRADIENTS; g++)
+                grain.gradient[g] = level_of(gradients, g, part, top);
+            run(stream, args, &grain);
+            stack_add(stream, gradients, part, top,
+                      i == count - 1 ? top : __builtin_ctzll(~(uint64_t)i));
+        }
+    }
+}
+
+/* True if an operation over this many rows is to run once per grain. Operations on rows that are
+ * not samples' pass through. */
+static bool is_cut(int64_t rows, int64_t rows_per_sample)
+{
+    return active->inside && rows > 0 && rows == active->count * rows_per_sample;
+}
+
+/* True if an operation with gradients of parameters is to run once per grain. */
+static bool is_summed(const char *operation, int64_t rows, bool overwrite)
+{
+    if (!active->inside || rows == 0)
+        return false;
+    ENSURE(rows % active->count == 0, "%s: %lld rows of %lld samples cannot be cut into grains",
+           operation, (long long)rows, (long long)active->count);
+    ENSURE(overwrite, "%s: gradients of grains are written, not accumulated", operation);
+    return true;
+}
+
+static void dropout_shift(struct dropout *dropout, const struct grain *grain)
+{
+    dropout->first += (uint32_t)grain->first;
+}
+
+static void linear_forward_grain(struct stream *stream, const void *whole,
+                                 const struct grain *grain)
+{
+    struct linear_forward args = *(const struct linear_forward *)whole;
+    const int64_t x = grain->first * args.rows_per_sample * args.in;
+    const int64_t y = grain->first * args.rows_per_sample * args.out;
+
+    args.rows = grain->count * args.rows_per_sample;
+    args.x = element(args.type, args.x, x);
+    args.residual = element(args.type, args.residual, y);
+    args.pre = element_to_write(args.type, args.pre, y);
+    args.y = element_to_write(args.type, args.y, y);
+    dropout_shift(&args.dropout, grain);
+    dropout_shift(&args.drop_path, grain);
+    active->inner->linear_forward(stream, &args);
+}
+
+static void grains_linear_forward(struct stream *stream, const struct linear_forward *args)
+{
+    if (is_cut(args->rows, args->rows_per_sample))
+        for_each_grain(stream, linear_forward_grain, args, (struct gradient[GRADIENTS]){{0}});
+    else
+        active->inner->linear_forward(stream, args);
+}
+
+static void linear_backward_grain(struct stream *stream, const void *whole,
+                                  const struct grain *grain)
+{
+    struct linear_backward args = *(const struct linear_backward *)whole;
+    const int64_t x = grain->first * args.rows_per_sample * args.in;
+
+    args.rows = grain->count * args.rows_per_sample;
+    args.x = element(args.type, args.x, x);
+    args.dy = element(args.type, args.dy, grain->first * args.rows_per_sample * args.out);
+    args.pre = element(args.type, args.pre, x);
+    args.dx = element_to_write(args.type, args.dx, x);
+    args.dweight = grain->gradient[0];
+    args.dbias = grain->gradient[1];
+    dropout_shift(&args.dropout, grain);
+    active->inner->linear_backward(stream, &args);
+}
+
+static void grains_linear_backward(struct stream *stream, const struct linear_backward *args)
+{
+    const struct gradient gradients[GRADIENTS] = {{args->dweight, args->out * args->in},
+                                                  {args->dbias, args->out}};
+
+    if (is_summed("linear_backward", args->rows, args->overwrite))
+        for_each_grain(stream, linear_backward_grain, args, gradients);
+    else
+        active->inner->linear_backward(stream, args);
+}
+
+/* Rows of a sample are known from those of the pass. */
+static int64_t rows_per_sample(int64_t rows)
+{
+    return rows / active->count;
+}
+
+static void norm_backward_grain(struct stream *stream, const void *whole, const struct grain *grain)
+{
+    struct norm_backward args = *(const struct norm_backward *)whole;
+    const int64_t row = grain->first * rows_per_sample(args.rows);
+    const int64_t grouped = args.group > 0 ? row / args.group * args.stride : row * args.width;
+
+    args.rows = grain->count * rows_per_sample(args.rows);
+    args.x = element(args.type, args.x, row * args.width);
+    args.dy = element(args.type, args.dy, grouped);
+    args.mean += row;
+    args.rstd += row;
+    args.add = element(args.type, args.add, row * args.width);
+    args.dx = element_to_write(args.type, args.dx, grouped);
+    args.dgamma = grain->gradient[0];
+    args.dbeta = grain->gradient[1];
+    active->inner->norm_backward(stream, &args);
+}
+
+static void grains_norm_backward(struct stream *stream, const struct norm_backward *args)
+{
+    const struct gradient gradients[GRADIENTS] = {{args->dgamma, args->width},
+                                                  {args->dbeta, args->width}};
+
+    if (is_summed("norm_backward", args->rows, args->overwrite))
+        for_each_grain(stream, norm_backward_grain, args, gradients);
+    else
+        active->inner->norm_backward(stream, args);
+}
+
+static void scale_backward_grain(struct stream *stream, const void *whole,
+                                 const struct grain *grain)
+{
+    struct scale_backward args = *(const struct scale_backward *)whole;
+    const int64_t first = grain->first * args.rows_per_sample * args.width;
+
+    args.rows = grain->count * args.rows_per_sample;
+    args.pre = element(args.type, args.pre, first);
+    args.dy = element(args.type, args.dy, first);
+    args.dx = element_to_write(args.type, args.dx, first);
+    args.dscale = grain->gradient[0];
+    dropout_shift(&args.dropout, grain);
+    dropout_shift(&args.drop_path, grain);
+    active->inner->scale_backward(stream, &args);
+}
+
+static void grains_scale_backward(struct stream *stream, const struct scale_backward *args)
+{
+    const struct gradient gradients[GRADIENTS] = {{args->dscale, args->width}};
+
+    if (is_summed("scale_backward", args->rows, args->overwrite))
+        for_each_grain(stream, scale_backward_grain, args, gradients);
+    else
+        active->inner->scale_backward(stream, args);
+}
+
+static void tokens_backward_grain(struct stream *stream, const void *whole,
+                                  const struct grain *grain)
+{
+    struct tokens_backward args = *(const struct tokens_backward *)whole;
+    const int64_t patches = args.tokens - args.registers - args.class_token;
+    const int64_t first = grain->first * rows_per_sample(args.batch);
+
+    args.batch = grain->count * rows_per_sample(args.batch);
+    args.dx = element(args.type, args.dx, first * args.tokens * args.width);
+    args.dpatches = element_to_write(args.type, args.dpatches, first * patches * args.width);
+    args.dclass_token = grain->gradient[0];
+    args.dregister_tokens = grain->gradient[1];
+    args.dposition = grain->gradient[2];
+    active->inner->tokens_backward(stream, &args);
+}
+
+static void grains_tokens_backward(struct stream *stream, const struct tokens_backward *args)
+{
+    const struct gradient gradients[GRADIENTS] = {
+        {args->dclass_token, args->width},
+        {args->dregister_tokens, args->registers * args->width},
+        {args->dposition, (args->tokens - args->unplaced) * args->width}};
+
+    if (is_summed("tokens_backward", args->batch, args->overwrite))
+        for_each_grain(stream, tokens_backward_grain, args, gradients);
+    else
+        active->inner->tokens_backward(stream, args);
+}
+
+/* Elements of a sample of x, and of y. */
+static int64_t image_of(const struct convolution_shape *s)
+{
+    return s->height * s->width * s->in;
+}
+
+static int64_t result_of(const struct convolution_shape *s)
+{
+    return convolved_size(s->height, s->kernel, s->stride, s->padding) *
+           convolved_size(s->width, s->kernel, s->stride, s->padding) * s->out;
+}
+
+static void convolution_forward_grain(struct stream *stream, const void *whole,
+                                      const struct grain *grain)
+{
+    struct convolution_forward args = *(const struct convolution_forward *)whole;
+
+    args.shape.batch = grain->count;
+    args.x = element(args.type, args.x, grain->first * image_of(&args.shape));
+    args.y = element_to_write(args.type, args.y, grain->first * result_of(&args.shape));
+    active->inner->convolution_forward(stream, &args);
+}
+
+static void grains_convolution_forward(struct stream *stream,
+                                       const struct convolution_forward *args)
+{
+    if (is_cut(args->shape.batch, 1))
+        for_each_grain(stream, convolution_forward_grain, args, (struct gradient[GRADIENTS]){{0}});
+    else
+        active->inner->convolution_forward(stream, args);
+}
+
+static void convolution_backward_grain(struct stream *stream, const void *whole,
+                                       const struct grain *grain)
+{
+    struct convolution_backward args = *(const struct convolution_backward *)whole;
+
+    args.shape.batch = grain->count;
+    args.x = element(args.type, args.x, grain->first * image_of(&args.shape));
+    args.dy = element(args.type, args.dy, grain->first * result_of(&args.shape));
+    args.dx = element_to_write(args.type, args.dx, grain->first * image_of(&args.shape));
+    args.dweight = grain->gradient[0];
+    args.dbias = grain->gradient[1];
+    active->inner->convolution_backward(stream, &args);
+}
+
+static void grains_convolution_backward(struct stream *stream,
+                                        const struct convolution_backward *args)
+{
+    const struct convolution_shape *s = &args->shape;
+    const struct gradient gradients[GRADIENTS] = {
+        {args->dweight, s->out * s->in * s->kernel * s->kernel}, {args->dbias, s->out}};
+
+    if (is_summed("convolution_backward", s->batch, args->overwrite))
+        for_each_grain(stream, convolution_backward_grain, args, gradients);
+    else
+        active->inner->convolution_backward(stream, args);
+}
+
+/* Evaluation uses whole batches, training grains, of which the last may be short. */
+static size_t grains_convolution_workspace(struct device *device, enum data_type type,
+                                           const struct convolution_shape *shape)
+{
+    struct convolution_shape part = *shape;
+    size_t most = active->inner->convolution_workspace(device, type, shape);
+
+    for (part.batch = smaller(active->samples, shape->batch); part.batch > 0; part.batch--) {
+        const size_t bytes = active->inner->convolution_workspace(device, type, &part);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+/* Return the row of sums of a grain of this pass; `sums` may not be used before grains_add_sums. */
+static double *row_of(const struct grain *grain)
+{
+    return active->rows + (active->first + grain->first) / active->samples * active->row_count;
+}
+
+/* Set the rows of sums of all grains to zero. */
+static void rows_clear(struct stream *stream, int64_t channels)
+{
+    active->row_count = 2 * channels + 1;
+    ENSURE(active->total * active->row_count <= active->rows_most,
+           "no room for %lld sums of %lld grains", (long long)active->row_count,
+           (long long)active->total);
+    active->inner->zero(stream, active->rows,
+                        (size_t)(active->total * active->row_count) * sizeof *active->rows);
+}
+
+static void batch_norm_sums_grain(struct stream *stream, const void *whole,
+                                  const struct grain *grain)
+{
+    struct batch_norm_sums args = *(const struct batch_norm_sums *)whole;
+    const int64_t of_sample = rows_per_sample(args.rows);
+
+    args.x = element(args.type, args.x, grain->first * of_sample * args.channels);
+    args.rows = grain->count * of_sample;
+    args.sums = row_of(grain);
+    active->inner->batch_norm_sums(stream, &args);
+}
+
+static void grains_batch_norm_sums(struct stream *stream, const struct batch_norm_sums *args)
+{
+    if (!active->inside) {
+        active->inner->batch_norm_sums(stream, args);
+        return;
+    }
+    rows_clear(stream, args->channels);
+    if (is_summed("batch_norm_sums", args->rows, true))
+        for_each_grain(stream, batch_norm_sums_grain, args, (struct gradient[GRADIENTS]){{0}});
+}
+
+static void batch_norm_backward_sums_grain(struct stream *stream, const void *whole,
+                                           const struct grain *grain)
+{
+    struct batch_norm_backward_sums args = *(const struct batch_norm_backward_sums *)whole;
+    const int64_t of_sample = rows_per_sample(args.rows);
+    const int64_t first = grain->first * of_sample * args.channels;
+
+    args.rows = grain->count * of_sample;
+    args.x = element(args.type, args.x, first);
+    args.y = element(args.type, args.y, first);
+    args.add = element(args.type, args.add, first);
+    args.dy = element_to_write(args.type, args.dy, first);
+    args.sums = row_of(grain);
+    args.dgamma = grain->gradient[0];
+    args.dbeta = grain->gradient[1];
+    args.drunning_mean = grain->gradient[2];
+    args.drunning_variance = grain->gradient[3];
+    active->inner->batch_norm_backward_sums(stream, &args);
+}
+
+static void grains_batch_norm_backward_sums(struct stream *stream,
+                                            const struct batch_norm_backward_sums *args)
+{
+    const struct gradient gradients[GRADIENTS] = {{args->dgamma, args->channels},
+                                                  {args->dbeta, args->channels},
+                                                  {args->drunning_mean, args->channels},
+                                                  {args->drunning_variance, args->channels}};
+
+    if (!active->inside) {
+        active->inner->batch_norm_backward_sums(stream, args);
+        return;
+    }
+    rows_clear(stream, args->channels);
+    if (is_summed("batch_norm_backward_sums", args->rows, args->overwrite))
+        for_each_grain(stream, batch_norm_backward_sums_grain, args, gradients);
+}
+
+struct grains *grains_open(struct device *device, int64_t samples)
+{
+    ENSURE(active == NULL, "a device has grains already");
+    struct grains *grains = calloc(1, sizeof *grains);
+    ENSURE(grains != NULL, "no memory for grains");
+    grains->device = device;
+    grains->samples = samples;
+    grains->inner = device->backend;
+    grains->outer = *device->backend;
+    grains->outer.linear_forward = grains_linear_forward;
+    grains->outer.linear_backward = grains_linear_backward;
+    grains->outer.norm_backward = grains_norm_backward;
+    grains->outer.scale_backward = grains_scale_backward;
+    grains->outer.tokens_backward = grains_tokens_backward;
+    grains->outer.convolution_forward = grains_convolution_forward;
+    grains->outer.convolution_backward = grains_convolution_backward;
+    grains->outer.convolution_workspace = grains_convolution_workspace;
+    grains->outer.batch_norm_sums = grains_batch_norm_sums;
+    grains->outer.batch_norm_backward_sums = grains_batch_norm_backward_sums;
+    device->backend = &grains->outer;
+    device->reproducible = true;
+    active = grains;
+    return grains;
+}
+
+void grains_close(struct grains *grains)
+{
+    if (grains == NULL)
+        return;
+    grains->device->backend = grains->inner;
+    grains->device->reproducible = false;
+    active = NULL;
+    free(grains);
+}
+
+void grains_allocate(struct grains *grains, struct arena *arena, int64_t batch, int64_t total,
+                     int64_t largest, int64_t channels)
+{
+    grains->levels = tree_root_level(larger(1, round_up_division(batch, grains->samples)));
+    /* An operation's other gradients are not larger than its first. */
+    grains->level_count = 2 * largest;
+    grains->rows_most = channels > 0 ? total * (2 * channels + 1) : 0;
+    grains->stack = arena_take(arena, MEMORY_BUFFERS,
+                               (size_t)(grains->levels * grains->level_count) * sizeof(float));
+    grains->rows =
+        arena_take(arena, MEMORY_BUFFERS, (size_t)grains->rows_most * sizeof *grains->rows);
+}
+
+void grains_begin(struct grains *grains, int64_t first, int64_t count, int64_t global_count)
+{
+    const int64_t samples = grains->samples, end = first + count;
+
+    ENSURE(first % samples == 0 && (end % samples == 0 || end == global_count),
+           "samples %lld to %lld of %lld are not whole grains of %lld", (long long)first,
+           (long long)end, (long long)global_count, (long long)samples);
+    grains->first = first;
+    grains->count = count;
+    grains->total = round_up_division(global_count, samples);
+    grains->part_count =
+        tree_cut(first / samples, round_up_division(end, samples), grains->total, grains->parts);
+    grains->inside = true;
+}
+
+void grains_unit(struct grains *grains, int64_t stride, const int *slot)
+{
+    grains->stride = stride;
+    grains->slot = slot;
+}
+
+void grains_end(struct grains *grains)
+{
+    grains->inside = false;
+    grains->slot = NULL;
+}
+
+void grains_add_sums(struct grains *grains, struct stream *stream,
+                     void (*all_reduce)(void *context, double *sums, int64_t count), void *context,
+                     double *sums, int64_t count)
+{
+    ENSURE(grains->inside && count == grains->row_count, "no sums of grains to add");
+    all_reduce(context, grains->rows, grains->total * count);
+    grains->inner->tree_sums(
+        stream, &(struct tree_sums){
+                    .rows = grains->total, .count = count, .from = grains->rows, .sums = sums});
+}

@@ -1,0 +1,500 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* Grains (device/grains.h): the outputs of operations and the gradients of parameters have the same
+ * bits however the samples are divided into passes, and on any number of threads. They equal those
+ * without grains up to rounding. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/tree.h"
+#include "device/grains.h"
+#include "device_test.h"
+
+enum { SAMPLES = 21, GRAIN = 4, GRAINS = 6, TENSORS = 8, SLOTS = 12 };
+
+/* Ends of passes, in grains. */
+static const int layouts[][4] = {{6}, {4, 6}, {1, 6}, {3, 6}, {2, 5, 6}, {1, 4, 6}, {3, 5, 6}};
+enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
+
+static const enum data_type types[] = {TYPE_FP32, TYPE_BF16, TYPE_FP16};
+
+/* One operation with its tensors. `run` runs it for samples first..first + count - 1. */
+struct work {
+    struct device_test test;
+    struct grains *grains; /* NULL: without */
+    enum data_type type;
+    const int64_t *size;
+    void *in[TENSORS], *out[TENSORS];
+    int64_t out_sample[TENSORS]; /* elements of a sample; 0: no output */
+    float *sums;                 /* partial sums: [SLOTS][stride] */
+    int64_t stride, largest;
+    void *workspace;
+    struct step_params *params;
+    void (*run)(struct work *work, int64_t first, int64_t count);
+    int64_t first; /* of the pass */
+};
+
+typedef void prepare_work(struct work *work);
+
+static void *in_at(const struct work *work, int tensor, int64_t index)
+{
+    return element_to_write(work->type, work->in[tensor], index);
+}
+
+static void *out_at(const struct work *work, int tensor, int64_t first)
+{
+    return element_to_write(work->type, work->out[tensor], first * work->out_sample[tensor]);
+}
+
+static void *random_input(struct work *work, int64_t count, uint64_t seed)
+{
+    return device_test_random(&work->test, work->type, count, 1, seed);
+}
+
+static void add_output(struct work *work, int tensor, int64_t sample)
+{
+    work->out_sample[tensor] = sample;
+    work->out[tensor] = device_test_zeros(&work->test, work->type, SAMPLES * sample);
+}
+
+/* Dropout of the pass that begins at work->first. */
+static struct dropout drop(const struct work *work, float rate, uint32_t layer)
+{
+    work->params->position = (uint32_t)work->first;
+    return (struct dropout){.rate = rate, .seed = 9, .layer = layer, .params = work->params};
+}
+
+/* ---- linear layers: size = {rows of a sample, in, out} */
+static void linear_run(struct work *work, int64_t first, int64_t count)
+{
+    const struct device_backend *backend = work->test.device->backend;
+    const int64_t rows = work->size[0], in = work->size[1], out = work->size[2];
+
+    backend->linear_forward(work->test.stream,
+                            &(struct linear_forward){.type = work->type,
+                                                     .rows = count * rows,
+                                                     .in = in,
+                                                     .out = out,
+                                                     .rows_per_sample = rows,
+                                                     .x = in_at(work, 0, first * rows * in),
+                                                     .weight = work->in[1],
+                                                     .bias = work->in[2],
+                                                     .residual = in_at(work, 3, first * rows * out),
+                                                     .y = out_at(work, 0, first),
+                                                     .dropout = drop(work, 0.2f, 1),
+                                                     .drop_path = drop(work, 0.4f, 2)});
+    backend->linear_backward(work->test.stream,
+                             &(struct linear_backward){.type = work->type,
+                                                       .rows = count * rows,
+                                                       .in = in,
+                                                       .out = out,
+                                                       .rows_per_sample = rows,
+                                                       .x = in_at(work, 0, first * rows * in),
+                                                       .weight = work->in[1],
+                                                       .dy = in_at(work, 3, first * rows * out),
+                                                       .pre = in_at(work, 0, first * rows * in),
+                                                       .dx = out_at(work, 1, first),
+                                                       .dweight = work->sums,
+                                                       .dbias = work->sums + out * in,
+                                                       .overwrite = true,
+                                                       .dropout = drop(work, 0.1f, 3)});
+}
+
+static void linear_prepare(struct work *work)
+{
+    const int64_t rows = work->size[0], in = work->size[1], out = work->size[2];
+
+    work->in[0] = random_input(work, SAMPLES * rows * in, 1);
+    work->in[1] = random_input(work, out * in, 2);
+    work->in[2] = random_input(work, out, 3);
+    work->in[3] = random_input(work, SAMPLES * rows * out, 4);
+    add_output(work, 0, rows * out);
+    add_output(work, 1, rows * in);
+    work->largest = out * in;
+    work->stride = out * in + out;
+    work->run = linear_run;
+}
+
+/* ---- layer norms: size = {rows of a sample, width, group} */
+static void norm_run(struct work *work, int64_t first, int64_t count)
+{
+    const struct device_backend *backend = work->test.device->backend;
+    const int64_t rows = work->size[0], width = work->size[1], group = work->size[2];
+    const int64_t x = first * rows * width, stride = 2 * group * width;
+    const int64_t dy = group > 0 ? first * rows / group * stride : x;
+    float *mean = (float *)work->in[4] + first * rows, *rstd = mean + SAMPLES * rows;
+
+    backend->norm_forward(work->test.stream, &(struct norm_forward){.type = work->type,
+                                                                    .rows = count * rows,
+                                                                    .width = width,
+                                                                    .epsilon = 1e-5f,
+                                                                    .x = in_at(work, 0, x),
+                                                                    .gamma = work->in[1],
+                                                                    .beta = work->in[2],
+                                                                    .y = out_at(work, 0, first),
+                                                                    .mean = mean,
+                                                                    .rstd = rstd});
+    backend->norm_backward(work->test.stream,
+                           &(struct norm_backward){.type = work->type,
+                                                   .rows = count * rows,
+                                                   .width = width,
+                                                   .group = group,
+                                                   .stride = stride,
+                                                   .x = in_at(work, 0, x),
+                                                   .gamma = work->in[1],
+                                                   .dy = in_at(work, 3, dy),
+                                                   .mean = mean,
+                                                   .rstd = rstd,
+                                                   .add = group > 0 ? NULL : in_at(work, 0, x),
+                                                   .dx = out_at(work, 1, first),
+                                                   .dgamma = work->sums,
+                                                   .dbeta = work->sums + width,
+                                                   .overwrite = true});
+}
+
+static void norm_prepare(struct work *work)
+{
+    const int64_t rows = work->size[0], width = work->size[1], parts = work->size[2] > 0 ? 2 : 1;
+
+    work->in[0] = random_input(work, SAMPLES * rows * width, 1);
+    work->in[1] = random_input(work, width, 2);
+    work->in[2] = random_input(work, width, 3);
+    work->in[3] = random_input(work, parts * SAMPLES * rows * width, 4);
+    work->in[4] = device_test_zeros(&work->test, TYPE_FP32, 2 * SAMPLES * rows);
+    add_output(work, 0, rows * width);
+    add_output(work, 1, parts * rows * width);
+    work->largest = width;
+    work->stride = 2 * width;
+    work->run = norm_run;
+}
+
+/* ---- LayerScale: size = {rows of a sample, width} */
+static void scale_run(struct work *work, int64_t first, int64_t count)
+{
+    const int64_t rows = work->size[0], width = work->size[1];
+
+    work->test.device->backend->scale_backward(
+        work->test.stream, &(struct scale_backward){.type = work->type,
+                                                    .rows = count * rows,
+                                                    .width = width,
+                                                    .rows_per_sample = rows,
+                                                    .pre = in_at(work, 0, first * rows * width),
+                                                    .dy = in_at(work, 1, first * rows * width),
+                                                    .scale = work->in[2],
+                                                    .dx = out_at(work, 0, first),
+                                                    .dscale = work->sums,
+                                                    .overwrite = true,
+                                                    .dropout = drop(work, 0.3f, 4),
+                                                    .drop_path = drop(work, 0.3f, 5)});
+}
+
+static void scale_prepare(struct work *work)
+{
+    const int64_t rows = work->size[0], width = work->size[1];
+
+    work->in[0] = random_input(work, SAMPLES * rows * width, 1);
+    work->in[1] = random_input(work, SAMPLES * rows * width, 2);
+    work->in[2] = random_input(work, width, 3);
+    add_output(work, 0, rows * width);
+    work->largest = work->stride = width;
+    work->run = scale_run;
+}
+
+/* ---- token sequences: size = {tokens, width, registers} */
+static void tokens_run(struct work *work, int64_t first, int64_t count)
+{
+    const int64_t tokens = work->size[0], width = work->size[1], registers = work->size[2];
+
+    work->test.device->backend->tokens_backward(
+        work->test.stream,
+        &(struct tokens_backward){.type = work->type,
+                                  .batch = count,
+                                  .tokens = tokens,
+                                  .width = width,
+                                  .registers = registers,
+                                  .class_token = true,
+                                  .dx = in_at(work, 0, first * tokens * width),
+                                  .dpatches = out_at(work, 0, first),
+                                  .dclass_token = work->sums,
+                                  .dregister_tokens = work->sums + width,
+                                  .dposition = work->sums + (1 + registers) * width,
+                                  .overwrite = true});
+}
+
+static void tokens_prepare(struct work *work)
+{
+    const int64_t tokens = work->size[0], width = work->size[1], registers = work->size[2];
+
+    work->in[0] = random_input(work, SAMPLES * tokens * width, 1);
+    add_output(work, 0, (tokens - registers - 1) * width);
+    work->largest = tokens * width;
+    work->stride = (1 + registers + tokens) * width;
+    work->run = tokens_run;
+}
+
+/* ---- convolutions: size = {height, width, in, out, kernel, stride, padding} */
+static struct convolution_shape shape_of(const struct work *work, int64_t batch)
+{
+    const int64_t *size = work->size;
+
+    return (struct convolution_shape){batch,   size[0], size[1], size[2],
+                                      size[3], size[4], size[5], size[6]};
+}
+
+static int64_t pixels_of(const struct work *work)
+{
+    const int64_t *size = work->size;
+
+    return convolved_size(size[0], size[4], size[5], size[6]) *
+           convolved_size(size[1], size[4], size[5], size[6]);
+}
+
+static void convolution_run(struct work *work, int64_t first, int64_t count)
+{
+    const struct device_backend *backend = work->test.device->backend;
+    const struct convolution_shape shape = shape_of(work, count);
+    const int64_t x = first * shape.height * shape.width * shape.in;
+    const int64_t y = first * pixels_of(work) * shape.out;
+
+    backend->convolution_forward(work->test.stream,
+                                 &(struct convolution_forward){.type = work->type,
+                                                               .shape = shape,
+                                                               .x = in_at(work, 0, x),
+                                                               .weight = work->in[1],
+                                                               .bias = work->in[2],
+                                                               .relu = true,
+                                                               .y = out_at(work, 0, first),
+                                                               .workspace = work->workspace});
+    backend->convolution_backward(
+        work->test.stream,
+        &(struct convolution_backward){.type = work->type,
+                                       .shape = shape,
+                                       .x = in_at(work, 0, x),
+                                       .weight = work->in[1],
+                                       .dy = in_at(work, 3, y),
+                                       .dx = out_at(work, 1, first),
+                                       .dweight = work->sums,
+                                       .dbias = work->sums +
+                                                shape.out * shape.in * shape.kernel * shape.kernel,
+                                       .overwrite = true,
+                                       .workspace = work->workspace});
+}
+
+static void convolution_prepare(struct work *work)
+{
+    const struct convolution_shape shape = shape_of(work, SAMPLES);
+    const struct device_backend *backend = work->test.device->backend;
+    const int64_t x = shape.height * shape.width * shape.in, y = pixels_of(work) * shape.out;
+    size_t bytes = backend->convolution_workspace(work->test.device, work->type, &shape);
+
+    work->largest = shape.out * shape.in * shape.kernel * shape.kernel;
+    work->stride = work->largest + shape.out;
+    work->in[0] = random_input(work, SAMPLES * x, 1);
+    work->in[1] = random_input(work, work->largest, 2);
+    work->in[2] = random_input(work, shape.out, 3);
+    work->in[3] = random_input(work, SAMPLES * y, 4);
+    add_output(work, 0, y);
+    add_output(work, 1, x);
+    work->workspace = device_test_zeros(&work->test, TYPE_FP32, (int64_t)(bytes / 4) + 1);
+    work->run = convolution_run;
+}
+
+/* ---- the harness */
+static void grains_prepare(struct work *work)
+{
+    struct arena arena;
+
+    arena_measure(&arena);
+    grains_allocate(work->grains, &arena, SAMPLES, GRAINS, work->largest, 0);
+    const size_t bytes = arena.peak;
+    void *memory = device_test_zeros(&work->test, TYPE_FP32, (int64_t)bytes / 4 + 64);
+    memory = (char *)memory + (256 - (uintptr_t)memory % 256) % 256;
+    memset(memory, 0xff, bytes); /* NaN: its contents must not matter */
+    arena_begin(&arena, memory, bytes);
+    grains_allocate(work->grains, &arena, SAMPLES, GRAINS, work->largest, 0);
+}
+
+static void work_open(struct work *work, prepare_work *prepare, enum data_type type,
+                      const int64_t *size, int threads, bool grains)
+{
+    *work = (struct work){.type = type, .size = size};
+    device_test_open(&work->test, threads);
+    work->grains = grains ? grains_open(work->test.device, GRAIN) : NULL;
+    work->params = device_test_params(&work->test, 7, 0, 0, 1);
+    prepare(work);
+    if (grains)
+        grains_prepare(work);
+    work->sums = device_test_zeros(&work->test, TYPE_FP32, SLOTS * work->stride);
+}
+
+static void work_close(struct work *work)
+{
+    grains_close(work->grains);
+    device_test_close(&work->test);
+}
+
+static void merge(void *context, int into, int from)
+{
+    const struct work *work = context;
+
+    work->test.device->backend->add(work->test.stream, work->sums + into * work->stride,
+                                    work->sums + from * work->stride, work->stride);
+}
+
+/* Run one pass and add its partial sums to the pool. */
+static void run_pass(struct work *work, struct tree_pool *pool, int *slots, int64_t begin,
+                     int64_t end)
+{
+    const int64_t first = begin * GRAIN, left = SAMPLES - first, most = (end - begin) * GRAIN;
+    struct subtree parts[TREE_PARTS];
+    const int count = tree_cut(begin, end, GRAINS, parts);
+    int slot[TREE_PARTS];
+
+    for (int part = 0; part < count; part++)
+        slot[part] = (*slots)++;
+    assert_true(*slots <= SLOTS);
+    work->first = first;
+    grains_begin(work->grains, first, left < most ? left : most, SAMPLES);
+    grains_unit(work->grains, work->stride, slot);
+    work->run(work, first, left < most ? left : most);
+    grains_end(work->grains);
+    device_test_wait(&work->test);
+    for (int part = 0; part < count; part++)
+        tree_pool_insert(pool, parts[part], slot[part], merge, work);
+}
+
+/* Return the gradient, in the memory of a partial sum. */
+static const float *run_layout(struct work *work, const int *ends)
+{
+    struct tree_pool pool = {.total = GRAINS};
+    int slots = 0;
+
+    memset(work->sums, 0xff, SLOTS * (size_t)work->stride * sizeof *work->sums);
+    for (int64_t pass = 0, begin = 0; begin < GRAINS; begin = ends[pass++])
+        run_pass(work, &pool, &slots, begin, ends[pass]);
+    assert_int_equal(pool.count, 1);
+    device_test_wait(&work->test);
+    return work->sums + pool.waiting[0].slot * work->stride;
+}
+
+static void check_outputs(const struct work *expected, const struct work *work)
+{
+    for (int i = 0; i < TENSORS; i++)
+        device_test_same("output", work->type, expected->out[i], work->out[i],
+                         SAMPLES * work->out_sample[i]);
+}
+
+/* The norm of the difference is at most `tolerance` of the norm of the expected values. */
+static void check_near(const char *what, enum data_type type, const void *expected, const void *is,
+                       int64_t count, double tolerance)
+{
+    double difference = 0, norm = 0;
+
+    for (int64_t i = 0; i < count; i++) {
+        const double value = device_test_value(type, expected, i);
+        difference += pow(device_test_value(type, is, i) - value, 2);
+        norm += value * value;
+    }
+    if (!(difference <= tolerance * tolerance * norm))
+        fail_msg("%s: differs by %g of its norm", what, sqrt(difference / norm));
+}
+
+static void check_without(const struct work *work, const float *gradient, prepare_work *prepare)
+{
+    struct work plain;
+    const double rounding = device_test_precision(work->type) + 1e-6;
+
+    work_open(&plain, prepare, work->type, work->size, 2, false);
+    plain.run(&plain, 0, SAMPLES);
+    device_test_wait(&plain.test);
+    for (int i = 0; i < TENSORS; i++)
+        check_near("output", work->type, plain.out[i], work->out[i], SAMPLES * work->out_sample[i],
+                   rounding);
+    check_near("gradient", TYPE_FP32, plain.sums, gradient, work->stride, 1e-5);
+    work_close(&plain);
+}
+
+static void check_type(prepare_work *prepare, enum data_type type, const int64_t *size)
+{
+    struct work once;
+
+    work_open(&once, prepare, type, size, 1, true);
+    const float *gradient = run_layout(&once, layouts[0]);
+    grains_close(once.grains); /* only one device at a time has grains */
+    once.grains = NULL;
+    for (int layout = 0; layout < LAYOUTS; layout++) {
+        struct work work;
+        work_open(&work, prepare, type, size, 1 + layout % 3, true);
+        const float *other = run_layout(&work, layouts[layout]);
+        check_outputs(&once, &work);
+        device_test_same("gradient", TYPE_FP32, gradient, other, work.stride);
+        work_close(&work);
+    }
+    check_without(&once, gradient, prepare);
+    work_close(&once);
+}
+
+static void check(prepare_work *prepare, const int64_t *size)
+{
+    for (int type = 0; type < 3; type++)
+        check_type(prepare, types[type], size);
+}
+
+#define CHECK(prepare, ...) check(prepare, (const int64_t[]){__VA_ARGS__})
+
+static void linear_layers(void **state)
+{
+    (void)state;
+    CHECK(linear_prepare, 65, 48, 40);
+    CHECK(linear_prepare, 1, 70, 10);
+    CHECK(linear_prepare, 50, 96, 200);
+    CHECK(linear_prepare, 3, 7, 5);
+}
+
+static void layer_norms(void **state)
+{
+    (void)state;
+    CHECK(norm_prepare, 65, 48, 0);
+    CHECK(norm_prepare, 1, 33, 0);
+    CHECK(norm_prepare, 12, 16, 4);
+}
+
+static void layer_scales(void **state)
+{
+    (void)state;
+    CHECK(scale_prepare, 17, 48);
+    CHECK(scale_prepare, 1, 13);
+}
+
+static void token_sequences(void **state)
+{
+    (void)state;
+    CHECK(tokens_prepare, 17, 48, 2);
+    CHECK(tokens_prepare, 5, 7, 0);
+}
+
+static void convolutions(void **state)
+{
+    (void)state;
+    CHECK(convolution_prepare, 9, 7, 3, 4, 3, 1, 1);
+    CHECK(convolution_prepare, 8, 8, 32, 48, 3, 1, 1);
+    CHECK(convolution_prepare, 9, 9, 33, 24, 3, 2, 1);
+    CHECK(convolution_prepare, 6, 5, 64, 32, 1, 1, 0);
+    CHECK(convolution_prepare, 6, 6, 16, 32, 1, 2, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(linear_layers), cmocka_unit_test(layer_norms),
+        cmocka_unit_test(layer_scales),  cmocka_unit_test(token_sequences),
+        cmocka_unit_test(convolutions),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
