@@ -109,20 +109,11 @@ static bool check_model(const char *path, const struct checkpoint_contents *cont
 }
 
 /* Check that the moments are those of this run's optimizer. Adam and AdamW can exchange theirs. */
-static bool check_optimizer(const char *path, const struct checkpoint_contents *contents,
+static bool check_optimizer(const char *path, const struct options *saved,
                             const struct options *options, struct error *error)
 {
-    struct options saved;
-    struct error fault = {.kind = ERROR_NONE};
     char theirs[OPTION_TEXT], ours[OPTION_TEXT];
-    options_default(&saved);
-    if (options == NULL || contents->moments == 0)
-        return true;
-    if (!checkpoint_deck_parse(contents->deck, path, &saved, &fault)) {
-        error_clear(&fault); /* the deck is from a version with other options: not checked */
-        return true;
-    }
-    options_value_text(&saved, "optim.name", theirs, sizeof theirs);
+    options_value_text(saved, "optim.name", theirs, sizeof theirs);
     options_value_text(options, "optim.name", ours, sizeof ours);
     if (strcmp(theirs, ours) == 0 ||
         (strncmp(theirs, "adam", 4) == 0 && strncmp(ours, "adam", 4) == 0))
@@ -132,6 +123,34 @@ static bool check_optimizer(const char *path, const struct checkpoint_contents *
         "%s holds the moments of optim.name=%s, not of %s; set optim.name=%s, or start "
         "a new run with these weights in model.init",
         path, theirs, ours, theirs);
+}
+
+static bool check_grain(const char *path, const struct options *saved,
+                        const struct options *options, struct error *error)
+{
+    const long long theirs = options_grain(saved, saved->train.global_batch);
+    const long long ours = options_grain(options, options->train.global_batch);
+    return theirs == ours || theirs == 0 || ours == 0 ||
+           error_set(error, ERROR_CHECKPOINT,
+                     "%s was made with grains of %lld samples, this run has %lld, which changes "
+                     "the result: set train.grain=%lld",
+                     path, theirs, ours, theirs);
+}
+
+static bool check_deck(const char *path, const struct checkpoint_contents *contents,
+                       const struct options *options, struct error *error)
+{
+    struct options saved;
+    struct error fault = {.kind = ERROR_NONE};
+    options_default(&saved);
+    if (options == NULL)
+        return true;
+    if (!checkpoint_deck_parse(contents->deck, path, &saved, &fault)) {
+        error_clear(&fault); /* the deck is from a version with other options: not checked */
+        return true;
+    }
+    return (contents->moments == 0 || check_optimizer(path, &saved, options, error)) &&
+           check_grain(path, &saved, options, error);
 }
 
 static bool check_state(const char *path, const struct checkpoint_contents *contents,
@@ -148,7 +167,7 @@ static bool check_state(const char *path, const struct checkpoint_contents *cont
                          "%s holds no moving average of the weights; set optim.ema=0 to continue "
                          "without one",
                          path);
-    return check_optimizer(path, contents, options, error);
+    return check_deck(path, contents, options, error);
 }
 
 /* ---- checksums ---- */

@@ -10,6 +10,7 @@
 
 #include "config/deck.h"
 #include "config/option.h"
+#include "core/integer.h"
 
 void options_default(struct options *options)
 {
@@ -155,6 +156,14 @@ bool options_difference(const struct options *one, const struct options *other, 
         return true;
     }
     return false;
+}
+
+int64_t options_grain(const struct options *options, int64_t global_batch)
+{
+    const int64_t grain = options->train.grain;
+    if (options->train.exact == EXACT_OFF)
+        return 0;
+    return grain > 0 ? grain : round_up(round_up_division(global_batch, AUTO_GRAINS), GRAIN_STEP);
 }
 
 enum { PRINT_WIDTH = 100 };
@@ -323,12 +332,47 @@ static bool check_train(const struct options *options, struct error *error)
     return check_trust(&options->optim, error);
 }
 
+/* Check what train.exact=layout excludes. Batch norms are checked with the model. */
+static bool check_exact(const struct options *options, struct error *error)
+{
+    const struct train_options *train = &options->train;
+    const bool plateau = options->schedule.name == SCHEDULE_PLATEAU;
+    if (train->exact == EXACT_OFF)
+        return true;
+    if (train->global_batch == 0)
+        return error_set(error, ERROR_USAGE,
+                         "train.exact=layout needs train.global_batch: with train.batch the global "
+                         "batch depends on the number of ranks");
+    if (train->grain % GRAIN_STEP != 0)
+        return error_set(error, ERROR_USAGE, "train.grain=%lld is not a multiple of %d",
+                         (long long)train->grain, GRAIN_STEP);
+    const int64_t grain = options_grain(options, train->global_batch);
+    const int64_t least = round_up_division(train->global_batch, GRAINS_MOST);
+    if (grain < least)
+        return error_set(error, ERROR_USAGE,
+                         "train.grain=%lld: train.global_batch=%lld has more than %d grains: set "
+                         "train.grain=%lld or more",
+                         (long long)grain, (long long)train->global_batch, GRAINS_MOST,
+                         (long long)round_up(least, GRAIN_STEP));
+    if (options->mesh.reduce == REDUCE_COMPUTE)
+        return error_set(error, ERROR_USAGE,
+                         "train.exact=layout adds gradients in fp32: leave out "
+                         "mesh.reduce=compute");
+    if (plateau || train->early_stop > 0)
+        return error_set(
+            error, ERROR_USAGE,
+            "train.exact=layout does not cover evaluations, on which %s depends: leave "
+            "one of them out",
+            plateau ? "schedule.name=plateau" : "train.early_stop");
+    return true;
+}
+
 bool options_check(const struct options *options, struct error *error)
 {
     const struct find_options *find = &options->find;
     const struct output_options *output = &options->output;
     if (!check_model(&options->model, error) || !check_augment(&options->augment, error) ||
-        !check_train(options, error))
+        !check_train(options, error) || !check_exact(options, error))
         return false;
     if (strpbrk(options->run.tags, "'\"\\") != NULL)
         return error_set(error, ERROR_USAGE,

@@ -58,6 +58,9 @@ MUST_CHECK bool options_read_text(const char *text, const char *name, struct opt
  * checked. */
 MUST_CHECK bool options_check(const struct options *options, struct error *error);
 
+/* Return the samples of a grain for this global batch; 0 without train.exact=layout. */
+int64_t options_grain(const struct options *options, int64_t global_batch);
+
 /* Return the resolved deck: every key with its value, but only one of train.batch and
  * train.global_batch. The deck of a run leaves out the options of commands other than train. The
  * caller frees the text. */

@@ -310,6 +310,17 @@ const struct option_entry option_table[] = {
     {PLACE(train, accumulate), .kind = OPTION_IS_INTEGER, .preset = "1", .least = 1, .most = 65536,
      .help = "Gradient accumulation: number of micro-batches into which a rank's batch is split to "
              "save memory. The result is the same."},
+    {PLACE(train, exact), CHOICES(EXACT_CHOICES), .preset = "off",
+     .help =
+         "layout: the run has the same bits on every number of ranks, strategy (mesh.strategy), "
+         "number of threads and train.accumulate. The global batch is cut into grains of "
+         "train.grain samples, whose gradients are added in a fixed order. Needs "
+         "train.global_batch."},
+    {PLACE(train, grain), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0),
+     .least = GRAIN_STEP, .most = 65536,
+     .help = "Samples of a grain with train.exact=layout, a multiple of 8; results depend on it. A "
+             "rank computes whole grains: use at least as many grains as ranks, and at most 256. "
+             "auto: an eighth of train.global_batch, rounded up."},
     {PLACE(train, precision), CHOICES(PRECISION_CHOICES), .preset = "auto",
      .help = "Type of weights and activations in matrix products; reductions and updates are "
              "always fp32. auto: bf16 if the hardware multiplies it, else fp16 if it multiplies "

@@ -36,6 +36,13 @@ enum muon_scale_choice { MUON_SCALE_CHOICES(OPTION_CONSTANT) };
     X(MUON_FACTORS_QUINTIC, "quintic") X(MUON_FACTORS_ORIGINAL, "original")
 enum muon_factors_choice { MUON_FACTORS_CHOICES(OPTION_CONSTANT) };
 
+#define EXACT_CHOICES(X) X(EXACT_OFF, "off") X(EXACT_LAYOUT, "layout")
+enum exact_choice { EXACT_CHOICES(OPTION_CONSTANT) };
+
+/* train.grain is a multiple of GRAIN_STEP samples; auto makes at most AUTO_GRAINS grains of a
+ * global batch. */
+enum { GRAIN_STEP = 8, AUTO_GRAINS = 8, GRAINS_MOST = 256 };
+
 #define RATE_SCALE_CHOICES(X)                                                                      \
     X(RATE_SCALE_NONE, "none") X(RATE_SCALE_LINEAR, "linear") X(RATE_SCALE_SQRT, "sqrt")
 enum rate_scale_choice { RATE_SCALE_CHOICES(OPTION_CONSTANT) };
@@ -57,6 +64,8 @@ struct train_options {
     int64_t batch;        /* BATCH_DEFAULT if global_batch is set */
     int64_t global_batch; /* 0: batch times the number of ranks */
     int64_t accumulate;
+    int exact;                  /* enum exact_choice */
+    int64_t grain;              /* 0: auto */
     int precision;              /* enum precision_choice */
     double loss_scale;          /* fp16: the initial scale */
     int checkpoint_activations; /* enum checkpoint_activations_choice */

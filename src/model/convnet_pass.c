@@ -3,6 +3,8 @@
  * writes its gradient to a slot of its own; the node adds them up if it has two readers. */
 #include "model/convnet.h"
 
+#include "device/grains.h"
+
 static const float norm_epsilon = 1e-5f; /* torch's */
 
 static const void *parameter(const struct convnet_node *node, const struct model_pass *pass,
@@ -71,6 +73,21 @@ static void convolution_backward(const struct convnet *convnet, const struct mod
     convnet->model.device->backend->convolution_backward(pass->stream, &args);
 }
 
+static void sums_all_reduce(void *pass, double *sums, int64_t count)
+{
+    flat_add_sums(((const struct model_pass *)pass)->flat, sums, count);
+}
+
+/* Adds the sums of all ranks. */
+static void norm_add_sums(const struct model_pass *pass, double *sums, int64_t count)
+{
+    if (pass->grains != NULL)
+        grains_add_sums(pass->grains, pass->stream, sums_all_reduce, (void *)(uintptr_t)pass, sums,
+                        count);
+    else
+        flat_add_sums(pass->flat, sums, count);
+}
+
 static void norm_forward(const struct convnet *convnet, const struct model_pass *pass,
                          const struct convnet_node *node, const void *x, void *y)
 {
@@ -100,7 +117,7 @@ static void norm_forward(const struct convnet *convnet, const struct model_pass 
     if (follows) {
         backend->batch_norm_sums(pass->stream, &sums);
         if (convnet->sync)
-            flat_add_sums(pass->flat, node->sums, 2 * node->channels + 1);
+            norm_add_sums(pass, node->sums, 2 * node->channels + 1);
     }
     backend->batch_norm_forward(pass->stream, &args);
 }
@@ -143,7 +160,7 @@ static void norm_backward(const struct convnet *convnet, const struct model_pass
                                              .dx = input_gradient(convnet, pass, node)};
     backend->batch_norm_backward_sums(pass->stream, &sums);
     if (!node->frozen && convnet->sync)
-        flat_add_sums(pass->flat, convnet->sums, 2 * node->channels + 1);
+        norm_add_sums(pass, convnet->sums, 2 * node->channels + 1);
     if (args.dx != NULL)
         backend->batch_norm_backward(pass->stream, &args);
 }

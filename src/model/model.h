@@ -14,6 +14,7 @@ struct options;
 
 struct model;
 struct model_entry;
+struct grains;
 
 enum model_loss { LOSS_CROSS_ENTROPY, LOSS_SQUARED_ERROR };
 
@@ -21,8 +22,9 @@ enum model_loss { LOSS_CROSS_ENTROPY, LOSS_SQUARED_ERROR };
 struct model_pass {
     struct stream *stream;
     const struct flat_model *flat;
-    int64_t batch; /* samples, may be 0 */
-    bool training; /* apply dropout, keep activations for backward */
+    struct grains *grains; /* they add the sums of batch norm, or NULL */
+    int64_t batch;         /* samples, may be 0 */
+    bool training;         /* apply dropout, keep activations for backward */
     /* Weight of this rank's batch in the running statistics: flat_running_weight; for norms that
      * are not synchronised, multiplied by this rank's share of the samples. */
     double running_weight;

@@ -53,6 +53,7 @@ static void options_make(const struct plan *plan, int64_t batch, struct options 
     options->model.channels = source->channels;
     options->train.batch = batch;
     options->train.global_batch = 0;
+    options->train.grain = 0; /* in proportion to the batch */
     options->debug.batches = options->debug.overfit = 0;
     options->debug.fraction = 1;
     options->debug.profile = false;

@@ -71,9 +71,12 @@ static bool policy_start(struct data_feed *feed, const struct options *options, 
     return true;
 }
 
-/* Samples that are mixed with each other stay on one rank. */
-static int64_t sample_group(const struct options *options)
+/* Samples of a grain, and those that are mixed with each other, stay on one rank. */
+static int64_t sample_group(const struct options *options, int64_t global_batch)
 {
+    const int64_t grain = options_grain(options, global_batch);
+    if (grain > 0)
+        return grain; /* a multiple of MIX_GROUP */
     return mix_is_asked_for(options) ? MIX_GROUP : 1;
 }
 
@@ -89,7 +92,7 @@ bool feed_start(struct data_feed *feed, const struct options *options, struct co
     feed->sampler.limit = training && overfit ? options->debug.overfit : options->debug.batches;
     if (feed->sampler.shuffle && options->data.shuffle_block > 0)
         sampler_use_blocks(&feed->sampler, options->data.shuffle_block);
-    feed->sampler.group = training ? sample_group(options) : 1;
+    feed->sampler.group = training ? sample_group(options, global_batch) : 1;
     feed->sampler.repeat = training ? options->augment.repeat : 1;
     feed->training = training;
     augment_open(&feed->augment, options, image.width, image.height, training);
@@ -109,7 +112,7 @@ int64_t feed_global_batch(const struct options *options, int64_t ranks)
 int64_t feed_pass_samples(const struct options *options, int64_t global_batch, int64_t ranks)
 {
     return sampler_slice_bound(global_batch, ranks, options->train.accumulate,
-                               sample_group(options));
+                               sample_group(options, global_batch));
 }
 
 size_t feed_bytes(const struct options *options, const struct image_source *source, int64_t batch,

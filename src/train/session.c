@@ -14,8 +14,10 @@
 #include "config/phase.h"
 #include "core/available.h"
 #include "core/clock.h"
+#include "core/integer.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "mesh/flat_partial.h"
 #include "train/feed.h"
 #include "train/hardware.h"
 #include "train/optimizer.h"
@@ -94,6 +96,42 @@ static bool model_prepare(struct session *session, struct error *error)
     return normalisation_choose(session, error);
 }
 
+/* Opens grains, before the model measures its workspaces. */
+static bool grains_prepare(struct session *session, struct error *error)
+{
+    const struct mesh *mesh = &session->mesh;
+    session->grain =
+        options_grain(session->options, feed_global_batch(session->options, mesh->world->size));
+    if (session->grain == 0)
+        return true;
+    if (mesh->replica->rank * mesh->shard->size + mesh->shard->rank != mesh->world->rank)
+        return error_set(
+            error, ERROR_USAGE,
+            "train.exact=layout needs ranks that are numbered node by node: start them "
+            "with mpirun --map-by slot or srun --distribution=block");
+    session->grains = grains_open(session->device, session->grain);
+    return true;
+}
+
+/* Checks that the statistics of batch norms do not depend on the layout. */
+static bool norms_check(const struct session *session, struct error *error)
+{
+    const struct model *model = session->model;
+    const int64_t passes = session->options->train.accumulate;
+    if (session->grains == NULL || !model->batch_norms)
+        return true;
+    if (model->local_norms)
+        return error_set(
+            error, ERROR_USAGE,
+            "train.exact=layout: batch norm with model.sync_bn=off uses the samples of "
+            "one rank: leave out model.sync_bn");
+    return passes == 1 ||
+           error_set(error, ERROR_USAGE,
+                     "train.exact=layout: batch norm uses the samples of one micro-batch: leave "
+                     "out train.accumulate=%lld",
+                     (long long)passes);
+}
+
 bool session_resolve(struct options *options, const struct dataset *dataset,
                      const struct model_metadata *weights, struct error *error)
 {
@@ -134,14 +172,23 @@ static bool session_prepare(struct session *session, bool training, struct error
         !mesh_use_device(&session->mesh, session->device, error))
         return false;
     session->compute = compute_type(session);
-    model_prepare(session, error);
+    if ((!training || grains_prepare(session, error)) && model_prepare(session, error))
+        error_defer(norms_check(session, error));
     if (!comm_agree(world, error))
         return false;
     int moments = training ? optimizer_moments(options) : 0;
     flat_open(&session->flat, session->model->units, session->model->unit_count, &session->mesh,
               session->device, session->stream, session->compute, moments, options->optim.ema > 0,
               training);
+    if (session->grains != NULL)
+        flat_use_grains(&session->flat, session_grains(session), options->train.accumulate);
     return true;
+}
+
+int64_t session_grains(const struct session *session)
+{
+    return round_up_division(feed_global_batch(session->options, session->mesh.world->size),
+                             session->grain);
 }
 
 bool session_open(struct session *session, const struct options *options, struct comm *world,
@@ -180,6 +227,21 @@ static void batch_allocate(struct session *session, const struct image_source *s
     step_io_allocate(&session->io, arena, training && session->compute == TYPE_FP16);
 }
 
+static void grains_layout(struct session *session)
+{
+    const struct model *model = session->model;
+    int64_t largest = 0, channels = 0;
+    for (int u = 0; u < model->unit_count; u++)
+        for (int t = 0; t < model->units[u].tensor_count; t++) {
+            const struct unit_tensor *tensor = &model->units[u].tensors[t];
+            largest = larger(largest, tensor->count);
+            if (tensor->kind == TENSOR_STATE) /* running statistics of batch norm */
+                channels = larger(channels, tensor->count);
+        }
+    grains_allocate(session->grains, &session->memory.arena, session->batch,
+                    session_grains(session), largest, channels);
+}
+
 /* Training's activations are laid out first because they are larger. */
 static void session_layout(struct session *session, const struct image_source *source,
                            bool training)
@@ -188,6 +250,8 @@ static void session_layout(struct session *session, const struct image_source *s
     const struct device_backend *backend = session->device->backend;
     flat_allocate(&session->flat, arena);
     batch_allocate(session, source, training);
+    if (session->grains != NULL)
+        grains_layout(session);
     size_t workspace = backend->workspace_bytes(session->device);
     void *memory = arena_take(arena, MEMORY_BUFFERS, workspace);
     if (!arena_is_measuring(arena))
@@ -412,6 +476,7 @@ void session_close(struct session *session)
         free(names);
     }
     profile_close(session->profile);
+    grains_close(session->grains);
     free(session->timer.seconds);
     free(memory->rows);
     if (session->device != NULL) {
@@ -445,6 +510,7 @@ struct model_pass session_pass(struct session *session, int64_t count, bool trai
 {
     return (struct model_pass){.stream = session->stream,
                                .flat = &session->flat,
+                               .grains = training ? session->grains : NULL,
                                .batch = count,
                                .training = training,
                                .seed = (uint64_t)session->options->run.seed,

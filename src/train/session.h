@@ -7,6 +7,7 @@
 
 #include "core/arena.h"
 #include "device/device.h"
+#include "device/grains.h"
 #include "device/profile.h"
 #include "mesh/flat.h"
 #include "mesh/mesh.h"
@@ -71,6 +72,8 @@ struct session {
     int32_t *predicted;
     float *probabilities;
     int64_t *nonfinite_index;
+    struct grains *grains;   /* NULL: train.exact=off, or not for training */
+    int64_t grain;           /* samples of a grain, or 0 */
     struct profile *profile; /* NULL: debug.profile=off */
     struct step_timer timer;
     const struct step_observer *observer; /* or NULL */
@@ -116,6 +119,9 @@ void session_place(struct session *session, void *memory, size_t bytes,
 /* Sets the loss scaler; waits for the stream. Without loss scaling only the number of skipped
  * updates is kept. session_allocate starts with train.loss_scale. */
 void session_set_scaler(struct session *session, const struct loss_scaler *scaler);
+
+/* Number of grains of the global batch, with train.exact=layout. */
+int64_t session_grains(const struct session *session);
 
 /* Bytes that the session needs, after session_measure: of the GPU's memory, else of the host's with
  * loaders and snapshot. */

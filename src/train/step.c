@@ -12,9 +12,13 @@
 #include "config/options.h"
 #include "config/phase.h"
 #include "core/clock.h"
+#include "core/integer.h"
+#include "mesh/flat_partial.h"
 
 /* A micro-batch, as far as its pass depends on it. */
 struct micro_batch {
+    int64_t number;   /* in the step, from 0 */
+    int64_t position; /* index of its first sample in the global batch */
     int64_t count, global_count;
     double running_weight; /* of the pass */
     bool good;             /* all its records were readable */
@@ -33,7 +37,8 @@ void step_open(struct step_context *step, struct session *session, struct data_f
                                   .optimizer = optimizer,
                                   .first_trainable = model_first_trainable(session->model)};
     step->records = session->device->backend->graph_begin != NULL && session->options->cuda.graph &&
-                    session->options->train.accumulate == 1 && session->profile == NULL;
+                    session->options->train.accumulate == 1 && session->profile == NULL &&
+                    session->grains == NULL;
 }
 
 void step_close(struct step_context *step)
@@ -201,12 +206,25 @@ static void step_backward(struct step_context *step, const struct model_pass *pa
         if (u > step->first_trainable)
             flat_gather_start(flat, u - 1);
         flat_gradient_open(flat, u, pass->batch > 0);
+        if (session->grains != NULL)
+            grains_unit(session->grains, flat->buffers[u].stride, flat->partials.slot);
         unit_begin(session, u);
         session->model->type->backward(session->model, pass, u);
         unit_end(session);
         flat_free(flat, u);
         flat_gradient_close(flat, u, last);
     }
+}
+
+/* Cuts the pass into grains, with train.exact=layout. */
+static void pass_cut(struct session *session, const struct micro_batch *micro)
+{
+    if (session->grains == NULL)
+        return;
+    grains_begin(session->grains, micro->count > 0 ? micro->position : 0, micro->count,
+                 micro->global_count);
+    flat_begin_pass(&session->flat, round_up_division(micro->global_count, session->grain),
+                    micro->number);
 }
 
 /* Queues forward and backward pass of a micro-batch, and after the last one the update. */
@@ -219,6 +237,7 @@ static void pass_queue(struct step_context *step, const struct micro_batch *micr
         flat_begin_gradients(&session->flat);
     struct model_pass pass = session_pass(session, micro->count, true);
     pass.running_weight = micro->running_weight;
+    pass_cut(session, micro);
     phase_begin(session, STEP_FORWARD);
     step_forward(session, &pass);
     /* An unreadable record makes the gradient NaN: all ranks see it in the norm. */
@@ -229,6 +248,8 @@ static void pass_queue(struct step_context *step, const struct micro_batch *micr
     phase_begin(session, STEP_BACKWARD);
     step_backward(step, &pass, micro->last);
     phase_end(session);
+    if (session->grains != NULL)
+        grains_end(session->grains);
     status_set_phase(PHASE_REDUCE);
     double end = clock_now();
     times->forward += middle - begin;
@@ -318,7 +339,9 @@ static void micro_batch_run(struct step_context *step, struct step_params params
     ENSURE(batch != NULL, "the loader ended before the last step");
     if (batch->error.kind != ERROR_NONE && step->unread.kind == ERROR_NONE)
         step->unread = batch->error;
-    const struct micro_batch micro = {.count = batch->count,
+    const struct micro_batch micro = {.number = number,
+                                      .position = batch->position,
+                                      .count = batch->count,
                                       .global_count = batch->global_count,
                                       .running_weight = running_weight(step, batch, number),
                                       .good = batch->error.kind == ERROR_NONE,
@@ -339,10 +362,14 @@ void step_rehearse(struct step_context *step)
 {
     struct session *session = step->session;
     int64_t accumulate = session->options->train.accumulate;
+    int64_t global_count = session->grains != NULL
+                               ? feed_global_batch(session->options, session->mesh.world->size)
+                               : session->batch;
     struct step_times unused = {0};
     for (int64_t number = 0; number < accumulate; number++) {
-        const struct micro_batch micro = {.count = session->batch,
-                                          .global_count = session->batch,
+        const struct micro_batch micro = {.number = number,
+                                          .count = smaller(session->batch, global_count),
+                                          .global_count = global_count,
                                           .running_weight = 1,
                                           .good = true,
                                           .first = number == 0,
