@@ -5,8 +5,9 @@
  * The algorithm is the fastest of those that the library's heuristics propose, measured on the real
  * operands (device/choices.h). Column sums of a gradient are computed by the product's epilogue or
  * by a separate kernel, whichever is faster. Shapes that first occur during graph capture use the
- * heuristics' first algorithm, because nothing can be measured then. A choice adopted from other
- * ranks or a checkpoint is always used. */
+ * heuristics' first algorithm, because nothing can be measured then, and so do all shapes if
+ * results must be reproducible. A choice adopted from other ranks or a checkpoint is always used.
+ */
 #include "product_library.h"
 
 #include <math.h>
@@ -312,7 +313,8 @@ static void plan_choose(struct stream *stream, struct plan *plan, const struct p
     if (choices_find(choices, name, trial_usable, &trial, &plan->choice))
         return;
     int count = candidates_find(stream, plan, product, candidates);
-    if (count > 1 && !is_recorded(stream) && fastest_find(&trial, name, count, &plan->choice))
+    bool measures = count > 1 && !is_recorded(stream) && !stream->cuda->device.reproducible;
+    if (measures && fastest_find(&trial, name, count, &plan->choice))
         return;
     plan->choice = candidates[0];
     choices_put(choices, name, &plan->choice);

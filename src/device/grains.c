@@ -6,7 +6,8 @@
 #include "core/integer.h"
 #include "core/tree.h"
 
-enum { GRADIENTS = 4, STACK_LEVELS = TREE_LEVELS };
+/* ALIGNMENT in elements: algorithms of products depend on the alignment of operands. */
+enum { GRADIENTS = 4, ALIGNMENT = 64 };
 
 struct grains {
     struct device *device;
@@ -53,30 +54,33 @@ static int64_t part_end(const struct subtree *part)
     return smaller(part->begin + ((int64_t)1 << part->level), end);
 }
 
+/* Return the room that gradients 0..count - 1 take at a level of the stack. */
+static int64_t room_of(const struct gradient *gradients, int count)
+{
+    int64_t room = 0;
+
+    for (int i = 0; i < count; i++)
+        room += gradients[i].sum != NULL ? round_up(gradients[i].count, ALIGNMENT) : 0;
+    return room;
+}
+
 /* Return the memory of gradient `which` at a level of the stack of partial sum `part`. */
 static float *level_of(const struct gradient *gradients, int which, int part, int level)
 {
-    int64_t offset = (level - 1) * active->level_count;
-
     if (gradients[which].sum == NULL)
         return NULL;
     if (level == 0)
         return gradients[which].sum + active->slot[part] * active->stride;
-    for (int i = 0; i < which; i++)
-        offset += gradients[i].sum != NULL ? gradients[i].count : 0;
-    return active->stack + offset;
+    return active->stack + (level - 1) * active->level_count + room_of(gradients, which);
 }
 
-static void stack_check(const struct gradient *gradients, int levels)
+static void room_check(const struct gradient *gradients, int top)
 {
-    int64_t count = 0;
+    const int64_t room = room_of(gradients, GRADIENTS);
 
-    for (int i = 0; i < GRADIENTS; i++)
-        count += gradients[i].sum != NULL ? gradients[i].count : 0;
-    ENSURE(count == 0 || active->slot != NULL, "gradients of grains before grains_unit");
-    ENSURE(count == 0 || levels == 0 || (levels <= active->levels && count <= active->level_count),
-           "no room for %lld elements of gradients of grains at level %d", (long long)count,
-           levels);
+    ENSURE(room == 0 || active->slot != NULL, "gradients of grains before grains_unit");
+    ENSURE(room == 0 || top == 0 || (top <= active->levels && room <= active->level_count),
+           "no room for %lld elements of gradients of grains at level %d", (long long)room, top);
 }
 
 /* Add the last `adds` levels of the stack, which has levels 0..top. */
@@ -104,7 +108,7 @@ static void for_each_grain(struct stream *stream, grain_run *run, const void *ar
             const int64_t first = (tree->begin + i) * active->samples - active->first;
             struct grain grain = {.first = first,
                                   .count = smaller(active->samples, active->count - first)};
-            stack_check(gradients, top);
+            room_check(gradients, top);
             for (int g = 0; g < GRADIENTS; g++)
                 grain.gradient[g] = level_of(gradients, g, part, top);
             run(stream, args, &grain);
@@ -433,6 +437,8 @@ static void grains_batch_norm_backward_sums(struct stream *stream,
 struct grains *grains_open(struct device *device, int64_t samples)
 {
     ENSURE(active == NULL, "a device has grains already");
+    ENSURE(samples > 0 && samples % 8 == 0, "grains of %lld samples are not aligned",
+           (long long)samples);
     struct grains *grains = calloc(1, sizeof *grains);
     ENSURE(grains != NULL, "no memory for grains");
     grains->device = device;
@@ -469,8 +475,8 @@ void grains_allocate(struct grains *grains, struct arena *arena, int64_t batch, 
                      int64_t largest, int64_t channels)
 {
     grains->levels = tree_root_level(larger(1, round_up_division(batch, grains->samples)));
-    /* An operation's other gradients are not larger than its first. */
-    grains->level_count = 2 * largest;
+    /* The other gradients of an operation are not larger than the first in total. */
+    grains->level_count = 2 * round_up(largest, GRADIENTS * ALIGNMENT);
     grains->rows_most = channels > 0 ? total * (2 * channels + 1) : 0;
     grains->stack = arena_take(arena, MEMORY_BUFFERS,
                                (size_t)(grains->levels * grains->level_count) * sizeof(float));
