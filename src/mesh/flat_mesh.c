@@ -212,7 +212,7 @@ void flat_gradient_open(struct flat_model *flat, int unit, bool samples)
         buffer->whole_gradient = slot->whole_gradient;
     }
     bool first = flat->slots_gradients || buffer->empty;
-    buffer->overwrites = (first && samples) || flat->partials.most > 0;
+    buffer->overwrites = samples && (first || flat->partials.most > 0);
     if (flat->partials.most > 0)
         partials_open(flat, buffer);
     else if (buffer->overwrites)
