@@ -176,6 +176,7 @@ long_test_scripts = \
 	test/test_bench_scripts.sh \
 	test/test_book.sh \
 	test/test_build.sh \
+	test/test_check_grains.sh \
 	test/test_checkpoint_kill.sh \
 	test/test_comm_death.sh \
 	test/test_commands.sh \

@@ -59,7 +59,7 @@ static void house_open(struct house *house, int shard, enum policy policy, int64
     house->mesh.shard_weights = policy == KEEP_NOTHING;
     flat_open(&house->flat, units, UNITS, &house->mesh, device, stream, TYPE_FP32, 0, false, true);
     if (passes > 0)
-        flat_use_grains(&house->flat, MOST, passes);
+        flat_use_grains(&house->flat, MOST, passes, false);
     arena_measure(&house->arena);
     flat_allocate(&house->flat, &house->arena);
     size_t bytes = house->arena.peak;

@@ -187,7 +187,8 @@ static void bad_values_are_refused(void **state)
     refuses("model.dropout=-0.5",
             "model.dropout=-0.5: must be auto, or a number from 0 to below 1");
     refuses("optim.eps=-1", "optim.eps=-1: must be auto, or a number of at least 0");
-    refuses("optim.trust_coeff=-1", "optim.trust_coeff=-1: must be auto, or a number of at least 0");
+    refuses("optim.trust_coeff=-1",
+            "optim.trust_coeff=-1: must be auto, or a number of at least 0");
     refuses("schedule.div_factor=0", "schedule.div_factor=0: must be a number above 0");
 #define SIZE "must be a size in bytes, or with the unit KiB, MiB or GiB, from 4 to 1024GiB"
     refuses("bench.max=1.3KiB", "bench.max=1.3KiB: " SIZE);

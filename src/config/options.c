@@ -337,8 +337,11 @@ static bool check_exact(const struct options *options, struct error *error)
 {
     const struct train_options *train = &options->train;
     const bool plateau = options->schedule.name == SCHEDULE_PLATEAU;
+    if (options->debug.flip != FLIP_OFF && train->check_every == 0)
+        return error_set(error, ERROR_USAGE, "debug.flip needs train.check_every");
     if (train->exact == EXACT_OFF)
-        return true;
+        return train->check_every == 0 ||
+               error_set(error, ERROR_USAGE, "train.check_every needs train.exact=layout");
     if (train->global_batch == 0)
         return error_set(error, ERROR_USAGE,
                          "train.exact=layout needs train.global_batch: with train.batch the global "

@@ -321,6 +321,13 @@ const struct option_entry option_table[] = {
      .help = "Samples of a grain with train.exact=layout, a multiple of 8; results depend on it. A "
              "rank computes whole grains: use at least as many grains as ranks, and at most 256. "
              "auto: an eighth of train.global_batch, rounded up."},
+    {PLACE(train, check_every), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e9,
+     .help = "Steps between checks for hardware that computes wrongly: one grain of each rank is "
+             "computed again by another rank, and a third one decides if the gradients differ. "
+             "Needs train.exact=layout and a model without batch norm. 0: never."},
+    {PLACE(train, check_action), CHOICES(CHECK_ACTION_CHOICES), .preset = "stop",
+     .help = "What follows a wrong gradient that train.check_every finds. stop: the run ends "
+             "without a new checkpoint. continue: one warning that names the host."},
     {PLACE(train, precision), CHOICES(PRECISION_CHOICES), .preset = "auto",
      .help = "Type of weights and activations in matrix products; reductions and updates are "
              "always fp32. auto: bf16 if the hardware multiplies it, else fp16 if it multiplies "
@@ -555,6 +562,12 @@ const struct option_entry option_table[] = {
      .above_least = true, .help = "Fraction of the data to use."},
     {PLACE(debug, overfit), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e9,
      .help = "Train on the first N batches only, repeatedly. 0: on all."},
+    {PLACE(debug, flip), CHOICES(FLIP_CHOICES), .preset = "off",
+     .help = "Inject faults: invert one bit of the checked grain of rank debug.flip_rank at each "
+             "check (train.check_every), in an activation, a gradient, the rank's copy of the "
+             "weights, or the samples that it receives to check another rank."},
+    {PLACE(debug, flip_rank), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e6,
+     .help = "The rank that debug.flip changes."},
     {PLACE(debug, profile), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "Measure the time of each unit and operation and print it at the end."},
     {PLACE(debug, capture), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e12,

@@ -18,6 +18,12 @@ enum writers_choice { WRITERS_CHOICES(OPTION_CONSTANT) };
     X(BACKGROUND_AUTO, "auto") X(BACKGROUND_YES, "yes") X(BACKGROUND_NO, "no")
 enum background_choice { BACKGROUND_CHOICES(OPTION_CONSTANT) };
 
+#define FLIP_CHOICES(X)                                                                            \
+    X(FLIP_OFF, "off")                                                                             \
+    X(FLIP_OF_ACTIVATION, "activation") X(FLIP_OF_GRADIENT, "gradient")                            \
+        X(FLIP_OF_WEIGHT, "weight") X(FLIP_OF_MESSAGE, "message")
+enum flip_choice { FLIP_CHOICES(OPTION_CONSTANT) };
+
 /* Programs whose tags are written; course and torchrun write vittrain's. */
 #define TAGS_CHOICES(X)                                                                            \
     X(TAGS_VITTRAIN, "vittrain")                                                                   \
@@ -72,6 +78,8 @@ struct debug_options {
     int64_t capture;       /* the step that an external profiler records; 0: none */
     int64_t check_weights; /* steps between comparisons of the ranks' weights; 0: never */
     bool wait;             /* synchronize with the device in each step */
+    int flip;              /* enum flip_choice */
+    int64_t flip_rank;     /* whose computation gets the flips */
     char pause[OPTION_TEXT]; /* PHASE:STEP:SECONDS (status_pause_at), or none */
 };
 

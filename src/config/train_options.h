@@ -39,6 +39,9 @@ enum muon_factors_choice { MUON_FACTORS_CHOICES(OPTION_CONSTANT) };
 #define EXACT_CHOICES(X) X(EXACT_OFF, "off") X(EXACT_LAYOUT, "layout")
 enum exact_choice { EXACT_CHOICES(OPTION_CONSTANT) };
 
+#define CHECK_ACTION_CHOICES(X) X(CHECK_STOP, "stop") X(CHECK_CONTINUE, "continue")
+enum check_action_choice { CHECK_ACTION_CHOICES(OPTION_CONSTANT) };
+
 /* train.grain is a multiple of GRAIN_STEP samples; auto makes at most AUTO_GRAINS grains of a
  * global batch. */
 enum { GRAIN_STEP = 8, AUTO_GRAINS = 8, GRAINS_MOST = 256 };
@@ -66,6 +69,8 @@ struct train_options {
     int64_t accumulate;
     int exact;                  /* enum exact_choice */
     int64_t grain;              /* 0: auto */
+    int64_t check_every;        /* steps; 0: never */
+    int check_action;           /* enum check_action_choice */
     int precision;              /* enum precision_choice */
     double loss_scale;          /* fp16: the initial scale */
     int checkpoint_activations; /* enum checkpoint_activations_choice */

@@ -20,7 +20,7 @@ enum error_kind {
     ERROR_NETWORK = 8,    /* download, upload, name resolution */
     ERROR_PEER = 9,       /* another rank failed or does not answer */
     ERROR_UNFIT = 10,     /* `doctor` found a problem that must be fixed before a run */
-    ERROR_DIFFERENT = 11  /* `verify` found a step that gives other bits */
+    ERROR_DIFFERENT = 11  /* `verify` found other bits, or train.check_every a wrong gradient */
 };
 
 enum { ERROR_TEXT_SIZE = 2048 };

@@ -18,6 +18,7 @@ libvittrain_a_SOURCES += \
 	src/core/error.h \
 	src/core/folder.c \
 	src/core/folder.h \
+	src/core/hash.h \
 	src/core/hdf5_file.c \
 	src/core/hdf5_file.h \
 	src/core/integer.h \

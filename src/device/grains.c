@@ -3,8 +3,10 @@
 
 #include <stdlib.h>
 
+#include "core/hash.h"
 #include "core/integer.h"
 #include "core/tree.h"
+#include "device/flip.h"
 
 /* ALIGNMENT in elements: algorithms of products depend on the alignment of operands. */
 enum { GRADIENTS = 4, ALIGNMENT = 64 };
@@ -27,6 +29,12 @@ struct grains {
     int part_count;
     int64_t stride;
     const int *slot;
+    /* The grain whose gradients are hashed. */
+    int64_t watched; /* -1: none */
+    uint64_t hash;
+    int64_t gradients_seen, outputs_seen;
+    enum grains_flip flip;
+    uint64_t flip_seed;
 };
 
 static struct grains *active;
@@ -94,6 +102,55 @@ static void stack_add(struct stream *stream, const struct gradient *gradients, i
                                    level_of(gradients, i, part, level), gradients[i].count);
 }
 
+static bool is_watched(const struct grain *grain)
+{
+    return (active->first + grain->first) / active->samples == active->watched;
+}
+
+/* Invert a bit of one of the first tensors of this kind that are computed for the watched grain. */
+static void flip_one(struct stream *stream, enum grains_flip kind, int64_t seen,
+                     enum data_type type, void *values, int64_t count)
+{
+    enum { FIRST = 4 };
+    if (kind == active->flip && seen == (int64_t)(active->flip_seed % FIRST))
+        flip_bit(active->inner, stream, type, values, count, active->flip_seed / FIRST);
+}
+
+/* Call it with each output of an operation that reads weights. */
+static void watch_output(struct stream *stream, const struct grain *grain, enum data_type type,
+                         void *values, int64_t count)
+{
+    if (is_watched(grain))
+        flip_one(stream, FLIP_ACTIVATION, active->outputs_seen++, type, values, count);
+}
+
+static void hash_add(struct stream *stream, const float *values, int64_t count)
+{
+    enum { CHUNK = 1 << 12, KEY_SHIFT = 40 };
+    float chunk[CHUNK];
+    const uint64_t key = (uint64_t)active->gradients_seen << KEY_SHIFT;
+    for (int64_t begin = 0; begin < count; begin += CHUNK) {
+        int64_t part = smaller(CHUNK, count - begin);
+        active->inner->copy(stream, chunk, values + begin, (size_t)part * sizeof *chunk);
+        active->inner->stream_synchronize(stream);
+        for (int64_t i = 0; i < part; i++)
+            active->hash += hash_element(key + (uint64_t)(begin + i), chunk[i]);
+    }
+}
+
+static void watch_gradients(struct stream *stream, const struct gradient *gradients,
+                            const struct grain *grain)
+{
+    for (int i = 0; i < GRADIENTS && is_watched(grain); i++) {
+        if (gradients[i].sum == NULL)
+            continue;
+        flip_one(stream, FLIP_GRADIENT, active->gradients_seen, TYPE_FP32, grain->gradient[i],
+                 gradients[i].count);
+        hash_add(stream, grain->gradient[i], gradients[i].count);
+        active->gradients_seen++;
+    }
+}
+
 /* Run an operation for each grain and add the gradients. Before grain i of a partial sum, the stack
  * holds the sums of one subtree for each bit that is set in i. After grain i, those that it
  * completes are added: one for each trailing bit that is set, or all after the last grain. */
@@ -112,6 +169,7 @@ static void for_each_grain(struct stream *stream, grain_run *run, const void *ar
             for (int g = 0; g < GRADIENTS; g++)
                 grain.gradient[g] = level_of(gradients, g, part, top);
             run(stream, args, &grain);
+            watch_gradients(stream, gradients, &grain);
             stack_add(stream, gradients, part, top,
                       i == count - 1 ? top : __builtin_ctzll(~(uint64_t)i));
         }
@@ -156,6 +214,7 @@ static void linear_forward_grain(struct stream *stream, const void *whole,
     dropout_shift(&args.dropout, grain);
     dropout_shift(&args.drop_path, grain);
     active->inner->linear_forward(stream, &args);
+    watch_output(stream, grain, args.type, args.y, args.rows * args.out);
 }
 
 static void grains_linear_forward(struct stream *stream, const struct linear_forward *args)
@@ -443,6 +502,7 @@ struct grains *grains_open(struct device *device, int64_t samples)
     ENSURE(grains != NULL, "no memory for grains");
     grains->device = device;
     grains->samples = samples;
+    grains->watched = -1;
     grains->inner = device->backend;
     grains->outer = *device->backend;
     grains->outer.linear_forward = grains_linear_forward;
@@ -509,6 +569,20 @@ void grains_end(struct grains *grains)
 {
     grains->inside = false;
     grains->slot = NULL;
+}
+
+void grains_watch(struct grains *grains, int64_t grain, enum grains_flip flip, uint64_t seed)
+{
+    grains->watched = grain;
+    grains->flip = flip;
+    grains->flip_seed = seed;
+    grains->hash = 0;
+    grains->gradients_seen = grains->outputs_seen = 0;
+}
+
+uint64_t grains_hash(const struct grains *grains)
+{
+    return grains->hash;
 }
 
 void grains_add_sums(struct grains *grains, struct stream *stream,

@@ -38,6 +38,13 @@ void grains_unit(struct grains *grains, int64_t stride, const int *slot);
 
 void grains_end(struct grains *grains);
 
+/* Hash the gradients of one grain of the next passes; `grain` counts in the global batch, -1: none.
+ * flip: invert a bit, which `seed` chooses, in an output or a gradient of this grain. */
+enum grains_flip { FLIP_NOTHING, FLIP_ACTIVATION, FLIP_GRADIENT };
+void grains_watch(struct grains *grains, int64_t grain, enum grains_flip flip, uint64_t seed);
+/* Return the hash since grains_watch. It depends on the order of the operations. */
+uint64_t grains_hash(const struct grains *grains);
+
 /* Sum the last result of batch_norm_sums or batch_norm_backward_sums over the global batch.
  * all_reduce(context, rows, n) must all-reduce n doubles in device memory over all ranks, on
  * `stream`: one row of `count` for each grain of the global batch, zero for the grains of other

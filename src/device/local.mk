@@ -36,6 +36,8 @@ libvittrain_a_SOURCES += \
 	src/device/cpu_update.c \
 	src/device/device.c \
 	src/device/device.h \
+	src/device/flip.c \
+	src/device/flip.h \
 	src/device/grains.c \
 	src/device/grains.h \
 	src/device/image.c \

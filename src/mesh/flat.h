@@ -79,6 +79,7 @@ struct flat_orthogonal {
 struct flat_partials {
     int64_t most;   /* grains of the largest global batch; 0: gradients have no partial sums */
     int64_t passes; /* in a step */
+    bool spare;     /* memory for one more partial sum (flat_spare_open) */
     int whole;      /* of a whole gradient, on one rank */
     int reduced;    /* of a shard group after its reduction */
     int from_shards, from_replicas; /* received in the reductions */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/crc32c.h"
+#include "core/hash.h"
 #include "mesh/flat_partial.h"
 
 static const enum comm_type comm_type_of[] = {
@@ -367,17 +368,6 @@ static void tensor_crcs(const struct flat_model *flat, int64_t *crc)
     free(chunk);
 }
 
-/* Increment and finalizer of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom
- * number generators", OOPSLA 2014; constants of David Stafford's variant 13). */
-static const uint64_t mix_increment = 0x9e3779b97f4a7c15;
-
-static inline uint64_t mix(uint64_t z)
-{
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    return z ^ (z >> 31);
-}
-
 struct hash {
     uint64_t kind; /* of the state, in the upper bits */
     uint64_t sum;
@@ -386,11 +376,8 @@ struct hash {
 static void hash_visit(void *user, int64_t index, const float *values, int64_t count)
 {
     struct hash *hash = user;
-    for (int64_t i = 0; i < count; i++) {
-        uint32_t bits;
-        memcpy(&bits, &values[i], sizeof bits);
-        hash->sum += mix((hash->kind + (uint64_t)(index + i)) * mix_increment ^ bits);
-    }
+    for (int64_t i = 0; i < count; i++)
+        hash->sum += hash_element(hash->kind + (uint64_t)(index + i), values[i]);
 }
 
 void flat_hash(const struct flat_model *flat, uint64_t *hash)

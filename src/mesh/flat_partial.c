@@ -72,13 +72,13 @@ static void batch_measure(struct flat_model *flat, int64_t total)
     partials->from_replicas = (int)larger(partials->from_replicas, from_replicas);
 }
 
-void flat_use_grains(struct flat_model *flat, int64_t most, int64_t passes)
+void flat_use_grains(struct flat_model *flat, int64_t most, int64_t passes, bool spare)
 {
     const int shards = flat->mesh->shard->size, replicas = flat->mesh->replica->size;
     ENSURE(flat->training && !flat->low_precision_reduce && most > 0 && passes > 0,
            "no partial sums of %lld grains in %lld passes", (long long)most, (long long)passes);
     flat->slots_gradients = flat->slots_gradients && passes == 1;
-    flat->partials = (struct flat_partials){.most = most, .passes = passes};
+    flat->partials = (struct flat_partials){.most = most, .passes = passes, .spare = spare};
     flat->partials.parts = calloc((size_t)(shards + replicas), sizeof *flat->partials.parts);
     ENSURE(flat->partials.parts != NULL, "no memory to describe %d ranks", shards * replicas);
     for (int64_t total = 1; total <= most; total++)
@@ -114,6 +114,23 @@ void flat_begin_pass(struct flat_model *flat, int64_t total, int64_t pass)
     partials->count = pass_cut(flat, total, first + shard->rank, pass, partials->tree);
 }
 
+void flat_spare_open(struct flat_model *flat, int unit, bool samples)
+{
+    struct flat_buffer *buffer = &flat->buffers[unit];
+    ENSURE(flat->partials.spare && buffer->reduction == REDUCTION_NONE,
+           "no spare memory for the gradient of %s", buffer->unit->name);
+    flat->partials.slot[0] = flat->slots_gradients ? 0 : flat->partials.whole;
+    if (flat->slots_gradients && buffer->learns)
+        buffer->whole_gradient = flat->slots[unit % FLAT_SLOTS].whole_gradient;
+    buffer->overwrites = samples;
+}
+
+void flat_spare_close(struct flat_model *flat, int unit)
+{
+    if (flat->slots_gradients)
+        flat->buffers[unit].whole_gradient = NULL;
+}
+
 /* ---- memory */
 
 void partial_allocate(const struct flat_model *flat, struct flat_buffer *buffer,
@@ -122,7 +139,8 @@ void partial_allocate(const struct flat_model *flat, struct flat_buffer *buffer,
     const int replicas = flat->mesh->replica->size;
     int64_t reduced =
         replicas > 1 ? flat->partials.reduced * buffer->block * replicas : buffer->shard_count;
-    int64_t whole = buffer->learns ? flat->partials.whole * buffer->stride : 0;
+    int64_t sums = flat->partials.whole + (flat->partials.spare ? 1 : 0);
+    int64_t whole = buffer->learns ? sums * buffer->stride : 0;
     int64_t elements = flat->slots_gradients ? reduced : larger(whole, reduced);
     buffer->gradient = arena_take(arena, MEMORY_GRADIENTS, (size_t)elements * sizeof(float));
     buffer->whole_gradient = buffer->learns && !flat->slots_gradients ? buffer->gradient : NULL;

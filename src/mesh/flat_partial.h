@@ -11,13 +11,18 @@
 #include "mesh/flat.h"
 
 /* Use partial sums. most: grains of the largest global batch; passes: in a step. With several
- * passes the partial sums stay whole until the last pass. Call it after flat_open and before
- * flat_allocate. */
-void flat_use_grains(struct flat_model *flat, int64_t most, int64_t passes);
+ * passes the partial sums stay whole until the last pass. spare: with memory for flat_spare_open.
+ * Call it after flat_open and before flat_allocate. */
+void flat_use_grains(struct flat_model *flat, int64_t most, int64_t passes, bool spare);
 
 /* Call it before the backward pass number `pass` of a step, in order. total: grains of the global
  * batch. Without partial sums it does nothing. */
 void flat_begin_pass(struct flat_model *flat, int64_t total, int64_t pass);
+
+/* Call these before and after a unit's backward pass on one grain whose gradient is not part of the
+ * step: it is written to spare memory. All reductions must have ended. */
+void flat_spare_open(struct flat_model *flat, int unit, bool samples);
+void flat_spare_close(struct flat_model *flat, int unit);
 
 /* ---- for flat.c and flat_mesh.c */
 

@@ -7,6 +7,8 @@ libvittrain_a_SOURCES += \
 	src/train/evaluate.h \
 	src/train/feed.c \
 	src/train/feed.h \
+	src/train/grain_check.c \
+	src/train/grain_check.h \
 	src/train/hardware.c \
 	src/train/hardware.h \
 	src/train/inference.c \

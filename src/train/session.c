@@ -120,6 +120,10 @@ static bool norms_check(const struct session *session, struct error *error)
     const int64_t passes = session->options->train.accumulate;
     if (session->grains == NULL || !model->batch_norms)
         return true;
+    if (session->options->train.check_every > 0)
+        return error_set(error, ERROR_USAGE,
+                         "train.check_every computes single grains, but batch norm uses all "
+                         "samples: leave it out for this model");
     if (model->local_norms)
         return error_set(
             error, ERROR_USAGE,
@@ -181,7 +185,8 @@ static bool session_prepare(struct session *session, bool training, struct error
               session->device, session->stream, session->compute, moments, options->optim.ema > 0,
               training);
     if (session->grains != NULL)
-        flat_use_grains(&session->flat, session_grains(session), options->train.accumulate);
+        flat_use_grains(&session->flat, session_grains(session), options->train.accumulate,
+                        options->train.check_every > 0);
     return true;
 }
 

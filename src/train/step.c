@@ -39,6 +39,7 @@ void step_open(struct step_context *step, struct session *session, struct data_f
     step->records = session->device->backend->graph_begin != NULL && session->options->cuda.graph &&
                     session->options->train.accumulate == 1 && session->profile == NULL &&
                     session->grains == NULL;
+    grain_check_open(&step->check, session);
 }
 
 void step_close(struct step_context *step)
@@ -46,6 +47,7 @@ void step_close(struct step_context *step)
     if (step->graph != NULL)
         step->session->device->backend->graph_close(step->graph);
     step->graph = NULL;
+    grain_check_close(&step->check);
 }
 
 /* ---- phases and units: status of the process, profiler ranges, observer, times of units */
@@ -205,14 +207,20 @@ static void step_backward(struct step_context *step, const struct model_pass *pa
         flat_gather_wait(flat, u);
         if (u > step->first_trainable)
             flat_gather_start(flat, u - 1);
-        flat_gradient_open(flat, u, pass->batch > 0);
+        if (step->recomputes)
+            flat_spare_open(flat, u, pass->batch > 0);
+        else
+            flat_gradient_open(flat, u, pass->batch > 0);
         if (session->grains != NULL)
             grains_unit(session->grains, flat->buffers[u].stride, flat->partials.slot);
         unit_begin(session, u);
         session->model->type->backward(session->model, pass, u);
         unit_end(session);
         flat_free(flat, u);
-        flat_gradient_close(flat, u, last);
+        if (step->recomputes)
+            flat_spare_close(flat, u);
+        else
+            flat_gradient_close(flat, u, last);
     }
 }
 
@@ -227,6 +235,31 @@ static void pass_cut(struct session *session, const struct micro_batch *micro)
                     micro->number);
 }
 
+/* The passes of a check (grain_compute). They leave the sums of losses as they are. */
+static uint64_t grain_recompute(void *context, int64_t position, int64_t count)
+{
+    struct step_context *step = context;
+    struct session *session = step->session;
+    const struct device_backend *backend = session->device->backend;
+    struct step_params params = step->params;
+    struct loss_sums sums;
+    params.position = (uint32_t)position;
+    backend->copy(session->stream, &sums, session->io.sums, sizeof sums);
+    step_io_upload_params(&session->io, session->stream, &params);
+    const struct model_pass pass = session_pass(session, count, true);
+    grains_begin(session->grains, position, count, step->global_count);
+    grains_watch(session->grains, count > 0 ? position / session->grain : -1, FLIP_NOTHING, 0);
+    step->recomputes = true;
+    step_forward(session, &pass);
+    step_loss(session, &step->source, count, 1 / (double)step->global_count, true, NULL);
+    step_backward(step, &pass, false);
+    step->recomputes = false;
+    grains_end(session->grains);
+    backend->copy(session->stream, session->io.sums, &sums, sizeof sums);
+    backend->stream_synchronize(session->stream);
+    return grains_hash(session->grains);
+}
+
 /* Queues forward and backward pass of a micro-batch, and after the last one the update. */
 static void pass_queue(struct step_context *step, const struct micro_batch *micro,
                        struct step_times *times)
@@ -238,6 +271,9 @@ static void pass_queue(struct step_context *step, const struct micro_batch *micr
     struct model_pass pass = session_pass(session, micro->count, true);
     pass.running_weight = micro->running_weight;
     pass_cut(session, micro);
+    const bool checked = step->checked && micro->last;
+    if (checked)
+        grain_check_begin(&step->check, micro->position, micro->good ? micro->count : 0);
     phase_begin(session, STEP_FORWARD);
     step_forward(session, &pass);
     /* An unreadable record makes the gradient NaN: all ranks see it in the norm. */
@@ -257,6 +293,11 @@ static void pass_queue(struct step_context *step, const struct micro_batch *micr
     if (!micro->last)
         return;
     flat_reduce_wait(&session->flat);
+    if (checked) {
+        step->global_count = micro->global_count;
+        error_defer(
+            grain_check_end(&step->check, step->number, grain_recompute, step, &step->wrong));
+    }
     double reduced = clock_now();
     times->reduce += reduced - end;
     phase_begin(session, STEP_UPDATE);
@@ -504,8 +545,15 @@ bool step_run(struct step_context *step, int64_t number, double rate, struct ste
         params.update -= session->io.result.scaler.skipped;
     struct step_times before = {0}, none = {0};
     communication_times(session, &none, &before);
+    step->checked = grain_check_due(&step->check, number);
+    step->number = number;
+    step->params = params;
     for (int64_t micro = 0; micro < accumulate; micro++)
         micro_batch_run(step, params, micro, times);
+    if (step->wrong.kind != ERROR_NONE) {
+        *error = step->wrong;
+        return false;
+    }
     double begin = clock_now();
     step_io_queue_result(&session->io, session->stream, number, session->flat.norm_squared);
     bool good = results_read(step, false, error);

@@ -6,6 +6,7 @@
 #define VITTRAIN_TRAIN_STEP_H
 
 #include "train/feed.h"
+#include "train/grain_check.h"
 #include "train/optimizer.h"
 #include "train/session.h"
 
@@ -19,6 +20,13 @@ struct step_context {
     bool records;        /* steps are recorded as a graph and replayed */
     struct graph *graph; /* the recorded step, or NULL */
     int64_t regular_steps;
+    struct grain_check check;
+    /* Of the update in progress, for the passes of a check. */
+    bool checked;
+    int64_t number, global_count;
+    struct step_params params;
+    bool recomputes;     /* the pass in progress is part of a check */
+    struct error wrong;  /* found by a check */
     struct error unread; /* a queued step has an unreadable record: reported with its result */
 };
 
