@@ -58,6 +58,7 @@ test_programs = \
 	test/test_step_prediction \
 	test/test_glu \
 	test/test_grains \
+	test/test_grains_model \
 	test/test_hardware \
 	test/test_hostile_files \
 	test/test_html \
