@@ -223,6 +223,7 @@ long_test_scripts = \
 	test/test_export_runs.sh \
 	test/test_sweep_runs.sh \
 	test/test_trajectory.sh \
+	test/test_exact.sh \
 	test/test_verify.sh \
 	test/test_webdataset_runs.sh
 

@@ -10,6 +10,7 @@
 enum { GRADIENTS = 4, ALIGNMENT = 64 };
 
 struct grains {
+    struct grains *before; /* the grains that were opened before these, or NULL */
     struct device *device;
     const struct device_backend *inner;
     struct device_backend outer;
@@ -436,11 +437,11 @@ static void grains_batch_norm_backward_sums(struct stream *stream,
 
 struct grains *grains_open(struct device *device, int64_t samples)
 {
-    ENSURE(active == NULL, "a device has grains already");
     ENSURE(samples > 0 && samples % 8 == 0, "grains of %lld samples are not aligned",
            (long long)samples);
     struct grains *grains = calloc(1, sizeof *grains);
     ENSURE(grains != NULL, "no memory for grains");
+    grains->before = active;
     grains->device = device;
     grains->samples = samples;
     grains->inner = device->backend;
@@ -467,7 +468,7 @@ void grains_close(struct grains *grains)
         return;
     grains->device->backend = grains->inner;
     grains->device->reproducible = false;
-    active = NULL;
+    active = grains->before;
     free(grains);
 }
 

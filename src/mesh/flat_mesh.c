@@ -200,6 +200,8 @@ void flat_gradient_open(struct flat_model *flat, int unit, bool samples)
 {
     struct flat_buffer *buffer = &flat->buffers[unit];
     struct flat_slot *slot = &flat->slots[unit % FLAT_SLOTS];
+    bool partial = flat->partials.most > 0, first = flat->slots_gradients || buffer->empty;
+    buffer->overwrites = samples && (first || partial);
     if (!buffer->learns)
         return;
     /* Finish the reductions of the units that used this slot before, the oldest first. */
@@ -211,9 +213,7 @@ void flat_gradient_open(struct flat_model *flat, int unit, bool samples)
         slot->gradient_unit = unit;
         buffer->whole_gradient = slot->whole_gradient;
     }
-    bool first = flat->slots_gradients || buffer->empty;
-    buffer->overwrites = samples && (first || flat->partials.most > 0);
-    if (flat->partials.most > 0)
+    if (partial)
         partials_open(flat, buffer);
     else if (buffer->overwrites)
         gradient_zero_gaps(flat, buffer, 0);
