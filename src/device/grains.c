@@ -126,14 +126,17 @@ static bool is_cut(int64_t rows, int64_t rows_per_sample)
     return active->inside && rows > 0 && rows == active->count * rows_per_sample;
 }
 
-/* True if an operation with gradients of parameters is to run once per grain. */
+/* True if an operation with gradients of parameters is to run once per grain: not at all in a pass
+ * without samples, which must not change partial sums of earlier passes. */
 static bool is_summed(const char *operation, int64_t rows, bool overwrite)
 {
-    if (!active->inside || rows == 0)
+    if (!active->inside)
         return false;
-    ENSURE(rows % active->count == 0, "%s: %lld rows of %lld samples cannot be cut into grains",
-           operation, (long long)rows, (long long)active->count);
-    ENSURE(overwrite, "%s: gradients of grains are written, not accumulated", operation);
+    ENSURE(active->count == 0 ? rows == 0 : rows % active->count == 0,
+           "%s: %lld rows of %lld samples cannot be cut into grains", operation, (long long)rows,
+           (long long)active->count);
+    ENSURE(overwrite || rows == 0, "%s: gradients of grains are written, not accumulated",
+           operation);
     return true;
 }
 
