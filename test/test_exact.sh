@@ -67,6 +67,21 @@ layouts 'a convolutional network with batch norm' convnet "$convnet" 3<<END
 4 mesh.strategy=hsdp mesh.shard=2
 END
 
+if [ -e "$TEST_BUILD/test/emulated-cuda.so" ]; then
+    export VITTRAIN_CUDA_MODULE="$TEST_BUILD/test/emulated-cuda.so"
+    # 4 full batches in 4 grains and one in 2: full batches are recorded as CUDA graphs on 1, 2 and 4 ranks.
+    gpu="$vit run.backend=cuda model.depth=1 model.patch=16 train.global_batch=32 debug.fraction=0.072 train.steps=7"
+    run 1 gpu $gpu cuda.graph=off run.dir="$work/gpu"
+    layouts 'a ViT on emulated GPUs' gpu "$gpu" 3<<END
+1 cuda.graph=on
+2 mesh.strategy=zero1
+2 mesh.strategy=fsdp train.accumulate=2
+3 mesh.strategy=ddp
+4 mesh.strategy=hsdp mesh.shard=2
+END
+    unset VITTRAIN_CUDA_MODULE
+fi
+
 run 1 off $vit train.exact=off run.dir="$work/off"
 cmp -s vit/receipt.csv off/receipt.csv && bad='the same receipts' || bad=
 result 'without train.exact the bits are others' "$bad" "$work/off.log"

@@ -37,8 +37,7 @@ void step_open(struct step_context *step, struct session *session, struct data_f
                                   .optimizer = optimizer,
                                   .first_trainable = model_first_trainable(session->model)};
     step->records = session->device->backend->graph_begin != NULL && session->options->cuda.graph &&
-                    session->options->train.accumulate == 1 && session->profile == NULL &&
-                    session->grains == NULL;
+                    session->options->train.accumulate == 1 && session->profile == NULL;
 }
 
 void step_close(struct step_context *step)
