@@ -375,6 +375,7 @@ extern "C" const struct device_backend vittrain_device_cuda = {
     .update = cuda_update,
     .scaler_update = cuda_scaler_update,
     .sum_squares = cuda_sum_squares,
+    .sum_value = cuda_sum_value,
     .matrix_sum = cuda_matrix_sum,
     .tree_sums = cuda_tree_sums,
     .nonfinite = cuda_nonfinite,

@@ -115,7 +115,9 @@ void cuda_cross_entropy(struct stream *stream, const struct cross_entropy *args)
 void cuda_update(struct stream *stream, const struct update *args);
 void cuda_scaler_update(struct stream *stream, struct loss_scaler *scaler,
                         const double *norm_squared);
-void cuda_sum_squares(struct stream *stream, const float *values, int64_t count, double *sum);
+void cuda_sum_squares(struct stream *stream, const float *values, int64_t count,
+                      struct exact_sum *sum);
+void cuda_sum_value(struct stream *stream, const struct exact_sum *sum, double *value);
 void cuda_matrix_sum(struct stream *stream, const struct matrix_sum *args);
 void cuda_tree_sums(struct stream *stream, const struct tree_sums *args);
 void cuda_nonfinite(struct stream *stream, const struct nonfinite *args);

@@ -3,6 +3,7 @@
  * accesses whole cache lines. */
 #include "cuda.h"
 #include "device/update_rule.h"
+#include "exact.h"
 #include "kernel.h"
 
 enum { THREADS = 256 };
@@ -233,51 +234,50 @@ void cuda_matrix_sum(struct stream *stream, const struct matrix_sum *args)
         NUMBER_SWITCH(args->type, matrix_sum_launch, stream, args);
 }
 
-/* ---- Sum of squares: one fp64 value per block, then one block adds them */
+/* ---- Sum of squares. A thread reads whole blocks of elements. */
 static const unsigned squares_blocks_most = 512;
 
-__global__ static void squares_kernel(const float *values, int64_t count, double *partial,
+__global__ static void squares_kernel(const float *values, int64_t count, struct exact_sum *total,
                                       bool fits)
 {
     SHARED_MEMORY(shared);
-    int64_t octets = (count + 7) / 8, each = (octets + gridDim.x - 1) / gridDim.x;
-    int64_t end = ((int64_t)blockIdx.x + 1) * each;
-    double sum = 0;
-    for (int64_t octet = (int64_t)blockIdx.x * each + threadIdx.x; octet < end && octet < octets;
-         octet += blockDim.x) {
-        int64_t left = count - octet * 8;
-        struct eight eight = eight_load_some(values + octet * 8, left, fits && left >= 8);
-        for (int i = 0; i < 8; i++)
-            sum += (double)eight.value[i] * (double)eight.value[i];
+    struct exact_sum *sum = (struct exact_sum *)shared;
+    int64_t each = (count + EXACT_BLOCK - 1) / EXACT_BLOCK;
+    each = (each + gridDim.x - 1) / gridDim.x * EXACT_BLOCK;
+    int64_t begin = blockIdx.x * each, end = begin + each < count ? begin + each : count;
+    struct window window = {};
+    exact_begin(sum);
+    __syncthreads();
+    for (int64_t i = begin + (int64_t)threadIdx.x * EXACT_BLOCK; i < end;
+         i += (int64_t)blockDim.x * EXACT_BLOCK) {
+        struct block_squares squares = {};
+        for (int64_t octet = i; octet < i + EXACT_BLOCK; octet += 8)
+            squares_add(&squares,
+                        eight_load_some(values + octet, count - octet, fits && octet + 8 <= count));
+        window_add(&window, squares, sum);
     }
-    sum = block_sum(sum, (double *)shared);
-    if (threadIdx.x == 0)
-        partial[blockIdx.x] = sum;
+    exact_end(window, sum, total);
 }
 
-__global__ static void squares_finish_kernel(const double *partial, int count, double *sum)
-{
-    SHARED_MEMORY(shared);
-    double own = 0;
-    for (int i = (int)threadIdx.x; i < count; i += (int)blockDim.x)
-        own += partial[i];
-    own = block_sum(own, (double *)shared);
-    if (threadIdx.x == 0)
-        *sum += own;
-}
-
-void cuda_sum_squares(struct stream *stream, const float *values, int64_t count, double *sum)
+void cuda_sum_squares(struct stream *stream, const float *values, int64_t count,
+                      struct exact_sum *sum)
 {
     if (count == 0)
         return;
-    unsigned blocks = blocks_for(count, THREADS * 8);
+    unsigned blocks = blocks_for(count, THREADS * EXACT_BLOCK);
     blocks = blocks < squares_blocks_most ? blocks : squares_blocks_most;
-    double *partial = (double *)cuda_workspace_sums(stream->cuda, blocks * sizeof *partial);
-    size_t room = THREADS / WARP * sizeof(double);
-    KERNEL_LAUNCH(squares_kernel, blocks, THREADS, room, stream->handle, values, count, partial,
+    KERNEL_LAUNCH(squares_kernel, blocks, THREADS, sizeof *sum, stream->handle, values, count, sum,
                   eight_fits(values, 8));
-    KERNEL_LAUNCH(squares_finish_kernel, 1, THREADS, room, stream->handle, partial, (int)blocks,
-                  sum);
+}
+
+__global__ static void sum_value_kernel(const struct exact_sum *sum, double *value)
+{
+    *value = exact_sum_value(sum);
+}
+
+void cuda_sum_value(struct stream *stream, const struct exact_sum *sum, double *value)
+{
+    KERNEL_LAUNCH(sum_value_kernel, 1, 1, 0, stream->handle, sum, value);
 }
 
 /* ---- First non-finite value */

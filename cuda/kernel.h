@@ -20,14 +20,7 @@ static inline unsigned blocks_for(int64_t work, int64_t work_of_a_block)
 }
 
 /* Return the sum or maximum over the warp to every lane; all lanes must call it. */
-__device__ static inline float warp_sum(float value)
-{
-    for (int distance = WARP / 2; distance > 0; distance /= 2)
-        value += __shfl_xor_sync(0xffffffffu, value, distance);
-    return value;
-}
-
-__device__ static inline double warp_sum(double value)
+template <typename number> __device__ static inline number warp_sum(number value)
 {
     for (int distance = WARP / 2; distance > 0; distance /= 2)
         value += __shfl_xor_sync(0xffffffffu, value, distance);

@@ -34,6 +34,7 @@ cuda_headers = \
 	cuda/convolution.h \
 	cuda/convolution_engine.h \
 	cuda/cuda.h \
+	cuda/exact.h \
 	cuda/kernel.h \
 	cuda/number.h \
 	cuda/nvml.h \

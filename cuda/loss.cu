@@ -3,6 +3,7 @@
  * times (maximum, sums, gradient), the second and third time from the caches: 21,843 classes take
  * at most 85 KiB. The formulas are those of src/device/kernels_loss.c. */
 #include "cuda.h"
+#include "device/exact_sum.h"
 #include "kernel.h"
 
 /* Short rows use one warp. */
@@ -224,7 +225,7 @@ __global__ static void loss_sum_kernel(const struct row_result *results, int64_t
     double *room = (double *)shared, loss = 0, top1 = 0, top5 = 0;
     int warps = (int)blockDim.x / WARP;
     for (int64_t i = threadIdx.x; i < batch; i += blockDim.x) {
-        loss += results[i].loss;
+        loss += loss_round(results[i].loss);
         top1 += results[i].rank < 1;
         top5 += results[i].rank < 5;
     }

@@ -3,6 +3,7 @@
  * one pass over memory, whose bandwidth is the limit. Formulas and their order are those of
  * src/device/kernels_update.c. */
 #include "cuda.h"
+#include "exact.h"
 #include "kernel.h"
 
 __device__ static inline float float_sign(float x)
@@ -140,6 +141,25 @@ __device__ static inline void octet_update(const struct update &args, const stru
     octet_store((number *)buffer.copy, octet, weights, buffer.copy_fits);
 }
 
+/* Return the direction whose norm is part of the trust ratio; 0 outside the segment. */
+__device__ static inline struct eight octet_measure(const struct update &args,
+                                                    const struct buffer &buffer,
+                                                    const struct update_coefficients &c,
+                                                    const struct octet &octet, bool fits)
+{
+    struct eight weights = octet_load(buffer.weights, octet, fits);
+    struct eight gradient = octet_load(buffer.gradient, octet, fits);
+    struct eight moment1 = octet_load(buffer.moment1, octet, fits);
+    struct eight moment2 = octet_load(buffer.moment2, octet, fits), direction = {};
+    for (int i = 0; i < 8; i++) {
+        struct update_element e = {weights.value[i], gradient.value[i], moment1.value[i],
+                                   moment2.value[i]};
+        float value = update_direction(&e, &c, args.rule);
+        direction.value[i] = i < octet.high ? value : 0;
+    }
+    return direction;
+}
+
 /* Compute the coefficients of each segment with one thread; the update's blocks only read them. */
 __global__ static void coefficients_kernel(struct update args, struct segment_list list,
                                            struct update_coefficients *coefficients)
@@ -191,65 +211,40 @@ __global__ static void __launch_bounds__(THREADS)
     }
 }
 
-/* ---- Norms of tensors: each block of the first kernel writes the sums of squares of its tile;
- * then one block per segment adds them in order. */
+/* ---- Norms of tensors: each block adds the sums of squares of its tile. A thread reads whole
+ * blocks of elements, which begin with the segment. */
 __global__ static void __launch_bounds__(THREADS)
     measure_kernel(struct update args, struct segment_list list,
-                   const struct update_coefficients *coefficients, struct tensor_norms *partial)
+                   const struct update_coefficients *coefficients)
 {
     SHARED_MEMORY(shared);
+    struct tensor_norms *sums = (struct tensor_norms *)shared;
     int s = segment_find(list, blockIdx.x);
     const struct launch_segment &entry = list.entries[s];
     const struct buffer &buffer = list.buffer[entry.buffer];
-    struct update_coefficients c = coefficients[s];
-    int64_t begin = entry.segment.begin + (int64_t)(blockIdx.x - entry.block) * TILE;
-    int64_t end = begin + TILE < entry.segment.end ? begin + TILE : entry.segment.end;
-    double weights = 0, direction = 0;
-    for (int64_t i = begin + threadIdx.x; i < end; i += THREADS) {
-        struct update_element e = {buffer.weights[i], buffer.gradient[i],
-                                   buffer.moment1 != NULL ? buffer.moment1[i] : 0,
-                                   buffer.moment2 != NULL ? buffer.moment2[i] : 0};
-        double value = (double)update_direction(&e, &c, args.rule);
-        weights += (double)e.weight * (double)e.weight;
-        direction += value * value;
-    }
-    weights = block_sum(weights, (double *)shared);
-    direction = block_sum(direction, (double *)shared + THREADS / WARP);
-    if (threadIdx.x == 0)
-        partial[blockIdx.x] = {weights, direction};
-}
-
-__global__ static void measure_finish_kernel(struct update args, struct segment_list list,
-                                             const struct tensor_norms *partial, unsigned blocks)
-{
-    SHARED_MEMORY(shared);
-    int s = (int)blockIdx.x;
-    unsigned end = s + 1 < list.count ? list.entries[s + 1].block : blocks;
-    double weights = 0, direction = 0;
     if (update_skips(&args))
         return;
-    for (unsigned i = list.entries[s].block + threadIdx.x; i < end; i += blockDim.x) {
-        weights += partial[i].weights;
-        direction += partial[i].direction;
+    int64_t begin = entry.segment.begin + (int64_t)(blockIdx.x - entry.block) * TILE;
+    int64_t end = begin + TILE < entry.segment.end ? begin + TILE : entry.segment.end;
+    bool fits = buffer.numbers_fit && begin % 8 == 0;
+    struct window weights = {}, directions = {};
+    exact_begin(&sums->weights);
+    exact_begin(&sums->direction);
+    __syncthreads();
+    for (int64_t i = begin + (int64_t)threadIdx.x * EXACT_BLOCK; i < end;
+         i += (int64_t)THREADS * EXACT_BLOCK) {
+        struct block_squares weight = {}, direction = {};
+        for (int64_t first = i; first < i + EXACT_BLOCK && first < end; first += 8) {
+            struct octet octet = {first, 0, end - first < 8 ? (int)(end - first) : 8};
+            squares_add(&weight, octet_load(buffer.weights, octet, fits));
+            squares_add(&direction, octet_measure(args, buffer, coefficients[s], octet, fits));
+        }
+        window_add(&weights, weight, &sums->weights);
+        window_add(&directions, direction, &sums->direction);
     }
-    weights = block_sum(weights, (double *)shared);
-    direction = block_sum(direction, (double *)shared + THREADS / WARP);
-    if (threadIdx.x == 0) {
-        args.norms[list.entries[s].segment.tensor].weights += weights;
-        args.norms[list.entries[s].segment.tensor].direction += direction;
-    }
-}
-
-static void measure_launch(struct stream *stream, const struct update *args,
-                           const struct segment_list &list, unsigned blocks,
-                           const struct update_coefficients *coefficients)
-{
-    size_t room = 2 * THREADS / WARP * sizeof(double);
-    struct tensor_norms *partial = (struct tensor_norms *)(coefficients + SEGMENTS);
-    KERNEL_LAUNCH(measure_kernel, blocks, THREADS, room, stream->handle, *args, list, coefficients,
-                  partial);
-    KERNEL_LAUNCH(measure_finish_kernel, (unsigned)list.count, THREADS, room, stream->handle, *args,
-                  list, partial, blocks);
+    struct tensor_norms *norms = &args.norms[entry.segment.tensor];
+    exact_end(weights, &sums->weights, &norms->weights);
+    exact_end(directions, &sums->direction, &norms->direction);
 }
 
 template <typename number>
@@ -257,10 +252,11 @@ static void update_launch(struct stream *stream, const struct update *args,
                           const struct segment_list &list, unsigned blocks)
 {
     struct update_coefficients *coefficients = (struct update_coefficients *)cuda_workspace_sums(
-        stream->cuda, SEGMENTS * sizeof *coefficients + blocks * sizeof(struct tensor_norms));
+        stream->cuda, SEGMENTS * sizeof *coefficients);
     KERNEL_LAUNCH(coefficients_kernel, 1, SEGMENTS, 0, stream->handle, *args, list, coefficients);
     if (args->measure)
-        measure_launch(stream, args, list, blocks, coefficients);
+        KERNEL_LAUNCH(measure_kernel, blocks, THREADS, sizeof(struct tensor_norms), stream->handle,
+                      *args, list, coefficients);
     else
         KERNEL_LAUNCH(update_kernel<number>, blocks, THREADS, 0, stream->handle, *args, list,
                       coefficients);

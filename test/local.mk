@@ -58,6 +58,7 @@ test_programs = \
 	test/test_step_prediction \
 	test/test_glu \
 	test/test_grains \
+	test/test_grains_model \
 	test/test_hardware \
 	test/test_hostile_files \
 	test/test_html \
@@ -223,6 +224,7 @@ long_test_scripts = \
 	test/test_export_runs.sh \
 	test/test_sweep_runs.sh \
 	test/test_trajectory.sh \
+	test/test_exact.sh \
 	test/test_verify.sh \
 	test/test_webdataset_runs.sh
 

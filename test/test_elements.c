@@ -4,6 +4,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* RUSAGE_THREAD */
 #endif
+#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,34 +15,150 @@
 
 #include <cmocka.h>
 
+#include "core/random.h"
 #include "device_test.h"
 #include "skip.h"
 
-static void sums_of_squares(void **state)
+/* A reference for sums of squares: an integer in units of 2^-352, one bit per element. */
+enum { BITS = 704, UNIT = 352, BLOCK = 16 };
+struct big {
+    unsigned char bit[BITS];
+};
+
+static void big_add(struct big *big, double value)
 {
-    (void)state;
-    const int64_t counts[] = {0, 1, 5, 1000, 16384, 16385, 300007};
-    for (int i = 0; i < 7; i++) {
+    int exponent, carry = 0;
+    uint64_t mantissa = (uint64_t)ldexp(frexp(value, &exponent), 53);
+    int from = exponent - 53 + UNIT, i = from;
+    for (; mantissa != 0 && (i < from + 53 || carry != 0); i++) {
+        carry += big->bit[i] + (i < from + 53 ? (int)(mantissa >> (i - from) & 1) : 0);
+        big->bit[i] = (unsigned char)(carry % 2);
+        carry /= 2;
+    }
+}
+
+/* Return the value rounded to nearest even. */
+static double big_value(const struct big *big)
+{
+    int top = BITS - 1;
+    uint64_t mantissa = 0;
+    bool rest = false;
+    while (top > 53 && big->bit[top] == 0)
+        top--;
+    for (int i = top; i > top - 53; i--)
+        mantissa = 2 * mantissa + big->bit[i];
+    for (int i = top - 54; i >= 0; i--)
+        rest = rest || big->bit[i] != 0;
+    mantissa += big->bit[top - 53] != 0 && (rest || mantissa % 2 != 0);
+    return ldexp((double)mantissa, top - 52 - UNIT);
+}
+
+static double squares_expected(const float *values, int64_t count)
+{
+    struct big big = {{0}};
+    for (int64_t block = 0; block < count; block += BLOCK) {
+        double sums[4] = {0};
+        for (int i = 0; i < BLOCK && block + i < count; i++)
+            sums[i % 4] += (double)values[block + i] * (double)values[block + i];
+        big_add(&big, (sums[0] + sums[2]) + (sums[1] + sums[3]));
+    }
+    return big_value(&big);
+}
+
+/* Return the sum of squares, computed in `parts` parts whose order is reversed. */
+static double squares_of(struct device_test *test, const float *values, int64_t count, int parts)
+{
+    const struct device_backend *backend = test->device->backend;
+    struct exact_sum *sum =
+        device_test_zeros(test, TYPE_FP32, sizeof(struct exact_sum) / sizeof(float));
+    double *value = device_test_number(test, 0);
+    const int64_t part = (count / parts + BLOCK) / BLOCK * BLOCK;
+    for (int64_t begin = (parts - 1) * part; begin >= 0; begin -= part)
+        if (begin < count)
+            backend->sum_squares(test->stream, values + begin,
+                                 begin + part < count ? part : count - begin, sum);
+    backend->sum_value(test->stream, sum, value);
+    device_test_wait(test);
+    return *value;
+}
+
+static void squares_check(const float *from, int64_t count)
+{
+    const double expected = squares_expected(from, count);
+    for (int threads = 1; threads <= 3; threads++) {
         struct device_test test;
-        device_test_open(&test, 2);
-        const float *values = device_test_random(&test, TYPE_FP32, counts[i], 3, 1);
-        double *sum = device_test_number(&test, 100), expected = 100;
-        for (int64_t j = 0; j < counts[i]; j++)
-            expected += (double)values[j] * (double)values[j];
-        test.device->backend->sum_squares(test.stream, values, counts[i], sum);
-        device_test_wait(&test);
-        assert_true(fabs(*sum - expected) <= 1e-12 * expected);
+        device_test_open(&test, threads);
+        const float *values = device_test_copy(&test, TYPE_FP32, from, count);
+        for (int parts = 1; parts <= 7; parts += 2)
+            assert_true(squares_of(&test, values, count, parts) == expected);
         device_test_close(&test);
     }
-    struct device_test test;
-    device_test_open(&test, 1);
-    const float large[5] = {1e30f, -1e30f, 0, 1e30f, 1e30f};
-    const float *values = device_test_copy(&test, TYPE_FP32, large, 5);
-    double *sum = device_test_number(&test, 0);
-    test.device->backend->sum_squares(test.stream, values, 5, sum);
-    device_test_wait(&test);
-    assert_true(fabs(*sum / 4e60 - 1) < 1e-6);
-    device_test_close(&test);
+}
+
+/* Sums of squares have the bits of the reference, whatever the parts and threads: numbers of normal
+ * size, of all magnitudes from denormal to the largest, mostly zeros, all extreme. */
+static void sums_of_squares_are_exact(void **state)
+{
+    (void)state;
+    enum { MOST = 70007, KINDS = 5 };
+    static float values[MOST];
+    const int64_t counts[] = {0, 1, 15, 1000, 1024, 16385, MOST};
+    for (int kind = 0; kind < KINDS; kind++) {
+        for (int i = 0; i < MOST; i++) {
+            struct random_block drawn = random_block_at(1, RANDOM_SHUFFLE, 0, 0, 0, (uint32_t)i);
+            const float unit = (float)(drawn.word[0] >> 8) * 0x1p-23f - 1;
+            const float scaled[KINDS] = {
+                unit, ldexpf(unit, (int)(drawn.word[1] % 270) - 145),
+                ldexpf(unit, (int)((uint32_t)i / BLOCK * 2654435761u >> 24) - 140),
+                drawn.word[1] % 256 == 0 ? unit : 0, drawn.word[1] % 2 != 0 ? FLT_MAX : 0x1p-149f};
+            values[i] = scaled[kind];
+        }
+        for (int i = 0; i < 7; i++)
+            squares_check(values, counts[i]);
+    }
+}
+
+/* Sums of blocks near the middle between two fp64 numbers, 1 and 1 + 2^-52 or 1 + 2^-51. */
+static void sums_of_squares_are_rounded_once(void **state)
+{
+    (void)state;
+    const float ulp = 0x1p-26f, half = 0x1p-27f; /* squares: 2^-52, 2^-54 */
+    const struct {
+        float odd, below;
+        double expected;
+    } cases[] = {{0, 0, 1},
+                 {0, 0x1p-149f, 1 + 0x1p-52},
+                 {ulp, 0, 1 + 0x1p-51},
+                 {ulp, 0x1p-149f, 1 + 0x1p-51}};
+    for (int i = 0; i < 4; i++) {
+        struct device_test test;
+        device_test_open(&test, 1);
+        float values[4 * BLOCK] = {cases[i].below};
+        values[BLOCK] = values[BLOCK + 1] = half;
+        values[2 * BLOCK] = cases[i].odd;
+        values[3 * BLOCK] = 1;
+        const float *copy = device_test_copy(&test, TYPE_FP32, values, 4 * BLOCK);
+        assert_true(squares_of(&test, copy, 4 * BLOCK, 1) == cases[i].expected);
+        device_test_close(&test);
+    }
+}
+
+static void sums_of_squares_that_are_not_finite(void **state)
+{
+    (void)state;
+    enum { COUNT = 3000 };
+    const float special[] = {INFINITY, -INFINITY, NAN, -NAN};
+    for (int i = 0; i < 4; i++) {
+        struct device_test test;
+        device_test_open(&test, 2);
+        float *values = device_test_random(&test, TYPE_FP32, COUNT, 1, 1);
+        values[i * 900] = special[i];
+        const double sum = squares_of(&test, values, COUNT, 3);
+        assert_true(i < 2 ? isinf(sum) : isnan(sum));
+        values[20] = INFINITY;
+        assert_true(isnan(squares_of(&test, values, COUNT, 1)) == (i >= 2));
+        device_test_close(&test);
+    }
 }
 
 static void additions(void **state)
@@ -291,7 +408,7 @@ static void conversions_with_all_kernels(void **state)
     device_test_every_kernels(all_halves_survive, state);
     device_test_every_kernels(halves_are_rounded_to_nearest_even, state);
     device_test_every_kernels(values_that_are_not_finite, state);
-    device_test_every_kernels(sums_of_squares, state);
+    device_test_every_kernels(sums_of_squares_are_exact, state);
     device_test_every_kernels(sums_of_matrices, state);
 }
 
@@ -310,7 +427,9 @@ static void conversions_between_halves_end_the_program(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_of_squares),
+        cmocka_unit_test(sums_of_squares_are_exact),
+        cmocka_unit_test(sums_of_squares_are_rounded_once),
+        cmocka_unit_test(sums_of_squares_that_are_not_finite),
         cmocka_unit_test(sums_of_matrices),
         cmocka_unit_test(additions),
         cmocka_unit_test(zeros),

@@ -16,6 +16,7 @@
 
 #include "config/options.h"
 #include "core/random.h"
+#include "device/exact_sum.h"
 #include "device_test.h"
 #include "mesh/initial.h"
 
@@ -390,6 +391,106 @@ static void gradients_are_added_over_the_mesh(void **state)
                 for (int micro_batches = 1; micro_batches <= 2; micro_batches++)
                     wrong += gradients_wrong(shard, (enum policy)policy, (enum data_type)type,
                                              micro_batches);
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+/* A gradient of normal and very small numbers, by index in the tensor. */
+static float gradient_at(const struct unit_tensor *tensor, int64_t index)
+{
+    struct random_block drawn =
+        random_block_at(SEED, RANDOM_INITIAL_WEIGHTS, 1, 0, tensor->index, (uint32_t)index);
+    return ldexpf((float)(drawn.word[0] >> 8) - 0x1p23f, -(int)(drawn.word[1] % 64) - 23);
+}
+
+/* Sets this rank's part of the gradient; gaps are zero. */
+static void gradient_fill(const struct flat_buffer *buffer)
+{
+    memset(buffer->gradient, 0, (size_t)buffer->shard_count * sizeof *buffer->gradient);
+    for (int t = 0; t < buffer->unit->tensor_count; t++) {
+        const struct unit_tensor *tensor = &buffer->unit->tensors[t];
+        int64_t begin, end;
+        if (!flat_tensor_part(buffer, tensor, &begin, &end))
+            continue;
+        for (int64_t i = begin; i < end; i++)
+            buffer->gradient[i] = gradient_at(tensor, i + buffer->shard_begin - tensor->offset);
+    }
+}
+
+/* Sums of squares of whole tensors, computed without a mesh. All members can be read by the device.
+ */
+struct whole_sums {
+    struct step_params params;
+    struct exact_sum gradient, tensor[2]; /* tensor: weights, gradient */
+    float values[2][700001];
+};
+
+static int64_t tensor_norms_wrong(const struct house *house, const struct unit_tensor *tensor,
+                                  const struct whole_sums *sums)
+{
+    const struct tensor_norms *norms = &house->flat.norms[tensor->index];
+    return (exact_sum_value(&norms->weights) != exact_sum_value(&sums->tensor[0])) +
+           (exact_sum_value(&norms->direction) != exact_sum_value(&sums->tensor[1]));
+}
+
+/* Compares the norms of the mesh with the sums of squares of whole tensors. */
+static int64_t norms_wrong(const struct house *house, struct whole_sums *sums)
+{
+    int64_t wrong = 0;
+    memset(&sums->gradient, 0, sizeof sums->gradient);
+    for (int u = UNITS - 1; u >= 0; u--)
+        for (int t = 0; t < units[u].tensor_count; t++) {
+            const struct unit_tensor *tensor = &units[u].tensors[t];
+            memset(sums->tensor, 0, sizeof sums->tensor);
+            initial_draw(tensor, SEED, 0, tensor->count, sums->values[0]);
+            for (int64_t i = 0; i < tensor->count; i++)
+                sums->values[1][i] = gradient_at(tensor, i);
+            for (int i = 0; i < 2; i++)
+                device->backend->sum_squares(stream, sums->values[i], tensor->count,
+                                             &sums->tensor[i]);
+            if (tensor->kind != TENSOR_STATE)
+                device->backend->sum_squares(stream, sums->values[1], tensor->count,
+                                             &sums->gradient);
+            queue_wait();
+            wrong += tensor->adapts ? tensor_norms_wrong(house, tensor, sums) : 0;
+        }
+    return wrong + (*house->flat.norm_squared != exact_sum_value(&sums->gradient));
+}
+
+/* The norm of the gradient, and LARS's norms of the weights and gradients of tensors. */
+static void norms_have_the_same_bits_on_every_mesh(void **state)
+{
+    (void)state;
+    int64_t wrong = 0;
+    struct error error = {0};
+    struct whole_sums *sums = device->backend->allocate_pinned(device, sizeof *sums, &error);
+    assert_non_null(sums);
+    sums->params = (struct step_params){.update = 1};
+    stem[2].adapts = block[2].adapts = head[0].adapts = true;
+    for (int shard = 1; shard > 0; shard = next_shard(shard)) {
+        struct house house;
+        house_open(&house, shard, KEEP_WEIGHTS, TYPE_FP32, true);
+        flat_norms_begin(&house.flat);
+        for (int u = 0; u < UNITS; u++) {
+            const struct flat_buffer *buffer = &house.flat.buffers[u];
+            gradient_fill(buffer);
+            device->backend->update(stream, &(struct update){.rule = UPDATE_LARS,
+                                                             .count = buffer->shard_count,
+                                                             .weights = buffer->master,
+                                                             .gradient = buffer->gradient,
+                                                             .segments = buffer->segments,
+                                                             .segment_count = buffer->segment_count,
+                                                             .params = &sums->params,
+                                                             .norms = house.flat.norms,
+                                                             .measure = true});
+        }
+        flat_norms_sum(&house.flat);
+        flat_norm(&house.flat);
+        queue_wait();
+        wrong += norms_wrong(&house, sums);
+        house_close(&house);
+    }
+    stem[2].adapts = block[2].adapts = head[0].adapts = false;
+    device->backend->release_pinned(device, sums);
     assert_int_equal(all_wrong(wrong), 0);
 }
 
@@ -794,6 +895,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(start_is_the_same_on_every_mesh),
         cmocka_unit_test(gathered_units_are_whole),
         cmocka_unit_test(gradients_are_added_over_the_mesh),
+        cmocka_unit_test(norms_have_the_same_bits_on_every_mesh),
         cmocka_unit_test(the_first_pass_overwrites_gradients),
         cmocka_unit_test(a_sum_that_overflows_is_seen_by_all),
         cmocka_unit_test(segments_say_what_the_tensors_say),

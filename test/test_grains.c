@@ -17,8 +17,9 @@
 
 enum { SAMPLES = 43, GRAIN = 8, GRAINS = 6, TENSORS = 8, SLOTS = 12 };
 
-/* Ends of passes, in grains. */
-static const int layouts[][4] = {{6}, {4, 6}, {1, 6}, {3, 6}, {2, 5, 6}, {1, 4, 6}, {3, 5, 6}};
+/* Ends of passes, in grains. Some passes are empty. */
+static const int layouts[][4] = {{6},       {4, 6},    {1, 6},      {0, 3, 6},
+                                 {2, 5, 6}, {1, 4, 6}, {3, 3, 5, 6}};
 enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
 
 static const enum data_type types[] = {TYPE_FP32, TYPE_BF16, TYPE_FP16};
@@ -613,12 +614,88 @@ static void batch_norms(void **state)
     CHECK(batch_norm_prepare, 1, 13);
 }
 
+static void add_number(void *context, int into, int from)
+{
+    double *numbers = context;
+    numbers[into] += numbers[from];
+}
+
+/* The sum of one column as a pool of partial sums forms it. */
+static double pool_sum(const double *values, int64_t rows, int64_t stride)
+{
+    struct tree_pool pool = {.total = rows};
+    double numbers[300];
+
+    for (int64_t i = 0; i < rows; i++) {
+        numbers[i] = values[i * stride];
+        tree_pool_insert(&pool, (struct subtree){i, 0}, (int)i, add_number, numbers);
+    }
+    assert_int_equal(pool.count, 1);
+    return numbers[pool.waiting[0].slot];
+}
+
+static void sums_of_rows(void **state)
+{
+    (void)state;
+    static const int64_t rows[] = {1, 2, 3, 5, 6, 7, 8, 11, 16, 21, 100, 255, 300};
+    enum { COLUMNS = 37, MOST = 300 };
+    struct device_test test;
+
+    device_test_open(&test, 2);
+    const float *random = device_test_random(&test, TYPE_FP32, MOST * COLUMNS, 1, 1);
+    double *from = device_test_zeros(&test, TYPE_FP32, 2 * MOST * COLUMNS);
+    double *sums = device_test_zeros(&test, TYPE_FP32, 2 * COLUMNS);
+    for (int64_t i = 0; i < MOST * COLUMNS; i++)
+        from[i] = (double)random[i] / 3; /* sums are rounded */
+    for (size_t n = 0; n < sizeof rows / sizeof rows[0]; n++) {
+        const struct tree_sums args = {rows[n], COLUMNS, from, sums};
+        test.device->backend->tree_sums(test.stream, &args);
+        device_test_wait(&test);
+        for (int64_t j = 0; j < COLUMNS; j++)
+            assert_true(sums[j] == pool_sum(from + j, rows[n], COLUMNS));
+    }
+    device_test_close(&test);
+}
+
+static void begin_inside_a_grain(struct device_test *test)
+{
+    grains_begin(grains_open(test->device, GRAIN), GRAIN + 1, GRAIN, SAMPLES);
+}
+
+static void end_inside_a_grain(struct device_test *test)
+{
+    grains_begin(grains_open(test->device, GRAIN), 0, GRAIN + 1, SAMPLES);
+}
+
+static void open_unaligned(struct device_test *test)
+{
+    grains_open(test->device, 4);
+}
+
+static void accumulate(struct device_test *test)
+{
+    float *gradient = device_test_zeros(test, TYPE_FP32, 8);
+    grains_begin(grains_open(test->device, GRAIN), 0, GRAIN, GRAIN);
+    test->device->backend->scale_backward(
+        test->stream, &(struct scale_backward){.rows = GRAIN, .width = 8, .dscale = gradient});
+}
+
+static void wrong_use_ends_the_program(void **state)
+{
+    (void)state;
+    device_test_ends(begin_inside_a_grain);
+    device_test_ends(end_inside_a_grain);
+    device_test_ends(open_unaligned);
+    device_test_ends(accumulate);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(linear_layers), cmocka_unit_test(layer_norms),
         cmocka_unit_test(layer_scales),  cmocka_unit_test(token_sequences),
         cmocka_unit_test(convolutions),  cmocka_unit_test(batch_norms),
+        cmocka_unit_test(sums_of_rows),  cmocka_unit_test(wrong_use_ends_the_program),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -39,6 +39,9 @@ static const char *const variants[] = {
     "train.precision=fp16 optim.name=lamb optim.ema=0.9 optim.no_decay=on",
     "train.precision=fp32 optim.name=lars optim.momentum=0.9 optim.freeze=blocks.1.mlp",
     "train.precision=bf16 optim.name=lion mesh.reduce=compute",
+    "train.precision=fp32 train.exact=layout train.batch=24 data.samples=256",
+    "train.precision=bf16 train.exact=layout train.batch=24 data.samples=256 train.accumulate=2 "
+    "optim.freeze=blocks.2",
 };
 
 enum { VARIANTS = sizeof variants / sizeof variants[0] };
@@ -172,6 +175,8 @@ static int entry_wrong(const struct plan_entry *entry, const struct session *ses
         wrong += entry->by_class[i] != session->memory.arena.by_class[i];
     if (wrong > 0)
         printf("# %s: planned %zu, taken %zu\n", variant, entry->arena, session->memory.arena.peak);
+    if (session->grains != NULL && world->rank > 0)
+        return wrong; /* the plan has the bytes that rank 0 sends; others have other grains */
     wrong += differs(entry->sent_shard, shard_counted.sent, "shard", variant);
     return wrong + differs(entry->sent_replica, replica_counted.sent, "replica", variant);
 }
@@ -263,6 +268,8 @@ static void the_largest_batch_fits_and_one_more_does_not(void **state)
     for (int i = 0; i < VARIANTS; i++) {
         struct plan plan;
         struct plan_entry entry;
+        if (strstr(variants[i], "train.exact") != NULL)
+            continue; /* train.exact=layout needs train.global_batch */
         imagined_open(&plan, 4, STRATEGY_ZERO2, variants[i]);
         enum checkpoint_activations_choice kept =
             (enum checkpoint_activations_choice)plan.options.train.checkpoint_activations;

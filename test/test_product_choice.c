@@ -147,11 +147,34 @@ static void without_tiles_nothing_is_chosen(void **state)
     device_test_close(&test);
 }
 
+/* The rule holds even if another choice was adopted. */
+static void reproducible_devices_do_not_measure(void **state)
+{
+    (void)state;
+    struct device_test first, second;
+    const char *folder = temporary_directory("cache");
+    open_as(&first, "amx-emulated", 1, folder);
+    const struct results reference = layer_run(&first);
+    char *tiles = first.device->backend->choices_export(first.device);
+    char *onednn = with_onednn(tiles);
+    open_as(&second, "amx-emulated", 2, folder);
+    second.device->backend->choices_adopt(second.device, onednn);
+    second.device->reproducible = true;
+    const struct results same = layer_run(&second);
+    assert_true(results_equal(&reference, &same));
+    assert_false(second.device->backend->choices_are_new(second.device));
+    free(onednn);
+    free(tiles);
+    device_test_close(&second);
+    device_test_close(&first);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(adopted_choices_give_the_same_bits),
         cmocka_unit_test(without_tiles_nothing_is_chosen),
+        cmocka_unit_test(reproducible_devices_do_not_measure),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, temporary_setup, temporary_teardown);

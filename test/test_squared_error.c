@@ -102,6 +102,52 @@ static void error_is_right_with_all_kernels(void **state)
     device_test_every_kernels(error_is_right, state);
 }
 
+/* Return the sum of losses of `batch` predictions with label 0, added in parts in reverse order. */
+static double loss_in_parts(const float *from, int64_t batch, int64_t part)
+{
+    struct device_test test;
+    device_test_open(&test, 1);
+    const float *predictions = device_test_copy(&test, TYPE_FP32, from, batch);
+    const int32_t *labels = device_test_zeros(&test, TYPE_FP32, batch);
+    struct loss_sums *sums =
+        device_test_zeros(&test, TYPE_FP32, (int64_t)(sizeof *sums / sizeof(float)));
+    for (int64_t begin = (batch - 1) / part * part; begin >= 0; begin -= part)
+        test.device->backend->squared_error(
+            test.stream,
+            &(struct squared_error){.batch = batch - begin < part ? batch - begin : part,
+                                    .outputs = 1,
+                                    .predictions = predictions + begin,
+                                    .labels = labels + begin,
+                                    .sums = sums});
+    device_test_wait(&test);
+    const double loss = sums->loss;
+    device_test_close(&test);
+    return loss;
+}
+
+/* Losses are rounded to multiples of 2^-26 before they are added. */
+static void parts_do_not_matter(void **state)
+{
+    (void)state;
+    enum { BATCH = 100 };
+    float predictions[BATCH];
+    for (int i = 0; i < BATCH; i++)
+        predictions[i] = 1 / (float)(i + 3);
+    const double whole = loss_in_parts(predictions, BATCH, BATCH);
+    assert_true(whole > 0.3 && fmod(whole, 0x1p-26) == 0);
+    assert_true(loss_in_parts(predictions, BATCH, 7) == whole);
+    assert_true(loss_in_parts(predictions, BATCH, 1) == whole);
+}
+
+static void large_losses_are_kept(void **state)
+{
+    (void)state;
+    const float large[] = {1e30f, 0x1.000002p20f, INFINITY, NAN};
+    for (int i = 0; i < 3; i++)
+        assert_true(loss_in_parts(&large[i], 1, 1) == (double)large[i] * (double)large[i]);
+    assert_true(isnan(loss_in_parts(&large[3], 1, 1)));
+}
+
 /* Evaluation needs no gradient. */
 static void everything_can_be_left_out(void **state)
 {
@@ -126,6 +172,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(error_is_right),
         cmocka_unit_test(error_is_right_with_all_kernels),
+        cmocka_unit_test(parts_do_not_matter),
+        cmocka_unit_test(large_losses_are_kept),
         cmocka_unit_test(everything_can_be_left_out),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -17,6 +17,13 @@
 #include "model/registry.h"
 #include "train/optimizer.h"
 
+static int64_t grain; /* samples; 0: without grains */
+
+void vit_fixture_set_grain(int64_t samples)
+{
+    grain = samples;
+}
+
 static void *allocate(struct device *device, size_t bytes)
 {
     struct error error = {0};
@@ -52,6 +59,9 @@ static void lay_out(struct vit_fixture *fixture)
     fixture->labels = arena_take(arena, MEMORY_BUFFERS, (size_t)fixture->batch * sizeof(int32_t));
     fixture->sums = arena_take(arena, MEMORY_BUFFERS, sizeof *fixture->sums);
     fixture->place = arena_take(arena, MEMORY_BUFFERS, sizeof *fixture->place);
+    if (fixture->grains != NULL)
+        grains_allocate(fixture->grains, arena, fixture->batch, fixture->batch,
+                        fixture->staging_count, 0);
     fixture->activations_mark = arena_mark(arena);
     vit_fixture_set_training(fixture, false);
     vit_fixture_set_training(fixture, true);
@@ -76,6 +86,7 @@ static void open_device(struct vit_fixture *fixture, struct comm *world, int64_t
     const struct device_backend *backend = device_test_backend(&error);
     fixture->device = backend != NULL ? backend->open(0, 0, &error) : NULL;
     ENSURE(fixture->device != NULL, "%s", error.text);
+    fixture->grains = grain > 0 ? grains_open(fixture->device, grain) : NULL;
     device_test_print(fixture->device);
     fixture->stream = backend->stream_open(fixture->device);
     fixture->ready = backend->event_open(fixture->device);
@@ -130,6 +141,7 @@ void vit_fixture_open_convnet(struct vit_fixture *fixture, struct comm *world,
 
 void vit_fixture_close(struct vit_fixture *fixture)
 {
+    grains_close(fixture->grains);
     const struct device_backend *backend = fixture->device->backend;
     flat_close(&fixture->flat);
     model_close(fixture->model);
@@ -355,9 +367,12 @@ static struct model_pass pass_over(struct vit_fixture *fixture, int64_t first, i
 
 static void run_backward(struct vit_fixture *fixture, const struct model_pass *pass)
 {
+    static const int only_slot = 0;
     struct model *model = fixture->model;
     for (int u = model->unit_count - 1; u >= model_first_trainable(model); u--) {
         flat_gradient_open(&fixture->flat, u, pass->batch > 0);
+        if (fixture->grains != NULL)
+            grains_unit(fixture->grains, 0, &only_slot);
         model->type->backward(model, pass, u);
         flat_free(&fixture->flat, u);
         flat_gradient_close(&fixture->flat, u, true);
@@ -370,6 +385,8 @@ void vit_fixture_run(struct vit_fixture *fixture, int64_t first, int64_t count, 
 {
     struct model *model = fixture->model;
     struct model_pass pass = pass_over(fixture, first, count);
+    if (fixture->grains != NULL)
+        grains_begin(fixture->grains, first, count, fixture->batch);
     for (int u = 0; u < model->unit_count; u++) {
         flat_gather_start(&fixture->flat, u);
         flat_gather_wait(&fixture->flat, u);
@@ -387,6 +404,8 @@ void vit_fixture_run(struct vit_fixture *fixture, int64_t first, int64_t count, 
     fixture->device->backend->cross_entropy(fixture->stream, &loss);
     if (backward)
         run_backward(fixture, &pass);
+    if (fixture->grains != NULL)
+        grains_end(fixture->grains);
 }
 
 void vit_fixture_zero(struct vit_fixture *fixture)

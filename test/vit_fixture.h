@@ -4,6 +4,7 @@
 #define VITTRAIN_TEST_VIT_FIXTURE_H
 
 #include "config/options.h"
+#include "device/grains.h"
 #include "mesh/flat.h"
 #include "mesh/mesh.h"
 #include "model/convnet.h"
@@ -14,6 +15,7 @@
 struct vit_fixture {
     struct options options;
     struct device *device;
+    struct grains *grains; /* NULL: without */
     struct stream *stream;
     struct event *ready;
     struct comm *world;
@@ -35,6 +37,10 @@ struct vit_fixture {
     uint32_t step;             /* keys dropout */
     struct step_params *place; /* device */
 };
+
+/* Fixtures opened from here on compute in grains of `samples`; 0: without grains. A pass must be
+ * one subtree of core/tree.h. */
+void vit_fixture_set_grain(int64_t samples);
 
 /* Open everything for `batch` samples. `assignments` (ended by NULL, or NULL) are options as on the
  * command line. Ends the test program on failure. */

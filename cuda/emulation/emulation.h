@@ -106,6 +106,7 @@ void emulated_product_add(float sum[4], const uint32_t left[4], uint32_t right0,
 /* Atomic operations belong to no thread, so they never race. */
 float atomicAdd(float *sum, float value);
 int atomicAdd(int *sum, int value);
+unsigned long long atomicAdd(unsigned long long *sum, unsigned long long value);
 int atomicOr(int *flags, int value);
 unsigned long long atomicMin(unsigned long long *least, unsigned long long value);
 

@@ -194,18 +194,26 @@ cudaError_t cudaFreeHost(void *memory)
 }
 
 /* ---- Atomic operations: blocks and threads run one at a time */
-float atomicAdd(float *sum, float value)
+template <typename number> static number add(number *sum, number value)
 {
-    float before = *sum;
+    number before = *sum;
     *sum += value;
     return before;
 }
 
+float atomicAdd(float *sum, float value)
+{
+    return add(sum, value);
+}
+
 int atomicAdd(int *sum, int value)
 {
-    int before = *sum;
-    *sum += value;
-    return before;
+    return add(sum, value);
+}
+
+unsigned long long atomicAdd(unsigned long long *sum, unsigned long long value)
+{
+    return add(sum, value);
 }
 
 int atomicOr(int *flags, int value)

@@ -419,10 +419,16 @@ static void counted_scaler_update(struct stream *stream, struct loss_scaler *sca
 }
 
 static void counted_sum_squares(struct stream *stream, const float *values, int64_t count,
-                                double *sum)
+                                struct exact_sum *sum)
 {
     (void)stream, (void)values, (void)sum;
     report_moved(OPERATION_sum_squares, (double)count * sizeof(float));
+}
+
+static void counted_sum_value(struct stream *stream, const struct exact_sum *sum, double *value)
+{
+    (void)stream, (void)sum, (void)value;
+    report_moved(OPERATION_sum_value, sizeof *sum + sizeof *value);
 }
 
 static void event_ignored(struct event *event, struct stream *stream)

@@ -98,6 +98,8 @@ void cpu_convolution_direct_backward(const struct cpu_device *cpu,
                                      const struct convolution_backward *args);
 void cpu_scaler_update(struct stream *stream, struct loss_scaler *scaler,
                        const double *norm_squared);
-void cpu_sum_squares(struct stream *stream, const float *values, int64_t count, double *sum);
+void cpu_sum_squares(struct stream *stream, const float *values, int64_t count,
+                     struct exact_sum *sum);
+void cpu_sum_value(struct stream *stream, const struct exact_sum *sum, double *value);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* The loss over threads: each block of rows of fixed size has its own counters, which are added in
- * order. */
+/* The loss over threads: each block of rows of fixed size has its own counters. */
 #include "device/cpu.h"
+#include "device/exact_sum.h"
 
 enum { LOSS_ROWS = 16 };
 
@@ -78,7 +78,8 @@ void cpu_squared_error(struct stream *stream, const struct squared_error *args)
     if (args->outputs == 0)
         return;
     for (int64_t sample = 0; sample < args->batch; sample++)
-        loss += squared_errors(stream->cpu->kernels->convert, args, sample, factor) / outputs;
+        loss += loss_round(squared_errors(stream->cpu->kernels->convert, args, sample, factor) /
+                           outputs);
     if (args->sums != NULL) {
         args->sums->loss += loss;
         args->sums->samples += (double)args->batch;

@@ -23,25 +23,37 @@ static struct update segment_rule(const struct update *args, const struct update
     return rule;
 }
 
-/* Add a segment's sums of squares to its tensor's norms: in parallel by blocks, whose sums are then
- * added in order. */
+static void exact_sum_add(struct exact_sum *sum, const struct exact_sum *other)
+{
+    for (int i = 0; i < EXACT_WORDS; i++)
+        sum->word[i] += other->word[i];
+    sum->infinities += other->infinities;
+    sum->nans += other->nans;
+}
+
+/* clang-format off */
+#pragma omp declare reduction(exact : struct exact_sum : exact_sum_add(&omp_out, &omp_in)) \
+    initializer(omp_priv = (struct exact_sum){0})
+/* clang-format on */
+
+/* Add a segment's sums of squares to its tensor's norms. */
 static void segment_measure(const struct cpu_device *cpu, const struct update *args,
                             const struct update_segment *segment,
                             const struct update_coefficients *coefficients)
 {
-    const int64_t count = segment->end - segment->begin, blocks = (count + BLOCK - 1) / BLOCK;
+    const struct cpu_kernels *kernels = cpu->kernels;
     struct tensor_norms *norms = &args->norms[segment->tensor];
-    struct tensor_norms *parts = cpu_workspace_shared(cpu, (size_t)blocks * sizeof *parts);
-#pragma omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, count))
-    for (int64_t block = 0; block < blocks; block++) {
-        int64_t i = segment->begin + block * BLOCK;
-        cpu->kernels->update->measure(args, coefficients, i, smaller(i + BLOCK, segment->end),
-                                      &parts[block]);
+    struct exact_sum weights = norms->weights, directions = norms->direction;
+    const int threads = cpu_threads_for(cpu, segment->end - segment->begin);
+#pragma omp parallel for num_threads(threads) reduction(exact : weights, directions)
+    for (int64_t i = segment->begin; i < segment->end; i += BLOCK) {
+        int64_t end = smaller(i + BLOCK, segment->end);
+        float *direction = cpu_workspace_thread(cpu, BLOCK * sizeof *direction);
+        kernels->update->measure(args, coefficients, i, end, direction);
+        kernels->elements->sum_squares(args->weights + i, end - i, &weights);
+        kernels->elements->sum_squares(direction, end - i, &directions);
     }
-    for (int64_t block = 0; block < blocks; block++) {
-        norms->weights += parts[block].weights;
-        norms->direction += parts[block].direction;
-    }
+    *norms = (struct tensor_norms){weights, directions};
 }
 
 static void buffer_update(const struct cpu_device *cpu, const struct update *args)
@@ -82,24 +94,22 @@ void cpu_scaler_update(struct stream *stream, struct loss_scaler *scaler,
     loss_scaler_follow(scaler, *norm_squared);
 }
 
-/* Blocks are summed in parallel and added in order. A pass handles as many blocks as the workspace
- * has room for. */
-void cpu_sum_squares(struct stream *stream, const float *values, int64_t count, double *sum)
+void cpu_sum_squares(struct stream *stream, const float *values, int64_t count,
+                     struct exact_sum *sum)
 {
     const struct cpu_device *cpu = stream->cpu;
-    const int64_t most = WORKSPACE_SHARED / (int64_t)sizeof(double);
-    double *sums = cpu_workspace_shared(cpu, WORKSPACE_SHARED);
-    for (int64_t first = 0; first < count; first += most * BLOCK) {
-        int64_t end = smaller(first + most * BLOCK, count);
-        int64_t blocks = (end - first + BLOCK - 1) / BLOCK;
-#pragma omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, end - first))
-        for (int64_t block = 0; block < blocks; block++) {
-            int64_t i = first + block * BLOCK;
-            sums[block] = cpu->kernels->elements->sum_squares(values + i, smaller(BLOCK, end - i));
-        }
-        for (int64_t block = 0; block < blocks; block++)
-            *sum += sums[block];
-    }
+    const int threads = cpu_threads_for(cpu, count);
+    struct exact_sum total = *sum;
+#pragma omp parallel for num_threads(threads) reduction(exact : total)
+    for (int64_t i = 0; i < count; i += BLOCK)
+        cpu->kernels->elements->sum_squares(values + i, smaller(BLOCK, count - i), &total);
+    *sum = total;
+}
+
+void cpu_sum_value(struct stream *stream, const struct exact_sum *sum, double *value)
+{
+    (void)stream;
+    *value = exact_sum_value(sum);
 }
 
 void cpu_nonfinite(struct stream *stream, const struct nonfinite *args)

@@ -508,9 +508,17 @@ struct update_segment {
     float keep;
 };
 
+/* A sum of squares as an integer: word i has the unit 2^(32 * i - 352). Words are added without
+ * carries, also in an all-reduce of int64. They do not overflow with up to 2^35 elements. */
+enum { EXACT_WORDS = 21 };
+struct exact_sum {
+    int64_t word[EXACT_WORDS];
+    int64_t infinities, nans; /* numbers of blocks (exact_sum.h) with such a sum */
+};
+
 /* Sums of squares of a tensor's weights and of its direction, which excludes the trust ratio. */
 struct tensor_norms {
-    double weights, direction;
+    struct exact_sum weights, direction;
 };
 
 /* One optimizer step over a flat buffer, with the rules of torch.optim. Lion (Chen et al. 2023),
@@ -783,8 +791,12 @@ struct device_backend {
      * LOSS_SCALE_MOST). */
     void (*scaler_update)(struct stream *stream, struct loss_scaler *scaler,
                           const double *norm_squared);
-    /* Add to *sum in device memory. */
-    void (*sum_squares)(struct stream *stream, const float *values, int64_t count, double *sum);
+    /* Add to *sum in device memory. Adding two parts of an array equals adding the array if the
+     * second part begins at a multiple of 16 elements. */
+    void (*sum_squares)(struct stream *stream, const float *values, int64_t count,
+                        struct exact_sum *sum);
+    /* Set *value, in device memory like *sum, to the sum rounded to fp64. */
+    void (*sum_value)(struct stream *stream, const struct exact_sum *sum, double *value);
     void (*matrix_sum)(struct stream *stream, const struct matrix_sum *args);
     void (*tree_sums)(struct stream *stream, const struct tree_sums *args);
     void (*nonfinite)(struct stream *stream, const struct nonfinite *args);

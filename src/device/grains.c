@@ -12,6 +12,7 @@
 enum { GRADIENTS = 4, ALIGNMENT = 64 };
 
 struct grains {
+    struct grains *before; /* the grains that were opened before these, or NULL */
     struct device *device;
     const struct device_backend *inner;
     struct device_backend outer;
@@ -183,14 +184,17 @@ static bool is_cut(int64_t rows, int64_t rows_per_sample)
     return active->inside && rows > 0 && rows == active->count * rows_per_sample;
 }
 
-/* True if an operation with gradients of parameters is to run once per grain. */
+/* True if an operation with gradients of parameters is to run once per grain: not at all in a pass
+ * without samples, which must not change partial sums of earlier passes. */
 static bool is_summed(const char *operation, int64_t rows, bool overwrite)
 {
-    if (!active->inside || rows == 0)
+    if (!active->inside)
         return false;
-    ENSURE(rows % active->count == 0, "%s: %lld rows of %lld samples cannot be cut into grains",
-           operation, (long long)rows, (long long)active->count);
-    ENSURE(overwrite, "%s: gradients of grains are written, not accumulated", operation);
+    ENSURE(active->count == 0 ? rows == 0 : rows % active->count == 0,
+           "%s: %lld rows of %lld samples cannot be cut into grains", operation, (long long)rows,
+           (long long)active->count);
+    ENSURE(overwrite || rows == 0, "%s: gradients of grains are written, not accumulated",
+           operation);
     return true;
 }
 
@@ -495,11 +499,11 @@ static void grains_batch_norm_backward_sums(struct stream *stream,
 
 struct grains *grains_open(struct device *device, int64_t samples)
 {
-    ENSURE(active == NULL, "a device has grains already");
     ENSURE(samples > 0 && samples % 8 == 0, "grains of %lld samples are not aligned",
            (long long)samples);
     struct grains *grains = calloc(1, sizeof *grains);
     ENSURE(grains != NULL, "no memory for grains");
+    grains->before = active;
     grains->device = device;
     grains->samples = samples;
     grains->watched = -1;
@@ -527,7 +531,7 @@ void grains_close(struct grains *grains)
         return;
     grains->device->backend = grains->inner;
     grains->device->reproducible = false;
-    active = NULL;
+    active = grains->before;
     free(grains);
 }
 

@@ -13,8 +13,8 @@
 struct grains;
 
 /* `samples`: samples of a grain, a multiple of 8, so that the tensors of all grains are aligned.
- * Sets device->reproducible: call it before models and workspaces are measured. Only one device per
- * process can have grains at a time. */
+ * Sets device->reproducible: call it before models and workspaces are measured. The grains that
+ * were opened last are used; those before them are used again after grains_close. */
 struct grains *grains_open(struct device *device, int64_t samples);
 /* NULL is allowed. */
 void grains_close(struct grains *grains);

@@ -134,7 +134,8 @@ struct element_kernels {
                         int64_t stride, int64_t count);
     /* Set dx to 0 where x, the output of a ReLU, is not positive. */
     void (*relu_backward)(enum data_type type, void *dx, const void *x, int64_t count);
-    double (*sum_squares)(const float *values, int64_t count);
+    /* Add to *sum. */
+    void (*sum_squares)(const float *values, int64_t count, struct exact_sum *sum);
     /* Return the lowest index of a non-finite value, or -1. */
     int64_t (*find_nonfinite)(enum data_type type, const void *values, int64_t count);
 };
@@ -264,8 +265,9 @@ struct update_coefficients;
 struct update_kernels {
     void (*update)(const struct update *args, const struct update_coefficients *coefficients,
                    int64_t begin, int64_t end);
+    /* Write the direction whose norm is part of the trust ratio to direction[0..end - begin]. */
     void (*measure)(const struct update *args, const struct update_coefficients *coefficients,
-                    int64_t begin, int64_t end, struct tensor_norms *norms);
+                    int64_t begin, int64_t end, float *direction);
 };
 
 /* kernels_image.c. One axis of a resize: output i is the sum of `count[i]` inputs from `first[i]`

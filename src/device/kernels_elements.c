@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Elementwise kernels and reductions: conversion, sums of tensors, columns and squares, search for
  * non-finite values. */
+#include "device/exact_sum.h"
 #include "device/kernels.h"
 #include "device/vector.h"
 
@@ -202,25 +203,94 @@ static void add_columns(enum data_type type, float *sum, const void *x, int64_t 
     TYPED_CALL(add_columns_typed, type, sum, x, rows, stride, count);
 }
 
-/* In double, because a gradient's square may overflow fp32. Four independent sums hide the latency
- * of the addition. */
-static double sum_squares(const float *values, int64_t count)
-{
-    int64_t quarter = count / 4;
-    double sum0 = 0, sum1 = 0, sum2 = 0, sum3 = 0;
-    const float *values1 = values + quarter, *values2 = values + 2 * quarter,
-                *values3 = values + 3 * quarter;
+/* Blocks that are added to an exact sum at a time. */
+enum { SUM_BLOCKS = 64, SUM_ELEMENTS = SUM_BLOCKS * EXACT_BLOCK };
 
-#pragma omp simd reduction(+ : sum0, sum1, sum2, sum3)
-    for (int64_t i = 0; i < quarter; i++) {
-        sum0 += (double)values[i] * (double)values[i];
-        sum1 += (double)values1[i] * (double)values1[i];
-        sum2 += (double)values2[i] * (double)values2[i];
-        sum3 += (double)values3[i] * (double)values3[i];
+/* Return the sum of squares of a block. In double the squares are exact, so that fused and separate
+ * multiplications give the same bits. */
+KERNEL_INLINE double block_squares(const float *values)
+{
+    typedef float vector_four __attribute__((vector_size(16)));
+    typedef double vector_four_doubles __attribute__((vector_size(32)));
+    vector_four_doubles sums = {0};
+    for (int i = 0; i < EXACT_BLOCK; i += 4) {
+        vector_four four;
+        memcpy(&four, values + i, sizeof four);
+#ifdef __AVX2__ /* compilers use narrower instructions for the other line */
+        vector_four_doubles wide = (vector_four_doubles)_mm256_cvtps_pd(four);
+#else
+        vector_four_doubles wide = __builtin_convertvector(four, vector_four_doubles);
+#endif
+        sums += wide * wide;
     }
-    for (int64_t i = 4 * quarter; i < count; i++)
-        sum0 += (double)values[i] * (double)values[i];
-    return (sum0 + sum1) + (sum2 + sum3);
+    return (sums[0] + sums[2]) + (sums[1] + sums[3]);
+}
+
+KERNEL_INLINE uint64_t double_bits(double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+/* Add low + 2^32 * middle + 2^64 * high to the words from *word on. */
+KERNEL_INLINE void words_add(int64_t *word, uint64_t low, uint64_t middle, uint64_t high)
+{
+    word[0] += (uint32_t)low;
+    word[1] += (int64_t)(low >> 32) + (uint32_t)middle;
+    word[2] += (int64_t)(middle >> 32) + (uint32_t)high;
+    word[3] += (int64_t)(high >> 32);
+}
+
+static void exact_add(struct exact_sum *sum, double value)
+{
+    uint64_t bits = double_bits(value), place = exact_place(bits);
+    if (place < EXACT_PLACES) {
+        uint64_t mantissa = exact_mantissa(bits), offset = place % 32, low = mantissa << offset;
+        words_add(&sum->word[place / 32], (uint32_t)low, low >> 32, mantissa >> 1 >> (63 - offset));
+    } else {
+        sum->infinities += isinf(value) != 0;
+        sum->nans += isnan(value) != 0;
+    }
+}
+
+/* Add SUM_BLOCKS values. If all their places are in a window of 64, a loop without branches adds
+ * them. */
+KERNEL_INLINE void exact_add_blocks(struct exact_sum *sum, const double *values)
+{
+    uint64_t first = exact_place(double_bits(values[0])), low = 0, middle = 0, high = 0,
+             offsets = 0;
+    uint64_t base = first < 16 || first >= EXACT_PLACES ? 0 : (first - 16) / 32;
+    for (int i = 0; i < SUM_BLOCKS; i++) {
+        uint64_t bits = double_bits(values[i]), mantissa = exact_mantissa(bits);
+        uint64_t offset = exact_place(bits) - 32 * base;
+        offsets |= offset;
+        low += (uint32_t)(mantissa << offset % 64);
+        middle += mantissa << offset % 64 >> 32;
+        high += mantissa >> 1 >> (63 - offset % 64);
+    }
+    if (offsets < 64)
+        words_add(&sum->word[base], low, middle, high);
+    else
+        for (int i = 0; i < SUM_BLOCKS; i++)
+            exact_add(sum, values[i]);
+}
+
+static void sum_squares(const float *values, int64_t count, struct exact_sum *sum)
+{
+    for (int64_t i = 0; i < count; i += SUM_ELEMENTS) {
+        const float *from = values + i;
+        float padded[SUM_ELEMENTS];
+        double blocks[SUM_BLOCKS];
+        if (count - i < SUM_ELEMENTS) {
+            memset(padded, 0, sizeof padded);
+            memcpy(padded, from, (size_t)(count - i) * sizeof *from);
+            from = padded;
+        }
+        for (int block = 0; block < SUM_BLOCKS; block++)
+            blocks[block] = block_squares(from + EXACT_BLOCK * block);
+        exact_add_blocks(sum, blocks);
+    }
 }
 
 /* A value is not finite if all exponent bits are set. Whole blocks are tested first without

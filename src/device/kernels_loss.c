@@ -3,6 +3,7 @@
  * buffer that is padded to whole vectors, so that loops need no remainder. */
 #include <math.h>
 
+#include "device/exact_sum.h"
 #include "device/kernels.h"
 #include "device/vector.h"
 
@@ -197,7 +198,7 @@ static void cross_entropy(const struct cross_entropy *args, int64_t begin, int64
         double loss = (args->kind == CROSS_ENTROPY_SOFTMAX ? row_loss : row_loss_binary)(
             &row, args, label, targets);
         int64_t rank = row_rank(&row, label);
-        sums->loss += loss;
+        sums->loss += loss_round(loss);
         sums->top1 += rank < 1;
         sums->top5 += rank < 5;
         sums->samples += 1;

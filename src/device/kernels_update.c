@@ -79,13 +79,9 @@ static void update(const struct update *args, const struct update_coefficients *
     }
 }
 
-/* Add the sums of squares of a segment. They are double, because the square of a gradient may
- * overflow fp32. */
 static void measure(const struct update *args, const struct update_coefficients *coefficients,
-                    int64_t begin, int64_t end, struct tensor_norms *norms)
+                    int64_t begin, int64_t end, float *direction)
 {
-    typedef double vector_double __attribute__((vector_size(VECTOR_WIDTH * 8)));
-    vector_double weights = {0}, direction = {0};
     for (int64_t i = begin; i < end; i += VECTOR_WIDTH) {
         struct update_element v = {.weight = typed_load_row(TYPE_FP32, args->weights, i, end),
                                    .gradient = typed_load_row(TYPE_FP32, args->gradient, i, end)};
@@ -93,16 +89,8 @@ static void measure(const struct update *args, const struct update_coefficients 
             v.moment1 = typed_load_row(TYPE_FP32, args->moment1, i, end);
         if (args->moment2 != NULL)
             v.moment2 = typed_load_row(TYPE_FP32, args->moment2, i, end);
-        vector_double value = __builtin_convertvector(v.weight, vector_double);
-        weights += value * value;
-        value =
-            __builtin_convertvector(update_direction(&v, coefficients, args->rule), vector_double);
-        direction += value * value;
-    }
-    *norms = (struct tensor_norms){0};
-    for (int lane = 0; lane < VECTOR_WIDTH; lane++) {
-        norms->weights += weights[lane];
-        norms->direction += direction[lane];
+        typed_store_row(TYPE_FP32, direction, i - begin, end - begin,
+                        update_direction(&v, coefficients, args->rule));
     }
 }
 

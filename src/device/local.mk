@@ -66,6 +66,7 @@ kernel_sources = \
 	src/device/kernels_table.c \
 	src/device/kernels_update.c \
 	src/device/gelu_fit.h \
+	src/device/exact_sum.h \
 	src/device/update_rule.h \
 	src/device/vector.h
 kernel_cflags = $(AM_CFLAGS) -O3 -fno-math-errno -fno-trapping-math -fno-stack-protector

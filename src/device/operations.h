@@ -49,7 +49,8 @@
     OPERATION(convert)                                                                             \
     OPERATION(add)                                                                                 \
     OPERATION(scaler_update)                                                                       \
-    OPERATION(sum_squares)
+    OPERATION(sum_squares)                                                                         \
+    OPERATION(sum_value)
 
 #define OPERATION_NUMBER(name) OPERATION_##name,
 enum operation { DEVICE_OPERATIONS(OPERATION_NUMBER) DEVICE_OTHERS(OPERATION_NUMBER) OPERATIONS };

@@ -67,8 +67,11 @@ TIMED(add, (struct stream * stream, float *sum, const float *addend, int64_t cou
 TIMED(scaler_update,
       (struct stream * stream, struct loss_scaler *scaler, const double *norm_squared), stream,
       scaler, norm_squared)
-TIMED(sum_squares, (struct stream * stream, const float *values, int64_t count, double *sum),
-      stream, values, count, sum)
+TIMED(sum_squares,
+      (struct stream * stream, const float *values, int64_t count, struct exact_sum *sum), stream,
+      values, count, sum)
+TIMED(sum_value, (struct stream * stream, const struct exact_sum *sum, double *value), stream, sum,
+      value)
 
 struct profile *profile_open(struct device *device, int units)
 {

@@ -6,15 +6,7 @@
 #ifndef VITTRAIN_DEVICE_UPDATE_RULE_H
 #define VITTRAIN_DEVICE_UPDATE_RULE_H
 
-#include <math.h>
-
-#include "device/device.h"
-
-#ifdef __device__
-#define UPDATE_FUNCTION __device__ static inline
-#else
-#define UPDATE_FUNCTION static inline __attribute__((always_inline, unused))
-#endif
+#include "device/exact_sum.h"
 
 struct update_coefficients {
     float clip;        /* factor of the gradient */
@@ -29,7 +21,7 @@ struct update_coefficients {
 };
 
 /* True if the update must be skipped. */
-UPDATE_FUNCTION bool update_skips(const struct update *args)
+SHARED_FUNCTION bool update_skips(const struct update *args)
 {
     return args->norm_squared != NULL && !isfinite(*args->norm_squared);
 }
@@ -53,7 +45,7 @@ static inline bool segment_skips(const struct update *args, const struct update_
 }
 
 /* Return the factor of the gradient: clipping, and division by the loss scale. */
-UPDATE_FUNCTION float update_clip(const struct update *args)
+SHARED_FUNCTION float update_clip(const struct update *args)
 {
     double scale = args->scaler != NULL ? (double)args->scaler->scale : 1;
     if (args->max_norm <= 0)
@@ -64,13 +56,14 @@ UPDATE_FUNCTION float update_clip(const struct update *args)
 
 /* Return the trust ratio of a segment's tensor; 1 if it does not adapt or if `measure` is set.
  * rate: learning rate of the segment. */
-UPDATE_FUNCTION double update_trust(const struct update *args, const struct update_segment *segment,
+SHARED_FUNCTION double update_trust(const struct update *args, const struct update_segment *segment,
                                     double rate)
 {
     if (!segment->adapts || args->measure)
         return 1;
     const struct tensor_norms *norms = &args->norms[segment->tensor];
-    double weights = sqrt(norms->weights), direction = sqrt(norms->direction), ratio = 1;
+    double weights = sqrt(exact_sum_value(&norms->weights)), ratio = 1;
+    double direction = sqrt(exact_sum_value(&norms->direction));
     bool lars = args->rule == UPDATE_LARS, defined = weights > 0 && direction > 0;
     if (lars)
         direction += weights * segment->weight_decay + args->epsilon;
@@ -85,7 +78,7 @@ UPDATE_FUNCTION double update_trust(const struct update *args, const struct upda
  * the update of running statistics equals a step with shrink = keep and rate -1. The trust ratio
  * multiplies the rate or, with LARS, the gradient and the decay. If `measure` is set, the rate is
  * 1, and LAMB's decay is added to the direction. */
-UPDATE_FUNCTION void update_coefficients_make(struct update_coefficients *c,
+SHARED_FUNCTION void update_coefficients_make(struct update_coefficients *c,
                                               const struct update *args,
                                               const struct update_segment *segment)
 {
@@ -129,7 +122,7 @@ struct update_element {
     UPDATE_NUMBER weight, gradient, moment1, moment2;
 };
 
-UPDATE_FUNCTION void apply_sgd(struct update_element *e, const struct update_coefficients *c,
+SHARED_FUNCTION void apply_sgd(struct update_element *e, const struct update_coefficients *c,
                                bool momentum, bool nesterov)
 {
     UPDATE_NUMBER direction = e->gradient;
@@ -141,7 +134,7 @@ UPDATE_FUNCTION void apply_sgd(struct update_element *e, const struct update_coe
 }
 
 /* Update the moments. Return the direction of Adam (NAdam with `nesterov`) times c->rate. */
-UPDATE_FUNCTION UPDATE_NUMBER adam_direction(struct update_element *e,
+SHARED_FUNCTION UPDATE_NUMBER adam_direction(struct update_element *e,
                                              const struct update_coefficients *c, bool nesterov)
 {
     e->moment1 = e->moment1 * c->keep1 + e->gradient * c->new1;
@@ -150,7 +143,7 @@ UPDATE_FUNCTION UPDATE_NUMBER adam_direction(struct update_element *e,
     return direction * c->rate / (UPDATE_ROOT(e->moment2) * c->root_scale + c->epsilon);
 }
 
-UPDATE_FUNCTION void apply_rmsprop(struct update_element *e, const struct update_coefficients *c,
+SHARED_FUNCTION void apply_rmsprop(struct update_element *e, const struct update_coefficients *c,
                                    bool momentum)
 {
     e->moment2 = e->moment2 * c->keep2 + e->gradient * e->gradient * c->new2;
@@ -162,14 +155,14 @@ UPDATE_FUNCTION void apply_rmsprop(struct update_element *e, const struct update
     e->weight -= direction * c->rate;
 }
 
-UPDATE_FUNCTION void apply_lion(struct update_element *e, const struct update_coefficients *c)
+SHARED_FUNCTION void apply_lion(struct update_element *e, const struct update_coefficients *c)
 {
     e->weight -= UPDATE_SIGN(e->moment1 * c->keep1 + e->gradient * c->new1) * c->rate;
     e->moment1 = e->moment1 * c->keep2 + e->gradient * c->new2;
 }
 
 /* Update an element. For UPDATE_MUON_APPLY e->gradient contains the orthogonalized direction. */
-UPDATE_FUNCTION void update_apply(struct update_element *e, const struct update_coefficients *c,
+SHARED_FUNCTION void update_apply(struct update_element *e, const struct update_coefficients *c,
                                   enum update_rule rule, bool momentum, bool nesterov)
 {
     e->gradient = e->gradient * c->clip + e->weight * c->decay;
@@ -185,7 +178,7 @@ UPDATE_FUNCTION void update_apply(struct update_element *e, const struct update_
 }
 
 /* Return the direction whose norm is part of the trust ratio. c: the coefficients for `measure`. */
-UPDATE_FUNCTION UPDATE_NUMBER update_direction(struct update_element *e,
+SHARED_FUNCTION UPDATE_NUMBER update_direction(struct update_element *e,
                                                const struct update_coefficients *c,
                                                enum update_rule rule)
 {
@@ -197,7 +190,7 @@ UPDATE_FUNCTION UPDATE_NUMBER update_direction(struct update_element *e,
 #endif
 
 /* Return the factor of x in a matrix_sum: x_factor, divided by the norm if there is one. */
-UPDATE_FUNCTION float matrix_sum_factor(const struct matrix_sum *args)
+SHARED_FUNCTION float matrix_sum_factor(const struct matrix_sum *args)
 {
     if (args->norm_squared == NULL)
         return args->x_factor;
@@ -206,7 +199,7 @@ UPDATE_FUNCTION float matrix_sum_factor(const struct matrix_sum *args)
 }
 
 /* Called after the updates of a step (device.h: scaler_update). */
-UPDATE_FUNCTION void loss_scaler_follow(struct loss_scaler *scaler, double norm_squared)
+SHARED_FUNCTION void loss_scaler_follow(struct loss_scaler *scaler, double norm_squared)
 {
     if (!isfinite(norm_squared)) {
         scaler->skipped++;

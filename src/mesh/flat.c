@@ -9,11 +9,13 @@
 #include <string.h>
 
 #include "core/integer.h"
+#include "device/exact_sum.h"
 #include "mesh/flat_orthogonal.h"
 #include "mesh/flat_partial.h"
 #include "mesh/initial.h"
 
 enum { FLAT_ALIGNMENT = 16 }; /* elements; of tensors in a unit and of shards */
+_Static_assert(FLAT_ALIGNMENT % EXACT_BLOCK == 0, "a part begins within a block of a sum");
 
 static const double running_momentum = 0.1; /* PyTorch's default */
 
@@ -179,6 +181,7 @@ void flat_allocate(struct flat_model *flat, struct arena *arena)
         slot_allocate(flat, i, arena);
     flat_orthogonal_allocate(flat, arena);
     flat->norms = arena_take(arena, MEMORY_BUFFERS, (size_t)flat->norm_count * sizeof *flat->norms);
+    flat->norm_sum = arena_take(arena, MEMORY_BUFFERS, sizeof *flat->norm_sum);
     flat->norm_squared = arena_take(arena, MEMORY_BUFFERS, sizeof *flat->norm_squared);
     flat->nonfinite_index = arena_take(arena, MEMORY_BUFFERS, sizeof *flat->nonfinite_index);
 }

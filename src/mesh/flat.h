@@ -71,6 +71,7 @@ struct flat_orthogonal {
     void *iterate;                /* two matrices of the largest count; also one in fp32 */
     void *gram,
         *square; /* [least, least] with the largest least dimension; square has room for fp32 */
+    struct exact_sum *norm_sum;
     double *norm_squared;
 };
 
@@ -107,10 +108,11 @@ struct flat_model {
     bool slots_gradients;      /* whole gradients are in slots */
     bool low_precision_reduce; /* gradients are reduced in the compute type */
     double *norm_squared;      /* device: the global gradient's, after flat_norm */
+    struct exact_sum *norm_sum;
     struct tensor_norms
         *norms; /* device [norm_count] by unit_tensor.index; NULL: no tensor adapts */
     int norm_count;
-    struct event *norm_ready; /* this rank's part of norm_squared or norms is computed */
+    struct event *norm_ready; /* this rank's part of norm_sum or norms is computed */
     struct event *sums_ready; /* the input of flat_add_sums is computed */
     int64_t *nonfinite_index; /* device */
 };
@@ -176,7 +178,7 @@ struct flat_traffic {
 struct flat_traffic flat_traffic(const struct flat_model *flat, int64_t passes, int first_unit);
 
 /* Sets *norm_squared (device) to the sum of squares of the global gradient, on each rank, without
- * running statistics. */
+ * running statistics. The same gradient gives the same bits on every mesh. */
 void flat_norm(struct flat_model *flat);
 
 /* Sets the norms of tensors to zero. Call it before the update with `measure` of all units. */

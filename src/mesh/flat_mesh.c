@@ -201,6 +201,8 @@ void flat_gradient_open(struct flat_model *flat, int unit, bool samples)
 {
     struct flat_buffer *buffer = &flat->buffers[unit];
     struct flat_slot *slot = &flat->slots[unit % FLAT_SLOTS];
+    bool partial = flat->partials.most > 0, first = flat->slots_gradients || buffer->empty;
+    buffer->overwrites = samples && (first || partial);
     if (!buffer->learns)
         return;
     /* Finish the reductions of the units that used this slot before, the oldest first. */
@@ -212,9 +214,7 @@ void flat_gradient_open(struct flat_model *flat, int unit, bool samples)
         slot->gradient_unit = unit;
         buffer->whole_gradient = slot->whole_gradient;
     }
-    bool first = flat->slots_gradients || buffer->empty;
-    buffer->overwrites = samples && (first || flat->partials.most > 0);
-    if (flat->partials.most > 0)
+    if (partial)
         partials_open(flat, buffer);
     else if (buffer->overwrites)
         gradient_zero_gaps(flat, buffer, 0);
@@ -267,31 +267,30 @@ void flat_reduce_wait(struct flat_model *flat)
     }
 }
 
-/* Number of doubles in a struct tensor_norms. */
-enum { NORM_SUMS = sizeof(struct tensor_norms) / sizeof(double) };
-
-/* Queues an all-reduce (sum) of sums [count], device memory, over the shard group. */
-static void shard_add(const struct flat_model *flat, double *sums, int64_t count)
+/* Queues an all-reduce of exact sums [count], device memory, over the shard group. */
+static void shard_add(const struct flat_model *flat, struct exact_sum *sums, int64_t count)
 {
+    const int64_t words = count * (int64_t)(sizeof *sums / sizeof(int64_t));
     struct comm *shard = flat->mesh->shard_data;
     if (shard->size == 1)
         return;
     flat->device->backend->event_record(flat->norm_ready, flat->stream);
     shard->backend->wait(
-        shard->backend->all_reduce(shard, sums, count, COMM_FP64, COMM_SUM, flat->norm_ready),
+        shard->backend->all_reduce(shard, sums, words, COMM_INT64, COMM_SUM, flat->norm_ready),
         flat->stream);
 }
 
 void flat_norm(struct flat_model *flat)
 {
     const struct device_backend *backend = flat->device->backend;
-    backend->zero(flat->stream, flat->norm_squared, sizeof *flat->norm_squared);
+    backend->zero(flat->stream, flat->norm_sum, sizeof *flat->norm_sum);
     for (int i = 0; i < flat->count; i++) {
         const struct flat_buffer *buffer = &flat->buffers[i];
         backend->sum_squares(flat->stream, buffer->gradient, buffer->parameter_count,
-                             flat->norm_squared);
+                             flat->norm_sum);
     }
-    shard_add(flat, flat->norm_squared, 1);
+    shard_add(flat, flat->norm_sum, 1);
+    backend->sum_value(flat->stream, flat->norm_sum, flat->norm_squared);
 }
 
 void flat_norms_begin(const struct flat_model *flat)
@@ -302,7 +301,7 @@ void flat_norms_begin(const struct flat_model *flat)
 
 void flat_norms_sum(const struct flat_model *flat)
 {
-    shard_add(flat, &flat->norms->weights, flat->norm_count * NORM_SUMS);
+    shard_add(flat, &flat->norms->weights, 2 * (int64_t)flat->norm_count);
 }
 
 void flat_add_sums(const struct flat_model *flat, double *sums, int64_t count)
@@ -539,7 +538,7 @@ struct flat_traffic flat_traffic(const struct flat_model *flat, int64_t passes, 
         traffic.shard += 2 * ring_volume(shard, part);
         traffic.replica += 2 * ring_volume(replica, part) / replica->size;
     }
-    double norms = sizeof(double) + (double)flat->norm_count * sizeof *flat->norms;
+    double norms = sizeof *flat->norm_sum + (double)flat->norm_count * sizeof *flat->norms;
     traffic.shard += 2 * ring_volume(shard, norms) / shard->size;
     return traffic;
 }

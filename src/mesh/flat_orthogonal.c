@@ -80,6 +80,7 @@ void flat_orthogonal_allocate(struct flat_model *flat, struct arena *arena)
     work->iterate = arena_take(arena, MEMORY_BUFFERS, 2 * (size_t)count * size);
     work->gram = arena_take(arena, MEMORY_BUFFERS, (size_t)(least * least) * size);
     work->square = arena_take(arena, MEMORY_BUFFERS, (size_t)(least * least) * sizeof(float));
+    work->norm_sum = arena_take(arena, MEMORY_BUFFERS, sizeof *work->norm_sum);
     work->norm_squared = arena_take(arena, MEMORY_BUFFERS, sizeof *work->norm_squared);
 }
 
@@ -190,8 +191,9 @@ static void matrix_orthogonalize(const struct flat_model *flat, const struct new
     unsigned char *second =
         (unsigned char *)work->iterate + (size_t)tensor->count * type_size(type);
     backend->convert(flat->stream, TYPE_FP32, work->iterate, type, direction, tensor->count);
-    backend->zero(flat->stream, work->norm_squared, sizeof *work->norm_squared);
-    backend->sum_squares(flat->stream, work->iterate, tensor->count, work->norm_squared);
+    backend->zero(flat->stream, work->norm_sum, sizeof *work->norm_sum);
+    backend->sum_squares(flat->stream, work->iterate, tensor->count, work->norm_sum);
+    backend->sum_value(flat->stream, work->norm_sum, work->norm_squared);
     const struct matrix_sum normalised = {.type = type,
                                           .rows = matrix.rows,
                                           .width = matrix.columns,

@@ -96,11 +96,11 @@ struct vit {
     void *patch_rows, *patch_tokens, *embedded, *x; /* stem; x feeds block 0 */
     float *embed_mean, *embed_rstd;
     void *pooled, *normed; /* head; pooled: input of the norm or, with norm_first, its output */
-    void *query, *kv;      /* attention pool: [dim], [rows, 2, dim]; also their gradients */
+    void *query, *kv;      /* attention pool: [dim]; [rows, 2, dim], also its gradient */
     float *head_mean, *head_rstd;
     /* Gradients of activations. */
     void *dx, *dbranch, *dattention, *dspread, *dhidden, *dqkv, *dpooled, *dnormed;
-    float *dquery; /* [dim] */
+    void *dquery; /* [batch, dim]: a row for each sample */
 };
 
 /* True if the head reads all patches (mean or attention pool), not only the class token. */

@@ -104,7 +104,7 @@ static void attention_pool_take(struct vit *vit, struct arena *arena, int64_t ba
     struct vit_block *pool = &vit->blocks[shape->depth];
     vit->query = take(arena, shape->dim, size);
     vit->kv = take(arena, 2 * rows * shape->dim, size);
-    vit->dquery = take(arena, training ? shape->dim : 0, sizeof(float));
+    vit->dquery = take(arena, training ? batch * shape->dim : 0, size);
     pool->qkv = take(arena, 3 * rows * shape->dim, size);
     pool->attention = take(arena, batch * shape->dim, size);
     pool->middle = take(arena, batch * shape->dim, size);

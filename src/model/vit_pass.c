@@ -624,43 +624,37 @@ static void map_forward(struct vit *vit, const struct model_pass *pass, int unit
     mlp_out(vit, pass, unit);
 }
 
-/* vit->dx: the gradient of `normed`. Writes the gradient of x to vit->dbranch. */
-static void map_backward(struct vit *vit, const struct model_pass *pass, int unit, const void *x)
+/* Gradients of q and the latent, from that of the query in vit->dqkv. It is nonzero only in the
+ * first token of a sample. Each sample has a row, so that all gradients are sums over samples. */
+static void query_backward(struct vit *vit, const struct model_pass *pass, int unit)
 {
     const struct vit_shape *shape = &vit->shape;
     const struct device_backend *backend = vit->model.device->backend;
-    mlp_branch_backward(vit, pass, unit);
-    attention_out_backward(vit, pass, unit);
-    struct tokens_backward split = {.type = vit->model.compute,
-                                    .batch = pass->batch * vit->tokens,
-                                    .tokens = 3,
-                                    .width = shape->dim,
-                                    .unplaced = 3,
-                                    .class_token = true,
-                                    .dx = vit->dqkv,
-                                    .dpatches = vit->kv,
-                                    .dclass_token = vit->dquery,
-                                    .overwrite = true};
-    backend->tokens_backward(pass->stream, &split);
-    struct linear_backward kv =
-        linear_gradient(vit, pass, unit, VIT_QKV_WEIGHT, vit->tokens, shape->dim, 2 * shape->dim);
-    kv.x = x;
-    kv.dy = vit->kv;
-    kv.dx = vit->dbranch;
-    backend->linear_backward(pass->stream, &kv);
-    backend->convert(pass->stream, vit->model.compute, vit->query, TYPE_FP32, vit->dquery,
-                     shape->dim);
+    backend->pool_forward(pass->stream, &(struct pool_forward){.type = vit->model.compute,
+                                                               .batch = pass->batch,
+                                                               .tokens = 3 * vit->tokens,
+                                                               .width = shape->dim,
+                                                               .x = vit->dqkv,
+                                                               .y = vit->dquery});
+    backend->tokens_forward(pass->stream, &(struct tokens_forward){
+                                              .type = vit->model.compute,
+                                              .batch = pass->batch,
+                                              .tokens = 1,
+                                              .width = shape->dim,
+                                              .unplaced = 1,
+                                              .patches = vit->kv, /* no patches: not read */
+                                              .class_token = weight_of(vit, pass, unit, VIT_LATENT),
+                                              .x = vit->dattention});
     struct linear_backward q =
         linear_gradient(vit, pass, unit, VIT_Q_WEIGHT, 1, shape->dim, shape->dim);
-    q.rows = pass->batch > 0;
-    q.x = weight_of(vit, pass, unit, VIT_LATENT);
-    q.dy = vit->query;
+    q.x = vit->dattention;
+    q.dy = vit->dquery;
     q.dx = vit->dnormed;
     backend->linear_backward(pass->stream, &q);
     backend->tokens_backward(
         pass->stream,
         &(struct tokens_backward){.type = vit->model.compute,
-                                  .batch = q.rows,
+                                  .batch = pass->batch,
                                   .tokens = 1,
                                   .width = shape->dim,
                                   .unplaced = 1,
@@ -669,6 +663,32 @@ static void map_backward(struct vit *vit, const struct model_pass *pass, int uni
                                   .dpatches = vit->kv, /* no patches: not written */
                                   .dclass_token = gradient_of(vit, pass, unit, VIT_LATENT),
                                   .overwrite = flat_overwrites_gradient(pass->flat, unit)});
+}
+
+/* vit->dx: the gradient of `normed`. Writes the gradient of x to vit->dbranch. */
+static void map_backward(struct vit *vit, const struct model_pass *pass, int unit, const void *x)
+{
+    const struct vit_shape *shape = &vit->shape;
+    const struct device_backend *backend = vit->model.device->backend;
+    mlp_branch_backward(vit, pass, unit);
+    attention_out_backward(vit, pass, unit);
+    query_backward(vit, pass, unit);
+    struct tokens_backward split = {.type = vit->model.compute,
+                                    .batch = pass->batch * vit->tokens,
+                                    .tokens = 3,
+                                    .width = shape->dim,
+                                    .unplaced = 3,
+                                    .class_token = true,
+                                    .dx = vit->dqkv,
+                                    .dpatches = vit->kv,
+                                    .overwrite = true};
+    backend->tokens_backward(pass->stream, &split);
+    struct linear_backward kv =
+        linear_gradient(vit, pass, unit, VIT_QKV_WEIGHT, vit->tokens, shape->dim, 2 * shape->dim);
+    kv.x = x;
+    kv.dy = vit->kv;
+    kv.dx = vit->dbranch;
+    backend->linear_backward(pass->stream, &kv);
 }
 
 /* logits = head(N(mean(x))), head(pool(N(x))) with norm_first, or head(N(class token)) */

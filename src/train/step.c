@@ -37,8 +37,7 @@ void step_open(struct step_context *step, struct session *session, struct data_f
                                   .optimizer = optimizer,
                                   .first_trainable = model_first_trainable(session->model)};
     step->records = session->device->backend->graph_begin != NULL && session->options->cuda.graph &&
-                    session->options->train.accumulate == 1 && session->profile == NULL &&
-                    session->grains == NULL;
+                    session->options->train.accumulate == 1 && session->profile == NULL;
     grain_check_open(&step->check, session);
 }
 
@@ -334,7 +333,8 @@ static bool step_replay(struct step_context *step, const struct micro_batch *mic
     struct session *session = step->session;
     const struct device_backend *backend = session->device->backend;
     /* Only full global batches: NCCL requires all ranks of a collective to record it. */
-    if (!step->records || micro->global_count != session->batch * step->sampler->size)
+    if (!step->records || step->checked ||
+        micro->global_count != session->batch * step->sampler->size)
         return false;
     if (step->graph == NULL) {
         struct step_times unused = {0};

@@ -226,6 +226,17 @@ static void peak_prepare(struct trainer *trainer)
                               : (double)NAN;
 }
 
+static void grains_announce(const struct session *session)
+{
+    const long long grains = session_grains(session), ranks = session->mesh.world->size;
+    log_info("train.exact=layout: %lld grains of up to %lld samples in a global batch", grains,
+             (long long)session->grain);
+    if (grains < ranks)
+        log_warn("train.exact=layout: only %lld of %lld ranks have samples: set a smaller "
+                 "train.grain",
+                 grains, ranks);
+}
+
 static bool trainer_prepare(struct trainer *trainer, struct error *error)
 {
     struct session *session = &trainer->session;
@@ -242,6 +253,8 @@ static bool trainer_prepare(struct trainer *trainer, struct error *error)
     if (session->model->local_norms && trainer->world->size > 1)
         log_info("batch norm uses the samples of one rank only (model.sync_bn=off): results "
                  "depend on the number of ranks");
+    if (session->grains != NULL)
+        grains_announce(session);
     /* The folder is created after the memory check. With mesh.elastic it is needed before, because
      * the batch depends on the checkpoint. */
     const bool replays = trainer->receipts.expected != NULL, elastic = options->mesh.elastic;

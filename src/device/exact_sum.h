@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* Sums that do not depend on the order of the summands, on the CPU and the GPU. A sum of squares
+ * adds blocks of EXACT_BLOCK elements in fp64, each in the same order, and the sums of the blocks
+ * as integers. It is the same for any division of the elements into parts that begin at multiples
+ * of EXACT_BLOCK. */
+#ifndef VITTRAIN_DEVICE_EXACT_SUM_H
+#define VITTRAIN_DEVICE_EXACT_SUM_H
+
+#include <math.h>
+#include <string.h>
+
+#include "device/device.h"
+
+#ifdef __device__
+#define SHARED_FUNCTION __device__ static inline
+#else
+#define SHARED_FUNCTION static inline __attribute__((always_inline, unused))
+#endif
+
+/* EXACT_UNIT: exponent of the unit of word 0. */
+enum { EXACT_BLOCK = 16, EXACT_UNIT = -352 };
+
+/* The sum of a block, an fp64 value >= 0, equals its mantissa << place in units of word 0. Places
+ * are 2 (2^-298) to 560. Zero, infinity and NaN have places from EXACT_PLACES on. */
+enum { EXACT_PLACES = 576 };
+
+SHARED_FUNCTION uint64_t exact_place(uint64_t bits)
+{
+    return (bits >> 52) - (1075 + EXACT_UNIT);
+}
+
+SHARED_FUNCTION uint64_t exact_mantissa(uint64_t bits)
+{
+    return (bits & 0xfffffffffffff) | 0x10000000000000;
+}
+
+/* Return the sum rounded once to fp64. It is NaN or infinite if a summand was. */
+SHARED_FUNCTION double exact_sum_value(const struct exact_sum *sum)
+{
+    uint32_t digit[EXACT_WORDS + 1];
+    int64_t carry = 0;
+    int high = EXACT_WORDS;
+    if (sum->nans != 0)
+        return NAN;
+    if (sum->infinities != 0)
+        return INFINITY;
+    for (int i = 0; i < EXACT_WORDS; i++) {
+        carry += sum->word[i];
+        digit[i] = (uint32_t)carry;
+        carry >>= 32;
+    }
+    digit[EXACT_WORDS] = (uint32_t)carry;
+    while (high > 2 && digit[high] == 0)
+        high--;
+    /* The upper 64 bits; the lowest of them is set if any bit below is. */
+    uint64_t upper = (uint64_t)digit[high] << 32 | digit[high - 1];
+    uint32_t below = digit[high - 2];
+    bool rest = false;
+    int exponent = EXACT_UNIT + 32 * (high - 1);
+    for (; exponent > EXACT_UNIT && upper >> 63 == 0; exponent--) {
+        upper = upper << 1 | below >> 31;
+        below <<= 1;
+    }
+    for (int i = 0; i < high - 2; i++)
+        rest = rest || digit[i] != 0;
+    return ldexp((double)(upper | (below != 0 || rest ? 1u : 0u)), exponent);
+}
+
+/* Round the loss of a sample to a multiple of 2^-26: sums below 2^27 are then exact in fp64. Values
+ * from 2^26 on, which are such multiples, infinity and NaN do not change. */
+SHARED_FUNCTION double loss_round(double loss)
+{
+    return rint(loss * 0x1p26) * 0x1p-26;
+}
+
+#endif

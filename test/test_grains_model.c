@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* Whole models in grains (device/grains.h): logits and gradients have the same bits in one pass and
+ * in several, whose gradients are added in the order of core/tree.h. They equal those without
+ * grains up to rounding. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/random.h"
+#include "core/tree.h"
+#include "device_test.h"
+#include "vit_fixture.h"
+
+enum { GRAIN = 8, GRAINS = 4, SAMPLES = 29, PASSES = 3 };
+
+/* Results of the passes over the samples. Each pass is one subtree. */
+struct result {
+    int64_t count; /* gradients of all parameters */
+    float *gradient[PASSES];
+    float *logits; /* [SAMPLES, classes] */
+};
+
+static void open_fixture(struct vit_fixture *fixture, const struct vit_shape *shape,
+                         enum data_type type, int64_t grain)
+{
+    const int64_t pixels = SAMPLES * vit_fixture_pixels(shape);
+    float *images = malloc((size_t)pixels * sizeof *images);
+    int32_t labels[SAMPLES];
+
+    assert_non_null(images);
+    for (int64_t i = 0; i < pixels; i++) {
+        struct random_block block = random_block_at(3, RANDOM_SYNTHETIC, 0, 0, 0, (uint32_t)i);
+        images[i] = 2 * random_uniform(block.word[0]) - 1;
+    }
+    for (int i = 0; i < SAMPLES; i++)
+        labels[i] = i % (int)shape->classes;
+    vit_fixture_set_grain(grain);
+    vit_fixture_open(fixture, shape, type, SAMPLES, NULL);
+    vit_fixture_set_grain(0);
+    vit_fixture_set_batch(fixture, images, labels);
+    free(images);
+}
+
+/* Return the gradients of all tensors, in order. */
+static float *gradients_of(struct vit_fixture *fixture, int64_t *count)
+{
+    const struct model *model = fixture->model;
+    float *all = NULL;
+
+    *count = 0;
+    for (int u = 0; u < model->unit_count; u++)
+        for (int t = 0; t < model->units[u].tensor_count; t++) {
+            const int64_t elements = model->units[u].tensors[t].count;
+            float *gradient = vit_fixture_gradient(fixture, u, t);
+            all = realloc(all, (size_t)(*count + elements) * sizeof *all);
+            assert_non_null(all);
+            memcpy(all + *count, gradient, (size_t)elements * sizeof *all);
+            *count += elements;
+            free(gradient);
+        }
+    return all;
+}
+
+static void run_pass(struct vit_fixture *fixture, struct result *result, int pass, int64_t first,
+                     int64_t count)
+{
+    const int64_t classes = fixture->model->classes;
+
+    vit_fixture_poison(fixture);
+    vit_fixture_zero(fixture);
+    vit_fixture_run(fixture, first, count, 0.1, false);
+    float *logits = vit_fixture_logits(fixture, count);
+    memcpy(result->logits + first * classes, logits, (size_t)(count * classes) * sizeof *logits);
+    free(logits);
+    vit_fixture_run(fixture, first, count, 0.1, true);
+    result->gradient[pass] = gradients_of(fixture, &result->count);
+}
+
+static void add(void *context, int into, int from)
+{
+    const struct result *result = context;
+
+    for (int64_t i = 0; i < result->count; i++)
+        result->gradient[into][i] += result->gradient[from][i];
+}
+
+/* Run passes that end at these grains and add their gradients to gradient[0]. */
+static struct result run(const struct vit_shape *shape, enum data_type type, int64_t grain,
+                         const int *ends)
+{
+    struct vit_fixture fixture;
+    struct result result = {0};
+    struct tree_pool pool = {.total = GRAINS};
+    int64_t begin = 0;
+
+    open_fixture(&fixture, shape, type, grain);
+    result.logits = calloc((size_t)(SAMPLES * shape->classes), sizeof *result.logits);
+    assert_non_null(result.logits);
+    for (int pass = 0; begin < GRAINS; begin = ends[pass++]) {
+        struct subtree parts[TREE_PARTS];
+        const int64_t first = begin * GRAIN, end = ends[pass] * GRAIN;
+        assert_int_equal(tree_cut(begin, ends[pass], GRAINS, parts), 1);
+        run_pass(&fixture, &result, pass, first, (end < SAMPLES ? end : SAMPLES) - first);
+        tree_pool_insert(&pool, parts[0], pass, add, &result);
+    }
+    vit_fixture_close(&fixture);
+    return result;
+}
+
+static void result_free(struct result *result)
+{
+    for (int pass = 0; pass < PASSES; pass++)
+        free(result->gradient[pass]);
+    free(result->logits);
+}
+
+static void check_near(const float *expected, const float *is, int64_t count, double tolerance)
+{
+    double difference = 0, norm = 0;
+
+    for (int64_t i = 0; i < count; i++) {
+        difference += pow((double)is[i] - (double)expected[i], 2);
+        norm += (double)expected[i] * (double)expected[i];
+    }
+    if (!(difference <= tolerance * tolerance * norm))
+        fail_msg("differs by %g of its norm", sqrt(difference / norm));
+}
+
+static void check(struct vit_shape shape, enum data_type type)
+{
+    static const int layouts[][PASSES] = {{2, 4}, {1, 2, 4}, {2, 3, 4}};
+    struct result once = run(&shape, type, GRAIN, (const int[]){GRAINS});
+    struct result plain = run(&shape, type, 0, (const int[]){GRAINS});
+
+    for (int i = 0; i < 3; i++) {
+        struct result other = run(&shape, type, GRAIN, layouts[i]);
+        device_test_same("logits", TYPE_FP32, once.logits, other.logits, SAMPLES * shape.classes);
+        device_test_same("gradient", TYPE_FP32, once.gradient[0], other.gradient[0], once.count);
+        result_free(&other);
+    }
+    check_near(plain.gradient[0], once.gradient[0], once.count,
+               type == TYPE_FP32 ? 1e-5 : 4 * device_test_precision(type));
+    result_free(&plain);
+    result_free(&once);
+}
+
+static void models_in_fp32(void **state)
+{
+    (void)state;
+    check(vit_fixture_token_shape(2), TYPE_FP32);
+    check(vit_fixture_mean_shape(2), TYPE_FP32);
+    check(vit_fixture_parts_shape(2), TYPE_FP32);
+    check(vit_fixture_swiglu_shape(2), TYPE_FP32);
+    check(vit_fixture_wide_shape(2), TYPE_FP32);
+    check(vit_fixture_reference_shape(2), TYPE_FP32);
+}
+
+static void attention_pools(void **state)
+{
+    (void)state;
+    check(vit_fixture_map_shape(1), TYPE_FP32);
+    check(vit_fixture_map_shape(1), TYPE_BF16);
+}
+
+static void models_in_halves(void **state)
+{
+    (void)state;
+    check(vit_fixture_parts_shape(2), TYPE_BF16);
+    check(vit_fixture_rotary_shape(2), TYPE_FP16);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(models_in_fp32),
+        cmocka_unit_test(attention_pools),
+        cmocka_unit_test(models_in_halves),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
