@@ -250,10 +250,12 @@ __global__ static void squares_kernel(const float *values, int64_t count, struct
     __syncthreads();
     for (int64_t i = begin + (int64_t)threadIdx.x * EXACT_BLOCK; i < end;
          i += (int64_t)blockDim.x * EXACT_BLOCK) {
+        bool whole = fits && i + EXACT_BLOCK <= count;
+        struct eight low = eight_load_some(values + i, count - i, whole);
+        struct eight high = eight_load_some(values + i + 8, count - i - 8, whole);
         struct block_squares squares = {};
-        for (int64_t octet = i; octet < i + EXACT_BLOCK; octet += 8)
-            squares_add(&squares,
-                        eight_load_some(values + octet, count - octet, fits && octet + 8 <= count));
+        squares_add(&squares, low);
+        squares_add(&squares, high);
         window_add(&window, squares, sum);
     }
     exact_end(window, sum, total);

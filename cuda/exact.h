@@ -26,7 +26,8 @@ struct window {
 
 __device__ static inline void word_add(int64_t *word, uint64_t value)
 {
-    atomicAdd((unsigned long long *)word, (unsigned long long)value);
+    if (value != 0)
+        atomicAdd((unsigned long long *)word, (unsigned long long)value);
 }
 
 __device__ static inline void window_empty(struct window *window, struct exact_sum *sum)
@@ -85,11 +86,8 @@ __device__ static inline void exact_end(struct window window, struct exact_sum *
             word_add(&sum->word[base + i], parts[i]);
     }
     __syncthreads();
-    if (threadIdx.x < sizeof *sum / sizeof(int64_t)) {
-        int64_t word = ((const int64_t *)sum)[threadIdx.x];
-        if (word != 0)
-            word_add((int64_t *)total + threadIdx.x, (uint64_t)word);
-    }
+    if (threadIdx.x < sizeof *sum / sizeof(int64_t))
+        word_add((int64_t *)total + threadIdx.x, (uint64_t)((const int64_t *)sum)[threadIdx.x]);
 }
 
 #endif

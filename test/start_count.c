@@ -9,8 +9,9 @@
  *   total, NAME, VALUE
  *
  * Of MPI's own collectives, only the call is counted, not the messages. $START_NODE_RANKS: number
- * of consecutive ranks that count as one node with its own host name. The program is linked with
- * --wrap for each function __wrap_*. */
+ * of consecutive ranks that count as one node with its own host name. $START_NODES: number of nodes
+ * over which ranks are distributed one by one. The program is linked with --wrap for each function
+ * __wrap_*. */
 #define _GNU_SOURCE /* dladdr */
 #include <dlfcn.h>
 #include <execinfo.h>
@@ -191,8 +192,8 @@ int __real_gethostname(char *name, size_t size);
 
 static int node_of_rank(int rank)
 {
-    const char *ranks = getenv("START_NODE_RANKS");
-    return ranks != NULL ? rank / atoi(ranks) : -1;
+    const char *ranks = getenv("START_NODE_RANKS"), *nodes = getenv("START_NODES");
+    return ranks != NULL ? rank / atoi(ranks) : nodes != NULL ? rank % atoi(nodes) : -1;
 }
 
 int __wrap_gethostname(char *name, size_t size)

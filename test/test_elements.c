@@ -53,7 +53,19 @@ static double big_value(const struct big *big)
     return ldexp((double)mantissa, top - 52 - UNIT);
 }
 
-static double squares_expected(const float *values, int64_t count)
+static bool big_equals(const struct big *big, const struct exact_sum *sum)
+{
+    int64_t carry = 0;
+    for (int i = 0; i < BITS; i++) {
+        carry += i % 32 == 0 && i / 32 < EXACT_WORDS ? sum->word[i / 32] : 0;
+        if ((carry >> i % 32 & 1) != big->bit[i])
+            return false;
+        carry = i % 32 == 31 ? carry >> 32 : carry;
+    }
+    return true;
+}
+
+static struct big squares_expected(const float *values, int64_t count)
 {
     struct big big = {{0}};
     for (int64_t block = 0; block < count; block += BLOCK) {
@@ -62,35 +74,45 @@ static double squares_expected(const float *values, int64_t count)
             sums[i % 4] += (double)values[block + i] * (double)values[block + i];
         big_add(&big, (sums[0] + sums[2]) + (sums[1] + sums[3]));
     }
-    return big_value(&big);
+    return big;
 }
 
 /* Return the sum of squares, computed in `parts` parts whose order is reversed. */
-static double squares_of(struct device_test *test, const float *values, int64_t count, int parts)
+static struct exact_sum *squares_of(struct device_test *test, const float *values, int64_t count,
+                                    int parts)
 {
     const struct device_backend *backend = test->device->backend;
     struct exact_sum *sum =
         device_test_zeros(test, TYPE_FP32, sizeof(struct exact_sum) / sizeof(float));
-    double *value = device_test_number(test, 0);
     const int64_t part = (count / parts + BLOCK) / BLOCK * BLOCK;
     for (int64_t begin = (parts - 1) * part; begin >= 0; begin -= part)
         if (begin < count)
             backend->sum_squares(test->stream, values + begin,
                                  begin + part < count ? part : count - begin, sum);
-    backend->sum_value(test->stream, sum, value);
+    device_test_wait(test);
+    return sum;
+}
+
+static double value_of(struct device_test *test, const struct exact_sum *sum)
+{
+    double *value = device_test_number(test, 0);
+    test->device->backend->sum_value(test->stream, sum, value);
     device_test_wait(test);
     return *value;
 }
 
 static void squares_check(const float *from, int64_t count)
 {
-    const double expected = squares_expected(from, count);
+    const struct big expected = squares_expected(from, count);
     for (int threads = 1; threads <= 3; threads++) {
         struct device_test test;
         device_test_open(&test, threads);
         const float *values = device_test_copy(&test, TYPE_FP32, from, count);
-        for (int parts = 1; parts <= 7; parts += 2)
-            assert_true(squares_of(&test, values, count, parts) == expected);
+        for (int parts = 1; parts <= 7; parts += 2) {
+            const struct exact_sum *sum = squares_of(&test, values, count, parts);
+            assert_true(big_equals(&expected, sum));
+            assert_true(value_of(&test, sum) == big_value(&expected));
+        }
         device_test_close(&test);
     }
 }
@@ -138,7 +160,7 @@ static void sums_of_squares_are_rounded_once(void **state)
         values[2 * BLOCK] = cases[i].odd;
         values[3 * BLOCK] = 1;
         const float *copy = device_test_copy(&test, TYPE_FP32, values, 4 * BLOCK);
-        assert_true(squares_of(&test, copy, 4 * BLOCK, 1) == cases[i].expected);
+        assert_true(value_of(&test, squares_of(&test, copy, 4 * BLOCK, 1)) == cases[i].expected);
         device_test_close(&test);
     }
 }
@@ -153,10 +175,10 @@ static void sums_of_squares_that_are_not_finite(void **state)
         device_test_open(&test, 2);
         float *values = device_test_random(&test, TYPE_FP32, COUNT, 1, 1);
         values[i * 900] = special[i];
-        const double sum = squares_of(&test, values, COUNT, 3);
+        const double sum = value_of(&test, squares_of(&test, values, COUNT, 3));
         assert_true(i < 2 ? isinf(sum) : isnan(sum));
         values[20] = INFINITY;
-        assert_true(isnan(squares_of(&test, values, COUNT, 1)) == (i >= 2));
+        assert_true(isnan(value_of(&test, squares_of(&test, values, COUNT, 1))) == (i >= 2));
         device_test_close(&test);
     }
 }

@@ -82,6 +82,21 @@ END
     unset VITTRAIN_CUDA_MODULE
 fi
 
+vittrain=$TEST_BUILD/test/start_count # with simulated nodes
+mkdir counts
+export START_COUNT="$work/counts" START_NODE_RANKS=2
+layouts 'a ViT on nodes of 2 ranks:' vit "$vit" 3<<END
+4 mesh.strategy=hsdp
+6 mesh.transport=hierarchical
+END
+unset START_NODE_RANKS
+START_NODES=2
+export START_NODES
+fails 4 'refused: ranks that are not numbered node by node' 2 'needs ranks that are numbered node by node: start them with' \
+    $vit run.dir="$work/refused"
+unset START_NODES START_COUNT
+vittrain=$TEST_BUILD/vittrain
+
 run 1 off $vit train.exact=off run.dir="$work/off"
 cmp -s vit/receipt.csv off/receipt.csv && bad='the same receipts' || bad=
 result 'without train.exact the bits are others' "$bad" "$work/off.log"

@@ -424,12 +424,25 @@ struct whole_sums {
     float values[2][700001];
 };
 
+/* True if the sums are equal before they are rounded. */
+static bool sums_equal(struct exact_sum a, struct exact_sum b)
+{
+    int64_t carry = 0;
+    for (int i = 0; i < EXACT_WORDS; i++) {
+        carry += a.word[i] - b.word[i];
+        if ((uint32_t)carry != 0)
+            return false;
+        carry >>= 32;
+    }
+    return carry == 0 && a.infinities == b.infinities && a.nans == b.nans;
+}
+
 static int64_t tensor_norms_wrong(const struct house *house, const struct unit_tensor *tensor,
                                   const struct whole_sums *sums)
 {
     const struct tensor_norms *norms = &house->flat.norms[tensor->index];
-    return (exact_sum_value(&norms->weights) != exact_sum_value(&sums->tensor[0])) +
-           (exact_sum_value(&norms->direction) != exact_sum_value(&sums->tensor[1]));
+    return !sums_equal(norms->weights, sums->tensor[0]) +
+           !sums_equal(norms->direction, sums->tensor[1]);
 }
 
 /* Compares the norms of the mesh with the sums of squares of whole tensors. */
@@ -453,6 +466,7 @@ static int64_t norms_wrong(const struct house *house, struct whole_sums *sums)
             queue_wait();
             wrong += tensor->adapts ? tensor_norms_wrong(house, tensor, sums) : 0;
         }
+    wrong += !sums_equal(*house->flat.norm_sum, sums->gradient);
     return wrong + (*house->flat.norm_squared != exact_sum_value(&sums->gradient));
 }
 

@@ -200,8 +200,7 @@ static void the_sum_depends_on_the_order(void **state)
     assert_in_range(different, 100, 960);
 }
 
-/* Without padding and with one subtree per rank, as many bytes are sent as without partial
- * sums. */
+/* Without padding and with one subtree per rank, the bytes sent are those without partial sums. */
 static void aligned_ranks_send_what_plain_reductions_send(void **state)
 {
     (void)state;
