@@ -21,7 +21,7 @@ found() {
     result "$name" "$bad" "$work/flip.log"
 }
 
-echo 1..11
+echo 1..12
 found 'an activation' 3 activation 1
 found 'a gradient, fsdp' 3 gradient 2 mesh.strategy=fsdp
 found 'weights' 3 weight 0 train.precision=fp32
@@ -56,5 +56,5 @@ if [ "${TEST_LONG:-0}" = 1 ]; then
     [ $status -eq 0 ] || bad="$bad; exit status $status"
     result 'no false alarm in 10,000 steps' "$bad" "$work/long.log"
 else
-    echo 'ok 11 - no false alarm in 10,000 steps # SKIP needs TEST_LONG=1'
+    echo 'ok 12 - no false alarm in 10,000 steps # SKIP needs TEST_LONG=1'
 fi
