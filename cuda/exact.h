@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Exact sums of squares (src/device/exact_sum.h) on the GPU. Each thread adds the sums of its
- * blocks in registers, in a window of 64 places. If one is outside, the window is added to shared
- * memory and moved. */
+ * blocks in registers, in a window of 64 places. For a sum outside the window, the window is added
+ * to shared memory and moved. */
 #ifndef VITTRAIN_CUDA_EXACT_H
 #define VITTRAIN_CUDA_EXACT_H
 
@@ -19,7 +19,7 @@ __device__ static inline void squares_add(struct block_squares *squares, const s
         squares->lane[i % 4] += (double)eight.value[i] * (double)eight.value[i];
 }
 
-/* high * 2^64 + low, in units of word `base` */
+/* The sum high * 2^64 + low, in units of word `base`. */
 struct window {
     uint64_t base, low, high;
 };
@@ -30,6 +30,7 @@ __device__ static inline void word_add(int64_t *word, uint64_t value)
         atomicAdd((unsigned long long *)word, (unsigned long long)value);
 }
 
+/* Add the window to `sum`, in shared memory, and set it to zero. */
 __device__ static inline void window_empty(struct window *window, struct exact_sum *sum)
 {
     int64_t *word = sum->word + window->base;
@@ -40,6 +41,7 @@ __device__ static inline void window_empty(struct window *window, struct exact_s
     window->low = window->high = 0;
 }
 
+/* Add the sum of a block to the window, or to `sum` if it is infinite or NaN. */
 __device__ static inline void window_add(struct window *window, const struct block_squares &squares,
                                          struct exact_sum *sum)
 {
@@ -70,8 +72,8 @@ __device__ static inline void exact_begin(struct exact_sum *sum)
         ((int64_t *)sum)[threadIdx.x] = 0;
 }
 
-/* Add the windows of all threads of the block to `sum`, in shared memory, then that to *total. The
- * windows of a warp that have the base of lane 0 are added first. */
+/* Add the windows of all threads of the block to `sum`, in shared memory, and add `sum` to *total.
+ * Windows with the base of lane 0 are first added within the warp. */
 __device__ static inline void exact_end(struct window window, struct exact_sum *sum,
                                         struct exact_sum *total)
 {

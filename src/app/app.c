@@ -32,7 +32,8 @@ const char *const app_exit_codes[] = {
     [ERROR_NETWORK] = "a download or an upload failed",
     [ERROR_PEER] = "another rank failed or does not respond",
     [ERROR_UNFIT] = "`doctor` found a problem that must be fixed before a run",
-    [ERROR_DIFFERENT] = "`verify` found a step whose replay gives other bits",
+    [ERROR_DIFFERENT] = "`verify` found a step whose replay gives other bits, or "
+                        "train.check_every a wrong gradient",
     [ERROR_DIFFERENT + 1] = NULL,
 };
 

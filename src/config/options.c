@@ -332,7 +332,7 @@ static bool check_train(const struct options *options, struct error *error)
     return check_trust(&options->optim, error);
 }
 
-/* Check what train.exact=layout excludes. Batch norms are checked with the model. */
+/* Check the options that train.exact=layout excludes. session.c checks batch norms. */
 static bool check_exact(const struct options *options, struct error *error)
 {
     const struct train_options *train = &options->train;
@@ -343,9 +343,10 @@ static bool check_exact(const struct options *options, struct error *error)
         return train->check_every == 0 ||
                error_set(error, ERROR_USAGE, "train.check_every needs train.exact=layout");
     if (train->global_batch == 0)
-        return error_set(error, ERROR_USAGE,
-                         "train.exact=layout needs train.global_batch: with train.batch the global "
-                         "batch depends on the number of ranks");
+        return error_set(
+            error, ERROR_USAGE,
+            "train.exact=layout needs train.global_batch; with train.batch, the global "
+            "batch depends on the number of ranks");
     if (train->grain % GRAIN_STEP != 0)
         return error_set(error, ERROR_USAGE, "train.grain=%lld is not a multiple of %d",
                          (long long)train->grain, GRAIN_STEP);
@@ -353,18 +354,18 @@ static bool check_exact(const struct options *options, struct error *error)
     const int64_t least = round_up_division(train->global_batch, GRAINS_MOST);
     if (grain < least)
         return error_set(error, ERROR_USAGE,
-                         "train.grain=%lld: train.global_batch=%lld has more than %d grains: set "
+                         "train.grain=%lld: train.global_batch=%lld has more than %d grains; set "
                          "train.grain=%lld or more",
                          (long long)grain, (long long)train->global_batch, GRAINS_MOST,
                          (long long)round_up(least, GRAIN_STEP));
     if (options->mesh.reduce == REDUCE_COMPUTE)
         return error_set(error, ERROR_USAGE,
-                         "train.exact=layout adds gradients in fp32: leave out "
+                         "train.exact=layout adds gradients in fp32; leave out "
                          "mesh.reduce=compute");
     if (plateau || train->early_stop > 0)
         return error_set(
             error, ERROR_USAGE,
-            "train.exact=layout does not cover evaluations, on which %s depends: leave "
+            "train.exact=layout does not cover evaluations, on which %s depends; leave "
             "one of them out",
             plateau ? "schedule.name=plateau" : "train.early_stop");
     return true;

@@ -58,7 +58,8 @@ MUST_CHECK bool options_read_text(const char *text, const char *name, struct opt
  * checked. */
 MUST_CHECK bool options_check(const struct options *options, struct error *error);
 
-/* Return the samples of a grain for this global batch; 0 without train.exact=layout. */
+/* Return the samples of a grain, for a global batch of this many samples; 0 with train.exact=off.
+ */
 int64_t options_grain(const struct options *options, int64_t global_batch);
 
 /* Return the resolved deck: every key with its value, but only one of train.batch and

@@ -312,22 +312,24 @@ const struct option_entry option_table[] = {
              "save memory. The result is the same."},
     {PLACE(train, exact), CHOICES(EXACT_CHOICES), .preset = "off",
      .help =
-         "layout: the run has the same bits on every number of ranks, strategy (mesh.strategy), "
-         "number of threads and train.accumulate. The global batch is cut into grains of "
+         "layout: weights and losses have the same bits with any number of ranks and threads, any "
+         "mesh.strategy and any train.accumulate. The global batch is cut into grains of "
          "train.grain samples, whose gradients are added in a fixed order. Needs "
          "train.global_batch."},
     {PLACE(train, grain), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0),
      .least = GRAIN_STEP, .most = 65536,
-     .help = "Samples of a grain with train.exact=layout, a multiple of 8; results depend on it. A "
-             "rank computes whole grains: use at least as many grains as ranks, and at most 256. "
-             "auto: an eighth of train.global_batch, rounded up."},
+     .help = "Samples of a grain with train.exact=layout, a multiple of 8. Results depend on it. A "
+             "rank computes whole grains, so ranks without a grain are idle. A global batch has at "
+             "most 256 grains. auto: an eighth of train.global_batch, rounded up to a multiple of "
+             "8."},
     {PLACE(train, check_every), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e9,
-     .help = "Steps between checks for hardware that computes wrongly: one grain of each rank is "
-             "computed again by another rank, and a third one decides if the gradients differ. "
-             "Needs train.exact=layout and a model without batch norm. 0: never."},
+     .help =
+         "Steps between checks for hardware that computes wrongly. In a check, another rank "
+         "computes one grain of each rank again. If the gradients differ, a third rank decides. "
+         "Needs train.exact=layout and a model without batch norm. 0: never."},
     {PLACE(train, check_action), CHOICES(CHECK_ACTION_CHOICES), .preset = "stop",
-     .help = "What follows a wrong gradient that train.check_every finds. stop: the run ends "
-             "without a new checkpoint. continue: one warning that names the host."},
+     .help = "Action if train.check_every finds a wrong gradient. stop: end the run with exit code "
+             "11 and without a new checkpoint. continue: log one warning for each wrong gradient."},
     {PLACE(train, precision), CHOICES(PRECISION_CHOICES), .preset = "auto",
      .help = "Type of weights and activations in matrix products; reductions and updates are "
              "always fp32. auto: bf16 if the hardware multiplies it, else fp16 if it multiplies "
@@ -563,11 +565,12 @@ const struct option_entry option_table[] = {
     {PLACE(debug, overfit), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e9,
      .help = "Train on the first N batches only, repeatedly. 0: on all."},
     {PLACE(debug, flip), CHOICES(FLIP_CHOICES), .preset = "off",
-     .help = "Inject faults: invert one bit of the checked grain of rank debug.flip_rank at each "
-             "check (train.check_every), in an activation, a gradient, the rank's copy of the "
-             "weights, or the samples that it receives to check another rank."},
+     .help = "Inject faults: invert one bit on rank debug.flip_rank at each check "
+             "(train.check_every). activation, gradient: of the checked grain. weight: in the "
+             "rank's copy of the weights. message: in the samples that the rank receives to check "
+             "another rank."},
     {PLACE(debug, flip_rank), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e6,
-     .help = "The rank that debug.flip changes."},
+     .help = "Rank in which debug.flip injects faults."},
     {PLACE(debug, profile), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "Measure the time of each unit and operation and print it at the end."},
     {PLACE(debug, capture), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e12,

@@ -79,7 +79,7 @@ struct debug_options {
     int64_t check_weights; /* steps between comparisons of the ranks' weights; 0: never */
     bool wait;             /* synchronize with the device in each step */
     int flip;              /* enum flip_choice */
-    int64_t flip_rank;     /* whose computation gets the flips */
+    int64_t flip_rank;     /* rank in which faults are injected */
     char pause[OPTION_TEXT]; /* PHASE:STEP:SECONDS (status_pause_at), or none */
 };
 

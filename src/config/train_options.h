@@ -42,8 +42,8 @@ enum exact_choice { EXACT_CHOICES(OPTION_CONSTANT) };
 #define CHECK_ACTION_CHOICES(X) X(CHECK_STOP, "stop") X(CHECK_CONTINUE, "continue")
 enum check_action_choice { CHECK_ACTION_CHOICES(OPTION_CONSTANT) };
 
-/* train.grain is a multiple of GRAIN_STEP samples; auto makes at most AUTO_GRAINS grains of a
- * global batch. */
+/* train.grain is a multiple of GRAIN_STEP samples. A global batch has at most GRAINS_MOST grains,
+ * with train.grain=auto at most AUTO_GRAINS. */
 enum { GRAIN_STEP = 8, AUTO_GRAINS = 8, GRAINS_MOST = 256 };
 
 #define RATE_SCALE_CHOICES(X)                                                                      \

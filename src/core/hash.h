@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Return the hash of an element. `key` is different for each element. Increment and finalizer are
- * those of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
+/* Return the hash of an element. `key` must be different for each element. Increment and finalizer
+ * are those of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
  * OOPSLA 2014; constants of David Stafford's variant 13). */
 static inline uint64_t hash_element(uint64_t key, float value)
 {

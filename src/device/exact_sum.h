@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Sums that do not depend on the order of the summands, on the CPU and the GPU. A sum of squares
- * adds blocks of EXACT_BLOCK elements in fp64, each in the same order, and the sums of the blocks
- * as integers. It is the same for any division of the elements into parts that begin at multiples
- * of EXACT_BLOCK. */
+ * adds each block of EXACT_BLOCK elements in fp64, in a fixed order. The sums of blocks are added
+ * as integers. So the elements may be divided into parts that begin at multiples of EXACT_BLOCK. */
 #ifndef VITTRAIN_DEVICE_EXACT_SUM_H
 #define VITTRAIN_DEVICE_EXACT_SUM_H
 
@@ -17,11 +16,12 @@
 #define SHARED_FUNCTION static inline __attribute__((always_inline, unused))
 #endif
 
-/* EXACT_UNIT: exponent of the unit of word 0. */
+/* Word 0 of an exact_sum counts units of 2^EXACT_UNIT. */
 enum { EXACT_BLOCK = 16, EXACT_UNIT = -352 };
 
-/* The sum of a block, an fp64 value >= 0, equals its mantissa << place in units of word 0. Places
- * are 2 (2^-298) to 560. Zero, infinity and NaN have places from EXACT_PLACES on. */
+/* The sum of a block is an fp64 value >= 0 with these bits. It equals exact_mantissa << exact_place
+ * in units of word 0. The place is 2 for the smallest sum, 2^-298, and at most 560. It is at least
+ * EXACT_PLACES for zero, infinity and NaN. */
 enum { EXACT_PLACES = 576 };
 
 SHARED_FUNCTION uint64_t exact_place(uint64_t bits)
@@ -52,7 +52,8 @@ SHARED_FUNCTION double exact_sum_value(const struct exact_sum *sum)
     digit[EXACT_WORDS] = (uint32_t)carry;
     while (high > 2 && digit[high] == 0)
         high--;
-    /* The upper 64 bits; the lowest of them is set if any bit below is. */
+    /* Convert the upper 64 bits. Their lowest bit is set if any bit below is set, so that the
+     * conversion rounds correctly. */
     uint64_t upper = (uint64_t)digit[high] << 32 | digit[high - 1];
     uint32_t below = digit[high - 2];
     bool rest = false;
@@ -66,8 +67,8 @@ SHARED_FUNCTION double exact_sum_value(const struct exact_sum *sum)
     return ldexp((double)(upper | (below != 0 || rest ? 1u : 0u)), exponent);
 }
 
-/* Round the loss of a sample to a multiple of 2^-26: sums below 2^27 are then exact in fp64. Values
- * from 2^26 on, which are such multiples, infinity and NaN do not change. */
+/* Round the loss of a sample to a multiple of 2^-26. Sums below 2^27 are then exact in fp64. Values
+ * from 2^26 on are such multiples; they, infinity and NaN do not change. */
 SHARED_FUNCTION double loss_round(double loss)
 {
     return rint(loss * 0x1p26) * 0x1p-26;

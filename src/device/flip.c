@@ -5,11 +5,11 @@
 
 #include "core/integer.h"
 
-/* Return the bits of element `index`. For all types the bits without the sign have the order of the
- * absolute values. */
+/* Return the bits of element `index`. In all types, the bits without the sign are ordered as the
+ * absolute values are. */
 static uint32_t bits_of(const unsigned char *memory, size_t width, int64_t index)
 {
-    uint32_t bits = 0; /* little-endian */
+    uint32_t bits = 0; /* the host is little-endian */
     memcpy(&bits, memory + (size_t)index * width, width);
     return bits;
 }

@@ -8,23 +8,24 @@
 #include "core/tree.h"
 #include "device/flip.h"
 
-/* ALIGNMENT in elements: algorithms of products depend on the alignment of operands. */
+/* GRADIENTS: maximum number of gradients of an operation. ALIGNMENT, in elements, of the stack's
+ * gradients: algorithms of matrix products depend on the alignment of operands. */
 enum { GRADIENTS = 4, ALIGNMENT = 64 };
 
 struct grains {
-    struct grains *before; /* the grains that were opened before these, or NULL */
+    struct grains *previous; /* active again after grains_close; or NULL */
     struct device *device;
     const struct device_backend *inner;
     struct device_backend outer;
     int64_t samples; /* of a grain */
-    /* Gradients of grains that wait to be added: [levels][level_count]. Level 0 of a partial sum is
-     * the gradient itself and not stored here. */
+    /* Gradients of grains that wait to be added: [levels][level_count]. Level 0 is not stored here;
+     * it is the memory of the partial sum. */
     float *stack;
     int64_t levels, level_count;
     double *rows; /* sums of batch norm: [total][row_count] */
-    int64_t rows_most, row_count;
+    int64_t row_capacity, row_count;
     bool inside;          /* between grains_begin and grains_end */
-    int64_t first, count; /* samples of the pass: the first one's number, their number */
+    int64_t first, count; /* samples of the pass: number of the first one; how many */
     int64_t total;        /* grains of the global batch */
     struct subtree parts[TREE_PARTS];
     int part_count;
@@ -40,7 +41,7 @@ struct grains {
 
 static struct grains *active;
 
-/* A gradient of a parameter that an operation writes; `sum` is NULL if it is not computed. */
+/* A gradient of a parameter that an operation writes. sum: NULL if it is not computed. */
 struct gradient {
     float *sum;
     int64_t count;
@@ -55,6 +56,7 @@ struct grain {
 /* Run an operation for one grain. args: those of the whole pass. */
 typedef void grain_run(struct stream *stream, const void *args, const struct grain *grain);
 
+/* Return the end of the grains of a subtree, in this pass. */
 static int64_t part_end(const struct subtree *part)
 {
     const int64_t end =
@@ -63,7 +65,7 @@ static int64_t part_end(const struct subtree *part)
     return smaller(part->begin + ((int64_t)1 << part->level), end);
 }
 
-/* Return the room that gradients 0..count - 1 take at a level of the stack. */
+/* Return the elements that gradients 0..count - 1 take at a level of the stack. */
 static int64_t room_of(const struct gradient *gradients, int count)
 {
     int64_t room = 0;
@@ -73,7 +75,7 @@ static int64_t room_of(const struct gradient *gradients, int count)
     return room;
 }
 
-/* Return the memory of gradient `which` at a level of the stack of partial sum `part`. */
+/* Return the memory of gradient `which` of partial sum `part` at a level of the stack. */
 static float *level_of(const struct gradient *gradients, int which, int part, int level)
 {
     if (gradients[which].sum == NULL)
@@ -92,7 +94,7 @@ static void room_check(const struct gradient *gradients, int top)
            "no room for %lld elements of gradients of grains at level %d", (long long)room, top);
 }
 
-/* Add the last `adds` levels of the stack, which has levels 0..top. */
+/* Add level `top` of the stack to the level below it, and so on: `adds` additions per gradient. */
 static void stack_add(struct stream *stream, const struct gradient *gradients, int part, int top,
                       int adds)
 {
@@ -108,7 +110,8 @@ static bool is_watched(const struct grain *grain)
     return (active->first + grain->first) / active->samples == active->watched;
 }
 
-/* Invert a bit of one of the first tensors of this kind that are computed for the watched grain. */
+/* Invert a bit if this tensor is the one that the seed chooses, among the first tensors of its kind
+ * that are computed for the watched grain. */
 static void flip_one(struct stream *stream, enum grains_flip kind, int64_t seen,
                      enum data_type type, void *values, int64_t count)
 {
@@ -153,8 +156,8 @@ static void watch_gradients(struct stream *stream, const struct gradient *gradie
 }
 
 /* Run an operation for each grain and add the gradients. Before grain i of a partial sum, the stack
- * holds the sums of one subtree for each bit that is set in i. After grain i, those that it
- * completes are added: one for each trailing bit that is set, or all after the last grain. */
+ * holds the sum of one subtree for each bit that is set in i. Grain i completes one subtree for
+ * each trailing bit that is set in i; the last grain completes all. */
 static void for_each_grain(struct stream *stream, grain_run *run, const void *args,
                            const struct gradient gradients[GRADIENTS])
 {
@@ -177,15 +180,15 @@ static void for_each_grain(struct stream *stream, grain_run *run, const void *ar
     }
 }
 
-/* True if an operation over this many rows is to run once per grain. Operations on rows that are
- * not samples' pass through. */
+/* True if an operation over this many rows runs once per grain. Other calls, whose rows do not
+ * belong to the samples of the pass, go to the device's backend unchanged. */
 static bool is_cut(int64_t rows, int64_t rows_per_sample)
 {
     return active->inside && rows > 0 && rows == active->count * rows_per_sample;
 }
 
-/* True if an operation with gradients of parameters is to run once per grain: not at all in a pass
- * without samples, which must not change partial sums of earlier passes. */
+/* True if an operation with gradients of parameters runs once per grain. In a pass without samples
+ * it does not run, so partial sums of earlier passes stay unchanged. */
 static bool is_summed(const char *operation, int64_t rows, bool overwrite)
 {
     if (!active->inside)
@@ -257,7 +260,6 @@ static void grains_linear_backward(struct stream *stream, const struct linear_ba
         active->inner->linear_backward(stream, args);
 }
 
-/* Rows of a sample are known from those of the pass. */
 static int64_t rows_per_sample(int64_t rows)
 {
     return rows / active->count;
@@ -347,12 +349,13 @@ static void grains_tokens_backward(struct stream *stream, const struct tokens_ba
         active->inner->tokens_backward(stream, args);
 }
 
-/* Elements of a sample of x, and of y. */
+/* Return the elements of x per sample. */
 static int64_t image_of(const struct convolution_shape *s)
 {
     return s->height * s->width * s->in;
 }
 
+/* Return the elements of y per sample. */
 static int64_t result_of(const struct convolution_shape *s)
 {
     return convolved_size(s->height, s->kernel, s->stride, s->padding) *
@@ -406,7 +409,7 @@ static void grains_convolution_backward(struct stream *stream,
         active->inner->convolution_backward(stream, args);
 }
 
-/* Evaluation uses whole batches, training grains, of which the last may be short. */
+/* Return the largest workspace of a whole batch, for evaluations, and of grains of any length. */
 static size_t grains_convolution_workspace(struct device *device, enum data_type type,
                                            const struct convolution_shape *shape)
 {
@@ -420,7 +423,8 @@ static size_t grains_convolution_workspace(struct device *device, enum data_type
     return most;
 }
 
-/* Return the row of sums of a grain of this pass; `sums` may not be used before grains_add_sums. */
+/* Return the row of sums of a grain of this pass. The `sums` of the operation are written by
+ * grains_add_sums. */
 static double *row_of(const struct grain *grain)
 {
     return active->rows + (active->first + grain->first) / active->samples * active->row_count;
@@ -430,7 +434,7 @@ static double *row_of(const struct grain *grain)
 static void rows_clear(struct stream *stream, int64_t channels)
 {
     active->row_count = 2 * channels + 1;
-    ENSURE(active->total * active->row_count <= active->rows_most,
+    ENSURE(active->total * active->row_count <= active->row_capacity,
            "no room for %lld sums of %lld grains", (long long)active->row_count,
            (long long)active->total);
     active->inner->zero(stream, active->rows,
@@ -503,7 +507,7 @@ struct grains *grains_open(struct device *device, int64_t samples)
            (long long)samples);
     struct grains *grains = calloc(1, sizeof *grains);
     ENSURE(grains != NULL, "no memory for grains");
-    grains->before = active;
+    grains->previous = active;
     grains->device = device;
     grains->samples = samples;
     grains->watched = -1;
@@ -531,7 +535,7 @@ void grains_close(struct grains *grains)
         return;
     grains->device->backend = grains->inner;
     grains->device->reproducible = false;
-    active = grains->before;
+    active = grains->previous;
     free(grains);
 }
 
@@ -539,13 +543,13 @@ void grains_allocate(struct grains *grains, struct arena *arena, int64_t batch, 
                      int64_t largest, int64_t channels)
 {
     grains->levels = tree_root_level(larger(1, round_up_division(batch, grains->samples)));
-    /* The other gradients of an operation are not larger than the first in total. */
+    /* The gradients of an operation have at most 2 * largest elements (room_check). */
     grains->level_count = 2 * round_up(largest, GRADIENTS * ALIGNMENT);
-    grains->rows_most = channels > 0 ? total * (2 * channels + 1) : 0;
+    grains->row_capacity = channels > 0 ? total * (2 * channels + 1) : 0;
     grains->stack = arena_take(arena, MEMORY_BUFFERS,
                                (size_t)(grains->levels * grains->level_count) * sizeof(float));
     grains->rows =
-        arena_take(arena, MEMORY_BUFFERS, (size_t)grains->rows_most * sizeof *grains->rows);
+        arena_take(arena, MEMORY_BUFFERS, (size_t)grains->row_capacity * sizeof *grains->rows);
 }
 
 void grains_begin(struct grains *grains, int64_t first, int64_t count, int64_t global_count)
@@ -590,7 +594,7 @@ uint64_t grains_hash(const struct grains *grains)
 }
 
 void grains_add_sums(struct grains *grains, struct stream *stream,
-                     void (*all_reduce)(void *context, double *sums, int64_t count), void *context,
+                     void (*all_reduce)(void *context, double *rows, int64_t n), void *context,
                      double *sums, int64_t count)
 {
     ENSURE(grains->inside && count == grains->row_count, "no sums of grains to add");

@@ -13,8 +13,8 @@
 #define TREE_FUNCTION static inline
 #endif
 
-/* Return the sum of values[0], values[stride], ...: `count` > 0 numbers. Before number i, the stack
- * holds the sums of one subtree for each bit that is set in i. */
+/* Return the sum of values[0], values[stride], ..., values[(count - 1) * stride]. count > 0. Before
+ * value i is added, the stack holds the sum of one subtree for each bit that is set in i. */
 TREE_FUNCTION double tree_sum(const double *values, int64_t count, int64_t stride)
 {
     double stack[TREE_LEVELS + 1] = {0};

@@ -19,8 +19,10 @@ enum { FLAT_SLOTS = 2, ORTHOGONAL_SLOTS = 4 };
 /* State of a gradient's reduction. */
 enum flat_reduction {
     REDUCTION_NONE,
-    REDUCTION_SCATTERING, /* reduce-scatter in the shard group; `gradient` is not yet valid */
-    REDUCTION_EXCHANGING, /* partial sums: all-to-all in the replica group */
+    /* Reduce-scatter in the shard group, or all-to-all of partial sums. `gradient` is not yet
+     * valid. */
+    REDUCTION_SCATTERING,
+    REDUCTION_EXCHANGING, /* all-to-all of partial sums in the replica group */
     REDUCTION_REPLICAS    /* all-reduce of `gradient` in the replica group, or its all-gather */
 };
 
@@ -51,7 +53,7 @@ struct flat_buffer {
     struct ticket *gathering, *reducing;
     struct event *ready; /* recorded when the data of the next collective are computed */
     int64_t stride; /* elements between two partial sums of the whole gradient; at least padded */
-    int64_t block;  /* elements of `gradient` that one replica adds if there are partial sums */
+    int64_t block;  /* elements of `gradient` whose partial sums one replica adds */
     struct tree_pool pool; /* partial sums of the step's passes */
 };
 
@@ -75,20 +77,20 @@ struct flat_orthogonal {
     double *norm_squared;
 };
 
-/* Partial sums of gradients, which are added in the order of core/tree.h (flat_partial.h). Counts
- * of partial sums are maxima over ranks and global batches. */
+/* Partial sums of gradients (flat_partial.h), which are added in the order of core/tree.h. The
+ * numbers of partial sums whole..from_replicas are maxima over ranks and global batches. */
 struct flat_partials {
     int64_t most;   /* grains of the largest global batch; 0: gradients have no partial sums */
-    int64_t passes; /* in a step */
-    bool spare;     /* memory for one more partial sum (flat_spare_open) */
-    int whole;      /* of a whole gradient, on one rank */
-    int reduced;    /* of a shard group after its reduction */
-    int from_shards, from_replicas; /* received in the reductions */
+    int64_t passes; /* of a step */
+    bool spare;     /* there is memory for one more partial sum (flat_spare_open) */
+    int whole;      /* of the whole gradient, stored by one rank */
+    int reduced;    /* of a shard group after its all-to-all and additions */
+    int from_shards, from_replicas; /* received by one rank in an all-to-all */
     int64_t total;                  /* grains of the step's global batch */
-    int count;                      /* partial sums of the current pass */
+    int count;                      /* partial sums that this rank computes in the current pass */
     struct subtree tree[TREE_PARTS];
     int slot[TREE_PARTS]; /* partial sum i is written at whole_gradient + slot[i] * stride */
-    int *parts;           /* [shard size + replica size] sent by the members of the groups */
+    int *parts; /* [shard size + replica size] partial sums that each member of the groups sends */
 };
 
 struct flat_model {
@@ -161,8 +163,9 @@ void flat_begin_gradients(struct flat_model *flat);
 /* Call these before and after a unit's backward pass. open: provides memory for its whole gradient.
  * In the first pass of a step with samples, operations must overwrite the gradients
  * (flat_overwrites_gradient), and frozen tensors and padding are set to zero. In other passes
- * operations add to the sum of this rank so far, or to zeros. close: starts the reduction; if whole
- * gradients stay, only after the step's last pass (`last`), else after each pass. */
+ * operations add to the sum of this rank so far, or to zeros. With partial sums (flat_partial.h),
+ * operations overwrite in every pass. close: starts the reduction; if whole gradients stay, only
+ * after the step's last pass (`last`), else after each pass. */
 void flat_gradient_open(struct flat_model *flat, int unit, bool samples);
 void flat_gradient_close(struct flat_model *flat, int unit, bool last);
 
@@ -178,7 +181,7 @@ struct flat_traffic {
 struct flat_traffic flat_traffic(const struct flat_model *flat, int64_t passes, int first_unit);
 
 /* Sets *norm_squared (device) to the sum of squares of the global gradient, on each rank, without
- * running statistics. The same gradient gives the same bits on every mesh. */
+ * running statistics. The bits do not depend on the mesh. */
 void flat_norm(struct flat_model *flat);
 
 /* Sets the norms of tensors to zero. Call it before the update with `measure` of all units. */
@@ -199,9 +202,8 @@ void flat_swap_average(struct flat_model *flat);
 MUST_CHECK bool flat_check_same(struct flat_model *flat, struct error *error);
 
 /* Sets hash[u] to the hash of the masters of unit u, and hash[count + u] to that of its moments and
- * average. A hash is the sum modulo 2^64 of a mix of index and bits of each element of the tensors,
- * without padding, so it does not depend on the shards. Collective in the shard group; reads all
- * state of the model. */
+ * average. A hash is the sum (core/hash.h) over all elements of the tensors, without padding, so it
+ * does not depend on the shards. Collective in the shard group; reads all state of the model. */
 void flat_hash(const struct flat_model *flat, uint64_t *hash);
 
 /* Sets begin and end of this rank's part of a tensor, as elements of its shard. Returns false if

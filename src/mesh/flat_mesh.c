@@ -125,7 +125,7 @@ static void replicas_start(struct flat_model *flat, struct flat_buffer *buffer)
     buffer->reduction = REDUCTION_REPLICAS;
 }
 
-/* Finishes a collective on partial sums and starts the next one. */
+/* Finishes a collective on partial sums and starts the next one of the unit. */
 static void partials_advance(struct flat_model *flat, int unit)
 {
     struct flat_buffer *buffer = &flat->buffers[unit];
@@ -148,8 +148,8 @@ static void partials_advance(struct flat_model *flat, int unit)
     buffer->reduction = REDUCTION_EXCHANGING;
 }
 
-/* Finishes the reduce-scatter and starts the all-reduce between replicas. All ranks call it for the
- * same units in the same order, as collectives require. */
+/* Finishes the reduce-scatter or all-to-all in progress and starts the next collective, between
+ * replicas. All ranks call it for the same units in the same order, as collectives require. */
 static void reduction_advance(struct flat_model *flat, int unit)
 {
     struct flat_buffer *buffer = &flat->buffers[unit];
@@ -174,8 +174,8 @@ static void gradient_zero(const struct flat_model *flat, const struct flat_buffe
                                     (size_t)(end - begin) * sizeof(float));
 }
 
-/* Sets to zero all elements that no operation of a backward pass writes. begin: the first element
- * of the partial sum. */
+/* Sets to zero all elements that no operation of a backward pass writes. begin: first element of
+ * the partial sum, or 0. */
 static void gradient_zero_gaps(const struct flat_model *flat, const struct flat_buffer *buffer,
                                int64_t begin)
 {
@@ -246,7 +246,9 @@ void flat_gradient_close(struct flat_model *flat, int unit, bool last)
 void flat_reduce_wait(struct flat_model *flat)
 {
     const struct device_backend *backend = flat->device->backend;
-    enum { STAGES = 2 }; /* of partial sums: in the shard group and in the replica group */
+    enum {
+        STAGES = 2
+    }; /* partial sums: all-to-all in the shard group, then in the replica group */
     for (int stage = 0; stage < STAGES; stage++)
         for (int unit = flat->count - 1; unit >= 0; unit--)
             reduction_advance(flat, unit);
@@ -318,15 +320,15 @@ void flat_add_sums(const struct flat_model *flat, double *sums, int64_t count)
     }
 }
 
-/* ---- bits of the state, in chunks of host memory */
+/* ---- checksums of the state */
 
 enum { CHUNK = 1 << 18 };
 
 /* Called with values[count], which begin at element `index` of the unit. */
 typedef void chunk_visit(void *user, int64_t index, const float *values, int64_t count);
 
-/* Copies this rank's part of a tensor to the host in chunks. shard: device memory [shard_count];
- * chunk: host memory [CHUNK]. */
+/* Copies this rank's part of a tensor to the host in chunks and visits each. shard: device memory
+ * [shard_count]; chunk: host memory [CHUNK]. */
 static void part_read(const struct flat_model *flat, const struct flat_buffer *buffer,
                       const struct unit_tensor *tensor, const float *shard, float *chunk,
                       chunk_visit *visit, void *user)
@@ -368,7 +370,7 @@ static void tensor_crcs(const struct flat_model *flat, int64_t *crc)
 }
 
 struct hash {
-    uint64_t kind; /* of the state, in the upper bits */
+    uint64_t kind; /* state kind, in the upper bits of keys */
     uint64_t sum;
 };
 

@@ -7,7 +7,7 @@
 
 enum { BLOCK_ALIGNMENT = 16 }; /* elements */
 
-/* Cuts the grains of `count` consecutive ranks into subtrees. */
+/* Cuts the grains of ranks first..first + count - 1 into subtrees. */
 static int ranks_cut(const struct flat_model *flat, int64_t total, int first, int count,
                      struct subtree tree[TREE_PARTS])
 {
@@ -18,7 +18,7 @@ static int ranks_cut(const struct flat_model *flat, int64_t total, int first, in
     return tree_cut(begin, end + length, total, tree);
 }
 
-/* Cuts the grains of a pass of a rank. */
+/* Cuts the grains of a rank in one pass into subtrees. */
 static int pass_cut(const struct flat_model *flat, int64_t total, int rank, int64_t pass,
                     struct subtree tree[TREE_PARTS])
 {
@@ -35,7 +35,7 @@ static void add_nothing(void *context, int into, int from)
     (void)context, (void)into, (void)from;
 }
 
-/* Returns the number of partial sums that a rank needs in the passes of a step. */
+/* Returns the maximum number of partial sums that a rank stores during a step. */
 static int rank_measure(const struct flat_model *flat, int64_t total, int rank)
 {
     struct tree_pool pool = {.total = total};
@@ -86,7 +86,7 @@ void flat_use_grains(struct flat_model *flat, int64_t most, int64_t passes, bool
     for (int i = 0; i < flat->count; i++) {
         struct flat_buffer *buffer = &flat->buffers[i];
         buffer->block = round_up(round_up_division(buffer->shard_count, replicas), BLOCK_ALIGNMENT);
-        if (shards == 1) /* the whole partial sums are sent to the replicas */
+        if (shards == 1) /* partial sums are sent to replicas in `replicas` blocks */
             buffer->stride = buffer->block * replicas;
     }
     flat_begin_pass(flat, most, 0);
@@ -190,7 +190,7 @@ void partial_open(struct flat_model *flat, const struct flat_buffer *buffer)
         flat->partials.slot[i] = buffer->pool.count + i;
 }
 
-/* The partial sums that are left are moved to the first slots, in order. */
+/* Also moves the remaining partial sums to the first slots, in order. */
 void partial_close(const struct flat_model *flat, struct flat_buffer *buffer)
 {
     struct sums sums = {flat, buffer->whole_gradient, buffer->stride};
@@ -207,8 +207,8 @@ void partial_close(const struct flat_model *flat, struct flat_buffer *buffer)
     }
 }
 
-/* Adds what the members of a group sent: each the partial sums of `ranks` consecutive ranks, of
- * which `first` is the first. Returns those that are left. */
+/* Adds the partial sums that the members of a group sent. Member m sent those of `ranks` ranks from
+ * rank first + m * ranks. Returns the remaining partial sums. */
 static struct tree_pool received_add(struct sums *sums, int members, int first, int ranks)
 {
     const int64_t total = sums->flat->partials.total;

@@ -134,10 +134,10 @@ static void fill_sincos(const struct unit_tensor *tensor, int64_t first, int64_t
     }
 }
 
-/* Fill in filters [out, in, height, width]: functions of the three-dimensional discrete cosine
- * basis (DCT-II, norm 1), each followed by its negative. They are close to the principal components
- * of patches of natural images, so their outputs are nearly uncorrelated, as those of the whitening
- * layer of Jordan 2024. */
+/* Set filters [out, in, height, width] to functions of the three-dimensional discrete cosine basis
+ * (DCT-II, norm 1), each followed by its negative. These functions are close to the principal
+ * components of patches of natural images. So the outputs are nearly uncorrelated, like those of
+ * the whitening layer of airbench94 (Jordan 2024). */
 static void fill_cosines(const struct unit_tensor *tensor, int64_t first, int64_t count,
                          float *values)
 {
@@ -157,8 +157,7 @@ static void fill_cosines(const struct unit_tensor *tensor, int64_t first, int64_
     }
 }
 
-/* Overwrite the first filters with the identity, as PyTorch's dirac_: filter c passes on channel c.
- */
+/* Overwrite the first filters as PyTorch's dirac_ does: filter c copies input channel c. */
 static void fill_dirac(const struct unit_tensor *tensor, int64_t first, int64_t count,
                        float *values)
 {

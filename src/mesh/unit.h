@@ -23,10 +23,10 @@ enum initial_rule {
     INITIAL_TRUNCATED_NORMAL, /* standard deviation `initial_scale`, clipped at +-2 as in timm */
     INITIAL_HALF_NORMAL, /* the same; standard deviation 1e-6 in the second half of the elements */
     INITIAL_NORMAL,      /* standard deviation `initial_scale` */
-    INITIAL_DIRAC,       /* filters [out, in, height, width]: identity, then INITIAL_NORMAL */
-    INITIAL_COSINES,     /* filters: pairs of +-1 times a function of the cosine basis */
-    INITIAL_UNIFORM,     /* +-initial_scale */
-    INITIAL_SINCOS       /* fixed sin-cos position embeddings of `grid`, [1, rows, width] */
+    INITIAL_DIRAC,   /* filters [out, in, height, width]: `in` identities, then INITIAL_NORMAL */
+    INITIAL_COSINES, /* filters [out, in, height, width]: cosine functions and their negatives */
+    INITIAL_UNIFORM, /* +-initial_scale */
+    INITIAL_SINCOS   /* fixed sin-cos position embeddings of `grid`, [1, rows, width] */
 };
 
 enum { TENSOR_NAME = 64, TENSOR_DIMENSIONS = 4 };

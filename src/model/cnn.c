@@ -66,8 +66,8 @@ static void cnn_a_lenet_describe(struct convnet *convnet, const struct convnet_s
     linear(convnet, "fc4", node, shape->classes, false);
 }
 
-/* Add a convolution that keeps the size if `kernel` is 3, a max pool if `pools`, a batch norm and a
- * ReLU. */
+/* Add a convolution, a max pool if `pools`, a batch norm and a ReLU. A 3 x 3 convolution is padded
+ * and begins with Dirac filters; others are not padded and begin with cosine filters. */
 static int block(struct convnet *convnet, const char *layer, int number, int input,
                  int64_t channels, int64_t kernel, bool pools)
 {

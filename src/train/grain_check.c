@@ -11,7 +11,8 @@
 #include "core/log.h"
 #include "device/flip.h"
 
-/* What all ranks know of each rank's grain after a round. */
+/* Fields of the table, each with one value per rank. CHECK_HASH is the hash of the rank itself,
+ * CHECK_FIRST and CHECK_SECOND are those of rounds 1 and 2. */
 enum { CHECK_POSITION, CHECK_COUNT, CHECK_HASH, CHECK_FIRST, CHECK_SECOND, CHECK_FIELDS };
 
 /* Return the values of a field, by rank. */
@@ -20,7 +21,7 @@ static int64_t *field_of(const struct grain_check *check, int field)
     return check->table + (int64_t)field * check->session->mesh.world->size;
 }
 
-/* Parts of a grain's input, one after the other in host memory. */
+/* Parts of a grain's input, stored one after another in host memory. */
 enum { INPUT_IMAGES, INPUT_LABELS, INPUT_TARGETS, INPUT_PARTS };
 
 struct input_part {
@@ -68,13 +69,13 @@ bool grain_check_due(const struct grain_check *check, int64_t number)
 
 /* ---- the grain of this rank */
 
-/* A number that is different for each check and rank. */
+/* Return a number that is different for each check and rank. */
 static uint64_t check_random(const struct grain_check *check, int rank)
 {
     return hash_element((uint64_t)(check->number * check->session->mesh.world->size + rank), 0);
 }
 
-/* True if debug.flip has this value and changes this rank. */
+/* True if debug.flip injects faults of this kind on this rank. */
 static bool flips(const struct grain_check *check, enum flip_choice kind)
 {
     const struct session *session = check->session;
@@ -103,8 +104,8 @@ void grain_check_begin(struct grain_check *check, int64_t position, int64_t coun
     grains_watch(session->grains, count > 0 ? check->position / grain : -1, flip, random);
 }
 
-/* Copies the input of this rank's grain, whose first sample is sample `first` of the input, to the
- * host, or that of a received grain to the device. */
+/* Copies `count` samples, from sample `first` of the session's input, to the host. upload: in the
+ * other direction. */
 static void grain_copy(const struct grain_check *check, unsigned char *host, int64_t first,
                        int64_t count, bool upload)
 {
@@ -125,8 +126,8 @@ static void grain_copy(const struct grain_check *check, unsigned char *host, int
 
 /* ---- rounds */
 
-/* Sends this rank's grain to rank + shift and receives that of rank - shift. In the order of the
- * senders, so no rank waits in a circle. */
+/* Sends this rank's grain to rank + shift and receives that of rank - shift. Messages are in the
+ * order of their senders, which avoids a deadlock. */
 static void grain_exchange(const struct grain_check *check, int shift)
 {
     struct comm *world = check->session->mesh.world;
@@ -142,7 +143,7 @@ static void grain_exchange(const struct grain_check *check, int shift)
     }
 }
 
-/* Computes the grain of rank - shift. All ranks then know the hashes, in `field`. */
+/* Computes the grain of rank - shift and all-reduces the hashes into `field` of the table. */
 static void check_round(struct grain_check *check, int shift, int field, grain_compute *compute,
                         void *context)
 {
@@ -163,7 +164,7 @@ static void check_round(struct grain_check *check, int shift, int field, grain_c
     comm_all_reduce(world, field_of(check, field), world->size, COMM_INT64, COMM_SUM);
 }
 
-/* Sets what all ranks know before the first round. */
+/* Gathers the fields that are known before round 1. */
 static void table_gather(struct grain_check *check)
 {
     struct comm *world = check->session->mesh.world;
@@ -182,7 +183,7 @@ static bool is_different(const struct grain_check *check, int rank)
            field_of(check, CHECK_HASH)[rank] != field_of(check, CHECK_FIRST)[rank];
 }
 
-/* Writes what is known of the grain of `rank`. */
+/* Writes the verdict on the grain of `rank`. first, second: shifts of the rounds. */
 static void verdict_print(const struct grain_check *check, int rank, int first, int second,
                           int64_t number, char *text, size_t size)
 {

@@ -96,7 +96,7 @@ static bool model_prepare(struct session *session, struct error *error)
     return normalisation_choose(session, error);
 }
 
-/* Opens grains, before the model measures its workspaces. */
+/* Opens grains. Call it before the model measures its workspaces. */
 static bool grains_prepare(struct session *session, struct error *error)
 {
     const struct mesh *mesh = &session->mesh;
@@ -107,7 +107,7 @@ static bool grains_prepare(struct session *session, struct error *error)
     if (mesh->replica->rank * mesh->shard->size + mesh->shard->rank != mesh->world->rank)
         return error_set(
             error, ERROR_USAGE,
-            "train.exact=layout needs ranks that are numbered node by node: start them "
+            "train.exact=layout needs ranks that are numbered node by node; start them "
             "with mpirun --map-by slot or srun --distribution=block");
     session->grains = grains_open(session->device, session->grain);
     return true;
@@ -123,15 +123,15 @@ static bool norms_check(const struct session *session, struct error *error)
     if (session->options->train.check_every > 0)
         return error_set(error, ERROR_USAGE,
                          "train.check_every computes single grains, but batch norm uses all "
-                         "samples: leave it out for this model");
+                         "samples; leave it out for this model");
     if (model->local_norms)
         return error_set(
             error, ERROR_USAGE,
             "train.exact=layout: batch norm with model.sync_bn=off uses the samples of "
-            "one rank: leave out model.sync_bn");
+            "one rank; leave out model.sync_bn");
     return passes == 1 ||
            error_set(error, ERROR_USAGE,
-                     "train.exact=layout: batch norm uses the samples of one micro-batch: leave "
+                     "train.exact=layout: batch norm uses the samples of one micro-batch; leave "
                      "out train.accumulate=%lld",
                      (long long)passes);
 }
@@ -232,6 +232,7 @@ static void batch_allocate(struct session *session, const struct image_source *s
     step_io_allocate(&session->io, arena, training && session->compute == TYPE_FP16);
 }
 
+/* Takes the memory of grains from the arena. */
 static void grains_layout(struct session *session)
 {
     const struct model *model = session->model;

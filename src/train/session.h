@@ -120,7 +120,7 @@ void session_place(struct session *session, void *memory, size_t bytes,
  * updates is kept. session_allocate starts with train.loss_scale. */
 void session_set_scaler(struct session *session, const struct loss_scaler *scaler);
 
-/* Number of grains of the global batch, with train.exact=layout. */
+/* Number of grains of a full global batch. Requires train.exact=layout. */
 int64_t session_grains(const struct session *session);
 
 /* Bytes that the session needs, after session_measure: of the GPU's memory, else of the host's with

@@ -223,7 +223,7 @@ static void step_backward(struct step_context *step, const struct model_pass *pa
     }
 }
 
-/* Cuts the pass into grains, with train.exact=layout. */
+/* Begins the grains and partial sums of the pass, with train.exact=layout. */
 static void pass_cut(struct session *session, const struct micro_batch *micro)
 {
     if (session->grains == NULL)
@@ -234,7 +234,7 @@ static void pass_cut(struct session *session, const struct micro_batch *micro)
                     micro->number);
 }
 
-/* The passes of a check (grain_compute). They leave the sums of losses as they are. */
+/* Computes a grain of a check again (grain_compute). Restores the sums of losses. */
 static uint64_t grain_recompute(void *context, int64_t position, int64_t count)
 {
     struct step_context *step = context;

@@ -21,12 +21,12 @@ struct step_context {
     struct graph *graph; /* the recorded step, or NULL */
     int64_t regular_steps;
     struct grain_check check;
-    /* Of the update in progress, for the passes of a check. */
-    bool checked;
+    /* The step in progress, for the passes of a check. */
+    bool checked; /* train.check_every checks this step */
     int64_t number, global_count;
     struct step_params params;
     bool recomputes;     /* the pass in progress is part of a check */
-    struct error wrong;  /* found by a check */
+    struct error wrong;  /* the error that a check found */
     struct error unread; /* a queued step has an unreadable record: reported with its result */
 };
 
