@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# train.check_every: injected faults are found in each check, and the right rank is named.
+# train.check_every: each check finds the injected fault and names the right rank.
 # TEST_LONG=1: no false alarm in 10,000 steps.
 . "$TEST_SOURCE/test/program.sh"
 
@@ -8,7 +8,8 @@ exact="$small train.exact=layout train.global_batch=32 train.grain=8 model.dropo
 checkpoint.every=0"
 checks="$exact train.check_every=1 train.check_action=continue"
 
-# found NAME RANKS KIND WRONG WORD...: 25 steps with one fault each, 25 warnings that name rank WRONG.
+# found NAME RANKS KIND WRONG OPTION...: run 25 steps with one fault each on rank WRONG; expect at least 25 warnings,
+# which all name that rank.
 found() {
     name=$1 ranks=$2 kind=$3 wrong=$4
     shift 4
@@ -22,12 +23,12 @@ found() {
 }
 
 echo 1..12
-found 'an activation' 3 activation 1
-found 'a gradient, fsdp' 3 gradient 2 mesh.strategy=fsdp
-found 'weights' 3 weight 0 train.precision=fp32
-found 'received samples' 4 message 3
-found 'the gradient of a rank that computes alone' 1 gradient 0
-found 'one of two ranks, once' 2 activation 1 train.accumulate=2 debug.batches=18
+found 'a fault in an activation' 3 activation 1
+found 'a fault in a gradient, fsdp' 3 gradient 2 mesh.strategy=fsdp
+found 'a fault in weights' 3 weight 0 train.precision=fp32
+found 'a fault in received samples' 4 message 3
+found 'a fault on the only rank' 1 gradient 0
+found 'a fault that does not repeat, on one of two ranks' 2 activation 1 train.accumulate=2 debug.batches=18
 run 3 quiet $checks train.steps=40 run.dir="$work/quiet"
 grep -q 'wrong gradient\|different gradients' "$work/quiet.log" && bad='a false alarm' || bad=
 [ $status -eq 0 ] || bad="$bad; exit status $status"
@@ -42,7 +43,7 @@ grep -q 'error: step 3: rank 1 on ' "$work/stop.log" || bad="$bad; no error"
 result 'the run stops at a wrong gradient' "$bad" "$work/stop.log"
 run 2 alike $checks train.steps=1 debug.flip=message debug.flip_rank=1 run.dir="$work/alike"
 grep -q 'ranks 0 on .* and 1 on .* computed different gradients of grain .*cannot be decided' "$work/alike.log" && bad= || bad='no warning'
-result 'two ranks cannot decide which one is wrong' "$bad" "$work/alike.log"
+result 'with two ranks a fault that repeats is reported without the rank' "$bad" "$work/alike.log"
 refused() {
     run 1 refused "$@"
     [ $status -eq 2 ] && grep -q "$expected" "$work/refused.log" && bad= || bad="exit status $status"

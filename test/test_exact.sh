@@ -11,13 +11,13 @@ augment.mixup=0.4 augment.cutmix=1 train.label_smoothing=0.1 output.tensorboard=
 vit="$exact model.dropout=0.1 model.drop_path=0.1"
 convnet="$(echo "$exact" | sed 's/model\.[a-z]*=[^ ]* //g') model.name=cnn_c model.image=16 train.global_batch=28 train.steps=5"
 
-# same NAME REFERENCE: print what is wrong with the newest run, NAME, or differs from the receipts of REFERENCE.
+# same NAME REFERENCE: print errors of run NAME, which ended last, and differences from the receipts of REFERENCE.
 same() {
     [ $status -eq 0 ] || echo "exit status $status"
     cmp "$work/$2/receipt.csv" "$work/$1/receipt.csv" 2>&1
 }
 
-# layouts MODEL REFERENCE OPTIONS <ROWS: train on layouts and compare. A row: RANKS WORD...
+# layouts MODEL REFERENCE OPTIONS 3<ROWS: train on each layout and compare the receipts. A row: RANKS OPTION...
 layouts() {
     while read -r ranks words <&3; do
         name=$(echo "$2-$ranks-$words" | tr ' =' '--')
@@ -27,7 +27,7 @@ layouts() {
     done
 }
 
-# all MODEL REFERENCE OPTIONS: train on all layouts.
+# all MODEL REFERENCE OPTIONS: the same for all layouts.
 all() {
     for ranks in 2 3 4 5 6 8; do
         for transport in shared hierarchical ring; do
@@ -92,25 +92,25 @@ END
 unset START_NODE_RANKS
 START_NODES=2
 export START_NODES
-fails 4 'refused: ranks that are not numbered node by node' 2 'needs ranks that are numbered node by node: start them with' \
+fails 4 'refused: ranks that are not numbered node by node' 2 'needs ranks that are numbered node by node; start them with' \
     $vit run.dir="$work/refused"
 unset START_NODES START_COUNT
 vittrain=$TEST_BUILD/vittrain
 
 run 1 off $vit train.exact=off run.dir="$work/off"
 cmp -s vit/receipt.csv off/receipt.csv && bad='the same receipts' || bad=
-result 'without train.exact the bits are others' "$bad" "$work/off.log"
+result 'without train.exact the receipts differ' "$bad" "$work/off.log"
 run 1 grain $vit train.grain=16 run.dir="$work/grain"
 cmp -s vit/receipt.csv grain/receipt.csv && bad='the same receipts' || bad=
-result 'and with another grain' "$bad" "$work/grain.log"
+result 'with another train.grain the receipts differ' "$bad" "$work/grain.log"
 
 bad=$(killed $vit mesh.strategy=fsdp checkpoint.every=0.2 checkpoint.keep=9)
 cp -r killed other
 run 3 resumed $vit mesh.strategy=zero1 run.threads=2 train.accumulate=2 run.dir="$work/killed"
-result 'a run that was killed resumes on another layout with the same bits' "$bad$(same killed vit)" "$work/resumed.log"
+result 'a killed run resumes on another layout with the same bits' "$bad$(same killed vit)" "$work/resumed.log"
 run 2 verify verify "$work/killed" verify.from=0
 bad=$(grep -qx 'identical: steps 1 to 10, 10 receipts' "$work/verify.log" || echo 'not identical')
-result 'and is verified on a third one' "$bad" "$work/verify.log"
+result 'vittrain verify confirms it on a third layout' "$bad" "$work/verify.log"
 fails 1 'a resume with another grain is refused' 4 \
     'error: .*/step-.*.h5 was made with grains of 8 samples, this run has 16, which changes the result: set train.grain=8' \
     $vit train.grain=16 run.dir="$work/other"
@@ -118,10 +118,10 @@ fails 1 'a resume with another grain is refused' 4 \
 while IFS='|' read -r words pattern <&3; do
     fails 1 "refused: $words" 2 "$pattern" $vit $words run.dir="$work/refused"
 done 3<<END
-train.global_batch=0 train.batch=8|needs train.global_batch: with train.batch
+train.global_batch=0 train.batch=8|needs train.global_batch; with train.batch
 train.grain=12|train.grain=12 is not a multiple of 8
-train.global_batch=4000|has more than 256 grains: set train.grain=16 or more
-mesh.reduce=compute|adds gradients in fp32: leave out mesh.reduce=compute
+train.global_batch=4000|has more than 256 grains; set train.grain=16 or more
+mesh.reduce=compute|adds gradients in fp32; leave out mesh.reduce=compute
 train.early_stop=1 data.val=test|on which train.early_stop depends
 schedule.name=plateau data.val=test|on which schedule.name=plateau depends
 END

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Partial sums of gradients on 1 to 6 ranks, for all shard sizes and policies: each mesh gets the
- * bits of one recursive sum over the grains of a global batch. */
+/* Partial sums of gradients on 1 to 6 ranks, for all shard sizes and policies. On each mesh, the
+ * gradient has the bits of one recursive sum over the grains of a global batch. */
 #include "mesh/flat_partial.h"
 
 #include <setjmp.h>
@@ -40,48 +40,49 @@ static struct unit units[UNITS] = {
     {.name = "head", .tensors = head, .tensor_count = 2, .count = 17},
 };
 
-struct house {
+struct fixture {
     struct mesh mesh;
     struct flat_model flat;
     struct arena arena;
     void *memory;
 };
 
-/* Whole between uses: weights and gradients, weights, nothing. */
+/* What is not sharded between uses: weights and gradients, weights, nothing. */
 enum policy { KEEP_ALL, KEEP_WEIGHTS, KEEP_NOTHING, POLICIES };
 
-static void house_open(struct house *house, int shard, enum policy policy, int64_t passes)
+static void fixture_open(struct fixture *fixture, int shard, enum policy policy, int64_t passes)
 {
     struct error error = {0};
-    mesh_split(&house->mesh, world, shard);
-    assert_true(mesh_use_device(&house->mesh, device, &error));
-    house->mesh.shard_gradients = policy >= KEEP_WEIGHTS;
-    house->mesh.shard_weights = policy == KEEP_NOTHING;
-    flat_open(&house->flat, units, UNITS, &house->mesh, device, stream, TYPE_FP32, 0, false, true);
+    mesh_split(&fixture->mesh, world, shard);
+    assert_true(mesh_use_device(&fixture->mesh, device, &error));
+    fixture->mesh.shard_gradients = policy >= KEEP_WEIGHTS;
+    fixture->mesh.shard_weights = policy == KEEP_NOTHING;
+    flat_open(&fixture->flat, units, UNITS, &fixture->mesh, device, stream, TYPE_FP32, 0, false,
+              true);
     if (passes > 0)
-        flat_use_grains(&house->flat, MOST, passes, false);
-    arena_measure(&house->arena);
-    flat_allocate(&house->flat, &house->arena);
-    size_t bytes = house->arena.peak;
-    house->memory = device->backend->allocate_pinned(device, bytes, &error);
-    assert_non_null(house->memory);
-    memset(house->memory, 0xff, bytes);
-    mesh_use_memory(&house->mesh, house->memory, bytes);
-    arena_begin(&house->arena, house->memory, bytes);
-    flat_allocate(&house->flat, &house->arena);
-    assert_int_equal(house->arena.used, bytes);
+        flat_use_grains(&fixture->flat, MOST, passes, false);
+    arena_measure(&fixture->arena);
+    flat_allocate(&fixture->flat, &fixture->arena);
+    size_t bytes = fixture->arena.peak;
+    fixture->memory = device->backend->allocate_pinned(device, bytes, &error);
+    assert_non_null(fixture->memory);
+    memset(fixture->memory, 0xff, bytes);
+    mesh_use_memory(&fixture->mesh, fixture->memory, bytes);
+    arena_begin(&fixture->arena, fixture->memory, bytes);
+    flat_allocate(&fixture->flat, &fixture->arena);
+    assert_int_equal(fixture->arena.used, bytes);
 }
 
-static void house_close(struct house *house)
+static void fixture_close(struct fixture *fixture)
 {
     device->backend->stream_synchronize(stream);
-    mesh_leave_device(&house->mesh);
-    flat_close(&house->flat);
-    device->backend->release_pinned(device, house->memory);
-    mesh_close(&house->mesh);
+    mesh_leave_device(&fixture->mesh);
+    flat_close(&fixture->flat);
+    device->backend->release_pinned(device, fixture->memory);
+    mesh_close(&fixture->mesh);
 }
 
-/* The gradient of a grain: of any sign, magnitudes from 2^-16 to 1. */
+/* Return an element of the gradient of a grain: random sign, magnitudes of 2^-16 to 1. */
 static float leaf(int unit, int64_t element, int64_t grain)
 {
     uint64_t bits = (uint64_t)((unit * 1000 + element) * MOST + grain) * 0x9e3779b97f4a7c15;
@@ -90,7 +91,7 @@ static float leaf(int unit, int64_t element, int64_t grain)
     return bits & 1 ? -magnitude : magnitude;
 }
 
-/* The sum of grains begin..begin + size - 1 of `total`. */
+/* Return the sum of grains begin..begin + size - 1; those from `total` on are absent. */
 static float tree_sum(int unit, int64_t element, int64_t begin, int64_t size, int64_t total)
 {
     if (size == 1)
@@ -101,13 +102,13 @@ static float tree_sum(int unit, int64_t element, int64_t begin, int64_t size, in
     return left + tree_sum(unit, element, begin + size / 2, size / 2, total);
 }
 
-/* A backward pass: writes the partial sums of the opened unit, as grains.c does. */
-static void partials_write(const struct house *house, int unit)
+/* Write the partial sums of an open unit, as a backward pass in grains does. */
+static void partials_write(const struct fixture *fixture, int unit)
 {
-    const struct flat_partials *partials = &house->flat.partials;
-    const struct flat_buffer *buffer = &house->flat.buffers[unit];
+    const struct flat_partials *partials = &fixture->flat.partials;
+    const struct flat_buffer *buffer = &fixture->flat.buffers[unit];
     for (int t = 0; t < units[unit].tensor_count; t++) {
-        float *gradient = flat_gradient(&house->flat, unit, t);
+        float *gradient = flat_gradient(&fixture->flat, unit, t);
         for (int i = 0; gradient != NULL && i < partials->count; i++)
             for (int64_t e = 0; e < units[unit].tensors[t].count; e++)
                 gradient[partials->slot[i] * buffer->stride + e] =
@@ -116,16 +117,16 @@ static void partials_write(const struct house *house, int unit)
     }
 }
 
-static void step_run(struct house *house, int64_t total, int64_t passes)
+static void step_run(struct fixture *fixture, int64_t total, int64_t passes)
 {
-    struct flat_model *flat = &house->flat;
+    struct flat_model *flat = &fixture->flat;
     flat_begin_gradients(flat);
     for (int64_t pass = 0; pass < passes; pass++) {
         flat_begin_pass(flat, total, pass);
         for (int u = UNITS - 1; u >= 0; u--) {
             flat_gradient_open(flat, u, flat->partials.count > 0);
             device->backend->stream_synchronize(stream);
-            partials_write(house, u);
+            partials_write(fixture, u);
             flat_gradient_close(flat, u, pass == passes - 1);
         }
     }
@@ -133,7 +134,7 @@ static void step_run(struct house *house, int64_t total, int64_t passes)
     device->backend->stream_synchronize(stream);
 }
 
-/* Frozen tensors, gaps and padding are zero. */
+/* Return the element of the global gradient. It is zero in frozen tensors, gaps and padding. */
 static float expected(int unit, int64_t element, int64_t total)
 {
     for (int t = 0; t < units[unit].tensor_count; t++) {
@@ -145,11 +146,11 @@ static float expected(int unit, int64_t element, int64_t total)
     return 0;
 }
 
-static int64_t gradients_wrong(const struct house *house, int64_t total)
+static int64_t gradients_wrong(const struct fixture *fixture, int64_t total)
 {
     int64_t wrong = 0;
     for (int u = 0; u < UNITS; u++) {
-        const struct flat_buffer *buffer = &house->flat.buffers[u];
+        const struct flat_buffer *buffer = &fixture->flat.buffers[u];
         for (int64_t i = 0; i < buffer->shard_count; i++) {
             float value = expected(u, buffer->shard_begin + i, total);
             wrong += memcmp(&buffer->gradient[i], &value, sizeof value) != 0;
@@ -164,8 +165,8 @@ static int all_wrong(int64_t wrong)
     return (int)wrong;
 }
 
-/* Full and short batches: with 1 grain most ranks have none. */
-static void every_mesh_gets_the_sum_of_the_tree(void **state)
+/* Full and short batches; with 1 grain, most ranks have none. */
+static void every_mesh_has_the_sum_of_the_tree(void **state)
 {
     (void)state;
     static const int64_t totals[] = {MOST, 1, 12, 8, 2, 3, 5, 6, 7, MOST};
@@ -173,20 +174,20 @@ static void every_mesh_gets_the_sum_of_the_tree(void **state)
     for (int shard = 1; shard <= world->size; shard++)
         for (int variant = 0; variant < POLICIES * PASSES; variant++) {
             const int64_t passes = 1 + variant / POLICIES;
-            struct house house;
+            struct fixture fixture;
             if (world->size % shard != 0)
                 continue;
-            house_open(&house, shard, (enum policy)(variant % POLICIES), passes);
+            fixture_open(&fixture, shard, (enum policy)(variant % POLICIES), passes);
             for (size_t i = 0; i < sizeof totals / sizeof totals[0]; i++) {
-                step_run(&house, totals[i], passes);
-                wrong += gradients_wrong(&house, totals[i]);
+                step_run(&fixture, totals[i], passes);
+                wrong += gradients_wrong(&fixture, totals[i]);
             }
-            house_close(&house);
+            fixture_close(&fixture);
         }
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-/* A sum from the first grain to the last has other bits: the test above can fail. */
+/* A sum from the first grain to the last differs, so the test above can fail. */
 static void the_sum_depends_on_the_order(void **state)
 {
     (void)state;
@@ -200,26 +201,26 @@ static void the_sum_depends_on_the_order(void **state)
     assert_in_range(different, 100, 960);
 }
 
-/* Without padding and with one subtree per rank, the bytes sent are those without partial sums. */
-static void aligned_ranks_send_what_plain_reductions_send(void **state)
+/* Without padding and with one subtree per rank, partial sums do not change the bytes sent. */
+static void one_subtree_per_rank_sends_the_same_bytes(void **state)
 {
     (void)state;
     for (int shard = 1; shard <= world->size; shard++) {
-        struct house plain, exact;
+        struct fixture plain, exact;
         const struct unit unit = units[3];
         if (world->size % shard != 0 || (world->size & (world->size - 1)) != 0)
             continue;
         for (int u = 0; u < UNITS; u++)
             units[u] = unit;
-        house_open(&plain, shard, KEEP_ALL, 0);
-        house_open(&exact, shard, KEEP_ALL, 1);
+        fixture_open(&plain, shard, KEEP_ALL, 0);
+        fixture_open(&exact, shard, KEEP_ALL, 1);
         flat_begin_pass(&exact.flat, 8, 0);
         const struct flat_traffic a = flat_traffic(&plain.flat, 1, 0);
         const struct flat_traffic b = flat_traffic(&exact.flat, 1, 0);
         assert_true(a.shard == b.shard && a.replica == b.replica);
         assert_int_equal(exact.flat.partials.parts[0], 1);
-        house_close(&exact);
-        house_close(&plain);
+        fixture_close(&exact);
+        fixture_close(&plain);
     }
 }
 
@@ -227,9 +228,9 @@ int main(int argc, char **argv)
 {
     struct error error = {0};
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_mesh_gets_the_sum_of_the_tree),
+        cmocka_unit_test(every_mesh_has_the_sum_of_the_tree),
         cmocka_unit_test(the_sum_depends_on_the_order),
-        cmocka_unit_test(aligned_ranks_send_what_plain_reductions_send),
+        cmocka_unit_test(one_subtree_per_rank_sends_the_same_bytes),
     };
     const struct device_backend *backend = NULL;
     if (!comm_world_open(&argc, &argv, &world, &error) ||

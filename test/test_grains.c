@@ -24,10 +24,10 @@ enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
 
 static const enum data_type types[] = {TYPE_FP32, TYPE_BF16, TYPE_FP16};
 
-/* One operation with its tensors. `run` runs it for samples first..first + count - 1. */
+/* Operations with their tensors. `run` runs them for samples first..first + count - 1. */
 struct work {
     struct device_test test;
-    struct grains *grains; /* NULL: without */
+    struct grains *grains; /* NULL: the operations run without grains */
     enum data_type type;
     const int64_t *size;
     void *in[TENSORS], *out[TENSORS];
@@ -38,8 +38,9 @@ struct work {
     struct step_params *params;
     void (*run)(struct work *work, int64_t first, int64_t count);
     int64_t first; /* of the pass */
-    /* Batch norm: passes stand for ranks, whose sums must be known before any rank continues. Phase
-     * 0 collects the sums of the forward pass, phase 1 those of the backward pass. */
+    /* Batch norm: each pass is that of a rank, which needs the sums of all ranks. So all passes run
+     * in several phases. Phase 0 collects the sums of the forward pass, phase 1 those of the
+     * backward pass, and phase 2 computes the results. */
     int phases, phase;
     int64_t channels;
     double *sums_forward, *sums_backward; /* of all passes: [GRAINS][2 * channels + 1] */
@@ -68,7 +69,7 @@ static void add_output(struct work *work, int tensor, int64_t sample)
     work->out[tensor] = device_test_zeros(&work->test, work->type, SAMPLES * sample);
 }
 
-/* Dropout of the pass that begins at work->first. */
+/* Return the dropout of the pass that begins at sample work->first. */
 static struct dropout drop(const struct work *work, float rate, uint32_t layer)
 {
     work->params->position = (uint32_t)work->first;
@@ -483,7 +484,7 @@ static void run_pass(struct work *work, struct tree_pool *pool, int *slots, int6
         tree_pool_insert(pool, parts[part], slot[part], merge, work);
 }
 
-/* Return the gradient, in the memory of a partial sum. */
+/* Run passes that end at these grains. Return the gradient, in the memory of a partial sum. */
 static const float *run_layout(struct work *work, const int *ends)
 {
     struct tree_pool pool;
@@ -507,7 +508,8 @@ static void check_outputs(const struct work *expected, const struct work *work)
                          SAMPLES * work->out_sample[i]);
 }
 
-/* The norm of the difference is at most `tolerance` of the norm of the expected values. */
+/* Check that the norm of the difference is at most `tolerance` times that of the expected values.
+ */
 static void check_near(const char *what, enum data_type type, const void *expected, const void *is,
                        int64_t count, double tolerance)
 {
@@ -522,6 +524,7 @@ static void check_near(const char *what, enum data_type type, const void *expect
         fail_msg("%s: differs by %g of its norm", what, sqrt(difference / norm));
 }
 
+/* Compare with the results without grains. */
 static void check_without(const struct work *work, const float *gradient, prepare_work *prepare)
 {
     struct work plain;
@@ -620,7 +623,7 @@ static void add_number(void *context, int into, int from)
     numbers[into] += numbers[from];
 }
 
-/* The sum of one column as a pool of partial sums forms it. */
+/* Return the sum of one column in the order of tree_pool_insert. */
 static double pool_sum(const double *values, int64_t rows, int64_t stride)
 {
     struct tree_pool pool = {.total = rows};

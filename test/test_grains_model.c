@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Whole models in grains (device/grains.h): logits and gradients have the same bits in one pass and
- * in several, whose gradients are added in the order of core/tree.h. They equal those without
- * grains up to rounding. */
+/* Whole models in grains (device/grains.h). Logits and gradients have the same bits in one pass and
+ * in several passes, whose gradients are added in the order of core/tree.h. They equal those
+ * without grains up to rounding. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -46,7 +46,7 @@ static void open_fixture(struct vit_fixture *fixture, const struct vit_shape *sh
     free(images);
 }
 
-/* Return the gradients of all tensors, in order. */
+/* Return the gradients of all tensors, in order, in memory to be freed. */
 static float *gradients_of(struct vit_fixture *fixture, int64_t *count)
 {
     const struct model *model = fixture->model;
