@@ -128,6 +128,10 @@ END
 fails 1 'refused: batch norm of one rank' 2 'leave out model.sync_bn' $convnet model.sync_bn=off run.dir="$work/refused"
 fails 1 'refused: batch norm of a micro-batch' 2 'leave out train.accumulate=2' $convnet train.accumulate=2 run.dir="$work/refused"
 
+run 1 plan plan $vit train.precision=bf16 plan.ranks=2 plan.cluster="$TEST_SOURCE/input/clusters/h100_ib400.ini"
+bad=$(grep -qE '^ *64 .*train.grain=8: a global batch of 2432 has more than 256 grains; set train.grain=16' "$work/plan.log" || echo 'no line')
+result 'a plan reports numbers of ranks with too many grains' "$bad" "$work/plan.log"
+
 if [ -n "$TEST_LONG" ]; then
     for type in fp32 bf16 fp16; do
         run 1 "vit-$type" $vit train.precision=$type run.dir="$work/vit-$type"

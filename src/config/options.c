@@ -332,6 +332,17 @@ static bool check_train(const struct options *options, struct error *error)
     return check_trust(&options->optim, error);
 }
 
+bool options_check_grain(const struct options *options, int64_t global_batch, struct error *error)
+{
+    const int64_t grain = options_grain(options, global_batch);
+    const int64_t least = round_up(round_up_division(global_batch, GRAINS_MOST), GRAIN_STEP);
+    return grain == 0 || round_up_division(global_batch, grain) <= GRAINS_MOST ||
+           error_set(error, ERROR_USAGE,
+                     "train.grain=%lld: a global batch of %lld has more than %d grains; set "
+                     "train.grain=%lld or more",
+                     (long long)grain, (long long)global_batch, GRAINS_MOST, (long long)least);
+}
+
 /* Check the options that train.exact=layout excludes. session.c checks batch norms. */
 static bool check_exact(const struct options *options, struct error *error)
 {
@@ -350,14 +361,8 @@ static bool check_exact(const struct options *options, struct error *error)
     if (train->grain % GRAIN_STEP != 0)
         return error_set(error, ERROR_USAGE, "train.grain=%lld is not a multiple of %d",
                          (long long)train->grain, GRAIN_STEP);
-    const int64_t grain = options_grain(options, train->global_batch);
-    const int64_t least = round_up_division(train->global_batch, GRAINS_MOST);
-    if (grain < least)
-        return error_set(error, ERROR_USAGE,
-                         "train.grain=%lld: train.global_batch=%lld has more than %d grains; set "
-                         "train.grain=%lld or more",
-                         (long long)grain, (long long)train->global_batch, GRAINS_MOST,
-                         (long long)round_up(least, GRAIN_STEP));
+    if (!options_check_grain(options, train->global_batch, error))
+        return false;
     if (options->mesh.reduce == REDUCE_COMPUTE)
         return error_set(error, ERROR_USAGE,
                          "train.exact=layout adds gradients in fp32; leave out "

@@ -62,6 +62,10 @@ MUST_CHECK bool options_check(const struct options *options, struct error *error
  */
 int64_t options_grain(const struct options *options, int64_t global_batch);
 
+/* Return false with ERROR_USAGE if this global batch has too many grains. */
+MUST_CHECK bool options_check_grain(const struct options *options, int64_t global_batch,
+                                    struct error *error);
+
 /* Return the resolved deck: every key with its value, but only one of train.batch and
  * train.global_batch. The deck of a run leaves out the options of commands other than train. The
  * caller frees the text. */

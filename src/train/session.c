@@ -100,10 +100,12 @@ static bool model_prepare(struct session *session, struct error *error)
 static bool grains_prepare(struct session *session, struct error *error)
 {
     const struct mesh *mesh = &session->mesh;
-    session->grain =
-        options_grain(session->options, feed_global_batch(session->options, mesh->world->size));
+    const int64_t global_batch = feed_global_batch(session->options, mesh->world->size);
+    session->grain = options_grain(session->options, global_batch);
     if (session->grain == 0)
         return true;
+    if (!options_check_grain(session->options, global_batch, error))
+        return false;
     if (mesh->replica->rank * mesh->shard->size + mesh->shard->rank != mesh->world->rank)
         return error_set(
             error, ERROR_USAGE,
