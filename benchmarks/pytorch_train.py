@@ -16,6 +16,7 @@ import numpy
 import torch
 from bench_common import make_model
 from PIL import Image
+from timm.optim import Muon
 from torch import nn
 from torchvision import transforms
 
@@ -24,7 +25,7 @@ HALF = transforms.Normalize((0.5,) * 3, (0.5,) * 3)
 VIT_CIFAR = [transforms.RandomHorizontalFlip(), transforms.RandomRotation(15),
              transforms.RandomAffine(0, translate=(0.1, 0.1)), transforms.ToTensor(),
              transforms.RandomErasing(0.5, scale=(0.02, 0.2)), HALF]
-CNN_C = [transforms.RandomCrop(32, padding=4), transforms.RandomHorizontalFlip(), transforms.ToTensor(),
+CNN_C = [transforms.RandomCrop(32, padding=2), transforms.RandomHorizontalFlip(), transforms.ToTensor(),
          transforms.RandomErasing(1, scale=(0.0625, 0.0625), ratio=(1, 1)), HALF]
 
 
@@ -49,22 +50,19 @@ class VitCifar:
     def __init__(self, steps):
         self.model = make_model("vit_cifar")[0]
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=3e-4, weight_decay=1e-4)
-        self.schedule = self.average = None
+        self.schedule = None
 
 
 class CnnC94:
-    epochs, batch, stages, smoothing, flips = 20, 512, CNN_C, 0.2, True
+    epochs, batch, stages, smoothing, flips = 20, 1000, CNN_C, 0.2, True
 
     def __init__(self, steps):
         self.model = make_model("cnn_c")[0]
         decayed = [p for p in self.model.parameters() if p.ndim > 1]
         others = [p for p in self.model.parameters() if p.ndim <= 1]
-        self.optimizer = torch.optim.SGD([{"params": decayed, "weight_decay": 5e-4}, {"params": others, "weight_decay": 0}],
-                                         lr=0.5, momentum=0.9, nesterov=True)
-        self.schedule = torch.optim.lr_scheduler.OneCycleLR(self.optimizer, 0.5, steps, 0.2, cycle_momentum=False,
-                                                            div_factor=10, final_div_factor=100)
-        self.average = torch.optim.swa_utils.AveragedModel(
-            self.model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.995))
+        self.optimizer = Muon([{"params": decayed, "weight_decay": 0.5}, {"params": others, "weight_decay": 0}],
+                              lr=0.03, momentum=0.8, nesterov=True)
+        self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, lambda step: 1 - step / steps)
 
 
 RECIPES = {"vit_cifar": VitCifar, "cnn_c_94": CnnC94}
@@ -82,8 +80,6 @@ def train_epoch(run, loader, loss_of, bf16):
         run.optimizer.step()
         if run.schedule is not None:
             run.schedule.step()
-        if run.average is not None:
-            run.average.update_parameters(run.model)
         total, count = total + loss.item() * len(labels), count + len(labels)
     return total / count
 
@@ -91,10 +87,6 @@ def train_epoch(run, loader, loss_of, bf16):
 @torch.no_grad()
 def accuracy(run, loader, bf16):
     model = run.model
-    if run.average is not None:
-        model = run.average
-        for averaged, current in zip(model.module.buffers(), run.model.buffers()):
-            averaged.copy_(current)
     model.eval()
     right = count = 0
     for images, labels in loader:
@@ -107,7 +99,7 @@ def accuracy(run, loader, bf16):
 
 
 def state_of(run):
-    parts = {"model": run.model, "optimizer": run.optimizer, "schedule": run.schedule, "average": run.average}
+    parts = {"model": run.model, "optimizer": run.optimizer, "schedule": run.schedule}
     return {name: part for name, part in parts.items() if part is not None}
 
 
