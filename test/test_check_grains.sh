@@ -22,13 +22,15 @@ found() {
     result "$name" "$bad" "$work/flip.log"
 }
 
-echo 1..12
+echo 1..16
 found 'a fault in an activation' 3 activation 1
 found 'a fault in a gradient, fsdp' 3 gradient 2 mesh.strategy=fsdp
 found 'a fault in weights' 3 weight 0 train.precision=fp32
 found 'a fault in received samples' 4 message 3
 found 'a fault on the only rank' 1 gradient 0
 found 'a fault that does not repeat, on one of two ranks' 2 activation 1 train.accumulate=2 debug.batches=18
+found 'weights with fsdp, where a gather follows' 3 weight 1 mesh.strategy=fsdp
+found 'with empty micro-batches' 3 gradient 2 train.accumulate=8 debug.batches=18
 run 3 quiet $checks train.steps=40 run.dir="$work/quiet"
 grep -q 'wrong gradient\|different gradients' "$work/quiet.log" && bad='a false alarm' || bad=
 [ $status -eq 0 ] || bad="$bad; exit status $status"
@@ -41,6 +43,9 @@ bad=$([ $status -eq 11 ] || echo "exit status $status")
 grep -q 'error: step 3: rank 1 on ' "$work/stop.log" || bad="$bad; no error"
 [ ! -e "$work/stop/weights.safetensors" ] || bad="$bad; weights were written"
 result 'the run stops at a wrong gradient' "$bad" "$work/stop.log"
+run 4 short $exact train.steps=20 train.check_every=1 train.global_batch=70 mesh.strategy=hsdp mesh.shard=2 run.dir="$work/short"
+bad=$([ $status -eq 0 ] || echo "exit status $status")
+result 'ranks without samples in the last batch of an epoch' "$bad" "$work/short.log"
 run 2 alike $checks train.steps=1 debug.flip=message debug.flip_rank=1 run.dir="$work/alike"
 grep -q 'ranks 0 on .* and 1 on .* computed different gradients of grain .*cannot be decided' "$work/alike.log" && bad= || bad='no warning'
 result 'with two ranks a fault that repeats is reported without the rank' "$bad" "$work/alike.log"
@@ -50,6 +55,7 @@ refused() {
     result "refused: $expected" "$bad" "$work/refused.log"
 }
 expected='train.check_every needs train.exact=layout' refused train.check_every=1 train.steps=1
+expected='debug.flip_rank=1: the run has 1 ranks' refused $exact train.check_every=1 debug.flip=gradient debug.flip_rank=1 train.steps=1
 if [ "${TEST_LONG:-0}" = 1 ]; then
     $MPIRUN -np 3 "$vittrain" $checks train.steps=10000 output.log_every=1000 run.dir="$work/long" >"$work/long.log" 2>&1
     status=$?
@@ -57,5 +63,5 @@ if [ "${TEST_LONG:-0}" = 1 ]; then
     [ $status -eq 0 ] || bad="$bad; exit status $status"
     result 'no false alarm in 10,000 steps' "$bad" "$work/long.log"
 else
-    echo 'ok 12 - no false alarm in 10,000 steps # SKIP needs TEST_LONG=1'
+    echo 'ok 16 - no false alarm in 10,000 steps # SKIP needs TEST_LONG=1'
 fi

@@ -252,7 +252,8 @@ int64_t sampler_piece_samples(const struct sampler *sampler, int64_t global_coun
 int64_t sampler_slice_bound(int64_t global_batch, int64_t size, int64_t accumulate, int64_t group)
 {
     int64_t groups = round_up_division(global_batch, group);
-    return group * round_up_division(round_up_division(groups, size), accumulate);
+    return smaller(global_batch,
+                   group * round_up_division(round_up_division(groups, size), accumulate));
 }
 
 int64_t sampler_largest_slice(const struct sampler *sampler)

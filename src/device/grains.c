@@ -34,7 +34,8 @@ struct grains {
     /* The grain whose gradients are hashed. */
     int64_t watched; /* -1: none */
     uint64_t hash;
-    int64_t gradients_seen, outputs_seen;
+    int64_t gradients_seen, outputs_seen; /* since grains_watch */
+    int64_t gradients, outputs;           /* of the last watched pass */
     enum grains_flip flip;
     uint64_t flip_seed;
 };
@@ -110,14 +111,15 @@ static bool is_watched(const struct grain *grain)
     return (active->first + grain->first) / active->samples == active->watched;
 }
 
-/* Invert a bit if this tensor is the one that the seed chooses, among the first tensors of its kind
- * that are computed for the watched grain. */
-static void flip_one(struct stream *stream, enum grains_flip kind, int64_t seen,
+/* Invert a bit if this tensor, number `seen` of its kind, is the one that the seed chooses. all:
+ * tensors of this kind in the last watched pass, 0 before the first one. */
+static void flip_one(struct stream *stream, enum grains_flip kind, int64_t seen, int64_t all,
                      enum data_type type, void *values, int64_t count)
 {
-    enum { FIRST = 4 };
-    if (kind == active->flip && seen == (int64_t)(active->flip_seed % FIRST))
-        flip_bit(active->inner, stream, type, values, count, active->flip_seed / FIRST);
+    enum { FIRST = 4 }; /* later outputs may not reach the loss */
+    const uint64_t choices = (uint64_t)larger(1, smaller(all, FIRST));
+    if (kind == active->flip && seen == (int64_t)(active->flip_seed % choices))
+        flip_bit(active->inner, stream, type, values, count, active->flip_seed / choices);
 }
 
 /* Call it with each output of an operation that reads weights. */
@@ -125,7 +127,8 @@ static void watch_output(struct stream *stream, const struct grain *grain, enum 
                          void *values, int64_t count)
 {
     if (is_watched(grain))
-        flip_one(stream, FLIP_ACTIVATION, active->outputs_seen++, type, values, count);
+        flip_one(stream, FLIP_ACTIVATION, active->outputs_seen++, active->outputs, type, values,
+                 count);
 }
 
 static void hash_add(struct stream *stream, const float *values, int64_t count)
@@ -148,8 +151,8 @@ static void watch_gradients(struct stream *stream, const struct gradient *gradie
     for (int i = 0; i < GRADIENTS && is_watched(grain); i++) {
         if (gradients[i].sum == NULL)
             continue;
-        flip_one(stream, FLIP_GRADIENT, active->gradients_seen, TYPE_FP32, grain->gradient[i],
-                 gradients[i].count);
+        flip_one(stream, FLIP_GRADIENT, active->gradients_seen, active->gradients, TYPE_FP32,
+                 grain->gradient[i], gradients[i].count);
         hash_add(stream, grain->gradient[i], gradients[i].count);
         active->gradients_seen++;
     }
@@ -585,6 +588,10 @@ void grains_watch(struct grains *grains, int64_t grain, enum grains_flip flip, u
     grains->flip = flip;
     grains->flip_seed = seed;
     grains->hash = 0;
+    if (grains->gradients_seen > 0) {
+        grains->gradients = grains->gradients_seen;
+        grains->outputs = grains->outputs_seen;
+    }
     grains->gradients_seen = grains->outputs_seen = 0;
 }
 

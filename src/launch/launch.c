@@ -118,7 +118,8 @@ static bool is_final(const struct attempt *attempt)
         return !failed_with_0(attempt);
     if (attempt->failure[0] != '\0' && attempt->failure_first)
         return false;
-    return (code >= ERROR_USAGE && code <= ERROR_NUMERIC) || code == 126 || code == 127;
+    return (code >= ERROR_USAGE && code <= ERROR_NUMERIC) || code == ERROR_DIFFERENT ||
+           code == 126 || code == 127;
 }
 
 static void progress_note(struct launch *launch, const struct attempt *attempt)

@@ -83,6 +83,21 @@ static bool flips(const struct grain_check *check, enum flip_choice kind)
            session->options->debug.flip_rank == session->mesh.world->rank;
 }
 
+/* Inverts a bit of this rank's copy of the largest tensor of the first unit. */
+static void weights_flip(struct session *session, uint64_t random)
+{
+    struct flat_model *flat = &session->flat;
+    const struct unit *unit = &session->model->units[0];
+    int largest = 0;
+    for (int t = 1; t < unit->tensor_count; t++)
+        if (unit->tensors[t].count > unit->tensors[largest].count)
+            largest = t;
+    flat_gather_wait(flat, 0); /* a later gather would undo the flip */
+    flip_bit(session->device->backend, session->stream, flat->type,
+             element_to_write(flat->type, flat->buffers[0].weights, unit->tensors[largest].offset),
+             unit->tensors[largest].count, random);
+}
+
 void grain_check_begin(struct grain_check *check, int64_t position, int64_t count)
 {
     struct session *session = check->session;
@@ -98,9 +113,7 @@ void grain_check_begin(struct grain_check *check, int64_t position, int64_t coun
     else if (flips(check, FLIP_OF_GRADIENT))
         flip = FLIP_GRADIENT;
     else if (flips(check, FLIP_OF_WEIGHT))
-        flip_bit(session->device->backend, session->stream, session->flat.type,
-                 session->flat.buffers[0].weights, session->model->units[0].tensors[0].count,
-                 random);
+        weights_flip(session, random);
     grains_watch(session->grains, count > 0 ? check->position / grain : -1, flip, random);
 }
 
@@ -122,6 +135,12 @@ static void grain_copy(const struct grain_check *check, unsigned char *host, int
         host += (size_t)session->grain * parts[i].bytes;
     }
     session->device->backend->stream_synchronize(session->stream);
+}
+
+void grain_check_take(struct grain_check *check)
+{
+    grain_copy(check, check->own, check->offset, check->count, false);
+    check->hash = grains_hash(check->session->grains);
 }
 
 /* ---- rounds */
@@ -171,7 +190,7 @@ static void table_gather(struct grain_check *check)
     memset(check->table, 0, (size_t)world->size * CHECK_FIELDS * sizeof *check->table);
     field_of(check, CHECK_POSITION)[world->rank] = check->position;
     field_of(check, CHECK_COUNT)[world->rank] = check->count;
-    field_of(check, CHECK_HASH)[world->rank] = (int64_t)grains_hash(check->session->grains);
+    field_of(check, CHECK_HASH)[world->rank] = (int64_t)check->hash;
     comm_all_reduce(world, check->table, (int64_t)world->size * CHECK_FIRST, COMM_INT64, COMM_SUM);
 }
 
@@ -216,7 +235,6 @@ bool grain_check_end(struct grain_check *check, int64_t number, grain_compute *c
     const int second = ranks > 2 ? 1 + first % (ranks - 1) : 0;
     char text[ERROR_TEXT_SIZE];
     bool different = false;
-    grain_copy(check, check->own, check->offset, check->count, false);
     table_gather(check);
     check_round(check, first, CHECK_FIRST, compute, context);
     for (int rank = 0; rank < ranks; rank++)

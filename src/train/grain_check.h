@@ -20,6 +20,7 @@ struct grain_check {
     /* This rank's checked grain: its first sample in the global batch and in the session's input,
      * and its number of samples, 0 for none. */
     int64_t position, offset, count;
+    uint64_t hash; /* of its gradients */
 };
 
 /* Compute the gradients of `count` samples in the session's input, from sample `position` of the
@@ -37,9 +38,13 @@ bool grain_check_due(const struct grain_check *check, int64_t number);
  * between grains_begin and the forward pass. debug.flip applies to this pass. */
 void grain_check_begin(struct grain_check *check, int64_t position, int64_t count);
 
+/* Keep the input and the hash of the grain. Call it after that pass. */
+void grain_check_take(struct grain_check *check);
+
 /* Compare the grains of all ranks with those that other ranks compute. Collective; call it after
- * the pass, when all reductions have ended. Overwrites the session's input. If gradients differ,
- * log a warning (train.check_action=continue), or return false and an error, the same on all ranks.
+ * the last pass of the step, when all reductions have ended. Overwrites the session's input. If
+ * gradients differ, log a warning (train.check_action=continue), or return false and an error, the
+ * same on all ranks.
  */
 MUST_CHECK bool grain_check_end(struct grain_check *check, int64_t number, grain_compute *compute,
                                 void *context, struct error *error);

@@ -106,6 +106,10 @@ static bool grains_prepare(struct session *session, struct error *error)
         return true;
     if (!options_check_grain(session->options, global_batch, error))
         return false;
+    if (session->options->debug.flip != FLIP_OFF &&
+        session->options->debug.flip_rank >= mesh->world->size)
+        return error_set(error, ERROR_USAGE, "debug.flip_rank=%lld: the run has %d ranks",
+                         (long long)session->options->debug.flip_rank, mesh->world->size);
     if (mesh->replica->rank * mesh->shard->size + mesh->shard->rank != mesh->world->rank)
         return error_set(
             error, ERROR_USAGE,

@@ -246,7 +246,7 @@ static uint64_t grain_recompute(void *context, int64_t position, int64_t count)
     backend->copy(session->stream, &sums, session->io.sums, sizeof sums);
     step_io_upload_params(&session->io, session->stream, &params);
     const struct model_pass pass = session_pass(session, count, true);
-    grains_begin(session->grains, position, count, step->global_count);
+    grains_begin(session->grains, count > 0 ? position : 0, count, step->global_count);
     grains_watch(session->grains, count > 0 ? position / session->grain : -1, FLIP_NOTHING, 0);
     step->recomputes = true;
     step_forward(session, &pass);
@@ -270,7 +270,7 @@ static void pass_queue(struct step_context *step, const struct micro_batch *micr
     struct model_pass pass = session_pass(session, micro->count, true);
     pass.running_weight = micro->running_weight;
     pass_cut(session, micro);
-    const bool checked = step->checked && micro->last;
+    const bool checked = step->checked && micro->first; /* later ones may be empty */
     if (checked)
         grain_check_begin(&step->check, micro->position, micro->good ? micro->count : 0);
     phase_begin(session, STEP_FORWARD);
@@ -285,6 +285,8 @@ static void pass_queue(struct step_context *step, const struct micro_batch *micr
     phase_end(session);
     if (session->grains != NULL)
         grains_end(session->grains);
+    if (checked)
+        grain_check_take(&step->check);
     status_set_phase(PHASE_REDUCE);
     double end = clock_now();
     times->forward += middle - begin;
@@ -292,7 +294,7 @@ static void pass_queue(struct step_context *step, const struct micro_batch *micr
     if (!micro->last)
         return;
     flat_reduce_wait(&session->flat);
-    if (checked) {
+    if (step->checked) {
         step->global_count = micro->global_count;
         error_defer(
             grain_check_end(&step->check, step->number, grain_recompute, step, &step->wrong));

@@ -232,8 +232,8 @@ static void grains_announce(const struct session *session)
     log_info("train.exact=layout: %lld grains of up to %lld samples in a global batch", grains,
              (long long)session->grain);
     if (grains < ranks)
-        log_warn("train.exact=layout: only %lld of %lld ranks have samples: set a smaller "
-                 "train.grain",
+        log_warn("train.exact=layout: only %lld of %lld ranks have samples; use fewer ranks, "
+                 "a larger global batch or a smaller train.grain",
                  grains, ranks);
 }
 
