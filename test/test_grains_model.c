@@ -153,8 +153,6 @@ static void models_in_fp32(void **state)
 {
     (void)state;
     check(vit_fixture_token_shape(2), TYPE_FP32);
-    if (getenv("VITTRAIN_TEST_DEVICE") != NULL)
-        return; /* the emulation of a GPU is slow */
     check(vit_fixture_mean_shape(2), TYPE_FP32);
     check(vit_fixture_parts_shape(2), TYPE_FP32);
     check(vit_fixture_swiglu_shape(2), TYPE_FP32);
