@@ -233,6 +233,20 @@ double device_test_value(enum data_type type, const void *tensor, int64_t index)
     return sign * (exponent == 0 ? ldexp(mantissa, -24) : ldexp(1024 + mantissa, exponent - 25));
 }
 
+void device_test_near_in_norm(const char *what, enum data_type type, const void *expected,
+                              const void *is, int64_t count, double tolerance)
+{
+    double difference = 0, norm = 0;
+
+    for (int64_t i = 0; i < count; i++) {
+        const double value = device_test_value(type, expected, i);
+        difference += pow(device_test_value(type, is, i) - value, 2);
+        norm += value * value;
+    }
+    if (!(difference <= tolerance * tolerance * norm))
+        fail_msg("%s: differs by %g of its norm", what, sqrt(difference / norm));
+}
+
 double device_test_precision(enum data_type type)
 {
     return type == TYPE_FP32 ? 0x1p-24 : type == TYPE_BF16 ? 0x1p-8 : 0x1p-11;

@@ -71,6 +71,11 @@ void device_test_same(const char *what, enum data_type type, const void *a, cons
 
 double device_test_value(enum data_type type, const void *tensor, int64_t index);
 
+/* Fail unless the norm of the difference is at most `tolerance` times that of the expected values.
+ */
+void device_test_near_in_norm(const char *what, enum data_type type, const void *expected,
+                              const void *is, int64_t count, double tolerance);
+
 /* Return the maximum relative error of one rounding to this type. */
 double device_test_precision(enum data_type type);
 

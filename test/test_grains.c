@@ -508,22 +508,6 @@ static void check_outputs(const struct work *expected, const struct work *work)
                          SAMPLES * work->out_sample[i]);
 }
 
-/* Check that the norm of the difference is at most `tolerance` times that of the expected values.
- */
-static void check_near(const char *what, enum data_type type, const void *expected, const void *is,
-                       int64_t count, double tolerance)
-{
-    double difference = 0, norm = 0;
-
-    for (int64_t i = 0; i < count; i++) {
-        const double value = device_test_value(type, expected, i);
-        difference += pow(device_test_value(type, is, i) - value, 2);
-        norm += value * value;
-    }
-    if (!(difference <= tolerance * tolerance * norm))
-        fail_msg("%s: differs by %g of its norm", what, sqrt(difference / norm));
-}
-
 /* Compare with the results without grains. */
 static void check_without(const struct work *work, const float *gradient, prepare_work *prepare)
 {
@@ -534,10 +518,11 @@ static void check_without(const struct work *work, const float *gradient, prepar
     plain.run(&plain, 0, SAMPLES);
     device_test_wait(&plain.test);
     for (int i = 0; i < TENSORS; i++)
-        check_near("output", work->type, plain.out[i], work->out[i], SAMPLES * work->out_sample[i],
-                   rounding);
+        device_test_near_in_norm("output", work->type, plain.out[i], work->out[i],
+                                 SAMPLES * work->out_sample[i], rounding);
     /* GPUs round the gradient of a convolution's weight to the type of the operands. */
-    check_near("gradient", TYPE_FP32, plain.sums, gradient, work->stride, rounding + 1e-5);
+    device_test_near_in_norm("gradient", TYPE_FP32, plain.sums, gradient, work->stride,
+                             rounding + 1e-5);
     work_close(&plain);
 }
 
@@ -547,7 +532,7 @@ static void check_type(prepare_work *prepare, enum data_type type, const int64_t
 
     work_open(&once, prepare, type, size, 1, true);
     const float *gradient = run_layout(&once, layouts[0]);
-    grains_close(once.grains); /* only one device at a time has grains */
+    grains_close(once.grains); /* grains are closed in reverse order */
     once.grains = NULL;
     for (int layout = 0; layout < LAYOUTS; layout++) {
         struct work work;

@@ -119,18 +119,6 @@ static void result_free(struct result *result)
     free(result->logits);
 }
 
-static void check_near(const float *expected, const float *is, int64_t count, double tolerance)
-{
-    double difference = 0, norm = 0;
-
-    for (int64_t i = 0; i < count; i++) {
-        difference += pow((double)is[i] - (double)expected[i], 2);
-        norm += (double)expected[i] * (double)expected[i];
-    }
-    if (!(difference <= tolerance * tolerance * norm))
-        fail_msg("differs by %g of its norm", sqrt(difference / norm));
-}
-
 static void check(struct vit_shape shape, enum data_type type)
 {
     static const int layouts[][PASSES] = {{2, 4}, {1, 2, 4}, {2, 3, 4}};
@@ -143,8 +131,8 @@ static void check(struct vit_shape shape, enum data_type type)
         device_test_same("gradient", TYPE_FP32, once.gradient[0], other.gradient[0], once.count);
         result_free(&other);
     }
-    check_near(plain.gradient[0], once.gradient[0], once.count,
-               type == TYPE_FP32 ? 1e-5 : 4 * device_test_precision(type));
+    device_test_near_in_norm("gradient", TYPE_FP32, plain.gradient[0], once.gradient[0], once.count,
+                             type == TYPE_FP32 ? 1e-5 : 4 * device_test_precision(type));
     result_free(&plain);
     result_free(&once);
 }
