@@ -1,20 +1,33 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# train.exact=layout: loss, norm of the gradient, weights and optimizer state of every step have the same bits on any
-# number of ranks, with every strategy, with any number of threads and micro-batches, and after a resume on another
-# layout. `make check` tests some layouts; TEST_LONG=1 tests all ranks, strategies, transports and types.
+# train.exact=layout: loss, norm of the gradient, weights and optimizer state of every step, and evaluations, have the same
+# bits on any number of ranks, with every strategy, with any number of threads and micro-batches, and after a resume on
+# another layout. `make check` tests some layouts; TEST_LONG=1 tests all ranks, strategies, transports and types.
 . "$TEST_SOURCE/test/program.sh"
 
 # 600 samples: 7 batches of 76 and one of 68 per epoch, in 10 and 9 grains of which the last has 4 samples.
 exact="$small train.exact=layout train.global_batch=76 train.grain=8 train.steps=10 train.clip_norm=1 optim.ema=0.9 \
-augment.mixup=0.4 augment.cutmix=1 train.label_smoothing=0.1 output.tensorboard=off output.receipt=1 data.val=none"
+augment.mixup=0.4 augment.cutmix=1 train.label_smoothing=0.1 output.tensorboard=off output.receipt=1"
 vit="$exact model.dropout=0.1 model.drop_path=0.1"
 convnet="$(echo "$exact" | sed 's/model\.[a-z]*=[^ ]* //g') model.name=cnn_c model.image=16 train.global_batch=28 train.steps=5"
 
-# same NAME REFERENCE: print errors of run NAME, which ended last, and differences from the receipts of REFERENCE.
+# figures FILE: print number of samples, loss, accuracy and confusion matrix from the result of a run or an evaluation.
+figures() { sed -n -e '/"samples"/,/"top5"/p' -e '/"confusion_matrix"/,/^ ]/p' "$1" | tr -d ,; }
+
+# evaluations NAME: print step, loss and accuracy of all evaluations of a run, and the figures of the last one.
+evaluations() {
+    awk -F, '$3 == "val" { print $2, $4, $5, $6 }' "$work/$1/metrics.csv"
+    figures "$work/$1/result.json"
+}
+
+# same NAME REFERENCE: print errors of run NAME, which ended last, and differences from REFERENCE: receipts, evaluations.
 same() {
     [ $status -eq 0 ] || echo "exit status $status"
     cmp "$work/$2/receipt.csv" "$work/$1/receipt.csv" 2>&1
+    evaluations "$2" >"$work/expected"
+    evaluations "$1" >"$work/found"
+    [ -s "$work/expected" ] || echo 'no evaluations'
+    cmp "$work/expected" "$work/found" 2>&1
 }
 
 # layouts MODEL REFERENCE OPTIONS 3<ROWS: train on each layout and compare the receipts. A row: RANKS OPTION...
@@ -66,6 +79,22 @@ layouts 'a convolutional network with batch norm' convnet "$convnet" 3<<END
 3 mesh.strategy=fsdp
 4 mesh.strategy=hsdp mesh.shard=2
 END
+
+# Evaluations of two batches of 28 in grains of 8, of which the last is short. They decide on rates and the last step.
+course="$convnet debug.batches=2 train.steps=0 train.epochs=9 train.early_stop=2 schedule.name=plateau schedule.patience=0 \
+schedule.warmup=0 optim.lr=0.1 checkpoint.monitor=loss eval.flip=on"
+run 1 course $course run.dir="$work/course"
+bad=$(grep -q 'stopped at step .*: no gain for train.early_stop evaluations' "$work/course.log" || echo 'no early stop')
+grep -q '"samples": 56,' course/result.json || bad="$bad; other samples"
+result 'evaluations end a run' "$bad" "$work/course.log"
+layouts 'plateau and early stop' course "$course" 3<<END
+2 mesh.strategy=zero1
+3 mesh.strategy=fsdp run.threads=2
+END
+run 3 eval eval "$work/course/checkpoints/last.h5" predict.split=val
+figures course/result.json >expected
+figures eval.log | cmp expected - >differ.log 2>&1 && bad= || bad='other figures'
+result 'vittrain eval computes the same on 3 ranks' "$bad" differ.log
 
 if [ -e "$TEST_BUILD/test/emulated-cuda.so" ]; then
     export VITTRAIN_CUDA_MODULE="$TEST_BUILD/test/emulated-cuda.so"
@@ -122,8 +151,6 @@ train.global_batch=0 train.batch=8|needs train.global_batch; with train.batch
 train.grain=12|train.grain=12 is not a multiple of 8
 train.global_batch=4000|has more than 256 grains; set train.grain=16 or more
 mesh.reduce=compute|adds gradients in fp32; leave out mesh.reduce=compute
-train.early_stop=1 data.val=test|on which train.early_stop depends
-schedule.name=plateau data.val=test|on which schedule.name=plateau depends
 END
 fails 1 'refused: batch norm of one rank' 2 'leave out model.sync_bn' $convnet model.sync_bn=off run.dir="$work/refused"
 fails 1 'refused: batch norm of a micro-batch' 2 'leave out train.accumulate=2' $convnet train.accumulate=2 run.dir="$work/refused"

@@ -136,8 +136,7 @@ static bool steps_run(struct session *session, struct data_feed *feed,
     struct step_context step;
     struct step_times times = {0};
     int64_t global = options->train.batch * world->size;
-    if (!feed_start(feed, options, world, session->device, global, session->model->image, true,
-                    error))
+    if (!feed_start(feed, options, world, session->device, global, session->model->image, error))
         return false;
     optimizer_open(&optimizer, options);
     flat_set_segments(&session->flat, 0, 1);

@@ -51,7 +51,7 @@ static void rehearsal_open(struct rehearsal *rehearsal, const char *settings)
         !session_allocate(session, feed_pass_samples(options, 12, world->size),
                           &rehearsal->feed.source, true, &error) ||
         !feed_start(&rehearsal->feed, options, world, session->device, 12, session->model->image,
-                    true, &error))
+                    &error))
         fail_msg("%s", error.text);
     optimizer_open(&rehearsal->optimizer, options);
     flat_set_segments(&session->flat, options->optim.weight_decay, options->train.accumulate);

@@ -104,7 +104,7 @@ static bool search_open(struct search *search, struct error *error)
     int64_t batch = feed_pass_samples(options, search->global_batch, world->size);
     if (!session_allocate(session, batch, &search->feed.source, true, error) ||
         !feed_start(&search->feed, options, world, session->device, search->global_batch,
-                    session->model->image, true, error))
+                    session->model->image, error))
         return false;
     flat_set_segments(&session->flat, options->optim.weight_decay, options->train.accumulate);
     return weights_begin(search, error);

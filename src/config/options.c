@@ -347,7 +347,6 @@ bool options_check_grain(const struct options *options, int64_t global_batch, st
 static bool check_exact(const struct options *options, struct error *error)
 {
     const struct train_options *train = &options->train;
-    const bool plateau = options->schedule.name == SCHEDULE_PLATEAU;
     if (options->debug.flip != FLIP_OFF && train->check_every == 0)
         return error_set(error, ERROR_USAGE, "debug.flip needs train.check_every");
     if (train->exact == EXACT_OFF)
@@ -367,12 +366,6 @@ static bool check_exact(const struct options *options, struct error *error)
         return error_set(error, ERROR_USAGE,
                          "train.exact=layout adds gradients in fp32; leave out "
                          "mesh.reduce=compute");
-    if (plateau || train->early_stop > 0)
-        return error_set(
-            error, ERROR_USAGE,
-            "train.exact=layout does not cover evaluations, on which %s depends; leave "
-            "one of them out",
-            plateau ? "schedule.name=plateau" : "train.early_stop");
     return true;
 }
 

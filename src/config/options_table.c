@@ -312,9 +312,9 @@ const struct option_entry option_table[] = {
              "save memory. The result is the same."},
     {PLACE(train, exact), CHOICES(EXACT_CHOICES), .preset = "off",
      .help =
-         "layout: weights and losses have the same bits with any number of ranks and threads, any "
-         "mesh.strategy and any train.accumulate. The global batch is cut into grains of "
-         "train.grain samples, whose gradients are added in a fixed order. Needs "
+         "layout: weights, losses and evaluations have the same bits with any number of ranks and "
+         "threads, any mesh.strategy and any train.accumulate. The global batch is cut into grains "
+         "of train.grain samples, whose gradients are added in a fixed order. Needs "
          "train.global_batch."},
     {PLACE(train, grain), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0),
      .least = GRAIN_STEP, .most = 65536,
@@ -559,7 +559,7 @@ const struct option_entry option_table[] = {
      .help = "Maximum bytes per second of uploads. 0: no limit."},
 
     {PLACE(debug, batches), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e12,
-     .help = "Maximum number of batches in each epoch and each evaluation. 0: all."},
+     .help = "Maximum number of global batches in each epoch and each evaluation. 0: all."},
     {PLACE(debug, fraction), .kind = OPTION_IS_NUMBER, .preset = "1", .most = 1,
      .above_least = true, .help = "Fraction of the data to use."},
     {PLACE(debug, overfit), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e9,

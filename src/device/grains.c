@@ -580,6 +580,7 @@ void grains_end(struct grains *grains)
 {
     grains->inside = false;
     grains->slot = NULL;
+    grains->watched = -1;
 }
 
 void grains_watch(struct grains *grains, int64_t grain, enum grains_flip flip, uint64_t seed)

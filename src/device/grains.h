@@ -38,8 +38,9 @@ void grains_unit(struct grains *grains, int64_t stride, const int *slot);
 
 void grains_end(struct grains *grains);
 
-/* Hash the gradients of one grain in the following passes. grain: number in the global batch, or -1
- * for none. flip: invert a bit, chosen by `seed`, of an output or a gradient of this grain. */
+/* Hash the gradients of one grain in the pass, until grains_end. grain: number in the global batch,
+ * or -1 for none. flip: invert a bit, chosen by `seed`, of an output or a gradient of this grain.
+ */
 enum grains_flip { FLIP_NOTHING, FLIP_ACTIVATION, FLIP_GRADIENT };
 void grains_watch(struct grains *grains, int64_t grain, enum grains_flip flip, uint64_t seed);
 /* Return the hash of all gradients since grains_watch. It depends on the order of operations. */

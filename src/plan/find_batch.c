@@ -73,10 +73,10 @@ static bool run_open(struct trial_run *run, struct comm *world, struct error *er
     return session_open(session, options, world, true, error) &&
            session_allocate(session, batch, &run->train.source, true, error) &&
            feed_start(&run->train, options, world, session->device,
-                      options->train.batch * world->size, session->model->image, true, error) &&
+                      options->train.batch * world->size, session->model->image, error) &&
            (!run->validates ||
-            feed_start(&run->validation, options, world, session->device, batch * world->size,
-                       session->model->image, false, error));
+            feed_start_evaluation(&run->validation, options, world, session->device, batch,
+                                  session->model->image, error));
 }
 
 /* Take batches until the loader has used all its memory. */

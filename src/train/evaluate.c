@@ -10,6 +10,17 @@
 #include "core/status.h"
 #include "train/step.h"
 
+/* Runs the forward pass of the samples in the session's input: whole grains, with
+ * train.exact=layout. */
+static void logits_compute(struct session *session, const struct model_pass *pass)
+{
+    if (session->grains != NULL)
+        grains_begin(session->grains, 0, pass->batch, pass->batch);
+    step_forward(session, pass);
+    if (session->grains != NULL)
+        grains_end(session->grains);
+}
+
 /* Runs the forward pass of the mirrored batch and replaces the logits by the mean of both passes.
  */
 static void mirror_evaluate(struct session *session, struct data_feed *feed, struct batch *batch,
@@ -20,7 +31,7 @@ static void mirror_evaluate(struct session *session, struct data_feed *feed, str
     const size_t bytes = (size_t)(batch->count * classes) * type_size(session->compute);
     backend->copy(session->stream, session->unflipped_logits, session->logits, bytes);
     input_mirror(&session->input, session->stream, batch, &feed->source);
-    step_forward(session, pass);
+    logits_compute(session, pass);
     const struct matrix_sum mean = {.type = session->compute,
                                     .rows = batch->count,
                                     .width = classes,
@@ -39,7 +50,7 @@ static void batch_evaluate(struct session *session, struct data_feed *feed, stru
     const struct device_backend *backend = session->device->backend;
     input_upload(&session->input, session->stream, batch, &feed->source, false, NULL);
     struct model_pass pass = session_pass(session, batch->count, false);
-    step_forward(session, &pass);
+    logits_compute(session, &pass);
     if (session->unflipped_logits != NULL)
         mirror_evaluate(session, feed, batch, &pass);
     step_loss(session, &feed->source, batch->count, 1, false,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "config/options.h"
+#include "core/integer.h"
 #include "data/file_list.h"
 
 enum { BATCHES_AHEAD = 4 };
@@ -80,27 +81,55 @@ static int64_t sample_group(const struct options *options, int64_t global_batch)
     return mix_is_asked_for(options) ? MIX_GROUP : 1;
 }
 
-bool feed_start(struct data_feed *feed, const struct options *options, struct comm *world,
-                struct device *device, int64_t global_batch, struct image_size image, bool training,
-                struct error *error)
+/* Collective. Opens the augmentation and starts the loader's threads. */
+static bool loader_begin(struct data_feed *feed, const struct options *options, struct comm *world,
+                         struct device *device, struct image_size image, struct error *error)
 {
-    bool overfit = options->debug.overfit > 0;
-    sampler_open(&feed->sampler, (uint64_t)options->run.seed, feed->dataset.count, global_batch,
-                 training ? options->train.accumulate : 1,
-                 training && options->data.shuffle && !overfit, training && options->data.drop_last,
-                 world->rank, world->size);
-    feed->sampler.limit = training && overfit ? options->debug.overfit : options->debug.batches;
-    if (feed->sampler.shuffle && options->data.shuffle_block > 0)
-        sampler_use_blocks(&feed->sampler, options->data.shuffle_block);
-    feed->sampler.group = training ? sample_group(options, global_batch) : 1;
-    feed->sampler.repeat = training ? options->augment.repeat : 1;
-    feed->training = training;
+    const bool training = feed->training;
     augment_open(&feed->augment, options, image.width, image.height, training);
     if (policy_start(feed, options, training, error) &&
         crop_open(&feed->crop, options, feed->dataset.encoded, image, training, error))
         feed->loader = loader_open(&feed->dataset, &feed->sampler, &feed->augment, &feed->crop,
                                    device, (int)options->data.workers, BATCHES_AHEAD, error);
     return comm_agree(world, error);
+}
+
+bool feed_start(struct data_feed *feed, const struct options *options, struct comm *world,
+                struct device *device, int64_t global_batch, struct image_size image,
+                struct error *error)
+{
+    bool overfit = options->debug.overfit > 0;
+    sampler_open(&feed->sampler, (uint64_t)options->run.seed, feed->dataset.count, global_batch,
+                 options->train.accumulate, options->data.shuffle && !overfit,
+                 options->data.drop_last, world->rank, world->size);
+    feed->sampler.limit = overfit ? options->debug.overfit : options->debug.batches;
+    if (feed->sampler.shuffle && options->data.shuffle_block > 0)
+        sampler_use_blocks(&feed->sampler, options->data.shuffle_block);
+    feed->sampler.group = sample_group(options, global_batch);
+    feed->sampler.repeat = options->augment.repeat;
+    feed->training = true;
+    return loader_begin(feed, options, world, device, image, error);
+}
+
+bool feed_start_evaluation(struct data_feed *feed, const struct options *options,
+                           struct comm *world, struct device *device, int64_t batch,
+                           struct image_size image, struct error *error)
+{
+    const int64_t global_batch = feed_global_batch(options, world->size);
+    const int64_t grain = options_grain(options, global_batch);
+    int64_t count = feed->dataset.count, limit = options->debug.batches;
+    if (grain > 0) {
+        batch -= batch % grain;
+        if (limit > 0)
+            count = smaller(count, smaller(limit, count) * global_batch);
+        limit = 0;
+    }
+    sampler_open(&feed->sampler, 0, count, batch * world->size, 1, false, false, world->rank,
+                 world->size);
+    feed->sampler.limit = limit;
+    feed->sampler.group = larger(1, grain);
+    feed->training = false;
+    return loader_begin(feed, options, world, device, image, error);
 }
 
 int64_t feed_global_batch(const struct options *options, int64_t ranks)
@@ -111,8 +140,9 @@ int64_t feed_global_batch(const struct options *options, int64_t ranks)
 
 int64_t feed_pass_samples(const struct options *options, int64_t global_batch, int64_t ranks)
 {
-    return sampler_slice_bound(global_batch, ranks, options->train.accumulate,
-                               sample_group(options, global_batch));
+    const int64_t bound = sampler_slice_bound(global_batch, ranks, options->train.accumulate,
+                                              sample_group(options, global_batch));
+    return larger(bound, options_grain(options, global_batch));
 }
 
 size_t feed_bytes(const struct options *options, const struct image_source *source, int64_t batch,

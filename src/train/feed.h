@@ -35,18 +35,25 @@ MUST_CHECK bool feed_open_files(struct data_feed *feed, const struct options *op
                                 const char *const *operands, int count, struct comm *world,
                                 struct error *error);
 
-/* Collective. Divides the epoch into global batches and starts the loader's threads. training:
- * shuffled, augmented and accumulated as the options specify; else in file order, each sample once.
- * image: the model's image size. */
+/* Collective. Divides the epoch into global batches and starts the loader's threads. Samples are
+ * shuffled, augmented and accumulated as the options specify. image: the model's image size. */
 MUST_CHECK bool feed_start(struct data_feed *feed, const struct options *options,
                            struct comm *world, struct device *device, int64_t global_batch,
-                           struct image_size image, bool training, struct error *error);
+                           struct image_size image, struct error *error);
+
+/* The same for evaluations: passes of up to `batch` samples in file order, each sample once. With
+ * train.exact=layout, a pass has whole grains, counted from the beginning of the split, and `batch`
+ * must be at least one grain. */
+MUST_CHECK bool feed_start_evaluation(struct data_feed *feed, const struct options *options,
+                                      struct comm *world, struct device *device, int64_t batch,
+                                      struct image_size image, struct error *error);
 void feed_close(struct data_feed *feed);
 
 /* Returns the samples of a step on `ranks` ranks. */
 int64_t feed_global_batch(const struct options *options, int64_t ranks);
 
-/* Returns the largest number of samples in one pass of a rank. */
+/* Returns the largest number of samples in one pass of a rank, at least one grain with
+ * train.exact=layout. */
 int64_t feed_pass_samples(const struct options *options, int64_t global_batch, int64_t ranks);
 
 /* Returns the host memory of batches that are loaded ahead, in bytes: for passes of `batch`

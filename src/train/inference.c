@@ -10,6 +10,7 @@
 #include "checkpoint/checkpoint_read.h"
 #include "config/command_line.h"
 #include "config/options.h"
+#include "core/integer.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "model/registry.h"
@@ -130,14 +131,17 @@ static bool model_prepare(struct inference *inference, const char *weights, stru
     struct session *session = &inference->session;
     if (session_resolve(options, &inference->feed.dataset, NULL, error))
         recipe_log(options);
+    if (!comm_agree(world, error) || !session_open(session, options, world, false, error))
+        return false;
     int64_t batch = options->train.batch;
-    if (!comm_agree(world, error) || !session_open(session, options, world, false, error) ||
-        !session_allocate(session, batch, &inference->feed.source, false, error))
+    if (session->grains != NULL)
+        batch = round_up(batch, session->grain);
+    if (!session_allocate(session, batch, &inference->feed.source, false, error))
         return false;
     flat_initialize(&session->flat, (uint64_t)options->run.seed);
     if (!session_read_weights(session, weights, false, error) ||
-        !feed_start(&inference->feed, options, world, session->device, batch * world->size,
-                    session->model->image, false, error))
+        !feed_start_evaluation(&inference->feed, options, world, session->device, batch,
+                               session->model->image, error))
         return false;
     if (session->flat.averaged)
         flat_swap_average(&session->flat);

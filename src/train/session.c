@@ -97,7 +97,7 @@ static bool model_prepare(struct session *session, struct error *error)
 }
 
 /* Opens grains. Call it before the model measures its workspaces. */
-static bool grains_prepare(struct session *session, struct error *error)
+static bool grains_prepare(struct session *session, bool training, struct error *error)
 {
     const struct mesh *mesh = &session->mesh;
     const int64_t global_batch = feed_global_batch(session->options, mesh->world->size);
@@ -106,11 +106,12 @@ static bool grains_prepare(struct session *session, struct error *error)
         return true;
     if (!options_check_grain(session->options, global_batch, error))
         return false;
-    if (session->options->debug.flip != FLIP_OFF &&
+    if (training && session->options->debug.flip != FLIP_OFF &&
         session->options->debug.flip_rank >= mesh->world->size)
         return error_set(error, ERROR_USAGE, "debug.flip_rank=%lld: the run has %d ranks",
                          (long long)session->options->debug.flip_rank, mesh->world->size);
-    if (mesh->replica->rank * mesh->shard->size + mesh->shard->rank != mesh->world->rank)
+    if (training &&
+        mesh->replica->rank * mesh->shard->size + mesh->shard->rank != mesh->world->rank)
         return error_set(
             error, ERROR_USAGE,
             "train.exact=layout needs ranks that are numbered node by node; start them "
@@ -182,7 +183,7 @@ static bool session_prepare(struct session *session, bool training, struct error
         !mesh_use_device(&session->mesh, session->device, error))
         return false;
     session->compute = compute_type(session);
-    if ((!training || grains_prepare(session, error)) && model_prepare(session, error))
+    if (grains_prepare(session, training, error) && model_prepare(session, error) && training)
         error_defer(norms_check(session, error));
     if (!comm_agree(world, error))
         return false;
@@ -190,7 +191,7 @@ static bool session_prepare(struct session *session, bool training, struct error
     flat_open(&session->flat, session->model->units, session->model->unit_count, &session->mesh,
               session->device, session->stream, session->compute, moments, options->optim.ema > 0,
               training);
-    if (session->grains != NULL)
+    if (training && session->grains != NULL)
         flat_use_grains(&session->flat, session_grains(session), options->train.accumulate,
                         options->train.check_every > 0);
     return true;
@@ -262,7 +263,7 @@ static void session_layout(struct session *session, const struct image_source *s
     const struct device_backend *backend = session->device->backend;
     flat_allocate(&session->flat, arena);
     batch_allocate(session, source, training);
-    if (session->grains != NULL)
+    if (training && session->grains != NULL)
         grains_layout(session);
     size_t workspace = backend->workspace_bytes(session->device);
     void *memory = arena_take(arena, MEMORY_BUFFERS, workspace);

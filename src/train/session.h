@@ -72,7 +72,7 @@ struct session {
     int32_t *predicted;
     float *probabilities;
     int64_t *nonfinite_index;
-    struct grains *grains;   /* NULL: train.exact=off, or not for training */
+    struct grains *grains;   /* NULL: train.exact=off */
     int64_t grain;           /* samples of a grain, or 0 */
     struct profile *profile; /* NULL: debug.profile=off */
     struct step_timer timer;

@@ -60,11 +60,11 @@ static bool feeds_start(struct trainer *trainer, struct error *error)
     const struct options *options = &trainer->options;
     struct session *session = &trainer->session;
     if (!feed_start(&trainer->train, options, trainer->world, session->device,
-                    trainer->global_batch, session->model->image, true, error))
+                    trainer->global_batch, session->model->image, error))
         return false;
     if (trainer->validates &&
-        !feed_start(&trainer->validation, options, trainer->world, session->device,
-                    session->batch * trainer->world->size, session->model->image, false, error))
+        !feed_start_evaluation(&trainer->validation, options, trainer->world, session->device,
+                               session->batch, session->model->image, error))
         return false;
     trainer->steps_per_epoch = sampler_steps(&trainer->train.sampler);
     trainer->total_steps = options->train.steps > 0

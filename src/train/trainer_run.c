@@ -326,10 +326,9 @@ static bool test_run(struct trainer *trainer, struct error *error)
     if (!options->train.test || trainer->stop.signalled || interrupted)
         return true;
     status_set_phase(PHASE_TEST);
-    if (!validated &&
-        (!feed_open(&test->feed, options, SPLIT_TEST, trainer->world, error) ||
-         !feed_start(&test->feed, options, trainer->world, session->device,
-                     session->batch * trainer->world->size, session->model->image, false, error)))
+    if (!validated && (!feed_open(&test->feed, options, SPLIT_TEST, trainer->world, error) ||
+                       !feed_start_evaluation(&test->feed, options, trainer->world, session->device,
+                                              session->batch, session->model->image, error)))
         return false;
     if (!best_weights_read(trainer, error))
         return false;
