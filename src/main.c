@@ -83,10 +83,12 @@ int main(int argc, char **argv)
     static struct options options;
     struct command_line line;
     struct error error = {0};
-    const bool good = options_parse(argc, argv, app_command_names(), &options, &line, &error);
+    bool good = options_parse(argc, argv, app_command_names(), &options, &line, &error);
     if (good && command_line_informs(&line))
         return app_inform(&line);
     const struct command *command = command_of(&line);
+    if (good && !command->checks_options)
+        good = options_check(&options, &error);
     if (good && line.json && command != NULL && !command->has_json)
         error_set(&error, ERROR_USAGE, "--json: the command %s has no such flag", command->name);
     if (command != NULL && command->prepare != NULL)

@@ -503,11 +503,6 @@ static void command_line_is_refused(void **state)
     char *deck[] = {"vittrain", "none.ini", NULL};
     assert_false(parse(&options, &line, &error, 2, deck));
     assert_string_equal(error.text, "none.ini: cannot read the deck: No such file or directory");
-    char *combination[] = {"vittrain", "optim.nesterov=on", NULL};
-    assert_false(parse(&options, &line, &error, 2, combination));
-    assert_string_equal(
-        error.text,
-        "optim.nesterov=on needs optim.name=sgd, muon or lars, and optim.momentum above 0");
 }
 
 static void help_reads_no_deck(void **state)

@@ -18,7 +18,7 @@ verified() {
 # cells FILE: the column of steps, on one line.
 cells() { cut -d, -f1 "$1" | tr '\n' ' '; }
 
-echo 1..25
+echo 1..26
 run 2 whole $steps run.dir="$work/whole"
 bad=$([ $status -eq 0 ] || echo "exit status $status")
 [ "$(cells whole/receipt.csv)" = 'step 4 8 12 16 20 24 28 32 36 40 44 48 50 ' ] || bad="$bad; $(cells whole/receipt.csv)"
@@ -88,4 +88,6 @@ sed 's/blocks/block/g' whole/receipt.csv >edited/receipt.csv
 fails 2 'receipts of another model' 3 'edited/receipt.csv: its columns are not the units of the model' verify "$work/edited"
 head -c -9 whole/receipt.csv >edited/receipt.csv
 verified 'an incomplete last line is ignored' 2 'identical: steps 46 to 48, 1 receipt' "$work/edited"
+fails 1 'combinations with options of the run are checked' 2 'optim.nesterov=on needs optim.name=sgd' verify "$work/whole" \
+    optim.nesterov=on
 fails 1 'verify without a run' 2 'verify needs one run' verify

@@ -54,4 +54,5 @@ const struct command command_eval = {
         "Evaluates a checkpoint or weights (safetensors) on a split (predict.split: train, val or "
         "test). The model is that of the deck stored in the checkpoint, or of the metadata of the "
         "weights, a deck or model.name. Every sample counts exactly once on any number of ranks.",
-    .run = eval_run};
+    .run = eval_run,
+    .checks_options = true};

@@ -269,4 +269,5 @@ const struct command command_predict = {
         "command writes one line for each sample of predict.split, with record, label, predicted "
         "class and probabilities, as CSV, or as JSON lines if the name of predict.output ends in "
         ".json.",
-    .run = predict_run};
+    .run = predict_run,
+    .checks_options = true};

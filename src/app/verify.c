@@ -34,4 +34,5 @@ const struct command command_verify = {
         "of the gradient, weights and optimizer state with receipt.csv, which a run writes with "
         "output.receipt. Prints one line: identical, or the first step and unit that differ, with "
         "the differences between the machines. Nothing is written to the run's folder.",
-    .run = verify_run};
+    .run = verify_run,
+    .checks_options = true};

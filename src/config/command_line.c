@@ -128,5 +128,5 @@ bool options_parse(int argc, char **argv, const char *const *commands, struct op
     if (!has_deck && access(default_deck, F_OK) == 0 &&
         !options_read_file(default_deck, options, error))
         return false;
-    return options_apply(line, options, error) && options_check(options, error);
+    return options_apply(line, options, error);
 }

@@ -169,6 +169,7 @@ static bool sweep_begin(struct sweep *sweep, struct error *error)
         first.value[k] = sweep->space.keys[k].count > 0 ? 0 : sweep->space.keys[k].low;
     if (!options_parse(sweep->extra.count + 2, words, app_command_names(), &sweep->options, &line,
                        error) ||
+        !options_check(&sweep->options, error) ||
         !sweep_point_apply(&sweep->space, &first, &sweep->options, error) ||
         !sweep_check(sweep, error))
         return false;
