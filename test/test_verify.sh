@@ -18,11 +18,11 @@ verified() {
 # cells FILE: the column of steps, on one line.
 cells() { cut -d, -f1 "$1" | tr '\n' ' '; }
 
-echo 1..26
+echo 1..35
 run 2 whole $steps run.dir="$work/whole"
 bad=$([ $status -eq 0 ] || echo "exit status $status")
 [ "$(cells whole/receipt.csv)" = 'step 4 8 12 16 20 24 28 32 36 40 44 48 50 ' ] || bad="$bad; $(cells whole/receipt.csv)"
-head -n 1 whole/receipt.csv | grep -qx 'step,loss,grad_norm,stem,blocks.0,blocks.1,head,stem.state,blocks.0.state,blocks.1.state,head.state' ||
+head -n 1 whole/receipt.csv | grep -qx 'step,loss,grad_norm,stem,blocks.0,blocks.1,head,stem.state,blocks.0.state,blocks.1.state,head.state,grains' ||
     bad="$bad; columns"
 result 'a run has receipts every output.receipt steps and at its end' "$bad" "$work/whole.log"
 awk -F, -v OFS=, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
@@ -88,6 +88,33 @@ sed 's/blocks/block/g' whole/receipt.csv >edited/receipt.csv
 fails 2 'receipts of another model' 3 'edited/receipt.csv: its columns are not the units of the model' verify "$work/edited"
 head -c -9 whole/receipt.csv >edited/receipt.csv
 verified 'an incomplete last line is ignored' 2 'identical: steps 46 to 48, 1 receipt' "$work/edited"
+exact="$small train.exact=layout train.global_batch=32 train.grain=8 train.steps=6 output.tensorboard=off data.val=none"
+run 1 exact $exact output.receipt=1 run.dir="$work/exact"
+bad=$([ $status -eq 0 ] || echo "exit status $status")
+[ "$(tail -n 6 exact/receipt.csv | grep -cE '(,[0-9a-f]{16}){8},[0-9a-f]{16}( [0-9a-f]{16}){3}$')" = 6 ] || bad="$bad; no hashes of 4 grains"
+result 'with train.exact=layout receipts have hashes of grains' "$bad" exact/receipt.csv
+verified 'they are the same on other ranks' 3 'identical: steps 1 to 6, 6 receipts' "$work/exact" verify.from=0 train.accumulate=2
+cp -r exact inexact
+sed '6s/ [0-9a-f]* \([0-9a-f]*\)$/ 0123456789abcdef \1/' exact/receipt.csv >inexact/receipt.csv
+fails 2 'an edited hash of a grain' 11 \
+    'error: step 5: the hash of grain 2 differs: receipt 0123456789abcdef, replay [0-9a-f]{16}; 0 of 10 values differ' \
+    verify "$work/inexact" verify.from=0
+fault="train.check_every=5 train.check_action=continue debug.flip_rank=1"
+fails 2 'a fault in a forward pass is named with its step, unit and grain' 11 \
+    'error: step 5: weights of stem differ: receipt [0-9a-f]{16}, replay [0-9a-f]{16}; first different grain [23]; 10 of 10' \
+    verify "$work/exact" verify.from=0 $fault debug.flip=activation
+fails 2 'a fault in a gradient without a grain' 11 \
+    'error: step 5: weights of [^ ]+ differ: receipt [0-9a-f]{16}, replay [0-9a-f]{16}; [0-9]+ of 10' \
+    verify "$work/exact" verify.from=0 $fault debug.flip=gradient
+sed 's/,[^,]*$//' exact/receipt.csv >inexact/receipt.csv
+verified 'receipts of an older version, without hashes of grains' 2 'identical: steps 1 to 6, 6 receipts' "$work/inexact" verify.from=0
+run 1 older $exact train.steps=7 output.receipt=1 run.dir="$work/inexact"
+bad=$(tail -n 1 inexact/receipt.csv | grep -qE ',[0-9a-f]{16}( [0-9a-f]{16}){3}$' || echo 'no hashes')
+result 'a later attempt adds the column' "$bad" "$work/older.log"
+verified 'rows without hashes of grains are valid' 1 'identical: steps 1 to 7, 7 receipts' "$work/inexact" verify.from=0
+sed '$s/.$/g/' exact/receipt.csv >inexact/receipt.csv
+fails 1 'a damaged hash of a grain' 3 'inexact/receipt.csv:7: this is not a line of receipts' verify "$work/inexact"
+
 fails 1 'combinations with options of the run are checked' 2 'optim.nesterov=on needs optim.name=sgd' verify "$work/whole" \
     optim.nesterov=on
 fails 1 'verify without a run' 2 'verify needs one run' verify

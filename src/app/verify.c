@@ -33,6 +33,7 @@ const struct command command_verify = {
         "replays the steps up to the last receipt with the run's options, and compares loss, norm "
         "of the gradient, weights and optimizer state with receipt.csv, which a run writes with "
         "output.receipt. Prints one line: identical, or the first step and unit that differ, with "
-        "the differences between the machines. Nothing is written to the run's folder.",
+        "the differences between the machines. With train.exact=layout it also names the first "
+        "grain (a group of samples) that differs. Nothing is written to the run's folder.",
     .run = verify_run,
     .checks_options = true};

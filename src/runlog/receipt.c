@@ -7,7 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char first_columns[] = "step,loss,grad_norm,";
+#include "core/text.h"
+
+static const char first_columns[] = "step,loss,grad_norm,", last_column[] = ",grains";
+
+enum { DIGITS = 16 };
 
 char *receipt_header(const struct unit *units, int count)
 {
@@ -18,6 +22,7 @@ char *receipt_header(const struct unit *units, int count)
     fputs("step,loss,grad_norm", stream);
     for (int i = 0; i < 2 * count; i++)
         fprintf(stream, ",%s%s", units[i % count].name, i < count ? "" : ".state");
+    fputs(last_column, stream);
     ENSURE(fclose(stream) == 0, "no memory for the header of receipts");
     return text;
 }
@@ -51,14 +56,52 @@ static bool cell_read(struct receipt *receipt, int column, const char *cell)
     return strcmp(text, cell) == 0;
 }
 
+void receipt_grains_text(const uint64_t *hash, int64_t count, char text[RECEIPT_GRAINS])
+{
+    text[0] = '\0';
+    for (int64_t i = 0; i < count; i++)
+        text += sprintf(text, "%s%016" PRIx64, i > 0 ? " " : "", hash[i]);
+}
+
+void receipt_grain_cell(const struct receipt *receipt, int grain, char text[RECEIPT_CELL])
+{
+    const size_t place = (size_t)grain * (DIGITS + 1), length = strlen(receipt->grains);
+    snprintf(text, DIGITS + 1, "%s", place < length ? receipt->grains + place : "");
+}
+
+int receipt_different_grain(const struct receipt *one, const struct receipt *other)
+{
+    int place = 0;
+    if (one->grains[0] == '\0' || other->grains[0] == '\0')
+        return -1;
+    while (one->grains[place] != '\0' && one->grains[place] == other->grains[place])
+        place++;
+    return one->grains[place] == other->grains[place] ? -1 : place / (DIGITS + 1);
+}
+
+/* True if the cell is what receipt_grains_text writes. */
+static bool grains_are_valid(const char *cell)
+{
+    const size_t length = strlen(cell);
+    for (size_t i = 0; i < length; i++)
+        if (strchr(i % (DIGITS + 1) == DIGITS ? " " : "0123456789abcdef", cell[i]) == NULL)
+            return false;
+    return length == 0 || (length < RECEIPT_GRAINS && length % (DIGITS + 1) == DIGITS);
+}
+
 /* Read a line, which is changed. */
-static bool row_read(struct receipt *receipt, int columns, char *line)
+static bool row_read(struct receipt *receipt, const struct receipt_table *table, char *line)
 {
     int column = 0;
-    for (char *cell = strsep(&line, ","); cell != NULL; cell = strsep(&line, ","))
-        if (column == columns || !cell_read(receipt, column++, cell))
+    receipt->grains = "";
+    for (char *cell = strsep(&line, ","); cell != NULL; cell = strsep(&line, ","), column++) {
+        if (column < table->columns ? !cell_read(receipt, column, cell)
+                                    : !table->has_grains || !grains_are_valid(cell))
             return false;
-    return column == columns;
+        if (column >= table->columns)
+            receipt->grains = cell;
+    }
+    return column == table->columns + table->has_grains;
 }
 
 static bool table_parse(struct receipt_table *table, char *text, int64_t *number)
@@ -66,7 +109,8 @@ static bool table_parse(struct receipt_table *table, char *text, int64_t *number
     char *line = strsep(&text, "\n");
     if (text == NULL || strncmp(line, first_columns, strlen(first_columns)) != 0)
         return false;
-    table->columns = 1;
+    table->has_grains = text_ends_with(line, last_column);
+    table->columns = table->has_grains ? 0 : 1;
     for (const char *c = line; *c != '\0'; c++)
         table->columns += *c == ',';
     const size_t hashes = (size_t)(table->columns - RECEIPT_HASHES);
@@ -81,7 +125,7 @@ static bool table_parse(struct receipt_table *table, char *text, int64_t *number
         struct receipt *row = &table->rows[table->count];
         row->hash = table->hashes + (size_t)table->count * hashes;
         ++*number;
-        if (!row_read(row, table->columns, line) || row->step <= last)
+        if (!row_read(row, table, line) || row->step <= last)
             return false;
         last = row->step;
         table->count++;

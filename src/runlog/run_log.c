@@ -270,6 +270,7 @@ bool run_log_receipt(struct run_log *log, const struct receipt *receipt, int col
         receipt_cell(receipt, column, cell);
         csv_text(&log->receipts, cell);
     }
+    csv_text(&log->receipts, receipt->grains);
     return csv_end_row(&log->receipts, error);
 }
 

@@ -9,6 +9,8 @@ libvittrain_a_SOURCES += \
 	src/train/feed.h \
 	src/train/grain_check.c \
 	src/train/grain_check.h \
+	src/train/grain_hashes.c \
+	src/train/grain_hashes.h \
 	src/train/hardware.c \
 	src/train/hardware.h \
 	src/train/inference.c \

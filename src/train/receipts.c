@@ -34,14 +34,17 @@ static void column_describe(const struct model *model, int column, char *text, s
 }
 
 /* Compares the receipt with the next row of the run. The error names the first unit that differs;
- * loss and norm only if all units are equal. Rank 0. */
+ * loss and norm only if all units are equal; the hash of a grain only if nothing else differs.
+ * Rank 0. */
 static void receipt_compare(const struct trainer *trainer, const struct receipt *receipt,
                             struct error *error)
 {
     const struct receipt_table *table = trainer->receipts.expected;
     const struct receipt *row = &table->rows[trainer->receipts.next];
     const int values = table->columns - 1; /* without the step */
+    const int grain = receipt_different_grain(row, receipt);
     char before[RECEIPT_CELL], now[RECEIPT_CELL], what[TENSOR_NAME + 48], machine[1024];
+    char grain_text[64] = "";
     int first = 0, different = 0;
     for (int i = values - 1; i >= 0; i--) {
         int column = 1 + (i + RECEIPT_HASHES - 1) % values; /* the hashes, then loss and norm */
@@ -52,32 +55,56 @@ static void receipt_compare(const struct trainer *trainer, const struct receipt 
             different++;
         }
     }
-    if (different == 0)
+    if (different == 0 && grain < 0)
         return;
-    receipt_cell(row, first, before);
-    receipt_cell(receipt, first, now);
-    column_describe(trainer->session.model, first, what, sizeof what);
+    if (different > 0) {
+        receipt_cell(row, first, before);
+        receipt_cell(receipt, first, now);
+        column_describe(trainer->session.model, first, what, sizeof what);
+        if (grain >= 0)
+            snprintf(grain_text, sizeof grain_text, "; first different grain %d", grain);
+    } else {
+        receipt_grain_cell(row, grain, before);
+        receipt_grain_cell(receipt, grain, now);
+        snprintf(what, sizeof what, "the hash of grain %d differs", grain);
+    }
     run_record_compare(trainer, row->step, machine, sizeof machine);
     error_set(error, ERROR_DIFFERENT,
-              "step %lld: %s: receipt %s, replay %s; %d of %d values differ%s%s",
-              (long long)row->step, what, before, now, different, values,
+              "step %lld: %s: receipt %s, replay %s%s; %d of %d values differ%s%s",
+              (long long)row->step, what, before, now, grain_text, different, values,
               machine[0] != '\0' ? "; the run had other conditions: " : "", machine);
+}
+
+/* Starts the sums and hashes of one step. */
+void receipts_begin(struct trainer *trainer)
+{
+    progress_take_sums(trainer);
+    if (trainer->session.grains == NULL)
+        return;
+    trainer->receipts.hashes = (struct grain_hashes){0};
+    trainer->step.hashes = &trainer->receipts.hashes;
 }
 
 bool receipts_take(struct trainer *trainer, struct error *error)
 {
     const struct flat_model *flat = &trainer->session.flat;
+    struct grain_hashes *grains = &trainer->receipts.hashes;
+    char grains_text[RECEIPT_GRAINS];
     const int hashes = 2 * flat->count;
     status_set_phase(PHASE_REPORT);
+    trainer->step.hashes = NULL;
     if (!step_finish(&trainer->step, &trainer->progress.interval.times, error))
         return false;
     const struct loss_sums own = progress_take_sums(trainer);
     double sums[] = {own.loss, own.samples};
     comm_all_reduce(trainer->world, sums, 2, COMM_FP64, COMM_SUM);
+    grain_hashes_gather(grains, trainer->world);
+    receipt_grains_text(grains->hash, grains->count, grains_text);
     struct receipt receipt = {.step = trainer->state.step,
                               .loss = sums[0] / sums[1],
                               .norm = step_norm(&trainer->session),
-                              .hash = calloc((size_t)hashes, sizeof *receipt.hash)};
+                              .hash = calloc((size_t)hashes, sizeof *receipt.hash),
+                              .grains = grains_text};
     ENSURE(receipt.hash != NULL, "no memory for a receipt");
     flat_hash(flat, receipt.hash);
     if (trainer->receipts.expected == NULL) {

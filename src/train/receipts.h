@@ -9,9 +9,12 @@
 /* True if the step, counted from 1, has a receipt. */
 bool receipts_due(const struct trainer *trainer, int64_t step);
 
-/* Collective. Call it after a step with a receipt, when the device's loss sums are those of this
- * step alone. Waits for the device. A run writes the row. A replay fails with ERROR_DIFFERENT, the
- * same on all ranks, if a value differs; the error names the step, the unit and both values. */
+/* Call it before a step with a receipt. */
+void receipts_begin(struct trainer *trainer);
+
+/* Collective. Call it after a step with a receipt. Waits for the device. A run writes the row. A
+ * replay fails with ERROR_DIFFERENT, the same on all ranks, if a value differs; the error names the
+ * step, the unit, both values, and the first grain whose hash differs. */
 MUST_CHECK bool receipts_take(struct trainer *trainer, struct error *error);
 
 #endif

@@ -279,6 +279,8 @@ static void pass_queue(struct step_context *step, const struct micro_batch *micr
     double scale = micro->good ? 1 / (double)micro->global_count : NAN;
     step_loss(session, &step->source, micro->count, scale, true, NULL);
     phase_end(session);
+    if (step->hashes != NULL)
+        grain_hashes_add(step->hashes, session, micro->position, micro->count, micro->global_count);
     double middle = clock_now();
     phase_begin(session, STEP_BACKWARD);
     step_backward(step, &pass, micro->last);
@@ -335,7 +337,7 @@ static bool step_replay(struct step_context *step, const struct micro_batch *mic
     struct session *session = step->session;
     const struct device_backend *backend = session->device->backend;
     /* Only full global batches: NCCL requires all ranks of a collective to record it. */
-    if (!step->records || step->checked ||
+    if (!step->records || step->checked || step->hashes != NULL ||
         micro->global_count != session->batch * step->sampler->size)
         return false;
     if (step->graph == NULL) {

@@ -7,6 +7,7 @@
 
 #include "train/feed.h"
 #include "train/grain_check.h"
+#include "train/grain_hashes.h"
 #include "train/optimizer.h"
 #include "train/session.h"
 
@@ -25,8 +26,9 @@ struct step_context {
     bool checked; /* train.check_every checks this step */
     int64_t number, global_count;
     struct step_params params;
-    bool recomputes;     /* the pass in progress is part of a check */
-    struct error wrong;  /* the error that a check found */
+    struct grain_hashes *hashes; /* of the steps to come; NULL: not computed */
+    bool recomputes;             /* the pass in progress is part of a check */
+    struct error wrong;          /* the error that a check found */
     struct error unread; /* a queued step has an unreadable record: reported with its result */
 };
 

@@ -81,8 +81,8 @@ static bool step_advance(struct trainer *trainer, struct error *error)
     status_set_step(state->step + 1);
     optimizer_follow(&trainer->optimizer, &trainer->schedule, state->step);
     const bool receipt = receipts_due(trainer, state->step + 1);
-    if (receipt) /* the sums after the step are those of the step alone */
-        progress_take_sums(trainer);
+    if (receipt)
+        receipts_begin(trainer);
     step_capture(trainer, true);
     if (!step_run(&trainer->step, state->step, rate, &trainer->progress.interval.times, error))
         return false;

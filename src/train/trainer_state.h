@@ -110,6 +110,7 @@ struct test_evaluation {
 struct run_receipts {
     const struct receipt_table *expected; /* of a replay; NULL: a run */
     int64_t next;                         /* row of `expected` */
+    struct grain_hashes hashes;           /* of a step with a receipt */
 };
 
 struct trainer {

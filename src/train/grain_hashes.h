@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* Hashes of the loss gradient of each grain, for receipts with train.exact=layout: they name the
+ * grains whose forward pass differs. */
+#ifndef VITTRAIN_TRAIN_GRAIN_HASHES_H
+#define VITTRAIN_TRAIN_GRAIN_HASHES_H
+
+#include "config/train_options.h"
+#include "train/session.h"
+
+/* Hashes of a step. Those of the grains of other ranks are 0 until grain_hashes_gather. */
+struct grain_hashes {
+    int64_t count; /* grains of the global batch */
+    uint64_t hash[GRAINS_MOST];
+};
+
+/* Add those of a pass. Call it between the loss and the backward pass of `count` samples from
+ * sample `position` of a global batch of `global_count`. Waits for the stream. */
+void grain_hashes_add(struct grain_hashes *hashes, struct session *session, int64_t position,
+                      int64_t count, int64_t global_count);
+
+/* Collective. Gather those of all ranks. */
+void grain_hashes_gather(struct grain_hashes *hashes, struct comm *world);
+
+#endif
