@@ -362,6 +362,27 @@ static void bytes_go_between_two_ranks(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
+static void a_shift_sends_to_all_ranks(void **state)
+{
+    (void)state;
+    enum { BYTES = 200000 }; /* the sender waits for the receiver */
+    static uint8_t data[BYTES], received[BYTES];
+    int64_t wrong = 0;
+    for (int size = 1; size <= world->size; size++) {
+        struct comm *group = world->backend->split(world, world->rank < size, world->rank);
+        for (int shift = 0; shift < group->size; shift++) {
+            const int from = (group->rank + group->size - shift) % group->size;
+            memset(data, group->rank + 10 * shift, BYTES);
+            memset(received, 0xff, BYTES);
+            comm_shift(group, data, received, BYTES, shift);
+            for (int i = 0; i < BYTES; i++)
+                wrong += received[i] != from + 10 * shift;
+        }
+        group->backend->close(group);
+    }
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
 static void agree_gives_all_the_lowest_ranks_error(void **state)
 {
     (void)state;
@@ -519,6 +540,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(split_groups_work_side_by_side),
         cmocka_unit_test(nodes_are_counted),
         cmocka_unit_test(bytes_go_between_two_ranks),
+        cmocka_unit_test(a_shift_sends_to_all_ranks),
         cmocka_unit_test(agree_gives_all_the_lowest_ranks_error),
         cmocka_unit_test(same_sees_one_different_bit_or_length),
         cmocka_unit_test(times_add_up),

@@ -56,6 +56,24 @@ void comm_receive(struct comm *comm, void *data, size_t bytes, int from)
     comm->backend->wait(comm->backend->receive(comm, data, (int64_t)bytes, from), NULL);
 }
 
+/* Ranks that are `distance` apart form cycles. Along a cycle, ranks that send first alternate with
+ * ranks that receive first, except that two ranks in a row may send first where the cycle passes
+ * rank 0. */
+void comm_shift(struct comm *comm, const void *data, void *received, size_t bytes, int shift)
+{
+    const int ranks = comm->size, distance = 2 * shift <= ranks ? shift : ranks - shift;
+    const int to = (comm->rank + shift) % ranks, from = (comm->rank + ranks - shift) % ranks;
+    if (shift == 0) {
+        memcpy(received, data, bytes);
+    } else if (comm->rank / distance % 2 == 0) {
+        comm_send(comm, data, bytes, to);
+        comm_receive(comm, received, bytes, from);
+    } else {
+        comm_receive(comm, received, bytes, from);
+        comm_send(comm, data, bytes, to);
+    }
+}
+
 void *comm_handle(struct comm *comm)
 {
     return comm->backend->handle(comm);

@@ -145,23 +145,6 @@ void grain_check_take(struct grain_check *check)
 
 /* ---- rounds */
 
-/* Sends this rank's grain to rank + shift and receives that of rank - shift. Messages are in the
- * order of their senders, which avoids a deadlock. */
-static void grain_exchange(const struct grain_check *check, int shift)
-{
-    struct comm *world = check->session->mesh.world;
-    const int ranks = world->size, to = (world->rank + shift) % ranks;
-    const int from = (world->rank + ranks - shift) % ranks;
-    if (shift == 0)
-        memcpy(check->received, check->own, check->bytes);
-    for (int sender = 0; sender < ranks && shift != 0; sender++) {
-        if (sender == world->rank)
-            comm_send(world, check->own, check->bytes, to);
-        else if (sender == from)
-            comm_receive(world, check->received, check->bytes, from);
-    }
-}
-
 /* Computes the grain of rank - shift and all-reduces the hashes into `field` of the table. */
 static void check_round(struct grain_check *check, int shift, int field, grain_compute *compute,
                         void *context)
@@ -172,7 +155,7 @@ static void check_round(struct grain_check *check, int shift, int field, grain_c
     const int64_t count = field_of(check, CHECK_COUNT)[from];
     struct input_part parts[INPUT_PARTS];
     input_parts(session, parts);
-    grain_exchange(check, shift);
+    comm_shift(world, check->own, check->received, check->bytes, shift);
     grain_copy(check, check->received, 0, count, true);
     if (field == CHECK_FIRST && flips(check, FLIP_OF_MESSAGE) && count > 0)
         flip_bit(session->device->backend, session->stream, session->compute, session->input.images,
