@@ -20,8 +20,8 @@ enum background_choice { BACKGROUND_CHOICES(OPTION_CONSTANT) };
 
 #define FLIP_CHOICES(X)                                                                            \
     X(FLIP_OFF, "off")                                                                             \
-    X(FLIP_OF_ACTIVATION, "activation")                                                            \
-    X(FLIP_OF_GRADIENT, "gradient") X(FLIP_OF_WEIGHT, "weight") X(FLIP_OF_MESSAGE, "message")
+    X(FLIP_ACTIVATION, "activation")                                                               \
+    X(FLIP_GRADIENT, "gradient") X(FLIP_WEIGHT, "weight") X(FLIP_MESSAGE, "message")
 enum flip_choice { FLIP_CHOICES(OPTION_CONSTANT) };
 
 /* Programs whose tags are written; course and torchrun write vittrain's. */

@@ -36,7 +36,7 @@ struct grains {
     uint64_t hash;
     int64_t gradients_seen, outputs_seen; /* since grains_watch */
     int64_t gradients, outputs;           /* of the last watched pass */
-    enum grains_flip flip;
+    enum flip_choice flip;
     uint64_t flip_seed;
 };
 
@@ -113,7 +113,7 @@ static bool is_watched(const struct grain *grain)
 
 /* Invert a bit if this tensor, number `seen` of its kind, is the one that the seed chooses. all:
  * tensors of this kind in the last watched pass, 0 before the first one. */
-static void flip_one(struct stream *stream, enum grains_flip kind, int64_t seen, int64_t all,
+static void flip_one(struct stream *stream, enum flip_choice kind, int64_t seen, int64_t all,
                      enum data_type type, void *values, int64_t count)
 {
     enum { FIRST = 4 }; /* later outputs may not reach the loss */
@@ -583,7 +583,7 @@ void grains_end(struct grains *grains)
     grains->watched = -1;
 }
 
-void grains_watch(struct grains *grains, int64_t grain, enum grains_flip flip, uint64_t seed)
+void grains_watch(struct grains *grains, int64_t grain, enum flip_choice flip, uint64_t seed)
 {
     grains->watched = grain;
     grains->flip = flip;

@@ -7,6 +7,7 @@
 #ifndef VITTRAIN_DEVICE_GRAINS_H
 #define VITTRAIN_DEVICE_GRAINS_H
 
+#include "config/run_options.h"
 #include "core/arena.h"
 #include "device/device.h"
 
@@ -39,10 +40,9 @@ void grains_unit(struct grains *grains, int64_t stride, const int *slot);
 void grains_end(struct grains *grains);
 
 /* Hash the gradients of one grain in the pass, until grains_end. grain: number in the global batch,
- * or -1 for none. flip: invert a bit, chosen by `seed`, of an output or a gradient of this grain.
- */
-enum grains_flip { FLIP_NOTHING, FLIP_ACTIVATION, FLIP_GRADIENT };
-void grains_watch(struct grains *grains, int64_t grain, enum grains_flip flip, uint64_t seed);
+ * or -1 for none. flip: for FLIP_ACTIVATION and FLIP_GRADIENT, invert a bit of an output or a
+ * gradient of this grain, which `seed` chooses. */
+void grains_watch(struct grains *grains, int64_t grain, enum flip_choice flip, uint64_t seed);
 /* Return the hash of all gradients since grains_watch. It depends on the order of operations. */
 uint64_t grains_hash(const struct grains *grains);
 

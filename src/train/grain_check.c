@@ -75,12 +75,12 @@ static uint64_t check_random(const struct grain_check *check, int rank)
     return hash_element((uint64_t)(check->number * check->session->mesh.world->size + rank), 0);
 }
 
-/* True if debug.flip injects faults of this kind on this rank. */
-static bool flips(const struct grain_check *check, enum flip_choice kind)
+/* Return the kind of the faults that debug.flip injects on this rank. */
+static enum flip_choice flip_here(const struct grain_check *check)
 {
     const struct session *session = check->session;
-    return (int)kind == session->options->debug.flip &&
-           session->options->debug.flip_rank == session->mesh.world->rank;
+    const bool here = session->options->debug.flip_rank == session->mesh.world->rank;
+    return here ? (enum flip_choice)session->options->debug.flip : FLIP_OFF;
 }
 
 /* Inverts a bit of this rank's copy of the largest tensor of the first unit. */
@@ -104,17 +104,13 @@ void grain_check_begin(struct grain_check *check, int64_t position, int64_t coun
     const int64_t grain = session->grain, grains = round_up_division(count, grain);
     const uint64_t random = check_random(check, session->mesh.world->rank);
     const int64_t chosen = grains > 0 ? (int64_t)(random % (uint64_t)grains) * grain : 0;
-    enum grains_flip flip = FLIP_NOTHING;
     check->offset = chosen;
     check->position = position + chosen;
     check->count = smaller(grain, count - chosen);
-    if (flips(check, FLIP_OF_ACTIVATION))
-        flip = FLIP_ACTIVATION;
-    else if (flips(check, FLIP_OF_GRADIENT))
-        flip = FLIP_GRADIENT;
-    else if (flips(check, FLIP_OF_WEIGHT))
+    if (flip_here(check) == FLIP_WEIGHT)
         weights_flip(session, random);
-    grains_watch(session->grains, count > 0 ? check->position / grain : -1, flip, random);
+    grains_watch(session->grains, count > 0 ? check->position / grain : -1, flip_here(check),
+                 random);
 }
 
 /* Copies `count` samples, from sample `first` of the session's input, to the host. upload: in the
@@ -157,7 +153,7 @@ static void check_round(struct grain_check *check, int shift, int field, grain_c
     input_parts(session, parts);
     comm_shift(world, check->own, check->received, check->bytes, shift);
     grain_copy(check, check->received, 0, count, true);
-    if (field == CHECK_FIRST && flips(check, FLIP_OF_MESSAGE) && count > 0)
+    if (field == CHECK_FIRST && flip_here(check) == FLIP_MESSAGE && count > 0)
         flip_bit(session->device->backend, session->stream, session->compute, session->input.images,
                  count * (int64_t)(parts[INPUT_IMAGES].bytes / type_size(session->compute)),
                  check_random(check, from));

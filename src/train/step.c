@@ -194,9 +194,14 @@ void step_loss(struct session *session, const struct image_source *source, int64
     }
 }
 
+/* Where a backward pass writes its gradients: to the buffers of the step, or to memory for one
+ * partial sum that is not used (flat_spare_open). */
+enum gradient_target { TARGET_STEP, TARGET_SPARE };
+
 /* Queues the backward pass down to the first trainable unit. The reduction of a unit's gradient
  * overlaps with the next unit's computation. last: this pass completes the gradients. */
-static void step_backward(struct step_context *step, const struct model_pass *pass, bool last)
+static void step_backward(struct step_context *step, const struct model_pass *pass,
+                          enum gradient_target target, bool last)
 {
     struct session *session = step->session;
     struct flat_model *flat = &session->flat;
@@ -206,7 +211,7 @@ static void step_backward(struct step_context *step, const struct model_pass *pa
         flat_gather_wait(flat, u);
         if (u > step->first_trainable)
             flat_gather_start(flat, u - 1);
-        if (step->recomputes)
+        if (target == TARGET_SPARE)
             flat_spare_open(flat, u, pass->batch > 0);
         else
             flat_gradient_open(flat, u, pass->batch > 0);
@@ -216,11 +221,38 @@ static void step_backward(struct step_context *step, const struct model_pass *pa
         session->model->type->backward(session->model, pass, u);
         unit_end(session);
         flat_free(flat, u);
-        if (step->recomputes)
+        if (target == TARGET_SPARE)
             flat_spare_close(flat, u);
         else
             flat_gradient_close(flat, u, last);
     }
+}
+
+/* Queues forward pass, loss and backward pass of the samples in the session's input. With
+ * train.exact=layout, call it after grains_begin. */
+static void pass_run(struct step_context *step, const struct micro_batch *micro,
+                     enum gradient_target target, struct step_times *times)
+{
+    struct session *session = step->session;
+    const double begin = clock_now();
+    struct model_pass pass = session_pass(session, micro->count, true);
+    pass.running_weight = micro->running_weight;
+    phase_begin(session, STEP_FORWARD);
+    step_forward(session, &pass);
+    /* An unreadable record makes the gradient NaN: all ranks see it in the norm. */
+    double scale = micro->good ? 1 / (double)micro->global_count : NAN;
+    step_loss(session, &step->source, micro->count, scale, true, NULL);
+    if (step->hashes != NULL && target == TARGET_STEP)
+        grain_hashes_add(step->hashes, session, micro->position, micro->count, micro->global_count);
+    phase_end(session);
+    const double middle = clock_now();
+    phase_begin(session, STEP_BACKWARD);
+    step_backward(step, &pass, target, micro->last);
+    phase_end(session);
+    if (session->grains != NULL)
+        grains_end(session->grains);
+    times->forward += middle - begin;
+    times->backward += clock_now() - middle;
 }
 
 /* Begins the grains and partial sums of the pass, with train.exact=layout. */
@@ -234,26 +266,32 @@ static void pass_cut(struct session *session, const struct micro_batch *micro)
                     micro->number);
 }
 
+/* A step whose grains are checked. */
+struct checked_step {
+    struct step_context *step;
+    int64_t global_count;
+    struct step_times *times;
+};
+
 /* Computes a grain of a check again (grain_compute). Restores the sums of losses. */
 static uint64_t grain_recompute(void *context, int64_t position, int64_t count)
 {
-    struct step_context *step = context;
+    const struct checked_step *checked = context;
+    struct step_context *step = checked->step;
     struct session *session = step->session;
     const struct device_backend *backend = session->device->backend;
+    const struct micro_batch grain = {.position = count > 0 ? position : 0,
+                                      .count = count,
+                                      .global_count = checked->global_count,
+                                      .good = true};
     struct step_params params = step->params;
     struct loss_sums sums;
-    params.position = (uint32_t)position;
+    params.position = (uint32_t)grain.position;
     backend->copy(session->stream, &sums, session->io.sums, sizeof sums);
     step_io_upload_params(&session->io, session->stream, &params);
-    const struct model_pass pass = session_pass(session, count, true);
-    grains_begin(session->grains, count > 0 ? position : 0, count, step->global_count);
-    grains_watch(session->grains, count > 0 ? position / session->grain : -1, FLIP_NOTHING, 0);
-    step->recomputes = true;
-    step_forward(session, &pass);
-    step_loss(session, &step->source, count, 1 / (double)step->global_count, true, NULL);
-    step_backward(step, &pass, false);
-    step->recomputes = false;
-    grains_end(session->grains);
+    grains_begin(session->grains, grain.position, count, grain.global_count);
+    grains_watch(session->grains, count > 0 ? position / session->grain : -1, FLIP_OFF, 0);
+    pass_run(step, &grain, TARGET_SPARE, checked->times);
     backend->copy(session->stream, session->io.sums, &sums, sizeof sums);
     backend->stream_synchronize(session->stream);
     return grains_hash(session->grains);
@@ -264,45 +302,26 @@ static void pass_queue(struct step_context *step, const struct micro_batch *micr
                        struct step_times *times)
 {
     struct session *session = step->session;
-    double begin = clock_now();
     if (micro->first)
         flat_begin_gradients(&session->flat);
-    struct model_pass pass = session_pass(session, micro->count, true);
-    pass.running_weight = micro->running_weight;
     pass_cut(session, micro);
     const bool checked = step->checked && micro->first; /* later ones may be empty */
     if (checked)
         grain_check_begin(&step->check, micro->position, micro->good ? micro->count : 0);
-    phase_begin(session, STEP_FORWARD);
-    step_forward(session, &pass);
-    /* An unreadable record makes the gradient NaN: all ranks see it in the norm. */
-    double scale = micro->good ? 1 / (double)micro->global_count : NAN;
-    step_loss(session, &step->source, micro->count, scale, true, NULL);
-    phase_end(session);
-    if (step->hashes != NULL)
-        grain_hashes_add(step->hashes, session, micro->position, micro->count, micro->global_count);
-    double middle = clock_now();
-    phase_begin(session, STEP_BACKWARD);
-    step_backward(step, &pass, micro->last);
-    phase_end(session);
-    if (session->grains != NULL)
-        grains_end(session->grains);
+    pass_run(step, micro, TARGET_STEP, times);
     if (checked)
         grain_check_take(&step->check);
     status_set_phase(PHASE_REDUCE);
-    double end = clock_now();
-    times->forward += middle - begin;
-    times->backward += end - middle;
     if (!micro->last)
         return;
+    const double begin = clock_now();
     flat_reduce_wait(&session->flat);
-    if (step->checked) {
-        step->global_count = micro->global_count;
-        error_defer(
-            grain_check_end(&step->check, step->number, grain_recompute, step, &step->wrong));
-    }
-    double reduced = clock_now();
-    times->reduce += reduced - end;
+    times->reduce += clock_now() - begin;
+    if (step->checked)
+        error_defer(grain_check_end(&step->check, step->number, grain_recompute,
+                                    &(struct checked_step){step, micro->global_count, times},
+                                    &step->wrong));
+    const double reduced = clock_now();
     phase_begin(session, STEP_UPDATE);
     flat_norm(&session->flat);
     optimizer_step(step->optimizer, &session->flat, session->io.params, session->io.scaler);

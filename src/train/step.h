@@ -24,10 +24,9 @@ struct step_context {
     struct grain_check check;
     /* The step in progress, for the passes of a check. */
     bool checked; /* train.check_every checks this step */
-    int64_t number, global_count;
+    int64_t number;
     struct step_params params;
     struct grain_hashes *hashes; /* of the steps to come; NULL: not computed */
-    bool recomputes;             /* the pass in progress is part of a check */
     struct error wrong;          /* the error that a check found */
     struct error unread; /* a queued step has an unreadable record: reported with its result */
 };
