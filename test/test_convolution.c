@@ -53,9 +53,15 @@ static const struct convolution_case cases[] = {
     {TYPE_FP16, {2, 9, 7, 3, 4, 3, 1, 1}, true, true, true},
     {TYPE_FP16, {2, 6, 5, 17, 32, 3, 2, 1}, false, false, false},
     {TYPE_FP16, {1, 8, 8, 12, 6, 5, 1, 2}, true, true, true},
+    {TYPE_FP32,
+     {1, 1, 9500, 32, 24, 3, 1, 1},
+     false,
+     false,
+     false}, /* more than one band per row */
 };
 
-enum { CASES = sizeof cases / sizeof cases[0] };
+/* The last case is too large for tests of all cases. */
+enum { CASES = sizeof cases / sizeof cases[0] - 1, WIDE = CASES };
 
 static int64_t out_height(const struct convolution_shape *s)
 {
@@ -361,6 +367,25 @@ static void threads_do_not_matter(void **state)
     device_test_every_kernels(check_threads, state);
 }
 
+static void reproducible_gradients_do_not_depend_on_threads(void **state)
+{
+    (void)state;
+    static const int numbers[] = {7, 8, 11, 15, 18, 30, WIDE};
+    device_test_of_cpu();
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        const struct convolution_case *it = &cases[numbers[i]];
+        struct device_test one, two;
+        device_test_open(&one, 1);
+        device_test_open(&two, 2);
+        one.device->reproducible = two.device->reproducible = true;
+        const struct convolution_tensors a = run(&one, it), b = run(&two, it);
+        check(numbers[i], &one, &a);
+        device_test_same("dweight", TYPE_FP32, a.dweight, b.dweight, weight_count(&it->shape));
+        device_test_close(&one);
+        device_test_close(&two);
+    }
+}
+
 /* dx, dweight and dbias are each computed alone, with identical results. */
 static void gradients_can_be_left_out(void **state)
 {
@@ -420,6 +445,7 @@ int main(void)
         cmocka_unit_test(convolution_is_right),
         cmocka_unit_test(convolution_is_right_with_all_kernels),
         cmocka_unit_test(threads_do_not_matter),
+        cmocka_unit_test(reproducible_gradients_do_not_depend_on_threads),
         cmocka_unit_test(gradients_can_be_left_out),
         cmocka_unit_test(no_samples_do_nothing),
     };

@@ -33,15 +33,26 @@ struct pass {
     int64_t weight_out, weight_in, weight_row, weight_column, weight_first;
 };
 
-/* Rows row..row+rows of the result for samples sample..sample+samples. */
+/* Rows row..row+rows and columns column..column+columns of the result for samples
+ * sample..sample+samples. */
 struct band {
-    int64_t sample, samples, row, rows, pixels;
+    int64_t sample, samples, row, rows, column, columns, pixels;
 };
 
-/* Division of the result into bands: samples and rows of a band, bands per image and in all. */
+/* Division of the result into bands: samples, rows and columns of a band, bands per row, per image
+ * and in all. */
 struct bands {
-    int64_t samples, rows, per_image, count;
+    int64_t samples, rows, columns, per_row, per_image, count;
 };
+
+/* Divide rows into bands of this many columns. */
+static void bands_cut(const struct pass *pass, int64_t columns, struct bands *bands)
+{
+    bands->columns = columns;
+    bands->per_row = round_up_division(pass->grid_width, larger(1, columns));
+    bands->per_image = round_up_division(pass->grid_height, bands->rows) * bands->per_row;
+    bands->count = round_up_division(pass->batch, bands->samples) * bands->per_image;
+}
 
 static struct bands bands_of(const struct pass *pass, int64_t pixels)
 {
@@ -51,36 +62,38 @@ static struct bands bands_of(const struct pass *pass, int64_t pixels)
 
     bands.samples = round_up_division(pass->batch, round_up_division(pass->batch, bands.samples));
     bands.rows = smaller(bands.rows, larger(1, pass->grid_height));
-    bands.per_image = round_up_division(pass->grid_height, bands.rows);
-    bands.count = round_up_division(pass->batch, bands.samples) * bands.per_image;
+    bands_cut(pass, pass->grid_width, &bands);
     return bands;
 }
 
 static struct band band_of(const struct pass *pass, const struct bands *bands, int64_t number)
 {
+    const int64_t within = number % bands->per_image;
     struct band band = {.sample = number / bands->per_image * bands->samples,
-                        .row = number % bands->per_image * bands->rows};
+                        .row = within / bands->per_row * bands->rows,
+                        .column = within % bands->per_row * bands->columns};
 
     band.samples = smaller(bands->samples, pass->batch - band.sample);
     band.rows = smaller(bands->rows, pass->grid_height - band.row);
-    band.pixels = band.samples * band.rows * pass->grid_width;
+    band.columns = smaller(bands->columns, pass->grid_width - band.column);
+    band.pixels = band.samples * band.rows * band.columns;
     return band;
 }
 
-/* Rows and, below, columns of the copy that `rows` rows of the result read. */
+/* Rows and, below, columns of the copy that this many rows or columns of the result read. */
 static int64_t copy_height(const struct pass *pass, int64_t rows)
 {
     return (rows - 1) * pass->step + pass->rows;
 }
 
-static int64_t copy_width(const struct pass *pass)
+static int64_t copy_width(const struct pass *pass, int64_t columns)
 {
-    return larger(0, (pass->grid_width - 1) * pass->step + pass->columns);
+    return larger(0, (columns - 1) * pass->step + pass->columns);
 }
 
 static int64_t copy_floats(const struct pass *pass, const struct bands *bands)
 {
-    return bands->samples * copy_height(pass, bands->rows) * copy_width(pass) *
+    return bands->samples * copy_height(pass, bands->rows) * copy_width(pass, bands->columns) *
            smaller(pass->slice, pass->in);
 }
 
@@ -179,13 +192,16 @@ static struct pass weight_pass(const struct cpu_device *cpu, const struct convol
     return pass;
 }
 
-/* Copy channels first..first+count of one row of the image, with zeros at both ends. */
-static void copy_row(const struct pass *pass, const float *row, int64_t first, int64_t count,
-                     float *copy)
+/* Copy channels first..first+count of the part of a row of the image that a band reads, with zeros
+ * at both ends. */
+static void copy_row(const struct pass *pass, const struct band *band, const float *row,
+                     int64_t first, int64_t count, float *copy)
 {
-    const int64_t width = copy_width(pass), begin = smaller(larger(0, pass->left), width);
-    const int64_t end = larger(begin, smaller(width, pass->width + pass->left));
-    const float *from = row + (begin - pass->left) * pass->in + first;
+    const int64_t width = copy_width(pass, band->columns);
+    const int64_t left = pass->left - band->column * pass->step; /* of the image in the copy */
+    const int64_t begin = smaller(larger(0, left), width);
+    const int64_t end = larger(begin, smaller(width, pass->width + left));
+    const float *from = row + (begin - left) * pass->in + first;
 
     memset(copy, 0, (size_t)(begin * count) * sizeof *copy);
     if (count == pass->in)
@@ -200,7 +216,8 @@ static void copy_row(const struct pass *pass, const float *row, int64_t first, i
 static void copy_band(const struct pass *pass, const struct band *band, const float *x,
                       int64_t first, int64_t count, float *copy)
 {
-    const int64_t height = copy_height(pass, band->rows), pitch = copy_width(pass) * count;
+    const int64_t height = copy_height(pass, band->rows),
+                  pitch = copy_width(pass, band->columns) * count;
 
     for (int64_t i = 0; i < band->samples * height; i++, copy += pitch) {
         const int64_t row = band->row * pass->step + i % height - pass->top;
@@ -208,8 +225,8 @@ static void copy_band(const struct pass *pass, const struct band *band, const fl
         if (row < 0 || row >= pass->height)
             memset(copy, 0, (size_t)pitch * sizeof *copy);
         else
-            copy_row(pass, x + (sample * pass->height + row) * pass->width * pass->in, first, count,
-                     copy);
+            copy_row(pass, band, x + (sample * pass->height + row) * pass->width * pass->in, first,
+                     count, copy);
     }
 }
 
@@ -217,11 +234,11 @@ static void copy_band(const struct pass *pass, const struct band *band, const fl
 static void copy_offsets(const struct pass *pass, const struct band *band, int64_t count,
                          int32_t *offsets)
 {
-    const int64_t height = copy_height(pass, band->rows), width = copy_width(pass);
+    const int64_t height = copy_height(pass, band->rows), width = copy_width(pass, band->columns);
 
     for (int64_t sample = 0; sample < band->samples; sample++)
         for (int64_t i = 0; i < band->rows; i++)
-            for (int64_t j = 0; j < pass->grid_width; j++)
+            for (int64_t j = 0; j < band->columns; j++)
                 *offsets++ =
                     (int32_t)(((sample * height + i * pass->step) * width + j * pass->step) *
                               count);
@@ -233,9 +250,9 @@ static void result_offsets(const struct pass *pass, const struct band *band, int
     for (int64_t sample = 0; sample < band->samples; sample++)
         for (int64_t i = 0; i < band->rows; i++) {
             const int64_t row = (band->row + i) * pass->to_step + pass->to_top;
-            for (int64_t j = 0; j < pass->grid_width; j++)
+            for (int64_t j = 0; j < band->columns; j++)
                 *offsets++ = (int32_t)(((sample * pass->to_height + row) * pass->to_width +
-                                        j * pass->to_step + pass->to_left) *
+                                        (band->column + j) * pass->to_step + pass->to_left) *
                                        pass->out);
         }
 }
@@ -254,7 +271,7 @@ struct task {
 /* Bytes of a thread's workspace. panels: number of panels of dy in it. */
 static size_t task_bytes(const struct pass *pass, const struct bands *bands, int64_t panels)
 {
-    const int64_t pixels = bands->samples * bands->rows * pass->grid_width;
+    const int64_t pixels = bands->samples * bands->rows * bands->columns;
 
     return (size_t)(round_up(copy_floats(pass, bands), IMPLICIT_PANEL_MOST) +
                     pixels * panels * pass->panel) *
@@ -265,7 +282,7 @@ static size_t task_bytes(const struct pass *pass, const struct bands *bands, int
 static struct task task_open(const struct cpu_device *cpu, const struct pass *pass,
                              const struct bands *bands, int64_t panels)
 {
-    const int64_t pixels = bands->samples * bands->rows * pass->grid_width;
+    const int64_t pixels = bands->samples * bands->rows * bands->columns;
     struct task task = {.copy = cpu_workspace_thread(cpu, task_bytes(pass, bands, panels))};
 
     task.dy = task.copy + round_up(copy_floats(pass, bands), IMPLICIT_PANEL_MOST);
@@ -286,18 +303,28 @@ static int64_t blocks_of(const struct pass *pass)
            round_up_division(panels_of(pass), block_panels(pass));
 }
 
+/* Return the bands of the weight's gradient. Those of wide images have parts of rows. */
+static struct bands weight_bands(const struct pass *pass)
+{
+    struct bands bands = bands_of(pass, WEIGHT_BAND_PIXELS);
+
+    while (bands.columns > 1 && task_bytes(pass, &bands, block_panels(pass)) > WORKSPACE_THREAD)
+        bands_cut(pass, round_up_division(bands.columns, 2), &bands);
+    return bands;
+}
+
 static int64_t parts_of(const struct pass *pass)
 {
-    const struct bands bands = bands_of(pass, WEIGHT_BAND_PIXELS);
+    const struct bands bands = weight_bands(pass);
 
     return larger(1, smaller(bands.count, round_up_division(LEAST_TASKS, blocks_of(pass))));
 }
 
-static bool pass_fits(const struct pass *pass, int64_t pixels, int64_t panels)
+static bool pass_fits(const struct pass *pass)
 {
-    const struct bands bands = bands_of(pass, pixels);
+    const struct bands bands = bands_of(pass, BAND_PIXELS);
 
-    return task_bytes(pass, &bands, panels) <= WORKSPACE_THREAD &&
+    return task_bytes(pass, &bands, 0) <= WORKSPACE_THREAD &&
            bands.samples * sample_floats(pass) <= INT32_MAX;
 }
 
@@ -308,7 +335,7 @@ static int64_t input_floats(const struct cpu_device *cpu, const struct convoluti
 
     for (int64_t i = 0; i < s->stride * s->stride; i++) {
         const struct pass pass = input_pass(cpu, s, i / s->stride, i % s->stride);
-        if (!pass_fits(&pass, BAND_PIXELS, 0))
+        if (!pass_fits(&pass))
             return -1;
         most = larger(most, packed_floats(&pass));
     }
@@ -320,11 +347,6 @@ static int64_t input_floats(const struct cpu_device *cpu, const struct convoluti
 static bool onednn_fails(const struct convolution_shape *s)
 {
     return s->kernel == 1 && s->stride > 1 && s->in % 8 != 0;
-}
-
-static bool weight_fits(const struct pass *weight)
-{
-    return pass_fits(weight, WEIGHT_BAND_PIXELS, block_panels(weight));
 }
 
 static int64_t weight_floats(const struct pass *weight)
@@ -340,7 +362,7 @@ size_t convolution_implicit_workspace(const struct cpu_device *cpu,
     const bool is_small = shape->in < LEAST_CHANNELS || shape->kernel < LEAST_KERNEL;
 
     if (!cpu->kernels->implicit->preferred || (is_small && !onednn_fails(shape)) || input < 0 ||
-        !pass_fits(&forward, BAND_PIXELS, 0) || !weight_fits(&weight))
+        !pass_fits(&forward))
         return 0;
     return (size_t)larger(larger(input, packed_floats(&forward)), weight_floats(&weight)) *
            sizeof(float);
@@ -351,9 +373,6 @@ size_t convolution_implicit_weight_workspace(const struct cpu_device *cpu,
 {
     const struct pass weight = weight_pass(cpu, shape);
 
-    ENSURE(weight_fits(&weight),
-           "images of %lld pixels in width are too wide for train.exact=layout",
-           (long long)shape->width);
     return (size_t)weight_floats(&weight) * sizeof(float);
 }
 
@@ -424,7 +443,7 @@ static void band_product(const struct cpu_device *cpu, const struct pass *pass,
             .pixels = band.pixels,
             .rows = pass->rows,
             .span = pass->columns * count,
-            .row_pitch = copy_width(pass) * count,
+            .row_pitch = copy_width(pass, band.columns) * count,
             .out = smaller(panels * pass->panel, pass->out - column),
             .x = task.copy,
             .x_offset = task.x_offset,
@@ -484,19 +503,22 @@ void convolution_implicit_input(const struct cpu_device *cpu,
     }
 }
 
-/* Copy panels panel..panel+panels of a band of dy to [panel, pixel, channel]. */
+/* Copy panels panel..panel+panels of a band of dy to [panel, pixel, channel]. The rows of whole
+ * images are consecutive. */
 static void copy_gradient(const struct pass *pass, const struct band *band, const float *dy,
                           int64_t panel, int64_t panels, float *copy)
 {
-    const float *first =
-        dy + (band->sample * pass->grid_height + band->row) * pass->grid_width * pass->out;
+    const int64_t first = band->sample * pass->grid_height + band->row;
 
-    /* The pixels of a band are contiguous: a band has whole images, or rows of one image. */
     for (int64_t p = panel; p < panel + panels; p++) {
         const int64_t width = smaller(pass->panel, pass->out - p * pass->panel);
-        for (int64_t i = 0; i < band->pixels; i++, copy += pass->panel) {
-            memcpy(copy, first + i * pass->out + p * pass->panel, (size_t)width * sizeof *copy);
-            memset(copy + width, 0, (size_t)(pass->panel - width) * sizeof *copy);
+        for (int64_t row = 0; row < band->samples * band->rows; row++) {
+            const float *from = dy + ((first + row) * pass->grid_width + band->column) * pass->out +
+                                p * pass->panel;
+            for (int64_t i = 0; i < band->columns; i++, copy += pass->panel, from += pass->out) {
+                memcpy(copy, from, (size_t)width * sizeof *copy);
+                memset(copy + width, 0, (size_t)(pass->panel - width) * sizeof *copy);
+            }
         }
     }
 }
@@ -528,7 +550,7 @@ static void band_weight(const struct cpu_device *cpu, const struct pass *pass,
         const struct implicit_weight weight = {.pixels = band.pixels,
                                                .rows = pass->rows,
                                                .span = pass->columns * count,
-                                               .row_pitch = copy_width(pass) * count,
+                                               .row_pitch = copy_width(pass, band.columns) * count,
                                                .panels = block->panels,
                                                .x = task.copy,
                                                .x_offset = task.x_offset,
@@ -546,7 +568,7 @@ static void weight_task(const struct cpu_device *cpu, const struct pass *pass,
                         const struct convolution_backward *args, int64_t part,
                         const struct block *block, float *sums)
 {
-    const struct bands bands = bands_of(pass, WEIGHT_BAND_PIXELS);
+    const struct bands bands = weight_bands(pass);
     const int64_t parts = parts_of(pass), taps = pass->rows * pass->columns;
 
     for (int64_t first = block->first; first < block->end; first += pass->slice)
