@@ -141,7 +141,7 @@ run 2 verify verify "$work/killed" verify.from=0 train.check_every=5
 bad=$(grep -qx 'identical: steps 1 to 10, 10 receipts' "$work/verify.log" || echo 'not identical')
 result 'vittrain verify confirms it on a third layout, with checks of grains' "$bad" "$work/verify.log"
 fails 1 'a resume with another grain is refused' 4 \
-    'error: .*/step-.*.h5 was made with grains of 8 samples, this run has 16, which changes the result: set train.grain=8' \
+    'error: .*/step-.*.h5 was made with grains of 8 samples, this run has 16, which changes the result; set train.grain=8' \
     $vit train.grain=16 run.dir="$work/other"
 
 while IFS='|' read -r words pattern <&3; do

@@ -70,7 +70,7 @@ cp seed/receipt.csv edited/receipt.csv
 fails 2 'receipts of another seed differ' 11 'error: step 24: weights of stem differ: .*; 10 of 10 values differ' verify "$work/edited"
 sed -n 1,6p whole/receipt.csv >edited/receipt.csv
 verified 'if the receipts end before the newest checkpoint, an older one is taken' 2 'identical: steps 16 to 20, 2 receipts' "$work/edited"
-fails 2 'a start after the last receipt' 2 'no receipt after step 25, the last one is of step 20: set a lower verify.from' \
+fails 2 'a start after the last receipt' 2 'no receipt after step 25, the last one is of step 20; set a lower verify.from' \
     verify "$work/edited" verify.from=25
 truncate -s 5000 edited/checkpoints/step-00000015.h5
 verified 'a damaged checkpoint is ignored' 2 'identical: steps 11 to 20, 3 receipts' "$work/edited"
@@ -78,7 +78,7 @@ grep -q 'ignored: .*step-00000015.h5 cannot be used' "$work/verify.log" && bad= 
 result 'with a warning' "$bad" "$work/verify.log"
 sed -n 1,2p whole/receipt.csv >edited/receipt.csv
 fails 2 'no checkpoint before the receipts' 4 \
-    'edited/checkpoints has no valid checkpoint before the receipt of step 4: set verify.from=0' verify "$work/edited"
+    'edited/checkpoints has no valid checkpoint before the receipt of step 4; set verify.from=0' verify "$work/edited"
 sed -n 1p whole/receipt.csv >edited/receipt.csv
 fails 2 'no receipts' 2 'edited/receipt.csv has no receipts: train with output.receipt=N' verify "$work/edited"
 fails 2 'no file of receipts' 2 'cannot read .*plain/receipt.csv: No such file.*: train with output.receipt=N' verify "$work/plain"

@@ -133,7 +133,7 @@ static bool check_grain(const char *path, const struct options *saved,
     return theirs == ours || theirs == 0 || ours == 0 ||
            error_set(error, ERROR_CHECKPOINT,
                      "%s was made with grains of %lld samples, this run has %lld, which changes "
-                     "the result: set train.grain=%lld",
+                     "the result; set train.grain=%lld",
                      path, theirs, ours, theirs);
 }
 

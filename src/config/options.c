@@ -269,7 +269,7 @@ static bool check_augment(const struct augment_options *augment, struct error *e
                          "them");
     if (crops && augment->resize == 0)
         return error_set(error, ERROR_USAGE,
-                         "augment.crop needs augment.resize: set the size to resize to first");
+                         "augment.crop needs augment.resize; set the size to resize to first");
     if (!crops && augment->resize_to == RESIZE_SHORTER)
         return error_set(error, ERROR_USAGE,
                          "augment.resize_to=shorter needs augment.crop=center or random, as the "
@@ -283,7 +283,7 @@ static bool check_trust(const struct optim_options *optim, struct error *error)
     const bool adapts = optimizer_facts(optim->name)->scope == SCOPE_NORMS;
     if (optim->trust_coeff >= 0 && optim->name != OPTIMIZER_LARS)
         return error_set(error, ERROR_USAGE,
-                         "optim.trust_coeff=%g needs optim.name=lars: set it to auto",
+                         "optim.trust_coeff=%g needs optim.name=lars; set it to auto",
                          optim->trust_coeff);
     if (!adapts && (optim->trust_clip || optim->always_adapt))
         return error_set(error, ERROR_USAGE, "optim.%s=on needs optim.name=lamb or lars",
@@ -296,7 +296,7 @@ static bool check_train(const struct options *options, struct error *error)
     const struct train_options *train = &options->train;
     if (train->epochs == 0 && train->steps == 0)
         return error_set(error, ERROR_USAGE,
-                         "train.epochs=0 and train.steps=0: set how long to train");
+                         "train.epochs=0 and train.steps=0; set how long to train");
     if (train->global_batch > 0 && train->accumulate > train->global_batch)
         return error_set(error, ERROR_USAGE,
                          "train.accumulate=%lld is more than train.global_batch=%lld",
@@ -318,11 +318,11 @@ static bool check_train(const struct options *options, struct error *error)
     if (observes && !evaluates)
         return error_set(
             error, ERROR_USAGE,
-            "%s needs evaluations: set train.eval_every above 0 and data.val other than none",
+            "%s needs evaluations; set train.eval_every above 0 and data.val other than none",
             observer);
     if (observes && options->checkpoint.monitor == MONITOR_NONE)
         return error_set(error, ERROR_USAGE,
-                         "%s needs a metric: set checkpoint.monitor=top1 or loss instead of none",
+                         "%s needs a metric; set checkpoint.monitor=top1 or loss instead of none",
                          observer);
     if (options->optim.nesterov &&
         (!optimizer_facts(options->optim.name)->nesterov || options->optim.momentum <= 0))
@@ -388,10 +388,10 @@ bool options_check(const struct options *options, struct error *error)
                          "find.steps=1: the learning rate needs two steps to grow");
     if (output->prometheus[0] != '\0' && output->monitor <= 0)
         return error_set(error, ERROR_USAGE,
-                         "output.prometheus needs sensors: set output.monitor above 0");
+                         "output.prometheus needs sensors; set output.monitor above 0");
     if (output->monitor > 0 && output->monitor < 0.1)
         return error_set(error, ERROR_USAGE,
-                         "output.monitor=%g: set at least 0.1 seconds, or 0 for no sensors",
+                         "output.monitor=%g; set at least 0.1 seconds, or 0 for no sensors",
                          output->monitor);
     return true;
 }

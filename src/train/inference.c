@@ -51,7 +51,7 @@ static bool options_take(struct inference *inference, const char *weights,
         strcmp(options->model.name, defaults.model.name) == 0)
         error_set(error, ERROR_USAGE,
                   "%s contains weights of %s, which is not a model of this program (vittrain "
-                  "--list-models): set model.name to one with the same tensors",
+                  "--list-models); set model.name to one with the same tensors",
                   weights, architecture);
     return comm_agree(world, error);
 }
@@ -74,13 +74,13 @@ static bool names_compare(const struct inference *inference, struct error *error
     if (data->root[0] == '\0' && strcmp(data->format, "cifar10") == 0)
         return error_set(error, ERROR_USAGE,
                          "no data are given, and the weights are not for the classes of the "
-                         "sample of CIFAR-10 (class 0 is \"%s\"): set data.format and data.root, "
+                         "sample of CIFAR-10 (class 0 is \"%s\"); set data.format and data.root, "
                          "or name image files for predict",
                          metadata->class_name[0]);
     if (i < dataset->classes && i < metadata->class_count) {
         struct error difference = {0}; /* error_set replaces control characters */
         error_set(&difference, ERROR_DATA,
-                  "class %lld is \"%s\" in the data, but \"%s\" in the weights: set data.format "
+                  "class %lld is \"%s\" in the data, but \"%s\" in the weights; set data.format "
                   "and data.root to data with the classes of the training run",
                   (long long)i, dataset->class_name[i], metadata->class_name[i]);
         log_warn("%s", difference.text);

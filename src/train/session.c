@@ -151,7 +151,7 @@ bool session_resolve(struct options *options, const struct dataset *dataset,
     if (options->model.classes < dataset->classes)
         return error_set(
             error, ERROR_USAGE,
-            "model.classes=%lld, but the data has %lld classes: set data.root to data of this "
+            "model.classes=%lld, but the data has %lld classes; set data.root to data of this "
             "model, or leave model.classes out",
             (long long)options->model.classes, (long long)dataset->classes);
     if (!recipe_resolve(options, dataset, weights, error))
@@ -419,7 +419,7 @@ bool session_allocate(struct session *session, int64_t batch, const struct image
                   source->label_unit > 0 ? "numbers" : "classes");
     if (source->channels != session->model->channels)
         error_set(error, ERROR_USAGE,
-                  "the images have %lld channels, but model.channels is %lld: set model.channels",
+                  "the images have %lld channels, but model.channels is %lld; set model.channels",
                   (long long)source->channels, (long long)session->model->channels);
     memory->rows = calloc(units + ARENA_UNIT_ROWS, sizeof *memory->rows);
     ENSURE(memory->rows != NULL, "no memory for the memory table of %zu units", units);

@@ -246,7 +246,7 @@ static bool trainer_prepare(struct trainer *trainer, struct error *error)
         return false;
     if (session->model->loss != LOSS_CROSS_ENTROPY && options->checkpoint.monitor == MONITOR_TOP1)
         return error_set(error, ERROR_USAGE,
-                         "checkpoint.monitor=top1: model.name=%s predicts no classes: set "
+                         "checkpoint.monitor=top1: model.name=%s predicts no classes; set "
                          "checkpoint.monitor=loss or none",
                          options->model.name);
     run_announce(trainer);

@@ -71,7 +71,7 @@ static bool checkpoint_choose(const char *folder, const struct options *options,
     return found ||
            error_set(
                error, ERROR_CHECKPOINT,
-               "%s has no valid checkpoint before the receipt of step %lld: set verify.from=0 "
+               "%s has no valid checkpoint before the receipt of step %lld; set verify.from=0 "
                "to replay the run from its start",
                directory, (long long)last);
 }
@@ -115,7 +115,7 @@ static bool replay(const char *folder, const struct options *options,
     trainer.receipts.next = first;
     if (from >= last)
         error_set(error, ERROR_USAGE,
-                  "%s has no receipt after step %lld, the last one is of step %lld: set a lower "
+                  "%s has no receipt after step %lld, the last one is of step %lld; set a lower "
                   "verify.from",
                   folder, (long long)from, (long long)last);
     else if (table_check(table, folder, trainer.session.model, error) &&
