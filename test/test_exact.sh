@@ -80,12 +80,12 @@ layouts 'a convolutional network with batch norm' convnet "$convnet" 3<<END
 4 mesh.strategy=hsdp mesh.shard=2
 END
 
-# Evaluations of two batches of 28 in grains of 8, of which the last is short. They decide on rates and the last step.
-course="$convnet debug.batches=2 train.steps=0 train.epochs=9 train.early_stop=2 schedule.name=plateau schedule.patience=0 \
-schedule.warmup=0 optim.lr=0.1 checkpoint.monitor=loss eval.flip=on"
+# Evaluations of one batch of 76 in grains of 8, of which the last is short. They decide on rates and the last step.
+course="$vit debug.batches=1 train.steps=0 train.epochs=30 train.early_stop=4 schedule.name=plateau schedule.patience=0 \
+schedule.warmup=0 optim.lr=0.3 checkpoint.monitor=loss eval.flip=on"
 run 1 course $course run.dir="$work/course"
 bad=$(grep -q 'stopped at step .*: no gain for train.early_stop evaluations' "$work/course.log" || echo 'no early stop')
-grep -q '"samples": 56,' course/result.json || bad="$bad; other samples"
+grep -q '"samples": 76,' course/result.json || bad="$bad; other samples"
 result 'evaluations end a run' "$bad" "$work/course.log"
 layouts 'plateau and early stop' course "$course" 3<<END
 2 mesh.strategy=zero1
