@@ -378,6 +378,7 @@ extern "C" const struct device_backend vittrain_device_cuda = {
     .sum_value = cuda_sum_value,
     .matrix_sum = cuda_matrix_sum,
     .tree_sums = cuda_tree_sums,
+    .hash = cuda_hash,
     .nonfinite = cuda_nonfinite,
     .image_transform = cuda_image_transform,
     .images_mix = cuda_images_mix,

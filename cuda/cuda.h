@@ -120,6 +120,7 @@ void cuda_sum_squares(struct stream *stream, const float *values, int64_t count,
 void cuda_sum_value(struct stream *stream, const struct exact_sum *sum, double *value);
 void cuda_matrix_sum(struct stream *stream, const struct matrix_sum *args);
 void cuda_tree_sums(struct stream *stream, const struct tree_sums *args);
+void cuda_hash(struct stream *stream, const struct hash *args);
 void cuda_nonfinite(struct stream *stream, const struct nonfinite *args);
 void cuda_image_transform(struct stream *stream, const struct image_transform *args);
 void cuda_images_mix(struct stream *stream, const struct images_mix *args);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Elementwise operations, limited by memory bandwidth: eight elements per thread, so that a warp
  * accesses whole cache lines. */
+#include "core/hash.h"
 #include "cuda.h"
 #include "device/update_rule.h"
 #include "exact.h"
@@ -234,8 +235,10 @@ void cuda_matrix_sum(struct stream *stream, const struct matrix_sum *args)
         NUMBER_SWITCH(args->type, matrix_sum_launch, stream, args);
 }
 
+/* Maximum number of thread blocks of a reduction that ends with atomic additions. */
+static const unsigned reduction_blocks_most = 512;
+
 /* ---- Sum of squares. A thread reads whole blocks of elements. */
-static const unsigned squares_blocks_most = 512;
 
 __global__ static void squares_kernel(const float *values, int64_t count, struct exact_sum *total,
                                       bool fits)
@@ -267,7 +270,7 @@ void cuda_sum_squares(struct stream *stream, const float *values, int64_t count,
     if (count == 0)
         return;
     unsigned blocks = blocks_for(count, THREADS * EXACT_BLOCK);
-    blocks = blocks < squares_blocks_most ? blocks : squares_blocks_most;
+    blocks = blocks < reduction_blocks_most ? blocks : reduction_blocks_most;
     KERNEL_LAUNCH(squares_kernel, blocks, THREADS, sizeof *sum, stream->handle, values, count, sum,
                   eight_fits(values, 8));
 }
@@ -280,6 +283,27 @@ __global__ static void sum_value_kernel(const struct exact_sum *sum, double *val
 void cuda_sum_value(struct stream *stream, const struct exact_sum *sum, double *value)
 {
     KERNEL_LAUNCH(sum_value_kernel, 1, 1, 0, stream->handle, sum, value);
+}
+
+/* ---- Hash: a thread adds elements that are one grid apart */
+__global__ static void hash_kernel(struct hash args)
+{
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    uint64_t sum = 0;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < args.count; i += step)
+        sum += hash_element(args.key + (uint64_t)i, args.values[i]);
+    sum = warp_sum(sum);
+    if (threadIdx.x % WARP == 0)
+        atomicAdd((unsigned long long *)args.sum, (unsigned long long)sum);
+}
+
+void cuda_hash(struct stream *stream, const struct hash *args)
+{
+    if (args->count == 0)
+        return;
+    unsigned blocks = blocks_for(args->count, THREADS * 8);
+    blocks = blocks < reduction_blocks_most ? blocks : reduction_blocks_most;
+    KERNEL_LAUNCH(hash_kernel, blocks, THREADS, 0, stream->handle, *args);
 }
 
 /* ---- First non-finite value */

@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "core/hash.h"
 #include "core/random.h"
 #include "device_test.h"
 #include "skip.h"
@@ -337,6 +338,32 @@ static void values_that_are_not_finite(void **state)
     }
 }
 
+/* The hash is the sum of those of the elements, also if the array is hashed in two parts. */
+static void hashes_of_elements(void **state)
+{
+    (void)state;
+    enum { COUNT_VALUES = 70001, LEFT = 4099 };
+    const int64_t counts[] = {0, 1, 31, 1000, COUNT_VALUES};
+    const uint64_t key = (uint64_t)3 << 40;
+    struct device_test test;
+    device_test_open(&test, 3);
+    float *values = device_test_random(&test, TYPE_FP32, COUNT_VALUES, 1, 1);
+    uint64_t *sum = device_test_zeros(&test, TYPE_FP32, 2);
+    for (size_t n = 0; n < sizeof counts / sizeof counts[0]; n++) {
+        const int64_t left = counts[n] > LEFT ? LEFT : 0;
+        uint64_t expected = 7;
+        for (int64_t i = 0; i < counts[n]; i++)
+            expected += hash_element(key + (uint64_t)i, values[i]);
+        *sum = 7;
+        test.device->backend->hash(test.stream, &(struct hash){left, values, key, sum});
+        test.device->backend->hash(test.stream, &(struct hash){counts[n] - left, values + left,
+                                                               key + (uint64_t)left, sum});
+        device_test_wait(&test);
+        assert_true(*sum == expected);
+    }
+    device_test_close(&test);
+}
+
 /* All 65536 values of a type survive the conversion to fp32 and back; NaN stays NaN. */
 static void all_halves_survive(void **state)
 {
@@ -430,6 +457,7 @@ static void conversions_with_all_kernels(void **state)
     device_test_every_kernels(all_halves_survive, state);
     device_test_every_kernels(halves_are_rounded_to_nearest_even, state);
     device_test_every_kernels(values_that_are_not_finite, state);
+    device_test_every_kernels(hashes_of_elements, state);
     device_test_every_kernels(sums_of_squares_are_exact, state);
     device_test_every_kernels(sums_of_matrices, state);
 }
@@ -457,6 +485,7 @@ int main(void)
         cmocka_unit_test(zeros),
         cmocka_unit_test(zeros_are_the_work_of_all_threads),
         cmocka_unit_test(values_that_are_not_finite),
+        cmocka_unit_test(hashes_of_elements),
         cmocka_unit_test(all_halves_survive),
         cmocka_unit_test(halves_are_rounded_to_nearest_even),
         cmocka_unit_test(conversions_with_all_kernels),

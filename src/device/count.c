@@ -191,6 +191,11 @@ static struct counted count_tree_sums(const struct tree_sums *args)
                  (double)(args->rows + 1) * (double)args->count * sizeof(double));
 }
 
+static struct counted count_hash(const struct hash *args)
+{
+    return moved(OPERATION_hash, TYPE_FP32, (double)args->count * sizeof(float));
+}
+
 MOVED(nonfinite, T(values, (double)args->count))
 MOVED(image_transform,
       (double)(args->batch * args->source_height * args->source_width) * (double)args->channels +

@@ -112,6 +112,17 @@ void cpu_sum_value(struct stream *stream, const struct exact_sum *sum, double *v
     *value = exact_sum_value(sum);
 }
 
+void cpu_hash(struct stream *stream, const struct hash *args)
+{
+    const struct cpu_device *cpu = stream->cpu;
+    uint64_t total = 0;
+#pragma omp parallel for num_threads(cpu_threads_for(cpu, args->count)) reduction(+ : total)
+    for (int64_t i = 0; i < args->count; i += BLOCK)
+        total += cpu->kernels->elements->hash(args->values + i, smaller(BLOCK, args->count - i),
+                                              args->key + (uint64_t)i);
+    *args->sum += total;
+}
+
 void cpu_nonfinite(struct stream *stream, const struct nonfinite *args)
 {
     *args->index =

@@ -630,6 +630,14 @@ struct tree_sums {
     double *sums;        /* [count] */
 };
 
+/* Add to *sum, modulo 2^64, hash_element(key + i, values[i]) of core/hash.h for all elements i. */
+struct hash {
+    int64_t count;
+    const float *values;
+    uint64_t key;
+    uint64_t *sum; /* device */
+};
+
 /* Find the first value that is not finite: the lowest index, or -1. */
 struct nonfinite {
     enum data_type type;
@@ -799,6 +807,7 @@ struct device_backend {
     void (*sum_value)(struct stream *stream, const struct exact_sum *sum, double *value);
     void (*matrix_sum)(struct stream *stream, const struct matrix_sum *args);
     void (*tree_sums)(struct stream *stream, const struct tree_sums *args);
+    void (*hash)(struct stream *stream, const struct hash *args);
     void (*nonfinite)(struct stream *stream, const struct nonfinite *args);
     void (*image_transform)(struct stream *stream, const struct image_transform *args);
     void (*images_mix)(struct stream *stream, const struct images_mix *args);

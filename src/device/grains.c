@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 
-#include "core/hash.h"
 #include "core/integer.h"
 #include "core/tree.h"
 #include "device/flip.h"
@@ -32,8 +31,8 @@ struct grains {
     int64_t stride;
     const int *slot;
     /* The grain whose gradients are hashed. */
-    int64_t watched; /* -1: none */
-    uint64_t hash;
+    int64_t watched;                      /* -1: none */
+    uint64_t *hash;                       /* device */
     int64_t gradients_seen, outputs_seen; /* since grains_watch */
     int64_t gradients, outputs;           /* of the last watched pass */
     enum flip_choice flip;
@@ -131,29 +130,20 @@ static void watch_output(struct stream *stream, const struct grain *grain, enum 
                  count);
 }
 
-static void hash_add(struct stream *stream, const float *values, int64_t count)
-{
-    enum { CHUNK = 1 << 12, KEY_SHIFT = 40 };
-    float chunk[CHUNK];
-    const uint64_t key = (uint64_t)active->gradients_seen << KEY_SHIFT;
-    for (int64_t begin = 0; begin < count; begin += CHUNK) {
-        int64_t part = smaller(CHUNK, count - begin);
-        active->inner->copy(stream, chunk, values + begin, (size_t)part * sizeof *chunk);
-        active->inner->stream_synchronize(stream);
-        for (int64_t i = 0; i < part; i++)
-            active->hash += hash_element(key + (uint64_t)(begin + i), chunk[i]);
-    }
-}
-
 static void watch_gradients(struct stream *stream, const struct gradient *gradients,
                             const struct grain *grain)
 {
+    enum { KEY_SHIFT = 40 };
     for (int i = 0; i < GRADIENTS && is_watched(grain); i++) {
         if (gradients[i].sum == NULL)
             continue;
         flip_one(stream, FLIP_GRADIENT, active->gradients_seen, active->gradients, TYPE_FP32,
                  grain->gradient[i], gradients[i].count);
-        hash_add(stream, grain->gradient[i], gradients[i].count);
+        active->inner->hash(stream,
+                            &(struct hash){.count = gradients[i].count,
+                                           .values = grain->gradient[i],
+                                           .key = (uint64_t)active->gradients_seen << KEY_SHIFT,
+                                           .sum = active->hash});
         active->gradients_seen++;
     }
 }
@@ -551,6 +541,7 @@ void grains_allocate(struct grains *grains, struct arena *arena, int64_t batch, 
     grains->row_capacity = channels > 0 ? total * (2 * channels + 1) : 0;
     grains->stack = arena_take(arena, MEMORY_BUFFERS,
                                (size_t)(grains->levels * grains->level_count) * sizeof(float));
+    grains->hash = arena_take(arena, MEMORY_BUFFERS, sizeof *grains->hash);
     grains->rows =
         arena_take(arena, MEMORY_BUFFERS, (size_t)grains->row_capacity * sizeof *grains->rows);
 }
@@ -583,22 +574,26 @@ void grains_end(struct grains *grains)
     grains->watched = -1;
 }
 
-void grains_watch(struct grains *grains, int64_t grain, enum flip_choice flip, uint64_t seed)
+void grains_watch(struct grains *grains, struct stream *stream, int64_t grain,
+                  enum flip_choice flip, uint64_t seed)
 {
     grains->watched = grain;
     grains->flip = flip;
     grains->flip_seed = seed;
-    grains->hash = 0;
     if (grains->gradients_seen > 0) {
         grains->gradients = grains->gradients_seen;
         grains->outputs = grains->outputs_seen;
     }
     grains->gradients_seen = grains->outputs_seen = 0;
+    grains->inner->zero(stream, grains->hash, sizeof *grains->hash);
 }
 
-uint64_t grains_hash(const struct grains *grains)
+uint64_t grains_hash(const struct grains *grains, struct stream *stream)
 {
-    return grains->hash;
+    uint64_t hash;
+    grains->inner->copy(stream, &hash, grains->hash, sizeof hash);
+    grains->inner->stream_synchronize(stream);
+    return hash;
 }
 
 void grains_add_sums(struct grains *grains, struct stream *stream,

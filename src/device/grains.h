@@ -42,9 +42,11 @@ void grains_end(struct grains *grains);
 /* Hash the gradients of one grain in the pass, until grains_end. grain: number in the global batch,
  * or -1 for none. flip: for FLIP_ACTIVATION and FLIP_GRADIENT, invert a bit of an output or a
  * gradient of this grain, which `seed` chooses. */
-void grains_watch(struct grains *grains, int64_t grain, enum flip_choice flip, uint64_t seed);
-/* Return the hash of all gradients since grains_watch. It depends on the order of operations. */
-uint64_t grains_hash(const struct grains *grains);
+void grains_watch(struct grains *grains, struct stream *stream, int64_t grain,
+                  enum flip_choice flip, uint64_t seed);
+/* Return the hash of all gradients since grains_watch, after waiting for the stream. It depends on
+ * the order of operations. */
+uint64_t grains_hash(const struct grains *grains, struct stream *stream);
 
 /* Write the sums of the last batch_norm_sums or batch_norm_backward_sums over the global batch to
  * sums[count], in device memory. all_reduce(context, rows, n) must all-reduce (sum) n doubles in

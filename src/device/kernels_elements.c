@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Elementwise kernels and reductions: conversion, sums of tensors, columns and squares, search for
  * non-finite values. */
+#include "core/hash.h"
 #include "device/exact_sum.h"
 #include "device/kernels.h"
 #include "device/vector.h"
@@ -293,6 +294,14 @@ static void sum_squares(const float *values, int64_t count, struct exact_sum *su
     }
 }
 
+static uint64_t hash(const float *values, int64_t count, uint64_t key)
+{
+    uint64_t sum = 0;
+    for (int64_t i = 0; i < count; i++)
+        sum += hash_element(key + (uint64_t)i, values[i]);
+    return sum;
+}
+
 /* A value is not finite if all exponent bits are set. Whole blocks are tested first without
  * branches. */
 enum { FIND_BLOCK = 1024 };
@@ -350,6 +359,7 @@ const struct element_kernels KERNEL(element_kernels) = {
     .rotate = rotate,
     .glu = glu,
     .glu_backward = glu_backward,
+    .hash = hash,
     .find_nonfinite = find_nonfinite,
 };
 

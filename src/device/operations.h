@@ -38,6 +38,7 @@
     OPERATION(update)                                                                              \
     OPERATION(matrix_sum)                                                                          \
     OPERATION(tree_sums)                                                                           \
+    OPERATION(hash)                                                                                \
     OPERATION(nonfinite)                                                                           \
     OPERATION(image_transform)                                                                     \
     OPERATION(images_mix)

@@ -184,6 +184,7 @@ void flat_allocate(struct flat_model *flat, struct arena *arena)
     flat->norm_sum = arena_take(arena, MEMORY_BUFFERS, sizeof *flat->norm_sum);
     flat->norm_squared = arena_take(arena, MEMORY_BUFFERS, sizeof *flat->norm_squared);
     flat->nonfinite_index = arena_take(arena, MEMORY_BUFFERS, sizeof *flat->nonfinite_index);
+    flat->hash = arena_take(arena, MEMORY_BUFFERS, sizeof *flat->hash);
 }
 
 bool flat_tensor_part(const struct flat_buffer *buffer, const struct unit_tensor *tensor,

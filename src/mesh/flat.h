@@ -117,6 +117,7 @@ struct flat_model {
     struct event *norm_ready; /* this rank's part of norm_sum or norms is computed */
     struct event *sums_ready; /* the input of flat_add_sums is computed */
     int64_t *nonfinite_index; /* device */
+    uint64_t *hash;           /* device: of a part of a tensor */
 };
 
 /* Returns the elements per rank of a unit of `count` elements, with padding. */

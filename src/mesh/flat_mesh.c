@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/crc32c.h"
-#include "core/hash.h"
 #include "mesh/flat_partial.h"
 
 static const enum comm_type comm_type_of[] = {
@@ -320,86 +318,43 @@ void flat_add_sums(const struct flat_model *flat, double *sums, int64_t count)
     }
 }
 
-/* ---- checksums of the state */
+/* ---- hashes of the state */
 
-enum { CHUNK = 1 << 18 };
-
-/* Called with values[count], which begin at element `index` of the unit. */
-typedef void chunk_visit(void *user, int64_t index, const float *values, int64_t count);
-
-/* Copies this rank's part of a tensor to the host in chunks and visits each. shard: device memory
- * [shard_count]; chunk: host memory [CHUNK]. */
-static void part_read(const struct flat_model *flat, const struct flat_buffer *buffer,
-                      const struct unit_tensor *tensor, const float *shard, float *chunk,
-                      chunk_visit *visit, void *user)
+/* Returns the hash of this rank's part of a tensor; 0 if it owns no part of it. state: device
+ * memory [shard_count], or NULL; kind: state kind, which is the highest byte of the keys. */
+static uint64_t part_hash(const struct flat_model *flat, const struct flat_buffer *buffer,
+                          const struct unit_tensor *tensor, const float *state, int kind)
 {
+    enum { KIND_SHIFT = 56 };
     const struct device_backend *backend = flat->device->backend;
     int64_t begin, end;
-    if (!flat_tensor_part(buffer, tensor, &begin, &end))
-        return;
-    for (; begin < end; begin += CHUNK) {
-        int64_t count = end - begin < CHUNK ? end - begin : CHUNK;
-        backend->copy(flat->stream, chunk, shard + begin, (size_t)count * sizeof *chunk);
-        backend->stream_synchronize(flat->stream);
-        visit(user, buffer->shard_begin + begin, chunk, count);
-    }
-}
-
-static void crc_visit(void *user, int64_t index, const float *values, int64_t count)
-{
-    uint32_t *crc = user;
-    (void)index;
-    *crc = crc32c_update(*crc, values, (size_t)count * sizeof *values);
-}
-
-/* Computes the CRC32C of this rank's part of each tensor; 0 if it owns no part of it. */
-static void tensor_crcs(const struct flat_model *flat, int64_t *crc)
-{
-    float *chunk = malloc(CHUNK * sizeof *chunk);
-    ENSURE(chunk != NULL, "no memory to compare weights");
-    for (int i = 0; i < flat->count; i++) {
-        const struct flat_buffer *buffer = &flat->buffers[i];
-        for (int t = 0; t < buffer->unit->tensor_count; t++) {
-            uint32_t sum = 0;
-            part_read(flat, buffer, &buffer->unit->tensors[t], buffer->master, chunk, crc_visit,
-                      &sum);
-            *crc++ = sum;
-        }
-    }
-    free(chunk);
-}
-
-struct hash {
-    uint64_t kind; /* state kind, in the upper bits of keys */
     uint64_t sum;
-};
-
-static void hash_visit(void *user, int64_t index, const float *values, int64_t count)
-{
-    struct hash *hash = user;
-    for (int64_t i = 0; i < count; i++)
-        hash->sum += hash_element(hash->kind + (uint64_t)(index + i), values[i]);
+    if (state == NULL || !flat_tensor_part(buffer, tensor, &begin, &end))
+        return 0;
+    backend->zero(flat->stream, flat->hash, sizeof *flat->hash);
+    backend->hash(flat->stream, &(struct hash){.count = end - begin,
+                                               .values = state + begin,
+                                               .key = ((uint64_t)kind << KIND_SHIFT) +
+                                                      (uint64_t)(buffer->shard_begin + begin),
+                                               .sum = flat->hash});
+    backend->copy(flat->stream, &sum, flat->hash, sizeof sum);
+    backend->stream_synchronize(flat->stream);
+    return sum;
 }
 
 void flat_hash(const struct flat_model *flat, uint64_t *hash)
 {
-    enum { KINDS = 4, KIND_SHIFT = 56 };
-    float *chunk = malloc(CHUNK * sizeof *chunk);
-    ENSURE(chunk != NULL, "no memory for hashes");
+    enum { KINDS = 4 };
     memset(hash, 0, 2 * (size_t)flat->count * sizeof *hash);
     for (int i = 0; i < flat->count; i++) {
         const struct flat_buffer *buffer = &flat->buffers[i];
         const float *const state[KINDS] = {buffer->master, buffer->moment1, buffer->moment2,
                                            buffer->average};
-        for (int kind = 0; kind < KINDS; kind++) {
-            struct hash part = {.kind = (uint64_t)(kind + 1) << KIND_SHIFT};
-            for (int t = 0; state[kind] != NULL && t < buffer->unit->tensor_count; t++)
-                part_read(flat, buffer, &buffer->unit->tensors[t], state[kind], chunk, hash_visit,
-                          &part);
-            hash[kind == 0 ? i : flat->count + i] += part.sum;
-        }
+        for (int kind = 0; kind < KINDS; kind++)
+            for (int t = 0; t < buffer->unit->tensor_count; t++)
+                hash[kind == 0 ? i : flat->count + i] +=
+                    part_hash(flat, buffer, &buffer->unit->tensors[t], state[kind], kind + 1);
     }
-    free(chunk);
     comm_all_reduce(flat->mesh->shard, hash, 2 * (int64_t)flat->count, COMM_INT64, COMM_SUM);
 }
 
@@ -417,9 +372,13 @@ bool flat_check_same(struct flat_model *flat, struct error *error)
     int count = 0, first = 0;
     for (int i = 0; i < flat->count; i++)
         count += flat->buffers[i].unit->tensor_count;
-    int64_t *own = calloc(2 * (size_t)count + 1, sizeof *own), *leader = own + count;
+    int64_t *own = calloc(2 * (size_t)count + 1, sizeof *own), *leader = own + count, *hash = own;
     ENSURE(own != NULL, "no memory to compare weights");
-    tensor_crcs(flat, own);
+    for (int i = 0; i < flat->count; i++)
+        for (int t = 0; t < flat->buffers[i].unit->tensor_count; t++)
+            *hash++ =
+                (int64_t)part_hash(flat, &flat->buffers[i], &flat->buffers[i].unit->tensors[t],
+                                   flat->buffers[i].master, 1);
     for (int t = 0; t < count; t++)
         leader[t] = own[t];
     comm_broadcast(flat->mesh->replica, leader, count, COMM_INT64, 0);

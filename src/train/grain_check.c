@@ -109,8 +109,8 @@ void grain_check_begin(struct grain_check *check, int64_t position, int64_t coun
     check->count = smaller(grain, count - chosen);
     if (flip_here(check) == FLIP_WEIGHT)
         weights_flip(session, random);
-    grains_watch(session->grains, count > 0 ? check->position / grain : -1, flip_here(check),
-                 random);
+    grains_watch(session->grains, session->stream, count > 0 ? check->position / grain : -1,
+                 flip_here(check), random);
 }
 
 /* Copies `count` samples, from sample `first` of the session's input, to the host. upload: in the
@@ -136,7 +136,7 @@ static void grain_copy(const struct grain_check *check, unsigned char *host, int
 void grain_check_take(struct grain_check *check)
 {
     grain_copy(check, check->own, check->offset, check->count, false);
-    check->hash = grains_hash(check->session->grains);
+    check->hash = grains_hash(check->session->grains, check->session->stream);
 }
 
 /* ---- rounds */

@@ -290,11 +290,11 @@ static uint64_t grain_recompute(void *context, int64_t position, int64_t count)
     backend->copy(session->stream, &sums, session->io.sums, sizeof sums);
     step_io_upload_params(&session->io, session->stream, &params);
     grains_begin(session->grains, grain.position, count, grain.global_count);
-    grains_watch(session->grains, count > 0 ? position / session->grain : -1, FLIP_OFF, 0);
+    grains_watch(session->grains, session->stream, count > 0 ? position / session->grain : -1,
+                 FLIP_OFF, 0);
     pass_run(step, &grain, TARGET_SPARE, checked->times);
     backend->copy(session->stream, session->io.sums, &sums, sizeof sums);
-    backend->stream_synchronize(session->stream);
-    return grains_hash(session->grains);
+    return grains_hash(session->grains, session->stream);
 }
 
 /* Queues forward and backward pass of a micro-batch, and after the last one the update. */
