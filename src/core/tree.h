@@ -27,6 +27,20 @@ int tree_root_level(int64_t total);
  * for an empty range. The range 0..total - 1 is one subtree. */
 int tree_cut(int64_t begin, int64_t end, int64_t total, struct subtree parts[TREE_PARTS]);
 
+/* Leaves can be added with a stack of sums: leaf i is written to entry tree_stack_top(i). Then the
+ * top entry is added to the one below it, tree_stack_adds(i, count) times. Before leaf i, the stack
+ * holds the sum of one subtree for each bit that is set in i. Leaf i completes one subtree for each
+ * trailing bit that is set in i; the last leaf completes all. */
+static inline int tree_stack_top(int64_t leaf)
+{
+    return __builtin_popcountll((uint64_t)leaf);
+}
+
+static inline int tree_stack_adds(int64_t leaf, int64_t count)
+{
+    return leaf == count - 1 ? tree_stack_top(leaf) : __builtin_ctzll(~(uint64_t)leaf);
+}
+
 /* Partial sums that wait for their sibling. `slot` is the caller's number for the memory of a
  * partial sum. Initialize with {.total = total}. */
 struct tree_pool {

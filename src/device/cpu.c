@@ -421,6 +421,7 @@ const struct device_backend device_cpu = {
     .choices_are_new = cpu_choices_are_new,
     .choices_adopt = cpu_choices_adopt,
     .attention_fits = cpu_attention_fits,
+    .linear_grain_level = cpu_linear_grain_level,
     .convolution_workspace = cpu_convolution_workspace,
     .allocate = cpu_allocate,
     .release = cpu_release,

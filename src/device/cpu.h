@@ -87,6 +87,7 @@ void cpu_convert(struct stream *stream, enum data_type to_type, void *to, enum d
                  const void *from, int64_t count);
 void cpu_add(struct stream *stream, float *sum, const float *addend, int64_t count);
 bool cpu_attention_fits(struct device *device, int64_t tokens, int64_t head_dim);
+int cpu_linear_grain_level(struct device *device, const struct linear_backward *args);
 size_t cpu_convolution_workspace(struct device *device, enum data_type type,
                                  const struct convolution_shape *shape);
 /* Direct convolution for few channels, without workspace (cpu_convolution_direct.c). The shape

@@ -8,7 +8,7 @@
 #include <omp.h>
 #include <string.h>
 
-#include "device/cpu.h"
+#include "device/cpu_linear.h"
 #include "device/cpu_product.h"
 #include "device/cpu_product_choice.h"
 #include "device/cpu_product_tiles.h"
@@ -24,19 +24,6 @@ struct task_size {
 static const struct task_size task_size_fp32 = {96, 768, 8}, task_size_bf16 = {448, 384, 4};
 
 enum { PANEL_COLUMNS = 768 }; /* the larger of both */
-
-/* `total` rows or columns in `count` blocks of `size`; the last one may be shorter. */
-struct cut {
-    int64_t total, size, count;
-};
-
-static struct cut cut_by_size(int64_t total, int64_t count, int64_t multiple)
-{
-    const int64_t even = (total + count - 1) / count;
-    const int64_t size = (even + multiple - 1) / multiple * multiple;
-
-    return (struct cut){total, size, (total + size - 1) / size};
-}
 
 static struct cut cut_columns(int64_t columns, const struct task_size *size)
 {
@@ -54,11 +41,16 @@ static struct cut cut_rows(int64_t rows, const struct task_size *size)
     return cut_by_size(rows, count, 4);
 }
 
-static int64_t part_size(const struct cut *cut, int64_t part)
+/* Cut all rows or, if grain_rows > 0, those of each grain. A grain has at least two blocks, which
+ * costs 1 % of the time, so that passes of few grains have tasks for several threads. */
+static struct cut cut_pass(int64_t rows, int64_t grain_rows, const struct task_size *size)
 {
-    const int64_t left = cut->total - part * cut->size;
+    const int64_t least = smaller(2, round_up_division(grain_rows, 16));
 
-    return left < cut->size ? left : cut->size;
+    return grain_rows == 0
+               ? cut_rows(rows, size)
+               : cut_by_size(grain_rows, larger(least, round_up_division(grain_rows, size->rows)),
+                             4);
 }
 
 /* y = epilogue(a . b): forward, or the gradient of x. */
@@ -67,8 +59,9 @@ struct linear_task {
     enum data_type type;
     bool native; /* operands are multiplied without conversion */
     const struct task_size *size;
-    int64_t inner; /* columns of a */
-    struct cut rows, columns;
+    int64_t inner;            /* columns of a */
+    int64_t row_count;        /* of a */
+    struct cut rows, columns; /* rows: of each grain, or all */
     const void *a;
     const void *b; /* operand of oneDNN: fp32 if not native */
     int64_t b_stride;
@@ -78,7 +71,7 @@ struct linear_task {
     struct dropout dropout, drop_path;
     struct linear_row operands; /* pointers to whole tensors */
     void (*epilogue)(const struct linear_row *row);
-    const struct product_plan *plans[2][2]; /* [last rows][last columns] */
+    const struct product_plan *plans[3][2]; /* [plan_of_rows][last columns] */
 };
 
 static const struct task_size *task_size_of(const struct cpu_device *cpu, enum data_type type)
@@ -107,20 +100,33 @@ static bool writes_in_place(const struct linear_task *task)
     return task->type == TYPE_FP32 && task->operands.residual == NULL;
 }
 
+/* Return the index of the plan for blocks of this many rows: most blocks, the last one of a grain,
+ * the last one of a short grain. */
+static int plan_of_rows(const struct linear_task *task, int64_t count)
+{
+    if (count == task->rows.size)
+        return 0;
+    return count == part_size(&task->rows, task->rows.count - 1) ? 1 : 2;
+}
+
 static void make_plans(struct linear_task *task)
 {
-    for (int last_row = 0; last_row < 2; last_row++)
-        for (int last_column = 0; last_column < 2; last_column++) {
-            const struct cut *rows = &task->rows, *columns = &task->columns;
+    const struct cut *rows = &task->rows, *columns = &task->columns;
+    const int64_t sizes[3] = {rows->size, part_size(rows, rows->count - 1),
+                              task->row_count % rows->total % rows->size};
+
+    for (int i = 0; i < 3; i++)
+        for (int last_column = 0; sizes[i] > 0 && last_column < 2; last_column++) {
             struct product product = {.type = task->native ? task->type : TYPE_FP32,
-                                      .m = part_size(rows, last_row ? rows->count - 1 : 0),
+                                      .m = sizes[i],
                                       .n = part_size(columns, last_column ? columns->count - 1 : 0),
                                       .k = task->inner,
                                       .a_stride = task->inner,
                                       .b_stride = task->b_stride,
                                       .b_transposed = task->b_transposed};
             product.c_stride = writes_in_place(task) ? task->row_width : product.n;
-            task->plans[last_row][last_column] = product_plan(task->cpu->products, &product);
+            task->plans[plan_of_rows(task, sizes[i])][last_column] =
+                product_plan(task->cpu->products, &product);
         }
 }
 
@@ -201,7 +207,9 @@ static void run_task(const struct linear_task *task, int64_t chunk, int64_t pane
 {
     const struct cut *rows = &task->rows, *columns = &task->columns;
     const struct task_memory memory = task_memory(task);
-    const int64_t row = chunk * rows->size, row_count = part_size(rows, chunk);
+    const int64_t in_grain = chunk % rows->count;
+    const int64_t row = chunk / rows->count * rows->total + in_grain * rows->size;
+    const int64_t row_count = smaller(part_size(rows, in_grain), task->row_count - row);
     const int64_t panel_column = panel * columns->size, count = part_size(columns, panel);
     const int64_t column = task->first_column + panel_column;
     const void *a = element(task->type, task->a, row * task->inner);
@@ -211,11 +219,13 @@ static void run_task(const struct linear_task *task, int64_t chunk, int64_t pane
     float *sum = in_place ? (float *)task->operands.y + row * task->row_width + column : memory.sum;
     const int64_t sum_stride = in_place ? task->row_width : count;
 
+    if (row_count <= 0) /* a short grain has fewer blocks */
+        return;
     if (!task->native) {
         task->cpu->kernels->convert->to_fp32(memory.a, task->type, a, row_count * task->inner);
         a = memory.a;
     }
-    product_run(task->plans[chunk == rows->count - 1][panel == columns->count - 1],
+    product_run(task->plans[plan_of_rows(task, row_count)][panel == columns->count - 1],
                 omp_get_thread_num(), a, element(b_type, task->b, b_first), sum, memory.scratch);
     if (needs_epilogue(task))
         for (int64_t r = 0; r < row_count; r++)
@@ -248,8 +258,9 @@ static void run_tasks(struct linear_task *task, const void *weight, int64_t weig
     while (task_bytes(task) > WORKSPACE_THREAD && task->rows.size > 4)
         task->rows = cut_by_size(task->rows.total, 2 * task->rows.count, 4);
     make_plans(task);
+    const int64_t chunks = round_up_division(task->row_count, task->rows.total) * task->rows.count;
 #pragma omp parallel num_threads(                                                                  \
-    cpu_threads_for_product(cpu, task->rows.total * task->inner * task->columns.total))
+    cpu_threads_for_product(cpu, task->row_count * task->inner * task->columns.total))
     {
         if (copy != NULL) {
 #pragma omp for
@@ -259,8 +270,8 @@ static void run_tasks(struct linear_task *task, const void *weight, int64_t weig
                                                weight_columns);
         }
 #pragma omp for schedule(dynamic)
-        for (int64_t t = 0; t < task->rows.count * task->columns.count; t++)
-            run_task(task, t % task->rows.count, t / task->rows.count);
+        for (int64_t t = 0; t < chunks * task->columns.count; t++)
+            run_task(task, t % chunks, t / chunks);
     }
 }
 
@@ -269,7 +280,7 @@ static void run_with_tiles(const struct linear_task *task, const void *weight,
 {
     tile_product_run(task->cpu, &(struct tile_product){.k = task->inner,
                                                        .a = {.from = task->a,
-                                                             .lines = task->rows.total,
+                                                             .lines = task->row_count,
                                                              .stride = task->inner,
                                                              .along_k = true},
                                                        .b = {.from = weight,
@@ -315,6 +326,7 @@ static void forward(struct cpu_device *cpu, const struct linear_forward *args, b
                                .native = is_native(cpu, args->type),
                                .size = task_size_of(cpu, args->type),
                                .inner = args->in,
+                               .row_count = args->rows,
                                .a = args->x,
                                .b_transposed = true,
                                .row_width = args->out,
@@ -330,7 +342,7 @@ static void forward(struct cpu_device *cpu, const struct linear_forward *args, b
                                             .y = args->y},
                                .epilogue = cpu->kernels->linear->forward};
 
-    task.rows = cut_rows(args->rows, task.size);
+    task.rows = cut_pass(args->rows, args->grain_rows, task.size);
     run_product(&task, args->weight, args->in, tiles);
 }
 
@@ -341,6 +353,7 @@ static void gradient_of_x(struct cpu_device *cpu, const struct linear_backward *
                                .native = is_native(cpu, args->type),
                                .size = task_size_of(cpu, args->type),
                                .inner = args->out,
+                               .row_count = args->rows,
                                .a = args->dy,
                                .row_width = args->in,
                                .rows_per_sample = args->rows_per_sample,
@@ -354,7 +367,7 @@ static void gradient_of_x(struct cpu_device *cpu, const struct linear_backward *
         memcpy(&task.operands.pre, &args->pre, sizeof args->pre);
         task.dropout = args->dropout;
     }
-    task.rows = cut_rows(args->rows, task.size);
+    task.rows = cut_pass(args->rows, args->grain_rows, task.size);
     run_product(&task, args->weight, args->in, tiles);
 }
 
@@ -480,6 +493,13 @@ static void run_weight_with_tiles(struct weight_task *task)
     }
 }
 
+/* True if the gradient of the weight needs a copy of rows of x and dy, without tiles. */
+static bool copies_rows(const struct cpu_device *cpu, const struct linear_backward *args)
+{
+    return !is_native(cpu, args->type) || is_slow_stride(args->type, args->in) ||
+           is_slow_stride(args->type, args->out);
+}
+
 static void gradient_of_weight(struct cpu_device *cpu, const struct linear_backward *args,
                                bool tiles)
 {
@@ -506,11 +526,20 @@ static void gradient_of_weight(struct cpu_device *cpu, const struct linear_backw
         memset(args->dbias, 0, (size_t)args->out * sizeof *args->dbias);
     if (tiles)
         run_weight_with_tiles(&task);
-    else if (!native || is_slow_stride(args->type, args->in) ||
-             is_slow_stride(args->type, args->out))
+    else if (copies_rows(cpu, args))
         run_weight_tasks_copied(&task, args);
+    else if (args->grain_rows > 0)
+        cpu_linear_gradient_of_grains(cpu, args, task.out_cut, &task.in_cut);
     else
         run_weight_tasks(&task);
+}
+
+/* Gradients that use tiles or copies are added in memory (grains.c). */
+int cpu_linear_grain_level(struct device *device, const struct linear_backward *args)
+{
+    const struct cpu_device *cpu = (struct cpu_device *)device;
+
+    return has_tiles(cpu, args->type) || copies_rows(cpu, args) ? 0 : GRAINS_LEVEL;
 }
 
 /* Trials of the three products (cpu_product_choice.h) write to `result` only and have no epilogue,

@@ -86,6 +86,12 @@ struct dropout {
  * random_uniform(word 0 of random_block_at(seed, RANDOM_DROP_PATH, layer, params->step,
  * params->position + b, 0)) < rate, else divided by 1 - rate; b as above. */
 
+/* Grains (grains.h) of linear layers: if grain_rows > 0, each grain has grain_rows rows; the last
+ * one may be shorter. The bits of a grain's outputs then depend on its rows only. The gradients of
+ * parameters are sums of the gradients of grains in the order of core/tree.h, with the first grain
+ * of the call as leaf 0; `overwrite` must be set. device_backend.linear_grain_level limits the
+ * grains of a call. */
+
 /* y = x . weight^T + bias, followed by one of
  *   pre != NULL:      pre = sum, y = dropout(gelu(pre)); gelu is exact (erf) or, with gelu_tanh,
  *                     the tanh approximation;
@@ -107,6 +113,7 @@ struct linear_forward {
     bool relu; /* y = max(0, sum); not combined with the other variants */
     void *y;   /* [rows, out] type */
     struct dropout dropout, drop_path;
+    int64_t grain_rows;
 };
 
 /* dx = dy . weight. If pre != NULL (the pre-activation of the layer that produced x, with that
@@ -126,6 +133,7 @@ struct linear_backward {
     float *dbias;       /* [out], or NULL */
     bool overwrite;     /* applies to dweight and dbias */
     struct dropout dropout;
+    int64_t grain_rows;
 };
 
 /* Size of images in pixels. */
@@ -689,6 +697,9 @@ struct device_backend {
     void (*sensors)(struct device *device, double now, struct sensor_reading *reading);
     /* Return true if attention over this many tokens with heads of this width is supported. */
     bool (*attention_fits)(struct device *device, int64_t tokens, int64_t head_dim);
+    /* Return n: linear_backward adds the gradients of up to 2^n grains in a call. Calls without
+     * gradients of parameters may have any number of grains. NULL: all calls have one grain. */
+    int (*linear_grain_level)(struct device *device, const struct linear_backward *args);
 
     /* Return the bytes of workspace that a convolution of this shape needs, forward and backward.
      */

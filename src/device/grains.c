@@ -47,7 +47,8 @@ struct gradient {
     int64_t count;
 };
 
-/* Samples first..first + count - 1 of the pass, and the memory for their gradients. */
+/* Samples first..first + count - 1 of the pass, and the memory for their gradients. Several grains
+ * in calls of linear layers. */
 struct grain {
     int64_t first, count;
     float *gradient[GRADIENTS];
@@ -148,29 +149,40 @@ static void watch_gradients(struct stream *stream, const struct gradient *gradie
     }
 }
 
-/* Run an operation for each grain and add the gradients. Before grain i of a partial sum, the stack
- * holds the sum of one subtree for each bit that is set in i. Grain i completes one subtree for
- * each trailing bit that is set in i; the last grain completes all. */
-static void for_each_grain(struct stream *stream, grain_run *run, const void *args,
-                           const struct gradient gradients[GRADIENTS])
+/* Run an operation for each subtree of this level, or of the level of a smaller partial sum. Add
+ * the gradients. */
+static void for_each_subtree(struct stream *stream, grain_run *run, const void *args,
+                             const struct gradient gradients[GRADIENTS], int level)
 {
     for (int part = 0; part < active->part_count; part++) {
         const struct subtree *tree = &active->parts[part];
-        const int64_t count = part_end(tree) - tree->begin;
+        const int64_t grains = (int64_t)1 << smaller(level, tree->level);
+        const int64_t count = round_up_division(part_end(tree) - tree->begin, grains);
         for (int64_t i = 0; i < count; i++) {
-            const int top = __builtin_popcountll((uint64_t)i);
-            const int64_t first = (tree->begin + i) * active->samples - active->first;
-            struct grain grain = {.first = first,
-                                  .count = smaller(active->samples, active->count - first)};
+            const int top = tree_stack_top(i);
+            const int64_t first = (tree->begin + i * grains) * active->samples - active->first;
+            struct grain grain = {
+                .first = first, .count = smaller(grains * active->samples, active->count - first)};
             room_check(gradients, top);
             for (int g = 0; g < GRADIENTS; g++)
                 grain.gradient[g] = level_of(gradients, g, part, top);
             run(stream, args, &grain);
             watch_gradients(stream, gradients, &grain);
-            stack_add(stream, gradients, part, top,
-                      i == count - 1 ? top : __builtin_ctzll(~(uint64_t)i));
+            stack_add(stream, gradients, part, top, tree_stack_adds(i, count));
         }
     }
+}
+
+static void for_each_grain(struct stream *stream, grain_run *run, const void *args,
+                           const struct gradient gradients[GRADIENTS])
+{
+    for_each_subtree(stream, run, args, gradients, 0);
+}
+
+/* True if a call of a linear layer may have several grains. A watched grain needs its own call. */
+static bool calls_have_grains(void)
+{
+    return active->inner->linear_grain_level != NULL && active->watched < 0;
 }
 
 /* True if an operation over this many rows runs once per grain. Other calls, whose rows do not
@@ -207,6 +219,7 @@ static void linear_forward_grain(struct stream *stream, const void *whole,
     const int64_t y = grain->first * args.rows_per_sample * args.out;
 
     args.rows = grain->count * args.rows_per_sample;
+    args.grain_rows = active->samples * args.rows_per_sample;
     args.x = element(args.type, args.x, x);
     args.residual = element(args.type, args.residual, y);
     args.pre = element_to_write(args.type, args.pre, y);
@@ -220,7 +233,8 @@ static void linear_forward_grain(struct stream *stream, const void *whole,
 static void grains_linear_forward(struct stream *stream, const struct linear_forward *args)
 {
     if (is_cut(args->rows, args->rows_per_sample))
-        for_each_grain(stream, linear_forward_grain, args, (struct gradient[GRADIENTS]){{0}});
+        for_each_subtree(stream, linear_forward_grain, args, (struct gradient[GRADIENTS]){{0}},
+                         calls_have_grains() ? TREE_LEVELS : 0);
     else
         active->inner->linear_forward(stream, args);
 }
@@ -232,6 +246,7 @@ static void linear_backward_grain(struct stream *stream, const void *whole,
     const int64_t x = grain->first * args.rows_per_sample * args.in;
 
     args.rows = grain->count * args.rows_per_sample;
+    args.grain_rows = active->samples * args.rows_per_sample;
     args.x = element(args.type, args.x, x);
     args.dy = element(args.type, args.dy, grain->first * args.rows_per_sample * args.out);
     args.pre = element(args.type, args.pre, x);
@@ -242,15 +257,33 @@ static void linear_backward_grain(struct stream *stream, const void *whole,
     active->inner->linear_backward(stream, &args);
 }
 
+/* The gradients of parameters first: dx may be x. */
+static void linear_backward_grains(struct stream *stream, const struct linear_backward *args,
+                                   const struct gradient gradients[GRADIENTS])
+{
+    struct linear_backward weight = *args, x = *args;
+
+    weight.dx = NULL;
+    x.dweight = x.dbias = NULL;
+    if (args->dweight != NULL || args->dbias != NULL)
+        for_each_subtree(stream, linear_backward_grain, &weight, gradients,
+                         active->inner->linear_grain_level(active->device, args));
+    if (args->dx != NULL)
+        for_each_subtree(stream, linear_backward_grain, &x, (struct gradient[GRADIENTS]){{0}},
+                         TREE_LEVELS);
+}
+
 static void grains_linear_backward(struct stream *stream, const struct linear_backward *args)
 {
     const struct gradient gradients[GRADIENTS] = {{args->dweight, args->out * args->in},
                                                   {args->dbias, args->out}};
 
-    if (is_summed("linear_backward", args->rows, args->overwrite))
-        for_each_grain(stream, linear_backward_grain, args, gradients);
-    else
+    if (!is_summed("linear_backward", args->rows, args->overwrite))
         active->inner->linear_backward(stream, args);
+    else if (calls_have_grains())
+        linear_backward_grains(stream, args, gradients);
+    else
+        for_each_grain(stream, linear_backward_grain, args, gradients);
 }
 
 static int64_t rows_per_sample(int64_t rows)

@@ -19,6 +19,8 @@ libvittrain_a_SOURCES += \
 	src/device/cpu_image.c \
 	src/device/cpu_glu.c \
 	src/device/cpu_linear.c \
+	src/device/cpu_linear.h \
+	src/device/cpu_linear_grains.c \
 	src/device/cpu_loss.c \
 	src/device/cpu_rotary.c \
 	src/device/cpu_mix.c \
