@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "core/integer.h"
 #include "core/tree.h"
 #include "device/grains.h"
 #include "device_test.h"
@@ -30,6 +31,8 @@ struct work {
     struct grains *grains; /* NULL: the operations run without grains */
     enum data_type type;
     const int64_t *size;
+    int64_t samples; /* of the global batch */
+    bool watched;    /* calls have one grain */
     void *in[TENSORS], *out[TENSORS];
     int64_t out_sample[TENSORS]; /* elements of a sample; 0: no output */
     float *sums;                 /* partial sums: [SLOTS][stride] */
@@ -66,7 +69,7 @@ static void *random_input(struct work *work, int64_t count, uint64_t seed)
 static void add_output(struct work *work, int tensor, int64_t sample)
 {
     work->out_sample[tensor] = sample;
-    work->out[tensor] = device_test_zeros(&work->test, work->type, SAMPLES * sample);
+    work->out[tensor] = device_test_zeros(&work->test, work->type, work->samples * sample);
 }
 
 /* Return the dropout of the pass that begins at sample work->first. */
@@ -116,10 +119,10 @@ static void linear_prepare(struct work *work)
 {
     const int64_t rows = work->size[0], in = work->size[1], out = work->size[2];
 
-    work->in[0] = random_input(work, SAMPLES * rows * in, 1);
+    work->in[0] = random_input(work, work->samples * rows * in, 1);
     work->in[1] = random_input(work, out * in, 2);
     work->in[2] = random_input(work, out, 3);
-    work->in[3] = random_input(work, SAMPLES * rows * out, 4);
+    work->in[3] = random_input(work, work->samples * rows * out, 4);
     add_output(work, 0, rows * out);
     add_output(work, 1, rows * in);
     work->largest = out * in;
@@ -421,24 +424,31 @@ static void batch_norm_prepare(struct work *work)
 }
 
 /* ---- the harness */
+static int64_t grains_of(const struct work *work)
+{
+    return round_up_division(work->samples, GRAIN);
+}
+
 static void grains_prepare(struct work *work)
 {
     struct arena arena;
 
     arena_measure(&arena);
-    grains_allocate(work->grains, &arena, SAMPLES, GRAINS, work->largest, work->channels);
+    grains_allocate(work->grains, &arena, work->samples, grains_of(work), work->largest,
+                    work->channels);
     const size_t bytes = arena.peak;
     void *memory = device_test_zeros(&work->test, TYPE_FP32, (int64_t)bytes / 4 + 64);
     memory = (char *)memory + (256 - (uintptr_t)memory % 256) % 256;
     memset(memory, 0xff, bytes); /* NaN: its contents must not matter */
     arena_begin(&arena, memory, bytes);
-    grains_allocate(work->grains, &arena, SAMPLES, GRAINS, work->largest, work->channels);
+    grains_allocate(work->grains, &arena, work->samples, grains_of(work), work->largest,
+                    work->channels);
 }
 
 static void work_open(struct work *work, prepare_work *prepare, enum data_type type,
-                      const int64_t *size, int threads, bool grains)
+                      const int64_t *size, int64_t samples, int threads, bool grains)
 {
-    *work = (struct work){.type = type, .size = size, .phases = 1};
+    *work = (struct work){.type = type, .size = size, .samples = samples, .phases = 1};
     device_test_open(&work->test, threads);
     work->grains = grains ? grains_open(work->test.device, GRAIN) : NULL;
     work->params = device_test_params(&work->test, 7, 0, 0, 1);
@@ -466,16 +476,18 @@ static void merge(void *context, int into, int from)
 static void run_pass(struct work *work, struct tree_pool *pool, int *slots, int64_t begin,
                      int64_t end)
 {
-    const int64_t first = begin * GRAIN, left = SAMPLES - first, most = (end - begin) * GRAIN;
+    const int64_t first = begin * GRAIN, left = work->samples - first, most = (end - begin) * GRAIN;
     struct subtree parts[TREE_PARTS];
-    const int count = tree_cut(begin, end, GRAINS, parts);
+    const int count = tree_cut(begin, end, grains_of(work), parts);
     int slot[TREE_PARTS];
 
     for (int part = 0; part < count; part++)
         slot[part] = (*slots)++;
     assert_true(*slots <= SLOTS);
     work->first = first;
-    grains_begin(work->grains, first, left < most ? left : most, SAMPLES);
+    grains_begin(work->grains, first, left < most ? left : most, work->samples);
+    if (work->watched)
+        grains_watch(work->grains, work->test.stream, begin, FLIP_OFF, 0);
     grains_unit(work->grains, work->stride, slot);
     work->run(work, first, left < most ? left : most);
     grains_end(work->grains);
@@ -491,9 +503,9 @@ static const float *run_layout(struct work *work, const int *ends)
 
     for (work->phase = 0; work->phase < work->phases; work->phase++) {
         int slots = 0;
-        pool = (struct tree_pool){.total = GRAINS};
+        pool = (struct tree_pool){.total = grains_of(work)};
         memset(work->sums, 0xff, SLOTS * (size_t)work->stride * sizeof *work->sums);
-        for (int64_t pass = 0, begin = 0; begin < GRAINS; begin = ends[pass++])
+        for (int64_t pass = 0, begin = 0; begin < grains_of(work); begin = ends[pass++])
             run_pass(work, &pool, &slots, begin, ends[pass]);
         assert_int_equal(pool.count, 1);
     }
@@ -505,7 +517,7 @@ static void check_outputs(const struct work *expected, const struct work *work)
 {
     for (int i = 0; i < TENSORS; i++)
         device_test_same("output", work->type, expected->out[i], work->out[i],
-                         SAMPLES * work->out_sample[i]);
+                         work->samples * work->out_sample[i]);
 }
 
 /* Compare with the results without grains. */
@@ -514,7 +526,7 @@ static void check_without(const struct work *work, const float *gradient, prepar
     struct work plain;
     const double rounding = device_test_precision(work->type) + 1e-6;
 
-    work_open(&plain, prepare, work->type, work->size, 2, false);
+    work_open(&plain, prepare, work->type, work->size, SAMPLES, 2, false);
     plain.run(&plain, 0, SAMPLES);
     device_test_wait(&plain.test);
     for (int i = 0; i < TENSORS; i++)
@@ -530,13 +542,13 @@ static void check_type(prepare_work *prepare, enum data_type type, const int64_t
 {
     struct work once;
 
-    work_open(&once, prepare, type, size, 1, true);
+    work_open(&once, prepare, type, size, SAMPLES, 1, true);
     const float *gradient = run_layout(&once, layouts[0]);
     grains_close(once.grains); /* grains are closed in reverse order */
     once.grains = NULL;
     for (int layout = 0; layout < LAYOUTS; layout++) {
         struct work work;
-        work_open(&work, prepare, type, size, 1 + layout % 3, true);
+        work_open(&work, prepare, type, size, SAMPLES, 1 + layout % 3, true);
         const float *other = run_layout(&work, layouts[layout]);
         check_outputs(&once, &work);
         device_test_same("gradient", TYPE_FP32, gradient, other, work.stride);
@@ -570,6 +582,41 @@ static void linear_layers(void **state)
     CHECK(linear_prepare, 1, 70, 10);
     CHECK(linear_prepare, 50, 96, 200);
     CHECK(linear_prepare, 3, 7, 5);
+}
+
+/* Compare linear layers in calls with several grains with those in calls with one. */
+static void check_calls(enum data_type type, const int64_t *size, int64_t samples)
+{
+    const int all[] = {(int)round_up_division(samples, GRAIN)};
+    struct work several, single;
+
+    work_open(&several, linear_prepare, type, size, samples, 2, true);
+    const float *gradient = run_layout(&several, all);
+    grains_close(several.grains);
+    several.grains = NULL;
+    work_open(&single, linear_prepare, type, size, samples, 1, true);
+    single.watched = true;
+    const float *other = run_layout(&single, all);
+    check_outputs(&several, &single);
+    device_test_same("gradient", TYPE_FP32, gradient, other, single.stride);
+    work_close(&single);
+    work_close(&several);
+}
+
+/* Up to eight grains, and more than a call adds; sizes with several blocks of rows, columns and
+ * outputs, and with slow strides. */
+static void calls_with_several_grains(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][3] = {
+        {65, 48, 40}, {1, 7, 5}, {21, 800, 24}, {1, 388, 2304}, {2, 1024, 12}};
+    const int last = getenv("VITTRAIN_TEST_DEVICE") != NULL ? 1 : 5;
+
+    for (int i = 0; i < last; i++)
+        for (int type = 0; type < 3; type++) {
+            check_calls(types[type], sizes[i], 64);
+            check_calls(types[type], sizes[i], 11 * GRAIN - 3);
+        }
 }
 
 static void layer_norms(void **state)
@@ -689,10 +736,15 @@ static void wrong_use_ends_the_program(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(linear_layers), cmocka_unit_test(layer_norms),
-        cmocka_unit_test(layer_scales),  cmocka_unit_test(token_sequences),
-        cmocka_unit_test(convolutions),  cmocka_unit_test(batch_norms),
-        cmocka_unit_test(sums_of_rows),  cmocka_unit_test(wrong_use_ends_the_program),
+        cmocka_unit_test(linear_layers),
+        cmocka_unit_test(calls_with_several_grains),
+        cmocka_unit_test(layer_norms),
+        cmocka_unit_test(layer_scales),
+        cmocka_unit_test(token_sequences),
+        cmocka_unit_test(convolutions),
+        cmocka_unit_test(batch_norms),
+        cmocka_unit_test(sums_of_rows),
+        cmocka_unit_test(wrong_use_ends_the_program),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);

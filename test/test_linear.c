@@ -398,9 +398,8 @@ static void much_in_place(void **state)
 
 /* Frozen weights, and the first layer of a model: NULL gradients are not computed, the others are
  * unchanged. */
-static void parts_can_be_left_out(void **state)
+static void check_parts(int64_t grain_rows)
 {
-    (void)state;
     enum { ROWS = 20, IN = 12, OUT = 9 };
     struct device_test test;
     device_test_open(&test, 2);
@@ -408,6 +407,8 @@ static void parts_can_be_left_out(void **state)
                                    .in = IN,
                                    .out = OUT,
                                    .rows_per_sample = 1,
+                                   .grain_rows = grain_rows,
+                                   .overwrite = grain_rows > 0,
                                    .x = device_test_random(&test, TYPE_FP32, ROWS * IN, 1, 1),
                                    .weight = device_test_random(&test, TYPE_FP32, OUT * IN, 1, 2),
                                    .dy = device_test_random(&test, TYPE_FP32, ROWS * OUT, 1, 3),
@@ -435,6 +436,13 @@ static void parts_can_be_left_out(void **state)
         dbias[i] = args.dbias[i];
     device_test_near("dbias", TYPE_FP32, only.dbias, dbias, OUT, 1e-6, sqrt((double)ROWS));
     device_test_close(&test);
+}
+
+static void parts_can_be_left_out(void **state)
+{
+    (void)state;
+    check_parts(0);
+    check_parts(24);
 }
 
 /* TF32 on request: products that are exact in fp32 lose digits only with TF32. */
