@@ -46,11 +46,9 @@ static struct cut cut_rows(int64_t rows, const struct task_size *size)
 static struct cut cut_pass(int64_t rows, int64_t grain_rows, const struct task_size *size)
 {
     const int64_t least = smaller(2, round_up_division(grain_rows, 16));
+    const int64_t count = larger(least, round_up_division(grain_rows, size->rows));
 
-    return grain_rows == 0
-               ? cut_rows(rows, size)
-               : cut_by_size(grain_rows, larger(least, round_up_division(grain_rows, size->rows)),
-                             4);
+    return grain_rows > 0 ? cut_by_size(grain_rows, count, 4) : cut_rows(rows, size);
 }
 
 /* y = epilogue(a . b): forward, or the gradient of x. */
@@ -534,7 +532,7 @@ static void gradient_of_weight(struct cpu_device *cpu, const struct linear_backw
         run_weight_tasks(&task);
 }
 
-/* Gradients that use tiles or copies are added in memory (grains.c). */
+/* Gradients of grains that are computed with tiles or copies are added in memory (grains.c). */
 int cpu_linear_grain_level(struct device *device, const struct linear_backward *args)
 {
     const struct cpu_device *cpu = (struct cpu_device *)device;

@@ -22,9 +22,9 @@ static inline int64_t part_size(const struct cut *cut, int64_t part)
     return smaller(cut->size, cut->total - part * cut->size);
 }
 
-/* Write the gradients of weight and bias with args->grain_rows > 0, in at most 2^GRAINS_LEVEL
- * grains. oneDNN multiplies the operands in place. out, in: blocks of dweight, for one grain and
- * for several; `out` is cut further if necessary. */
+/* Write dweight and dbias of 1 to 2^GRAINS_LEVEL grains of args->grain_rows rows. oneDNN must be
+ * able to multiply the operands in place. out, in: blocks of dweight. Blocks of `out` are made
+ * smaller if a stack of them does not fit into the workspace. */
 enum { GRAINS_LEVEL = 3 };
 void cpu_linear_gradient_of_grains(struct cpu_device *cpu, const struct linear_backward *args,
                                    struct cut out, const struct cut *in);

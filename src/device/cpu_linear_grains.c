@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Gradients of linear layers, summed over grains. Each task computes one block of dweight, and the
- * first ones of a row also its part of dbias. The thread's workspace holds a stack of blocks
- * (core/tree.h), so blocks of grains are added in the cache. The shapes of products depend on the
- * rows of one grain only. */
+/* Gradients of linear layers, summed over grains. Each task computes one block of dweight. The
+ * tasks of the first columns also compute dbias. The thread's workspace holds a stack of blocks
+ * (core/tree.h), so the blocks of grains are added in the cache. The shapes of products depend on
+ * the rows of one grain only, so the bits do not depend on the number of grains in a call. */
 #include <omp.h>
 #include <string.h>
 
@@ -93,8 +93,8 @@ static void compute_block(const struct grains_task *task, const struct grains_bl
                                             args->out, dy, block->row, bias);
 }
 
-/* Add the `adds` top entries of a stack to the ones below, a few elements at a time: they remain in
- * the L1 cache. */
+/* Add the `adds` top entries of a stack to the ones below, a few elements at a time, which remain
+ * in the L1 cache. */
 static void add_entries(const struct grains_task *task, float *stack, int64_t count, int top,
                         int adds)
 {

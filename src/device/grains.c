@@ -47,8 +47,8 @@ struct gradient {
     int64_t count;
 };
 
-/* Samples first..first + count - 1 of the pass, and the memory for their gradients. Several grains
- * in calls of linear layers. */
+/* Samples first..first + count - 1 of the pass, and the memory for their gradients: one grain, or
+ * several for linear layers. */
 struct grain {
     int64_t first, count;
     float *gradient[GRADIENTS];
@@ -257,7 +257,7 @@ static void linear_backward_grain(struct stream *stream, const void *whole,
     active->inner->linear_backward(stream, &args);
 }
 
-/* The gradients of parameters first: dx may be x. */
+/* Compute the gradients of parameters first, because dx may be x. */
 static void linear_backward_grains(struct stream *stream, const struct linear_backward *args,
                                    const struct gradient gradients[GRADIENTS])
 {
