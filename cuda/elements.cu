@@ -285,7 +285,7 @@ void cuda_sum_value(struct stream *stream, const struct exact_sum *sum, double *
     KERNEL_LAUNCH(sum_value_kernel, 1, 1, 0, stream->handle, sum, value);
 }
 
-/* ---- Hash: a thread adds elements that are one grid apart */
+/* ---- Hash: a grid-stride loop, then one atomicAdd per warp */
 __global__ static void hash_kernel(struct hash args)
 {
     int64_t step = (int64_t)gridDim.x * blockDim.x;

@@ -87,7 +87,7 @@ int main(int argc, char **argv)
     if (good && command_line_informs(&line))
         return app_inform(&line);
     const struct command *command = command_of(&line);
-    if (good && !command->checks_options)
+    if (good && (command == NULL || !command->checks_options))
         good = options_check(&options, &error);
     if (good && line.json && command != NULL && !command->has_json)
         error_set(&error, ERROR_USAGE, "--json: the command %s has no such flag", command->name);

@@ -80,7 +80,7 @@ layouts 'a convolutional network with batch norm' convnet "$convnet" 3<<END
 4 mesh.strategy=hsdp mesh.shard=2
 END
 
-# Evaluations of one batch of 76 in grains of 8, of which the last is short. They decide on rates and the last step.
+# Evaluations of one batch of 76 in grains of 8, of which the last is short. Their results set the learning rate and end the run.
 course="$vit debug.batches=1 train.steps=0 train.epochs=30 train.early_stop=4 schedule.name=plateau schedule.patience=0 \
 schedule.warmup=0 optim.lr=0.3 checkpoint.monitor=loss eval.flip=on"
 run 1 course $course run.dir="$work/course"

@@ -34,6 +34,7 @@ const struct command command_verify = {
         "of the gradient, weights and optimizer state with receipt.csv, which a run writes with "
         "output.receipt. Prints one line: identical, or the first step and unit that differ, with "
         "the differences between the machines. With train.exact=layout it also names the first "
-        "grain (a group of samples) that differs. Nothing is written to the run's folder.",
+        "grain (a group of samples) whose forward pass differs, if there is one. Nothing is "
+        "written to the run's folder.",
     .run = verify_run,
     .checks_options = true};

@@ -58,7 +58,8 @@ void comm_receive(struct comm *comm, void *data, size_t bytes, int from)
 
 /* Ranks that are `distance` apart form cycles. Along a cycle, ranks that send first alternate with
  * ranks that receive first, except that two ranks in a row may send first where the cycle passes
- * rank 0. */
+ * rank 0. Each cycle therefore has a rank that receives first, and the blocking calls cannot
+ * deadlock. */
 void comm_shift(struct comm *comm, const void *data, void *received, size_t bytes, int shift)
 {
     const int ranks = comm->size, distance = 2 * shift <= ranks ? shift : ranks - shift;

@@ -178,7 +178,8 @@ void comm_send(struct comm *comm, const void *data, size_t bytes, int to);
 void comm_receive(struct comm *comm, void *data, size_t bytes, int from);
 
 /* Collective. Send `data` to rank + shift and receive `received` from rank - shift, modulo the
- * number of ranks. 0 <= shift < number of ranks. The transfers run concurrently. */
+ * number of ranks. 0 <= shift < number of ranks. Blocking. The number of transfers in series does
+ * not grow with the number of ranks. */
 void comm_shift(struct comm *comm, const void *data, void *received, size_t bytes, int shift);
 
 /* Bytes of /dev/shm that the transport `shared` needs for that number of ranks on a node. */

@@ -35,8 +35,8 @@ bool command_line_informs(const struct command_line *line);
 
 /* Parse the command line and read its decks and settings over the defaults; later ones win.
  * `commands` is a NULL-terminated list of the commands' names. Without a deck, ./vittrain.ini is
- * read if it exists. Combinations are not checked (options_check). An error names the file and
- * line, or the argument, and the nearest known key or command. */
+ * read if it exists. Combinations of options are not checked: call options_check. An error names
+ * the file and line, or the argument, and the nearest known key or command. */
 MUST_CHECK bool options_parse(int argc, char **argv, const char *const *commands,
                               struct options *options, struct command_line *line,
                               struct error *error);

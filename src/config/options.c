@@ -268,8 +268,9 @@ static bool check_augment(const struct augment_options *augment, struct error *e
                          "augment.random_resized_crop=on replaces augment.crop: use only one of "
                          "them");
     if (crops && augment->resize == 0)
-        return error_set(error, ERROR_USAGE,
-                         "augment.crop needs augment.resize; set the size to resize to first");
+        return error_set(
+            error, ERROR_USAGE,
+            "augment.crop needs augment.resize; set augment.resize to the size before the crop");
     if (!crops && augment->resize_to == RESIZE_SHORTER)
         return error_set(error, ERROR_USAGE,
                          "augment.resize_to=shorter needs augment.crop=center or random, as the "
@@ -390,8 +391,9 @@ bool options_check(const struct options *options, struct error *error)
         return error_set(error, ERROR_USAGE,
                          "output.prometheus needs sensors; set output.monitor above 0");
     if (output->monitor > 0 && output->monitor < 0.1)
-        return error_set(error, ERROR_USAGE,
-                         "output.monitor=%g; set at least 0.1 seconds, or 0 for no sensors",
-                         output->monitor);
+        return error_set(
+            error, ERROR_USAGE,
+            "output.monitor=%g is less than 0.1 seconds; set 0.1 or more, or 0 for no sensors",
+            output->monitor);
     return true;
 }

@@ -559,7 +559,9 @@ const struct option_entry option_table[] = {
      .help = "Maximum bytes per second of uploads. 0: no limit."},
 
     {PLACE(debug, batches), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e12,
-     .help = "Maximum number of global batches in each epoch and each evaluation. 0: all."},
+     .help =
+         "Maximum number of batches in each epoch and each evaluation. With train.exact=layout, a "
+         "batch of an evaluation has as many samples as a global batch of training. 0: all."},
     {PLACE(debug, fraction), .kind = OPTION_IS_NUMBER, .preset = "1", .most = 1,
      .above_least = true, .help = "Fraction of the data to use."},
     {PLACE(debug, overfit), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e9,

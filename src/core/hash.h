@@ -7,16 +7,12 @@
 #include <stdint.h>
 #include <string.h>
 
-#ifdef __CUDACC__
-#define HASH_FUNCTION __host__ __device__ static inline
-#else
-#define HASH_FUNCTION static inline
-#endif
+#include "core/shared_function.h"
 
 /* Return the hash of an element. `key` must be different for each element. Increment and finalizer
  * are those of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
  * OOPSLA 2014; constants of David Stafford's variant 13). */
-HASH_FUNCTION uint64_t hash_element(uint64_t key, float value)
+SHARED_FUNCTION uint64_t hash_element(uint64_t key, float value)
 {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);

@@ -36,6 +36,7 @@ libvittrain_a_SOURCES += \
 	src/core/sensors.h \
 	src/core/sensors_cpu.c \
 	src/core/sensors_cpu.h \
+	src/core/shared_function.h \
 	src/core/status.c \
 	src/core/status.h \
 	src/core/subprocess.c \

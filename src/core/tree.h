@@ -27,10 +27,10 @@ int tree_root_level(int64_t total);
  * for an empty range. The range 0..total - 1 is one subtree. */
 int tree_cut(int64_t begin, int64_t end, int64_t total, struct subtree parts[TREE_PARTS]);
 
-/* Leaves can be added with a stack of sums: leaf i is written to entry tree_stack_top(i). Then the
- * top entry is added to the one below it, tree_stack_adds(i, count) times. Before leaf i, the stack
- * holds the sum of one subtree for each bit that is set in i. Leaf i completes one subtree for each
- * trailing bit that is set in i; the last leaf completes all. */
+/* To add leaves in the order of the tree, keep a stack of sums. Write leaf i to entry
+ * tree_stack_top(i), then add the top entry to the one below, tree_stack_adds(i, count) times.
+ * Before leaf i, the stack has one subtree for each one bit of i. Leaf i completes one subtree for
+ * each trailing one bit of i; the last leaf completes all. */
 static inline int tree_stack_top(int64_t leaf)
 {
     return __builtin_popcountll((uint64_t)leaf);

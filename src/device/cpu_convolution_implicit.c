@@ -80,7 +80,9 @@ static struct band band_of(const struct pass *pass, const struct bands *bands, i
     return band;
 }
 
-/* Rows and, below, columns of the copy that this many rows or columns of the result read. */
+/* Return the rows of the copy that `rows` rows of the result read; copy_width: the same for
+ * columns.
+ */
 static int64_t copy_height(const struct pass *pass, int64_t rows)
 {
     return (rows - 1) * pass->step + pass->rows;
@@ -198,7 +200,8 @@ static void copy_row(const struct pass *pass, const struct band *band, const flo
                      int64_t first, int64_t count, float *copy)
 {
     const int64_t width = copy_width(pass, band->columns);
-    const int64_t left = pass->left - band->column * pass->step; /* of the image in the copy */
+    const int64_t left =
+        pass->left - band->column * pass->step; /* first column of the image, in the copy */
     const int64_t begin = smaller(larger(0, left), width);
     const int64_t end = larger(begin, smaller(width, pass->width + left));
     const float *from = row + (begin - left) * pass->in + first;
@@ -303,7 +306,7 @@ static int64_t blocks_of(const struct pass *pass)
            round_up_division(panels_of(pass), block_panels(pass));
 }
 
-/* Return the bands of the weight's gradient. Those of wide images have parts of rows. */
+/* Return the bands for the gradient of the weight. In wide images, a band has a part of a row. */
 static struct bands weight_bands(const struct pass *pass)
 {
     struct bands bands = bands_of(pass, WEIGHT_BAND_PIXELS);
@@ -503,8 +506,8 @@ void convolution_implicit_input(const struct cpu_device *cpu,
     }
 }
 
-/* Copy panels panel..panel+panels of a band of dy to [panel, pixel, channel]. The rows of whole
- * images are consecutive. */
+/* Copy panels panel..panel+panels of a band of dy to [panel, pixel, channel]. A band with several
+ * samples has whole images, so its rows are consecutive in dy. */
 static void copy_gradient(const struct pass *pass, const struct band *band, const float *dy,
                           int64_t panel, int64_t panels, float *copy)
 {

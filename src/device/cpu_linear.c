@@ -41,8 +41,8 @@ static struct cut cut_rows(int64_t rows, const struct task_size *size)
     return cut_by_size(rows, count, 4);
 }
 
-/* Cut all rows or, if grain_rows > 0, those of each grain. A grain has at least two blocks, which
- * costs 1 % of the time, so that passes of few grains have tasks for several threads. */
+/* Cut all rows or, if grain_rows > 0, the rows of one grain. Grains of more than 16 rows have at
+ * least two blocks, so that a pass of few grains has tasks for several threads. */
 static struct cut cut_pass(int64_t rows, int64_t grain_rows, const struct task_size *size)
 {
     const int64_t least = smaller(2, round_up_division(grain_rows, 16));

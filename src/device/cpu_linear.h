@@ -22,10 +22,10 @@ static inline int64_t part_size(const struct cut *cut, int64_t part)
     return smaller(cut->size, cut->total - part * cut->size);
 }
 
-/* Write dweight and dbias of 1 to 2^GRAINS_LEVEL grains of args->grain_rows rows. oneDNN must be
- * able to multiply the operands in place. out, in: blocks of dweight. Blocks of `out` are made
- * smaller if a stack of them does not fit into the workspace. */
 enum { GRAINS_LEVEL = 3 };
+/* Write dweight and dbias, summed over 1 to 2^GRAINS_LEVEL grains of args->grain_rows rows. x and
+ * dy must need no conversion or copy. out, in: blocks of dweight. Blocks of `out` are cut further
+ * if the stack exceeds the workspace. */
 void cpu_linear_gradient_of_grains(struct cpu_device *cpu, const struct linear_backward *args,
                                    struct cut out, const struct cut *in);
 

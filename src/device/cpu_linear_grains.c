@@ -148,6 +148,8 @@ void cpu_linear_gradient_of_grains(struct cpu_device *cpu, const struct linear_b
                                .in = *in,
                                .grains = round_up_division(args->rows, args->grain_rows)};
 
+    ENSURE(task.grains <= 1 << GRAINS_LEVEL, "linear layer: a call with %lld grains",
+           (long long)task.grains);
     while (entry_size(&task) > room)
         task.out = cut_by_size(out.total, 2 * task.out.count, 4);
     if (args->dweight != NULL)

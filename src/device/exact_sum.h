@@ -8,13 +8,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/shared_function.h"
 #include "device/device.h"
-
-#ifdef __device__
-#define SHARED_FUNCTION __device__ static inline
-#else
-#define SHARED_FUNCTION static inline __attribute__((always_inline, unused))
-#endif
 
 /* Word 0 of an exact_sum counts units of 2^EXACT_UNIT. */
 enum { EXACT_BLOCK = 16, EXACT_UNIT = -352 };

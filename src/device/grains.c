@@ -47,15 +47,15 @@ struct gradient {
     int64_t count;
 };
 
-/* Samples first..first + count - 1 of the pass, and the memory for their gradients: one grain, or
- * several for linear layers. */
-struct grain {
+/* Samples first..first + count - 1 of the pass, which are one or more whole grains, and the memory
+ * for the sum of their gradients. */
+struct grain_range {
     int64_t first, count;
     float *gradient[GRADIENTS];
 };
 
-/* Run an operation for one grain. args: those of the whole pass. */
-typedef void grain_run(struct stream *stream, const void *args, const struct grain *grain);
+/* Run one call of an operation for these grains. args: those of the whole pass. */
+typedef void grain_run(struct stream *stream, const void *args, const struct grain_range *grain);
 
 /* Return the end of the grains of a subtree, in this pass. */
 static int64_t part_end(const struct subtree *part)
@@ -106,7 +106,7 @@ static void stack_add(struct stream *stream, const struct gradient *gradients, i
                                    level_of(gradients, i, part, level), gradients[i].count);
 }
 
-static bool is_watched(const struct grain *grain)
+static bool is_watched(const struct grain_range *grain)
 {
     return (active->first + grain->first) / active->samples == active->watched;
 }
@@ -123,8 +123,8 @@ static void flip_one(struct stream *stream, enum flip_choice kind, int64_t seen,
 }
 
 /* Call it with each output of an operation that reads weights. */
-static void watch_output(struct stream *stream, const struct grain *grain, enum data_type type,
-                         void *values, int64_t count)
+static void watch_output(struct stream *stream, const struct grain_range *grain,
+                         enum data_type type, void *values, int64_t count)
 {
     if (is_watched(grain))
         flip_one(stream, FLIP_ACTIVATION, active->outputs_seen++, active->outputs, type, values,
@@ -132,7 +132,7 @@ static void watch_output(struct stream *stream, const struct grain *grain, enum 
 }
 
 static void watch_gradients(struct stream *stream, const struct gradient *gradients,
-                            const struct grain *grain)
+                            const struct grain_range *grain)
 {
     enum { KEY_SHIFT = 40 };
     for (int i = 0; i < GRADIENTS && is_watched(grain); i++) {
@@ -149,8 +149,8 @@ static void watch_gradients(struct stream *stream, const struct gradient *gradie
     }
 }
 
-/* Run an operation for each subtree of this level, or of the level of a smaller partial sum. Add
- * the gradients. */
+/* Run an operation in calls of up to 2^level grains: one call for each subtree of that level, or
+ * for a smaller partial sum. Add the gradients in the order of the tree. */
 static void for_each_subtree(struct stream *stream, grain_run *run, const void *args,
                              const struct gradient gradients[GRADIENTS], int level)
 {
@@ -161,7 +161,7 @@ static void for_each_subtree(struct stream *stream, grain_run *run, const void *
         for (int64_t i = 0; i < count; i++) {
             const int top = tree_stack_top(i);
             const int64_t first = (tree->begin + i * grains) * active->samples - active->first;
-            struct grain grain = {
+            struct grain_range grain = {
                 .first = first, .count = smaller(grains * active->samples, active->count - first)};
             room_check(gradients, top);
             for (int g = 0; g < GRADIENTS; g++)
@@ -179,7 +179,8 @@ static void for_each_grain(struct stream *stream, grain_run *run, const void *ar
     for_each_subtree(stream, run, args, gradients, 0);
 }
 
-/* True if a call of a linear layer may have several grains. A watched grain needs its own call. */
+/* True if a call of a linear layer may have several grains. If a grain is watched, each grain of
+ * the pass has its own call. */
 static bool calls_have_grains(void)
 {
     return active->inner->linear_grain_level != NULL && active->watched < 0;
@@ -206,13 +207,13 @@ static bool is_summed(const char *operation, int64_t rows, bool overwrite)
     return true;
 }
 
-static void dropout_shift(struct dropout *dropout, const struct grain *grain)
+static void dropout_shift(struct dropout *dropout, const struct grain_range *grain)
 {
     dropout->first += (uint32_t)grain->first;
 }
 
 static void linear_forward_grain(struct stream *stream, const void *whole,
-                                 const struct grain *grain)
+                                 const struct grain_range *grain)
 {
     struct linear_forward args = *(const struct linear_forward *)whole;
     const int64_t x = grain->first * args.rows_per_sample * args.in;
@@ -240,7 +241,7 @@ static void grains_linear_forward(struct stream *stream, const struct linear_for
 }
 
 static void linear_backward_grain(struct stream *stream, const void *whole,
-                                  const struct grain *grain)
+                                  const struct grain_range *grain)
 {
     struct linear_backward args = *(const struct linear_backward *)whole;
     const int64_t x = grain->first * args.rows_per_sample * args.in;
@@ -291,7 +292,8 @@ static int64_t rows_per_sample(int64_t rows)
     return rows / active->count;
 }
 
-static void norm_backward_grain(struct stream *stream, const void *whole, const struct grain *grain)
+static void norm_backward_grain(struct stream *stream, const void *whole,
+                                const struct grain_range *grain)
 {
     struct norm_backward args = *(const struct norm_backward *)whole;
     const int64_t row = grain->first * rows_per_sample(args.rows);
@@ -321,7 +323,7 @@ static void grains_norm_backward(struct stream *stream, const struct norm_backwa
 }
 
 static void scale_backward_grain(struct stream *stream, const void *whole,
-                                 const struct grain *grain)
+                                 const struct grain_range *grain)
 {
     struct scale_backward args = *(const struct scale_backward *)whole;
     const int64_t first = grain->first * args.rows_per_sample * args.width;
@@ -347,7 +349,7 @@ static void grains_scale_backward(struct stream *stream, const struct scale_back
 }
 
 static void tokens_backward_grain(struct stream *stream, const void *whole,
-                                  const struct grain *grain)
+                                  const struct grain_range *grain)
 {
     struct tokens_backward args = *(const struct tokens_backward *)whole;
     const int64_t patches = args.tokens - args.registers - args.class_token;
@@ -389,7 +391,7 @@ static int64_t result_of(const struct convolution_shape *s)
 }
 
 static void convolution_forward_grain(struct stream *stream, const void *whole,
-                                      const struct grain *grain)
+                                      const struct grain_range *grain)
 {
     struct convolution_forward args = *(const struct convolution_forward *)whole;
 
@@ -409,7 +411,7 @@ static void grains_convolution_forward(struct stream *stream,
 }
 
 static void convolution_backward_grain(struct stream *stream, const void *whole,
-                                       const struct grain *grain)
+                                       const struct grain_range *grain)
 {
     struct convolution_backward args = *(const struct convolution_backward *)whole;
 
@@ -451,7 +453,7 @@ static size_t grains_convolution_workspace(struct device *device, enum data_type
 
 /* Return the row of sums of a grain of this pass. The `sums` of the operation are written by
  * grains_add_sums. */
-static double *row_of(const struct grain *grain)
+static double *row_of(const struct grain_range *grain)
 {
     return active->rows + (active->first + grain->first) / active->samples * active->row_count;
 }
@@ -468,7 +470,7 @@ static void rows_clear(struct stream *stream, int64_t channels)
 }
 
 static void batch_norm_sums_grain(struct stream *stream, const void *whole,
-                                  const struct grain *grain)
+                                  const struct grain_range *grain)
 {
     struct batch_norm_sums args = *(const struct batch_norm_sums *)whole;
     const int64_t of_sample = rows_per_sample(args.rows);
@@ -491,7 +493,7 @@ static void grains_batch_norm_sums(struct stream *stream, const struct batch_nor
 }
 
 static void batch_norm_backward_sums_grain(struct stream *stream, const void *whole,
-                                           const struct grain *grain)
+                                           const struct grain_range *grain)
 {
     struct batch_norm_backward_sums args = *(const struct batch_norm_backward_sums *)whole;
     const int64_t of_sample = rows_per_sample(args.rows);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* A backend that wraps the device's own (train.exact=layout). Its results do not depend on how the
  * global batch is divided into passes. The global batch is cut into grains of a fixed number of
- * samples. Between grains_begin and grains_end, some operations run once per grain: those that sum
- * over samples, and those whose bits could depend on the number of samples in a call. Gradients of
- * grains are added in the order of core/tree.h. All other calls go to the device's backend. */
+ * samples. Between grains_begin and grains_end, operations that sum over samples, and those whose
+ * bits could depend on the number of samples in a call, run once per grain. Linear layers may
+ * compute several grains in a call (linear_grain_level). Gradients of grains are added in the order
+ * of core/tree.h. All other calls go to the device's backend. */
 #ifndef VITTRAIN_DEVICE_GRAINS_H
 #define VITTRAIN_DEVICE_GRAINS_H
 
@@ -39,9 +40,9 @@ void grains_unit(struct grains *grains, int64_t stride, const int *slot);
 
 void grains_end(struct grains *grains);
 
-/* Hash the gradients of one grain in the pass, until grains_end. grain: number in the global batch,
- * or -1 for none. flip: for FLIP_ACTIVATION and FLIP_GRADIENT, invert a bit of an output or a
- * gradient of this grain, which `seed` chooses. */
+/* Call it after grains_begin. Until grains_end, hash the gradients of this grain: its number in the
+ * global batch, or -1 for none. flip: FLIP_ACTIVATION or FLIP_GRADIENT inverts one bit of an output
+ * or a gradient of the grain, chosen by `seed`; other values are ignored. */
 void grains_watch(struct grains *grains, struct stream *stream, int64_t grain,
                   enum flip_choice flip, uint64_t seed);
 /* Return the hash of all gradients since grains_watch, after waiting for the stream. It depends on

@@ -5,17 +5,12 @@
 
 #include <stdint.h>
 
+#include "core/shared_function.h"
 #include "core/tree.h"
-
-#ifdef __device__
-#define TREE_FUNCTION __device__ static inline
-#else
-#define TREE_FUNCTION static inline
-#endif
 
 /* Return the sum of values[0], values[stride], ..., values[(count - 1) * stride]. count > 0. Before
  * value i is added, the stack holds the sum of one subtree for each bit that is set in i. */
-TREE_FUNCTION double tree_sum(const double *values, int64_t count, int64_t stride)
+SHARED_FUNCTION double tree_sum(const double *values, int64_t count, int64_t stride)
 {
     double stack[TREE_LEVELS + 1] = {0};
     int top = 0;

@@ -117,7 +117,7 @@ struct flat_model {
     struct event *norm_ready; /* this rank's part of norm_sum or norms is computed */
     struct event *sums_ready; /* the input of flat_add_sums is computed */
     int64_t *nonfinite_index; /* device */
-    uint64_t *hash;           /* device: of a part of a tensor */
+    uint64_t *hash;           /* device: result of the operation hash */
 };
 
 /* Returns the elements per rank of a unit of `count` elements, with padding. */
@@ -198,8 +198,8 @@ void flat_add_sums(const struct flat_model *flat, double *sums, int64_t count);
  * with the averages. */
 void flat_swap_average(struct flat_model *flat);
 
-/* Compares the masters of all replicas by CRC32C. Collective. Returns false if they differ; the
- * error, the same on all ranks, names the first tensor that differs and a rank. */
+/* Compares the hashes (core/hash.h) of the masters of all replicas. Collective. Returns false if
+ * they differ; the error, the same on all ranks, names the first tensor that differs and a rank. */
 MUST_CHECK bool flat_check_same(struct flat_model *flat, struct error *error);
 
 /* Sets hash[u] to the hash of the masters of unit u, and hash[count + u] to that of its moments and

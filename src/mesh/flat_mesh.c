@@ -320,40 +320,53 @@ void flat_add_sums(const struct flat_model *flat, double *sums, int64_t count)
 
 /* ---- hashes of the state */
 
-/* Returns the hash of this rank's part of a tensor; 0 if it owns no part of it. state: device
- * memory [shard_count], or NULL; kind: state kind, which is the highest byte of the keys. */
-static uint64_t part_hash(const struct flat_model *flat, const struct flat_buffer *buffer,
-                          const struct unit_tensor *tensor, const float *state, int kind)
+/* State kinds, which are the highest byte of the keys of hashes. */
+enum { STATE_WEIGHTS = 1, STATE_MOMENT1, STATE_MOMENT2, STATE_AVERAGE, STATE_END };
+
+/* Adds the hash of this rank's part of a tensor to *flat->hash. state: device memory [shard_count],
+ * or NULL. */
+static void part_hash(const struct flat_model *flat, const struct flat_buffer *buffer,
+                      const struct unit_tensor *tensor, const float *state, int kind)
 {
     enum { KIND_SHIFT = 56 };
-    const struct device_backend *backend = flat->device->backend;
     int64_t begin, end;
-    uint64_t sum;
     if (state == NULL || !flat_tensor_part(buffer, tensor, &begin, &end))
-        return 0;
-    backend->zero(flat->stream, flat->hash, sizeof *flat->hash);
-    backend->hash(flat->stream, &(struct hash){.count = end - begin,
+        return;
+    flat->device->backend->hash(flat->stream,
+                                &(struct hash){.count = end - begin,
                                                .values = state + begin,
                                                .key = ((uint64_t)kind << KIND_SHIFT) +
                                                       (uint64_t)(buffer->shard_begin + begin),
                                                .sum = flat->hash});
-    backend->copy(flat->stream, &sum, flat->hash, sizeof sum);
+}
+
+/* Returns *flat->hash and sets it to zero. Waits for the stream. */
+static uint64_t hash_take(const struct flat_model *flat)
+{
+    const struct device_backend *backend = flat->device->backend;
+    uint64_t hash;
+    backend->copy(flat->stream, &hash, flat->hash, sizeof hash);
+    backend->zero(flat->stream, flat->hash, sizeof hash);
     backend->stream_synchronize(flat->stream);
-    return sum;
+    return hash;
 }
 
 void flat_hash(const struct flat_model *flat, uint64_t *hash)
 {
-    enum { KINDS = 4 };
-    memset(hash, 0, 2 * (size_t)flat->count * sizeof *hash);
+    hash_take(flat);
     for (int i = 0; i < flat->count; i++) {
         const struct flat_buffer *buffer = &flat->buffers[i];
-        const float *const state[KINDS] = {buffer->master, buffer->moment1, buffer->moment2,
-                                           buffer->average};
-        for (int kind = 0; kind < KINDS; kind++)
+        const float *const state[STATE_END] = {[STATE_WEIGHTS] = buffer->master,
+                                               [STATE_MOMENT1] = buffer->moment1,
+                                               [STATE_MOMENT2] = buffer->moment2,
+                                               [STATE_AVERAGE] = buffer->average};
+        for (int kind = STATE_WEIGHTS; kind < STATE_END; kind++) {
             for (int t = 0; t < buffer->unit->tensor_count; t++)
-                hash[kind == 0 ? i : flat->count + i] +=
-                    part_hash(flat, buffer, &buffer->unit->tensors[t], state[kind], kind + 1);
+                part_hash(flat, buffer, &buffer->unit->tensors[t], state[kind], kind);
+            if (kind == STATE_WEIGHTS)
+                hash[i] = hash_take(flat);
+        }
+        hash[flat->count + i] = hash_take(flat);
     }
     comm_all_reduce(flat->mesh->shard, hash, 2 * (int64_t)flat->count, COMM_INT64, COMM_SUM);
 }
@@ -374,11 +387,13 @@ bool flat_check_same(struct flat_model *flat, struct error *error)
         count += flat->buffers[i].unit->tensor_count;
     int64_t *own = calloc(2 * (size_t)count + 1, sizeof *own), *leader = own + count, *hash = own;
     ENSURE(own != NULL, "no memory to compare weights");
+    hash_take(flat);
     for (int i = 0; i < flat->count; i++)
-        for (int t = 0; t < flat->buffers[i].unit->tensor_count; t++)
-            *hash++ =
-                (int64_t)part_hash(flat, &flat->buffers[i], &flat->buffers[i].unit->tensors[t],
-                                   flat->buffers[i].master, 1);
+        for (int t = 0; t < flat->buffers[i].unit->tensor_count; t++) {
+            part_hash(flat, &flat->buffers[i], &flat->buffers[i].unit->tensors[t],
+                      flat->buffers[i].master, STATE_WEIGHTS);
+            *hash++ = (int64_t)hash_take(flat);
+        }
     for (int t = 0; t < count; t++)
         leader[t] = own[t];
     comm_broadcast(flat->mesh->replica, leader, count, COMM_INT64, 0);

@@ -11,8 +11,6 @@
 
 static const char first_columns[] = "step,loss,grad_norm,", last_column[] = ",grains";
 
-enum { DIGITS = 16 };
-
 char *receipt_header(const struct unit *units, int count)
 {
     char *text = NULL;
@@ -65,8 +63,8 @@ void receipt_grains_text(const uint64_t *hash, int64_t count, char text[RECEIPT_
 
 void receipt_grain_cell(const struct receipt *receipt, int grain, char text[RECEIPT_CELL])
 {
-    const size_t place = (size_t)grain * (DIGITS + 1), length = strlen(receipt->grains);
-    snprintf(text, DIGITS + 1, "%s", place < length ? receipt->grains + place : "");
+    const size_t place = (size_t)grain * (RECEIPT_DIGITS + 1), length = strlen(receipt->grains);
+    snprintf(text, RECEIPT_DIGITS + 1, "%s", place < length ? receipt->grains + place : "");
 }
 
 int receipt_different_grain(const struct receipt *one, const struct receipt *other)
@@ -76,7 +74,7 @@ int receipt_different_grain(const struct receipt *one, const struct receipt *oth
         return -1;
     while (one->grains[place] != '\0' && one->grains[place] == other->grains[place])
         place++;
-    return one->grains[place] == other->grains[place] ? -1 : place / (DIGITS + 1);
+    return one->grains[place] == other->grains[place] ? -1 : (place + 1) / (RECEIPT_DIGITS + 1);
 }
 
 /* True if the cell is what receipt_grains_text writes. */
@@ -84,9 +82,11 @@ static bool grains_are_valid(const char *cell)
 {
     const size_t length = strlen(cell);
     for (size_t i = 0; i < length; i++)
-        if (strchr(i % (DIGITS + 1) == DIGITS ? " " : "0123456789abcdef", cell[i]) == NULL)
+        if (strchr(i % (RECEIPT_DIGITS + 1) == RECEIPT_DIGITS ? " " : "0123456789abcdef",
+                   cell[i]) == NULL)
             return false;
-    return length == 0 || (length < RECEIPT_GRAINS && length % (DIGITS + 1) == DIGITS);
+    return length == 0 ||
+           (length < RECEIPT_GRAINS && length % (RECEIPT_DIGITS + 1) == RECEIPT_DIGITS);
 }
 
 /* Read a line, which is changed. */
@@ -95,11 +95,13 @@ static bool row_read(struct receipt *receipt, const struct receipt_table *table,
     int column = 0;
     receipt->grains = "";
     for (char *cell = strsep(&line, ","); cell != NULL; cell = strsep(&line, ","), column++) {
-        if (column < table->columns ? !cell_read(receipt, column, cell)
-                                    : !table->has_grains || !grains_are_valid(cell))
-            return false;
-        if (column >= table->columns)
+        bool good = table->has_grains && grains_are_valid(cell);
+        if (column < table->columns)
+            good = cell_read(receipt, column, cell);
+        else
             receipt->grains = cell;
+        if (!good)
+            return false;
     }
     return column == table->columns + table->has_grains;
 }

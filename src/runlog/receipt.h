@@ -16,7 +16,8 @@
 /* Columns before those of the hashes: step, loss, norm of the gradient. The last column, `grains`,
  * is absent in files of older versions. */
 enum { RECEIPT_STEP, RECEIPT_LOSS, RECEIPT_NORM, RECEIPT_HASHES };
-enum { RECEIPT_CELL = 32, RECEIPT_GRAINS = 17 * GRAINS_MOST + 1 };
+enum { RECEIPT_CELL = 32, RECEIPT_DIGITS = 16 };
+enum { RECEIPT_GRAINS = (RECEIPT_DIGITS + 1) * GRAINS_MOST + 1 };
 
 struct receipt {
     int64_t step; /* completed optimizer steps */
@@ -41,7 +42,7 @@ int receipt_different_grain(const struct receipt *one, const struct receipt *oth
 
 /* The rows of a file, by ascending step. */
 struct receipt_table {
-    char *header;    /* the first line; its memory has those of the rows, too */
+    char *header;    /* the first line; owns the text of the whole file, to which rows point */
     int columns;     /* without `grains` */
     bool has_grains; /* the file has the column `grains` */
     struct receipt *rows;

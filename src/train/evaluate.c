@@ -10,8 +10,8 @@
 #include "core/status.h"
 #include "train/step.h"
 
-/* Runs the forward pass of the samples in the session's input: whole grains, with
- * train.exact=layout. */
+/* Runs the forward pass of the samples in the session's input. With train.exact=layout, they are
+ * whole grains. Grain numbers start at 0, because no gradients are added. */
 static void logits_compute(struct session *session, const struct model_pass *pass)
 {
     if (session->grains != NULL)

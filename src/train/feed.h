@@ -41,9 +41,9 @@ MUST_CHECK bool feed_start(struct data_feed *feed, const struct options *options
                            struct comm *world, struct device *device, int64_t global_batch,
                            struct image_size image, struct error *error);
 
-/* The same for evaluations: passes of up to `batch` samples in file order, each sample once. With
- * train.exact=layout, a pass has whole grains, counted from the beginning of the split, and `batch`
- * must be at least one grain. */
+/* Collective. Starts the loader for evaluations: passes of up to `batch` samples in file order,
+ * each sample once. With train.exact=layout, a pass has whole grains, counted from the beginning of
+ * the split, and `batch` must be at least one grain. */
 MUST_CHECK bool feed_start_evaluation(struct data_feed *feed, const struct options *options,
                                       struct comm *world, struct device *device, int64_t batch,
                                       struct image_size image, struct error *error);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Hashes of the loss gradient of each grain, for receipts with train.exact=layout: they name the
- * grains whose forward pass differs. */
+/* Hashes, per grain, of the gradient of the loss with respect to the logits, for receipts with
+ * train.exact=layout. A different hash shows a different forward pass. */
 #ifndef VITTRAIN_TRAIN_GRAIN_HASHES_H
 #define VITTRAIN_TRAIN_GRAIN_HASHES_H
 
@@ -13,12 +13,12 @@ struct grain_hashes {
     uint64_t hash[GRAINS_MOST];
 };
 
-/* Add those of a pass. Call it between the loss and the backward pass of `count` samples from
+/* Add the hashes of a pass. Call it between the loss and the backward pass of `count` samples from
  * sample `position` of a global batch of `global_count`. Waits for the stream. */
 void grain_hashes_add(struct grain_hashes *hashes, struct session *session, int64_t position,
                       int64_t count, int64_t global_count);
 
-/* Collective. Gather those of all ranks. */
+/* Collective. Sum the hashes over all ranks. */
 void grain_hashes_gather(struct grain_hashes *hashes, struct comm *world);
 
 #endif

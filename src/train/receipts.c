@@ -33,9 +33,9 @@ static void column_describe(const struct model *model, int column, char *text, s
                  model->units[unit % units].name);
 }
 
-/* Compares the receipt with the next row of the run. The error names the first unit that differs;
- * loss and norm only if all units are equal; the hash of a grain only if nothing else differs.
- * Rank 0. */
+/* Compares the receipt with the next row of the run. The error names the first unit that differs,
+ * or loss or norm if all units are equal, and the first grain whose hash differs. If only a grain
+ * differs, the values are the hashes of that grain. Rank 0. */
 static void receipt_compare(const struct trainer *trainer, const struct receipt *receipt,
                             struct error *error)
 {
@@ -44,7 +44,7 @@ static void receipt_compare(const struct trainer *trainer, const struct receipt 
     const int values = table->columns - 1; /* without the step */
     const int grain = receipt_different_grain(row, receipt);
     char before[RECEIPT_CELL], now[RECEIPT_CELL], what[TENSOR_NAME + 48], machine[1024];
-    char grain_text[64] = "";
+    char others[96] = "; all other values are equal";
     int first = 0, different = 0;
     for (int i = values - 1; i >= 0; i--) {
         int column = 1 + (i + RECEIPT_HASHES - 1) % values; /* the hashes, then loss and norm */
@@ -61,17 +61,18 @@ static void receipt_compare(const struct trainer *trainer, const struct receipt 
         receipt_cell(row, first, before);
         receipt_cell(receipt, first, now);
         column_describe(trainer->session.model, first, what, sizeof what);
+        snprintf(others, sizeof others, "; %d of %d values differ", different, values);
         if (grain >= 0)
-            snprintf(grain_text, sizeof grain_text, "; first different grain %d", grain);
+            snprintf(others, sizeof others, "; first different grain %d; %d of %d values differ",
+                     grain, different, values);
     } else {
         receipt_grain_cell(row, grain, before);
         receipt_grain_cell(receipt, grain, now);
         snprintf(what, sizeof what, "the hash of grain %d differs", grain);
     }
     run_record_compare(trainer, row->step, machine, sizeof machine);
-    error_set(error, ERROR_DIFFERENT,
-              "step %lld: %s: receipt %s, replay %s%s; %d of %d values differ%s%s",
-              (long long)row->step, what, before, now, grain_text, different, values,
+    error_set(error, ERROR_DIFFERENT, "step %lld: %s: receipt %s, replay %s%s%s%s",
+              (long long)row->step, what, before, now, others,
               machine[0] != '\0' ? "; the run had other conditions: " : "", machine);
 }
 

@@ -9,7 +9,7 @@
 /* True if the step, counted from 1, has a receipt. */
 bool receipts_due(const struct trainer *trainer, int64_t step);
 
-/* Call it before a step with a receipt. */
+/* Reset the sums of losses and the hashes of grains. Call it before a step with a receipt. */
 void receipts_begin(struct trainer *trainer);
 
 /* Collective. Call it after a step with a receipt. Waits for the device. A run writes the row. A

@@ -194,8 +194,8 @@ void step_loss(struct session *session, const struct image_source *source, int64
     }
 }
 
-/* Where a backward pass writes its gradients: to the buffers of the step, or to memory for one
- * partial sum that is not used (flat_spare_open). */
+/* Where a backward pass writes gradients: to the gradient buffers of the step, or to a scratch
+ * partial sum that is discarded (flat_spare_open). */
 enum gradient_target { TARGET_STEP, TARGET_SPARE };
 
 /* Queues the backward pass down to the first trainable unit. The reduction of a unit's gradient
@@ -229,7 +229,7 @@ static void step_backward(struct step_context *step, const struct model_pass *pa
 }
 
 /* Queues forward pass, loss and backward pass of the samples in the session's input. With
- * train.exact=layout, call it after grains_begin. */
+ * train.exact=layout, call it after grains_begin; it calls grains_end. */
 static void pass_run(struct step_context *step, const struct micro_batch *micro,
                      enum gradient_target target, struct step_times *times)
 {
@@ -270,7 +270,6 @@ static void pass_cut(struct session *session, const struct micro_batch *micro)
 struct checked_step {
     struct step_context *step;
     int64_t global_count;
-    struct step_times *times;
 };
 
 /* Computes a grain of a check again (grain_compute). Restores the sums of losses. */
@@ -285,6 +284,7 @@ static uint64_t grain_recompute(void *context, int64_t position, int64_t count)
                                       .global_count = checked->global_count,
                                       .good = true};
     struct step_params params = step->params;
+    struct step_times unused = {0};
     struct loss_sums sums;
     params.position = (uint32_t)grain.position;
     backend->copy(session->stream, &sums, session->io.sums, sizeof sums);
@@ -292,7 +292,7 @@ static uint64_t grain_recompute(void *context, int64_t position, int64_t count)
     grains_begin(session->grains, grain.position, count, grain.global_count);
     grains_watch(session->grains, session->stream, count > 0 ? position / session->grain : -1,
                  FLIP_OFF, 0);
-    pass_run(step, &grain, TARGET_SPARE, checked->times);
+    pass_run(step, &grain, TARGET_SPARE, &unused);
     backend->copy(session->stream, session->io.sums, &sums, sizeof sums);
     return grains_hash(session->grains, session->stream);
 }
@@ -316,12 +316,12 @@ static void pass_queue(struct step_context *step, const struct micro_batch *micr
         return;
     const double begin = clock_now();
     flat_reduce_wait(&session->flat);
-    times->reduce += clock_now() - begin;
     if (step->checked)
         error_defer(grain_check_end(&step->check, step->number, grain_recompute,
-                                    &(struct checked_step){step, micro->global_count, times},
+                                    &(struct checked_step){step, micro->global_count},
                                     &step->wrong));
     const double reduced = clock_now();
+    times->reduce += reduced - begin;
     phase_begin(session, STEP_UPDATE);
     flat_norm(&session->flat);
     optimizer_step(step->optimizer, &session->flat, session->io.params, session->io.scaler);

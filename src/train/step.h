@@ -26,7 +26,7 @@ struct step_context {
     bool checked; /* train.check_every checks this step */
     int64_t number;
     struct step_params params;
-    struct grain_hashes *hashes; /* of the steps to come; NULL: not computed */
+    struct grain_hashes *hashes; /* passes add the hashes of their grains; NULL: no receipt */
     struct error wrong;          /* the error that a check found */
     struct error unread; /* a queued step has an unreadable record: reported with its result */
 };
