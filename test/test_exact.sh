@@ -91,7 +91,7 @@ layouts 'plateau and early stop' course "$course" 3<<END
 2 mesh.strategy=zero1
 3 mesh.strategy=fsdp run.threads=2
 END
-run 3 eval eval "$work/course/checkpoints/last.h5" predict.split=val
+run 3 eval eval "$work/course/checkpoints/last.h5" predict.split=val train.batch=12
 figures course/result.json >expected
 figures eval.log | cmp expected - >differ.log 2>&1 && bad= || bad='other figures'
 result 'vittrain eval computes the same on 3 ranks' "$bad" differ.log

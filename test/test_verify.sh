@@ -18,7 +18,7 @@ verified() {
 # cells FILE: the column of steps, on one line.
 cells() { cut -d, -f1 "$1" | tr '\n' ' '; }
 
-echo 1..35
+echo 1..37
 run 2 whole $steps run.dir="$work/whole"
 bad=$([ $status -eq 0 ] || echo "exit status $status")
 [ "$(cells whole/receipt.csv)" = 'step 4 8 12 16 20 24 28 32 36 40 44 48 50 ' ] || bad="$bad; $(cells whole/receipt.csv)"
@@ -98,6 +98,12 @@ cp -r exact inexact
 sed '6s/ [0-9a-f]* \([0-9a-f]*\)$/ 0123456789abcdef \1/' exact/receipt.csv >inexact/receipt.csv
 fails 2 'an edited hash of a grain' 11 \
     'error: step 5: the hash of grain 2 differs: receipt 0123456789abcdef, replay [0-9a-f]{16}; all other values are equal' \
+    verify "$work/inexact" verify.from=0
+sed '6s/ [0-9a-f]*$//' exact/receipt.csv >inexact/receipt.csv
+fails 2 'a missing hash of a grain' 3 'receipt.csv: step 5 has another number of grains than the replay; the file is damaged' \
+    verify "$work/inexact" verify.from=0
+sed '$s/^6,/7,/' exact/receipt.csv >inexact/receipt.csv
+fails 2 'a receipt after the end of the run' 3 'step 7 is after the end of the run, which has 6 steps; set verify.to=6' \
     verify "$work/inexact" verify.from=0
 fault="train.check_every=5 train.check_action=continue debug.flip_rank=1"
 fails 2 'a fault in a forward pass is named with its step, unit and grain' 11 \

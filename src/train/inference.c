@@ -46,8 +46,13 @@ static bool options_take(struct inference *inference, const char *weights,
         return false;
     struct options defaults;
     options_default(&defaults);
-    if (options_apply(line, options, error) && options_check(options, error) &&
-        architecture[0] != '\0' && registry_find(architecture) == NULL &&
+    const int64_t global_batch = options->train.global_batch;
+    error_defer(options_apply(line, options, error));
+    /* train.batch clears the global batch, but the size of a grain depends on that of the run. */
+    if (options->train.exact == EXACT_LAYOUT && options->train.global_batch == 0)
+        options->train.global_batch = global_batch;
+    if (error->kind == ERROR_NONE && options_check(options, error) && architecture[0] != '\0' &&
+        registry_find(architecture) == NULL &&
         strcmp(options->model.name, defaults.model.name) == 0)
         error_set(error, ERROR_USAGE,
                   "%s contains weights of %s, which is not a model of this program (vittrain "

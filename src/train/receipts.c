@@ -43,9 +43,18 @@ static void receipt_compare(const struct trainer *trainer, const struct receipt 
     const struct receipt *row = &table->rows[trainer->receipts.next];
     const int values = table->columns - 1; /* without the step */
     const int grain = receipt_different_grain(row, receipt);
+    const size_t grains = strlen(row->grains);
     char before[RECEIPT_CELL], now[RECEIPT_CELL], what[TENSOR_NAME + 48], machine[1024];
     char others[96] = "; all other values are equal";
     int first = 0, different = 0;
+    if (grains > 0 && receipt->grains[0] != '\0' && grains != strlen(receipt->grains)) {
+        error_set(
+            error, ERROR_DATA,
+            "receipt.csv: step %lld has another number of grains than the replay; the file is "
+            "damaged or of another run",
+            (long long)row->step);
+        return;
+    }
     for (int i = values - 1; i >= 0; i--) {
         int column = 1 + (i + RECEIPT_HASHES - 1) % values; /* the hashes, then loss and norm */
         receipt_cell(row, column, before);

@@ -118,6 +118,13 @@ static bool replay(const char *folder, const struct options *options,
                   "%s has no receipt after step %lld, the last one is of step %lld; set a lower "
                   "verify.from",
                   folder, (long long)from, (long long)last);
+    else if (last > trainer.total_steps)
+        error_set(
+            error, ERROR_DATA,
+            "%s/receipt.csv: step %lld is after the end of the run, which has %lld steps; set "
+            "verify.to=%lld, or train.epochs or train.steps as in the run",
+            folder, (long long)last, (long long)trainer.total_steps,
+            (long long)trainer.total_steps);
     else if (table_check(table, folder, trainer.session.model, error) &&
              trainer_replay(&trainer, last, error))
         snprintf(result, size, "%sidentical: steps %lld to %lld, %lld receipt%s",
