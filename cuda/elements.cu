@@ -239,7 +239,6 @@ void cuda_matrix_sum(struct stream *stream, const struct matrix_sum *args)
 static const unsigned reduction_blocks_most = 512;
 
 /* ---- Sum of squares. A thread reads whole blocks of elements. */
-
 __global__ static void squares_kernel(const float *values, int64_t count, struct exact_sum *total,
                                       bool fits)
 {

@@ -560,8 +560,8 @@ const struct option_entry option_table[] = {
 
     {PLACE(debug, batches), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e12,
      .help =
-         "Maximum number of batches in each epoch and each evaluation. With train.exact=layout, a "
-         "batch of an evaluation has as many samples as a global batch of training. 0: all."},
+         "Maximum number of batches in each epoch and each evaluation. With train.exact=layout, "
+         "both count global batches of training. 0: all."},
     {PLACE(debug, fraction), .kind = OPTION_IS_NUMBER, .preset = "1", .most = 1,
      .above_least = true, .help = "Fraction of the data to use."},
     {PLACE(debug, overfit), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e9,

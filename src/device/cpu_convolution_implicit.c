@@ -80,14 +80,13 @@ static struct band band_of(const struct pass *pass, const struct bands *bands, i
     return band;
 }
 
-/* Return the rows of the copy that `rows` rows of the result read; copy_width: the same for
- * columns.
- */
+/* Return the rows of the copy that `rows` rows of the result read. */
 static int64_t copy_height(const struct pass *pass, int64_t rows)
 {
     return (rows - 1) * pass->step + pass->rows;
 }
 
+/* Return the columns of the copy that `columns` columns of the result read. */
 static int64_t copy_width(const struct pass *pass, int64_t columns)
 {
     return larger(0, (columns - 1) * pass->step + pass->columns);

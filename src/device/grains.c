@@ -95,7 +95,8 @@ static void room_check(const struct gradient *gradients, int top)
            "no room for %lld elements of gradients of grains at level %d", (long long)room, top);
 }
 
-/* Add level `top` of the stack to the level below it, and so on: `adds` additions per gradient. */
+/* Add level `top` of the stack to the level below it, then that level to the next one: `adds`
+ * additions per gradient. */
 static void stack_add(struct stream *stream, const struct gradient *gradients, int part, int top,
                       int adds)
 {

@@ -194,7 +194,7 @@ void step_loss(struct session *session, const struct image_source *source, int64
     }
 }
 
-/* Where a backward pass writes gradients: to the gradient buffers of the step, or to a scratch
+/* Destination of the gradients of a backward pass: the gradient buffers of the step, or a scratch
  * partial sum that is discarded (flat_spare_open). */
 enum gradient_target { TARGET_STEP, TARGET_SPARE };
 
