@@ -5,7 +5,8 @@
 #   benchmarks/kernels.sh [FILE...] >TABLE     (a module or objects; default: vittrain-cuda.so)
 # Columns: threads: the largest block that __launch_bounds__ allows, 0 without it; local_accesses:
 # instructions that spill or use a stack (LDL, STL); loads_16, stores_16: instructions that move 16 bytes of global
-# memory per thread; warps_by_registers: the number of warps per multiprocessor that the registers allow.
+# memory per thread; warps_by_registers: the number of warps per multiprocessor that the registers allow;
+# dependency_waits: instructions that wait for the preceding kernel (cuda.dependent_launch).
 # Exit status 77 without cuobjdump. CUOBJDUMP names it; it is part of the CUDA toolkit and of PyPI's package triton.
 set -eu
 tool=${CUOBJDUMP:-$(PATH=$PATH:/usr/local/cuda/bin command -v cuobjdump || true)}
@@ -45,11 +46,12 @@ done | awk -v date="$(date -u +%Y-%m-%d)" '
     dump == "sass" && $1 == "Function" { at = architecture SUBSEP $3; disassembled[at] = 1 }
     dump == "sass" && / (LDL|STL)[. ]/ { local[at]++ }
     dump == "sass" && / (HMMA|HGMMA|UTCHMMA)[. ]/ { tensor[at]++ }
+    dump == "sass" && / ACQBULK[ ;]/ { waits[at]++ }
     dump == "sass" && / LDG[.A-Z0-9]*\.128/ { loads[at]++ }
     dump == "sass" && / STG[.A-Z0-9]*\.128/ { stores[at]++ }
     END {
         print "date,nvcc,architecture,source,kernel,registers,threads,stack_bytes,shared_bytes,local_accesses," \
-            "tensor_instructions,loads_16,stores_16,warps_by_registers"
+            "tensor_instructions,loads_16,stores_16,warps_by_registers,dependency_waits"
         for (i = 1; i <= count; i++) {
             at = order[i]
             split(at, part, SUBSEP)
@@ -60,7 +62,7 @@ done | awk -v date="$(date -u +%Y-%m-%d)" '
             most = part[1] == "sm_75" ? 32 : part[1] ~ /sm_(86|89|12)/ ? 48 : 64
             # A warp gets registers in units of 256.
             warps = int(65536 / (int((used[at] * 32 + 255) / 256) * 256))
-            printf "%s,\"%s\",%d,%d,%d,%d,%d,%d,%d,%d,%d\n", head[at], part[2], used[at], threads[at], stack[at], shared[at],
-                local[at], tensor[at], loads[at], stores[at], warps < most ? warps : most
+            printf "%s,\"%s\",%d,%d,%d,%d,%d,%d,%d,%d,%d,%d\n", head[at], part[2], used[at], threads[at], stack[at], shared[at],
+                local[at], tensor[at], loads[at], stores[at], warps < most ? warps : most, waits[at]
         }
     }' | c++filt | sed 's/"void /"/; s/([^"]*"/"/'

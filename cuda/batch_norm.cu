@@ -160,6 +160,7 @@ __device__ static inline double chunks_sum(const double *partial, int64_t chunks
 template <typename number>
 __global__ static void sums_kernel(struct grid grid, const number *x, double *partial)
 {
+    kernel_begin();
     SHARED_MEMORY(shared);
     struct position position = position_of(grid);
     struct eight shift = {}, sum = {}, squares = {};
@@ -189,6 +190,7 @@ __global__ static void sums_kernel(struct grid grid, const number *x, double *pa
 __global__ static void sums_finish_kernel(const double *partial, int64_t chunks, int64_t channels,
                                           int64_t rows, double *sums)
 {
+    kernel_begin();
     SHARED_MEMORY(shared);
     double *room = (double *)shared;
     int64_t channel = (int64_t)blockIdx.x * WARP + threadIdx.x;
@@ -231,6 +233,7 @@ void cuda_batch_norm_sums(struct stream *stream, const struct batch_norm_sums *a
 /* ---- Mean, 1 / deviation, unbiased variance: one thread per channel */
 template <typename number> __global__ static void statistics_kernel(struct batch_norm_forward args)
 {
+    kernel_begin();
     int64_t channels = args.channels, channel = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     double mean, variance, unbiased;
     if (channel >= channels)
@@ -262,6 +265,7 @@ __device__ static inline float normalise(float x, float mean, float scale, float
 template <typename number>
 __global__ static void forward_kernel(struct grid grid, struct batch_norm_forward args)
 {
+    kernel_begin();
     struct position position = position_of(grid);
     if (position.outside)
         return;
@@ -340,6 +344,7 @@ template <typename number, bool computes>
 __global__ static void backward_sums_kernel(struct grid grid, struct batch_norm_backward_sums args,
                                             float zero, double *partial)
 {
+    kernel_begin();
     /* Rows in flight: with a recomputed mask, a row has two tensors instead of three. */
     const int together = computes ? TOGETHER : 1;
     SHARED_MEMORY(shared);
@@ -398,6 +403,7 @@ __global__ static void backward_sums_kernel(struct grid grid, struct batch_norm_
 __global__ static void backward_finish_kernel(struct batch_norm_backward_sums args,
                                               const double *partial, int64_t chunks)
 {
+    kernel_begin();
     SHARED_MEMORY(shared);
     double *room = (double *)shared;
     int64_t channels = args.channels, channel = (int64_t)blockIdx.x * WARP + threadIdx.x;
@@ -457,6 +463,7 @@ template <typename number, bool computes>
 __global__ static void backward_kernel(struct grid grid, struct batch_norm_backward args,
                                        float zero)
 {
+    kernel_begin();
     struct position position = position_of(grid);
     if (position.outside)
         return;
@@ -522,6 +529,7 @@ void cuda_batch_norm_backward(struct stream *stream, const struct batch_norm_bac
 /* ---- Sums of rows in the order of a tree: one column per thread */
 __global__ static void tree_kernel(struct tree_sums args)
 {
+    kernel_begin();
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < args.count)
         args.sums[i] = tree_sum(args.from + i, args.rows, args.count);

@@ -18,6 +18,7 @@ enum { WARPS = 8 };
 __global__ static void columns_kernel(const float *partial, int64_t chunks, int64_t stride,
                                       int64_t width, float *first, float *second, bool overwrite)
 {
+    kernel_begin();
     SHARED_MEMORY(shared);
     float *of_warps = (float *)shared, *sum = blockIdx.y == 0 ? first : second;
     partial += (int64_t)blockIdx.y * chunks * stride;
@@ -69,6 +70,7 @@ __global__ static void column_sums_kernel(const number *values, int64_t rows, in
                                           int64_t stride, int64_t chunk_rows, float *partial,
                                           float *sums, bool overwrite, bool fits)
 {
+    kernel_begin();
     SHARED_MEMORY(shared);
     float *room = (float *)shared; /* [WARPS, SUMS_COLUMNS] */
     int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;

@@ -94,12 +94,15 @@ void *cuda_workspace_sums(const struct cuda_device *cuda, size_t bytes)
     return cuda->workspace + WORKSPACE_PRODUCTS;
 }
 
-static void cuda_products_set(struct device *device, bool tf32, const char *cache)
+bool kernel_dependent;
+
+static void cuda_settings_set(struct device *device, const struct device_settings *settings)
 {
     struct cuda_device *cuda = (struct cuda_device *)device;
-    cuda->limits.peak_flops[TYPE_FP32] = tf32 ? cuda->peak_tf32 : cuda->peak_fp32;
-    cuda->tf32 = tf32;
-    products_set(cuda->products, tf32, cache);
+    cuda->limits.peak_flops[TYPE_FP32] = settings->tf32 ? cuda->peak_tf32 : cuda->peak_fp32;
+    cuda->tf32 = settings->tf32;
+    kernel_dependent = settings->dependent_launch && cuda->capability >= 90;
+    products_set(cuda->products, settings->tf32, settings->cache);
 }
 
 static char *cuda_choices_export(struct device *device)
@@ -321,7 +324,7 @@ extern "C" const struct device_backend vittrain_device_cuda = {
     .comm_keep_order = nccl_keep_order,
     .workspace_bytes = cuda_workspace_bytes,
     .workspace_set = cuda_workspace_set,
-    .products_set = cuda_products_set,
+    .settings_set = cuda_settings_set,
     .choices_export = cuda_choices_export,
     .choices_are_new = cuda_choices_are_new,
     .choices_adopt = cuda_choices_adopt,

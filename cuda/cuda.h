@@ -19,7 +19,7 @@ struct cuda_device {
     size_t shared_bytes; /* maximum shared memory of a block */
     struct device_limits limits;
     double peak_fp32, peak_tf32; /* FLOP/s; limits contains one of them; 0: unknown */
-    bool tf32;                   /* fp32 operands may be rounded to TF32 (products_set) */
+    bool tf32;                   /* fp32 operands may be rounded to TF32 (settings_set) */
     struct products *products;
     struct convolutions *convolutions; /* NULL until the first convolution */
     struct nvml *nvml;                 /* NULL until the first reading */

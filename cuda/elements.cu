@@ -19,6 +19,7 @@ void cuda_zero(struct stream *stream, void *memory, size_t bytes)
 template <typename target, typename source>
 __global__ static void convert_kernel(target *to, const source *from, int64_t count, bool fits)
 {
+    kernel_begin();
     int64_t first = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * 8, left = count - first;
     if (left <= 0)
         return;
@@ -63,6 +64,7 @@ void cuda_convert(struct stream *stream, enum data_type to_type, void *to, enum 
 /* ---- Addition */
 __global__ static void add_kernel(float *sum, const float *addend, int64_t count, bool fits)
 {
+    kernel_begin();
     int64_t first = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * 8, left = count - first;
     if (left <= 0)
         return;
@@ -88,6 +90,7 @@ __global__ static void dropout_kernel(const number *x, number *y, int64_t rows, 
                                       int64_t rows_per_sample, struct mask mask, struct mask path,
                                       bool fits)
 {
+    kernel_begin();
     int64_t octets = (width + 7) / 8, octet = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     int64_t row = octet / octets, column = octet % octets * 8, left = width - column;
     if (row >= rows)
@@ -129,6 +132,7 @@ template <typename number>
 __global__ static void bias_relu_kernel(number *y, const number *bias, bool relus, uint32_t octets,
                                         uint32_t of_row, int64_t width, bool fits)
 {
+    kernel_begin();
     uint32_t octet = blockIdx.x * blockDim.x + threadIdx.x;
     if (octet >= octets)
         return;
@@ -170,6 +174,7 @@ void cuda_bias_relu(struct stream *stream, enum data_type type, int64_t rows, in
 template <typename number>
 __global__ static void relu_gradient_kernel(const number *x, number *dx, int64_t count, bool fits)
 {
+    kernel_begin();
     int64_t first = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * 8, left = count - first;
     if (left <= 0)
         return;
@@ -200,6 +205,7 @@ void cuda_relu_gradient(struct stream *stream, enum data_type type, int64_t coun
 template <typename number>
 __global__ static void matrix_sum_kernel(struct matrix_sum args, bool fits)
 {
+    kernel_begin();
     int64_t count = args.rows * args.width;
     int64_t first = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * 8, left = count - first;
     if (left <= 0)
@@ -242,6 +248,7 @@ static const unsigned reduction_blocks_most = 512;
 __global__ static void squares_kernel(const float *values, int64_t count, struct exact_sum *total,
                                       bool fits)
 {
+    kernel_begin();
     SHARED_MEMORY(shared);
     struct exact_sum *sum = (struct exact_sum *)shared;
     int64_t each = (count + EXACT_BLOCK - 1) / EXACT_BLOCK;
@@ -276,6 +283,7 @@ void cuda_sum_squares(struct stream *stream, const float *values, int64_t count,
 
 __global__ static void sum_value_kernel(const struct exact_sum *sum, double *value)
 {
+    kernel_begin();
     *value = exact_sum_value(sum);
 }
 
@@ -287,6 +295,7 @@ void cuda_sum_value(struct stream *stream, const struct exact_sum *sum, double *
 /* ---- Hash: a grid-stride loop, then one atomicAdd per warp */
 __global__ static void hash_kernel(struct hash args)
 {
+    kernel_begin();
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     uint64_t sum = 0;
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < args.count; i += step)
@@ -309,6 +318,7 @@ void cuda_hash(struct stream *stream, const struct hash *args)
 template <typename number>
 __global__ static void nonfinite_kernel(const number *values, int64_t count, int64_t *index)
 {
+    kernel_begin();
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count || isfinite(number_load(values[i])))
         return;

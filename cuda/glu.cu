@@ -27,6 +27,7 @@ template <typename number>
 __global__ static void glu_forward_kernel(int64_t rows, int64_t width, const number *x, number *y,
                                           bool fits)
 {
+    kernel_begin();
     struct octet at = octet_of_thread(width);
     if (at.row >= rows)
         return;
@@ -41,6 +42,7 @@ template <typename number>
 __global__ static void glu_backward_kernel(int64_t rows, int64_t width, const number *x,
                                            const number *dy, number *dx, bool fits)
 {
+    kernel_begin();
     struct octet at = octet_of_thread(width);
     if (at.row >= rows)
         return;

@@ -59,6 +59,7 @@ __device__ static inline void axis_weigh(const struct axis &axis, int64_t output
 
 __global__ static void axes_kernel(struct axis across, struct axis down)
 {
+    kernel_begin();
     int output = (int)(blockIdx.x * blockDim.x + threadIdx.x);
     if (output < across.size)
         axis_weigh(across, output);
@@ -86,6 +87,7 @@ struct lines {
 __global__ static void __launch_bounds__(THREADS)
     across_kernel(struct lines lines, struct axis axis, int columns)
 {
+    kernel_begin();
     int x = (int)(blockIdx.x % (unsigned)columns) * WARP + (int)threadIdx.x % WARP;
     int line =
         ((int)(blockIdx.x / (unsigned)columns) * (THREADS / WARP) + (int)threadIdx.x / WARP) * ROWS;
@@ -187,6 +189,7 @@ template <typename number>
 __global__ static void __launch_bounds__(THREADS)
     pixels_kernel(struct pixels pixels, number *images)
 {
+    kernel_begin();
     SHARED_MEMORY(shared);
     number *table = (number *)shared; /* [channels][LEVELS]: ToTensor, then Normalize, in fp32 */
     int plane = pixels.height * pixels.width;

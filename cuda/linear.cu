@@ -89,6 +89,7 @@ template <typename number>
 __global__ static void gelu_kernel(struct octets octets, const number *pre, number *y, bool tanh,
                                    struct mask mask)
 {
+    kernel_begin();
     struct octet_place place;
     if (!octet_find(octets, &place))
         return;
@@ -104,6 +105,7 @@ template <typename number>
 __global__ static void gelu_gradient_kernel(struct octets octets, const number *pre, number *dx,
                                             bool tanh, struct mask mask)
 {
+    kernel_begin();
     struct octet_place place;
     if (!octet_find(octets, &place))
         return;
@@ -121,6 +123,7 @@ __global__ static void drop_kernel(struct octets octets, const number *sum, cons
                                    const number *scale, number *y, struct mask mask,
                                    struct mask path)
 {
+    kernel_begin();
     struct octet_place place;
     if (!octet_find(octets, &place))
         return;

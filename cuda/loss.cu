@@ -189,6 +189,7 @@ __device__ static inline void row_write(const struct cross_entropy &args, const 
 template <typename number>
 __global__ static void loss_kernel(struct cross_entropy args, struct row_result *results)
 {
+    kernel_begin();
     SHARED_MEMORY(shared);
     struct row_sums *sums_room = (struct row_sums *)shared;
     struct peak *peak_room = (struct peak *)(sums_room + blockDim.x / WARP);
@@ -221,6 +222,7 @@ __global__ static void loss_kernel(struct cross_entropy args, struct row_result 
 __global__ static void loss_sum_kernel(const struct row_result *results, int64_t batch,
                                        struct loss_sums *sums)
 {
+    kernel_begin();
     SHARED_MEMORY(shared);
     double *room = (double *)shared, loss = 0, top1 = 0, top5 = 0;
     int warps = (int)blockDim.x / WARP;
@@ -268,6 +270,7 @@ void cuda_cross_entropy(struct stream *stream, const struct cross_entropy *args)
 template <typename number>
 __global__ static void squared_kernel(struct squared_error args, struct row_result *results)
 {
+    kernel_begin();
     int64_t sample = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / WARP;
     int lane = (int)threadIdx.x % WARP;
     if (sample >= args.batch)

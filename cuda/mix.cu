@@ -26,6 +26,7 @@ __device__ static inline void octet_exchange(const struct images_mix &args,
 template <typename number>
 __global__ static void mix_kernel(struct images_mix args, unsigned chunks, bool fits)
 {
+    kernel_begin();
     const int64_t elements = args.channels * args.height * args.width, pair = blockIdx.x / chunks;
     const int64_t first = ((int64_t)(blockIdx.x % chunks) * THREADS + threadIdx.x) * 8;
     const struct mix_plan plan = args.plans[pair];
@@ -57,6 +58,7 @@ __device__ static inline float label_share(int32_t label, int64_t classes, int64
 
 __global__ static void targets_kernel(struct images_mix args)
 {
+    kernel_begin();
     const int64_t sample = blockIdx.x, partner = sample ^ 1;
     const float smooth = args.smoothing / (float)args.classes, sure = 1 - args.smoothing;
     const bool alone = partner >= args.batch;

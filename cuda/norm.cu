@@ -73,6 +73,7 @@ __device__ static inline int64_t row_at(int64_t row, int64_t width, int64_t grou
 template <typename number, int octets_held>
 __global__ static void forward_kernel(struct norm_forward args)
 {
+    kernel_begin();
     int64_t row = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / WARP;
     int lane = (int)threadIdx.x % WARP, octets = (int)args.width / 8;
     if (row >= args.rows)
@@ -119,6 +120,7 @@ __global__ static void forward_kernel(struct norm_forward args)
 template <typename number>
 __global__ static void forward_wide_kernel(struct norm_forward args, bool fits)
 {
+    kernel_begin();
     SHARED_MEMORY(shared);
     float *room = (float *)shared;
     int64_t width = args.width, row = blockIdx.x, step = (int64_t)blockDim.x * 8;
@@ -284,6 +286,7 @@ template <typename number, int octets_held>
 __global__ static void __launch_bounds__(backward_threads(octets_held))
     backward_kernel(struct norm_backward args, int64_t chunk_rows, float *partial)
 {
+    kernel_begin();
     SHARED_MEMORY(shared);
     int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
     int octets = (int)args.width / 8;
@@ -308,6 +311,7 @@ template <typename number>
 __global__ static void backward_sums_wide_kernel(struct norm_backward args, int64_t chunk_rows,
                                                  int64_t chunks, float *partial, bool fits)
 {
+    kernel_begin();
     int64_t octets = (args.width + 7) / 8;
     int64_t octet = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     int64_t chunk = octet / octets, column = octet % octets * 8, left = args.width - column;
@@ -332,6 +336,7 @@ __global__ static void backward_sums_wide_kernel(struct norm_backward args, int6
 template <typename number>
 __global__ static void backward_wide_kernel(struct norm_backward args, bool fits)
 {
+    kernel_begin();
     SHARED_MEMORY(shared);
     float *room = (float *)shared;
     int64_t width = args.width, row = blockIdx.x, step = (int64_t)blockDim.x * 8;

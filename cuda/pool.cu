@@ -72,6 +72,7 @@ template <typename number>
 __global__ static void max_forward_kernel(struct pool pool, const number *x, number *y,
                                           uint8_t *index)
 {
+    kernel_begin();
     struct pool_position position;
     if (!position_find(pool, pool.out_height, pool.out_width, &position))
         return;
@@ -120,6 +121,7 @@ template <typename number>
 __global__ static void max_backward_kernel(struct pool pool, const number *dy, const number *add,
                                            const uint8_t *index, number *dx)
 {
+    kernel_begin();
     struct pool_position position;
     if (!position_find(pool, pool.height, pool.width, &position))
         return;
@@ -246,6 +248,7 @@ template <typename number> __device__ static inline void put(struct value_of *to
 template <typename source, typename target>
 __global__ static void transpose_kernel(struct tiles tiles, const source *x, target *y)
 {
+    kernel_begin();
     SHARED_MEMORY(shared);
     source *tile = (source *)shared;
     uint32_t line = blockIdx.x / tiles.of_columns, sample = line / tiles.of_rows;

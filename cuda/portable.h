@@ -13,8 +13,38 @@
 #include <cuda_runtime.h>
 #include <stdint.h>
 
-#define KERNEL_START(kernel, grid, block, shared_bytes, stream, ...)                               \
-    kernel<<<grid, block, shared_bytes, stream>>>(__VA_ARGS__)
+/* A dependent launch (CUDA Programming Guide, "Programmatic Dependent Launch") may start before the
+ * preceding kernel of the stream has ended. */
+template <typename... parameters, typename... arguments>
+static inline void kernel_start(void (*kernel)(parameters...), dim3 grid, dim3 block,
+                                size_t shared_bytes, cudaStream_t stream, bool dependent,
+                                arguments... given)
+{
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.dynamicSmemBytes = shared_bytes;
+    config.stream = stream;
+    config.attrs = &attribute;
+    config.numAttrs = dependent ? 1 : 0;
+    cudaLaunchKernelEx(&config, kernel, given...); /* KERNEL_LAUNCH reads the error */
+}
+
+/* The first statement of every kernel: wait until the preceding kernel of the stream has ended and
+ * its writes are visible, then allow the next one to start. Without dependent launches it does
+ * nothing. */
+__device__ static inline void kernel_begin(void)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    cudaGridDependencySynchronize();
+    cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
+#define KERNEL_START kernel_start
 
 /* All shared memory is dynamic; a kernel divides it itself. */
 #define SHARED_MEMORY(name) extern __shared__ __align__(16) unsigned char name[]
@@ -32,11 +62,14 @@ extern "C" {
 #include "device/device.h"
 }
 
+/* True if kernels are launched as dependent ones (cuda.dependent_launch, cuda.cu). */
+extern bool kernel_dependent;
+
 /* KERNEL_LAUNCH(kernel, grid, block, bytes of shared memory, stream, arguments...); aborts if the
  * launch fails. */
 #define KERNEL_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                              \
     do {                                                                                           \
-        KERNEL_START(kernel, grid, block, shared_bytes, stream, __VA_ARGS__);                      \
+        KERNEL_START(kernel, grid, block, shared_bytes, stream, kernel_dependent, __VA_ARGS__);    \
         CUDA_CHECK(cudaGetLastError());                                                            \
     } while (0)
 

@@ -30,7 +30,7 @@ struct product {
 
 struct products *products_open(struct cuda_device *cuda);
 void products_close(struct products *products);
-/* device.h: products_set, choices_export, choices_are_new, choices_adopt. */
+/* device.h: settings_set, choices_export, choices_are_new, choices_adopt. */
 void products_set(struct products *products, bool tf32, const char *cache);
 char *products_export(struct products *products);
 bool products_are_new(struct products *products);

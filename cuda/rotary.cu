@@ -33,6 +33,7 @@ __device__ static inline void angles_of(const struct rotation &of, int64_t patch
 template <typename number>
 __global__ static void rotary_kernel(struct rotation of, number *qkv, bool fits)
 {
+    kernel_begin();
     int64_t half = of.head_dim / 2, octets = (half + 7) / 8, patches = of.rows * of.columns;
     int64_t thread = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     int64_t sample = thread / octets / patches, patch = thread / octets % patches;

@@ -14,6 +14,7 @@ __global__ static void scale_backward_kernel(struct scale_backward args, int64_t
                                              float *partial, struct mask mask, struct mask path,
                                              bool fits)
 {
+    kernel_begin();
     SHARED_MEMORY(shared);
     float *room = (float *)shared; /* [WARPS, COLUMNS] */
     int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;

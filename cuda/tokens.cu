@@ -16,6 +16,7 @@ struct patches_shape {
 template <typename unit>
 __global__ static void patches_kernel(struct patches_shape shape, const unit *images, unit *rows)
 {
+    kernel_begin();
     int row_units = shape.channels * shape.patch * shape.unit_patch;
     int64_t sample = blockIdx.x / shape.down, down = blockIdx.x % shape.down;
     int64_t image_row = (int64_t)shape.across * shape.unit_patch;
@@ -78,6 +79,7 @@ __device__ static inline const number *token_source(const struct tokens_forward 
 template <typename number>
 __global__ static void tokens_forward_kernel(struct tokens_forward args, bool fits)
 {
+    kernel_begin();
     int64_t prefix = (args.registers + (args.class_token != NULL ? 1 : 0)) * args.width;
     int64_t elements = args.tokens * args.width, unplaced = args.unplaced * args.width;
     int64_t element = ((int64_t)blockIdx.y * blockDim.x + threadIdx.x) * 8, sample = blockIdx.x;
@@ -151,6 +153,7 @@ template <typename number>
 __global__ static void tokens_backward_kernel(struct tokens_backward args, struct token_parts parts,
                                               int64_t chunk_samples, float *partial, bool fits)
 {
+    kernel_begin();
     int64_t first = parts.patches, elements = args.tokens * args.width;
     int64_t element = ((int64_t)blockIdx.y * blockDim.x + threadIdx.x) * 8;
     int64_t left = elements - element, end = ((int64_t)blockIdx.x + 1) * chunk_samples;
@@ -214,6 +217,7 @@ void cuda_tokens_backward(struct stream *stream, const struct tokens_backward *a
 template <typename number>
 __global__ static void pool_forward_kernel(struct pool_forward args, bool fits)
 {
+    kernel_begin();
     SHARED_MEMORY(shared);
     float *room = (float *)shared + threadIdx.x * 8;
     int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
@@ -259,6 +263,7 @@ void cuda_pool_forward(struct stream *stream, const struct pool_forward *args)
 template <typename number>
 __global__ static void pool_backward_kernel(struct pool_backward args, bool fits)
 {
+    kernel_begin();
     int octets = (int)((args.width + 7) / 8);
     int64_t index = (int64_t)blockIdx.y * blockDim.x + threadIdx.x, token = index / octets;
     int64_t column = index % octets * 8, left = args.width - column;

@@ -164,6 +164,7 @@ __device__ static inline struct eight octet_measure(const struct update &args,
 __global__ static void coefficients_kernel(struct update args, struct segment_list list,
                                            struct update_coefficients *coefficients)
 {
+    kernel_begin();
     if ((int)threadIdx.x < list.count)
         update_coefficients_make(&coefficients[threadIdx.x], &args,
                                  &list.entries[threadIdx.x].segment);
@@ -188,6 +189,7 @@ __global__ static void __launch_bounds__(THREADS)
     update_kernel(struct update args, struct segment_list list,
                   const struct update_coefficients *coefficients)
 {
+    kernel_begin();
     int s = segment_find(list, blockIdx.x);
     const struct launch_segment &entry = list.entries[s];
     if (update_skips(&args))
@@ -217,6 +219,7 @@ __global__ static void __launch_bounds__(THREADS)
     measure_kernel(struct update args, struct segment_list list,
                    const struct update_coefficients *coefficients)
 {
+    kernel_begin();
     SHARED_MEMORY(shared);
     struct tensor_norms *sums = (struct tensor_norms *)shared;
     int s = segment_find(list, blockIdx.x);
@@ -319,6 +322,7 @@ void cuda_update(struct stream *stream, const struct update *args)
 /* ---- Loss scale */
 __global__ static void scaler_kernel(struct loss_scaler *scaler, const double *norm_squared)
 {
+    kernel_begin();
     loss_scaler_follow(scaler, *norm_squared);
 }
 

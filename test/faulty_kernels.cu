@@ -10,6 +10,7 @@ enum { THREADS = 64 };
 
 __global__ static void right_kernel(float *values)
 {
+    kernel_begin();
     SHARED_MEMORY(shared);
     float *turned = (float *)shared;
     turned[THREADS - 1 - threadIdx.x] = values[threadIdx.x];
@@ -19,6 +20,7 @@ __global__ static void right_kernel(float *values)
 
 __global__ static void divergent_barrier_kernel(float *values)
 {
+    kernel_begin();
     if (threadIdx.x < THREADS / 2)
         __syncthreads();
     values[threadIdx.x] = 1;
@@ -26,6 +28,7 @@ __global__ static void divergent_barrier_kernel(float *values)
 
 __global__ static void two_barriers_kernel(float *values)
 {
+    kernel_begin();
     if (threadIdx.x < THREADS / 2) {
         __syncthreads();
     } else {
@@ -36,6 +39,7 @@ __global__ static void two_barriers_kernel(float *values)
 
 __global__ static void missing_barrier_kernel(float *values)
 {
+    kernel_begin();
     SHARED_MEMORY(shared);
     float *turned = (float *)shared;
     turned[threadIdx.x] = values[threadIdx.x];
@@ -44,6 +48,7 @@ __global__ static void missing_barrier_kernel(float *values)
 
 __global__ static void overtaking_write_kernel(float *values)
 {
+    kernel_begin();
     SHARED_MEMORY(shared);
     float *turned = (float *)shared;
     turned[threadIdx.x] = values[threadIdx.x];
@@ -54,17 +59,20 @@ __global__ static void overtaking_write_kernel(float *values)
 
 __global__ static void blocks_race_kernel(float *values)
 {
+    kernel_begin();
     values[threadIdx.x] = (float)blockIdx.x;
 }
 
 __global__ static void unwritten_shared_kernel(float *values)
 {
+    kernel_begin();
     SHARED_MEMORY(shared);
     values[threadIdx.x] = ((float *)shared)[threadIdx.x];
 }
 
 __global__ static void outside_read_kernel(float *values)
 {
+    kernel_begin();
     float value = values[threadIdx.x + 1];
     __syncthreads();
     values[threadIdx.x] = value;
@@ -72,24 +80,39 @@ __global__ static void outside_read_kernel(float *values)
 
 __global__ static void outside_shared_kernel(float *values)
 {
+    kernel_begin();
     SHARED_MEMORY(shared);
     ((float *)shared)[threadIdx.x + 1] = values[threadIdx.x];
 }
 
 __global__ static void misaligned_kernel(float *values)
 {
+    kernel_begin();
     if (threadIdx.x == 0)
         eight_store(values + 1, eight_load(values + 4));
 }
 
 __global__ static void lone_exchange_kernel(float *values)
 {
+    kernel_begin();
     if (threadIdx.x % 2 == 0)
         values[threadIdx.x] = warp_sum(values[threadIdx.x]);
 }
 
+__global__ static void early_read_kernel(float *values)
+{
+    float value = values[threadIdx.x];
+    kernel_begin();
+    values[threadIdx.x] = value;
+}
+
+__global__ static void no_begin_kernel(float *)
+{
+}
+
 __global__ static void host_memory_kernel(float *values, const float *host)
 {
+    kernel_begin();
     values[threadIdx.x] = host[threadIdx.x];
 }
 
@@ -299,7 +322,9 @@ extern "C" bool faulty_kernel_run(struct stream *stream, int number, float *valu
                                                outside_read_kernel,
                                                outside_shared_kernel,
                                                misaligned_kernel,
-                                               lone_exchange_kernel};
+                                               lone_exchange_kernel,
+                                               early_read_kernel,
+                                               no_begin_kernel};
     static void (*const calls[])(cudaStream_t, float *) = {shared_launch,
                                                            shared_without_attribute,
                                                            shared_above_attribute,

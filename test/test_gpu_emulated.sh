@@ -33,7 +33,7 @@ echo 1..25
 run 1 cpu $tiny run.backend=cpu run.dir="$work/cpu"
 result 'the CPU trains' "$([ $status -eq 0 ] || echo "exit status $status")" "$work/cpu.log"
 trains 'one GPU' 1
-trains 'ddp on 2 GPUs' 2 mesh.strategy=ddp
+trains 'ddp on 2 GPUs, dependent launches' 2 mesh.strategy=ddp cuda.dependent_launch=on
 trains 'ddp on 4 GPUs, not recorded' 4 mesh.strategy=ddp cuda.graph=off
 trains 'zero1 on 2 GPUs' 2 mesh.strategy=zero1
 trains 'zero2 on 2 GPUs, in micro-batches' 2 mesh.strategy=zero2 train.accumulate=2

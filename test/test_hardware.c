@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Options of the device take effect: run.backend, run.threads, cuda.tf32, cuda.cache. */
+/* Options of the device take effect: run.backend, run.threads, cuda.tf32, cuda.dependent_launch,
+ * cuda.cache. */
 #include "train/hardware.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -71,6 +75,41 @@ static void tf32_is_the_options(void **state)
     }
 }
 
+/* Run a kernel in a child process. Return whether it succeeds if the emulated GPU's compute
+ * capability is `opened` when the device is opened, and 8.0 when the kernel is launched. */
+static bool launch_succeeds(const char *setting, const char *opened)
+{
+    fflush(NULL);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct device_test test;
+        assert_non_null(freopen("/dev/null", "w", stderr));
+        setenv("VITTRAIN_EMULATION_CAPABILITY", opened, 1);
+        open_with(setting, &test);
+        setenv("VITTRAIN_EMULATION_CAPABILITY", "80", 1);
+        float *x = device_test_zeros(&test, TYPE_FP32, 8);
+        test.device->backend->add(test.stream, x, x, 8);
+        device_test_wait(&test);
+        _exit(0);
+    }
+    int status = 0;
+    assert_true(waitpid(child, &status, 0) == child);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+/* The emulated GPU refuses dependent launches below compute capability 9.0. */
+static void dependent_launches_are_the_options(void **state)
+{
+    (void)state;
+    const char *module = getenv("VITTRAIN_CUDA_MODULE");
+    if (module == NULL || strstr(module, "emulated") == NULL)
+        skip();
+    assert_false(launch_succeeds("cuda.dependent_launch=on", "90"));
+    assert_true(launch_succeeds("cuda.dependent_launch=on", "80"));
+    assert_true(launch_succeeds("cuda.dependent_launch=off", "90"));
+}
+
 static void threads_are_the_options(void **state)
 {
     (void)state;
@@ -115,6 +154,7 @@ int main(int argc, char **argv)
     struct error error = {0};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tf32_is_the_options),
+        cmocka_unit_test(dependent_launches_are_the_options),
         cmocka_unit_test(threads_are_the_options),
         cmocka_unit_test(the_cache_is_where_the_options_say),
     };

@@ -472,7 +472,7 @@ static void tf32_is_on_request(void **state)
                                         .weight = weight,
                                         .y = y};
     for (int tf32 = 0; tf32 < 2; tf32++) {
-        backend->products_set(test.device, tf32, "");
+        backend->settings_set(test.device, &(struct device_settings){.tf32 = tf32, .cache = ""});
         backend->linear_forward(test.stream, &args);
         device_test_wait(&test);
         for (int i = 0; i < ROWS * WIDTH; i++)

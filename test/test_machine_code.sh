@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # Machine code of the GPU kernels: tensor cores in attention, no spills in 16-bit kernels, registers within the launch
-# bounds, 16-byte accesses in memory-bound kernels. Needs cuobjdump, but no GPU.
+# bounds, 16-byte accesses in memory-bound kernels, the wait for the preceding kernel. Needs cuobjdump, but no GPU.
 #   MACHINE_CODE="FILE..." names other files than vittrain-cuda.so; CUOBJDUMP names the program.
 . "$TEST_SOURCE/test/program.sh"
 files=${MACHINE_CODE:-$TEST_BUILD/vittrain-cuda.so}
@@ -32,14 +32,14 @@ broken() {
             cells()
             architecture = $3; source = $4
             registers = cell[1]; threads = cell[2]; shared = cell[4]; local = cell[5]
-            tensor = cell[6]; loads = cell[7]; stores = cell[8]
+            tensor = cell[6]; loads = cell[7]; stores = cell[8]; waits = cell[10]
             is_16 = kernel ~ /<(bf16|fp16)/
             if (architecture == "sm_75" && kernel ~ /bf16/) next
             if ('"$1"') print architecture " " kernel " (" source "): " '"$2"'
         }' kernels.csv
 }
 
-echo 1..6
+echo 1..7
 result 'the table has every kernel' "$(
     [ $status -eq 0 ] || echo "exit status $status"
     grep -hv KERNEL_LAUNCH "$TEST_SOURCE"/cuda/*.cu | grep -o '[a-z_]*_kernel(' | tr -d '(' | sort -u >sources
@@ -63,3 +63,5 @@ writing='^(add|attention|backward_kernel|backward_sums_kernel|backward_wide|bias
 result '16-bit kernels that memory limits move 16 bytes at a time' "$(
     broken "(is_16 || kernel ~ /^(add|squares)_kernel/) && kernel ~ /$reading/ && loads == 0" '"no load of 16 bytes"'
     broken "(is_16 || kernel ~ /^add_kernel/) && kernel ~ /$writing/ && stores == 0" '"no store of 16 bytes"')"
+result 'kernels wait for the preceding one, from sm_90 on' "$(
+    broken 'waits != (architecture !~ /sm_[78]/)' 'waits " waits"')"

@@ -83,7 +83,7 @@ static void open_as(struct device_test *test, const char *kernels, int threads, 
 {
     setenv("VITTRAIN_CPU", kernels, 1);
     device_test_open(test, threads);
-    test->device->backend->products_set(test->device, false, folder);
+    test->device->backend->settings_set(test->device, &(struct device_settings){.cache = folder});
 }
 
 static int files_in(const char *folder)

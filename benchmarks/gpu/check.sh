@@ -11,7 +11,7 @@ part_check() {
         stage "operations: $name" 15 operation_test "$name"
     done
     for work in ${STEP_WORKS:-vit_cifar:64 vit_base_patch32_224:64 resnet18:64}; do
-        stage "steps of $work, with and without a graph" 30 steps_recorded "${work%:*}" "${work#*:}"
+        stage "steps of $work by each kind of launch" 40 steps_launched "${work%:*}" "${work#*:}"
     done
     stage "cuDNN's engines" 20 cudnn_engines
     stage "ceilings of PyTorch" 45 ceilings_pytorch
@@ -37,16 +37,19 @@ operation_test() { # NAME
     echo "$name: $(grep -c '^ok' "$scratch/test") passed on $device"
 }
 
-# A CUDA graph runs the same kernels, so the losses have the same bits. The third step is the first recorded one.
-steps_recorded() { # MODEL BATCH
-    local model=$1 batch=$2 graph
-    for graph in off on; do
-        gpu_steps "$graph" "$model" "$batch" 2 cuda.graph=$graph || { fail "$model, cuda.graph=$graph"; return 1; }
-        column_of "$scratch/$graph/metrics.csv" loss 0 >"$scratch/losses-$graph"
+# All kinds run the same kernels, so the losses have the same bits. The third step is the first recorded one.
+steps_launched() { # MODEL BATCH
+    local model=$1 batch=$2 graph dependent kind status=0
+    for kind in off-off on-off off-on on-on; do
+        graph=${kind%-*} dependent=${kind#*-}
+        gpu_steps "$kind" "$model" "$batch" 2 cuda.graph="$graph" cuda.dependent_launch="$dependent" ||
+            { fail "$model, cuda.graph=$graph cuda.dependent_launch=$dependent"; return 1; }
+        column_of "$scratch/$kind/metrics.csv" loss 0 >"$scratch/losses-$kind"
+        cmp -s "$scratch/losses-off-off" "$scratch/losses-$kind" ||
+            { fail "$model: other losses with cuda.graph=$graph cuda.dependent_launch=$dependent: $(tr '\n' ' ' <"$scratch/losses-$kind")"; status=1; }
     done
-    echo "$model, batch $batch: losses $(tr '\n' ' ' <"$scratch/losses-off")"
-    cmp -s "$scratch/losses-off" "$scratch/losses-on" ||
-        { fail "$model: other losses with cuda.graph=on: $(tr '\n' ' ' <"$scratch/losses-on")"; return 1; }
+    echo "$model, batch $batch: losses $(tr '\n' ' ' <"$scratch/losses-off-off")"
+    return $status
 }
 
 # The properties of this GPU, to query cuDNN's heuristics on a machine without it.

@@ -23,7 +23,8 @@ speed_measure() { # MODEL BATCH
     local model=$1 batch=$2 turn variant complete=yes
     rm -f "$scratch"/seconds-*
     for ((turn = 0; turn < turns; turn++)); do
-        ours_measure "$model" "$batch" || return 1
+        ours_measure "$model" "$batch" step off || return 1
+        ((turn > 0)) || ours_measure "$model" "$batch" "step, dependent launches" on || return 1
         for variant in $variants; do
             # The first turn compiles.
             if (($(left) < (turn == 0 ? 75 : 15))); then
@@ -40,22 +41,24 @@ speed_measure() { # MODEL BATCH
 
 # Runs for about SPEED_SECONDS, by the time of the first run. The first quarter is not counted: CUDA graphs are recorded and
 # libraries choose algorithms in it.
-ours_measure() { # MODEL BATCH
-    local model=$1 batch=$2 steps seconds
+ours_measure() { # MODEL BATCH METRIC DEPENDENT_LAUNCH
+    local model=$1 batch=$2 metric=$3 dependent=$4 steps seconds
     if [[ ! -s $scratch/seconds-first ]]; then
-        ours_run "$model" "$batch" 12 || return 1
+        ours_run "$model" "$batch" 12 "$dependent" || return 1
         echo "$seconds" >"$scratch/seconds-first"
     fi
     steps=$(awk -v all="${SPEED_SECONDS:-3}" -v one="$(cat "$scratch/seconds-first")" \
         'BEGIN { n = int(all / one / 4) * 4; print (n < 12 ? 12 : n > 4000 ? 4000 : n) }')
-    ours_run "$model" "$batch" "$steps" || return 1
-    report "training step" "$model" "$batch" step "$seconds" s
+    ours_run "$model" "$batch" "$steps" "$dependent" || return 1
+    report "training step" "$model" "$batch" "$metric" "$seconds" s
+    echo "$seconds" >>"$scratch/seconds-ours-$dependent"
+    [[ $dependent == off ]] || return 0
     report "training step" "$model" "$batch" "data wait" \
         "$(column_of "$scratch/speed/metrics.csv" data_seconds $((steps / 4)) | median)" s
-    echo "$seconds" >>"$scratch/seconds-ours"
 }
-ours_run() { # MODEL BATCH STEPS: sets `seconds` of a step
-    gpu_steps speed "$1" "$2" $(($3 - 2)) train.precision=bf16 augment.flip=0.5 data.workers=12 output.log_every=$(($3 / 4)) ||
+ours_run() { # MODEL BATCH STEPS DEPENDENT_LAUNCH: sets `seconds` of a step
+    gpu_steps speed "$1" "$2" $(($3 - 2)) train.precision=bf16 augment.flip=0.5 data.workers=12 output.log_every=$(($3 / 4)) \
+        cuda.dependent_launch="$4" ||
         { fail "speed of $1, batch $2"; return 1; }
     seconds=$(column_of "$scratch/speed/metrics.csv" step_seconds $(($3 / 4)) | median)
 }
@@ -93,12 +96,14 @@ theirs_measure() { # MODEL BATCH VARIANT
 # Medians of the turns, as shares of the device and over each variant of PyTorch.
 speed_shares() { # MODEL BATCH
     local model=$1 batch=$2 ours theirs variant flops ceiling
-    ours=$(median <"$scratch/seconds-ours")
+    ours=$(median <"$scratch/seconds-ours-off")
     flops=$(sed -n 's/.*"flops_per_image": \([0-9.e+]*\).*/\1/p' "$scratch/speed/run.json" | head -n 1)
     ceiling=$(ceiling_of)
     share() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.4g", a / b }'; }
     flops=$(awk -v one="${flops:-0}" -v batch="$batch" -v seconds="$ours" 'BEGIN { printf "%.6g", one * batch / seconds }')
     report "training step" "$model" "$batch" speed "$(share "$batch" "$ours")" images/s
+    report "training step" "$model" "$batch" "speed by dependent launches" \
+        "$(share "$ours" "$(median <"$scratch/seconds-ours-on")")" x
     report "training step" "$model" "$batch" "share of nominal peak" "$(share "$flops" "$nominal")" ""
     [[ -z $ceiling ]] || report "training step" "$model" "$batch" "share of the measured product" "$(share "$flops" "$ceiling")" ""
     for variant in $variants; do

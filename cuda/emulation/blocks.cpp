@@ -22,7 +22,7 @@ enum fibre_state { FIBRE_READY, FIBRE_AT_BARRIER, FIBRE_IN_EXCHANGE, FIBRE_DONE 
 
 struct fibre {
     enum fibre_state state;
-    bool started;
+    bool started, begun; /* begun: kernel_begin was called */
     struct emulated_thread thread;
     jmp_buf context;
     unsigned char *stack;
@@ -83,6 +83,16 @@ bool blocks_own(uintptr_t begin, size_t size)
            (begin >= call && begin + size <= call + state.call->bytes);
 }
 
+bool blocks_begun(void)
+{
+    return state.fibres[state.current].begun;
+}
+
+void kernel_begin(void)
+{
+    state.fibres[state.current].begun = true;
+}
+
 struct emulated_moment blocks_moment(void)
 {
     return (struct emulated_moment){.epoch = state.epoch,
@@ -124,6 +134,8 @@ static void fibre_main(void)
 #endif
     state.call->run();
     struct fibre *fibre = &state.fibres[state.current];
+    if (!fibre->begun)
+        emulated_fault("ends without kernel_begin");
     fibre->state = FIBRE_DONE;
     stack_leave(fibre);
 }
@@ -239,7 +251,7 @@ static void block_run(dim3 grid, dim3 block, dim3 index)
         struct fibre *fibre = &state.fibres[i];
         unsigned n = (unsigned)i;
         fibre->state = FIBRE_READY;
-        fibre->started = false;
+        fibre->started = fibre->begun = false;
         fibre->file = NULL;
         fibre->exchanges = 0;
         fibre->thread.block_index = index;
@@ -321,7 +333,8 @@ static void shared_check(const char *kernel, const void *function, size_t bytes)
 
 /* The limits common to all GPUs. */
 void emulated_launch(const char *kernel, const void *function, dim3 grid, dim3 block,
-                     size_t shared_bytes, cudaStream_t stream, const struct emulated_call *call)
+                     size_t shared_bytes, cudaStream_t stream, bool dependent,
+                     const struct emulated_call *call)
 {
     std::shared_ptr<const struct emulated_call> kept(call);
     size_t threads = (size_t)block.x * block.y * block.z;
@@ -330,6 +343,8 @@ void emulated_launch(const char *kernel, const void *function, dim3 grid, dim3 b
     if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > 0x7fffffff || grid.y > 65535 ||
         grid.z > 65535)
         emulated_fault("kernel %s: a grid of %ux%ux%u blocks", kernel, grid.x, grid.y, grid.z);
+    if (dependent && device_capability() < 90)
+        emulated_fault("kernel %s: a dependent launch needs compute capability 9.0", kernel);
     shared_check(kernel, function, shared_bytes);
     launch_capture(kernel, grid, block);
     emulated_enqueue(stream, kernel,

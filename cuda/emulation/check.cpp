@@ -237,6 +237,8 @@ static void access_check(void *memory, size_t size, bool write)
         return;
     if (in == NULL || size > in->bytes - (size_t)(address - (uintptr_t)in->begin))
         outside_report(address, size, what);
+    if (in->kind != EMULATED_SHARED && !blocks_begun())
+        emulated_fault("%s device memory before kernel_begin", what);
     if (size <= 16 && (size & (size - 1)) == 0 && address % size != 0) /* larger ones are several */
         emulated_fault("%s %zu bytes at an address that is not a multiple of %zu", what, size,
                        size);

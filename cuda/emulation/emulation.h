@@ -48,6 +48,10 @@ unsigned char *emulated_shared_memory(void);
 void emulated_barrier(const char *file, int line);
 #define __syncthreads() emulated_barrier(__FILE__, __LINE__)
 
+/* Before it a kernel must not access device memory: with a dependent launch the preceding kernel
+ * may still run. */
+void kernel_begin(void);
+
 /* Must be called by all threads of the warp. Each passes a value of up to 32 bytes; `values` then
  * holds the warp's values by lane, until the thread's next exchange. Orders memory within the warp
  * if `fence`. */
@@ -174,10 +178,11 @@ static const struct emulated_call *emulated_bind(kernel_type kernel, arguments..
 /* The call is freed when no graph or stream can execute it any more. `function` identifies the
  * kernel. */
 void emulated_launch(const char *kernel, const void *function, dim3 grid, dim3 block,
-                     size_t shared_bytes, cudaStream_t stream, const struct emulated_call *call);
-#define KERNEL_START(kernel, grid, block, shared_bytes, stream, ...)                               \
+                     size_t shared_bytes, cudaStream_t stream, bool dependent,
+                     const struct emulated_call *call);
+#define KERNEL_START(kernel, grid, block, shared_bytes, stream, dependent, ...)                    \
     emulated_launch(#kernel, emulated_address(kernel), grid, block, shared_bytes, stream,          \
-                    emulated_bind(kernel, __VA_ARGS__))
+                    dependent, emulated_bind(kernel, __VA_ARGS__))
 template <typename... arguments>
 static inline const void *emulated_address(void (*kernel)(arguments...))
 {

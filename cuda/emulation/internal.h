@@ -28,6 +28,8 @@ enum { SHARED_PRESET = 48 * 1024, SHARED_MOST = 227 * 1024 };
 
 /* blocks.cpp */
 bool blocks_running(void);
+/* True if the current thread has called kernel_begin. */
+bool blocks_begun(void);
 /* True for the stack of the current thread and its kernel's arguments. */
 bool blocks_own(uintptr_t begin, size_t size);
 /* Logical time of the current thread's access; see check.cpp. */
@@ -103,6 +105,7 @@ void stream_must_not_capture(cudaStream_t stream, const char *call);
 void thread_must_not_capture(const char *call);
 
 /* runtime.cpp */
+int device_capability(void); /* 90: compute capability 9.0 */
 /* Add a launch to the list of captured kernels. */
 void launch_capture(const char *kernel, dim3 grid, dim3 block);
 

@@ -133,9 +133,14 @@ cudaError_t cudaSetDevice(int number)
     return number < count ? fault_of("cudaSetDevice") : cudaErrorInvalidDevice;
 }
 
+int device_capability(void)
+{
+    return (int)setting("VITTRAIN_EMULATION_CAPABILITY", 90);
+}
+
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int number)
 {
-    int capability = (int)setting("VITTRAIN_EMULATION_CAPABILITY", 90);
+    const int capability = device_capability();
     *properties = {};
     snprintf(properties->name, sizeof properties->name, "emulated GPU");
     snprintf(properties->uuid.bytes, sizeof properties->uuid.bytes, "emulated-%d", number);

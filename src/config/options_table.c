@@ -597,6 +597,9 @@ const struct option_entry option_table[] = {
     {PLACE(cuda, tf32), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "Use TF32 for fp32 matrix products and convolutions on GPUs: operands are rounded to "
              "10 bits of mantissa; several times faster."},
+    {PLACE(cuda, dependent_launch), .kind = OPTION_IS_SWITCH, .preset = "off",
+     .help = "Launch each kernel before the preceding one ends (programmatic dependent launch), "
+             "which makes small models faster. No effect below compute capability 9.0."},
     {PLACE(cuda, cache), .kind = OPTION_IS_TEXT, .preset = "auto",
      .help =
          "Folder that stores the fastest algorithms of matrix products of GPUs and of CPUs with "

@@ -86,6 +86,7 @@ struct debug_options {
 struct cuda_options {
     bool graph; /* record steps as CUDA graphs */
     bool tf32;
+    bool dependent_launch;   /* kernels start before the preceding one ends */
     char cache[OPTION_TEXT]; /* "auto", "none" or a folder */
     bool share;              /* several ranks on one GPU */
 };

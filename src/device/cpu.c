@@ -235,14 +235,12 @@ static void cpu_close(struct device *device)
     free(cpu);
 }
 
-/* tf32 has no effect on CPUs. */
-static void cpu_products_set(struct device *device, bool tf32, const char *cache)
+static void cpu_settings_set(struct device *device, const struct device_settings *settings)
 {
     struct cpu_device *cpu = (struct cpu_device *)device;
 
-    (void)tf32;
     choices_close(cpu->choices);
-    cpu->choices = product_choices_open(cpu, cache);
+    cpu->choices = product_choices_open(cpu, settings->cache);
 }
 
 static char *cpu_choices_export(struct device *device)
@@ -416,7 +414,7 @@ const struct device_backend device_cpu = {
     .close = cpu_close,
     .limits = cpu_limits,
     .measure_peak = cpu_measure_peak,
-    .products_set = cpu_products_set,
+    .settings_set = cpu_settings_set,
     .choices_export = cpu_choices_export,
     .choices_are_new = cpu_choices_are_new,
     .choices_adopt = cpu_choices_adopt,

@@ -660,6 +660,14 @@ struct event;
 struct graph;
 struct comm;
 
+/* CPUs ignore all but `cache`. */
+struct device_settings {
+    bool tf32; /* matrix products and convolutions may round fp32 to TF32's 10 bits */
+    bool
+        dependent_launch; /* launch kernels before the preceding ones end (cuda.dependent_launch) */
+    const char *cache;    /* folder of the fastest algorithms (choices.h); "" for none */
+};
+
 struct device_limits {
     int threads;           /* CPU: size of the thread pool */
     char name[128];        /* "AMD EPYC 9354, AVX2, 2 threads" */
@@ -726,10 +734,8 @@ struct device_backend {
     size_t (*workspace_bytes)(struct device *device);
     void (*workspace_set)(struct device *device, void *memory, size_t bytes);
 
-    /* Set how matrix products and convolutions are computed; called before the first one. tf32:
-     * fp32 operands may be rounded to TF32's 10 bits (GPUs). cache: folder in which the fastest
-     * algorithms are stored (choices.h), "" for none. */
-    void (*products_set)(struct device *device, bool tf32, const char *cache);
+    /* Called before the first operation. */
+    void (*settings_set)(struct device *device, const struct device_settings *settings);
 
     /* The algorithms of matrix products that this device has chosen by measurement (choices.h), as
      * text. Other ranks and resumed runs adopt them to get identical bits. All NULL if the backend

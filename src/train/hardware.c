@@ -46,7 +46,10 @@ static struct device *backend_open(const char *name, const struct options *optio
     if (device == NULL)
         return NULL;
     hardware_cache_folder(options, folder, sizeof folder);
-    backend->products_set(device, options->cuda.tf32, folder);
+    const struct device_settings settings = {.tf32 = options->cuda.tf32,
+                                             .dependent_launch = options->cuda.dependent_launch,
+                                             .cache = folder};
+    backend->settings_set(device, &settings);
     return device;
 }
 
