@@ -74,7 +74,7 @@ report 'no archive: exit code 8' "$bad"
 run 2 'vit_cifar: no published weights for this model' "$vittrain" fetch weights vit_cifar
 report 'a model without published weights: exit code 2' "$bad"
 
-run 2 'missing object' "$vittrain" fetch
+run 2 'nothing known to fetch' "$vittrain" fetch
 report 'fetch without an object: exit code 2' "$bad"
 
 : >"$work/file"

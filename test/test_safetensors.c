@@ -204,19 +204,24 @@ static void test_positions_without_class_token(void **state)
     fixture_close(&fixture);
 }
 
+/* From 7 x 7 patches, and from 9 x 4 patches according to the file's metadata. */
 static void test_positions_of_a_wide_grid(void **state)
 {
+    static const char *const names[] = {"weights_wide.safetensors", "weights_high.safetensors"};
     const struct fixture_shape shape = {
         .width = 8, .side = 4, .columns = 9, .classes = 3, .hidden = 5};
-    struct fixture fixture;
-    struct error error = {.kind = ERROR_NONE};
     (void)state;
-    read_vectors(&fixture, &shape, "weights_wide.safetensors", &error);
-    assert_string_equal(error.text, "");
-    struct vector_file *file = vector_file_open("weights_wide.safetensors");
-    assert_near(&fixture, "pos_embed", vector_file_floats(file, "resized.pos_embed", NULL), 1e-6);
-    vector_file_close(file);
-    fixture_close(&fixture);
+    for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
+        struct fixture fixture;
+        struct error error = {.kind = ERROR_NONE};
+        read_vectors(&fixture, &shape, names[n], &error);
+        assert_string_equal(error.text, "");
+        struct vector_file *file = vector_file_open(names[n]);
+        assert_near(&fixture, "pos_embed", vector_file_floats(file, "resized.pos_embed", NULL),
+                    1e-6);
+        vector_file_close(file);
+        fixture_close(&fixture);
+    }
 }
 
 /* A head of another size keeps its values; all other tensors are read. */

@@ -138,8 +138,10 @@ static bool check_grain(const char *path, const struct options *saved,
 }
 
 static bool check_deck(const char *path, const struct checkpoint_contents *contents,
-                       const struct options *options, struct error *error)
+                       const struct flat_model *flat, const struct options *options,
+                       struct error *error)
 {
+    const bool has_moments = contents->moments > 0 || flat->moments > 0;
     struct options saved;
     struct error fault = {.kind = ERROR_NONE};
     options_default(&saved);
@@ -149,7 +151,7 @@ static bool check_deck(const char *path, const struct checkpoint_contents *conte
         error_clear(&fault); /* the deck is from a version with other options: not checked */
         return true;
     }
-    return (contents->moments == 0 || check_optimizer(path, &saved, options, error)) &&
+    return (!has_moments || check_optimizer(path, &saved, options, error)) &&
            check_grain(path, &saved, options, error);
 }
 
@@ -157,6 +159,8 @@ static bool check_state(const char *path, const struct checkpoint_contents *cont
                         const struct flat_model *flat, const struct options *options,
                         struct error *error)
 {
+    if (!check_deck(path, contents, flat, options, error))
+        return false;
     if (contents->moments != flat->moments)
         return error_set(error, ERROR_CHECKPOINT,
                          "%s holds %lld moments a weight, the optimizer of this run keeps %d; set "
@@ -167,7 +171,7 @@ static bool check_state(const char *path, const struct checkpoint_contents *cont
                          "%s holds no moving average of the weights; set optim.ema=0 to continue "
                          "without one",
                          path);
-    return check_deck(path, contents, options, error);
+    return true;
 }
 
 /* ---- checksums ---- */

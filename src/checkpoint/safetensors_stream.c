@@ -13,17 +13,11 @@
 
 #include "checkpoint/state.h"
 #include "core/durable.h"
+#include "core/integer.h"
 #include "core/log.h"
 #include "core/text.h"
 
 /* ---- sources of the tensors ---- */
-
-/* The square root of n, or -1 if it is no integer. */
-static int64_t exact_root(int64_t n)
-{
-    int64_t root = n < 0 ? -1 : (int64_t)llround(sqrt((double)n));
-    return root * root == n ? root : -1;
-}
 
 static bool model_has(const struct safetensors_input *input, const char *name)
 {
@@ -70,13 +64,39 @@ static bool keeps_initial(const struct safetensors_input *input,
            (input->accepts_other_head && is_head(input, source));
 }
 
-/* True for position embeddings of another grid, if the file's grid is square. */
-static bool is_other_grid(const struct safetensors_source *source)
+/* Set *ratio to the height of the file's images divided by their width, from the metadata. False,
+ * and a ratio of 1, if they do not have it. */
+static bool read_image_ratio(const struct safetensors_input *input, double *ratio)
+{
+    const json_t *metadata = json_object_get(input->header.json, "__metadata__");
+    const char *text = json_string_value(json_object_get(metadata, "input_size"));
+    json_t *size = text != NULL ? json_loads(text, 0, NULL) : NULL;
+    const json_int_t height = json_integer_value(json_array_get(size, 1));
+    const json_int_t width = json_integer_value(json_array_get(size, 2));
+    json_decref(size);
+    const bool known = height > 0 && width > 0;
+    *ratio = known ? (double)height / (double)width : 1;
+    return known;
+}
+
+/* True for position embeddings of another grid; sets source->grid. Without metadata, the grid of
+ * another number of patches is square, and the same number of patches has the model's grid. */
+static bool is_other_grid(const struct safetensors_input *input, struct safetensors_source *source)
 {
     const struct unit_tensor *tensor = source->tensor;
     const struct safetensors_entry *entry = source->entry;
-    return tensor->grid[0] > 0 && same_shape(tensor, entry, 2) && entry->shape[0] == 1 &&
-           exact_root(entry->shape[1] - prefix_rows(tensor)) > 0;
+    double ratio;
+    if (tensor->grid[0] == 0 || !same_shape(tensor, entry, 2) || entry->shape[0] != 1)
+        return false;
+    if (!read_image_ratio(input, &ratio) && same_shape(tensor, entry, 0))
+        return false;
+    const int64_t patches = entry->shape[1] - prefix_rows(tensor);
+    source->grid[0] = patches > 0 ? llround(sqrt((double)patches * ratio)) : 0;
+    source->grid[1] = source->grid[0] > 0 ? patches / source->grid[0] : 0;
+    return source->grid[1] > 0 && source->grid[0] * source->grid[1] == patches &&
+           fabs((double)source->grid[0] - (double)source->grid[1] * ratio) <
+               1e-6 * (double)patches &&
+           (source->grid[0] != tensor->grid[0] || source->grid[1] != tensor->grid[1]);
 }
 
 /* A list for a message: the first LIST_MOST items and the number of others. */
@@ -132,18 +152,20 @@ static void choose_source(const struct safetensors_input *input, struct safetens
     state_shape_text(entry->shape, entry->dimensions, there, sizeof there);
     if (!safetensors_is_weight(entry, &type))
         list_add(bad, "%s has dtype %s", tensor->name, entry->dtype);
-    else if (same_shape(tensor, entry, 0))
+    else if (is_other_grid(input, source)) {
+        source->kind = SOURCE_RESIZE;
+        log_info("%s: %s has %lld x %lld patches there and %lld x %lld here: it is resized",
+                 input->path, tensor->name, (long long)source->grid[0], (long long)source->grid[1],
+                 (long long)tensor->grid[0], (long long)tensor->grid[1]);
+    } else if (same_shape(tensor, entry, 0))
         source->kind = SOURCE_COPY;
     else if (input->accepts_other_head && is_head(input, source) && same_shape(tensor, entry, 1))
         (tensor->dimensions > 1 ? log_info : log_detail)(
             "%s: %s is %s there and %s here: it keeps its random initialisation", input->path,
             tensor->name, there, here);
-    else if (is_other_grid(source)) {
-        source->kind = SOURCE_RESIZE;
-        log_info("%s: %s is %s there and %s here: it is resized", input->path, tensor->name, there,
-                 here);
-    } else
-        list_add(bad, "%s is %s instead of %s", tensor->name, there, here);
+    else
+        list_add(bad, "%s is %s instead of %s%s", tensor->name, there, here,
+                 tensor->grid[0] > 0 ? " and of an unknown grid" : "");
 }
 
 static bool choose_sources(struct safetensors_input *input, struct error *error)
@@ -277,26 +299,26 @@ static void resize_line(const double *weight, int64_t from_count, int64_t to_cou
     }
 }
 
-/* from: [prefix + side^2, width], to: [prefix + grid[0] * grid[1], width]. The first `prefix` rows
- * (class token) are copied, the grid is resized bicubically with antialiasing: timm's
+/* from: [prefix + old[0] * old[1], width], to: [prefix + grid[0] * grid[1], width]. The first
+ * `prefix` rows (class token) are copied, the grid is resized bicubically with antialiasing: timm's
  * resample_abs_pos_embed, which is torch's interpolate(mode="bicubic", antialias=True). */
-static void position_resize(const float *from, int64_t side, float *to, const int64_t *grid,
+static void position_resize(const float *from, const int64_t *old, float *to, const int64_t *grid,
                             int64_t prefix, int64_t width)
 {
-    const int64_t larger = grid[0] > grid[1] ? grid[0] : grid[1];
-    double *weight = malloc((size_t)(side * larger) * sizeof *weight);
-    float *rows = malloc((size_t)(side * grid[1] * width) * sizeof *rows);
+    const int64_t weights = larger(old[0] * grid[0], old[1] * grid[1]);
+    double *weight = malloc((size_t)weights * sizeof *weight);
+    float *rows = malloc((size_t)(old[0] * grid[1] * width) * sizeof *rows);
     ENSURE(weight != NULL && rows != NULL, "no memory to resize position embeddings");
     memcpy(to, from, (size_t)(prefix * width) * sizeof *to);
     from += prefix * width;
     to += prefix * width;
-    fill_weights(weight, side, grid[1]);
-    for (int64_t y = 0; y < side; y++) /* along x: rows is [side, grid[1], width] */
-        resize_line(weight, side, grid[1], from + y * side * width, rows + y * grid[1] * width,
+    fill_weights(weight, old[1], grid[1]);
+    for (int64_t y = 0; y < old[0]; y++) /* along x: rows is [old[0], grid[1], width] */
+        resize_line(weight, old[1], grid[1], from + y * old[1] * width, rows + y * grid[1] * width,
                     width, width);
-    fill_weights(weight, side, grid[0]);
+    fill_weights(weight, old[0], grid[0]);
     for (int64_t x = 0; x < grid[1]; x++) /* along y */
-        resize_line(weight, side, grid[0], rows + x * width, to + x * width, grid[1] * width,
+        resize_line(weight, old[0], grid[0], rows + x * width, to + x * width, grid[1] * width,
                     width);
     free(rows);
     free(weight);
@@ -315,8 +337,7 @@ static float *read_resized(const struct safetensors_input *input,
         int64_t left = entry->count - done, count = left < STATE_BLOCK ? left : STATE_BLOCK;
         read_entry(input, entry, done, count, from + done, error);
     }
-    position_resize(from, exact_root(entry->shape[1] - prefix), to, source->tensor->grid, prefix,
-                    width);
+    position_resize(from, source->grid, to, source->tensor->grid, prefix, width);
     free(from);
     return to;
 }

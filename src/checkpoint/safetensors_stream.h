@@ -21,6 +21,7 @@ struct safetensors_source {
     int u;
     const struct unit_tensor *tensor;
     const struct safetensors_entry *entry; /* NULL until the file is open */
+    int64_t grid[2];                       /* rows and columns of the file's position embeddings */
     float *resized;                        /* the whole tensor, or NULL */
 };
 

@@ -158,9 +158,10 @@ static bool check_operands(const struct command_line *line, struct error *error)
         return true;
     if (strcmp(what, "weights") == 0 && line->operand_count == 2)
         return true;
-    return error_set(error, ERROR_USAGE,
-                     "missing object: use `vittrain fetch cifar10`, or `vittrain fetch weights "
-                     "NAME` with NAME as in model.name");
+    return error_set(
+        error, ERROR_USAGE,
+        "nothing known to fetch: use `vittrain fetch cifar10`, or `vittrain fetch weights "
+        "NAME` with NAME as in model.name");
 }
 
 static void fetch_run(const struct options *options, const struct command_line *line,

@@ -14,11 +14,11 @@ HERE = pathlib.Path(__file__).parent
 WIDTH, SIDE, CLASSES, HIDDEN = 8, 4, 3, 5
 
 
-def weights(side=SIDE, classes=CLASSES, prefix=1):
+def weights(side=SIDE, classes=CLASSES, prefix=1, patches=None):
     torch.manual_seed(1)
     return {
         "cls_token": torch.randn(1, 1, WIDTH),
-        "pos_embed": torch.randn(1, side * side + prefix, WIDTH),
+        "pos_embed": torch.randn(1, (patches or side * side) + prefix, WIDTH),
         "patch_embed.proj.weight": torch.randn(WIDTH, 3, 2, 2),
         "patch_embed.proj.bias": torch.randn(WIDTH),
         "blocks.0.mlp.fc1.weight": torch.randn(HIDDEN, WIDTH),
@@ -29,8 +29,8 @@ def weights(side=SIDE, classes=CLASSES, prefix=1):
     }
 
 
-def save(name, tensors):
-    save_file(tensors, HERE / f"weights_{name}.safetensors", metadata={"format": "pt"})
+def save(name, tensors, **metadata):
+    save_file(tensors, HERE / f"weights_{name}.safetensors", metadata={"format": "pt", **metadata})
 
 
 def main():
@@ -52,6 +52,10 @@ def main():
     tensors = weights(7)
     resized = resample_abs_pos_embed(tensors["pos_embed"], [SIDE, 9], num_prefix_tokens=1)
     save("wide", {**tensors, "resized.pos_embed": resized})
+    # 9 x 4 patches of 2 x 2 pixels: as many as in the grid of 4 x 9
+    tensors = weights(patches=36)
+    resized = resample_abs_pos_embed(tensors["pos_embed"], [SIDE, 9], old_size=[9, 4], num_prefix_tokens=1)
+    save("high", {**tensors, "resized.pos_embed": resized}, input_size="[3, 18, 8]")
     save("classes", weights(classes=7))
     save("backbone", {name: tensor for name, tensor in weights().items()
                       if name != "pos_embed" and not name.startswith("head.")})
