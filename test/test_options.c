@@ -543,9 +543,6 @@ static void check_refuses(const char *settings, const char *word)
 static void combinations_are_refused(void **state)
 {
     (void)state;
-    check_refuses("model.dim=100 model.heads=3", "model.heads=3 does not divide model.dim=100");
-    check_refuses("model.image=30 model.patch=4", "model.patch=4 does not divide model.image=30");
-    check_refuses("model.pool=token model.class_token=off", "model.pool=token needs");
     check_refuses("augment.erase_scale=0.3,0.2", "augment.erase_scale");
     check_refuses("augment.erase_ratio=3,2", "augment.erase_ratio");
     check_refuses("train.epochs=0", "how long to train");
@@ -555,9 +552,15 @@ static void combinations_are_refused(void **state)
     check_refuses("train.early_stop=1 data.val=none", "early_stop needs evaluations");
     check_refuses("train.early_stop=1 checkpoint.monitor=none", "early_stop needs a metric");
     check_refuses("schedule.name=plateau checkpoint.monitor=none", "plateau needs a metric");
-    check_refuses("optim.name=sgd optim.nesterov=on", "optim.nesterov=on needs");
+    check_refuses("optim.name=sgd optim.nesterov=on", "optim.nesterov=on needs optim.momentum");
     check_refuses("optim.name=lamb optim.nesterov=on optim.momentum=0.9",
-                  "optim.nesterov=on needs");
+                  "optim.nesterov=on needs optim.name=sgd, muon or lars");
+    check_refuses("optim.momentum=0.9",
+                  "optim.momentum above 0 needs optim.name=sgd, rmsprop, muon or lars");
+    check_refuses("optim.name=lion optim.momentum=0.9", "optim.momentum above 0 needs");
+    check_refuses("optim.muon_scale=original", "optim.muon_scale=original needs optim.name=muon");
+    check_refuses("optim.name=lars optim.muon_factors=original", "optim.muon_factors=original");
+    check_refuses("optim.muon_exclude=head", "optim.muon_exclude needs optim.name=muon");
     check_refuses("optim.trust_clip=on", "optim.trust_clip=on needs optim.name=lamb or lars");
     check_refuses("optim.name=lion optim.always_adapt=on", "optim.always_adapt=on needs");
     check_refuses("optim.name=lamb optim.trust_coeff=0.01",

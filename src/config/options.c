@@ -230,24 +230,6 @@ void options_print(const struct options *options, FILE *file)
 
 /* ---- combinations that cannot work */
 
-static bool check_model(const struct model_options *model, struct error *error)
-{
-    const long long dim = model->dim, heads = model->heads;
-    const long long patch = model->patch;
-    if (dim > 0 && heads > 0 && dim % heads != 0)
-        return error_set(error, ERROR_USAGE,
-                         "model.heads=%lld does not divide model.dim=%lld: change one", heads, dim);
-    if (patch > 0 && (model->image % patch != 0 || model->image_width % patch != 0))
-        return error_set(error, ERROR_USAGE,
-                         "model.patch=%lld does not divide model.image=%lld or "
-                         "model.image_width=%lld: change one",
-                         patch, (long long)model->image, (long long)model->image_width);
-    if (model->pool == POOL_TOKEN && model->class_token == SWITCH_OFF)
-        return error_set(error, ERROR_USAGE,
-                         "model.pool=token needs model.class_token=on, or use model.pool=mean");
-    return true;
-}
-
 static bool check_augment(const struct augment_options *augment, struct error *error)
 {
     const struct {
@@ -278,17 +260,55 @@ static bool check_augment(const struct augment_options *augment, struct error *e
     return true;
 }
 
-/* Check the options of the trust ratio. */
-static bool check_trust(const struct optim_options *optim, struct error *error)
+static bool adapts(const struct optimizer_facts *facts)
 {
-    const bool adapts = optimizer_facts(optim->name)->scope == SCOPE_NORMS;
+    return facts->scope == SCOPE_NORMS;
+}
+
+static bool orthogonalizes(const struct optimizer_facts *facts)
+{
+    return facts->scope == SCOPE_MATRIX;
+}
+
+static bool has_momentum(const struct optimizer_facts *facts)
+{
+    return facts->momentum;
+}
+
+static bool has_nesterov(const struct optimizer_facts *facts)
+{
+    return facts->nesterov;
+}
+
+/* Check that optim.name uses the options of single optimizers that are set. */
+static bool check_optim(const struct optim_options *optim, struct error *error)
+{
+    const struct {
+        bool set;
+        const char *setting;
+        bool (*accepts)(const struct optimizer_facts *facts);
+    } settings[] = {
+        {optim->nesterov, "optim.nesterov=on", has_nesterov},
+        {optim->momentum > 0, "optim.momentum above 0", has_momentum},
+        {optim->trust_clip, "optim.trust_clip=on", adapts},
+        {optim->always_adapt, "optim.always_adapt=on", adapts},
+        {optim->muon_scale == MUON_SCALE_ORIGINAL, "optim.muon_scale=original", orthogonalizes},
+        {optim->muon_factors == MUON_FACTORS_ORIGINAL, "optim.muon_factors=original",
+         orthogonalizes},
+        {optim->muon_exclude[0] != '\0', "optim.muon_exclude", orthogonalizes}};
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
+        if (settings[i].set && !settings[i].accepts(optimizer_facts(optim->name))) {
+            char names[128];
+            optimizer_names(settings[i].accepts, names, sizeof names);
+            return error_set(error, ERROR_USAGE, "%s needs optim.name=%s", settings[i].setting,
+                             names);
+        }
+    if (optim->nesterov && optim->momentum <= 0)
+        return error_set(error, ERROR_USAGE, "optim.nesterov=on needs optim.momentum above 0");
     if (optim->trust_coeff >= 0 && optim->name != OPTIMIZER_LARS)
         return error_set(error, ERROR_USAGE,
                          "optim.trust_coeff=%g needs optim.name=lars; set it to auto",
                          optim->trust_coeff);
-    if (!adapts && (optim->trust_clip || optim->always_adapt))
-        return error_set(error, ERROR_USAGE, "optim.%s=on needs optim.name=lamb or lars",
-                         optim->trust_clip ? "trust_clip" : "always_adapt");
     return true;
 }
 
@@ -325,12 +345,7 @@ static bool check_train(const struct options *options, struct error *error)
         return error_set(error, ERROR_USAGE,
                          "%s needs a metric; set checkpoint.monitor=top1 or loss instead of none",
                          observer);
-    if (options->optim.nesterov &&
-        (!optimizer_facts(options->optim.name)->nesterov || options->optim.momentum <= 0))
-        return error_set(
-            error, ERROR_USAGE,
-            "optim.nesterov=on needs optim.name=sgd, muon or lars, and optim.momentum above 0");
-    return check_trust(&options->optim, error);
+    return check_optim(&options->optim, error);
 }
 
 bool options_check_grain(const struct options *options, int64_t global_batch, struct error *error)
@@ -374,8 +389,8 @@ bool options_check(const struct options *options, struct error *error)
 {
     const struct find_options *find = &options->find;
     const struct output_options *output = &options->output;
-    if (!check_model(&options->model, error) || !check_augment(&options->augment, error) ||
-        !check_train(options, error) || !check_exact(options, error))
+    if (!check_augment(&options->augment, error) || !check_train(options, error) ||
+        !check_exact(options, error))
         return false;
     if (strpbrk(options->run.tags, "'\"\\") != NULL)
         return error_set(error, ERROR_USAGE,

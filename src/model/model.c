@@ -140,6 +140,7 @@ static bool tensor_is_matrix(const struct unit_tensor *tensor)
 
 bool model_apply_options(struct model *model, const struct options *options, struct error *error)
 {
+    enum optimizer_scope scope = optimizer_facts(options->optim.name)->scope;
     model->recompute = options->train.checkpoint_activations == CHECKPOINT_ACTIVATIONS_BLOCK;
     if (model->recompute && !model->type->recomputes)
         return model_refuse_option(options, "train.checkpoint_activations=block", "ViTs", error);
@@ -149,12 +150,11 @@ bool model_apply_options(struct model *model, const struct options *options, str
             struct unit_tensor *tensor = &unit->tensors[t];
             tensor->rate_scale =
                 pow(options->optim.layer_decay, model->unit_count - 1 - tensor->depth);
-            tensor->matrix = options->optim.name == OPTIMIZER_MUON && tensor_is_matrix(tensor);
+            tensor->matrix = scope == SCOPE_MATRIX && tensor_is_matrix(tensor);
             if (!options->optim.no_decay && tensor->kind == TENSOR_PARAMETER)
                 tensor->decay = true;
             bool decays = tensor->decay && options->optim.weight_decay != 0;
-            tensor->adapts = optimizer_facts(options->optim.name)->scope == SCOPE_NORMS &&
-                             tensor->kind == TENSOR_PARAMETER &&
+            tensor->adapts = scope == SCOPE_NORMS && tensor->kind == TENSOR_PARAMETER &&
                              (decays || options->optim.always_adapt);
         }
     }

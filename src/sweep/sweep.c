@@ -169,9 +169,8 @@ static bool sweep_begin(struct sweep *sweep, struct error *error)
         first.value[k] = sweep->space.keys[k].count > 0 ? 0 : sweep->space.keys[k].low;
     if (!options_parse(sweep->extra.count + 2, words, app_command_names(), &sweep->options, &line,
                        error) ||
-        !options_check(&sweep->options, error) ||
         !sweep_point_apply(&sweep->space, &first, &sweep->options, error) ||
-        !sweep_check(sweep, error))
+        !options_check(&sweep->options, error) || !sweep_check(sweep, error))
         return false;
     sweep->extra.count = 0; /* contained in the shared options */
     return sweep_folder_begin(sweep, error);
