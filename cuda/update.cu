@@ -323,7 +323,7 @@ void cuda_update(struct stream *stream, const struct update *args)
 __global__ static void scaler_kernel(struct loss_scaler *scaler, const double *norm_squared)
 {
     kernel_begin();
-    loss_scaler_follow(scaler, *norm_squared);
+    loss_scaler_adjust(scaler, *norm_squared);
 }
 
 void cuda_scaler_update(struct stream *stream, struct loss_scaler *scaler,

@@ -231,7 +231,7 @@ static void train_steps(struct vit_fixture *fixture, double smoothing, int64_t s
     schedule_open(&schedule, &fixture->options, fixture->options.optim.lr, 1, steps);
     for (int64_t step = 0; step < steps; step++) {
         train_pieces(fixture, smoothing);
-        optimizer_follow(&optimizer, &schedule, step);
+        optimizer_set_momentum(&optimizer, &schedule, step);
         const struct step_params place =
             optimizer_params(&optimizer, schedule_rate(&schedule, step), step);
         vit_fixture_set_place(fixture, &place);

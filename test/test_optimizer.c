@@ -247,13 +247,13 @@ static void onecycle_moves_momentum_and_beta1(void **state)
     options.schedule.final_div_factor = 1e4;
     schedule_open(&schedule, &options, 1, 1, 20);
     optimizer_open(&optimizer, &options);
-    optimizer_follow(&optimizer, &schedule, 0);
+    optimizer_set_momentum(&optimizer, &schedule, 0);
     assert_true(optimizer.beta1 == 0.95 && optimizer.momentum == 0);
-    optimizer_follow(&optimizer, &schedule, 9);
+    optimizer_set_momentum(&optimizer, &schedule, 9);
     assert_true(optimizer.beta1 == 0.85);
     options.schedule.name = SCHEDULE_COSINE;
     optimizer_open(&optimizer, &options);
-    optimizer_follow(&optimizer, &schedule, 9);
+    optimizer_set_momentum(&optimizer, &schedule, 9);
     assert_true(optimizer.beta1 == 0.9);
 }
 

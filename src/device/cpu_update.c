@@ -91,7 +91,7 @@ void cpu_scaler_update(struct stream *stream, struct loss_scaler *scaler,
                        const double *norm_squared)
 {
     (void)stream;
-    loss_scaler_follow(scaler, *norm_squared);
+    loss_scaler_adjust(scaler, *norm_squared);
 }
 
 void cpu_sum_squares(struct stream *stream, const float *values, int64_t count,

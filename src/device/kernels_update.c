@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* One optimizer step over a range: clipping, weight decay, moments, weight, moving average and
- * compute copy in one pass over memory. The rules are those of torch.optim (single tensor), with
- * coefficients from update_rule.h. */
+ * compute copy in one pass over memory. SGD, Adam, AdamW and RMSprop are those of
+ * torch.optim (single tensor); Lion, LAMB, LARS and Muon are timm's. Coefficients are from
+ * update_rule.h. */
 #include "device/kernels.h"
 #include "device/vector.h"
 

@@ -9,9 +9,10 @@
 #include "device/exact_sum.h"
 
 struct update_coefficients {
-    float clip;        /* factor of the gradient */
+    float clip;        /* factor of the gradient: update_clip, with LARS times the trust ratio */
     float decay;       /* gradient += decay * weight */
-    float shrink;      /* factor of the weight: decoupled decay, or `keep` of running statistics */
+    float shrink;      /* factor of the weight: 1 - rate * decay if the decay is decoupled, else 1;
+                          `keep` for running statistics */
     float rate;        /* learning rate; with Adam's moments divided by the first bias correction */
     float keep1, new1; /* moment 1 = keep1 * moment 1 + new1 * gradient */
     float keep2, new2; /* moment 2 = keep2 * moment 2 + new2 * gradient^2; Lion: see apply_lion */
@@ -26,7 +27,7 @@ SHARED_FUNCTION bool update_skips(const struct update *args)
     return args->norm_squared != NULL && !isfinite(*args->norm_squared);
 }
 
-/* Check the arguments (host). */
+/* End the program if the memory that the rule needs is missing (host). */
 static inline void update_check(const struct update *args)
 {
     const struct optimizer_facts *facts =
@@ -198,8 +199,9 @@ SHARED_FUNCTION float matrix_sum_factor(const struct matrix_sum *args)
     return (float)((double)args->x_factor / (norm > args->epsilon ? norm : args->epsilon));
 }
 
-/* Called after the updates of a step (device.h: scaler_update). */
-SHARED_FUNCTION void loss_scaler_follow(struct loss_scaler *scaler, double norm_squared)
+/* Halve the loss scale if the gradient of this step was not finite. Double it after
+ * LOSS_SCALER_GOOD_STEPS finite ones. The operation scaler_update (device.h) calls it. */
+SHARED_FUNCTION void loss_scaler_adjust(struct loss_scaler *scaler, double norm_squared)
 {
     if (!isfinite(norm_squared)) {
         scaler->skipped++;

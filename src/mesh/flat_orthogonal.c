@@ -12,9 +12,9 @@
 
 static const enum comm_type comm_type_of[] = {[TYPE_FP32] = COMM_FP32, [TYPE_BF16] = COMM_BF16};
 
-/* Size of a tensor as a matrix: one row per output. least: the smaller of both numbers. */
+/* Size of a tensor as a matrix: one row per output. side: the smaller of both numbers. */
 struct matrix {
-    int64_t rows, columns, least;
+    int64_t rows, columns, side;
 };
 
 static struct matrix matrix_of(const struct unit_tensor *tensor)
@@ -27,8 +27,8 @@ static struct matrix matrix_of(const struct unit_tensor *tensor)
 static double matrix_flops(const struct unit_tensor *tensor)
 {
     struct matrix matrix = matrix_of(tensor);
-    double least = (double)matrix.least;
-    return 2 * least * (2 * (double)tensor->count + least * least);
+    double side = (double)matrix.side;
+    return 2 * side * (2 * (double)tensor->count + side * side);
 }
 
 /* Assigns each matrix to the rank that has the fewest FLOPs so far (greedy). */
@@ -61,7 +61,7 @@ void flat_orthogonal_open(struct flat_model *flat)
 void flat_orthogonal_allocate(struct flat_model *flat, struct arena *arena)
 {
     struct flat_orthogonal *work = &flat->orthogonal;
-    int64_t padded = 0, count = 0, least = 0;
+    int64_t padded = 0, count = 0, side = 0;
     size_t size = type_size(direction_type(flat->type));
     for (int i = 0; i < flat->count; i++) {
         const struct flat_buffer *buffer = &flat->buffers[i];
@@ -69,7 +69,7 @@ void flat_orthogonal_allocate(struct flat_model *flat, struct arena *arena)
         for (int t = 0; t < buffer->unit->tensor_count; t++)
             if (buffer->owner[t] >= 0) {
                 count = larger(count, buffer->unit->tensors[t].count);
-                least = larger(least, matrix_of(&buffer->unit->tensors[t]).least);
+                side = larger(side, matrix_of(&buffer->unit->tensors[t]).side);
             }
     }
     if (padded == 0)
@@ -78,8 +78,8 @@ void flat_orthogonal_allocate(struct flat_model *flat, struct arena *arena)
         work->slot[i] = arena_take(arena, MEMORY_GATHERED, (size_t)padded * size);
     /* Two matrices in the direction's type, or one fp32 copy of the largest matrix. */
     work->iterate = arena_take(arena, MEMORY_BUFFERS, 2 * (size_t)count * size);
-    work->gram = arena_take(arena, MEMORY_BUFFERS, (size_t)(least * least) * size);
-    work->square = arena_take(arena, MEMORY_BUFFERS, (size_t)(least * least) * sizeof(float));
+    work->gram = arena_take(arena, MEMORY_BUFFERS, (size_t)(side * side) * size);
+    work->square = arena_take(arena, MEMORY_BUFFERS, (size_t)(side * side) * sizeof(float));
     work->norm_sum = arena_take(arena, MEMORY_BUFFERS, sizeof *work->norm_sum);
     work->norm_squared = arena_take(arena, MEMORY_BUFFERS, sizeof *work->norm_squared);
 }
@@ -138,13 +138,13 @@ static void gram_compute(const struct flat_model *flat, struct matrix matrix, co
                                          .dy = x,
                                          .dweight = flat->orthogonal.square,
                                          .overwrite = true};
-    if (matrix.least == matrix.rows) {
+    if (matrix.side == matrix.rows) {
         multiply(flat, matrix.rows, matrix.columns, matrix.rows, x, x, flat->orthogonal.gram);
         return;
     }
     backend->linear_backward(flat->stream, &args);
     backend->convert(flat->stream, type, flat->orthogonal.gram, TYPE_FP32, args.dweight,
-                     matrix.least * matrix.least);
+                     matrix.side * matrix.side);
 }
 
 /* next = scale * (a I + b gram + c gram^2) x with factor = {a, b, c}; if x has more rows than
@@ -154,12 +154,12 @@ static void iterate_once(const struct flat_model *flat, struct matrix matrix, co
 {
     const struct flat_orthogonal *work = &flat->orthogonal;
     enum data_type type = direction_type(flat->type);
-    int64_t least = matrix.least;
+    int64_t side = matrix.side;
     gram_compute(flat, matrix, x);
-    multiply(flat, least, least, least, work->gram, work->gram, work->square);
+    multiply(flat, side, side, side, work->gram, work->gram, work->square);
     const struct matrix_sum sum = {.type = type,
-                                   .rows = least,
-                                   .width = least,
+                                   .rows = side,
+                                   .width = side,
                                    .x = work->gram,
                                    .z = work->square,
                                    .x_factor = (float)(scale * factor[1]),
@@ -168,17 +168,17 @@ static void iterate_once(const struct flat_model *flat, struct matrix matrix, co
                                    .y = work->square};
     flat->device->backend->matrix_sum(flat->stream, &sum);
     const struct linear_backward from_left = {.type = type,
-                                              .rows = least,
+                                              .rows = side,
                                               .in = matrix.columns,
-                                              .out = least,
+                                              .out = side,
                                               .rows_per_sample = 1,
                                               .dy = work->square,
                                               .weight = x,
                                               .dx = next};
-    if (least == matrix.rows)
+    if (side == matrix.rows)
         flat->device->backend->linear_backward(flat->stream, &from_left);
     else
-        multiply(flat, matrix.rows, least, least, x, work->square, next);
+        multiply(flat, matrix.rows, side, side, x, work->square, next);
 }
 
 static void matrix_orthogonalize(const struct flat_model *flat, const struct newton_schulz *rule,
@@ -213,7 +213,8 @@ static void matrix_orthogonalize(const struct flat_model *flat, const struct new
 }
 
 /* Orthogonalizes this rank's matrices of a unit and sets all other elements to zero. */
-static void own_matrices(const struct flat_model *flat, int unit, const struct newton_schulz *rule)
+static void unit_orthogonalize(const struct flat_model *flat, int unit,
+                               const struct newton_schulz *rule)
 {
     const struct flat_buffer *buffer = &flat->buffers[unit];
     const struct device_backend *backend = flat->device->backend;
@@ -242,7 +243,7 @@ void flat_orthogonalize(struct flat_model *flat, int unit, const struct newton_s
         return;
     shard->backend->wait(buffer->gathering, flat->stream);
     buffer->gathering = NULL;
-    own_matrices(flat, unit, rule);
+    unit_orthogonalize(flat, unit, rule);
     flat->device->backend->event_record(buffer->ready, flat->stream);
     buffer->reducing = shard->backend->reduce_scatter(
         shard, direction_at(flat, unit, 0), buffer->shard_count,

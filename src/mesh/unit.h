@@ -38,9 +38,11 @@ struct unit_tensor {
     int64_t count;  /* elements */
     int64_t offset; /* of the first element in the unit's flat buffer; a multiple of 16 */
     enum tensor_kind kind;
-    int depth;         /* for layer-wise decay: the unit's number, unless the model sets another */
-    bool decay;        /* false for norms, biases, class token and positions: `optim.no_decay` */
-    double rate_scale; /* of the learning rate; 1 unless layer-wise decay says otherwise */
+    int depth; /* for layer-wise decay: the unit's number, unless the model sets another */
+    /* Weight decay. Models set false for norms, biases, class and register tokens, positions and
+     * LayerScale. With optim.no_decay=off, model_apply_options sets true for all parameters. */
+    bool decay;
+    double rate_scale; /* factor of the learning rate; 1 without layer-wise decay */
     bool trainable;
     bool matrix; /* Muon orthogonalizes the update */
     bool adapts; /* LAMB, LARS: the step is multiplied by the tensor's trust ratio */

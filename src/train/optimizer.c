@@ -27,6 +27,7 @@ static double scale_match_rms_adamw(int64_t rows, int64_t columns)
     return 0.2 * sqrt((double)larger(rows, columns));
 }
 
+/* Jordan et al. 2024, the function muon_update of their repository KellerJordan/Muon. */
 static double scale_original(int64_t rows, int64_t columns)
 {
     return sqrt(fmax(1, (double)rows / (double)columns));
@@ -63,7 +64,8 @@ int optimizer_moments(const struct options *options)
     return (facts->moment1 || (facts->momentum && options->optim.momentum != 0)) + facts->moment2;
 }
 
-void optimizer_follow(struct optimizer *optimizer, const struct schedule *schedule, int64_t update)
+void optimizer_set_momentum(struct optimizer *optimizer, const struct schedule *schedule,
+                            int64_t update)
 {
     optimizer->momentum = schedule_momentum(schedule, update, optimizer->momentum);
     optimizer->beta1 = schedule_momentum(schedule, update, optimizer->beta1);
@@ -165,7 +167,7 @@ void optimizer_step(const struct optimizer *optimizer, struct flat_model *flat,
         units_update(optimizer, flat, last, params, scaler, true, NULL);
         flat_norms_sum(flat);
     }
-    if (optimizer->rule == UPDATE_MUON)
+    if (optimizer_facts((int)optimizer->rule)->scope == SCOPE_MATRIX)
         muon_update(optimizer, flat, params, scaler);
     else if (last >= 0)
         units_update(optimizer, flat, last, params, scaler, false, NULL);

@@ -11,28 +11,34 @@ struct options;
 
 struct optimizer {
     enum update_rule rule;
-    double beta1, beta2, epsilon, momentum, alpha, average_decay, max_norm;
-    double trust;
+    double beta1, beta2, epsilon, momentum;
+    double alpha;         /* RMSprop: decay rate of the mean of squared gradients */
+    double average_decay; /* of the EMA of the weights; 0: none */
+    double max_norm;      /* to which the gradient is clipped; 0: no clipping */
+    double trust;         /* factor of the trust ratio of LAMB and LARS */
     bool nesterov, trust_clip;
     struct newton_schulz newton_schulz;
 };
 
+/* Set the rule and its constants from the options. Allocates no memory. */
 void optimizer_open(struct optimizer *optimizer, const struct options *options);
 
-/* Returns the number of moments of the rule. A single moment is stored in moment1 of the flat
- * buffers, also RMSprop's square_avg. */
+/* Return the number of moments that the flat buffers store: 0, 1 or 2. A single moment is stored as
+ * moment1. For RMSprop without momentum this is the mean of squared gradients. */
 int optimizer_moments(const struct options *options);
 
-/* Sets the momentum or beta1 of the onecycle schedule. Call it before each step. update: number of
- * the update, from 0. */
-void optimizer_follow(struct optimizer *optimizer, const struct schedule *schedule, int64_t update);
+/* With schedule.name=onecycle, set momentum and beta1 to their values for this update. A value of 0
+ * remains 0. Call it before each step. update: number of the update, from 0. */
+void optimizer_set_momentum(struct optimizer *optimizer, const struct schedule *schedule,
+                            int64_t update);
 
-/* Returns the step parameters of update `update` (from 0), except for the position of the passes in
- * the global batch. */
+/* Return the step parameters of an update, except for `position`, which differs between its forward
+ * passes. rate: learning rate. update: number of the update, from 0. */
 struct step_params optimizer_params(const struct optimizer *optimizer, double rate, int64_t update);
 
-/* Queues the update of all units: params and scaler (NULL: none) are device memory. The gradients
- * must be reduced and flat_norm called before. */
+/* Queue the update of all units. Before the call, the gradients must be reduced and flat_norm
+ * called. With LAMB, LARS and Muon the function is collective: all ranks must call it. params and
+ * scaler (NULL: none) are in device memory. */
 void optimizer_step(const struct optimizer *optimizer, struct flat_model *flat,
                     const struct step_params *params, struct loss_scaler *scaler);
 

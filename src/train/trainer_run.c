@@ -79,7 +79,7 @@ static bool step_advance(struct trainer *trainer, struct error *error)
     struct training_state *state = &trainer->state;
     double rate = schedule_rate(&trainer->schedule, state->step);
     status_set_step(state->step + 1);
-    optimizer_follow(&trainer->optimizer, &trainer->schedule, state->step);
+    optimizer_set_momentum(&trainer->optimizer, &trainer->schedule, state->step);
     const bool receipt = receipts_due(trainer, state->step + 1);
     if (receipt)
         receipts_begin(trainer);
