@@ -142,7 +142,7 @@ fails 1 'a key behind its section' 2 'line.ini:1: ' "$work/line.ini"
 fails 1 'a layer of no width' 2 'model.mlp_ratio' $small model.mlp_ratio=0.01
 fails 1 'fixed positions need a multiple of four' 2 'a multiple of 4, at least 8, not model.dim=6' $small \
     model.position=sincos model.dim=6 model.heads=2
-fails 2 'attention on this device has no room for' 2 '12545 tokens .*model.patch=2' $small \
+fails 2 'more tokens than the attention supports' 2 '12545 tokens .*model.patch=2' $small \
     augment.resize=224 model.patch=2
 fails 1 'more classes than there is memory to count' 6 'classes' $small model.classes=500000 \
     debug.batches=1 run.dir="$work/classes"

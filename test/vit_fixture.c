@@ -229,7 +229,7 @@ struct vit_shape vit_fixture_map_shape(int64_t depth)
 struct vit_shape vit_fixture_reference_shape(int64_t depth)
 {
     struct vit_shape shape = vit_fixture_token_shape(depth);
-    shape.reference = true;
+    shape.course_project = true;
     shape.embed_norm = true;
     shape.qkv_bias = false;
     return shape;

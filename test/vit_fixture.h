@@ -55,7 +55,7 @@ void vit_fixture_close(struct vit_fixture *fixture);
 
 /* Small shapes with dropout and drop path: one with a class token, so that the last block computes
  * fewer tokens; one with mean pooling; one with register tokens, LayerScale and GELU by tanh; one
- * as the reference's model. */
+ * as the course project's CIFAR model. */
 struct vit_shape vit_fixture_token_shape(int64_t depth);
 struct vit_shape vit_fixture_mean_shape(int64_t depth);
 struct vit_shape vit_fixture_parts_shape(int64_t depth);

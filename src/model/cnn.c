@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Small models: the reference's CNN-A for CIFAR-10, its older form after LeNet-5 (LeCun et al.
+/* Small models: the course project's CNN-A for CIFAR-10, its older form after LeNet-5 (LeCun et al.
  * 1998), CNN-C, a fast network for CIFAR-10 with the stages of airbench94 (Jordan 2024) but without
  * its whitening layer, and one linear layer for regression. Tensors are named as in the obvious
  * torch module. */

@@ -271,7 +271,7 @@ static struct model *convnet_open_entry(const struct model_entry *entry,
         {"model.gelu", options->model.gelu != GELU_AUTO},
     };
     bool good = shape.width > 0 || options->model.width == 0 ||
-                model_refuse_option(options, "model.width", "ResNets", error);
+                model_refuse_option(options, "model.width", "ResNets, cnn_b and cnn_c", error);
     for (size_t i = 0; good && i < sizeof vit_options / sizeof vit_options[0]; i++)
         good = !vit_options[i].given ||
                model_refuse_option(options, vit_options[i].name, "ViTs", error);

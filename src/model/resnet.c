@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Residual networks (He et al. 2016): torchvision's, with the stride of a bottleneck in its 3x3
- * convolution, and the reference's CNN-B, a ResNet-18 for 32 x 32 images whose stem does not
+ * convolution, and the course project's CNN-B, a ResNet-18 for 32 x 32 images whose stem does not
  * downsample. A unit is the stem, a block, or the head. */
 #include <stdio.h>
 

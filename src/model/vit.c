@@ -64,11 +64,11 @@ static void patch_embedding_add(struct unit_builder *builder, const struct vit_s
     double bound = 1 / sqrt((double)(shape->channels * shape->patch * shape->patch));
     struct unit_tensor *tensor =
         tensor_add(builder, VIT_PATCH_WEIGHT, "patch_embed.proj.weight", 4, weight_shape);
-    tensor->initial = shape->reference ? INITIAL_TRUNCATED_NORMAL : INITIAL_UNIFORM;
-    tensor->initial_scale = shape->reference ? 0.02 : bound;
+    tensor->initial = shape->course_project ? INITIAL_TRUNCATED_NORMAL : INITIAL_UNIFORM;
+    tensor->initial_scale = shape->course_project ? 0.02 : bound;
     tensor =
         tensor_add(builder, VIT_PATCH_BIAS, "patch_embed.proj.bias", 1, (int64_t[]){shape->dim});
-    tensor->initial = shape->reference ? INITIAL_ZERO : INITIAL_UNIFORM;
+    tensor->initial = shape->course_project ? INITIAL_ZERO : INITIAL_UNIFORM;
     tensor->initial_scale = bound;
     tensor->decay = false;
 }
@@ -81,7 +81,7 @@ static void position_add(struct unit_builder *builder, const struct vit *vit)
                    (int64_t[]){1, vit->tokens - vit->unplaced, shape->dim});
     tensor->grid[0] = vit->grid[0];
     tensor->grid[1] = vit->grid[1];
-    tensor->initial = shape->reference ? INITIAL_ZERO : INITIAL_TRUNCATED_NORMAL;
+    tensor->initial = shape->course_project ? INITIAL_ZERO : INITIAL_TRUNCATED_NORMAL;
     tensor->initial_scale = 0.02;
     tensor->decay = false;
     if (shape->position == POSITION_SINCOS) {
@@ -95,9 +95,9 @@ static void position_add(struct unit_builder *builder, const struct vit *vit)
 static void token_initialize(struct unit_tensor *tensor, const struct vit_shape *shape)
 {
     bool rotary = shape->position == POSITION_ROTARY;
-    tensor->initial = shape->reference ? INITIAL_ZERO
-                      : rotary         ? INITIAL_TRUNCATED_NORMAL
-                                       : INITIAL_NORMAL;
+    tensor->initial = shape->course_project ? INITIAL_ZERO
+                      : rotary              ? INITIAL_TRUNCATED_NORMAL
+                                            : INITIAL_NORMAL;
     tensor->initial_scale = rotary ? 0.02 : 1e-6;
     tensor->decay = false;
 }
@@ -242,12 +242,12 @@ static bool shape_check(const struct vit_shape *shape, struct error *error)
             (long long)shape->heads, (long long)shape->dim);
     if (shape->hidden < 1)
         return error_set(error, ERROR_USAGE,
-                         "model.mlp_ratio leaves nothing of the hidden layer of a block with "
-                         "model.dim=%lld: raise it",
+                         "model.mlp_ratio is too small: the hidden layer of a block with "
+                         "model.dim=%lld has no units; raise model.mlp_ratio",
                          (long long)shape->dim);
     if (!shape->class_token && !vit_pools(shape))
         return error_set(error, ERROR_USAGE,
-                         "model.pool=token needs model.class_token=on: switch it on, or take "
+                         "model.pool=token needs model.class_token=on: set it, or use "
                          "model.pool=mean");
     if (shape->pool_map && (shape->class_token || shape->registers > 0))
         return error_set(error, ERROR_USAGE,
@@ -275,10 +275,10 @@ static bool attention_check(const struct vit *vit, struct device *device, struct
         device->backend->attention_fits(device, vit->tokens, vit->shape.dim / vit->shape.heads))
         return true;
     return error_set(error, ERROR_USAGE,
-                     "attention on this device has no room for %lld tokens (an image of %lld x "
-                     "%lld pixels, model.patch=%lld) in heads of %lld numbers: use larger "
-                     "patches or smaller images, and on a GPU heads of a multiple of 8, at most "
-                     "128, numbers (model.dim / model.heads)",
+                     "attention on this device does not support %lld tokens (an image of %lld x "
+                     "%lld pixels, model.patch=%lld) with a head dimension of %lld: use larger "
+                     "patches or smaller images; on a GPU the head dimension (model.dim / "
+                     "model.heads) must be a multiple of 8, at most 128",
                      (long long)vit->tokens, (long long)vit->model.image.height,
                      (long long)vit->model.image.width, (long long)vit->shape.patch,
                      (long long)(vit->shape.dim / vit->shape.heads));
@@ -320,7 +320,7 @@ static struct model *vit_open_entry(const struct model_entry *entry, const struc
     if (options->model.mlp_ratio > 0)
         ratio = options->model.mlp_ratio;
     if (options->model.width > 0) {
-        model_refuse_option(options, "model.width", "ResNets", error);
+        model_refuse_option(options, "model.width", "ResNets, cnn_b and cnn_c", error);
         return NULL;
     }
     if (options->model.sync_bn != SWITCH_AUTO) {

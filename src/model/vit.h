@@ -12,8 +12,11 @@ struct vit_shape {
     int64_t image_width; /* 0: equal to `image`, the height */
     int64_t hidden;      /* 0 in the table of models: 4 * dim */
     double dropout, drop_path;
-    bool qkv_bias, class_token, embed_norm, pool_mean, pool_map;
-    bool qk_norm; /* layer norm of the queries and keys of each head */
+    bool qkv_bias, class_token;
+    bool embed_norm; /* layer norm after the position embeddings */
+    bool pool_mean;  /* the head reads the mean of the patches */
+    bool pool_map;   /* the head reads an attention pool; both false: the class token */
+    bool qk_norm;    /* layer norm of the queries and keys of each head */
     int64_t registers;
     enum position_choice position; /* POSITION_AUTO: learned */
     bool norm_first;               /* last norm before the mean; vit_open sets it with pool_map */
@@ -21,16 +24,16 @@ struct vit_shape {
     bool swiglu; /* SwiGLU in the blocks; `hidden` is then the width of its output */
     bool gelu_tanh;
     float norm_epsilon;
-    /* true: as the reference's CIFAR model. Positions, class token and biases start at zero,
-     * weights from a normal of 0.02; dropout follows the embedding, the attention weights and
-     * (twice) the MLP; drop_path is elementwise dropout on both branches. false: as timm. Dropout
-     * also follows the projection and the hidden layer; drop_path drops whole branches, with a rate
-     * that grows with depth. */
-    bool reference;
+    /* true: as the course project's CIFAR model. Positions, class token and biases start at zero,
+     * weights from a normal distribution of 0.02. Dropout follows the embedding, the attention
+     * weights and fc2; drop_path is elementwise dropout of the output of both branches. false: as
+     * timm. Dropout also follows the attention's projection and the hidden layer; drop_path drops
+     * whole branches, with a rate that grows with depth. */
+    bool course_project;
 };
 
-/* Describe a model of this shape. Returns NULL and sets the error if its numbers do not fit
- * together. device may be NULL. The caller closes the model. */
+/* Describe a model of this shape. Returns NULL and sets the error if the shape is invalid. device:
+ * where the attention must fit; NULL: not checked. The caller closes the model. */
 struct model *vit_open(const struct vit_shape *shape, struct device *device, enum data_type compute,
                        struct error *error);
 
@@ -39,19 +42,23 @@ extern const struct model_type vit_type;
 
 /* The rest is private to vit.c (tensors), vit_activations.c (memory) and vit_pass.c (passes). */
 
-/* The tensors of a unit. vit->slot maps each to its number in the unit, or to -1. */
+/* The tensors of units. vit->slot maps each to its number in the unit, or to -1. */
 enum vit_tensor {
+    /* stem */
     VIT_CLASS_TOKEN,
     VIT_REGISTERS,
     VIT_POSITION,
     VIT_PATCH_WEIGHT,
-    VIT_PATCH_BIAS, /* stem */
+    VIT_PATCH_BIAS,
+    /* norm of the stem and of the head; first norm of a block */
     VIT_NORM1_WEIGHT,
-    VIT_NORM1_BIAS, /* blocks; also the only norm of stem and head */
-    VIT_LATENT,     /* attention pool, whose other tensors share the constants of a block */
+    VIT_NORM1_BIAS,
+    /* attention pool only; its other tensors have the constants of a block */
+    VIT_LATENT,
     VIT_Q_WEIGHT,
     VIT_Q_BIAS,
-    VIT_QKV_WEIGHT, /* attention pool: keys and values */
+    /* blocks and attention pool, where QKV are the keys and values only */
+    VIT_QKV_WEIGHT,
     VIT_QKV_BIAS,
     VIT_Q_NORM_WEIGHT,
     VIT_Q_NORM_BIAS,
@@ -67,19 +74,30 @@ enum vit_tensor {
     VIT_FC2_WEIGHT,
     VIT_FC2_BIAS,
     VIT_SCALE2,
+    /* classifier */
     VIT_HEAD_WEIGHT,
-    VIT_HEAD_BIAS, /* head */
+    VIT_HEAD_BIAS,
     VIT_TENSORS
 };
 
-/* Activations of a block, [rows, ...] with rows = batch * tokens. All blocks share them in
- * evaluation, and all except `out` with model.recompute. */
+/* Activations of a block. rows = batch * tokens; kept = batch * vit_tokens_after(unit of the
+ * block). All blocks share them in evaluation, and all except `out` with model.recompute.
+ * The attention pool has kept = batch and uses only qkv, attention to hidden, lse, mean2 and rstd2;
+ * its `out` is vit->normed. */
 struct vit_block {
-    void *norm1, *qkv, *attention, *middle, *norm2, *pre, *hidden, *out;
-    void *branch1, *branch2;  /* outputs of the branches before LayerScale; or NULL */
-    void *qk;                 /* queries and keys before their norms, [2, rows, dim]; or NULL */
+    void *norm1;                      /* [rows, dim] */
+    void *qkv;                        /* [rows, 3, dim] */
+    void *attention, *middle, *norm2; /* [kept, dim] */
+    void *pre;                        /* [kept, vit_fc1_width]: output of fc1 */
+    void *hidden;                     /* [kept, hidden]: input of fc2 */
+    void *out;                        /* [kept, dim] */
+    void *branch1, *branch2;          /* [kept, dim]: branches before LayerScale; or NULL */
+    /* In training: */
+    void *qk;                 /* [2, rows, dim]: queries and keys before their norms; or NULL */
     float *qk_mean, *qk_rstd; /* [2, rows, heads]; or NULL */
-    float *mean1, *rstd1, *lse, *mean2, *rstd2;
+    float *mean1, *rstd1;     /* [rows] */
+    float *lse;               /* [batch, heads, kept / batch]: log-sum-exp of the attention */
+    float *mean2, *rstd2;     /* [kept] */
 };
 
 struct vit {
@@ -93,14 +111,26 @@ struct vit {
     struct vit_block *blocks; /* [depth + 1]; the last one is the attention pool */
     int inner_unit;           /* unit that last wrote the shared activations */
     void *selected;           /* [batch, dim]: residual of the last block, class token only */
-    void *patch_rows, *patch_tokens, *embedded, *x; /* stem; x feeds block 0 */
-    float *embed_mean, *embed_rstd;
-    void *pooled, *normed; /* head; pooled: input of the norm or, with norm_first, its output */
-    void *query, *kv;      /* attention pool: [dim]; [rows, 2, dim], also its gradient */
-    float *head_mean, *head_rstd;
+    /* Stem; rows as in struct vit_block. */
+    void *patch_rows;               /* [batch * patches, channels * patch * patch] */
+    void *patch_tokens;             /* [batch * patches, dim] */
+    void *embedded;                 /* [rows, dim]: input of the norm; without a norm equal to x */
+    float *embed_mean, *embed_rstd; /* [rows], with embed_norm */
+    void *x;                        /* [rows, dim]: input of block 0 */
+    /* Head. */
+    void *pooled; /* [batch, dim]: the mean; with norm_first [rows, dim]: output of the norm */
+    void *normed; /* [batch, dim]: input of the classifier */
+    float *head_mean, *head_rstd; /* [batch], with norm_first [rows] */
+    /* Attention pool. */
+    void *query; /* [dim] */
+    void *kv;    /* [rows, 2, dim]: keys and values, later their gradient */
     /* Gradients of activations. */
-    void *dx, *dbranch, *dattention, *dspread, *dhidden, *dqkv, *dpooled, *dnormed;
-    void *dquery; /* [batch, dim]: a row for each sample */
+    void *dx, *dbranch, *dattention; /* [rows, dim] */
+    void *dspread;                   /* [rows, dim], if the head reads only the class token */
+    void *dhidden;                   /* [rows, hidden] */
+    void *dqkv;                      /* [rows, 3, dim] */
+    void *dpooled, *dnormed;         /* [batch, dim] */
+    void *dquery;                    /* [batch, dim], one row for each sample */
 };
 
 /* True if the head reads all patches (mean or attention pool), not only the class token. */

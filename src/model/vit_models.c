@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Registered Vision Transformers. Except for vit_cifar and vit_small_patch16_sincos, name, shape
- * and image preprocessing are those of timm's default weights; backbones without a classifier have
- * a head of 1000 classes, whose initial weights are random. */
+ * and image preprocessing are those of timm's default configuration of the model. timm has no
+ * weights of vit_large_patch14_224. For weights without a classifier the head has 1000 classes and
+ * random initial weights. */
 #include "model/vit.h"
 
 #define HALF .mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}
@@ -51,7 +52,7 @@
            .hidden = 4304, __VA_ARGS__)
 
 const struct model_entry vit_models[] = {
-    /* the CIFAR model of the reference */
+    /* the course project's CIFAR model */
     {.name = "vit_cifar",
      .type = &vit_type,
      HALF,
@@ -68,7 +69,7 @@ const struct model_entry vit_models[] = {
                                         .class_token = true,
                                         .embed_norm = true,
                                         .norm_epsilon = 1e-5f,
-                                        .reference = true}},
+                                        .course_project = true}},
     AUGREG("vit_tiny_patch16_224", 0.9, 224, 16, 192, 12, 3),
     AUGREG("vit_tiny_patch16_384", 1, 384, 16, 192, 12, 3),
     AUGREG("vit_small_patch16_224", 0.9, 224, 16, 384, 12, 6),

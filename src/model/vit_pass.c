@@ -41,7 +41,7 @@ static struct dropout dropout_at(const struct model_pass *pass, double rate, uin
                             .params = pass->params};
 }
 
-/* Elementwise dropout number `site` of a block; see vit_shape.reference for the rates. The
+/* Elementwise dropout number `site` of a block; see vit_shape.course_project for the rates. The
  * attention pool has none. */
 static struct dropout block_dropout(const struct vit *vit, const struct model_pass *pass, int unit,
                                     uint32_t site)
@@ -50,12 +50,12 @@ static struct dropout block_dropout(const struct vit *vit, const struct model_pa
     double rate = shape->dropout;
     if (unit > (int)shape->depth)
         return (struct dropout){.rate = 0};
-    if (shape->reference && site == DROPOUT_PROJECTION)
+    if (shape->course_project && site == DROPOUT_PROJECTION)
         rate = shape->drop_path;
-    if (shape->reference && site == DROPOUT_HIDDEN)
+    if (shape->course_project && site == DROPOUT_HIDDEN)
         rate = 0;
     /* Two consecutive dropouts equal one whose keep rate is the product of both. */
-    if (shape->reference && site == DROPOUT_OUT)
+    if (shape->course_project && site == DROPOUT_OUT)
         rate = 1 - (1 - shape->dropout) * (1 - shape->drop_path);
     return dropout_at(pass, rate, (uint32_t)(unit - 1) * DROPOUTS_PER_BLOCK + site);
 }
@@ -66,7 +66,7 @@ static struct dropout block_drop_path(const struct vit *vit, const struct model_
 {
     const struct vit_shape *shape = &vit->shape;
     double depth = (double)(shape->depth > 1 ? shape->depth - 1 : 1);
-    bool none = shape->reference || unit > (int)shape->depth;
+    bool none = shape->course_project || unit > (int)shape->depth;
     double rate = none ? 0 : shape->drop_path * (unit - 1) / depth;
     return dropout_at(pass, rate, (uint32_t)(unit - 1) * DROPOUTS_PER_BLOCK + site);
 }
@@ -592,11 +592,14 @@ static void mean_backward(struct vit *vit, const struct model_pass *pass, const 
     vit->model.device->backend->pool_backward(pass->stream, &pool);
 }
 
-/* The attention pool: normed = middle + fc2(gelu(fc1(norm2(middle)))) with middle =
- * proj(attention). Attention has one query, q(latent); keys and values are kv(x). The query is
- * copied to each token, because the attention operation reads queries, keys and values from one
- * tensor. */
-static void map_forward(struct vit *vit, const struct model_pass *pass, int unit, const void *x)
+/* Forward pass of the attention pool:
+ *   middle = proj(attention(q(latent), kv(x)));
+ *   normed = middle + fc2(gelu(fc1(norm2(middle))))
+ * The latent is one learned token, so a sample has one query. The attention operation reads
+ * queries, keys and values from one tensor with a row per token. Each row has a copy of the query;
+ * only that of the first token is used. */
+static void attention_pool_forward(struct vit *vit, const struct model_pass *pass, int unit,
+                                   const void *x)
 {
     const struct vit_shape *shape = &vit->shape;
     const struct device_backend *backend = vit->model.device->backend;
@@ -666,7 +669,8 @@ static void query_backward(struct vit *vit, const struct model_pass *pass, int u
 }
 
 /* vit->dx: the gradient of `normed`. Writes the gradient of x to vit->dbranch. */
-static void map_backward(struct vit *vit, const struct model_pass *pass, int unit, const void *x)
+static void attention_pool_backward(struct vit *vit, const struct model_pass *pass, int unit,
+                                    const void *x)
 {
     const struct vit_shape *shape = &vit->shape;
     const struct device_backend *backend = vit->model.device->backend;
@@ -700,7 +704,7 @@ static void head_forward(struct vit *vit, const struct model_pass *pass, int uni
         norm(vit, pass, unit, VIT_NORM1_WEIGHT, pass->batch * vit->tokens, x, vit->pooled,
              vit->head_mean, vit->head_rstd);
         if (shape->pool_map)
-            map_forward(vit, pass, unit, vit->pooled);
+            attention_pool_forward(vit, pass, unit, vit->pooled);
         else
             mean_forward(vit, pass, vit->pooled, vit->normed);
     } else {
@@ -728,7 +732,7 @@ static void head_backward(struct vit *vit, const struct model_pass *pass, int un
     vit->model.device->backend->linear_backward(pass->stream, &head);
     if (shape->norm_first) {
         if (shape->pool_map)
-            map_backward(vit, pass, unit, vit->pooled);
+            attention_pool_backward(vit, pass, unit, vit->pooled);
         else
             mean_backward(vit, pass, vit->dnormed, vit->dbranch);
         norm_gradient(vit, pass, unit, VIT_NORM1_WEIGHT, pass->batch * vit->tokens, x,
