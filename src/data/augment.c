@@ -12,8 +12,6 @@
 #include "core/error.h"
 #include "core/random.h"
 
-static const double pi = 3.14159265358979323846;
-
 /* Blocks of the sample's random stream. */
 enum { BLOCK_MOVE = 0, BLOCK_CROP_ERASE = 1, BLOCK_ATTEMPT = 2 };
 enum { ERASE_ATTEMPTS = 10 }; /* after these, torchvision erases nothing */
@@ -68,7 +66,7 @@ static int32_t fixed_point(double value)
 void augment_rotation(double degrees, int64_t width, int64_t height, struct pixel_plan *plan)
 {
     double turn = fmod(degrees, 360.0);
-    double angle = -(turn < 0 ? turn + 360.0 : turn) * (pi / 180.0);
+    double angle = -(turn < 0 ? turn + 360.0 : turn) * (M_PI / 180.0);
     double cosine = round_15(cos(angle)), sine = round_15(sin(angle));
     double center_x = (double)width / 2, center_y = (double)height / 2;
     double offset_x = cosine * -center_x + sine * -center_y + center_x;

@@ -8,14 +8,13 @@
 /* Set cosine and sine [head_dim / 2] of a patch. */
 static void angles_of(const struct rotary *args, int64_t patch, float *cosine, float *sine)
 {
-    static const double pi = 3.14159265358979323846;
     const int64_t quarter = args->head_dim / 4;
     const int64_t place[] = {patch / args->grid[1], patch % args->grid[1]};
     for (int64_t i = 0; i < 2 * quarter; i++) {
         const int axis = i >= quarter;
         const double x = (double)(2 * place[axis] + 1) / (double)args->grid[axis] - 1;
         const double exponent = (double)(i % quarter) / (double)quarter;
-        const double angle = 2 * pi * x / pow((double)args->temperature, exponent);
+        const double angle = 2 * M_PI * x / pow((double)args->temperature, exponent);
         cosine[i] = (float)cos(angle);
         sine[i] = (float)(args->inverse ? -sin(angle) : sin(angle));
     }

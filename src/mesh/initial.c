@@ -141,7 +141,6 @@ static void fill_sincos(const struct unit_tensor *tensor, int64_t first, int64_t
 static void fill_cosines(const struct unit_tensor *tensor, int64_t first, int64_t count,
                          float *values)
 {
-    const double pi = 3.14159265358979323846;
     for (int64_t i = 0; i < count; i++) {
         int64_t at = first + i, frequency = (first + i) / (tensor->count / tensor->shape[0]);
         double value = frequency % 2 == 0 ? 1 : -1;
@@ -149,7 +148,7 @@ static void fill_cosines(const struct unit_tensor *tensor, int64_t first, int64_
         for (int d = 3; d >= 1; d--) { /* width, height, channels */
             int64_t size = tensor->shape[d], k = frequency % size;
             value *= sqrt((k == 0 ? 1.0 : 2.0) / (double)size) *
-                     cos(pi * (double)k * ((double)(at % size) + 0.5) / (double)size);
+                     cos(M_PI * (double)k * ((double)(at % size) + 0.5) / (double)size);
             at /= size;
             frequency /= size;
         }
