@@ -43,13 +43,11 @@ const struct option_entry option_table[] = {
     {PLACE(model, name), .kind = OPTION_IS_TEXT, .preset = "vit_cifar",
      .help =
          "Architecture; vittrain --list-models lists all names. vit_cifar, timm's "
-         "vit_{tiny,small,base,large}_patch{16,32}_{224,384}, deit3_*, vit_*_dinov{2,3}, "
-         "vit_*_siglip_*, cnn_a, cnn_a_lenet, cnn_b (ResNet-18 for images of 32 pixels), cnn_c, "
-         "resnet18, resnet34, resnet50, resnet101, resnet152, linear (linear regression on "
-         "numbers). The keys patch, dim, depth, heads, mlp_ratio, dropout, drop_path, "
-         "qkv_bias, qk_norm, class_token, registers, position, embed_norm, pool, fc_norm, "
-         "layer_scale, "
-         "mlp and gelu apply to ViTs only."},
+         "vit_{tiny,small,base,large,huge}_*, deit3_*, vit_*_dinov{2,3}, vit_*_siglip_*, cnn_a, "
+         "cnn_a_lenet, cnn_b (ResNet-18 for images of 32 pixels), cnn_c, "
+         "resnet{18,34,50,101,152}, linear (linear regression on numbers). The keys patch, dim, "
+         "depth, heads, mlp_ratio, dropout, drop_path, qkv_bias, qk_norm, class_token, registers, "
+         "position, embed_norm, pool, fc_norm, layer_scale, mlp and gelu apply to ViTs only."},
     {PLACE(model, init), .kind = OPTION_IS_TEXT, .preset = "none",
      .help = "Source of the initial weights: none (random), a FILE.safetensors or a checkpoint of "
              "a model of the same shape, also on a remote (s3://BUCKET/FILE or REMOTE:FILE, "
@@ -117,7 +115,9 @@ const struct option_entry option_table[] = {
     {PLACE(model, gelu), CHOICES(GELU_CHOICES), .preset = "auto",
      .help = "GELU in the MLP. exact: with erf. tanh: the tanh approximation."},
     {PLACE(model, width), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 4096,
-     .help = "ResNets: channels of the first stage; each further stage has twice as many."},
+     .help =
+         "ResNets, cnn_b, cnn_c: channels of the first stage. Each further stage of ResNets and "
+         "cnn_b has twice as many; both further stages of cnn_c have four times as many."},
     {PLACE(model, sync_bn), CHOICES(SWITCH_CHOICES), .preset = "auto",
      .help = "Synchronized batch norm. on: statistics over the samples of all ranks (of one "
              "micro-batch with train.accumulate). off: over the samples of each rank, so that "
@@ -281,8 +281,8 @@ const struct option_entry option_table[] = {
     {PLACE(eval, resize), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 8192,
      .help = "Size in pixels to which images are resized first in evaluation. auto: with "
              "recipe=photos and augment.random_resized_crop the model's image size divided by its "
-             "crop fraction (ViTs: 0.9, others: 0.875); otherwise augment.resize, else the model's "
-             "image size."},
+             "crop fraction (ViTs: 0.9 or 1, others: 0.875); otherwise augment.resize, else the "
+             "model's image size."},
     {PLACE(eval, resize_to), CHOICES(RESIZE_OR_AUTO_CHOICES), .preset = "auto",
      .help = "Meaning of eval.resize. auto: shorter with recipe=photos and "
              "augment.random_resized_crop, otherwise augment.resize_to."},
@@ -367,13 +367,12 @@ const struct option_entry option_table[] = {
              "checkpoint by checkpoint.monitor if there is one, else with the last weights."},
 
     {PLACE(optim, name), CHOICES(OPTIMIZER_CHOICES), .preset = "adamw",
-     .help = "Optimizer, with the definitions and defaults of PyTorch, or of timm (muon, lion, "
-             "lamb, lars)."},
+     .help = "Optimizer, as defined in PyTorch, or in timm (muon, lion, lamb, lars), with its "
+             "defaults of betas and eps. Defaults of lr, weight_decay and momentum differ."},
     {PLACE(optim, lr), .kind = OPTION_IS_NUMBER, .preset = "0.0003", .most = INFINITY,
      .help = "Learning rate."},
     {PLACE(optim, lr_scale), CHOICES(RATE_SCALE_CHOICES), .preset = "none",
-     .help =
-         "Scaling of the learning rate with the global batch size, relative to optim.lr_batch."},
+     .help = "Scaling of the learning rate with the global batch size / optim.lr_batch."},
     {PLACE(optim, lr_batch), .kind = OPTION_IS_INTEGER, .preset = "64", .least = 1, .most = 1e9,
      .help = "Global batch size for which optim.lr is meant."},
     {PLACE(optim, weight_decay), .kind = OPTION_IS_NUMBER, .preset = "0.0001", .most = INFINITY,
@@ -392,28 +391,23 @@ const struct option_entry option_table[] = {
      .help = "Decay of an exponential moving average of the weights (EMA), which is evaluated and "
              "saved. 0: none."},
     {PLACE(optim, momentum), .kind = OPTION_IS_NUMBER, .preset = "0", .most = 1, .below_most = true,
-     .help = "Momentum of sgd, rmsprop, lars and muon. 0.95 is usual for muon."},
+     .help = "Momentum of sgd, rmsprop, lars and muon. timm's default for muon is 0.95."},
     {PLACE(optim, nesterov), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "Nesterov momentum (sgd, muon, lars)."},
     {PLACE(optim, betas), .kind = OPTION_IS_LIST, .preset = "auto", AUTOMATIC(0), .most = 1,
      .below_most = true, .least_count = 2, .most_count = 2,
      .help = "Decay rates of the first and second moment (adam, adamw, lamb; with muon for tensors "
              "that are not matrices). lion: the first rate for the direction, the second for the "
-             "moment. "
-             "auto: 0.9,0.999; lion 0.9,0.99; muon 0.9,0.95."},
+             "moment. auto: 0.9,0.999; lion 0.9,0.99; muon 0.9,0.95."},
     {PLACE(optim, eps), .kind = OPTION_IS_NUMBER, .preset = "auto", AUTOMATIC(-1), .most = INFINITY,
      .help = "Added to the denominator (adam, adamw, rmsprop, muon, lamb, lars). muon: also the "
              "smallest norm by which a matrix is divided. auto: 1e-8; lamb 1e-6; muon 1e-7."},
     {PLACE(optim, alpha), .kind = OPTION_IS_NUMBER, .preset = "0.99", .most = 1, .below_most = true,
      .help = "Smoothing constant of rmsprop."},
     {PLACE(optim, trust_coeff), .kind = OPTION_IS_NUMBER, .preset = "auto", AUTOMATIC(-1),
-     .most = INFINITY,
-     .help = "Factor of the trust ratio with lars: norm of a tensor divided by the norm of its "
-             "gradient. auto: 0.001."},
+     .most = INFINITY, .help = "Factor of the trust ratio with lars. auto: 0.001."},
     {PLACE(optim, trust_clip), .kind = OPTION_IS_SWITCH, .preset = "off",
-     .help =
-         "Limit the trust ratio. lamb: to 1 (LAMBC). lars: so that the adapted learning rate does "
-         "not exceed the scheduled one (LARC)."},
+     .help = "Limit the trust ratio. lamb: to 1 (LAMBC). lars: to 1 / learning rate (LARC)."},
     {PLACE(optim, always_adapt), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "lamb, lars: also adapt the rate of tensors without weight decay (optim.no_decay)."},
     {PLACE(optim, muon_scale), CHOICES(MUON_SCALE_CHOICES), .preset = "match_rms_adamw",
@@ -465,8 +459,7 @@ const struct option_entry option_table[] = {
      .help = "Number of ranks that share one copy of the model. 0: all ranks; with hsdp the ranks "
              "of a node."},
     {PLACE(mesh, reduce), CHOICES(REDUCE_CHOICES), .preset = "fp32",
-     .help =
-         "Type in which gradients are summed over ranks. compute: the type of train.precision."},
+     .help = "Type in which gradients are summed over ranks. compute: that of train.precision."},
     {PLACE(mesh, transport), CHOICES(TRANSPORT_CHOICES), .preset = "auto",
      .help = "Transport of collectives. ring: messages around a ring of ranks. shared: shared "
              "memory of a node. hierarchical: first within each node, then between nodes. auto: "
