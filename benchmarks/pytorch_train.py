@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Trains a model on all of CIFAR-10 with PyTorch and torchvision, as a deck of input/ does: the truth for its accuracy and
-the other side of comparisons of time to accuracy. Writes one row per epoch to OUTPUT/epochs.csv: epoch, seconds since the
-start (without interruptions), training loss, accuracy on the 10,000 test images. An interrupted run continues after its
-last complete epoch.
+"""Trains a model on all of CIFAR-10 with PyTorch and torchvision and the recipe of a deck of input/, to compare its accuracy and
+its time with vittrain's. Writes one row per epoch to OUTPUT/epochs.csv: epoch, seconds since the start (with evaluations,
+without interruptions), training loss, accuracy on the 10,000 test images. An interrupted run continues after its last
+complete epoch.
 
     python pytorch_train.py RECIPE FOLDER OUTPUT [--epochs N] [--batch N] [--seed N] [--bf16] [--workers N]
 
@@ -47,28 +47,34 @@ class Cifar(torch.utils.data.Dataset):
 class VitCifar:
     epochs, batch, stages, smoothing, flips = 10, 64, VIT_CIFAR, 0, False
 
-    def __init__(self, steps):
+    def __init__(self):
         self.model = make_model("vit_cifar")[0]
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=3e-4, weight_decay=1e-4)
-        self.schedule = None
+
+    @staticmethod
+    def rate(progress):
+        return 1
 
 
 class CnnC94:
     epochs, batch, stages, smoothing, flips = 20, 1000, CNN_C, 0.2, True
 
-    def __init__(self, steps):
+    def __init__(self):
         self.model = make_model("cnn_c")[0]
         decayed = [p for p in self.model.parameters() if p.ndim > 1]
         others = [p for p in self.model.parameters() if p.ndim <= 1]
         self.optimizer = Muon([{"params": decayed, "weight_decay": 0.5}, {"params": others, "weight_decay": 0}],
                               lr=0.03, momentum=0.8, nesterov=True)
-        self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, lambda step: 1 - step / steps)
+
+    @staticmethod
+    def rate(progress):
+        return 1 - progress
 
 
 RECIPES = {"vit_cifar": VitCifar, "cnn_c_94": CnnC94}
 
 
-def train_epoch(run, loader, loss_of, bf16):
+def train_epoch(run, schedule, loader, loss_of, bf16):
     run.model.train()
     total = count = 0
     for images, labels in loader:
@@ -78,8 +84,7 @@ def train_epoch(run, loader, loss_of, bf16):
         run.optimizer.zero_grad()
         loss.backward()
         run.optimizer.step()
-        if run.schedule is not None:
-            run.schedule.step()
+        schedule.step()
         total, count = total + loss.item() * len(labels), count + len(labels)
     return total / count
 
@@ -98,9 +103,27 @@ def accuracy(run, loader, bf16):
     return right / count
 
 
-def state_of(run):
-    parts = {"model": run.model, "optimizer": run.optimizer, "schedule": run.schedule}
-    return {name: part for name, part in parts.items() if part is not None}
+def table_write(rows, output):
+    lines = [f"{epoch},{seconds:.1f},{loss:.4f},{top1:.4f}\n" for epoch, seconds, loss, top1 in rows]
+    (output / "epochs.csv").write_text("epoch,seconds,loss,accuracy\n" + "".join(lines))
+
+
+def resume(parts, output):
+    """Load the state of `parts` from the checkpoint, if there is one. Return the rows of its epochs."""
+    path = output / "last.pt"
+    if not path.exists():
+        return []
+    saved = torch.load(path)
+    for name, part in parts.items():
+        part.load_state_dict(saved[name])
+    return saved["rows"]
+
+
+def save(parts, rows, output):
+    """Replace the checkpoint. It contains the rows, so that an interruption loses none."""
+    states = {name: part.state_dict() for name, part in parts.items()}
+    torch.save({"rows": rows, **states}, output / "next.pt")
+    (output / "next.pt").replace(output / "last.pt")
 
 
 def main():
@@ -117,31 +140,24 @@ def main():
     torch.manual_seed(args.seed)
     train_set = Cifar(args.folder, "data_batch_*.bin", recipe.stages)
     test_set = Cifar(args.folder, "test_batch.bin", [transforms.ToTensor(), HALF])
-    run = recipe(epochs * -(-len(train_set) // batch))
+    run, steps = recipe(), epochs * -(-len(train_set) // batch)
+    schedule = torch.optim.lr_scheduler.LambdaLR(run.optimizer, lambda step: run.rate(step / steps))
+    parts = {"model": run.model, "optimizer": run.optimizer, "schedule": schedule}
     args.output.mkdir(parents=True, exist_ok=True)
-    table, checkpoint = args.output / "epochs.csv", args.output / "last.pt"
-    first, seconds = 0, 0.0
-    if checkpoint.exists():
-        saved = torch.load(checkpoint)
-        first, seconds = saved["epoch"], saved["seconds"]
-        for name, part in state_of(run).items():
-            part.load_state_dict(saved[name])
-    else:
-        table.write_text("epoch,seconds,loss,accuracy\n")
+    rows = resume(parts, args.output)
+    table_write(rows, args.output)
     test = torch.utils.data.DataLoader(test_set, batch_size=500)
     loss_of = nn.CrossEntropyLoss(label_smoothing=recipe.smoothing)
-    for epoch in range(first, epochs):
+    for epoch in range(len(rows), epochs):
         torch.manual_seed(args.seed * 1000 + epoch)  # the same order and augmentation after an interruption
         begin = time.perf_counter()
         loader = torch.utils.data.DataLoader(train_set, batch_size=batch, shuffle=True, num_workers=args.workers)
-        loss = train_epoch(run, loader, loss_of, args.bf16)
-        right = accuracy(run, test, args.bf16)
-        seconds += time.perf_counter() - begin
-        states = {name: part.state_dict() for name, part in state_of(run).items()}
-        torch.save({"epoch": epoch + 1, "seconds": seconds, **states}, args.output / "next.pt")
-        (args.output / "next.pt").replace(checkpoint)
-        with table.open("a") as file:
-            print(f"{epoch + 1},{seconds:.1f},{loss:.4f},{right:.4f}", file=file, flush=True)
+        loss = train_epoch(run, schedule, loader, loss_of, args.bf16)
+        top1 = accuracy(run, test, args.bf16)
+        seconds = (rows[-1][1] if rows else 0) + time.perf_counter() - begin
+        rows.append((epoch + 1, seconds, loss, top1))
+        save(parts, rows, args.output)
+        table_write(rows, args.output)
 
 
 if __name__ == "__main__":
