@@ -1,15 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Seconds of one training step with each optimizer, in turn with AdamW on the same cores, so that other programs affect
-# both. Prints rows of the benchmarks' CSV (README.md); the last rows are each optimizer's step over AdamW's: the median of
-# the turns.
+# both. Prints rows of the benchmarks' CSV (README.md). The last rows have the step time of each optimizer divided by
+# AdamW's: the median over the turns.
 #
-#   benchmarks/optimizers.sh MODEL BATCH_A_RANK RANKS TURNS OPTIMIZER... >> benchmarks/results/optimizers-HOST.csv
+#   benchmarks/optimizers.sh MODEL BATCH_PER_RANK RANKS TURNS OPTIMIZER... >> benchmarks/results/optimizers-HOST.csv
 #
 # Environment: VITTRAIN, MPIRUN, STEPS, STRATEGY (fsdp), PRECISION, EXTRA (more settings).
 set -euo pipefail
 
-model=${1:?MODEL} batch=${2:?BATCH_A_RANK} ranks=${3:?RANKS} turns=${4:?TURNS}
+model=${1:?MODEL} batch=${2:?BATCH_PER_RANK} ranks=${3:?RANKS} turns=${4:?TURNS}
 shift 4
 here=$(dirname "$(readlink -f "$0")")
 . "$here/common.sh"
