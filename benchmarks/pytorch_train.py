@@ -2,9 +2,11 @@
 """Trains a model on all of CIFAR-10 with PyTorch and torchvision and the recipe of a deck of input/, to compare its accuracy and
 its time with vittrain's. Writes one row per epoch to OUTPUT/epochs.csv: epoch, seconds since the start (with evaluations,
 without interruptions), training loss, accuracy on the 10,000 test images. An interrupted run continues after its last
-complete epoch.
+complete epoch. vit_cifar also writes OUTPUT/weights.safetensors for vittrain.
 
-    python pytorch_train.py RECIPE FOLDER OUTPUT [--epochs N] [--batch N] [--seed N] [--bf16] [--workers N]
+    python pytorch_train.py RECIPE FOLDER OUTPUT [--epochs N] [--batch N] [--seed N] [--bf16] [--workers N] [--augmented]
+
+--augmented: print loss and accuracy of the trained model on the augmented training images, without and with dropout.
 
 RECIPE: vit_cifar (input/vit_cifar.ini, the course project's) or cnn_c_94 (input/cnn_c_94.ini). FOLDER: CIFAR-10's binary files.
 """
@@ -16,6 +18,7 @@ import numpy
 import torch
 from bench_common import make_model
 from PIL import Image
+from safetensors.torch import save_file
 from timm.optim import Muon
 from torch import nn
 from torchvision import transforms
@@ -103,6 +106,21 @@ def accuracy(run, loader, bf16):
     return right / count
 
 
+@torch.no_grad()
+def augmented_print(run, loader):
+    """Print loss and accuracy on the augmented training images, without and with dropout."""
+    for training in (False, True):
+        run.model.train(training)
+        losses, right = [], 0
+        for images, labels in loader:
+            logits = run.model(images)
+            losses.append(nn.functional.cross_entropy(logits, labels, reduction="none"))
+            right += (logits.argmax(1) == labels).sum().item()
+        losses = torch.cat(losses)
+        print(f"dropout {'on' if training else 'off'}: loss {losses.mean():.4f} +- {losses.std() / len(losses) ** 0.5:.4f}, "
+              f"accuracy {right / len(losses):.4f}")
+
+
 def table_write(rows, output):
     lines = [f"{epoch},{seconds:.1f},{loss:.4f},{top1:.4f}\n" for epoch, seconds, loss, top1 in rows]
     (output / "epochs.csv").write_text("epoch,seconds,loss,accuracy\n" + "".join(lines))
@@ -134,6 +152,7 @@ def main():
     for name in ("epochs", "batch", "seed", "workers"):
         parser.add_argument("--" + name, type=int, default=0)
     parser.add_argument("--bf16", action="store_true")
+    parser.add_argument("--augmented", action="store_true")
     args = parser.parse_args()
     recipe = RECIPES[args.recipe]
     epochs, batch = args.epochs or recipe.epochs, args.batch or recipe.batch
@@ -158,6 +177,10 @@ def main():
         rows.append((epoch + 1, seconds, loss, top1))
         save(parts, rows, args.output)
         table_write(rows, args.output)
+    if args.augmented:
+        augmented_print(run, torch.utils.data.DataLoader(train_set, batch_size=500))
+    if args.recipe == "vit_cifar":
+        save_file(run.model.timm_tensors(run.model.state_dict()), args.output / "weights.safetensors")
 
 
 if __name__ == "__main__":

@@ -81,3 +81,14 @@ class ReferenceViT(nn.Module):
         for block in self.blocks:
             x = block(x)
         return self.head(self.norm(x)[:, 0])
+
+    def timm_tensors(self, tensors):
+        """Return tensors with the names of this model by timm's names; the patch embedding becomes a convolution's."""
+        renamed = {}
+        for name, tensor in tensors.items():
+            if name == "embed.weight":
+                tensor = tensor.reshape(len(tensor), -1, self.patch, self.patch)
+            if name.startswith("embed."):
+                name = "patch_embed.proj." + name[len("embed."):]
+            renamed[name.replace("embed_norm.", "norm_pre.")] = tensor
+        return renamed

@@ -96,18 +96,9 @@ def reference_model(image, channels, patch, dim, depth, heads, hidden, classes, 
                         mlp_ratio=hidden / dim, classes=classes, dropout=0.0, branch_dropout=0.0)
 
 
-def timm_tensors(model, shape, tensors):
-    """The tensors by timm's names; the reference's linear patch embedding becomes a convolution's weight."""
-    renamed = {}
-    for name, tensor in tensors.items():
-        if isinstance(model, ReferenceViT):
-            name = name.replace("embed_norm.", "norm_pre.")
-            if name.startswith("embed."):
-                name = "patch_embed.proj." + name[len("embed."):]
-                if name.endswith("weight"):
-                    tensor = tensor.reshape(-1, shape["channels"], shape["patch"], shape["patch"])
-        renamed[name] = tensor.detach().clone().contiguous()
-    return renamed
+def timm_tensors(model, tensors):
+    renamed = model.timm_tensors(tensors) if isinstance(model, ReferenceViT) else tensors
+    return {name: tensor.detach().clone().contiguous() for name, tensor in renamed.items()}
 
 
 def layer_groups(model, decay):
@@ -174,13 +165,13 @@ def add_more_rules(file, model, shape, batch):
     for name, make_schedule in SCHEDULES.items():
         trained = train_copy(model, batch, lambda m: torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9),
                              len(PLATEAU_LOSSES), make_schedule)
-        add_prefixed(file, f"schedule_{name}", timm_tensors(model, shape, trained))
+        add_prefixed(file, f"schedule_{name}", timm_tensors(model, trained))
 
     def adamw(groups):
         return torch.optim.AdamW(groups, lr=RATE, weight_decay=WEIGHT_DECAY, eps=EPSILON)
 
     trained = train_copy(model, batch, lambda m: adamw(layer_groups(m, 0.75)))
-    add_prefixed(file, "after_layer_decay", timm_tensors(model, shape, trained))
+    add_prefixed(file, "after_layer_decay", timm_tensors(model, trained))
 
     def freeze_stem(trained):
         for name, parameter in trained.named_parameters():
@@ -188,10 +179,10 @@ def add_more_rules(file, model, shape, batch):
                 parameter.requires_grad_(False)
         return adamw([p for p in trained.parameters() if p.requires_grad])
 
-    add_prefixed(file, "after_freeze", timm_tensors(model, shape, train_copy(model, batch, freeze_stem)))
+    add_prefixed(file, "after_freeze", timm_tensors(model, train_copy(model, batch, freeze_stem)))
     average = ModelEmaV3(model, decay=0.9)
     train_copy(model, batch, lambda m: adamw(m.parameters()), after=average.update)
-    add_prefixed(file, "average", timm_tensors(model, shape, dict(average.module.named_parameters())))
+    add_prefixed(file, "average", timm_tensors(model, dict(average.module.named_parameters())))
 
 
 def make(name, batch=3, smoothing=0.0, optimizers=("adamw",), more_rules=False, **shape):
@@ -207,13 +198,13 @@ def make(name, batch=3, smoothing=0.0, optimizers=("adamw",), more_rules=False, 
     parameters = dict(model.named_parameters())
     file["logits"] = logits.detach()
     file["loss"] = loss.detach().reshape(1)
-    add_prefixed(file, "weight", timm_tensors(model, shape, parameters))
-    add_prefixed(file, "gradient", timm_tensors(model, shape, {
+    add_prefixed(file, "weight", timm_tensors(model, parameters))
+    add_prefixed(file, "gradient", timm_tensors(model, {
         n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in parameters.items()}))
     for optimizer in optimizers:
         trained = train_copy(model, (images, labels, smoothing),
                              lambda m: OPTIMIZERS[optimizer](m.parameters()))
-        add_prefixed(file, f"after_{optimizer}", timm_tensors(model, shape, trained))
+        add_prefixed(file, f"after_{optimizer}", timm_tensors(model, trained))
     if more_rules:
         add_more_rules(file, model, shape, (images, labels, smoothing))
     numbers = ("image", "channels", "patch", "dim", "depth", "heads", "hidden", "classes")
