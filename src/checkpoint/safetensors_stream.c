@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "checkpoint/model_metadata.h"
 #include "checkpoint/state.h"
 #include "core/durable.h"
 #include "core/integer.h"
@@ -68,15 +69,15 @@ static bool keeps_initial(const struct safetensors_input *input,
  * and a ratio of 1, if they do not have it. */
 static bool read_image_ratio(const struct safetensors_input *input, double *ratio)
 {
-    const json_t *metadata = json_object_get(input->header.json, "__metadata__");
-    const char *text = json_string_value(json_object_get(metadata, "input_size"));
-    json_t *size = text != NULL ? json_loads(text, 0, NULL) : NULL;
-    const json_int_t height = json_integer_value(json_array_get(size, 1));
-    const json_int_t width = json_integer_value(json_array_get(size, 2));
-    json_decref(size);
-    const bool known = height > 0 && width > 0;
-    *ratio = known ? (double)height / (double)width : 1;
-    return known;
+    struct model_metadata metadata;
+    char *text = json_dumps(json_object_get(input->header.json, "__metadata__"), 0);
+    model_metadata_parse(text, &metadata);
+    const double height = (double)metadata.model.image;
+    const double width = (double)metadata.model.image_width; /* 0: the height */
+    *ratio = width > 0 ? height / width : 1;
+    model_metadata_free(&metadata);
+    free(text);
+    return height > 0;
 }
 
 /* True for position embeddings of another grid; sets source->grid. Without metadata, the grid of
@@ -165,7 +166,8 @@ static void choose_source(const struct safetensors_input *input, struct safetens
             tensor->name, there, here);
     else
         list_add(bad, "%s is %s instead of %s%s", tensor->name, there, here,
-                 tensor->grid[0] > 0 ? " and of an unknown grid" : "");
+                 tensor->grid[0] > 0 && same_shape(tensor, entry, 2) ? " and of an unknown grid"
+                                                                     : "");
 }
 
 static bool choose_sources(struct safetensors_input *input, struct error *error)

@@ -660,7 +660,7 @@ struct event;
 struct graph;
 struct comm;
 
-/* CPUs ignore all but `cache`. */
+/* CPUs use `cache` only. */
 struct device_settings {
     bool tf32; /* matrix products and convolutions may round fp32 to TF32's 10 bits */
     bool

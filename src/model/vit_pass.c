@@ -592,12 +592,9 @@ static void mean_backward(struct vit *vit, const struct model_pass *pass, const 
     vit->model.device->backend->pool_backward(pass->stream, &pool);
 }
 
-/* Forward pass of the attention pool:
- *   middle = proj(attention(q(latent), kv(x)));
- *   normed = middle + fc2(gelu(fc1(norm2(middle))))
- * The latent is one learned token, so a sample has one query. The attention operation reads
- * queries, keys and values from one tensor with a row per token. Each row has a copy of the query;
- * only that of the first token is used. */
+/* middle = proj(attention(q(latent), kv(x))); normed = middle + fc2(gelu(fc1(norm2(middle)))).
+ * The attention operation reads queries, keys and values from one tensor with a row per token. Each
+ * row has a copy of the query; only that of the first token is used. */
 static void attention_pool_forward(struct vit *vit, const struct model_pass *pass, int unit,
                                    const void *x)
 {

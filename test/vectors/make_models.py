@@ -160,7 +160,7 @@ def train_copy(model, batch, make_optimizer, steps=STEPS, make_schedule=None, af
     return dict(trained.named_parameters())
 
 
-def add_more_rules(file, model, shape, batch):
+def add_more_rules(file, model, batch):
     """Schedules, layer-wise decay, frozen tensors and the moving average: for one small model."""
     for name, make_schedule in SCHEDULES.items():
         trained = train_copy(model, batch, lambda m: torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9),
@@ -206,7 +206,7 @@ def make(name, batch=3, smoothing=0.0, optimizers=("adamw",), more_rules=False, 
                              lambda m: OPTIMIZERS[optimizer](m.parameters()))
         add_prefixed(file, f"after_{optimizer}", timm_tensors(model, trained))
     if more_rules:
-        add_more_rules(file, model, shape, (images, labels, smoothing))
+        add_more_rules(file, model, (images, labels, smoothing))
     numbers = ("image", "channels", "patch", "dim", "depth", "heads", "hidden", "classes")
     switches = ("qkv_bias", "class_token", "embed_norm", "pool_mean")
     parts = dict(registers=0, position="learned", norm_first=False, gelu_tanh=False, layer_scale=0.0,
