@@ -35,7 +35,7 @@ refuses() {
     result "$title" "$(failed_otherwise "$expected" "$pattern" | tr '\n' ' ')" "$run_log"
 }
 
-echo 1..42
+echo 1..47
 run 1 train model.name=vit_cifar model.dim=32 model.depth=1 model.heads=2 model.patch=8 model.image=24 \
     data.format=imagefolder data.root="$tree" train.global_batch=5 train.epochs=1 run.threads=1 \
     augment.random_resized_crop=on augment.mean=0.4,0.5,0.6 eval.resize=30 eval.resize_to=shorter \
@@ -66,6 +66,20 @@ run 1 evaluated eval "$last" debug.batches=0
 bad=$(grep 'test: loss' "$work/eval.log" >"$work/a" || echo 'no loss'; diff "$work/a" "$work/evaluated.log" | grep '^<')
 result 'eval of weights takes their model and preprocessing' "$bad" "$work/eval.log"
 
+# ---- run folders
+for folder in "$work/run" "$work/run/checkpoints/"; do
+    predict folder 2 "$folder" "$images" predict.output=-
+    bad=$(cmp "$work/files.out" "$work/folder.out" 2>&1)
+    grep -qx 'using .*/run/.*best.h5' "$run_log" || bad="$bad; no best.h5"
+    result "predict of ${folder##*/run}/ takes the best checkpoint" "$bad" "$run_log"
+done
+mkdir "$work/bare"
+refuses 'a folder without weights' 4 'bare holds neither checkpoints nor weights: name a run folder' "$work/bare" "$images"
+cp "$weights" "$work/bare"
+run 1 bare eval "$work/bare" data.format=imagefolder data.root="$tree" run.threads=1
+result 'eval of a run without checkpoints takes its weights' \
+    "$(grep -q "^using $work/bare/weights.safetensors$" "$run_log" || echo no; grep 'test: loss' "$run_log" | diff - "$work/a")" "$run_log"
+
 # Weights as other programs write them: without metadata, and with that of a model that this program does not have.
 python3 - "$weights" "$work/plain.safetensors" "$work/large.safetensors" <<'END'
 import json, struct, sys
@@ -78,6 +92,7 @@ for name, metadata in zip(sys.argv[2:], ({"format": "pt"}, {"format": "pt", "arc
     open(name, "wb").write(struct.pack("<Q", len(text)) + text + data[8 + size:])
 END
 one=$images/cat/$(ls "$images/cat" | head -n 1)
+refuses 'an image instead of weights' 2 'is an image: name the run folder or the weights first' "$one"
 refuses 'an unknown architecture is named' 2 'weights of vit_unknown_patch14_224, which is not a model' "$work/large.safetensors" "$one"
 refuses 'weights without metadata need options' 4 'plain.safetensors does not fit' "$work/plain.safetensors" "$one"
 refuses 'a head for another number of classes' 4 'head.weight is \[3, 32\] instead of \[2, 32\]' "$weights" "$one" model.classes=2

@@ -35,8 +35,9 @@ static void eval_run(const struct options *options, const struct command_line *l
     struct inference inference;
     struct evaluation evaluation;
     if (line->operand_count != 1)
-        error_set(error, ERROR_USAGE,
-                  "eval needs one file: a checkpoint (.h5) or weights (.safetensors)");
+        error_set(
+            error, ERROR_USAGE,
+            "eval needs one operand: a run folder, a checkpoint (.h5) or weights (.safetensors)");
     else if (inference_open(&inference, line->operand[0], NULL, 0, options, line, world, error)) {
         if (evaluation_run(&inference.session, &inference.feed, NULL, NULL, &evaluation, error)) {
             evaluation_report(&inference, &evaluation, error);
@@ -48,7 +49,7 @@ static void eval_run(const struct options *options, const struct command_line *l
 
 const struct command command_eval = {
     .name = "eval",
-    .synopsis = "eval CHECKPOINT|WEIGHTS [DECK.ini ...] [section.key=value ...]",
+    .synopsis = "eval RUN|CHECKPOINT|WEIGHTS [DECK.ini ...] [section.key=value ...]",
     .summary = "evaluate a checkpoint or weights: loss, accuracy, per-class metrics",
     .detail =
         "Evaluates a checkpoint or weights (safetensors) on a split (predict.split: train, val or "

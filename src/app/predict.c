@@ -241,8 +241,9 @@ static void predict_run(const struct options *options, const struct command_line
     struct inference inference;
     log_open(world->rank, LOG_WARN); /* standard output may hold the predictions */
     if (line->operand_count == 0)
-        error_set(error, ERROR_USAGE,
-                  "predict needs a file: a checkpoint (.h5) or weights (.safetensors)");
+        error_set(
+            error, ERROR_USAGE,
+            "predict needs weights: a run folder, a checkpoint (.h5) or weights (.safetensors)");
     else if (inference_open(&inference, line->operand[0], line->operand + 1,
                             line->operand_count - 1, options, line, world, error)) {
         if (inference.session.model->loss == LOSS_CROSS_ENTROPY)
@@ -255,7 +256,7 @@ static void predict_run(const struct options *options, const struct command_line
 
 const struct command command_predict = {
     .name = "predict",
-    .synopsis = "predict CHECKPOINT|WEIGHTS [FILE|FOLDER|LIST.txt ...] [DECK.ini ...] "
+    .synopsis = "predict RUN|CHECKPOINT|WEIGHTS [FILE|FOLDER|LIST.txt ...] [DECK.ini ...] "
                 "[section.key=value ...]",
     .summary = "write predicted classes and probabilities of images or of a split",
     .detail =

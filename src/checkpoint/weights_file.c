@@ -9,6 +9,46 @@
 #include <unistd.h>
 
 #include "core/text.h"
+#include "data/image_file.h"
+
+/* Rank 0. */
+static bool name_resolve(const char *name, char path[WEIGHTS_PATH], struct error *error)
+{
+    static const char *const files[] = {
+        "checkpoints/best.h5", "best.safetensors", "checkpoints/last.h5",
+        "weights.safetensors", "best.h5",          "last.h5"};
+    struct stat status;
+    snprintf(path, WEIGHTS_PATH, "%s", name);
+    if (image_file_is_name(name))
+        return error_set(error, ERROR_USAGE,
+                         "%s is an image: name the run folder or the weights first, as in "
+                         "`vittrain predict RUN %s`",
+                         name, name);
+    if (stat(name, &status) != 0 || !S_ISDIR(status.st_mode))
+        return true;
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        snprintf(path, WEIGHTS_PATH, "%s/%s", name, files[i]);
+        if (stat(path, &status) != 0 || !S_ISREG(status.st_mode))
+            continue;
+        fprintf(stderr, "using %s\n", path);
+        return true;
+    }
+    return error_set(error, ERROR_CHECKPOINT,
+                     "%s holds neither checkpoints nor weights: name a run folder, a checkpoint "
+                     "(.h5) or weights (.safetensors)",
+                     name);
+}
+
+bool weights_file_find(const char *name, struct comm *world, char path[WEIGHTS_PATH],
+                       struct error *error)
+{
+    if (world->rank == 0)
+        error_defer(name_resolve(name, path, error));
+    if (!comm_agree(world, error))
+        return false;
+    comm_broadcast(world, path, WEIGHTS_PATH, COMM_BYTE, 0);
+    return true;
+}
 
 /* Read the first 9 bytes of a file. Return false if it is not a regular file of that size. */
 static bool start_read(const char *path, unsigned char start[9])

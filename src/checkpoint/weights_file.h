@@ -1,11 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Detection of weights in file formats that this program does not read. */
+/* Weights that a user names: the file in a run folder, and detection of formats that this program
+ * does not read. */
 #ifndef VITTRAIN_CHECKPOINT_WEIGHTS_FILE_H
 #define VITTRAIN_CHECKPOINT_WEIGHTS_FILE_H
 
 #include <stdbool.h>
 
+#include "comm/comm.h"
 #include "core/error.h"
+
+enum { WEIGHTS_PATH = 4096 };
+
+/* Collective. Write the path of a checkpoint or weights to `path`. For a run folder or its folder
+ * of checkpoints this is the best checkpoint, else the best weights, the last checkpoint, the last
+ * weights, and stderr gets a line with it. An image is ERROR_USAGE. */
+MUST_CHECK bool weights_file_find(const char *name, struct comm *world, char path[WEIGHTS_PATH],
+                                  struct error *error);
 
 /* Return false for a PyTorch file (.pth, .pt, .bin, .ckpt; a zip archive or a pickle). The error
  * contains the Python command that converts it to safetensors. All other files, and those that

@@ -8,6 +8,7 @@
 
 #include "checkpoint/checkpoint_check.h"
 #include "checkpoint/checkpoint_read.h"
+#include "checkpoint/weights_file.h"
 #include "config/command_line.h"
 #include "config/options.h"
 #include "core/integer.h"
@@ -158,12 +159,14 @@ bool inference_open(struct inference *inference, const char *weights, const char
                     int count, const struct options *options, const struct command_line *line,
                     struct comm *world, struct error *error)
 {
+    char path[WEIGHTS_PATH];
     memset(inference, 0, sizeof *inference);
     inference->options = *options;
-    if (options_take(inference, weights, line, world, error) &&
+    if (weights_file_find(weights, world, path, error) &&
+        options_take(inference, path, line, world, error) &&
         (count > 0 ? files_open(inference, files, count, world, error)
                    : split_open(inference, world, error)) &&
-        model_prepare(inference, weights, world, error))
+        model_prepare(inference, path, world, error))
         return true;
     inference_close(inference);
     return false;

@@ -18,8 +18,9 @@ struct inference {
     struct model_metadata metadata; /* of the weights */
 };
 
-/* Collective. weights: a checkpoint, whose deck is overridden by `line`; or a safetensors file,
- * whose metadata override `options` and are overridden by `line`. files: [count] files, folders and
+/* Collective. weights: a checkpoint, whose deck is overridden by `line`; a safetensors file, whose
+ * metadata override `options` and are overridden by `line`; or a folder that holds one of them
+ * (weights_file_find). files: [count] files, folders and
  * lists of images (data/file_list.h), with the names of classes in the metadata; count 0: the split
  * predict.split. */
 MUST_CHECK bool inference_open(struct inference *inference, const char *weights,
