@@ -86,6 +86,9 @@ by_torch "PyTorch trains convolutional models as the program does" check_convnet
 by_torch "data.val=reference is PyTorch's random_split" check_torch_split.py "$vittrain" "$TEST_BUILD/test/test_random" "$work"
 
 sample=$TEST_BUILD/data/cifar-10-sample
+by_torch "PyTorch has the losses of augmented training with the same random numbers" check_augmented.py "$vittrain" \
+    "$MPIRUN" "$sample" "$work/augmented"
+
 run 2 pack convert data data.root="$sample" convert.output="$work/packed.h5"
 result "packing on two ranks" "$([ $status -eq 0 ] || echo "status $status")" "$work/pack.log"
 read_by "h5py reads packed data" check_packed.py "$work/packed.h5" "$sample"
