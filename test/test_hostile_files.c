@@ -346,7 +346,20 @@ static void test_packed_made_with_hdf5(void **state)
     write_packed();
 }
 
-/* A child that cannot work: the program is missing, or crashes at once. */
+/* Use a shell script as the child. */
+static void set_script(const char *commands)
+{
+    static char script[4096];
+    snprintf(script, sizeof script, "%s", temporary_path("child.sh"));
+    FILE *file = fopen(script, "w");
+    assert_non_null(file);
+    fprintf(file, "#!/bin/sh\n%s\n", commands);
+    assert_int_equal(fchmod(fileno(file), 0700), 0);
+    assert_int_equal(fclose(file), 0);
+    subprocess_set_program(script);
+}
+
+/* A child that cannot work: the program is missing, crashes or is killed. */
 static void test_child_that_fails(void **state)
 {
     (void)state;
@@ -355,20 +368,33 @@ static void test_child_that_fails(void **state)
     assert_int_equal(error.kind, ERROR_MEMORY);
     assert_non_null(strstr(error.text, "cannot start a process to read a file: No such file"));
     subprocess_set_program("/bin/false");
-    refused(read_checkpoint, checkpoint, ERROR_CHECKPOINT,
-            "is damaged: reading its structure ended with exit code 1");
-    refused(read_packed, packed, ERROR_DATA, "reading its structure ended with exit code 1");
+    refused(read_checkpoint, checkpoint, ERROR_MEMORY, "structure ended with exit code 1; check");
+    refused(read_packed, packed, ERROR_MEMORY, "structure ended with exit code 1; check");
     subprocess_set_program("/bin/true");
-    refused(read_checkpoint, checkpoint, ERROR_CHECKPOINT, "gave an incomplete result");
-    char script[4096];
-    snprintf(script, sizeof script, "%s", temporary_path("killed.sh"));
-    FILE *file = fopen(script, "w");
-    assert_non_null(file);
-    fputs("#!/bin/sh\nkill -9 $$\n", file);
-    assert_int_equal(fchmod(fileno(file), 0700), 0);
-    assert_int_equal(fclose(file), 0);
-    subprocess_set_program(script);
-    refused(read_checkpoint, checkpoint, ERROR_MEMORY, "was killed from outside (SIGKILL)");
+    refused(read_checkpoint, checkpoint, ERROR_CHECKPOINT,
+            "is damaged: reading its structure gave an incomplete result");
+    set_script("kill -SEGV $$");
+    refused(read_checkpoint, checkpoint, ERROR_CHECKPOINT,
+            "is damaged: reading its structure ended with signal 11");
+    refused(read_packed, packed, ERROR_DATA, "is damaged: reading its structure ended with signal");
+    set_script("kill -KILL $$");
+    refused(read_checkpoint, checkpoint, ERROR_MEMORY, "structure ended with signal 9 (Killed); ");
+    set_script("kill -ALRM $$");
+    refused(read_checkpoint, checkpoint, ERROR_MEMORY, "structure did not end within 60 s; ");
+    set_script("ulimit -v 100000; exec ./vittrain \"$@\"");
+#if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
+    refused(read_checkpoint, checkpoint, ERROR_MEMORY, "structure ended with exit code ");
+#endif
+    subprocess_set_program("./vittrain");
+}
+
+/* mpirun forwards some signals to the child, too. */
+static void test_forwarded_signals(void **state)
+{
+    (void)state;
+    set_script("kill -USR1 $$; kill -USR2 $$; kill -TERM $$; exec ./vittrain \"$@\"");
+    assert_true(read_checkpoint(checkpoint));
+    assert_true(read_packed(packed));
     subprocess_set_program("./vittrain");
 }
 
@@ -376,9 +402,9 @@ static void test_child_that_fails(void **state)
 static void test_limits(void **state)
 {
     const struct rlimit second = {.rlim_cur = 1, .rlim_max = RLIM_INFINITY};
-    struct subprocess child;
+    struct subprocess child = {.ended = false};
     struct rlimit core;
-    char reason[128] = "";
+    struct error failure = {.kind = ERROR_NONE};
     int ends[2];
     (void)state;
     assert_int_equal(pipe(ends), 0);
@@ -386,7 +412,8 @@ static void test_limits(void **state)
     child.pid = fork();
     if (child.pid == 0) {
         setrlimit(RLIMIT_CPU, &second);
-        subprocess_limit();
+        if (!subprocess_limit())
+            _exit(6);
 #if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
         if (mmap(NULL, (size_t)2 << 30, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) !=
             MAP_FAILED)
@@ -398,8 +425,10 @@ static void test_limits(void **state)
             continue;
     }
     close(ends[1]);
-    assert_false(subprocess_end(&child, reason, sizeof reason));
-    assert_string_equal(reason, "did not end within 5 s of CPU time or 60 s in all");
+    assert_false(subprocess_end(&child, true, "x.h5", ERROR_DATA, &failure));
+    assert_int_equal(failure.kind, ERROR_DATA);
+    assert_string_equal(
+        failure.text, "x.h5 is damaged: reading its structure did not end within 5 s of CPU time");
 }
 
 /* ---- changed bytes, corrected checksums ---- */
@@ -682,6 +711,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_made_with_hdf5),
         cmocka_unit_test(test_packed_made_with_hdf5),
         cmocka_unit_test(test_child_that_fails),
+        cmocka_unit_test(test_forwarded_signals),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_changed_checkpoints),
         cmocka_unit_test(test_changed_packed_files),

@@ -17,8 +17,9 @@ bool read_frame_is_command(const char *word)
 _Noreturn void read_frame_run(int count, char **words)
 {
     int code = ERROR_USAGE;
-    subprocess_limit();
-    if (count == 2 && strcmp(words[0], CHECKPOINT_READ_FRAME) == 0)
+    if (!subprocess_limit())
+        code = ERROR_MEMORY;
+    else if (count == 2 && strcmp(words[0], CHECKPOINT_READ_FRAME) == 0)
         code = checkpoint_message_send(words[1]);
     else if (count == 3 && atoll(words[2]) > 0)
         code = packed_message_send(words[1], atoll(words[2]));

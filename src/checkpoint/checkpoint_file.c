@@ -241,19 +241,11 @@ static bool read_in_child(const char *path, struct checkpoint_contents *contents
     const char *const words[] = {CHECKPOINT_READ_FRAME, path, NULL};
     struct subprocess child;
     struct error theirs = {.kind = ERROR_NONE};
-    char reason[128] = "gave an incomplete result";
     if (!subprocess_start(&child, words, error))
         return false;
     bool whole = checkpoint_message_receive(&child, contents, &theirs);
-    bool good = subprocess_end(&child, reason, sizeof reason) && whole;
-    if (!good && child.was_killed)
-        return error_set(error, ERROR_MEMORY,
-                         "cannot read %s: the process that reads its structure was killed from "
-                         "outside (SIGKILL); check the free memory and start again",
-                         path);
-    if (!good)
-        return error_set(error, ERROR_CHECKPOINT, "%s is damaged: reading its structure %s", path,
-                         reason);
+    if (!subprocess_end(&child, whole, path, ERROR_CHECKPOINT, error))
+        return false;
     return theirs.kind == ERROR_NONE || error_set(error, ERROR_CHECKPOINT, "%s", theirs.text);
 }
 

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -26,7 +27,12 @@ enum { MEMORY_LIMITED = 0 };
 #else
 enum { MEMORY_LIMITED = 1 };
 #endif
-static const rlim_t memory_more = (rlim_t)1 << 30; /* bytes, besides what the program has mapped */
+/* bytes, besides what the program has mapped */
+static const rlim_t memory_more = (rlim_t)1 << 30, memory_least = (rlim_t)64 << 20;
+/* A damaged file can cause these signals. The others are blocked in the child: they are sent from
+ * outside, for example by mpirun, which forwards SIGUSR1 to all processes of a rank. */
+static const int crashes[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGSYS, SIGTRAP, SIGXCPU};
+enum { CRASHES = sizeof crashes / sizeof *crashes };
 
 static const char *program = NULL;
 
@@ -45,16 +51,19 @@ static int spawn(pid_t *pid, char *const *words, int output)
 {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
-    sigset_t none, all;
-    sigemptyset(&none);
+    sigset_t blocked, all;
     sigfillset(&all);
+    blocked = all;
+    sigdelset(&blocked, SIGALRM);
+    for (int n = 0; n < CRASHES; n++)
+        sigdelset(&blocked, crashes[n]);
     posix_spawn_file_actions_init(&files);
     posix_spawn_file_actions_adddup2(&files, output, STDOUT_FILENO);
     posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigmask(&attributes, &blocked);
     posix_spawnattr_setsigdefault(&attributes, &all);
     int failure = posix_spawn(pid, program, &files, &attributes, words, environ);
     posix_spawn_file_actions_destroy(&files);
@@ -76,6 +85,7 @@ bool subprocess_start(struct subprocess *child, const char *const *words, struct
             close(ends[0]);
     }
     child->output = ends[0];
+    child->ended = child->no_memory = false;
     return failure == 0 || error_set(error, ERROR_MEMORY,
                                      "cannot start a process to read a file: %s; check the limits "
                                      "of this job (ulimit -a) and that /proc is mounted",
@@ -89,8 +99,10 @@ bool subprocess_read(struct subprocess *child, void *data, size_t bytes)
         ssize_t done = read(child->output, to, bytes);
         if (done < 0 && errno == EINTR)
             continue;
-        if (done <= 0)
+        if (done <= 0) {
+            child->ended = true;
             return false;
+        }
         to += done;
         bytes -= (size_t)done;
     }
@@ -100,7 +112,9 @@ bool subprocess_read(struct subprocess *child, void *data, size_t bytes)
 bool subprocess_read_array(struct subprocess *child, void **array, size_t size, int64_t count,
                            int64_t most)
 {
-    *array = count >= 0 && count <= most ? calloc((size_t)count + 1, size) : NULL;
+    const bool valid = count >= 0 && count <= most;
+    *array = valid ? calloc((size_t)count + 1, size) : NULL;
+    child->no_memory = child->no_memory || (valid && *array == NULL);
     if (*array != NULL && subprocess_read(child, *array, (size_t)count * size))
         return true;
     free(*array);
@@ -118,28 +132,47 @@ bool subprocess_read_text(struct subprocess *child, char **text, int64_t most)
     return good;
 }
 
-bool subprocess_end(struct subprocess *child, char *reason, size_t size)
+static bool is_crash(int number)
+{
+    for (int n = 0; n < CRASHES; n++)
+        if (crashes[n] == number)
+            return true;
+    return false;
+}
+
+bool subprocess_end(struct subprocess *child, bool whole, const char *path, enum error_kind damaged,
+                    struct error *error)
 {
     int status = 0;
-    pid_t ended;
+    char reason[128];
     close(child->output);
-    child->was_killed = false;
-    do
-        ended = waitpid(child->pid, &status, 0);
-    while (ended < 0 && errno == EINTR);
-    if (ended == child->pid && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+    while (waitpid(child->pid, &status, 0) < 0)
+        if (errno != EINTR)
+            return error_set(error, ERROR_MEMORY, "cannot read %s: waitpid: %s", path,
+                             strerror(errno));
+    if (status == 0 && whole)
         return true;
-    const int number = ended == child->pid && WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-    child->was_killed = number == SIGKILL;
-    if (number == SIGXCPU || number == SIGALRM)
-        snprintf(reason, size, "did not end within %d s of CPU time or %d s in all", CPU_SECONDS,
-                 WALL_SECONDS);
+    const int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    /* After invalid output its end is that of a write to a closed pipe. */
+    const bool invalid = !whole && !child->no_memory && (status == 0 || !child->ended);
+    if (child->no_memory)
+        snprintf(reason, sizeof reason, "returned more than fits in memory");
+    else if (invalid)
+        snprintf(reason, sizeof reason, "gave an incomplete result");
+    else if (number == SIGXCPU)
+        snprintf(reason, sizeof reason, "did not end within %d s of CPU time", CPU_SECONDS);
+    else if (number == SIGALRM)
+        snprintf(reason, sizeof reason, "did not end within %d s", WALL_SECONDS);
     else if (number != 0)
-        snprintf(reason, size, "ended with signal %d (%s)", number, strsignal(number));
+        snprintf(reason, sizeof reason, "ended with signal %d (%s)", number, strsignal(number));
     else
-        snprintf(reason, size, "ended with exit code %d",
-                 ended == child->pid ? WEXITSTATUS(status) : -1);
-    return false;
+        snprintf(reason, sizeof reason, "ended with exit code %d", WEXITSTATUS(status));
+    if (invalid || is_crash(number))
+        return error_set(error, damaged, "%s is damaged: reading its structure %s", path, reason);
+    return error_set(error, ERROR_MEMORY,
+                     "cannot read %s: the process that reads its structure %s; check free memory, "
+                     "the limits of this job (ulimit -a) and the disk, and start again",
+                     path, reason);
 }
 
 /* The bytes of address space that this process uses. */
@@ -164,7 +197,7 @@ static void limit_set(__rlimit_resource_t resource, rlim_t most)
     ENSURE(setrlimit(resource, &limit) == 0, "setrlimit: %s", strerror(errno));
 }
 
-void subprocess_limit(void)
+bool subprocess_limit(void)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     limit_set(RLIMIT_CORE, 0);
@@ -172,6 +205,10 @@ void subprocess_limit(void)
     if (MEMORY_LIMITED)
         limit_set(RLIMIT_AS, memory_mapped() + memory_more);
     alarm(WALL_SECONDS);
+    /* A lower limit of the job would make HDF5 report objects of valid files as missing. */
+    void *least =
+        mmap(NULL, memory_least, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return least != MAP_FAILED && munmap(least, memory_least) == 0;
 }
 
 void subprocess_write(const void *data, size_t size, int64_t count)

@@ -19,8 +19,9 @@ bool subprocess_has_program(void);
 
 struct subprocess {
     pid_t pid;
-    int output;      /* the read end of a pipe */
-    bool was_killed; /* after subprocess_end: by SIGKILL, which no limit here sends */
+    int output;     /* the read end of a pipe */
+    bool ended;     /* the output ended too early */
+    bool no_memory; /* subprocess_read_array failed for that reason */
 };
 
 /* Start the program with these words, NULL-terminated, after its name. Standard input and standard
@@ -38,13 +39,15 @@ MUST_CHECK bool subprocess_read_array(struct subprocess *child, void **array, si
                                       int64_t count, int64_t most);
 MUST_CHECK bool subprocess_read_text(struct subprocess *child, char **text, int64_t most);
 
-/* Wait for the end. False: the child failed, and `reason` describes it: "ended with signal 11
- * (Segmentation fault)". */
-MUST_CHECK bool subprocess_end(struct subprocess *child, char *reason, size_t size);
+/* Wait for the end of a child that read the structure of `path`; `whole` is false if its output is
+ * not complete. If the file can be the cause of a failure (a crash, the limit on CPU time, invalid
+ * output), the error has the kind `damaged`, else ERROR_MEMORY. */
+MUST_CHECK bool subprocess_end(struct subprocess *child, bool whole, const char *path,
+                               enum error_kind damaged, struct error *error);
 
 /* For the child, before its work: set the limits. It ends with its parent, and no core is dumped.
- * Signals of the limits on time are SIGXCPU and SIGALRM. */
-void subprocess_limit(void);
+ * Signals of the limits on time are SIGXCPU and SIGALRM. False: too little memory is left. */
+MUST_CHECK bool subprocess_limit(void);
 
 /* For the child: write what the functions above read. The result of fflush reports failures. */
 void subprocess_write(const void *data, size_t size, int64_t count);

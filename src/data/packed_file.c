@@ -338,10 +338,8 @@ static bool read_file(struct header_reader *reader, const char *path, struct pac
 
 static bool reader_close(struct header_reader *reader, bool good, struct error *error)
 {
-    char reason[128] = "gave an incomplete result";
-    if (reader->in_child && (!subprocess_end(&reader->child, reason, sizeof reason) || !good))
-        error_set(error, ERROR_DATA, "cannot use %s as packed data: reading its structure %s",
-                  reader->path, reason);
+    if (reader->in_child)
+        error_defer(subprocess_end(&reader->child, good, reader->path, ERROR_DATA, error));
     return good && error->kind == ERROR_NONE;
 }
 
