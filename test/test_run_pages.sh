@@ -29,7 +29,7 @@ chmod +x bin/nvidia-smi
 plain_path=$PATH
 PATH=$work/bin:$PATH
 
-echo 1..13
+echo 1..16
 # The pause gives the thread of the sensors time to call it.
 run 2 one $short debug.pause=update:16:0.5 mesh.strategy=fsdp data.val=reference train.test=on output.target=0.01 run.dir="$work/one"
 bad=$([ $status -eq 0 ] || echo "status $status;")
@@ -75,6 +75,30 @@ if test["weights"] != "best" or test["step"] != best["step"] or best["step"] >= 
 if abs(test["loss"] - best["value"]) > 1e-6 * best["value"] or test["loss"] == result["loss"]: print("loss", test["loss"], best, result["loss"])
 ' 2>&1)
 result 'the test split is evaluated with the best weights' "$bad" "$work/best.log"
+
+run 1 evaluated eval "$work/best/best.safetensors" $small predict.split=val
+python3 -c '
+import json, re
+header = [open(f"best/{name}.safetensors", "rb").read() for name in ("best", "weights")]
+size = 8 + int.from_bytes(header[0][:8], "little")
+if header[0][:size] != header[1][:size]: print("other names, shapes or metadata")
+if header[0] == header[1]: print("the last weights")
+best = json.load(open("best/result.json"))["best"]["value"]
+loss = float(re.search("loss\": ([0-9.]*)", open("evaluated.log").read()).group(1))
+if abs(loss - best) > 2e-5 * best: print("loss", loss, best)
+' >bad 2>&1
+result 'best.safetensors has the best weights' "$(cat bad)" "$work/evaluated.log"
+
+# The order of the last lines; the warning is logged only if several evaluations choose a checkpoint.
+tail -n 5 best.log | cut -d' ' -f1 | tr '\n' ' ' >order
+bad=$([ "$(cat order)" = 'time: final: test: files: next: ' ] || cat order)
+grep -q "^files: $work/best: best.safetensors, weights.safetensors, checkpoints/best.h5, .*result.json$" best.log || bad="$bad no files;"
+grep -q "^next: vittrain report $work/best$" best.log || bad="$bad no command;"
+result 'the log ends with the results, the files and the next command' "$bad" "$work/best.log"
+bad=$([ "$(rows best.log '^warning: data.val=test: .* data.val=0.1$')" = 1 ] || echo 'no warning;')
+grep -q ' warning: data.val=test: ' best/train.log || bad="$bad not in train.log;"
+! grep -q '^warning: data.val=test' one.log || bad="$bad with data.val=reference"
+result 'a best checkpoint that is chosen on the test set is worth a warning' "$bad" "$work/best.log"
 
 result "nvidia-smi's table of the middle of the run" \
     "$(lacks one/nvidia-smi.txt ' at .*Z, step 1[0-9]$' 'NVIDIA-SMI 570'; lacks runs/logbook/one.md 'NVIDIA-SMI 570')" "$work/one.log"

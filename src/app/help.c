@@ -192,6 +192,7 @@ static const char files[] =
     "(tables of steps, epochs, units, ranks, sensors and hashes), events for\n"
     "TensorBoard,\n"
     ".Pa checkpoints/ ,\n"
+    ".Pa best.safetensors ,\n"
     ".Pa weights.safetensors ,\n"
     ".Pa result.json .\n"
     ".It Pa runs/logbook/\n"

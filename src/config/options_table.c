@@ -536,7 +536,7 @@ const struct option_entry option_table[] = {
              "the end. %h in the name is replaced by the host name; the first rank of each node "
              "then writes its own file."},
     {PLACE(output, weights), .kind = OPTION_IS_SWITCH, .preset = "on",
-     .help = "Write the final weights as safetensors."},
+     .help = "Write the final weights as safetensors, and those of the best evaluation."},
     {PLACE(output, upload), .kind = OPTION_IS_TEXT, .preset = "",
      .help = "s3://BUCKET/PATH, or REMOTE:PATH with a remote of rclone. During the run, the last "
              "and the best checkpoint, log, tables, events, result and weights are uploaded there "

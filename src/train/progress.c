@@ -6,9 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "config/options.h"
 #include "config/phase.h"
+#include "core/atomic_file.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/status.h"
@@ -191,22 +193,55 @@ static void epoch_line_print(const struct trainer *trainer, const struct epoch_r
              row->images_per_second, 100 * row->data_share);
 }
 
+/* Log one evaluation: "final: loss 1.2, accuracy 60.00 % (top-5 95.00 %) on 500 samples". */
+static void evaluation_line_print(const char *name, const struct evaluation *evaluation,
+                                  const char *weights)
+{
+    char right[80] = "";
+    if (evaluation->classes > 0)
+        snprintf(right, sizeof right, ", accuracy %.2f %% (top-5 %.2f %%)", 100 * evaluation->top1,
+                 100 * evaluation->top5);
+    log_info("%s: loss %.4f%s on %lld samples%s", name, evaluation->loss, right,
+             (long long)evaluation->samples, weights);
+}
+
+/* Log the names of the files in the run folder that other commands read. */
+static void files_line_print(const char *folder)
+{
+    static const char *const names[] = {"best.safetensors", "weights.safetensors",
+                                        "checkpoints/best.h5", "checkpoints/last.h5",
+                                        "result.json"};
+    char path[FILE_PATH], list[160] = "";
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const size_t used = strlen(list);
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        if (access(path, F_OK) == 0)
+            snprintf(list + used, sizeof list - used, "%s%s", used > 0 ? ", " : ": ", names[i]);
+    }
+    log_info("files: %s%s", folder, list);
+}
+
+/* Log the end of the run, the most important lines last. */
 static void result_lines_print(const struct trainer *trainer, const struct results *results)
 {
-    const struct evaluation *last = results->evaluation;
-    char total[32], training[32], right[80] = "", speed[32] = "";
+    char total[32], training[32], reached[32], speed[32] = "", weights[64];
     clock_format(results->total_seconds, total, sizeof total);
     clock_format(results->training_seconds, training, sizeof training);
-    if (last != NULL) {
-        evaluation_print(last, &trainer->validation.dataset);
-        if (last->classes > 0)
-            snprintf(right, sizeof right, ", accuracy %.2f %% (top-5 %.2f %%)", 100 * last->top1,
-                     100 * last->top5);
-        log_info("final: loss %.4f%s on %lld samples", last->loss, right, (long long)last->samples);
-    }
     if (!isnan(results->images_per_second))
         snprintf(speed, sizeof speed, ", %.0f img/s", results->images_per_second);
     log_info("time: %s in total, %s training only%s", total, training, speed);
+    if (!isnan(results->target_seconds)) {
+        clock_format(results->target_seconds, reached, sizeof reached);
+        log_info("target: accuracy %.2f %% reached after %s", 100 * results->target, reached);
+    }
+    if (results->evaluation != NULL)
+        evaluation_line_print("final", results->evaluation, "");
+    snprintf(weights, sizeof weights, ", with the %s weights (step %lld)", results->test_weights,
+             (long long)results->test_step);
+    if (results->test != NULL)
+        evaluation_line_print("test", results->test, weights);
+    files_line_print(trainer->folder.path);
+    log_info("next: vittrain report %s", trainer->folder.path);
 }
 
 /* ---- rows */
@@ -374,12 +409,6 @@ void progress_test(struct trainer *trainer)
 {
     const struct evaluation *test = &trainer->test.evaluation;
     const struct metrics_row row = evaluation_row(trainer, "test", test);
-    char right[80] = "";
-    if (test->classes > 0)
-        snprintf(right, sizeof right, ", accuracy %.2f %% (top-5 %.2f %%)", 100 * test->top1,
-                 100 * test->top5);
-    log_info("test: loss %.4f%s on %lld samples, with the %s weights (step %lld)", test->loss,
-             right, (long long)test->samples, trainer->test.weights, (long long)trainer->test.step);
     error_defer(run_log_metrics(trainer->output.log, &row, &trainer->output.log_error));
     error_defer(run_log_flush(trainer->output.log, &trainer->output.log_error));
 }
@@ -500,22 +529,19 @@ bool progress_result(struct trainer *trainer, struct error *error)
     monitor_stop(trainer->output.monitor);
     if (monitor_summarize(trainer->output.monitor, &sensors))
         results.sensors = &sensors;
-    result_lines_print(trainer, &results);
-    if (!isnan(results.target_seconds)) {
-        char reached[32];
-        clock_format(results.target_seconds, reached, sizeof reached);
-        log_info("target: accuracy %.2f %% reached after %s", 100 * results.target, reached);
-    }
+    if (results.evaluation != NULL)
+        evaluation_print(results.evaluation, &trainer->validation.dataset);
     checkpoints_log(trainer);
     session_log_memory(&trainer->session);
     if (results.sensors != NULL)
         monitor_summary_log(results.sensors, (double)trainer->attempt.images);
     if (!run_record_end(trainer, error))
         return false;
-    log_info("run folder: %s", trainer->folder.path);
     if (trainer->world->rank == 0)
         error_defer(results_write(&trainer->folder, &results, &trainer->validation.dataset, error));
     if (error->kind == ERROR_NONE && !results.unfinished)
         error_defer(run_log_finish(trainer->output.log, error));
+    if (error->kind == ERROR_NONE)
+        result_lines_print(trainer, &results);
     return comm_agree(trainer->world, error);
 }

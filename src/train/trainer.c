@@ -244,6 +244,19 @@ static void grains_announce(const struct session *session)
                  grains, ranks);
 }
 
+/* Warns if several evaluations on the test set decide which checkpoint is the best one. */
+static void selection_warn(const struct trainer *trainer)
+{
+    const struct options *options = &trainer->options;
+    const int64_t period = trainer->steps_per_epoch * options->train.eval_every;
+    const int64_t evaluations =
+        period > 0 ? (trainer->total_steps + period - 1) / period : trainer->total_steps > 0;
+    if (options->data.val == VALIDATION_TEST && options->checkpoint.monitor != MONITOR_NONE &&
+        evaluations > 1 && strcmp(options->data.format, "synthetic") != 0)
+        log_warn("data.val=test: the best checkpoint is chosen on the test set, so its accuracy "
+                 "there is an overestimate; hold out training images with data.val=0.1");
+}
+
 static bool trainer_prepare(struct trainer *trainer, struct error *error)
 {
     struct session *session = &trainer->session;
@@ -282,6 +295,7 @@ static bool trainer_prepare(struct trainer *trainer, struct error *error)
     step_open(&trainer->step, session, &trainer->train, &trainer->optimizer);
     if (replays)
         return state_prepare(trainer, error);
+    selection_warn(trainer);
     peak_prepare(trainer);
     return (elastic || folder_prepare(trainer, error)) && writer_prepare(trainer, error) &&
            state_prepare(trainer, error) && log_prepare(trainer, error);

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "checkpoint/checkpoint_read.h"
@@ -275,13 +276,21 @@ static bool epoch_finish(struct trainer *trainer, struct error *error)
     return true;
 }
 
-static bool weights_export(struct trainer *trainer, struct error *error)
+/* True if the run ends with an evaluation of the test split (train.test). */
+static bool test_is_due(const struct trainer *trainer)
+{
+    bool interrupted = trainer->stop.out_of_time && trainer->state.step < trainer->total_steps;
+    return trainer->options.train.test && !trainer->stop.signalled && !interrupted;
+}
+
+/* Collective. Writes the session's weights to the run folder. */
+static bool weights_write(struct trainer *trainer, const char *name, struct error *error)
 {
     char path[OPTION_TEXT + 32];
     if (!trainer->options.output.weights)
         return true;
     status_set_phase(PHASE_WEIGHTS_WRITE);
-    snprintf(path, sizeof path, "%s/weights.safetensors", trainer->folder.path);
+    snprintf(path, sizeof path, "%s/%s", trainer->folder.path, name);
     char *metadata = trainer_metadata(trainer);
     average_swap(trainer);
     bool good = safetensors_write(path, &trainer->session.flat, metadata, error);
@@ -290,22 +299,19 @@ static bool weights_export(struct trainer *trainer, struct error *error)
     return good;
 }
 
-/* Collective. Reads the best weights, unless they are those of the newest step. best.h5 links
- * to the checkpoint of the best reported evaluation, which may be the final one. */
+/* Collective. Reads the best weights, unless they are those of the newest step. Without their
+ * checkpoint (checkpoint.every=0) the session keeps the last weights. */
 static bool best_weights_read(struct trainer *trainer, struct error *error)
 {
     struct session *session = &trainer->session;
+    const int64_t best = trainer->best.step;
     char path[OPTION_TEXT + 64];
-    snprintf(path, sizeof path, "%s/best.h5", trainer->folder.checkpoints);
-    int64_t exists = trainer->world->rank == 0 && access(path, R_OK) == 0;
+    snprintf(path, sizeof path, "%s/step-%08lld.h5", trainer->folder.checkpoints, (long long)best);
+    int64_t exists = best > 0 && (best == trainer->state.step || access(path, R_OK) == 0);
     comm_broadcast(trainer->world, &exists, 1, COMM_INT64, 0);
-    trainer->test.weights = "last";
-    trainer->test.step = trainer->state.step;
-    if (exists == 0 || trainer->best.step <= 0)
-        return true;
-    trainer->test.weights = "best";
-    trainer->test.step = trainer->best.step;
-    if (trainer->best.step == trainer->state.step)
+    trainer->test.weights = exists != 0 ? "best" : "last";
+    trainer->test.step = exists != 0 ? best : trainer->state.step;
+    if (exists == 0 || best == trainer->state.step)
         return true;
     status_set_phase(PHASE_WEIGHTS_READ);
     if (!checkpoint_read(path, &trainer->checkpoints.target, &session->flat, NULL, true, error))
@@ -314,23 +320,36 @@ static bool best_weights_read(struct trainer *trainer, struct error *error)
     return true;
 }
 
-/* Collective. Evaluates the best weights, if there are any, on the test split (train.test). The
- * session keeps these weights. */
+/* Collective. Writes the final weights and, except after a signal, the best ones. If the best
+ * weights are needed, the session keeps them. */
+static bool weights_export(struct trainer *trainer, struct error *error)
+{
+    double begin = clock_now();
+    bool wanted = trainer->options.output.weights && !trainer->stop.signalled;
+    bool good = weights_write(trainer, "weights.safetensors", error);
+    if (good && (wanted || test_is_due(trainer))) {
+        good = best_weights_read(trainer, error);
+        if (good && wanted && strcmp(trainer->test.weights, "best") == 0)
+            good = weights_write(trainer, "best.safetensors", error);
+    }
+    trainer->checkpoints.seconds += clock_now() - begin;
+    return good;
+}
+
+/* Collective. Evaluates the session's weights, the best ones if there are any, on the test split
+ * (train.test). */
 static bool test_run(struct trainer *trainer, struct error *error)
 {
     const struct options *options = &trainer->options;
     struct session *session = &trainer->session;
     struct test_evaluation *test = &trainer->test;
-    bool interrupted = trainer->stop.out_of_time && trainer->state.step < trainer->total_steps;
     bool validated = options->data.val == VALIDATION_TEST;
-    if (!options->train.test || trainer->stop.signalled || interrupted)
+    if (!test_is_due(trainer))
         return true;
     status_set_phase(PHASE_TEST);
     if (!validated && (!feed_open(&test->feed, options, SPLIT_TEST, trainer->world, error) ||
                        !feed_start_evaluation(&test->feed, options, trainer->world, session->device,
                                               session->batch, session->model->image, error)))
-        return false;
-    if (!best_weights_read(trainer, error))
         return false;
     average_swap(trainer);
     bool good = evaluation_run(session, validated ? &trainer->validation : &test->feed, NULL,
