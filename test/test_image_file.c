@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
@@ -548,6 +549,28 @@ static void damaged_files_are_errors(void **state)
     free(bytes);
 }
 
+/* A chunk that states 1 GB uses no memory: optional chunks are skipped, others are short. */
+static void stated_sizes_use_no_memory(void **state)
+{
+    static const char *const chunks[] = {"sPLT", "iTXt", "tEXt", "zTXt", "iCCP", "eXIf", "pCAL",
+                                         "sCAL", "hIST", "tRNS", "PLTE", "IDAT", "tIME", "xxxx"};
+    static const uint8_t header[] =
+        "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1\x08\2\0\0\0"
+        "\x90\x77\x53\xde\x3f\xff\xff\x73????\4\xb8k:\0\0\0\0IEND\xae\x42\x60\x82";
+    uint8_t bytes[sizeof header - 1];
+    struct rusage before, after;
+    (void)state;
+    memcpy(bytes, header, sizeof bytes);
+    getrusage(RUSAGE_SELF, &before);
+    for (size_t i = 0; i < sizeof chunks / sizeof chunks[0]; i++) {
+        memcpy(bytes + 37, chunks[i], 4);
+        assert_false(decode(bytes, sizeof bytes, NULL, 1, false));
+        assert_int_equal(error.kind, ERROR_DATA);
+    }
+    getrusage(RUSAGE_SELF, &after);
+    assert_in_range(after.ru_maxrss - before.ru_maxrss, 0, 100000); /* KB */
+}
+
 /* ---- Mutated files ---- */
 
 enum { FUZZED_MOST = 1 << 16, FUZZED_PIXELS = 1 << 14 };
@@ -707,6 +730,7 @@ int main(void)
         cmocka_unit_test(many_scans_are_refused),
         cmocka_unit_test(lying_frames_are_refused),
         cmocka_unit_test(damaged_files_are_errors),
+        cmocka_unit_test(stated_sizes_use_no_memory),
         cmocka_unit_test(mutated_files_do_no_harm),
     };
     return cmocka_run_group_tests_name("image_file", tests, open_vectors, close_vectors);

@@ -334,6 +334,8 @@ static void test_files_that_are_none(void **state)
     assert_refused(&usual, path, "states that its header has 2147483648 bytes", "");
     make_file(path, UINT64_MAX, "{}", 0);
     assert_refused(&usual, path, "states that its header has", "");
+    make_file(path, 10000001, "{}", 10000000);
+    assert_refused(&usual, path, "this program reads at most 10000000", "");
     make_file(path, 3, "{}", 0);
     assert_refused(&usual, path, "states that its header has 3 bytes", "");
     make_file(path, 2, "{}", 0);

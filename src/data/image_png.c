@@ -63,6 +63,8 @@ static void begin_image(struct png_reader *reader)
             ->accept_truncated) /* small buffers: libpng discards the data of an incomplete one */
         png_set_compression_buffer_size(png, SMALL_READ);
     png_set_user_limits(png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
+    /* Skip text, profiles and other optional chunks: libpng allocates the size that one states. */
+    png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
     png_read_info(png, reader->info);
     const int type = png_get_color_type(png, reader->info);
     const int depth = png_get_bit_depth(png, reader->info);
