@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Compares the images of a packed file (h5py) with those of the source folder, resized by Pillow: shorter side
-to SIZE, then the centre SIZE x SIZE, as torchvision's Resize and CenterCrop do.
+to SIZE, then the centre SIZE x SIZE, as torchvision's Resize and CenterCrop do. Images are turned by their EXIF
+orientation (data.exif=on). --orientations writes images with all orientations in all formats to a class's folder.
 
     check_images.py PACKED.h5 ROOT/SPLIT GROUP
+    check_images.py --orientations FOLDER
 """
 import os
 import sys
 
 import h5py
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".webp")
 
@@ -24,7 +26,7 @@ def files_of(folder):
 
 
 def resized_middle(path, size):
-    image = Image.open(path).convert("RGB")
+    image = ImageOps.exif_transpose(Image.open(path)).convert("RGB")
     width, height = image.size
     shorter = min(width, height)
     width, height = (size if side == shorter else size * side // shorter for side in (width, height))
@@ -33,7 +35,20 @@ def resized_middle(path, size):
     return np.asarray(image.crop((left, top, left + size, top + size))).transpose(2, 0, 1)
 
 
+def write_orientations(folder):
+    rows, columns = np.mgrid[0:53, 0:80]
+    image = Image.fromarray(np.stack([columns * 3, rows * 4, columns + rows], -1).astype(np.uint8))
+    for orientation in range(1, 9):
+        exif = Image.Exif()
+        exif[0x0112] = orientation
+        for ending in "jpg", "png", "webp":
+            image.save(os.path.join(folder, f"{orientation}.{ending}"), exif=exif)
+
+
 def main():
+    if sys.argv[1] == "--orientations":
+        write_orientations(sys.argv[2])
+        return
     packed, folder, group = sys.argv[1:]
     seen = near = 0
     with h5py.File(packed, "r") as file:

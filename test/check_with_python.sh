@@ -98,14 +98,17 @@ by_torch "real images get the colours that Pillow gives them" check_colours.py "
 # images NAME ROOT SIZE: decoded and resized images compared with Pillow; real images if VITTRAIN_IMAGES has them.
 images() {
     rm -f "$work/images.h5"
-    run 2 images convert data data.format=imagefolder data.root="$2" data.scaled_decode=off data.val=none \
+    run 2 images convert data data.format=imagefolder data.root="$2" data.scaled_decode=off data.val=none data.exif=on \
         convert.output="$work/images.h5" convert.kind=decoded convert.size="$3"
     result "$1 are packed as pixels" "$([ $status -eq 0 ] || echo "status $status")" "$work/images.log"
     read_by "$1 are as Pillow decodes and resizes them" check_images.py "$work/images.h5" "$2/train" train
 }
 for class in train/bird train/cat train/dog val/bird val/cat val/dog; do mkdir -p "$work/tree/$class"; done
 "$TEST_BUILD/test/test_image_folder" --make "$work/tree" 60
+mkdir -p "$work/oriented/train/bird" "$work/oriented/train/cat"
+for class in bird cat; do "$PYTHON" "$TEST_SOURCE/test/check_images.py" --orientations "$work/oriented/train/$class"; done
 images "made images" "$work/tree" 32
+images "images with an EXIF orientation" "$work/oriented" 32
 skipped "shards of webdataset have its samples" webdataset ||
     read_by "shards of webdataset have its samples" check_webdataset.py "$vittrain" "$work/tree" "$work"
 by_torch "made images are evaluated as by timm" check_evaluation.py "$TEST_BUILD/test/test_recipe" "$work/tree" 4

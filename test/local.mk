@@ -65,6 +65,7 @@ test_programs = \
 	test/test_image \
 	test/test_image_file \
 	test/test_image_folder \
+	test/test_image_orientation \
 	test/test_launcher \
 	test/test_linear \
 	test/test_linear_relu \

@@ -669,6 +669,7 @@ static void decode_fuzzed(struct fuzzed *input, struct crop *crop, struct crop_s
     error_clear(&error);
     crop->accept_truncated = draw(input, 2);
     crop->scaled_decode = draw(input, 2);
+    crop->turn = input->number % 2 == 0;
     if (!crop_file(crop, 0, input->number, bytes, input->count, scratch, planes, &error)) {
         assert_true(error.kind == ERROR_DATA || error.kind == ERROR_MEMORY);
         assert_true(error.text[0] != '\0');

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # Image files as data: the same losses on any number of ranks and threads, evaluation and prediction from a folder,
-# unusable files, ranks that find different data, and the warning about waiting for data.
+# unusable files, EXIF orientation, ranks that find different data, and the warning about waiting for data.
 . "$TEST_SOURCE/test/program.sh"
 
 tree=$work/tree
@@ -20,7 +20,7 @@ train() {
     losses_of "$2"
 }
 
-echo 1..16
+echo 1..23
 train 1 one "$random"
 compare "one rank trains from a folder" one one 0
 [ "$(wc -l <"$work/one.loss")" = 10 ] && bad= || bad="not 10 rows"
@@ -81,3 +81,45 @@ run 1 waits $folder run.dir="$work/waits" data.format=synthetic data.image=1500 
     train.epochs=2 augment.random_resized_crop=on
 [ "$(grep -c 'of this epoch was waiting for data: raise data.workers=1' "$work/waits.log")" = 1 ] && bad= || bad="not once"
 result "a wait for data is said once" "$bad" "$work/waits.log"
+
+# EXIF orientation 6 in the JPEG files of one class; the others are PNG and WebP.
+marked=$work/marked
+cp -r "$tree" "$marked"
+for file in "$marked"/*/cat/*.jpg; do
+    [ "$(head -c 2 "$file" | od -An -tx1)" = " ff d8" ] || continue
+    { head -c 2 "$file"
+        printf '\377\341\0\042Exif\0\0MM\0*\0\0\0\010\0\001\001\022\0\003\0\0\0\001\0\006\0\0\0\0\0\0'
+        tail -c +3 "$file"; } >"$work/file" && mv "$work/file" "$file"
+done
+train 1 stored "data.root=$marked"
+compare "EXIF orientation is ignored" stored square 0
+[ "$(grep -c 'warning: data: 10 of 90 files have an EXIF orientation, which is ignored; data.exif=on' "$work/stored.log")" = 1 ] &&
+    grep -q 'data: [34] of 30 files have' "$work/stored.log" && bad= || bad="not one warning for each split"
+result "a warning has the number of files with an orientation" "$bad" "$work/stored.log"
+train 1 turned "data.root=$marked data.exif=on"
+bad=
+differ "$work/stored.loss" "$work/turned.loss" 1e-5 | grep -q line || bad="the losses of images as stored"
+grep -q 'data: 10 of 90 files are turned' "$work/turned.log" || bad="$bad no line with their number"
+result "data.exif=on turns them" "$bad" "$work/turned.log"
+run 2 pack convert data $folder data.root="$marked" convert.output="$work/marked.h5" convert.kind=restarts
+train 1 packed "data.exif=on data.format=packed data.root=$work/marked.h5"
+compare "packed files with restart markers keep their orientation" packed turned 0
+mkdir "$work/shards" && printf 'bird\ncat\ndog\n' >"$work/shards/classes.txt"
+for split in train val; do
+    (cd "$marked/$split" && for file in */*.jpg; do
+        case $file in bird*) echo 0 ;; cat*) echo 1 ;; *) echo 2 ;; esac >"${file%.jpg}.cls"
+    done && tar -cf "$work/shards/$split.tar" -- */*)
+done
+train 1 shards "data.exif=on data.format=webdataset data.root=$work/shards"
+compare "and so do shards" shards turned 0
+train 1 shards_stored "data.format=webdataset data.root=$work/shards"
+grep -q 'warning: data: 10 of 90 files have an EXIF orientation' "$work/shards_stored.log" && bad= || bad="no warning"
+result "files with an orientation in shards are counted" "$bad" "$work/shards_stored.log"
+for from in weights.safetensors checkpoints/last.h5; do
+    run 1 predict predict "$work/turned/$from" "$marked/val/cat" train.precision=fp32 predict.output="$work/$(basename "${from%.*}").csv"
+done
+run 1 ignored predict "$work/turned/weights.safetensors" "$marked/val/cat" train.precision=fp32 data.exif=off predict.output="$work/ignored.csv"
+bad=
+cmp -s "$work/weights.csv" "$work/last.csv" || bad="weights and checkpoint differ;"
+! cmp -s "$work/weights.csv" "$work/ignored.csv" || bad="$bad data.exif=off changes nothing"
+result "predict turns images as training did" "$bad" "$work/ignored.log"

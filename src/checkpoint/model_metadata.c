@@ -28,17 +28,29 @@
 enum { LARGEST_IMAGE = 8192, MOST_CHANNELS = 32, MOST_CLASSES = 500000 };
 
 /* Options without a key of timm (those of architecture, size, channels and classes have one). */
-static const char *const option_names[] = {"model.patch",      "model.dim",
-                                           "model.depth",      "model.heads",
-                                           "model.mlp_ratio",  "model.qkv_bias",
-                                           "model.qk_norm",    "model.class_token",
-                                           "model.registers",  "model.position",
-                                           "model.embed_norm", "model.pool",
-                                           "model.fc_norm",    "model.layer_scale",
-                                           "model.mlp",        "model.gelu",
-                                           "model.width",      "eval.resize",
-                                           "eval.resize_to",   "eval.crop",
-                                           "eval.crop_pad",    NULL};
+static const char *const option_names[] = {"model.patch",
+                                           "model.dim",
+                                           "model.depth",
+                                           "model.heads",
+                                           "model.mlp_ratio",
+                                           "model.qkv_bias",
+                                           "model.qk_norm",
+                                           "model.class_token",
+                                           "model.registers",
+                                           "model.position",
+                                           "model.embed_norm",
+                                           "model.pool",
+                                           "model.fc_norm",
+                                           "model.layer_scale",
+                                           "model.mlp",
+                                           "model.gelu",
+                                           "model.width",
+                                           "eval.resize",
+                                           "eval.resize_to",
+                                           "eval.crop",
+                                           "eval.crop_pad",
+                                           "data.exif",
+                                           NULL};
 
 /* ---- writing */
 
@@ -99,6 +111,7 @@ static void put_options(json_t *object, const struct model_metadata *metadata)
     options = defaults;
     options.model = metadata->model;
     options.eval = metadata->eval;
+    options.data.exif = metadata->exif;
     for (int i = 0; option_names[i] != NULL; i++) {
         options_value_text(&options, option_names[i], value, sizeof value);
         options_value_text(&defaults, option_names[i], preset, sizeof preset);
@@ -165,6 +178,7 @@ char *model_metadata_describe(const struct options *options, const struct model 
 {
     const bool bicubic = options->augment.interpolation == INTERPOLATION_BICUBIC;
     struct model_metadata metadata = {.model = options->model,
+                                      .exif = options->data.exif,
                                       .class_name = class_name,
                                       .class_count = class_name != NULL ? class_count : 0};
     snprintf(metadata.interpolation, sizeof metadata.interpolation, "%s",
@@ -295,6 +309,7 @@ void model_metadata_parse(const char *text, struct model_metadata *metadata)
     parse_options(object, &options);
     metadata->model = options.model;
     metadata->eval = options.eval;
+    metadata->exif = options.data.exif;
     parse_classes(object, metadata);
     json_decref(object);
 }
@@ -407,6 +422,7 @@ void model_metadata_apply(const struct model_metadata *metadata, struct options 
     options_default(&defaults);
     options->model = metadata->model;
     options->eval = metadata->eval;
+    options->data.exif = metadata->exif;
     options->augment.mean = metadata->mean;
     options->augment.std = metadata->std;
     options->augment.interpolation = (int)model_metadata_interpolation(metadata);

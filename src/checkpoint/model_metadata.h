@@ -24,6 +24,7 @@ struct model_metadata {
     char program[METADATA_WORD];       /* "vittrain 0.2.0" */
     struct model_options model;        /* name and shape */
     struct eval_options eval;          /* resize and crop in evaluation */
+    bool exif;                         /* data.exif */
     struct option_list mean, std;      /* for pixels from 0 to 1: one per channel, or one for all */
     char interpolation[METADATA_WORD]; /* of the resize: "bilinear", "bicubic", ... */
     char **class_name;                 /* [class_count], or NULL */

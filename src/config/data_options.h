@@ -54,6 +54,7 @@ struct data_options {
     int check;                       /* enum check_choice */
     int truncated;                   /* enum truncated_choice */
     int scaled_decode;               /* enum switch_choice */
+    bool exif;
     int64_t max_pixels;
 };
 

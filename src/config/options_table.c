@@ -179,6 +179,11 @@ const struct option_entry option_table[] = {
      .help = "JPEG: decode at 1/2, 1/4 or 1/8 of the size if the result is still at least as large "
              "as needed. Faster, but not bit-identical to PIL's resize. auto: on, but off for "
              "evaluations with augment.recipe=photos."},
+    {PLACE(data, exif), .kind = OPTION_IS_SWITCH, .preset = "off",
+     .help =
+         "Turn image files by their EXIF orientation, as Pillow's ImageOps.exif_transpose does. "
+         "off: decode the pixels as they are stored, as torchvision does, and log the number "
+         "of files with an orientation."},
     {PLACE(data, max_pixels), .kind = OPTION_IS_INTEGER, .preset = "178956970", .least = 1,
      .most = 2e9,
      .help = "Maximum number of pixels of an image file. Larger images are an error, because a "

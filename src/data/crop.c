@@ -69,6 +69,7 @@ bool crop_open(struct crop *crop, const struct options *options, bool encoded,
                                         ? FILTER_BICUBIC
                                         : FILTER_BILINEAR,
                           .accept_truncated = options->data.truncated == TRUNCATED_ACCEPT,
+                          .turn = options->data.exif,
                           .most_pixels = options->data.max_pixels};
     if (training) {
         crop->random_resized = options->augment.random_resized_crop == SWITCH_ON;
@@ -364,6 +365,8 @@ bool crop_file(const struct crop *crop, uint32_t epoch, uint32_t sample, const u
     bool incomplete;
     if (!image_file_header(bytes, count, true, crop->most_pixels, &header, &incomplete, error))
         return false;
+    if (crop->turn)
+        image_header_turn(&header);
     crop_plan_make(crop, epoch, sample, header.width, header.height, &plan);
     crop_request(crop, &plan, &request);
     if (!image_file_decode(bytes, count, &header, &request, &scratch->decoded, error))

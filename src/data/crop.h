@@ -28,6 +28,7 @@ struct crop {
     bool scaled_decode; /* a JPEG may be decoded at 1/2, 1/4 or 1/8 if the result is not smaller
                            than needed */
     bool accept_truncated;
+    bool turn; /* image files are turned by their EXIF orientation */
     int64_t most_pixels;
     const struct image_kernels *kernels;
 };

@@ -41,9 +41,9 @@ static bool open_records(struct dataset *dataset, const struct options *options,
     const uint64_t seed = (uint64_t)options->run.seed;
     const bool divides = options->data.val == VALIDATION_FRACTION;
     const bool held_out = divides && split == SPLIT_VALIDATION;
+    dataset->held_out = held_out;
     if (!dataset->format->open(options, held_out ? SPLIT_TRAIN : split, dataset, error))
         return false;
-    dataset->held_out = dataset->held_out || held_out;
     if (dataset->count > (int64_t)UINT32_MAX)
         return error_set(error, ERROR_DATA, "%lld records are more than the limit of 2^32",
                          (long long)dataset->count);

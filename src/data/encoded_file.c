@@ -74,6 +74,8 @@ bool encoded_file_check(const char *path, const struct options *options,
                file_read(descriptor, scratch->file.data, 0, bytes, error) &&
                record_check_decode(scratch, bytes, &header, options, error);
     close(descriptor);
+    if (good)
+        record_check_orientation(scratch, header.orientation);
     return good;
 }
 

@@ -26,6 +26,7 @@ static const struct {
 enum { SIGNATURE_MOST = 12, PNG_HEADER = 24 };
 
 static const uint8_t jpeg_signature[3] = {0xff, 0xd8, 0xff};
+static const char exif_prefix[6] = "Exif\0";
 static const uint8_t png_signature[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
 
 /* The extensions of torchvision's ImageFolder. Files in formats that cannot be decoded are listed,
@@ -91,6 +92,9 @@ static bool jpeg_header(const uint8_t *bytes, size_t count, struct image_header 
         const size_t length = big_endian(bytes + at + 2, 2) + 2;
         if (length > count - at)
             break;
+        if (marker == 0xe1 && header->orientation == 1 && length >= 4 + sizeof exif_prefix &&
+            memcmp(bytes + at + 4, exif_prefix, sizeof exif_prefix) == 0)
+            header->orientation = image_exif_orientation(bytes + at + 4, length - 4);
         at += length;
     }
     *incomplete = true;
@@ -101,6 +105,7 @@ bool image_file_header(const uint8_t *bytes, size_t count, bool whole, int64_t m
                        struct image_header *header, bool *incomplete, struct error *error)
 {
     bool known = false;
+    *header = (struct image_header){.orientation = 1};
     *incomplete = false;
     if (count == 0 && whole)
         return error_set(error, ERROR_DATA, "is empty");
@@ -120,9 +125,12 @@ bool image_file_header(const uint8_t *bytes, size_t count, bool whole, int64_t m
         if (known) {
             header->width = big_endian(bytes + 16, 4);
             header->height = big_endian(bytes + 20, 4);
+            *incomplete = !image_png_orientation(bytes, count, whole, &header->orientation);
         }
     } else if (memcmp(bytes, "RIFF", 4) == 0 && memcmp(bytes + 8, "WEBP", 4) == 0) {
         known = image_webp_header(bytes, count, header, incomplete, error);
+        if (known)
+            *incomplete = !image_webp_orientation(bytes, count, whole, &header->orientation);
     } else {
         return unknown_format(bytes, count, error);
     }
@@ -130,7 +138,7 @@ bool image_file_header(const uint8_t *bytes, size_t count, bool whole, int64_t m
         *incomplete = false;
         return error_set(error, ERROR_DATA, "is truncated before the image begins");
     }
-    if (!known)
+    if (!known || *incomplete)
         return false;
     if (header->width < 1 || header->height < 1)
         return error_set(error, ERROR_DATA, "is damaged: an image of %lld x %lld pixels",
@@ -142,6 +150,17 @@ bool image_file_header(const uint8_t *bytes, size_t count, bool whole, int64_t m
     return true;
 }
 
+static bool decode_stored(const uint8_t *bytes, size_t count, const struct image_header *header,
+                          const struct image_request *request, struct image_pixels *pixels,
+                          struct error *error)
+{
+    if (header->format == IMAGE_JPEG)
+        return image_jpeg_decode(bytes, count, header, request, pixels, error);
+    if (header->format == IMAGE_WEBP)
+        return image_webp_decode(bytes, count, header, request, pixels, error);
+    return image_png_decode(bytes, count, header, request, pixels, error);
+}
+
 bool image_file_decode(const uint8_t *bytes, size_t count, const struct image_header *header,
                        const struct image_request *request, struct image_pixels *pixels,
                        struct error *error)
@@ -150,11 +169,12 @@ bool image_file_decode(const uint8_t *bytes, size_t count, const struct image_he
     ENSURE(area->x >= 0 && area->y >= 0 && area->width > 0 && area->height > 0 &&
                area->x + area->width <= header->width && area->y + area->height <= header->height,
            "an area outside of the image");
-    if (header->format == IMAGE_JPEG)
-        return image_jpeg_decode(bytes, count, header, request, pixels, error);
-    if (header->format == IMAGE_WEBP)
-        return image_webp_decode(bytes, count, header, request, pixels, error);
-    return image_png_decode(bytes, count, header, request, pixels, error);
+    if (header->turn <= 1)
+        return decode_stored(bytes, count, header, request, pixels, error);
+    const struct image_header stored = image_header_stored(header);
+    const struct image_request moved = image_request_stored(request, &stored);
+    return decode_stored(bytes, count, &stored, &moved, pixels, error) &&
+           image_pixels_turn(pixels, &stored, error);
 }
 
 bool image_file_is_cut(struct error *error)

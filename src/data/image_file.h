@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Decodes JPEG, PNG and WebP files in memory to RGB like PIL's Image.open(file).convert("RGB"):
  * grey, palettes, CMYK (Adobe's inverted), 16 bits, interlaced, an animation's first frame. Alpha
- * is dropped and EXIF's orientation ignored, as in torchvision's ImageFolder. Only the requested
- * part is decoded as far as the format allows. Thread-safe. Errors describe the problem but do not
- * name the file. */
+ * is dropped. EXIF's orientation is ignored, as in torchvision's ImageFolder, unless
+ * image_header_turn is called. Only the requested part is decoded as far as the format allows.
+ * Thread-safe. Errors describe the problem but do not name the file. */
 #ifndef VITTRAIN_DATA_IMAGE_FILE_H
 #define VITTRAIN_DATA_IMAGE_FILE_H
 
@@ -18,6 +18,8 @@ enum image_format { IMAGE_JPEG, IMAGE_PNG, IMAGE_WEBP };
 struct image_header {
     enum image_format format;
     int64_t width, height;
+    int orientation; /* of EXIF, 1 to 8; 1: none, or as stored */
+    int turn;        /* the orientation that is applied; 0: the image is decoded as stored */
 };
 
 /* A rectangle of an image, in pixels. */
@@ -41,7 +43,7 @@ struct image_pixels {
     int64_t x, y, width, height;
     int64_t stride;          /* bytes per row */
     int64_t scale;           /* 1, 2, 4 or 8 */
-    struct byte_buffer part; /* scratch: the part of a JPEG that is decoded */
+    struct byte_buffer part; /* scratch: the part of a JPEG that is decoded, or turned rows */
 };
 
 void image_pixels_free(struct image_pixels *pixels);
@@ -50,12 +52,17 @@ void image_pixels_free(struct image_pixels *pixels);
  * case. */
 bool image_file_is_name(const char *name);
 
-/* Read format and size from the first bytes of a file. `whole`: these are all bytes of the file.
- * Images with more than most_pixels are refused. *incomplete: more bytes are needed; then no error
- * is set. */
+/* Read format, size and orientation from the first bytes of a file. `whole`: these are all bytes of
+ * the file. Only then is the orientation of a PNG file found if it follows the image data. Images
+ * with more than most_pixels are refused. *incomplete: more bytes are needed; then no error is set.
+ */
 MUST_CHECK bool image_file_header(const uint8_t *bytes, size_t count, bool whole,
                                   int64_t most_pixels, struct image_header *header,
                                   bool *incomplete, struct error *error);
+
+/* Make image_file_decode turn the image by its orientation. Width and height, and the areas of
+ * requests, are then those of the turned image. */
+void image_header_turn(struct image_header *header);
 
 /* Decode the area of the request. header: result of image_file_header for these bytes. The header's
  * size bounds the memory used. */
@@ -66,8 +73,8 @@ MUST_CHECK bool image_file_decode(const uint8_t *bytes, size_t count,
 
 /* Encode a JPEG again without loss, with optimal Huffman tables and restart intervals of at least
  * `interval` pixels, so that image_file_decode decodes only the part that a request needs. Metadata
- * is removed. Return false if that is not possible, or if the image has more than most_pixels; the
- * file can then be used unchanged. */
+ * is removed except the orientation. Return false if that is not possible, or if the image has more
+ * than most_pixels; the file can then be used unchanged. */
 MUST_CHECK bool image_jpeg_add_restarts(const uint8_t *bytes, size_t count, int64_t most_pixels,
                                         int64_t interval, struct byte_buffer *to);
 
@@ -95,6 +102,26 @@ MUST_CHECK bool image_webp_decode(const uint8_t *bytes, size_t count,
                                   struct error *error);
 
 MUST_CHECK bool image_file_is_cut(struct error *error);
+
+/* Return the orientation of an EXIF block; 1 if it has none or is damaged. */
+int image_exif_orientation(const uint8_t *bytes, size_t count);
+
+/* Set *orientation if the file has one. Return false if more bytes are needed. */
+MUST_CHECK bool image_png_orientation(const uint8_t *bytes, size_t count, bool whole,
+                                      int *orientation);
+MUST_CHECK bool image_webp_orientation(const uint8_t *bytes, size_t count, bool whole,
+                                       int *orientation);
+
+/* Return the header of the image as stored, for a header that may be turned. */
+struct image_header image_header_stored(const struct image_header *header);
+
+/* Return the request for the image as stored that covers a request for the turned image. */
+struct image_request image_request_stored(const struct image_request *request,
+                                          const struct image_header *stored);
+
+/* Turn decoded pixels. stored: result of image_header_stored. */
+MUST_CHECK bool image_pixels_turn(struct image_pixels *pixels, const struct image_header *stored,
+                                  struct error *error);
 
 /* Allocate pixels->height rows. */
 MUST_CHECK static inline bool image_pixels_reserve(struct image_pixels *pixels, struct error *error)

@@ -20,8 +20,6 @@ enum {
     WIDE = 5,         /* columns beside an area of a cut file, see widen */
 };
 
-static const uint8_t jpeg_start[3] = {0xff, 0xd8, 0xff};
-
 struct jpeg_reader {
     struct jpeg_decompress_struct jpeg;
     struct jpeg_error_mgr errors;
@@ -234,7 +232,8 @@ bool image_jpeg_decode(const uint8_t *bytes, size_t count, const struct image_he
     const struct image_area wide = widen(request, header);
     if (!image_jpeg_cut(bytes, count, &wide, cut, &part, error))
         return error->kind == ERROR_NONE && decode(bytes, count, header, request, pixels, error);
-    const struct image_header cut_header = {IMAGE_JPEG, part.width, part.height};
+    const struct image_header cut_header = {
+        .format = IMAGE_JPEG, .width = part.width, .height = part.height};
     struct image_request moved = *request;
     moved.area.x -= part.x;
     moved.area.y -= part.y;
@@ -270,9 +269,17 @@ static bool is_complete(const struct jpeg_decompress_struct *jpeg)
     return true;
 }
 
+/* Write an EXIF segment with the orientation as its only entry. */
+static void write_orientation(struct jpeg_compress_struct *to, int orientation)
+{
+    uint8_t segment[] = "Exif\0\0MM\0*\0\0\0\10\0\1\1\22\0\3\0\0\0\1\0.\0\0\0\0\0";
+    segment[25] = (uint8_t)orientation;
+    jpeg_write_marker(to, JPEG_APP0 + 1, segment, sizeof segment);
+}
+
 /* Contains setjmp; no local variable changes after it. */
 static bool write_guarded(struct jpeg_reader *reader, struct jpeg_compress_struct *to,
-                          const uint8_t *bytes, size_t count, int64_t most_pixels, int64_t interval,
+                          const uint8_t *bytes, size_t count, int64_t interval,
                           unsigned char **file, unsigned long *file_bytes)
 {
     if (setjmp(reader->failed) != 0)
@@ -282,14 +289,14 @@ static bool write_guarded(struct jpeg_reader *reader, struct jpeg_compress_struc
     to->client_data = reader;
     jpeg_create_compress(to);
     jpeg_read_header(&reader->jpeg, TRUE);
-    if (reader->jpeg.image_width > most_pixels / reader->jpeg.image_height)
-        return false;
     jvirt_barray_ptr *coefficients = jpeg_read_coefficients(&reader->jpeg);
     jpeg_mem_dest(to, file, file_bytes);
     jpeg_copy_critical_parameters(&reader->jpeg, to);
     to->optimize_coding = TRUE;
     to->restart_interval = choose_interval(&reader->jpeg, interval);
     jpeg_write_coefficients(to, coefficients);
+    if (reader->header->orientation > 1)
+        write_orientation(to, reader->header->orientation);
     jpeg_finish_compress(to);
     return !reader->cut && reader->errors.num_warnings == 0 && is_complete(&reader->jpeg);
 }
@@ -298,13 +305,16 @@ bool image_jpeg_add_restarts(const uint8_t *bytes, size_t count, int64_t most_pi
                              int64_t interval, struct byte_buffer *to)
 {
     struct error error = {0};
-    struct jpeg_reader reader = {.error = &error};
+    struct image_header header;
+    struct jpeg_reader reader = {.header = &header, .error = &error};
     struct jpeg_compress_struct writer = {0};
     unsigned char *file = NULL;
     unsigned long file_bytes = 0;
+    bool incomplete;
     const bool good =
-        count > sizeof jpeg_start && memcmp(bytes, jpeg_start, sizeof jpeg_start) == 0 &&
-        write_guarded(&reader, &writer, bytes, count, most_pixels, interval, &file, &file_bytes) &&
+        image_file_header(bytes, count, true, most_pixels, &header, &incomplete, &error) &&
+        header.format == IMAGE_JPEG &&
+        write_guarded(&reader, &writer, bytes, count, interval, &file, &file_bytes) &&
         byte_buffer_reserve(to, file_bytes, &error);
     if (good) {
         memcpy(to->data, file, file_bytes);

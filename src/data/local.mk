@@ -25,6 +25,7 @@ libvittrain_a_SOURCES += \
 	src/data/image_folder.c \
 	src/data/image_jpeg.c \
 	src/data/image_jpeg_cut.c \
+	src/data/image_orientation.c \
 	src/data/image_png.c \
 	src/data/image_webp.c \
 	src/data/listing.c \

@@ -184,8 +184,8 @@ static bool packed_open(const struct options *options, enum data_split split,
     if (stored != SPLIT_TRAIN &&
         (stored != SPLIT_VALIDATION || options->data.val != VALIDATION_VAL))
         stored = self->set.total[SPLIT_TEST] > 0 ? SPLIT_TEST : SPLIT_VALIDATION;
-    dataset->held_out = options->data.val == VALIDATION_FRACTION && stored == SPLIT_VALIDATION &&
-                        self->set.total[SPLIT_VALIDATION] == 0;
+    dataset->held_out |= options->data.val == VALIDATION_FRACTION && stored == SPLIT_VALIDATION &&
+                         self->set.total[SPLIT_VALIDATION] == 0;
     if (dataset->held_out)
         stored = SPLIT_TRAIN;
     if (stored == SPLIT_VALIDATION && self->set.total[SPLIT_VALIDATION] == 0)

@@ -16,7 +16,7 @@ struct check {
     const struct options *options;
     record_check_one *check;
     size_t count;
-    atomic_size_t claimed;
+    atomic_size_t claimed, oriented;
     uint8_t *broken; /* [count] */
     pthread_mutex_t mutex;
     size_t first; /* the first broken record and its error; guarded by mutex */
@@ -40,17 +40,38 @@ static void *check_some(void *argument)
             }
             pthread_mutex_unlock(&check->mutex);
         }
+    atomic_fetch_add(&check->oriented, scratch.oriented);
     free(scratch.file.data);
     image_pixels_free(&scratch.pixels);
     return NULL;
 }
 
+static void report_orientations(const struct check *check)
+{
+    const size_t oriented = atomic_load(&check->oriented);
+    if (oriented == 0)
+        return;
+    if (check->options->data.exif)
+        log_info("data: %zu of %zu files are turned by their EXIF orientation", oriented,
+                 check->count);
+    else
+        log_warn("data: %zu of %zu files have an EXIF orientation, which is ignored; data.exif=on "
+                 "turns them",
+                 oriented, check->count);
+}
+
+/* Return the error of broken records, or log what was found. */
 static bool report(const struct check *check, struct error *error)
 {
+    static bool is_logged; /* the files of a held-out split are those of the training split */
     char name[NAME_SIZE];
     size_t skipped = 0;
     for (size_t i = 0; i < check->count; i++)
         skipped += check->broken[i];
+    const bool again = check->dataset->held_out && is_logged;
+    if (!again)
+        report_orientations(check);
+    is_logged = true;
     if (skipped == 0)
         return true;
     check->dataset->format->name_record(check->dataset, (int64_t)check->first, name, sizeof name);
@@ -59,6 +80,8 @@ static bool report(const struct check *check, struct error *error)
                          "%zu of %zu files cannot be used, the first: %.512s: %.512s; "
                          "data.skip_broken=on skips them",
                          skipped, check->count, name, check->reason.text);
+    if (again)
+        return true;
     log_warn("data: %zu of %zu files are skipped, the first: %.512s: %.512s", skipped, check->count,
              name, check->reason.text);
     return true;

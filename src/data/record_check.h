@@ -10,6 +10,7 @@
 struct check_scratch {
     struct byte_buffer file;
     struct image_pixels pixels;
+    size_t oriented; /* number of records with an EXIF orientation above 1 */
 };
 
 /* Check one record. The error does not name it. Thread-safe. */
@@ -19,7 +20,8 @@ typedef bool record_check_one(const struct dataset *dataset, int64_t record,
 
 /* Check records [0, count) in several threads, which hide the latency of disks and networks, and
  * set broken[record] to 1 for each one that cannot be used. These are an error with their number
- * and the name of the first one; with data.skip_broken=on, a warning. */
+ * and the name of the first one; with data.skip_broken=on, a warning. The number of records with an
+ * EXIF orientation is logged. */
 MUST_CHECK bool record_check(const struct dataset *dataset, size_t count,
                              const struct options *options, record_check_one *check,
                              uint8_t *broken, struct error *error);
@@ -28,5 +30,11 @@ MUST_CHECK bool record_check(const struct dataset *dataset, size_t count,
 MUST_CHECK bool record_check_decode(struct check_scratch *scratch, size_t bytes,
                                     const struct image_header *header,
                                     const struct options *options, struct error *error);
+
+/* Count a record with this EXIF orientation. */
+static inline void record_check_orientation(struct check_scratch *scratch, int orientation)
+{
+    scratch->oriented += orientation > 1;
+}
 
 #endif

@@ -23,7 +23,7 @@
 #include "core/thread.h"
 #include "data/tar_index.h"
 
-enum { VERSION = 1, THREADS = 8, PATH_SIZE = 4096 };
+enum { VERSION = 2, THREADS = 8, PATH_SIZE = 4096 };
 static const char magic[8] = "vittars";
 static const double longest_wait = 600; /* seconds for another process */
 

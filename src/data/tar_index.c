@@ -157,15 +157,16 @@ static bool add_record(struct builder *builder, int32_t label, struct error *err
 {
     struct tar_shard *shard = builder->shard;
     const struct member *image = &builder->sample.image;
-    struct image_header header;
+    struct image_header header = {.orientation = 0};
     struct error reason = {0};
     struct tar_record record = {.offset = image->offset,
                                 .bytes = (uint32_t)image->bytes,
                                 .label = label,
-                                .header = (uint32_t)image->header};
+                                .header = (uint32_t)image->header & 0xfffffff};
     record.pixels = tar_index_pixels(shard, &record, &builder->buffer, INT64_MAX, &header, &reason);
     if (reason.kind == ERROR_MEMORY)
         return error_set(error, ERROR_MEMORY, "%s", reason.text);
+    record.orientation = (uint32_t)header.orientation & 15;
     if (!grow(builder, error))
         return false;
     builder->keys[shard->count] = (struct key){hash(builder->sample.key), shard->count};

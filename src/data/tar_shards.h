@@ -9,11 +9,12 @@ enum { TAR_PROBLEM = 512, TAR_CLASSES_MOST = 1 << 20 };
 
 /* One sample: an image in a shard, and its label. */
 struct tar_record {
-    int64_t offset;  /* of the image's bytes in the shard */
-    uint32_t bytes;  /* size of the image file */
-    int32_t label;   /* 0 to TAR_CLASSES_MOST - 1 */
-    uint32_t pixels; /* width times height, at most UINT32_MAX; 0: not an image */
-    uint32_t header; /* bytes of the member's tar headers, which precede the image */
+    int64_t offset;           /* of the image's bytes in the shard */
+    uint32_t bytes;           /* size of the image file */
+    int32_t label;            /* 0 to TAR_CLASSES_MOST - 1 */
+    uint32_t pixels;          /* width times height, at most UINT32_MAX; 0: not an image */
+    uint32_t header : 28;     /* bytes of the member's tar headers, which precede the image */
+    uint32_t orientation : 4; /* of the image's EXIF, 1 to 8; 0: not an image */
 };
 
 struct tar_shard {

@@ -126,7 +126,7 @@ static bool add_split(struct dataset *dataset, const struct options *options, en
     struct tar_shard *shards = open_shards(self, options, split, &count, error);
     if (shards == NULL)
         return false;
-    dataset->held_out = split != SPLIT_TRAIN && shards[0].split == SPLIT_TRAIN;
+    dataset->held_out |= split != SPLIT_TRAIN && shards[0].split == SPLIT_TRAIN;
     for (int64_t i = 0; i < count; i++) {
         shards[i].first = dataset->count;
         dataset->count += shards[i].count;
@@ -241,6 +241,7 @@ static bool check_record(const struct dataset *dataset, int64_t record,
     if (options->data.check == CHECK_NONE)
         return true;
     const bool full = options->data.check == CHECK_FULL;
+    record_check_orientation(scratch, (int)entry->orientation);
     if (!full && entry->pixels > 0 && entry->pixels <= options->data.max_pixels)
         return true; /* checked when the index was built */
     return tar_index_pixels(shard, entry, &scratch->file, options->data.max_pixels, &header,
