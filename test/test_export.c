@@ -60,7 +60,7 @@ static void put_result(void)
     temporary_write(
         "run/result.json",
         "{\"total_seconds\": 50, \"without_setup_seconds\": 43.5, \"training_seconds\": 38.25,"
-        " \"top1\": 0.4, \"classes\": [{\"name\": \"automobile\", \"accuracy\": 0.9,"
+        " \"top1\": 0.4, \"classes\": [{\"name\": \"automobile\", \"one_vs_rest_accuracy\": 0.9,"
         " \"precision\": 0.75, \"recall\": 0.6, \"f1\": 0.66666667, \"specificity\": 0.95},"
         " {\"accuracy\": 0.9, \"precision\": 0.5, \"recall\": 0.25, \"f1\": 0.3333,"
         " \"specificity\": 1}], \"confusion_matrix\": [[12, 3], [4, 12345]]}");

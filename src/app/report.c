@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* The command `report`: an HTML page about runs, and tables in Markdown and CSV. Without MPI. */
+/* The command `report`: an HTML page about runs, and a table in CSV. Without MPI. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,9 +39,6 @@ static bool words_take(struct report *report, int count, char **words, const cha
             return false;
         if (sets)
             continue;
-        if (report->count == HTML_RUNS_MOST)
-            return error_set(error, ERROR_USAGE, "report: more than %d runs; make several reports",
-                             HTML_RUNS_MOST);
         folders[report->count++] = words[i];
     }
     return report->count > 0 ||
@@ -89,7 +86,6 @@ static bool page_write(const struct report *report, struct error *error)
                          report->records[0].name);
     if (!html_write(report->records, report->count, path, error))
         return false;
-    facts_markdown(report->records, report->count, stdout);
     log_info("report: %s", path);
     return true;
 }
@@ -126,11 +122,12 @@ static int report_run(int count, char **words)
 {
     static struct report report;
     struct error error = {0};
-    const char *folders[HTML_RUNS_MOST];
     if (count > 0 && (strcmp(words[0], "--help") == 0 || strcmp(words[0], "-h") == 0))
         return app_inform(&(struct command_line){.command = command_report.name, .help = true});
     if (launcher_rank() > 0)
         return ERROR_NONE; /* one rank is enough */
+    const char **folders = calloc((size_t)count + 1, sizeof *folders);
+    ENSURE(folders != NULL, "no memory for runs");
     log_open(0, LOG_INFO);
     option_warn_old_names();
     if (words_take(&report, count, words, folders, &error) &&
@@ -142,6 +139,7 @@ static int report_run(int count, char **words)
     for (int i = 0; i < report.count && report.records != NULL; i++)
         record_free(&report.records[i]);
     free(report.records);
+    free(folders);
     if (error.kind != ERROR_NONE)
         log_error(&error);
     log_close();
@@ -158,6 +156,5 @@ const struct command command_report = {
         "HTML file: a summary, curves, step time by phase and unit, memory by unit, sensors, "
         "metrics of each class, confusion matrix, options, warnings and missing files. The file is "
         "RUN/report.html, or report.html in the working directory for several runs, or "
-        "report.output. The summary is also printed as a table in Markdown. The pages of the runs "
-        "in their log book are updated.",
+        "report.output; its path is printed. The pages of the runs in their log book are updated.",
     .run_alone = report_run};

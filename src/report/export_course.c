@@ -187,7 +187,7 @@ static void classes_write(const struct export_run *run)
 {
     static const struct {
         const char *title, *key;
-    } metrics[] = {{"Accuracy", "accuracy"},
+    } metrics[] = {{"Accuracy", "one_vs_rest_accuracy"},
                    {"Precision", "precision"},
                    {"Recall", "recall"},
                    {"F1-score", "f1"},
@@ -203,7 +203,7 @@ static void classes_write(const struct export_run *run)
         both(run, "\nClass: %s\n", class_name(run, i, short_name, number));
         for (size_t m = 0; m < sizeof metrics / sizeof metrics[0]; m++)
             both(run, "%s: %.4f\n", metrics[m].title,
-                 json_number_value(json_object_get(class, metrics[m].key)));
+                 fmax(record_class_metric(class, metrics[m].key), 0));
     }
 }
 

@@ -14,9 +14,15 @@ enum { NAMES_IN_TITLE = 3 };
 
 /* ---- used by all sections */
 
-char html_letter(int run)
+struct letters html_letters(int run)
 {
-    return (char)('A' + run);
+    struct letters reversed = {0}, letters = {0};
+    size_t count = 0;
+    for (int left = run + 1; left > 0; left = (left - 1) / 26)
+        reversed.text[count++] = (char)('A' + (left - 1) % 26);
+    for (size_t i = 0; i < count; i++)
+        letters.text[i] = reversed.text[count - 1 - i];
+    return letters;
 }
 
 void html_text(const struct page *page, const char *before, const char *text, const char *after)
@@ -28,8 +34,8 @@ void html_text(const struct page *page, const char *before, const char *text, co
 
 void html_key(const struct page *page, int run)
 {
-    fprintf(page->stream, "<span class=\"key s%d\"><b>%c</b></span>", run % CHART_COLOURS,
-            html_letter(run));
+    fprintf(page->stream, "<span class=\"key s%d\"><b>%s</b></span>", run % CHART_COLOURS,
+            html_letters(run).text);
 }
 
 void html_run_title(const struct page *page, int run)

@@ -9,9 +9,7 @@
 #include "core/error.h"
 #include "report/record.h"
 
-enum { HTML_RUNS_MOST = 26 }; /* A to Z */
-
-/* Write the report atomically. `count`: 1 to HTML_RUNS_MOST. ERROR_FILE. */
+/* Write the report atomically. ERROR_FILE. */
 MUST_CHECK bool html_write(const struct record *records, int count, const char *path,
                            struct error *error);
 
@@ -49,8 +47,11 @@ void html_text(const struct page *page, const char *before, const char *text, co
 void html_table_begin(const struct page *page, const char *class, const char *name);
 void html_table_end(const struct page *page);
 
-/* The letter of a run in charts and columns. */
-char html_letter(int run);
+/* The letters of a run in charts and columns: A to Z, AA to AZ, BA, ... */
+struct letters {
+    char text[8];
+};
+struct letters html_letters(int run);
 
 /* Write a heading with letter and name of the run; nothing if there is only one run. */
 void html_run_title(const struct page *page, int run);

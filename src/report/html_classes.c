@@ -45,7 +45,7 @@ static void matrix_table(const struct page *page, int run, const struct confusio
     fputs("<thead><tr><td></td>", page->stream);
     for (int i = 0; i < confusion->count; i++)
         html_text(page, "<th scope=\"col\"><span>", class_name(confusion, i), "</span></th>");
-    fprintf(page->stream, "</tr></thead>\n<tbody id=\"confusion-%c\">\n", html_letter(run));
+    fprintf(page->stream, "</tr></thead>\n<tbody id=\"confusion-%s\">\n", html_letters(run).text);
     for (int row = 0; row < confusion->count; row++) {
         const double sum = matrix_row(confusion, row);
         html_text(page, "<tr><th scope=\"row\">", class_name(confusion, row), "</th>");
@@ -88,10 +88,10 @@ static void matrix_picture(const struct page *page, int run, const struct confus
 {
     fprintf(
         page->stream,
-        "<svg class=\"matrix\" id=\"confusion-%c\" role=\"img\" aria-label=\"Confusion matrix of "
+        "<svg class=\"matrix\" id=\"confusion-%s\" role=\"img\" aria-label=\"Confusion matrix of "
         "%d classes\" viewBox=\"0 0 %d %d\" fill=\"none\" stroke=\"currentColor\" "
         "shape-rendering=\"crispEdges\">\n",
-        html_letter(run), confusion->count, confusion->count, confusion->count);
+        html_letters(run).text, confusion->count, confusion->count, confusion->count);
     for (int shade = 1; shade <= SHADES; shade++) {
         fprintf(page->stream, "<path stroke-opacity=\"%g\" d=\"M0 0", (double)shade / SHADES);
         for (int row = 0; row < confusion->count; row++) {
@@ -189,7 +189,7 @@ void html_classes(const struct page *page)
             fputs("</div>\n", page->stream);
         }
         run_table_classes(&sheet, record);
-        fprintf(page->stream, "<div id=\"classes-%c\">", html_letter(run));
+        fprintf(page->stream, "<div id=\"classes-%s\">", html_letters(run).text);
         sheet_html(&sheet, page->stream);
         fputs("</div></div>\n", page->stream);
         sheet_free(&sheet);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The curves of training over steps and time, and their values, from metrics.csv. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "report/html_figure.h"
@@ -99,8 +100,8 @@ static int series_collect(const struct page *page, const struct measure *measure
             if (page->count == 1)
                 snprintf(names[count], SERIES_NAME, "%s", measure->evaluated ? split : "");
             else
-                snprintf(names[count], SERIES_NAME, measure->evaluated ? "%c %s" : "%c",
-                         html_letter(run), split);
+                snprintf(names[count], SERIES_NAME, measure->evaluated ? "%s %s" : "%s",
+                         html_letters(run).text, split);
             next->name = names[count][0] != '\0' ? names[count] : NULL;
             count++;
         }
@@ -128,9 +129,11 @@ static bool series_coincide(const struct chart_series *one, const struct chart_s
 static void measure_draw(const struct page *page, const struct measure *measure,
                          enum figure_size size)
 {
-    struct chart_series series[2 * HTML_RUNS_MOST];
-    char names[2 * HTML_RUNS_MOST][SERIES_NAME];
+    const size_t most = 2 * (size_t)page->count;
+    struct chart_series *series = calloc(most, sizeof *series);
+    char(*names)[SERIES_NAME] = calloc(most, sizeof *names);
     double longest = 0;
+    ENSURE(series != NULL && names != NULL, "no memory for a chart");
     for (int i = 0; i < page->count; i++)
         longest = fmax(longest, table_facts(&page->records[i].metrics, "elapsed_seconds").most);
     const struct time_unit time = time_unit_of(longest);
@@ -151,6 +154,8 @@ static void measure_draw(const struct page *page, const struct measure *measure,
                      measure->evaluated && page->count > SPLITS_NAMED_MOST);
     for (int i = 0; i < count; i++)
         series_free(&series[i]);
+    free(series);
+    free(names);
 }
 
 void html_curves(const struct page *page)

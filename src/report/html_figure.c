@@ -2,6 +2,7 @@
 #include "report/html_figure.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* The third value is the largest factor by which the style sheet enlarges text on narrow screens.
  */
@@ -11,6 +12,7 @@ static const struct chart_size sizes[] = {[FIGURE_LARGE] = {600, 330, 1.6, .plac
 /* Write the names of the curves. */
 static void legend_write(const struct page *page, const struct chart *chart, bool brief)
 {
+    char name[SERIES_NAME];
     fputs("<p class=\"legend\">", page->stream);
     for (int i = 0; i < chart->series_count; i++) {
         const struct chart_series *series = &chart->series[i];
@@ -19,7 +21,10 @@ static void legend_write(const struct page *page, const struct chart *chart, boo
             continue;
         fprintf(page->stream, "<span><i class=\"%s s%d\"></i>", series->dashed ? "dash" : "line",
                 colour);
-        html_text(page, "", brief ? (char[]){series->name[0], '\0'} : series->name, "</span>\n");
+        snprintf(name, sizeof name, "%s", series->name);
+        if (brief)
+            name[strcspn(name, " ")] = '\0'; /* the letters of the run */
+        html_text(page, "", name, "</span>\n");
     }
     fprintf(page->stream, "%s</p>",
             brief ? "<span><i class=\"dash any\"></i>validation</span>\n" : "");

@@ -159,7 +159,7 @@ static void sensor_draw(const struct page *page, int run, const struct readings 
         .series_count = count,
         .series = series};
     if (count > 0 && series[0].count > 0) {
-        snprintf(id, sizeof id, "sensor-%s-%c", sensor->column, html_letter(run));
+        snprintf(id, sizeof id, "sensor-%s-%s", sensor->column, html_letters(run).text);
         figure_write(page, id, &chart, FIGURE_SMALL, false);
     }
     for (int i = 0; i < count; i++)

@@ -195,7 +195,7 @@ static void decks_compare(const struct page *page)
     struct sheet sheet = {.title = "Differing options", .class = "decks"};
     sheet_column(&sheet, "option", SHEET_CODE);
     for (int run = 0; run < page->count; run++)
-        sheet_column(&sheet, (char[]){html_letter(run), '\0'}, SHEET_CODE);
+        sheet_column(&sheet, html_letters(run).text, SHEET_CODE);
     for (int run = 0; run < page->count; run++) {
         const struct record *record = &page->records[run];
         for (int i = 0; i < record->deck_count; i++) {

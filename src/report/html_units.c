@@ -18,12 +18,26 @@ struct bars {
     const char *title, *id;
     const char *unit;
     int row_count, part_count;
-    char rows[ROWS_MOST][ROW_NAME];        /* names */
-    char parts[PARTS_MOST][64];            /* names, for the legend */
-    int colours[PARTS_MOST];               /* of the parts: 0 to 7 */
-    double values[ROWS_MOST * PARTS_MOST]; /* [rows][parts], NAN: unknown */
-    double most;                           /* length of the axis; 0: the longest row */
+    char (*rows)[ROW_NAME];     /* names */
+    char parts[PARTS_MOST][64]; /* names, for the legend */
+    int colours[PARTS_MOST];    /* of the parts: 0 to 7 */
+    double *values;             /* [rows][parts], NAN: unknown */
+    double most;                /* length of the axis; 0: the longest row */
 };
+
+/* Allocate memory for the rows. */
+static void bars_open(struct bars *bars, int rows)
+{
+    bars->rows = calloc((size_t)rows, sizeof *bars->rows);
+    bars->values = calloc((size_t)rows * PARTS_MOST, sizeof *bars->values);
+    ENSURE(bars->rows != NULL && bars->values != NULL, "no memory for a chart");
+}
+
+static void bars_free(struct bars *bars)
+{
+    free(bars->rows);
+    free(bars->values);
+}
 
 static double bars_sum(const struct bars *bars, int row)
 {
@@ -99,6 +113,7 @@ static void phases_draw(const struct page *page)
                         .part_count = PHASES + 1};
     bool any = false;
 
+    bars_open(&bars, page->count);
     for (int run = 0; run < page->count; run++) {
         const struct record *record = &page->records[run];
         double *values = bars.values + run * (PHASES + 1);
@@ -112,7 +127,7 @@ static void phases_draw(const struct page *page)
         values[PHASES] = known ? fmax(rest, 0) : NAN;
         any = any || known;
         if (page->count > 1)
-            snprintf(bars.rows[run], ROW_NAME, "%c", html_letter(run));
+            snprintf(bars.rows[run], ROW_NAME, "%s", html_letters(run).text);
     }
     for (int i = 0; i < PHASES; i++) {
         snprintf(bars.parts[i], sizeof bars.parts[i], "%s", phases[i].name);
@@ -122,6 +137,7 @@ static void phases_draw(const struct page *page)
     bars.colours[PHASES] = 7;
     if (any)
         bars_write(page, &bars);
+    bars_free(&bars);
 }
 
 /* ---- by unit */
@@ -183,20 +199,22 @@ static void units_draw(const struct page *page, const struct unit_chart *chart)
     double most = 0;
     ENSURE(all != NULL, "no memory for a chart");
     for (int run = 0; run < page->count; run++) {
+        bars_open(&all[run], ROWS_MOST);
         unit_bars_fill(&page->records[run].units, chart, &all[run]);
         most = fmax(most, bars_longest(&all[run]));
     }
     for (int run = 0; run < page->count; run++) {
         char id[32], title[64];
-        snprintf(id, sizeof id, "units-%s-%c", chart->ending + 1, html_letter(run));
-        snprintf(title, sizeof title, page->count > 1 ? "%s, %c" : "%s", chart->title,
-                 html_letter(run));
+        snprintf(id, sizeof id, "units-%s-%s", chart->ending + 1, html_letters(run).text);
+        snprintf(title, sizeof title, page->count > 1 ? "%s, %s" : "%s", chart->title,
+                 html_letters(run).text);
         all[run].id = id;
         all[run].title = title;
         all[run].unit = chart->unit;
         all[run].most = most;
         if (all[run].part_count > 0)
             bars_write(page, &all[run]);
+        bars_free(&all[run]);
     }
     free(all);
 }

@@ -448,6 +448,15 @@ double record_number(const struct record *record, const char *path)
     return json_is_number(value) ? json_number_value(value) : (double)NAN;
 }
 
+double record_class_metric(const struct json_t *class, const char *key)
+{
+    const json_t *value = json_object_get(class, key);
+    /* Its name in version 0.2 */
+    if (value == NULL && strcmp(key, "one_vs_rest_accuracy") == 0)
+        value = json_object_get(class, "accuracy");
+    return json_is_number(value) ? json_number_value(value) : (double)NAN;
+}
+
 const char *record_text(const struct record *record, const char *path)
 {
     return json_string_value(record_value(record, path));

@@ -59,6 +59,9 @@ const char *record_text(const struct record *record, const char *path);
 /* Return the value of an option in the run's deck; NULL: no deck, or no such option. */
 const char *record_option(const struct record *record, const char *key);
 
+/* Return a metric of an element of "classes"; NAN: unknown. */
+double record_class_metric(const struct json_t *class, const char *key);
+
 /* Return the mean over all training steps of a column in metrics.csv whose rows are means over the
  * steps since the previous row; NAN: no such rows. */
 double record_step_mean(const struct record *record, const char *column);

@@ -100,7 +100,8 @@ static int ranked_compare(const void *one, const void *other)
 
 void run_table_classes(struct sheet *sheet, const struct record *record)
 {
-    static const char *const keys[] = {"f1", "recall", "precision", "specificity", "accuracy"};
+    static const char *const keys[] = {"f1", "recall", "precision", "specificity",
+                                       "one_vs_rest_accuracy"};
     const bool tested = record_value(record, "test.classes") != NULL;
     const json_t *classes = record_value(record, tested ? "test.classes" : "classes");
     const json_t *matrix =
@@ -114,7 +115,7 @@ void run_table_classes(struct sheet *sheet, const struct record *record)
     sheet_column(sheet, "class", SHEET_TEXT);
     sheet_column(sheet, "F1", SHEET_SHARE);
     for (int i = 1; i < 5; i++)
-        sheet_column(sheet, keys[i], SHEET_NUMBER);
+        sheet_column(sheet, i < 4 ? keys[i] : "one-vs-rest accuracy", SHEET_NUMBER);
     sheet_column(sheet, "images", SHEET_NUMBER);
     for (size_t i = 0; i < count; i++)
         order[i] = (struct ranked){number_of(json_array_get(classes, i), "f1"), i};
@@ -132,7 +133,7 @@ void run_table_classes(struct sheet *sheet, const struct record *record)
             images += json_number_value(json_array_get(row, k));
         sheet_text(sheet, name == NULL ? "?" : name);
         for (int k = 0; k < 5; k++)
-            sheet_figure(sheet, FIGURE_SHARE, number_of(class, keys[k]));
+            sheet_figure(sheet, FIGURE_SHARE, record_class_metric(class, keys[k]));
         sheet_figure(sheet, FIGURE_COUNT, images);
     }
     free(order);
@@ -206,12 +207,13 @@ static const char *rank_heading(const char *column, char words[64])
 void run_table_ranks(struct sheet *sheet, const struct record *record)
 {
     const struct table *ranks = &record->ranks;
-    int columns[SHEET_COLUMNS_MOST];
+    int *columns = calloc((size_t)ranks->columns + 1, sizeof *columns);
     char words[64];
 
+    ENSURE(columns != NULL, "no memory for a table");
     sheet->title = "Ranks";
     sheet->class = "ranks";
-    for (int i = 0; i < ranks->columns && sheet->columns < SHEET_COLUMNS_MOST; i++) {
+    for (int i = 0; i < ranks->columns; i++) {
         bool empty = true;
         for (int64_t row = 0; empty && row < ranks->rows; row++)
             empty = table_text(ranks, row, i)[0] == '\0';
@@ -233,6 +235,7 @@ void run_table_ranks(struct sheet *sheet, const struct record *record)
     if (ranks->rows > RANKS_MOST)
         snprintf(sheet->note, sizeof sheet->note, "The first %d of %lld rows of ranks.csv.",
                  RANKS_MOST, (long long)ranks->rows);
+    free(columns);
 }
 
 /* ---- sensors */

@@ -9,7 +9,8 @@
 
 void sheet_column(struct sheet *sheet, const char *name, enum sheet_kind kind)
 {
-    ENSURE(sheet->columns < SHEET_COLUMNS_MOST, "more than %d columns", SHEET_COLUMNS_MOST);
+    sheet->column = realloc(sheet->column, (size_t)(sheet->columns + 1) * sizeof *sheet->column);
+    ENSURE(sheet->column != NULL, "no memory for a table");
     snprintf(sheet->column[sheet->columns].name, sizeof sheet->column[0].name, "%s", name);
     sheet->column[sheet->columns++].kind = kind;
 }
@@ -85,15 +86,17 @@ void sheet_html(const struct sheet *sheet, FILE *stream)
 
 void sheet_markdown(const struct sheet *sheet, FILE *stream)
 {
-    const char *names[SHEET_COLUMNS_MOST];
     if (sheet_rows(sheet) == 0)
         return;
+    const char **names = calloc((size_t)sheet->columns, sizeof *names);
+    ENSURE(names != NULL, "no memory for a table");
     fprintf(stream, "\n## %s\n\n", sheet->title);
     if (sheet->note[0] != '\0')
         fprintf(stream, "%s\n\n", sheet->note);
     for (int i = 0; i < sheet->columns; i++)
         names[i] = sheet->column[i].name;
     markdown_row(stream, sheet->columns, names);
+    free(names);
     for (int i = 0; i < sheet->columns; i++) {
         const enum sheet_kind kind = sheet->column[i].kind;
         fputs(kind == SHEET_NUMBER || kind == SHEET_SHARE ? "|---:" : "|---", stream);
@@ -107,5 +110,6 @@ void sheet_markdown(const struct sheet *sheet, FILE *stream)
 void sheet_free(struct sheet *sheet)
 {
     lines_free(&sheet->cells);
+    free(sheet->column);
     *sheet = (struct sheet){0};
 }

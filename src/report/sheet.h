@@ -8,8 +8,6 @@
 #include "report/format.h"
 #include "report/record.h"
 
-enum { SHEET_COLUMNS_MOST = 64 };
-
 enum sheet_kind {
     SHEET_TEXT,
     SHEET_NUMBER, /* right-aligned */
@@ -21,10 +19,10 @@ struct sheet {
     const char *title, *class; /* class: of the HTML table */
     char note[128];            /* "": none */
     int columns;
-    struct {
+    struct sheet_column {
         char name[48];
         enum sheet_kind kind;
-    } column[SHEET_COLUMNS_MOST];
+    } * column;
     struct lines cells; /* row by row */
 };
 

@@ -37,7 +37,7 @@ void evaluation_class(const struct evaluation *evaluation, int64_t class_number,
         predicted += evaluation->confusion[other * classes + class_number];
     }
     const int64_t true_negative = samples - actual - predicted + right;
-    metrics->accuracy = ratio((double)(right + true_negative), (double)samples);
+    metrics->one_vs_rest_accuracy = ratio((double)(right + true_negative), (double)samples);
     metrics->precision = ratio((double)right, (double)predicted);
     metrics->recall = ratio((double)right, (double)actual);
     metrics->f1 =
@@ -53,17 +53,18 @@ void evaluation_macro(const struct evaluation *evaluation, struct class_metrics 
     for (int64_t number = 0; number < evaluation->classes; number++) {
         struct class_metrics one;
         evaluation_class(evaluation, number, &one);
-        sum.accuracy += one.accuracy;
+        sum.one_vs_rest_accuracy += one.one_vs_rest_accuracy;
         sum.precision += one.precision;
         sum.recall += one.recall;
         sum.f1 += one.f1;
         sum.specificity += one.specificity;
     }
-    *metrics = (struct class_metrics){.accuracy = ratio(sum.accuracy, classes),
-                                      .precision = ratio(sum.precision, classes),
-                                      .recall = ratio(sum.recall, classes),
-                                      .f1 = ratio(sum.f1, classes),
-                                      .specificity = ratio(sum.specificity, classes)};
+    *metrics =
+        (struct class_metrics){.recall = ratio(sum.recall, classes),
+                               .precision = ratio(sum.precision, classes),
+                               .f1 = ratio(sum.f1, classes),
+                               .specificity = ratio(sum.specificity, classes),
+                               .one_vs_rest_accuracy = ratio(sum.one_vs_rest_accuracy, classes)};
 }
 
 /* The name of a class, or its number if the data set has no names. */
@@ -78,9 +79,9 @@ static void class_label(const struct dataset *dataset, int64_t number, char *tex
 
 static void print_metrics_row(const char *label, const struct class_metrics *metrics)
 {
-    log_info("%-*.*s %9.4f %9.4f %9.4f %9.4f %11.4f", LABEL_WIDTH, LABEL_WIDTH, label,
-             metrics->accuracy, metrics->precision, metrics->recall, metrics->f1,
-             metrics->specificity);
+    log_info("%-*.*s %9.4f %9.4f %9.4f %11.4f %20.4f", LABEL_WIDTH, LABEL_WIDTH, label,
+             metrics->recall, metrics->precision, metrics->f1, metrics->specificity,
+             metrics->one_vs_rest_accuracy);
 }
 
 static void print_matrix(const struct evaluation *evaluation, const struct dataset *dataset)
@@ -110,8 +111,8 @@ void evaluation_print(const struct evaluation *evaluation, const struct dataset 
 
     if (evaluation->classes == 0)
         return;
-    log_info("%-*s %9s %9s %9s %9s %11s", LABEL_WIDTH, "class", "accuracy", "precision", "recall",
-             "F1", "specificity");
+    log_info("%-*s %9s %9s %9s %11s %20s", LABEL_WIDTH, "class", "recall", "precision", "F1",
+             "specificity", "one-vs-rest accuracy");
     for (int64_t number = 0; number < evaluation->classes && number < PRINTED_CLASSES; number++) {
         evaluation_class(evaluation, number, &metrics);
         class_label(dataset, number, label, sizeof label);

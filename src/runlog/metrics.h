@@ -8,9 +8,10 @@
 #include "core/error.h"
 #include "data/dataset.h"
 
+/* One class against the rest; 0 / 0 is 0. The accuracy counts true negatives, so it is high for
+ * rare classes; the share of a class that is recognised is its recall. */
 struct class_metrics {
-    double accuracy, precision, recall, f1,
-        specificity; /* one class against the rest; 0 / 0 is 0 */
+    double recall, precision, f1, specificity, one_vs_rest_accuracy;
 };
 
 struct evaluation {

@@ -16,11 +16,11 @@ static json_t *class_to_json(const struct class_metrics *metrics, const char *na
 
     if (name != NULL)
         value_put(object, "name", value_name(name));
-    value_put(object, "accuracy", value_number(metrics->accuracy));
-    value_put(object, "precision", value_number(metrics->precision));
     value_put(object, "recall", value_number(metrics->recall));
+    value_put(object, "precision", value_number(metrics->precision));
     value_put(object, "f1", value_number(metrics->f1));
     value_put(object, "specificity", value_number(metrics->specificity));
+    value_put(object, "one_vs_rest_accuracy", value_number(metrics->one_vs_rest_accuracy));
     return object;
 }
 
