@@ -105,9 +105,21 @@ result 'version_commit.h keeps the commit if git refuses the repository' "$(
     echo released >commit/source/.commit
     [ "$(commit)" = '#define VERSION_COMMIT "released"' ] || echo 'no commit from .commit;')" commit.log
 
-make -s -C "$TEST_BUILD" install-data-local prefix='/opt/a b' exec_prefix='/opt/a b' DESTDIR="$work/root" >module.log 2>&1
+# into RULE: make this rule for another prefix, with a space, below $work/root.
+into() { make -s -C "$TEST_BUILD" "$1" prefix='/opt/a b' exec_prefix='/opt/a b' DESTDIR="$work/root" >install.log 2>&1 || echo "make $1 fails;"; }
+share="$work/root/opt/a b/share"
+bad=$(into install)
 module=$(find root -path '*/modulefiles/vittrain/*')
-result 'the module file has the prefix of make install' "$(
+result 'the module file has the prefix of make install' "$bad$(
     grep -qx 'prepend-path PATH {/opt/a b/bin}' "$module" && grep -qx 'setenv VITTRAIN_HOME {/opt/a b/share/vittrain}' "$module" ||
-        echo "other paths in '$module'")" module.log
+        echo "other paths in '$module'")" install.log
+mkdir elsewhere
+result 'the installed program finds its decks from any folder' "$(cd elsewhere &&
+    { echo '# mark' && cat "$TEST_SOURCE/input/linear.ini"; } >"$share/vittrain/input/mark.ini" &&
+    "$work/root/opt/a b/bin/vittrain" plan input/mark.ini >plan.log 2>&1 && grep -q '^linear ' plan.log || echo "plan fails")" elsewhere/plan.log
+rm "$share/vittrain/input/mark.ini"
+result 'the manual is installed' "$(cd "$TEST_SOURCE" && find docs -type f | while read -r file; do
+    cmp "$file" "$share/doc/vittrain/$file" 2>&1
+done)"
+result 'make uninstall leaves neither files nor folders of the program' "$(into uninstall; find root -type f -o -name '*vittrain*')" install.log
 echo "1..$number"

@@ -7,19 +7,25 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <ini.h>
 
 #include "config/option_types.h"
+#include "core/folder.h"
 
 /* Bytes of a value on one line. inih's buffer has 200 bytes in the builds of the distributions; it
  * also holds the key. */
 enum { TEXT_PIECE = 120 };
+
+/* Decks that are installed with the program. */
+static const char installed_folder[] = "input/";
 
 struct deck {
     FILE *file;
@@ -124,7 +130,11 @@ bool deck_read_pairs(FILE *file, const char *name, deck_pair *pair, void *user, 
 FILE *deck_file_open(const char *path, struct error *error)
 {
     struct stat status;
+    char installed[PATH_MAX];
     FILE *file = NULL;
+    if (strncmp(path, installed_folder, strlen(installed_folder)) == 0 && access(path, F_OK) != 0 &&
+        folder_installed(path, installed, sizeof installed))
+        path = installed;
     if (stat(path, &status) == 0 && !S_ISREG(status.st_mode)) {
         error_set(error, ERROR_USAGE, "%s: cannot read the deck: it is not a regular file", path);
         return NULL;

@@ -13,7 +13,8 @@
 typedef bool deck_pair(void *user, const char *where, const char *name, const char *value,
                        struct error *error);
 
-/* Open a deck for reading; NULL with an error if it is not a readable file. */
+/* Open a deck for reading; NULL with an error if it is not a readable file. A deck input/NAME that
+ * does not exist in the working directory is the one installed with the program. */
 FILE *deck_file_open(const char *path, struct error *error);
 
 /* Read all pairs of a deck; stop at the first error. `name` is the file's name for messages. */

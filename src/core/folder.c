@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { PATH_SIZE = 4096 };
 
@@ -70,4 +71,23 @@ void folder_cache(char *path, size_t size)
         snprintf(path, size, "%s/vittrain", cache);
     else if (home != NULL && home[0] == '/')
         snprintf(path, size, "%s/.cache/vittrain", home);
+}
+
+bool folder_installed(const char *name, char *path, size_t size)
+{
+    enum { LEVELS_UP = 3 };
+    char folder[PATH_SIZE];
+    const ssize_t length = readlink("/proc/self/exe", folder, sizeof folder - 1);
+    folder[length > 0 ? length : 0] = '\0';
+    for (int level = 0; level < LEVELS_UP && strrchr(folder, '/') != NULL; level++) {
+        static const char *const below[] = {"", "/share/vittrain"};
+        *strrchr(folder, '/') = '\0';
+        for (int i = 0; i < 2; i++) {
+            snprintf(path, size, "%s%s/%s", folder, below[i], name);
+            if (access(path, R_OK) == 0)
+                return true;
+        }
+    }
+    snprintf(path, size, "%s/%s", VITTRAIN_DATA_DIR, name);
+    return access(path, R_OK) == 0;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Creation of folders, names in a folder, and the cache folder. */
+/* Creation of folders, names in a folder, the cache folder, and installed files. */
 #ifndef VITTRAIN_CORE_FOLDER_H
 #define VITTRAIN_CORE_FOLDER_H
 
@@ -21,5 +21,11 @@ const char *folder_next(DIR **entries, const char *path);
 /* Write the user's cache folder of this program: $XDG_CACHE_HOME/vittrain or ~/.cache/vittrain. ""
  * if neither variable is an absolute path. It may not exist. */
 void folder_cache(char *path, size_t size);
+
+/* Write the path of a file or folder that is installed with the program, such as
+ * "input/cnn_a.ini". It is found relative to the program file, so it works in a build tree and
+ * after the installed tree is moved. Return false if it does not exist; the path is then that of
+ * the installation. */
+bool folder_installed(const char *name, char *path, size_t size);
 
 #endif

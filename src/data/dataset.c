@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "config/options.h"
+#include "core/folder.h"
 #include "data/split.h"
 
 static const struct dataset_format *const formats[] = {&dataset_cifar10,   &dataset_image_folder,
@@ -179,25 +179,9 @@ void dataset_close(struct dataset *dataset)
     *dataset = (struct dataset){0};
 }
 
-/* The sample is found relative to the program file, so it works in a build tree and after the
- * installed tree is moved. */
-#define SAMPLE "data/cifar-10-sample"
-
 const char *dataset_sample_directory(void)
 {
-    enum { PATH_SIZE = 4096, LEVELS_UP = 3 };
-    static char path[PATH_SIZE + 64];
-    char folder[PATH_SIZE];
-    ssize_t length = readlink("/proc/self/exe", folder, sizeof folder - 1);
-    folder[length > 0 ? length : 0] = '\0';
-    for (int level = 0; level < LEVELS_UP && strrchr(folder, '/') != NULL; level++) {
-        static const char *const below[] = {"/", "/share/vittrain/"};
-        *strrchr(folder, '/') = '\0';
-        for (int i = 0; i < 2; i++) {
-            snprintf(path, sizeof path, "%s%s" SAMPLE, folder, below[i]);
-            if (access(path, R_OK | X_OK) == 0)
-                return path;
-        }
-    }
-    return VITTRAIN_DATA_DIR "/" SAMPLE;
+    static char path[4096];
+    (void)folder_installed("data/cifar-10-sample", path, sizeof path);
+    return path;
 }
