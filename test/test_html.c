@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -128,13 +129,16 @@ static void a_run_is_shown(void **state)
     small_run_make("one", "64");
     char *page = page_of((const char *const[]){"one"}, 1);
     assert_has(page, "<h1>Run one</h1>");
+    assert_true(strstr(page, "id=\"confusion-A\"") < strstr(page, "<details "));
+    assert_has(page, "<dt>Validation loss</dt>");
     assert_has(page, "&lt;script&gt;alert(1)&lt;/script&gt;");
     assert_has(page, "cat &amp; &quot;dog&quot;");
     assert_has(page, "<tr><th scope=\"row\">cat &amp; &quot;dog&quot;</th>"
                      "<td style=\"--v:0.07\">4</td><td style=\"--v:0.83\">50</td>"
                      "<td style=\"--v:0.10\">6</td></tr>");
     assert_has(page, "id=\"loss-steps\"");
-    assert_has(page, "<title>step 2\ntraining 1.500\nvalidation 1.250</title>");
+    /* The row of step 1 has few images and is joined with the next one. */
+    assert_has(page, "<title>step 2\ntraining 1.643\nvalidation 1.250</title>");
     assert_has(page, "id=\"steps-phases\"");
     assert_has(page, "data: 2.000 ms");
     assert_has(page, "forward: 20.00 ms");
@@ -148,6 +152,32 @@ static void a_run_is_shown(void **state)
     assert_has(page, "<code>train.global_batch</code></th><td><code>64</code>");
     assert_has(page, "run.json: missing");
     assert_null(strstr(page, "Speed-up"));
+    free(page);
+}
+
+static void local_times_optimizer_and_choice_on_the_test_set(void **state)
+{
+    (void)state;
+    small_run_make("zone", "64");
+    temporary_write("zone/run.json",
+                    "{\"parts\": [{\"started\": \"2026-11-21T23:03:59.123Z\", "
+                    "\"ended\": \"2026-11-22T00:00:00.000Z\"}], \"base_lr\": 0.002}");
+    temporary_write("zone/deck.ini", "[data]\nval = test\n[optim]\nname = lamb\n");
+    temporary_write("zone/epochs.csv", "epoch,step,val_loss,val_top1\n0,1,2,0.5\n1,2,1.5,0.625\n");
+    setenv("TZ", "CET-1", 1);
+    tzset();
+    char *page = page_of((const char *const[]){"zone"}, 1);
+    assert_has(page, "<td class=\"t\">2026-11-22 00:03:59 CET</td>");
+    assert_has(page, "<td>2026-11-22 01:00:00 CET</td>");
+    assert_has(page, "lamb, learning rate 0.002");
+    assert_has(page, "<dt>Best validation top\xE2\x80\x91\x31</dt>");
+    assert_has(page, "The best checkpoint was chosen on the test set (data.val=test)");
+    unsetenv("TZ");
+    tzset();
+    free(page);
+    temporary_write("zone/deck.ini", "[data]\nval = 0.1\n");
+    page = page_of((const char *const[]){"zone"}, 1);
+    assert_null(strstr(page, "chosen on the test set"));
     free(page);
 }
 
@@ -167,7 +197,7 @@ static void runs_are_side_by_side(void **state)
     assert_has(page, "id=\"confusion-A\"");
     assert_has(page, "id=\"confusion-B\"");
     assert_has(page, "id=\"accuracy-time\"");
-    assert_has(page, "<title>step 2\nA training 1.500\nA validation 1.250\nB training 1.500\n");
+    assert_has(page, "<title>step 2\nA training 1.643\nA validation 1.250\nB training 1.643\n");
     free(page);
 }
 
@@ -429,6 +459,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_is_shown),
+        cmocka_unit_test(local_times_optimizer_and_choice_on_the_test_set),
         cmocka_unit_test(runs_are_side_by_side),
         cmocka_unit_test(only_like_is_compared),
         cmocka_unit_test(tables_can_be_pasted),

@@ -100,7 +100,7 @@ static void pages_and_index_are_made(void **state)
     run_add("first", "2026-11-20T10:00:00.000Z", 0.25);
     run_add("second", "2026-11-21T10:00:00.000Z", 0.5);
     char *index = temporary_text("book/README.md"), *page = temporary_text("book/first.md");
-    assert_has(index, "| [first](first.md) | 2026-11-20 10:00:00 | vit_cifar | 2 | 1 |");
+    assert_has(index, "| [first](first.md) | 2026-11-20 10:00:00 UTC | vit_cifar | 2 | 1 |");
     assert_has(index, "| 25.00 % |");
     assert_true(strstr(index, "[second]") < strstr(index, "[first]")); /* newest first */
     assert_has(index, "| finished | all \\| steps _- done |"); /* "--" would end the comment */
@@ -345,6 +345,7 @@ static void an_interrupted_run_has_a_page(void **state)
 
 int main(void)
 {
+    setenv("TZ", "UTC0", 1); /* pages have local times */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(markup_in_names_is_escaped),
         cmocka_unit_test(pages_and_index_are_made),

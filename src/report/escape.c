@@ -63,6 +63,17 @@ void escape_html(FILE *stream, const char *text)
     escape_with(stream, text, "<>&\"'", entities);
 }
 
+void escape_label(FILE *stream, const char *text)
+{
+    for (const char *hyphen; (hyphen = strstr(text, "-1")) != NULL; text = hyphen + 1) {
+        char part[256];
+        snprintf(part, sizeof part, "%.*s", (int)(hyphen - text), text);
+        escape_html(stream, part);
+        fputs("\xE2\x80\x91", stream); /* U+2011 */
+    }
+    escape_html(stream, text);
+}
+
 void escape_block(FILE *stream, const char *text)
 {
     static const char *const kept[] = {"\n", "\t"};

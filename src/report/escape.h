@@ -9,6 +9,9 @@
 /* For an element or a quoted attribute. */
 void escape_html(FILE *stream, const char *text);
 
+/* The same for a label, which browsers do not break at the hyphen of "top-1". */
+void escape_label(FILE *stream, const char *text);
+
 /* For preformatted text: line ends and tabs are kept. */
 void escape_block(FILE *stream, const char *text);
 

@@ -54,6 +54,20 @@ static double best_val_top1(const struct record *record)
                : best;
 }
 
+bool facts_chosen_on_test(const struct record *record)
+{
+    const char *split = record_option(record, "data.val");
+    const char *format = record_option(record, "data.format");
+    const char *monitor = record_option(record, "checkpoint.monitor");
+    const int column = table_column(&record->epochs, "val_loss");
+    int evaluations = 0;
+    for (int64_t row = 0; row < record->epochs.rows; row++)
+        evaluations += !isnan(table_number(&record->epochs, row, column));
+    return evaluations > 1 && split != NULL && strcmp(split, "test") == 0 &&
+           (format == NULL || strcmp(format, "synthetic") != 0) &&
+           (monitor == NULL || strcmp(monitor, "none") != 0);
+}
+
 static double macro_f1(const struct record *record)
 {
     return known(record_number(record, "test.macro.f1"), record_number(record, "macro.f1"));
@@ -86,6 +100,13 @@ static const char *epochs_text(const struct record *record, char text[FORMAT_TEX
     else
         snprintf(text, FORMAT_TEXT, "%.6g", ceil(10 * planned) / 10);
     return text;
+}
+
+/* The highest rate of the schedule; optim.lr without run.json. */
+static double learning_rate(const struct record *record)
+{
+    const char *option = record_option(record, "optim.lr");
+    return known(record_number(record, "base_lr"), option == NULL ? NAN : strtod(option, NULL));
 }
 
 static double attempts(const struct record *record)
@@ -228,14 +249,9 @@ static const char *reason(const struct record *record, char text[FORMAT_TEXT])
     return failure != NULL ? failure : record_text(record, "stop_reason");
 }
 
-/* 2026-11-21 14:03:59; run.json has milliseconds. */
 static const char *started(const struct record *record, char text[FORMAT_TEXT])
 {
-    const char *stamp = record_text(record, "parts.0.started");
-    if (stamp == NULL || strlen(stamp) < 19)
-        return stamp;
-    snprintf(text, FORMAT_TEXT, "%.10s %.8s", stamp, stamp + 11);
-    return text;
+    return format_stamp(text, record_text(record, "parts.0.started"));
 }
 
 static const char *data(const struct record *record, char text[FORMAT_TEXT])
@@ -329,6 +345,9 @@ const struct fact fact_table[] = {
     {RUN, "Nodes", "nodes", FIGURE_COUNT, .path = "nodes"},
     {RUN, "Threads per rank", "threads", FIGURE_COUNT, .path = "threads"},
     {RUN, "Global batch", "global_batch", FIGURE_COUNT, .path = "global_batch"},
+    {RUN, "Optimizer", "optimizer", FIGURE_TEXT, .option = "optim.name"},
+    {RUN, "Learning rate", "learning_rate", FIGURE_NUMBER, .number = learning_rate},
+    {RUN, "Schedule", "schedule", FIGURE_TEXT, .option = "schedule.name"},
     {RUN, "Epochs", "epochs", FIGURE_COUNT, .number = epochs, .text = epochs_text},
     {RUN, "Steps", "steps", FIGURE_COUNT, .path = "steps", .last = "step"},
     {RUN, "Skipped steps", "skipped_steps", FIGURE_COUNT, .last = "skipped_steps"},
@@ -410,8 +429,9 @@ const char *fact_text(const struct fact *fact, const struct record *record,
         format_figure(text, fact->figure, fact_number(fact, record, first));
         return text;
     }
-    const char *value =
-        fact->text != NULL ? fact->text(record, text) : record_text(record, fact->path);
+    const char *value = fact->text != NULL   ? fact->text(record, text)
+                        : fact->path != NULL ? record_text(record, fact->path)
+                                             : NULL;
     if (value == NULL && fact->option != NULL)
         value = record_option(record, fact->option);
     return value == NULL || value[0] == '\0' ? "-" : value;

@@ -61,6 +61,9 @@ enum { FACTS_DIFFERENCE = 320 };
 bool facts_difference(const struct record *record, const struct record *first,
                       char text[FACTS_DIFFERENCE]);
 
+/* True if several evaluations on the test set chose the best checkpoint. */
+bool facts_chosen_on_test(const struct record *record);
+
 /* Write a table with one column per run and one row per known fact. Below it, write the reason for
  * each run whose speed is not compared. */
 void facts_markdown(const struct record *records, int count, FILE *stream);

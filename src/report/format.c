@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* Write 3e-4 or 1.235e-5. */
 static void format_exponent(char *text, double value, int digits, const char *unit)
@@ -111,4 +112,34 @@ void format_figure(char text[FORMAT_TEXT], enum figure figure, double value)
         format_scaled(text, value, 1000, flops);
     else
         format_digits(text, value, 3, suffixes[figure]);
+}
+
+void format_time(char text[FORMAT_TEXT], time_t time)
+{
+    struct tm local;
+    if (strftime(text, FORMAT_TEXT, "%Y-%m-%d %H:%M:%S %Z", localtime_r(&time, &local)) == 0)
+        text[0] = '\0';
+}
+
+double format_stamp_seconds(const char *stamp)
+{
+    struct tm date = {0};
+    double seconds;
+    if (stamp == NULL ||
+        sscanf(stamp, "%d-%d-%dT%d:%d:%lf", &date.tm_year, &date.tm_mon, &date.tm_mday,
+               &date.tm_hour, &date.tm_min, &seconds) != 6 ||
+        date.tm_year < 1970 || date.tm_year > 9999 || !(seconds >= 0 && seconds <= 60))
+        return NAN;
+    date.tm_year -= 1900;
+    date.tm_mon -= 1;
+    return (double)timegm(&date) + seconds;
+}
+
+const char *format_stamp(char text[FORMAT_TEXT], const char *stamp)
+{
+    const double seconds = format_stamp_seconds(stamp);
+    if (isnan(seconds))
+        return stamp;
+    format_time(text, (time_t)seconds);
+    return text;
 }

@@ -3,6 +3,8 @@
 #ifndef VITTRAIN_REPORT_FORMAT_H
 #define VITTRAIN_REPORT_FORMAT_H
 
+#include <time.h>
+
 enum { FORMAT_TEXT = 48 };
 
 enum figure {
@@ -18,6 +20,15 @@ enum figure {
     FIGURE_WATT_HOURS,
     FIGURE_TEXT /* not a number */
 };
+
+/* Parse a time stamp in UTC such as 2026-11-22T00:02:47.515Z. Return seconds; NAN: not a time. */
+double format_stamp_seconds(const char *stamp);
+
+/* Write a time in the local form: "2026-11-21 15:03:59 CET". */
+void format_time(char text[FORMAT_TEXT], time_t time);
+
+/* The same for a stamp of run.json, in UTC. Return text, or the stamp if it has another form. */
+const char *format_stamp(char text[FORMAT_TEXT], const char *stamp);
 
 /* NAN becomes "-". */
 void format_figure(char text[FORMAT_TEXT], enum figure figure, double value);

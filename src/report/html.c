@@ -58,6 +58,8 @@ void html_kind(const struct page *page, int run)
                  {"data", " &middot; ", ""},
                  {"data_used", " (", ")"},
                  {"epochs", " &middot; ", " epochs"},
+                 {"optimizer", " &middot; ", ""},
+                 {"learning_rate", ", learning rate ", ""},
                  {"strategy", " &middot; ", ""},
                  {"ranks", " &middot; ", " ranks"},
                  {"nodes", " on ", " nodes"},
@@ -102,6 +104,22 @@ static void title_write(const struct page *page)
         fprintf(page->stream, " and %d more", page->count - NAMES_IN_TITLE);
 }
 
+/* Warn of the accuracy of checkpoints that were chosen on the test set. */
+static void selection_note(const struct page *page)
+{
+    for (int run = 0; run < page->count; run++) {
+        if (!facts_chosen_on_test(&page->records[run]))
+            continue;
+        fputs("<p class=\"note\">", page->stream);
+        if (page->count > 1)
+            html_key(page, run);
+        fputs(
+            "The best checkpoint was chosen on the test set (data.val=test), so the best accuracy "
+            "is an overestimate. data.val=0.1 holds out training images.</p>\n",
+            page->stream);
+    }
+}
+
 /* Write the names of the runs and the key figures; for a single run, also its configuration and the
  * reason if it ended early. */
 static void head_write(const struct page *page)
@@ -120,6 +138,7 @@ static void head_write(const struct page *page)
             html_text(page, "<p class=\"reason\">", reason, "</p>\n");
     }
     html_figures(page);
+    selection_note(page);
     fputs("</header>\n", page->stream);
 }
 
@@ -164,9 +183,7 @@ bool html_write(const struct record *records, int count, const char *path, struc
         return false;
     FILE *stream = file.stream;
     const struct page page = {.stream = stream, .records = records, .count = count};
-    char date[32];
-    const time_t now = time(NULL);
-    struct tm utc;
+    char date[FORMAT_TEXT];
 
     fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
           "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
@@ -180,11 +197,12 @@ bool html_write(const struct record *records, int count, const char *path, struc
     head_write(&page);
     fputs("<main>\n", stream);
     html_curves(&page);
+    html_matrices(&page);
     for (int i = 0; i < SECTIONS; i++)
         section_write(&page, i);
-    strftime(date, sizeof date, "%Y-%m-%d %H:%M", gmtime_r(&now, &utc));
+    format_time(date, time(NULL));
     fprintf(stream,
-            "</main>\n<footer>Written %s UTC by vittrain %s%s%s from the run folder%s. "
+            "</main>\n<footer>Written %s by vittrain %s%s%s from the run folder%s. "
             "docs/outputs.md explains the numbers.</footer>\n</body>\n</html>\n",
             date, version_number, version_commit[0] == '\0' ? "" : ", commit ", version_commit,
             count > 1 ? "s" : "");

@@ -11,10 +11,15 @@
  * above MATRIX_MOST also have a table of the most frequent confusions. */
 enum { MATRIX_MOST = 32, PICTURE_MOST = 200, PAIRS_MOST = 20, SHADES = 8 };
 
+/* The matrices of up to RUNS_AT_ONCE runs with up to CLASSES_AT_ONCE classes are visible without
+ * opening a section. */
+enum { CLASSES_AT_ONCE = 20, RUNS_AT_ONCE = 2 };
+
 /* The confusion matrix in result.json, which may be damaged. */
 struct confusion {
     int count;
     const json_t *classes, *matrix;
+    const char *split;
 };
 
 static const char *class_name(const struct confusion *confusion, int i)
@@ -155,31 +160,72 @@ static void pairs_table(const struct page *page, const struct confusion *confusi
     sheet_free(&sheet);
 }
 
+/* Return the confusion matrix of the test split, else of the validation split; without a matrix of
+ * the right size the count is 0. */
+static struct confusion confusion_of(const struct record *record)
+{
+    const bool tested = record_value(record, "test.classes") != NULL;
+    struct confusion confusion = {
+        .classes = record_value(record, tested ? "test.classes" : "classes"),
+        .matrix = record_value(record, tested ? "test.confusion_matrix" : "confusion_matrix"),
+        .split = tested ? "test" : "validation"};
+    const size_t count = json_array_size(confusion.classes);
+    if (json_array_size(confusion.matrix) == count)
+        confusion.count = (int)count;
+    return confusion;
+}
+
+static bool is_shown_at_once(const struct page *page, const struct confusion *confusion)
+{
+    return page->count <= RUNS_AT_ONCE && confusion->count > 0 &&
+           confusion->count <= CLASSES_AT_ONCE;
+}
+
+static void matrix_note(const struct page *page, const struct confusion *confusion)
+{
+    fprintf(page->stream,
+            "<p class=\"note\">Of the %s split: true classes in rows, "
+            "predictions in columns.</p>\n",
+            confusion->split);
+}
+
+void html_matrices(const struct page *page)
+{
+    bool begun = false;
+    for (int run = 0; run < page->count; run++) {
+        const struct confusion confusion = confusion_of(&page->records[run]);
+        if (!is_shown_at_once(page, &confusion))
+            continue;
+        if (!begun)
+            fputs("<h2>Confusion matrix</h2>\n<div class=\"pair\">\n", page->stream);
+        begun = true;
+        fputs("<div>", page->stream);
+        html_run_title(page, run);
+        matrix_note(page, &confusion);
+        matrix_table(page, run, &confusion);
+        fputs("</div>\n", page->stream);
+    }
+    if (begun)
+        fputs("</div>\n", page->stream);
+}
+
 void html_classes(const struct page *page)
 {
     for (int run = 0; run < page->count; run++) {
         const struct record *record = &page->records[run];
-        const bool tested = record_value(record, "test.classes") != NULL;
-        struct confusion confusion = {
-            .classes = record_value(record, tested ? "test.classes" : "classes"),
-            .matrix = record_value(record, tested ? "test.confusion_matrix" : "confusion_matrix")};
+        const struct confusion confusion = confusion_of(record);
         struct sheet sheet = {0};
 
-        confusion.count = (int)json_array_size(confusion.classes);
         html_run_title(page, run);
         run_table_splits(&sheet, record);
         sheet_html(&sheet, page->stream);
         sheet_free(&sheet);
-        if (confusion.count == 0)
+        if (json_array_size(confusion.classes) == 0)
             fputs("<p>Classes are unknown: result.json does not contain them.</p>\n", page->stream);
-        else
-            fprintf(page->stream,
-                    "<p class=\"note\">Confusion matrix of the %s split: true classes in rows, "
-                    "predictions in columns.</p>\n",
-                    tested ? "test" : "validation");
         fputs("<div class=\"pair\">\n", page->stream);
-        if (confusion.count > 0 && (int)json_array_size(confusion.matrix) == confusion.count) {
+        if (confusion.count > 0 && !is_shown_at_once(page, &confusion)) {
             fputs("<div>", page->stream);
+            matrix_note(page, &confusion);
             if (confusion.count <= MATRIX_MOST)
                 matrix_table(page, run, &confusion);
             else if (confusion.count <= PICTURE_MOST)

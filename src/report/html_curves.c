@@ -9,6 +9,12 @@
 
 enum axis { BY_STEP, BY_TIME };
 
+/* How the rows of a point are combined: means over their images or their time, or the last row. */
+enum mean { OF_IMAGES, OF_TIME, LAST_ROW };
+
+/* A point has at least this share of the images of the largest row. */
+static const double POINT_LEAST = 0.75;
+
 /* Each entry describes a chart and its column in the table of values. */
 /* clang-format off */
 static const struct measure {
@@ -17,6 +23,7 @@ static const struct measure {
     double scale;       /* of the chart */
     double most;        /* larger values are measurement errors and left out; 0: no limit */
     const char *whole;  /* column by which the value is divided, or NULL */
+    enum mean mean;
     enum axis x;
     bool large, evaluated, from_zero;
     enum chart_scale axis;
@@ -24,14 +31,14 @@ static const struct measure {
     {"loss-steps", "Loss", NULL, "loss", FIGURE_NUMBER, 1, .large = true, .evaluated = true},
     {"accuracy-steps", "Top-1 accuracy", "%", "top1", FIGURE_SHARE, 100, .large = true,
      .evaluated = true},
-    {"rate-steps", "Learning rate", NULL, "lr", FIGURE_NUMBER, 1, .from_zero = true},
-    {"gradient-steps", "Gradient norm", NULL, "grad_norm", FIGURE_NUMBER, 1, .axis = CHART_LOG},
-    {"speed-steps", "Images/s", NULL, "images_per_second", FIGURE_RATE, 1, .from_zero = true},
-    {"peak-steps", "MFU", "%", "peak_share", FIGURE_SHARE, 100, .most = 1, .from_zero = true},
+    {"rate-steps", "Learning rate", NULL, "lr", FIGURE_NUMBER, 1, .mean = LAST_ROW, .from_zero = true},
+    {"gradient-steps", "Gradient norm", NULL, "grad_norm", FIGURE_NUMBER, 1, .mean = LAST_ROW, .axis = CHART_LOG},
+    {"speed-steps", "Images/s", NULL, "images_per_second", FIGURE_RATE, 1, .mean = OF_TIME, .from_zero = true},
+    {"peak-steps", "MFU", "%", "peak_share", FIGURE_SHARE, 100, .most = 1, .mean = OF_TIME, .from_zero = true},
     {"data-steps", "Waiting for data", "% of step time", "data_seconds", FIGURE_SHARE, 100,
-     .most = 1, .whole = "step_seconds", .from_zero = true},
+     .most = 1, .mean = OF_TIME, .whole = "step_seconds", .from_zero = true},
     {"waiting-steps", "Waiting for communication", "% of step time", "exposed_comm_seconds",
-     FIGURE_SHARE, 100, .most = 1, .whole = "step_seconds", .from_zero = true},
+     FIGURE_SHARE, 100, .most = 1, .mean = OF_TIME, .whole = "step_seconds", .from_zero = true},
     {"loss-time", "Loss over time", NULL, "loss", FIGURE_NUMBER, 1, .x = BY_TIME,
      .evaluated = true},
     {"accuracy-time", "Top-1 accuracy over time", "%", "top1", FIGURE_SHARE, 100, .x = BY_TIME,
@@ -57,18 +64,89 @@ static bool row_is_of(const struct table *metrics, int64_t row, const char *spli
     return strcmp(table_text(metrics, row, table_column(metrics, "split")), split) == 0;
 }
 
-/* Read the points of one split of a run. */
+/* Seconds and images of a row of training, which covers the steps since `before`. */
+struct extent {
+    double seconds, images;
+};
+
+static struct extent row_extent(const struct table *metrics, int64_t row, double before)
+{
+    const double steps = table_number(metrics, row, table_column(metrics, "step")) - before;
+    const double seconds =
+        steps * table_number(metrics, row, table_column(metrics, "step_seconds"));
+    return (struct extent){
+        seconds, seconds * table_number(metrics, row, table_column(metrics, "images_per_second"))};
+}
+
+/* Return the images of the largest row of training. */
+static double images_most(const struct table *metrics)
+{
+    double most = 0, before = 0;
+    for (int64_t row = 0; row < metrics->rows; row++) {
+        if (!row_is_of(metrics, row, "train"))
+            continue;
+        most = fmax(most, row_extent(metrics, row, before).images);
+        before = table_number(metrics, row, table_column(metrics, "step"));
+    }
+    return most;
+}
+
+/* Weighted sum of the rows of a point. */
+struct point {
+    double sum, weight, images;
+};
+
+/* Add the value of a row. Values above the measure's limit are left out. */
+static void point_add(struct point *point, const struct measure *measure,
+                      const struct table *metrics, int64_t row, double before)
+{
+    const struct extent extent = row_extent(metrics, row, before);
+    const double value = measure_value(measure, metrics, row);
+    double weight = measure->mean == OF_TIME ? extent.seconds : extent.images;
+    point->images += extent.images;
+    if (isnan(value) && measure->most > 0)
+        return;
+    if (measure->mean == LAST_ROW || !(weight > 0)) {
+        point->sum = point->weight = 0;
+        weight = 1;
+    }
+    point->sum += weight * value;
+    point->weight += weight;
+}
+
+/* Read the points of one split of a run. Rows of training with few steps, as at the end of an
+ * epoch, are joined with the next ones, the last with the previous point. */
 static void points_read(const struct table *metrics, const struct measure *measure,
                         const char *split, double time_unit, struct chart_series *series)
 {
     const int column = table_column(metrics, measure->column);
     const int at = table_column(metrics, measure->x == BY_TIME ? "elapsed_seconds" : "step");
+    const bool training = strcmp(split, "train") == 0;
+    const double least = training ? POINT_LEAST * images_most(metrics) : 0;
+    struct point point = {0}, previous = {0};
+    double x = 0, before = 0;
     series_open(series, metrics->rows);
-    for (int64_t row = 0; row < metrics->rows; row++)
-        if (row_is_of(metrics, row, split) && table_text(metrics, row, column)[0] != '\0')
-            series_add(series,
-                       table_number(metrics, row, at) / (measure->x == BY_TIME ? time_unit : 1),
-                       measure_value(measure, metrics, row) * measure->scale);
+    for (int64_t row = 0; row < metrics->rows; row++) {
+        if (!row_is_of(metrics, row, split) || table_text(metrics, row, column)[0] == '\0')
+            continue;
+        point_add(&point, measure, metrics, row, before);
+        x = table_number(metrics, row, at) / (measure->x == BY_TIME ? time_unit : 1);
+        before = table_number(metrics, row, table_column(metrics, "step"));
+        if (point.images < least)
+            continue;
+        series_add(series, x, point.sum / point.weight * measure->scale);
+        previous = point;
+        point = (struct point){0};
+    }
+    if (point.weight == 0)
+        return;
+    if (series->count > 0)
+        series->count--;
+    if (measure->mean != LAST_ROW) {
+        point.sum += previous.sum;
+        point.weight += previous.weight;
+    }
+    series_add(series, x, point.sum / point.weight * measure->scale);
 }
 
 /* True if the curve has points; with from_zero, only if one of them is not 0. */

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "report/format.h"
 #include "report/html_figure.h"
 
 /* With more ranks than LINES_MOST, a chart shows their lowest, mean and highest values. */
@@ -37,20 +37,6 @@ struct readings {
     int rank_count; /* highest rank plus 1 */
 };
 
-/* Parse a time stamp such as 2026-11-22T00:02:47.515Z. Return seconds; NAN: not a time. */
-static double time_parse(const char *text)
-{
-    struct tm date = {0};
-    double seconds;
-    if (sscanf(text, "%d-%d-%dT%d:%d:%lf", &date.tm_year, &date.tm_mon, &date.tm_mday,
-               &date.tm_hour, &date.tm_min, &seconds) != 6 ||
-        date.tm_year < 1970 || date.tm_year > 9999 || !(seconds >= 0 && seconds <= 60))
-        return NAN;
-    date.tm_year -= 1900;
-    date.tm_mon -= 1;
-    return (double)timegm(&date) + seconds;
-}
-
 static void readings_open(struct readings *readings, const struct table *table)
 {
     const int time = table_column(table, "time"), rank = table_column(table, "rank");
@@ -61,7 +47,7 @@ static void readings_open(struct readings *readings, const struct table *table)
     ENSURE(readings->times != NULL && readings->ranks != NULL, "no memory for readings");
     for (int64_t row = 0; row < table->rows; row++) {
         const double number = table_number(table, row, rank);
-        readings->times[row] = time_parse(table_text(table, row, time));
+        readings->times[row] = format_stamp_seconds(table_text(table, row, time));
         readings->ranks[row] = number >= 0 && number < 1 << 24 ? (int)number : 0;
         if (readings->ranks[row] >= readings->rank_count)
             readings->rank_count = readings->ranks[row] + 1;

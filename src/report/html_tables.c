@@ -2,6 +2,7 @@
 /* Key figures, and the sections with tables: all figures, options, problems. */
 #include <string.h>
 
+#include "report/escape.h"
 #include "report/facts.h"
 #include "report/html.h"
 #include "report/run_tables.h"
@@ -57,7 +58,9 @@ static void figures_of_one(const struct page *page)
         const struct fact *fact = key_figure(page, i);
         if (fact == NULL)
             continue;
-        fprintf(page->stream, "<div><dt>%s</dt>", fact->name);
+        fputs("<div><dt>", page->stream);
+        escape_label(page->stream, fact->name);
+        fputs("</dt>", page->stream);
         html_text(page, "<dd>", fact_text(fact, page->records, page->records, text),
                   "</dd></div>\n");
     }
@@ -79,9 +82,11 @@ static void figures_of_several(const struct page *page)
     html_table_begin(page, "figures", "Key figures");
     fputs("<thead><tr><th scope=\"col\">run</th>", page->stream);
     for (int i = 0; i < KEY_FIGURES; i++)
-        if (key_figure(page, i) != NULL)
-            fprintf(page->stream, "<th scope=\"col\" class=\"n\">%s</th>",
-                    key_figure(page, i)->name);
+        if (key_figure(page, i) != NULL) {
+            fputs("<th scope=\"col\" class=\"n\">", page->stream);
+            escape_label(page->stream, key_figure(page, i)->name);
+            fputs("</th>", page->stream);
+        }
     fputs("</tr></thead>\n<tbody>\n", page->stream);
     for (int run = 0; run < page->count; run++) {
         fputs("<tr><th scope=\"row\">", page->stream);

@@ -298,6 +298,7 @@ static void list_add(struct sheet *sheet, const json_t *array)
 void run_table_attempts(struct sheet *sheet, const struct record *record)
 {
     const json_t *attempts = record_value(record, "parts");
+    char text[FORMAT_TEXT];
 
     sheet->title = "Attempts";
     sheet->class = "facts";
@@ -309,8 +310,8 @@ void run_table_attempts(struct sheet *sheet, const struct record *record)
         const char *failure = text_of(attempt, "error"), *reason = text_of(attempt, "stop_reason");
         const double end = number_of(attempt, "to_step");
         lines_add(&sheet->cells, "%zu", i + 1);
-        sheet_text(sheet, text_of(attempt, "started"));
-        sheet_text(sheet, text_of(attempt, "ended"));
+        sheet_text(sheet, format_stamp(text, text_of(attempt, "started")));
+        sheet_text(sheet, format_stamp(text, text_of(attempt, "ended")));
         lines_add(&sheet->cells, isnan(end) ? "%.0f to ?" : "%.0f to %.0f",
                   fmax(number_of(attempt, "from_step"), 0), end);
         sheet_figure(sheet, FIGURE_COUNT, number_of(attempt, "ranks"));

@@ -7,6 +7,9 @@
 
 #include "report/escape.h"
 
+/* Longer tables scroll in a box. */
+enum { ROWS_AT_ONCE = 24 };
+
 void sheet_column(struct sheet *sheet, const char *name, enum sheet_kind kind)
 {
     sheet->column = realloc(sheet->column, (size_t)(sheet->columns + 1) * sizeof *sheet->column);
@@ -64,14 +67,14 @@ void sheet_html(const struct sheet *sheet, FILE *stream)
         fprintf(stream, "<p class=\"note\">%s</p>\n", sheet->note);
     /* With the focus, the box can be scrolled by keyboard. */
     fprintf(stream,
-            "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"%s\">"
+            "<div class=\"scroll%s\" role=\"region\" tabindex=\"0\" aria-label=\"%s\">"
             "<table class=\"%s\">\n<thead><tr>",
-            sheet->title, sheet->class);
+            sheet_rows(sheet) > ROWS_AT_ONCE ? " tall" : "", sheet->title, sheet->class);
     for (int i = 0; i < sheet->columns; i++) {
         const enum sheet_kind kind = sheet->column[i].kind;
         fprintf(stream, "<th scope=\"col\"%s>",
                 kind == SHEET_NUMBER || kind == SHEET_SHARE ? " class=\"n\"" : "");
-        escape_html(stream, sheet->column[i].name);
+        escape_label(stream, sheet->column[i].name);
         fprintf(stream, "</th>%s", kind == SHEET_SHARE ? "<td class=\"m\"></td>" : "");
     }
     fputs("</tr></thead>\n<tbody>\n", stream);
