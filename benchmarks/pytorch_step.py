@@ -54,12 +54,15 @@ def make_step(options, threads):
     image = options.image or image
     if options.device == "cuda":
         torch.backends.cudnn.benchmark = True
-    model = model.to(options.device, memory_format=torch.channels_last)
+    sharded = options.ranks > 1 and options.strategy == "fsdp"
+    # fully_shard takes contiguous parameters only.
+    layout = torch.contiguous_format if sharded else torch.channels_last
+    model = model.to(options.device, memory_format=layout)
     trained = model
     if options.ranks > 1:
         import torch.distributed as distributed
         distributed.init_process_group("gloo")
-        if options.strategy == "fsdp":
+        if sharded:
             model = trained = shard(model, options.precision)
         else:
             trained = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
@@ -68,9 +71,8 @@ def make_step(options, threads):
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.05,
                                   **{options.optimizer: True})
     batch = options.batch // options.ranks
-    # fully_shard's policy converts types.
-    autocast = options.precision == "bf16" and not (options.ranks > 1 and options.strategy == "fsdp")
-    images = torch.randn(batch, 3, image, image).to(options.device, memory_format=torch.channels_last)
+    autocast = options.precision == "bf16" and not sharded  # fully_shard's policy converts types
+    images = torch.randn(batch, 3, image, image).to(options.device, memory_format=layout)
     labels = torch.randint(0, 10, (batch,)).to(options.device)
 
     def step():

@@ -91,6 +91,16 @@ void device_test_close(struct device_test *test)
     backend->close(test->device);
 }
 
+void device_test_adopt(struct device_test *test, const struct device_test *from)
+{
+    const struct device_backend *backend = test->device->backend;
+    if (backend->choices_export == NULL)
+        return;
+    char *choices = backend->choices_export(from->device);
+    backend->choices_adopt(test->device, choices);
+    free(choices);
+}
+
 void device_test_wait(struct device_test *test)
 {
     test->device->backend->stream_synchronize(test->stream);
@@ -167,6 +177,18 @@ struct step_params *device_test_params(struct device_test *test, uint32_t step, 
     return params;
 }
 
+void device_test_set_kernels(const char *name)
+{
+    static char given[64];
+    static bool known;
+    if (!known) {
+        const char *value = getenv("VITTRAIN_CPU");
+        snprintf(given, sizeof given, "%s", value != NULL ? value : "");
+        known = true;
+    }
+    setenv("VITTRAIN_CPU", name != NULL ? name : given, 1);
+}
+
 void device_test_every_kernels(void (*test)(void **state), void **state)
 {
     static const char *const names[] = {"baseline", "avx2",         "avx512",
@@ -177,7 +199,7 @@ void device_test_every_kernels(void (*test)(void **state), void **state)
     }
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         struct error error = {0};
-        setenv("VITTRAIN_CPU", names[i], 1);
+        device_test_set_kernels(names[i]);
         struct device *device = device_cpu.open(0, 1, &error);
         if (device == NULL) {
             print_message("# no %s here\n", names[i]);
@@ -186,7 +208,7 @@ void device_test_every_kernels(void (*test)(void **state), void **state)
         device_cpu.close(device);
         test(state);
     }
-    unsetenv("VITTRAIN_CPU");
+    device_test_set_kernels(NULL);
 }
 
 void device_test_ends(void (*call)(struct device_test *test))

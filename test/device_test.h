@@ -36,6 +36,10 @@ void device_test_close(struct device_test *test);
 /* Wait for all queued work. */
 void device_test_wait(struct device_test *test);
 
+/* Let a device take the algorithms that another one has chosen, as ranks of a run do: each measures
+ * for itself, and another algorithm can give other bits. */
+void device_test_adopt(struct device_test *test, const struct device_test *from);
+
 /* Use the emulated module for GPUs. Return false, after reporting that the whole test program is
  * skipped, if it was not built. */
 bool device_test_emulates(void);
@@ -57,6 +61,9 @@ double *device_test_number(struct device_test *test, double value);
 /* Step parameters in the same memory as tensors; beta1 and momentum are 0. */
 struct step_params *device_test_params(struct device_test *test, uint32_t step, uint32_t position,
                                        double rate, int64_t update);
+
+/* Set VITTRAIN_CPU. NULL: to its value at the start of the program. */
+void device_test_set_kernels(const char *name);
 
 /* Run a test once for each instruction set of this processor; devices opened by the test use it. On
  * other devices: once. */

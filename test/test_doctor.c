@@ -375,7 +375,7 @@ static void data_are_compared(void **state)
     look(&other, roots[1]);
     assert_true(doctor_data_differs(&other, &one, text, sizeof text));
     assert_non_null(strstr(text, "the first node has 3 files"));
-    look(&other, "/no/such/folder");
+    look(&other, temporary_path("none"));
     assert_int_equal(other.error.kind, ERROR_DATA);
     other = (struct data_look){.seconds = -1};
     snprintf(other.root, sizeof other.root, "%s", roots[0]);

@@ -61,7 +61,7 @@ fault checkpoint_name:15 KILL 1 'a rank is killed while a checkpoint is renamed'
 fault folder:0 KILL 1 'a rank is killed before the run has a folder' "$killed_1"
 fault backward:13 STOP 1 'a rank is stopped' 'rank 1 on .*: no heartbeat for [4-9]'
 
-launch mistake --restarts 2 -- $MPIRUN -np 2 "$vittrain" run.dir="$work/mistake" $steps data.root=/nonexistent
+launch mistake --restarts 2 -- $MPIRUN -np 2 "$vittrain" run.dir="$work/mistake" $steps data.root="$work/nowhere"
 check "a user's mistake is not restarted" 3 0 '^vittrain: error: '
 launch number --restarts 2 -- $MPIRUN -np 2 "$vittrain" run.dir="$work/number" $small optim.lr=1e30 schedule.warmup=0
 check 'a loss that is not finite is not restarted' 7 0 '^vittrain: error: '
@@ -170,8 +170,8 @@ launch line --restarts 0 -- sh -c 'printf unfinished >&2; exit 1'
 check 'a last line without a newline gets one' 1 0 '^unfinished$'
 launch empty -- ''
 check 'an empty command' 2 0 'launch: no command after --'
-launch none -- /nonexistent/mpirun
-check 'a command that is not there' 2 0 '^vittrain: error: launch: cannot start /nonexistent/mpirun: No such file'
+launch none -- "$work/nowhere/mpirun"
+check 'a command that is not there' 2 0 '^vittrain: error: launch: cannot start .*/nowhere/mpirun: No such file'
 
 # A signal to end is passed on; the command is not restarted.
 : >"$work/told.log"

@@ -304,8 +304,11 @@ static void threads_do_not_matter(void **state)
         struct device_test one, three;
         device_test_open(&one, 1);
         device_test_open(&three, 3);
-        const struct forward_tensors f1 = run_forward(&one, it), f3 = run_forward(&three, it);
-        const struct backward_tensors b1 = run_backward(&one, it), b3 = run_backward(&three, it);
+        const struct forward_tensors f1 = run_forward(&one, it);
+        const struct backward_tensors b1 = run_backward(&one, it);
+        device_test_adopt(&three, &one);
+        const struct forward_tensors f3 = run_forward(&three, it);
+        const struct backward_tensors b3 = run_backward(&three, it);
         assert_same_bits(it->type, f1.y, f3.y, rows_of(it) * it->out);
         assert_same_bits(it->type, b1.dx, b3.dx, rows_of(it) * it->in);
         assert_same_bits(TYPE_FP32, b1.dweight, b3.dweight, it->out * it->in);
@@ -323,10 +326,10 @@ static void every_instruction_set_is_right(void **state)
     device_test_every_kernels(forward_is_right, state);
     device_test_every_kernels(backward_is_right, state);
     struct error error = {0};
-    setenv("VITTRAIN_CPU", "abacus", 1);
+    device_test_set_kernels("abacus");
     assert_null(device_cpu.open(0, 1, &error));
     assert_int_equal(error.kind, ERROR_USAGE);
-    unsetenv("VITTRAIN_CPU");
+    device_test_set_kernels(NULL);
 }
 
 static void check_on_two_threads(const struct linear_case *it, bool converts)

@@ -638,7 +638,7 @@ static void failing_nvidia_smi_does_not_block_the_run(void **state)
 {
     (void)state;
     static const char *const scripts[] = {"#!/bin/sh\necho No devices were found\nexit 6\n",
-                                          "#!/nonexistent\n", "#!/bin/sh\nsleep 600\n"};
+                                          "#!/dev/null/none\n", "#!/bin/sh\nsleep 600\n"};
     char path[900];
     snprintf(path, sizeof path, "%s/nvidia-smi.txt", folder);
     console_catch();

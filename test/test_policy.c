@@ -17,6 +17,7 @@
 
 #include "config/options.h"
 #include "data/policy.h"
+#include "device_test.h"
 #include "vector_file.h"
 
 enum { DRAWS = 20000, HEIGHT = 30, WIDTH = 40 };
@@ -99,9 +100,9 @@ static void changes_are_torchvisions(void **state)
     struct vector_file *file = vector_file_open("policy.safetensors");
     for (size_t set = 0; set < sizeof sets / sizeof *sets; set++) {
         struct error error = {0};
-        setenv("VITTRAIN_CPU", sets[set], 1);
+        device_test_set_kernels(sets[set]);
         const struct cpu_kernels *kernels = cpu_kernels_choose(&error);
-        unsetenv("VITTRAIN_CPU");
+        device_test_set_kernels(NULL);
         for (size_t i = 0; kernels != NULL && i < sizeof names / sizeof *names; i++)
             check_picture(file, names[i], kernels);
         tried += kernels != NULL;

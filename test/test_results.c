@@ -144,12 +144,15 @@ static void sensors_follow_their_table(void **state)
 static void unwritable_folder_is_an_error(void **state)
 {
     (void)state;
-    struct run_folder folder = {.path = "/nonexistent"};
+    struct run_folder folder = {.path = ""};
     struct results results = some_results();
     struct error error = {0};
 
+    temporary_open();
+    snprintf(folder.path, sizeof folder.path, "%s", temporary_path("none"));
     assert_false(results_write(&folder, &results, NULL, &error));
     assert_int_equal(error.kind, ERROR_FILE);
+    temporary_close();
 }
 
 static void classes_and_matrix_are_written(void **state)

@@ -184,7 +184,7 @@ static void missing_folder_is_an_error(void **state)
     (void)state;
     struct error error = {0};
 
-    assert_null(tensorboard_open("/nonexistent", &error));
+    assert_null(tensorboard_open(temporary_path("none"), &error));
     assert_int_equal(error.kind, ERROR_FILE);
 }
 

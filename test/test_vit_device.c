@@ -40,7 +40,7 @@ static void model_open_on(struct vit_fixture *fixture, const char *device,
     }
     const bool cuda = strcmp(device, "cuda") == 0, cpu = strcmp(device, "cpu") == 0;
     setenv("VITTRAIN_TEST_DEVICE", cuda ? device : "cpu", 1);
-    setenv("VITTRAIN_CPU", cuda || cpu ? "" : device, 1);
+    device_test_set_kernels(cuda || cpu ? NULL : device);
     vit_fixture_open(fixture, shape, compute, BATCH, settings);
     vit_fixture_set_batch(fixture, images, labels);
     free(images);
