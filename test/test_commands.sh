@@ -17,7 +17,7 @@ said() {
     result "$1" "$bad" "$4"
 }
 
-echo 1..65
+echo 1..67
 run 2 train $small train.epochs=1 run.dir="$work/run"
 result 'train on two ranks' "$([ $status -eq 0 ] || echo "status $status")" "$work/train.log"
 start=$(sed '/^epoch 1 done/,$d' "$work/train.log" | wc -l)
@@ -83,7 +83,30 @@ result 'predict: JSON lines' "$bad" "$work/p.json"
 
 fails 2 'an unknown key names the nearest' 2 'train.epoch.*train.epochs' train.epoch=3
 fails 1 'a bad value' 2 'train.batch' train.batch=many
-PMI_RANK=1 PMI_SIZE=2 fails 1 'the launcher of another MPI' 2 'rank 1 of mpirun or srun, but MPI has only 1 rank: use the mpirun of' doctor
+
+# Processes of a launcher that MPI does not know would each train a model of their own. Slurm's PROCID 0 is that of a batch
+# script, too, unless a job step has several tasks.
+bad=
+for launched in 'PMI_RANK=1 PMI_SIZE=2' 'SLURM_PROCID=0 SLURM_NTASKS=2' SLURM_PROCID=1 'FLUX_TASK_RANK=0 FLUX_JOB_SIZE=2' PALS_RANKID=1 \
+    ALPS_APP_PE=1 'MV2_COMM_WORLD_RANK=0 MV2_COMM_WORLD_SIZE=2' JSM_NAMESPACE_RANK=1 'MPI_LOCALRANKID=0 MPI_LOCALNRANKS=2' \
+    'RANK=0 WORLD_SIZE=2' PMIX_RANK=1; do
+    (export $launched && run 1 launched $small run.dir="$work/launched"; exit $status)
+    status=$? run_log=$work/launched.log
+    bad="$bad$(failed_otherwise 2 "one of several \(${launched%% *}\), but MPI has only 1 rank: use the mpirun of" |
+        sed "s/^/$launched: /")"
+done
+[ ! -e "$work/launched" ] || bad="$bad; a run was started"
+result 'several processes without their MPI' "$bad" "$run_log"
+run_log=$work/cleared.log
+timeout 120 $MPIRUN -np 2 env -i "$vittrain" $small run.dir="$work/cleared" >"$run_log" 2>&1
+result 'several processes without their environment' "$(grep -q 'one of several (child of [a-z_]*), but MPI has only' "$run_log" ||
+    echo 'another message')" "$run_log"
+bad=
+for launched in 'SLURM_JOB_ID=3 SLURM_PROCID=0 SLURM_NTASKS=8' 'RANK=0 WORLD_SIZE=1' \
+    'SLURM_JOB_ID=3 SLURM_PROCID=0 SLURM_NTASKS=8 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=1'; do
+    (export $launched && run 1 launched plan && exit $status) || bad="$bad $launched: exit status $?"
+done
+result 'a batch script of 8 tasks and a job step of one task are single processes' "$bad" "$work/launched.log"
 fails 1 'an unknown command' 2 'evla.*eval' evla
 fails 2 'an unknown model names the nearest' 2 'vit_base_patch32_224' \
     model.name=vit_base_patch32_24

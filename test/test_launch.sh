@@ -43,7 +43,7 @@ fault() {
     result "$4" "$bad" "$run_log"
 }
 
-echo 1..41
+echo 1..44
 run 2 whole run.dir="$work/whole" $steps
 result 'an undisturbed run' "$([ $status -eq 0 ] || echo "status $status")" "$work/whole.log"
 
@@ -172,6 +172,15 @@ launch empty -- ''
 check 'an empty command' 2 0 'launch: no command after --'
 launch none -- "$work/nowhere/mpirun"
 check 'a command that is not there' 2 0 '^vittrain: error: launch: cannot start .*/nowhere/mpirun: No such file'
+mkdir "$work/program" "$work/closed" && chmod 0 "$work/closed"
+launch folder -- "$work/program"
+check 'a command that is a folder' 2 0 "^vittrain: error: launch: cannot start $work/program: it is a folder"
+PATH=$work/closed:$PATH launch absent -- no-such-mpirun
+check 'a command that is not in PATH' 2 0 'cannot start no-such-mpirun: no executable file of this name in PATH'
+launch session --restarts 0 -- $MPIRUN -np 1 sh -c 'ls -d "$OMPI_MCA_orte_tmpdir_base" >&2'
+folder=$(grep '/vittrain-......$' "$run_log")
+result 'mpirun gets a session folder of its own, which is removed' "$([ $status -eq 0 ] && [ -n "$folder" ] && [ ! -e "$folder" ] ||
+    echo "exit status $status, folder $folder")" "$run_log"
 
 # A signal to end is passed on; the command is not restarted.
 : >"$work/told.log"

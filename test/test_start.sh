@@ -48,4 +48,12 @@ result 'the growth of a ring is found' "$(
         printf 'collective\tall-gather\t1\t%d\t0\t0\t0\n' $((2 * ranks - 2)) >>"counts$ranks"
     done
     [ "$(grown 4)" = "$(printf '2, 6, 14\tall-gather\t0')" ] || grown 4)"
+
+# MPI_Init of Open MPI makes a session folder, which processes that start at the same time remove from each other.
+TMPDIR=/dev/null run 1 alone plan
+result 'a process without a launcher does not start MPI' "$([ $status -eq 0 ] || echo "exit status $status")" "$run_log"
+bad=$(for start in $(seq 32); do
+    (timeout 120 "$vittrain" plan >"start$start.log" 2>&1 || echo "start $start: exit status $?;") &
+done; wait)
+result '32 starts at once' "$bad"
 echo "1..$number"

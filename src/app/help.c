@@ -150,7 +150,7 @@ static const char environment[] =
     ".It Ev TMPDIR\n"
     "Folder in which\n"
     ".Cm launch\n"
-    "writes the host file without dead hosts; default:\n"
+    "writes the host file without dead hosts, and the session folder of mpirun; default:\n"
     ".Pa /tmp .\n"
     ".It Ev SLURM_JOB_ID , SLURM_ARRAY_TASK_ID\n"
     "Set by Slurm: the job named on a run's pages, and the index of a sweep's job in its array.\n"

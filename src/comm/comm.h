@@ -99,7 +99,7 @@ static inline int64_t comm_parts_before(const int *parts, int rank)
 
 /* Start MPI (MPI_THREAD_MULTIPLE) and the communication thread, register MPI_Abort with
  * core/error.h, make fatal signals print rank and host, and return the group of all ranks. Without
- * mpirun: one rank. comm_world_close is collective and finalizes MPI. */
+ * a launcher: one rank, without MPI. comm_world_close is collective and finalizes MPI. */
 MUST_CHECK bool comm_world_open(int *argc, char ***argv, struct comm **world, struct error *error);
 void comm_world_close(struct comm *world);
 
@@ -185,7 +185,7 @@ void comm_shift(struct comm *comm, const void *data, void *received, size_t byte
 /* Bytes of /dev/shm that the transport `shared` needs for that number of ranks on a node. */
 size_t comm_shared_bytes(int ranks);
 
-/* The communicator of a group as an `MPI_Comm *`, for parallel HDF5; NULL for a fake. */
+/* The communicator of a group as an `MPI_Comm *`, MPI_COMM_NULL without MPI; NULL for a fake. */
 void *comm_handle(struct comm *comm);
 
 const char *comm_host(void);

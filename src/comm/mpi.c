@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The backend "mpi". MPI creates the groups and transfers messages between two ranks; the
- * collectives are implemented in transport.c and run by the communication thread (progress.c). */
+ * collectives are implemented in transport.c and run by the communication thread (progress.c).
+ * A process without a launcher is a group of one rank and does not call MPI. */
 #include "comm/internal.h"
 
 #include <pthread.h>
@@ -18,6 +19,7 @@ static struct {
     pthread_mutex_t lock;
     struct group *first; /* list of all groups of this process */
     int64_t made;
+    bool use_mpi;
     int rank, size;
     char (*host)[HOST_NAME]; /* [size] */
 } groups = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -98,18 +100,20 @@ int *group_world_ranks(const struct group *group)
     return world_rank;
 }
 
-/* Takes ownership of the communicator. */
+/* Takes ownership of the communicator. MPI_COMM_NULL: a group of this process alone. */
 static struct comm *group_open(MPI_Comm communicator)
 {
     struct group *group = calloc(1, sizeof *group);
     ENSURE(group != NULL, "no memory for a group of ranks");
-    group->comm.backend = &comm_mpi;
+    group->comm = (struct comm){.backend = &comm_mpi, .rank = 0, .size = 1};
     group->communicator = communicator;
-    MPI_CHECK(MPI_Comm_set_errhandler(communicator, MPI_ERRORS_RETURN));
-    MPI_CHECK(MPI_Comm_rank(communicator, &group->comm.rank));
-    MPI_CHECK(MPI_Comm_size(communicator, &group->comm.size));
     group->identity = ((int64_t)groups.rank << 32) + ++groups.made;
-    MPI_CHECK(MPI_Bcast(&group->identity, 1, MPI_INT64_T, 0, communicator));
+    if (communicator != MPI_COMM_NULL) {
+        MPI_CHECK(MPI_Comm_set_errhandler(communicator, MPI_ERRORS_RETURN));
+        MPI_CHECK(MPI_Comm_rank(communicator, &group->comm.rank));
+        MPI_CHECK(MPI_Comm_size(communicator, &group->comm.size));
+        MPI_CHECK(MPI_Bcast(&group->identity, 1, MPI_INT64_T, 0, communicator));
+    }
     pthread_mutex_lock(&groups.lock);
     group->next = groups.first;
     groups.first = group;
@@ -127,22 +131,25 @@ static void group_close(struct comm *comm)
     *link = group->next;
     pthread_mutex_unlock(&groups.lock);
     transport_close(group);
-    MPI_CHECK(MPI_Comm_free(&group->communicator));
+    if (group->communicator != MPI_COMM_NULL)
+        MPI_CHECK(MPI_Comm_free(&group->communicator));
     free(group);
 }
 
 static struct comm *group_split(struct comm *comm, int color, int key)
 {
-    MPI_Comm communicator;
-    MPI_CHECK(MPI_Comm_split(((struct group *)comm)->communicator, color, key, &communicator));
+    MPI_Comm whole = ((struct group *)comm)->communicator, communicator = MPI_COMM_NULL;
+    if (whole != MPI_COMM_NULL)
+        MPI_CHECK(MPI_Comm_split(whole, color, key, &communicator));
     return group_open(communicator);
 }
 
 static struct comm *group_split_node(struct comm *comm)
 {
-    MPI_Comm communicator;
-    MPI_CHECK(MPI_Comm_split_type(((struct group *)comm)->communicator, MPI_COMM_TYPE_SHARED,
-                                  comm->rank, MPI_INFO_NULL, &communicator));
+    MPI_Comm whole = ((struct group *)comm)->communicator, communicator = MPI_COMM_NULL;
+    if (whole != MPI_COMM_NULL)
+        MPI_CHECK(MPI_Comm_split_type(whole, MPI_COMM_TYPE_SHARED, comm->rank, MPI_INFO_NULL,
+                                      &communicator));
     return group_open(communicator);
 }
 
@@ -297,7 +304,8 @@ bool failure_is_reported(void)
 static _Noreturn void job_abort(int exit_code)
 {
     nanosleep(&(struct timespec){.tv_nsec = 100 * 1000 * 1000}, NULL);
-    MPI_Abort(MPI_COMM_WORLD, exit_code);
+    if (groups.use_mpi)
+        MPI_Abort(MPI_COMM_WORLD, exit_code);
     _exit(exit_code);
 }
 
@@ -319,19 +327,14 @@ void failure_end(void)
  * precedence. */
 static void world_set_environment(void)
 {
-    const bool alone = !launcher_has_ranks();
-    if (alone || (launcher_size() > 0 && launcher_size() == launcher_local_size())) {
+    if (launcher_size() > 0 && launcher_size() == launcher_local_size()) {
         /* Shared memory only: probing networks takes 0.2 s, two thirds of the start-up time. */
         setenv("OMPI_MCA_pml", "ob1", 0);
         /* Otherwise Open MPI 5 prints that it found no routes to the node's IPv6 addresses. */
         setenv("OMPI_MCA_reachable", "^netlink", 0);
     }
-    if (alone) {
-        /* No separate server process, which takes another 0.2 s. */
-        setenv("OMPI_MCA_ess_singleton_isolated", "1", 0);
-        /* MPICH with UCX: use no shared memory; creating it fails under a limit on file sizes. */
-        setenv("UCX_TLS", "self", 0);
-    }
+    /* A process that is not part of a job of this MPI is refused; it needs no server process. */
+    setenv("OMPI_MCA_ess_singleton_isolated", "1", 0);
     /* Ranks that wait inside MPI yield the core to others. */
     setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
     /* signals.c prints one line per fault, instead of a page per rank. */
@@ -340,59 +343,66 @@ static void world_set_environment(void)
 
 static void world_find_hosts(void)
 {
-    MPI_CHECK(MPI_Comm_rank(MPI_COMM_WORLD, &groups.rank));
-    MPI_CHECK(MPI_Comm_size(MPI_COMM_WORLD, &groups.size));
     char host[HOST_NAME] = "";
     strcpy(host, comm_host());
     groups.host = calloc((size_t)groups.size, sizeof *groups.host);
     ENSURE(groups.host != NULL, "no memory for the names of %d hosts", groups.size);
-    MPI_CHECK(
-        MPI_Allgather(host, HOST_NAME, MPI_CHAR, groups.host, HOST_NAME, MPI_CHAR, MPI_COMM_WORLD));
+    if (groups.use_mpi)
+        MPI_CHECK(MPI_Allgather(host, HOST_NAME, MPI_CHAR, groups.host, HOST_NAME, MPI_CHAR,
+                                MPI_COMM_WORLD));
+    else
+        strcpy(groups.host[0], host);
 }
 
-/* Return an error if the launcher belongs to another MPI library, which makes each process an MPI
- * job of one rank. `rank` and `size`: from the launcher's environment variables; -1: unknown. */
-static bool launcher_check(int rank, int size, struct error *error)
+/* Start MPI. Return an error if this process is one of several, but MPI has only this one: the
+ * launcher belongs to another MPI library or to none, or its variables were removed. */
+static bool mpi_open(int *argc, char ***argv, struct error *error)
 {
-    int ranks;
-    MPI_CHECK(MPI_Comm_size(MPI_COMM_WORLD, &ranks));
-    if (rank < ranks && (size < 0 || size == ranks))
-        return true;
-    return error_set(
-        error, ERROR_USAGE,
-        "this process is rank %d of mpirun or srun, but MPI has only %d rank%s: use the "
-        "mpirun of the MPI that vittrain was built with, or srun with its --mpi=TYPE "
-        "(pmix for Open MPI, pmi2 for MPICH)",
-        rank, ranks, ranks == 1 ? "" : "s");
+    /* Read before MPI_Init, which may set them. */
+    const int rank = launcher_rank(), size = launcher_size();
+    int threads = MPI_THREAD_MULTIPLE, ranks = 1;
+    char launcher[128];
+    launcher_describe(launcher, sizeof launcher);
+    world_set_environment();
+    /* Without a rank MPI cannot find its job. */
+    if (rank >= 0 && MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &threads) != MPI_SUCCESS)
+        return error_set(error, ERROR_INTERNAL, "MPI_Init_thread failed");
+    if (rank >= 0)
+        MPI_CHECK(MPI_Comm_size(MPI_COMM_WORLD, &ranks));
+    if (threads != MPI_THREAD_MULTIPLE)
+        error_set(error, ERROR_INTERNAL,
+                  "this MPI library does not support MPI_THREAD_MULTIPLE; use another one");
+    else if (rank < 0 || rank >= ranks || (ranks == 1 && size > 1))
+        error_set(error, ERROR_USAGE,
+                  "this process is one of several (%s), but MPI has only %d rank%s: use the mpirun "
+                  "of the MPI that vittrain was built with and keep its environment variables, or "
+                  "srun with its --mpi=TYPE (pmix for Open MPI, pmi2 for MPICH)",
+                  launcher, ranks, ranks == 1 ? "" : "s");
+    if (error->kind != ERROR_NONE && rank >= 0)
+        MPI_Finalize();
+    if (error->kind != ERROR_NONE)
+        return false;
+    MPI_CHECK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    MPI_CHECK(MPI_Comm_rank(MPI_COMM_WORLD, &groups.rank));
+    groups.size = ranks;
+    return true;
 }
 
 bool comm_world_open(int *argc, char ***argv, struct comm **world, struct error *error)
 {
-    /* Read before MPI_Init, which may set them. */
-    const int rank = launcher_has_ranks() ? launcher_rank() : -1, size = launcher_size();
-    int threads;
-    MPI_Comm communicator;
+    MPI_Comm communicator = MPI_COMM_NULL;
     status_set_phase(PHASE_START);
     signals_open();
-    world_set_environment();
-    if (MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &threads) != MPI_SUCCESS)
-        return error_set(error, ERROR_INTERNAL, "MPI_Init_thread failed");
-    error_on_abort(world_abort);
-    bool good = threads == MPI_THREAD_MULTIPLE
-                    ? launcher_check(rank, size, error)
-                    : error_set(error, ERROR_INTERNAL,
-                                "this MPI library does not support MPI_THREAD_MULTIPLE; use "
-                                "another one");
-    if (!good) {
-        error_on_abort(NULL);
-        MPI_Finalize();
+    groups.size = 1;
+    groups.use_mpi = launcher_has_ranks();
+    if (groups.use_mpi && !mpi_open(argc, argv, error))
         return false;
-    }
-    MPI_CHECK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    error_on_abort(world_abort);
     world_find_hosts();
     error_identify(groups.rank, comm_host());
     signals_report_faults(groups.rank, comm_host());
-    MPI_CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &communicator));
+    if (groups.use_mpi)
+        MPI_CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &communicator));
     *world = group_open(communicator);
     status_set_phase(PHASE_COMMAND);
     if (groups.size > 1) {
@@ -419,6 +429,7 @@ void comm_world_close(struct comm *world)
     /* MPI_Finalize unloads modules; after that their leaks have no stack. */
     if (__lsan_do_leak_check != NULL)
         __lsan_do_leak_check();
-    MPI_CHECK(MPI_Finalize());
+    if (groups.use_mpi)
+        MPI_CHECK(MPI_Finalize());
     error_on_abort(NULL);
 }

@@ -63,6 +63,25 @@ const char *folder_next(DIR **entries, const char *path)
     return NULL;
 }
 
+bool folder_make_temporary(char *path, size_t size)
+{
+    const char *parent = getenv("TMPDIR");
+    snprintf(path, size, "%s/vittrain-XXXXXX",
+             parent != NULL && parent[0] != '\0' ? parent : "/tmp");
+    return mkdtemp(path) != NULL;
+}
+
+void folder_remove(const char *path)
+{
+    char entry[PATH_SIZE];
+    DIR *entries = NULL;
+    for (const char *name; (name = folder_next(&entries, path)) != NULL;)
+        if (snprintf(entry, sizeof entry, "%s/%s", path, name) < (int)sizeof entry &&
+            remove(entry) != 0)
+            folder_remove(entry);
+    remove(path);
+}
+
 void folder_cache(char *path, size_t size)
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");

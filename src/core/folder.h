@@ -18,6 +18,12 @@ MUST_CHECK bool folder_make(const char *path, const char *advice, struct error *
  * and is NULL again when NULL is returned; a caller that stops earlier calls closedir. */
 const char *folder_next(DIR **entries, const char *path);
 
+/* Create a private folder in $TMPDIR, default /tmp; false if that is impossible. */
+bool folder_make_temporary(char *path, size_t size);
+
+/* Remove a folder and its content as far as possible. */
+void folder_remove(const char *path);
+
 /* Write the user's cache folder of this program: $XDG_CACHE_HOME/vittrain or ~/.cache/vittrain. ""
  * if neither variable is an absolute path. It may not exist. */
 void folder_cache(char *path, size_t size);

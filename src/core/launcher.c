@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/launcher.h"
 
-#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
-/* The first row whose variable `rank` is set applies; the last row is for a process without a
- * launcher. */
+/* The first row whose variable `rank` is set applies. The launchers of MPI come first because an
+ * mpirun may run inside the job of another launcher, whose variables its ranks inherit. */
 static const struct launcher {
     const char *rank, *size, *local_size; /* names of environment variables; NULL: none */
-    bool has_ranks, waits;
+    bool mpi;                             /* starts MPI jobs, also of one rank */
+    bool waits;
 } launchers[] = {
     /* mpirun of Open MPI: sends SIGKILL one second after SIGTERM. */
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", true, false},
@@ -16,18 +19,19 @@ static const struct launcher {
     {"PMIX_RANK", NULL, NULL, true, true},
     /* mpirun of MPICH (Hydra); srun --mpi=pmi2, which does not set MPI_LOCALNRANKS */
     {"PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", true, true},
-    /* A batch script of Slurm, or srun without MPI. */
+    {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE", true, false},
+    {"MPI_LOCALRANKID", "MPI_LOCALNRANKS", "MPI_LOCALNRANKS", true, false},
+    /* jsrun, mpiexec of PALS, aprun */
+    {"JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_SIZE", true, false},
+    {"PALS_RANKID", NULL, NULL, true, false},
+    {"ALPS_APP_PE", NULL, NULL, true, false},
+    /* Launchers of any programs, also of one process: flux run, torchrun, srun without MPI. */
+    {"FLUX_TASK_RANK", "FLUX_JOB_SIZE", NULL, false, false},
+    {"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", false, false},
     {"SLURM_PROCID", NULL, NULL, false, true},
-    {NULL, NULL, NULL, false, false},
 };
 
-static const struct launcher *launcher_find(void)
-{
-    const struct launcher *launcher = launchers;
-    while (launcher->rank != NULL && getenv(launcher->rank) == NULL)
-        launcher++;
-    return launcher;
-}
+enum { LAUNCHERS = sizeof launchers / sizeof launchers[0], NAME_SIZE = 32 };
 
 static int variable_read(const char *variable)
 {
@@ -35,27 +39,114 @@ static int variable_read(const char *variable)
     return value != NULL ? atoi(value) : -1;
 }
 
+/* NULL: no launcher, or one whose variables are not set. */
+static const struct launcher *launcher_find(void)
+{
+    for (int i = 0; i < LAUNCHERS; i++) {
+        /* RANK alone may have any meaning. */
+        bool generic = strcmp(launchers[i].rank, "RANK") == 0;
+        if (getenv(launchers[i].rank) != NULL && (!generic || getenv(launchers[i].size) != NULL))
+            return &launchers[i];
+    }
+    return NULL;
+}
+
+/* Number of tasks of the job step, -1 if this process is not one of them. A batch script has the
+ * number of tasks of its job, but is a single process. */
+static int slurm_size(void)
+{
+    bool batch = getenv("SLURM_JOB_ID") != NULL && getenv("SLURM_STEP_ID") == NULL;
+    int size = variable_read("SLURM_STEP_NUM_TASKS");
+    return batch ? -1 : size >= 0 ? size : variable_read("SLURM_NTASKS");
+}
+
 int launcher_rank(void)
 {
-    return variable_read(launcher_find()->rank);
+    const struct launcher *launcher = launcher_find();
+    return launcher != NULL ? variable_read(launcher->rank) : -1;
 }
 
 int launcher_size(void)
 {
-    return variable_read(launcher_find()->size);
+    const struct launcher *launcher = launcher_find();
+    if (launcher == NULL)
+        return -1;
+    return launcher->size != NULL ? variable_read(launcher->size) : slurm_size();
 }
 
 int launcher_local_size(void)
 {
-    return variable_read(launcher_find()->local_size);
+    const struct launcher *launcher = launcher_find();
+    return launcher != NULL ? variable_read(launcher->local_size) : -1;
+}
+
+bool launcher_is_mpirun(const char *program)
+{
+    static const char *const names[] = {"mpirun", "mpiexec", "orterun", "prterun"};
+    const char *slash = strrchr(program, '/'), *name = slash != NULL ? slash + 1 : program;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strncmp(name, names[i], strlen(names[i])) == 0)
+            return true;
+    return false;
+}
+
+/* Read the name and the parent of a process; false if it has ended. In /proc/PID/stat the name is
+ * in parentheses and may contain some itself. */
+static bool process_read(long process, char name[NAME_SIZE], long *parent)
+{
+    char path[32], line[256];
+    snprintf(path, sizeof path, "/proc/%ld/stat", process);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return false;
+    char *begin = fgets(line, sizeof line, file) != NULL ? strchr(line, '(') : NULL;
+    char *end = begin != NULL ? strrchr(begin, ')') : NULL;
+    fclose(file);
+    if (end == NULL || sscanf(end + 1, " %*c %ld", parent) != 1)
+        return false;
+    snprintf(name, NAME_SIZE, "%.*s", (int)(end - begin - 1), begin + 1);
+    return true;
+}
+
+/* Find an mpirun, or its daemon on another node, among the ancestors of this process. Without the
+ * variables (env -i, a container with a clean environment) it is the only sign of a launcher. */
+static bool ancestor_find(char name[NAME_SIZE])
+{
+    static const char *const daemons[] = {"orted", "prted", "hydra_pmi_proxy"};
+    for (long process = getppid(), parent; process > 1; process = parent) {
+        if (!process_read(process, name, &parent))
+            return false;
+        bool found = launcher_is_mpirun(name);
+        for (size_t i = 0; i < sizeof daemons / sizeof daemons[0]; i++)
+            found = found || strcmp(name, daemons[i]) == 0;
+        if (found)
+            return true;
+    }
+    return false;
 }
 
 bool launcher_has_ranks(void)
 {
-    return launcher_find()->has_ranks;
+    char name[NAME_SIZE];
+    const struct launcher *launcher = launcher_find();
+    if (launcher == NULL)
+        return ancestor_find(name);
+    return launcher->mpi || launcher_rank() > 0 || launcher_size() > 1;
 }
 
 bool launcher_waits(void)
 {
-    return launcher_find()->waits;
+    const struct launcher *launcher = launcher_find();
+    return launcher != NULL && launcher->waits;
+}
+
+void launcher_describe(char *text, size_t size)
+{
+    char name[NAME_SIZE];
+    const struct launcher *launcher = launcher_find();
+    text[0] = '\0';
+    if (launcher != NULL)
+        snprintf(text, size, "%s=%s", launcher->rank, getenv(launcher->rank));
+    else if (ancestor_find(name))
+        snprintf(text, size, "child of %s", name);
 }

@@ -152,9 +152,6 @@ int64_t launched_hosts_use(struct launched_hosts *hosts, char **words, char *con
 
 bool launched_host_is_local(const char *name);
 
-/* True if the program is an mpirun: also mpirun.openmpi, mpiexec.hydra. */
-bool launched_by_mpirun(const char *program);
-
 /* HERE_UNKNOWN if the command is not an mpirun, or if its words or the batch system choose hosts.
  */
 enum launched_here launched_ranks_here(int count, char *const *words);

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,9 +32,10 @@ struct running {
     const struct attempt_options *options;
     struct oom_kills oom_before;
     pid_t child;
-    int output;              /* read end of its stderr; -1: closed */
-    double started;          /* clock_now() */
-    double term_at, kill_at; /* clock_now() of SIGTERM and SIGKILL; 0: not planned */
+    int output;                /* read end of its stderr; -1: closed */
+    char session[OPTION_TEXT]; /* session folder of mpirun; "": not its own */
+    double started;            /* clock_now() */
+    double term_at, kill_at;   /* clock_now() of SIGTERM and SIGKILL; 0: not planned */
     bool ended;
     char line[LINE_MOST];
     size_t length;
@@ -241,9 +243,42 @@ static void orphans_end(struct running *running)
 
 /* ---- start of the command */
 
-/* In the child. If the program cannot be executed, errno is written to `report`. */
-static _Noreturn void command_execute(char *const *words, int output, int stderr_end, int report)
+/* By default all runs of a user share one session folder of Open MPI. A run that ends removes it,
+ * also while another one starts, which then fails. Create one for this command if mpirun starts
+ * all ranks here; on other nodes the folder would be left behind. */
+static void session_open(struct running *running, char *const *words)
 {
+    int count = 0;
+    while (words[count] != NULL)
+        count++;
+    if (launched_ranks_here(count, words) != HERE_ALL_RANKS ||
+        !folder_make_temporary(running->session, sizeof running->session))
+        running->session[0] = '\0';
+}
+
+/* In the child. Set the session folder of Open MPI 4 and 5; settings of the user have precedence.
+ */
+static void session_use(const char *session)
+{
+    if (session[0] == '\0')
+        return;
+    if (getenv("OMPI_MCA_orte_local_tmpdir_base") == NULL) /* both are an error */
+        setenv("OMPI_MCA_orte_tmpdir_base", session, 0);
+    if (getenv("PRTE_MCA_prte_local_tmpdir_base") == NULL)
+        setenv("PRTE_MCA_prte_tmpdir_base", session, 0);
+}
+
+static void session_close(const struct running *running)
+{
+    if (running->session[0] != '\0')
+        folder_remove(running->session);
+}
+
+/* In the child. If the program cannot be executed, errno is written to `report`. */
+static _Noreturn void command_execute(const struct running *running, char *const *words,
+                                      int stderr_end, int report)
+{
+    const int output = running->options->output;
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
@@ -256,11 +291,24 @@ static _Noreturn void command_execute(char *const *words, int output, int stderr
     if (output >= 0)
         dup2(output, STDOUT_FILENO);
     dup2(stderr_end, STDERR_FILENO);
+    session_use(running->session);
     execvp(words[0], words);
     int failure = errno;
     ssize_t written = write(report, &failure, sizeof failure);
     (void)written;
     _exit(127);
+}
+
+/* Describe why the program cannot be executed. execvp() sets EACCES for a folder, and for a missing
+ * program if a folder in PATH is not readable. */
+static const char *start_failure(const char *program, int failure)
+{
+    struct stat status;
+    if (strchr(program, '/') == NULL && (failure == EACCES || failure == ENOENT))
+        return "no executable file of this name in PATH";
+    if (failure == EACCES && stat(program, &status) == 0 && S_ISDIR(status.st_mode))
+        return "it is a folder";
+    return strerror(failure);
 }
 
 static bool command_start(struct running *running, char *const *words, struct error *error)
@@ -277,7 +325,7 @@ static bool command_start(struct running *running, char *const *words, struct er
     running->child = fork();
     ENSURE(running->child >= 0, "cannot start a process: %s", strerror(errno));
     if (running->child == 0)
-        command_execute(words, running->options->output, pipes[1], report[1]);
+        command_execute(running, words, pipes[1], report[1]);
     setpgid(running->child, running->child);
     close(pipes[1]);
     close(report[1]);
@@ -289,7 +337,7 @@ static bool command_start(struct running *running, char *const *words, struct er
     waitpid(running->child, NULL, 0);
     close(running->output);
     return error_set(error, ERROR_USAGE, "%s: cannot start %s: %s", running->options->who, words[0],
-                     strerror(failure));
+                     start_failure(words[0], failure));
 }
 
 bool attempt_run(char *const *words, const struct attempt_options *options, struct attempt *attempt,
@@ -300,8 +348,11 @@ bool attempt_run(char *const *words, const struct attempt_options *options, stru
     memset(attempt, 0, sizeof *attempt);
     running.attempt = attempt;
     running.options = options;
-    if (!command_start(&running, words, error))
+    session_open(&running, words);
+    if (!command_start(&running, words, error)) {
+        session_close(&running);
         return false;
+    }
     while (!running.ended) {
         struct pollfd entries[] = {{.fd = signals, .events = POLLIN},
                                    {.fd = running.output, .events = POLLIN}};
@@ -328,6 +379,7 @@ bool attempt_run(char *const *words, const struct attempt_options *options, stru
         close(running.output);
     }
     orphans_end(&running);
+    session_close(&running);
     /* If a rank is killed, mpirun of MPICH returns the number of the signal and prints nothing on
      * stderr. */
     if (attempt->code == SIGKILL && attempt->death.text[0] == '\0' && attempt->failure[0] == '\0')

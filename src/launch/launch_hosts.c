@@ -13,6 +13,7 @@
 
 #include "config/option_types.h"
 #include "core/clock.h"
+#include "core/launcher.h"
 #include "launch/launch.h"
 
 /* Seconds for a host to answer; a login on a loaded node takes a while. */
@@ -80,16 +81,6 @@ static bool line_read(const char *text, struct launched_host *host)
     return at == NULL || at > name;
 }
 
-bool launched_by_mpirun(const char *program)
-{
-    static const char *const launchers[] = {"mpirun", "mpiexec", "orterun", "prterun"};
-    const char *slash = strrchr(program, '/'), *name = slash != NULL ? slash + 1 : program;
-    for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++)
-        if (strncmp(name, launchers[i], strlen(launchers[i])) == 0)
-            return true;
-    return false;
-}
-
 bool launched_hosts_open(struct launched_hosts *hosts, int count, char *const *words,
                          struct error *error)
 {
@@ -97,7 +88,7 @@ bool launched_hosts_open(struct launched_hosts *hosts, int count, char *const *w
     static const char *const ranks[] = {"np", "n", "c", NULL};
     char text[512];
     memset(hosts, 0, sizeof *hosts);
-    if (!launched_by_mpirun(words[0]) || getenv("SLURM_JOB_ID") != NULL)
+    if (!launcher_is_mpirun(words[0]) || getenv("SLURM_JOB_ID") != NULL)
         return true;
     for (int i = 0; i + 1 < count && strcmp(words[i], ":") != 0; i++) {
         if (hosts->file_at == 0 && is_flag(words[i], files))
@@ -137,7 +128,7 @@ enum launched_here launched_ranks_here(int count, char *const *words)
                                         "wdir", "wd", "app",   "configfile", NULL};
     struct launched_hosts hosts;
     struct error ignored = {0};
-    if (!launched_by_mpirun(words[0]) || getenv("SLURM_JOB_ID") != NULL)
+    if (!launcher_is_mpirun(words[0]) || getenv("SLURM_JOB_ID") != NULL)
         return HERE_UNKNOWN;
     for (int i = 1; i < count; i++)
         if (is_flag(words[i], moves))

@@ -16,6 +16,7 @@
 #include "config/options.h"
 #include "core/clock.h"
 #include "core/folder.h"
+#include "core/launcher.h"
 #include "core/output_file.h"
 #include "launch/launch.h"
 
@@ -43,7 +44,7 @@ void launched_run_read(struct launched_run *run, int count, char *const *words)
                                &run->options, &line, &ignored) &&
                  options_check(&run->options, &ignored) && !command_line_informs(&line) &&
                  strcmp(line.command, "train") == 0;
-    run->by_mpirun = launched_by_mpirun(words[0]);
+    run->by_mpirun = launcher_is_mpirun(words[0]);
     run->here = launched_ranks_here(count, words);
     if (run->known)
         snprintf(run->folder, sizeof run->folder, "%s", run->options.run.dir);
