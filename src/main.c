@@ -88,7 +88,7 @@ int main(int argc, char **argv)
         return app_inform(&line);
     const struct command *command = command_of(&line);
     if (good && (command == NULL || !command->checks_options))
-        good = options_check(&options, &error);
+        good = options_check_line(&line, &options, &error);
     if (good && line.json && command != NULL && !command->has_json)
         error_set(&error, ERROR_USAGE, "--json: the command %s has no such flag", command->name);
     if (command != NULL && command->prepare != NULL)

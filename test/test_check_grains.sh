@@ -54,7 +54,7 @@ refused() {
     [ $status -eq 2 ] && grep -q "$expected" "$work/refused.log" && bad= || bad="exit status $status"
     result "refused: $expected" "$bad" "$work/refused.log"
 }
-expected='train.check_every needs train.exact=layout' refused train.check_every=1 train.steps=1
+expected='train.check_every=1 does not apply with train.exact=off' refused train.check_every=1 train.steps=1
 expected='debug.flip_rank=1: the run has 1 ranks' refused $exact train.check_every=1 debug.flip=gradient debug.flip_rank=1 train.steps=1
 if [ "${TEST_LONG:-0}" = 1 ]; then
     $MPIRUN -np 3 "$vittrain" $checks train.steps=10000 output.log_every=1000 run.dir="$work/long" >"$work/long.log" 2>&1

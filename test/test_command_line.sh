@@ -148,7 +148,7 @@ refuses "bad deck" 2 'bad.ini:3: no option train.bacth; did you mean train.batch
     "$vittrain" bad.ini
 refuses "missing deck" 2 'none.ini: cannot read the deck: No such file' "$vittrain" none.ini
 refuses "two ranks complain once" 2 'rank 0 on ' two bad.ini
-refuses "bad combination" 2 'optim.nesterov=on needs' "$vittrain" optim.nesterov=on
+refuses "bad combination" 2 'optim.nesterov=on does not apply with optim.name=adamw' "$vittrain" optim.nesterov=on
 two plan mesh.silence=9 mesh.silence=8 plan.machine=none >out 2>err
 [ $? = 0 ] && [ "$(grep -c '^warning: option mesh.silence is now called mesh.heartbeat_timeout' err)" = 1 ]
 result $? "an old name works and is warned about once"

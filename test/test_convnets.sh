@@ -115,9 +115,9 @@ result 'the toy deck writes a checkpoint every ten epochs only' "$bad" "$work/to
 fails 1 'a regression tells no classes' 2 'classes' predict "$work/numbers/checkpoints/last.h5"
 fails 1 'a regression of classes' 2 'data.task' $numbers checkpoint.monitor=loss data.task=classes \
     model.channels=3 data.image=1
-fails 1 'patches of a convolutional model' 2 'model.patch is for ViTs' model.name=cnn_a model.patch=4
-fails 1 'a width of a ViT' 2 'model.width is for ResNets, cnn_b and cnn_c' model.width=4
-fails 1 'batch norm of a ViT' 2 'model.sync_bn is for models with batch norm' model.sync_bn=on
+fails 1 'patches of a convolutional model' 2 'model.patch=4 does not apply with model.name=cnn_a' model.name=cnn_a model.patch=4
+fails 1 'a width of a ViT' 2 'model.width=4 does not apply with model.name=vit_cifar' model.width=4
+fails 1 'batch norm of a ViT' 2 'model.sync_bn=on does not apply' model.sync_bn=on
 fails 1 'activations computed anew' 2 'checkpoint_activations' model.name=cnn_b \
     train.checkpoint_activations=block
 fails 1 'an image that leaves nothing' 2 '8 x 8 pixels are too small for cnn_a' model.name=cnn_a \

@@ -77,7 +77,7 @@ run_pair differ "env -C '$tree' $differ" "env -C '$work/other' $differ"
 result "ranks must find the same data" "$(failed_otherwise 3 'ranks find different data' | tr '\n' ' ')" \
     "$work/differ.log"
 
-run 1 waits $folder run.dir="$work/waits" data.format=synthetic data.image=1500 data.samples=160 data.val=none \
+run 1 waits $folder run.dir="$work/waits" data.format=synthetic data.root= data.image=1500 data.samples=160 data.val=none \
     train.epochs=2 augment.random_resized_crop=on
 [ "$(grep -c 'of this epoch was waiting for data: raise data.workers=1' "$work/waits.log")" = 1 ] && bad= || bad="not once"
 result "a wait for data is said once" "$bad" "$work/waits.log"

@@ -64,13 +64,12 @@ same 'repeated augmentation on 3 ranks' repeated3 1e-5
 mv "$work/kept.loss" "$work/one.loss"
 fails 1 'repetitions and blocks' 2 'augment.repeat=3 does not work with data.shuffle_block' augment.repeat=3 \
     data.shuffle_block=8 run.dir="$work/blocks"
-fails 1 'regression has no classes' 2 'train.loss needs classes, and model.name=linear has none' \
+fails 1 'regression has no classes' 2 'train.loss=bce does not apply with model.name=linear' \
     model.name=linear data.format=synthetic data.task=regression train.loss=bce run.dir="$work/linear"
-fails 1 'regression mixes nothing' 2 'augment.mixup and augment.cutmix mix classes' \
+fails 1 'regression mixes nothing' 2 'augment.mixup=0.2 does not apply with model.name=linear' \
     model.name=linear data.format=synthetic data.task=regression augment.mixup=0.2 run.dir="$work/linear"
 fails 1 'one channel has no colours' 2 'change red, green and blue, and the images have 20 channels' \
-    model.name=linear data.format=synthetic data.task=regression augment.hue=0.1 \
-    checkpoint.monitor=loss run.dir="$work/linear"
+    model.channels=20 data.format=synthetic augment.hue=0.1 run.dir="$work/hue"
 
 take_gpu() {
     [ -e "$TEST_BUILD/test/emulated-cuda.so" ] || return 1

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Metadata of weights: what is described is parsed and applied; texts and files from elsewhere
- * never fail; PyTorch files are recognised. */
+ * have faults; PyTorch files are recognised. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -118,11 +118,56 @@ static void useless_texts_give_nothing(void **state)
         before = options;
         model_metadata_parse(texts[i], &metadata);
         model_metadata_apply(&metadata, &options);
+        /* The first six texts have no members. */
+        if ((metadata.fault[0].option != NULL) != (i >= 6))
+            fail_msg("text %zu: fault \"%s\"", i, metadata.fault[0].text);
         if (memcmp(&options, &before, sizeof options) != 0 || metadata.mean.count != 0 ||
             metadata.std.count != 0 || metadata.class_count != 0 || metadata.model.dim != 0 ||
             metadata.model.depth != 0 || metadata.model.image != 0 || metadata.model.classes != 0 ||
             metadata.eval.resize != 0 || metadata.eval.crop != CROP_AUTO)
             fail_msg("text %zu was taken: %s", i, texts[i]);
+        model_metadata_free(&metadata);
+    }
+}
+
+static void invalid_values_name_field_and_option(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *member, *fault, *option, *setting;
+    } rows[] = {
+        {"\"std\":\"[0,1,1]\"", "std=[0,1,1] must be one number above 0", "augment.std", "1"},
+        {"\"std\":\"[-1,1,1]\"", "std=[-1,1,1] must be", "augment.std", "1"},
+        {"\"std\":\"[NaN,1,1]\"", "std=[NaN,1,1] must be", "augment.std", "1"},
+        {"\"std\":\"grey\"", "std=grey must be", "augment.std", "1"},
+        {"\"mean\":\"[1,2]\"", "mean=[1,2] must be one number per channel", "augment.mean", "0.5"},
+        {"\"interpolation\":\"lanczos\"", "interpolation=lanczos must be bilinear or bicubic",
+         "augment.interpolation", "bilinear"},
+        {"\"label_names\":\"[\\\"a\\\",\\\"b\\\"]\"", "must be 3 names", "model.classes", "3"},
+        {"\"num_classes\":\"many\"", "num_classes=many must be", "model.classes", "3"},
+        {"\"crop_mode\":\"border\"", "crop_mode=border must be", "eval.resize_to", "square"},
+        {"\"model.heads\":\"none\"", "model.heads=none must be", "model.heads", "3"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[512], setting[128];
+        struct model_metadata metadata;
+        struct options options;
+        struct error error = {0};
+        snprintf(text, sizeof text,
+                 "{\"architecture\":\"vit_cifar\",\"num_classes\":\"3\","
+                 "\"input_size\":\"[3,32,32]\",%s}",
+                 rows[i].member);
+        model_metadata_parse(text, &metadata);
+        options_of("", &options);
+        model_metadata_apply(&metadata, &options);
+        assert_false(model_metadata_check(&metadata, "w", &options, false, &error));
+        if (strstr(error.text, rows[i].fault) == NULL || strstr(error.text, rows[i].option) == NULL)
+            fail_msg("row %zu: %s", i, error.text);
+        error_clear(&error);
+        snprintf(setting, sizeof setting, "%s=%s", rows[i].option, rows[i].setting);
+        assert_true(options_set(setting, &options, &error));
+        if (!model_metadata_check(&metadata, "w", &options, false, &error))
+            fail_msg("row %zu: %s", i, error.text);
         model_metadata_free(&metadata);
     }
 }
@@ -266,6 +311,7 @@ int main(void)
         cmocka_unit_test(a_described_model_is_applied),
         cmocka_unit_test(a_default_model_needs_few_words),
         cmocka_unit_test(useless_texts_give_nothing),
+        cmocka_unit_test(invalid_values_name_field_and_option),
         cmocka_unit_test(mutated_texts_are_harmless),
         cmocka_unit_test(timm_files_are_described_by_their_configuration),
         cmocka_unit_test(files_of_pytorch_are_recognised)};

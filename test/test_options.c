@@ -2,6 +2,7 @@
 /* Options: defaults, values of each kind, decks, the command line, the resolved deck, and messages
  * about mistakes. */
 
+#include <glob.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -524,20 +525,35 @@ static void help_reads_no_deck(void **state)
     assert_true(line.version);
 }
 
-/* A combination that options_check must refuse, with a word of its message. */
-static void check_refuses(const char *settings, const char *word)
+/* Parse and check a command line of at most 7 words. Return false with the error. */
+static bool accepts(const char *words, struct options *options, struct error *error)
+{
+    char text[512], *argv[9] = {"vittrain"}, *rest = text;
+    struct command_line line;
+    int argc = 1;
+    snprintf(text, sizeof text, "%s", words);
+    for (char *word; argc < 8 && (word = strsep(&rest, " ")) != NULL;)
+        argv[argc++] = word;
+    return parse(options, &line, error, argc, argv) && options_check_line(&line, options, error);
+}
+
+static void check_accepts(const char *words)
 {
     struct options options;
     struct error error = {0};
-    char text[256];
-    options_default(&options);
-    snprintf(text, sizeof text, "%s", settings);
-    char *rest = text;
-    for (char *setting; (setting = strsep(&rest, " ")) != NULL;)
-        assert_true(options_set(setting, &options, &error));
-    assert_false(options_check(&options, &error));
+    if (!accepts(words, &options, &error))
+        fail_msg("%s: %s", words, error.text);
+}
+
+/* A command line that must be refused, with a part of its message. */
+static void check_refuses(const char *words, const char *part)
+{
+    struct options options;
+    struct error error = {0};
+    assert_false(accepts(words, &options, &error));
     assert_int_equal(error.kind, ERROR_USAGE);
-    assert_non_null(strstr(error.text, word));
+    if (strstr(error.text, part) == NULL)
+        fail_msg("%s: %s", words, error.text);
 }
 
 static void combinations_are_refused(void **state)
@@ -552,19 +568,77 @@ static void combinations_are_refused(void **state)
     check_refuses("train.early_stop=1 data.val=none", "early_stop needs evaluations");
     check_refuses("train.early_stop=1 checkpoint.monitor=none", "early_stop needs a metric");
     check_refuses("schedule.name=plateau checkpoint.monitor=none", "plateau needs a metric");
-    check_refuses("optim.name=sgd optim.nesterov=on", "optim.nesterov=on needs optim.momentum");
+}
+
+static void options_that_do_not_apply_are_refused(void **state)
+{
+    (void)state;
+    check_refuses("optim.name=sgd optim.nesterov=on",
+                  "optim.nesterov=on does not apply with optim.momentum=0: leave it out, or change "
+                  "optim.momentum");
     check_refuses("optim.name=lamb optim.nesterov=on optim.momentum=0.9",
-                  "optim.nesterov=on needs optim.name=sgd, muon or lars");
-    check_refuses("optim.momentum=0.9",
-                  "optim.momentum above 0 needs optim.name=sgd, rmsprop, muon or lars");
-    check_refuses("optim.name=lion optim.momentum=0.9", "optim.momentum above 0 needs");
-    check_refuses("optim.muon_scale=original", "optim.muon_scale=original needs optim.name=muon");
+                  "optim.nesterov=on does not apply with optim.name=lamb: leave it out, or set "
+                  "optim.name to sgd, muon or lars");
+    check_refuses("optim.momentum=0.9", "optim.name to sgd, rmsprop, muon or lars");
+    check_refuses("optim.name=lion optim.momentum=0.9", "optim.momentum=0.9 does not apply with");
+    check_refuses("optim.name=sgd optim.betas=0.9,0.99", "optim.betas=0.9,0.99 does not apply");
+    check_refuses("optim.eps=1e-8 optim.name=lion", "optim.eps=1e-08 does not apply with");
+    check_refuses("optim.muon_scale=original", "set optim.name to muon");
     check_refuses("optim.name=lars optim.muon_factors=original", "optim.muon_factors=original");
-    check_refuses("optim.muon_exclude=head", "optim.muon_exclude needs optim.name=muon");
-    check_refuses("optim.trust_clip=on", "optim.trust_clip=on needs optim.name=lamb or lars");
-    check_refuses("optim.name=lion optim.always_adapt=on", "optim.always_adapt=on needs");
-    check_refuses("optim.name=lamb optim.trust_coeff=0.01",
-                  "optim.trust_coeff=0.01 needs optim.name=lars");
+    check_refuses("optim.muon_exclude=head", "optim.muon_exclude=head does not apply with");
+    check_refuses("optim.trust_clip=on", "set optim.name to lamb or lars");
+    check_refuses("optim.name=lion optim.always_adapt=on", "optim.always_adapt=on does not");
+    check_refuses("optim.name=lamb optim.trust_coeff=0.01", "optim.trust_coeff=0.01 does not");
+    check_refuses("train.precision=fp32 train.loss_scale=65536", "with train.precision=fp32");
+    check_refuses("data.task=regression", "set data.format to synthetic");
+    check_refuses("data.format=imagefolder data.image=32", "data.image=32 does not apply");
+    check_refuses("data.format=imagefolder data.samples=9", "data.samples=9 does not apply");
+    check_refuses("data.format=synthetic data.root=x", "leave it out, or change data.format");
+    check_refuses("model.name=linear augment.mixup=1", "with model.name=linear");
+    check_refuses("model.name=resnet18 model.depth=2", "with model.name=resnet18: leave it out");
+    check_refuses("model.width=8", "model.width=8 does not apply with model.name=vit_cifar");
+    check_refuses("output.upload_wait=3", "with output.upload=(empty)");
+    check_accepts("optim.momentum=0 output.upload_rate=0 train.precision=fp32");
+    check_accepts("train.loss_scale=1024 train.precision=fp16 train.grain=auto");
+}
+
+/* Options of a deck are not errors if they are defaults, if they applied until a later word changed
+ * that, or if the deck is a resolved one. They then have their defaults. */
+static void decks_may_have_options_that_do_not_apply(void **state)
+{
+    (void)state;
+    static struct options options;
+    struct error error = {0};
+    write_file("a.ini", "[optim]\nname = sgd\nbetas = 0.8,0.9\n", 35);
+    check_refuses("a.ini", "a.ini: optim.betas=0.8,0.9 does not apply with optim.name=sgd");
+    check_accepts("a.ini optim.name=adam");
+    write_file("a.ini", "[optim]\nbetas = 0.8,0.9\n[data]\nsamples = 1024\n", 46);
+    check_accepts("a.ini");
+    assert_true(accepts("a.ini optim.name=sgd", &options, &error));
+    assert_int_equal(options.optim.betas.count, 0);
+    options.optim.betas = (struct option_list){.count = 2, .value = {0.8, 0.9}};
+    char *deck = options_to_run_deck(&options);
+    write_file("resolved.ini", deck, strlen(deck));
+    check_accepts("resolved.ini");
+    free(deck);
+    assert_int_equal(unlink("a.ini") | unlink("resolved.ini"), 0);
+}
+
+static void decks_of_the_source_are_accepted(void **state)
+{
+    (void)state;
+    static const char *const additions[] = {"", " optim.name=lion", " model.name=resnet18",
+                                            " model.name=vit_cifar", " data.format=synthetic"};
+    char pattern[512], words[1024];
+    glob_t decks;
+    snprintf(pattern, sizeof pattern, "%s/input/*.ini", getenv("TEST_SOURCE"));
+    assert_int_equal(glob(pattern, 0, NULL, &decks), 0);
+    for (size_t i = 0; i < decks.gl_pathc; i++)
+        for (size_t j = 0; j < sizeof additions / sizeof *additions; j++) {
+            snprintf(words, sizeof words, "%s%s", decks.gl_pathv[i], additions[j]);
+            check_accepts(words);
+        }
+    globfree(&decks);
 }
 
 static void resolved_deck_reads_back(void **state)
@@ -693,6 +767,9 @@ int main(void)
         cmocka_unit_test(command_line_is_refused),
         cmocka_unit_test(help_reads_no_deck),
         cmocka_unit_test(combinations_are_refused),
+        cmocka_unit_test(options_that_do_not_apply_are_refused),
+        cmocka_unit_test(decks_may_have_options_that_do_not_apply),
+        cmocka_unit_test(decks_of_the_source_are_accepted),
         cmocka_unit_test(resolved_deck_reads_back),
         cmocka_unit_test(value_text_and_print),
         cmocka_unit_test(changed_options_take_few_lines),

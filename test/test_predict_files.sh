@@ -35,7 +35,7 @@ refuses() {
     result "$title" "$(failed_otherwise "$expected" "$pattern" | tr '\n' ' ')" "$run_log"
 }
 
-echo 1..47
+echo 1..52
 run 1 train model.name=vit_cifar model.dim=32 model.depth=1 model.heads=2 model.patch=8 model.image=24 \
     data.format=imagefolder data.root="$tree" train.global_batch=5 train.epochs=1 run.threads=1 \
     augment.random_resized_crop=on augment.mean=0.4,0.5,0.6 eval.resize=30 eval.resize_to=shorter \
@@ -81,12 +81,13 @@ result 'eval of a run without checkpoints takes its weights' \
     "$(grep -q "^using $work/bare/weights.safetensors$" "$run_log" || echo no; grep 'test: loss' "$run_log" | diff - "$work/a")" "$run_log"
 
 # Weights as other programs write them: without metadata, and with that of a model that this program does not have.
-python3 - "$weights" "$work/plain.safetensors" "$work/large.safetensors" <<'END'
+python3 - "$weights" "$work/plain.safetensors" "$work/large.safetensors" "$work/faulty.safetensors" <<'END'
 import json, struct, sys
 data = open(sys.argv[1], "rb").read()
 size = struct.unpack("<Q", data[:8])[0]
 header = json.loads(data[8:8 + size])
-for name, metadata in zip(sys.argv[2:], ({"format": "pt"}, {"format": "pt", "architecture": "vit_unknown_patch14_224"})):
+for name, metadata in zip(sys.argv[2:], ({"format": "pt"}, {"format": "pt", "architecture": "vit_unknown_patch14_224"},
+                                   {**header["__metadata__"], "std": "[0,1,1]"})):
     header["__metadata__"] = metadata
     text = json.dumps(header).encode()
     open(name, "wb").write(struct.pack("<Q", len(text)) + text + data[8 + size:])
@@ -94,6 +95,12 @@ END
 one=$images/cat/$(ls "$images/cat" | head -n 1)
 refuses 'an image instead of weights' 2 'is an image: name the run folder or the weights first' "$one"
 refuses 'an unknown architecture is named' 2 'weights of vit_unknown_patch14_224, which is not a model' "$work/large.safetensors" "$one"
+refuses 'an invalid std in the metadata' 4 'std=\[0,1,1\] must be one number above 0 per channel; correct the file or set augment.std' \
+    "$work/faulty.safetensors" "$one"
+predict replaced 1 "$work/faulty.safetensors" "$one" augment.std=0.5
+predicts 'unless an option replaces it'
+refuses 'heads that no tensor shows' 2 'model.heads is 4, but .* has weights for 2 heads: set model.heads=2' "$weights" "$one" model.heads=4
+fails 1 'also of the weights of model.init' 2 'model.heads is 4, but' data.format=synthetic model.init="$weights" model.dim=32 model.heads=4
 refuses 'weights without metadata need options' 4 'plain.safetensors does not fit' "$work/plain.safetensors" "$one"
 refuses 'a head for another number of classes' 4 'head.weight is \[3, 32\] instead of \[2, 32\]' "$weights" "$one" model.classes=2
 refuses 'neither data nor files for weights of other classes' 2 'no data are given, .* sample of CIFAR-10' "$weights"

@@ -37,7 +37,7 @@ told() {
 echo 1..22
 fails 1 'a key that is none' 2 'did you mean optim.lr' sweep $tiny optim.rl=1,2
 fails 1 'a value out of range' 2 'optim.lr=-1: must be' sweep $tiny optim.lr=1,-1
-fails 1 'a combination that cannot work' 2 'with optim.name=adam optim.nesterov=off: optim.momentum above 0 needs' \
+fails 1 'a combination that cannot work' 2 'with optim.name=adam optim.nesterov=off: optim.momentum=0.9 does not apply' \
     sweep $tiny optim.momentum=0.9 optim.name=sgd,adam optim.nesterov=off,on
 fails 1 'nothing that varies' 2 'nothing varies' sweep $tiny
 fails 1 'a folder that is none' 2 'is not the folder of a sweep' sweep nowhere

@@ -121,6 +121,6 @@ verified 'rows without hashes of grains are valid' 1 'identical: steps 1 to 7, 7
 sed '$s/.$/g/' exact/receipt.csv >inexact/receipt.csv
 fails 1 'a damaged hash of a grain' 3 'inexact/receipt.csv:7: this is not a line of receipts' verify "$work/inexact"
 
-fails 1 'combinations with options of the run are checked' 2 'optim.nesterov=on needs optim.name=sgd' verify "$work/whole" \
+fails 1 'combinations with options of the run are checked' 2 'optim.nesterov=on does not apply with optim.name=' verify "$work/whole" \
     optim.nesterov=on
 fails 1 'verify without a run' 2 'verify needs one run' verify

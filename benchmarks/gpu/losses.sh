@@ -35,9 +35,10 @@ losses_run() {
     shift 5
     local image=32
     [[ $model != resnet* ]] || image=64
+    [[ $precision != fp16 ]] || set -- train.loss_scale=8 "$@"
     # shellcheck disable=SC2086
     RUN_LIMIT=${LOSS_LIMIT:-100} train_steps "$name" "$ranks" auto "$model" "$batch" $((loss_steps - 2)) "train.precision=$precision" \
-        "data.image=$image" optim.lr=3e-4 train.loss_scale=8 augment.flip=0.5 augment.erase=0.5 output.logbook= ${LOSS_SETTINGS:-} "$@" ||
+        "data.image=$image" optim.lr=3e-4 augment.flip=0.5 augment.erase=0.5 output.logbook= ${LOSS_SETTINGS:-} "$@" ||
         { explain "$scratch/$name.log"; return 1; }
     column_of "$scratch/$name/metrics.csv" loss 0 >"$scratch/losses-$name"
 }

@@ -24,6 +24,7 @@
 #include "data/crop.h"
 #include "model/model.h"
 #include "model/registry.h"
+#include "model/vit.h"
 
 enum { LARGEST_IMAGE = 8192, MOST_CHANNELS = 32, MOST_CLASSES = 500000 };
 
@@ -208,18 +209,32 @@ static json_t *value_at(const json_t *object, const char *key)
     return json_loads(text_at(object, key), JSON_DECODE_ANY, NULL);
 }
 
-static void copy_word(const json_t *object, const char *key, char *word)
+static bool is_given(const json_t *object, const char *key)
 {
-    snprintf(word, METADATA_WORD, "%s", text_at(object, key));
+    return json_object_get(object, key) != NULL;
 }
 
-/* Parse numbers, all above `least`; an invalid list is empty. */
-static void parse_list(const json_t *object, const char *key, double least,
+static void fault_add(struct model_metadata *metadata, const json_t *object, const char *key,
+                      const char *expected, const char *option)
+{
+    int i = 0;
+    while (i < METADATA_FAULTS && metadata->fault[i].option != NULL)
+        i++;
+    if (i == METADATA_FAULTS)
+        return;
+    metadata->fault[i].option = option;
+    snprintf(metadata->fault[i].text, sizeof metadata->fault[i].text, "%s=%.80s must be %.80s", key,
+             text_at(object, key), expected);
+}
+
+/* Parse one number per channel, or one for all, all above `least`; an invalid list is empty. */
+static bool parse_list(const json_t *object, const char *key, double least, int64_t channels,
                        struct option_list *list)
 {
     json_t *array = value_at(object, key);
     const size_t count = json_array_size(array);
-    bool good = count > 0 && count <= OPTION_LIST;
+    bool good = count > 0 && count <= OPTION_LIST &&
+                (channels == 0 || count == 1 || count == (size_t)channels);
     for (size_t i = 0; good && i < count; i++) {
         list->value[i] = json_number_value(json_array_get(array, i));
         good = json_is_number(json_array_get(array, i)) && list->value[i] > least &&
@@ -228,9 +243,25 @@ static void parse_list(const json_t *object, const char *key, double least,
     *list = good ? *list : (struct option_list){0};
     list->count = good ? (int)count : 0;
     json_decref(array);
+    return good || !is_given(object, key);
 }
 
-static void parse_size(const json_t *object, struct model_options *model)
+static void parse_preprocessing(const json_t *object, struct model_metadata *metadata)
+{
+    const int64_t channels = metadata->model.channels;
+    if (!parse_list(object, "mean", -INFINITY, channels, &metadata->mean))
+        fault_add(metadata, object, "mean", "one number per channel", "augment.mean");
+    if (!parse_list(object, "std", 0, channels, &metadata->std))
+        fault_add(metadata, object, "std", "one number above 0 per channel", "augment.std");
+    snprintf(metadata->interpolation, sizeof metadata->interpolation, "%s",
+             text_at(object, "interpolation"));
+    if (is_given(object, "interpolation") &&
+        model_metadata_interpolation(metadata) == INTERPOLATION_AUTO)
+        fault_add(metadata, object, "interpolation", "bilinear or bicubic",
+                  "augment.interpolation");
+}
+
+static void parse_size(const json_t *object, struct model_metadata *metadata)
 {
     json_t *size = value_at(object, "input_size");
     const json_int_t channels = json_integer_value(json_array_get(size, 0));
@@ -238,29 +269,50 @@ static void parse_size(const json_t *object, struct model_options *model)
     const json_int_t width = json_integer_value(json_array_get(size, 2));
     if (json_array_size(size) == 3 && height > 0 && height <= LARGEST_IMAGE && width > 0 &&
         width <= LARGEST_IMAGE && channels > 0 && channels <= MOST_CHANNELS) {
-        model->image = height;
-        model->image_width = width == height ? 0 : width;
-        model->channels = channels;
+        metadata->model.image = height;
+        metadata->model.image_width = width == height ? 0 : width;
+        metadata->model.channels = channels;
+    } else if (is_given(object, "input_size")) {
+        fault_add(metadata, object, "input_size", "[CHANNELS, HEIGHT, WIDTH]", "model.image");
     }
     json_decref(size);
 }
 
+static bool are_names(const json_t *names)
+{
+    const size_t count = json_array_size(names);
+    bool good = count > 0 && count <= MOST_CLASSES;
+    for (size_t i = 0; good && i < count; i++)
+        good = json_is_string(json_array_get(names, i));
+    return good;
+}
+
+/* timm writes num_classes=0 for a model without a head. */
 static void parse_classes(const json_t *object, struct model_metadata *metadata)
 {
     json_t *number = value_at(object, "num_classes"), *names = value_at(object, "label_names");
     const json_int_t classes = json_integer_value(number);
     const size_t count = json_array_size(names);
-    if (classes > 0 && classes <= MOST_CLASSES)
+    const bool numbered = json_is_integer(number) && classes >= 0 && classes <= MOST_CLASSES;
+    if (numbered)
         metadata->model.classes = classes;
-    if (count > 0 && count <= MOST_CLASSES) {
+    else if (is_given(object, "num_classes"))
+        fault_add(metadata, object, "num_classes", "a number of classes", "model.classes");
+    if (is_given(object, "label_names") &&
+        (!are_names(names) || (metadata->model.classes > 0 && count != (size_t)classes))) {
+        char expected[64];
+        snprintf(expected, sizeof expected, "%lld names", (long long)classes);
+        fault_add(metadata, object, "label_names", numbered ? expected : "names", "model.classes");
+        metadata->model.classes = 0;
+    } else if (count > 0) {
         metadata->class_name = calloc(count, sizeof *metadata->class_name);
         ENSURE(metadata->class_name != NULL, "no memory for the names of classes");
-    }
-    for (size_t i = 0; metadata->class_name != NULL && i < count; i++) {
-        const char *name = json_string_value(json_array_get(names, i));
-        metadata->class_name[i] = strdup(name != NULL ? name : "");
-        ENSURE(metadata->class_name[i] != NULL, "no memory for the names of classes");
-        metadata->class_count++;
+        for (; (size_t)metadata->class_count < count; metadata->class_count++) {
+            const json_t *name = json_array_get(names, (size_t)metadata->class_count);
+            metadata->class_name[metadata->class_count] = strdup(json_string_value(name));
+            ENSURE(metadata->class_name[metadata->class_count] != NULL,
+                   "no memory for the names of classes");
+        }
     }
     json_decref(number);
     json_decref(names);
@@ -268,50 +320,108 @@ static void parse_classes(const json_t *object, struct model_metadata *metadata)
 
 /* In timm, crop_pct is the model's image size divided by the resized size. crop_mode "squash"
  * resizes both sides, "center" the shorter one. */
-static void parse_crop(const json_t *object, int64_t image, struct eval_options *eval)
+static void parse_crop(const json_t *object, struct model_metadata *metadata)
 {
     json_t *share = value_at(object, "crop_pct");
-    const double part = json_number_value(share);
+    const double image = (double)metadata->model.image, part = json_number_value(share);
     const char *mode = text_at(object, "crop_mode");
-    if (image > 0 && part > 0 && part <= 1 && floor((double)image / part) <= LARGEST_IMAGE) {
-        eval->resize = (int64_t)floor((double)image / part);
-        eval->resize_to = strcmp(mode, "squash") == 0 ? RESIZE_SQUARE : RESIZE_SHORTER;
-        eval->crop = CROP_CENTER;
+    const bool squash = strcmp(mode, "squash") == 0;
+    const bool good = part > 0 && part <= 1 && floor(image / part) <= LARGEST_IMAGE;
+    if (good && image > 0) {
+        metadata->eval.resize = (int64_t)floor(image / part);
+        metadata->eval.resize_to = squash ? RESIZE_SQUARE : RESIZE_SHORTER;
+        metadata->eval.crop = CROP_CENTER;
+    }
+    if (!good && is_given(object, "crop_pct"))
+        fault_add(metadata, object, "crop_pct", "above 0 and at most 1", "eval.resize");
+    if (!squash && strcmp(mode, "center") != 0 && is_given(object, "crop_mode")) {
+        fault_add(metadata, object, "crop_mode", "center or squash", "eval.resize_to");
+        metadata->eval.resize_to = RESIZE_AUTO;
     }
     json_decref(share);
 }
 
-static void parse_options(const json_t *object, struct options *options)
+static void parse_options(const json_t *object, struct model_metadata *metadata)
 {
+    struct options options;
+    options_default(&options);
+    options.model = metadata->model;
+    options.eval = metadata->eval;
     for (int i = 0; option_names[i] != NULL; i++) {
         struct error unusable = {0};
-        const char *text = text_at(object, option_names[i]);
-        if (text[0] != '\0' &&
-            !option_read(option_find(option_names[i]), "", text, options, &unusable))
-            error_clear(&unusable);
+        char expected[512];
+        const struct option_entry *entry = option_find(option_names[i]);
+        if (!is_given(object, entry->name) ||
+            option_read(entry, "", text_at(object, entry->name), &options, &unusable))
+            continue;
+        error_clear(&unusable);
+        option_describe(entry, expected, sizeof expected);
+        fault_add(metadata, object, entry->name, expected, entry->name);
     }
+    metadata->model = options.model;
+    metadata->eval = options.eval;
+    metadata->exif = options.data.exif;
 }
 
 void model_metadata_parse(const char *text, struct model_metadata *metadata)
 {
-    struct options options;
+    struct options defaults;
     json_t *object = text != NULL ? json_loads(text, 0, NULL) : NULL;
-    options_default(&options);
-    options.model.name[0] = '\0';
-    *metadata = (struct model_metadata){.model = options.model, .eval = options.eval};
-    copy_word(object, "program", metadata->program);
-    copy_word(object, "interpolation", metadata->interpolation);
-    parse_list(object, "mean", -INFINITY, &metadata->mean);
-    parse_list(object, "std", 0, &metadata->std);
-    snprintf(options.model.name, sizeof options.model.name, "%s", text_at(object, "architecture"));
-    parse_size(object, &options.model);
-    parse_crop(object, options.model.image, &options.eval);
-    parse_options(object, &options);
-    metadata->model = options.model;
-    metadata->eval = options.eval;
-    metadata->exif = options.data.exif;
+    options_default(&defaults);
+    *metadata = (struct model_metadata){.model = defaults.model, .eval = defaults.eval};
+    snprintf(metadata->program, sizeof metadata->program, "%s", text_at(object, "program"));
+    snprintf(metadata->model.name, sizeof metadata->model.name, "%s",
+             text_at(object, "architecture"));
+    parse_size(object, metadata);
+    parse_preprocessing(object, metadata);
+    parse_crop(object, metadata);
+    parse_options(object, metadata);
     parse_classes(object, metadata);
     json_decref(object);
+}
+
+/* ---- checks */
+
+static const struct vit_shape *vit_shape_of(const char *name)
+{
+    return model_is_vit(name) ? registry_find(name)->shape : NULL;
+}
+
+static bool heads_check(const struct model_options *trained, const char *path,
+                        const struct model_options *model, struct error *error)
+{
+    const struct vit_shape *one = vit_shape_of(trained->name), *other = vit_shape_of(model->name);
+    if (one == NULL || other == NULL ||
+        (trained->dim > 0 ? trained->dim : one->dim) != (model->dim > 0 ? model->dim : other->dim))
+        return true;
+    const int64_t expected = trained->heads > 0 ? trained->heads : one->heads;
+    const int64_t heads = model->heads > 0 ? model->heads : other->heads;
+    return heads == expected ||
+           error_set(error, ERROR_USAGE,
+                     "model.heads is %lld, but %s has weights for %lld heads: "
+                     "set model.heads=%lld",
+                     (long long)heads, path, (long long)expected, (long long)expected);
+}
+
+bool model_metadata_check(const struct model_metadata *metadata, const char *path,
+                          const struct options *options, bool trains, struct error *error)
+{
+    struct options defaults;
+    if (registry_find(metadata->model.name) == NULL)
+        return true;
+    options_default(&defaults);
+    for (int i = 0; i < METADATA_FAULTS && metadata->fault[i].option != NULL; i++) {
+        const char *option = metadata->fault[i].option;
+        char value[OPTION_TEXT], preset[OPTION_TEXT];
+        options_value_text(options, option, value, sizeof value);
+        options_value_text(&defaults, option, preset, sizeof preset);
+        if (strcmp(value, preset) == 0 &&
+            !(trains && strncmp(option, "model.", strlen("model.")) == 0))
+            return error_set(error, ERROR_CHECKPOINT,
+                             "the metadata of %s cannot be used: %s; correct the file or set %s",
+                             path, metadata->fault[i].text, option);
+    }
+    return heads_check(&metadata->model, path, &options->model, error);
 }
 
 /* ---- files */

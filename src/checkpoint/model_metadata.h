@@ -17,9 +17,15 @@
 struct model;
 struct options;
 
-enum { METADATA_WORD = 64 };
+enum { METADATA_WORD = 64, METADATA_FAULTS = 4 };
 
-/* A member without a value in the file is zero, empty or auto. */
+/* An invalid value in a file, and the option that replaces it. */
+struct metadata_fault {
+    char text[192];
+    const char *option;
+};
+
+/* A member without a valid value in the file is zero, empty or auto. */
 struct model_metadata {
     char program[METADATA_WORD];       /* "vittrain 0.2.0" */
     struct model_options model;        /* name and shape */
@@ -29,6 +35,7 @@ struct model_metadata {
     char interpolation[METADATA_WORD]; /* of the resize: "bilinear", "bicubic", ... */
     char **class_name;                 /* [class_count], or NULL */
     int64_t class_count;
+    struct metadata_fault fault[METADATA_FAULTS]; /* the first ones; option NULL: none */
 };
 
 /* Return the JSON object for a model of this run as text, to be freed by the caller. class_name:
@@ -37,9 +44,16 @@ char *model_metadata_describe(const struct options *options, const struct model 
                               char **class_name, int64_t class_count);
 
 /* Parse a JSON object; `text` may be NULL. Values that cannot be parsed or are not valid are
- * ignored, so that weights of other programs can be used with any metadata. Always call
- * model_metadata_free. */
+ * faults. Always call model_metadata_free. */
 void model_metadata_parse(const char *text, struct model_metadata *metadata);
+
+/* Return false with ERROR_CHECKPOINT if a value of the file `path` is invalid and its option has
+ * its default; `trains`: only if it is used in a training that starts from the weights. The same
+ * with ERROR_USAGE if the number of attention heads is not that of the weights, which no tensor
+ * shows. Metadata of an unknown architecture are not used and not checked. */
+MUST_CHECK bool model_metadata_check(const struct model_metadata *metadata, const char *path,
+                                     const struct options *options, bool trains,
+                                     struct error *error);
 
 /* Collective. Rank 0 reads the metadata of a safetensors file or a checkpoint and broadcasts them.
  * A file without metadata is not an error. If a safetensors file names no architecture, timm's
@@ -55,7 +69,7 @@ MUST_CHECK bool model_metadata_read_text(const char *path, char **text, struct e
  * without a value get their defaults. Does nothing if the architecture is unknown. */
 void model_metadata_apply(const struct model_metadata *metadata, struct options *options);
 
-/* Return the interpolation; INTERPOLATION_AUTO if it is unknown or not supported. */
+/* Return the interpolation; INTERPOLATION_AUTO if it is not given. */
 enum interpolation_choice model_metadata_interpolation(const struct model_metadata *metadata);
 
 void model_metadata_free(struct model_metadata *metadata);

@@ -9,6 +9,7 @@
 
 #include "config/flag.h"
 #include "config/option.h"
+#include "config/option_conditions.h"
 #include "config/options.h"
 #include "core/text.h"
 
@@ -89,6 +90,18 @@ bool options_apply(const struct command_line *line, struct options *options, str
     return option_source_check(&source, "command line", error);
 }
 
+bool options_check_line(const struct command_line *line, struct options *options,
+                        struct error *error)
+{
+    if (line->default_deck != NULL && !option_word_check(line->default_deck, options, error))
+        return false;
+    for (int i = 0; i < line->setting_count; i++)
+        if (!option_word_check(line->setting[i], options, error))
+            return false;
+    options_settle(options);
+    return options_check(options, error);
+}
+
 bool command_line_informs(const struct command_line *line)
 {
     return line->help || line->version || line->manual || line->list_models || line->completion;
@@ -97,7 +110,6 @@ bool command_line_informs(const struct command_line *line)
 bool options_parse(int argc, char **argv, const char *const *commands, struct options *options,
                    struct command_line *line, struct error *error)
 {
-    static const char default_deck[] = "vittrain.ini";
     static const char **operands;
     free(operands);
     operands = calloc((size_t)argc + 1, sizeof *operands);
@@ -125,8 +137,8 @@ bool options_parse(int argc, char **argv, const char *const *commands, struct op
     bool has_deck = false;
     for (int i = 0; i < line->setting_count; i++)
         has_deck = has_deck || is_deck(line->setting[i]);
-    if (!has_deck && access(default_deck, F_OK) == 0 &&
-        !options_read_file(default_deck, options, error))
-        return false;
-    return options_apply(line, options, error);
+    if (!has_deck && access("vittrain.ini", F_OK) == 0)
+        line->default_deck = "vittrain.ini";
+    return (line->default_deck == NULL || options_read_file(line->default_deck, options, error)) &&
+           options_apply(line, options, error);
 }

@@ -19,12 +19,13 @@ struct command_line {
     int operand_count;
     const char *setting[COMMAND_SETTINGS]; /* decks and section.key=value, in their order */
     int setting_count;
-    bool help;        /* --help, -h or help; the topic is `command` or the first operand */
-    bool version;     /* --version */
-    bool manual;      /* --manual: the manual page */
-    bool json;        /* --json: print the command's result as JSON */
-    bool list_models; /* --list-models */
-    bool completion;  /* --completion; the shell is the first operand */
+    const char *default_deck; /* vittrain.ini if it was read, else NULL */
+    bool help;                /* --help, -h or help; the topic is `command` or the first operand */
+    bool version;             /* --version */
+    bool manual;              /* --manual: the manual page */
+    bool json;                /* --json: print the command's result as JSON */
+    bool list_models;         /* --list-models */
+    bool completion;          /* --completion; the shell is the first operand */
 };
 
 /* The flags without their short forms; NULL-terminated. */
@@ -35,11 +36,16 @@ bool command_line_informs(const struct command_line *line);
 
 /* Parse the command line and read its decks and settings over the defaults; later ones win.
  * `commands` is a NULL-terminated list of the commands' names. Without a deck, ./vittrain.ini is
- * read if it exists. Combinations of options are not checked: call options_check. An error names
- * the file and line, or the argument, and the nearest known key or command. */
+ * read if it exists. Combinations of options are not checked: call options_check_line. An error
+ * names the file and line, or the argument, and the nearest known key or command. */
 MUST_CHECK bool options_parse(int argc, char **argv, const char *const *commands,
                               struct options *options, struct command_line *line,
                               struct error *error);
+
+/* Check the options that the line has set (option_word_check), set those that do not apply to their
+ * defaults, and call options_check. */
+MUST_CHECK bool options_check_line(const struct command_line *line, struct options *options,
+                                   struct error *error);
 
 /* Read the line's decks and settings over the current values, as over a checkpoint's deck. */
 MUST_CHECK bool options_apply(const struct command_line *line, struct options *options,

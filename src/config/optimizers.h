@@ -4,7 +4,6 @@
 #define VITTRAIN_CONFIG_OPTIMIZERS_H
 
 #include <stdbool.h>
-#include <stddef.h>
 
 /* Values of optim.name. The list defines two enums with equal values: OPTIMIZER_LION for options,
  * UPDATE_LION for devices (device.h). */
@@ -26,16 +25,12 @@ enum optimizer_scope { SCOPE_ELEMENT, SCOPE_NORMS, SCOPE_MATRIX };
 struct optimizer_facts {
     enum optimizer_scope scope;
     bool moment1, moment2; /* stored for each parameter */
-    bool momentum;         /* optim.momentum above 0 is accepted, and stores moment1 */
-    bool nesterov;         /* optim.nesterov=on is accepted */
+    bool momentum;         /* stores moment1 if optim.momentum is above 0 */
     double beta1, beta2;   /* values for optim.betas=auto */
     double epsilon;        /* value for optim.eps=auto */
 };
 
 /* Return the row of an optimizer. name: a value of OPTIMIZER_CHOICES. */
 const struct optimizer_facts *optimizer_facts(int name);
-
-/* Write the names of the optimizers for which `accepts` returns true: "sgd, muon or lars". */
-void optimizer_names(bool (*accepts)(const struct optimizer_facts *facts), char *text, size_t size);
 
 #endif

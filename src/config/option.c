@@ -425,7 +425,6 @@ void option_source_add(struct option_source *source, const char *name,
 
 bool option_source_check(const struct option_source *source, const char *name, struct error *error)
 {
-    enum { RESOLVED_DECK = 64 }; /* the resolved decks of all versions have more settings */
     if (source->batch == 0 || source->global_batch == 0 || source->settings >= RESOLVED_DECK)
         return true;
     return error_set(

@@ -95,6 +95,9 @@ void option_write(const struct option_entry *entry, const struct options *option
 MUST_CHECK bool option_assign(const char *name, const char *where, const char *text,
                               struct options *options, struct error *error);
 
+/* A deck with at least this many settings is a resolved deck; those of all versions have more. */
+enum { RESOLVED_DECK = 64 };
+
 /* Summary of the settings in one source (a deck or the command line); initialize it with zero. */
 struct option_source {
     int settings;

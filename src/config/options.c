@@ -260,58 +260,6 @@ static bool check_augment(const struct augment_options *augment, struct error *e
     return true;
 }
 
-static bool adapts(const struct optimizer_facts *facts)
-{
-    return facts->scope == SCOPE_NORMS;
-}
-
-static bool orthogonalizes(const struct optimizer_facts *facts)
-{
-    return facts->scope == SCOPE_MATRIX;
-}
-
-static bool has_momentum(const struct optimizer_facts *facts)
-{
-    return facts->momentum;
-}
-
-static bool has_nesterov(const struct optimizer_facts *facts)
-{
-    return facts->nesterov;
-}
-
-/* Check that optim.name uses the options of single optimizers that are set. */
-static bool check_optim(const struct optim_options *optim, struct error *error)
-{
-    const struct {
-        bool set;
-        const char *setting;
-        bool (*accepts)(const struct optimizer_facts *facts);
-    } settings[] = {
-        {optim->nesterov, "optim.nesterov=on", has_nesterov},
-        {optim->momentum > 0, "optim.momentum above 0", has_momentum},
-        {optim->trust_clip, "optim.trust_clip=on", adapts},
-        {optim->always_adapt, "optim.always_adapt=on", adapts},
-        {optim->muon_scale == MUON_SCALE_ORIGINAL, "optim.muon_scale=original", orthogonalizes},
-        {optim->muon_factors == MUON_FACTORS_ORIGINAL, "optim.muon_factors=original",
-         orthogonalizes},
-        {optim->muon_exclude[0] != '\0', "optim.muon_exclude", orthogonalizes}};
-    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
-        if (settings[i].set && !settings[i].accepts(optimizer_facts(optim->name))) {
-            char names[128];
-            optimizer_names(settings[i].accepts, names, sizeof names);
-            return error_set(error, ERROR_USAGE, "%s needs optim.name=%s", settings[i].setting,
-                             names);
-        }
-    if (optim->nesterov && optim->momentum <= 0)
-        return error_set(error, ERROR_USAGE, "optim.nesterov=on needs optim.momentum above 0");
-    if (optim->trust_coeff >= 0 && optim->name != OPTIMIZER_LARS)
-        return error_set(error, ERROR_USAGE,
-                         "optim.trust_coeff=%g needs optim.name=lars; set it to auto",
-                         optim->trust_coeff);
-    return true;
-}
-
 static bool check_train(const struct options *options, struct error *error)
 {
     const struct train_options *train = &options->train;
@@ -345,7 +293,7 @@ static bool check_train(const struct options *options, struct error *error)
         return error_set(error, ERROR_USAGE,
                          "%s needs a metric; set checkpoint.monitor=top1 or loss instead of none",
                          observer);
-    return check_optim(&options->optim, error);
+    return true;
 }
 
 bool options_check_grain(const struct options *options, int64_t global_batch, struct error *error)
@@ -363,11 +311,8 @@ bool options_check_grain(const struct options *options, int64_t global_batch, st
 static bool check_exact(const struct options *options, struct error *error)
 {
     const struct train_options *train = &options->train;
-    if (options->debug.flip != FLIP_OFF && train->check_every == 0)
-        return error_set(error, ERROR_USAGE, "debug.flip needs train.check_every");
     if (train->exact == EXACT_OFF)
-        return train->check_every == 0 ||
-               error_set(error, ERROR_USAGE, "train.check_every needs train.exact=layout");
+        return true;
     if (train->global_batch == 0)
         return error_set(
             error, ERROR_USAGE,
@@ -402,9 +347,6 @@ bool options_check(const struct options *options, struct error *error)
     if (find->steps == 1)
         return error_set(error, ERROR_USAGE,
                          "find.steps=1: the learning rate needs two steps to grow");
-    if (output->prometheus[0] != '\0' && output->monitor <= 0)
-        return error_set(error, ERROR_USAGE,
-                         "output.prometheus needs sensors; set output.monitor above 0");
     if (output->monitor > 0 && output->monitor < 0.1)
         return error_set(
             error, ERROR_USAGE,

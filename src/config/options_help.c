@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "config/option.h"
+#include "config/option_conditions.h"
 
 enum { HELP_WIDTH = 88, MANUAL_WIDTH = 64 };
 
@@ -64,11 +65,14 @@ bool options_help_key(const char *key, FILE *file)
 {
     const struct option_entry *found = option_find(key);
     if (found != NULL) {
-        char allowed[512];
+        char allowed[512], conditions[512];
         option_describe(found, allowed, sizeof allowed);
+        option_conditions_text(found->name, conditions, sizeof conditions);
         fprintf(file, "%s\n", found->name);
         options_print_wrapped(file, 2, found->help);
         fprintf(file, "  value:   %s\n  default: %s\n", allowed, preset_text(found));
+        if (conditions[0] != '\0')
+            fprintf(file, "  applies: %s\n", conditions);
         return true;
     }
     bool any = false;

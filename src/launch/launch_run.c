@@ -42,8 +42,8 @@ void launched_run_read(struct launched_run *run, int count, char *const *words)
     run->known = program < count &&
                  options_parse(count - program, (char **)words + program, app_command_names(),
                                &run->options, &line, &ignored) &&
-                 options_check(&run->options, &ignored) && !command_line_informs(&line) &&
-                 strcmp(line.command, "train") == 0;
+                 options_check_line(&line, &run->options, &ignored) &&
+                 !command_line_informs(&line) && strcmp(line.command, "train") == 0;
     run->by_mpirun = launcher_is_mpirun(words[0]);
     run->here = launched_ranks_here(count, words);
     if (run->known)

@@ -247,40 +247,12 @@ static struct model *convnet_open_entry(const struct model_entry *entry,
                                         enum data_type compute, struct error *error)
 {
     struct convnet_shape shape = *(const struct convnet_shape *)entry->shape;
-    const struct {
-        const char *name;
-        bool given;
-    } vit_options[] = {
-        {"model.patch", options->model.patch > 0},
-        {"model.dim", options->model.dim > 0},
-        {"model.depth", options->model.depth > 0},
-        {"model.heads", options->model.heads > 0},
-        {"model.mlp_ratio", options->model.mlp_ratio > 0},
-        {"model.dropout", options->model.dropout >= 0},
-        {"model.drop_path", options->model.drop_path >= 0},
-        {"model.qkv_bias", options->model.qkv_bias != SWITCH_AUTO},
-        {"model.qk_norm", options->model.qk_norm != SWITCH_AUTO},
-        {"model.class_token", options->model.class_token != SWITCH_AUTO},
-        {"model.registers", options->model.registers >= 0},
-        {"model.position", options->model.position != POSITION_AUTO},
-        {"model.embed_norm", options->model.embed_norm != SWITCH_AUTO},
-        {"model.pool", options->model.pool != POOL_AUTO},
-        {"model.fc_norm", options->model.fc_norm != SWITCH_AUTO},
-        {"model.layer_scale", options->model.layer_scale >= 0},
-        {"model.mlp", options->model.mlp != MLP_AUTO},
-        {"model.gelu", options->model.gelu != GELU_AUTO},
-    };
-    bool good = shape.width > 0 || options->model.width == 0 ||
-                model_refuse_option(options, "model.width", "ResNets, cnn_b and cnn_c", error);
-    for (size_t i = 0; good && i < sizeof vit_options / sizeof vit_options[0]; i++)
-        good = !vit_options[i].given ||
-               model_refuse_option(options, vit_options[i].name, "ViTs", error);
     model_override(&shape.width, options->model.width);
     model_override(&shape.image, options->model.image);
     model_override(&shape.image_width, options->model.image_width);
     model_override(&shape.channels, options->model.channels);
     model_override(&shape.classes, options->model.classes);
-    return good ? convnet_open(entry->name, &shape, device, compute, error) : NULL;
+    return convnet_open(entry->name, &shape, device, compute, error);
 }
 
 const struct model_type convnet_type = {.name = "convnet",

@@ -51,13 +51,6 @@ void model_override(int64_t *field, int64_t option)
         *field = option;
 }
 
-bool model_refuse_option(const struct options *options, const char *key, const char *kind,
-                         struct error *error)
-{
-    return error_set(error, ERROR_USAGE, "%s is for %s, not for model.name=%s: leave it out", key,
-                     kind, options->model.name);
-}
-
 /* True if the item of a list is the tensor's unit, its name, or a prefix of its name that
  * ends before a dot. */
 static bool name_matches(const char *item, size_t length, const struct unit *unit,
@@ -141,9 +134,8 @@ static bool tensor_is_matrix(const struct unit_tensor *tensor)
 bool model_apply_options(struct model *model, const struct options *options, struct error *error)
 {
     enum optimizer_scope scope = optimizer_facts(options->optim.name)->scope;
-    model->recompute = options->train.checkpoint_activations == CHECKPOINT_ACTIVATIONS_BLOCK;
-    if (model->recompute && !model->type->recomputes)
-        return model_refuse_option(options, "train.checkpoint_activations=block", "ViTs", error);
+    model->recompute = options->train.checkpoint_activations == CHECKPOINT_ACTIVATIONS_BLOCK &&
+                       model->type->recomputes;
     for (int u = 0; u < model->unit_count; u++) {
         struct unit *unit = &model->units[u];
         for (int t = 0; t < unit->tensor_count; t++) {

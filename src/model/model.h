@@ -41,7 +41,8 @@ struct model_type {
     bool recomputes; /* supports train.checkpoint_activations=block */
     /* Describes the units of a registered model, with the entry's default shape overridden by the
      * options. Allocates no device memory. device is NULL if the model is only described. Returns
-     * NULL and sets the error if the shape is invalid or an option does not apply. */
+     * NULL and sets the error if the shape is invalid. Options of other
+     * kinds are ignored. */
     struct model *(*open)(const struct model_entry *entry, const struct options *options,
                           struct device *device, enum data_type compute, struct error *error);
     /* Reads the options that depend on which tensors are frozen. May be NULL. */
@@ -88,8 +89,8 @@ struct model {
 };
 
 /* Open the registered model options->model.name and apply the options to it. Only describes the
- * units; allocates no device memory. Returns NULL and sets the error if the name is unknown or an
- * option does not apply; the caller closes the model. */
+ * units; allocates no device memory. Returns NULL and sets the error if the name is unknown or the
+ * shape is invalid; the caller closes the model. */
 struct model *model_open(const struct options *options, struct device *device,
                          enum data_type compute, struct error *error);
 
@@ -119,10 +120,5 @@ void model_print_summary(const struct model *model);
 
 /* Replace a field of a shape by an option, if the option is set (value > 0). */
 void model_override(int64_t *field, int64_t option);
-
-/* Set the error for an option that is meant for another `kind` of model, such as "ViTs". Returns
- * false. */
-bool model_refuse_option(const struct options *options, const char *key, const char *kind,
-                         struct error *error);
 
 #endif

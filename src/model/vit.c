@@ -319,17 +319,6 @@ static struct model *vit_open_entry(const struct model_entry *entry, const struc
     double ratio = shape.hidden > 0 ? (double)shape.hidden / (double)shape.dim : 4;
     if (options->model.mlp_ratio > 0)
         ratio = options->model.mlp_ratio;
-    if (options->model.width > 0) {
-        model_refuse_option(options, "model.width", "ResNets, cnn_b and cnn_c", error);
-        return NULL;
-    }
-    if (options->model.sync_bn != SWITCH_AUTO) {
-        error_set(
-            error, ERROR_USAGE,
-            "model.sync_bn is for models with batch norm, not for model.name=%s: leave it out",
-            options->model.name);
-        return NULL;
-    }
     model_override(&shape.image, options->model.image);
     model_override(&shape.image_width, options->model.image_width);
     model_override(&shape.channels, options->model.channels);

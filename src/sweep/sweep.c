@@ -12,6 +12,7 @@
 #include "app/app.h"
 #include "config/command_line.h"
 #include "config/option.h"
+#include "config/option_conditions.h"
 #include "config/options.h"
 #include "core/clock.h"
 #include "core/launcher.h"
@@ -77,6 +78,15 @@ static const char *point_text(const struct sweep_space *space, const struct swee
 
 /* ---- checks before the first trial */
 
+static bool words_check(const struct sweep_words *words, const struct options *options,
+                        struct error *error)
+{
+    for (int i = 0; i < words->count; i++)
+        if (!option_word_check(words->word[i], options, error))
+            return false;
+    return true;
+}
+
 /* Check all points of a grid, otherwise random points, for invalid combinations. */
 static bool combinations_check(const struct sweep *sweep, struct error *error)
 {
@@ -91,7 +101,8 @@ static bool combinations_check(const struct sweep *sweep, struct error *error)
             sweep_random_point(&sweep->space, (uint64_t)sweep->options.sweep.seed, i, &point);
         options = sweep->options;
         if (!sweep_point_apply(&sweep->space, &point, &options, &why) ||
-            !options_check(&options, &why))
+            !words_check(&sweep->extra, &options, &why) ||
+            !words_check(&sweep->keys, &options, &why) || !options_check(&options, &why))
             return error_set(error, why.kind, "sweep: with%s: %.900s",
                              point_text(&sweep->space, &point, text, sizeof text), why.text);
     }

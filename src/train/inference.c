@@ -3,6 +3,7 @@
  * CHECKPOINT` needs no other options. */
 #include "train/inference.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,8 +34,9 @@ static bool deck_read(const char *checkpoint, struct options *options, struct co
     return comm_agree(world, error);
 }
 
-/* Set the options from the file's deck or metadata, and then from the command line. */
-static bool options_take(struct inference *inference, const char *weights,
+/* Set the options from the file's deck or metadata, and then from the command line. Image files
+ * have the options of image folders. */
+static bool options_take(struct inference *inference, const char *weights, bool reads_files,
                          const struct command_line *line, struct comm *world, struct error *error)
 {
     struct options *options = &inference->options;
@@ -49,11 +51,14 @@ static bool options_take(struct inference *inference, const char *weights,
     options_default(&defaults);
     const int64_t global_batch = options->train.global_batch;
     error_defer(options_apply(line, options, error));
+    if (reads_files)
+        snprintf(options->data.format, sizeof options->data.format, "imagefolder");
     /* train.batch clears the global batch, but the size of a grain depends on that of the run. */
     if (options->train.exact == EXACT_LAYOUT && options->train.global_batch == 0)
         options->train.global_batch = global_batch;
-    if (error->kind == ERROR_NONE && options_check(options, error) && architecture[0] != '\0' &&
-        registry_find(architecture) == NULL &&
+    if (error->kind == ERROR_NONE && options_check_line(line, options, error) &&
+        model_metadata_check(&inference->metadata, weights, options, false, error) &&
+        architecture[0] != '\0' && registry_find(architecture) == NULL &&
         strcmp(options->model.name, defaults.model.name) == 0)
         error_set(error, ERROR_USAGE,
                   "%s contains weights of %s, which is not a model of this program (vittrain "
@@ -163,7 +168,7 @@ bool inference_open(struct inference *inference, const char *weights, const char
     memset(inference, 0, sizeof *inference);
     inference->options = *options;
     if (weights_file_find(weights, world, path, error) &&
-        options_take(inference, path, line, world, error) &&
+        options_take(inference, path, count > 0, line, world, error) &&
         (count > 0 ? files_open(inference, files, count, world, error)
                    : split_open(inference, world, error)) &&
         model_prepare(inference, path, world, error))

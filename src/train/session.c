@@ -82,17 +82,6 @@ static bool model_prepare(struct session *session, struct error *error)
         status_name_unit(u, session->model->units[u].name);
     if (options->debug.profile)
         session->profile = profile_open(session->device, session->model->unit_count);
-    if (session->model->loss != LOSS_CROSS_ENTROPY && mix_is_asked_for(options))
-        return error_set(
-            error, ERROR_USAGE,
-            "augment.mixup and augment.cutmix mix classes, and model.name=%s has none: "
-            "leave them out",
-            options->model.name);
-    if (session->model->loss != LOSS_CROSS_ENTROPY &&
-        options->train.loss != TRAIN_LOSS_CROSS_ENTROPY)
-        return error_set(error, ERROR_USAGE,
-                         "train.loss needs classes, and model.name=%s has none: leave it out",
-                         options->model.name);
     return normalisation_choose(session, error);
 }
 

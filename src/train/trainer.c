@@ -49,7 +49,8 @@ static bool data_open(struct trainer *trainer, struct error *error)
         !feed_open(&trainer->validation, options, SPLIT_VALIDATION, trainer->world, error))
         return false;
     struct model_metadata weights;
-    if (init_describe(trainer, &weights, error))
+    if (init_describe(trainer, &weights, error) &&
+        model_metadata_check(&weights, options->model.init, options, true, error))
         error_defer(session_resolve(&trainer->options, &trainer->train.dataset, &weights, error));
     model_metadata_free(&weights);
     return comm_agree(trainer->world, error);

@@ -40,7 +40,7 @@ static bool options_take(struct options *options, const char *folder,
     snprintf(path, sizeof path, "%s/deck.ini", folder);
     options_default(options);
     if (options_read_text(deck, path, options, error) && options_apply(line, options, error))
-        error_defer(options_check(options, error));
+        error_defer(options_check_line(line, options, error));
     free(deck);
     options->mesh.elastic = true; /* the global batch of the checkpoint, on any number of ranks */
     options->train.max_seconds = 0;
