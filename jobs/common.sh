@@ -75,6 +75,24 @@ wait_for_launcher() {
     done
 }
 
+# note_lengths: store the lengths of the ranks' logs, to which all attempts append.
+note_lengths() {
+    declare -gA length=()
+    for log in "$logs".*.log; do
+        [ ! -e "$log" ] || length[$log]=$(wc -c <"$log")
+    done
+}
+
+# report_reason: name the log of the ranks that has the reason of a failure since note_lengths, with its last error line.
+report_reason() {
+    for log in "$logs".*.log; do
+        reason=$(tail -c +$((${length[$log]:-0} + 1)) "$log" 2>/dev/null |
+            grep -aE 'vittrain: (error|failure|internal error): |slurmstepd: error: |mpirun noticed that ' | tail -n 1)
+        [ -z "$reason" ] || { say "the reason is in $PWD/$log: $reason" && return; }
+    done
+    say "no reason was printed: see the output of the ranks in $PWD/$logs.*.log"
+}
+
 # requeue REASON: requeue the job. Slurm then ends this script, which sleeps until then.
 requeue() {
     trap - TERM
@@ -112,6 +130,7 @@ train() {
     [ -n "$deck" ] || set -- "$home/input/vit_cifar.ini" "$@"
     say "$ranks ranks on $SLURM_JOB_NODELIST, $cores cores each, by ${LAUNCHER:=srun}; run folder $run"
     mkdir -p "$run" && began=$run/.began && touch "$began" || exit 1 # dated by the same file system as checkpoints
+    note_lengths
     for try in 1 2; do
         "launch_by_$LAUNCHER" "$vittrain" run.dir="$run" checkpoint.every_seconds=10m "$@" &
         launcher=$!
@@ -124,7 +143,9 @@ train() {
     done
     if is_finished; then
         exit "$status"
-    elif [ $stopped = yes ]; then
+    fi
+    [ "$status" -eq 0 ] || [ $stopped = yes ] || report_reason
+    if [ $stopped = yes ]; then
         requeue 'not finished'
     elif [ "$status" -ne 0 ] && [ "$run/checkpoints/last.h5" -nt "$began" ]; then
         requeue 'a failure after a new checkpoint' # without one it would fail in the same place again

@@ -14,5 +14,6 @@
 #SBATCH --output=%x.%j.log
 
 home=${VITTRAIN_HOME:-$SLURM_SUBMIT_DIR}
+[ -e "$home/jobs/common.sh" ] || { echo "no jobs/common.sh in $home: set VITTRAIN_HOME to the folder with jobs/ and input/" >&2; exit 2; }
 . "$home/jobs/common.sh"
 train mesh.strategy=hsdp "$@"

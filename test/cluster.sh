@@ -117,11 +117,14 @@ boot() {
     plug "$1"
     setsid nsenter --net="/run/netns/$prefix$1" unshare --uts --mount --ipc --pid --fork --propagation private \
         --kill-child=KILL sh "$self" "$dir" init "$1" </dev/null >"$folder/log" 2>&1 &
-    tries=0
-    until [ -s "$folder/pid" ] && enter "$1" sh -c "ssh -F $state/ssh_config $network.$1 true" 2>/dev/null; do
+    starter=$! tries=0
+    until [ -s "$folder/pid" ] && enter "$1" sh -c "ssh -F $state/ssh_config $network.$1 true" 2>"$folder/ssh.log"; do
         sleep 0.05
         tries=$((tries + 1))
-        [ $tries -lt 200 ] || fail "node $1 did not come up: $(cat "$folder/log")"
+        if [ $tries -ge 200 ] || ! kill -0 $starter 2>/dev/null; then
+            kill -9 $starter 2>/dev/null || true
+            fail "node $1 did not come up: $(cat "$folder/log" "$folder/sshd.log" "$folder/ssh.log" 2>/dev/null)"
+        fi
     done
 }
 
@@ -199,6 +202,8 @@ up() {
     done
     printf 'prefix=%s computing=%s nodes=%s head_node=%s shared="%s"\n' "$prefix" "$computing" "$nodes" \
         "$head_node" "$shared" >"$state/conf"
+    trap 'status=$?; [ $status = 0 ] || down; exit $status' EXIT
+    trap 'exit 1' INT TERM
     write_keys
     ip netns add "${prefix}switch"
     ip -n "${prefix}switch" link add bridge type bridge stp_state 0 forward_delay 0

@@ -16,7 +16,7 @@ steps="$small data.root= train.epochs=12 optim.ema=0.9 output.monitor=0"
 deck="$work/small.ini"
 : >"$deck"
 
-echo 1..6
+echo 1..8
 # The pause leaves time for the warning.
 job=$(cluster head sbatch --parsable "$TEST_SOURCE/jobs/ddp_2node.sh" "$deck" $steps debug.pause=backward:2:5)
 wait_for 'set-up took' "runs/ddp_2node-$job/train.log"
@@ -92,3 +92,33 @@ grep -q '4 ranks' swept/trial-001/train.log || bad="$bad not on 4 ranks;"
 grep -hq 'requeueing the job' ddp_1node.*.log || bad="$bad not put back"
 [ -s swept/best.ini ] || bad="$bad no best.ini"
 result 'a sweep as an array of jobs' "$bad" sweep.log
+
+# Submitted from another folder; then a mistake that the ranks find.
+mkdir elsewhere && cd elsewhere || exit 1
+job=$(VITTRAIN_HOME= cluster head sbatch --parsable "$TEST_SOURCE/jobs/ddp_2node.sh" "$deck" $steps)
+[ "$(cluster wait "$job" 60)" = FAILED ] && bad= || bad='not failed;'
+grep -q "^no jobs/common.sh in $PWD: set VITTRAIN_HOME" "ddp_2node.$job.log" || bad="$bad no advice;"
+failing=$(cluster head sbatch --parsable "$TEST_SOURCE/jobs/ddp_2node.sh" "$deck" $steps data.root="$work/nowhere")
+[ "$(cluster wait "$failing" 60)" = FAILED ] || bad="$bad the second job has not failed;"
+file=$(sed -n 's/.*the reason is in \([^:]*\): vittrain: error: .*nowhere.*/\1/p' "ddp_2node.$failing.log")
+grep -q 'vittrain: error: .*nowhere' "$file" || bad="$bad no reason"
+cat "ddp_2node.$job.log" "ddp_2node.$failing.log" >failed.log
+result 'the log of a job that cannot start, and of one that fails, has the reason' "$bad" failed.log
+cd "$work" || exit 1
+
+# A batch script has the variables of a job of two tasks, but is one process. Each of two tasks without PMI is not.
+cat >alone.sbatch <<END
+#!/bin/sh
+#SBATCH --nodes=1 --ntasks=2 --output=alone.log
+"$vittrain" plan $small && echo script done
+srun --ntasks=1 --mpi=none "$vittrain" plan $small && echo task done
+srun --ntasks=2 --mpi=none "$vittrain" $small run.dir=many || echo tasks refused
+END
+job=$(cluster head sbatch --parsable alone.sbatch)
+cluster wait "$job" 60 >/dev/null
+bad=
+for line in 'script done' 'task done' 'tasks refused'; do
+    grep -qx "$line" alone.log || bad="$bad not $line;"
+done
+[ ! -e many ] || bad="$bad a run was started"
+result 'commands in a batch script and in job steps of one and two tasks' "$bad" alone.log
