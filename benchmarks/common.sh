@@ -5,6 +5,9 @@
 # VITTRAIN_BENCH_GPU (name of the GPU that computes). The variable `launcher` is a command that starts the program, or
 # empty.
 
+LC_ALL=C # awk, sort and printf read and write numbers with a point
+export LC_ALL
+
 vittrain=$(readlink -f "${VITTRAIN:-$here/../vittrain}" || true)
 # Open MPI binds each rank to one core, even if it has several threads.
 mpirun=${MPIRUN:-mpirun --oversubscribe --bind-to none}

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Environment of all tests. Sourced by the Makefile before each test, and by scripts that run tests without make check.
 
+# Messages in English; awk, sort and printf read and write numbers with a point in any locale.
+LC_ALL=C
+export LC_ALL
+
 # Allow tests as root in a container, with more ranks than cores.
 OMPI_ALLOW_RUN_AS_ROOT=1
 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1

@@ -38,7 +38,7 @@ needs() {
 
 # processes PATTERN: print the ids of all processes of this machine whose command line matches, in ascending order. A
 # space in the pattern matches the end of an argument.
-processes() { LC_ALL=C grep -las -e "$(echo "$1" | tr ' ' .)" /proc/[0-9]*/cmdline | cut -d/ -f3 | sort -n; }
+processes() { grep -las -e "$(echo "$1" | tr ' ' .)" /proc/[0-9]*/cmdline | cut -d/ -f3 | sort -n; }
 
 # run RANKS NAME WORD...: run the program; set $status, write the output to $work/NAME.log.
 run() {

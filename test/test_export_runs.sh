@@ -96,7 +96,7 @@ result "the result file has the lines of training and evaluation" "$(
     grep -vxF -f "$log" "$file")" "$file"
 
 result "the confusion matrix has its columns" "$(
-    LC_ALL=C awk '/^Actual/ { rows = 1; next }
+    awk '/^Actual/ { rows = 1; next }
         rows == 1 && $0 != "      plane  car    bird   cat    deer   dog    frog   horse  ship   truck  " { print "header;" }
         rows > 1 { if (length($0) != 76) print length($0) " wide;"
             for (i = 2; i <= 11; i++) sum += $i }

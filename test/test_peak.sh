@@ -64,7 +64,7 @@ sed 's/^[^ ]*/nan/' first_peaks >>"$peaks"
 run 1 again $tiny run.dir="$work/again"
 result 'the next run measures again, also where the file is damaged' "$(
     known again
-    grep -F "$(cut -d ' ' -f 2- first_peaks)" "$peaks" | awk -v rate="$rate" '{ n++; if ($1 < rate / 2 || $1 > rate * 2) print }
+    grep -F "$(cut -d ' ' -f 2- first_peaks)" "$peaks" | awk -v rate="$rate" '{ n++; if ($1 < rate / 100 || $1 > rate * 100) print }
         END { if (n != 1) print n + 0 " lines" }')" "$peaks"
 
 rm -rf "$XDG_CACHE_HOME" && : >"$XDG_CACHE_HOME"

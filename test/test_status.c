@@ -69,19 +69,19 @@ static void a_pause_is_taken_once(void **state)
     }
     struct error error = {0};
     assert_true(status_pause_at("none", &error));
-    assert_true(status_pause_at("checkpoint_name:3:0.2", &error));
+    assert_true(status_pause_at("checkpoint_name:3:1", &error));
     double begin = clock_now();
     status_set_step(2);
     status_set_phase(PHASE_CHECKPOINT_NAME);
     status_set_step(3);
     status_set_phase(PHASE_CHECKPOINT_WRITE);
-    assert_true(clock_now() - begin < 0.2);
+    assert_true(clock_now() - begin < 1);
     begin = clock_now();
     status_set_phase(PHASE_CHECKPOINT_NAME);
-    assert_true(clock_now() - begin >= 0.2);
+    assert_true(clock_now() - begin >= 1);
     begin = clock_now();
     status_set_phase(PHASE_CHECKPOINT_NAME);
-    assert_true(clock_now() - begin < 0.2);
+    assert_true(clock_now() - begin < 1);
 }
 
 static void names_are_cut_and_numbers_bounded(void **state)

@@ -39,7 +39,7 @@ kernels_ncu() { # MODEL BATCH
     rm -f "$scratch/ncu.csv" "$scratch/table"
     why="not installed"
     [[ -n $ncu ]] || return 1
-    LC_ALL=C RUN_LIMIT=150 gpu_steps kernels "$1" "$2" 1 train.precision=bf16 cuda.graph=off debug.capture=3 >"$scratch/log"
+    RUN_LIMIT=150 gpu_steps kernels "$1" "$2" 1 train.precision=bf16 cuda.graph=off debug.capture=3 >"$scratch/log"
     [[ ! -s $scratch/ncu.csv ]] || awk -v model="$1" -f "$here/gpu/ncu_table.awk" "$scratch/ncu.csv" >"$scratch/table"
     [[ ! -s $scratch/table ]] || return 0
     why=$(cat "$scratch/ncu.csv" "$scratch/kernels.log" "$scratch/log" 2>/dev/null | grep -m 1 -iE '==error==|==warning==|error')
