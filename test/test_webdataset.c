@@ -567,6 +567,32 @@ static void truncation_while_open_is_an_error(void **state)
     dataset_close(&dataset);
 }
 
+/* The same images with other labels and names, so that the members keep their places. */
+static void rewriting_while_open_is_an_error(void **state)
+{
+    (void)state;
+    struct byte_buffer bytes = {0};
+    int32_t label;
+    put("a.tar");
+    opens(SPLIT_TRAIN, 3);
+    assert_true(dataset_load(&dataset, 0, &bytes, &label, &error));
+    struct archive *archive = shard_begin("a.tar", "ustar");
+    for (int i = 3; i > 0; i--) {
+        char key[32];
+        snprintf(key, sizeof key, "%06d.cls", i);
+        text(archive, key, "1");
+        snprintf(key, sizeof key, "%06d.jpg", i);
+        jpeg(archive, key);
+    }
+    shard_end(archive);
+    assert_false(dataset_load(&dataset, 0, &bytes, &label, &error));
+    assert_int_equal(error.kind, ERROR_DATA);
+    assert_non_null(
+        strstr(error.text, "a.tar was rewritten: the tar header of the sample at byte "));
+    free(bytes.data);
+    dataset_close(&dataset);
+}
+
 /* ---- The stored index. */
 
 static char index_name[2048];
@@ -730,7 +756,7 @@ static void index_of_another_process_is_waited_for(void **state)
     builder.content = text_file_read(index_find(), &builder.bytes);
     int32_t labels[3];
     for (int i = 0; i < 3; i++) {
-        char *label = builder.content + builder.bytes - (size_t)(3 - i) * 24 + 12;
+        char *label = builder.content + builder.bytes - (size_t)(3 - i) * 32 + 12;
         memcpy(&labels[i], label, 4);
         assert_int_equal(labels[i], few[i]);
         labels[i] = i + 1;
@@ -860,7 +886,10 @@ static bool try_all(void)
         return false;
     }
     for (int64_t i = 0; i < dataset.count; i++) {
-        assert_true(dataset_load(&dataset, i, &bytes, &label, &error));
+        if (!dataset_load(&dataset, i, &bytes, &label, &error)) { /* a position in the index */
+            assert_non_null(strstr(error.text, "was rewritten"));
+            error_clear(&error);
+        }
         assert_in_range(label, 0, dataset.classes - 1);
         dataset_name(&dataset, i, name, sizeof name);
     }
@@ -959,6 +988,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(damage_is_reported, set_up),
         cmocka_unit_test_setup(sparse_members_are_refused, set_up),
         cmocka_unit_test_setup(truncation_while_open_is_an_error, set_up),
+        cmocka_unit_test_setup(rewriting_while_open_is_an_error, set_up),
         cmocka_unit_test_setup(index_is_stored, set_up),
         cmocka_unit_test_setup(damaged_index_is_replaced, set_up),
         cmocka_unit_test_setup(index_is_stored_elsewhere, set_up),

@@ -23,7 +23,7 @@
 #include "core/thread.h"
 #include "data/tar_index.h"
 
-enum { VERSION = 2, THREADS = 8, PATH_SIZE = 4096 };
+enum { VERSION = 3, THREADS = 8, PATH_SIZE = 4096 };
 static const char magic[8] = "vittars";
 static const double longest_wait = 600; /* seconds for another process */
 
@@ -64,7 +64,8 @@ static bool is_valid(const struct tar_record *record, const struct tar_shard *sh
 {
     return record->offset >= 0 && record->bytes <= shard->bytes &&
            record->offset <= shard->bytes - record->bytes && record->header <= record->offset &&
-           record->label >= 0 && record->label < TAR_CLASSES_MOST;
+           record->header >= TAR_BLOCK && record->orientation <= 8 && record->label >= 0 &&
+           record->label < TAR_CLASSES_MOST;
 }
 
 /* Copy the records of one shard from the file. */
@@ -334,7 +335,8 @@ bool tar_cache_open(struct tar_shard *shards, int64_t count, struct error *error
         return false;
     const struct places places = places_find(shards, count);
     const bool good = places_read(&places, key, key_bytes, shards, count) ||
-                      open_unstored(shards, count, key, key_bytes, &places, error);
+                      (open_unstored(shards, count, key, key_bytes, &places, error) &&
+                       tar_shards_check(shards, count, error));
     free(key);
     return good;
 }

@@ -17,10 +17,11 @@
 #include <archive_entry.h>
 #include <jansson.h>
 
+#include "core/crc32c.h"
 #include "core/durable.h"
 #include "data/encoded_file.h"
 
-enum { BLOCK = 512, READ_SIZE = 4096, CLS_MOST = 64, JSON_MOST = 1 << 20 };
+enum { READ_SIZE = 4096, CLS_MOST = 64, JSON_MOST = 1 << 20 };
 
 struct member {
     int64_t offset, bytes, header; /* of the contents; bytes of its headers */
@@ -153,6 +154,31 @@ static bool grow(struct builder *builder, struct error *error)
                      wanted);
 }
 
+/* Compute the checksum of the block before the contents of a member. False: it cannot be read. */
+static bool header_sum(const struct tar_shard *shard, int64_t offset, uint32_t *sum)
+{
+    uint8_t block[TAR_BLOCK];
+    if (durable_pread(shard->descriptor, block, sizeof block, offset - TAR_BLOCK) != sizeof block)
+        return false;
+    *sum = crc32c_update(0, block, sizeof block);
+    return true;
+}
+
+bool tar_index_load(const struct tar_shard *shard, const struct tar_record *record, uint8_t *bytes,
+                    struct error *error)
+{
+    struct error reason = {0};
+    uint32_t sum = record->sum;
+    if (!durable_read(shard->descriptor, shard->path, bytes, record->bytes, record->offset,
+                      &reason))
+        return error_set(error, ERROR_DATA, "%s", reason.text);
+    return (header_sum(shard, record->offset, &sum) && sum == record->sum) ||
+           error_set(error, ERROR_DATA,
+                     "%s was rewritten: the tar header of the sample at byte %lld is not that of "
+                     "the index; delete .vittrain-*.index and start again",
+                     shard->path, (long long)(record->offset - record->header));
+}
+
 static bool add_record(struct builder *builder, int32_t label, struct error *error)
 {
     struct tar_shard *shard = builder->shard;
@@ -162,11 +188,15 @@ static bool add_record(struct builder *builder, int32_t label, struct error *err
     struct tar_record record = {.offset = image->offset,
                                 .bytes = (uint32_t)image->bytes,
                                 .label = label,
-                                .header = (uint32_t)image->header & 0xfffffff};
+                                .header = (uint32_t)image->header};
+    if (!header_sum(shard, record.offset, &record.sum)) {
+        problem(shard, builder->sample.key, builder->sample.position, "its header cannot be read");
+        return true;
+    }
     record.pixels = tar_index_pixels(shard, &record, &builder->buffer, INT64_MAX, &header, &reason);
     if (reason.kind == ERROR_MEMORY)
         return error_set(error, ERROR_MEMORY, "%s", reason.text);
-    record.orientation = (uint32_t)header.orientation & 15;
+    record.orientation = (uint32_t)header.orientation;
     if (!grow(builder, error))
         return false;
     builder->keys[shard->count] = (struct key){hash(builder->sample.key), shard->count};
@@ -294,7 +324,7 @@ static bool add_entry(struct builder *builder, struct archive *archive, struct a
         error_defer(sample_end(builder, error));
         return false;
     }
-    *end = member.offset + (member.bytes + BLOCK - 1) / BLOCK * BLOCK;
+    *end = member.offset + (member.bytes + TAR_BLOCK - 1) / TAR_BLOCK * TAR_BLOCK;
     return add_member(builder, path, member, error);
 }
 

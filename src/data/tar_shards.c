@@ -299,6 +299,20 @@ bool tar_shards_open(struct tar_shard *shards, int64_t count, struct error *erro
     return good;
 }
 
+bool tar_shards_check(const struct tar_shard *shards, int64_t count, struct error *error)
+{
+    struct stat status;
+    for (int64_t i = 0; i < count; i++)
+        if (fstat(shards[i].descriptor, &status) != 0 || status.st_size != shards[i].bytes ||
+            status.st_mtim.tv_sec != shards[i].seconds ||
+            status.st_mtim.tv_nsec != shards[i].nanoseconds)
+            return error_set(error, ERROR_DATA,
+                             "%s was changed while its headers were read; start again when it is "
+                             "complete",
+                             shards[i].path);
+    return true;
+}
+
 void tar_shards_close(struct tar_shard *shards, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {

@@ -5,16 +5,17 @@
 
 #include "data/dataset.h"
 
-enum { TAR_PROBLEM = 512, TAR_CLASSES_MOST = 1 << 20 };
+enum { TAR_PROBLEM = 512, TAR_CLASSES_MOST = 1 << 20, TAR_BLOCK = 512 };
 
 /* One sample: an image in a shard, and its label. */
 struct tar_record {
-    int64_t offset;           /* of the image's bytes in the shard */
-    uint32_t bytes;           /* size of the image file */
-    int32_t label;            /* 0 to TAR_CLASSES_MOST - 1 */
-    uint32_t pixels;          /* width times height, at most UINT32_MAX; 0: not an image */
-    uint32_t header : 28;     /* bytes of the member's tar headers, which precede the image */
-    uint32_t orientation : 4; /* of the image's EXIF, 1 to 8; 0: not an image */
+    int64_t offset;       /* of the image's bytes in the shard */
+    uint32_t bytes;       /* size of the image file */
+    int32_t label;        /* 0 to TAR_CLASSES_MOST - 1 */
+    uint32_t pixels;      /* width times height, at most UINT32_MAX; 0: not an image */
+    uint32_t header;      /* bytes of the member's tar headers, which precede the image */
+    uint32_t sum;         /* CRC32C of the last of these headers, TAR_BLOCK bytes */
+    uint32_t orientation; /* of the image's EXIF, 1 to 8; 0: not an image */
 };
 
 struct tar_shard {
@@ -48,6 +49,10 @@ struct tar_shard *tar_shards_of(const struct tar_shards *shards, enum data_split
 /* Open shards for reading and set their sizes and times. All stay open, so the soft limit of open
  * files is raised if necessary. */
 MUST_CHECK bool tar_shards_open(struct tar_shard *shards, int64_t count, struct error *error);
+
+/* Check that the files of open shards still have the size and time of tar_shards_open. */
+MUST_CHECK bool tar_shards_check(const struct tar_shard *shards, int64_t count,
+                                 struct error *error);
 
 /* Close shards and free their records. */
 void tar_shards_close(struct tar_shard *shards, int64_t count);

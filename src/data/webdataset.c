@@ -9,7 +9,6 @@
 
 #include "config/options.h"
 #include "core/crc32c.h"
-#include "core/durable.h"
 #include "core/log.h"
 #include "core/text_file.h"
 #include "data/record_check.h"
@@ -247,8 +246,7 @@ static bool check_record(const struct dataset *dataset, int64_t record,
     return tar_index_pixels(shard, entry, &scratch->file, options->data.max_pixels, &header,
                             error) > 0 &&
            (!full || (byte_buffer_reserve(&scratch->file, entry->bytes, error) &&
-                      durable_read(shard->descriptor, shard->path, scratch->file.data, entry->bytes,
-                                   entry->offset, error) &&
+                      tar_index_load(shard, entry, scratch->file.data, error) &&
                       record_check_decode(scratch, entry->bytes, &header, options, error)));
 }
 
@@ -318,13 +316,10 @@ static bool webdataset_load(struct dataset *dataset, int64_t record, struct byte
 {
     const struct tar_shard *shard;
     const struct tar_record *entry = record_of(dataset->self, record, &shard);
-    struct error reason = {0};
     *label = entry->label;
     bytes->count = entry->bytes;
     return byte_buffer_reserve(bytes, entry->bytes, error) &&
-           (durable_read(shard->descriptor, shard->path, bytes->data, entry->bytes, entry->offset,
-                         &reason) ||
-            error_set(error, ERROR_DATA, "%s", reason.text));
+           tar_index_load(shard, entry, bytes->data, error);
 }
 
 static bool webdataset_label(struct dataset *dataset, int64_t record, int32_t *label,
