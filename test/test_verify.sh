@@ -18,7 +18,7 @@ verified() {
 # cells FILE: the column of steps, on one line.
 cells() { cut -d, -f1 "$1" | tr '\n' ' '; }
 
-echo 1..37
+echo 1..39
 run 2 whole $steps run.dir="$work/whole"
 bad=$([ $status -eq 0 ] || echo "exit status $status")
 [ "$(cells whole/receipt.csv)" = 'step 4 8 12 16 20 24 28 32 36 40 44 48 50 ' ] || bad="$bad; $(cells whole/receipt.csv)"
@@ -67,8 +67,11 @@ awk -F, -v OFS=, '$1 == 50 { $9 = "0123456789abcdef" } { print }' whole/receipt.
 fails 2 'also one of the state' 11 'error: step 50: optimizer state or EMA of blocks.0 differs: receipt 0123456789abcdef' verify "$work/edited"
 run 2 seed $steps run.seed=8 run.dir="$work/seed" train.epochs=1
 cp seed/receipt.csv edited/receipt.csv
-fails 2 'receipts of another seed differ' 11 'error: step 24: weights of stem differ: .*; 10 of 10 values differ' verify "$work/edited"
+fails 2 'receipts of another seed differ' 11 'error: step 24: weights of stem differ: .*; 10 of 10 values differ' verify "$work/edited" verify.to=25
 sed -n 1,6p whole/receipt.csv >edited/receipt.csv
+fails 2 'the last rows are missing' 3 \
+    'edited/receipt.csv ends at step 20, but the run has 50 steps \(result.json\): rows are missing; .*verify.to=20' verify "$work/edited"
+mv edited/result.json .
 verified 'if the receipts end before the newest checkpoint, an older one is taken' 2 'identical: steps 16 to 20, 2 receipts' "$work/edited"
 fails 2 'a start after the last receipt' 2 'no receipt after step 25, the last one is of step 20; set a lower verify.from' \
     verify "$work/edited" verify.from=25
@@ -86,6 +89,8 @@ sed '$s/$/,0/' whole/receipt.csv >edited/receipt.csv
 fails 2 'a damaged line of receipts' 3 'edited/receipt.csv:14: this is not a line of receipts' verify "$work/edited"
 sed 's/blocks/block/g' whole/receipt.csv >edited/receipt.csv
 fails 2 'receipts of another model' 3 'edited/receipt.csv: its columns are not the units of the model' verify "$work/edited"
+sed 's/$/\r/' whole/receipt.csv >edited/receipt.csv
+verified 'lines may end with CRLF' 2 'identical: steps 46 to 50, 2 receipts' "$work/edited"
 head -c -9 whole/receipt.csv >edited/receipt.csv
 verified 'an incomplete last line is ignored' 2 'identical: steps 46 to 48, 1 receipt' "$work/edited"
 exact="$small train.exact=layout train.global_batch=32 train.grain=8 train.steps=6 output.tensorboard=off data.val=none"

@@ -60,9 +60,7 @@ static bool holds_run(const char *folder)
            path_exists(folder, "result.json") || holds_checkpoints(folder);
 }
 
-/* The number of steps in result.json; -1 if the file is missing or marks an unfinished run
- * (train.max_seconds). A damaged result.json counts as a finished run of 0 steps. */
-static int64_t finished_steps(const char *folder)
+int64_t run_folder_finished_steps(const char *folder)
 {
     char path[FILE_PATH];
     snprintf(path, sizeof path, "%s/result.json", folder);
@@ -234,7 +232,7 @@ static bool use_given(struct run_folder *folder, const struct options *options, 
                          "another folder",
                          folder->path);
     folder->resuming = holds_checkpoints(folder->path);
-    folder->finished_steps = finished_steps(folder->path);
+    folder->finished_steps = run_folder_finished_steps(folder->path);
     if (folder->resuming && !same_deck(folder->path, options))
         log_warn("%s was started with another deck (%s/deck.ini): the current options are used",
                  folder->path, folder->path);
@@ -284,7 +282,7 @@ static bool find_unfinished(struct run_folder *folder, const struct options *opt
         int newer = strcmp(date, best_date);
         snprintf(path, sizeof path, "%s/%s", runs_folder, name);
         if (newer < 0 || (newer == 0 && suffix < best_suffix) || !holds_checkpoints(path) ||
-            finished_steps(path) >= 0 || !same_deck(path, options) ||
+            run_folder_finished_steps(path) >= 0 || !same_deck(path, options) ||
             !lock_folder(path, folder, &ignored))
             continue;
         snprintf(folder->path, sizeof folder->path, "%s", path);

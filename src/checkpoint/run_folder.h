@@ -33,6 +33,10 @@ struct run_folder {
 MUST_CHECK bool run_folder_open(struct run_folder *folder, struct mesh *mesh,
                                 const struct options *options, struct error *error);
 
+/* Not collective. Return the number of steps in result.json; -1 if the file is missing or marks an
+ * unfinished run (train.max_seconds). A damaged result.json counts as a finished run of 0 steps. */
+int64_t run_folder_finished_steps(const char *folder);
+
 /* True if `folder` has the form NAME-DATE for this run name. */
 bool run_folder_is_of(const char *folder, const char *name);
 

@@ -72,13 +72,24 @@ static void copy_row(FILE *to, const char *line, size_t length, int lacking)
     fputc('\n', to);
 }
 
+/* As getline; CRLF becomes LF. */
+static ssize_t read_line(char **line, size_t *size, FILE *file)
+{
+    ssize_t length = getline(line, size, file);
+    if (length > 1 && strcmp(*line + length - 2, "\r\n") == 0) {
+        strcpy(*line + length - 2, "\n");
+        length--;
+    }
+    return length;
+}
+
 /* Copy the rows to keep. A file without a complete first line is empty. */
 static bool copy_rows(FILE *from, FILE *to, const char *path, const char *header,
                       const struct csv_keep *keep, struct error *error)
 {
     char *line = NULL;
     size_t size = 0;
-    ssize_t length = getline(&line, &size, from);
+    ssize_t length = read_line(&line, &size, from);
     bool good = true;
     int lacking = 0;
 
@@ -89,7 +100,7 @@ static bool copy_rows(FILE *from, FILE *to, const char *path, const char *header
             error, ERROR_FILE,
             "cannot append to %s: its columns are not those of this program; move it away", path);
     fprintf(to, "%s\n", header);
-    while (good && (length = getline(&line, &size, from)) >= 0)
+    while (good && (length = read_line(&line, &size, from)) >= 0)
         if (row_stays(line, (size_t)length, keep))
             copy_row(to, line, (size_t)length, lacking);
     if (good && ferror(from))

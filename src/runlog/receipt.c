@@ -106,9 +106,19 @@ static bool row_read(struct receipt *receipt, const struct receipt_table *table,
     return column == table->columns + table->has_grains;
 }
 
+/* Return the next line without its end (LF or CRLF); *text is NULL after an incomplete one. */
+static char *next_line(char **text)
+{
+    char *line = strsep(text, "\n");
+    const size_t length = strlen(line);
+    if (*text != NULL && length > 0 && line[length - 1] == '\r')
+        line[length - 1] = '\0';
+    return line;
+}
+
 static bool table_parse(struct receipt_table *table, char *text, int64_t *number)
 {
-    char *line = strsep(&text, "\n");
+    char *line = next_line(&text);
     if (text == NULL || strncmp(line, first_columns, strlen(first_columns)) != 0)
         return false;
     table->has_grains = text_ends_with(line, last_column);
@@ -123,7 +133,7 @@ static bool table_parse(struct receipt_table *table, char *text, int64_t *number
     table->hashes = calloc(lines * hashes, sizeof *table->hashes);
     ENSURE(table->rows != NULL && table->hashes != NULL, "no memory for receipts");
     int64_t last = 0;
-    for (line = strsep(&text, "\n"); text != NULL; line = strsep(&text, "\n")) {
+    for (line = next_line(&text); text != NULL; line = next_line(&text)) {
         struct receipt *row = &table->rows[table->count];
         row->hash = table->hashes + (size_t)table->count * hashes;
         ++*number;

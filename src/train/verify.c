@@ -135,6 +135,22 @@ static bool replay(const char *folder, const struct options *options,
     return error->kind == ERROR_NONE;
 }
 
+/* Collective. Fails if a finished run has steps after its last receipt. A deck without receipts is
+ * that of a later attempt. */
+static bool table_check_end(const struct receipt_table *table, const char *folder,
+                            const struct options *options, struct comm *world, struct error *error)
+{
+    const int64_t last = table->rows[table->count - 1].step;
+    const int64_t steps = world->rank == 0 ? run_folder_finished_steps(folder) : -1;
+    if (options->output.receipt > 0 && last < steps)
+        error_set(
+            error, ERROR_DATA,
+            "%s/receipt.csv ends at step %lld, but the run has %lld steps (result.json): rows "
+            "are missing; restore it, or set verify.to=%lld",
+            folder, (long long)last, (long long)steps, (long long)last);
+    return comm_share_error(world, error);
+}
+
 bool verify_replay(const char *folder, const struct command_line *line, struct comm *world,
                    char *result, size_t size, struct error *error)
 {
@@ -158,6 +174,8 @@ bool verify_replay(const char *folder, const struct command_line *line, struct c
         good = error_set(error, ERROR_USAGE,
                          "%s has no receipts%s: train with output.receipt=N to have them", path,
                          options.verify.to > 0 ? " up to verify.to" : "");
+    good =
+        good && (options.verify.to > 0 || table_check_end(&table, folder, &options, world, error));
     good = good && replay(folder, &options, &table, world, result, size, error);
     receipt_table_free(&table);
     return good;
