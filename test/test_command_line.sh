@@ -80,6 +80,7 @@ done <<'END'
 --train.batch=3|write train.batch=3 (
 --verson|did you mean --version?
 --list|did you mean --list-models?
+--class-weights|the loss has no weights of classes; docs/train.md lists
 --xyzzy|settings are section.key=value, see `vittrain --help`
 END
 refuses "a key of another program" 2 'no option trainer.max_epochs; did you mean train.epochs?' \
@@ -147,6 +148,10 @@ refuses "bad value" 2 'train.batch=x: must be a whole number' "$vittrain" train.
 refuses "bad deck" 2 'bad.ini:3: no option train.bacth; did you mean train.batch?' \
     "$vittrain" bad.ini
 refuses "missing deck" 2 'none.ini: cannot read the deck: No such file' "$vittrain" none.ini
+for deck in vit_cifr.ini input/vit_cifr.ini; do
+    refuses "misspelt deck $deck" 2 "$deck: cannot read the deck: No such file or directory; did you mean input/vit_cifar.ini?" "$vittrain" $deck
+done
+refuses "grain that is no multiple of 8" 2 'train.grain=12: must be auto, or a multiple of 8 from 8 to 65536' "$vittrain" train.grain=12
 refuses "two ranks complain once" 2 'rank 0 on ' two bad.ini
 refuses "bad combination" 2 'optim.nesterov=on does not apply with optim.name=adamw' "$vittrain" optim.nesterov=on
 two plan mesh.silence=9 mesh.silence=8 plan.machine=none >out 2>err

@@ -90,6 +90,7 @@ static void missing_roots(void **state)
     assert_int_equal(chdir(top), 0);
     fails("imagefolder", "photso",
           "data.root=photso: no such file or folder; did you mean photos?");
+    fails("imagefolder", "::", "data.root=\"::\": no such file or folder: ");
     assert_int_equal(chdir("store"), 0);
     fails("imagefolder", "nowhere", "@/store does not contain nowhere, only imagenet; ");
     assert_int_equal(chdir(before), 0);

@@ -148,7 +148,7 @@ while IFS='|' read -r words pattern <&3; do
     fails 1 "refused: $words" 2 "$pattern" $vit $words run.dir="$work/refused"
 done 3<<END
 train.global_batch=0 train.batch=8|needs train.global_batch; with train.batch
-train.grain=12|train.grain=12 is not a multiple of 8
+train.grain=12|train.grain=12: must be auto, or a multiple of 8 from 8 to 65536
 train.global_batch=4000|has more than 256 grains; set train.grain=16 or more
 mesh.reduce=compute|adds gradients in fp32; leave out mesh.reduce=compute
 END

@@ -229,6 +229,9 @@ static void unknown_keys_get_the_nearest(void **state)
     refuses("train.batch+=1", "train.batch: only a text can be appended to");
     assert_string_equal(text_nearest("evla", commands), "eval");
     assert_null(text_nearest("something", commands));
+    const char *const names[] = {"photos", "check_weights", NULL};
+    assert_string_equal(text_nearest("fotos", names), "photos");
+    assert_null(text_nearest("class_weights", names));
 }
 
 static void deck_is_read(void **state)

@@ -127,6 +127,25 @@ bool deck_read_pairs(FILE *file, const char *name, deck_pair *pair, void *user, 
     return error->kind == ERROR_NONE;
 }
 
+/* Set the error for a deck that does not exist, with a similar name in its folder or input/. */
+static void deck_missing(const char *path, struct error *error)
+{
+    char folder[PATH_MAX], installed[PATH_MAX], nearest[NAME_MAX + 1];
+    const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
+    snprintf(folder, sizeof folder, "%.*s", (int)(name - path), path);
+    bool found =
+        folder_nearest(slash != NULL ? folder : ".", name, ".ini", nearest, sizeof nearest);
+    if (!found && (slash == NULL || strcmp(folder, installed_folder) == 0)) {
+        snprintf(folder, sizeof folder, "%s", installed_folder);
+        const bool is_installed = folder_installed(folder, installed, sizeof installed);
+        found = folder_nearest(is_installed ? installed : folder, name, ".ini", nearest,
+                               sizeof nearest);
+    }
+    error_set(error, ERROR_USAGE, "%s: cannot read the deck: %s%s%s%s%s", path, strerror(ENOENT),
+              found ? "; did you mean " : "", found ? folder : "", found ? nearest : "",
+              found ? ".ini?" : "");
+}
+
 FILE *deck_file_open(const char *path, struct error *error)
 {
     struct stat status;
@@ -140,7 +159,9 @@ FILE *deck_file_open(const char *path, struct error *error)
         return NULL;
     }
     file = fopen(path, "re");
-    if (file == NULL)
+    if (file == NULL && errno == ENOENT)
+        deck_missing(path, error);
+    else if (file == NULL)
         error_set(error, ERROR_USAGE, "%s: cannot read the deck: %s", path, strerror(errno));
     return file;
 }

@@ -218,7 +218,8 @@ static bool read_integer(const struct option_entry *entry, const char *text, int
     if (errno != 0 || end == text || *end != '\0' || isspace((unsigned char)text[0]))
         return false;
     *value = number;
-    return in_range(entry, (double)number);
+    return in_range(entry, (double)number) &&
+           (entry->multiple == 0 || number % entry->multiple == 0);
 }
 
 static bool read_seconds(const struct option_entry *entry, const char *text, double *value)
@@ -535,7 +536,11 @@ void option_describe(const struct option_entry *entry, char *text, size_t size)
                  OPTION_TEXT - 1);
         return;
     case OPTION_IS_INTEGER:
-        snprintf(text, size, "%sa whole number%s", automatic, range);
+        if (entry->multiple > 0)
+            snprintf(text, size, "%sa multiple of %lld%s", automatic, (long long)entry->multiple,
+                     range);
+        else
+            snprintf(text, size, "%sa whole number%s", automatic, range);
         return;
     case OPTION_IS_NUMBER:
         snprintf(text, size, "%sa number%s", automatic, range);

@@ -34,6 +34,7 @@ struct option_entry {
     const char *preset;           /* the default, as written in a deck */
     double least, most;           /* range of a number, or of each number of a list */
     bool above_least, below_most; /* the bound itself is not allowed */
+    int64_t multiple;             /* a whole number must be one of this; 0: any */
     bool has_automatic;           /* the word "auto" means `automatic` */
     double automatic;
     int least_count, most_count;         /* of a list */

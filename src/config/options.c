@@ -318,9 +318,6 @@ static bool check_exact(const struct options *options, struct error *error)
             error, ERROR_USAGE,
             "train.exact=layout needs train.global_batch; with train.batch, the global "
             "batch depends on the number of ranks");
-    if (train->grain % GRAIN_STEP != 0)
-        return error_set(error, ERROR_USAGE, "train.grain=%lld is not a multiple of %d",
-                         (long long)train->grain, GRAIN_STEP);
     if (!options_check_grain(options, train->global_batch, error))
         return false;
     if (options->mesh.reduce == REDUCE_COMPUTE)

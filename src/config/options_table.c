@@ -45,9 +45,7 @@ const struct option_entry option_table[] = {
          "Architecture; vittrain --list-models lists all names. vit_cifar, timm's "
          "vit_{tiny,small,base,large,huge}_*, deit3_*, vit_*_dinov{2,3}, vit_*_siglip_*, cnn_a, "
          "cnn_a_lenet, cnn_b (ResNet-18 for images of 32 pixels), cnn_c, "
-         "resnet{18,34,50,101,152}, linear (linear regression on numbers). The keys patch, dim, "
-         "depth, heads, mlp_ratio, dropout, drop_path, qkv_bias, qk_norm, class_token, registers, "
-         "position, embed_norm, pool, fc_norm, layer_scale, mlp and gelu apply to ViTs only."},
+         "resnet{18,34,50,101,152}, linear (linear regression on numbers)."},
     {PLACE(model, init), .kind = OPTION_IS_TEXT, .preset = "none",
      .help = "Source of the initial weights: none (random), a FILE.safetensors or a checkpoint of "
              "a model of the same shape, also on a remote (s3://BUCKET/FILE or REMOTE:FILE, "
@@ -59,7 +57,7 @@ const struct option_entry option_table[] = {
     {PLACE(model, image_width), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0),
      .most = 8192, .help = "Width of images that are not square. auto: model.image."},
     {PLACE(model, channels), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 32,
-     .help = "Channels of an input image."},
+     .help = "Channels of an input image. Image files always have 3."},
     {PLACE(model, patch), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 16384,
      .help =
          "Height and width of a patch in pixels; must divide the height and width of the images."},
@@ -322,11 +320,10 @@ const struct option_entry option_table[] = {
          "of train.grain samples, whose gradients are added in a fixed order. Needs "
          "train.global_batch."},
     {PLACE(train, grain), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0),
-     .least = GRAIN_STEP, .most = 65536,
-     .help = "Samples of a grain with train.exact=layout, a multiple of 8. Results depend on it. A "
-             "rank computes whole grains, so ranks without a grain are idle. A global batch has at "
-             "most 256 grains. auto: an eighth of train.global_batch, rounded up to a multiple of "
-             "8."},
+     .least = GRAIN_STEP, .multiple = GRAIN_STEP, .most = 65536,
+     .help = "Samples of a grain with train.exact=layout. Results depend on it. A rank computes "
+             "whole grains, so ranks without a grain are idle. A global batch has at most 256 "
+             "grains. auto: an eighth of train.global_batch, rounded up to a multiple of 8."},
     {PLACE(train, check_every), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e9,
      .help =
          "Steps between checks for hardware that computes wrongly. In a check, another rank "

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Creation of folders, names in a folder, and the cache folder. */
 #include "core/folder.h"
+#include "core/text.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,6 +63,25 @@ const char *folder_next(DIR **entries, const char *path)
     closedir(*entries);
     *entries = NULL;
     return NULL;
+}
+
+bool folder_nearest(const char *folder, const char *name, const char *ending, char *nearest,
+                    size_t size)
+{
+    char stem[PATH_SIZE], other[NAME_MAX + 1];
+    DIR *entries = NULL;
+    const size_t tail = text_ends_with(name, ending) ? strlen(ending) : 0;
+    snprintf(stem, sizeof stem, "%.*s", (int)(strlen(name) - tail), name);
+    nearest[0] = '\0';
+    for (const char *entry; (entry = folder_next(&entries, folder)) != NULL;) {
+        const char *const candidates[] = {other, nearest, NULL};
+        if (!text_ends_with(entry, ending))
+            continue;
+        snprintf(other, sizeof other, "%.*s", (int)(strlen(entry) - strlen(ending)), entry);
+        if (text_nearest(stem, candidates) == other)
+            snprintf(nearest, size, "%s", other);
+    }
+    return nearest[0] != '\0';
 }
 
 bool folder_make_temporary(char *path, size_t size)

@@ -28,6 +28,11 @@ void folder_remove(const char *path);
  * if neither variable is an absolute path. It may not exist. */
 void folder_cache(char *path, size_t size);
 
+/* Write the name in a folder that ends with `ending` and is otherwise nearest to `name`
+ * (text_nearest), without the ending. Return false if there is none. */
+bool folder_nearest(const char *folder, const char *name, const char *ending, char *nearest,
+                    size_t size);
+
 /* Write the path of a file or folder that is installed with the program, such as
  * "input/cnn_a.ini". It is found relative to the program file, so it works in a build tree and
  * after the installed tree is moved. Return false if it does not exist; the path is then that of

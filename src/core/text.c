@@ -3,6 +3,7 @@
 #include "core/text.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -13,8 +14,8 @@ bool text_ends_with(const char *text, const char *ending)
     return length > tail && strcmp(text + length - tail, ending) == 0;
 }
 
-/* Return the edit distance: insertions, deletions, replacements and swaps of two neighbours that
- * turn one word into the other. Words longer than LONGEST are far from all others. */
+/* Return the number of insertions, deletions and swaps of two neighbours that turn one word into
+ * the other. Words longer than LONGEST are far from all others. */
 static int edit_distance(const char *one, const char *other)
 {
     enum { LONGEST = 128 };
@@ -28,7 +29,7 @@ static int edit_distance(const char *one, const char *other)
         int *row = rows[i % 3], *above = rows[(i + 2) % 3], *above_two = rows[(i + 1) % 3];
         row[0] = i;
         for (int j = 1; j <= width; j++) {
-            int best = above[j - 1] + (one[i - 1] != other[j - 1]);
+            int best = above[j - 1] + (one[i - 1] != other[j - 1] ? 2 : 0);
             best = above[j] + 1 < best ? above[j] + 1 : best;
             best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
             if (i > 1 && j > 1 && one[i - 1] == other[j - 2] && one[i - 2] == other[j - 1] &&
@@ -42,13 +43,13 @@ static int edit_distance(const char *one, const char *other)
 
 const char *text_nearest(const char *word, const char *const *candidates)
 {
-    /* A third of the letters may differ, but at least one. */
-    const int third = (int)strlen(word) / 3;
     const char *nearest = NULL;
-    int least = (third < 1 ? 1 : third) + 1;
+    int least = INT_MAX;
     for (; *candidates != NULL; candidates++) {
         const int distance = edit_distance(word, *candidates);
-        if (distance < least) {
+        /* A word with one replaced part, such as class_weights for check_weights, is not near. */
+        const int letters = (int)(strlen(word) + strlen(*candidates));
+        if (distance < least && 10 * distance <= 3 * letters) {
             least = distance;
             nearest = *candidates;
         }

@@ -116,9 +116,13 @@ static bool missing_in(const char *root, const char *folder, const char *name, c
 /* Find the longest part of the path that exists. */
 static bool root_missing(const char *root, const char *advice, struct error *error)
 {
-    char path[LISTING_PATH];
+    char path[LISTING_PATH], quoted[LISTING_PATH];
     struct stat status;
     snprintf(path, sizeof path, "%s", root);
+    if (strchr(root, ':') != NULL) { /* readable before the colon of the message */
+        snprintf(quoted, sizeof quoted, "\"%s\"", root);
+        root = quoted;
+    }
     for (size_t length = strlen(path); length > 1 && path[length - 1] == '/'; length--)
         path[length - 1] = '\0';
     for (char *slash; (slash = strrchr(path, '/')) != NULL;) {

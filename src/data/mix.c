@@ -67,8 +67,12 @@ double mix_draw_share(const struct mix *mix, uint32_t epoch, uint32_t index, dou
     if (alpha < 1) {
         struct random_block draw =
             random_block_at(mix->seed, RANDOM_MIX, 0, epoch, index, BLOCK_CHOICE);
-        first += log(open_uniform(draw.word[0])) / alpha;
-        second += log(open_uniform(draw.word[1])) / alpha;
+        const double logs[2] = {log(open_uniform(draw.word[0])), log(open_uniform(draw.word[1]))};
+        first += logs[0] / alpha;
+        second += logs[1] / alpha;
+        /* Both are infinite with a tiny alpha: Beta(0, 0) is 0 or 1 with equal probability. */
+        if (isinf(first) && isinf(second))
+            return logs[0] > logs[1];
     }
     return 1 / (1 + exp(second - first));
 }

@@ -22,17 +22,33 @@ void model_close(struct model *model)
         model->type->close(model);
 }
 
+/* Set the error for an unknown model, with the names that begin so, else the nearest name. */
+static void name_refuse(const char *name, struct error *error)
+{
+    char names[ERROR_TEXT_SIZE / 2] = "";
+    for (const char *const *known = model_names(); *known != NULL; known++)
+        if (name[0] != '\0' && strncmp(*known, name, strlen(name)) == 0) {
+            const size_t used = strlen(names);
+            snprintf(names + used, sizeof names - used, "%s%s", used > 0 ? ", " : "", *known);
+        }
+    const char *nearest = text_nearest(name, model_names());
+    if (names[0] != '\0')
+        error_set(error, ERROR_USAGE, "unknown model.name=%s; names that begin so: %s", name,
+                  names);
+    else if (nearest != NULL)
+        error_set(error, ERROR_USAGE, "unknown model.name=%s; did you mean %s?", name, nearest);
+    else
+        error_set(error, ERROR_USAGE,
+                  "unknown model.name=%s; `vittrain --list-models` lists the names", name);
+}
+
 struct model *model_open(const struct options *options, struct device *device,
                          enum data_type compute, struct error *error)
 {
     const char *name = options->model.name;
     const struct model_entry *entry = registry_find(name);
     if (entry == NULL) {
-        const char *nearest = text_nearest(name, model_names());
-        error_set(error, ERROR_USAGE,
-                  "unknown model.name=%s%s%s%s: `vittrain --help model` lists the models", name,
-                  nearest != NULL ? "; did you mean " : "", nearest != NULL ? nearest : "",
-                  nearest != NULL ? "?" : "");
+        name_refuse(name, error);
         return NULL;
     }
     struct model *model = entry->type->open(entry, options, device, compute, error);

@@ -408,8 +408,10 @@ bool session_allocate(struct session *session, int64_t batch, const struct image
                   source->label_unit > 0 ? "numbers" : "classes");
     if (source->channels != session->model->channels)
         error_set(error, ERROR_USAGE,
-                  "the images have %lld channels, but model.channels is %lld; set model.channels",
-                  (long long)source->channels, (long long)session->model->channels);
+                  "the images have %lld channels, but model.channels is %lld; set "
+                  "model.channels=%lld (image files always have 3)",
+                  (long long)source->channels, (long long)session->model->channels,
+                  (long long)source->channels);
     memory->rows = calloc(units + ARENA_UNIT_ROWS, sizeof *memory->rows);
     ENSURE(memory->rows != NULL, "no memory for the memory table of %zu units", units);
     if (training && session_sees_times(session)) {
