@@ -248,7 +248,8 @@ static void assert_same_state(const struct training_state *a, const struct train
 static void test_state_and_deck(void **state)
 {
     static const char deck[] = "[run]\nname = a\n[model]\nname = fake\n";
-    static const char metadata[] = "{\"architecture\":\"fake\"}";
+    static const char metadata[] = "{\"architecture\":\"fake\"}", data[] = "{\"classes\":[]}";
+    struct checkpoint_contents contents;
     struct fixture fixture;
     struct error error = {.kind = ERROR_NONE};
     struct checkpoint_target target = target_of(WRITERS_ALL);
@@ -263,7 +264,8 @@ static void test_state_and_deck(void **state)
                                                                   .model_name = "fake",
                                                                   .state = &written,
                                                                   .deck_text = deck,
-                                                                  .metadata = metadata},
+                                                                  .metadata = metadata,
+                                                                  .data = data},
                                  &error));
     assert_true(checkpoint_read(path, &target, &fixture.flat, &read, false, &error));
     assert_same_state(&read, &written);
@@ -274,6 +276,10 @@ static void test_state_and_deck(void **state)
         assert_true(model_metadata_read_text(path, &text, &error));
         assert_string_equal(text, metadata);
         free(text);
+        assert_true(checkpoint_file_read(path, &contents, &error));
+        assert_int_equal(contents.format, CHECKPOINT_FORMAT);
+        assert_string_equal(contents.data, data);
+        checkpoint_contents_free(&contents);
     }
     fixture_close(&fixture);
 }

@@ -220,7 +220,7 @@ static void test_files_of_another_kind(void **state)
     set_number("shard", 0);
     assert_not_read(&fixture, file, "its attribute shard=0 is not in the range of 1 to 1048576");
     set_number("format", CHECKPOINT_FORMAT + 1);
-    assert_not_read(&fixture, file, "its format is 3, this program reads 1 to 2");
+    assert_not_read(&fixture, file, "its format is 4, this program reads 1 to 3");
     make_foreign();
     assert_not_read(&fixture, file, "not a checkpoint of vittrain");
     store((const unsigned char *)"[run]\n", 6);
@@ -237,7 +237,7 @@ static void test_files_of_another_kind(void **state)
     fixture_close(&fixture);
 }
 
-/* Format 1 has no loss scale; format 2 must have one. */
+/* Format 1 has no loss scale; later formats must have one. */
 static void test_an_older_format(void **state)
 {
     static const char *const later[] = {"loss_scale", "loss_scale_good_steps", "skipped_steps"};
@@ -260,7 +260,7 @@ static void test_an_older_format(void **state)
     assert_int_equal(read.step, some_state.step);
     assert_true(read.loss_scale == 0 && read.loss_scale_good_steps == 0 && read.skipped_steps == 0);
     set_number("format", 0);
-    assert_not_read(&fixture, file, "its format is 0, this program reads 1 to 2");
+    assert_not_read(&fixture, file, "its format is 0, this program reads 1 to 3");
     fixture_close(&fixture);
 }
 

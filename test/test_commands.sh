@@ -212,7 +212,7 @@ result 'a profile has a line for each operation that ran' "$bad" "$work/profile.
 
 # A run that cannot be resumed is unchanged.
 cp "$work/second/deck.ini" "$work/second.ini"
-fails 2 'going on with another model' 4 'blocks.2' $small train.epochs=2 model.depth=3 \
+fails 2 'going on with another model' 2 'model.depth was 2, is 3' $small train.epochs=2 model.depth=3 \
     run.dir="$work/second"
 result 'its deck is as it was' "$(cmp "$work/second.ini" "$work/second/deck.ini" 2>&1)"
 run 1 further $small train.epochs=3 run.dir="$work/second"

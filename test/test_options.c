@@ -16,6 +16,7 @@
 
 #include "config/command_line.h"
 #include "config/option.h"
+#include "config/option_changes.h"
 #include "config/options.h"
 #include "core/text.h"
 
@@ -749,9 +750,56 @@ static void help_knows_keys_and_sections(void **state)
     free(text);
 }
 
+static void change_append(void *user, const struct option_change *change)
+{
+    char *text = user;
+    snprintf(text + strlen(text), 256 - strlen(text), "%s %s -> %s (%d); ", change->name,
+             change->before, change->now, (int)change->effect);
+}
+
+static void changes_between_attempts(void **state)
+{
+    (void)state;
+    struct options before, now;
+    struct error error = {0};
+    char text[256] = "";
+    options_default(&before);
+    now = before;
+    option_changes(&before, &now, change_append, text);
+    assert_string_equal(text, "");
+    assert_true(options_set("train.epochs=20", &now, &error));
+    assert_true(options_set("mesh.strategy=fsdp", &now, &error));
+    assert_true(options_set("bench.quick=on", &now, &error)); /* not an option of a run */
+    assert_true(option_changes_nothing(&before, &now));
+    assert_true(options_set("optim.lr=1e-5", &now, &error));
+    assert_true(options_set("model.heads=3", &now, &error));
+    assert_true(options_set("train.global_batch=32", &now, &error));
+    assert_false(option_changes_nothing(&before, &now));
+    option_changes(&before, &now, change_append, text);
+    assert_string_equal(text, "model.heads auto -> 3 (2); train.epochs 10 -> 20 (1); "
+                              "train.batch 64 -> unset (0); train.global_batch unset -> 32 (0); "
+                              "optim.lr 0.0003 -> 1e-05 (0); mesh.strategy ddp -> fsdp (1); ");
+}
+
+/* Rows of single options and of whole sections apply. */
+static void effects_of_options(void **state)
+{
+    (void)state;
+    int count[3] = {0};
+    for (const struct option_entry *entry = option_table; entry->name != NULL; entry++)
+        count[option_effect_of(entry->name)] += option_is_of_run(entry);
+    assert_int_equal(option_effect_of("model.drop_path"), EFFECT_LEARNING);
+    assert_int_equal(option_effect_of("model.init"), EFFECT_MODEL);
+    assert_int_equal(option_effect_of("output.csv"), EFFECT_NONE);
+    assert_int_equal(option_effect_of("augment.flip"), EFFECT_LEARNING);
+    assert_true(count[0] > 60 && count[1] > 30 && count[2] > 15);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(changes_between_attempts),
+        cmocka_unit_test(effects_of_options),
         cmocka_unit_test(defaults_are_the_cifar_recipe),
         cmocka_unit_test(values_of_each_kind),
         cmocka_unit_test(fractions_are_choices_too),

@@ -20,7 +20,7 @@ same() {
     result "$1" "$bad" "$work/$2.log"
 }
 
-echo 1..20
+echo 1..28
 for ranks in 1 2; do
     run $ranks whole$ranks $steps run.dir="$work/whole$ranks"
     result "a run of two epochs on $ranks ranks" "$([ $status -eq 0 ] || echo "status $status")" \
@@ -41,7 +41,41 @@ for ranks in 1 2; do
 done
 run 2 part1 $steps run.dir="$work/part1"
 grep -q 'nothing to do' "$work/part1.log" && bad= || bad="no word of it"
+grep -q 'resuming from .*: step [0-9]*, epoch 2$' "$work/part1.log" || bad="$bad; not epoch 2"
 result 'a run that is over says so' "$bad" "$work/part1.log"
+fails 2 'a changed option without a step left is an error' 2 \
+    'part1: the run has ended at step 50 of 50, so optim.lr 0.003 -> 0.001 has no effect; raise train.epochs' \
+    $steps run.dir="$work/part1" optim.lr=1e-3
+fails 1 'another model is an error' 2 'cannot resume from .*part1/checkpoints/.*: model.heads was 2, is 4; use another run.dir' \
+    $steps run.dir="$work/part1" train.epochs=3 model.heads=4
+fails 2 'another image size is an error' 2 "the model's images had 32x32 pixels, have 48x48; use another run.dir" \
+    $steps run.dir="$work/part1" train.epochs=3 model.image=48
+fails 1 'other weights at the start are an error' 2 'model.init was none, is .*weights.safetensors; use' \
+    $steps run.dir="$work/part1" train.epochs=3 model.init="$work/whole1/weights.safetensors"
+cp -r "$work/part1" "$work/recipe"
+cp "$work/recipe/deck.ini" "$work/recipe.ini"
+run 2 recipe $steps run.dir="$work/recipe" train.epochs=3 optim.lr=1e-3 output.log_every=2
+bad=$([ $status -eq 0 ] || echo "status $status")
+[ "$(grep '^changed' "$work/recipe.log")" = 'changed since the checkpoint: optim.lr 0.003 -> 0.001' ] || bad="$bad; other lines"
+for line in 'train.epochs 2 -> 3' 'output.log_every 1 -> 2' 'optim.lr 0.003 -> 0.001'; do
+    grep -q " changed since the checkpoint: $line\$" "$work/recipe/train.log" || bad="$bad; no $line in train.log"
+done
+result 'options that may change are logged one by one' "$bad" "$work/recipe.log"
+bad=$(cmp "$work/recipe.ini" "$work/recipe/deck-2.ini" 2>&1)
+grep -q '^lr = 0.001$' "$work/recipe/deck.ini" && [ ! -e "$work/recipe/deck-3.ini" ] || bad="$bad; not the new deck"
+result 'the deck of the earlier attempts is kept' "$bad" "$work/recipe.log"
+
+# The newest checkpoint is damaged, and result.json is of its step.
+last=$(readlink "$work/recipe/checkpoints/last.h5")
+truncate -s 5000 "$work/recipe/checkpoints/$last"
+cp "$work/recipe/metrics.csv" "$work/metrics"
+fails 1 'rows of a finished result are not removed' 4 "recipe/result.json is of a run of 75 steps; restore a checkpoint" \
+    $steps run.dir="$work/recipe" train.epochs=4 optim.lr=1e-3
+bad=$(cmp "$work/metrics" "$work/recipe/metrics.csv" 2>&1)
+rm "$work/recipe/result.json"
+run 1 recipe $steps run.dir="$work/recipe" train.epochs=4 optim.lr=1e-3
+[ $status -eq 0 ] || bad="$bad; status $status without result.json"
+result 'without that result the steps are repeated' "$bad" "$work/recipe.log"
 rm "$work/part1/result.json" "$work/part1/weights.safetensors"
 run 2 part1 $steps run.dir="$work/part1"
 bad=$(cmp "$work/whole1/weights.safetensors" "$work/part1/weights.safetensors" 2>&1)
@@ -50,7 +84,7 @@ result 'a run that was killed before its results were written gets them' "$bad" 
 # Version 0.1 wrote both batches into deck.ini.
 sed -i 's/^global_batch = 24$/batch = 64\n&/' "$work/part1/deck.ini"
 run 2 part1 $steps run.dir="$work/part1" train.epochs=3
-grep -q 'started with another deck' "$work/part1.log" && bad="the deck of version 0.1 is not equal" || bad=
+bad=$(grep '^changed since' "$work/part1.log")
 run 1 whole3 $steps run.dir="$work/whole1" train.epochs=3
 column "$work/part1/metrics.csv" train loss >"$work/a"
 column "$work/whole1/metrics.csv" train loss >"$work/b"

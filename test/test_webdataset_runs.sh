@@ -53,7 +53,7 @@ train() {
     { column "$work/$kept/metrics.csv" train loss; column "$work/$kept/metrics.csv" val loss; } >"$work/$kept.loss"
 }
 
-echo 1..17
+echo 1..18
 train 1 folder data.format=imagefolder data.root="$tree"
 [ "$(wc -l <"$work/folder.loss")" = 12 ] && bad= || bad="$(wc -l <"$work/folder.loss") lines, not those of 9 steps and 3 evaluations"
 result 'training from folders' "$bad" "$work/folder.log"
@@ -80,6 +80,8 @@ train 3 blocks_three $wds data.shuffle_block=4
 result 'blocks on one rank and on three' "$(differ "$work/blocks_one.loss" "$work/blocks_three.loss" 1e-5)" \
     "$work/blocks_three.log"
 
+fails 2 'a run does not resume with other shards' 2 "shards/checkpoints/step-00000009.h5: class 2 'dog' had 20 training samples, has 10;" \
+    $model run.dir="$work/shards" train.epochs=4 data.format=webdataset "data.root=$shards/set-{train-{000000..000001},val-000000}.tar"
 run 2 pack convert data $wds convert.output="$work/files.h5"
 result 'packing shards' "$([ $status -eq 0 ] || echo "status $status")" "$run_log"
 train 1 packed data.format=packed data.root="$work/files.h5"

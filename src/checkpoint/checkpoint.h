@@ -14,8 +14,8 @@
 #include "core/error.h"
 #include "mesh/flat.h"
 
-/* Format 1 can be read, too; it has no loss scale. */
-enum { CHECKPOINT_FORMAT = 2, CHECKPOINT_FORMAT_OLDEST = 1 };
+/* Older formats can be read, too: 1 has no loss scale, 1 and 2 have no description of the data. */
+enum { CHECKPOINT_FORMAT = 3, CHECKPOINT_FORMAT_OLDEST = 1 };
 
 /* Everything that a run needs besides the model's state to resume bit for bit. */
 struct training_state {
@@ -60,6 +60,7 @@ struct checkpoint_order {
     const struct training_state *state;
     const char *deck_text;
     const char *metadata; /* JSON (model_metadata.h), or NULL */
+    const char *data;     /* JSON (train/resume.h), or NULL */
     bool best;            /* also point best.h5 to it; last.h5 always is */
     int64_t keep;         /* for checkpoint_prune */
 };

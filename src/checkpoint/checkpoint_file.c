@@ -169,6 +169,8 @@ static bool write_frame(hid_t file, void *context)
         units >= 0 && write_attributes(file, contents) && write_text(file, "deck", contents->deck);
     if (good && contents->metadata != NULL)
         good = write_text(file, "metadata", contents->metadata);
+    if (good && contents->data != NULL)
+        good = write_text(file, "data", contents->data);
     if (good && contents->algorithms != NULL)
         good = write_text(file, "algorithms", contents->algorithms);
     for (int64_t unit = 0; good && unit < contents->unit_count; unit++)
@@ -184,6 +186,8 @@ static int64_t expected_bytes(const struct checkpoint_contents *contents)
                     contents->piece_count * (int64_t)sizeof(struct checkpoint_piece);
     if (contents->metadata != NULL)
         bytes += (int64_t)strlen(contents->metadata) + 4096;
+    if (contents->data != NULL)
+        bytes += (int64_t)strlen(contents->data) + 4096;
     if (contents->algorithms != NULL)
         bytes += (int64_t)strlen(contents->algorithms) + 4096;
     for (int64_t u = 0; u < contents->unit_count; u++) {
@@ -292,6 +296,7 @@ void checkpoint_contents_free(struct checkpoint_contents *contents)
     free(contents->pieces);
     free(contents->deck);
     free(contents->metadata);
+    free(contents->data);
     free(contents->algorithms);
     memset(contents, 0, sizeof *contents);
 }

@@ -42,6 +42,7 @@ struct checkpoint_contents {
     char compute[CHECKPOINT_TEXT], program[CHECKPOINT_TEXT], date[CHECKPOINT_TEXT];
     char *deck;
     char *metadata;   /* model_metadata.h, or NULL */
+    char *data;       /* train/resume.h; NULL: unknown */
     char *algorithms; /* chosen by the device (device.h: choices_export), or NULL */
     struct unit *units;
     bool units_borrowed; /* the units' tensors are not freed with the contents */

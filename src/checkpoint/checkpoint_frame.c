@@ -131,6 +131,7 @@ static bool read_texts(hid_t file, struct reading *reading)
     contents->deck = read_text(file, reading, "deck");
     return contents->deck != NULL &&
            read_optional(file, reading, "metadata", &contents->metadata) &&
+           read_optional(file, reading, "data", &contents->data) &&
            read_optional(file, reading, "algorithms", &contents->algorithms);
 }
 

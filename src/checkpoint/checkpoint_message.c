@@ -10,7 +10,7 @@
 
 static void pointers_clear(struct checkpoint_contents *contents)
 {
-    contents->deck = contents->metadata = contents->algorithms = NULL;
+    contents->deck = contents->metadata = contents->data = contents->algorithms = NULL;
     contents->units = NULL;
     contents->layout = NULL;
     contents->pieces = NULL;
@@ -23,6 +23,7 @@ static void contents_send(const struct checkpoint_contents *contents)
     subprocess_write(&plain, sizeof plain, 1);
     subprocess_write_text(contents->deck);
     subprocess_write_text(contents->metadata);
+    subprocess_write_text(contents->data);
     subprocess_write_text(contents->algorithms);
     subprocess_write(contents->layout, sizeof *contents->layout, contents->unit_count);
     subprocess_write(contents->pieces, sizeof *contents->pieces, contents->piece_count);
@@ -76,6 +77,7 @@ static bool arrays_receive(struct subprocess *child, struct checkpoint_contents 
     contents->unit_count = 0;
     bool good = subprocess_read_text(child, &contents->deck, most) &&
                 subprocess_read_text(child, &contents->metadata, most) &&
+                subprocess_read_text(child, &contents->data, most) &&
                 subprocess_read_text(child, &contents->algorithms, most) &&
                 subprocess_read_array(child, &layout, sizeof *contents->layout, units, most) &&
                 subprocess_read_array(child, &pieces, sizeof *contents->pieces,

@@ -45,6 +45,14 @@ static char *algorithms_export(const struct flat_model *flat)
     return backend->choices_export(flat->device);
 }
 
+/* Return a copy; NULL for NULL. */
+static char *text_copy(const char *text)
+{
+    char *copy = text != NULL ? strdup(text) : NULL;
+    ENSURE(copy != NULL || text == NULL, "no memory for a checkpoint's plan");
+    return copy;
+}
+
 /* Collective. Fill in the contents; the same on all ranks except the algorithms. */
 static void contents_plan(struct checkpoint_part *part, const struct checkpoint_order *order)
 {
@@ -52,10 +60,8 @@ static void contents_plan(struct checkpoint_part *part, const struct checkpoint_
     struct checkpoint_contents *contents = &part->contents;
     checkpoint_contents_open(contents, flat->buffers[0].unit, flat->count, order->model_name,
                              type_name(flat->type), order->deck_text);
-    if (order->metadata != NULL) {
-        contents->metadata = strdup(order->metadata);
-        ENSURE(contents->metadata != NULL, "no memory for a checkpoint's plan");
-    }
+    contents->metadata = text_copy(order->metadata);
+    contents->data = text_copy(order->data);
     contents->state = *order->state;
     contents->finished = order->state->finished;
     contents->moments = flat->moments;

@@ -23,6 +23,7 @@ void checkpoint_contents_share(struct checkpoint_contents *contents, struct comm
     contents->units_borrowed = mine.units_borrowed;
     contents->deck = mine.deck;
     contents->metadata = mine.metadata;
+    contents->data = mine.data;
     contents->algorithms = mine.algorithms;
     contents->units = mine.units;
     contents->layout = mine.layout;

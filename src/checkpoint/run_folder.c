@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "config/option_changes.h"
 #include "config/options.h"
 #include "core/atomic_file.h"
 #include "core/clock.h"
@@ -25,12 +26,13 @@
 #include "core/log.h"
 #include "core/output_file.h"
 #include "core/text.h"
+#include "core/text_file.h"
 #include "data/directory.h"
 
 static const char runs_folder[] = "runs";
 
 /* YYYYmmdd-HHMMSS */
-enum { DATE_LENGTH = 15, LAST_SUFFIX = 999 };
+enum { DATE_LENGTH = 15, LAST_SUFFIX = 999, LAST_DECK = 999 };
 
 /* ---- contents of a folder ---- */
 
@@ -127,7 +129,7 @@ void run_folder_close(struct run_folder *folder)
 static bool is_temporary(const char *name)
 {
     static const char *const patterns[] = {
-        "deck.ini",          "run.json",     "result.json",   "metrics.csv",          "epochs.csv",
+        "deck*.ini",         "run.json",     "result.json",   "metrics.csv",          "epochs.csv",
         "receipt.csv",       "units.csv",    "ranks.csv",     "monitor*.csv",         "report.html",
         "nvidia-smi*.txt",   ".upload.json", "exec_time.log", "weights.safetensors",  "course.log",
         "hparams.yaml",      "imagenet.log", "lightning.log", "torchrun.log",         "*_*_*_*.txt",
@@ -181,7 +183,7 @@ static bool try_writing(const char *folder, struct error *error)
 
 /* ---- choice of the folder ---- */
 
-/* True if the deck is equal to the options, except for those that may change between attempts. */
+/* True if a run with these options learns the same as that of the folder's deck. */
 static bool same_deck(const char *folder, const struct options *options)
 {
     char path[FILE_PATH];
@@ -189,30 +191,7 @@ static bool same_deck(const char *folder, const struct options *options)
     struct error ignored = {0};
     options_default(&saved);
     snprintf(path, sizeof path, "%s/deck.ini", folder);
-    if (!options_read_file(path, &saved, &ignored))
-        return false;
-    memcpy(saved.run.dir, options->run.dir, sizeof saved.run.dir);
-    memcpy(saved.run.tags, options->run.tags, sizeof saved.run.tags);
-    saved.run.threads = options->run.threads;
-    saved.data.workers = options->data.workers;
-    saved.train.epochs = options->train.epochs;
-    saved.train.steps = options->train.steps;
-    saved.train.max_seconds = options->train.max_seconds;
-    saved.train.accumulate = options->train.accumulate;
-    saved.train.early_stop = options->train.early_stop;
-    saved.train.test = options->train.test;
-    saved.mesh = options->mesh;
-    saved.checkpoint = options->checkpoint;
-    saved.output = options->output;
-    saved.debug.profile = options->debug.profile;
-    saved.debug.check_weights = options->debug.check_weights;
-    memcpy(saved.debug.pause, options->debug.pause, sizeof saved.debug.pause);
-    saved.plan = options->plan;
-    char *saved_text = options_to_run_deck(&saved), *text = options_to_run_deck(options);
-    bool same = strcmp(saved_text, text) == 0;
-    free(saved_text);
-    free(text);
-    return same;
+    return options_read_file(path, &saved, &ignored) && option_changes_nothing(&saved, options);
 }
 
 /* Use run.dir. */
@@ -233,9 +212,6 @@ static bool use_given(struct run_folder *folder, const struct options *options, 
                          folder->path);
     folder->resuming = holds_checkpoints(folder->path);
     folder->finished_steps = run_folder_finished_steps(folder->path);
-    if (folder->resuming && !same_deck(folder->path, options))
-        log_warn("%s was started with another deck (%s/deck.ini): the current options are used",
-                 folder->path, folder->path);
     return true;
 }
 
@@ -342,11 +318,27 @@ static bool decide_folder(struct run_folder *folder, const struct options *optio
 
 /* ---- the interface ---- */
 
+/* Copy the deck of the earlier attempts to the first unused name of deck-1.ini, deck-2.ini, ... */
+static bool deck_keep(const struct run_folder *folder, const char *text, struct error *error)
+{
+    char name[32];
+    int number = 1;
+    do
+        snprintf(name, sizeof name, "deck-%d.ini", number);
+    while (number++ < LAST_DECK && path_exists(folder->path, name));
+    return run_folder_write(folder, name, text, error);
+}
+
 bool run_folder_save_deck(const struct run_folder *folder, const struct options *options,
                           struct error *error)
 {
-    char *text = options_to_run_deck(options);
-    bool good = run_folder_write(folder, "deck.ini", text, error);
+    char path[FILE_PATH], *text = options_to_run_deck(options);
+    snprintf(path, sizeof path, "%s/deck.ini", folder->path);
+    char *earlier = text_file_read(path, NULL);
+    bool good =
+        (earlier == NULL || strcmp(earlier, text) == 0 || deck_keep(folder, earlier, error)) &&
+        run_folder_write(folder, "deck.ini", text, error);
+    free(earlier);
     free(text);
     return good;
 }

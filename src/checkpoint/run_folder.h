@@ -45,8 +45,8 @@ bool run_folder_is_of(const char *folder, const char *name);
 MUST_CHECK bool run_folder_save_tags(const struct run_folder *folder, const struct options *options,
                                      struct error *error);
 
-/* Rank 0. Save the options as deck.ini. Call it when the run certainly starts, as it overwrites the
- * deck of the previous attempt. */
+/* Rank 0. Save the options as deck.ini. If that of the earlier attempts has other options, it is
+ * kept as deck-1.ini, deck-2.ini, ... */
 MUST_CHECK bool run_folder_save_deck(const struct run_folder *folder, const struct options *options,
                                      struct error *error);
 

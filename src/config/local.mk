@@ -13,6 +13,8 @@ libvittrain_a_SOURCES += \
 	src/config/model_options.h \
 	src/config/option.c \
 	src/config/option.h \
+	src/config/option_changes.c \
+	src/config/option_changes.h \
 	src/config/option_conditions.c \
 	src/config/option_conditions.h \
 	src/config/option_types.h \

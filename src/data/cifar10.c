@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The binary version of CIFAR-10 (Krizhevsky 2009). A record is one label byte and 32 x 32 bytes
- * each of red, green and blue. All labels are checked when the files are opened. Records are read
- * with pread, so the ranks of a node share the page cache, and a file that is truncated during
- * training is an error rather than SIGBUS. */
+ * each of red, green and blue. All records are read and their labels checked when the files are
+ * opened. Records are read with pread, so the ranks of a node share the page cache, and a file that
+ * is truncated during training is an error rather than SIGBUS. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "config/options.h"
+#include "core/crc32c.h"
 #include "core/durable.h"
 #include "core/folder.h"
 #include "data/data_root.h"
@@ -29,6 +30,7 @@ struct cifar_file {
     char path[PATH_SIZE];
     int descriptor;
     int64_t first, records; /* index of its first record in the data set */
+    unsigned char *labels;  /* [records] */
 };
 
 struct cifar10 {
@@ -97,19 +99,24 @@ static bool check_label(const struct cifar_file *file, int64_t record, int label
                      file->path, (long long)record, label, CLASSES - 1);
 }
 
-static bool check_labels(const struct cifar_file *file, struct error *error)
+/* Read all records: labels are checked, and the data set's checksum is updated. */
+static bool check_records(struct dataset *dataset, struct cifar_file *file, struct error *error)
 {
     unsigned char *chunk = malloc((size_t)CHECK_RECORDS * RECORD);
-    if (chunk == NULL)
-        return error_set(error, ERROR_MEMORY, "no memory to check %s", file->path);
-    bool good = true;
+    file->labels = malloc((size_t)file->records);
+    bool good = (chunk != NULL && file->labels != NULL) ||
+                error_set(error, ERROR_MEMORY, "no memory to check %s", file->path);
     for (int64_t first = 0; good && first < file->records; first += CHECK_RECORDS) {
         int64_t count = file->records - first;
         if (count > CHECK_RECORDS)
             count = CHECK_RECORDS;
         good = read_fully(file, chunk, (size_t)(count * RECORD), first * RECORD, error);
-        for (int64_t i = 0; good && i < count; i++)
+        for (int64_t i = 0; good && i < count; i++) {
+            file->labels[first + i] = chunk[i * RECORD];
             good = check_label(file, first + i, chunk[i * RECORD], error);
+        }
+        if (good)
+            dataset->sum = crc32c_update(dataset->sum, chunk, (size_t)(count * RECORD));
     }
     free(chunk);
     return good;
@@ -144,7 +151,7 @@ static bool open_file(struct dataset *dataset, const char *directory, const char
         return error_set(error, ERROR_DATA, "%s: %s; %s", file->path, strerror(errno), advice);
     self->file_count++;
     file->first = dataset->count;
-    if (!check_size(file, error) || !check_labels(file, error))
+    if (!check_size(file, error) || !check_records(dataset, file, error))
         return false;
     dataset->count += file->records;
     return true;
@@ -209,13 +216,27 @@ static bool cifar10_open(const struct options *options, enum data_split split,
     return true;
 }
 
-static bool cifar10_read(struct dataset *dataset, int64_t record, uint8_t *pixels, int32_t *label,
-                         struct error *error)
+static const struct cifar_file *file_of(const struct cifar10 *self, int64_t record)
 {
-    const struct cifar10 *self = dataset->self;
     const struct cifar_file *file = self->files;
     while (record >= file->first + file->records)
         file++;
+    return file;
+}
+
+static bool cifar10_label(struct dataset *dataset, int64_t record, int32_t *label,
+                          struct error *error)
+{
+    const struct cifar_file *file = file_of(dataset->self, record);
+    (void)error;
+    *label = file->labels[record - file->first];
+    return true;
+}
+
+static bool cifar10_read(struct dataset *dataset, int64_t record, uint8_t *pixels, int32_t *label,
+                         struct error *error)
+{
+    const struct cifar_file *file = file_of(dataset->self, record);
     int64_t place = record - file->first;
     unsigned char first = 0;
     struct iovec parts[2] = {{&first, 1}, {pixels, PIXELS}};
@@ -234,8 +255,10 @@ static void cifar10_close(struct dataset *dataset)
     struct cifar10 *self = dataset->self;
     if (self == NULL)
         return;
-    for (int i = 0; i < self->file_count; i++)
+    for (int i = 0; i < self->file_count; i++) {
         close(self->files[i].descriptor);
+        free(self->files[i].labels);
+    }
     free(self->files);
     free(self);
 }
@@ -245,5 +268,6 @@ const struct dataset_format dataset_cifar10 = {
     .open = cifar10_open,
     .describe = cifar10_describe,
     .read = cifar10_read,
+    .label = cifar10_label,
     .close = cifar10_close,
 };

@@ -140,6 +140,16 @@ bool dataset_load(struct dataset *dataset, int64_t index, struct byte_buffer *by
     return dataset->format->load(dataset, dataset_record(dataset, index), bytes, label, error);
 }
 
+bool dataset_label(struct dataset *dataset, int64_t index, int32_t *label, struct error *error)
+{
+    if (!dataset->format->label(dataset, dataset_record(dataset, index), label, error))
+        return false;
+    if (dataset->label_unit > 0)
+        *label = 0;
+    ENSURE(*label >= 0 && *label < dataset->classes, "a label out of range");
+    return true;
+}
+
 void dataset_advise(struct dataset *dataset, int64_t first, int64_t count)
 {
     if (dataset->format->advise != NULL && count > 0)

@@ -39,8 +39,7 @@ struct dataset_format {
                  struct error *error);
     /* Encoded data sets only: the size that `load` will return, in bytes. */
     int64_t (*size)(struct dataset *dataset, int64_t record, struct error *error);
-    /* Label of a record, for data.val=FRACTION. NULL: `read` is called instead; encoded data sets
-     * then refuse such a data.val. */
+    /* Label of a record, without reading its pixels. NULL for files without labels. */
     bool (*label)(struct dataset *dataset, int64_t record, int32_t *label, struct error *error);
     /* Hint that records [first, end) will be read soon. Thread-safe. NULL: not supported. */
     void (*advise)(struct dataset *dataset, int64_t first, int64_t end);
@@ -54,7 +53,7 @@ struct dataset {
     const struct dataset_format *format;
     int64_t count;
     bool encoded;                    /* records are image files: `load` is set and not `read` */
-    uint32_t sum;                    /* checksum of the listed files, to compare ranks */
+    uint32_t sum;                    /* checksum of the listed records, to compare ranks */
     int64_t channels, height, width; /* of each record; 3, 0, 0 if encoded */
     bool normalised;                 /* mean and std are those of the data set, not of the model */
     double mean[4], std[4];          /* [channels] */
@@ -86,6 +85,10 @@ MUST_CHECK bool dataset_read(struct dataset *dataset, int64_t index, uint8_t *pi
                              int32_t *label, struct error *error);
 MUST_CHECK bool dataset_load(struct dataset *dataset, int64_t index, struct byte_buffer *bytes,
                              int32_t *label, struct error *error);
+
+/* Return the class of a sample; a regression has one class. */
+MUST_CHECK bool dataset_label(struct dataset *dataset, int64_t index, int32_t *label,
+                              struct error *error);
 
 /* Hint that samples [first, first + count) will be read soon. */
 void dataset_advise(struct dataset *dataset, int64_t first, int64_t count);

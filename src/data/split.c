@@ -86,29 +86,6 @@ static void strata_free(struct strata *strata)
     free(strata->label);
 }
 
-/* Return the label of each sample; a regression has one class. */
-static bool labels_read(struct dataset *dataset, int32_t *label, struct error *error)
-{
-    const struct dataset_format *format = dataset->format;
-    const size_t bytes = (size_t)(dataset->channels * dataset->height * dataset->width);
-    if (format->label == NULL && format->read == NULL)
-        return error_set(error, ERROR_USAGE,
-                         "data.format=%s cannot hold out validation samples: use another data.val",
-                         format->name);
-    uint8_t *pixels = malloc(bytes + 1);
-    bool good = pixels != NULL || error_set(error, ERROR_MEMORY, "no memory for a record");
-    for (int64_t i = 0; good && i < dataset->count; i++) {
-        const int64_t record = dataset_record(dataset, i);
-        good = format->label != NULL ? format->label(dataset, record, &label[i], error)
-                                     : format->read(dataset, record, pixels, &label[i], error);
-        if (dataset->label_unit > 0)
-            label[i] = 0;
-        ENSURE(!good || (label[i] >= 0 && label[i] < dataset->classes), "a label out of range");
-    }
-    free(pixels);
-    return good;
-}
-
 static bool strata_make(struct dataset *dataset, struct strata *strata, struct error *error)
 {
     const size_t count = (size_t)dataset->count, classes = (size_t)dataset->classes;
@@ -118,8 +95,9 @@ static bool strata_make(struct dataset *dataset, struct strata *strata, struct e
                               .label = malloc((count + 1) * sizeof *strata->label)};
     if (strata->begin == NULL || strata->samples == NULL || strata->label == NULL)
         return no_memory(count, error);
-    if (!labels_read(dataset, strata->label, error))
-        return false;
+    for (size_t i = 0; i < count; i++)
+        if (!dataset_label(dataset, (int64_t)i, &strata->label[i], error))
+            return false;
     /* Counting sort: begin[c + 1] is the next free index of class c, finally its end. */
     for (size_t i = 0; i < count; i++)
         strata->begin[strata->label[i] + 2]++;

@@ -97,21 +97,37 @@ static void add_pattern(uint8_t *pixels, int64_t height, int64_t width, const ui
     }
 }
 
+/* The random block of a sample decides its label. */
+static int32_t label_draw(const struct dataset *dataset, uint32_t sample)
+{
+    const struct synthetic *self = dataset->self;
+    const struct random_block random =
+        random_block_at(self->seed, RANDOM_SYNTHETIC, LAYER_SAMPLE, 0, sample, 0);
+    if (dataset->label_unit > 0)
+        return (int32_t)(random.word[0] >> (32 - TARGET_BITS));
+    return (int32_t)(((uint64_t)random.word[0] * (uint64_t)dataset->classes) >> 32);
+}
+
+static bool synthetic_label(struct dataset *dataset, int64_t record, int32_t *label,
+                            struct error *error)
+{
+    const struct synthetic *self = dataset->self;
+    (void)error;
+    *label = label_draw(dataset, self->first + (uint32_t)record);
+    return true;
+}
+
 static bool synthetic_read(struct dataset *dataset, int64_t record, uint8_t *pixels, int32_t *label,
                            struct error *error)
 {
     (void)error;
     const struct synthetic *self = dataset->self;
     uint32_t sample = self->first + (uint32_t)record;
-    struct random_block random =
-        random_block_at(self->seed, RANDOM_SYNTHETIC, LAYER_SAMPLE, 0, sample, 0);
     int64_t plane = dataset->height * dataset->width;
     draw_bytes(self->seed, LAYER_SAMPLE, sample, 1, pixels, dataset->channels * plane);
-    if (dataset->label_unit > 0) {
-        *label = (int32_t)(random.word[0] >> (32 - TARGET_BITS));
+    *label = label_draw(dataset, sample);
+    if (dataset->label_unit > 0)
         return true;
-    }
-    *label = (int32_t)(((uint64_t)random.word[0] * (uint64_t)dataset->classes) >> 32);
     const uint8_t *pattern = self->patterns + *label * dataset->channels * CELL_COUNT;
     for (int64_t channel = 0; channel < dataset->channels; channel++)
         add_pattern(pixels + channel * plane, dataset->height, dataset->width,
@@ -132,5 +148,6 @@ const struct dataset_format dataset_synthetic = {
     .open = synthetic_open,
     .describe = synthetic_describe,
     .read = synthetic_read,
+    .label = synthetic_label,
     .close = synthetic_close,
 };

@@ -29,6 +29,8 @@ libvittrain_a_SOURCES += \
 	src/train/receipts.h \
 	src/train/recipe.c \
 	src/train/recipe.h \
+	src/train/resume.c \
+	src/train/resume.h \
 	src/train/retrieve.c \
 	src/train/retrieve.h \
 	src/train/run_record.c \

@@ -162,8 +162,8 @@ static void log_files_get(struct trainer *trainer, const char *remote, const cha
         snprintf(path, sizeof path, "%s/%s", folder, name);
         bool is_log = strcmp(name, "train.log") == 0;
         has_log = has_log || is_log;
-        if (!is_log && name[0] != '.' && strcmp(name, "deck.ini") != 0 &&
-            strcmp(name, "result.json") != 0 && !rclone_is_file(name) && access(path, F_OK) != 0)
+        if (!is_log && name[0] != '.' && strcmp(name, "result.json") != 0 &&
+            !rclone_is_file(name) && access(path, F_OK) != 0)
             used += (size_t)sprintf(wanted + used, "%s\n", name);
         if (strchr(line, '\n') == NULL)
             break;

@@ -21,6 +21,7 @@
 #include "train/peak.h"
 #include "train/progress.h"
 #include "train/recipe.h"
+#include "train/resume.h"
 #include "train/retrieve.h"
 #include "train/run_record.h"
 #include "train/trainer_state.h"
@@ -117,7 +118,9 @@ static bool state_prepare(struct trainer *trainer, struct error *error)
     status_set_phase(PHASE_WEIGHTS_READ);
     trainer->state =
         training_state_begin(trainer->global_batch, (uint64_t)trainer->options.run.seed);
-    if (!trainer_resume(trainer, &resumed, error))
+    if (trainer->world->rank == 0)
+        error_defer(resume_describe_data(trainer, error));
+    if (!comm_share_error(trainer->world, error) || !trainer_resume(trainer, &resumed, error))
         return false;
     if (!resumed && !weights_initialise(trainer, error))
         return false;
@@ -354,6 +357,7 @@ void trainer_close(struct trainer *trainer)
     checkpoint_writer_close(trainer->checkpoints.writer);
     if (trainer->output.log != NULL)
         run_log_close(trainer->output.log);
+    free(trainer->data);
     evaluation_free(&trainer->evaluation);
     evaluation_free(&trainer->test.evaluation);
     step_close(&trainer->step);

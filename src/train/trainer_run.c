@@ -201,10 +201,10 @@ static void schedule_follow(struct trainer *trainer)
     schedule_observe(&trainer->schedule, value, lower_is_better);
 }
 
-static bool patience_is_over(const struct trainer *trainer)
+static bool patience_is_over(const struct trainer *trainer, const struct training_state *state)
 {
     int64_t patience = trainer->options.train.early_stop;
-    return patience > 0 && trainer->state.evaluations_without_gain >= patience;
+    return patience > 0 && state->evaluations_without_gain >= patience;
 }
 
 static bool run_is_over(const struct trainer *trainer)
@@ -212,11 +212,22 @@ static bool run_is_over(const struct trainer *trainer)
     return trainer->state.step >= trainer->total_steps || trainer->stop.reason != NULL;
 }
 
-bool trainer_epoch_is_unfinished(const struct trainer *trainer)
+/* True if the state lacks the evaluation at the end of its epoch. */
+static bool epoch_is_unfinished(const struct trainer *trainer, const struct training_state *state)
 {
-    const struct training_state *state = &trainer->state;
     return state->epoch_step == trainer->steps_per_epoch ||
            (state->step >= trainer->total_steps && state->epoch_step > 0 && !state->finished);
+}
+
+bool trainer_epoch_is_unfinished(const struct trainer *trainer)
+{
+    return epoch_is_unfinished(trainer, &trainer->state);
+}
+
+bool trainer_is_over(const struct trainer *trainer, const struct training_state *state)
+{
+    return (state->step >= trainer->total_steps || patience_is_over(trainer, state)) &&
+           !epoch_is_unfinished(trainer, state);
 }
 
 /* True if train.eval_every requires an evaluation at the end of the current epoch. */
@@ -262,7 +273,7 @@ static bool epoch_finish(struct trainer *trainer, struct error *error)
         if (regular) {
             schedule_follow(trainer);
             state->evaluations_without_gain = better ? 0 : state->evaluations_without_gain + 1;
-            if (patience_is_over(trainer))
+            if (patience_is_over(trainer, state))
                 trainer->stop.reason = early_stop_reason;
         }
     }
@@ -380,7 +391,7 @@ static bool run_conclude(struct trainer *trainer, struct error *error)
     }
     log_info("the run ended at step %lld before its results were written: writing them now",
              (long long)trainer->state.step);
-    if (patience_is_over(trainer))
+    if (patience_is_over(trainer, &trainer->state))
         trainer->stop.reason = early_stop_reason;
     if (!run_record_begin(trainer, error))
         return false;
@@ -480,8 +491,7 @@ bool trainer_run(struct trainer *trainer, struct error *error)
         log_info("stopped before the first step: a signal requested it");
         return true;
     }
-    if ((trainer->state.step >= trainer->total_steps || patience_is_over(trainer)) &&
-        !trainer_epoch_is_unfinished(trainer))
+    if (trainer_is_over(trainer, &trainer->state))
         return run_conclude(trainer, error);
     if (!run_record_begin(trainer, error))
         return false;

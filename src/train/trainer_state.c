@@ -12,6 +12,7 @@
 #include "core/log.h"
 #include "runlog/rclone.h"
 #include "train/progress.h"
+#include "train/resume.h"
 #include "train/retrieve.h"
 #include "train/trainer_state.h"
 
@@ -137,6 +138,20 @@ static bool latest_check(const struct trainer *trainer, const char *path, struct
                      path, (long long)trainer->state.step, trainer->folder.path, (long long)newest);
 }
 
+/* Fails if result.json is of a later step: the rows of metrics.csv after the checkpoint belong to
+ * that result, and resuming would remove them. */
+static bool result_check(const struct trainer *trainer, const char *path, struct error *error)
+{
+    const int64_t finished = trainer->folder.finished_steps;
+    return finished <= trainer->state.step ||
+           error_set(error, ERROR_CHECKPOINT,
+                     "cannot resume from %s: it is of step %lld, but %s/result.json is of a run of "
+                     "%lld steps; restore a checkpoint of that step, or remove result.json to "
+                     "repeat the steps in between",
+                     path, (long long)trainer->state.step, trainer->folder.path,
+                     (long long)finished);
+}
+
 bool trainer_resume(struct trainer *trainer, bool *resumed, struct error *error)
 {
     const char *path = trainer->checkpoints.resume_path;
@@ -146,9 +161,11 @@ bool trainer_resume(struct trainer *trainer, bool *resumed, struct error *error)
     *resumed = false;
     if (path[0] == '\0')
         return true;
-    if (!checkpoint_read(path, &trainer->checkpoints.target, &trainer->session.flat,
+    if (!resume_check(trainer, path, names_file, error) ||
+        !checkpoint_read(path, &trainer->checkpoints.target, &trainer->session.flat,
                          &trainer->state, false, error) ||
-        !state_check(trainer, path, error) || (names_file && !latest_check(trainer, path, error)))
+        !state_check(trainer, path, error) || (names_file && !latest_check(trainer, path, error)) ||
+        !result_check(trainer, path, error))
         return false;
     /* If the run used another compute type before, train.loss_scale applies. */
     struct loss_scaler scaler = trainer->session.io.result.scaler;
@@ -162,8 +179,10 @@ bool trainer_resume(struct trainer *trainer, bool *resumed, struct error *error)
         trainer->state.global_batch = trainer->global_batch;
         trainer->state.seed = (uint64_t)trainer->options.run.seed;
     }
-    log_info("resuming from %s: step %lld, epoch %lld", path, (long long)trainer->state.step,
-             (long long)trainer->state.epoch + 1);
+    const struct training_state *state = &trainer->state;
+    const bool ended = state->epoch_step == 0 && trainer_is_over(trainer, state);
+    log_info("resuming from %s: step %lld, epoch %lld", path, (long long)state->step,
+             (long long)state->epoch + (ended ? 0 : 1));
     *resumed = true;
     return true;
 }
@@ -218,6 +237,7 @@ bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error)
                                            .state = &trainer->state,
                                            .deck_text = deck,
                                            .metadata = metadata,
+                                           .data = trainer->data,
                                            .best = best,
                                            .keep = trainer->options.checkpoint.keep};
     bool good = checkpoint_writer_start(trainer->checkpoints.writer, &order, error);

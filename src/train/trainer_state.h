@@ -118,6 +118,7 @@ struct trainer {
     struct comm *world;
     struct session session;
     struct data_feed train, validation;
+    char *data;        /* rank 0: description of both, for checkpoints (resume.h) */
     bool validates;    /* there is a validation split */
     double peak_flops; /* of a rank (train/peak.h); NAN: unknown, and on other ranks than 0 */
     int64_t global_batch, steps_per_epoch, total_steps;
@@ -162,6 +163,9 @@ void trainer_close(struct trainer *trainer);
 /* True if the checkpoint that the run resumed from lacks the evaluation of its epoch: a signal
  * ended an earlier attempt between the last step of the epoch and the end of the evaluation. */
 bool trainer_epoch_is_unfinished(const struct trainer *trainer);
+
+/* True if no step is left after this state: all are done, or train.early_stop ended the run. */
+bool trainer_is_over(const struct trainer *trainer, const struct training_state *state);
 
 /* Collective. Writes a checkpoint with its links, or starts to write it in the background. */
 MUST_CHECK bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error);

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "train/resume.h"
+
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/checkpoint_check.h"
+#include "config/option_changes.h"
+#include "core/crc32c.h"
+#include "core/integer.h"
+#include "core/log.h"
+#include "core/value.h"
+
+enum { SAMPLED_CLASSES = 256 };
+
+/* ---- the description */
+
+static const struct {
+    const char *key, *name;
+} splits[] = {{"train", "training"}, {"val", "validation"}};
+enum { SPLITS = sizeof splits / sizeof splits[0] };
+
+/* Continue the checksum with the file or the pixels of a sample. */
+static bool content_add(struct dataset *dataset, int64_t index, struct byte_buffer *bytes,
+                        uint32_t *sum, struct error *error)
+{
+    const size_t pixels = (size_t)(dataset->channels * dataset->height * dataset->width);
+    struct error reason = {.kind = ERROR_NONE};
+    int32_t label;
+    bool good = dataset->encoded ? dataset_load(dataset, index, bytes, &label, &reason)
+                                 : byte_buffer_reserve(bytes, pixels, &reason) &&
+                                       dataset_read(dataset, index, bytes->data, &label, &reason);
+    if (!good)
+        return dataset_name_error(dataset, index, &reason, error);
+    *sum = crc32c_update(*sum, bytes->data, dataset->encoded ? bytes->count : pixels);
+    return true;
+}
+
+/* Return the description of a split; on an error it is incomplete. */
+static json_t *split_describe(struct dataset *dataset, struct error *error)
+{
+    const int64_t stride = round_up_division(dataset->classes, SAMPLED_CLASSES);
+    int64_t *samples = calloc((size_t)dataset->classes, sizeof *samples);
+    uint32_t list = dataset->sum, content = 0;
+    struct byte_buffer bytes = {.data = NULL};
+    json_t *split = json_object(), *counts = json_array();
+    ENSURE(samples != NULL, "no memory for %lld classes", (long long)dataset->classes);
+    for (int64_t i = 0; i < dataset->count; i++) {
+        const uint32_t record = dataset_record(dataset, i);
+        int32_t label;
+        if (!dataset_label(dataset, i, &label, error))
+            break;
+        if (dataset->subset != NULL)
+            list = crc32c_update(list, &record, sizeof record);
+        if (samples[label]++ == 0 && label % stride == 0 &&
+            !content_add(dataset, i, &bytes, &content, error))
+            break;
+    }
+    for (int64_t c = 0; c < dataset->classes; c++)
+        value_append(counts, json_integer(samples[c]));
+    value_put(split, "samples", counts);
+    value_put(split, "list", json_integer(list));
+    value_put(split, "content", json_integer(content));
+    free(bytes.data);
+    free(samples);
+    return split;
+}
+
+bool resume_describe_data(struct trainer *trainer, struct error *error)
+{
+    struct dataset *const datasets[SPLITS] = {
+        &trainer->train.dataset, trainer->validates ? &trainer->validation.dataset : NULL};
+    const struct image_size image = trainer->session.model->image;
+    json_t *data = json_object(), *names = json_array();
+    value_put(data, "image",
+              json_pack("[I, I]", (json_int_t)image.height, (json_int_t)image.width));
+    for (int64_t c = 0; datasets[0]->class_name != NULL && c < datasets[0]->classes; c++)
+        value_append(names, value_name(datasets[0]->class_name[c]));
+    value_put(data, "classes", names);
+    for (int s = 0; s < SPLITS && error->kind == ERROR_NONE; s++)
+        if (datasets[s] != NULL)
+            value_put(data, splits[s].key, split_describe(datasets[s], error));
+    trainer->data = value_to_text(data);
+    return error->kind == ERROR_NONE;
+}
+
+/* ---- the comparison */
+
+struct comparison {
+    const struct trainer *trainer;
+    bool named;                /* differences are warnings */
+    bool over;                 /* no step is left */
+    char first[512];           /* the first difference that is an error */
+    char without_effect[2048]; /* the first option that differs, if no step is left */
+};
+
+__attribute__((format(printf, 2, 3))) static void differs(struct comparison *comparison,
+                                                          const char *format, ...)
+{
+    char text[sizeof comparison->first];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (comparison->named)
+        log_warn("changed since the checkpoint: %s", text);
+    else if (comparison->first[0] == '\0')
+        memcpy(comparison->first, text, sizeof text);
+}
+
+static void option_compare(void *user, const struct option_change *change)
+{
+    struct comparison *comparison = user;
+    char text[sizeof comparison->without_effect];
+    const bool replays = comparison->trainer->receipts.expected != NULL;
+    if (change->effect == EFFECT_MODEL) {
+        differs(comparison, "%s was %.200s, is %.200s", change->name, change->before, change->now);
+        return;
+    }
+    snprintf(text, sizeof text, "%s %.900s -> %.900s", change->name, change->before, change->now);
+    if (change->effect == EFFECT_LEARNING && comparison->over &&
+        comparison->without_effect[0] == '\0')
+        memcpy(comparison->without_effect, text, sizeof text);
+    if (change->effect == EFFECT_LEARNING || (comparison->over && !replays))
+        log_info("changed since the checkpoint: %s", text);
+    else if (!replays)
+        log_detail("changed since the checkpoint: %s", text);
+}
+
+/* Return false if the classes differ. */
+static bool classes_compare(struct comparison *comparison, const json_t *before, const json_t *now)
+{
+    const size_t was = json_array_size(before), is = json_array_size(now);
+    char counts[64] = "";
+    if (was != is)
+        snprintf(counts, sizeof counts, " (%zu classes before, %zu now)", was, is);
+    for (size_t c = 0; c < was || c < is; c++) {
+        const char *old = json_string_value(json_array_get(before, c));
+        const char *new = json_string_value(json_array_get(now, c));
+        if (old != NULL && new != NULL && strcmp(old, new) == 0)
+            continue;
+        if (old == NULL || new == NULL)
+            differs(comparison, "class %zu '%.100s' is %s%s", c, old != NULL ? old : new,
+                    old != NULL ? "missing" : "new", counts);
+        else
+            differs(comparison, "class %zu was '%.100s', is '%.100s'%s", c, old, new, counts);
+        return false;
+    }
+    return true;
+}
+
+/* Compare a split that both runs have. */
+static void split_compare(struct comparison *comparison, const char *name, const json_t *before,
+                          const json_t *now, const json_t *classes)
+{
+    const json_t *was = json_object_get(before, "samples"), *is = json_object_get(now, "samples");
+    for (size_t c = 0; c < json_array_size(is); c++) {
+        const json_t *old = json_array_get(was, c), *new = json_array_get(is, c);
+        const char *class = json_string_value(json_array_get(classes, c));
+        if (json_equal(old, new))
+            continue;
+        differs(comparison, "class %zu '%.100s' had %lld %s samples, has %lld", c,
+                class != NULL ? class : "", (long long)json_integer_value(old), name,
+                (long long)json_integer_value(new));
+        return;
+    }
+    if (!json_equal(json_object_get(before, "list"), json_object_get(now, "list")))
+        differs(comparison, "the list of %s samples has other files or another order", name);
+    else if (!json_equal(json_object_get(before, "content"), json_object_get(now, "content")))
+        differs(comparison, "%s samples of the same name have other contents", name);
+}
+
+static void data_compare(struct comparison *comparison, const char *path,
+                         const struct checkpoint_contents *contents)
+{
+    json_t *before = contents->data != NULL ? json_loads(contents->data, 0, NULL) : NULL;
+    json_t *now = json_loads(comparison->trainer->data, 0, NULL);
+    const json_t *was = json_object_get(before, "image"), *is = json_object_get(now, "image");
+    const json_t *classes = json_object_get(now, "classes");
+    if (!json_is_object(before)) {
+        log_warn("%s is of format %lld, which does not describe the data: they cannot be compared "
+                 "with those of this run",
+                 path, (long long)contents->format);
+    } else {
+        const bool same = classes_compare(comparison, json_object_get(before, "classes"), classes);
+        if (!json_equal(was, is))
+            differs(comparison, "the model's images had %lldx%lld pixels, have %lldx%lld",
+                    (long long)json_integer_value(json_array_get(was, 0)),
+                    (long long)json_integer_value(json_array_get(was, 1)),
+                    (long long)json_integer_value(json_array_get(is, 0)),
+                    (long long)json_integer_value(json_array_get(is, 1)));
+        for (int s = 0; s < SPLITS && same; s++) {
+            const json_t *old = json_object_get(before, splits[s].key);
+            const json_t *new = json_object_get(now, splits[s].key);
+            if (old != NULL && new != NULL)
+                split_compare(comparison, splits[s].name, old, new, classes);
+        }
+    }
+    json_decref(before);
+    json_decref(now);
+}
+
+/* A deck of another version that cannot be read is not compared. */
+static void deck_compare(struct comparison *comparison, const char *path, const char *deck)
+{
+    struct options saved;
+    struct error ignored = {.kind = ERROR_NONE};
+    options_default(&saved);
+    if (checkpoint_deck_parse(deck, path, &saved, &ignored))
+        option_changes(&saved, &comparison->trainer->options, option_compare, comparison);
+}
+
+static bool contents_compare(const struct trainer *trainer, const char *path,
+                             const struct checkpoint_contents *contents, bool named,
+                             struct error *error)
+{
+    const struct training_state *state = &contents->state;
+    const bool replays = trainer->receipts.expected != NULL;
+    struct comparison comparison = {
+        .trainer = trainer, .named = named, .over = trainer_is_over(trainer, state)};
+    if (state->step == 0)
+        return true;
+    data_compare(&comparison, path, contents);
+    deck_compare(&comparison, path, contents->deck);
+    if (comparison.first[0] != '\0')
+        return error_set(error, ERROR_USAGE, "cannot %s from %s: %s; use %s",
+                         replays ? "replay" : "resume", path, comparison.first,
+                         replays ? "the data and the model of the run"
+                                 : "another run.dir, checkpoint.resume=FILE to continue on "
+                                   "purpose, or model.init=FILE to fine-tune");
+    if (replays || comparison.without_effect[0] == '\0')
+        return true;
+    return error_set(error, ERROR_USAGE,
+                     "%s: the run has ended at step %lld of %lld, so %s has no effect; raise "
+                     "train.epochs or train.steps to continue, or use another run.dir",
+                     trainer->folder.path, (long long)state->step, (long long)trainer->total_steps,
+                     comparison.without_effect);
+}
+
+bool resume_check(const struct trainer *trainer, const char *path, bool named, struct error *error)
+{
+    struct checkpoint_contents contents = {.unit_count = 0};
+    if (trainer->world->rank == 0 && checkpoint_file_read(path, &contents, error))
+        error_defer(contents_compare(trainer, path, &contents, named, error));
+    checkpoint_contents_free(&contents);
+    return comm_share_error(trainer->world, error);
+}
