@@ -10,7 +10,7 @@ planned_arena() {
         ' "$1"
 }
 
-echo 1..39
+echo 1..41
 # same_plan STRATEGY NAME [OPTION...]: a run on two ranks has the arena of its plan.
 same_plan() {
     strategy=$1 case=$1$2
@@ -68,7 +68,8 @@ bad=
 count=0
 grep -q '^SANITIZER_CFLAGS = .' "$TEST_BUILD/Makefile" && decks=vit_ || decks=
 for deck in "$TEST_SOURCE/input/$decks"*.ini; do
-    run 1 deck plan "$deck" data.format=synthetic data.image=256 data.classes=10 plan.ranks=8
+    case $deck in */linear.ini) images= ;; *) images="data.image=256 data.classes=10" ;; esac
+    run 1 deck plan "$deck" data.format=synthetic $images plan.ranks=8
     [ $status -eq 0 ] || bad="$bad; $deck: exit status $status"
     grep -q '^arena' "$work/deck.log" || bad="$bad; $deck: no table"
     count=$((count + 1))
@@ -128,6 +129,12 @@ run 1 untimed plan $small plan.machine=none
 bad=$(grep -q '^No times: measure this machine with .vittrain bench machine' "$work/untimed.log" || echo 'no hint')
 grep -q '^blocks.1 .* 0\.00' "$work/untimed.log" || bad="$bad; no operations"
 result 'without one it prints how to get it, and counts operations' "$bad" "$work/untimed.log"
+run 1 apart plan $small plan.ranks=2 plan.node_ranks=1
+bad=$([ $status -eq 0 ] || echo "exit status $status;")
+grep -q 'warning: plan: no times: machine.ini has no speed of the network between nodes' "$work/apart.log" || bad="$bad no warning"
+result 'a file in the working folder that lacks a speed gives a warning' "$bad" "$work/apart.log"
+fails 1 'a file that is named must have it' 2 'machine.ini has no speed of the network between nodes' \
+    plan $small plan.ranks=2 plan.node_ranks=1 plan.machine=machine.ini
 sed 's/^device = .*/device = another processor/' "$work/machine.ini" >"$work/other.ini"
 run 1 other plan $small plan.ranks=2 plan.machine=other.ini
 result "another machine's file gives a warning" \

@@ -1,11 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The command `plan`. Rank 0 computes and prints; the others only report how many share a node. */
+#include <string.h>
+
 #include "app/app.h"
 #include "config/command_line.h"
 #include "config/options.h"
+#include "core/log.h"
 #include "core/text.h"
 #include "plan/plan_checkpoint.h"
 #include "plan/plan_print.h"
+
+/* A machine file that was found in the working directory (plan.machine=auto) may lack speeds that
+ * this run needs; the plan then has no times. */
+static bool times_print(const struct plan *plan, const struct machine *machine, struct error *error)
+{
+    if (plan_time_print(plan, machine, error))
+        return true;
+    if (error->kind != ERROR_USAGE || strcmp(plan->options.plan.machine, "auto") != 0)
+        return false;
+    log_warn("plan: no times: %s", error->text);
+    error_clear(error);
+    return plan_time_print(plan, NULL, error);
+}
 
 static bool plan_print(const struct options *options, int started, int started_on_node,
                        struct error *error)
@@ -25,7 +41,7 @@ static bool plan_print(const struct options *options, int started, int started_o
         plan_cluster_print(&plan, machine);
         return true;
     }
-    return plan_memory_print(&plan, machine, error) && plan_time_print(&plan, machine, error) &&
+    return plan_memory_print(&plan, machine, error) && times_print(&plan, machine, error) &&
            (options->plan.operations[0] == '\0' ||
             plan_operations_write(&plan, options->plan.operations, error));
 }
