@@ -1,16 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Run the commands of one page of the manual in order, in a folder of its own. Called by test_book.sh, which sets work
-# and PATH and the environment of the stand-ins for `vittrain` and `mpirun`. Prints one line per block: `ok`, `not ok`
-# or `skip`, the position, and the reason. FOLDER/NNN.log has the output of the block.
-#   book_page.sh PAGE.md
+# Run the commands of one page of the manual in order, in a folder that other pages may have used. Called by test_book.sh,
+# which sets work and PATH and the environment of the stand-ins for `vittrain` and `mpirun`. Prints one line per block:
+# `ok`, `not ok` or `skip`, the position, and the reason.
+#   book_page.sh PAGE.md COPY
 #
 # Comments before a block control how it runs. Without a comment it runs unchanged and must succeed.
 #   <!-- not run: REASON -->    not run by the tests
 #   <!-- needs: WORD... -->     only if these programs exist; python:NAME is a Python module
 #   <!-- literal -->            run by the program itself, at full length: not by the stand-in that shortens training
-#   <!-- with: WORD... -->      arguments added to each `vittrain`, to make it small
-#   <!-- before: COMMAND -->    run first, to create what the reader already has
+#   <!-- with: NAME -->         arguments of book_setup.sh added to each `vittrain`, to make it small
+#   <!-- before: NAME -->       a function of book_setup.sh that is called first, to create what the reader already has
 #   <!-- exits: N -->           must end with this status
 #   <!-- tree -->               in a copy of the source tree that the page changes
 #   <!-- long -->               only with TEST_LONG=1
@@ -18,18 +18,20 @@
 #   <!-- text -->               not a command, although it looks like one
 # Python blocks run if the modules that they import are installed.
 
-page=$1 long=${TEST_LONG:-0} python=${PYTHON:-python3}
+page=$1 copy=$2 long=${TEST_LONG:-0} python=${PYTHON:-python3}
 folder=$work/$(echo "$page" | tr / _)
-mkdir -p "$folder/scratch" || exit 1
+mkdir -p "$folder" || exit 1
 TMPDIR=$(mktemp -d "$work/tXXX") # concurrent jobs conflict in a common one
 export TMPDIR
 awk -v folder="$folder" -f "$TEST_SOURCE/test/book_blocks.awk" "$TEST_SOURCE/$page"
-for name in input jobs test; do ln -s "$TEST_SOURCE/$name" "$folder/scratch/$name"; done
-ln -s "$work/bin/vittrain" "$folder/scratch/vittrain"
-# A cluster of one machine, and the data and weights that the reader has downloaded.
-echo "localhost slots=16" >"$folder/scratch/hosts"
-mkdir "$folder/scratch/data"
-for name in sample batches-bin; do ln -s "$TEST_BUILD/data/cifar-10-sample" "$folder/scratch/data/cifar-10-$name"; done
+if mkdir "$copy" 2>/dev/null; then
+    for name in input jobs test; do ln -s "$TEST_SOURCE/$name" "$copy/$name"; done
+    ln -s "$work/bin/vittrain" "$copy/vittrain"
+    # A cluster of one machine, and the data and weights that the reader has downloaded.
+    echo "localhost slots=16" >"$copy/hosts"
+    mkdir "$copy/data"
+    for name in sample batches-bin; do ln -s "$TEST_BUILD/data/cifar-10-sample" "$copy/data/cifar-10-$name"; done
+fi
 
 # tell VERDICT [REASON [FILE]]: print the result of a block.
 tell() { printf '%s %s%s%s\n' "$1" "$title" "${2:+ # $2}" "${3:+ #$3}"; }
@@ -84,10 +86,16 @@ make_tree() {
     (cd "$folder/tree" && for file in config.status Makefile; do sed -i "s|$TEST_BUILD|$folder/tree|g" $file || exit 1; done)
 }
 
+# arguments: print those of the block's `with`.
+arguments() {
+    . "$TEST_SOURCE/test/book_setup.sh"
+    for name in $(mark with); do eval "echo \"\${with_$name:-no=with_$name}\""; done
+}
+
 run_block() {
-    expected=$(mark exits) where=$folder/scratch
+    expected=$(mark exits) where=$copy
     ! has tree || { make_tree && where=$folder/tree; }
-    mark before >"$block.script"
+    { echo ". '$TEST_SOURCE/test/book_setup.sh'" && mark before | sed 's/^/before_/'; } >"$block.script"
     if [ "$kind" = python ]; then
         echo "'$python' '$block.text'" >>"$block.script"
     else
@@ -95,7 +103,7 @@ run_block() {
     fi
     literal=
     ! has literal || literal=yes
-    (cd "$where" && unset MAKEFLAGS MAKELEVEL && HOME=$PWD BOOK_LITERAL=$literal BOOK_WITH=$(mark with | tr '\n' ' ') timeout 2400 sh -e "$block.script") \
+    (cd "$where" && unset MAKEFLAGS MAKELEVEL && HOME=$PWD BOOK_LITERAL=$literal BOOK_WITH=$(arguments) timeout 2400 sh -e "$block.script") \
         >"$block.log" 2>&1 </dev/null
     status=$?
     newest=$block.log

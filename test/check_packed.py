@@ -45,7 +45,7 @@ def main():
     with h5py.File(sys.argv[1], "r") as file:
         assert file.attrs["packed"] == 1 and file.attrs["kind"] in (b"encoded", b"decoded")
         assert file.attrs["file"] < file.attrs["files"] and file.attrs["shuffled"] in (0, 1)
-        assert file.attrs["source"] and file.attrs["program"].startswith(b"vittrain")
+        assert file.attrs["source"] and file.attrs["program"]
         check_table(file["classes"])
         splits = {name: file[name] for name in ("train", "validation", "test") if name in file}
         for name, group in splits.items():

@@ -80,6 +80,7 @@ read_by "TensorBoard reads the scale of the loss" check_tensorboard.py "$work/ha
 
 page "the book's Python reads a checkpoint" read-checkpoint.md
 page "the book's Python makes weights for timm, torchvision and ONNX" fine-tune.md
+page "the book's Python writes packed data" data.md
 
 by_torch "PyTorch trains convolutional models as the program does" check_convnets.py "$vittrain" "$work"
 

@@ -289,6 +289,7 @@ EXTRA_DIST += \
 	$(test_scripts) \
 	test/book_blocks.awk \
 	test/book_page.sh \
+	test/book_setup.sh \
 	test/check_augmented.py \
 	test/check_colours.py \
 	test/check_convnets.py \

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Every command of README.md and docs/*.md runs, or a comment gives the reason why it does not (book_page.sh). Links
-# have targets; options and files named in the pages exist.
+# Every command of README.md and docs/*.md runs, or a comment gives the reason why it does not (book_page.sh). The pages of
+# one list of docs/README.md run in this order in one copy that is not cleaned, with TEST_LONG=1 all pages in one copy, as
+# a reader would. Links have targets; options and files named in the pages exist.
 #   test_book.sh [docs/PAGE.md ...]    only the commands of these pages. PYTHON: the interpreter for Python blocks
 . "$TEST_SOURCE/test/program.sh"
 
@@ -78,9 +79,26 @@ say() {
     done <"$1"
 }
 
-pages=${*:-$every_page}
-for page in $pages; do [ -e "$page" ] || { echo "Bail out! no page $page" && exit 1; }; done
-echo "$pages" | tr ' ' '\n' | xargs -P 2 -I PAGE sh -c 'sh "$TEST_SOURCE/test/book_page.sh" PAGE >"$work/said-$(echo PAGE | tr / _)"'
+# order: print the number of a copy and a page per line: README.md, then the pages in the order of docs/README.md.
+order() {
+    echo "1 README.md"
+    awk -v long="${TEST_LONG:-0}" '
+        BEGIN { copy = 1 }
+        /^(Running|Developing|Reference)/ && long != 1 { copy = /^Running/ ? 2 : 3 }
+        { while (match($0, /\]\([a-z-]*\.md\)/)) {
+            page = substr($0, RSTART + 2, RLENGTH - 3)
+            if (!seen[page]++) print copy, "docs/" page
+            $0 = substr($0, RSTART + RLENGTH)
+        } }' docs/README.md
+    echo "1 docs/README.md"
+}
+
+for page; do [ -e "$page" ] || { echo "Bail out! no page $page" && exit 1; }; done
+if [ $# -gt 0 ]; then printf '1 %s\n' "$@" >"$work/order"; else order >"$work/order"; fi
+pages=$(cut -d' ' -f2 "$work/order")
+cut -d' ' -f1 "$work/order" | sort -u | xargs -P 2 -I COPY sh -c 'sed -n "s/^COPY //p" "$work/order" | while read -r page; do
+    sh "$TEST_SOURCE/test/book_page.sh" "$page" "$work/copy-COPY" >"$work/said-$(echo "$page" | tr / _)" </dev/null
+done'
 for page in $pages; do say "$work/said-$(echo "$page" | tr / _)"; done
 
 # ---- Links, options and files named in the pages.
@@ -115,13 +133,33 @@ files_of() {
     done
 }
 
+# Each example has its own run folder: two pages with the same one could not be followed one after the other.
+shared_folders() {
+    grep -ohE 'run\.dir=[a-zA-Z0-9_/-]+' $every_page | sort -u | while read -r folder; do
+        using=$(grep -lE "$folder( |\$)" $every_page | paste -s -d ' ')
+        case $using in *' '*) echo "$folder: $using" ;; esac
+    done
+}
+
+# Sections of the report: "under *TITLE*", and the table of report.md.
+titles_of_report() {
+    grep -ohE 'under \*[^*]+\*' $every_page | sed 's/^under \*//; s/\*$//'
+    sed -n '/^| section/,/^$/s/^| \([A-Z][^|]*[^| ]\) *|.*/\1/p' docs/report.md
+}
+
 if [ $# -eq 0 ]; then
+    result "docs/README.md lists every page" "$(for page in $every_page; do echo "$pages" | grep -qx "$page" || echo "$page"; done)"
+    shared_folders >"$work/wrong"
+    result "no two pages write to the same run folder" "$(head -n 1 "$work/wrong")" "$work/wrong"
     for page in $every_page; do links_of "$page"; done >"$work/links"
     result "links of the book lead somewhere" "$(head -n 1 "$work/links")" "$work/links"
     for page in $every_page; do keys_of "$page"; done >"$work/wrong"
     result "options that the book names exist" "$(head -n 1 "$work/wrong")" "$work/wrong"
     for page in $every_page; do files_of "$page"; done >"$work/wrong"
     result "files that the book names exist" "$(head -n 1 "$work/wrong")" "$work/wrong"
+    result "sections of the report that the book names exist" "$(titles_of_report | while read -r title; do
+        grep -qF "\"$title\"" src/report/*.c || echo "$title"
+    done)"
     if command -v patch >/dev/null; then
         bad=$(for patch in docs/examples/*.patch; do
             patch -p1 -F0 --dry-run -f <"$patch" >"$work/patch" 2>&1 || { echo "$patch" && cat "$work/patch" >>"$work/patches"; }
