@@ -40,6 +40,7 @@ EXTRA_DIST += \
 	benchmarks/pytorch_start.py \
 	benchmarks/pytorch_epoch.py \
 	benchmarks/pytorch_step.py \
+	benchmarks/pytorch_rounding.py \
 	benchmarks/pytorch_train.py \
 	benchmarks/reference.sh \
 	benchmarks/reference_cnn.py \

@@ -4,9 +4,7 @@ its time with vittrain's. Writes one row per epoch to OUTPUT/epochs.csv: epoch, 
 without interruptions), training loss, accuracy on the 10,000 test images. An interrupted run continues after its last
 complete epoch. vit_cifar also writes OUTPUT/weights.safetensors for vittrain.
 
-    python pytorch_train.py RECIPE FOLDER OUTPUT [--epochs N] [--batch N] [--seed N] [--bf16] [--workers N] [--augmented]
-
---augmented: print loss and accuracy of the trained model on the augmented training images, without and with dropout.
+    python pytorch_train.py RECIPE FOLDER OUTPUT [--epochs N] [--batch N] [--seed N] [--bf16] [--workers N]
 
 RECIPE: vit_cifar (input/vit_cifar.ini, the course project's) or cnn_c_94 (input/cnn_c_94.ini). FOLDER: CIFAR-10's binary files.
 """
@@ -106,21 +104,6 @@ def accuracy(run, loader, bf16):
     return right / count
 
 
-@torch.no_grad()
-def augmented_print(run, loader):
-    """Print loss and accuracy on the augmented training images, without and with dropout."""
-    for training in (False, True):
-        run.model.train(training)
-        losses, right = [], 0
-        for images, labels in loader:
-            logits = run.model(images)
-            losses.append(nn.functional.cross_entropy(logits, labels, reduction="none"))
-            right += (logits.argmax(1) == labels).sum().item()
-        losses = torch.cat(losses)
-        print(f"dropout {'on' if training else 'off'}: loss {losses.mean():.4f} +- {losses.std() / len(losses) ** 0.5:.4f}, "
-              f"accuracy {right / len(losses):.4f}")
-
-
 def table_write(rows, output):
     lines = [f"{epoch},{seconds:.1f},{loss:.4f},{top1:.4f}\n" for epoch, seconds, loss, top1 in rows]
     (output / "epochs.csv").write_text("epoch,seconds,loss,accuracy\n" + "".join(lines))
@@ -152,7 +135,6 @@ def main():
     for name in ("epochs", "batch", "seed", "workers"):
         parser.add_argument("--" + name, type=int, default=0)
     parser.add_argument("--bf16", action="store_true")
-    parser.add_argument("--augmented", action="store_true")
     args = parser.parse_args()
     recipe = RECIPES[args.recipe]
     epochs, batch = args.epochs or recipe.epochs, args.batch or recipe.batch
@@ -177,8 +159,6 @@ def main():
         rows.append((epoch + 1, seconds, loss, top1))
         save(parts, rows, args.output)
         table_write(rows, args.output)
-    if args.augmented:
-        augmented_print(run, torch.utils.data.DataLoader(train_set, batch_size=500))
     if args.recipe == "vit_cifar":
         save_file(run.model.timm_tensors(run.model.state_dict()), args.output / "weights.safetensors")
 
