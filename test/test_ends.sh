@@ -163,6 +163,31 @@ done
 [ "$(cat "$work/victim")" = 'not yours' ] || bad="$bad the victim was written;"
 result 'a link that would be appended to is an error' "$bad" "$work/link.log"
 
+# A run that fails before its first step leaves no folder, and files of others in an existing one.
+fails 2 'missing weights are found before the data are opened' 4 \
+    'model.init: cannot read none.safetensors: No such file or directory; .*`vittrain fetch weights NAME`' \
+    $steps run.dir="$work/init" model.init=none.safetensors data.root=nowhere
+bad=$([ ! -e "$work/init" ] || ls -A "$work/init")
+fails 2 'eval names missing weights, too' 4 'cannot read none.safetensors: .*`vittrain fetch weights NAME`' eval none.safetensors
+mkdir "$work/used"
+echo >"$work/used/slurm-17.out"
+for folder in init used; do
+    run 2 $folder $steps run.dir="$work/$folder" model.init="$work/real/weights.safetensors" model.dim=64
+    [ $status -eq 4 ] || bad="$bad status $status"
+    grep -q "^$work/$folder: the files of this attempt are removed" "$run_log" || bad="$bad; $folder is not reported"
+done
+[ ! -e "$work/init" ] || bad="$bad; init has $(ls -A "$work/init")"
+[ "$(ls -A "$work/used")" = slurm-17.out ] || bad="$bad; used has $(ls -A "$work/used")"
+result 'a run that fails before its first step leaves no folder' "$bad" "$run_log"
+for folder in / "$work/../../../../../../../.."; do
+    fails 1 'the root is not a run folder' 2 "^vittrain: error: $folder: the root of the file system" $steps run.dir="$folder"
+done
+run 1 fails $steps run.dir="$work/fails" optim.lr=1e30 output.logbook="$work/book"
+bad=$([ $status -ne 0 ] || echo 'exit status 0')
+grep -q '^| Status | failed |' "$work/book/fails.md" || bad="$bad; its page does not report it"
+! grep 'still running' "$work/book/fails.md" || bad="$bad; still running"
+result 'a run that fails has a page that reports it' "$bad" "$run_log"
+
 for on in ${TEST_LONG:+1 2}; do
     whole $on long$on $steps train.epochs=2
     for signal in KILL USR1; do

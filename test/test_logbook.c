@@ -339,7 +339,7 @@ static void an_interrupted_run_has_a_page(void **state)
     assert_has(page, "| Waiting for data | 11.11 % |");
     assert_has(page, "metrics.csv: the incomplete last line is skipped");
     assert_has(page, "result.json: missing");
-    assert_has(page, " | 0 to ? |  |  |  |  | unknown: interrupted");
+    assert_has(page, " | 0 to ? |  |  |  |  | interrupted or still running");
     free(page);
 }
 

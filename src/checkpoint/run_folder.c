@@ -145,6 +145,29 @@ static bool is_temporary(const char *name)
     return false;
 }
 
+void run_folder_discard(const struct run_folder *folder)
+{
+    static const char *const names[] = {".lock",       "train.log",  "deck.ini",   "tags.log",
+                                        "metrics.csv", "epochs.csv", "receipt.csv"};
+    char path[FILE_PATH];
+    DIR *entries = NULL;
+    log_info("%s: the files of this attempt are removed, as it failed before its first step",
+             folder->path);
+    log_close();
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder->path, names[i]);
+        unlink(path);
+    }
+    for (const char *name; (name = folder_next(&entries, folder->path)) != NULL;) {
+        snprintf(path, sizeof path, "%s/%s", folder->path, name);
+        if (strncmp(name, "events.out.tfevents.", strlen("events.out.tfevents.")) == 0)
+            unlink(path);
+    }
+    rmdir(folder->checkpoints);
+    if (folder->made)
+        rmdir(folder->path);
+}
+
 void run_folder_clean(const char *path, bool has_lock)
 {
     char checkpoints[FILE_PATH], name[FILE_PATH];
@@ -203,6 +226,8 @@ static bool use_given(struct run_folder *folder, const struct options *options, 
                          "run.dir: %s holds a run already: choose another folder, remove it, or "
                          "resume it with checkpoint.resume=auto",
                          folder->path);
+    folder->made = access(folder->path, F_OK) != 0;
+    folder->fresh = !holds_run(folder->path) && !path_exists(folder->path, "train.log");
     if (!folder_make(folder->path, advice, error))
         return false;
     if (!lock_folder(folder->path, folder, error))
@@ -269,6 +294,23 @@ static bool find_unfinished(struct run_folder *folder, const struct options *opt
     return folder->resuming;
 }
 
+bool run_folder_may_resume(const struct options *options)
+{
+    bool found = false;
+    DIR *entries = NULL;
+    if (strcmp(options->checkpoint.resume, "auto") != 0)
+        return strcmp(options->checkpoint.resume, "never") != 0;
+    if (options->run.dir[0] != '\0')
+        return holds_checkpoints(options->run.dir);
+    for (const char *name; (name = folder_next(&entries, runs_folder)) != NULL;) {
+        char path[sizeof runs_folder + 1 + NAME_MAX];
+        snprintf(path, sizeof path, "%s/%s", runs_folder, name);
+        found = found || (run_folder_is_of(name, options->run.name) && holds_checkpoints(path) &&
+                          run_folder_finished_steps(path) < 0);
+    }
+    return found;
+}
+
 /* Create runs/NAME-DATE. If two jobs choose the same name, mkdir fails for one of them. */
 static bool make_new(struct run_folder *folder, const struct options *options, struct error *error)
 {
@@ -291,7 +333,8 @@ static bool make_new(struct run_folder *folder, const struct options *options, s
                               options->run.name, date, tail);
         if (length >= (int)sizeof folder->path)
             return error_set(error, ERROR_USAGE, "run.name is too long: shorten it");
-        if (mkdir(folder->path, 0777) == 0)
+        folder->made = folder->fresh = mkdir(folder->path, 0777) == 0;
+        if (folder->made)
             return lock_folder(folder->path, folder, error);
         if (errno != EEXIST)
             break;

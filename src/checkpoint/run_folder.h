@@ -18,6 +18,8 @@ struct run_folder {
     char checkpoints[OPTION_TEXT + 16];
     bool resuming;          /* it has checkpoints, from which the run will resume */
     int64_t finished_steps; /* steps of the finished run in it (result.json); -1: none */
+    bool fresh;             /* it had no files of a run */
+    bool made;              /* it did not exist */
     bool locked;            /* by this process (rank 0) against a second run */
     int lock;               /* descriptor of the lock file */
 };
@@ -49,6 +51,14 @@ MUST_CHECK bool run_folder_save_tags(const struct run_folder *folder, const stru
  * kept as deck-1.ini, deck-2.ini, ... */
 MUST_CHECK bool run_folder_save_deck(const struct run_folder *folder, const struct options *options,
                                      struct error *error);
+
+/* Not collective, by one rank of each node after run_folder_close, if the run failed before its
+ * first step. Remove the files that this attempt has written to a fresh folder, and the folder if
+ * the attempt has made it and it is empty. Closes the log file. */
+void run_folder_discard(const struct run_folder *folder);
+
+/* Not collective. True if a run with these options may find a checkpoint from which it resumes. */
+bool run_folder_may_resume(const struct options *options);
 
 /* Not collective. Remove temporary files of killed processes from a run folder. has_lock: the
  * caller has locked the folder and is not writing a checkpoint. Otherwise temporary files of

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "checkpoint/weights_file.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -10,6 +11,16 @@
 
 #include "core/text.h"
 #include "data/image_file.h"
+
+bool weights_file_exists(const char *where, const char *path, struct error *error)
+{
+    return access(path, R_OK) == 0 ||
+           error_set(
+               error, ERROR_CHECKPOINT,
+               "%scannot read %s: %s; name a checkpoint or weights, or download published weights "
+               "with `vittrain fetch weights NAME`",
+               where, path, strerror(errno));
+}
 
 /* Rank 0. */
 static bool name_resolve(const char *name, char path[WEIGHTS_PATH], struct error *error)
@@ -25,7 +36,7 @@ static bool name_resolve(const char *name, char path[WEIGHTS_PATH], struct error
                          "`vittrain predict RUN %s`",
                          name, name);
     if (stat(name, &status) != 0 || !S_ISDIR(status.st_mode))
-        return true;
+        return weights_file_exists("", name, error);
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         snprintf(path, WEIGHTS_PATH, "%s/%s", name, files[i]);
         if (stat(path, &status) != 0 || !S_ISREG(status.st_mode))

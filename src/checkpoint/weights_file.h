@@ -17,6 +17,10 @@ enum { WEIGHTS_PATH = 4096 };
 MUST_CHECK bool weights_file_find(const char *name, struct comm *world, char path[WEIGHTS_PATH],
                                   struct error *error);
 
+/* Return false if the file cannot be opened for reading. `where` is the start of the error's text:
+ * "model.init: ". Not collective. */
+MUST_CHECK bool weights_file_exists(const char *where, const char *path, struct error *error);
+
 /* Return false for a PyTorch file (.pth, .pt, .bin, .ckpt; a zip archive or a pickle). The error
  * contains the Python command that converts it to safetensors. All other files, and those that
  * cannot be opened, return true: the function that reads them reports errors. Not collective. */

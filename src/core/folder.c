@@ -26,9 +26,20 @@ static bool make_one(const char *path)
     return there;
 }
 
+static bool is_root(const char *path)
+{
+    struct stat folder, root;
+    return stat(path, &folder) == 0 && stat("/", &root) == 0 && folder.st_dev == root.st_dev &&
+           folder.st_ino == root.st_ino;
+}
+
 bool folder_make(const char *path, const char *advice, struct error *error)
 {
     char part[PATH_SIZE];
+    if (is_root(path))
+        return error_set(error, ERROR_USAGE,
+                         "%s: the root of the file system cannot be a folder for output; %s", path,
+                         advice);
     if (strlen(path) >= sizeof part)
         return error_set(error, ERROR_USAGE,
                          "cannot create the folder %.64s...: the name is too long; %s", path,

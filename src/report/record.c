@@ -2,17 +2,21 @@
 #include "report/record.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "config/option.h"
 #include "config/options.h"
 #include "core/folder.h"
+#include "core/output_file.h"
 #include "core/text.h"
 #include "core/text_file.h"
 
@@ -331,11 +335,12 @@ static void peak_share_check(struct table *metrics)
 
 static void files_open(struct record *record)
 {
+    char absence[64];
     record->run = json_open(record, "run.json",
                             "written by an old version, or the run "
                             "ended before its first step");
-    record->result =
-        json_open(record, "result.json", "the run was interrupted, failed or is still running");
+    snprintf(absence, sizeof absence, "status of the run: %s", record_status(record));
+    record->result = json_open(record, "result.json", absence);
     deck_open(record);
     table_open(record, &record->metrics, "metrics.csv", "output.csv is off, or nothing was logged");
     peak_share_check(&record->metrics);
@@ -498,6 +503,20 @@ double record_images_per_second(const struct record *record)
     return isnan(known) ? step_mean(record, "images_per_second", "step_seconds") : known;
 }
 
+/* Return the status of a run whose last attempt has no end: its lock file is locked while the
+ * process runs. Downloaded folders have no lock file. */
+static const char *status_of_unended(const struct record *record)
+{
+    char path[sizeof record->path + 16];
+    snprintf(path, sizeof path, "%s/.lock", record->path);
+    const int lock = output_file_open(path, O_RDONLY);
+    if (lock < 0)
+        return "interrupted or still running";
+    const bool runs = flock(lock, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    close(lock);
+    return runs ? "still running" : "interrupted";
+}
+
 const char *record_status(const struct record *record)
 {
     const json_t *attempts = record_value(record, "parts");
@@ -506,7 +525,7 @@ const char *record_status(const struct record *record)
     if (json_is_string(json_object_get(last, "error")))
         return "failed";
     if (record->result == NULL || (last != NULL && !json_is_string(json_object_get(last, "ended"))))
-        return "interrupted or still running";
+        return status_of_unended(record);
     return json_is_false(record_value(record, "finished")) ? "stopped" : "finished";
 }
 

@@ -318,9 +318,10 @@ void run_table_attempts(struct sheet *sheet, const struct record *record)
         list_add(sheet, json_object_get(attempt, "hosts"));
         list_add(sheet, json_object_get(attempt, "devices"));
         sheet_figure(sheet, FIGURE_SECONDS, number_of(attempt, "setup_seconds"));
-        sheet_text(sheet, failure != NULL  ? failure
-                          : reason != NULL ? reason
-                                           : "unknown: interrupted, or still running");
+        sheet_text(sheet, failure != NULL                     ? failure
+                          : reason != NULL                    ? reason
+                          : i + 1 < json_array_size(attempts) ? "interrupted"
+                                                              : record_status(record));
         sheet_text(sheet, text_of(attempt, "command"));
     }
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "checkpoint/model_metadata.h"
+#include "checkpoint/weights_file.h"
 #include "config/options.h"
 #include "config/phase.h"
 #include "core/clock.h"
@@ -25,6 +26,19 @@
 #include "train/retrieve.h"
 #include "train/run_record.h"
 #include "train/trainer_state.h"
+
+/* Collective. Fails if the file of model.init is missing and the run will not resume, or if it is a
+ * PyTorch file. */
+static bool init_check(const struct trainer *trainer, struct error *error)
+{
+    const struct options *options = &trainer->options;
+    const char *init = options->model.init;
+    const bool reads = strcmp(init, "none") != 0 && init[0] != '\0' && !rclone_is_remote(init);
+    if (trainer->world->rank == 0 && reads &&
+        (run_folder_may_resume(options) || weights_file_exists("model.init: ", init, error)))
+        error_defer(weights_file_check(init, error));
+    return comm_share_error(trainer->world, error);
+}
 
 /* Collective. Reads the metadata of the weights of model.init; empty without a local file. A run
  * that is resumed does not need the file. */
@@ -266,6 +280,8 @@ static bool trainer_prepare(struct trainer *trainer, struct error *error)
     struct session *session = &trainer->session;
     const struct options *options = &trainer->options;
     status_set_phase(PHASE_DATA_OPEN);
+    if (trainer->receipts.expected == NULL && !init_check(trainer, error))
+        return false;
     if (!data_open(trainer, error) || !session_open(session, options, trainer->world, true, error))
         return false;
     if (session->model->loss != LOSS_CROSS_ENTROPY && options->checkpoint.monitor == MONITOR_TOP1)
@@ -326,7 +342,11 @@ bool trainer_open(struct trainer *trainer, const struct options *options, struct
             upload_start(trainer->output.upload);
         return true;
     }
+    const struct run_folder folder = trainer->folder;
+    const bool discards = folder.fresh && trainer->session.mesh.node->rank == 0;
     trainer_close(trainer);
+    if (discards)
+        run_folder_discard(&folder);
     return false;
 }
 
