@@ -35,7 +35,7 @@ refuses() {
     result "$title" "$(failed_otherwise "$expected" "$pattern" | tr '\n' ' ')" "$run_log"
 }
 
-echo 1..52
+echo 1..53
 run 1 train model.name=vit_cifar model.dim=32 model.depth=1 model.heads=2 model.patch=8 model.image=24 \
     data.format=imagefolder data.root="$tree" train.global_batch=5 train.epochs=1 run.threads=1 \
     augment.random_resized_crop=on augment.mean=0.4,0.5,0.6 eval.resize=30 eval.resize_to=shorter \
@@ -73,6 +73,10 @@ for folder in "$work/run" "$work/run/checkpoints/"; do
     grep -qx 'using .*/run/.*best.h5' "$run_log" || bad="$bad; no best.h5"
     result "predict of ${folder##*/run}/ takes the best checkpoint" "$bad" "$run_log"
 done
+run 1 init model.name=vit_cifar model.dim=32 model.depth=1 model.heads=2 model.patch=8 model.image=24 run.threads=1 train.steps=1 \
+    debug.fraction=0.1 model.init="$work/run" run.dir="$work/init" # ten classes instead of three
+result 'a new run starts from the best weights of a run folder' \
+    "$([ $status -eq 0 ] && grep -q "^weights: from $work/run/best.safetensors$" "$work/init.log" || echo "status $status")" "$work/init.log"
 mkdir "$work/bare"
 refuses 'a folder without weights' 4 'bare holds neither checkpoints nor weights: name a run folder' "$work/bare" "$images"
 cp "$weights" "$work/bare"

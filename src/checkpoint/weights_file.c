@@ -23,25 +23,30 @@ bool weights_file_exists(const char *where, const char *path, struct error *erro
 }
 
 /* Rank 0. */
-static bool name_resolve(const char *name, char path[WEIGHTS_PATH], struct error *error)
+static bool name_resolve(const char *name, bool initial, char path[WEIGHTS_PATH],
+                         struct error *error)
 {
-    static const char *const files[] = {
-        "checkpoints/best.h5", "best.safetensors", "checkpoints/last.h5",
-        "weights.safetensors", "best.h5",          "last.h5"};
+    /* Initial weights may have another head, which checkpoints may not. */
+    static const char *const files[2][6] = {
+        {"checkpoints/best.h5", "best.safetensors", "checkpoints/last.h5", "weights.safetensors",
+         "best.h5", "last.h5"},
+        {"best.safetensors", "weights.safetensors", "checkpoints/best.h5", "checkpoints/last.h5",
+         "best.h5", "last.h5"}};
     struct stat status;
     snprintf(path, WEIGHTS_PATH, "%s", name);
-    if (image_file_is_name(name))
+    if (!initial && image_file_is_name(name))
         return error_set(error, ERROR_USAGE,
                          "%s is an image: name the run folder or the weights first, as in "
                          "`vittrain predict RUN %s`",
                          name, name);
     if (stat(name, &status) != 0 || !S_ISDIR(status.st_mode))
-        return weights_file_exists("", name, error);
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        snprintf(path, WEIGHTS_PATH, "%s/%s", name, files[i]);
+        return initial || weights_file_exists("", name, error);
+    for (size_t i = 0; i < sizeof files[0] / sizeof files[0][0]; i++) {
+        snprintf(path, WEIGHTS_PATH, "%s/%s", name, files[initial][i]);
         if (stat(path, &status) != 0 || !S_ISREG(status.st_mode))
             continue;
-        fprintf(stderr, "using %s\n", path);
+        if (!initial)
+            fprintf(stderr, "using %s\n", path);
         return true;
     }
     return error_set(error, ERROR_CHECKPOINT,
@@ -50,11 +55,11 @@ static bool name_resolve(const char *name, char path[WEIGHTS_PATH], struct error
                      name);
 }
 
-bool weights_file_find(const char *name, struct comm *world, char path[WEIGHTS_PATH],
+bool weights_file_find(const char *name, bool initial, struct comm *world, char path[WEIGHTS_PATH],
                        struct error *error)
 {
     if (world->rank == 0)
-        error_defer(name_resolve(name, path, error));
+        error_defer(name_resolve(name, initial, path, error));
     if (!comm_agree(world, error))
         return false;
     comm_broadcast(world, path, WEIGHTS_PATH, COMM_BYTE, 0);

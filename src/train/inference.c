@@ -167,7 +167,7 @@ bool inference_open(struct inference *inference, const char *weights, const char
     char path[WEIGHTS_PATH];
     memset(inference, 0, sizeof *inference);
     inference->options = *options;
-    if (weights_file_find(weights, world, path, error) &&
+    if (weights_file_find(weights, false, world, path, error) &&
         options_take(inference, path, count > 0, line, world, error) &&
         (count > 0 ? files_open(inference, files, count, world, error)
                    : split_open(inference, world, error)) &&

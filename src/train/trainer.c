@@ -46,12 +46,15 @@ static bool init_describe(struct trainer *trainer, struct model_metadata *weight
                           struct error *error)
 {
     const char *init = trainer->options.model.init;
-    int64_t there = access(init, R_OK) == 0;
+    char path[WEIGHTS_PATH];
     *weights = (struct model_metadata){.class_count = 0};
     if (strcmp(init, "none") == 0 || init[0] == '\0' || rclone_is_remote(init))
         return true;
+    if (!weights_file_find(init, true, trainer->world, path, error))
+        return false;
+    int64_t there = access(path, R_OK) == 0;
     comm_broadcast(trainer->world, &there, 1, COMM_INT64, 0);
-    return there == 0 || model_metadata_read(init, trainer->world, weights, error);
+    return there == 0 || model_metadata_read(path, trainer->world, weights, error);
 }
 
 static bool data_open(struct trainer *trainer, struct error *error)
@@ -119,11 +122,13 @@ static bool weights_initialise(struct trainer *trainer, struct error *error)
     flat_initialize(&session->flat, (uint64_t)trainer->options.run.seed);
     if (strcmp(init, "none") == 0 || init[0] == '\0')
         return true;
-    log_info("weights: from %s", init);
-    char path[OPTION_TEXT + 64];
-    bool remote = rclone_is_remote(init);
-    return (!remote || retrieve_file(trainer, init, "model.init", path, sizeof path, error)) &&
-           session_read_weights(session, remote ? path : init, true, error);
+    char path[WEIGHTS_PATH];
+    if (!(rclone_is_remote(init)
+              ? retrieve_file(trainer, init, "model.init", path, sizeof path, error)
+              : weights_file_find(init, true, trainer->world, path, error)))
+        return false;
+    log_info("weights: from %s", rclone_is_remote(init) ? init : path);
+    return session_read_weights(session, path, true, error);
 }
 
 static bool state_prepare(struct trainer *trainer, struct error *error)
