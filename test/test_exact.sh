@@ -24,6 +24,7 @@ evaluations() {
 same() {
     [ $status -eq 0 ] || echo "exit status $status"
     cmp "$work/$2/receipt.csv" "$work/$1/receipt.csv" 2>&1
+    cmp "$work/$2/misclassified.json" "$work/$1/misclassified.json" 2>&1
     evaluations "$2" >"$work/expected"
     evaluations "$1" >"$work/found"
     [ -s "$work/expected" ] || echo 'no evaluations'

@@ -109,7 +109,7 @@ static char *page_of(const char *const *folders, int count)
     assert_null(strstr(page, "http"));
     assert_null(strstr(page, "<script"));
     assert_null(strstr(page, "<link"));
-    assert_null(strstr(page, "<img"));
+    assert_int_equal(text_count(page, "<img"), text_count(page, " src=\"data:image/png;base64,"));
     assert_null(strstr(page, "@import"));
     assert_null(strstr(page, "url("));
     assert_non_null(strstr(page, "<html lang=\"en\">"));
@@ -178,6 +178,30 @@ static void local_times_optimizer_and_choice_on_the_test_set(void **state)
     temporary_write("zone/deck.ini", "[data]\nval = 0.1\n");
     page = page_of((const char *const[]){"zone"}, 1);
     assert_null(strstr(page, "chosen on the test set"));
+    free(page);
+}
+
+static void misclassified_images_are_shown(void **state)
+{
+    (void)state;
+    small_run_make("wrong", "64");
+    temporary_write("wrong/misclassified.json",
+                    "{\"split\": \"test\", \"samples\": [{\"name\": \"a\\\"b.png\", \"class\": 0, "
+                    "\"predicted\": 1, \"probability\": 0.875, \"png\": \"iVBORw==\"}, "
+                    "{\"class\": -1, \"predicted\": 70, \"png\": \"AA\\\"><script>\"}, "
+                    "{\"class\": -1, \"predicted\": 70, \"png\": \"AAAA\"}, 7]}");
+    char *page = page_of((const char *const[]){"wrong"}, 1);
+    assert_has(
+        page,
+        "<img alt=\"\" title=\"a&quot;b.png\" "
+        "src=\"data:image/png;base64,iVBORw==\"><p><b>&lt;script&gt;alert(1)"
+        "&lt;/script&gt;</b><span>as cat &amp; &quot;dog&quot;</span><span>87.50 %</span></p>");
+    assert_int_equal(text_count(page, "<img"), 2);
+    assert_has(page, "Of the test split: class, prediction");
+    free(page);
+    temporary_write("wrong/misclassified.json", "{\"samples\": {}, \"split\": 3");
+    page = page_of((const char *const[]){"wrong"}, 1);
+    assert_has(page, "misclassified.json: cannot be read");
     free(page);
 }
 
@@ -460,6 +484,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_is_shown),
         cmocka_unit_test(local_times_optimizer_and_choice_on_the_test_set),
+        cmocka_unit_test(misclassified_images_are_shown),
         cmocka_unit_test(runs_are_side_by_side),
         cmocka_unit_test(only_like_is_compared),
         cmocka_unit_test(tables_can_be_pasted),

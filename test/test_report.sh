@@ -26,7 +26,7 @@ done
 report pair ddp fsdp report.csv=pair.csv
 bad=$([ $status = 0 ] || echo "exit status $status")
 [ -s report.html ] || bad="$bad; no report.html"
-grep -qx 'report: report.html' "$run_log" && [ ! -s "$out" ] || bad="$bad; no path"
+grep -qx 'report: report.html' "$out" && ! grep -q '^|' "$out" || bad="$bad; no path, or a table"
 result 'a page of two runs; the command prints its path' "$bad" "$run_log"
 
 # field ROW NAME: prints a number of pair.csv. Texts with commas are in quotes.
@@ -186,8 +186,13 @@ for width in 1280 390; do
     result "dark curves match metrics.csv, $width wide" "$(curves_differ $width dark 161a1f 53baff fd832f | tr "\n" " ")"
 done
 
-# The values at the right end of the large chart are those of the last row of metrics.csv.
-last() { column "$1/metrics.csv" train loss | tail -n 1 | awk '{ printf "%.3f", $2 }'; }
+# The values at the right end of the large chart are the means of the last two rows of metrics.csv, as the last batch is short.
+last() {
+    for name in loss images_per_second step_seconds; do
+        column "$1/metrics.csv" train $name | tail -n 2 >last.$name
+    done
+    paste -d' ' last.* | awk '{ images = $2 * $6; sum += images * $4; all += images } END { printf "%.3f", sum / all }'
+}
 bad=
 for width in 1280 390; do
     grep "^under $width loss-steps step 48;" places | grep ";A training $(last ddp);" | grep -q ";B training $(last fsdp);" || bad="$bad $width"

@@ -29,7 +29,7 @@ chmod +x bin/nvidia-smi
 plain_path=$PATH
 PATH=$work/bin:$PATH
 
-echo 1..16
+echo 1..17
 # The pause gives the thread of the sensors time to call it.
 run 2 one $short debug.pause=update:16:0.5 mesh.strategy=fsdp data.val=reference train.test=on output.target=0.01 run.dir="$work/one"
 bad=$([ $status -eq 0 ] || echo "status $status;")
@@ -88,6 +88,21 @@ loss = float(re.search("loss\": ([0-9.]*)", open("evaluated.log").read()).group(
 if abs(loss - best) > 2e-5 * best: print("loss", loss, best)
 ' >bad 2>&1
 result 'best.safetensors has the best weights' "$(cat bad)" "$work/evaluated.log"
+
+python3 -c '
+import base64, json, struct
+kept = json.load(open("best/misclassified.json"))
+result = json.load(open("best/result.json"))["test"]
+wrong = result["samples"] - sum(row[i] for i, row in enumerate(result["confusion_matrix"]))
+samples = kept["samples"]
+if kept["split"] != "test" or len(samples) != min(wrong, 12): print("split, count", kept["split"], len(samples), wrong)
+if samples != sorted(samples, key=lambda s: -s["probability"]): print("order")
+for s in samples:
+    png = base64.b64decode(s["png"])
+    if result["confusion_matrix"][s["class"]][s["predicted"]] == 0 or s["class"] == s["predicted"]: print("class", s)
+    if png[:8] != b"\x89PNG\r\n\x1a\n" or struct.unpack(">II", png[16:24]) != (32, 32): print("picture", s["name"])
+' >bad 2>&1
+result 'misclassified.json has the errors of the matrix with the highest probabilities' "$(cat bad)" "$work/best.log"
 
 # The order of the last lines; the warning is logged only if several evaluations choose a checkpoint.
 tail -n 5 best.log | cut -d' ' -f1 | tr '\n' ' ' >order

@@ -94,6 +94,11 @@ MUST_CHECK bool image_png_decode(const uint8_t *bytes, size_t count,
                                  const struct image_request *request, struct image_pixels *pixels,
                                  struct error *error);
 
+/* Encode pixels [height, width, channels] with 1 or 3 channels. The caller frees *bytes. Return
+ * their number. */
+size_t image_png_encode(const uint8_t *pixels, int64_t height, int64_t width, int64_t channels,
+                        uint8_t **bytes);
+
 MUST_CHECK bool image_webp_header(const uint8_t *bytes, size_t count, struct image_header *header,
                                   bool *incomplete, struct error *error);
 MUST_CHECK bool image_webp_decode(const uint8_t *bytes, size_t count,

@@ -197,7 +197,7 @@ bool html_write(const struct record *records, int count, const char *path, struc
     head_write(&page);
     fputs("<main>\n", stream);
     html_curves(&page);
-    html_matrices(&page);
+    html_errors(&page);
     for (int i = 0; i < SECTIONS; i++)
         section_write(&page, i);
     format_time(date, time(NULL));

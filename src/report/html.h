@@ -29,8 +29,8 @@ void html_figures(const struct page *page);
 /* Write the large curves of loss and accuracy. */
 void html_curves(const struct page *page);
 
-/* Write the confusion matrices that are visible at once. */
-void html_matrices(const struct page *page);
+/* Write the confusion matrices that are visible at once, and misclassified images of one run. */
+void html_errors(const struct page *page);
 
 /* The contents of the sections. */
 void html_summary(const struct page *page);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Quality by split and class, and the confusion matrix. */
+/* Quality by split and class, the confusion matrix, and misclassified images. */
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "report/html.h"
 #include "report/run_tables.h"
@@ -189,24 +190,66 @@ static void matrix_note(const struct page *page, const struct confusion *confusi
             confusion->split);
 }
 
-void html_matrices(const struct page *page)
+/* True if the text is base64, so that it can be part of an attribute. */
+static bool is_base64(const char *text)
 {
-    bool begun = false;
+    static const char digits[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=";
+    return text != NULL && text[0] != '\0' && text[strspn(text, digits)] == '\0';
+}
+
+static void image_write(const struct page *page, const json_t *sample,
+                        const struct confusion *confusion)
+{
+    const char *png = json_string_value(json_object_get(sample, "png"));
+    const char *name = json_string_value(json_object_get(sample, "name"));
+    const json_t *truth = json_object_get(sample, "class");
+    const json_t *predicted = json_object_get(sample, "predicted");
+    char share[FORMAT_TEXT];
+    if (!is_base64(png))
+        return;
+    format_figure(share, FIGURE_SHARE, json_number_value(json_object_get(sample, "probability")));
+    html_text(page, "<div><img alt=\"\" title=\"", name != NULL ? name : "", "\" src=\"");
+    fprintf(page->stream, "data:image/png;base64,%s\">", png);
+    html_text(page, "<p><b>", class_name(confusion, (int)json_integer_value(truth)), "</b>");
+    html_text(page, "<span>as ", class_name(confusion, (int)json_integer_value(predicted)),
+              "</span>");
+    fprintf(page->stream, "<span>%s</span></p></div>\n", share);
+}
+
+/* Write the misclassified images, if there are any. */
+static void images_write(const struct page *page, int run, const struct confusion *confusion)
+{
+    const json_t *list = page->records[run].misclassified;
+    const json_t *samples = json_object_get(list, "samples");
+    const char *split = json_string_value(json_object_get(list, "split"));
+    if (json_array_size(samples) == 0)
+        return;
+    fprintf(page->stream,
+            "<div><h2>Most confident errors</h2>\n<p class=\"note\">Of the %s split: class, "
+            "prediction and its probability.</p>\n<div class=\"images\">\n",
+            split != NULL && strcmp(split, "test") == 0 ? "test" : "validation");
+    for (size_t i = 0; i < json_array_size(samples); i++)
+        image_write(page, json_array_get(samples, i), confusion);
+    fputs("</div></div>\n", page->stream);
+}
+
+void html_errors(const struct page *page)
+{
+    fputs("<div class=\"pair\">\n", page->stream);
     for (int run = 0; run < page->count; run++) {
         const struct confusion confusion = confusion_of(&page->records[run]);
-        if (!is_shown_at_once(page, &confusion))
-            continue;
-        if (!begun)
-            fputs("<h2>Confusion matrix</h2>\n<div class=\"pair\">\n", page->stream);
-        begun = true;
-        fputs("<div>", page->stream);
-        html_run_title(page, run);
-        matrix_note(page, &confusion);
-        matrix_table(page, run, &confusion);
-        fputs("</div>\n", page->stream);
+        if (is_shown_at_once(page, &confusion)) {
+            fputs("<div><h2>Confusion matrix</h2>\n", page->stream);
+            html_run_title(page, run);
+            matrix_note(page, &confusion);
+            matrix_table(page, run, &confusion);
+            fputs("</div>\n", page->stream);
+        }
+        if (page->count == 1)
+            images_write(page, run, &confusion);
     }
-    if (begun)
-        fputs("</div>\n", page->stream);
+    fputs("</div>\n", page->stream);
 }
 
 void html_classes(const struct page *page)

@@ -161,6 +161,7 @@ static void deck_open(struct record *record)
 
 /* ---- the files */
 
+/* absence: explanation in the list of missing files, or NULL if the file is not expected. */
 static struct json_t *json_open(struct record *record, const char *name, const char *absence)
 {
     char path[sizeof record->path + 32];
@@ -175,11 +176,11 @@ static struct json_t *json_open(struct record *record, const char *name, const c
         fclose(file);
     if (json != NULL && json_is_object(json))
         return json;
-    if (stat(path, &status) != 0 && errno == ENOENT)
-        lines_add(&record->missing, "%s: missing: %s", name, absence);
-    else
+    if (stat(path, &status) == 0 || errno != ENOENT)
         lines_add(&record->missing, "%s: cannot be read (%s)", name,
                   json == NULL ? why.text : "not a JSON object");
+    else if (absence != NULL)
+        lines_add(&record->missing, "%s: missing: %s", name, absence);
     json_decref(json);
     return NULL;
 }
@@ -341,6 +342,7 @@ static void files_open(struct record *record)
                             "ended before its first step");
     snprintf(absence, sizeof absence, "status of the run: %s", record_status(record));
     record->result = json_open(record, "result.json", absence);
+    record->misclassified = json_open(record, "misclassified.json", NULL);
     deck_open(record);
     table_open(record, &record->metrics, "metrics.csv", "output.csv is off, or nothing was logged");
     peak_share_check(&record->metrics);
@@ -409,6 +411,7 @@ void record_free(struct record *record)
 {
     json_decref(record->run);
     json_decref(record->result);
+    json_decref(record->misclassified);
     table_free(&record->metrics);
     table_free(&record->epochs);
     table_free(&record->monitor);

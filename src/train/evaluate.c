@@ -143,7 +143,7 @@ bool evaluation_run(struct session *session, struct data_feed *feed,
     status_set_phase(PHASE_EVALUATION);
     struct pass pass = {.session = session, .feed = feed, .visitor = visitor, .control = control};
     const struct model *model = session->model;
-    const bool counts = model->loss == LOSS_CROSS_ENTROPY && visitor == NULL;
+    const bool counts = model->loss == LOSS_CROSS_ENTROPY && (visitor == NULL || visitor->counts);
     *evaluation = (struct evaluation){.classes = counts ? model->classes : 0};
     bool good = results_allocate(session, evaluation, &pass.predicted,
                                  visitor != NULL ? &pass.probabilities : NULL, error);

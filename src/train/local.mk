@@ -15,6 +15,8 @@ libvittrain_a_SOURCES += \
 	src/train/hardware.h \
 	src/train/inference.c \
 	src/train/inference.h \
+	src/train/misclassified.c \
+	src/train/misclassified.h \
 	src/train/optimizer.c \
 	src/train/optimizer.h \
 	src/train/step_io.c \

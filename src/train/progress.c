@@ -521,6 +521,20 @@ static void checkpoints_log(const struct trainer *trainer)
             blocked, 100 * blocked / (clock_now() - trainer->attempt.begin), waited);
 }
 
+/* Writes the misclassified samples of the evaluation whose confusion matrix the report shows. */
+static void misclassified_save(struct trainer *trainer, const struct results *results,
+                               struct error *error)
+{
+    const struct evaluation *shown = results->test != NULL ? results->test : results->evaluation;
+    const struct data_feed *feed =
+        results->test != NULL && trainer->options.data.val != VALIDATION_TEST
+            ? &trainer->test.feed
+            : &trainer->validation;
+    if (shown != NULL && shown->classes > 0 && !trainer->test.evaluation.given_up)
+        misclassified_write(&trainer->misclassified, &trainer->folder, trainer->world,
+                            &feed->dataset, results->test != NULL ? "test" : "val", error);
+}
+
 bool progress_result(struct trainer *trainer, struct error *error)
 {
     status_set_phase(PHASE_RESULTS);
@@ -537,7 +551,8 @@ bool progress_result(struct trainer *trainer, struct error *error)
         monitor_summary_log(results.sensors, (double)trainer->attempt.images);
     if (!run_record_end(trainer, error))
         return false;
-    if (trainer->world->rank == 0)
+    misclassified_save(trainer, &results, error);
+    if (trainer->world->rank == 0 && error->kind == ERROR_NONE)
         error_defer(results_write(&trainer->folder, &results, &trainer->validation.dataset, error));
     if (error->kind == ERROR_NONE && !results.unfinished)
         error_defer(run_log_finish(trainer->output.log, error));

@@ -385,6 +385,7 @@ void trainer_close(struct trainer *trainer)
     free(trainer->data);
     evaluation_free(&trainer->evaluation);
     evaluation_free(&trainer->test.evaluation);
+    misclassified_free(&trainer->misclassified);
     step_close(&trainer->step);
     feed_close(&trainer->train);
     feed_close(&trainer->validation);

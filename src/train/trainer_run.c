@@ -178,13 +178,27 @@ static void average_swap(struct trainer *trainer)
         flat_swap_average(&trainer->session.flat);
 }
 
+/* Collective. Evaluates the session's weights, or their moving average, on a split. */
+static bool split_evaluate(struct trainer *trainer, struct data_feed *feed,
+                           struct evaluation *evaluation, struct error *error)
+{
+    struct session *session = &trainer->session;
+    const struct image_source source = input_source(&session->input, &feed->source);
+    const struct evaluation_visitor visitor = {
+        .visit = misclassified_visit, .self = &trainer->misclassified, .counts = true};
+    const bool classifies = session->model->loss == LOSS_CROSS_ENTROPY;
+    misclassified_begin(&trainer->misclassified, &source, session->model->classes);
+    average_swap(trainer);
+    bool good = evaluation_run(session, feed, classifies ? &visitor : NULL, &trainer->control,
+                               evaluation, error);
+    average_swap(trainer);
+    return good;
+}
+
 static bool validation_run(struct trainer *trainer, struct error *error)
 {
     evaluation_free(&trainer->evaluation);
-    average_swap(trainer);
-    bool good = evaluation_run(&trainer->session, &trainer->validation, NULL, &trainer->control,
-                               &trainer->evaluation, error);
-    average_swap(trainer);
+    bool good = split_evaluate(trainer, &trainer->validation, &trainer->evaluation, error);
     if (good)
         hardware_agree_algorithms(trainer->session.device, trainer->session.stream, trainer->world);
     trainer->attempt.evaluation_seconds += trainer->evaluation.seconds;
@@ -362,10 +376,8 @@ static bool test_run(struct trainer *trainer, struct error *error)
                        !feed_start_evaluation(&test->feed, options, trainer->world, session->device,
                                               session->batch, session->model->image, error)))
         return false;
-    average_swap(trainer);
-    bool good = evaluation_run(session, validated ? &trainer->validation : &test->feed, NULL,
-                               &trainer->control, &test->evaluation, error);
-    average_swap(trainer);
+    bool good = split_evaluate(trainer, validated ? &trainer->validation : &test->feed,
+                               &test->evaluation, error);
     trainer->attempt.evaluation_seconds += test->evaluation.seconds;
     if (good && test->evaluation.given_up) {
         stop_by_signal(trainer);

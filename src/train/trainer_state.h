@@ -14,6 +14,7 @@
 #include "train/control.h"
 #include "train/evaluate.h"
 #include "train/feed.h"
+#include "train/misclassified.h"
 #include "train/optimizer.h"
 #include "train/schedule.h"
 #include "train/session.h"
@@ -133,6 +134,7 @@ struct trainer {
     struct evaluation evaluation; /* the newest */
     struct best_evaluation best;
     struct test_evaluation test;
+    struct misclassified misclassified; /* of the newest evaluation */
     struct run_stop stop;
     struct progress progress;
     struct run_output output;

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* Each rank keeps its own list during the evaluation. At the end, the probabilities of all ranks
+ * are gathered, and rank 0 receives only the samples that belong to its final list. */
+#include "train/misclassified.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/value.h"
+#include "data/image_file.h"
+
+enum { SAMPLES = 12, SIDE = 64 };
+
+struct misclassified_sample {
+    float probability; /* of the predicted class */
+    int32_t label, predicted;
+    uint32_t record;
+    int32_t channels, height, width; /* of the thumbnail */
+    uint8_t pixels[SIDE * SIDE * 3]; /* [height, width, channels] */
+};
+
+void misclassified_begin(struct misclassified *list, const struct image_source *source,
+                         int64_t classes)
+{
+    if (list->sample == NULL)
+        list->sample = calloc(SAMPLES, sizeof *list->sample);
+    ENSURE(list->sample != NULL, "out of memory for the misclassified samples");
+    list->source = *source;
+    list->classes = classes;
+    list->count = 0;
+}
+
+void misclassified_free(struct misclassified *list)
+{
+    free(list->sample);
+    list->sample = NULL;
+}
+
+static bool precedes(const struct misclassified_sample *one,
+                     const struct misclassified_sample *other)
+{
+    return one->probability > other->probability ||
+           (one->probability == other->probability && one->record < other->record);
+}
+
+/* Inserts the sample in order and drops the last one of a full list. Returns its new place, or NULL
+ * if it comes after all samples of a full list. */
+static struct misclassified_sample *insert(struct misclassified *list,
+                                           const struct misclassified_sample *sample)
+{
+    int place = list->count;
+    while (place > 0 && precedes(sample, &list->sample[place - 1]))
+        place--;
+    if (place == SAMPLES)
+        return NULL;
+    list->count += list->count < SAMPLES;
+    memmove(&list->sample[place + 1], &list->sample[place],
+            (size_t)(list->count - place - 1) * sizeof *sample);
+    list->sample[place] = *sample;
+    return &list->sample[place];
+}
+
+/* Reduces an image [channels, height, width] by a whole factor: means over squares. Images with
+ * neither 3 nor 4 channels become grey, from their first channel. */
+static void thumbnail_make(struct misclassified_sample *sample, const struct image_source *source,
+                           const uint8_t *pixels)
+{
+    const int64_t longest = source->height > source->width ? source->height : source->width;
+    const int64_t factor = (longest + SIDE - 1) / SIDE;
+    const int64_t height = (source->height + factor - 1) / factor;
+    const int64_t width = (source->width + factor - 1) / factor;
+    const int64_t channels = source->channels == 3 || source->channels == 4 ? 3 : 1;
+    sample->height = (int32_t)height;
+    sample->width = (int32_t)width;
+    sample->channels = (int32_t)channels;
+    for (int64_t c = 0; c < channels; c++)
+        for (int64_t i = 0; i < height * width; i++) {
+            const int64_t top = i / width * factor, left = i % width * factor;
+            int64_t sum = 0, count = 0;
+            for (int64_t y = top; y < top + factor && y < source->height; y++)
+                for (int64_t x = left; x < left + factor && x < source->width; x++, count++)
+                    sum += pixels[(c * source->height + y) * source->width + x];
+            sample->pixels[i * channels + c] = (uint8_t)(sum / count);
+        }
+}
+
+void misclassified_visit(void *self, const struct batch *batch, const int32_t *predicted,
+                         const float *probabilities, struct error *error)
+{
+    struct misclassified *list = self;
+    const struct image_source *source = &list->source;
+    const int64_t bytes = source->channels * source->height * source->width;
+    if (error->kind != ERROR_NONE)
+        return;
+    for (int64_t i = 0; i < batch->count; i++) {
+        const struct misclassified_sample sample = {
+            .probability = probabilities[i * list->classes + predicted[i]],
+            .label = batch->labels[i],
+            .predicted = predicted[i],
+            .record = batch->records[i]};
+        if (sample.label == sample.predicted || !(sample.probability >= 0))
+            continue;
+        struct misclassified_sample *place = insert(list, &sample);
+        if (place != NULL)
+            thumbnail_make(place, source, batch->pixels + i * bytes);
+    }
+}
+
+/* Moves the samples of all ranks with the highest probabilities to rank 0. */
+static void gather(struct misclassified *list, struct comm *world)
+{
+    float *all = calloc((size_t)world->size * SAMPLES, sizeof *all), least = -1;
+    ENSURE(all != NULL, "out of memory for the samples of %d ranks", world->size);
+    for (int i = 0; i < SAMPLES; i++)
+        all[world->rank * SAMPLES + i] = i < list->count ? list->sample[i].probability : -1;
+    comm_all_gather(world, all, SAMPLES * (int64_t)sizeof *all, COMM_BYTE);
+    /* Samples below the last one of a full list of rank 0 are not sent. */
+    if (list->count == SAMPLES && world->rank == 0)
+        least = list->sample[SAMPLES - 1].probability;
+    comm_broadcast(world, &least, sizeof least, COMM_BYTE, 0);
+    for (int rank = 1; rank < world->size; rank++)
+        for (int i = 0; i < SAMPLES && all[rank * SAMPLES + i] >= fmaxf(least, 0); i++) {
+            struct misclassified_sample sample;
+            if (world->rank == rank)
+                comm_send(world, &list->sample[i], sizeof sample, 0);
+            if (world->rank != 0)
+                continue;
+            comm_receive(world, &sample, sizeof sample, rank);
+            insert(list, &sample);
+        }
+    free(all);
+}
+
+/* Returns base64 text, which the caller frees. */
+static char *base64(const uint8_t *bytes, size_t count)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    char *text = malloc((count + 2) / 3 * 4 + 1), *to = text;
+    ENSURE(text != NULL, "out of memory for a thumbnail");
+    for (size_t i = 0; i < count; i += 3) {
+        const uint32_t group = (uint32_t)bytes[i] << 16 |
+                               (i + 1 < count ? (uint32_t)bytes[i + 1] << 8 : 0) |
+                               (i + 2 < count ? bytes[i + 2] : 0U);
+        for (int k = 0; k < 4; k++)
+            *to++ = i + (size_t)k > count ? '=' : digits[group >> (18 - 6 * k) & 63];
+    }
+    *to = '\0';
+    return text;
+}
+
+static json_t *sample_to_json(const struct misclassified_sample *sample,
+                              const struct dataset *dataset)
+{
+    json_t *object = json_object();
+    char name[1024];
+    uint8_t *bytes = NULL;
+    const size_t count =
+        image_png_encode(sample->pixels, sample->height, sample->width, sample->channels, &bytes);
+    char *png = base64(bytes, count);
+    if (dataset->format->name_record != NULL)
+        dataset->format->name_record(dataset, sample->record, name, sizeof name);
+    else
+        snprintf(name, sizeof name, "record %u", (unsigned)sample->record);
+    value_put(object, "name", value_name(name));
+    value_put(object, "class", json_integer(sample->label));
+    value_put(object, "predicted", json_integer(sample->predicted));
+    value_put(object, "probability", value_number((double)sample->probability));
+    value_put(object, "png", value_name(png));
+    free(png);
+    free(bytes);
+    return object;
+}
+
+void misclassified_write(struct misclassified *list, const struct run_folder *folder,
+                         struct comm *world, const struct dataset *dataset, const char *split,
+                         struct error *error)
+{
+    gather(list, world);
+    if (world->rank != 0)
+        return;
+    json_t *object = json_object(), *samples = json_array();
+    for (int i = 0; i < list->count; i++)
+        value_append(samples, sample_to_json(&list->sample[i], dataset));
+    value_put(object, "split", value_text(split));
+    value_put(object, "samples", samples);
+    char *text = value_to_text(object);
+    error_defer(run_folder_write(folder, "misclassified.json", text, error));
+    free(text);
+}
