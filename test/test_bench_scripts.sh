@@ -106,6 +106,11 @@ result 'table leaves a page without marks alone' "$([ $status = 2 ] && [ "$(cat 
 
 # ---- Pictures.
 if command -v gnuplot >/dev/null; then
+    # The same step on two processors, here and in PyTorch.
+    for processor in 'B CPU(R) Processor' 'A processor'; do
+        row_at 2026-01-01T02:00:00 "training step" cnn_b 64 none 1 step 0.5 s 0 | sed "s/A processor/$processor/"
+        row_at 2026-01-01T02:00:00 "training step" cnn_b 64 none 1 step 0.9 s 0 | sed "s/A processor/$processor/; s/,vittrain,/,pytorch-eager,/"
+    done >torn-history
     # History needs one.
     if git init -q repository 2>/dev/null && cp -r "$here" repository 2>/dev/null; then
         rm -rf repository/benchmarks/results
@@ -114,13 +119,12 @@ if command -v gnuplot >/dev/null; then
             commit=$(git -C repository rev-parse --short=7 HEAD)
             row_at 2026-01-01T01:00:00 "training step" cnn_b 64 none 1 step $seconds s 0 | sed "s/1234567/$commit/" >>torn-history
         done
-        { cat good.csv torn-history; printf '2026-01'; } >history.csv
         plot=repository/benchmarks/plot
-        drawn="scaling roofline breakdown history communication"
+        drawn="scaling roofline breakdown history communication pytorch"
     else
-        cp torn.csv history.csv
-        plot=$here/plot drawn="scaling roofline breakdown communication"
+        plot=$here/plot drawn="scaling roofline breakdown communication pytorch"
     fi
+    { cat good.csv torn-history; printf '2026-01'; } >history.csv
     bash $plot -o pictures history.csv empty.csv >said 2>&1
     status=$?
     result 'plot draws what there is as PNG and SVG' "$(
@@ -132,6 +136,9 @@ if command -v gnuplot >/dev/null; then
         grep -q '>vit_cifar, ddp, bf16, weak<' pictures/scaling.svg || echo "no name of a series"
         grep -q '>ideal<' pictures/scaling.svg || echo "no ideal line"
         grep -q '>shared<' pictures/communication.svg || echo "no transport"
+        grep -q '>16 B<' pictures/communication.svg && ! grep -q '>broadcast<' pictures/communication.svg || echo "sizes"
+        [ "$(grep -o '>[AB] [^<]*: cnn_b, batch 64, bf16, 1 thread<' pictures/pytorch.svg | tr -d '\n')" = \
+            '>A processor: cnn_b, batch 64, bf16, 1 thread<>B CPU: cnn_b, batch 64, bf16, 1 thread<' ] || echo "rows of processors"
         grep -q 'scaling is not drawn' said && echo "said that it is not drawn"
         bash $plot -o pictures empty.csv >/dev/null 2>&1 && echo "success where there is nothing"
         grep -q 'torn: left out' said && grep -q 'empty.csv: empty' said || echo "not told")" said
