@@ -17,7 +17,7 @@ said() {
     result "$1" "$bad" "$4"
 }
 
-echo 1..69
+echo 1..73
 run 2 train $small train.epochs=1 run.dir="$work/run"
 result 'train on two ranks' "$([ $status -eq 0 ] || echo "status $status")" "$work/train.log"
 start=$(sed '/^epoch 1 done/,$d' "$work/train.log" | wc -l)
@@ -65,6 +65,12 @@ printf '\000\000\300\177' | dd of="$work/spoilt.safetensors" bs=1 conv=notrunc \
 run 2 spoilt eval "$work/spoilt.safetensors" $small predict.split=val
 result 'NaN in weights is told' "$(grep -q 'warning: .* contains NaN or infinity, first in' "$work/spoilt.log" ||
     echo 'no warning')" "$work/spoilt.log"
+for command in eval predict; do
+    fails 2 "and an error in $command" 7 'the output of vit_cifar is NaN or infinity: the weights are damaged' \
+        $command "$work/spoilt.safetensors" $small predict.split=val
+    grep -q '^[0-9]*,\|"loss"' "$run_log" && bad='a result' || bad=
+    result "without a result" "$bad" "$run_log"
+done
 
 for ranks in 1 3; do
     run $ranks predict predict "$work/run/checkpoints/last.h5" predict.output="$work/p$ranks.csv"

@@ -137,6 +137,22 @@ static void test_names(void **state)
     assert_null(folder_next(&entries, path));
 }
 
+/* Without the home folder there is no cache folder: a home folder is never created. */
+static void test_cache(void **state)
+{
+    (void)state;
+    char path[2048], home[2048];
+    unsetenv("XDG_CACHE_HOME");
+    assert_int_equal(setenv("HOME", root, 1), 0);
+    folder_cache(path, sizeof path);
+    snprintf(home, sizeof home, "%s/.cache/vittrain", root);
+    assert_string_equal(path, home);
+    snprintf(home, sizeof home, "%s/no-home", root);
+    assert_int_equal(setenv("HOME", home, 1), 0);
+    folder_cache(path, sizeof path);
+    assert_string_equal(path, "");
+}
+
 int main(int argc, char **argv)
 {
     cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -148,7 +164,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_owner),           cmocka_unit_test(test_private_disks),
         cmocka_unit_test(test_not_a_directory), cmocka_unit_test(test_reason),
-        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_names),           cmocka_unit_test(test_cache),
     };
     int failed = cmocka_run_group_tests_name("directory", tests, NULL, NULL);
     comm_barrier(world);

@@ -49,7 +49,7 @@ static void leave_with_42(int exit_code)
 }
 
 /* Runs a false ENSURE in a child; gives its exit code and what it wrote to stderr. */
-static int broken_promise(void (*handler)(int), char *text, size_t size)
+static int broken_promise(const char *format, void (*handler)(int), char *text, size_t size)
 {
     int ends[2];
     assert_int_equal(pipe(ends), 0);
@@ -59,7 +59,7 @@ static int broken_promise(void (*handler)(int), char *text, size_t size)
         dup2(ends[1], STDERR_FILENO);
         error_identify(3, "node7");
         error_on_abort(handler);
-        ENSURE(1 + 1 == 3, "sum is %d", 2);
+        ENSURE(1 + 1 == 3, format, 2);
         _exit(99);
     }
     close(ends[1]);
@@ -79,11 +79,16 @@ static void ensure_ends_the_job(void **state)
 {
     (void)state;
     char text[1024];
-    assert_int_equal(broken_promise(NULL, text, sizeof text), ERROR_INTERNAL);
+    assert_int_equal(broken_promise("sum is %d", NULL, text, sizeof text), ERROR_INTERNAL);
     assert_non_null(strstr(text, "rank 3 on node7: sum is 2 ("));
     assert_non_null(strstr(text, "test_error.c:"));
     assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
-    assert_int_equal(broken_promise(leave_with_42, text, sizeof text), 42);
+    assert_int_equal(broken_promise("sum is %d", leave_with_42, text, sizeof text), 42);
+    assert_int_equal(broken_promise("no memory for %d rows", NULL, text, sizeof text),
+                     ERROR_MEMORY);
+    assert_string_equal(text, "vittrain: error: rank 3 on node7: no memory for 2 rows; check free "
+                              "memory and the limits of this job (ulimit -v, ulimit -u)\n");
+    assert_int_equal(broken_promise("no memory for %d rows", leave_with_42, text, sizeof text), 43);
 }
 
 int main(void)

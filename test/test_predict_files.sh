@@ -189,7 +189,7 @@ refuses 'an image named as a list' 3 'not a list' "$weights" "$(cp "$one" "$work
 refuses 'a pipe' 3 'pipe.jpg: is not a regular file' "$weights" "$work/pipe.jpg"
 refuses 'a pipe for a list' 3 'pipe.txt: cannot read the list: not a regular' "$weights" "$work/pipe.txt"
 refuses 'a device' 3 'zero: is not a regular file' "$weights" /dev/zero
-refuses 'a circular link' 3 'nested folders|Too many levels' "$weights" "$work/loop"
+refuses 'a circular link' 3 'loop/loop: the folder is inside itself: a circular link' "$weights" "$work/loop"
 refuses 'a text' 3 'readme.md: is not an image' "$weights" "$work/more/readme.md"
 refuses 'a truncated image' 3 'cut.jpg: is truncated' "$weights" "$work/cut.jpg" predict.output="$work/none.csv"
 for ranks in 1 3; do
@@ -202,6 +202,12 @@ printf '%s\n' 'cut.jpg: is truncated' 'not-there.jpg: No such file' 'readme.md: 
 grep 'warning: ' "$work/skip1.log" >"$work/a"
 grep 'warning: ' "$work/skip3.log" | diff "$work/a" - >>"$work/bad"
 result 'data.skip_broken=on reports and skips them' "$(cat "$work/bad"; diff "$work/skip1.out" "$work/skip3.out")" "$run_log"
+cp "$one" "$work/loop/one.jpg" && ln -s self.jpg "$work/loop/self.jpg"
+predict loop 1 "$weights" "$work/loop" data.skip_broken=on predict.top=1
+bad=$(grep -q 'skipped: .*loop/loop: the folder is inside itself' "$run_log" && grep -q 'skipped: .*self.jpg: Too many levels' "$run_log" ||
+    echo 'no warning')
+[ "$(wc -l <"$work/loop.out")" = 2 ] && [ $status -eq 0 ] || bad="$bad; status $status"
+result 'also circular links' "$bad" "$run_log"
 refuses 'only broken files' 3 'none of the 2 files' "$weights" "$work/cut.jpg" no.jpg data.skip_broken=on \
     predict.output="$work/none.csv"
 result 'no output is left' "$(ls "$work" | grep none)"

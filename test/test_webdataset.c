@@ -404,7 +404,7 @@ static void duplicates_are_found(void **state)
         static const char *const keys[] = {"a", "b", "c", "b", "a", "b"};
         char name[16];
         snprintf(name, sizeof name, "%s.cls", keys[i]);
-        text(archive, name, "0");
+        text(archive, name, "1");
         snprintf(name, sizeof name, "%s.jpg", keys[i]);
         jpeg(archive, name);
     }
@@ -413,7 +413,7 @@ static void duplicates_are_found(void **state)
     fails(SPLIT_TRAIN, "the shard has an earlier sample of this name");
     options.data.skip_broken = true;
     opens(SPLIT_TRAIN, 3);
-    check_record(2, 0, "c.jpg");
+    check_record(2, 1, "c.jpg");
     dataset_close(&dataset);
 }
 
@@ -501,8 +501,8 @@ static void damage_is_reported(void **state)
     char *whole = shard_read("a.tar", &bytes);
     const size_t padded = (image_bytes + 511) / 512 * 512, sample = 1536 + padded;
     options.data.skip_broken = true;
-    shard_write("a.tar", whole, sample + 1536 + 100); /* inside the second image */
-    opens(SPLIT_TRAIN, 1);
+    shard_write("a.tar", whole, 2 * sample + 1536 + 100); /* inside the third image */
+    opens(SPLIT_TRAIN, 2);
     dataset_close(&dataset);
     options.data.skip_broken = false;
     fails(SPLIT_TRAIN, "ends after the end of the file: the shard is truncated");
@@ -565,6 +565,15 @@ static void truncation_while_open_is_an_error(void **state)
     dataset_advise(&dataset, 0, 3);
     free(bytes.data);
     dataset_close(&dataset);
+}
+
+static void one_class_is_an_error(void **state)
+{
+    (void)state;
+    put_shard("a.tar", 2, (int[]){0, 0});
+    fails(SPLIT_TRAIN, "one class only: training needs two or more");
+    put_shard("a.tar", 2, (int[]){0, 600000});
+    fails(SPLIT_TRAIN, "600001 classes, at most 500000 are supported");
 }
 
 /* The same images with other labels and names, so that the members keep their places. */
@@ -808,7 +817,7 @@ static void limit_of_open_files_is_raised(void **state)
     char name[16];
     for (int i = 0; i < 40; i++) {
         snprintf(name, sizeof name, "%02d.tar", i);
-        put_shard(name, 1, few);
+        put_shard(name, 1, few + 1);
     }
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     limit = (struct rlimit){.rlim_cur = 30, .rlim_max = before.rlim_max};
@@ -988,6 +997,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(damage_is_reported, set_up),
         cmocka_unit_test_setup(sparse_members_are_refused, set_up),
         cmocka_unit_test_setup(truncation_while_open_is_an_error, set_up),
+        cmocka_unit_test_setup(one_class_is_an_error, set_up),
         cmocka_unit_test_setup(rewriting_while_open_is_an_error, set_up),
         cmocka_unit_test_setup(index_is_stored, set_up),
         cmocka_unit_test_setup(damaged_index_is_replaced, set_up),

@@ -40,7 +40,8 @@ static void eval_run(const struct options *options, const struct command_line *l
             "eval needs one operand: a run folder, a checkpoint (.h5) or weights (.safetensors)");
     else if (inference_open(&inference, line->operand[0], NULL, 0, options, line, world, error)) {
         if (evaluation_run(&inference.session, &inference.feed, NULL, NULL, &evaluation, error)) {
-            evaluation_report(&inference, &evaluation, error);
+            if (inference_check(&inference, evaluation.loss, error))
+                evaluation_report(&inference, &evaluation, error);
             evaluation_free(&evaluation);
         }
         inference_close(&inference);

@@ -124,7 +124,12 @@ static void batch_visit(void *self, const struct batch *batch, const int32_t *pr
     size_t size[2] = {0, 0};
     FILE *lines = open_memstream(&text[0], &size[0]), *faults = open_memstream(&text[1], &size[1]);
     ENSURE(lines != NULL && faults != NULL, "no memory for the predictions of a batch");
-    batch_write(prediction, batch, predicted, probabilities, lines, faults);
+    const struct inference *inference = prediction->inference;
+    bool good = true;
+    for (int64_t i = 0; good && i < batch->count * inference->session.model->classes; i++)
+        good = inference_check(inference, probabilities[i], error);
+    if (good)
+        batch_write(prediction, batch, predicted, probabilities, lines, faults);
     const int failed = fclose(lines) | fclose(faults);
     ENSURE(failed == 0, "no memory for the predictions of a batch");
     text_collect(prediction, text[0], size[0], text[1], size[1], error);

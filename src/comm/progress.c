@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -121,7 +122,7 @@ void progress_open(void)
     /* New threads inherit the timer slack. With the default, a sleep of 20 us takes 70 us. */
     prctl(PR_SET_TIMERSLACK, 1000);
     int failed = thread_start(&progress.thread, "communication", thread_main, scratch);
-    ENSURE(failed == 0, "cannot start the communication thread (error %d)", failed);
+    ENSURE(failed == 0, "no thread for communication: %s", strerror(failed));
     progress.open = true;
 }
 

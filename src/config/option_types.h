@@ -8,7 +8,7 @@
 
 enum {
     OPTION_TEXT = 1024, /* bytes of a text, with the final zero */
-    OPTION_LIST = 16,   /* numbers of a list */
+    OPTION_LIST = 32,   /* numbers of a list; at least IMAGE_CHANNELS */
     OPTION_KEY = 64     /* bytes of a section's or a key's name */
 };
 

@@ -275,12 +275,12 @@ const struct option_entry option_table[] = {
      .most = 1000, .above_least = true, .least_count = 2, .most_count = 2,
      .help = "Random resized crop: minimum and maximum ratio of width to height."},
     {PLACE(augment, mean), .kind = OPTION_IS_LIST, .preset = "auto", AUTOMATIC(0),
-     .least = -INFINITY, .most = INFINITY, .least_count = 1, .most_count = 4,
+     .least = -INFINITY, .most = INFINITY, .least_count = 1, .most_count = 32,
      .help = "Normalization, one number per channel or one for all: (value / 255 - mean) / std. "
              "auto: that in the metadata of the weights of model.init, else that of the data set, "
              "else that of the model."},
     {PLACE(augment, std), .kind = OPTION_IS_LIST, .preset = "auto", AUTOMATIC(0), .most = INFINITY,
-     .above_least = true, .least_count = 1, .most_count = 4, .help = "See augment.mean."},
+     .above_least = true, .least_count = 1, .most_count = 32, .help = "See augment.mean."},
 
     {PLACE(eval, resize), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 8192,
      .help = "Size in pixels to which images are resized first in evaluation. auto: with "

@@ -58,6 +58,16 @@ void error_on_abort(void (*handler)(int exit_code))
     abort_handler = handler;
 }
 
+/* True if the text of ENSURE describes a limit of the machine: memory or threads. */
+static bool is_limit(const char *text)
+{
+    static const char *const begins[] = {"no memory", "out of memory", "no thread"};
+    for (size_t i = 0; i < sizeof begins / sizeof begins[0]; i++)
+        if (strncmp(text, begins[i], strlen(begins[i])) == 0)
+            return true;
+    return false;
+}
+
 void error_abort(const char *file, int line, const char *format, ...)
 {
     char text[ERROR_TEXT_SIZE];
@@ -67,10 +77,17 @@ void error_abort(const char *file, int line, const char *format, ...)
     va_end(arguments);
     text_remove_control(text);
     fflush(stdout);
-    fprintf(stderr, "vittrain: internal error: rank %d on %s: %s (%s:%d)\n", own_rank, own_host,
-            text, file, line);
+    const enum error_kind kind = is_limit(text) ? ERROR_MEMORY : ERROR_INTERNAL;
+    if (kind == ERROR_MEMORY)
+        fprintf(stderr,
+                "vittrain: error: rank %d on %s: %s; check free memory and the limits of this job "
+                "(ulimit -v, ulimit -u)\n",
+                own_rank, own_host, text);
+    else
+        fprintf(stderr, "vittrain: internal error: rank %d on %s: %s (%s:%d)\n", own_rank, own_host,
+                text, file, line);
     fflush(stderr);
     if (abort_handler != NULL)
-        abort_handler(ERROR_INTERNAL);
-    _Exit(ERROR_INTERNAL);
+        abort_handler(kind);
+    _Exit(kind);
 }

@@ -117,10 +117,11 @@ void folder_remove(const char *path)
 void folder_cache(char *path, size_t size)
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    struct stat status;
     path[0] = '\0';
     if (cache != NULL && cache[0] == '/')
         snprintf(path, size, "%s/vittrain", cache);
-    else if (home != NULL && home[0] == '/')
+    else if (home != NULL && home[0] == '/' && stat(home, &status) == 0)
         snprintf(path, size, "%s/.cache/vittrain", home);
 }
 

@@ -214,9 +214,17 @@ bool hdf5_text_read(hid_t object, const char *name, char *text, size_t size)
     hid_t attribute = H5Aopen(object, name, H5P_DEFAULT);
     hid_t stored = attribute < 0 ? -1 : H5Aget_type(attribute);
     hid_t type = hdf5_text_type(size);
-    /* HDF5 truncates a longer text. */
-    bool good = stored >= 0 && type >= 0 && H5Tget_class(stored) == H5T_STRING &&
-                H5Tis_variable_str(stored) == 0 && H5Aread(attribute, type, text) >= 0;
+    const htri_t variable = stored < 0 ? -1 : H5Tis_variable_str(stored);
+    char *copy = NULL;
+    bool good = type >= 0 && variable >= 0 && H5Tget_class(stored) == H5T_STRING;
+    /* h5py writes texts of variable length. A longer text is truncated, by HDF5 otherwise. */
+    if (good && variable > 0) {
+        good = H5Aread(attribute, stored, &copy) >= 0 && copy != NULL;
+        snprintf(text, size, "%s", good ? copy : "");
+        H5free_memory(copy);
+    } else if (good) {
+        good = H5Aread(attribute, type, text) >= 0;
+    }
     H5Tclose(type);
     H5Tclose(stored);
     H5Aclose(attribute);

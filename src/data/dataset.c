@@ -14,7 +14,7 @@ static const struct dataset_format *const formats[] = {&dataset_cifar10,   &data
                                                        &dataset_cinic10,   &dataset_packed,
                                                        &dataset_synthetic, &dataset_webdataset};
 
-enum { FORMAT_COUNT = sizeof formats / sizeof formats[0] };
+enum { FORMAT_COUNT = sizeof formats / sizeof formats[0], CLASSES_MOST = 500000 };
 
 static const char *const split_name[] = {"training", "validation", "test"};
 
@@ -90,7 +90,13 @@ bool dataset_open(struct dataset *dataset, const struct options *options, enum d
         *dataset = (struct dataset){0};
         return false;
     }
-    if (open_split(dataset, options, split, error))
+    if (open_split(dataset, options, split, error) &&
+        (dataset->classes <= CLASSES_MOST ||
+         error_set(error, ERROR_DATA, "data.root=%s: %lld classes, at most %d are supported",
+                   options->data.root, (long long)dataset->classes, CLASSES_MOST)) &&
+        (split != SPLIT_TRAIN || dataset->classes != 1 || dataset->label_unit > 0 ||
+         error_set(error, ERROR_DATA, "data.root=%s: one class only: training needs two or more",
+                   options->data.root)))
         return true;
     dataset_close(dataset);
     return false;

@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "data/byte_buffer.h"
+#include "device/image.h"
 
 struct options;
 
@@ -56,7 +57,7 @@ struct dataset {
     uint32_t sum;                    /* checksum of the listed records, to compare ranks */
     int64_t channels, height, width; /* of each record; 3, 0, 0 if encoded */
     bool normalised;                 /* mean and std are those of the data set, not of the model */
-    double mean[4], std[4];          /* [channels] */
+    double mean[IMAGE_CHANNELS], std[IMAGE_CHANNELS]; /* [channels] */
     int64_t classes;
     bool held_out;     /* the records are training records, of which data.val holds out a part */
     double label_unit; /* regression: target = label times this; 0: labels are classes */

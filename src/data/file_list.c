@@ -23,7 +23,8 @@ static void file_list_name_record(const struct dataset *dataset, int64_t record,
 
 /* ---- operands */
 
-static bool add_folder(const char *operand, struct listing *files, struct error *error)
+static bool add_folder(const char *operand, bool skip_broken, struct listing *files,
+                       struct error *error)
 {
     struct listing folders = {0};
     char folder[LISTING_PATH], path[LISTING_PATH];
@@ -32,7 +33,7 @@ static bool add_folder(const char *operand, struct listing *files, struct error 
         length--;
     snprintf(folder, sizeof folder, "%.*s", (int)length, operand);
     const size_t before = files->count;
-    bool good = listing_walk(folder, &folders, error);
+    bool good = listing_walk(folder, skip_broken, &folders, error);
     for (size_t f = 0; good && f < folders.count; f++) {
         struct listing names = {0};
         good = listing_read(folders.names[f], NULL, &names, image_file_is_name, error);
@@ -100,10 +101,11 @@ static bool add_list(const char *list, struct listing *files, struct error *erro
     return good;
 }
 
-static bool add_operand(const char *operand, struct listing *files, struct error *error)
+static bool add_operand(const char *operand, bool skip_broken, struct listing *files,
+                        struct error *error)
 {
     if (listing_is_folder(operand))
-        return add_folder(operand, files, error);
+        return add_folder(operand, skip_broken, files, error);
     if (text_ends_with(operand, ".txt"))
         return add_list(operand, files, error);
     return listing_add(files, operand, error);
@@ -168,14 +170,14 @@ static const struct dataset_format file_list = {
 };
 
 static bool add_operands(struct dataset *dataset, const char *const *operands, int count,
-                         struct error *error)
+                         bool skip_broken, struct error *error)
 {
     struct listing *files = calloc(1, sizeof *files);
     dataset->self = files;
     if (files == NULL)
         return listing_no_memory(error);
     for (int i = 0; i < count; i++)
-        if (!add_operand(operands[i], files, error))
+        if (!add_operand(operands[i], skip_broken, files, error))
             return false;
     for (size_t i = 0; i < files->count; i++)
         dataset->sum = crc32c_update(dataset->sum, files->names[i], strlen(files->names[i]) + 1);
@@ -188,7 +190,8 @@ bool file_list_open(struct dataset *dataset, const struct options *options,
                     const char *const *operands, int count, struct error *error)
 {
     *dataset = (struct dataset){.format = &file_list, .encoded = true, .channels = 3};
-    if (add_operands(dataset, operands, count, error) && check_files(dataset, options, error))
+    if (add_operands(dataset, operands, count, options->data.skip_broken, error) &&
+        check_files(dataset, options, error))
         return true;
     dataset_close(dataset);
     return false;

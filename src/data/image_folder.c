@@ -86,7 +86,7 @@ static bool add_class(struct image_folder *self, const char *directory, int32_t 
                       struct error *error)
 {
     struct listing found = {0};
-    bool good = listing_walk(directory, &found, error);
+    bool good = listing_walk(directory, false, &found, error);
     for (size_t i = 0; good && i < found.count; i++)
         good = add_folder(self, found.names[i], label, error);
     listing_free(&found);

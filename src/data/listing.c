@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { DEPTH_MOST = 32 };
+#include "core/log.h"
 
 bool listing_no_memory(struct error *error)
 {
@@ -121,26 +121,52 @@ bool listing_read(const char *folder, struct listing *folders, struct listing *f
     return good;
 }
 
-static bool walk(const char *folder, int depth, struct listing *found, struct error *error)
+/* A folder and those above it in a walk. */
+struct level {
+    dev_t device;
+    ino_t inode;
+    const struct level *above;
+};
+
+static bool is_below_itself(const struct level *level)
+{
+    for (const struct level *above = level->above; above != NULL; above = above->above)
+        if (above->device == level->device && above->inode == level->inode)
+            return true;
+    return false;
+}
+
+static bool walk(const char *folder, const struct level *above, bool skip_broken,
+                 struct listing *found, struct error *error)
 {
     struct listing folders = {0};
+    struct error reason = {0};
+    struct stat status = {.st_ino = 0};
     char path[LISTING_PATH];
-    if (depth > DEPTH_MOST)
-        return error_set(error, ERROR_DATA,
-                         "%s: more than %d nested folders: check for circular links", folder,
-                         DEPTH_MOST);
-    bool good =
-        listing_add(found, folder, error) && listing_read(folder, &folders, NULL, NULL, error);
+    bool good = stat(folder, &status) == 0 ||
+                error_set(&reason, ERROR_DATA, "%s: %s", folder, strerror(errno));
+    const struct level level = {status.st_dev, status.st_ino, above};
+    if (good && is_below_itself(&level))
+        good = error_set(&reason, ERROR_DATA, "%s: the folder is inside itself: a circular link",
+                         folder);
+    good = good && listing_read(folder, &folders, NULL, NULL, &reason);
+    if (!good && skip_broken && reason.kind == ERROR_DATA) {
+        log_warn("skipped: %s", reason.text);
+        listing_free(&folders);
+        return true;
+    }
+    good =
+        good ? listing_add(found, folder, error) : error_set(error, reason.kind, "%s", reason.text);
     for (size_t i = 0; good && i < folders.count; i++)
         good = listing_join(path, sizeof path, folder, folders.names[i], error) &&
-               walk(path, depth + 1, found, error);
+               walk(path, &level, skip_broken, found, error);
     listing_free(&folders);
     return good;
 }
 
-bool listing_walk(const char *folder, struct listing *found, struct error *error)
+bool listing_walk(const char *folder, bool skip_broken, struct listing *found, struct error *error)
 {
-    const bool good = walk(folder, 0, found, error);
+    const bool good = walk(folder, NULL, skip_broken, found, error);
     sort(found);
     return good;
 }

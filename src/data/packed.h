@@ -11,7 +11,7 @@
 struct options;
 
 enum { PACKED_VERSION = 1, PACKED_SPLITS = 3, PACKED_TEXT = 2 * OPTION_TEXT };
-enum { PACKED_PATH = OPTION_TEXT + 64, PACKED_MOST_FILES = 99999, PACKED_CHANNELS = 4 };
+enum { PACKED_PATH = OPTION_TEXT + 64, PACKED_MOST_FILES = 99999 };
 
 /* The records of one split in one file; positions in bytes from the beginning of the file. */
 struct packed_part {
@@ -29,7 +29,7 @@ struct packed_set {
     char **class_name;
     int64_t total[PACKED_SPLITS]; /* number of records, by enum data_split */
     bool normalised;              /* mean and std are those of the data */
-    double mean[PACKED_CHANNELS], std[PACKED_CHANNELS];
+    double mean[IMAGE_CHANNELS], std[IMAGE_CHANNELS];
     char source[PACKED_TEXT]; /* a comment */
     char program[64];
     int64_t files;

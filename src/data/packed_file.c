@@ -304,7 +304,7 @@ static bool part_is_valid(const struct packed_set *set, int split, const struct 
 static bool set_is_valid(const struct packed_set *set, int64_t number, int64_t bytes)
 {
     const int64_t least = set->encoded ? 0 : 1, most = set->encoded ? 0 : PACKED_MOST_SIDE;
-    bool good = set->channels >= 1 && set->channels <= PACKED_CHANNELS && set->height >= least &&
+    bool good = set->channels >= 1 && set->channels <= IMAGE_CHANNELS && set->height >= least &&
                 set->height <= most && set->width >= least && set->width <= most &&
                 set->files >= 1 && set->files <= PACKED_MOST_FILES &&
                 memchr(set->source, '\0', sizeof set->source) != NULL &&

@@ -53,13 +53,28 @@ static bool read_kind(hid_t file, struct reading *reading)
            wrong(reading, "its kind is '%s', this program supports encoded and decoded", kind);
 }
 
+/* Decoded images have as many channels as the transform of images supports. */
+static bool read_channels(hid_t file, struct reading *reading)
+{
+    int64_t *channels = &reading->set->channels;
+    if (!read_number(file, "channels", 1, INT32_MAX, channels, reading))
+        return false;
+    if (reading->set->encoded)
+        return *channels == 3 ||
+               wrong(reading, "it has encoded images with channels=%lld, must be 3",
+                     (long long)*channels);
+    return *channels <= IMAGE_CHANNELS ||
+           wrong(reading,
+                 "its images have %lld channels, this program reads images with at most %d",
+                 (long long)*channels, IMAGE_CHANNELS);
+}
+
 static bool read_attributes(hid_t file, struct reading *reading)
 {
     struct packed_set *set = reading->set;
     const int64_t side = set->encoded ? 0 : 1, most_side = set->encoded ? 0 : PACKED_MOST_SIDE;
     int64_t number, shuffled;
-    const bool good = read_number(file, "channels", set->encoded ? 3 : 1,
-                                  set->encoded ? 3 : PACKED_CHANNELS, &set->channels, reading) &&
+    const bool good = read_channels(file, reading) &&
                       read_number(file, "height", side, most_side, &set->height, reading) &&
                       read_number(file, "width", side, most_side, &set->width, reading) &&
                       read_number(file, "files", 1, PACKED_MOST_FILES, &set->files, reading) &&
@@ -148,7 +163,7 @@ static bool read_classes(hid_t file, struct reading *reading)
     return good || wrong(reading, "no memory for its class names");
 }
 
-static bool read_normalisation(hid_t file, const char *name, double values[PACKED_CHANNELS],
+static bool read_normalisation(hid_t file, const char *name, double values[IMAGE_CHANNELS],
                                struct reading *reading)
 {
     int64_t rows;

@@ -3,6 +3,7 @@
  * CHECKPOINT` needs no other options. */
 #include "train/inference.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -175,6 +176,15 @@ bool inference_open(struct inference *inference, const char *weights, const char
         return true;
     inference_close(inference);
     return false;
+}
+
+bool inference_check(const struct inference *inference, double number, struct error *error)
+{
+    return isfinite(number) ||
+           error_set(error, ERROR_NUMERIC,
+                     "the output of %s is NaN or infinity: the weights are damaged, or their "
+                     "numbers are too large; use other weights or train.precision=fp32",
+                     inference->options.model.name);
 }
 
 void inference_close(struct inference *inference)

@@ -27,6 +27,11 @@ MUST_CHECK bool inference_open(struct inference *inference, const char *weights,
                                const char *const *files, int count, const struct options *options,
                                const struct command_line *line, struct comm *world,
                                struct error *error);
+
+/* Fail if a number of the model's output is not finite. */
+MUST_CHECK bool inference_check(const struct inference *inference, double number,
+                                struct error *error);
+
 void inference_close(struct inference *inference);
 
 #endif
