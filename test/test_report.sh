@@ -189,9 +189,9 @@ done
 # The values at the right end of the large chart are the means of the last two rows of metrics.csv, as the last batch is short.
 last() {
     for name in loss images_per_second step_seconds; do
-        column "$1/metrics.csv" train $name | tail -n 2 >last.$name
+        column "$1/metrics.csv" train $name | tail -n 2 >"last-$1.$name"
     done
-    paste -d' ' last.* | awk '{ images = $2 * $6; sum += images * $4; all += images } END { printf "%.3f", sum / all }'
+    paste -d' ' "last-$1".* | awk '{ images = $2 * $6; sum += images * $4; all += images } END { printf "%.3f", sum / all }'
 }
 bad=
 for width in 1280 390; do
