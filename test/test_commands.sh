@@ -216,6 +216,9 @@ for operation in copy zero convert sum_squares update linear_backward; do
 done
 result 'a profile has a line for each operation that ran' "$bad" "$work/profile.log"
 
+ONEDNN_MAX_CPU_ISA=AVX2 run 1 limited $small train.steps=2 train.precision=bf16 run.dir="$work/limited"
+result 'bf16 where oneDNN may not use its bf16 instructions' "$([ $status -eq 0 ] || echo "status $status")" "$run_log"
+
 # A run that cannot be resumed is unchanged.
 cp "$work/second/deck.ini" "$work/second.ini"
 fails 2 'going on with another model' 2 'model.depth was 2, is 3' $small train.epochs=2 model.depth=3 \

@@ -345,7 +345,8 @@ static int64_t input_floats(const struct cpu_device *cpu, const struct convoluti
 }
 
 /* With AVX2, oneDNN 2.6 computes a wrong gradient of the weight for kernels of 1 x 1 with a stride
- * if the input channels are not a multiple of 8. */
+ * if the input channels are not a multiple of 8. oneDNN's instruction set need not be that of the
+ * kernels (VITTRAIN_CPU, ONEDNN_MAX_CPU_ISA). */
 static bool onednn_fails(const struct convolution_shape *s)
 {
     return s->kernel == 1 && s->stride > 1 && s->in % 8 != 0;
@@ -363,8 +364,9 @@ size_t convolution_implicit_workspace(const struct cpu_device *cpu,
     const int64_t input = input_floats(cpu, shape);
     const bool is_small = shape->in < LEAST_CHANNELS || shape->kernel < LEAST_KERNEL;
 
-    if (!cpu->kernels->implicit->preferred || (is_small && !onednn_fails(shape)) || input < 0 ||
-        !pass_fits(&forward))
+    if ((!cpu->kernels->implicit->preferred || is_small) && !onednn_fails(shape))
+        return 0;
+    if (input < 0 || !pass_fits(&forward))
         return 0;
     return (size_t)larger(larger(input, packed_floats(&forward)), weight_floats(&weight)) *
            sizeof(float);

@@ -287,7 +287,8 @@ bool product_library_check(struct error *error)
 bool product_multiplies_bf16(void)
 {
 #ifdef __x86_64__
-    return __builtin_cpu_supports("avx512bf16");
+    const unsigned needed = dnnl_cpu_isa_avx512_core_bf16;
+    return ((unsigned)dnnl_get_effective_cpu_isa() & needed) == needed;
 #else
     return false;
 #endif

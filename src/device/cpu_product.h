@@ -47,7 +47,8 @@ size_t product_library_bytes(void);
 /* Fail if the interface of the loaded library is not that of the headers. */
 bool product_library_check(struct error *error);
 
-/* True if this processor multiplies bf16 (AVX512_BF16 or AMX). */
+/* True if oneDNN multiplies bf16: with AVX512_BF16 or AMX, unless ONEDNN_MAX_CPU_ISA excludes
+ * them. */
 bool product_multiplies_bf16(void);
 
 typedef void product_run_once(void *context);
