@@ -53,8 +53,9 @@ const struct command command_eval = {
     .synopsis = "eval RUN|CHECKPOINT|WEIGHTS [DECK.ini ...] [section.key=value ...]",
     .summary = "evaluate a checkpoint or weights: loss, accuracy, per-class metrics",
     .detail =
-        "Evaluates a checkpoint or weights (safetensors) on a split (predict.split: train, val or "
-        "test). The model is that of the deck stored in the checkpoint, or of the metadata of the "
+        "Evaluates a checkpoint, weights (safetensors), or the best of a run folder on a split "
+        "(predict.split: train, val or test). The model is that of the deck stored in the "
+        "checkpoint, or of the metadata of the "
         "weights, a deck or model.name. Every sample counts exactly once on any number of ranks.",
     .run = eval_run,
     .checks_options = true};
