@@ -126,8 +126,13 @@ static void do_work(struct checkpoint_bench *bench, enum work work)
     else if (work == READ)
         error_defer(checkpoint_read(bench->path, &target, &bench->flat, &state, false, &error));
     else
-        error_defer(checkpoint_write(&target, "bench.h5", &bench->flat, "vit_base_patch32_224",
-                                     &state, "", &error));
+        error_defer(
+            checkpoint_write(&target, &bench->flat,
+                             &(const struct checkpoint_order){.name = "bench.h5",
+                                                              .model_name = "vit_base_patch32_224",
+                                                              .state = &state,
+                                                              .deck_text = ""},
+                             &error));
     ENSURE(error.kind == ERROR_NONE, "%s", error.text);
     comm_barrier(bench->world);
 }

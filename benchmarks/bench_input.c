@@ -63,7 +63,8 @@ static bool open_all(struct input_bench *bench, struct error *error)
     sampler_open(&bench->sampler, (uint64_t)options->run.seed, dataset->count, options->train.batch,
                  1, true, true, 0, 1);
     augment_open(&bench->augment, options, bench->side, bench->side, true);
-    if (!crop_open(&bench->crop, options, dataset->encoded, bench->side, true, error) ||
+    const struct image_size image = {bench->side, bench->side};
+    if (!crop_open(&bench->crop, options, dataset->encoded, image, true, error) ||
         !policy_open(&bench->policy, options, true, error))
         return false;
     bench->augment.policy = policy_is_on(&bench->policy) ? &bench->policy : NULL;

@@ -56,8 +56,8 @@ static bool open_all(struct packed_bench *bench, struct error *error)
     if (options->data.shuffle_block > 0)
         sampler_use_blocks(&bench->sampler, options->data.shuffle_block);
     augment_open(&bench->augment, options, dataset->width, dataset->width, true);
-    if (bench->device == NULL ||
-        !crop_open(&bench->crop, options, false, dataset->width, true, error))
+    const struct image_size image = {dataset->width, dataset->width};
+    if (bench->device == NULL || !crop_open(&bench->crop, options, false, image, true, error))
         return false;
     bench->loader = loader_open(dataset, &bench->sampler, &bench->augment, &bench->crop,
                                 bench->device, (int)options->data.workers, SLOTS, error);

@@ -165,6 +165,12 @@ test_start_count_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=progress_start -Wl,--wrap=tr
 	-Wl,--wrap=heartbeat_turn -Wl,--wrap=status_set_phase -Wl,--wrap=gethostname
 test_data += test/start_count$(EXEEXT)
 
+# Programs of the benchmarks: they must build.
+test_data += \
+	benchmarks/bench_checkpoint$(EXEEXT) \
+	benchmarks/bench_input$(EXEEXT) \
+	benchmarks/bench_packed$(EXEEXT)
+
 test_scripts = \
 	test/test_command_line.sh \
 	test/test_failing_writes.sh \
