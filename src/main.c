@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "app/app.h"
@@ -69,9 +70,26 @@ static void standard_streams_hold(void)
         close(descriptor);
 }
 
+/* The default of most systems is 8 MiB. */
+static bool stack_check(struct error *error)
+{
+    const rlim_t least = (rlim_t)1 << 20;
+    struct rlimit limit;
+    return getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= least ||
+           error_set(error, ERROR_MEMORY,
+                     "cannot start: the stack is limited to %llu KiB; raise the limit to at least "
+                     "%llu KiB (ulimit -s)",
+                     (unsigned long long)limit.rlim_cur >> 10, (unsigned long long)least >> 10);
+}
+
 int main(int argc, char **argv)
 {
     standard_streams_hold();
+    struct error error = {0};
+    if (!stack_check(&error)) {
+        log_error(&error);
+        return (int)error.kind;
+    }
     signal(SIGXFSZ, SIG_IGN); /* a write beyond `ulimit -f` fails instead */
     if (argc > 2 && read_frame_is_command(argv[1]))
         read_frame_run(argc - 1, argv + 1);
@@ -82,7 +100,6 @@ int main(int argc, char **argv)
     status_set_phases(phase_table, PHASE_COUNT);
     static struct options options;
     struct command_line line;
-    struct error error = {0};
     bool good = options_parse(argc, argv, app_command_names(), &options, &line, &error);
     if (good && command_line_informs(&line))
         return app_inform(&line);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -530,6 +531,18 @@ static void test_unchecked_files(void **state)
     subprocess_set_program(NULL);
     assert_int_equal(error.kind, ERROR_MEMORY);
     assert_string_equal(report, "");
+
+    struct checkpoint_contents contents;
+    struct rlimit limit, before;
+    path_of("a.h5", found, sizeof found);
+    error_clear(&error);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    limit = before;
+    limit.rlim_cur = 3;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_false(checkpoint_file_read(found, &contents, &error));
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(error.kind, ERROR_MEMORY);
     fixture_close(&fixture);
 }
 

@@ -22,11 +22,10 @@ ended_well() {
     [ $status -eq 0 ] && [ -s "$work/run/result.json" ] || failed_otherwise "$1" "$2" | tr '\n' ' '
 }
 
-echo 1..4
+echo 1..5
 problem='' named=0
-for limit in 15 18 21 24 27; do
+for limit in 6 8 10 12 14 18; do
     try "ulimit -n $limit"
-    grep -q '^vittrain: error' "$run_log" || [ $status -eq 0 ] || continue # MPI does not start
     grep -q "Too many open files: the limit is $limit (ulimit -n)" "$run_log" && named=$((named + 1))
     [ $status -eq 0 ] || problem="$problem$(failed_otherwise $status 'the limit is' | tr '\n' ' ')"
     [ $status -lt 128 ] || problem="$problem limit $limit: status $status"
@@ -42,6 +41,20 @@ for kilobytes in 0 1 3 8 40; do
 done
 [ $failed -gt 0 ] || problem="$problem; no write failed"
 result 'a run under ulimit -f completes, or ends with one error line' "$problem" "$run_log"
+
+# With larger libraries the system cannot start the program under the lowest limits (127).
+problem=
+if ! grep -q '^SANITIZER_CFLAGS = .' "$TEST_BUILD/Makefile"; then
+    for limit in 150000 165000 180000 190000 200000 220000; do
+        try "ulimit -v $limit" data.workers=1
+        [ $status -eq 127 ] || problem="$problem$(ended_well 6 'memory|thread|process|limit')"
+    done
+    try 'ulimit -v 2000000; OMP_STACKSIZE=4G; export OMP_STACKSIZE' run.threads=2
+    problem="$problem$(failed_otherwise 6 'no thread for computing' | tr '\n' ' ')"
+fi
+try 'ulimit -s 256'
+problem="$problem$(failed_otherwise 6 'the stack is limited to 256 KiB.*ulimit -s' | tr '\n' ' ')"
+result 'a run under ulimit -v or -s completes, or ends with one error line' "$problem" "$run_log"
 
 problem=
 for output in '>/dev/full' '2>/dev/full' '>&- 2>&-'; do

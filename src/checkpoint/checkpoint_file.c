@@ -224,7 +224,7 @@ static bool examine(const char *path, int64_t *bytes, struct error *error)
     /* O_NONBLOCK: opening a FIFO must not block. */
     int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (descriptor < 0 || fstat(descriptor, &file) != 0) {
-        error_set(error, ERROR_CHECKPOINT, "cannot read %s: %s", path, strerror(errno));
+        durable_unreadable(error, path, errno);
         if (descriptor >= 0)
             close(descriptor);
         return false;

@@ -181,7 +181,7 @@ static int open_file(const char *path, struct error *error)
 {
     int descriptor = open(path, O_RDONLY | O_CLOEXEC);
     if (descriptor < 0)
-        error_set(error, ERROR_CHECKPOINT, "cannot read %s: %s", path, strerror(errno));
+        durable_unreadable(error, path, errno);
     return descriptor;
 }
 

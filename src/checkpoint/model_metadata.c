@@ -17,6 +17,7 @@
 #include "checkpoint/weights_file.h"
 #include "config/option.h"
 #include "config/options.h"
+#include "core/durable.h"
 #include "core/text.h"
 #include "core/text_file.h"
 #include "core/value.h"
@@ -469,7 +470,7 @@ static bool safetensors_metadata(const char *path, char **text, struct error *er
     /* O_NONBLOCK: opening a FIFO must not block. */
     const int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (descriptor < 0)
-        return error_set(error, ERROR_CHECKPOINT, "cannot read %s: %s", path, strerror(errno));
+        return durable_unreadable(error, path, errno);
     const bool good = safetensors_header_read(descriptor, path, &header, error);
     close(descriptor);
     json_t *object = json_incref(json_object_get(header.json, "__metadata__"));

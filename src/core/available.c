@@ -5,10 +5,10 @@
 #include "core/available.h"
 
 #include <limits.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "core/text_file.h"
 
@@ -125,6 +125,12 @@ size_t memory_available(const char *root)
     if (text_file_number(path, "MemAvailable:", &available) && available * 1024 < room)
         room = (size_t)available * 1024;
     return room == SIZE_MAX ? 0 : room;
+}
+
+bool memory_mappable(size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return memory != MAP_FAILED && munmap(memory, bytes) == 0;
 }
 
 double cores_quota(const char *root)

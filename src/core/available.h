@@ -3,12 +3,16 @@
 #ifndef VITTRAIN_CORE_AVAILABLE_H
 #define VITTRAIN_CORE_AVAILABLE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* Return the available memory in bytes: that of the kernel, limited by the control groups (cgroup
  * v1 or v2) of this process. Page cache counts as available. 0: unknown. `root` is the prefix of
  * /proc and /sys; "" except in tests. */
 size_t memory_available(const char *root);
+
+/* True if this process can map so many more bytes: the address space is limited (ulimit -v). */
+bool memory_mappable(size_t bytes);
 
 /* Return the CPU quota of the control groups in CPUs; 1.5 is one and a half. 0: no limit. */
 double cores_quota(const char *root);

@@ -204,6 +204,13 @@ size_t durable_pread(int descriptor, void *data, size_t bytes, int64_t offset)
     return done;
 }
 
+bool durable_unreadable(struct error *error, const char *path, int number)
+{
+    const bool limited = number == EMFILE || number == ENFILE || number == ENOMEM;
+    return error_set(error, limited ? ERROR_MEMORY : ERROR_CHECKPOINT, "cannot read %s: %s", path,
+                     strerror(number));
+}
+
 bool durable_read(int descriptor, const char *path, void *data, size_t bytes, int64_t offset,
                   struct error *error)
 {
@@ -211,7 +218,7 @@ bool durable_read(int descriptor, const char *path, void *data, size_t bytes, in
     if (done == bytes)
         return true;
     if (errno != 0)
-        return error_set(error, ERROR_CHECKPOINT, "cannot read %s: %s", path, strerror(errno));
+        return durable_unreadable(error, path, errno);
     return error_set(error, ERROR_CHECKPOINT, "%s is truncated: it ends at byte %lld", path,
                      (long long)offset + (long long)done);
 }

@@ -13,11 +13,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "core/available.h"
 
 extern char **environ;
 
@@ -206,9 +207,7 @@ bool subprocess_limit(void)
         limit_set(RLIMIT_AS, memory_mapped() + memory_more);
     alarm(WALL_SECONDS);
     /* A lower limit of the job would make HDF5 report objects of valid files as missing. */
-    void *least =
-        mmap(NULL, memory_least, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return least != MAP_FAILED && munmap(least, memory_least) == 0;
+    return memory_mappable(memory_least);
 }
 
 void subprocess_write(const void *data, size_t size, int64_t count)

@@ -267,9 +267,11 @@ static bool start_workers(struct loader *loader, int workers, struct error *erro
         loader->worker_count += failure == 0;
     }
     if (failure != 0)
-        error_set(error, ERROR_MEMORY,
-                  "cannot start loader thread %d of %d: %s; lower data.workers",
-                  loader->worker_count + 1, workers, strerror(failure));
+        error_set(
+            error, ERROR_MEMORY,
+            "cannot start loader thread %d of %d: %s; check the limits of this job (ulimit -u, "
+            "ulimit -v) or lower data.workers",
+            loader->worker_count + 1, workers, strerror(failure));
     return failure == 0;
 }
 

@@ -202,6 +202,26 @@ static void caches_find(struct cpu_device *cpu)
     cpu->l2_bytes = l2 >= 512 << 10 ? l2 : 512 << 10;
 }
 
+static bool team_starts;
+
+/* libgomp ends the process if it cannot start a thread. */
+static void team_check(void)
+{
+    ENSURE(!team_starts, "no thread for computing (run.threads)");
+}
+
+/* Start the threads of OpenMP, which keeps them. */
+static void team_start(int threads)
+{
+    static bool registered;
+
+    registered = registered || atexit(team_check) == 0;
+    team_starts = true;
+#pragma omp parallel num_threads(threads)
+#pragma omp single
+    team_starts = false;
+}
+
 static struct device *cpu_open(int number, int threads, struct error *error)
 {
     struct cpu_device *cpu = calloc(1, sizeof *cpu);
@@ -217,6 +237,7 @@ static struct device *cpu_open(int number, int threads, struct error *error)
     cpu->kernels = kernels;
     cpu->tiles = cpu_tiles_choose();
     cpu->threads = threads > 0 ? threads : threads_allowed();
+    team_start(cpu->threads);
     cpu->products = product_cache_open(cpu->threads);
     cpu->convolutions = convolution_cache_open(cpu->threads);
     limits_find(cpu);

@@ -290,8 +290,8 @@ static struct convolution_plan *plan_open(const struct convolution_cache *cache,
     plan->cache = cache;
     memcpy(plan->bytes, described.bytes, sizeof plan->bytes);
     onednn_implementation(described.convolution, plan->implementation);
-    onednn_check(dnnl_primitive_create(&plan->primitive, described.convolution), "convolution");
-    onednn_check(dnnl_primitive_create(&plan->reorder, described.reorder), "reorder");
+    onednn_primitive_create(&plan->primitive, described.convolution, "convolution");
+    onednn_primitive_create(&plan->reorder, described.reorder, "reorder");
     struct described operands = describe(it);
     memory_open(plan, OPERAND_IMAGE, onednn_handle(&operands.image));
     memory_open(plan, OPERAND_WEIGHT, described.weight);

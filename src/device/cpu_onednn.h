@@ -7,11 +7,21 @@
 #include <dnnl.h>
 #include <stdio.h>
 
+#include "core/available.h"
 #include "core/error.h"
 
 static inline void onednn_check(dnnl_status_t status, const char *what)
 {
     ENSURE(status == dnnl_success, "oneDNN: %s: status %d", what, (int)status);
+}
+
+/* oneDNN ends with a segmentation fault if there is no memory for its machine code. */
+static inline void onednn_primitive_create(dnnl_primitive_t *primitive,
+                                           const_dnnl_primitive_desc_t description,
+                                           const char *what)
+{
+    ENSURE(memory_mappable((size_t)16 << 20), "no memory for the machine code of a %s", what);
+    onednn_check(dnnl_primitive_create(primitive, description), what);
 }
 
 #if DNNL_VERSION_MAJOR >= 3

@@ -190,7 +190,7 @@ static struct product_plan *plan_open(struct product_cache *cache, const struct 
     plan->product = *product;
     dnnl_primitive_desc_t description = product_describe(cache, product, matrices);
     onednn_implementation(description, plan->implementation);
-    onednn_check(dnnl_primitive_create(&plan->primitive, description), "primitive");
+    onednn_primitive_create(&plan->primitive, description, "product");
     plan_open_memory(cache, plan, matrices, description);
     onednn_check(dnnl_primitive_desc_destroy(description), "description");
     for (int operand = 0; operand < OPERANDS - 1; operand++)

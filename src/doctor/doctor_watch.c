@@ -75,7 +75,8 @@ void doctor_watch_open(double patience, double grace)
 {
     watch.grace = grace;
     doctor_watch("starting MPI", patience);
-    ENSURE(pthread_create(&watch.thread, NULL, watch_main, NULL) == 0, "no thread");
+    ENSURE(pthread_create(&watch.thread, NULL, watch_main, NULL) == 0,
+           "no thread to limit the time of checks");
     watch.open = true;
 }
 
@@ -122,7 +123,7 @@ bool doctor_bounded(void (*work)(void *), void *argument, double seconds)
     struct bounded *bounded = malloc(sizeof *bounded);
     ENSURE(bounded != NULL, "no memory for a thread");
     *bounded = (struct bounded){.work = work, .argument = argument};
-    ENSURE(pthread_create(&thread, NULL, bounded_main, bounded) == 0, "no thread");
+    ENSURE(pthread_create(&thread, NULL, bounded_main, bounded) == 0, "no thread for a check");
     while (atomic_load(&bounded->state) == BOUNDED_RUNNING && clock_now() < end)
         nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
     if (atomic_exchange(&bounded->state, BOUNDED_ABANDONED) == BOUNDED_RUNNING) {
