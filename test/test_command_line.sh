@@ -80,7 +80,7 @@ done <<'END'
 --train.batch=3|write train.batch=3 (
 --verson|did you mean --version?
 --list|did you mean --list-models?
---class-weights|the loss has no weights of classes; docs/train.md lists
+--class-weights|class weights are not supported; docs/train.md lists
 --xyzzy|settings are section.key=value, see `vittrain --help`
 END
 refuses "a key of another program" 2 'no option trainer.max_epochs; did you mean train.epochs?' \

@@ -116,7 +116,7 @@ result 'a batch script of 8 tasks and a job step of one task are single processe
 fails 1 'an unknown command' 2 'evla.*eval' evla
 fails 2 'an unknown model names the nearest' 2 'vit_base_patch32_224' \
     model.name=vit_base_patch32_24
-fails 1 'the beginning of names lists them' 2 'unknown model.name=vit_tiny; names that begin so: vit_tiny_patch16_224, vit_tiny_patch16_384$' \
+fails 1 'the beginning of names lists them' 2 'unknown model.name=vit_tiny; names that begin with it: vit_tiny_patch16_224, vit_tiny_patch16_384$' \
     model.name=vit_tiny
 fails 1 'images with one channel' 2 'model.channels is 1; set model.channels=3 \(image files always have 3\)' $small model.channels=1
 fails 1 'a patch that does not divide the image' 2 'model.patch=5 .*32 x 32' model.patch=5

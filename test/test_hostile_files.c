@@ -382,7 +382,7 @@ static void test_child_that_fails(void **state)
     refused(read_packed, packed, ERROR_MEMORY, "structure ended with exit code 1; check");
     subprocess_set_program("/bin/true");
     refused(read_checkpoint, checkpoint, ERROR_CHECKPOINT,
-            "is damaged: reading its structure gave an incomplete result");
+            "is damaged: reading its structure returned an incomplete result");
     set_script("kill -SEGV $$");
     refused(read_checkpoint, checkpoint, ERROR_CHECKPOINT,
             "is damaged: reading its structure ended with signal 11");
@@ -412,7 +412,7 @@ static void test_forwarded_signals(void **state)
 static void test_limits(void **state)
 {
     const struct rlimit second = {.rlim_cur = 1, .rlim_max = RLIM_INFINITY};
-    struct subprocess child = {.ended = false};
+    struct subprocess child = {.truncated = false};
     struct rlimit core;
     struct error failure = {.kind = ERROR_NONE};
     int ends[2];

@@ -21,7 +21,7 @@ nodes() {
 }
 
 echo 1..10
-# A host key that is none.
+# The host key is invalid.
 mkdir -p "$work/broken/cluster" && echo none >"$work/broken/cluster/host_key" && chmod 600 "$work/broken/cluster/host_key"
 sh "$TEST_SOURCE/test/cluster.sh" "$work/broken" up 1 >broken.log 2>&1 && bad='no failure;' || bad=
 grep -q 'node 1 did not come up: ' broken.log && grep -q 'sshd: no hostkeys available' broken.log || bad="$bad no reason;"

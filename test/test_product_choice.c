@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* The choice between oneDNN and tiles for the products of a layer: devices obey the choices that
- * they adopt, and compute the same bits; devices without tiles make no choices. Where oneDNN
+/* The choice between oneDNN and tiles for the products of a layer: devices use the choices that
+ * they import, and compute the same bits; devices without tiles make no choices. Where oneDNN
  * multiplies with AMX, its bits can be those of tiles, so calls of the tile kernels are counted. */
 #include <dirent.h>
 #include <setjmp.h>
@@ -35,7 +35,7 @@ static void count_and_multiply(const struct tile_block *block)
 }
 
 /* Count in tile_calls the products that tiles compute from now on. The device must have all choices
- * that it needs: it would measure others as on a processor with AMX. */
+ * that it needs, because it would measure missing ones as on a processor with AMX. */
 static void count_tile_calls(struct device_test *test)
 {
     static struct tile_product_kernels product;

@@ -106,7 +106,7 @@ cat "ddp_2node.$job.log" "ddp_2node.$failing.log" >failed.log
 result 'the log of a job that cannot start, and of one that fails, has the reason' "$bad" failed.log
 cd "$work" || exit 1
 
-# A batch script has the variables of a job of two tasks, but is one process. Each of two tasks without PMI is not.
+# A batch script has the variables of a job of two tasks, but is a single process. Two tasks without PMI are refused.
 cat >alone.sbatch <<END
 #!/bin/sh
 #SBATCH --nodes=1 --ntasks=2 --output=alone.log

@@ -24,8 +24,7 @@ struct command {
     /* The command itself compares program, command and options of the ranks: `run` is always
      * called, and `error` has the error of this rank's options. */
     bool compares;
-    bool checks_options; /* the command calls options_check_line after reading the options of a run
-                          */
+    bool checks_options; /* calls options_check_line after reading the options of a run */
     bool has_json;       /* accepts --json */
 };
 

@@ -10,8 +10,8 @@
 #include "plan/plan_checkpoint.h"
 #include "plan/plan_print.h"
 
-/* A machine file that was found in the working directory (plan.machine=auto) may lack speeds that
- * this run needs; the plan then has no times. */
+/* Print the times. With plan.machine=auto, a machine.ini that lacks a speed which the run needs is
+ * a warning, and the plan has no times. */
 static bool times_print(const struct plan *plan, const struct machine *machine, struct error *error)
 {
     if (plan_time_print(plan, machine, error))

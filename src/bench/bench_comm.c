@@ -346,9 +346,10 @@ bool bench_comm(struct bench *bench, struct error *error)
     int length;
     self.mpi = *(MPI_Comm *)comm_handle(bench->world);
     if (self.mpi == MPI_COMM_NULL)
-        return error_set(error, ERROR_USAGE,
-                         "bench comm: one process without a launcher does not use MPI: use mpirun "
-                         "-np RANKS vittrain bench comm");
+        return error_set(
+            error, ERROR_USAGE,
+            "bench comm needs MPI, which a process without a launcher does not use: start "
+            "it with mpirun -np RANKS vittrain bench comm");
     MPI_CHECK(MPI_Get_library_version(version, &length));
     snprintf(self.mpi_version, sizeof self.mpi_version, "%.*s", (int)strcspn(version, ",\n"),
              version);

@@ -48,9 +48,9 @@ char *model_metadata_describe(const struct options *options, const struct model 
 void model_metadata_parse(const char *text, struct model_metadata *metadata);
 
 /* Return false with ERROR_CHECKPOINT if a value of the file `path` is invalid and its option has
- * its default; `trains`: only if it is used in a training that starts from the weights. The same
- * with ERROR_USAGE if the number of attention heads is not that of the weights, which no tensor
- * shows. Metadata of an unknown architecture are not used and not checked. */
+ * its default. `trains`: the weights initialize a training, which does not use their options of the
+ * model. Return false with ERROR_USAGE if the number of attention heads is not that of the weights,
+ * which no tensor shows. Metadata of an unknown architecture are not used and not checked. */
 MUST_CHECK bool model_metadata_check(const struct model_metadata *metadata, const char *path,
                                      const struct options *options, bool trains,
                                      struct error *error);

@@ -151,7 +151,7 @@ void run_folder_discard(const struct run_folder *folder)
                                         "metrics.csv", "epochs.csv", "receipt.csv"};
     char path[FILE_PATH];
     DIR *entries = NULL;
-    log_info("%s: the files of this attempt are removed, as it failed before its first step",
+    log_info("%s: the files of this attempt are removed because it failed before its first step",
              folder->path);
     log_close();
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

@@ -22,7 +22,7 @@ bool weights_file_exists(const char *where, const char *path, struct error *erro
                where, path, strerror(errno));
 }
 
-/* Rank 0. */
+/* Rank 0. See weights_file_find. */
 static bool name_resolve(const char *name, bool initial, char path[WEIGHTS_PATH],
                          struct error *error)
 {

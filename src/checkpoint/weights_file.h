@@ -13,8 +13,8 @@ enum { WEIGHTS_PATH = 4096 };
 
 /* Collective. Write the path of a checkpoint or weights to `path`. For a run folder or its folder
  * of checkpoints this is the best checkpoint, else the best weights, the last checkpoint, the last
- * weights, and stderr gets a line with it. An image is ERROR_USAGE. `initial`: for model.init; then
- * weights are preferred to checkpoints, and stderr gets no line. */
+ * weights; the path is printed on stderr. An image is ERROR_USAGE. `initial`: for model.init; then
+ * weights are preferred to checkpoints, and nothing is printed. */
 MUST_CHECK bool weights_file_find(const char *name, bool initial, struct comm *world,
                                   char path[WEIGHTS_PATH], struct error *error);
 

@@ -74,7 +74,7 @@ static const struct {
      "start one rank per GPU or group of cores: `mpirun -np RANKS vittrain`"},
     {"e eval evaluate test validate", "use `vittrain eval CHECKPOINT`"},
     {"class-weights class-weight pos-weight",
-     "the loss has no weights of classes; docs/train.md lists what is supported"},
+     "class weights are not supported; docs/train.md lists what is supported"},
     {"m multirun", "use `vittrain sweep KEY=A,B`"},
 };
 

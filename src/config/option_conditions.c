@@ -14,9 +14,9 @@
 #define HAS_NO_BATCH_NORM "model.name=vit_*,deit3_*,cnn_a*,linear"
 
 /* Options, or patterns of their names, and the condition under which they apply, or (`excludes`) do
- * not apply: an option with a list of values or patterns. All rows of an option must hold. The
- * option of a condition precedes these options in option_table unless another row has the same
- * options. */
+ * not apply: an option with a list of values or patterns. All rows of an option must hold.
+ * options_settle makes one pass over option_table: if the option of a condition has a condition of
+ * its own, it precedes these options in the table, or they have that condition, too. */
 static const struct condition {
     const char *options, *when;
     bool excludes;

@@ -9,10 +9,10 @@
 
 struct options;
 
-/* Return false with ERROR_USAGE if a word of the command line, which may begin with
- * section.key=value or name a deck, sets an option that does not apply. Accepted are values that
- * request nothing (0, off, none, auto, empty); in decks also defaults, resolved decks, and options
- * that applied until a later deck or setting changed the condition. */
+/* Return false with ERROR_USAGE if a word of the command line (section.key=VALUE or a deck) sets an
+ * option that does not apply. Accepted are values that request nothing (0, off, none, auto, empty);
+ * in decks also defaults, and options that applied until a later deck or setting changed the
+ * condition. Resolved decks are accepted. */
 MUST_CHECK bool option_word_check(const char *word, const struct options *options,
                                   struct error *error);
 

@@ -47,10 +47,9 @@ const struct option_entry option_table[] = {
          "cnn_a_lenet, cnn_b (ResNet-18 for images of 32 pixels), cnn_c, "
          "resnet{18,34,50,101,152}, linear (linear regression on numbers)."},
     {PLACE(model, init), .kind = OPTION_IS_TEXT, .preset = "none",
-     .help = "Source of the initial weights: none (random), a FILE.safetensors, a checkpoint of "
-             "a model of the same shape, or a run folder (its best weights), also on a remote "
-             "(s3://BUCKET/FILE or REMOTE:FILE, "
-             "docs/store.md). With safetensors, a head of another size is initialized at random "
+     .help = "Source of the initial weights: none (random), a FILE.safetensors, a checkpoint of a "
+             "model of the same shape, or a run folder (its best weights), also on a remote "
+             "(docs/store.md). With safetensors, a head of another size is initialized at random "
              "and position embeddings are resized to the model's grid."},
     {PLACE(model, image), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 8192,
      .help = "Height of the model's input images in pixels, and their width unless "

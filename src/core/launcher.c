@@ -39,11 +39,11 @@ static int variable_read(const char *variable)
     return value != NULL ? atoi(value) : -1;
 }
 
-/* NULL: no launcher, or one whose variables are not set. */
+/* Return the launcher that set the variables of this process, or NULL. */
 static const struct launcher *launcher_find(void)
 {
     for (int i = 0; i < LAUNCHERS; i++) {
-        /* RANK alone may have any meaning. */
+        /* RANK counts only together with WORLD_SIZE: other programs set it, too. */
         bool generic = strcmp(launchers[i].rank, "RANK") == 0;
         if (getenv(launchers[i].rank) != NULL && (!generic || getenv(launchers[i].size) != NULL))
             return &launchers[i];

@@ -86,7 +86,7 @@ bool subprocess_start(struct subprocess *child, const char *const *words, struct
             close(ends[0]);
     }
     child->output = ends[0];
-    child->ended = child->no_memory = false;
+    child->truncated = child->no_memory = false;
     return failure == 0 || error_set(error, ERROR_MEMORY,
                                      "cannot start a process to read a file: %s; check the limits "
                                      "of this job (ulimit -a) and that /proc is mounted",
@@ -101,7 +101,7 @@ bool subprocess_read(struct subprocess *child, void *data, size_t bytes)
         if (done < 0 && errno == EINTR)
             continue;
         if (done <= 0) {
-            child->ended = true;
+            child->truncated = true;
             return false;
         }
         to += done;
@@ -154,12 +154,13 @@ bool subprocess_end(struct subprocess *child, bool whole, const char *path, enum
     if (status == 0 && whole)
         return true;
     const int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-    /* After invalid output its end is that of a write to a closed pipe. */
-    const bool invalid = !whole && !child->no_memory && (status == 0 || !child->ended);
+    /* After invalid output the child may fail because it writes to the closed pipe: its status is
+     * then not the cause. */
+    const bool invalid = !whole && !child->no_memory && (status == 0 || !child->truncated);
     if (child->no_memory)
         snprintf(reason, sizeof reason, "returned more than fits in memory");
     else if (invalid)
-        snprintf(reason, sizeof reason, "gave an incomplete result");
+        snprintf(reason, sizeof reason, "returned an incomplete result");
     else if (number == SIGXCPU)
         snprintf(reason, sizeof reason, "did not end within %d s of CPU time", CPU_SECONDS);
     else if (number == SIGALRM)

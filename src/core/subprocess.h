@@ -20,7 +20,7 @@ bool subprocess_has_program(void);
 struct subprocess {
     pid_t pid;
     int output;     /* the read end of a pipe */
-    bool ended;     /* the output ended too early */
+    bool truncated; /* the output ended too early */
     bool no_memory; /* subprocess_read_array failed for that reason */
 };
 

@@ -119,7 +119,7 @@ static bool root_missing(const char *root, const char *advice, struct error *err
     char path[LISTING_PATH], quoted[LISTING_PATH];
     struct stat status;
     snprintf(path, sizeof path, "%s", root);
-    if (strchr(root, ':') != NULL) { /* readable before the colon of the message */
+    if (strchr(root, ':') != NULL) { /* the message continues with a colon */
         snprintf(quoted, sizeof quoted, "\"%s\"", root);
         root = quoted;
     }

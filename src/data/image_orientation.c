@@ -95,19 +95,19 @@ bool image_webp_orientation(const uint8_t *bytes, size_t count, bool whole, int 
 
 /* ---- Turning. */
 
-/* Turning exchanges width and height. */
+/* True if turning exchanges width and height. */
 static bool is_transposed(int orientation)
 {
     return orientation >= 5;
 }
 
-/* The columns of the file are mirrored. */
+/* True if the columns of the file are mirrored. */
 static bool has_mirrored_columns(int orientation)
 {
     return orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
 }
 
-/* The rows of the file are mirrored. */
+/* True if the rows of the file are mirrored. */
 static bool has_mirrored_rows(int orientation)
 {
     return orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
@@ -155,7 +155,8 @@ struct image_request image_request_stored(const struct image_request *request,
     if (is_transposed(stored->turn))
         moved.area = transposed(moved.area);
     moved.area = mirrored(moved.area, stored->turn, stored->width, stored->height);
-    /* The pixels of a mirrored image are at multiples of the scale only if its size is one. */
+    /* With a scale, a mirrored image has the same pixels only if its size is a multiple of the
+     * scale. */
     while (stored->width % moved.scale != 0 || stored->height % moved.scale != 0)
         moved.scale /= 2;
     return moved;

@@ -60,10 +60,11 @@ static void report_orientations(const struct check *check)
                  oriented, check->count);
 }
 
-/* Return the error of broken records, or log what was found. */
+/* Set the error for broken records, or log their number and that of EXIF orientations. */
 static bool report(const struct check *check, struct error *error)
 {
-    static bool is_logged; /* the files of a held-out split are those of the training split */
+    /* The files of a held-out split are those of the training split: log them once. */
+    static bool is_logged;
     char name[NAME_SIZE];
     size_t skipped = 0;
     for (size_t i = 0; i < check->count; i++)

@@ -97,7 +97,7 @@ static void add_pattern(uint8_t *pixels, int64_t height, int64_t width, const ui
     }
 }
 
-/* The random block of a sample decides its label. */
+/* Draw the label of a sample from the first word of its random block. */
 static int32_t label_draw(const struct dataset *dataset, uint32_t sample)
 {
     const struct synthetic *self = dataset->self;

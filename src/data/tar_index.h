@@ -17,8 +17,8 @@ uint32_t tar_index_pixels(const struct tar_shard *shard, const struct tar_record
                           struct byte_buffer *buffer, int64_t most_pixels,
                           struct image_header *header, struct error *reason);
 
-/* Read the image of a record. Fails if the member's header is not that of the index: the shard was
- * rewritten. Thread-safe. */
+/* Read the image of a record. Fails if the member's header differs from the index, because the
+ * shard was rewritten. Thread-safe. */
 MUST_CHECK bool tar_index_load(const struct tar_shard *shard, const struct tar_record *record,
                                uint8_t *bytes, struct error *error);
 

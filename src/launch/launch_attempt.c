@@ -33,7 +33,7 @@ struct running {
     struct oom_kills oom_before;
     pid_t child;
     int output;                /* read end of its stderr; -1: closed */
-    char session[OPTION_TEXT]; /* session folder of mpirun; "": not its own */
+    char session[OPTION_TEXT]; /* session folder of mpirun; "": the default one */
     double started;            /* clock_now() */
     double term_at, kill_at;   /* clock_now() of SIGTERM and SIGKILL; 0: not planned */
     bool ended;
@@ -243,9 +243,9 @@ static void orphans_end(struct running *running)
 
 /* ---- start of the command */
 
-/* By default all runs of a user share one session folder of Open MPI. A run that ends removes it,
- * also while another one starts, which then fails. Create one for this command if mpirun starts
- * all ranks here; on other nodes the folder would be left behind. */
+/* By default all runs of a user share one session folder of Open MPI. The end of a run removes it
+ * even if another run is starting, which then fails. Create a folder for this command if mpirun
+ * starts all ranks on this host; on other hosts it would not be removed. */
 static void session_open(struct running *running, char *const *words)
 {
     int count = 0;
@@ -262,7 +262,7 @@ static void session_use(const char *session)
 {
     if (session[0] == '\0')
         return;
-    if (getenv("OMPI_MCA_orte_local_tmpdir_base") == NULL) /* both are an error */
+    if (getenv("OMPI_MCA_orte_local_tmpdir_base") == NULL) /* Open MPI refuses both */
         setenv("OMPI_MCA_orte_tmpdir_base", session, 0);
     if (getenv("PRTE_MCA_prte_local_tmpdir_base") == NULL)
         setenv("PRTE_MCA_prte_tmpdir_base", session, 0);

@@ -22,7 +22,8 @@ void model_close(struct model *model)
         model->type->close(model);
 }
 
-/* Set the error for an unknown model, with the names that begin so, else the nearest name. */
+/* Set the error for an unknown model: it lists the names that begin with `name`, else it has the
+ * nearest name. */
 static void name_refuse(const char *name, struct error *error)
 {
     char names[ERROR_TEXT_SIZE / 2] = "";
@@ -33,7 +34,7 @@ static void name_refuse(const char *name, struct error *error)
         }
     const char *nearest = text_nearest(name, model_names());
     if (names[0] != '\0')
-        error_set(error, ERROR_USAGE, "unknown model.name=%s; names that begin so: %s", name,
+        error_set(error, ERROR_USAGE, "unknown model.name=%s; names that begin with it: %s", name,
                   names);
     else if (nearest != NULL)
         error_set(error, ERROR_USAGE, "unknown model.name=%s; did you mean %s?", name, nearest);

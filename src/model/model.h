@@ -41,8 +41,7 @@ struct model_type {
     bool recomputes; /* supports train.checkpoint_activations=block */
     /* Describes the units of a registered model, with the entry's default shape overridden by the
      * options. Allocates no device memory. device is NULL if the model is only described. Returns
-     * NULL and sets the error if the shape is invalid. Options of other
-     * kinds are ignored. */
+     * NULL and sets the error if the shape is invalid. Ignores options of other kinds of models. */
     struct model *(*open)(const struct model_entry *entry, const struct options *options,
                           struct device *device, enum data_type compute, struct error *error);
     /* Reads the options that depend on which tensors are frozen. May be NULL. */

@@ -35,8 +35,8 @@ static bool deck_read(const char *checkpoint, struct options *options, struct co
     return comm_agree(world, error);
 }
 
-/* Set the options from the file's deck or metadata, and then from the command line. Image files
- * have the options of image folders. */
+/* Set the options from the file's deck or metadata, and then from the command line. reads_files:
+ * the input is image files, to which the options of image folders apply. */
 static bool options_take(struct inference *inference, const char *weights, bool reads_files,
                          const struct command_line *line, struct comm *world, struct error *error)
 {

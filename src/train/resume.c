@@ -97,8 +97,9 @@ struct comparison {
     char without_effect[2048]; /* the first option that differs, if no step is left */
 };
 
-__attribute__((format(printf, 2, 3))) static void differs(struct comparison *comparison,
-                                                          const char *format, ...)
+/* Log a difference as a warning, or keep the first one for the error. */
+__attribute__((format(printf, 2, 3))) static void difference_add(struct comparison *comparison,
+                                                                 const char *format, ...)
 {
     char text[sizeof comparison->first];
     va_list arguments;
@@ -117,7 +118,8 @@ static void option_compare(void *user, const struct option_change *change)
     char text[sizeof comparison->without_effect];
     const bool replays = comparison->trainer->receipts.expected != NULL;
     if (change->effect == EFFECT_MODEL) {
-        differs(comparison, "%s was %.200s, is %.200s", change->name, change->before, change->now);
+        difference_add(comparison, "%s was %.200s, is %.200s", change->name, change->before,
+                       change->now);
         return;
     }
     snprintf(text, sizeof text, "%s %.900s -> %.900s", change->name, change->before, change->now);
@@ -143,10 +145,11 @@ static bool classes_compare(struct comparison *comparison, const json_t *before,
         if (old != NULL && new != NULL && strcmp(old, new) == 0)
             continue;
         if (old == NULL || new == NULL)
-            differs(comparison, "class %zu '%.100s' is %s%s", c, old != NULL ? old : new,
-                    old != NULL ? "missing" : "new", counts);
+            difference_add(comparison, "class %zu '%.100s' is %s%s", c, old != NULL ? old : new,
+                           old != NULL ? "missing" : "new", counts);
         else
-            differs(comparison, "class %zu was '%.100s', is '%.100s'%s", c, old, new, counts);
+            difference_add(comparison, "class %zu was '%.100s', is '%.100s'%s", c, old, new,
+                           counts);
         return false;
     }
     return true;
@@ -162,15 +165,15 @@ static void split_compare(struct comparison *comparison, const char *name, const
         const char *class = json_string_value(json_array_get(classes, c));
         if (json_equal(old, new))
             continue;
-        differs(comparison, "class %zu '%.100s' had %lld %s samples, has %lld", c,
-                class != NULL ? class : "", (long long)json_integer_value(old), name,
-                (long long)json_integer_value(new));
+        difference_add(comparison, "class %zu '%.100s' had %lld %s samples, has %lld", c,
+                       class != NULL ? class : "", (long long)json_integer_value(old), name,
+                       (long long)json_integer_value(new));
         return;
     }
     if (!json_equal(json_object_get(before, "list"), json_object_get(now, "list")))
-        differs(comparison, "the list of %s samples has other files or another order", name);
+        difference_add(comparison, "the list of %s samples has other files or another order", name);
     else if (!json_equal(json_object_get(before, "content"), json_object_get(now, "content")))
-        differs(comparison, "%s samples of the same name have other contents", name);
+        difference_add(comparison, "%s samples of the same name have other contents", name);
 }
 
 static void data_compare(struct comparison *comparison, const char *path,
@@ -187,11 +190,11 @@ static void data_compare(struct comparison *comparison, const char *path,
     } else {
         const bool same = classes_compare(comparison, json_object_get(before, "classes"), classes);
         if (!json_equal(was, is))
-            differs(comparison, "the model's images had %lldx%lld pixels, have %lldx%lld",
-                    (long long)json_integer_value(json_array_get(was, 0)),
-                    (long long)json_integer_value(json_array_get(was, 1)),
-                    (long long)json_integer_value(json_array_get(is, 0)),
-                    (long long)json_integer_value(json_array_get(is, 1)));
+            difference_add(comparison, "the model's images had %lldx%lld pixels, have %lldx%lld",
+                           (long long)json_integer_value(json_array_get(was, 0)),
+                           (long long)json_integer_value(json_array_get(was, 1)),
+                           (long long)json_integer_value(json_array_get(is, 0)),
+                           (long long)json_integer_value(json_array_get(is, 1)));
         for (int s = 0; s < SPLITS && same; s++) {
             const json_t *old = json_object_get(before, splits[s].key);
             const json_t *new = json_object_get(now, splits[s].key);

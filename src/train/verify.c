@@ -135,8 +135,8 @@ static bool replay(const char *folder, const struct options *options,
     return error->kind == ERROR_NONE;
 }
 
-/* Collective. Fails if a finished run has steps after its last receipt. A deck without receipts is
- * that of a later attempt. */
+/* Collective. Fails if a finished run has steps after its last receipt. With
+ * output.receipt=0 in the deck, a later attempt wrote no receipts. */
 static bool table_check_end(const struct receipt_table *table, const char *folder,
                             const struct options *options, struct comm *world, struct error *error)
 {
