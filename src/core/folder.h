@@ -25,7 +25,7 @@ bool folder_make_temporary(char *path, size_t size);
 void folder_remove(const char *path);
 
 /* Write the user's cache folder of this program: $XDG_CACHE_HOME/vittrain or ~/.cache/vittrain. ""
- * if neither variable is an absolute path. It may not exist. */
+ * if neither variable is an absolute path, or if HOME does not exist. The folder may not exist. */
 void folder_cache(char *path, size_t size);
 
 /* Write the name in a folder that ends with `ending` and is otherwise nearest to `name`

@@ -217,7 +217,8 @@ bool hdf5_text_read(hid_t object, const char *name, char *text, size_t size)
     const htri_t variable = stored < 0 ? -1 : H5Tis_variable_str(stored);
     char *copy = NULL;
     bool good = type >= 0 && variable >= 0 && H5Tget_class(stored) == H5T_STRING;
-    /* h5py writes texts of variable length. A longer text is truncated, by HDF5 otherwise. */
+    /* h5py writes texts of variable length. Longer texts are truncated: those of fixed length by
+     * HDF5. */
     if (good && variable > 0) {
         good = H5Aread(attribute, stored, &copy) >= 0 && copy != NULL;
         snprintf(text, size, "%s", good ? copy : "");

@@ -21,7 +21,7 @@ struct listing {
 MUST_CHECK bool listing_read(const char *folder, struct listing *folders, struct listing *files,
                              bool (*keep)(const char *name), struct error *error);
 /* List the folder and all folders below it, sorted by path. A folder that cannot be read or is
- * inside itself (a circular link) is an error, or skipped with a warning. */
+ * inside itself (a circular link) is an error; with skip_broken it is skipped with a warning. */
 MUST_CHECK bool listing_walk(const char *folder, bool skip_broken, struct listing *found,
                              struct error *error);
 MUST_CHECK bool listing_add(struct listing *listing, const char *name, struct error *error);
