@@ -221,7 +221,7 @@ result 'bf16 where oneDNN may not use its bf16 instructions' "$([ $status -eq 0 
 
 # A run that cannot be resumed is unchanged.
 cp "$work/second/deck.ini" "$work/second.ini"
-fails 2 'going on with another model' 2 'model.depth was 2, is 3' $small train.epochs=2 model.depth=3 \
+fails 2 'resuming with another model' 2 'model.depth was 2, is 3' $small train.epochs=2 model.depth=3 \
     run.dir="$work/second"
 result 'its deck is as it was' "$(cmp "$work/second.ini" "$work/second/deck.ini" 2>&1)"
 run 1 further $small train.epochs=3 run.dir="$work/second"

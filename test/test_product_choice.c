@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The choice between oneDNN and tiles for the products of a layer: devices use the choices that
- * they import, and compute the same bits; devices without tiles make no choices. Where oneDNN
+ * they adopt, and compute the same bits; devices without tiles make no choices. Where oneDNN
  * multiplies with AMX, its bits can be those of tiles, so calls of the tile kernels are counted. */
 #include <dirent.h>
 #include <setjmp.h>
@@ -123,7 +123,7 @@ static int files_in(const char *folder)
     return count;
 }
 
-static void adopted_choices_are_obeyed(void **state)
+static void adopted_choices_are_used(void **state)
 {
     (void)state;
     struct device_test first, second;
@@ -202,7 +202,7 @@ static void reproducible_devices_do_not_measure(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(adopted_choices_are_obeyed),
+        cmocka_unit_test(adopted_choices_are_used),
         cmocka_unit_test(without_tiles_nothing_is_chosen),
         cmocka_unit_test(reproducible_devices_do_not_measure),
     };

@@ -113,7 +113,7 @@ result 'the log ends with the results, the files and the next command' "$bad" "$
 bad=$([ "$(rows best.log '^warning: data.val=test: .* data.val=0.1$')" = 1 ] || echo 'no warning;')
 grep -q ' warning: data.val=test: ' best/train.log || bad="$bad not in train.log;"
 ! grep -q '^warning: data.val=test' one.log || bad="$bad with data.val=reference"
-result 'a best checkpoint that is chosen on the test set is worth a warning' "$bad" "$work/best.log"
+result 'a best checkpoint that is chosen on the test set is a warning' "$bad" "$work/best.log"
 
 result "nvidia-smi's table of the middle of the run" \
     "$(lacks one/nvidia-smi.txt ' at .*Z, step 1[0-9]$' 'NVIDIA-SMI 570'; lacks runs/logbook/one.md 'NVIDIA-SMI 570')" "$work/one.log"
