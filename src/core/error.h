@@ -15,8 +15,8 @@ enum error_kind {
     ERROR_DATA = 3,       /* data set or image: missing, truncated, out of range */
     ERROR_CHECKPOINT = 4, /* checkpoint or weights: damaged, of another model or version */
     ERROR_FILE = 5,       /* cannot write: disk full, permission, unwritable run folder */
-    ERROR_MEMORY = 6,     /* the machine or the device has too little memory */
-    ERROR_NUMERIC = 7,    /* NaN or infinity in training */
+    ERROR_MEMORY = 6,     /* too little memory of machine or device, or another limit */
+    ERROR_NUMERIC = 7,    /* NaN or infinity in training, eval or predict */
     ERROR_NETWORK = 8,    /* download, upload, name resolution */
     ERROR_PEER = 9,       /* another rank failed or does not answer */
     ERROR_UNFIT = 10,     /* `doctor` found a problem that must be fixed before a run */
