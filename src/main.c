@@ -70,7 +70,7 @@ static void standard_streams_hold(void)
         close(descriptor);
 }
 
-/* The default of most systems is 8 MiB. */
+/* Fail if the stack is limited to less than 1 MiB; the default of most systems is 8 MiB. */
 static bool stack_check(struct error *error)
 {
     const rlim_t least = (rlim_t)1 << 20;

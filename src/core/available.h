@@ -11,7 +11,7 @@
  * /proc and /sys; "" except in tests. */
 size_t memory_available(const char *root);
 
-/* True if this process can map so many more bytes: the address space is limited (ulimit -v). */
+/* True if this process can map `bytes` more: its address space may be limited (ulimit -v). */
 bool memory_mappable(size_t bytes);
 
 /* Return the CPU quota of the control groups in CPUs; 1.5 is one and a half. 0: no limit. */

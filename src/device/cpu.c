@@ -204,13 +204,13 @@ static void caches_find(struct cpu_device *cpu)
 
 static bool team_starts;
 
-/* libgomp ends the process if it cannot start a thread. */
+/* Called at exit. libgomp ends the process if it cannot start a thread. */
 static void team_check(void)
 {
     ENSURE(!team_starts, "no thread for computing (run.threads)");
 }
 
-/* Start the threads of OpenMP, which keeps them. */
+/* Start the threads of OpenMP, which keeps them for later parallel regions. */
 static void team_start(int threads)
 {
     static bool registered;
