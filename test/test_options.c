@@ -209,7 +209,7 @@ static void bad_values_are_refused(void **state)
     refuses("optim.betas=0.9;0.9",
             "optim.betas=0.9;0.9: must be auto, or 2 numbers from 0 to below 1 with "
             "commas between");
-    refuses("augment.std=0", "augment.std=0: must be auto, or 1 to 4 numbers above 0 with commas "
+    refuses("augment.std=0", "augment.std=0: must be auto, or 1 to 32 numbers above 0 with commas "
                              "between");
     refuses(
         "run.dir=a #b",
