@@ -17,7 +17,7 @@ said() {
     result "$1" "$bad" "$4"
 }
 
-echo 1..73
+echo 1..74
 run 2 train $small train.epochs=1 run.dir="$work/run"
 result 'train on two ranks' "$([ $status -eq 0 ] || echo "status $status")" "$work/train.log"
 start=$(sed '/^epoch 1 done/,$d' "$work/train.log" | wc -l)
