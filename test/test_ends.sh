@@ -179,6 +179,13 @@ done
 [ ! -e "$work/init" ] || bad="$bad; init has $(ls -A "$work/init")"
 [ "$(ls -A "$work/used")" = slurm-17.out ] || bad="$bad; used has $(ls -A "$work/used")"
 result 'a run that fails before its first step leaves no folder' "$bad" "$run_log"
+# Another job has just locked its folder and written nothing else yet.
+mkdir -p "$work/begun/checkpoints"
+flock "$work/begun/.lock" timeout 60 "$vittrain" $steps run.dir="$work/begun" >"$work/begun.log" 2>&1 </dev/null
+status=$? run_log=$work/begun.log
+bad=$(failed_otherwise 2 'another job is writing to')
+[ "$(ls -A "$work/begun" | paste -s -d ' ')" = '.lock checkpoints' ] || bad="$bad only $(ls -A "$work/begun") is left"
+result 'a job that is refused removes nothing from the folder of another' "$bad" "$run_log"
 for folder in / "$work/../../../../../../../.."; do
     fails 1 'the root is not a run folder' 2 "^vittrain: error: $folder: the root of the file system" $steps run.dir="$folder"
 done

@@ -78,7 +78,8 @@ int64_t run_folder_finished_steps(const char *folder)
 /* ---- lock ---- */
 
 /* Lock a folder and release the previous lock. Return false without an error if another job holds
- * the lock. On file systems without locks this always succeeds. */
+ * the lock, or has removed its file meanwhile. On file systems without locks this always succeeds.
+ */
 static bool lock_folder(const char *path, struct run_folder *folder, struct error *error)
 {
     char name[FILE_PATH];
@@ -90,7 +91,9 @@ static bool lock_folder(const char *path, struct run_folder *folder, struct erro
         return error_set(error, ERROR_FILE,
                          "the run folder %s is not writable (%s): choose another by run.dir", path,
                          strerror(errno));
-    if (flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    struct stat file, named;
+    if ((flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) || fstat(lock, &file) != 0 ||
+        stat(name, &named) != 0 || file.st_ino != named.st_ino) {
         close(lock);
         return false;
     }
@@ -147,7 +150,7 @@ static bool is_temporary(const char *name)
 
 void run_folder_discard(const struct run_folder *folder)
 {
-    static const char *const names[] = {".lock",       "train.log",  "deck.ini",   "tags.log",
+    static const char *const names[] = {"train.log",   "deck.ini",   "tags.log",
                                         "metrics.csv", "epochs.csv", "receipt.csv"};
     char path[FILE_PATH];
     DIR *entries = NULL;
@@ -164,6 +167,8 @@ void run_folder_discard(const struct run_folder *folder)
             unlink(path);
     }
     rmdir(folder->checkpoints);
+    snprintf(path, sizeof path, "%s/.lock", folder->path);
+    unlink(path); /* last: from here on, another job may use the folder */
     if (folder->made)
         rmdir(folder->path);
 }
@@ -226,8 +231,7 @@ static bool use_given(struct run_folder *folder, const struct options *options, 
                          "run.dir: %s holds a run already: choose another folder, remove it, or "
                          "resume it with checkpoint.resume=auto",
                          folder->path);
-    folder->made = access(folder->path, F_OK) != 0;
-    folder->fresh = !holds_run(folder->path) && !path_exists(folder->path, "train.log");
+    const bool exists = access(folder->path, F_OK) == 0;
     if (!folder_make(folder->path, advice, error))
         return false;
     if (!lock_folder(folder->path, folder, error))
@@ -235,6 +239,8 @@ static bool use_given(struct run_folder *folder, const struct options *options, 
                          "run.dir: another job is writing to %s: wait until it ends or choose "
                          "another folder",
                          folder->path);
+    folder->made = !exists;
+    folder->fresh = !holds_run(folder->path) && !path_exists(folder->path, "train.log");
     folder->resuming = holds_checkpoints(folder->path);
     folder->finished_steps = run_folder_finished_steps(folder->path);
     return true;

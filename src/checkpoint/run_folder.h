@@ -52,7 +52,7 @@ MUST_CHECK bool run_folder_save_tags(const struct run_folder *folder, const stru
 MUST_CHECK bool run_folder_save_deck(const struct run_folder *folder, const struct options *options,
                                      struct error *error);
 
-/* Not collective, by one rank of each node after run_folder_close, if the run failed before its
+/* Not collective, by one rank of each node, rank 0 with the lock, if the run failed before its
  * first step. Remove the files that this attempt has written to a fresh folder, and the folder if
  * the attempt has made it and it is empty. Closes the log file. */
 void run_folder_discard(const struct run_folder *folder);

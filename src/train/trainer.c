@@ -347,11 +347,13 @@ bool trainer_open(struct trainer *trainer, const struct options *options, struct
             upload_start(trainer->output.upload);
         return true;
     }
-    const struct run_folder folder = trainer->folder;
+    struct run_folder folder = trainer->folder;
     const bool discards = folder.fresh && trainer->session.mesh.node->rank == 0;
+    trainer->folder.locked = false; /* the lock is kept until the files are removed */
     trainer_close(trainer);
     if (discards)
         run_folder_discard(&folder);
+    run_folder_close(&folder);
     return false;
 }
 
