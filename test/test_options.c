@@ -779,6 +779,14 @@ static void changes_between_attempts(void **state)
     assert_string_equal(text, "model.heads auto -> 3 (2); train.epochs 10 -> 20 (1); "
                               "train.batch 64 -> unset (0); train.global_batch unset -> 32 (0); "
                               "optim.lr 0.0003 -> 1e-05 (0); mesh.strategy ddp -> fsdp (1); ");
+    /* Version 0.2 ignored options that do not apply. */
+    now = before;
+    assert_true(options_set("optim.eps=1e-3", &before, &error));
+    assert_true(options_set("optim.name=lion", &before, &error));
+    assert_true(options_set("optim.name=lion", &now, &error));
+    assert_true(option_changes_nothing(&before, &now));
+    assert_true(options_set("optim.name=adam", &before, &error));
+    assert_false(option_changes_nothing(&before, &now));
 }
 
 /* Rows of single options and of whole sections apply. */

@@ -20,7 +20,7 @@ same() {
     result "$1" "$bad" "$work/$2.log"
 }
 
-echo 1..28
+echo 1..29
 for ranks in 1 2; do
     run $ranks whole$ranks $steps run.dir="$work/whole$ranks"
     result "a run of two epochs on $ranks ranks" "$([ $status -eq 0 ] || echo "status $status")" \
@@ -46,6 +46,11 @@ result 'a run that is over says so' "$bad" "$work/part1.log"
 fails 2 'a changed option without a step left is an error' 2 \
     'part1: the run has ended at step 50 of 50, so optim.lr 0.003 -> 0.001 has no effect; raise train.epochs' \
     $steps run.dir="$work/part1" optim.lr=1e-3
+cp -r "$work/part1" "$work/moved"
+cp -r "$TEST_BUILD/data/cifar-10-sample" "$work/elsewhere"
+run 2 moved $steps run.dir="$work/moved" data.root="$work/elsewhere"
+grep -q 'nothing to do' "$work/moved.log" && [ $status -eq 0 ] && bad= || bad="status $status"
+result 'a run that is over accepts the same data in another folder' "$bad" "$work/moved.log"
 fails 1 'another model is an error' 2 'cannot resume from .*part1/checkpoints/.*: model.heads was 2, is 4; use another run.dir' \
     $steps run.dir="$work/part1" train.epochs=3 model.heads=4
 fails 2 'another image size is an error' 2 "the model's images had 32x32 pixels, have 48x48; use another run.dir" \

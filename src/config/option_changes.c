@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "config/option.h"
+#include "config/option_conditions.h"
 #include "config/options.h"
 
 /* The first row whose name is an option's, or a section's with its dot, applies. Image size,
@@ -66,13 +67,17 @@ static void value_write(const struct option_entry *entry, const struct options *
 void option_changes(const struct options *before, const struct options *now,
                     option_change_visit *visit, void *user)
 {
+    /* A deck of version 0.2 may set options that do not apply. */
+    struct options applied[2] = {*before, *now};
+    options_settle(&applied[0]);
+    options_settle(&applied[1]);
     for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
         struct option_change change = {.name = entry->name,
                                        .effect = option_effect_of(entry->name)};
         if (!option_is_of_run(entry))
             continue;
-        value_write(entry, before, change.before);
-        value_write(entry, now, change.now);
+        value_write(entry, &applied[0], change.before);
+        value_write(entry, &applied[1], change.now);
         if (strcmp(change.before, change.now) != 0)
             visit(user, &change);
     }

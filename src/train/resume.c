@@ -117,14 +117,15 @@ static void option_compare(void *user, const struct option_change *change)
     struct comparison *comparison = user;
     char text[sizeof comparison->without_effect];
     const bool replays = comparison->trainer->receipts.expected != NULL;
+    const bool has_no_effect = /* the data are compared, not their place */
+        change->effect == EFFECT_LEARNING && strcmp(change->name, "data.root") != 0;
     if (change->effect == EFFECT_MODEL) {
         difference_add(comparison, "%s was %.200s, is %.200s", change->name, change->before,
                        change->now);
         return;
     }
     snprintf(text, sizeof text, "%s %.900s -> %.900s", change->name, change->before, change->now);
-    if (change->effect == EFFECT_LEARNING && comparison->over &&
-        comparison->without_effect[0] == '\0')
+    if (has_no_effect && comparison->over && comparison->without_effect[0] == '\0')
         memcpy(comparison->without_effect, text, sizeof text);
     if (change->effect == EFFECT_LEARNING || (comparison->over && !replays))
         log_info("changed since the checkpoint: %s", text);
