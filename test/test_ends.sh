@@ -102,7 +102,7 @@ completes signal alone 1 'a final test that a signal interrupts is repeated' "$b
 left() {
     folder=$1
     shift
-    for name in result.json metrics.csv weights.safetensors report.html checkpoints/step-00000003.h5; do
+    for name in result.json metrics.csv weights.safetensors best.safetensors misclassified.json report.html checkpoints/step-00000003.h5; do
         echo left >"$folder/$name.part"
     done
     echo left >"$folder/.probe-host-1"

@@ -131,12 +131,20 @@ void run_folder_close(struct run_folder *folder)
  * their files. */
 static bool is_temporary(const char *name)
 {
-    static const char *const patterns[] = {
-        "deck*.ini",         "run.json",     "result.json",   "metrics.csv",          "epochs.csv",
-        "receipt.csv",       "units.csv",    "ranks.csv",     "monitor*.csv",         "report.html",
-        "nvidia-smi*.txt",   ".upload.json", "exec_time.log", "weights.safetensors",  "course.log",
-        "hparams.yaml",      "imagenet.log", "lightning.log", "torchrun.log",         "*_*_*_*.txt",
-        "accuracy_plot.png", ".probe-*",     "step-*.h5",     "training_metrics.png", "tags.log"};
+    static const char *const patterns[] = {"deck*.ini",         "run.json",
+                                           "result.json",       "metrics.csv",
+                                           "epochs.csv",        "receipt.csv",
+                                           "units.csv",         "ranks.csv",
+                                           "monitor*.csv",      "misclassified.json",
+                                           "report.html",       "nvidia-smi*.txt",
+                                           ".upload.json",      "exec_time.log",
+                                           "best.safetensors",  "weights.safetensors",
+                                           "course.log",        "hparams.yaml",
+                                           "imagenet.log",      "lightning.log",
+                                           "torchrun.log",      "*_*_*_*.txt",
+                                           "accuracy_plot.png", ".probe-*",
+                                           "step-*.h5",         "training_metrics.png",
+                                           "tags.log"};
     char stem[NAME_MAX + 1];
     snprintf(stem, sizeof stem, "%s", name);
     bool part = text_ends_with(stem, ".part");
