@@ -16,6 +16,7 @@
 
 #include "config/options.h"
 #include "device_test.h"
+#include "temporary.h"
 
 static struct comm *world;
 
@@ -140,13 +141,16 @@ static void check_folder(const char *setting, const char *cache, const char *hom
 static void the_cache_is_where_the_options_say(void **state)
 {
     (void)state;
-    check_folder("cuda.cache=auto", "/caches", "/home/someone", "/caches/vittrain");
-    check_folder("cuda.cache=auto", NULL, "/home/someone", "/home/someone/.cache/vittrain");
-    check_folder("cuda.cache=auto", "not/absolute", "/home/someone",
-                 "/home/someone/.cache/vittrain");
+    char home[512], below[1024];
+    snprintf(home, sizeof home, "%s", temporary_directory("home"));
+    snprintf(below, sizeof below, "%s/.cache/vittrain", home);
+    check_folder("cuda.cache=auto", "/caches", home, "/caches/vittrain");
+    check_folder("cuda.cache=auto", NULL, home, below);
+    check_folder("cuda.cache=auto", "not/absolute", home, below);
+    check_folder("cuda.cache=auto", NULL, temporary_path("missing"), "");
     check_folder("cuda.cache=auto", NULL, NULL, "");
-    check_folder("cuda.cache=none", "/caches", "/home/someone", "");
-    check_folder("cuda.cache=some/folder", "/caches", "/home/someone", "some/folder");
+    check_folder("cuda.cache=none", "/caches", home, "");
+    check_folder("cuda.cache=some/folder", "/caches", home, "some/folder");
 }
 
 int main(int argc, char **argv)
@@ -161,7 +165,7 @@ int main(int argc, char **argv)
     if (!comm_world_open(&argc, &argv, &world, &error))
         return 1;
     cmocka_set_message_output(CM_OUTPUT_TAP);
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(tests, temporary_setup, temporary_teardown);
     comm_world_close(world);
     return failed;
 }
