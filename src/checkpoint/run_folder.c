@@ -156,12 +156,20 @@ static bool is_temporary(const char *name)
     return false;
 }
 
-void run_folder_discard(const struct run_folder *folder)
+void run_folder_discard(const struct run_folder *folder, struct comm *world, bool of_node)
 {
     static const char *const names[] = {"train.log",   "deck.ini",   "tags.log",
                                         "metrics.csv", "epochs.csv", "receipt.csv"};
     char path[FILE_PATH];
     DIR *entries = NULL;
+    if (of_node && world->rank != 0) { /* a folder of this node has no files */
+        rmdir(folder->checkpoints);
+        if (folder->made)
+            rmdir(folder->path);
+    }
+    comm_barrier(world); /* rank 0's lock outlasts the work of other nodes on a shared folder */
+    if (world->rank != 0)
+        return;
     log_info("%s: the files of this attempt are removed because it failed before its first step",
              folder->path);
     log_close();

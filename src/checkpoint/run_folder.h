@@ -52,10 +52,10 @@ MUST_CHECK bool run_folder_save_tags(const struct run_folder *folder, const stru
 MUST_CHECK bool run_folder_save_deck(const struct run_folder *folder, const struct options *options,
                                      struct error *error);
 
-/* Not collective, by one rank of each node, rank 0 with the lock, if the run failed before its
- * first step. Remove the files that this attempt has written to a fresh folder, and the folder if
- * the attempt has made it and it is empty. Closes the log file. */
-void run_folder_discard(const struct run_folder *folder);
+/* Collective, if the run failed before its first step; rank 0 has the lock. Remove the files that
+ * this attempt has written to a fresh folder, and the folder if the attempt has made it and it is
+ * empty. of_node: true on the first rank of each node. Closes the log file. */
+void run_folder_discard(const struct run_folder *folder, struct comm *world, bool of_node);
 
 /* Not collective. True if a run with these options may find a checkpoint from which it resumes. */
 bool run_folder_may_resume(const struct options *options);

@@ -348,11 +348,11 @@ bool trainer_open(struct trainer *trainer, const struct options *options, struct
         return true;
     }
     struct run_folder folder = trainer->folder;
-    const bool discards = folder.fresh && trainer->session.mesh.node->rank == 0;
+    const bool of_node = folder.fresh && trainer->session.mesh.node->rank == 0;
     trainer->folder.locked = false; /* the lock is kept until the files are removed */
     trainer_close(trainer);
-    if (discards)
-        run_folder_discard(&folder);
+    if (folder.fresh)
+        run_folder_discard(&folder, world, of_node);
     run_folder_close(&folder);
     return false;
 }
