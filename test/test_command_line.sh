@@ -148,6 +148,7 @@ refuses "bad value" 2 'train.batch=x: must be a whole number' "$vittrain" train.
 refuses "bad deck" 2 'bad.ini:3: no option train.bacth; did you mean train.batch?' \
     "$vittrain" bad.ini
 refuses "missing deck" 2 'none.ini: cannot read the deck: No such file' "$vittrain" none.ini
+mkdir input && cp "$TEST_SOURCE/input/vit_cifar.ini" input
 for deck in vit_cifr.ini input/vit_cifr.ini; do
     refuses "misspelt deck $deck" 2 "$deck: cannot read the deck: No such file or directory; did you mean input/vit_cifar.ini?" "$vittrain" $deck
 done
