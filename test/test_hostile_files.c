@@ -658,9 +658,19 @@ static void test_changed_packed_files(void **state)
 
 /* ---- */
 
+/* AddressSanitizer turns a crash into an exit code; in the child it must be a signal. */
+static void sanitizer_aborts(void)
+{
+    const char *given = getenv("ASAN_OPTIONS");
+    char settings[1024];
+    snprintf(settings, sizeof settings, "%s:abort_on_error=1", given != NULL ? given : "");
+    setenv("ASAN_OPTIONS", settings, 1);
+}
+
 static int files_make(void **state)
 {
     temporary_setup(state);
+    sanitizer_aborts();
     subprocess_set_program("./vittrain");
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
     snprintf(checkpoint, sizeof checkpoint, "%s", temporary_path("step-00000009.h5"));
