@@ -72,7 +72,7 @@ def main():
     folder, work = (pathlib.Path(word).resolve() for word in sys.argv[1:3])
     (work / "runs").mkdir(parents=True)
     os.chdir(work)
-    (work / "runs/mine").symlink_to(folder)
+    (work / "runs/tracked").symlink_to(folder)
     for script in scripts(pathlib.Path(__file__).resolve().parent.parent / "docs/trackers.md"):
         exec(compile(script, "docs/trackers.md", "exec"), {})
     wandb.teardown()  # finish() may return before the file is complete
