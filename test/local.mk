@@ -12,6 +12,8 @@ test_libsupport_a_SOURCES = \
 	test/device_test.c \
 	test/device_test.h \
 	test/skip.h \
+	test/image_vectors.c \
+	test/image_vectors.h \
 	test/temporary.c \
 	test/temporary.h \
 	test/vector_file.c \

@@ -17,7 +17,7 @@
 #include "config/options.h"
 #include "core/random.h"
 #include "data/crop.h"
-#include "vector_file.h"
+#include "image_vectors.h"
 
 enum { PIXELS_MOST = 1 << 20 };
 
@@ -57,47 +57,13 @@ static const char *const kinds[] = {"jpeg_444",          "jpeg_422",
 
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
-/* A file of the vectors and its pixels. */
-struct sample {
-    char name[64];
-    const uint8_t *bytes, *truth;
-    size_t count;
-    int64_t width, height;
-};
-
-static struct vector_file *vectors;
 static struct image_pixels pixels;
 static struct error error;
 
-static int open_vectors(void **state)
-{
-    (void)state;
-    vectors = vector_file_open("image_files.safetensors");
-    return 0;
-}
-
 static int close_vectors(void **state)
 {
-    (void)state;
-    vector_file_close(vectors);
     image_pixels_free(&pixels);
-    return 0;
-}
-
-static struct sample sample_find(const char *kind)
-{
-    struct sample sample;
-    char name[80];
-    int64_t count;
-    snprintf(name, sizeof name, "file.%s", kind);
-    sample.bytes = vector_file_bytes(vectors, name, &count);
-    sample.count = (size_t)count;
-    snprintf(name, sizeof name, "pixels.%s", kind);
-    sample.truth = vector_file_bytes(vectors, name, NULL);
-    sample.height = vector_file_size(vectors, name, 0);
-    sample.width = vector_file_size(vectors, name, 1);
-    snprintf(sample.name, sizeof sample.name, "%s", kind);
-    return sample;
+    return image_vectors_close(state);
 }
 
 /* Read the header, and decode the pixels of the area. */
@@ -734,5 +700,5 @@ int main(void)
         cmocka_unit_test(stated_sizes_use_no_memory),
         cmocka_unit_test(mutated_files_do_no_harm),
     };
-    return cmocka_run_group_tests_name("image_file", tests, open_vectors, close_vectors);
+    return cmocka_run_group_tests_name("image_file", tests, image_vectors_open, close_vectors);
 }

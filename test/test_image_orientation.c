@@ -13,49 +13,17 @@
 #include <cmocka.h>
 
 #include "data/image_file.h"
-#include "vector_file.h"
+#include "image_vectors.h"
 
 enum { PIXELS_MOST = 1 << 20 };
 
-/* A file of image_files.safetensors and its pixels as Pillow decodes them. */
-struct sample {
-    const uint8_t *bytes, *truth;
-    size_t count;
-    int64_t width, height;
-};
-
-static struct vector_file *vectors;
 static struct image_pixels pixels;
 static struct error error;
 
-static int open_vectors(void **state)
-{
-    (void)state;
-    vectors = vector_file_open("image_files.safetensors");
-    return 0;
-}
-
 static int close_vectors(void **state)
 {
-    (void)state;
-    vector_file_close(vectors);
     image_pixels_free(&pixels);
-    return 0;
-}
-
-static struct sample sample_find(const char *kind)
-{
-    struct sample sample;
-    char name[80];
-    int64_t count;
-    snprintf(name, sizeof name, "file.%s", kind);
-    sample.bytes = vector_file_bytes(vectors, name, &count);
-    sample.count = (size_t)count;
-    snprintf(name, sizeof name, "pixels.%s", kind);
-    sample.truth = vector_file_bytes(vectors, name, NULL);
-    sample.height = vector_file_size(vectors, name, 0);
-    sample.width = vector_file_size(vectors, name, 1);
-    return sample;
+    return image_vectors_close(state);
 }
 
 enum { EXIF_BYTES = 32, EXIF_ROOM = 64 };
@@ -218,5 +186,6 @@ int main(void)
         cmocka_unit_test(scaled_images_are_turned),
         cmocka_unit_test(restarts_keep_the_orientation),
     };
-    return cmocka_run_group_tests_name("image_orientation", tests, open_vectors, close_vectors);
+    return cmocka_run_group_tests_name("image_orientation", tests, image_vectors_open,
+                                       close_vectors);
 }
