@@ -468,6 +468,39 @@ static void test_synthetic_shapes(void **state)
     dataset_close(&dataset);
 }
 
+static void read_record(int64_t record, uint8_t pixels[25], int32_t *label)
+{
+    int32_t alone;
+    assert_true(dataset_read(&dataset, record, pixels, label, &error));
+    assert_true(dataset_label(&dataset, record, &alone, &error));
+    assert_int_equal(alone, *label);
+}
+
+/* data.distinct=4: both splits repeat the first four records that they have without it. */
+static void test_synthetic_distinct(void **state)
+{
+    (void)state;
+    for (int split = SPLIT_TRAIN; split <= SPLIT_TEST; split += SPLIT_TEST - SPLIT_TRAIN) {
+        uint8_t pixels[5][25], again[25];
+        int32_t label[5], label_again;
+        use_synthetic(44, 5, 3, 1);
+        open_split((enum data_split)split);
+        for (int64_t i = 0; i < 5; i++)
+            read_record(i, pixels[i], &label[i]);
+        dataset_close(&dataset);
+        options.data.distinct = 4;
+        open_split((enum data_split)split);
+        assert_memory_not_equal(pixels[4], pixels[0], 25);
+        for (int64_t i = 0; i < dataset.count; i++) {
+            read_record(i, again, &label_again);
+            assert_memory_equal(again, pixels[i % 4], 25);
+            assert_int_equal(label_again, label[i % 4]);
+        }
+        dataset_close(&dataset);
+        options.data.distinct = 0;
+    }
+}
+
 /* Sums of the pixels of each class over the training samples. */
 static void class_means(int64_t classes, int64_t size, double *mean, int *samples)
 {
@@ -534,6 +567,7 @@ int main(void)
         cmocka_unit_test_setup(test_fraction, set_up),
         cmocka_unit_test_setup(test_usage, set_up),
         cmocka_unit_test_setup(test_synthetic_shapes, set_up),
+        cmocka_unit_test_setup(test_synthetic_distinct, set_up),
         cmocka_unit_test_setup(test_synthetic_is_learnable, set_up),
     };
     temporary_open();

@@ -49,6 +49,7 @@ struct data_options {
     int val;               /* enum validation_choice */
     double val_fraction;   /* of the training samples; 0 unless val is VALIDATION_FRACTION */
     int64_t samples, image, classes; /* of synthetic data */
+    int64_t distinct;                /* different images of synthetic data; 0: all */
     int task;                        /* enum task_choice, of synthetic data */
     bool skip_broken, allow_empty;   /* of image folders, as all members below */
     int check;                       /* enum check_choice */

@@ -153,6 +153,10 @@ const struct option_entry option_table[] = {
     {PLACE(data, samples), .kind = OPTION_IS_INTEGER, .preset = "1024", .least = 1,
      .most = 4294967295.0,
      .help = "Synthetic data: number of training samples; the test set has a quarter as many."},
+    {PLACE(data, distinct), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 4294967295.0,
+     .help = "Synthetic data: number of different images of each set. They are drawn at the start "
+             "and kept in the memory of each rank; the set repeats them, so that loading is one "
+             "copy. 0: all images differ and are drawn when they are loaded."},
     {PLACE(data, image), .kind = OPTION_IS_INTEGER, .preset = "32", .least = 1, .most = 8192,
      .help = "Synthetic data: height and width in pixels."},
     {PLACE(data, classes), .kind = OPTION_IS_INTEGER, .preset = "10", .least = 1, .most = 5e5,

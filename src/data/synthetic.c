@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Synthetic images of any shape, the same on every rank and machine: half noise of the sample and
  * half a coarse pattern of its class, so that a model can learn. For regression: random numbers (20
- * by default) and a random target. Only the patterns are in memory. */
+ * by default) and a random target. In memory are the patterns, and data.distinct images. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/options.h"
+#include "core/integer.h"
 #include "core/random.h"
 #include "data/dataset.h"
 
@@ -20,6 +21,8 @@ struct synthetic {
     uint64_t seed;
     uint32_t first;    /* first record of the split; splits are disjoint */
     uint8_t *patterns; /* [classes, channels, CELLS, CELLS] */
+    uint8_t *images;   /* [distinct, channels, height, width]; NULL: draw each record when read */
+    int64_t distinct;  /* record i equals record i % distinct */
 };
 
 /* Fill bytes from blocks `block`, `block` + 1, ... of a stream. */
@@ -59,30 +62,6 @@ static void synthetic_describe(const struct options *options, struct dataset *da
     dataset->label_unit = regression ? 1.0 / (1 << TARGET_BITS) : 0;
 }
 
-static bool synthetic_open(const struct options *options, enum data_split split,
-                           struct dataset *dataset, struct error *error)
-{
-    int64_t training = options->data.samples;
-    int64_t test = (training + TRAINING_PER_TEST - 1) / TRAINING_PER_TEST;
-    bool all = options->data.val == VALIDATION_REFERENCE;
-    struct synthetic *self = calloc(1, sizeof *self);
-    dataset->self = self;
-    synthetic_describe(options, dataset);
-    dataset->count = all ? training + test : split == SPLIT_TRAIN ? training : test;
-    int64_t pattern = dataset->channels * CELL_COUNT;
-    if (self != NULL)
-        self->patterns = malloc((size_t)(dataset->classes * pattern));
-    if (self == NULL || self->patterns == NULL)
-        return error_set(error, ERROR_MEMORY, "no memory for the patterns of %" PRId64 " classes",
-                         dataset->classes);
-    self->seed = (uint64_t)options->run.seed;
-    self->first = all || split == SPLIT_TRAIN ? 0 : (uint32_t)training;
-    for (int64_t i = 0; i < dataset->classes; i++)
-        draw_bytes(self->seed, LAYER_PATTERN, (uint32_t)i, 0, self->patterns + i * pattern,
-                   pattern);
-    return name_classes(dataset, error);
-}
-
 /* Mix the class's pattern into one channel of noise. */
 static void add_pattern(uint8_t *pixels, int64_t height, int64_t width, const uint8_t *pattern)
 {
@@ -108,12 +87,78 @@ static int32_t label_draw(const struct dataset *dataset, uint32_t sample)
     return (int32_t)(((uint64_t)random.word[0] * (uint64_t)dataset->classes) >> 32);
 }
 
+static void pixels_draw(const struct dataset *dataset, uint32_t sample, int32_t label,
+                        uint8_t *pixels)
+{
+    const struct synthetic *self = dataset->self;
+    int64_t plane = dataset->height * dataset->width;
+    draw_bytes(self->seed, LAYER_SAMPLE, sample, 1, pixels, dataset->channels * plane);
+    if (dataset->label_unit > 0)
+        return;
+    const uint8_t *pattern = self->patterns + label * dataset->channels * CELL_COUNT;
+    for (int64_t channel = 0; channel < dataset->channels; channel++)
+        add_pattern(pixels + channel * plane, dataset->height, dataset->width,
+                    pattern + channel * CELL_COUNT);
+}
+
+static size_t record_bytes(const struct dataset *dataset)
+{
+    return (size_t)(dataset->channels * dataset->height * dataset->width);
+}
+
+/* Draw the first `distinct` records of the split, unless it is 0; the others repeat them. */
+static bool keep_images(struct dataset *dataset, int64_t distinct, struct error *error)
+{
+    struct synthetic *self = dataset->self;
+    const size_t bytes = record_bytes(dataset);
+    self->distinct = distinct > 0 ? smaller(distinct, dataset->count) : dataset->count;
+    if (distinct == 0)
+        return true;
+    self->images = calloc((size_t)self->distinct, bytes);
+    if (self->images == NULL)
+        return error_set(error, ERROR_MEMORY,
+                         "no memory for %" PRId64 " images: lower data.distinct", self->distinct);
+    for (int64_t i = 0; i < self->distinct; i++) {
+        const uint32_t sample = self->first + (uint32_t)i;
+        pixels_draw(dataset, sample, label_draw(dataset, sample), self->images + (size_t)i * bytes);
+    }
+    return true;
+}
+
+static bool synthetic_open(const struct options *options, enum data_split split,
+                           struct dataset *dataset, struct error *error)
+{
+    int64_t training = options->data.samples;
+    int64_t test = (training + TRAINING_PER_TEST - 1) / TRAINING_PER_TEST;
+    bool all = options->data.val == VALIDATION_REFERENCE;
+    struct synthetic *self = calloc(1, sizeof *self);
+    dataset->self = self;
+    synthetic_describe(options, dataset);
+    dataset->count = all ? training + test : split == SPLIT_TRAIN ? training : test;
+    int64_t pattern = dataset->channels * CELL_COUNT;
+    if (self != NULL)
+        self->patterns = malloc((size_t)(dataset->classes * pattern));
+    if (self == NULL || self->patterns == NULL)
+        return error_set(error, ERROR_MEMORY, "no memory for the patterns of %" PRId64 " classes",
+                         dataset->classes);
+    self->seed = (uint64_t)options->run.seed;
+    self->first = all || split == SPLIT_TRAIN ? 0 : (uint32_t)training;
+    for (int64_t i = 0; i < dataset->classes; i++)
+        draw_bytes(self->seed, LAYER_PATTERN, (uint32_t)i, 0, self->patterns + i * pattern,
+                   pattern);
+    return keep_images(dataset, options->data.distinct, error) && name_classes(dataset, error);
+}
+
+static uint32_t sample_of(const struct synthetic *self, int64_t record)
+{
+    return self->first + (uint32_t)(record % self->distinct);
+}
+
 static bool synthetic_label(struct dataset *dataset, int64_t record, int32_t *label,
                             struct error *error)
 {
-    const struct synthetic *self = dataset->self;
     (void)error;
-    *label = label_draw(dataset, self->first + (uint32_t)record);
+    *label = label_draw(dataset, sample_of(dataset->self, record));
     return true;
 }
 
@@ -122,24 +167,23 @@ static bool synthetic_read(struct dataset *dataset, int64_t record, uint8_t *pix
 {
     (void)error;
     const struct synthetic *self = dataset->self;
-    uint32_t sample = self->first + (uint32_t)record;
-    int64_t plane = dataset->height * dataset->width;
-    draw_bytes(self->seed, LAYER_SAMPLE, sample, 1, pixels, dataset->channels * plane);
+    const uint32_t sample = sample_of(self, record);
+    const size_t bytes = record_bytes(dataset);
     *label = label_draw(dataset, sample);
-    if (dataset->label_unit > 0)
-        return true;
-    const uint8_t *pattern = self->patterns + *label * dataset->channels * CELL_COUNT;
-    for (int64_t channel = 0; channel < dataset->channels; channel++)
-        add_pattern(pixels + channel * plane, dataset->height, dataset->width,
-                    pattern + channel * CELL_COUNT);
+    if (self->images != NULL)
+        memcpy(pixels, self->images + (sample - self->first) * bytes, bytes);
+    else
+        pixels_draw(dataset, sample, *label, pixels);
     return true;
 }
 
 static void synthetic_close(struct dataset *dataset)
 {
     struct synthetic *self = dataset->self;
-    if (self != NULL)
+    if (self != NULL) {
         free(self->patterns);
+        free(self->images);
+    }
     free(self);
 }
 
