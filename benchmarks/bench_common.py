@@ -10,15 +10,23 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 CELLS = ["work", "model", "batch", "precision", "strategy", "ranks", "threads", "metric", "value", "unit"]
 
 
-def print_row(framework, version, commit=None, **cells):
-    """Print a row of the table, by `row` of common.sh."""
-    if commit is None:
+def commit_of_checkout():
+    """The commit, or "unknown" without git or outside of a repository."""
+    try:
         done = subprocess.run(["git", "-C", HERE, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
-        commit = done.stdout.strip() or "unknown"
+    except OSError:
+        return "unknown"
+    return done.stdout.strip() or "unknown"
+
+
+def print_row(framework, version, commit=None, output=None, **cells):
+    """Print a row of the table, by `row` of common.sh, to the descriptor `output` (None: standard output)."""
+    commit = commit or commit_of_checkout()
     sys.stdout.flush()
     subprocess.run(["sh", "-c", 'here=$1; shift; . "$here/common.sh"; row "$@"', "row", HERE] +
                    [str(cells[name]) for name in CELLS],
-                   env=dict(os.environ, framework=framework, version=version, commit=commit), check=True)
+                   env=dict(os.environ, framework=framework, version=version, commit=commit), stdout=output,
+                   check=True)
 
 
 def spawn_ranks(ranks, threads):

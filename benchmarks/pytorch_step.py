@@ -6,6 +6,7 @@ input (VARIANT: eager, compiled or reduce-overhead) and answers each with a row,
 
 import argparse
 import copy
+import gc
 import os
 import statistics
 import sys
@@ -54,6 +55,7 @@ def make_step(options, threads):
     image = options.image or image
     if options.device == "cuda":
         torch.backends.cudnn.benchmark = True
+        torch.backends.cudnn.allow_tf32 = False  # as in vittrain; has no effect in bf16
     sharded = options.ranks > 1 and options.strategy == "fsdp"
     # fully_shard takes contiguous parameters only.
     layout = torch.contiguous_format if sharded else torch.channels_last
@@ -113,8 +115,8 @@ def work_of(options):
     return f"training step at {options.image} pixels" if options.image else "training step"
 
 
-def print_seconds(options, version, threads, metric, value):
-    print_row(framework=framework_of(options), version=version,
+def print_seconds(options, version, threads, metric, value, output=None):
+    print_row(output=output, framework=framework_of(options), version=version,
               work=work_of(options) if metric == "step" else "start", model=options.model, batch=options.batch,
               precision=options.precision, strategy=options.strategy if options.ranks > 1 else "none",
               ranks=options.ranks, threads=threads, metric=metric, value=f"{value:.4g}", unit="s")
@@ -136,7 +138,7 @@ def prepare(options, variant, threads):
     """A step of this variant after its warm-up, the version of PyTorch, and the seconds of a step, roughly."""
     options = copy.copy(options)
     options.compile = variant != "eager"
-    options.mode = variant if variant == "reduce-overhead" else "default"
+    options.mode = "default" if variant in ("eager", "compiled") else variant
     step, version = make_step(options, threads)
     for _ in range(options.warmup + 3):
         step()
@@ -144,26 +146,45 @@ def prepare(options, variant, threads):
     return step, version, options, measure(step, options)
 
 
-def serve(options, threads):
-    """Variants of one model and batch stay ready, so that measurements in turns do not compile again."""
+def release(ready):
+    """Free the memory of all prepared variants."""
     import torch
-    ready, prepared = {}, None
-    for line in sys.stdin:
+    ready.clear()
+    torch._dynamo.reset()
+    gc.collect()
+
+
+def answer(request, ready, options, threads, output):
+    """Measure what a request names, and print its row. `ready` has the prepared variants of options.model and
+    options.batch."""
+    model, batch, variant, seconds = request.split()
+    if (options.model, options.batch) != (model, int(batch)):
+        release(ready)
+        options.model, options.batch = model, int(batch)
+    if variant not in ready:
+        ready[variant] = prepare(options, variant, threads)
+    step, version, chosen, once = ready[variant]
+    chosen.steps = max(3, int(float(seconds) / once / 5))
+    print_seconds(chosen, version, threads, "step", measure(step, chosen), output)
+
+
+def serve(options, threads):
+    """Variants of one model and batch stay ready, so that measurements in turns do not compile again. Answers go to a
+    copy of standard output that no other process inherits: its end is the end of this process. What libraries print
+    goes to standard error."""
+    import torch
+    output = os.dup(1)
+    os.dup2(2, 1)
+    ready = {}
+    for request in sys.stdin:
+        failure = None
         try:
-            model, batch, variant, seconds = line.split()
-            if prepared != (model, batch):
-                ready.clear()
-                torch._dynamo.reset()
-                prepared = (model, batch)
-                options.model, options.batch = model, int(batch)
-            if variant not in ready:
-                ready[variant] = prepare(options, variant, threads)
-            step, version, chosen, once = ready[variant]
-            chosen.steps = max(3, int(float(seconds) / once / 5))
-            print_seconds(chosen, version, threads, "step", measure(step, chosen))
+            answer(request, ready, options, threads, output)
         except Exception as error:  # the next request may work
-            ready.clear()
-            print("failed:", " ".join(f"{type(error).__name__}: {error}".split())[:300], flush=True)
+            failure = " ".join(f"failed: {type(error).__name__}: {error}".split())[:300]
+        if failure is not None:  # here nothing refers to the frames of the error, and their tensors
+            os.write(output, (failure + "\n").encode())
+            release(ready)
         if options.device == "cuda":
             torch.cuda.empty_cache()
 

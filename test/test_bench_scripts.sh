@@ -10,7 +10,7 @@ here=$TEST_SOURCE/benchmarks
 
 old_header=$(echo "$bench_header" | cut -d, -f 1-15)
 
-echo 1..18
+echo 1..19
 cd "$work" || exit 1
 
 # ---- Writing.
@@ -23,6 +23,13 @@ print_row(framework="f", version="2", commit="c", work="w", model="m", batch="",
         echo "Python: $python"
     $MPIRUN -np 2 "$vittrain" bench comm bench.output="$work/comm.csv" bench.max=8 bench.seconds=0 bench.collective=broadcast >/dev/null
     [ "$(head -n 1 comm.csv)" = "$bench_header" ] || echo "C: $(head -n 1 comm.csv)")"
+
+result 'without git a row has no commit' "$(
+    PYTHONPATH=$here PYTHONDONTWRITEBYTECODE=1 python3 -c '
+import os
+from bench_common import commit_of_checkout
+os.environ["PATH"] = "/nowhere"
+print("" if commit_of_checkout() == "unknown" else "another commit")' 2>&1)"
 
 cells() { awk -F, -v n="$1" 'NF != n { print "line " NR " has " NF " cells" }' "$2"; } # NUMBER FILE
 printf '%s\n2026-01-02T03:04:05,cpu,abc,vittrain,1,start,m,1,fp32,ddp,2,1,old,0.5,s\n2026-01-02T03:04:06,cpu,ab' "$old_header" >bench.csv
