@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "core/random.h"
+#include "core/subprocess.h"
 #include "skip.h"
 
 static const char *device_name(void)
@@ -38,6 +39,13 @@ bool device_test_emulates(void)
     }
     setenv("VITTRAIN_CUDA_MODULE", module, 1);
     return true;
+}
+
+bool device_test_is_emulated(const struct device_test *test)
+{
+    struct device_limits limits;
+    test->device->backend->limits(test->device, &limits);
+    return strstr(limits.name, "emulated") != NULL;
 }
 
 void device_test_of_cpu(void)
@@ -211,23 +219,53 @@ void device_test_every_kernels(void (*test)(void **state), void **state)
     device_test_set_kernels(NULL);
 }
 
-void device_test_ends(void (*call)(struct device_test *test))
+/* ---- Calls that end the program. Each runs in a new process, because CUDA does not work in a
+ * forked one. */
+#define ENDING_CALL "VITTRAIN_TEST_ENDS"
+
+/* In the new process: run the call whose distance from device_test_ends is in the environment,
+ * before main. */
+__attribute__((constructor)) static void ending_call_run(void)
 {
-    fflush(NULL);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        struct device_test test;
-        if (freopen("/dev/null", "w", stderr) == NULL)
-            _exit(99);
-        device_test_open(&test, 1);
-        call(&test);
-        _exit(0);
-    }
+    enum { SECONDS = 20 };
+    const char *distance = getenv(ENDING_CALL);
+    if (distance == NULL)
+        return;
+    struct device_test test;
+    void (*const call)(struct device_test *) = (void (*)(struct device_test *))(
+        (uintptr_t)device_test_ends + (uintptr_t)strtoull(distance, NULL, 10));
+    unsetenv(ENDING_CALL);
+    alarm(SECONDS);
+    dup2(STDOUT_FILENO, STDERR_FILENO);
+    device_test_open(&test, 1);
+    call(&test);
+    _exit(0);
+}
+
+void device_test_ends(void (*call)(struct device_test *test), const char *message)
+{
+    struct error error = {0};
+    struct subprocess child;
+    char distance[32], output[4096];
     int status = 0;
-    assert_true(waitpid(child, &status, 0) == child);
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), ERROR_INTERNAL);
+    size_t length = 0;
+    ssize_t got;
+    snprintf(distance, sizeof distance, "%llu",
+             (unsigned long long)((uintptr_t)call - (uintptr_t)device_test_ends));
+    setenv(ENDING_CALL, distance, 1);
+    subprocess_set_program("/proc/self/exe");
+    assert_true(subprocess_start(&child, (const char *const[]){NULL}, &error));
+    subprocess_set_program(NULL);
+    unsetenv(ENDING_CALL);
+    while (length + 1 < sizeof output &&
+           (got = read(child.output, output + length, sizeof output - 1 - length)) > 0)
+        length += (size_t)got;
+    output[length] = '\0';
+    close(child.output);
+    assert_true(waitpid(child.pid, &status, 0) == child.pid);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != ERROR_INTERNAL ||
+        strstr(output, message) == NULL)
+        fail_msg("not \"%s\" but wait status %d: %s", message, status, output);
 }
 
 void device_test_same(const char *what, enum data_type type, const void *a, const void *b,

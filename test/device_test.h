@@ -44,6 +44,9 @@ void device_test_adopt(struct device_test *test, const struct device_test *from)
  * skipped, if it was not built. */
 bool device_test_emulates(void);
 
+/* Return true if the device is the emulated GPU. */
+bool device_test_is_emulated(const struct device_test *test);
+
 /* Skip the calling test unless the device is the CPU. */
 void device_test_of_cpu(void);
 
@@ -69,8 +72,9 @@ void device_test_set_kernels(const char *name);
  * other devices: once. */
 void device_test_every_kernels(void (*test)(void **state), void **state);
 
-/* Fail unless `call`, in a child process, aborts because of a programming error. */
-void device_test_ends(void (*call)(struct device_test *test));
+/* Fail unless `call` ends the program because of a programming error, with a text that contains
+ * `message`. It runs in a new process, which does not have this one's variables. */
+void device_test_ends(void (*call)(struct device_test *test), const char *message);
 
 /* Fail unless the bits are identical. */
 void device_test_same(const char *what, enum data_type type, const void *a, const void *b,

@@ -4,7 +4,9 @@
 #include "cuda.h"
 #include "kernel.h"
 
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 
 enum { THREADS = 64 };
 
@@ -308,6 +310,19 @@ static void legacy_stream(cudaStream_t, float *values)
     right_launch(NULL, values, THREADS * sizeof(float));
 }
 
+/* Launch a kernel in a child process, and end as it does. */
+static void launch_after_fork(cudaStream_t stream, float *values)
+{
+    int status = 0;
+    const pid_t child = fork();
+    if (child == 0) {
+        right_launch(stream, values, THREADS * sizeof(float));
+        _exit(0);
+    }
+    waitpid(child, &status, 0);
+    _exit(WEXITSTATUS(status));
+}
+
 /* Run fault `number` on THREADS floats; false if the number does not exist. */
 extern "C" bool faulty_kernel_run(struct stream *stream, int number, float *values,
                                   const float *host)
@@ -345,7 +360,8 @@ extern "C" bool faulty_kernel_run(struct stream *stream, int number, float *valu
                                                            wait_for_event_outside,
                                                            wait_for_another_capture,
                                                            end_in_another_thread,
-                                                           legacy_stream};
+                                                           legacy_stream,
+                                                           launch_after_fork};
     const int kernel_count = sizeof kernels / sizeof kernels[0];
     const int call_count = sizeof calls / sizeof calls[0];
     if (number > kernel_count + call_count)

@@ -83,13 +83,6 @@ static void open_preferring(struct device_test *test, const char *algorithm)
     SKIP_BECAUSE("needs a GPU or the emulated one");
 }
 
-static bool is_emulated(struct device_test *test)
-{
-    struct device_limits limits;
-    test->device->backend->limits(test->device, &limits);
-    return strstr(limits.name, "emulated") != NULL;
-}
-
 static void adopted_algorithms_give_the_same_bits(void **state)
 {
     (void)state;
@@ -103,7 +96,7 @@ static void adopted_algorithms_give_the_same_bits(void **state)
         const struct device_backend *backend = second.device->backend;
         const struct layer own = layer_run(&second);
         assert_true(backend->choices_are_new(second.device));
-        if (is_emulated(&second)) {
+        if (device_test_is_emulated(&second)) {
             assert_false(layers_equal(&reference, &own));
             assert_true(backend->choices_adopt(second.device, text));
         } else {
@@ -138,7 +131,7 @@ static void recorded_products_take_adopted_algorithms(void **state)
         backend->graph_run(graph, second.stream);
         device_test_wait(&second);
         backend->graph_close(graph);
-        if (adopts == 1 || is_emulated(&second))
+        if (adopts == 1 || device_test_is_emulated(&second))
             assert_int_equal(layers_equal(&reference, &layer), adopts);
         assert_int_equal(backend->choices_are_new(second.device), !adopts);
         device_test_close(&second);
@@ -160,7 +153,7 @@ static void sums_are_timed(void **state)
         assert_non_null(choice);
         choice = strstr(choice, " = ");
         assert_non_null(choice);
-        if (is_emulated(&test))
+        if (device_test_is_emulated(&test))
             assert_int_equal(strncmp(choice, " = ffffffffffffffff ", 20) == 0, apart);
         free(text);
         device_test_close(&test);

@@ -469,7 +469,7 @@ static void too_many_channels_end_the_program(void **state)
 {
     (void)state;
     device_test_of_cpu();
-    device_test_ends(too_wide);
+    device_test_ends(too_wide, "exceed the workspace");
 }
 
 int main(void)

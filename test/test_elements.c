@@ -471,7 +471,7 @@ static void half_to_half(struct device_test *test)
 static void conversions_between_halves_end_the_program(void **state)
 {
     (void)state;
-    device_test_ends(half_to_half);
+    device_test_ends(half_to_half, "between two 16-bit types");
 }
 
 int main(void)

@@ -59,6 +59,7 @@ static const struct {
     {"an event of another capture", "event of another capture", true},
     {"the end in another thread", "cudaStreamEndCapture in another thread", true},
     {"the legacy stream", "on the legacy default stream", true},
+    {"a launch in a forked process", "cudaErrorInitializationError", true},
 };
 enum { FAULTS = sizeof faults / sizeof faults[0] };
 

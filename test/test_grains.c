@@ -727,10 +727,10 @@ static void accumulate(struct device_test *test)
 static void wrong_use_ends_the_program(void **state)
 {
     (void)state;
-    device_test_ends(begin_inside_a_grain);
-    device_test_ends(end_inside_a_grain);
-    device_test_ends(open_unaligned);
-    device_test_ends(accumulate);
+    device_test_ends(begin_inside_a_grain, "not whole grains");
+    device_test_ends(end_inside_a_grain, "not whole grains");
+    device_test_ends(open_unaligned, "are not aligned");
+    device_test_ends(accumulate, "written, not accumulated");
 }
 
 int main(void)

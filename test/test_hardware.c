@@ -70,8 +70,11 @@ static void tf32_is_the_options(void **state)
         open_with(tf32 ? "cuda.tf32=on" : "cuda.tf32=off", &test);
         test.device->backend->limits(test.device, &limits);
         /* GPUs with bf16 have TF32; the CPU ignores the setting. */
-        bool rounds = test.device->backend != &device_cpu && limits.multiplies_bf16;
-        assert_true(product_of(&test, value) == (tf32 && rounds ? 1 : value));
+        const bool rounds = tf32 && test.device->backend != &device_cpu && limits.multiplies_bf16;
+        const float product = product_of(&test, value);
+        /* For this shape the fastest algorithm of a library may use fp32. */
+        assert_true(product == (rounds ? 1 : value) ||
+                    (product == value && !device_test_is_emulated(&test)));
         device_test_close(&test);
     }
 }
@@ -157,8 +160,8 @@ int main(int argc, char **argv)
 {
     struct error error = {0};
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(dependent_launches_are_the_options), /* forks: before any use of CUDA */
         cmocka_unit_test(tf32_is_the_options),
-        cmocka_unit_test(dependent_launches_are_the_options),
         cmocka_unit_test(threads_are_the_options),
         cmocka_unit_test(the_cache_is_where_the_options_say),
     };

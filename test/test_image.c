@@ -263,8 +263,8 @@ static void too_many_channels(struct device_test *test)
 static void images_too_large_end_the_program(void **state)
 {
     (void)state;
-    device_test_ends(too_large);
-    device_test_ends(too_many_channels);
+    device_test_ends(too_large, "are too large");
+    device_test_ends(too_many_channels, "are too large");
 }
 
 int main(void)

@@ -374,8 +374,8 @@ static void a_label_outside_ends_the_program(void **state)
 {
     (void)state;
     device_test_of_cpu(); /* other devices detect labels too late to abort */
-    device_test_ends(negative_label);
-    device_test_ends(large_label);
+    device_test_ends(negative_label, "not one of 3 classes");
+    device_test_ends(large_label, "not one of 3 classes");
 }
 
 /* If a label is not checked in time, its loss and gradient are NaN, which stops a run. */

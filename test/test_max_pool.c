@@ -203,7 +203,7 @@ static void too_large(struct device_test *test)
 static void a_window_beyond_the_index_ends_the_program(void **state)
 {
     (void)state;
-    device_test_ends(too_large);
+    device_test_ends(too_large, "max pool");
 }
 
 static void check_transpose(enum data_type type, int64_t batch, int64_t rows, int64_t columns)

@@ -383,7 +383,7 @@ static void too_wide(struct device_test *test)
 static void a_norm_beyond_the_workspace_ends_the_program(void **state)
 {
     (void)state;
-    device_test_ends(too_wide);
+    device_test_ends(too_wide, "exceeds the workspace");
 }
 
 int main(void)

@@ -120,9 +120,9 @@ static void configure_large(struct device_test *test)
 static void wrong_use_ends(void **state)
 {
     (void)state;
-    device_test_ends(multiply_mismatch);
-    device_test_ends(multiply_unconfigured);
-    device_test_ends(configure_large);
+    device_test_ends(multiply_mismatch, "do not match");
+    device_test_ends(multiply_unconfigured, "is not configured");
+    device_test_ends(configure_large, "17 rows");
 }
 
 int main(void)

@@ -781,8 +781,8 @@ static void sgd_without_buffer(struct device_test *test)
 static void mistakes_end_the_program(void **state)
 {
     (void)state;
-    device_test_ends(adam_without_moment1);
-    device_test_ends(adam_without_moment2);
+    device_test_ends(adam_without_moment1, "without moment1");
+    device_test_ends(adam_without_moment2, "without moment2");
 }
 
 /* Only the CPU checks the parameters when the update is queued. */
@@ -790,7 +790,7 @@ static void momentum_without_a_buffer_ends_the_program(void **state)
 {
     (void)state;
     device_test_of_cpu();
-    device_test_ends(sgd_without_buffer);
+    device_test_ends(sgd_without_buffer, "without moment1");
 }
 
 /* Muon's first call on a segment that is a matrix and on one that is not, and its second call. */

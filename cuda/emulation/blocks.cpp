@@ -312,7 +312,7 @@ static std::map<const void *, size_t> shared_allowed;
 
 cudaError_t emulated_shared_allow(const void *function, int bytes)
 {
-    EMULATED_CALL;
+    RUNTIME_CALL;
     if (bytes < 0 || bytes > SHARED_MOST)
         return cudaErrorInvalidValue;
     shared_allowed[function] = (size_t)bytes;

@@ -199,6 +199,7 @@ typedef enum {
     cudaSuccess = 0,
     cudaErrorInvalidValue = 1,
     cudaErrorMemoryAllocation = 2,
+    cudaErrorInitializationError = 3,
     cudaErrorInsufficientDriver = 35,
     cudaErrorDevicesUnavailable = 46,
     cudaErrorNoDevice = 100,

@@ -47,7 +47,7 @@ void capture_wait(cudaStream_t stream, const struct emulated_event *event)
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode)
 {
-    EMULATED_CALL;
+    RUNTIME_CALL;
     stream_must_not_capture(stream, "cudaStreamBeginCapture");
     stream->capture = std::make_shared<struct capture>();
     stream->capture->origin = stream;
@@ -60,7 +60,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMo
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 {
-    EMULATED_CALL;
+    RUNTIME_CALL;
     std::shared_ptr<struct capture> capture = stream->capture;
     if (capture == NULL || capture->origin != stream)
         emulated_fault("cudaStreamEndCapture on a stream that is not captured");
@@ -80,7 +80,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status)
 {
-    EMULATED_CALL;
+    RUNTIME_CALL;
     *status = stream->capture != NULL ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
     return cudaSuccess;
 }
@@ -88,14 +88,14 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureSta
 /* ---- Graphs */
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *executable, cudaGraph_t graph, unsigned long long)
 {
-    EMULATED_CALL;
+    RUNTIME_CALL;
     *executable = new emulated_graph(*graph);
     return cudaSuccess;
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream)
 {
-    EMULATED_CALL;
+    RUNTIME_CALL;
     stream_must_not_capture(stream, "cudaGraphLaunch");
     for (const struct operation &operation : executable->operations)
         stream_push(stream, operation);
@@ -104,14 +104,14 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream)
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable)
 {
-    EMULATED_CALL;
+    RUNTIME_CALL;
     delete executable;
     return cudaSuccess;
 }
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 {
-    EMULATED_CALL;
+    RUNTIME_CALL;
     delete graph;
     return cudaSuccess;
 }

@@ -20,6 +20,13 @@ extern "C" {
 extern std::recursive_mutex emulated_mutex;
 #define EMULATED_CALL std::lock_guard<std::recursive_mutex> emulated_guard(emulated_mutex)
 
+/* Begins functions of the runtime library. CUDA fails in a child process that was forked after the
+ * first call. */
+#define RUNTIME_CALL                                                                               \
+    EMULATED_CALL;                                                                                 \
+    if (is_forked())                                                                               \
+    return cudaErrorInitializationError
+
 /* End the program with "emulated GPU: ..." and the kernel, block and thread, if any. */
 void emulated_fault(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 
@@ -105,6 +112,7 @@ void stream_must_not_capture(cudaStream_t stream, const char *call);
 void thread_must_not_capture(const char *call);
 
 /* runtime.cpp */
+bool is_forked(void);
 int device_capability(void); /* 90: compute capability 9.0 */
 /* Add a launch to the list of captured kernels. */
 void launch_capture(const char *kernel, dim3 grid, dim3 block);

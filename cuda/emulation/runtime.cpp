@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 extern "C" {
 #include "core/launcher.h"
@@ -21,6 +22,7 @@ static const struct {
     {cudaSuccess, "cudaSuccess", "no error"},
     {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
     {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
+    {cudaErrorInitializationError, "cudaErrorInitializationError", "initialization error"},
     {cudaErrorInsufficientDriver, "cudaErrorInsufficientDriver",
      "CUDA driver version is insufficient for CUDA runtime version"},
     {cudaErrorDevicesUnavailable, "cudaErrorDevicesUnavailable",
@@ -53,8 +55,16 @@ const char *cudaGetErrorString(cudaError_t error)
     return "unrecognized error code";
 }
 
+bool is_forked(void)
+{
+    static const pid_t first = getpid(); /* the process of the first call */
+    return getpid() != first;
+}
+
 static cudaError_t fault_of(const char *call)
 {
+    if (is_forked())
+        return cudaErrorInitializationError;
     const char *wanted = getenv("VITTRAIN_EMULATION_FAULT");
     size_t length = strlen(call);
     if (wanted == NULL || strncmp(wanted, call, length) != 0 || wanted[length] != ':')
@@ -70,7 +80,7 @@ static long long setting(const char *name, long long preset)
 
 cudaError_t cudaProfilerStart(void)
 {
-    EMULATED_CALL;
+    RUNTIME_CALL;
     const char *name = getenv("VITTRAIN_EMULATION_CAPTURE");
     if (name == NULL)
         return cudaSuccess;
@@ -81,7 +91,7 @@ cudaError_t cudaProfilerStart(void)
 
 cudaError_t cudaProfilerStop(void)
 {
-    EMULATED_CALL;
+    RUNTIME_CALL;
     if (captured != NULL)
         ENSURE(fclose(captured) == 0, "cannot write the list of captured kernels");
     captured = NULL;
@@ -162,7 +172,7 @@ cudaError_t cudaMemGetInfo(size_t *free, size_t *total)
 
 cudaError_t cudaMalloc(void **memory, size_t bytes)
 {
-    EMULATED_CALL;
+    RUNTIME_CALL;
     thread_must_not_capture("cudaMalloc");
     size_t free = 0, total = 0;
     cudaMemGetInfo(&free, &total);
@@ -174,7 +184,7 @@ cudaError_t cudaMalloc(void **memory, size_t bytes)
 
 cudaError_t cudaFree(void *memory)
 {
-    EMULATED_CALL;
+    RUNTIME_CALL;
     thread_must_not_capture("cudaFree");
     if (memory != NULL)
         memory_release(memory, EMULATED_DEVICE);
@@ -183,7 +193,7 @@ cudaError_t cudaFree(void *memory)
 
 cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned)
 {
-    EMULATED_CALL;
+    RUNTIME_CALL;
     thread_must_not_capture("cudaHostAlloc");
     *memory = memory_allocate(bytes, EMULATED_PINNED);
     return fault_of("cudaHostAlloc");
@@ -191,7 +201,7 @@ cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned)
 
 cudaError_t cudaFreeHost(void *memory)
 {
-    EMULATED_CALL;
+    RUNTIME_CALL;
     thread_must_not_capture("cudaFreeHost");
     if (memory != NULL)
         memory_release(memory, EMULATED_PINNED);

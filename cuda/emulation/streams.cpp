@@ -97,7 +97,7 @@ void streams_finish(void)
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
 {
-    EMULATED_CALL;
+    RUNTIME_CALL;
     *stream = new emulated_stream();
     streams_all().push_back(*stream);
     return cudaSuccess;
@@ -117,7 +117,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
-    EMULATED_CALL;
+    RUNTIME_CALL;
     std::vector<cudaStream_t> &streams = streams_all();
     stream_must_not_capture(stream, "cudaStreamDestroy");
     stream_run(stream, stream->queued, true);
@@ -130,7 +130,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
-    EMULATED_CALL;
+    RUNTIME_CALL;
     stream_must_not_capture(stream, "cudaStreamSynchronize");
     thread_must_not_capture("cudaStreamSynchronize");
     stream_run(stream, stream->queued, true);
@@ -140,7 +140,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 /* Each query executes one operation of the stream, so that polling terminates. */
 cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
-    EMULATED_CALL;
+    RUNTIME_CALL;
     stream_must_not_capture(stream, "cudaStreamQuery");
     thread_must_not_capture("cudaStreamQuery");
     if (stream->done == stream->queued)
@@ -151,7 +151,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 {
-    EMULATED_CALL;
+    RUNTIME_CALL;
     *event = new emulated_event();
     (*event)->times = (flags & cudaEventDisableTiming) == 0;
     return cudaSuccess;
@@ -164,7 +164,7 @@ cudaError_t cudaEventCreate(cudaEvent_t *event)
 
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin, cudaEvent_t end)
 {
-    EMULATED_CALL;
+    RUNTIME_CALL;
     if (!begin->times || !end->times)
         emulated_fault("cudaEventElapsedTime of an event without times");
     *milliseconds = (float)((end->seconds - begin->seconds) * 1e3);
@@ -173,14 +173,14 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin, cudaEve
 
 cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
-    EMULATED_CALL;
+    RUNTIME_CALL;
     delete event;
     return cudaSuccess;
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
-    EMULATED_CALL;
+    RUNTIME_CALL;
     if (event->times)
         emulated_enqueue(stream, "time", [=]() { event->seconds = emulated_seconds; });
     event->capture = stream->capture;
@@ -192,7 +192,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
 {
-    EMULATED_CALL;
+    RUNTIME_CALL;
     if (event->capture != NULL) {
         capture_wait(stream, event);
         return cudaSuccess;
@@ -214,7 +214,7 @@ static void event_must_not_capture(const struct emulated_event *event, const cha
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
-    EMULATED_CALL;
+    RUNTIME_CALL;
     event_must_not_capture(event, "cudaEventSynchronize");
     if (event->stream != NULL && event->stream->done < event->position)
         stream_run(event->stream, event->position, true);
@@ -223,7 +223,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
 
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
-    EMULATED_CALL;
+    RUNTIME_CALL;
     event_must_not_capture(event, "cudaEventQuery");
     if (event->stream == NULL || event->stream->done >= event->position)
         return cudaSuccess;
@@ -236,7 +236,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind,
                             cudaStream_t stream)
 {
-    EMULATED_CALL;
+    RUNTIME_CALL;
     if (bytes == 0)
         return cudaSuccess;
     if (!memory_is_known(from, bytes)) {
@@ -256,7 +256,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
 
 cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t stream)
 {
-    EMULATED_CALL;
+    RUNTIME_CALL;
     if (bytes > 0 && !memory_is_known(memory, bytes))
         emulated_fault("cudaMemsetAsync of %zu bytes outside of device memory", bytes);
     emulated_enqueue(stream, "set", [=]() { memset(memory, value, bytes); });
