@@ -7,6 +7,9 @@
  * by a separate kernel, whichever is faster. Shapes that first occur during graph capture use the
  * heuristics' first algorithm, because nothing can be measured then, and so do all shapes if
  * results must be reproducible. A choice adopted from other ranks or a checkpoint is always used.
+ *
+ * An algorithm that the library refuses to run is replaced by the next one. If none with an
+ * epilogue runs, a separate kernel computes the epilogue.
  */
 #include "product_library.h"
 
@@ -33,13 +36,21 @@ struct products {
     int count, room;
 };
 
-/* A product with sums as two operations: the product without them, then columns_sum. */
+/* A product with an epilogue as two operations: the product, then cuda_bias_relu or columns_sum. */
 static const struct choice apart = {{UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX,
                                      UINT64_MAX, UINT64_MAX, UINT64_MAX}};
 
 static bool is_apart(const struct choice *choice)
 {
     return memcmp(choice, &apart, sizeof apart) == 0;
+}
+
+static struct product without_epilogue(const struct product *product)
+{
+    struct product plain = *product;
+    plain.epilogue = EPILOGUE_NONE;
+    plain.bias = NULL;
+    return plain;
 }
 
 /* ---- Opening */
@@ -133,7 +144,25 @@ static void shape_name(const struct product_shape *shape, char *name, size_t siz
 }
 
 /* ---- Execution */
-static const struct plan *plan_find(struct stream *stream, const struct product *product);
+static struct plan *plan_find(struct stream *stream, const struct product *product);
+static const char *plan_queue(struct stream *stream, const struct product *product, void *c,
+                              float *sums);
+
+static const char *apart_queue(struct stream *stream, const struct product *product, void *c,
+                               float *sums)
+{
+    struct product plain = without_epilogue(product);
+    const char *refused = plan_queue(stream, &plain, c, NULL);
+    if (refused != NULL)
+        return refused;
+    if (product->epilogue == EPILOGUE_BIAS)
+        cuda_bias_relu(stream, product->c_type, product->rows, product->columns, product->bias,
+                       false, c);
+    else
+        columns_sum(stream, product->type, product->a, product->inner, product->rows, sums,
+                    product->add == NULL);
+    return NULL;
+}
 
 /* Queue the product with its result in `c`, and the sums of op(a) in `sums` (product_run_sums).
  * Return NULL, or the library's reason for failure. */
@@ -141,30 +170,49 @@ static const char *choice_queue(struct stream *stream, const struct plan *plan,
                                 const struct choice *choice, const struct product *product, void *c,
                                 float *sums)
 {
-    struct product_library *library = stream->cuda->products->library;
-    const char *refused;
-    if (is_apart(choice)) {
-        struct product plain = *product;
-        plain.epilogue = EPILOGUE_NONE;
-        plain.bias = NULL;
-        const struct plan *inner = plan_find(stream, &plain);
-        refused = choice_queue(stream, inner, &inner->choice, &plain, c, NULL);
-        if (refused == NULL)
-            columns_sum(stream, product->type, product->a, product->inner, product->rows, sums,
-                        product->add == NULL);
-        return refused;
-    }
-    refused = product_queue(library, stream, plan->descriptors, choice, product, c);
+    if (is_apart(choice))
+        return apart_queue(stream, product, c, sums);
+    const char *refused = product_queue(stream->cuda->products->library, stream, plan->descriptors,
+                                        choice, product, c);
     if (refused == NULL && sums != NULL && product->add != NULL)
         columns_add(stream, (const float *)product->bias, 1, product->rows, product->rows, sums,
                     false);
     return refused;
 }
 
+/* The library's algorithms, best first, then `apart` for a product with an epilogue. */
+static int candidates_find(struct stream *stream, const struct plan *plan,
+                           const struct product *product, struct choice *candidates)
+{
+    const char *reason;
+    int count = product_algorithms(stream->cuda->products->library, plan->descriptors, candidates,
+                                   CANDIDATES - 1, &reason);
+    if (plan->shape.epilogue != EPILOGUE_NONE)
+        candidates[count++] = apart;
+    ENSURE(count > 0, "the library has no product of %lld x %lld x %lld: %s",
+           (long long)product->rows, (long long)product->columns, (long long)product->inner,
+           reason);
+    return count;
+}
+
+/* choice_queue with the plan's choice, or if that fails, with the first candidate that does not. */
+static const char *plan_queue(struct stream *stream, const struct product *product, void *c,
+                              float *sums)
+{
+    struct choice candidates[CANDIDATES];
+    struct plan *plan = plan_find(stream, product);
+    const char *refused = choice_queue(stream, plan, &plan->choice, product, c, sums);
+    int count = refused != NULL ? candidates_find(stream, plan, product, candidates) : 0;
+    for (int i = 0; i < count && refused != NULL; i++) {
+        plan->choice = candidates[i];
+        refused = choice_queue(stream, plan, &plan->choice, product, c, sums);
+    }
+    return refused;
+}
+
 static void plan_run(struct stream *stream, const struct product *product, float *sums)
 {
-    const struct plan *plan = plan_find(stream, product);
-    const char *refused = choice_queue(stream, plan, &plan->choice, product, product->c, sums);
+    const char *refused = plan_queue(stream, product, product->c, sums);
     ENSURE(refused == NULL, "cannot compute a product of %lld x %lld x %lld: %s",
            (long long)product->rows, (long long)product->columns, (long long)product->inner,
            refused);
@@ -226,7 +274,7 @@ static bool trial_usable(void *context, const struct choice *choice)
 {
     const struct trial *trial = (const struct trial *)context;
     if (is_apart(choice))
-        return trial->plan->shape.epilogue == EPILOGUE_BIAS_GRADIENT_A;
+        return trial->plan->shape.epilogue != EPILOGUE_NONE;
     return product_algorithm_fits(trial->stream->cuda->products->library, trial->plan->descriptors,
                                   choice);
 }
@@ -282,26 +330,6 @@ static bool is_recorded(struct stream *stream)
 }
 
 /* ---- Choice */
-
-/* The library's algorithms, best first, and `apart` for a product with sums. The plan that `apart`
- * needs is created before the file of choices is locked. */
-static int candidates_find(struct stream *stream, const struct plan *plan,
-                           const struct product *product, struct choice *candidates)
-{
-    int count = product_algorithms(stream->cuda->products->library, plan->descriptors, candidates,
-                                   CANDIDATES - 1);
-    if (plan->shape.epilogue == EPILOGUE_BIAS_GRADIENT_A) {
-        struct product plain = *product;
-        plain.epilogue = EPILOGUE_NONE;
-        plain.bias = NULL;
-        plan_find(stream, &plain);
-        candidates[count++] = apart;
-    }
-    ENSURE(count > 0, "the library has no product of %lld x %lld x %lld", (long long)product->rows,
-           (long long)product->columns, (long long)product->inner);
-    return count;
-}
-
 static void plan_choose(struct stream *stream, struct plan *plan, const struct product *product)
 {
     struct choices *choices = stream->cuda->products->choices;
@@ -313,6 +341,13 @@ static void plan_choose(struct stream *stream, struct plan *plan, const struct p
     if (choices_find(choices, name, trial_usable, &trial, &plan->choice))
         return;
     int count = candidates_find(stream, plan, product, candidates);
+    if (product->epilogue == EPILOGUE_BIAS && count > 1)
+        count--; /* `apart` moves more bytes, so it is not measured */
+    if (product->epilogue == EPILOGUE_BIAS_GRADIENT_A) {
+        /* The plan that `apart` needs is created before the file of choices is locked. */
+        struct product plain = without_epilogue(product);
+        plan_find(stream, &plain);
+    }
     bool measures = count > 1 && !is_recorded(stream) && !stream->cuda->device.reproducible;
     if (measures && fastest_find(&trial, name, count, &plan->choice))
         return;
@@ -334,7 +369,7 @@ static struct plan *plan_add(struct products *products)
     return plan;
 }
 
-static const struct plan *plan_find(struct stream *stream, const struct product *product)
+static struct plan *plan_find(struct stream *stream, const struct product *product)
 {
     struct products *products = stream->cuda->products;
     struct product_shape shape = shape_of(products, product);
@@ -345,7 +380,7 @@ static const struct plan *plan_find(struct stream *stream, const struct product 
     if (plan == NULL) {
         plan = plan_add(products);
         plan->shape = shape;
-        plan->descriptors = product_descriptors_open(&shape, product);
+        plan->descriptors = product_descriptors_open(&shape);
     }
     if (!plan->chosen)
         plan_choose(stream, plan, product);

@@ -29,6 +29,14 @@ static void library_check(cublasStatus_t result, const char *call, int line)
 }
 #define LIBRARY_CHECK(call) library_check(call, #call, __LINE__)
 
+/* The caller continues without this call, so an error that it left in the runtime library must not
+ * be reported by the next launch. */
+static const char *library_reason(cublasStatus_t result)
+{
+    (void)cudaGetLastError();
+    return cublasLtGetStatusString(result);
+}
+
 struct product_library *product_library_open(void)
 {
     struct product_library *library = (struct product_library *)calloc(1, sizeof *library);
@@ -70,15 +78,12 @@ static void operation_set(const struct product_descriptors *descriptors,
     LIBRARY_CHECK(cublasLtMatmulDescSetAttribute(descriptors->operation, attribute, value, bytes));
 }
 
-static void bias_set(const struct product_descriptors *descriptors, const struct product *product)
+static void bias_set(const struct product_descriptors *descriptors, void *bias)
 {
-    if (product->epilogue != EPILOGUE_NONE)
-        operation_set(descriptors, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &product->bias,
-                      sizeof product->bias);
+    operation_set(descriptors, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
 }
 
-struct product_descriptors *product_descriptors_open(const struct product_shape *shape,
-                                                     const struct product *product)
+struct product_descriptors *product_descriptors_open(const struct product_shape *shape)
 {
     static const cublasLtEpilogue_t epilogues[] = {
         CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_BGRADB};
@@ -100,7 +105,8 @@ struct product_descriptors *product_descriptors_open(const struct product_shape 
     descriptors->b = shape->a_transposed ? layout_open(shape->type, shape->rows, shape->inner)
                                          : layout_open(shape->type, shape->inner, shape->rows);
     descriptors->c = layout_open(shape->c_type, shape->columns, shape->rows);
-    bias_set(descriptors, product); /* the heuristics read its alignment */
+    if (shape->epilogue != EPILOGUE_NONE) /* the heuristics use the pointer's alignment only */
+        bias_set(descriptors, (void *)(uintptr_t)shape->alignment);
     return descriptors;
 }
 
@@ -142,7 +148,7 @@ static cublasLtMatmulPreference_t preference_open(const struct product_descripto
 
 int product_algorithms(struct product_library *library,
                        const struct product_descriptors *descriptors, struct choice *algorithms,
-                       int most)
+                       int most, const char **reason)
 {
     cublasLtMatmulHeuristicResult_t results[ALGORITHMS_MOST];
     cublasLtMatmulPreference_t preference = preference_open(descriptors);
@@ -152,9 +158,8 @@ int product_algorithms(struct product_library *library,
         library->handle, descriptors->operation, descriptors->a, descriptors->b, descriptors->c,
         descriptors->c, preference, most, results, &named);
     LIBRARY_CHECK(cublasLtMatmulPreferenceDestroy(preference));
-    if (result != CUBLAS_STATUS_NOT_SUPPORTED)
-        LIBRARY_CHECK(result);
-    for (int i = 0; i < named; i++)
+    *reason = result != CUBLAS_STATUS_SUCCESS ? library_reason(result) : "no algorithm";
+    for (int i = 0; result == CUBLAS_STATUS_SUCCESS && i < named; i++)
         if (results[i].state == CUBLAS_STATUS_SUCCESS)
             memcpy(&algorithms[count++], &results[i].algo, sizeof results[i].algo);
     return count;
@@ -186,10 +191,11 @@ const char *product_queue(struct product_library *library, struct stream *stream
 {
     const float one = 1, beta = p->add != NULL ? 1.0f : 0.0f;
     cublasLtMatmulAlgo_t algorithm = algorithm_of(choice);
-    bias_set(descriptors, p);
+    if (p->epilogue != EPILOGUE_NONE)
+        bias_set(descriptors, p->bias);
     cublasStatus_t result = cublasLtMatmul(
         library->handle, descriptors->operation, &one, p->b, descriptors->a, p->a, descriptors->b,
         &beta, p->add != NULL ? p->add : c, descriptors->c, c, descriptors->c, &algorithm,
         cuda_workspace_products(stream->cuda), WORKSPACE_PRODUCTS, stream->handle);
-    return result == CUBLAS_STATUS_SUCCESS ? NULL : cublasLtGetStatusString(result);
+    return result == CUBLAS_STATUS_SUCCESS ? NULL : library_reason(result);
 }

@@ -25,17 +25,15 @@ void product_library_close(struct product_library *library);
 /* Name and version of the library, for which algorithms are valid. */
 void product_library_name(char *text, size_t size);
 
-/* The library may use the alignment of product->bias, but stores no pointer of the product. */
-struct product_descriptors *product_descriptors_open(const struct product_shape *shape,
-                                                     const struct product *product);
+struct product_descriptors *product_descriptors_open(const struct product_shape *shape);
 void product_descriptors_close(struct product_descriptors *descriptors);
 
 /* Write the algorithms that the library proposes for the shape with at most WORKSPACE_PRODUCTS
- * bytes, best first, at most `most`. Their summation order is fixed. Return their number; 0 if the
- * product is not supported. */
+ * bytes, best first, at most `most`. Their summation order is fixed. Return their number; if it is
+ * 0, *reason is the library's reason. */
 int product_algorithms(struct product_library *library,
                        const struct product_descriptors *descriptors, struct choice *algorithms,
-                       int most);
+                       int most, const char **reason);
 /* True if the library can use this algorithm for the shape. */
 bool product_algorithm_fits(struct product_library *library,
                             const struct product_descriptors *descriptors,

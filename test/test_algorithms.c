@@ -65,6 +65,26 @@ static struct layer layer_run(struct device_test *test)
     return layer;
 }
 
+/* A recorded step measures nothing. */
+static struct layer layer_run_recorded(struct device_test *test)
+{
+    const struct device_backend *backend = test->device->backend;
+    const struct layer layer = layer_make(test);
+    backend->graph_begin(test->stream);
+    layer_queue(test, &layer);
+    struct graph *graph = backend->graph_end(test->stream);
+    backend->graph_run(graph, test->stream);
+    device_test_wait(test);
+    backend->graph_close(graph);
+    return layer;
+}
+
+static void assert_near(const float *values, const float *expected, int count)
+{
+    for (int i = 0; i < count; i++)
+        assert_float_equal(values[i], expected[i], 1e-4);
+}
+
 static bool layers_equal(const struct layer *a, const struct layer *b)
 {
     return memcmp(a->y, b->y, ROWS * OUT * sizeof *a->y) == 0 &&
@@ -124,13 +144,7 @@ static void recorded_products_take_adopted_algorithms(void **state)
         const struct device_backend *backend = second.device->backend;
         if (adopts == 1)
             assert_false(backend->choices_adopt(second.device, text));
-        const struct layer layer = layer_make(&second);
-        backend->graph_begin(second.stream);
-        layer_queue(&second, &layer);
-        struct graph *graph = backend->graph_end(second.stream);
-        backend->graph_run(graph, second.stream);
-        device_test_wait(&second);
-        backend->graph_close(graph);
+        const struct layer layer = layer_run_recorded(&second);
         if (adopts == 1 || device_test_is_emulated(&second))
             assert_int_equal(layers_equal(&reference, &layer), adopts);
         assert_int_equal(backend->choices_are_new(second.device), !adopts);
@@ -160,11 +174,36 @@ static void sums_are_timed(void **state)
     }
 }
 
+/* Products whose algorithms cannot be found or run are computed by others, or without epilogue. */
+static void refused_algorithms_are_replaced(void **state)
+{
+    (void)state;
+    const char *const refused[] = {"find-bias", "find-sums", "run-bias",
+                                   "run-sums",  "run-0",     "run-bias run-sums run-0"};
+    struct device_test first, second;
+    open_preferring(&first, "0");
+    const struct layer reference = layer_run(&first);
+    const size_t count = device_test_is_emulated(&first) ? sizeof refused / sizeof refused[0] : 0;
+    for (size_t i = 0; i < count; i++)
+        for (int recorded = 0; recorded < 2; recorded++) {
+            setenv("VITTRAIN_EMULATION_REFUSE", refused[i], 1);
+            open_preferring(&second, "0");
+            const struct layer layer = recorded ? layer_run_recorded(&second) : layer_run(&second);
+            assert_near(layer.y, reference.y, ROWS * OUT);
+            assert_near(layer.dweight, reference.dweight, OUT * IN);
+            assert_near(layer.dbias, reference.dbias, OUT);
+            device_test_close(&second);
+        }
+    unsetenv("VITTRAIN_EMULATION_REFUSE");
+    device_test_close(&first);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(adopted_algorithms_give_the_same_bits),
         cmocka_unit_test(recorded_products_take_adopted_algorithms),
+        cmocka_unit_test(refused_algorithms_are_replaced),
         cmocka_unit_test(sums_are_timed),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

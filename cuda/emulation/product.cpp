@@ -3,7 +3,9 @@
  * arithmetic, sums in fp32. Products run when the stream executes them. There are two algorithms,
  * which differ in the order of their sums and therefore in rounding. VITTRAIN_EMULATION_PRODUCT=0
  * or 1 selects the one that takes less emulated time (default 0); =0apart or =1apart makes sums in
- * the epilogue slow. VITTRAIN_EMULATION_LIBRARY is the version. */
+ * the epilogue slow. VITTRAIN_EMULATION_LIBRARY is the version. VITTRAIN_EMULATION_REFUSE lists
+ * what fails: find-bias and find-sums, the search for algorithms with this epilogue; run-bias and
+ * run-sums, their execution; run-0, the execution of the first algorithm. */
 #include "internal.h"
 #include "product_library.h"
 #include "value.h"
@@ -37,8 +39,7 @@ void product_library_name(char *text, size_t size)
     snprintf(text, size, "emulated products %s", version != NULL ? version : "1");
 }
 
-struct product_descriptors *product_descriptors_open(const struct product_shape *shape,
-                                                     const struct product *)
+struct product_descriptors *product_descriptors_open(const struct product_shape *shape)
 {
     return new product_descriptors{*shape};
 }
@@ -165,13 +166,25 @@ static int algorithm_number(const struct choice *choice)
     return -1;
 }
 
+static const char *const epilogue_names[] = {"plain", "bias", "sums"};
+
+static bool is_refused(const char *what, const char *which)
+{
+    const char *refuse = getenv("VITTRAIN_EMULATION_REFUSE");
+    char word[32];
+    snprintf(word, sizeof word, "%s-%s", what, which);
+    return refuse != NULL && strstr(refuse, word) != NULL;
+}
+
 /* Epilogues require aligned operands, as in a real library, so that tests cover both cases. */
 int product_algorithms(struct product_library *, const struct product_descriptors *descriptors,
-                       struct choice *algorithms, int most)
+                       struct choice *algorithms, int most, const char **reason)
 {
     const struct product_shape *shape = &descriptors->shape;
-    if (shape->epilogue == EPILOGUE_BIAS_GRADIENT_A &&
-        (shape->rows % 8 != 0 || shape->columns % 8 != 0))
+    *reason = "refused by the emulation";
+    if (is_refused("find", epilogue_names[shape->epilogue]) ||
+        (shape->epilogue == EPILOGUE_BIAS_GRADIENT_A &&
+         (shape->rows % 8 != 0 || shape->columns % 8 != 0)))
         return 0;
     int count = most < ALGORITHMS ? most : ALGORITHMS;
     for (int i = 0; i < count; i++)
@@ -220,6 +233,8 @@ const char *product_queue(struct product_library *, struct stream *stream,
     bool tf32 = descriptors->shape.tf32 != 0;
     int algorithm = algorithm_number(choice);
     ENSURE(algorithm >= 0, "no algorithm of the emulated products");
+    if (is_refused("run", epilogue_names[p.epilogue]) || (algorithm == 0 && is_refused("run", "0")))
+        return "refused by the emulation";
     product_check(&p, c);
     p.c = c;
     emulated_enqueue(stream->handle, "product", [=]() {
