@@ -314,6 +314,7 @@ extern "C" const struct device_backend vittrain_device_cuda = {
     .survey = cuda_survey,
     .sensors = cuda_sensors,
     .attention_fits = cuda_attention_fits,
+    .sums_gradients = true,
     .convolution_workspace = cuda_convolution_workspace,
     .allocate = cuda_allocate,
     .release = cuda_release,

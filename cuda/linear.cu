@@ -3,9 +3,8 @@
  * LayerScale, dropout and drop path are one elementwise kernel after the product, launched only if
  * needed. The product's output is rounded to the compute type in between, like every stored tensor.
  */
-#include "cuda.h"
+#include "columns.h"
 #include "device/gelu_fit.h"
-#include "kernel.h"
 #include "product.h"
 
 enum { THREADS = 256 };
@@ -100,21 +99,32 @@ __global__ static void gelu_kernel(struct octets octets, const number *pre, numb
     eight_store_some(y + place.at, eight, place.left, octets.fits);
 }
 
-/* dx = dropout(dx) * gelu'(pre) */
-template <typename number>
-__global__ static void gelu_gradient_kernel(struct octets octets, const number *pre, number *dx,
-                                            bool tanh, struct mask mask)
+/* dx = dropout(dx) * gelu'(pre), and its column sums. Without `drops` there is no dropout; its
+ * random numbers need 16 registers. */
+template <typename number, bool drops>
+__global__ static void __launch_bounds__(COLUMN_THREADS, drops ? 4 : 5)
+    gelu_gradient_kernel(const number *pre, number *dx, bool tanh, struct mask mask,
+                         uint32_t rows_per_sample, struct column_sums sums, bool fits)
 {
     kernel_begin();
-    struct octet_place place;
-    if (!octet_find(octets, &place))
-        return;
-    struct eight eight = eight_load_some(dx + place.at, place.left, octets.fits);
-    struct eight x = eight_load_some(pre + place.at, place.left, octets.fits);
-    mask_apply(mask, place.sample, place.octet, &eight);
-    for (int i = 0; i < 8; i++)
-        eight.value[i] *= gelu_slope(x.value[i], tanh);
-    eight_store_some(dx + place.at, eight, place.left, octets.fits);
+    SHARED_MEMORY(shared);
+    struct column_place place = column_place_of(sums);
+    uint32_t octets = (uint32_t)(sums.width + 7) / 8;
+    struct eight sum = {};
+    for (uint32_t row = place.row; row < place.end; row += COLUMN_WARPS) {
+        int64_t at = row * sums.width + place.column;
+        struct eight eight = eight_load_some(dx + at, place.left, fits);
+        struct eight x = eight_load_some(pre + at, place.left, fits);
+        if (drops)
+            mask_apply(mask, row / rows_per_sample,
+                       row % rows_per_sample * octets + (uint32_t)place.column / 8, &eight);
+        for (int i = 0; i < 8; i++) {
+            eight.value[i] *= gelu_slope(x.value[i], tanh);
+            sum.value[i] += eight.value[i];
+        }
+        eight_store_some(dx + at, eight, place.left, fits);
+    }
+    column_sums_store(sums, sum, shared);
 }
 
 /* y = (residual or 0) + drop_path(dropout((scale or 1) * sum)); y may be sum or residual. */
@@ -266,10 +276,15 @@ template <typename number>
 static void gelu_gradient_launch(struct stream *stream, const struct linear_backward *args)
 {
     bool fits = eight_fits(args->pre, args->in) && eight_fits(args->dx, args->in);
-    struct octets octets = octets_of(args->rows, args->in, args->rows_per_sample, fits);
-    KERNEL_LAUNCH(gelu_gradient_kernel<number>, blocks_for(octets.count, THREADS), THREADS, 0,
-                  stream->handle, octets, (const number *)args->pre, (number *)args->dx,
-                  args->gelu_tanh, mask_of(&args->dropout));
+    struct mask mask = mask_of(&args->dropout);
+    struct column_sums sums =
+        columns_cut(stream, args->rows, args->in, args->dx_sums, args->overwrite);
+    KERNEL_LAUNCH((mask.threshold != 0 ? gelu_gradient_kernel<number, true>
+                                       : gelu_gradient_kernel<number, false>),
+                  columns_grid(&sums), COLUMN_THREADS, COLUMN_ROOM, stream->handle,
+                  (const number *)args->pre, (number *)args->dx, args->gelu_tanh, mask,
+                  (uint32_t)args->rows_per_sample, sums, fits);
+    columns_finish(stream, &sums);
 }
 
 static void backward_inputs(struct stream *stream, const struct linear_backward *args)

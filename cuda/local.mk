@@ -31,6 +31,7 @@ cuda_library_sources = \
 cuda_headers = \
 	cuda/attention.h \
 	cuda/collective.h \
+	cuda/columns.h \
 	cuda/convolution.h \
 	cuda/convolution_engine.h \
 	cuda/cuda.h \

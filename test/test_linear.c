@@ -198,7 +198,7 @@ static void forward_is_right(void **state)
 
 struct backward_tensors {
     void *x, *weight, *dy, *pre, *dx;
-    float *dweight, *dbias, *dweight_before, *dbias_before;
+    float *dweight, *dbias, *dx_sums, *dweight_before, *dbias_before, *dx_sums_before;
     struct dropout dropout;
 };
 
@@ -216,7 +216,10 @@ static struct backward_tensors run_backward(struct device_test *test, const stru
         .dbias = it->bias ? device_test_random(test, TYPE_FP32, it->out, 1, 8) : NULL,
         .dweight_before = device_test_random(test, TYPE_FP32, weights, 1, 7),
         .dbias_before = device_test_random(test, TYPE_FP32, it->out, 1, 8),
+        .dx_sums_before = device_test_random(test, TYPE_FP32, it->in, 1, 10),
         .dropout = dropout_of(test, it->dropout)};
+    if (it->pre && test->device->backend->sums_gradients)
+        t.dx_sums = device_test_random(test, TYPE_FP32, it->in, 1, 10);
     const struct linear_backward args = {.type = it->type,
                                          .rows = rows,
                                          .in = it->in,
@@ -230,10 +233,28 @@ static struct backward_tensors run_backward(struct device_test *test, const stru
                                          .dx = t.dx,
                                          .dweight = t.dweight,
                                          .dbias = t.dbias,
+                                         .dx_sums = t.dx_sums,
                                          .dropout = t.dropout};
     test->device->backend->linear_backward(test->stream, &args);
     device_test_wait(test);
     return t;
+}
+
+/* The sums are of dx before it is rounded. */
+static void check_dx_sums(const struct linear_case *it, const struct backward_tensors *t)
+{
+    const double tolerance = 0.51 * device_test_precision(it->type) + 1e-6;
+    for (int64_t column = 0; column < it->in; column++) {
+        double sum = t->dx_sums_before[column], sizes = fabs(sum);
+        for (int64_t row = 0; row < rows_of(it); row++) {
+            const double value = device_test_value(it->type, t->dx, row * it->in + column);
+            sum += value;
+            sizes += fabs(value);
+        }
+        if (!(fabs(t->dx_sums[column] - sum) <= tolerance * (1 + sizes)))
+            fail_msg("dx_sums: element %lld is %.9g, not %.9g", (long long)column,
+                     t->dx_sums[column], sum);
+    }
 }
 
 static void check_dx(const struct linear_case *it, const struct backward_tensors *t)
@@ -250,6 +271,8 @@ static void check_dx(const struct linear_case *it, const struct backward_tensors
                      factor_at(&t->dropout, it, row, column, it->in);
     }
     check_rounded("dx", it, t->dx, dx, dx, count, it->out);
+    if (t->dx_sums != NULL)
+        check_dx_sums(it, t);
     free(dx);
 }
 

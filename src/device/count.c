@@ -56,7 +56,8 @@ static struct counted count_linear_backward(const struct linear_backward *args)
                                      bytes_of(args->type, args->pre, rows * in) +
                                      bytes_of(args->type, args->dweight, rows * in) +
                                      added(args->dweight, args->overwrite, in * out) +
-                                     added(args->dbias, args->overwrite, out),
+                                     added(args->dbias, args->overwrite, out) +
+                                     added(args->dx_sums, args->overwrite, in),
                             .size = {rows, out, in}};
 }
 

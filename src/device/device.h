@@ -131,7 +131,8 @@ struct linear_backward {
     void *dx;           /* [rows, in] type, or NULL; not dy */
     float *dweight;     /* [out, in], or NULL */
     float *dbias;       /* [out], or NULL */
-    bool overwrite;     /* applies to dweight and dbias */
+    float *dx_sums;     /* [in] column sums of dx, or NULL; requires pre and sums_gradients */
+    bool overwrite;     /* applies to dweight, dbias and dx_sums */
     struct dropout dropout;
     int64_t grain_rows;
 };
@@ -708,6 +709,9 @@ struct device_backend {
     /* Return n: linear_backward adds the gradients of up to 2^n grains in a call. Calls without
      * gradients of parameters may have any number of grains. NULL: all calls have one grain. */
     int (*linear_grain_level)(struct device *device, const struct linear_backward *args);
+    /* The operations that write or read the gradient of a linear layer's output can also compute
+     * the gradient of its bias. */
+    bool sums_gradients;
 
     /* Return the bytes of workspace that a convolution of this shape needs, forward and backward.
      */

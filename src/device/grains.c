@@ -542,6 +542,7 @@ struct grains *grains_open(struct device *device, int64_t samples)
     grains->watched = -1;
     grains->inner = device->backend;
     grains->outer = *device->backend;
+    grains->outer.sums_gradients = false;
     grains->outer.linear_forward = grains_linear_forward;
     grains->outer.linear_backward = grains_linear_backward;
     grains->outer.norm_backward = grains_norm_backward;

@@ -137,6 +137,16 @@ static struct linear_backward linear_gradient(const struct vit *vit, const struc
                                     .overwrite = flat_overwrites_gradient(pass->flat, unit)};
 }
 
+/* Return where the operation that writes (or reads) the layer's dy adds the gradient of the bias,
+ * and remove it from the layer's arguments. Return NULL if the layer computes it. */
+static float *take_bias_gradient(const struct vit *vit, struct linear_backward *layer)
+{
+    float *dbias = vit->model.device->backend->sums_gradients ? layer->dbias : NULL;
+    if (dbias != NULL)
+        layer->dbias = NULL;
+    return dbias;
+}
+
 static void stem_forward(struct vit *vit, const struct model_pass *pass)
 {
     const struct vit_shape *shape = &vit->shape;
@@ -474,6 +484,8 @@ static void mlp_branch_backward(struct vit *vit, const struct model_pass *pass, 
     const struct device_backend *backend = vit->model.device->backend;
     struct vit_block *block = &vit->blocks[unit - 1];
     int64_t kept = vit_tokens_after(vit, unit);
+    struct linear_backward fc1 =
+        linear_gradient(vit, pass, unit, VIT_FC1_WEIGHT, kept, shape->dim, vit_fc1_width(shape));
     struct linear_backward fc2 =
         linear_gradient(vit, pass, unit, VIT_FC2_WEIGHT, kept, shape->hidden, shape->dim);
     fc2.x = block->hidden;
@@ -481,6 +493,8 @@ static void mlp_branch_backward(struct vit *vit, const struct model_pass *pass, 
     fc2.pre = shape->swiglu ? NULL : block->pre;
     fc2.gelu_tanh = shape->gelu_tanh;
     fc2.dx = vit->dhidden;
+    if (fc2.pre != NULL)
+        fc2.dx_sums = take_bias_gradient(vit, &fc1);
     fc2.dropout = block_dropout(vit, pass, unit, DROPOUT_HIDDEN);
     backend->linear_backward(pass->stream, &fc2);
     const struct glu_backward gate = {.type = vit->model.compute,
@@ -493,8 +507,6 @@ static void mlp_branch_backward(struct vit *vit, const struct model_pass *pass, 
         hidden_dropout(vit, pass, unit, vit->dhidden);
         backend->glu_backward(pass->stream, &gate);
     }
-    struct linear_backward fc1 =
-        linear_gradient(vit, pass, unit, VIT_FC1_WEIGHT, kept, shape->dim, vit_fc1_width(shape));
     fc1.x = block->norm2;
     fc1.dy = shape->swiglu ? block->pre : vit->dhidden;
     fc1.dx = vit->dbranch;
