@@ -8,6 +8,7 @@
 #   losses   5 min  20 steps against the CPU's losses, in three precisions, recorded, on 2 ranks; compute-sanitizer
 #   speed    9 min  steps of five models beside PyTorch's, in turns
 #   kernels  8 min  every kernel of a step, by ncu; attention beside PyTorch's
+#   plan            the most valuable measurements of all parts, for two calls of minutes (gpu/plan.sh)
 #   build           vittrain-cuda.so from cuda/*.cu, with nvcc
 #
 # Runs in a checkout that was built with nvcc, or in one in which a bundle (bundle.sh) was unpacked: the folder BUNDLE
@@ -26,7 +27,7 @@ if (($# == 0)); then
     exit 2
 fi
 for part in "$@"; do
-    [[ $part =~ ^(check|losses|speed|kernels|build)$ ]] || { echo "gpu.sh: no part $part" >&2; exit 2; }
+    [[ $part =~ ^(check|losses|speed|kernels|plan|build)$ ]] || { echo "gpu.sh: no part $part" >&2; exit 2; }
 done
 if ! nvidia-smi -L >/dev/null 2>&1; then
     echo "gpu.sh: no GPU here (nvidia-smi -L finds none): nothing was measured" >&2
@@ -35,8 +36,7 @@ fi
 
 . "$here/gpu/common.sh"
 . "$here/common.sh"
-. "$here/gpu/losses.sh"
-for part in "$@"; do . "$here/gpu/$part.sh"; done
+for part in check losses speed kernels plan build; do . "$here/gpu/$part.sh"; done
 exec > >(tee -a "$out/gpu.log") 2>&1
 logger=$!
 table_open "$csv" || exit 1
@@ -49,7 +49,8 @@ for part in "$@"; do
     "part_$part"
     choices_keep
 done
-for what in "${missed[@]}"; do echo "not measured: $what"; done
+cat "$misses" "$failures"
+failed=$(grep -c . "$failures")
 echo "$failed failed; $SECONDS s"
 exec >&- 2>&-
 wait "$logger"

@@ -70,6 +70,7 @@ gpu() {
     run_log=$work/$1.log
     shift
     (cd "$tree" && exec env PATH="$work/bin:$PATH" OUT="$out" PYTHON=python TESTS="test_dropout test_cut test_max_pool" STEP_WORKS=vit_cifar:8 \
+        PLAN_WORKS=vit_cifar:8 LAUNCH_WORK="${launch_work:-vit_cifar:8}" \
         SPEED_WORKS=vit_cifar:8 KERNEL_WORKS=vit_cifar:8 LOSS_WORKS=vit_cifar:8 LOSS_PRECISIONS="fp32 bf16" SIDE=64 TOKENS=5 \
         ATTENTION_ROWS=8 TURNS=1 SPEED_SECONDS=0.2 PROFILE_STEPS=4 SANITIZER_TESTS="${sanitized:-test_max_pool}" MODEL_SETTINGS="$small" \
         LOSS_SETTINGS="$small" $isolate benchmarks/gpu.sh "$@") >"$run_log" 2>&1 </dev/null
@@ -79,7 +80,7 @@ has() { grep -qE -- "$2" "$1" || echo "$1 lacks: $2;"; } # FILE PATTERN
 lacks() { ! grep -qE -- "$2" "$1" || echo "$1 has: $2;"; }
 ends() { [ $status -eq "$1" ] || echo "exit status $status, not $1;"; } # STATUS
 
-echo 1..13
+echo 1..16
 # ---- The bundle.
 (cd "$TEST_SOURCE" && LOSS_WORKS=vit_cifar:8 LOSS_PRECISIONS="fp32 bf16" LOSS_SETTINGS="$small" MODULE=test/emulated-cuda.so \
     BUNDLE_LEVEL=1 BUNDLE_MOST=1000 benchmarks/bundle.sh "$work/bundle.tar.gz") >bundle.log 2>&1
@@ -99,10 +100,16 @@ result 'it has losses of the CPU, headers and flags, and no tables of ICU' "$(
 PATH=/usr/bin:/bin "$tree/benchmarks/gpu.sh" check >none.log 2>&1
 status=$?
 result 'no GPU: exit status 77' "$(ends 77; has none.log 'no GPU here')" none.log
-# The test is a child of `timeout`, itself a child of gpu.sh.
+# The test is a child of `timeout`, which is a child of the stage, a child of gpu.sh.
 cat >"$bundle/test/test_cut" <<END
 #!/bin/sh
-[ -e $work/was_cut ] || { touch $work/was_cut; kill -9 \$(sed -n 's/^PPid:\t//p' /proc/\$PPID/status); exit 1; }
+parent() { sed -n 's/^PPid:\t//p' "/proc/\$1/status"; }
+if [ ! -e $work/was_cut ]; then
+    touch $work/was_cut
+    until [ "\$(grep -c 'operations:' $out/gpu-done.txt)" = 2 ]; do sleep 0.1; done
+    kill -9 "\$(parent "\$(parent \$PPID)")"
+    exit 1
+fi
 printf '# device: a stand-in\n1..1\nok 1 - cut\n'
 END
 chmod +x "$bundle/test/test_cut"
@@ -111,13 +118,13 @@ result 'a part is cut' "$(ends 137; has "$out/gpu-done.txt" 'operations: test_dr
 gpu check check
 result 'the rest of it is done by the next call' "$(
     ends 0
-    lacks check.log '== operations: test_dropout'
-    has check.log '^test_max_pool: [1-9][0-9]* passed on emulated GPU'
+    lacks check.log '== operations: test_(dropout|max_pool)'
     has check.log '^test_cut: 1 passed on a stand-in'
     has check.log '^0 failed'
     lacks check.log 'FAILED')" check.log
 result 'operations ran on the device' "$(
     has cut.log '^test_dropout: [1-9][0-9]* passed on emulated GPU'
+    has cut.log '^test_max_pool: [1-9][0-9]* passed on emulated GPU'
     has check.log 'losses [0-9.]+ [0-9.]+ [0-9.]+ [0-9.]+ $')" check.log
 result 'ceilings are rows of the table, what is not possible is named' "$(
     [ "$(grep -c ',ceiling: product 64x64x64,.*,speed,[0-9.]*,GFLOP/s,.*,emulated GPU' "$out/gpu.csv")" = 1 ] || echo "rows;"
@@ -134,7 +141,7 @@ result 'losses are those of the CPU, by two ranks that share a GPU, too' "$(
     [ "$(grep -c . "$out/gpu-losses.csv")" = 101 ] || echo "rows;"
     has losses.log '^memcheck test_max_pool: clean'
     has losses.log '^racecheck test_max_pool: clean')" losses.log
-sed -i 's/^./9/' "$bundle/losses/vit_cifar-8-fp32"
+sed -i.right 's/^./9/' "$bundle/losses/vit_cifar-8-fp32"
 [ -z "$isolate" ] || echo 'exit 1' | stand_in ip
 rm "$out/gpu-done.txt"
 sanitized=test_none gpu differ losses
@@ -187,6 +194,34 @@ result 'the kernels of one step are rows' "$(
     has "$out/gpu-kernels.csv" '^vit_cifar,"[^"]*update[^"]*",[0-9]+,'
     [ "$(find "$out" -type f | wc -l)" -le 8 ] || echo "more than 8 files;"
     [ ! -e leaked ] || cat leaked)" ncu.log
+
+# ---- plan.
+rm "$out"/*
+echo 'exit 1' >>"$bundle/test/test_cut"
+mv "$bundle/losses/vit_cifar-8-fp32.right" "$bundle/losses/vit_cifar-8-fp32"
+gpu first plan
+result 'the plan goes on after a test that fails' "$(
+    ends 1
+    has first.log '^FAILED: test_cut'
+    has first.log '^test_max_pool: [1-9][0-9]* passed on emulated GPU'
+    has first.log '^vit_cifar in bf16, recorded: 20 losses'
+    has "$out/gpu.csv" ',training step,vit_cifar,8,bf16,none,1,1,data wait,'
+    has "$out/gpu-kernels.csv" '^vit_cifar,"[^"]*attention_kernel')" first.log
+sed -i '$d' "$bundle/test/test_cut"
+echo >>"$bundle/vittrain-cuda.so"
+gpu second plan
+result 'its second call repeats only that test, with another build' "$(
+    has second.log '^test_cut: 1 passed on a stand-in'
+    [ "$(grep -c '^== operations:' second.log)" = 1 ] || echo "other tests;"
+    lacks second.log '^== (doctor|steps of|losses of vit_cifar in)')" second.log
+rm "$out"/*
+launch_work=no_model:8 gpu broken plan
+result 'a first step that fails is repeated for its reason, and ends the plan after the tests of operations' "$(
+    ends 1
+    has broken.log '^-- CUDA_LAUNCH_BLOCKING=1'
+    has broken.log '^-- compute-sanitizer'
+    has broken.log '^test_dropout: [1-9][0-9]* passed'
+    lacks broken.log '^== (losses|speed)')" broken.log
 
 # ---- build.
 gpu same build

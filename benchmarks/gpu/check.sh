@@ -8,8 +8,9 @@ part_check() {
     stage ceilings 20 ceilings
     local name work
     for name in ${TESTS:-$(grep -v '^#' test/devices) test_vit_device test_convnet_device}; do
-        stage "operations: $name" 15 operation_test "$name"
+        together 6 "operations: $name" 15 operation_test "$name"
     done
+    together_end
     for work in ${STEP_WORKS:-vit_cifar:64 vit_base_patch32_224:64 resnet18:64}; do
         stage "steps of $work by each kind of launch" 40 steps_launched "${work%:*}" "${work#*:}"
     done
@@ -25,11 +26,12 @@ doctor() {
 
 # The test prints the device that it ran on.
 operation_test() { # NAME
-    local name=$1 device
+    local name=$1 device status=0
     [[ -x $build/test/$name ]] || { miss "$name: no $build/test/$name"; return 1; }
-    if ! VITTRAIN_TEST_DEVICE=cuda "$launcher" timeout 60 "$build/test/$name" >"$scratch/test" 2>&1; then
-        fail "$name"
-        grep -vE '^(ok|1\.\.)' "$scratch/test" | head -n 20
+    VITTRAIN_TEST_DEVICE=cuda "$launcher" timeout 60 "$build/test/$name" >"$scratch/test" 2>&1 || status=$?
+    if ((status != 0)); then
+        fail "$name: exit status $status"
+        grep -vE '^(ok|1\.\.)' "$scratch/test" | head -n 40
         return 1
     fi
     device=$(sed -n 's/^# device: //p' "$scratch/test" | head -n 1)

@@ -8,7 +8,8 @@ csv=$out/gpu.csv
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 python=${PYTHON:-python3}
-failed=0 missed=()
+failures=$scratch/failures misses=$scratch/misses
+: >"$failures" >"$misses"
 
 # ---- The build: a bundle, or this checkout.
 build=${BUNDLE:-vittrain-bundle}
@@ -24,7 +25,7 @@ cuda_libraries=
 for folder in ${python_cuda:+"$python_cuda"/*/lib} /usr/local/cuda/lib64; do
     [[ ! -d $folder ]] || cuda_libraries=$cuda_libraries${cuda_libraries:+:}$folder
 done
-VITTRAIN=$build/vittrain MPIRUN=${MPIRUN:-mpirun --oversubscribe}
+VITTRAIN=$build/vittrain
 launcher=$here/gpu/run
 export VITTRAIN_BUILD=$build VITTRAIN_CUDA_LIBRARIES=$cuda_libraries
 export VITTRAIN_CUDA_MODULE=${VITTRAIN_CUDA_MODULE:-$build/vittrain-cuda.so}
@@ -39,6 +40,7 @@ part_begin() { # PART
     check) limit=240 ;;
     losses) limit=300 ;;
     speed) limit=540 ;;
+    plan) limit=260 ;;
     *) limit=480 ;;
     esac
     limit=${LIMIT:-$limit}
@@ -46,27 +48,51 @@ part_begin() { # PART
 }
 left() { echo $((limit - (SECONDS - begun))); }
 
-# stage NAME SECONDS COMMAND...: runs the command, which takes about SECONDS, unless an earlier call completed it with the
-# same build or too little time is left. It is completed if it succeeds; `miss` reports what this machine cannot do, and fails.
+# stage NAME SECONDS COMMAND...: runs the command, which takes about SECONDS, unless an earlier call completed it (with the
+# same build; the plan: with any) or too little time is left. It is completed if it succeeds; `miss` reports what this
+# machine cannot do, and fails.
 stage() {
-    local name=$1 seconds=$2 done_line
+    local name=$1 seconds=$2 build_any=$build_sum
     shift 2
-    done_line="$build_sum $name"
-    grep -qxsF "$done_line" "$out/gpu-done.txt" && return
+    [[ $part != plan ]] || build_any='[0-9]+'
+    grep -qxE "$build_any $(regular "$name")" "$out/gpu-done.txt" 2>/dev/null && return
     if (($(left) < seconds)); then
-        missed+=("$name: $limit s of $part are nearly over")
+        miss "$name: $limit s of $part are nearly over"
         return
     fi
     printf '\n== %s (%s s)\n' "$name" "$SECONDS"
-    if "$@"; then echo "$done_line" >>"$out/gpu-done.txt"; fi
+    "$@" || return
+    echo "$build_sum $name" >>"$out/gpu-done.txt"
 }
-fail() { # WHAT: counts a failure, and fails
-    echo "FAILED: $*"
-    failed=$((failed + 1))
+regular() { sed 's/[][().*+?^$|{}\\]/\\&/g' <<<"$1"; } # TEXT: the regular expression that matches it
+# together MOST NAME SECONDS COMMAND...: a stage beside others, at most MOST at a time, until together_end. Its output is
+# printed when it ends.
+together() {
+    local most=$1 own
+    shift
+    while ((${#beside[@]} >= most)); do together_wait; done
+    own=$(mktemp -d -p "$scratch")
+    (
+        scratch=$own
+        stage "$@" >"$own/output" 2>&1
+        cat "$own/output"
+    ) &
+    beside+=($!)
+}
+together_wait() {
+    wait "${beside[0]}"
+    beside=("${beside[@]:1}")
+}
+together_end() {
+    while ((${#beside[@]} > 0)); do together_wait; done
+}
+beside=()
+fail() { # WHAT: records a failure, and fails
+    echo "FAILED: $*" | tee -a "$failures"
     return 1
 }
-miss() { # WHAT: names what this machine cannot do, and fails
-    missed+=("$*")
+miss() { # WHAT: records what this machine cannot do or what has no time left, and fails
+    echo "not measured: $*" >>"$misses"
     return 1
 }
 

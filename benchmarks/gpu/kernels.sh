@@ -3,9 +3,11 @@
 # if ncu cannot read counters, the operations' times by debug.profile. Then attention, in vittrain and in PyTorch.
 # Environment: KERNEL_WORKS ("MODEL:BATCH ..."), TOKENS, ATTENTION_ROWS (batch x tokens), MODEL_SETTINGS.
 
+kernels_open() { ncu=$(PATH=$PATH:/usr/local/cuda/bin command -v ncu); }
+
 part_kernels() {
     local work tokens
-    ncu=$(PATH=$PATH:/usr/local/cuda/bin command -v ncu)
+    kernels_open
     for work in ${KERNEL_WORKS:-vit_base_patch32_224:384 vit_base_patch16_224:256 vit_cifar:64 resnet50:256 resnet18:256}; do
         stage "kernels of $work" 75 kernels_measure "${work%:*}" "${work#*:}"
     done
@@ -21,13 +23,11 @@ kernels_measure() { # MODEL BATCH
     # Libraries choose their algorithms in this run, outside of the profile.
     gpu_steps kernels "$model" "$batch" 1 train.precision=bf16 cuda.graph=off ||
         { fail "kernels of $model"; return 1; }
-    if kernels_ncu "$model" "$batch"; then
-        cat "$scratch/table" >>"$table"
-    else
+    if ! kernels_ncu "$model" "$batch"; then
         echo "ncu gives no counters: $why; times of operations instead"
-        kernels_profile "$model" "$batch" || { fail "kernels of $model"; return 1; }
-        cat "$scratch/table" >>"$table"
+        operations_measure "$model" "$batch" || return
     fi
+    cat "$scratch/table" >>"$table"
     echo "$model: $(wc -l <"$scratch/table") rows"
 }
 
@@ -46,15 +46,17 @@ kernels_ncu() { # MODEL BATCH
     return 1
 }
 
-# Times of operations over twenty steps, with the host waiting for each: one row per operation, with its time per step.
-kernels_profile() { # MODEL BATCH
+# Times of operations over twenty steps, with the host waiting for each: $scratch/table, one row per operation, with its
+# time per step. Prints them.
+operations_measure() { # MODEL BATCH
     local steps=${PROFILE_STEPS:-20}
-    gpu_steps kernels "$1" "$2" $((steps - 2)) train.precision=bf16 cuda.graph=off debug.profile=on || return 1
+    gpu_steps kernels "$1" "$2" $((steps - 2)) train.precision=bf16 cuda.graph=off debug.profile=on ||
+        { fail "operations of $1"; return 1; }
     awk -v model="$1" -v steps="$steps" '
         /^time by operation/ { inside = 1; next }
         /^time by unit/ { inside = 0 }
         inside && $3 == "s" { printf "%s,operation %s,%g,%.0f,,,,\n", model, $1, $6 / steps, $6 * $8 * 1000 / steps }' \
-        "$scratch/kernels.log" >"$scratch/table"
+        "$scratch/kernels.log" | tee "$scratch/table"
     [[ -s $scratch/table ]]
 }
 
