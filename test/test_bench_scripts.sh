@@ -10,7 +10,7 @@ here=$TEST_SOURCE/benchmarks
 
 old_header=$(echo "$bench_header" | cut -d, -f 1-15)
 
-echo 1..19
+echo 1..20
 cd "$work" || exit 1
 
 # ---- Writing.
@@ -30,6 +30,19 @@ import os
 from bench_common import commit_of_checkout
 os.environ["PATH"] = "/nowhere"
 print("" if commit_of_checkout() == "unknown" else "another commit")' 2>&1)"
+
+printf 'm 8 eager 1\nm 8 broken 1\nm\nn 4 eager 1\n' | PYTHONPATH=$here PYTHONDONTWRITEBYTECODE=1 python3 -c '
+import sys, types
+sys.modules["torch"] = types.SimpleNamespace(_dynamo=types.SimpleNamespace(reset=lambda: None))
+import pytorch_step
+def prepare(options, variant, threads):
+    print("text of a library")
+    return [][0] if variant == "broken" else (None, "2", options, 0.5)
+pytorch_step.prepare, pytorch_step.measure = prepare, lambda step, options: 0.25
+pytorch_step.serve(pytorch_step.parse(), 1)' >answers 2>serve.log
+result 'pytorch_step.py --serve answers each request by one line, also after a failure' "$(
+    [ "$(cut -d, -f 7,8,14 answers | sed 's/\(Error\):.*/\1/' | tr '\n' ' ')" = \
+        'm,8,0.25 failed: IndexError failed: ValueError n,4,0.25 ' ] || cat answers)" serve.log
 
 cells() { awk -F, -v n="$1" 'NF != n { print "line " NR " has " NF " cells" }' "$2"; } # NUMBER FILE
 printf '%s\n2026-01-02T03:04:05,cpu,abc,vittrain,1,start,m,1,fp32,ddp,2,1,old,0.5,s\n2026-01-02T03:04:06,cpu,ab' "$old_header" >bench.csv
