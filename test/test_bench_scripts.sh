@@ -41,7 +41,7 @@ def prepare(options, variant, threads):
 pytorch_step.prepare, pytorch_step.measure = prepare, lambda step, options: 0.25
 pytorch_step.serve(pytorch_step.parse(), 1)' >answers 2>serve.log
 result 'pytorch_step.py --serve answers each request by one line, also after a failure' "$(
-    [ "$(cut -d, -f 7,8,14 answers | sed 's/\(Error\):.*/\1/' | tr '\n' ' ')" = \
+    [ "$(sed 's/\(Error\):.*/\1/' answers | cut -d, -f 7,8,14 | tr '\n' ' ')" = \
         'm,8,0.25 failed: IndexError failed: ValueError n,4,0.25 ' ] || cat answers)" serve.log
 
 cells() { awk -F, -v n="$1" 'NF != n { print "line " NR " has " NF " cells" }' "$2"; } # NUMBER FILE
