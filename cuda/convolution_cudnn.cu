@@ -12,7 +12,7 @@ struct plan {
     bool tf32;
     struct convolution_shape shape;
     size_t limit; /* bytes of workspace that engines may use */
-    struct convolution_engine engines[CONVOLUTION_PARTS];
+    struct engine engines[CONVOLUTION_PARTS];
 };
 
 struct convolutions {
@@ -33,7 +33,7 @@ static struct convolutions *convolutions_of(struct cuda_device *cuda)
         return cuda->convolutions;
     struct convolutions *made = (struct convolutions *)calloc(1, sizeof *made);
     ENSURE(made != NULL, "no memory for convolutions");
-    ENGINE_CHECK(NULL, cudnnCreate(&made->handle));
+    GRAPH_CHECK(cudnnCreate(&made->handle));
     cuda->convolutions = made;
     return made;
 }
@@ -45,7 +45,7 @@ void convolutions_close(struct convolutions *convolutions)
     for (int i = 0; i < convolutions->count; i++)
         for (int part = 0; part < CONVOLUTION_PARTS; part++)
             engine_close(&convolutions->plans[i].engines[part]);
-    ENGINE_CHECK(NULL, cudnnDestroy(convolutions->handle));
+    GRAPH_CHECK(cudnnDestroy(convolutions->handle));
     free(convolutions->plans);
     free(convolutions);
 }
@@ -92,10 +92,10 @@ static struct engine_problem problem_of(const struct plan *plan, enum convolutio
     return problem;
 }
 
-static const struct convolution_engine *engine_of(cudnnHandle_t handle, struct plan *plan,
-                                                  enum convolution_part part)
+static const struct engine *engine_of(cudnnHandle_t handle, struct plan *plan,
+                                      enum convolution_part part)
 {
-    struct convolution_engine *engine = &plan->engines[part];
+    struct engine *engine = &plan->engines[part];
     struct engine_device device = {};
     device.handle = handle;
     if (engine->plan == NULL) {
@@ -132,7 +132,7 @@ void convolution_run(struct stream *stream, const struct convolution *convolutio
     struct plan *plan =
         plan_find(stream->cuda, convolution->type, &convolution->shape, ENGINE_WORKSPACE);
     cudnnHandle_t handle = stream->cuda->convolutions->handle;
-    const struct convolution_engine *engine = engine_of(handle, plan, convolution->part);
+    const struct engine *engine = engine_of(handle, plan, convolution->part);
     const struct engine_problem problem = problem_of(plan, convolution->part);
     alignment_check(convolution->x);
     alignment_check(convolution->filter);

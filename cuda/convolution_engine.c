@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+typedef cudnnBackendDescriptor_t descriptor;
+
 /* ---- Errors */
 void engine_problem_name(const struct engine_problem *problem, char *name, size_t size)
 {
@@ -20,56 +22,16 @@ void engine_problem_name(const struct engine_problem *problem, char *name, size_
 void engine_check(cudnnStatus_t result, const char *call, const char *file, int line,
                   const struct engine_problem *problem)
 {
-    char name[256] = "", last[512] = "";
+    char name[256];
     if (result == CUDNN_STATUS_SUCCESS)
         return;
-    if (problem != NULL)
-        engine_problem_name(problem, name, sizeof name);
-    cudnnGetLastErrorString(last, sizeof last);
-    for (char *c = last; *c != '\0'; c++)
-        *c = *c == '\n' ? ' ' : *c;
-    error_abort(file, line, "%.60s failed%s%s: %s%s%s", call, name[0] != '\0' ? " for a " : "",
-                name, cudnnGetErrorString(result), last[0] != '\0' ? ": " : "", last);
-}
-
-/* ---- Descriptors */
-typedef cudnnBackendDescriptor_t descriptor;
-
-static descriptor descriptor_open(cudnnBackendDescriptorType_t type)
-{
-    descriptor made = NULL;
-    ENGINE_CHECK(NULL, cudnnBackendCreateDescriptor(type, &made));
-    return made;
-}
-
-static void descriptor_close(descriptor made)
-{
-    ENGINE_CHECK(NULL, cudnnBackendDestroyDescriptor(made));
-}
-
-#define SET(descriptor, attribute, type, count, values)                                            \
-    ENGINE_CHECK(NULL, cudnnBackendSetAttribute(descriptor, CUDNN_ATTR_##attribute,                \
-                                                CUDNN_TYPE_##type, count, values))
-
-/* Return the number of values read, at most `capacity`. */
-static int64_t attribute_read(descriptor from, cudnnBackendAttributeName_t name,
-                              cudnnBackendAttributeType_t type, int64_t capacity, void *values)
-{
-    int64_t count = 0;
-    ENGINE_CHECK(NULL, cudnnBackendGetAttribute(from, name, type, capacity, &count, values));
-    return count < capacity ? count : capacity;
+    engine_problem_name(problem, name, sizeof name);
+    engine_fail(result, call, file, line, name);
 }
 
 /* ---- The graph: one operation on three tensors. The identifiers connect the tensors of the graph
  * to the pointers of a call. */
 static const int64_t identifiers[] = {'x', 'f', 'y'};
-
-static cudnnDataType_t library_type(enum data_type type)
-{
-    return type == TYPE_FP32   ? CUDNN_DATA_FLOAT
-           : type == TYPE_BF16 ? CUDNN_DATA_BFLOAT16
-                               : CUDNN_DATA_HALF;
-}
 
 /* Sizes are in cuDNN's order; in memory channels are last. */
 static descriptor tensor_open(const struct engine_problem *problem, int64_t identifier,
@@ -78,7 +40,7 @@ static descriptor tensor_open(const struct engine_problem *problem, int64_t iden
     const int64_t sizes[] = {count, channels, height, width};
     const int64_t strides[] = {channels * height * width, 1, channels * width, channels};
     const int64_t alignment = ENGINE_ALIGNMENT;
-    const cudnnDataType_t type = library_type(problem->type);
+    const cudnnDataType_t type = engine_type(problem->type);
     descriptor tensor = descriptor_open(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
 
     SET(tensor, TENSOR_UNIQUE_ID, INT64, 1, &identifier);
@@ -129,18 +91,6 @@ static const struct {
                                    OPERATION(BACKWARD_DATA, BWD_DATA, W, DX, DY),
                                    OPERATION(BACKWARD_FILTER, BWD_FILTER, DW, X, DY)};
 
-static void attribute_set_descriptor(descriptor to, cudnnBackendAttributeName_t name,
-                                     descriptor value)
-{
-    ENGINE_CHECK(NULL,
-                 cudnnBackendSetAttribute(to, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value));
-}
-
-static void attribute_set_float(descriptor to, cudnnBackendAttributeName_t name, float value)
-{
-    ENGINE_CHECK(NULL, cudnnBackendSetAttribute(to, name, CUDNN_TYPE_FLOAT, 1, &value));
-}
-
 struct graph_parts {
     descriptor x, filter, y, convolution, operation, graph;
 };
@@ -166,11 +116,7 @@ static struct graph_parts graph_parts_open(const struct engine_device *device,
     attribute_set_descriptor(parts.operation, operations[part].x, parts.x);
     attribute_set_descriptor(parts.operation, operations[part].y, parts.y);
     ENGINE_CHECK(problem, cudnnBackendFinalize(parts.operation));
-    parts.graph = descriptor_open(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-    attribute_set_descriptor(parts.graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, parts.operation);
-    if (device->handle != NULL)
-        SET(parts.graph, OPERATIONGRAPH_HANDLE, HANDLE, 1, &device->handle);
-    ENGINE_CHECK(problem, cudnnBackendFinalize(parts.graph));
+    parts.graph = engine_graph_open(device, &parts.operation, 1);
     return parts;
 }
 
@@ -201,145 +147,26 @@ static bool tensor_cores_allowed(const struct engine_problem *problem)
     return problem->type != TYPE_FP32 || problem->tf32;
 }
 
-/* Engines with one of these notes are never selected. */
-static bool note_is_refused(cudnnBackendNumericalNote_t note)
-{
-    switch (note) {
-    case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC:
-    case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
-    case CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION:
-    case CUDNN_NUMERICAL_NOTE_FFT:
-    case CUDNN_NUMERICAL_NOTE_WINOGRAD:
-    case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4:
-    case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6:
-    case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13:
-        return true;
-    default:
-        return false;
-    }
-}
-
-static bool config_is_accepted(descriptor config, bool tensor_cores)
-{
-    cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
-    cudnnBackendBehaviorNote_t behaviors[CUDNN_BEHAVIOR_NOTE_TYPE_COUNT];
-    descriptor engine = descriptor_open(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
-    bool accepted = true, has_tensor_cores = false;
-
-    attribute_read(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &engine);
-    int64_t count =
-        attribute_read(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
-                       CUDNN_NUMERICAL_NOTE_TYPE_COUNT, notes);
-    for (int64_t i = 0; i < count; i++) {
-        accepted = accepted && !note_is_refused(notes[i]);
-        has_tensor_cores = has_tensor_cores || notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
-    }
-    count = attribute_read(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE,
-                           CUDNN_BEHAVIOR_NOTE_TYPE_COUNT, behaviors);
-    for (int64_t i = 0; i < count; i++)
-        accepted = accepted && behaviors[i] != CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;
-    descriptor_close(engine);
-    return accepted && has_tensor_cores == tensor_cores;
-}
-
-/* Build the execution plan of an engine's configuration into `engine`. False if cuDNN cannot, or if
- * the plan needs more than `limit` bytes. */
-static bool plan_open(const struct engine_device *device, descriptor config, size_t limit,
-                      struct convolution_engine *engine)
-{
-    int64_t bytes = 0;
-    descriptor plan = descriptor_open(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-
-    attribute_set_descriptor(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
-    if (device->handle != NULL)
-        SET(plan, EXECUTION_PLAN_HANDLE, HANDLE, 1, &device->handle);
-    else
-        attribute_set_descriptor(plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device->properties);
-    bool built = cudnnBackendFinalize(plan) == CUDNN_STATUS_SUCCESS;
-    if (built)
-        attribute_read(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &bytes);
-    if (!built || (size_t)bytes > limit) {
-        descriptor_close(plan);
-        return false;
-    }
-    *engine = (struct convolution_engine){config, plan, (size_t)bytes};
-    return true;
-}
-
-/* Read the heuristics' list for the graph, best first; return its length. */
-enum { CONFIGS = 64 };
-static int64_t configs_read(const struct engine_device *device, descriptor graph,
-                            cudnnBackendHeurMode_t mode, descriptor *configs)
-{
-    int64_t count = 0;
-    descriptor heuristics = descriptor_open(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
-
-    attribute_set_descriptor(heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
-    SET(heuristics, ENGINEHEUR_MODE, HEUR_MODE, 1, &mode);
-    if (device->handle == NULL)
-        attribute_set_descriptor(heuristics, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, device->properties);
-    if (cudnnBackendFinalize(heuristics) == CUDNN_STATUS_SUCCESS)
-        count = attribute_read(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                               CUDNN_TYPE_BACKEND_DESCRIPTOR, CONFIGS, configs);
-    descriptor_close(heuristics);
-    return count;
-}
-
-/* tensor_cores: whether the engine uses them. */
-static bool select_from(const struct engine_device *device, descriptor graph,
-                        cudnnBackendHeurMode_t mode, bool tensor_cores, size_t limit,
-                        struct convolution_engine *engine)
-{
-    descriptor configs[CONFIGS];
-    bool found = false;
-
-    for (int i = 0; i < CONFIGS; i++)
-        configs[i] = descriptor_open(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-    int64_t count = configs_read(device, graph, mode, configs);
-    for (int64_t i = 0; i < count && !found; i++)
-        found = config_is_accepted(configs[i], tensor_cores) &&
-                plan_open(device, configs[i], limit, engine);
-    for (int i = 0; i < CONFIGS; i++)
-        if (!found || configs[i] != engine->config)
-            descriptor_close(configs[i]);
-    return found;
-}
-
 bool engine_select(const struct engine_device *device, const struct engine_problem *problem,
-                   size_t limit, struct convolution_engine *engine)
+                   size_t limit, struct engine *engine)
 {
     static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
     const struct graph_parts parts = graph_parts_open(device, problem);
     bool found = false;
 
     for (int without = !tensor_cores_allowed(problem); without < 2 && !found; without++)
-        for (int mode = 0; mode < 2 && !found; mode++)
-            found = select_from(device, parts.graph, modes[mode], !without, limit, engine);
+        for (int mode = 0; mode < 2 && !found; mode++) {
+            const struct engine_rules rules = {!without, false, limit};
+            found = engine_open(device, parts.graph, modes[mode], &rules, 0, engine);
+        }
     graph_parts_close(&parts);
     return found;
 }
 
-/* A variant pack cannot be changed once it is finalized, so each call
- * creates one. */
 void engine_run(cudnnHandle_t handle, const struct engine_problem *problem,
-                const struct convolution_engine *engine, const struct convolution *convolution)
+                const struct engine *engine, const struct convolution *convolution)
 {
     const void *const pointers[] = {convolution->x, convolution->filter, convolution->y};
-    descriptor pack = descriptor_open(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-
-    SET(pack, VARIANT_PACK_UNIQUE_IDS, INT64, 3, identifiers);
-    SET(pack, VARIANT_PACK_DATA_POINTERS, VOID_PTR, 3, pointers);
-    SET(pack, VARIANT_PACK_WORKSPACE, VOID_PTR, 1, &convolution->workspace);
-    ENGINE_CHECK(problem, cudnnBackendFinalize(pack));
-    ENGINE_CHECK(problem, cudnnBackendExecute(handle, engine->plan, pack));
-    descriptor_close(pack);
-}
-
-void engine_close(struct convolution_engine *engine)
-{
-    if (engine->plan == NULL)
-        return;
-    descriptor_close(engine->plan);
-    descriptor_close(engine->config);
-    *engine = (struct convolution_engine){NULL, NULL, 0};
+    ENGINE_CHECK(problem,
+                 engine_execute(handle, engine, 3, identifiers, pointers, convolution->workspace));
 }

@@ -5,19 +5,12 @@
 #ifndef VITTRAIN_CUDA_CONVOLUTION_ENGINE_H
 #define VITTRAIN_CUDA_CONVOLUTION_ENGINE_H
 
-#include <cudnn_graph.h>
-
 #include "convolution.h"
+#include "engine.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* The GPU that engines are selected for. Exactly one field is not NULL. */
-struct engine_device {
-    cudnnHandle_t handle;
-    cudnnBackendDescriptor_t properties; /* a finalized CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR */
-};
 
 /* One part of a convolution. */
 struct engine_problem {
@@ -25,11 +18,6 @@ struct engine_problem {
     enum data_type type;
     bool tf32; /* fp32 operands may be rounded to TF32 */
     struct convolution_shape shape;
-};
-
-struct convolution_engine {
-    cudnnBackendDescriptor_t config, plan; /* NULL: none is selected */
-    size_t bytes;                          /* bytes of workspace */
 };
 
 /* Bytes of workspace that every caller of convolution_run provides; the maximum that an engine may
@@ -43,16 +31,13 @@ size_t engine_workspace_limit(enum data_type type, const struct convolution_shap
  * the precision allows tensor cores, engines that use them come first. The result depends on the
  * problem, `limit`, the version of cuDNN and the GPU only. Return false if no engine qualifies. */
 bool engine_select(const struct engine_device *device, const struct engine_problem *problem,
-                   size_t limit, struct convolution_engine *engine);
+                   size_t limit, struct engine *engine);
 
 /* Queue the convolution on the handle's stream. Data pointers are aligned to ENGINE_ALIGNMENT. */
-enum { ENGINE_ALIGNMENT = 16 };
 void engine_run(cudnnHandle_t handle, const struct engine_problem *problem,
-                const struct convolution_engine *engine, const struct convolution *convolution);
+                const struct engine *engine, const struct convolution *convolution);
 
-void engine_close(struct convolution_engine *engine);
-
-/* Abort with the call that failed, the shape (problem may be NULL) and cuDNN's message. */
+/* Abort with the call that failed, the shape and cuDNN's message. */
 void engine_check(cudnnStatus_t result, const char *call, const char *file, int line,
                   const struct engine_problem *problem);
 #define ENGINE_CHECK(problem, call) engine_check(call, #call, __FILE__, __LINE__, problem)

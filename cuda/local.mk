@@ -35,6 +35,7 @@ cuda_headers = \
 	cuda/convolution.h \
 	cuda/convolution_engine.h \
 	cuda/cuda.h \
+	cuda/engine.h \
 	cuda/exact.h \
 	cuda/kernel.h \
 	cuda/number.h \
@@ -55,12 +56,16 @@ cuda/nvml.module.o: $(srcdir)/cuda/nvml.c
 	@$(MKDIR_P) $(@D)
 	$(AM_V_CC)$(CC) $(DEFS) $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS) -fPIC \
 		-MMD -MP -MF $@.d -c -o $@ $(srcdir)/cuda/nvml.c
-# In C, since a test that is no CUDA program links it, too.
-cuda/convolution_engine.module.o: $(srcdir)/cuda/convolution_engine.c
+# In C, since a test that is no CUDA program links them, too.
+engine_sources = \
+	cuda/convolution_engine.c \
+	cuda/engine.c
+engine_objects = $(engine_sources:.c=.module.o)
+$(engine_objects): %.module.o: $(srcdir)/%.c
 	@$(MKDIR_P) $(@D)
 	$(AM_V_CC)$(CC) $(DEFS) $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) $(cuda_cppflags) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS) \
-		-fPIC -MMD -MP -MF $@.d -c -o $@ $(srcdir)/cuda/convolution_engine.c
-module_objects = $(cuda_objects) cuda/convolution_engine.module.o cuda/nvml.module.o
+		-fPIC -MMD -MP -MF $@.d -c -o $@ $<
+module_objects = $(cuda_objects) $(engine_objects) cuda/nvml.module.o
 vittrain-cuda.so: $(module_objects)
 	$(AM_V_GEN)$(NVCC) -shared -o $@ $(module_objects) -L$(CUDA_LIBRARY_DIR) -lcublasLt -lcudnn -lnccl
 if CUDA
@@ -72,7 +77,7 @@ test_data += test/cudnn_engines$(EXEEXT)
 endif
 test_cudnn_engines_CPPFLAGS = $(AM_CPPFLAGS) $(cuda_cppflags)
 test_cudnn_engines_LDFLAGS = $(AM_LDFLAGS) -L$(CUDA_LIBRARY_DIR) -Wl,-rpath,$(CUDA_LIBRARY_DIR)
-test_cudnn_engines_LDADD = cuda/convolution_engine.module.o $(LDADD) -lcudnn
+test_cudnn_engines_LDADD = $(engine_objects) $(LDADD) -lcudnn
 # For benchmarks/bundle.sh.
 nvcc-flags:
 	@echo "$(nvcc_flags)"
@@ -132,7 +137,7 @@ CLEANFILES += test/emulated-cuda.so $(emulation_objects) $(emulation_objects:.o=
 EXTRA_DIST += \
 	$(cuda_headers) \
 	$(cuda_library_sources) \
-	cuda/convolution_engine.c \
+	$(engine_sources) \
 	$(emulation_headers) \
 	$(emulation_runtime) \
 	$(emulation_sources) \

@@ -53,18 +53,18 @@ static struct engine_device device_open(const char *json)
 {
     struct engine_device device = {NULL, NULL};
 
-    ENGINE_CHECK(NULL, cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR,
-                                                    &device.properties));
-    ENGINE_CHECK(NULL, cudnnBackendSetAttribute(device.properties,
-                                                CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
-                                                CUDNN_TYPE_CHAR, (int64_t)strlen(json) + 1, json));
-    ENGINE_CHECK(NULL, cudnnBackendFinalize(device.properties));
+    GRAPH_CHECK(
+        cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &device.properties));
+    GRAPH_CHECK(cudnnBackendSetAttribute(device.properties,
+                                         CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+                                         (int64_t)strlen(json) + 1, json));
+    GRAPH_CHECK(cudnnBackendFinalize(device.properties));
     return device;
 }
 
 static void device_close(const struct engine_device *device)
 {
-    ENGINE_CHECK(NULL, cudnnBackendDestroyDescriptor(device->properties));
+    GRAPH_CHECK(cudnnBackendDestroyDescriptor(device->properties));
 }
 
 /* ---- Properties of a selected engine, from its own notes */
@@ -73,7 +73,7 @@ struct facts {
     bool tensor_core, deterministic, exact, compiled;
 };
 
-static struct facts facts_of(const struct convolution_engine *engine)
+static struct facts facts_of(const struct engine *engine)
 {
     cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
     cudnnBackendBehaviorNote_t behaviors[CUDNN_BEHAVIOR_NOTE_TYPE_COUNT];
@@ -81,26 +81,26 @@ static struct facts facts_of(const struct convolution_engine *engine)
     struct facts facts = {.deterministic = true, .exact = true};
     int64_t count;
 
-    ENGINE_CHECK(NULL, cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &part));
-    ENGINE_CHECK(NULL, cudnnBackendGetAttribute(engine->config, CUDNN_ATTR_ENGINECFG_ENGINE,
-                                                CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &part));
-    ENGINE_CHECK(NULL, cudnnBackendGetAttribute(part, CUDNN_ATTR_ENGINE_GLOBAL_INDEX,
-                                                CUDNN_TYPE_INT64, 1, &count, &facts.number));
-    ENGINE_CHECK(NULL, cudnnBackendGetAttribute(part, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
-                                                CUDNN_TYPE_NUMERICAL_NOTE,
-                                                CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, notes));
+    GRAPH_CHECK(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &part));
+    GRAPH_CHECK(cudnnBackendGetAttribute(engine->config, CUDNN_ATTR_ENGINECFG_ENGINE,
+                                         CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &part));
+    GRAPH_CHECK(cudnnBackendGetAttribute(part, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1,
+                                         &count, &facts.number));
+    GRAPH_CHECK(cudnnBackendGetAttribute(part, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+                                         CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT,
+                                         &count, notes));
     for (int64_t i = 0; i < count; i++) {
         facts.tensor_core |= notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
         facts.deterministic &= notes[i] != CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
         facts.exact &= notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE ||
                        notes[i] == CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP;
     }
-    ENGINE_CHECK(NULL, cudnnBackendGetAttribute(part, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE,
-                                                CUDNN_TYPE_BEHAVIOR_NOTE,
-                                                CUDNN_BEHAVIOR_NOTE_TYPE_COUNT, &count, behaviors));
+    GRAPH_CHECK(cudnnBackendGetAttribute(part, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE,
+                                         CUDNN_TYPE_BEHAVIOR_NOTE, CUDNN_BEHAVIOR_NOTE_TYPE_COUNT,
+                                         &count, behaviors));
     for (int64_t i = 0; i < count; i++)
         facts.compiled |= behaviors[i] == CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;
-    ENGINE_CHECK(NULL, cudnnBackendDestroyDescriptor(part));
+    GRAPH_CHECK(cudnnBackendDestroyDescriptor(part));
     return facts;
 }
 
@@ -194,7 +194,7 @@ static void must(bool holds, const char *model, const struct engine_problem *pro
 static struct facts selected(const char *model, const struct engine_device *device,
                              const struct engine_problem *problem, size_t limit)
 {
-    struct convolution_engine engine = {NULL, NULL, 0};
+    struct engine engine = {NULL, NULL, 0};
     struct facts facts = {-1, false, false, false, false};
 
     must(engine_select(device, problem, limit, &engine), model, problem, &facts, "is missing");
@@ -249,7 +249,7 @@ static void list_engine(const char *model, const struct engine_device *device,
 {
     static const char *const parts[] = {"forward", "input_gradient", "filter_gradient"};
     const struct convolution_shape *s = &problem->shape;
-    struct convolution_engine engine = {NULL, NULL, 0};
+    struct engine engine = {NULL, NULL, 0};
     (void)user;
 
     if (!engine_select(device, problem, engine_workspace_limit(problem->type, s), &engine))
@@ -277,7 +277,7 @@ static void engines_list(const char *file)
         fclose(stream);
         device = device_open(json);
     } else {
-        ENGINE_CHECK(NULL, cudnnCreate(&device.handle));
+        GRAPH_CHECK(cudnnCreate(&device.handle));
     }
     puts("model,part,type,batch,size,in,out,kernel,stride,engine,tensor_core,workspace_bytes");
     for (int m = 0; m < MODELS; m++)
@@ -292,14 +292,12 @@ static void device_json_write(const char *path)
     int64_t size = 0;
     cudnnBackendDescriptor_t properties;
 
-    ENGINE_CHECK(NULL,
-                 cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &properties));
-    ENGINE_CHECK(NULL, cudnnBackendSetAttribute(properties, CUDNN_ATTR_DEVICEPROP_DEVICE_ID,
-                                                CUDNN_TYPE_INT32, 1, &first));
-    ENGINE_CHECK(NULL, cudnnBackendFinalize(properties));
-    ENGINE_CHECK(NULL,
-                 cudnnBackendGetAttribute(properties, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
-                                          CUDNN_TYPE_CHAR, sizeof json, &size, json));
+    GRAPH_CHECK(cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &properties));
+    GRAPH_CHECK(cudnnBackendSetAttribute(properties, CUDNN_ATTR_DEVICEPROP_DEVICE_ID,
+                                         CUDNN_TYPE_INT32, 1, &first));
+    GRAPH_CHECK(cudnnBackendFinalize(properties));
+    GRAPH_CHECK(cudnnBackendGetAttribute(properties, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
+                                         CUDNN_TYPE_CHAR, sizeof json, &size, json));
     ENSURE(size <= (int64_t)sizeof json, "the device properties have %lld bytes", (long long)size);
     FILE *file = fopen(path, "w");
     ENSURE(file != NULL, "cannot write %s", path);

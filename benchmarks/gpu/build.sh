@@ -41,7 +41,10 @@ module_build() {
             name=$(basename "$source" .cu)
             printf '%s\0' "$nvcc $flags $includes -c -o $objects/$name.o $source"
         done
-        printf '%s\0' "$nvcc -O2 -Xcompiler -fPIC,-std=c17 -Icuda -Isrc $includes -c -o $objects/convolution_engine.o cuda/convolution_engine.c"
+        for source in cuda/*engine.c; do
+            name=$(basename "$source" .c)
+            printf '%s\0' "$nvcc -O2 -Xcompiler -fPIC,-std=c17 -Icuda -Isrc $includes -c -o $objects/$name.o $source"
+        done
     } | timeout "$(left)" xargs -0 -n 1 -P "${JOBS:-16}" sh -c >"$scratch/log" 2>&1 ||
         { fail "vittrain-cuda.so"; explain "$scratch/log" 30; return 1; }
     cp "$build/nvml.module.o" "$objects/"
