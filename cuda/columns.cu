@@ -10,14 +10,22 @@ int64_t sum_chunk_rows(int64_t rows)
 }
 
 /* A block processes WARP columns; each of its warps sums a range of the chunks, so that the loads
- * of a column are in flight together, and the first warp adds the warps' sums. Blocks with y = 1
- * reduce the second set of partial sums. */
+ * of a column are in flight together, and the first warp adds the warps' sums. blockIdx.y: the set
+ * of partial sums. */
+enum { SETS_MOST = 3 };
+
+struct column_sets {
+    float *sum[SETS_MOST];
+};
+
 __global__ static void columns_kernel(const float *partial, int64_t chunks, int64_t stride,
-                                      int64_t width, float *first, float *second, bool overwrite)
+                                      int64_t width, struct column_sets sets, bool overwrite)
 {
     kernel_begin();
     SHARED_MEMORY(shared);
-    float *of_warps = (float *)shared, *sum = blockIdx.y == 0 ? first : second;
+    float *of_warps = (float *)shared, *sum = sets.sum[0];
+    for (unsigned i = 1; i < SETS_MOST; i++)
+        sum = blockIdx.y == i ? sets.sum[i] : sum; /* a computed index would use local memory */
     partial += (int64_t)blockIdx.y * chunks * stride;
     int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
     int64_t column = (int64_t)blockIdx.x * WARP + lane,
@@ -36,26 +44,28 @@ __global__ static void columns_kernel(const float *partial, int64_t chunks, int6
 }
 
 static void columns_launch(struct stream *stream, const float *partial, int64_t chunks,
-                           int64_t stride, int64_t width, float *first, float *second,
+                           int64_t stride, int64_t width, float *const *sums, int count,
                            bool overwrite)
 {
-    size_t room = COLUMN_THREADS * sizeof(float);
+    struct column_sets sets = {};
+    for (int i = 0; i < count; i++)
+        sets.sum[i] = sums[i];
     if (chunks > 0 && width > 0)
-        KERNEL_LAUNCH(columns_kernel, dim3(blocks_for(width, WARP), second != NULL ? 2 : 1),
-                      COLUMN_THREADS, room, stream->handle, partial, chunks, stride, width, first,
-                      second, overwrite);
+        KERNEL_LAUNCH(columns_kernel, dim3(blocks_for(width, WARP), (unsigned)count),
+                      COLUMN_THREADS, COLUMN_THREADS * sizeof(float), stream->handle, partial,
+                      chunks, stride, width, sets, overwrite);
 }
 
-void columns_add_two(struct stream *stream, const float *partial, int64_t chunks, int64_t width,
-                     float *first, float *second, bool overwrite)
+void columns_add_sets(struct stream *stream, const float *partial, int64_t chunks, int64_t width,
+                      float *const *sums, int count, bool overwrite)
 {
-    columns_launch(stream, partial, chunks, width, width, first, second, overwrite);
+    columns_launch(stream, partial, chunks, width, width, sums, count, overwrite);
 }
 
 void columns_add(struct stream *stream, const float *partial, int64_t chunks, int64_t stride,
                  int64_t width, float *sum, bool overwrite)
 {
-    columns_launch(stream, partial, chunks, stride, width, sum, NULL, overwrite);
+    columns_launch(stream, partial, chunks, stride, width, &sum, 1, overwrite);
 }
 
 /* ---- First step (columns.h) */

@@ -60,9 +60,10 @@ enum { SUM_CHUNKS = 128 };
 int64_t sum_chunk_rows(int64_t rows);
 void columns_add(struct stream *stream, const float *partial, int64_t chunks, int64_t stride,
                  int64_t width, float *sum, bool overwrite);
-/* columns_add for two sets of partial sums, [2, chunks, width], in one launch. */
-void columns_add_two(struct stream *stream, const float *partial, int64_t chunks, int64_t width,
-                     float *first, float *second, bool overwrite);
+/* columns_add for `count` (at most 3) sets of partial sums, [count, chunks, width], in one launch.
+ */
+void columns_add_sets(struct stream *stream, const float *partial, int64_t chunks, int64_t width,
+                      float *const *sums, int count, bool overwrite);
 /* sum[column] += (or =) the sum over rows of that column of values, [rows, width]. */
 void columns_sum(struct stream *stream, enum data_type type, const void *values, int64_t rows,
                  int64_t width, float *sum, bool overwrite);

@@ -18,10 +18,13 @@ static unsigned wide_threads(int64_t width)
 }
 
 /* In the backward pass each multiprocessor runs one block, because there are at most SUM_CHUNKS
- * chunks of rows: the block is as large as its threads' registers allow. */
-constexpr int backward_threads(int octets_held)
+ * chunks of rows: the block is as large as its threads' registers allow. size: of an element. */
+constexpr int backward_threads(int octets_held, size_t size)
 {
-    return octets_held == OCTETS_SMALL ? 768 : octets_held == OCTETS_MIDDLE ? 512 : 256;
+    return octets_held == OCTETS_SMALL   ? 768
+           : octets_held == OCTETS_LARGE ? 256
+           : size == sizeof(float)       ? 384
+                                         : 512;
 }
 
 /* Call function<number, octets_held>(arguments...) for a row of `width` elements. */
@@ -190,11 +193,26 @@ void cuda_norm_forward(struct stream *stream, const struct norm_forward *args)
  *   dx = add + rstd (g - mean(g) - xhat mean(g xhat)), dgamma = sum of dy xhat, dbeta = sum of dy
  */
 
+/* The lane's sums of `add` in shared memory, [warps, octets_held, 8, WARP]. */
+template <int octets_held> __device__ static inline float *add_sums_of(unsigned char *shared)
+{
+    int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
+    return (float *)shared + warp * octets_held * 8 * WARP + lane;
+}
+
+__device__ static inline void add_sums_add(float *sums, const struct eight &add)
+{
+    for (int i = 0; i < 8; i++)
+        sums[i * WARP] += add.value[i];
+}
+
 /* One row of a warp; adds to its lanes' sums. `add` is read before any of dx is written, because
- * both may be the same memory. */
+ * both may be the same memory. add_sums: of the lane, in shared memory, WARP floats apart; or NULL.
+ */
 template <typename number, int octets_held>
 __device__ static inline void row_backward(const struct norm_backward &args, int64_t row,
-                                           struct eight *dgamma, struct eight *dbeta)
+                                           struct eight *dgamma, struct eight *dbeta,
+                                           unsigned char *shared)
 {
     int lane = (int)threadIdx.x % WARP, octets = (int)args.width / 8;
     int64_t at = row_at(row, args.width, args.group, args.stride);
@@ -232,6 +250,8 @@ __device__ static inline void row_backward(const struct norm_backward &args, int
             struct eight add = packed_open(x_read[k]);
             for (int i = 0; i < 8; i++)
                 g[k].value[i] += add.value[i];
+            if (args.add_sums != NULL)
+                add_sums_add(add_sums_of<octets_held>(shared) + k * 8 * WARP, add);
         }
         if (k * WARP + lane < octets)
             eight_store((number *)args.dx + at + (k * WARP + lane) * 8, g[k]);
@@ -263,7 +283,7 @@ template <int octets_held> __device__ static inline void warps_add(struct eight 
 }
 
 /* Store a chunk's sums for the first `count` elements of the octet at `column`: added to the
- * gradients if there is one chunk (partial is NULL), else to partial, [2, chunks, width]. */
+ * gradients if there is one chunk (partial is NULL), else to partial, [sets, chunks, width]. */
 __device__ static inline void sums_store(const struct norm_backward &args, float *partial,
                                          int64_t chunk, int64_t chunks, int64_t column,
                                          const struct eight &dgamma, const struct eight &dbeta,
@@ -281,20 +301,47 @@ __device__ static inline void sums_store(const struct norm_backward &args, float
     }
 }
 
+/* Add the warps' sums of `add`, [warps, octets_held, 8, WARP] in shared memory, which is free
+ * afterwards, and store them like sums_store. */
+template <int octets_held>
+__device__ static inline void add_sums_store(const struct norm_backward &args, float *partial,
+                                             const float *room)
+{
+    const int count = octets_held * 8 * WARP;
+    __syncthreads();
+    for (int at = (int)threadIdx.x; at < count; at += (int)blockDim.x) {
+        int column = (at / (8 * WARP) * WARP + at % WARP) * 8 + at / WARP % 8;
+        float sum = 0;
+        for (int warp = 0; warp < (int)blockDim.x / WARP; warp++)
+            sum += room[warp * count + at];
+        if (column < args.width && partial != NULL)
+            partial[(2 * gridDim.x + blockIdx.x) * args.width + column] = sum;
+        else if (column < args.width)
+            gradient_put(&args.add_sums[column], sum, args.overwrite);
+    }
+    __syncthreads();
+}
+
 /* One chunk of rows per block. */
 template <typename number, int octets_held>
-__global__ static void __launch_bounds__(backward_threads(octets_held))
+__global__ static void __launch_bounds__(backward_threads(octets_held, sizeof(number)))
     backward_kernel(struct norm_backward args, int64_t chunk_rows, float *partial)
 {
     kernel_begin();
     SHARED_MEMORY(shared);
     int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
     int octets = (int)args.width / 8;
-    int64_t end = ((int64_t)blockIdx.x + 1) * chunk_rows;
+    int end = ((int)blockIdx.x + 1) * (int)chunk_rows;
+    end = end < args.rows ? end : (int)args.rows;
     struct eight dgamma[octets_held] = {}, dbeta[octets_held] = {};
-    for (int64_t row = (int64_t)blockIdx.x * chunk_rows + warp; row < end && row < args.rows;
-         row += blockDim.x / WARP)
-        row_backward<number, octets_held>(args, row, dgamma, dbeta);
+    if (args.add_sums != NULL)
+        for (int i = 0; i < octets_held * 8; i++)
+            add_sums_of<octets_held>(shared)[i * WARP] = 0;
+    for (int row = (int)blockIdx.x * (int)chunk_rows + warp; row < end;
+         row += (int)blockDim.x / WARP)
+        row_backward<number, octets_held>(args, row, dgamma, dbeta, shared);
+    if (args.add_sums != NULL)
+        add_sums_store<octets_held>(args, partial, (const float *)shared);
     if (args.dgamma == NULL)
         return;
     warps_add<octets_held>(dgamma, (float *)shared);
@@ -376,14 +423,17 @@ __global__ static void backward_wide_kernel(struct norm_backward args, bool fits
 /* ---- Launches of backward */
 struct norm_chunks {
     int64_t rows, count;
-    float *partial; /* [2, count, width]; NULL: one chunk, or no gradients of parameters */
+    int sets;       /* dgamma, dbeta, add_sums */
+    float *partial; /* [sets, count, width]; NULL: one chunk, or no gradients of parameters */
 };
 
 /* The chunks, and with them the bits of the sums, depend on the sizes only. */
-static struct norm_chunks chunks_of(struct stream *stream, const struct norm_backward *args)
+static struct norm_chunks chunks_of(struct stream *stream, const struct norm_backward *args,
+                                    int sets)
 {
-    size_t bytes = 2 * (size_t)args->width * sizeof(float); /* of a chunk's sums */
-    struct norm_chunks chunks = {sum_chunk_rows(args->rows), 0, NULL};
+    ENSURE(args->rows <= INT32_MAX / 2, "norm: %lld rows are too many", (long long)args->rows);
+    size_t bytes = (size_t)(sets * args->width) * sizeof(float); /* of a chunk's sums */
+    struct norm_chunks chunks = {sum_chunk_rows(args->rows), 0, sets, NULL};
     if (args->dgamma != NULL) {
         int64_t most = (int64_t)(WORKSPACE_SUMS / bytes);
         ENSURE(most > 0, "norm: width %lld exceeds the workspace", (long long)args->width);
@@ -400,8 +450,9 @@ template <typename number, int octets_held>
 static void backward_held_launch(struct stream *stream, const struct norm_backward *args,
                                  const struct norm_chunks *chunks)
 {
-    const int threads = backward_threads(octets_held);
-    size_t room = threads / WARP / 2 * octets_held * WARP * sizeof(struct eight);
+    const int threads = backward_threads(octets_held, sizeof(number));
+    size_t room = threads / WARP / (args->add_sums != NULL ? 1 : 2) * octets_held * WARP *
+                  sizeof(struct eight);
     KERNEL_LAUNCH((backward_kernel<number, octets_held>), (unsigned)chunks->count, threads, room,
                   stream->handle, *args, chunks->rows, chunks->partial);
 }
@@ -426,14 +477,20 @@ static void backward_launch(struct stream *stream, const struct norm_backward *a
     bool fits = eight_fits(args->x, width) && eight_fits(args->gamma, width) &&
                 eight_fits(args->dy, width) && eight_fits(args->add, width) &&
                 eight_fits(args->dx, width) && args->stride % 8 == 0;
-    const struct norm_chunks chunks = chunks_of(stream, args);
-    if (fits && registers_hold(width))
+    bool held = fits && registers_hold(width);
+    if (args->add_sums != NULL && !held)
+        columns_sum(stream, args->type, args->add, args->rows, width, args->add_sums,
+                    args->overwrite);
+    const struct norm_chunks chunks =
+        chunks_of(stream, args, held && args->add_sums != NULL ? 3 : 2);
+    float *const sums[] = {args->dgamma, args->dbeta, args->add_sums};
+    if (held)
         OCTETS_SWITCH(width, number, backward_held_launch, stream, args, &chunks);
     else
         backward_wide_launch<number>(stream, args, &chunks, fits);
     if (chunks.partial != NULL)
-        columns_add_two(stream, chunks.partial, chunks.count, width, args->dgamma, args->dbeta,
-                        args->overwrite);
+        columns_add_sets(stream, chunks.partial, chunks.count, width, sums, chunks.sets,
+                         args->overwrite);
 }
 
 void cuda_norm_backward(struct stream *stream, const struct norm_backward *args)

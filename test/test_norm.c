@@ -53,7 +53,7 @@ static const float epsilon = 1e-5f;
 
 struct norm_tensors {
     void *x, *gamma, *beta, *dy, *dy_kept, *add, *add_kept, *y, *dx;
-    float *mean, *rstd, *dgamma, *dbeta, *dgamma_before, *dbeta_before;
+    float *mean, *rstd, *dgamma, *dbeta, *add_sums, *dgamma_before, *dbeta_before, *add_sums_before;
 };
 
 /* x is random numbers around the offset. */
@@ -87,7 +87,10 @@ static struct norm_tensors run(struct device_test *test, const struct norm_case 
         .dbeta = device_test_random(test, TYPE_FP32, width, 1, 7),
         .dgamma_before = device_test_random(test, TYPE_FP32, width, 1, 6),
         .dbeta_before = device_test_random(test, TYPE_FP32, width, 1, 7),
+        .add_sums_before = device_test_random(test, TYPE_FP32, width, 1, 8),
     };
+    if (it->add && it->parameters && test->device->backend->sums_gradients)
+        t.add_sums = device_test_random(test, TYPE_FP32, width, 1, 8);
     t.dx = it->place == PLACE_ADD  ? t.add
            : it->place == PLACE_DY ? t.dy
                                    : device_test_zeros(test, it->type, count);
@@ -113,7 +116,8 @@ static struct norm_tensors run(struct device_test *test, const struct norm_case 
                                               .add = it->add ? t.add : NULL,
                                               .dx = t.dx,
                                               .dgamma = it->parameters ? t.dgamma : NULL,
-                                              .dbeta = it->parameters ? t.dbeta : NULL});
+                                              .dbeta = it->parameters ? t.dbeta : NULL,
+                                              .add_sums = t.add_sums});
     device_test_wait(test);
     return t;
 }
@@ -185,6 +189,19 @@ static void check_parameters(const struct norm_case *it, const struct norm_tenso
     }
 }
 
+static void check_add_sums(const struct norm_case *it, const struct norm_tensors *t)
+{
+    for (int64_t i = 0; i < it->width && t->add_sums != NULL; i++) {
+        double sum = (double)t->add_sums_before[i], sizes = fabs(sum);
+        for (int64_t row = 0; row < it->rows; row++) {
+            double add = device_test_value(it->type, t->add_kept, row * it->width + i);
+            sum += add;
+            sizes += fabs(add);
+        }
+        assert_true(fabs((double)t->add_sums[i] - sum) <= 1e-6 * sizes);
+    }
+}
+
 static void check(const struct norm_case *it, const struct norm_tensors *t)
 {
     int64_t width = it->width;
@@ -210,6 +227,7 @@ static void check(const struct norm_case *it, const struct norm_tensors *t)
                          it->type == TYPE_FP32 ? 1 : fp32 * (1 + truth.rstd) / rounding);
     }
     check_parameters(it, t, &truth);
+    check_add_sums(it, t);
     free(truth.y);
     free(truth.dx);
     free(truth.dgamma);

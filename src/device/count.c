@@ -158,6 +158,7 @@ MOVED(norm_forward, T(x, 2 * ROWS(args->width)) + T(kept, ROWS(args->width)) +
                         2 * bytes_of(TYPE_FP32, args->mean, ROWS(1)))
 MOVED(norm_backward, T(x, ROWS(args->width)) + T(dy, ROWS(args->width)) +
                          T(add, ROWS(args->width)) + T(dx, ROWS(args->width)) +
+                         added(args->add_sums, args->overwrite, (double)args->width) +
                          2 * bytes_of(TYPE_FP32, args->mean, ROWS(1)))
 MOVED(dropout_apply, T(x, 2 * ROWS(args->width)))
 MOVED(scale_backward, T(pre, ROWS(args->width)) + T(dy, ROWS(args->width)) +

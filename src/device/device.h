@@ -165,7 +165,9 @@ struct norm_backward {
     const void *add;       /* [rows, width] type: gradient of the residual path; or NULL */
     void *dx;              /* [rows, width] type */
     float *dgamma, *dbeta; /* [width], or both NULL */
-    bool overwrite;        /* applies to dgamma and dbeta */
+    float *add_sums;       /* [width] column sums of add, or NULL; requires add, dgamma and
+                              sums_gradients */
+    bool overwrite;        /* applies to dgamma, dbeta and add_sums */
 };
 
 /* softmax(q k^T * scale) v for each head, with dropout on the probabilities (element (h * queries +

@@ -90,7 +90,8 @@ static void norm(const struct vit *vit, const struct model_pass *pass, int unit,
 
 static void norm_gradient(const struct vit *vit, const struct model_pass *pass, int unit,
                           enum vit_tensor weight, int64_t rows, const void *x, const float *mean,
-                          const float *rstd, const void *dy, const void *add, void *dx)
+                          const float *rstd, const void *dy, const void *add, float *add_sums,
+                          void *dx)
 {
     const struct norm_backward args = {.type = vit->model.compute,
                                        .rows = rows,
@@ -104,6 +105,7 @@ static void norm_gradient(const struct vit *vit, const struct model_pass *pass, 
                                        .dx = dx,
                                        .dgamma = gradient_of(vit, pass, unit, weight),
                                        .dbeta = gradient_of(vit, pass, unit, weight + 1),
+                                       .add_sums = add_sums,
                                        .overwrite = flat_overwrites_gradient(pass->flat, unit)};
     vit->model.device->backend->norm_backward(pass->stream, &args);
 }
@@ -137,14 +139,26 @@ static struct linear_backward linear_gradient(const struct vit *vit, const struc
                                     .overwrite = flat_overwrites_gradient(pass->flat, unit)};
 }
 
-/* Return where the operation that writes (or reads) the layer's dy adds the gradient of the bias,
- * and remove it from the layer's arguments. Return NULL if the layer computes it. */
-static float *take_bias_gradient(const struct vit *vit, struct linear_backward *layer)
+/* Return where another operation must add the column sums of the layer's dy, the gradient of the
+ * bias, and remove it from the layer's arguments. Return NULL if the layer computes it. possible:
+ * whether an operation that writes or reads dy can. */
+static float *take_bias_gradient(const struct vit *vit, struct linear_backward *layer,
+                                 bool possible)
 {
-    float *dbias = vit->model.device->backend->sums_gradients ? layer->dbias : NULL;
-    if (dbias != NULL)
-        layer->dbias = NULL;
+    float *dbias = layer->dbias;
+    if (!possible || !vit->model.device->backend->sums_gradients)
+        return NULL;
+    layer->dbias = NULL;
     return dbias;
+}
+
+/* take_bias_gradient if dy is vit->dx, which the backward pass of the norm with this weight adds to
+ * its result. */
+static float *take_from_residual(const struct vit *vit, const struct model_pass *pass, int unit,
+                                 enum vit_tensor weight, struct linear_backward *layer)
+{
+    return take_bias_gradient(vit, layer,
+                              layer->dy == vit->dx && gradient_of(vit, pass, unit, weight) != NULL);
 }
 
 static void stem_forward(struct vit *vit, const struct model_pass *pass)
@@ -205,7 +219,7 @@ static void stem_backward(struct vit *vit, const struct model_pass *pass)
                                                    .dropout = dropout_at(pass, shape->dropout, 0)});
     if (shape->embed_norm)
         norm_gradient(vit, pass, 0, VIT_NORM1_WEIGHT, pass->batch * vit->tokens, vit->embedded,
-                      vit->embed_mean, vit->embed_rstd, vit->dx, NULL, vit->dx);
+                      vit->embed_mean, vit->embed_rstd, vit->dx, NULL, NULL, vit->dx);
     backend->tokens_backward(
         pass->stream,
         &(struct tokens_backward){.type = vit->model.compute,
@@ -493,8 +507,8 @@ static void mlp_branch_backward(struct vit *vit, const struct model_pass *pass, 
     fc2.pre = shape->swiglu ? NULL : block->pre;
     fc2.gelu_tanh = shape->gelu_tanh;
     fc2.dx = vit->dhidden;
-    if (fc2.pre != NULL)
-        fc2.dx_sums = take_bias_gradient(vit, &fc1);
+    fc2.dx_sums = take_bias_gradient(vit, &fc1, fc2.pre != NULL);
+    float *dx_sums = take_from_residual(vit, pass, unit, VIT_NORM2_WEIGHT, &fc2);
     fc2.dropout = block_dropout(vit, pass, unit, DROPOUT_HIDDEN);
     backend->linear_backward(pass->stream, &fc2);
     const struct glu_backward gate = {.type = vit->model.compute,
@@ -512,11 +526,13 @@ static void mlp_branch_backward(struct vit *vit, const struct model_pass *pass, 
     fc1.dx = vit->dbranch;
     backend->linear_backward(pass->stream, &fc1);
     norm_gradient(vit, pass, unit, VIT_NORM2_WEIGHT, pass->batch * kept, block->middle,
-                  block->mean2, block->rstd2, vit->dbranch, vit->dx, vit->dx);
+                  block->mean2, block->rstd2, vit->dbranch, vit->dx, dx_sums, vit->dx);
 }
 
-/* vit->dx: the gradient of `middle`. Writes vit->dqkv. */
-static void attention_out_backward(struct vit *vit, const struct model_pass *pass, int unit)
+/* vit->dx: the gradient of `middle`. Writes vit->dqkv. Return where the norm that follows must add
+ * the column sums of vit->dx, or NULL. norm_follows: whether there is one. */
+static float *attention_out_backward(struct vit *vit, const struct model_pass *pass, int unit,
+                                     bool norm_follows)
 {
     const struct vit_shape *shape = &vit->shape;
     const struct device_backend *backend = vit->model.device->backend;
@@ -527,6 +543,8 @@ static void attention_out_backward(struct vit *vit, const struct model_pass *pas
     projection.x = block->attention;
     projection.dy = branch_gradient(vit, pass, unit, DROPOUT_PROJECTION, vit->dx);
     projection.dx = vit->dattention;
+    float *dx_sums =
+        norm_follows ? take_from_residual(vit, pass, unit, VIT_NORM1_WEIGHT, &projection) : NULL;
     backend->linear_backward(pass->stream, &projection);
     const struct attention_backward attention = {
         .type = vit->model.compute,
@@ -543,6 +561,7 @@ static void attention_out_backward(struct vit *vit, const struct model_pass *pas
         .dqkv = vit->dqkv,
         .dropout = block_dropout(vit, pass, unit, DROPOUT_ATTENTION)};
     backend->attention_backward(pass->stream, &attention);
+    return dx_sums;
 }
 
 /* vit->dx: in, the gradient of `middle`; out, the gradient of the block's input x. */
@@ -553,7 +572,7 @@ static void attention_branch_backward(struct vit *vit, const struct model_pass *
     const struct device_backend *backend = vit->model.device->backend;
     struct vit_block *block = &vit->blocks[unit - 1];
     int64_t kept = vit_tokens_after(vit, unit);
-    attention_out_backward(vit, pass, unit);
+    float *dx_sums = attention_out_backward(vit, pass, unit, true);
     rotate(vit, pass, vit->dqkv, true);
     qk_norm_gradient(vit, pass, unit);
     struct linear_backward qkv =
@@ -574,7 +593,7 @@ static void attention_branch_backward(struct vit *vit, const struct model_pass *
         residual = vit->dspread;
     }
     norm_gradient(vit, pass, unit, VIT_NORM1_WEIGHT, pass->batch * vit->tokens, x, block->mean1,
-                  block->rstd1, vit->dbranch, residual, vit->dx);
+                  block->rstd1, vit->dbranch, residual, dx_sums, vit->dx);
 }
 
 /* y = mean of the patches of each sample of x */
@@ -684,7 +703,7 @@ static void attention_pool_backward(struct vit *vit, const struct model_pass *pa
     const struct vit_shape *shape = &vit->shape;
     const struct device_backend *backend = vit->model.device->backend;
     mlp_branch_backward(vit, pass, unit);
-    attention_out_backward(vit, pass, unit);
+    attention_out_backward(vit, pass, unit, false);
     query_backward(vit, pass, unit);
     struct tokens_backward split = {.type = vit->model.compute,
                                     .batch = pass->batch * vit->tokens,
@@ -745,12 +764,12 @@ static void head_backward(struct vit *vit, const struct model_pass *pass, int un
         else
             mean_backward(vit, pass, vit->dnormed, vit->dbranch);
         norm_gradient(vit, pass, unit, VIT_NORM1_WEIGHT, pass->batch * vit->tokens, x,
-                      vit->head_mean, vit->head_rstd, vit->dbranch, NULL, vit->dx);
+                      vit->head_mean, vit->head_rstd, vit->dbranch, NULL, NULL, vit->dx);
         return;
     }
     norm_gradient(vit, pass, unit, VIT_NORM1_WEIGHT, pass->batch,
                   shape->pool_mean ? vit->pooled : x, vit->head_mean, vit->head_rstd, vit->dnormed,
-                  NULL, shape->pool_mean ? vit->dpooled : vit->dx);
+                  NULL, NULL, shape->pool_mean ? vit->dpooled : vit->dx);
     if (shape->pool_mean)
         mean_backward(vit, pass, vit->dpooled, vit->dx);
 }
