@@ -103,6 +103,18 @@ static void steps_in_fp32(void **state)
     check_model(&mean, TYPE_FP32, 1e-5, "cuda");
 }
 
+/* Without dropout, the gradients of the biases of proj and fc2 are sums of the residual's gradient;
+ * drop path changes that of the second block only. */
+static void steps_without_dropout(void **state)
+{
+    (void)state;
+    struct vit_shape token = vit_fixture_token_shape(2), map = vit_fixture_map_shape(2);
+    token.dropout = token.drop_path = map.dropout = 0;
+    check_model(&token, TYPE_FP32, 1e-5, "cuda");
+    check_model(&map, TYPE_FP32, 1e-5, "cuda");
+    check_model(&token, TYPE_BF16, 1e-2, "cuda");
+}
+
 static void steps_in_bf16(void **state)
 {
     (void)state;
@@ -132,6 +144,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_empty_batch_has_no_gradient),
         cmocka_unit_test(steps_in_fp32),
+        cmocka_unit_test(steps_without_dropout),
         cmocka_unit_test(steps_in_bf16),
         cmocka_unit_test(steps_with_tiles),
         cmocka_unit_test(steps_in_fp16),
