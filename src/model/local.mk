@@ -14,5 +14,7 @@ libvittrain_a_SOURCES += \
 	src/model/vit.c \
 	src/model/vit.h \
 	src/model/vit_activations.c \
+	src/model/vit_layers.c \
+	src/model/vit_layers.h \
 	src/model/vit_models.c \
 	src/model/vit_pass.c

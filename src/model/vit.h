@@ -40,7 +40,8 @@ struct model *vit_open(const struct vit_shape *shape, struct device *device, enu
 /* Its `shape` is a struct vit_shape. */
 extern const struct model_type vit_type;
 
-/* The rest is private to vit.c (tensors), vit_activations.c (memory) and vit_pass.c (passes). */
+/* The rest is private to vit.c (tensors), vit_activations.c (memory), vit_layers.c and vit_pass.c
+ * (passes). */
 
 /* The tensors of units. vit->slot maps each to its number in the unit, or to -1. */
 enum vit_tensor {

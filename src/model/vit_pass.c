@@ -5,161 +5,9 @@
  *   norm2 = N(middle);  out = middle + drop(scale2 * fc2(gelu(fc1(norm2))))
  * If the head reads only the class token, the last block computes only that token after the
  * attention. */
-#include "model/vit.h"
+#include "model/vit_layers.h"
 
 #include <math.h>
-
-/* Numbers of the dropouts of block 0, which key their random numbers. Number 0 is the embedding's.
- */
-enum {
-    DROPOUT_ATTENTION = 1,
-    DROPOUT_PROJECTION,
-    DROPOUT_HIDDEN,
-    DROPOUT_OUT,
-    DROPOUTS_PER_BLOCK = 4
-};
-
-static const void *weight_of(const struct vit *vit, const struct model_pass *pass, int unit,
-                             enum vit_tensor which)
-{
-    int slot = vit->slot[unit][which];
-    return slot < 0 ? NULL : flat_weight(pass->flat, unit, slot);
-}
-
-static float *gradient_of(const struct vit *vit, const struct model_pass *pass, int unit,
-                          enum vit_tensor which)
-{
-    int slot = vit->slot[unit][which];
-    return slot < 0 ? NULL : flat_gradient(pass->flat, unit, slot);
-}
-
-static struct dropout dropout_at(const struct model_pass *pass, double rate, uint32_t layer)
-{
-    return (struct dropout){.rate = pass->training ? (float)rate : 0,
-                            .seed = pass->seed,
-                            .layer = layer,
-                            .params = pass->params};
-}
-
-/* Elementwise dropout number `site` of a block; see vit_shape.course_project for the rates. The
- * attention pool has none. */
-static struct dropout block_dropout(const struct vit *vit, const struct model_pass *pass, int unit,
-                                    uint32_t site)
-{
-    const struct vit_shape *shape = &vit->shape;
-    double rate = shape->dropout;
-    if (unit > (int)shape->depth)
-        return (struct dropout){.rate = 0};
-    if (shape->course_project && site == DROPOUT_PROJECTION)
-        rate = shape->drop_path;
-    if (shape->course_project && site == DROPOUT_HIDDEN)
-        rate = 0;
-    /* Two consecutive dropouts equal one whose keep rate is the product of both. */
-    if (shape->course_project && site == DROPOUT_OUT)
-        rate = 1 - (1 - shape->dropout) * (1 - shape->drop_path);
-    return dropout_at(pass, rate, (uint32_t)(unit - 1) * DROPOUTS_PER_BLOCK + site);
-}
-
-/* Stochastic depth (Huang et al. 2016) of a branch: the rate grows linearly with depth. */
-static struct dropout block_drop_path(const struct vit *vit, const struct model_pass *pass,
-                                      int unit, uint32_t site)
-{
-    const struct vit_shape *shape = &vit->shape;
-    double depth = (double)(shape->depth > 1 ? shape->depth - 1 : 1);
-    bool none = shape->course_project || unit > (int)shape->depth;
-    double rate = none ? 0 : shape->drop_path * (unit - 1) / depth;
-    return dropout_at(pass, rate, (uint32_t)(unit - 1) * DROPOUTS_PER_BLOCK + site);
-}
-
-static void norm(const struct vit *vit, const struct model_pass *pass, int unit,
-                 enum vit_tensor weight, int64_t rows, const void *x, void *y, float *mean,
-                 float *rstd)
-{
-    const struct norm_forward args = {.type = vit->model.compute,
-                                      .rows = rows,
-                                      .width = vit->shape.dim,
-                                      .epsilon = vit->shape.norm_epsilon,
-                                      .x = x,
-                                      .gamma = weight_of(vit, pass, unit, weight),
-                                      .beta = weight_of(vit, pass, unit, weight + 1),
-                                      .y = y,
-                                      .mean = pass->training ? mean : NULL,
-                                      .rstd = pass->training ? rstd : NULL};
-    vit->model.device->backend->norm_forward(pass->stream, &args);
-}
-
-static void norm_gradient(const struct vit *vit, const struct model_pass *pass, int unit,
-                          enum vit_tensor weight, int64_t rows, const void *x, const float *mean,
-                          const float *rstd, const void *dy, const void *add, float *add_sums,
-                          void *dx)
-{
-    const struct norm_backward args = {.type = vit->model.compute,
-                                       .rows = rows,
-                                       .width = vit->shape.dim,
-                                       .x = x,
-                                       .gamma = weight_of(vit, pass, unit, weight),
-                                       .dy = dy,
-                                       .mean = mean,
-                                       .rstd = rstd,
-                                       .add = add,
-                                       .dx = dx,
-                                       .dgamma = gradient_of(vit, pass, unit, weight),
-                                       .dbeta = gradient_of(vit, pass, unit, weight + 1),
-                                       .add_sums = add_sums,
-                                       .overwrite = flat_overwrites_gradient(pass->flat, unit)};
-    vit->model.device->backend->norm_backward(pass->stream, &args);
-}
-
-/* Arguments of a linear layer with tensors `weight` and `weight + 1` (bias) of a unit. The caller
- * sets x, y and what else the layer needs. */
-static struct linear_forward linear(const struct vit *vit, const struct model_pass *pass, int unit,
-                                    enum vit_tensor weight, int64_t tokens, int64_t in, int64_t out)
-{
-    return (struct linear_forward){.type = vit->model.compute,
-                                   .rows = pass->batch * tokens,
-                                   .in = in,
-                                   .out = out,
-                                   .rows_per_sample = tokens,
-                                   .weight = weight_of(vit, pass, unit, weight),
-                                   .bias = weight_of(vit, pass, unit, weight + 1)};
-}
-
-static struct linear_backward linear_gradient(const struct vit *vit, const struct model_pass *pass,
-                                              int unit, enum vit_tensor weight, int64_t tokens,
-                                              int64_t in, int64_t out)
-{
-    return (struct linear_backward){.type = vit->model.compute,
-                                    .rows = pass->batch * tokens,
-                                    .in = in,
-                                    .out = out,
-                                    .rows_per_sample = tokens,
-                                    .weight = weight_of(vit, pass, unit, weight),
-                                    .dweight = gradient_of(vit, pass, unit, weight),
-                                    .dbias = gradient_of(vit, pass, unit, weight + 1),
-                                    .overwrite = flat_overwrites_gradient(pass->flat, unit)};
-}
-
-/* Return where another operation must add the column sums of the layer's dy, the gradient of the
- * bias, and remove it from the layer's arguments. Return NULL if the layer computes it. possible:
- * whether an operation that writes or reads dy can. */
-static float *take_bias_gradient(const struct vit *vit, struct linear_backward *layer,
-                                 bool possible)
-{
-    float *dbias = layer->dbias;
-    if (!possible || !vit->model.device->backend->sums_gradients)
-        return NULL;
-    layer->dbias = NULL;
-    return dbias;
-}
-
-/* take_bias_gradient if dy is vit->dx, which the backward pass of the norm with this weight adds to
- * its result. */
-static float *take_from_residual(const struct vit *vit, const struct model_pass *pass, int unit,
-                                 enum vit_tensor weight, struct linear_backward *layer)
-{
-    return take_bias_gradient(vit, layer,
-                              layer->dy == vit->dx && gradient_of(vit, pass, unit, weight) != NULL);
-}
 
 static void stem_forward(struct vit *vit, const struct model_pass *pass)
 {
@@ -174,8 +22,9 @@ static void stem_forward(struct vit *vit, const struct model_pass *pass)
                                                        .patch = shape->patch,
                                                        .images = pass->images,
                                                        .rows = vit->patch_rows});
-    struct linear_forward embed = linear(vit, pass, 0, VIT_PATCH_WEIGHT, vit->patches,
-                                         shape->channels * shape->patch * shape->patch, shape->dim);
+    struct linear_forward embed =
+        vit_linear(vit, pass, 0, VIT_PATCH_WEIGHT, vit->patches,
+                   shape->channels * shape->patch * shape->patch, shape->dim);
     embed.x = vit->patch_rows;
     embed.y = vit->patch_tokens;
     backend->linear_forward(pass->stream, &embed);
@@ -188,38 +37,38 @@ static void stem_forward(struct vit *vit, const struct model_pass *pass)
                                  .registers = shape->registers,
                                  .unplaced = vit->unplaced,
                                  .patches = vit->patch_tokens,
-                                 .class_token = weight_of(vit, pass, 0, VIT_CLASS_TOKEN),
-                                 .register_tokens = weight_of(vit, pass, 0, VIT_REGISTERS),
-                                 .position = weight_of(vit, pass, 0, VIT_POSITION),
+                                 .class_token = vit_weight(vit, pass, 0, VIT_CLASS_TOKEN),
+                                 .register_tokens = vit_weight(vit, pass, 0, VIT_REGISTERS),
+                                 .position = vit_weight(vit, pass, 0, VIT_POSITION),
                                  .x = vit->embedded});
     if (shape->embed_norm)
-        norm(vit, pass, 0, VIT_NORM1_WEIGHT, pass->batch * vit->tokens, vit->embedded, vit->x,
-             vit->embed_mean, vit->embed_rstd);
-    backend->dropout_apply(pass->stream,
-                           &(struct dropout_apply){.type = vit->model.compute,
-                                                   .rows = pass->batch * vit->tokens,
-                                                   .width = shape->dim,
-                                                   .rows_per_sample = vit->tokens,
-                                                   .x = vit->x,
-                                                   .y = vit->x,
-                                                   .dropout = dropout_at(pass, shape->dropout, 0)});
+        vit_norm(vit, pass, 0, VIT_NORM1_WEIGHT, pass->batch * vit->tokens, vit->embedded, vit->x,
+                 vit->embed_mean, vit->embed_rstd);
+    backend->dropout_apply(
+        pass->stream, &(struct dropout_apply){.type = vit->model.compute,
+                                              .rows = pass->batch * vit->tokens,
+                                              .width = shape->dim,
+                                              .rows_per_sample = vit->tokens,
+                                              .x = vit->x,
+                                              .y = vit->x,
+                                              .dropout = vit_dropout(pass, shape->dropout, 0)});
 }
 
 static void stem_backward(struct vit *vit, const struct model_pass *pass)
 {
     const struct vit_shape *shape = &vit->shape;
     const struct device_backend *backend = vit->model.device->backend;
-    backend->dropout_apply(pass->stream,
-                           &(struct dropout_apply){.type = vit->model.compute,
-                                                   .rows = pass->batch * vit->tokens,
-                                                   .width = shape->dim,
-                                                   .rows_per_sample = vit->tokens,
-                                                   .x = vit->dx,
-                                                   .y = vit->dx,
-                                                   .dropout = dropout_at(pass, shape->dropout, 0)});
+    backend->dropout_apply(
+        pass->stream, &(struct dropout_apply){.type = vit->model.compute,
+                                              .rows = pass->batch * vit->tokens,
+                                              .width = shape->dim,
+                                              .rows_per_sample = vit->tokens,
+                                              .x = vit->dx,
+                                              .y = vit->dx,
+                                              .dropout = vit_dropout(pass, shape->dropout, 0)});
     if (shape->embed_norm)
-        norm_gradient(vit, pass, 0, VIT_NORM1_WEIGHT, pass->batch * vit->tokens, vit->embedded,
-                      vit->embed_mean, vit->embed_rstd, vit->dx, NULL, NULL, vit->dx);
+        vit_norm_gradient(vit, pass, 0, VIT_NORM1_WEIGHT, pass->batch * vit->tokens, vit->embedded,
+                          vit->embed_mean, vit->embed_rstd, vit->dx, NULL, NULL, vit->dx);
     backend->tokens_backward(
         pass->stream,
         &(struct tokens_backward){.type = vit->model.compute,
@@ -231,13 +80,13 @@ static void stem_backward(struct vit *vit, const struct model_pass *pass)
                                   .class_token = shape->class_token,
                                   .dx = vit->dx,
                                   .dpatches = vit->patch_tokens,
-                                  .dclass_token = gradient_of(vit, pass, 0, VIT_CLASS_TOKEN),
-                                  .dregister_tokens = gradient_of(vit, pass, 0, VIT_REGISTERS),
-                                  .dposition = gradient_of(vit, pass, 0, VIT_POSITION),
+                                  .dclass_token = vit_gradient(vit, pass, 0, VIT_CLASS_TOKEN),
+                                  .dregister_tokens = vit_gradient(vit, pass, 0, VIT_REGISTERS),
+                                  .dposition = vit_gradient(vit, pass, 0, VIT_POSITION),
                                   .overwrite = flat_overwrites_gradient(pass->flat, 0)});
     struct linear_backward embed =
-        linear_gradient(vit, pass, 0, VIT_PATCH_WEIGHT, vit->patches,
-                        shape->channels * shape->patch * shape->patch, shape->dim);
+        vit_linear_gradient(vit, pass, 0, VIT_PATCH_WEIGHT, vit->patches,
+                            shape->channels * shape->patch * shape->patch, shape->dim);
     embed.x = vit->patch_rows;
     embed.dy = vit->patch_tokens;
     backend->linear_backward(pass->stream, &embed);
@@ -278,17 +127,17 @@ static void attention_out(struct vit *vit, const struct model_pass *pass, int un
         .qkv = block->qkv,
         .out = block->attention,
         .lse = pass->training ? block->lse : NULL,
-        .dropout = block_dropout(vit, pass, unit, DROPOUT_ATTENTION)};
+        .dropout = vit_block_dropout(vit, pass, unit, DROPOUT_ATTENTION)};
     backend->attention_forward(pass->stream, &attention);
     struct linear_forward projection =
-        linear(vit, pass, unit, VIT_PROJ_WEIGHT, kept, shape->dim, shape->dim);
+        vit_linear(vit, pass, unit, VIT_PROJ_WEIGHT, kept, shape->dim, shape->dim);
     projection.x = block->attention;
     projection.residual = residual;
-    projection.scale = weight_of(vit, pass, unit, VIT_SCALE1);
+    projection.scale = vit_weight(vit, pass, unit, VIT_SCALE1);
     projection.pre = block->branch1;
     projection.y = block->middle;
-    projection.dropout = block_dropout(vit, pass, unit, DROPOUT_PROJECTION);
-    projection.drop_path = block_drop_path(vit, pass, unit, DROPOUT_PROJECTION);
+    projection.dropout = vit_block_dropout(vit, pass, unit, DROPOUT_PROJECTION);
+    projection.drop_path = vit_block_drop_path(vit, pass, unit, DROPOUT_PROJECTION);
     backend->linear_forward(pass->stream, &projection);
 }
 
@@ -310,8 +159,8 @@ static void qk_norm(struct vit *vit, const struct model_pass *pass, int unit)
                                     .stride = 3 * shape->dim,
                                     .epsilon = shape->norm_epsilon,
                                     .x = x,
-                                    .gamma = weight_of(vit, pass, unit, weight),
-                                    .beta = weight_of(vit, pass, unit, weight + 1),
+                                    .gamma = vit_weight(vit, pass, unit, weight),
+                                    .beta = vit_weight(vit, pass, unit, weight + 1),
                                     .y = x};
         if (pass->training) {
             args.kept = (char *)block->qk + (size_t)(key * head_rows * args.width) * size;
@@ -341,13 +190,13 @@ static void qk_norm_gradient(struct vit *vit, const struct model_pass *pass, int
                                            .stride = 3 * shape->dim,
                                            .x = (char *)block->qk +
                                                 (size_t)(key * head_rows * width) * size,
-                                           .gamma = weight_of(vit, pass, unit, weight),
+                                           .gamma = vit_weight(vit, pass, unit, weight),
                                            .dy = dy,
                                            .mean = block->qk_mean + key * head_rows,
                                            .rstd = block->qk_rstd + key * head_rows,
                                            .dx = dy,
-                                           .dgamma = gradient_of(vit, pass, unit, weight),
-                                           .dbeta = gradient_of(vit, pass, unit, weight + 1),
+                                           .dgamma = vit_gradient(vit, pass, unit, weight),
+                                           .dbeta = vit_gradient(vit, pass, unit, weight + 1),
                                            .overwrite = flat_overwrites_gradient(pass->flat, unit)};
         vit->model.device->backend->norm_backward(pass->stream, &args);
     }
@@ -376,10 +225,10 @@ static void attention_branch(struct vit *vit, const struct model_pass *pass, int
 {
     const struct vit_shape *shape = &vit->shape;
     struct vit_block *block = &vit->blocks[unit - 1];
-    norm(vit, pass, unit, VIT_NORM1_WEIGHT, pass->batch * vit->tokens, x, block->norm1,
-         block->mean1, block->rstd1);
+    vit_norm(vit, pass, unit, VIT_NORM1_WEIGHT, pass->batch * vit->tokens, x, block->norm1,
+             block->mean1, block->rstd1);
     struct linear_forward qkv =
-        linear(vit, pass, unit, VIT_QKV_WEIGHT, vit->tokens, shape->dim, 3 * shape->dim);
+        vit_linear(vit, pass, unit, VIT_QKV_WEIGHT, vit->tokens, shape->dim, 3 * shape->dim);
     qkv.x = block->norm1;
     qkv.y = block->qkv;
     vit->model.device->backend->linear_forward(pass->stream, &qkv);
@@ -398,7 +247,8 @@ static void hidden_dropout(struct vit *vit, const struct model_pass *pass, int u
                                        .rows_per_sample = kept,
                                        .x = hidden,
                                        .y = hidden,
-                                       .dropout = block_dropout(vit, pass, unit, DROPOUT_HIDDEN)};
+                                       .dropout =
+                                           vit_block_dropout(vit, pass, unit, DROPOUT_HIDDEN)};
     if (drop.dropout.rate > 0)
         vit->model.device->backend->dropout_apply(pass->stream, &drop);
 }
@@ -411,10 +261,10 @@ static void mlp_hidden(struct vit *vit, const struct model_pass *pass, int unit)
     const struct device_backend *backend = vit->model.device->backend;
     struct vit_block *block = &vit->blocks[unit - 1];
     int64_t kept = vit_tokens_after(vit, unit);
-    norm(vit, pass, unit, VIT_NORM2_WEIGHT, pass->batch * kept, block->middle, block->norm2,
-         block->mean2, block->rstd2);
+    vit_norm(vit, pass, unit, VIT_NORM2_WEIGHT, pass->batch * kept, block->middle, block->norm2,
+             block->mean2, block->rstd2);
     struct linear_forward fc1 =
-        linear(vit, pass, unit, VIT_FC1_WEIGHT, kept, shape->dim, vit_fc1_width(shape));
+        vit_linear(vit, pass, unit, VIT_FC1_WEIGHT, kept, shape->dim, vit_fc1_width(shape));
     fc1.x = block->norm2;
     if (shape->swiglu) {
         const struct glu_forward gate = {.type = vit->model.compute,
@@ -431,7 +281,7 @@ static void mlp_hidden(struct vit *vit, const struct model_pass *pass, int unit)
     fc1.pre = block->pre;
     fc1.gelu_tanh = shape->gelu_tanh;
     fc1.y = block->hidden;
-    fc1.dropout = block_dropout(vit, pass, unit, DROPOUT_HIDDEN);
+    fc1.dropout = vit_block_dropout(vit, pass, unit, DROPOUT_HIDDEN);
     backend->linear_forward(pass->stream, &fc1);
 }
 
@@ -440,15 +290,15 @@ static void mlp_out(struct vit *vit, const struct model_pass *pass, int unit)
 {
     const struct vit_shape *shape = &vit->shape;
     struct vit_block *block = &vit->blocks[unit - 1];
-    struct linear_forward fc2 = linear(vit, pass, unit, VIT_FC2_WEIGHT, vit_tokens_after(vit, unit),
-                                       shape->hidden, shape->dim);
+    struct linear_forward fc2 = vit_linear(vit, pass, unit, VIT_FC2_WEIGHT,
+                                           vit_tokens_after(vit, unit), shape->hidden, shape->dim);
     fc2.x = block->hidden;
     fc2.residual = block->middle;
-    fc2.scale = weight_of(vit, pass, unit, VIT_SCALE2);
+    fc2.scale = vit_weight(vit, pass, unit, VIT_SCALE2);
     fc2.pre = block->branch2;
     fc2.y = block->out;
-    fc2.dropout = block_dropout(vit, pass, unit, DROPOUT_OUT);
-    fc2.drop_path = block_drop_path(vit, pass, unit, DROPOUT_OUT);
+    fc2.dropout = vit_block_dropout(vit, pass, unit, DROPOUT_OUT);
+    fc2.drop_path = vit_block_drop_path(vit, pass, unit, DROPOUT_OUT);
     vit->model.device->backend->linear_forward(pass->stream, &fc2);
 }
 
@@ -467,8 +317,8 @@ static const void *branch_gradient(struct vit *vit, const struct model_pass *pas
                                        .rows_per_sample = kept,
                                        .x = dx,
                                        .y = vit->dbranch,
-                                       .dropout = block_dropout(vit, pass, unit, site),
-                                       .drop_path = block_drop_path(vit, pass, unit, site)};
+                                       .dropout = vit_block_dropout(vit, pass, unit, site),
+                                       .drop_path = vit_block_drop_path(vit, pass, unit, site)};
     const struct scale_backward scale = {
         .type = drop.type,
         .rows = drop.rows,
@@ -476,9 +326,9 @@ static const void *branch_gradient(struct vit *vit, const struct model_pass *pas
         .rows_per_sample = drop.rows_per_sample,
         .pre = last ? block->branch2 : block->branch1,
         .dy = dx,
-        .scale = weight_of(vit, pass, unit, last ? VIT_SCALE2 : VIT_SCALE1),
+        .scale = vit_weight(vit, pass, unit, last ? VIT_SCALE2 : VIT_SCALE1),
         .dx = vit->dbranch,
-        .dscale = gradient_of(vit, pass, unit, last ? VIT_SCALE2 : VIT_SCALE1),
+        .dscale = vit_gradient(vit, pass, unit, last ? VIT_SCALE2 : VIT_SCALE1),
         .overwrite = flat_overwrites_gradient(pass->flat, unit),
         .dropout = drop.dropout,
         .drop_path = drop.drop_path};
@@ -498,18 +348,18 @@ static void mlp_branch_backward(struct vit *vit, const struct model_pass *pass, 
     const struct device_backend *backend = vit->model.device->backend;
     struct vit_block *block = &vit->blocks[unit - 1];
     int64_t kept = vit_tokens_after(vit, unit);
-    struct linear_backward fc1 =
-        linear_gradient(vit, pass, unit, VIT_FC1_WEIGHT, kept, shape->dim, vit_fc1_width(shape));
+    struct linear_backward fc1 = vit_linear_gradient(vit, pass, unit, VIT_FC1_WEIGHT, kept,
+                                                     shape->dim, vit_fc1_width(shape));
     struct linear_backward fc2 =
-        linear_gradient(vit, pass, unit, VIT_FC2_WEIGHT, kept, shape->hidden, shape->dim);
+        vit_linear_gradient(vit, pass, unit, VIT_FC2_WEIGHT, kept, shape->hidden, shape->dim);
     fc2.x = block->hidden;
     fc2.dy = branch_gradient(vit, pass, unit, DROPOUT_OUT, vit->dx);
     fc2.pre = shape->swiglu ? NULL : block->pre;
     fc2.gelu_tanh = shape->gelu_tanh;
     fc2.dx = vit->dhidden;
-    fc2.dx_sums = take_bias_gradient(vit, &fc1, fc2.pre != NULL);
-    float *dx_sums = take_from_residual(vit, pass, unit, VIT_NORM2_WEIGHT, &fc2);
-    fc2.dropout = block_dropout(vit, pass, unit, DROPOUT_HIDDEN);
+    fc2.dx_sums = vit_take_bias_gradient(vit, &fc1, fc2.pre != NULL);
+    float *dx_sums = vit_take_from_residual(vit, pass, unit, VIT_NORM2_WEIGHT, &fc2);
+    fc2.dropout = vit_block_dropout(vit, pass, unit, DROPOUT_HIDDEN);
     backend->linear_backward(pass->stream, &fc2);
     const struct glu_backward gate = {.type = vit->model.compute,
                                       .rows = pass->batch * kept,
@@ -525,8 +375,8 @@ static void mlp_branch_backward(struct vit *vit, const struct model_pass *pass, 
     fc1.dy = shape->swiglu ? block->pre : vit->dhidden;
     fc1.dx = vit->dbranch;
     backend->linear_backward(pass->stream, &fc1);
-    norm_gradient(vit, pass, unit, VIT_NORM2_WEIGHT, pass->batch * kept, block->middle,
-                  block->mean2, block->rstd2, vit->dbranch, vit->dx, dx_sums, vit->dx);
+    vit_norm_gradient(vit, pass, unit, VIT_NORM2_WEIGHT, pass->batch * kept, block->middle,
+                      block->mean2, block->rstd2, vit->dbranch, vit->dx, dx_sums, vit->dx);
 }
 
 /* vit->dx: the gradient of `middle`. Writes vit->dqkv. Return where the norm that follows must add
@@ -539,12 +389,13 @@ static float *attention_out_backward(struct vit *vit, const struct model_pass *p
     struct vit_block *block = &vit->blocks[unit - 1];
     int64_t head_dim = shape->dim / shape->heads, kept = vit_tokens_after(vit, unit);
     struct linear_backward projection =
-        linear_gradient(vit, pass, unit, VIT_PROJ_WEIGHT, kept, shape->dim, shape->dim);
+        vit_linear_gradient(vit, pass, unit, VIT_PROJ_WEIGHT, kept, shape->dim, shape->dim);
     projection.x = block->attention;
     projection.dy = branch_gradient(vit, pass, unit, DROPOUT_PROJECTION, vit->dx);
     projection.dx = vit->dattention;
-    float *dx_sums =
-        norm_follows ? take_from_residual(vit, pass, unit, VIT_NORM1_WEIGHT, &projection) : NULL;
+    float *dx_sums = norm_follows
+                         ? vit_take_from_residual(vit, pass, unit, VIT_NORM1_WEIGHT, &projection)
+                         : NULL;
     backend->linear_backward(pass->stream, &projection);
     const struct attention_backward attention = {
         .type = vit->model.compute,
@@ -559,7 +410,7 @@ static float *attention_out_backward(struct vit *vit, const struct model_pass *p
         .dout = vit->dattention,
         .lse = block->lse,
         .dqkv = vit->dqkv,
-        .dropout = block_dropout(vit, pass, unit, DROPOUT_ATTENTION)};
+        .dropout = vit_block_dropout(vit, pass, unit, DROPOUT_ATTENTION)};
     backend->attention_backward(pass->stream, &attention);
     return dx_sums;
 }
@@ -575,8 +426,8 @@ static void attention_branch_backward(struct vit *vit, const struct model_pass *
     float *dx_sums = attention_out_backward(vit, pass, unit, true);
     rotate(vit, pass, vit->dqkv, true);
     qk_norm_gradient(vit, pass, unit);
-    struct linear_backward qkv =
-        linear_gradient(vit, pass, unit, VIT_QKV_WEIGHT, vit->tokens, shape->dim, 3 * shape->dim);
+    struct linear_backward qkv = vit_linear_gradient(vit, pass, unit, VIT_QKV_WEIGHT, vit->tokens,
+                                                     shape->dim, 3 * shape->dim);
     qkv.x = block->norm1;
     qkv.dy = vit->dqkv;
     qkv.dx = vit->dbranch;
@@ -592,8 +443,8 @@ static void attention_branch_backward(struct vit *vit, const struct model_pass *
         backend->pool_backward(pass->stream, &spread);
         residual = vit->dspread;
     }
-    norm_gradient(vit, pass, unit, VIT_NORM1_WEIGHT, pass->batch * vit->tokens, x, block->mean1,
-                  block->rstd1, vit->dbranch, residual, dx_sums, vit->dx);
+    vit_norm_gradient(vit, pass, unit, VIT_NORM1_WEIGHT, pass->batch * vit->tokens, x, block->mean1,
+                      block->rstd1, vit->dbranch, residual, dx_sums, vit->dx);
 }
 
 /* y = mean of the patches of each sample of x */
@@ -631,13 +482,13 @@ static void attention_pool_forward(struct vit *vit, const struct model_pass *pas
 {
     const struct vit_shape *shape = &vit->shape;
     const struct device_backend *backend = vit->model.device->backend;
-    struct linear_forward q = linear(vit, pass, unit, VIT_Q_WEIGHT, 1, shape->dim, shape->dim);
+    struct linear_forward q = vit_linear(vit, pass, unit, VIT_Q_WEIGHT, 1, shape->dim, shape->dim);
     q.rows = pass->batch > 0;
-    q.x = weight_of(vit, pass, unit, VIT_LATENT);
+    q.x = vit_weight(vit, pass, unit, VIT_LATENT);
     q.y = vit->query;
     backend->linear_forward(pass->stream, &q);
     struct linear_forward kv =
-        linear(vit, pass, unit, VIT_QKV_WEIGHT, vit->tokens, shape->dim, 2 * shape->dim);
+        vit_linear(vit, pass, unit, VIT_QKV_WEIGHT, vit->tokens, shape->dim, 2 * shape->dim);
     kv.x = x;
     kv.y = vit->kv;
     backend->linear_forward(pass->stream, &kv);
@@ -667,17 +518,18 @@ static void query_backward(struct vit *vit, const struct model_pass *pass, int u
                                                                .width = shape->dim,
                                                                .x = vit->dqkv,
                                                                .y = vit->dquery});
-    backend->tokens_forward(pass->stream, &(struct tokens_forward){
-                                              .type = vit->model.compute,
-                                              .batch = pass->batch,
-                                              .tokens = 1,
-                                              .width = shape->dim,
-                                              .unplaced = 1,
-                                              .patches = vit->kv, /* no patches: not read */
-                                              .class_token = weight_of(vit, pass, unit, VIT_LATENT),
-                                              .x = vit->dattention});
+    backend->tokens_forward(
+        pass->stream,
+        &(struct tokens_forward){.type = vit->model.compute,
+                                 .batch = pass->batch,
+                                 .tokens = 1,
+                                 .width = shape->dim,
+                                 .unplaced = 1,
+                                 .patches = vit->kv, /* no patches: not read */
+                                 .class_token = vit_weight(vit, pass, unit, VIT_LATENT),
+                                 .x = vit->dattention});
     struct linear_backward q =
-        linear_gradient(vit, pass, unit, VIT_Q_WEIGHT, 1, shape->dim, shape->dim);
+        vit_linear_gradient(vit, pass, unit, VIT_Q_WEIGHT, 1, shape->dim, shape->dim);
     q.x = vit->dattention;
     q.dy = vit->dquery;
     q.dx = vit->dnormed;
@@ -692,7 +544,7 @@ static void query_backward(struct vit *vit, const struct model_pass *pass, int u
                                   .class_token = true,
                                   .dx = vit->dnormed,
                                   .dpatches = vit->kv, /* no patches: not written */
-                                  .dclass_token = gradient_of(vit, pass, unit, VIT_LATENT),
+                                  .dclass_token = vit_gradient(vit, pass, unit, VIT_LATENT),
                                   .overwrite = flat_overwrites_gradient(pass->flat, unit)});
 }
 
@@ -715,8 +567,8 @@ static void attention_pool_backward(struct vit *vit, const struct model_pass *pa
                                     .dpatches = vit->kv,
                                     .overwrite = true};
     backend->tokens_backward(pass->stream, &split);
-    struct linear_backward kv =
-        linear_gradient(vit, pass, unit, VIT_QKV_WEIGHT, vit->tokens, shape->dim, 2 * shape->dim);
+    struct linear_backward kv = vit_linear_gradient(vit, pass, unit, VIT_QKV_WEIGHT, vit->tokens,
+                                                    shape->dim, 2 * shape->dim);
     kv.x = x;
     kv.dy = vit->kv;
     kv.dx = vit->dbranch;
@@ -729,8 +581,8 @@ static void head_forward(struct vit *vit, const struct model_pass *pass, int uni
     const struct vit_shape *shape = &vit->shape;
     const void *x = vit->blocks[shape->depth - 1].out;
     if (shape->norm_first) {
-        norm(vit, pass, unit, VIT_NORM1_WEIGHT, pass->batch * vit->tokens, x, vit->pooled,
-             vit->head_mean, vit->head_rstd);
+        vit_norm(vit, pass, unit, VIT_NORM1_WEIGHT, pass->batch * vit->tokens, x, vit->pooled,
+                 vit->head_mean, vit->head_rstd);
         if (shape->pool_map)
             attention_pool_forward(vit, pass, unit, vit->pooled);
         else
@@ -738,11 +590,11 @@ static void head_forward(struct vit *vit, const struct model_pass *pass, int uni
     } else {
         if (shape->pool_mean)
             mean_forward(vit, pass, x, vit->pooled);
-        norm(vit, pass, unit, VIT_NORM1_WEIGHT, pass->batch, shape->pool_mean ? vit->pooled : x,
-             vit->normed, vit->head_mean, vit->head_rstd);
+        vit_norm(vit, pass, unit, VIT_NORM1_WEIGHT, pass->batch, shape->pool_mean ? vit->pooled : x,
+                 vit->normed, vit->head_mean, vit->head_rstd);
     }
     struct linear_forward head =
-        linear(vit, pass, unit, VIT_HEAD_WEIGHT, 1, shape->dim, shape->classes);
+        vit_linear(vit, pass, unit, VIT_HEAD_WEIGHT, 1, shape->dim, shape->classes);
     head.x = vit->normed;
     head.y = pass->logits;
     vit->model.device->backend->linear_forward(pass->stream, &head);
@@ -753,7 +605,7 @@ static void head_backward(struct vit *vit, const struct model_pass *pass, int un
     const struct vit_shape *shape = &vit->shape;
     const void *x = vit->blocks[shape->depth - 1].out;
     struct linear_backward head =
-        linear_gradient(vit, pass, unit, VIT_HEAD_WEIGHT, 1, shape->dim, shape->classes);
+        vit_linear_gradient(vit, pass, unit, VIT_HEAD_WEIGHT, 1, shape->dim, shape->classes);
     head.x = vit->normed;
     head.dy = pass->logits;
     head.dx = shape->pool_map ? vit->dx : vit->dnormed;
@@ -763,13 +615,13 @@ static void head_backward(struct vit *vit, const struct model_pass *pass, int un
             attention_pool_backward(vit, pass, unit, vit->pooled);
         else
             mean_backward(vit, pass, vit->dnormed, vit->dbranch);
-        norm_gradient(vit, pass, unit, VIT_NORM1_WEIGHT, pass->batch * vit->tokens, x,
-                      vit->head_mean, vit->head_rstd, vit->dbranch, NULL, NULL, vit->dx);
+        vit_norm_gradient(vit, pass, unit, VIT_NORM1_WEIGHT, pass->batch * vit->tokens, x,
+                          vit->head_mean, vit->head_rstd, vit->dbranch, NULL, NULL, vit->dx);
         return;
     }
-    norm_gradient(vit, pass, unit, VIT_NORM1_WEIGHT, pass->batch,
-                  shape->pool_mean ? vit->pooled : x, vit->head_mean, vit->head_rstd, vit->dnormed,
-                  NULL, NULL, shape->pool_mean ? vit->dpooled : vit->dx);
+    vit_norm_gradient(vit, pass, unit, VIT_NORM1_WEIGHT, pass->batch,
+                      shape->pool_mean ? vit->pooled : x, vit->head_mean, vit->head_rstd,
+                      vit->dnormed, NULL, NULL, shape->pool_mean ? vit->dpooled : vit->dx);
     if (shape->pool_mean)
         mean_backward(vit, pass, vit->dpooled, vit->dx);
 }
