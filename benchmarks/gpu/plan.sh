@@ -12,18 +12,21 @@ part_plan() {
         first_step_explain "${small%:*}" "${small#*:}"
         works=
     fi
+    # shellcheck disable=SC2086
+    compile_begin $works
     for name in ${TESTS:-$(printf 'test_%s\n' elements linear attention norm vit_device convnet_device update loss convolution \
         batch_norm tokens image | cat - test/devices | awk '!/^#/ && !seen[$0]++')}; do
         together 6 "operations: $name" 15 operation_test "$name"
     done
     together_end
-    [[ -n $works ]] || return
+    [[ -n $works ]] || return 0
     for work in $loss_works; do
         for name in fp32 bf16; do
             together 4 "losses of $work in $name" 25 losses_compare "${work%:*}" "${work#*:}" "$name" recorded 1
         done
     done
     together_end
+    compile_end
     stage ceilings 15 ceilings
     for work in $works; do
         stage "steps of $work" 15 ours_alone "${work%:*}" "${work#*:}"
@@ -60,6 +63,26 @@ versions() {
     for name in git ip gawk ncu compute-sanitizer nvcc; do
         PATH=$PATH:/usr/local/cuda/bin command -v "$name" || echo "no $name"
     done
+}
+
+# PyTorch's compiler takes up to a minute for each model, mostly on the CPU: it runs beside the tests. What it wrote until
+# they end is in its cache, for later calls, too.
+compile_begin() { # WORK...
+    local work
+    export TORCHINDUCTOR_CACHE_DIR=$build/inductor
+    compiler=
+    mkdir -p "$build/inductor"
+    [[ $# != 0 && ! -e $out/inductor.tar.gz ]] || { tar -C "$build" -xzf "$out/inductor.tar.gz" 2>/dev/null; return 0; }
+    for work; do echo "${work/:/ } compiled 0"; done |
+        timeout "$(left)" "$python" "$here/pytorch_step.py" --device cuda --precision bf16 --serve &>/dev/null &
+    compiler=$!
+}
+compile_end() {
+    [[ -n $compiler ]] || return 0
+    kill "$compiler" 2>/dev/null
+    wait "$compiler"
+    tar -C "$build" -czf "$out/inductor.tar.gz" inductor
+    echo "Inductor's cache: $(du -k "$out/inductor.tar.gz" | cut -f 1) KiB"
 }
 
 # Where the first step fails: each launch waits for its end, then with compute-sanitizer.
