@@ -4,6 +4,11 @@
  */
 #include "attention.h"
 
+#include <stdio.h>
+
+#include "product.h"
+#include "variant.h"
+
 /* A warp's 16 queries: accumulators of the output and, per row, the maximum score and the lane's
  * partial sum of exponentials, for the upper (0) and lower (1) eight rows. */
 template <int width> struct query_tile {
@@ -64,26 +69,46 @@ __device__ static inline void scores_drop(struct sum_matrix (&score)[2],
             draws_factor(draws, view, lane / 4 + i / 2 % 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
 }
 
-/* Process parts * 16 tokens: `row` is their position in shared memory, `token` the index of the
- * first one. */
-template <typename number, int width, int parts>
+/* Process parts * 16 tokens for `tiles` tiles of queries: `row` is the position of the tokens in
+ * shared memory, `token` the index of the first one. Each tile's result is the same for any number
+ * of tiles. */
+template <typename number, int width, int tiles, int parts>
 __device__ static inline void
-step_run(struct query_tile<width> &tile, const struct attention_view &view,
+step_run(struct query_tile<width> (&tile)[tiles], const struct attention_view &view,
          unsigned char *rows_shared[2], int row, int token, struct random_block *draws)
 {
-    struct sum_matrix score[parts][2] = {};
+    struct sum_matrix score[tiles][parts][2] = {};
+    uint32_t word[4];
     UNROLL
-    for (int part = 0; part < parts; part++)
-        tile_times_rows<number, width>(score[part], tile.query, rows_shared[0], row + part * TILE);
-    if (token + parts * TILE > view.tokens)
-        scores_mask(score, view.tokens - token);
-    softmax_step(score, tile, view.scale * LOG2_E);
+    for (int i = 0; i < parts * (width / 16); i++) {
+        int part = i / (width / 16), k = i % (width / 16);
+        rows_part<width>(word, rows_shared[0], row + part * TILE, k);
+        UNROLL
+        for (int t = 0; t < tiles; t++)
+            part_add<number>(score[t][part], tile[t].query[k], word);
+    }
+    UNROLL
+    for (int t = 0; t < tiles; t++) {
+        if (token + parts * TILE > view.tokens)
+            scores_mask(score[t], view.tokens - token);
+        softmax_step(score[t], tile[t], view.scale * LOG2_E);
+    }
     UNROLL
     for (int part = 0; part < parts; part++) {
-        if (view.mask.threshold != 0)
-            scores_drop(score[part], view, draws, tile.first, token + part * TILE);
-        weights_times_rows<number, width>(tile.out, weights_of<number>(score[part]), rows_shared[1],
-                                          row + part * TILE);
+        struct left_matrix weights[tiles];
+        UNROLL
+        for (int t = 0; t < tiles; t++) {
+            if (view.mask.threshold != 0)
+                scores_drop(score[t][part], view, draws, tile[t].first, token + part * TILE);
+            weights[t] = weights_of<number>(score[t][part]);
+        }
+        UNROLL
+        for (int k = 0; k < width / 16; k++) {
+            columns_part<width>(word, rows_shared[1], row + part * TILE, k);
+            UNROLL
+            for (int t = 0; t < tiles; t++)
+                part_add<number>(tile[t].out + k * 2, weights[t], word);
+        }
     }
 }
 
@@ -119,8 +144,10 @@ __device__ static inline void tile_finish(struct query_tile<width> &tile,
     }
 }
 
-template <typename number, int width>
-__global__ static void __launch_bounds__(ATTENTION_THREADS, width <= 64 ? 3 : 2)
+/* A warp processes `tiles` tiles at a time: two halve the loads from shared memory, but need more
+ * registers. */
+template <typename number, int width, int tiles>
+__global__ static void __launch_bounds__(ATTENTION_THREADS, width <= 64 && tiles == 1 ? 3 : 2)
     attention_kernel(struct attention_view view, const number *qkv, number *out, float *lse)
 {
     kernel_begin();
@@ -133,47 +160,76 @@ __global__ static void __launch_bounds__(ATTENTION_THREADS, width <= 64 ? 3 : 2)
     struct head_rows<const number> keys = qkv_rows(view, qkv, 1, view.tokens);
     struct head_rows<const number> values = qkv_rows(view, qkv, 2, view.tokens);
     int count = 0;
-    for (int round = 0; round < view.queries; round += warps * TILE) {
-        struct query_tile<width> tile;
-        bool active = round + warp * TILE < view.queries;
-        if (active)
-            tile_begin<number, width>(tile, queries, round + warp * TILE, view.head_dim);
+    for (int round = 0; round < view.queries; round += warps * tiles * TILE) {
+        struct query_tile<width> tile[tiles];
+        int mine = round + warp * tiles * TILE;
+        bool active = mine < view.queries;
+        UNROLL
+    for (int t = 0; active && t < tiles; t++)
+            tile_begin<number, width>(tile[t], queries, mine + t * TILE, view.head_dim);
         for (int first = 0; first < view.tokens; first += view.chunk) {
             if (round == 0 || view.chunk < view.tokens)
                 count = chunk_load<number, width>(rows_shared, keys, values, first, view);
             int row = 0;
             for (; active && row + STEP <= count; row += STEP)
-                step_run<number, width, STEP / TILE>(tile, view, rows_shared, row, first + row,
-                                                     draws);
+                step_run<number, width, tiles, STEP / TILE>(tile, view, rows_shared, row,
+                                                            first + row, draws);
             for (; active && row < count; row += TILE)
-                step_run<number, width, 1>(tile, view, rows_shared, row, first + row, draws);
+                step_run<number, width, tiles, 1>(tile, view, rows_shared, row, first + row, draws);
         }
-        if (active)
-            tile_finish<number, width>(tile, view, out_rows(view, out), lse);
+        UNROLL
+    for (int t = 0; active && t < tiles; t++)
+            tile_finish<number, width>(tile[t], view, out_rows(view, out), lse);
     }
 }
 
-template <typename number, int width>
+template <typename number, int width, int tiles>
 static void forward_launch(struct stream *stream, const struct attention_forward *args)
 {
     struct attention_view view = view_of(args);
-    int warps = attention_warps(view.tokens);
+    int warps = attention_warps(view.tokens, tiles * TILE);
     size_t bytes = view_cut(&view, stream->cuda, width, warps, 0);
-    shared_allow(attention_kernel<number, width>, bytes);
-    KERNEL_LAUNCH((attention_kernel<number, width>), (unsigned)(args->batch * args->heads),
+    shared_allow(attention_kernel<number, width, tiles>, bytes);
+    KERNEL_LAUNCH((attention_kernel<number, width, tiles>), (unsigned)(args->batch * args->heads),
                   (unsigned)(warps * WARP), bytes, stream->handle, view, (const number *)args->qkv,
                   (number *)args->out, args->lse);
 }
 
+/* ---- Variants: 16 or 32 queries per warp */
+struct forward_call {
+    struct stream *stream;
+    const struct attention_forward *args;
+};
+
+template <typename number> static bool variant_launch(void *context, int variant)
+{
+    const struct forward_call *call = (const struct forward_call *)context;
+    int64_t head_dim = call->args->head_dim;
+    if (head_dim <= 32 && variant == 0)
+        forward_launch<number, 32, 1>(call->stream, call->args);
+    else if (head_dim <= 32)
+        forward_launch<number, 32, 2>(call->stream, call->args);
+    else if (head_dim <= 64 && variant == 0)
+        forward_launch<number, 64, 1>(call->stream, call->args);
+    else if (head_dim <= 64)
+        forward_launch<number, 64, 2>(call->stream, call->args);
+    else
+        forward_launch<number, 128, 1>(call->stream, call->args);
+    return true;
+}
+
+/* Two tiles of 128 numbers exceed the registers. */
 template <typename number>
 static void forward_for(struct stream *stream, const struct attention_forward *args)
 {
-    if (args->head_dim <= 32)
-        forward_launch<number, 32>(stream, args);
-    else if (args->head_dim <= 64)
-        forward_launch<number, 64>(stream, args);
-    else
-        forward_launch<number, 128>(stream, args);
+    struct forward_call call = {stream, args};
+    char key[CHOICE_KEY];
+    snprintf(key, sizeof key, "attention %s %lldx%lldx%lldx%lld %lld queries%s",
+             type_name(args->type), (long long)args->batch, (long long)args->heads,
+             (long long)args->tokens, (long long)args->head_dim, (long long)args->queries,
+             args->dropout.rate > 0 ? " dropout" : "");
+    variant_run(stream, key, args->head_dim <= 64 && args->queries > TILE ? 2 : 1,
+                variant_launch<number>, &call);
 }
 
 void cuda_attention_forward(struct stream *stream, const struct attention_forward *args)

@@ -90,10 +90,10 @@ static inline size_t view_cut(struct attention_view *view, const struct cuda_dev
     return fixed + (size_t)view->chunk * row_bytes;
 }
 
-/* The smallest number of warps that needs no additional round over the tiles. */
-static inline int attention_warps(int tokens)
+/* The smallest number of warps that needs no additional round over tiles of `rows`. */
+static inline int attention_warps(int tokens, int rows)
 {
-    int tiles = (tokens + TILE - 1) / TILE;
+    int tiles = (tokens + rows - 1) / rows;
     int rounds = (tiles + ATTENTION_WARPS - 1) / ATTENTION_WARPS;
     return (tiles + rounds - 1) / rounds;
 }
@@ -242,21 +242,48 @@ __device__ static inline void tile_store(struct head_rows<number> rows, int firs
     }
 }
 
+/* Load columns k * 16 .. k * 16 + 15 of 16 rows in shared memory from `row` on: the right operands
+ * of two products with the transposed rows (rows_part), or with the rows themselves
+ * (columns_part). */
+template <int width>
+__device__ static inline void rows_part(uint32_t (&word)[4], const unsigned char *rows_shared,
+                                        int row, int k)
+{
+    int lane = (int)threadIdx.x % WARP;
+    int of_lane = lane / 16 * 8 + lane % 8; /* everything else is the same for all lanes */
+    blocks_load(word, rows_shared + row * width * 2 +
+                          shared_offset<width>(of_lane, k * 2 + lane / 8 % 2));
+}
+
+template <int width>
+__device__ static inline void columns_part(uint32_t (&word)[4], const unsigned char *rows_shared,
+                                           int row, int k)
+{
+    int lane = (int)threadIdx.x % WARP;
+    blocks_load_transposed(word, rows_shared + row * width * 2 +
+                                     shared_offset<width>(lane % 16, k * 2 + lane / 16));
+}
+
+/* Add the products of `left` with a loaded part to two adjacent accumulators. */
+template <typename number>
+__device__ static inline void part_add(struct sum_matrix *sums, const struct left_matrix &left,
+                                       const uint32_t (&word)[4])
+{
+    product_add(sums[0], left, word[0], word[1], number{});
+    product_add(sums[1], left, word[2], word[3], number{});
+}
+
 /* sums[16, 16] += tile . rows^T, for 16 rows in shared memory from `row` on. */
 template <typename number, int width>
 __device__ static inline void tile_times_rows(struct sum_matrix (&sums)[2],
                                               const struct left_matrix (&tile)[width / 16],
                                               const unsigned char *rows_shared, int row)
 {
-    int lane = (int)threadIdx.x % WARP;
     UNROLL
     for (int k = 0; k < width / 16; k++) {
         uint32_t word[4];
-        int of_lane = lane / 16 * 8 + lane % 8; /* everything else is the same for all lanes */
-        blocks_load(word, rows_shared + row * width * 2 +
-                              shared_offset<width>(of_lane, k * 2 + lane / 8 % 2));
-        product_add(sums[0], tile[k], word[0], word[1], number{});
-        product_add(sums[1], tile[k], word[2], word[3], number{});
+        rows_part<width>(word, rows_shared, row, k);
+        part_add<number>(sums, tile[k], word);
     }
 }
 
@@ -266,14 +293,11 @@ __device__ static inline void weights_times_rows(struct sum_matrix (&sums)[width
                                                  const struct left_matrix &weights,
                                                  const unsigned char *rows_shared, int row)
 {
-    int lane = (int)threadIdx.x % WARP;
     UNROLL
     for (int k = 0; k < width / 16; k++) {
         uint32_t word[4];
-        blocks_load_transposed(word, rows_shared + row * width * 2 +
-                                         shared_offset<width>(lane % 16, k * 2 + lane / 16));
-        product_add(sums[k * 2], weights, word[0], word[1], number{});
-        product_add(sums[k * 2 + 1], weights, word[2], word[3], number{});
+        columns_part<width>(word, rows_shared, row, k);
+        part_add<number>(sums + k * 2, weights, word);
     }
 }
 

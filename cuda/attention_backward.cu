@@ -219,7 +219,7 @@ static void backward_launch(struct stream *stream, const struct attention_backwa
 {
     struct attention_view view = view_of(args);
     struct gradient_tensors given = {args->qkv, args->out, args->dout, args->lse, args->dqkv};
-    int warps = attention_warps(view.tokens);
+    int warps = attention_warps(view.tokens, TILE);
     size_t bytes = view_cut(&view, stream->cuda, width, warps, attention_sums_bytes(view.tokens));
     shared_allow(attention_backward_kernel<number, width>, bytes);
     KERNEL_LAUNCH((attention_backward_kernel<number, width>), (unsigned)(args->batch * args->heads),

@@ -23,7 +23,8 @@ cuda_sources = \
 	cuda/product.cu \
 	cuda/scale.cu \
 	cuda/tokens.cu \
-	cuda/update.cu
+	cuda/update.cu \
+	cuda/variant.cu
 cuda_library_sources = \
 	cuda/collective_nccl.cu \
 	cuda/convolution_cudnn.cu \
@@ -44,6 +45,7 @@ cuda_headers = \
 	cuda/product.h \
 	cuda/product_library.h \
 	cuda/tensor_core.h \
+	cuda/variant.h \
 	cuda/watch.h
 cuda_cppflags = -I$(CUDA_LIBRARY_DIR)/../include
 nvcc_flags = -std=c++17 -O3 -lineinfo -Xcompiler -fPIC,-Wall,-Wextra,-Wno-missing-field-initializers -I$(srcdir)/cuda \

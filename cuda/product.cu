@@ -13,12 +13,13 @@
  */
 #include "product_library.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { CANDIDATES = 17, ROUNDS = 3, ALIGNMENT_MOST = 16 };
+#include "variant.h"
+
+enum { CANDIDATES = 17, ALIGNMENT_MOST = 16 };
 
 struct plan {
     struct product_shape shape;
@@ -102,6 +103,11 @@ bool products_adopt(struct products *products, const char *choices)
     for (int i = 0; i < products->count && changed; i++)
         products->plans[i]->chosen = false;
     return changed;
+}
+
+struct choices *products_choices(struct products *products)
+{
+    return products->choices;
 }
 
 /* ---- Shapes */
@@ -248,26 +254,18 @@ struct trial {
     const struct choice *candidates;
     void *c;     /* product->c, or scratch memory if the result is accumulated */
     float *sums; /* scratch memory, or NULL */
-    cudaEvent_t begin, end;
 };
+
+static bool trial_queue(void *context, int candidate)
+{
+    const struct trial *trial = (const struct trial *)context;
+    return choice_queue(trial->stream, trial->plan, &trial->candidates[candidate], trial->product,
+                        trial->c, trial->sums) == NULL;
+}
 
 static double trial_time(void *context, int candidate)
 {
-    const struct trial *trial = (const struct trial *)context;
-    double least = INFINITY;
-    for (int round = 0; round <= ROUNDS; round++) { /* the first run is a warm-up */
-        float milliseconds = 0;
-        CUDA_CHECK(cudaEventRecord(trial->begin, trial->stream->handle));
-        if (choice_queue(trial->stream, trial->plan, &trial->candidates[candidate], trial->product,
-                         trial->c, trial->sums) != NULL)
-            return INFINITY;
-        CUDA_CHECK(cudaEventRecord(trial->end, trial->stream->handle));
-        CUDA_CHECK(cudaEventSynchronize(trial->end));
-        CUDA_CHECK(cudaEventElapsedTime(&milliseconds, trial->begin, trial->end));
-        if (round > 0 && milliseconds < least)
-            least = milliseconds;
-    }
-    return least * 1e-3;
+    return variant_time(((const struct trial *)context)->stream, trial_queue, context, candidate);
 }
 
 static bool trial_usable(void *context, const struct choice *choice)
@@ -310,23 +308,12 @@ static bool fastest_find(struct trial *trial, const char *name, int count, struc
     void *scratch;
     if (!scratch_open(trial, &scratch))
         return false;
-    CUDA_CHECK(cudaEventCreate(&trial->begin));
-    CUDA_CHECK(cudaEventCreate(&trial->end));
     stream->cuda->device.backend->stream_synchronize(stream);
     bool found = choices_make(stream->cuda->products->choices, name, trial->candidates, count,
                               trial_time, trial_usable, trial, chosen);
-    CUDA_CHECK(cudaEventDestroy(trial->begin));
-    CUDA_CHECK(cudaEventDestroy(trial->end));
     if (scratch != NULL)
         CUDA_CHECK(cudaFree(scratch));
     return found;
-}
-
-static bool is_recorded(struct stream *stream)
-{
-    enum cudaStreamCaptureStatus status;
-    CUDA_CHECK(cudaStreamIsCapturing(stream->handle, &status));
-    return status != cudaStreamCaptureStatusNone;
 }
 
 /* ---- Choice */
@@ -334,7 +321,7 @@ static void plan_choose(struct stream *stream, struct plan *plan, const struct p
 {
     struct choices *choices = stream->cuda->products->choices;
     struct choice candidates[CANDIDATES];
-    struct trial trial = {stream, plan, product, candidates, product->c, NULL, NULL, NULL};
+    struct trial trial = {stream, plan, product, candidates, product->c, NULL};
     char name[CHOICE_KEY];
     shape_name(&plan->shape, name, sizeof name);
     plan->chosen = true;
@@ -348,7 +335,7 @@ static void plan_choose(struct stream *stream, struct plan *plan, const struct p
         struct product plain = without_epilogue(product);
         plan_find(stream, &plain);
     }
-    bool measures = count > 1 && !is_recorded(stream) && !stream->cuda->device.reproducible;
+    bool measures = count > 1 && !stream_is_recorded(stream) && !stream->cuda->device.reproducible;
     if (measures && fastest_find(&trial, name, count, &plan->choice))
         return;
     plan->choice = candidates[0];

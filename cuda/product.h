@@ -6,6 +6,10 @@
 
 #include "cuda.h"
 
+extern "C" {
+#include "device/choices.h"
+}
+
 /* Epilogue computed by the library. */
 enum product_epilogue {
     EPILOGUE_NONE,
@@ -35,6 +39,8 @@ void products_set(struct products *products, bool tf32, const char *cache);
 char *products_export(struct products *products);
 bool products_are_new(struct products *products);
 bool products_adopt(struct products *products, const char *choices);
+/* The choices of this device, for operations that are no products (variant.h), too. */
+struct choices *products_choices(struct products *products);
 
 void product_run(struct stream *stream, const struct product *product);
 

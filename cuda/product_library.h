@@ -7,10 +7,6 @@
 
 #include "product.h"
 
-extern "C" {
-#include "device/choices.h"
-}
-
 /* Everything that an algorithm depends on; compared as bytes. */
 struct product_shape {
     int64_t type, c_type, rows, columns, inner, a_transposed, b_transposed, adds, in_place,

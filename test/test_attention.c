@@ -2,15 +2,18 @@
 /* Attention against double precision: output, log of the sum of exponentials, and gradients of q, k
  * and v, for all types, sizes and instruction sets; bits are identical in each run and for any
  * number of threads. */
+#include <inttypes.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
+#include "core/crc32c.h"
 #include "device_test.h"
 
 struct attention_case {
@@ -275,6 +278,47 @@ static void threads_do_not_matter(void **state)
     device_test_every_kernels(check_threads, state);
 }
 
+/* Replace the variants chosen so far by `variant` (device/choices.h). Return true if one changed.
+ */
+static bool variants_set(struct device_test *test, int variant)
+{
+    const struct device_backend *backend = test->device->backend;
+    char *text = backend->choices_export(test->device), *end;
+    for (char *line = text; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+        char sum[9];
+        if (strncmp(line, "attention ", strlen("attention ")) != 0)
+            continue;
+        strstr(line, " = ")[strlen(" = ") + 15] = (char)('0' + variant);
+        snprintf(sum, sizeof sum, "%08" PRIx32, crc32c_update(0, line, (size_t)(end - 9 - line)));
+        memcpy(end - 8, sum, 8);
+    }
+    const bool changed = backend->choices_adopt(test->device, text);
+    free(text);
+    return changed;
+}
+
+static void variants_give_the_same_bits(void **state)
+{
+    (void)state;
+    for (int i = 0; i < CASES; i++) {
+        const struct attention_case *it = &cases[i];
+        struct device_test test;
+        device_test_open(&test, 1);
+        if (test.device->backend != &device_cpu && is_for(&test, it)) {
+            run(&test, it);
+            variants_set(&test, 0);
+            const struct attention_tensors first = run(&test, it);
+            assert_int_equal(variants_set(&test, 1),
+                             it->type != TYPE_FP32 && it->head_dim <= 64 && it->queries > 16);
+            const struct attention_tensors second = run(&test, it);
+            device_test_same("out", it->type, first.out, second.out, out_count(it));
+            device_test_same("lse", TYPE_FP32, first.lse, second.lse,
+                             it->batch * it->heads * it->queries);
+        }
+        device_test_close(&test);
+    }
+}
+
 /* Evaluation stores no sums; scores that differ widely neither overflow nor vanish. */
 static void large_scores_and_no_lse(void **state)
 {
@@ -333,6 +377,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_and_gradients_are_right),
         cmocka_unit_test(threads_do_not_matter),
+        cmocka_unit_test(variants_give_the_same_bits),
         cmocka_unit_test(large_scores_and_no_lse),
         cmocka_unit_test(most_tokens_fit),
     };

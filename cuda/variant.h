@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* Measurement of work that can be queued in several ways, and the choice of the fastest variant of
+ * an operation. */
+#ifndef VITTRAIN_CUDA_VARIANT_H
+#define VITTRAIN_CUDA_VARIANT_H
+
+#include "cuda.h"
+
+enum { VARIANTS_MOST = 4 };
+
+/* Queue a variant. Return false if it cannot run; nothing is queued then. */
+typedef bool variant_queue(void *context, int variant);
+
+/* Return the seconds that a variant takes, the least of three runs after a warm-up; INFINITY if it
+ * cannot run. */
+double variant_time(struct stream *stream, variant_queue *queue, void *context, int variant);
+
+/* True if the stream's work is being recorded in a graph, so that nothing can be measured. */
+bool stream_is_recorded(struct stream *stream);
+
+/* Queue the fastest of `count` variants. The first call with a key (device/choices.h) measures
+ * them, so a variant may run several times. Without measurement (in a recording, or if results must
+ * be reproducible) variant 0 is used, which must always run. A choice adopted from other ranks or a
+ * checkpoint is always used. */
+void variant_run(struct stream *stream, const char *key, int count, variant_queue *queue,
+                 void *context);
+
+#endif
