@@ -323,6 +323,15 @@ static void launch_after_fork(cudaStream_t stream, float *values)
     _exit(WEXITSTATUS(status));
 }
 
+static void host_read(cudaStream_t stream, float *values)
+{
+    float *memory;
+    CUDA_CHECK(cudaMalloc((void **)&memory, THREADS * sizeof(float)));
+    CUDA_CHECK(cudaMemsetAsync(memory, 0, THREADS * sizeof(float), stream));
+    CUDA_CHECK(cudaStreamSynchronize(stream));
+    values[0] = *(volatile float *)memory;
+}
+
 /* Run fault `number` on THREADS floats; false if the number does not exist. */
 extern "C" bool faulty_kernel_run(struct stream *stream, int number, float *values,
                                   const float *host)
@@ -361,7 +370,8 @@ extern "C" bool faulty_kernel_run(struct stream *stream, int number, float *valu
                                                            wait_for_another_capture,
                                                            end_in_another_thread,
                                                            legacy_stream,
-                                                           launch_after_fork};
+                                                           launch_after_fork,
+                                                           host_read};
     const int kernel_count = sizeof kernels / sizeof kernels[0];
     const int call_count = sizeof calls / sizeof calls[0];
     if (number > kernel_count + call_count)

@@ -60,6 +60,7 @@ static const struct {
     {"the end in another thread", "cudaStreamEndCapture in another thread", true},
     {"the legacy stream", "on the legacy default stream", true},
     {"a launch in a forked process", "cudaErrorInitializationError", true},
+    {"a read of device memory by the host", "the host accesses device memory", false},
 };
 enum { FAULTS = sizeof faults / sizeof faults[0] };
 

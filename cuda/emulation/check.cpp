@@ -8,7 +8,9 @@
 #include "internal.h"
 
 #include <link.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 /* The last write and read of a byte: epoch, warp_epoch, flags, thread. Flags are set if several
  * threads have read it since the last barrier, or several lanes of one warp since its last fence.
@@ -41,13 +43,91 @@ enum { CHECKS = 1 };
 enum { CHECKS = 0 };
 #endif
 
+/* ---- The host must not access device memory, and its pages are inaccessible. An operation that
+ * accesses a chunk gets a signal, which makes the chunk accessible until the operation ends. */
+enum { CHUNK = 1 << 16 };
+static thread_local int operations; /* of this thread, nested */
+static std::vector<unsigned char *> opened;
+
+static bool is_guarded(enum memory_kind kind)
+{
+    return CHECKS && kind == EMULATED_DEVICE;
+}
+
+static void pages_protect(void *begin, size_t bytes, int protection)
+{
+    ENSURE(mprotect(begin, bytes, protection) == 0,
+           "no memory to protect that of the emulated GPU; check the limit on mappings "
+           "(vm.max_map_count)");
+}
+
+static struct allocation *allocation_of(uintptr_t address);
+
+/* For SIGSEGV. */
+static void chunk_open(int, siginfo_t *info, void *)
+{
+    unsigned char *at = (unsigned char *)info->si_addr;
+    const struct allocation *in = allocation_of((uintptr_t)at);
+    if (in == NULL || !is_guarded(in->kind)) {
+        signal(SIGSEGV, SIG_DFL); /* the access is repeated */
+        return;
+    }
+    const size_t byte = (size_t)(at - in->begin);
+    if (operations == 0)
+        emulated_fault("the host accesses device memory, byte %zu of %zu", byte, in->bytes);
+    opened.push_back(in->begin + byte / CHUNK * CHUNK);
+    pages_protect(opened.back(), CHUNK, PROT_READ | PROT_WRITE);
+}
+
+/* Test frameworks and the program install handlers, too. */
+static void handler_install(void)
+{
+    struct sigaction action = {};
+    action.sa_sigaction = chunk_open;
+    action.sa_flags = SA_SIGINFO;
+    sigaction(SIGSEGV, &action, NULL);
+}
+
+void memory_begin(void)
+{
+    if (CHECKS && operations++ == 0)
+        handler_install();
+}
+
+void memory_end(void)
+{
+    if (!CHECKS || --operations > 0)
+        return;
+    for (unsigned char *chunk : opened)
+        pages_protect(chunk, CHUNK, PROT_NONE);
+    opened.clear();
+}
+
+static size_t chunks_of(size_t bytes)
+{
+    return (bytes + CHUNK - 1) / CHUNK * CHUNK;
+}
+
+static void *chunks_allocate(size_t bytes)
+{
+    handler_install();
+    void *memory =
+        mmap(NULL, chunks_of(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+/* ---- Allocation */
 void *memory_allocate(size_t bytes, enum memory_kind kind)
 {
     struct allocation *made = (struct allocation *)calloc(1, sizeof *made);
     void *memory = NULL;
     size_t alignment = kind == EMULATED_SHARED ? 16 : 256;
-    ENSURE(made != NULL && posix_memalign(&memory, alignment, bytes + (bytes == 0)) == 0,
-           "no memory for the emulated GPU");
+    ENSURE(made != NULL, "no memory for the emulated GPU");
+    if (is_guarded(kind))
+        memory = chunks_allocate(bytes);
+    else if (posix_memalign(&memory, alignment, bytes + (bytes == 0)) != 0)
+        memory = NULL;
+    ENSURE(memory != NULL, "no memory for the emulated GPU");
     memset(memory, 0xff, bytes); /* NaN in every type */
     made->begin = (unsigned char *)memory;
     made->bytes = bytes;
@@ -59,23 +139,28 @@ void *memory_allocate(size_t bytes, enum memory_kind kind)
     made->next = allocations;
     allocations = made;
     device_bytes += kind == EMULATED_DEVICE ? bytes : 0;
+    if (is_guarded(kind))
+        pages_protect(memory, chunks_of(bytes), PROT_NONE);
     return memory;
 }
 
 void memory_release(void *memory, enum memory_kind kind)
 {
+    if (kind != EMULATED_SHARED)
+        streams_finish(); /* as in the runtime library: queued work may use the memory */
     struct allocation **at = &allocations;
     while (*at != NULL && (*at)->begin != memory)
         at = &(*at)->next;
     struct allocation *found = *at;
     if (found == NULL || found->kind != kind)
         emulated_fault("release of memory that was not allocated by this call");
-    if (kind != EMULATED_SHARED)
-        streams_finish(); /* as in the runtime library: queued work may use the memory */
     *at = found->next;
     device_bytes -= kind == EMULATED_DEVICE ? found->bytes : 0;
     free(found->shadow);
-    free(found->begin);
+    if (is_guarded(kind))
+        munmap(found->begin, chunks_of(found->bytes));
+    else
+        free(found->begin);
     free(found);
 }
 
@@ -101,6 +186,7 @@ static struct allocation *allocation_of(uintptr_t address)
 
 bool memory_is_known(const void *memory, size_t bytes)
 {
+    EMULATED_CALL; /* the list of allocations is reordered */
     const struct allocation *in = allocation_of((uintptr_t)memory);
     return in != NULL && bytes <= in->bytes - (size_t)((const unsigned char *)memory - in->begin);
 }

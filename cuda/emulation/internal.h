@@ -54,6 +54,9 @@ void memory_release(void *memory, enum memory_kind kind);
 bool memory_is_known(const void *memory,
                      size_t bytes); /* True if the range is inside device or pinned memory. */
 size_t memory_in_use(void);         /* of the device */
+/* Enclose an operation. Other accesses to device memory end the program. */
+void memory_begin(void);
+void memory_end(void);
 
 /* streams.cpp */
 struct operation {

@@ -37,8 +37,11 @@ static bool stream_run(cudaStream_t stream, uint64_t until, bool patient)
         stream->running = true;
         if (next.waits_for != NULL && next.waits_for->done < next.until)
             over = stream_run(next.waits_for, next.until, patient);
-        if (next.body)
+        if (next.body) {
+            memory_begin();
             over = next.body();
+            memory_end();
+        }
         stream->running = false;
         if (over) {
             emulated_time_pass(1e-6);
