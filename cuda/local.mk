@@ -28,6 +28,7 @@ cuda_sources = \
 cuda_library_sources = \
 	cuda/collective_nccl.cu \
 	cuda/convolution_cudnn.cu \
+	cuda/gelu_cudnn.cu \
 	cuda/product_cublaslt.cu
 cuda_headers = \
 	cuda/attention.h \
@@ -38,6 +39,8 @@ cuda_headers = \
 	cuda/cuda.h \
 	cuda/engine.h \
 	cuda/exact.h \
+	cuda/gelu_engine.h \
+	cuda/gelu_product.h \
 	cuda/kernel.h \
 	cuda/number.h \
 	cuda/nvml.h \
@@ -61,7 +64,8 @@ cuda/nvml.module.o: $(srcdir)/cuda/nvml.c
 # In C, since a test that is no CUDA program links them, too.
 engine_sources = \
 	cuda/convolution_engine.c \
-	cuda/engine.c
+	cuda/engine.c \
+	cuda/gelu_engine.c
 engine_objects = $(engine_sources:.c=.module.o)
 $(engine_objects): %.module.o: $(srcdir)/%.c
 	@$(MKDIR_P) $(@D)
@@ -99,6 +103,7 @@ emulation_runtime = \
 	cuda/emulation/check.cpp \
 	cuda/emulation/collective.cpp \
 	cuda/emulation/convolution.cpp \
+	cuda/emulation/gelu.cpp \
 	cuda/emulation/graphs.cpp \
 	cuda/emulation/product.cpp \
 	cuda/emulation/runtime.cpp \

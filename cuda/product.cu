@@ -229,6 +229,11 @@ void product_run(struct stream *stream, const struct product *product)
     plan_run(stream, product, NULL);
 }
 
+void product_prepare(struct stream *stream, const struct product *product)
+{
+    plan_find(stream, product);
+}
+
 void product_run_sums(struct stream *stream, const struct product *product, float *sums)
 {
     size_t bytes = (size_t)product->rows * sizeof(float);

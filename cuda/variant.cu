@@ -80,5 +80,5 @@ void variant_run(struct stream *stream, const char *key, int count, variant_queu
 {
     struct variants variants = {stream, count, queue, context};
     int variant = count > 1 ? variant_choose(&variants, key) : 0;
-    ENSURE(queue(context, variant), "no variant of '%s' can run", key);
+    ENSURE(queue(context, variant) || queue(context, 0), "no variant of '%s' can run", key);
 }

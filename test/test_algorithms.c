@@ -198,6 +198,97 @@ static void refused_algorithms_are_replaced(void **state)
     device_test_close(&first);
 }
 
+/* A layer with GELU, forward, and the gradient through it, added to earlier column sums. */
+struct gelu_layer {
+    uint16_t *x, *weight, *bias, *pre, *hidden, *back, *dhidden;
+    float *sums;
+};
+
+static struct gelu_layer gelu_layer_run(struct device_test *test, bool tanh)
+{
+    enum { GELU_ROWS = 128, GELU_OUT = 80 };
+    const struct gelu_layer layer = {
+        .x = device_test_random(test, TYPE_BF16, GELU_ROWS * IN, 1, 1),
+        .weight = device_test_random(test, TYPE_BF16, GELU_OUT * IN, 0.3f, 2),
+        .bias = device_test_random(test, TYPE_BF16, GELU_OUT, 1, 3),
+        .pre = device_test_zeros(test, TYPE_BF16, GELU_ROWS * GELU_OUT),
+        .hidden = device_test_zeros(test, TYPE_BF16, GELU_ROWS * GELU_OUT),
+        .back = device_test_random(test, TYPE_BF16, IN * GELU_OUT, 0.3f, 4),
+        .dhidden = device_test_zeros(test, TYPE_BF16, GELU_ROWS * GELU_OUT),
+        .sums = device_test_random(test, TYPE_FP32, GELU_OUT, 1, 5)};
+    const struct linear_forward forward = {.type = TYPE_BF16,
+                                           .rows = GELU_ROWS,
+                                           .in = IN,
+                                           .out = GELU_OUT,
+                                           .rows_per_sample = 1,
+                                           .x = layer.x,
+                                           .weight = layer.weight,
+                                           .bias = layer.bias,
+                                           .pre = layer.pre,
+                                           .gelu_tanh = tanh,
+                                           .y = layer.hidden};
+    const struct linear_backward backward = {.type = TYPE_BF16,
+                                             .rows = GELU_ROWS,
+                                             .in = GELU_OUT,
+                                             .out = IN,
+                                             .rows_per_sample = 1,
+                                             .x = layer.hidden,
+                                             .weight = layer.back,
+                                             .dy = layer.x,
+                                             .pre = layer.pre,
+                                             .gelu_tanh = tanh,
+                                             .dx = layer.dhidden,
+                                             .dx_sums = layer.sums};
+    test->device->backend->linear_forward(test->stream, &forward);
+    test->device->backend->linear_backward(test->stream, &backward);
+    device_test_wait(test);
+    return layer;
+}
+
+static void check_gelu_plan(int plan, bool tanh, bool refused)
+{
+    enum { COUNT = 128 * 80 };
+    struct device_test first, second;
+    char fast[2] = {(char)('0' + plan), '\0'};
+    open_preferring(&first, "0");
+    const struct gelu_layer expected = gelu_layer_run(&first, tanh);
+    setenv("VITTRAIN_EMULATION_GELU", fast, 1);
+    open_preferring(&second, "0");
+    if (refused)
+        setenv("VITTRAIN_EMULATION_REFUSE", "run-gelu", 1);
+    const struct gelu_layer layer = gelu_layer_run(&second, tanh);
+    for (int i = 0; i < COUNT; i++) {
+        assert_float_equal(device_test_value(TYPE_BF16, layer.hidden, i),
+                           device_test_value(TYPE_BF16, expected.hidden, i), 0.05);
+        assert_float_equal(device_test_value(TYPE_BF16, layer.dhidden, i),
+                           device_test_value(TYPE_BF16, expected.dhidden, i), 0.05);
+    }
+    for (int i = 0; i < 80; i++)
+        assert_float_equal(layer.sums[i], expected.sums[i], 0.5);
+    char *text = second.device->backend->choices_export(second.device);
+    char key[64];
+    for (int gradient = 0; gradient < 2; gradient++) {
+        snprintf(key, sizeof key, "\ngelu%s%s bf16 128x80x%d library 1 = 000000000000000%d ",
+                 tanh ? "-tanh" : "", gradient ? " gradient" : "", IN, refused ? 0 : plan);
+        if (device_test_is_emulated(&second))
+            assert_non_null(strstr(text, key));
+    }
+    free(text);
+    unsetenv("VITTRAIN_EMULATION_GELU");
+    unsetenv("VITTRAIN_EMULATION_REFUSE");
+    device_test_close(&second);
+    device_test_close(&first);
+}
+
+/* GELU is computed by a kernel after the product or in the product, whichever is faster. */
+static void gelu_is_timed(void **state)
+{
+    (void)state;
+    for (int plan = 0; plan < 3; plan++)
+        check_gelu_plan(plan, plan == 2, false);
+    check_gelu_plan(1, false, true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -205,6 +296,7 @@ int main(void)
         cmocka_unit_test(recorded_products_take_adopted_algorithms),
         cmocka_unit_test(refused_algorithms_are_replaced),
         cmocka_unit_test(sums_are_timed),
+        cmocka_unit_test(gelu_is_timed),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);

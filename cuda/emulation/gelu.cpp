@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* Matrix products with GELU (gelu_product.h) on the host, for the emulated GPU.
+ * VITTRAIN_EMULATION_GELU=1 or 2 makes one of the two plans fast; without it none is. With run-gelu
+ * in VITTRAIN_EMULATION_REFUSE none runs. */
+#include "gelu_product.h"
+#include "internal.h"
+#include "value.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Small, so that tests cover both cases. */
+int64_t gelu_product_least(void)
+{
+    return 10000;
+}
+
+int gelu_product_version(void)
+{
+    return 1;
+}
+
+/* Nothing is opened. */
+void gelu_products_close(struct gelu_products *)
+{
+}
+
+static double gelu(double x, bool approximate)
+{
+    double u = sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
+    return 0.5 * x * (1 + (approximate ? tanh(u) : erf(x / sqrt(2))));
+}
+
+static double gelu_slope(double x, bool approximate)
+{
+    double u = sqrt(2 / M_PI) * (x + 0.044715 * x * x * x), t = tanh(u);
+    if (approximate)
+        return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
+    return 0.5 * (1 + erf(x / sqrt(2))) + x * exp(-0.5 * x * x) / sqrt(2 * M_PI);
+}
+
+static void element_compute(const struct gelu_product *p, int64_t row, int64_t column)
+{
+    int64_t at = row * p->columns + column;
+    float sum = 0;
+    for (int64_t i = 0; i < p->inner; i++)
+        sum +=
+            value_at(p->type, p->a, row * p->inner + i) *
+            value_at(p->type, p->b, p->gradient ? i * p->columns + column : column * p->inner + i);
+    if (!p->gradient)
+        value_put(p->type, p->pre, at, sum + value_at(p->type, p->bias, column));
+    double pre = value_at(p->type, p->pre, at);
+    value_put(p->type, p->c, at,
+              (float)(p->gradient ? sum * gelu_slope(pre, p->tanh) : gelu(pre, p->tanh)));
+}
+
+static void must_hold(const struct gelu_product *p, const void *values, int64_t count)
+{
+    if (!memory_is_known(values, (size_t)count * type_size(p->type)) || (uintptr_t)values % 16 != 0)
+        emulated_fault("an operand of a product with GELU is not in device memory or not aligned");
+}
+
+bool gelu_product_queue(struct stream *stream, const struct gelu_product *product, int number)
+{
+    struct gelu_product p = *product;
+    const char *fast = getenv("VITTRAIN_EMULATION_GELU");
+    const char *refuse = getenv("VITTRAIN_EMULATION_REFUSE");
+    double seconds = fast != NULL && atoi(fast) == number + 1 ? 0 : 1e-3;
+    if (refuse != NULL && strstr(refuse, "run-gelu") != NULL)
+        return false;
+    ENSURE(p.type != TYPE_FP32 && p.columns % 8 == 0 && p.inner % 8 == 0 && p.pre != p.c,
+           "a product with GELU that the library does not support");
+    must_hold(&p, p.a, p.rows * p.inner);
+    must_hold(&p, p.b, p.columns * p.inner);
+    must_hold(&p, p.pre, p.rows * p.columns);
+    must_hold(&p, p.c, p.rows * p.columns);
+    if (!p.gradient)
+        must_hold(&p, p.bias, p.columns);
+    emulated_enqueue(stream->handle, "product with GELU", [=]() {
+        for (int64_t row = 0; row < p.rows; row++)
+            for (int64_t column = 0; column < p.columns; column++)
+                element_compute(&p, row, column);
+        emulated_time_pass(seconds);
+    });
+    return true;
+}
