@@ -159,7 +159,9 @@ __global__ static void drop_kernel(struct octets octets, const number *sum, cons
     eight_store_some(y + place.at, eight, place.left, octets.fits);
 }
 
-/* ---- Products with GELU: variant 0 is a product, then a kernel; the others are the library's. */
+/* ---- Products with GELU: variant 0 is a product, then a kernel. In the others the library
+ * computes GELU: the plans of gelu_product.h, and for the tanh approximation an epilogue of
+ * product.h. */
 static int gelu_variants(const struct gelu_product *p, const struct dropout *dropout)
 {
     uintptr_t bits = (uintptr_t)p->a | (uintptr_t)p->b | (uintptr_t)p->bias | (uintptr_t)p->pre |
@@ -168,18 +170,40 @@ static int gelu_variants(const struct gelu_product *p, const struct dropout *dro
                 (p->gradient || p->bias != NULL);
     return fits && p->type != TYPE_FP32 && dropout->rate == 0 &&
                    p->rows * p->columns >= gelu_product_least()
-               ? 1 + GELU_PLANS
+               ? 1 + GELU_PLANS + p->tanh
                : 1;
 }
 
-/* `product` is that of variant 0. Its algorithm is chosen before variants are measured, since both
- * lock the file of choices. */
+/* `product` is that of variant 0. */
+static struct product gelu_epilogue(const struct gelu_product *p, const struct product *product)
+{
+    struct product together = *product;
+    together.epilogue = p->gradient ? EPILOGUE_GELU_GRADIENT : EPILOGUE_GELU;
+    together.pre = p->pre;
+    together.c = p->c;
+    return together;
+}
+
+static bool gelu_together_queue(struct stream *stream, const struct gelu_product *p,
+                                const struct product *product, int variant)
+{
+    const struct product together = gelu_epilogue(p, product);
+    return variant <= GELU_PLANS ? gelu_product_queue(stream, p, variant - 1)
+                                 : product_try(stream, &together);
+}
+
+/* Algorithms of products are chosen before variants are measured, since both lock the file of
+ * choices. */
 static void gelu_run(struct stream *stream, const struct gelu_product *p, int variants,
                      const struct product *product, variant_queue *queue, void *context)
 {
     char key[CHOICE_KEY];
     if (variants > 1)
         product_prepare(stream, product);
+    if (variants > 1 + GELU_PLANS) {
+        const struct product together = gelu_epilogue(p, product);
+        product_prepare(stream, &together);
+    }
     snprintf(key, sizeof key, "gelu%s%s %s %lldx%lldx%lld library %d", p->tanh ? "-tanh" : "",
              p->gradient ? " gradient" : "", type_name(p->type), (long long)p->rows,
              (long long)p->columns, (long long)p->inner, gelu_product_version());
@@ -241,7 +265,7 @@ static bool gelu_forward_queue(void *context, int variant)
 {
     const struct gelu_forward *gelu = (const struct gelu_forward *)context;
     if (variant > 0)
-        return gelu_product_queue(gelu->stream, &gelu->fused, variant - 1);
+        return gelu_together_queue(gelu->stream, &gelu->fused, &gelu->product, variant);
     product_run(gelu->stream, &gelu->product);
     NUMBER_SWITCH(gelu->args->type, gelu_launch, gelu->stream, gelu->args);
     return true;
@@ -368,7 +392,7 @@ static bool gelu_gradient_queue(void *context, int variant)
         NUMBER_SWITCH(args->type, gelu_gradient_launch, gelu->stream, args);
         return true;
     }
-    if (!gelu_product_queue(gelu->stream, &gelu->fused, variant - 1))
+    if (!gelu_together_queue(gelu->stream, &gelu->fused, &gelu->product, variant))
         return false;
     if (args->dx_sums != NULL)
         columns_sum(gelu->stream, args->type, args->dx, args->rows, args->in, args->dx_sums,

@@ -37,7 +37,8 @@ struct products {
     int count, room;
 };
 
-/* A product with an epilogue as two operations: the product, then cuda_bias_relu or columns_sum. */
+/* A product with an epilogue as two operations: the product, then cuda_bias_relu or columns_sum.
+ * With an epilogue for which there is no second operation it fails. */
 static const struct choice apart = {{UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX,
                                      UINT64_MAX, UINT64_MAX, UINT64_MAX}};
 
@@ -51,6 +52,7 @@ static struct product without_epilogue(const struct product *product)
     struct product plain = *product;
     plain.epilogue = EPILOGUE_NONE;
     plain.bias = NULL;
+    plain.pre = NULL;
     return plain;
 }
 
@@ -114,7 +116,7 @@ struct choices *products_choices(struct products *products)
 static int64_t alignment_of(const struct product *p)
 {
     uintptr_t bits = (uintptr_t)p->a | (uintptr_t)p->b | (uintptr_t)p->c | (uintptr_t)p->add |
-                     (uintptr_t)p->bias | ALIGNMENT_MOST;
+                     (uintptr_t)p->bias | (uintptr_t)p->pre | ALIGNMENT_MOST;
     return (int64_t)(bits & (~bits + 1)); /* lowest set bit */
 }
 
@@ -138,7 +140,7 @@ static struct product_shape shape_of(const struct products *products, const stru
 
 static void shape_name(const struct product_shape *shape, char *name, size_t size)
 {
-    static const char *const epilogues[] = {"plain", "bias", "sums"};
+    static const char *const epilogues[] = {"plain", "bias", "sums", "gelu", "gelu-gradient"};
     snprintf(name, size, "%s %s %lldx%lldx%lld %c%c %s %s align%d%s",
              type_name((enum data_type)shape->type), type_name((enum data_type)shape->c_type),
              (long long)shape->rows, (long long)shape->columns, (long long)shape->inner,
@@ -157,6 +159,8 @@ static const char *plan_queue(struct stream *stream, const struct product *produ
 static const char *apart_queue(struct stream *stream, const struct product *product, void *c,
                                float *sums)
 {
+    if (product->epilogue != EPILOGUE_BIAS && product->epilogue != EPILOGUE_BIAS_GRADIENT_A)
+        return "no algorithm";
     struct product plain = without_epilogue(product);
     const char *refused = plan_queue(stream, &plain, c, NULL);
     if (refused != NULL)
@@ -227,6 +231,11 @@ static void plan_run(struct stream *stream, const struct product *product, float
 void product_run(struct stream *stream, const struct product *product)
 {
     plan_run(stream, product, NULL);
+}
+
+bool product_try(struct stream *stream, const struct product *product)
+{
+    return plan_queue(stream, product, product->c, NULL) == NULL;
 }
 
 void product_prepare(struct stream *stream, const struct product *product)
@@ -333,8 +342,9 @@ static void plan_choose(struct stream *stream, struct plan *plan, const struct p
     if (choices_find(choices, name, trial_usable, &trial, &plan->choice))
         return;
     int count = candidates_find(stream, plan, product, candidates);
-    if (product->epilogue == EPILOGUE_BIAS && count > 1)
-        count--; /* `apart` moves more bytes, so it is not measured */
+    if (product->epilogue != EPILOGUE_BIAS_GRADIENT_A && is_apart(&candidates[count - 1]) &&
+        count > 1)
+        count--; /* `apart` moves more bytes or fails, so it is not measured */
     if (product->epilogue == EPILOGUE_BIAS_GRADIENT_A) {
         /* The plan that `apart` needs is created before the file of choices is locked. */
         struct product plain = without_epilogue(product);

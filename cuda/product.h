@@ -13,8 +13,11 @@ extern "C" {
 /* Epilogue computed by the library. */
 enum product_epilogue {
     EPILOGUE_NONE,
-    EPILOGUE_BIAS,           /* + bias[column] */
-    EPILOGUE_BIAS_GRADIENT_A /* bias[row] = sum of row of op(a) over `inner`; of product_run_sums */
+    EPILOGUE_BIAS,            /* + bias[column] */
+    EPILOGUE_BIAS_GRADIENT_A, /* bias[row] = sum of row of op(a) over `inner`; of product_run_sums
+                               */
+    EPILOGUE_GELU,            /* pre = c + bias[column], c = gelu(pre), the tanh approximation */
+    EPILOGUE_GELU_GRADIENT    /* c *= gelu'(pre), the tanh approximation */
 };
 
 /* c[rows, columns] = op(a) . op(b) + add, row-major, dense. op(a) is [rows, inner], stored as
@@ -29,7 +32,8 @@ struct product {
     const void *add; /* [rows, columns] of c_type, or NULL; may be c */
     void *c;
     enum product_epilogue epilogue;
-    void *bias; /* EPILOGUE_BIAS: [columns] of c_type; _BIAS_GRADIENT_A: [rows] fp32 */
+    void *bias; /* EPILOGUE_BIAS, _GELU: [columns] of c_type; _BIAS_GRADIENT_A: [rows] fp32 */
+    void *pre;  /* EPILOGUE_GELU, _GELU_GRADIENT: [rows, columns] of c_type; columns % 8 == 0 */
 };
 
 struct products *products_open(struct cuda_device *cuda);
@@ -43,6 +47,8 @@ bool products_adopt(struct products *products, const char *choices);
 struct choices *products_choices(struct products *products);
 
 void product_run(struct stream *stream, const struct product *product);
+/* product_run, but return false if the library cannot compute the epilogue. */
+bool product_try(struct stream *stream, const struct product *product);
 /* Choose the algorithm of product_run now. */
 void product_prepare(struct stream *stream, const struct product *product);
 

@@ -78,15 +78,22 @@ static void operation_set(const struct product_descriptors *descriptors,
     LIBRARY_CHECK(cublasLtMatmulDescSetAttribute(descriptors->operation, attribute, value, bytes));
 }
 
-static void bias_set(const struct product_descriptors *descriptors, void *bias)
+static void pointers_set(const struct product_descriptors *descriptors,
+                         enum product_epilogue epilogue, void *bias, void *pre)
 {
-    operation_set(descriptors, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
+    if (epilogue != EPILOGUE_NONE && epilogue != EPILOGUE_GELU_GRADIENT)
+        operation_set(descriptors, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
+    if (epilogue == EPILOGUE_GELU || epilogue == EPILOGUE_GELU_GRADIENT)
+        operation_set(descriptors, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &pre, sizeof pre);
 }
 
 struct product_descriptors *product_descriptors_open(const struct product_shape *shape)
 {
     static const cublasLtEpilogue_t epilogues[] = {
-        CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_BGRADB};
+        CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_BGRADB,
+        CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_DGELU};
+    void *aligned =
+        (void *)(uintptr_t)shape->alignment; /* all that the heuristics read of a pointer */
     cublasOperation_t a_operation = shape->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t b_operation = shape->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     struct product_descriptors *descriptors =
@@ -105,8 +112,10 @@ struct product_descriptors *product_descriptors_open(const struct product_shape 
     descriptors->b = shape->a_transposed ? layout_open(shape->type, shape->rows, shape->inner)
                                          : layout_open(shape->type, shape->inner, shape->rows);
     descriptors->c = layout_open(shape->c_type, shape->columns, shape->rows);
-    if (shape->epilogue != EPILOGUE_NONE) /* the heuristics use the pointer's alignment only */
-        bias_set(descriptors, (void *)(uintptr_t)shape->alignment);
+    if (shape->epilogue == EPILOGUE_GELU || shape->epilogue == EPILOGUE_GELU_GRADIENT)
+        operation_set(descriptors, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &shape->columns,
+                      sizeof shape->columns);
+    pointers_set(descriptors, (enum product_epilogue)shape->epilogue, aligned, aligned);
     return descriptors;
 }
 
@@ -191,8 +200,7 @@ const char *product_queue(struct product_library *library, struct stream *stream
 {
     const float one = 1, beta = p->add != NULL ? 1.0f : 0.0f;
     cublasLtMatmulAlgo_t algorithm = algorithm_of(choice);
-    if (p->epilogue != EPILOGUE_NONE)
-        bias_set(descriptors, p->bias);
+    pointers_set(descriptors, p->epilogue, p->bias, p->pre);
     cublasStatus_t result = cublasLtMatmul(
         library->handle, descriptors->operation, &one, p->b, descriptors->a, p->a, descriptors->b,
         &beta, p->add != NULL ? p->add : c, descriptors->c, c, descriptors->c, &algorithm,

@@ -245,7 +245,7 @@ static struct gelu_layer gelu_layer_run(struct device_test *test, bool tanh)
     return layer;
 }
 
-static void check_gelu_plan(int plan, bool tanh, bool refused)
+static void check_gelu_plan(int plan, bool tanh, const char *refused)
 {
     enum { COUNT = 128 * 80 };
     struct device_test first, second;
@@ -254,8 +254,8 @@ static void check_gelu_plan(int plan, bool tanh, bool refused)
     const struct gelu_layer expected = gelu_layer_run(&first, tanh);
     setenv("VITTRAIN_EMULATION_GELU", fast, 1);
     open_preferring(&second, "0");
-    if (refused)
-        setenv("VITTRAIN_EMULATION_REFUSE", "run-gelu", 1);
+    if (refused != NULL)
+        setenv("VITTRAIN_EMULATION_REFUSE", refused, 1);
     const struct gelu_layer layer = gelu_layer_run(&second, tanh);
     for (int i = 0; i < COUNT; i++) {
         assert_float_equal(device_test_value(TYPE_BF16, layer.hidden, i),
@@ -266,10 +266,10 @@ static void check_gelu_plan(int plan, bool tanh, bool refused)
     for (int i = 0; i < 80; i++)
         assert_float_equal(layer.sums[i], expected.sums[i], 0.5);
     char *text = second.device->backend->choices_export(second.device);
-    char key[64];
+    char key[128];
     for (int gradient = 0; gradient < 2; gradient++) {
         snprintf(key, sizeof key, "\ngelu%s%s bf16 128x80x%d library 1 = 000000000000000%d ",
-                 tanh ? "-tanh" : "", gradient ? " gradient" : "", IN, refused ? 0 : plan);
+                 tanh ? "-tanh" : "", gradient ? " gradient" : "", IN, refused != NULL ? 0 : plan);
         if (device_test_is_emulated(&second))
             assert_non_null(strstr(text, key));
     }
@@ -285,8 +285,12 @@ static void gelu_is_timed(void **state)
 {
     (void)state;
     for (int plan = 0; plan < 3; plan++)
-        check_gelu_plan(plan, plan == 2, false);
-    check_gelu_plan(1, false, true);
+        check_gelu_plan(plan, false, NULL);
+    for (int plan = 0; plan < 4; plan++)
+        check_gelu_plan(plan, true, NULL);
+    check_gelu_plan(1, false, "run-gelu");
+    check_gelu_plan(3, true, "find-tanh find-slope");
+    check_gelu_plan(3, true, "run-tanh run-slope");
 }
 
 int main(void)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Matrix products with GELU (gelu_product.h) on the host, for the emulated GPU.
- * VITTRAIN_EMULATION_GELU=1 or 2 makes one of the two plans fast; without it none is. With run-gelu
- * in VITTRAIN_EMULATION_REFUSE none runs. */
+ * VITTRAIN_EMULATION_GELU=1 or 2 makes one of the two plans fast, 3 a product with an epilogue
+ * (product.cpp); without it none is. With run-gelu in VITTRAIN_EMULATION_REFUSE none of the two
+ * plans runs. */
 #include "gelu_product.h"
 #include "internal.h"
 #include "value.h"
@@ -24,20 +25,6 @@ int gelu_product_version(void)
 /* Nothing is opened. */
 void gelu_products_close(struct gelu_products *)
 {
-}
-
-static double gelu(double x, bool approximate)
-{
-    double u = sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
-    return 0.5 * x * (1 + (approximate ? tanh(u) : erf(x / sqrt(2))));
-}
-
-static double gelu_slope(double x, bool approximate)
-{
-    double u = sqrt(2 / M_PI) * (x + 0.044715 * x * x * x), t = tanh(u);
-    if (approximate)
-        return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
-    return 0.5 * (1 + erf(x / sqrt(2))) + x * exp(-0.5 * x * x) / sqrt(2 * M_PI);
 }
 
 static void element_compute(const struct gelu_product *p, int64_t row, int64_t column)

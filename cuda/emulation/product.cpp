@@ -3,9 +3,10 @@
  * arithmetic, sums in fp32. Products run when the stream executes them. There are two algorithms,
  * which differ in the order of their sums and therefore in rounding. VITTRAIN_EMULATION_PRODUCT=0
  * or 1 selects the one that takes less emulated time (default 0); =0apart or =1apart makes sums in
- * the epilogue slow. VITTRAIN_EMULATION_LIBRARY is the version. VITTRAIN_EMULATION_REFUSE lists
- * what fails: find-bias and find-sums, the search for algorithms with this epilogue; run-bias and
- * run-sums, their execution; run-0, the execution of the first algorithm. */
+ * the epilogue slow. Epilogues with GELU are slow except with VITTRAIN_EMULATION_GELU=3.
+ * VITTRAIN_EMULATION_LIBRARY is the version. VITTRAIN_EMULATION_REFUSE lists what fails: find- with
+ * bias, sums, tanh or slope (of GELU), the search for algorithms with this epilogue; run- with
+ * these, their execution; run-0, the execution of the first algorithm. */
 #include "internal.h"
 #include "product_library.h"
 #include "value.h"
@@ -73,10 +74,17 @@ static void must_not_overlap(const struct product *p, const void *values, int64_
 
 static float element_finish(const struct product *p, int64_t row, int64_t column, float sum)
 {
-    if (p->epilogue == EPILOGUE_BIAS)
+    int64_t at = row * p->columns + column;
+    if (p->epilogue == EPILOGUE_BIAS || p->epilogue == EPILOGUE_GELU)
         sum += value_at(p->c_type, p->bias, column);
+    if (p->epilogue == EPILOGUE_GELU) {
+        value_put(p->c_type, p->pre, at, sum);
+        return (float)gelu(sum, true);
+    }
+    if (p->epilogue == EPILOGUE_GELU_GRADIENT)
+        return (float)(sum * gelu_slope(value_at(p->c_type, p->pre, at), true));
     if (p->add != NULL)
-        sum += value_at(p->c_type, p->add, row * p->columns + column);
+        sum += value_at(p->c_type, p->add, at);
     return sum;
 }
 
@@ -166,7 +174,7 @@ static int algorithm_number(const struct choice *choice)
     return -1;
 }
 
-static const char *const epilogue_names[] = {"plain", "bias", "sums"};
+static const char *const epilogue_names[] = {"plain", "bias", "sums", "tanh", "slope"};
 
 static bool is_refused(const char *what, const char *which)
 {
@@ -204,6 +212,9 @@ static double product_seconds(const struct product *p, int algorithm)
     const char *wanted = getenv("VITTRAIN_EMULATION_PRODUCT");
     bool sums = p->epilogue == EPILOGUE_BIAS_GRADIENT_A;
     bool slow_sums = wanted != NULL && strstr(wanted, "apart") != NULL;
+    const char *gelu_plan = getenv("VITTRAIN_EMULATION_GELU");
+    if (p->pre != NULL)
+        return gelu_plan != NULL && atoi(gelu_plan) == 3 ? 5e-6 : 1e-3;
     return (algorithm == (wanted != NULL ? atoi(wanted) : 0) ? 10e-6 : 20e-6) +
            (sums && slow_sums ? 100e-6 : 0);
 }
@@ -212,7 +223,12 @@ static void product_check(const struct product *p, void *c)
 {
     bool sums_a = p->epilogue == EPILOGUE_BIAS_GRADIENT_A;
     ENSURE(p->rows > 0 && p->columns > 0 && p->inner > 0, "product with a size of 0");
-    ENSURE((p->epilogue != EPILOGUE_NONE) == (p->bias != NULL), "a product's bias");
+    bool has_bias = p->epilogue != EPILOGUE_NONE && p->epilogue != EPILOGUE_GELU_GRADIENT;
+    bool has_pre = p->epilogue == EPILOGUE_GELU || p->epilogue == EPILOGUE_GELU_GRADIENT;
+    ENSURE(has_bias == (p->bias != NULL), "a product's bias");
+    ENSURE(has_pre == (p->pre != NULL) && (!has_pre || p->columns % 8 == 0), "a product's GELU");
+    if (has_pre)
+        must_hold(p, p->pre, p->rows * p->columns, p->c_type, "pre");
     must_hold(p, p->a, p->rows * p->inner, p->type, "a");
     must_hold(p, p->b, p->inner * p->columns, p->type, "b");
     must_hold(p, c, p->rows * p->columns, p->c_type, "c");

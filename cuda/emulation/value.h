@@ -25,4 +25,19 @@ static inline void value_put(enum data_type type, void *values, int64_t index, f
         number_store(&((struct fp16 *)values)[index], value);
 }
 
+/* GELU, exact or by the tanh approximation, and its derivative. */
+static inline double gelu(double x, bool approximate)
+{
+    double u = sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
+    return 0.5 * x * (1 + (approximate ? tanh(u) : erf(x / sqrt(2))));
+}
+
+static inline double gelu_slope(double x, bool approximate)
+{
+    double u = sqrt(2 / M_PI) * (x + 0.044715 * x * x * x), t = tanh(u);
+    if (approximate)
+        return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
+    return 0.5 * (1 + erf(x / sqrt(2))) + x * exp(-0.5 * x * x) / sqrt(2 * M_PI);
+}
+
 #endif
