@@ -13,11 +13,56 @@ struct query_sums {
     float *lse, *correction;
 };
 
-struct gradient_tensors {
+struct backward_tensors {
     const void *qkv, *out, *dout;
     const float *lse;
     void *dqkv;
+    float *sums; /* [batch, 3, heads, head_dim] of dqkv over the tokens of a sample; or NULL */
 };
+
+/* With backward_tensors.sums: the column sums of each warp, [warps, 3, width], behind those of
+ * queries in shared memory. */
+__device__ static inline float *columns_of(const struct attention_view &view,
+                                           const struct query_sums &sums)
+{
+    return sums.correction + (view.tokens + TILE - 1) / TILE * TILE;
+}
+
+/* Add the column sums of the first `count` rows of a tile to the warp's sums of this part. */
+template <int width>
+__device__ static inline void columns_take(const struct attention_view &view,
+                                           const struct query_sums &sums, int part, int count,
+                                           const struct sum_matrix (&tile)[width / 8])
+{
+    int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
+    float *columns = columns_of(view, sums) + (warp * 3 + part) * width;
+    UNROLL
+    for (int i = 0; i < width / 8 * 2; i++) {
+        const float *value = tile[i / 2].value + i % 2;
+        float sum = (lane / 4 < count ? value[0] : 0) + (lane / 4 + 8 < count ? value[2] : 0);
+        for (int distance = 4; distance < WARP; distance *= 2)
+            sum += __shfl_xor_sync(0xffffffffu, sum, distance);
+        if (lane < 4)
+            columns[i / 2 * 8 + lane * 2 + i % 2] += sum;
+    }
+}
+
+/* Add the sums of the warps, which start at `columns`, and store them. The factor of dq and dk is
+ * missing so far (tile_store). */
+template <int width>
+__device__ static inline void columns_store(const struct attention_view &view, float *to,
+                                            const float *columns)
+{
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < 3 * view.head_dim; i += (int)blockDim.x) {
+        int part = i / view.head_dim, column = i % view.head_dim;
+        float sum = 0;
+        for (int warp = 0; warp < (int)blockDim.x / WARP; warp++)
+            sum += columns[(warp * 3 + part) * width + column];
+        int64_t head = (block_sample(view) * 3 + part) * view.heads + block_head(view);
+        to[head * view.head_dim + column] = part < 2 ? sum * view.scale : sum;
+    }
+}
 
 /* ---- Gradients of queries: 16 queries per warp. */
 template <int width> struct query_gradient {
@@ -48,7 +93,7 @@ __device__ static inline void corrections_find(float (&correction)[2],
 template <typename number, int width>
 __device__ static inline void
 gradient_begin(struct query_gradient<width> &its, const struct attention_view &view,
-               const struct gradient_tensors &given, const struct query_sums &sums)
+               const struct backward_tensors &given, const struct query_sums &sums)
 {
     int lane = (int)threadIdx.x % WARP;
     const float *lse = given.lse + (int64_t)blockIdx.x * view.queries;
@@ -100,7 +145,7 @@ gradient_take(struct query_gradient<width> &its, const struct attention_view &vi
 /* Also writes 0 for tokens that are not queries. */
 template <typename number, int width>
 __device__ static inline void
-queries_pass(const struct attention_view &view, const struct gradient_tensors &given,
+queries_pass(const struct attention_view &view, const struct backward_tensors &given,
              unsigned char *rows_shared[2], const struct query_sums &sums,
              struct random_block *draws)
 {
@@ -122,6 +167,8 @@ queries_pass(const struct attention_view &view, const struct gradient_tensors &g
         }
         tile_store<number, width>(qkv_rows(view, (number *)given.dqkv, 0, view.tokens), its.first,
                                   its.sums, view.scale, view.scale, view.head_dim);
+        if (given.sums != NULL)
+            columns_take<width>(view, sums, 0, view.queries - its.first, its.sums);
     }
 }
 
@@ -163,7 +210,7 @@ gradients_take(struct token_gradient<width> &its, const struct attention_view &v
 
 template <typename number, int width>
 __device__ static inline void tokens_pass(const struct attention_view &view,
-                                          const struct gradient_tensors &given,
+                                          const struct backward_tensors &given,
                                           unsigned char *rows_shared[2],
                                           const struct query_sums &sums, struct random_block *draws)
 {
@@ -194,6 +241,10 @@ __device__ static inline void tokens_pass(const struct attention_view &view,
                                   view.scale, view.scale, view.head_dim);
         tile_store<number, width>(qkv_rows(view, dqkv, 2, view.tokens), its.first, its.dvalue, 1, 1,
                                   view.head_dim);
+        if (given.sums != NULL) {
+            columns_take<width>(view, sums, 1, view.tokens - its.first, its.dkey);
+            columns_take<width>(view, sums, 2, view.tokens - its.first, its.dvalue);
+        }
     }
 }
 
@@ -201,7 +252,7 @@ template <typename number, int width>
 __global__ static void __launch_bounds__(ATTENTION_THREADS, width <= 32   ? 4
                                                             : width <= 64 ? 3
                                                                           : 2)
-    attention_backward_kernel(struct attention_view view, struct gradient_tensors given)
+    attention_backward_kernel(struct attention_view view, struct backward_tensors given)
 {
     kernel_begin();
     SHARED_MEMORY(shared);
@@ -210,20 +261,47 @@ __global__ static void __launch_bounds__(ATTENTION_THREADS, width <= 32   ? 4
                                      shared + view.draws_bytes + view.chunk * width * 2};
     float *lse = (float *)(rows_shared[1] + view.chunk * width * 2);
     struct query_sums sums = {lse, lse + (view.tokens + TILE - 1) / TILE * TILE};
+    if (given.sums != NULL)
+        for (int i = (int)threadIdx.x; i < (int)blockDim.x / WARP * 3 * width; i += (int)blockDim.x)
+            columns_of(view, sums)[i] = 0; /* a barrier follows in queries_pass */
     queries_pass<number, width>(view, given, rows_shared, sums, draws);
     tokens_pass<number, width>(view, given, rows_shared, sums, draws);
+    if (given.sums != NULL)
+        columns_store<width>(view, given.sums, columns_of(view, sums));
+}
+
+static size_t sums_bytes(const struct attention_backward *args)
+{
+    return (size_t)(args->batch * 3 * args->heads * args->head_dim) * sizeof(float);
+}
+
+/* True if the kernel computes the column sums of dqkv. For more tokens there may be no shared
+ * memory left. */
+static bool sums_fit(const struct attention_backward *args)
+{
+    return args->dqkv_sums != NULL && args->type != TYPE_FP32 && args->tokens <= CHUNK_MOST &&
+           sums_bytes(args) <= WORKSPACE_SUMS;
 }
 
 template <typename number, int width>
 static void backward_launch(struct stream *stream, const struct attention_backward *args)
 {
     struct attention_view view = view_of(args);
-    struct gradient_tensors given = {args->qkv, args->out, args->dout, args->lse, args->dqkv};
+    struct backward_tensors given = {args->qkv, args->out, args->dout, args->lse, args->dqkv, NULL};
     int warps = attention_warps(view.tokens, TILE);
-    size_t bytes = view_cut(&view, stream->cuda, width, warps, attention_sums_bytes(view.tokens));
+    int64_t columns = 3 * args->heads * args->head_dim;
+    size_t fixed = attention_sums_bytes(view.tokens);
+    if (sums_fit(args)) {
+        given.sums = (float *)cuda_workspace_sums(stream->cuda, sums_bytes(args));
+        fixed += (size_t)(warps * 3 * width) * sizeof(float);
+    }
+    size_t bytes = view_cut(&view, stream->cuda, width, warps, fixed);
     shared_allow(attention_backward_kernel<number, width>, bytes);
     KERNEL_LAUNCH((attention_backward_kernel<number, width>), (unsigned)(args->batch * args->heads),
                   (unsigned)(warps * WARP), bytes, stream->handle, view, given);
+    if (given.sums != NULL)
+        columns_add(stream, given.sums, args->batch, columns, columns, args->dqkv_sums,
+                    args->overwrite);
 }
 
 template <typename number>
@@ -252,4 +330,7 @@ void cuda_attention_backward(struct stream *stream, const struct attention_backw
         backward_for<struct bf16>(stream, args);
     else
         backward_for<struct fp16>(stream, args);
+    if (args->dqkv_sums != NULL && !sums_fit(args))
+        columns_sum(stream, args->type, args->dqkv, args->batch * args->tokens,
+                    3 * args->heads * args->head_dim, args->dqkv_sums, args->overwrite);
 }

@@ -104,10 +104,17 @@ __global__ static void gelu_kernel(struct octets octets, const number *pre, numb
     eight_store_some(y + place.at, eight, place.left, octets.fits);
 }
 
+/* Blocks per multiprocessor of the gradient without dropout; before 8.0 it has 1024 threads. */
+#if defined __CUDA_ARCH__ && __CUDA_ARCH__ < 800
+enum { GRADIENT_BLOCKS = 4 };
+#else
+enum { GRADIENT_BLOCKS = 5 };
+#endif
+
 /* dx = dropout(dx) * gelu'(pre), and its column sums. Without `drops` there is no dropout; its
  * random numbers need 16 registers. */
 template <typename number, bool drops>
-__global__ static void __launch_bounds__(COLUMN_THREADS, drops ? 4 : 5)
+__global__ static void __launch_bounds__(COLUMN_THREADS, drops ? 4 : GRADIENT_BLOCKS)
     gelu_gradient_kernel(const number *pre, number *dx, bool tanh, struct mask mask,
                          uint32_t rows_per_sample, struct column_sums sums, bool fits)
 {

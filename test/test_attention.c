@@ -71,7 +71,7 @@ static int64_t out_index(const struct attention_case *it, int64_t sample, int64_
 
 struct attention_tensors {
     void *qkv, *out, *dout, *dqkv;
-    float *lse;
+    float *lse, *dqkv_sums, *dqkv_sums_before;
     struct dropout dropout;
 };
 
@@ -83,7 +83,10 @@ static struct attention_tensors run(struct device_test *test, const struct atten
         .dout = device_test_random(test, it->type, out_count(it), 1, 2),
         .dqkv = device_test_random(test, it->type, qkv_count(it), 1, 3),
         .lse = device_test_zeros(test, TYPE_FP32, it->batch * it->heads * it->queries),
+        .dqkv_sums_before = device_test_random(test, TYPE_FP32, 3 * it->heads * it->head_dim, 1, 4),
         .dropout = dropout_of(test, it)};
+    if (test->device->backend->sums_gradients)
+        t.dqkv_sums = device_test_random(test, TYPE_FP32, 3 * it->heads * it->head_dim, 1, 4);
     const float scale = 1 / sqrtf((float)it->head_dim);
     const struct device_backend *backend = test->device->backend;
     backend->attention_forward(test->stream, &(struct attention_forward){.type = it->type,
@@ -109,6 +112,7 @@ static struct attention_tensors run(struct device_test *test, const struct atten
                                                                            .dout = t.dout,
                                                                            .lse = t.lse,
                                                                            .dqkv = t.dqkv,
+                                                                           .dqkv_sums = t.dqkv_sums,
                                                                            .dropout = t.dropout});
     device_test_wait(test);
     return t;
@@ -197,6 +201,24 @@ static void check_all(const char *what, const struct attention_case *it, const v
                  sqrt(squares));
 }
 
+/* The sums are of dqkv, or of dqkv before it is rounded. */
+static void check_sums(const struct attention_case *it, const struct attention_tensors *t)
+{
+    const int64_t columns = 3 * it->heads * it->head_dim;
+    const double tolerance = 1.01 * device_test_precision(it->type) + 1e-6;
+    for (int64_t column = 0; column < columns && t->dqkv_sums != NULL; column++) {
+        double sum = (double)t->dqkv_sums_before[column], sizes = fabs(sum);
+        for (int64_t row = 0; row < it->batch * it->tokens; row++) {
+            const double value = device_test_value(it->type, t->dqkv, row * columns + column);
+            sum += value;
+            sizes += fabs(value);
+        }
+        if (!(fabs((double)t->dqkv_sums[column] - sum) <= tolerance * (0.1 + sizes)))
+            fail_msg("dqkv_sums, case %d: element %lld is %.9g, not %.9g", (int)(it - cases),
+                     (long long)column, (double)t->dqkv_sums[column], sum);
+    }
+}
+
 static void check(const struct attention_case *it, const struct attention_tensors *tensors)
 {
     const int64_t lse_count = it->batch * it->heads * it->queries;
@@ -220,6 +242,7 @@ static void check(const struct attention_case *it, const struct attention_tensor
     device_test_near("dqkv", it->type, tensors->dqkv, reference.dqkv, qkv_count(it), tolerance, 1);
     check_all("out", it, tensors->out, reference.out, out_count(it));
     check_all("dqkv", it, tensors->dqkv, reference.dqkv, qkv_count(it));
+    check_sums(it, tensors);
     free(reference.out);
     free(reference.dqkv);
     free(reference.lse);

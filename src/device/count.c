@@ -95,7 +95,8 @@ static struct counted count_attention_backward(const struct attention_backward *
         .flops = 8 * heads * queries * tokens * width,
         .bytes = bytes_of(args->type, args->qkv, inputs + 3 * heads * tokens * width) +
                  2 * bytes_of(args->type, args->out, heads * queries * width) +
-                 bytes_of(TYPE_FP32, args->lse, heads * queries),
+                 bytes_of(TYPE_FP32, args->lse, heads * queries) +
+                 added(args->dqkv_sums, args->overwrite, 3 * (double)args->heads * width),
         .size = {heads * queries / tokens, tokens, width}};
 }
 

@@ -190,7 +190,10 @@ struct attention_backward {
     float scale;
     const void *qkv, *out, *dout;
     const float *lse;
-    void *dqkv; /* shape of qkv, written completely: zero for tokens that are not queries */
+    void *dqkv;       /* shape of qkv, written completely: zero for tokens that are not queries */
+    float *dqkv_sums; /* [3, heads, head_dim] sums of dqkv over all tokens, or NULL; requires
+                         sums_gradients */
+    bool overwrite;   /* applies to dqkv_sums */
     struct dropout dropout;
 };
 

@@ -379,10 +379,11 @@ static void mlp_branch_backward(struct vit *vit, const struct model_pass *pass, 
                       block->mean2, block->rstd2, vit->dbranch, vit->dx, dx_sums, vit->dx);
 }
 
-/* vit->dx: the gradient of `middle`. Writes vit->dqkv. Return where the norm that follows must add
- * the column sums of vit->dx, or NULL. norm_follows: whether there is one. */
+/* vit->dx: the gradient of `middle`. Writes vit->dqkv, and its column sums unless dqkv_sums is
+ * NULL. Return where the norm that follows must add the column sums of vit->dx, or NULL.
+ * norm_follows: whether there is one. */
 static float *attention_out_backward(struct vit *vit, const struct model_pass *pass, int unit,
-                                     bool norm_follows)
+                                     float *dqkv_sums, bool norm_follows)
 {
     const struct vit_shape *shape = &vit->shape;
     const struct device_backend *backend = vit->model.device->backend;
@@ -410,6 +411,8 @@ static float *attention_out_backward(struct vit *vit, const struct model_pass *p
         .dout = vit->dattention,
         .lse = block->lse,
         .dqkv = vit->dqkv,
+        .dqkv_sums = dqkv_sums,
+        .overwrite = projection.overwrite,
         .dropout = vit_block_dropout(vit, pass, unit, DROPOUT_ATTENTION)};
     backend->attention_backward(pass->stream, &attention);
     return dx_sums;
@@ -423,11 +426,13 @@ static void attention_branch_backward(struct vit *vit, const struct model_pass *
     const struct device_backend *backend = vit->model.device->backend;
     struct vit_block *block = &vit->blocks[unit - 1];
     int64_t kept = vit_tokens_after(vit, unit);
-    float *dx_sums = attention_out_backward(vit, pass, unit, true);
-    rotate(vit, pass, vit->dqkv, true);
-    qk_norm_gradient(vit, pass, unit);
     struct linear_backward qkv = vit_linear_gradient(vit, pass, unit, VIT_QKV_WEIGHT, vit->tokens,
                                                      shape->dim, 3 * shape->dim);
+    bool dqkv_changes = shape->position == POSITION_ROTARY || shape->qk_norm;
+    float *dqkv_sums = vit_take_bias_gradient(vit, &qkv, !dqkv_changes);
+    float *dx_sums = attention_out_backward(vit, pass, unit, dqkv_sums, true);
+    rotate(vit, pass, vit->dqkv, true);
+    qk_norm_gradient(vit, pass, unit);
     qkv.x = block->norm1;
     qkv.dy = vit->dqkv;
     qkv.dx = vit->dbranch;
@@ -555,7 +560,7 @@ static void attention_pool_backward(struct vit *vit, const struct model_pass *pa
     const struct vit_shape *shape = &vit->shape;
     const struct device_backend *backend = vit->model.device->backend;
     mlp_branch_backward(vit, pass, unit);
-    attention_out_backward(vit, pass, unit, false);
+    attention_out_backward(vit, pass, unit, NULL, false);
     query_backward(vit, pass, unit);
     struct tokens_backward split = {.type = vit->model.compute,
                                     .batch = pass->batch * vit->tokens,
