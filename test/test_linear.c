@@ -13,6 +13,7 @@
 
 #include "device/cpu.h"
 #include "device_test.h"
+#include "skip.h"
 
 struct linear_case {
     enum data_type type;
@@ -523,6 +524,74 @@ static void limits_are_known(void **state)
     device_test_close(&test);
 }
 
+enum { LARGE_ROWS = 8192, LARGE_WIDTH = 2048, LARGE_INNER = 256, LARGE_SAMPLES = 2000 };
+
+/* Compare an element with a tolerance that allows a fast approximation of tanh. */
+static void check_element(const char *what, const void *tensor, int64_t i, double expected)
+{
+    const double value = device_test_value(TYPE_BF16, tensor, i);
+    if (!(fabs(value - expected) <= 0.01 * (1 + fabs(expected))))
+        fail_msg("%s: element %lld is %.9g, not %.9g", what, (long long)i, value, expected);
+}
+
+static void check_large_forward(bool approximate)
+{
+    const struct linear_case it = {TYPE_BF16, LARGE_ROWS, 1,          LARGE_INNER, LARGE_WIDTH,
+                                   true,      true,       false,      false,       0,
+                                   0,         false,      approximate};
+    struct device_test test;
+    device_test_open(&test, 1);
+    const struct forward_tensors t = run_forward(&test, &it);
+    for (int64_t sample = 0; sample < LARGE_SAMPLES; sample++) {
+        const int64_t row = sample * 7919 % LARGE_ROWS, column = sample * 104729 % LARGE_WIDTH;
+        double sum = device_test_value(TYPE_BF16, t.bias, column);
+        for (int64_t k = 0; k < LARGE_INNER; k++)
+            sum += device_test_value(TYPE_BF16, t.x, row * LARGE_INNER + k) *
+                   device_test_value(TYPE_BF16, t.weight, column * LARGE_INNER + k);
+        check_element("pre", t.pre, row * LARGE_WIDTH + column, sum);
+        check_element("y", t.y, row * LARGE_WIDTH + column, gelu(sum, approximate));
+    }
+    device_test_close(&test);
+}
+
+static void check_large_backward(bool approximate)
+{
+    const struct linear_case it = {TYPE_BF16, LARGE_ROWS, 1,          LARGE_WIDTH, LARGE_INNER,
+                                   true,      true,       false,      false,       0,
+                                   0,         false,      approximate};
+    struct device_test test;
+    device_test_open(&test, 1);
+    const struct backward_tensors t = run_backward(&test, &it);
+    for (int64_t sample = 0; sample < LARGE_SAMPLES; sample++) {
+        const int64_t row = sample * 7919 % LARGE_ROWS, column = sample * 104729 % LARGE_WIDTH;
+        double sum = 0;
+        for (int64_t k = 0; k < LARGE_INNER; k++)
+            sum += device_test_value(TYPE_BF16, t.dy, row * LARGE_INNER + k) *
+                   device_test_value(TYPE_BF16, t.weight, k * LARGE_WIDTH + column);
+        const int64_t i = row * LARGE_WIDTH + column;
+        sum *= gelu_slope(device_test_value(TYPE_BF16, t.pre, i), approximate);
+        check_element("dx", t.dx, i, sum);
+    }
+    check_dx_sums(&it, &t);
+    device_test_close(&test);
+}
+
+/* So large that a GPU's libraries may compute GELU in the product. */
+static void large_gelu_is_right(void **state)
+{
+    (void)state;
+    struct device_test test;
+    device_test_open(&test, 1);
+    const bool is_gpu = test.device->backend != &device_cpu && !device_test_is_emulated(&test);
+    device_test_close(&test);
+    if (!is_gpu)
+        SKIP_BECAUSE("needs a GPU");
+    for (int approximate = 0; approximate < 2; approximate++) {
+        check_large_forward(approximate);
+        check_large_backward(approximate);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -530,7 +599,8 @@ int main(void)
         cmocka_unit_test(threads_do_not_matter), cmocka_unit_test(every_instruction_set_is_right),
         cmocka_unit_test(wide_layers_fit),       cmocka_unit_test(no_rows_do_nothing),
         cmocka_unit_test(tf32_is_on_request),    cmocka_unit_test(much_in_place),
-        cmocka_unit_test(parts_can_be_left_out), cmocka_unit_test(limits_are_known),
+        cmocka_unit_test(parts_can_be_left_out), cmocka_unit_test(large_gelu_is_right),
+        cmocka_unit_test(limits_are_known),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);
