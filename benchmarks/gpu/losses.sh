@@ -51,10 +51,11 @@ losses_reference() {
     LOSS_LIMIT=900 losses_run cpu 1 "$1" "$2" "$3" run.backend=cpu && mv "$scratch/losses-cpu" "$file"
 }
 
-# Rounding grows with each step, faster behind batch norm.
+# Rounding grows with each step, faster behind batch norm: in fp32 the losses of resnet18 differ by 0.054 between two
+# instruction sets of one CPU.
 tolerance_of() { # MODEL PRECISION
     case $2:$1 in
-    fp32:resnet*) echo 5e-3 ;;
+    fp32:resnet*) echo 0.1 ;;
     fp32:*) echo 1e-3 ;;
     *:resnet*) echo 0.2 ;;
     *) echo 0.05 ;;

@@ -27,7 +27,7 @@ struct profile {
     struct device *device;
     const struct device_backend *inner;
     struct device_backend outer;
-    int units, unit;
+    int units, unit, steps;
     struct tally operation[OPERATIONS];
     struct tally *per_unit; /* [units + 1]: the last one counts operations outside units */
 };
@@ -101,6 +101,15 @@ void profile_close(struct profile *profile)
     active = NULL;
     free(profile->per_unit);
     free(profile);
+}
+
+void profile_step(struct profile *profile)
+{
+    enum { STEPS_BEFORE = 2 };
+    if (profile == NULL || profile->steps++ != STEPS_BEFORE)
+        return;
+    memset(profile->operation, 0, sizeof profile->operation);
+    memset(profile->per_unit, 0, ((size_t)profile->units + 1) * sizeof *profile->per_unit);
 }
 
 void profile_unit(struct profile *profile, int unit)

@@ -14,6 +14,10 @@ struct profile;
 struct profile *profile_open(struct device *device, int units);
 void profile_close(struct profile *profile);
 
+/* Begin a training step. The third one discards the times of the first two, in which libraries load
+ * and choose their kernels. No effect if profile is NULL. */
+void profile_step(struct profile *profile);
+
 /* Assign the following operations to a unit; -1: to none (update, reduction). No effect if profile
  * is NULL. */
 void profile_unit(struct profile *profile, int unit);

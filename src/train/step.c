@@ -563,6 +563,7 @@ bool step_run(struct step_context *step, int64_t number, double rate, struct ste
 {
     struct session *session = step->session;
     int64_t accumulate = session->options->train.accumulate;
+    profile_step(session->profile);
     struct step_params params = optimizer_params(step->optimizer, rate, number);
     if (session->io.scaler == NULL) /* with a scaler, the device subtracts them */
         params.update -= session->io.result.scaler.skipped;
