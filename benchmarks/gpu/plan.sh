@@ -26,6 +26,9 @@ part_plan() {
         done
     done
     together_end
+    for strategy in ddp fsdp; do
+        LOSS_LIMIT=40 stage "losses of $small on 2 ranks, $strategy" 40 losses_ranks "${small%:*}" "${small#*:}" "$strategy"
+    done
     compile_end
     stage ceilings 15 ceilings
     for work in $works; do
@@ -33,9 +36,6 @@ part_plan() {
     done
     for work in $works; do
         stage "operations of $work" 15 operations_measure "${work%:*}" "${work#*:}"
-    done
-    for strategy in ddp fsdp; do
-        LOSS_LIMIT=40 stage "losses of $small on 2 ranks, $strategy" 40 losses_ranks "${small%:*}" "${small#*:}" "$strategy"
     done
     variants=compiled dependents=off
     for work in $works; do
@@ -65,24 +65,25 @@ versions() {
     done
 }
 
-# PyTorch's compiler takes up to a minute for each model, mostly on the CPU: it runs beside the tests. What it wrote until
-# they end is in its cache, for later calls, too.
+# PyTorch's compiler takes up to a minute for each model, mostly on the CPU: it runs beside the tests, a process for each
+# model. Later processes find the result in its cache, which is kept for the next call.
 compile_begin() { # WORK...
-    local work
     export TORCHINDUCTOR_CACHE_DIR=$build/inductor
     compiler=
     mkdir -p "$build/inductor"
     [[ $# != 0 && ! -e $out/inductor.tar.gz ]] || { tar -C "$build" -xzf "$out/inductor.tar.gz" 2>/dev/null; return 0; }
-    for work; do echo "${work/:/ } compiled 0"; done |
-        timeout "$(left)" "$python" "$here/pytorch_step.py" --device cuda --precision bf16 --serve &>/dev/null &
+    printf '%s compiled 0\n' "${@/:/ }" | python=$python here=$here timeout "$(left)" xargs -P 3 -I{} sh -c \
+        'echo "{}" | "$python" "$here/pytorch_step.py" --device cuda --precision bf16 --serve' &>"$scratch/compile-log" &
     compiler=$!
 }
 compile_end() {
     [[ -n $compiler ]] || return 0
+    while kill -0 "$compiler" 2>/dev/null && ((SECONDS - begun < 120)); do sleep 1; done
     kill "$compiler" 2>/dev/null
     wait "$compiler"
+    cat "$scratch/compile-log"
     tar -C "$build" -czf "$out/inductor.tar.gz" inductor
-    echo "Inductor's cache: $(du -k "$out/inductor.tar.gz" | cut -f 1) KiB"
+    echo "PyTorch compiled (${SECONDS} s): $(du -k "$out/inductor.tar.gz" | cut -f 1) KiB"
 }
 
 # Where the first step fails: each launch waits for its end, then with compute-sanitizer.
