@@ -7,11 +7,11 @@
 
 #include <cudnn_graph.h>
 
-#include "device/device.h"
-
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+#include "device/device.h"
 
 /* Alignment of all tensors in bytes. */
 enum { ENGINE_ALIGNMENT = 16 };
