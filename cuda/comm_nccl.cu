@@ -411,6 +411,16 @@ void watch_turn(void)
     pthread_mutex_unlock(&watch.lock);
 }
 
+/* Groups are opened and closed by the thread that calls this. */
+void watch_drain(void)
+{
+    for (struct nccl_group *group = watch.first; group != NULL; group = group->next) {
+        const struct ticket *last = &group->tickets[group->queued % TICKETS];
+        if (group->queued > 1 && !last->recorded)
+            cuda_wait_for(last->over);
+    }
+}
+
 static void watch_enter(struct nccl_group *group)
 {
     pthread_mutex_lock(&watch.lock);

@@ -314,15 +314,14 @@ static bool scratch_open(struct trial *trial, void **memory)
     return true;
 }
 
-/* The stream is synchronised before the file is locked (choices_make), because its work may wait
- * for other ranks. Return false if there is no scratch memory or no candidate ran. */
+/* Return false if there is no scratch memory or no candidate ran. */
 static bool fastest_find(struct trial *trial, const char *name, int count, struct choice *chosen)
 {
     struct stream *stream = trial->stream;
     void *scratch;
     if (!scratch_open(trial, &scratch))
         return false;
-    stream->cuda->device.backend->stream_synchronize(stream);
+    variant_settle(stream);
     bool found = choices_make(stream->cuda->products->choices, name, trial->candidates, count,
                               trial_time, trial_usable, trial, chosen);
     if (scratch != NULL)

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "product.h"
+#include "watch.h"
 
 enum { ROUNDS = 3 };
 
@@ -27,6 +28,12 @@ double variant_time(struct stream *stream, variant_queue *queue, void *context, 
     CUDA_CHECK(cudaEventDestroy(begin));
     CUDA_CHECK(cudaEventDestroy(end));
     return runs ? least * 1e-3 : INFINITY;
+}
+
+void variant_settle(struct stream *stream)
+{
+    stream->cuda->device.backend->stream_synchronize(stream);
+    watch_drain();
 }
 
 bool stream_is_recorded(struct stream *stream)
@@ -54,8 +61,6 @@ static bool candidate_usable(void *context, const struct choice *choice)
     return choice->words[0] < (uint64_t)((const struct variants *)context)->count;
 }
 
-/* The stream is synchronised before the file is locked (choices_make), because its work may wait
- * for other ranks. */
 static int variant_choose(struct variants *variants, const char *key)
 {
     struct stream *stream = variants->stream;
@@ -66,7 +71,7 @@ static int variant_choose(struct variants *variants, const char *key)
     if (choices_find(choices, key, candidate_usable, variants, &chosen))
         return (int)chosen.words[0];
     if (!stream_is_recorded(stream) && !stream->cuda->device.reproducible) {
-        stream->cuda->device.backend->stream_synchronize(stream);
+        variant_settle(stream);
         if (choices_make(choices, key, candidates, variants->count, candidate_time,
                          candidate_usable, variants, &chosen))
             return (int)chosen.words[0];

@@ -15,6 +15,11 @@ typedef bool variant_queue(void *context, int variant);
  * cannot run. */
 double variant_time(struct stream *stream, variant_queue *queue, void *context, int variant);
 
+/* Call this before choices_make, which locks the file of choices: wait for the stream and for this
+ * process's collectives. The first launch of a kernel loads it, which may wait for all kernels that
+ * run: for a collective, and so for ranks that wait for the lock. */
+void variant_settle(struct stream *stream);
+
 /* True if the stream's work is being recorded in a graph, so that nothing can be measured. */
 bool stream_is_recorded(struct stream *stream);
 

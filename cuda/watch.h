@@ -9,4 +9,7 @@
 void watch_begin(void);
 void watch_turn(void);
 
+/* Wait until no collective of this process is in flight, except those in graphs. */
+void watch_drain(void);
+
 #endif

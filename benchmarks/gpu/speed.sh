@@ -62,7 +62,7 @@ ours_alone() { # MODEL BATCH
 ours_report() { # MODEL BATCH STEPS DEPENDENT_LAUNCH: rows of `seconds` and of the wait for data
     echo "$seconds" >>"$scratch/seconds-ours-$4"
     if [[ $4 == on ]]; then
-        report "training step" "$1" "$2" "step, dependent launches" "$seconds" s
+        report "training step" "$1" "$2" "step by dependent launches" "$seconds" s
         return
     fi
     report "training step" "$1" "$2" step "$seconds" s

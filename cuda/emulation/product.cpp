@@ -22,6 +22,7 @@ struct product_library {
 
 struct product_descriptors {
     struct product_shape shape;
+    bool loaded[ALGORITHMS];
 };
 
 struct product_library *product_library_open(void)
@@ -42,7 +43,7 @@ void product_library_name(char *text, size_t size)
 
 struct product_descriptors *product_descriptors_open(const struct product_shape *shape)
 {
-    return new product_descriptors{*shape};
+    return new product_descriptors{*shape, {}};
 }
 
 void product_descriptors_close(struct product_descriptors *descriptors)
@@ -253,6 +254,10 @@ const char *product_queue(struct product_library *, struct stream *stream,
         return "refused by the emulation";
     product_check(&p, c);
     p.c = c;
+    /* A kernel is loaded by its first launch, which may wait for all work of the device. */
+    if (!descriptors->loaded[algorithm] && stream->handle->capture == NULL)
+        streams_finish();
+    descriptors->loaded[algorithm] = true;
     emulated_enqueue(stream->handle, "product", [=]() {
         product_compute(&p, tf32, algorithm);
         emulated_time_pass(product_seconds(&p, algorithm));

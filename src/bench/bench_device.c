@@ -102,7 +102,8 @@ static void seconds_measure(struct device_bench *self, machine_trial *const run[
     const struct device_backend *backend = self->machine.device->backend;
     int times = 1;
     seconds[0] = seconds[1] = INFINITY;
-    for (int round = -1; round < ROUNDS; round++) /* round -1 is not counted */
+    /* Algorithms are chosen and kernels loaded in round -2; round -1 sets the number of runs. */
+    for (int round = -2; round < ROUNDS; round++)
         for (int who = 0; who < 2 && run[who] != NULL; who++) {
             double begin = clock_now();
             for (int i = 0; i < times; i++)
@@ -111,7 +112,7 @@ static void seconds_measure(struct device_bench *self, machine_trial *const run[
             double once = (clock_now() - begin) / times;
             if (round >= 0)
                 seconds[who] = fmin(seconds[who], once);
-            else if (!self->cpu) /* so that waiting for the GPU is negligible */
+            else if (round == -1 && !self->cpu) /* so that waiting for the GPU is negligible */
                 times = (int)fmax(1, fmin(20, 5e-3 / once));
         }
 }
