@@ -7,28 +7,37 @@
 #include "device/tree_sum.h"
 #include "kernel.h"
 
-/* Maximum number of blocks for sums: a few per multiprocessor, so that the second launch has few
- * partial sums. In elementwise kernels a thread processes ROWS rows and loads TOGETHER of them at a
- * time. */
-enum { THREADS = 256, BLOCKS_MOST = 512, ROWS = 8, TOGETHER = 2 };
+/* At most BLOCKS blocks run, two for each of the 132 multiprocessors of an H100, so no
+ * multiprocessor is idle while the last blocks run. The number is a constant because the order of
+ * sums depends on it. A thread processes at least ROWS rows. */
+enum { THREADS = 256, BLOCKS_OF_SM = 2, BLOCKS = BLOCKS_OF_SM * 132, ROWS = 8 };
+
+/* Number of rows of 16-bit numbers whose loads a thread issues before it uses the first. Their
+ * number is halved for fp32, and one where eight elements are not a vector. */
+template <typename number, bool fits> __device__ constexpr int rows_together(int rows)
+{
+    return fits ? rows * 2 / (int)sizeof(number) : 1;
+}
 
 /* Mapping of blocks to the tensor. A block has `lanes` threads side by side, each with an octet of
- * channels, and `lines` rows of them; it processes chunk_rows rows. blockIdx.x is the chunk of
- * rows, blockIdx.y the group of columns. Excess threads do nothing. */
+ * channels, and `lines` rows of them. blockIdx.y is the group of columns. The blocks of a group
+ * process adjacent rows and advance by `stride` rows, over the tensor as a whole. Excess threads do
+ * nothing. */
 struct grid {
     int lanes, lines;
-    int64_t rows, channels, chunk_rows;
+    int64_t rows, channels, stride;
     unsigned chunks, columns;
     bool fits;
 };
 
-/* The part of a thread. */
+/* The part of a thread: elements at, at + step, ... of a tensor. */
 struct position {
     int64_t channel, left; /* channels from there to the last one */
-    int64_t row, end;      /* row, row + lines, ... up to end */
-    bool outside;
+    int64_t at, step, count;
+    bool outside, fits;
 };
 
+/* The division of rows depends on the sizes only. */
 static struct grid grid_of(int64_t rows, int64_t channels, bool fits)
 {
     struct grid grid = {};
@@ -40,68 +49,62 @@ static struct grid grid_of(int64_t rows, int64_t channels, bool fits)
     grid.channels = channels;
     grid.fits = fits;
     ENSURE(grid.columns < 65536, "%lld channels are too many", (long long)channels);
+    unsigned most = grid.columns < BLOCKS ? BLOCKS / grid.columns : 1;
+    unsigned chunks = blocks_for(rows, (int64_t)grid.lines * ROWS);
+    grid.chunks = chunks < most ? chunks : most;
+    grid.stride = (int64_t)grid.lines * grid.chunks;
     return grid;
 }
 
-static void grid_cut(struct grid *grid, int64_t chunk_rows)
-{
-    grid->chunk_rows = chunk_rows;
-    grid->chunks = blocks_for(grid->rows, chunk_rows);
-}
-
-static struct grid grid_of_elements(int64_t rows, int64_t channels, bool fits)
-{
-    struct grid grid = grid_of(rows, channels, fits);
-    grid_cut(&grid, (int64_t)grid.lines * ROWS);
-    return grid;
-}
-
-/* At least ROWS rows per thread; the split depends on the sizes only. */
-static struct grid grid_of_sums(int64_t rows, int64_t channels, bool fits)
-{
-    struct grid grid = grid_of(rows, channels, fits);
-    int64_t most = BLOCKS_MOST / grid.columns, least = (int64_t)grid.lines * ROWS;
-    int64_t chunk_rows = blocks_for(rows, most > 0 ? most : 1);
-    grid_cut(&grid, chunk_rows < least ? least : chunk_rows);
-    return grid;
-}
-
-__device__ static inline struct position position_of(const struct grid &grid)
+/* `last_first`: from the last row to the first one. `fits` is grid.fits, known to the compiler: a
+ * branch between two loads would make the second wait for the first. */
+__device__ static inline struct position position_of(const struct grid &grid, bool last_first,
+                                                     bool fits)
 {
     struct position position;
     int line = (int)threadIdx.x / grid.lanes, lane = (int)threadIdx.x - line * grid.lanes;
-    int64_t end = ((int64_t)blockIdx.x + 1) * grid.chunk_rows;
+    int64_t row = (int64_t)blockIdx.x * grid.lines + line;
     position.channel = ((int64_t)blockIdx.y * grid.lanes + lane) * 8;
     position.left = grid.channels - position.channel;
-    position.row = (int64_t)blockIdx.x * grid.chunk_rows + line;
-    position.end = end < grid.rows ? end : grid.rows;
-    position.outside = line >= grid.lines || position.left <= 0;
+    position.outside = line >= grid.lines || position.left <= 0 || row >= grid.rows;
+    position.count = position.outside ? 0 : (grid.rows - row + grid.stride - 1) / grid.stride;
+    position.at = (last_first ? grid.rows - 1 - row : row) * grid.channels + position.channel;
+    position.fits = fits;
+    position.step = (last_first ? -grid.stride : grid.stride) * grid.channels;
     return position;
 }
 
 template <typename number>
-__device__ static inline struct eight position_load(const number *values, const struct grid &grid,
-                                                    const struct position &position, int64_t row)
+__device__ static inline struct packed_eight<number>
+row_load(const void *values, const struct position &position, int64_t row) {
+    return packed_load_some((const number *)values + position.at + row * position.step,
+                            position.left, position.fits);
+}
+
+/* Load rows `first`, first + 1, ... of the thread; past its last row, row `first` again. */
+template <typename number, int together>
+__device__ static inline void rows_load(struct packed_eight<number> (&rows)[together],
+                                        const void *values, const struct position &position,
+                                        int64_t first)
 {
-    return eight_load_some(values + row * grid.channels + position.channel, position.left,
-                           grid.fits);
+    UNROLL for (int k = 0; k < together; k++) rows[k] =
+        row_load<number>(values, position, first + (first + k < position.count ? k : 0));
 }
 
 template <typename number>
-__device__ static inline void position_store(number *values, const struct grid &grid,
-                                             const struct position &position, int64_t row,
-                                             const struct eight &eight)
+__device__ static inline void row_store(void *values, const struct position &position, int64_t row,
+                                        const struct eight &eight)
 {
-    eight_store_some(values + row * grid.channels + position.channel, eight, position.left,
-                     grid.fits);
+    eight_store_some((number *)values + position.at + row * position.step, eight, position.left,
+                     position.fits);
 }
 
 /* Load the thread's octet of a tensor of [channels]. */
 template <typename number>
-__device__ static inline struct eight channels_load(const number *values, const struct grid &grid,
+__device__ static inline struct eight channels_load(const number *values,
                                                     const struct position &position)
 {
-    return eight_load_some(values + position.channel, position.left, grid.fits);
+    return packed_open(packed_load_some(values + position.channel, position.left, position.fits));
 }
 
 /* ---- Sums of a block, two per channel, to partial, [chunks, 2, channels] */
@@ -132,45 +135,69 @@ __device__ static inline void block_write(const struct grid &grid, const struct 
 }
 
 /* ---- The second launch: a block processes WARP channels; each of its warps sums a range of the
- * chunks. The first warp receives the totals of its lanes' channels. */
-enum { FINISH_WARPS = 16 };
+ * chunks and loads FINISH_CHUNKS of them at a time. The first warp receives the totals of its
+ * lanes' channels. */
+enum {
+    FINISH_WARPS = 16,
+    FINISH_CHUNKS = 9,
+    FINISH_ROOM = 2 * FINISH_WARPS * WARP * sizeof(double)
+};
 
-__device__ static inline double chunks_sum(const double *partial, int64_t chunks, int64_t channels,
-                                           double *room)
+struct totals {
+    double first, second;
+};
+
+__device__ static inline struct totals chunks_sum(const double *partial, int64_t chunks,
+                                                  int64_t channels, double *room)
 {
     int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
     int64_t channel = (int64_t)blockIdx.x * WARP + lane;
     int64_t each = (chunks + FINISH_WARPS - 1) / FINISH_WARPS, end = (warp + 1) * each;
-    double sum = 0;
+    struct totals sum = {};
     end = end < chunks ? end : chunks;
     if (channel < channels) {
-#pragma unroll 4
-        for (int64_t chunk = warp * each; chunk < end; chunk++)
-            sum += partial[chunk * 2 * channels + channel];
+        for (int64_t chunk = warp * each; chunk < end; chunk += FINISH_CHUNKS) {
+            double first[FINISH_CHUNKS], second[FINISH_CHUNKS];
+            UNROLL for (int k = 0; k < FINISH_CHUNKS; k++)
+            {
+                const double *from = partial + (chunk + k) * 2 * channels + channel;
+                first[k] = chunk + k < end ? from[0] : 0;
+                second[k] = chunk + k < end ? from[channels] : 0;
+            }
+            UNROLL for (int k = 0; k < FINISH_CHUNKS; k++)
+            {
+                sum.first += first[k];
+                sum.second += second[k];
+            }
+        }
     }
-    room[threadIdx.x] = sum;
+    double *second = room + FINISH_WARPS * WARP;
+    room[threadIdx.x] = sum.first;
+    second[threadIdx.x] = sum.second;
     __syncthreads();
-    for (int i = 1; i < FINISH_WARPS && warp == 0; i++)
-        sum += room[i * WARP + lane];
+    for (int i = 1; i < FINISH_WARPS && warp == 0; i++) {
+        sum.first += room[i * WARP + lane];
+        sum.second += second[i * WARP + lane];
+    }
     return sum;
 }
 
 /* ---- Sums of x and x^2. Differences from the thread's first value are summed in fp32, so that
  * precision is kept if the mean is large. */
-template <typename number>
-__global__ static void sums_kernel(struct grid grid, const number *x, double *partial)
+template <typename number, bool fits>
+__device__ static inline struct two_sums rows_sum(const struct grid &grid, const number *x)
 {
-    kernel_begin();
-    SHARED_MEMORY(shared);
-    struct position position = position_of(grid);
+    const int together = rows_together<number, fits>(8);
+    struct position position = position_of(grid, true, fits);
     struct eight shift = {}, sum = {}, squares = {};
-    int64_t count = 0;
-    if (!position.outside && position.row < position.end) {
-        shift = position_load(x, grid, position, position.row);
-        count = (position.end - position.row + grid.lines - 1) / grid.lines;
-#pragma unroll 4
-        for (int64_t row = position.row + grid.lines; row < position.end; row += grid.lines) {
-            struct eight here = position_load(x, grid, position, row);
+    if (!position.outside)
+        shift = packed_open(row_load<number>(x, position, 0));
+    for (int64_t row = 1; row < position.count; row += together) {
+        struct packed_eight<number> read[together];
+        rows_load(read, x, position, row);
+        UNROLL for (int k = 0; k < together; k++) if (row + k < position.count)
+        {
+            struct eight here = packed_open(read[k]);
             for (int i = 0; i < 8; i++) {
                 float difference = here.value[i] - shift.value[i];
                 sum.value[i] += difference;
@@ -180,26 +207,36 @@ __global__ static void sums_kernel(struct grid grid, const number *x, double *pa
     }
     struct two_sums sums;
     for (int i = 0; i < 8; i++) {
-        double from = (double)shift.value[i], n = (double)count, s = (double)sum.value[i];
+        double from = (double)shift.value[i], n = (double)position.count, s = (double)sum.value[i];
         sums.first[i] = s + n * from;
         sums.second[i] = (double)squares.value[i] + 2 * from * s + n * from * from;
     }
-    block_write(grid, sums, (double *)shared, partial);
+    return sums;
 }
 
-__global__ static void sums_finish_kernel(const double *partial, int64_t chunks, int64_t channels,
-                                          int64_t rows, double *sums)
+template <typename number>
+__global__ static void __launch_bounds__(THREADS, BLOCKS_OF_SM)
+    sums_kernel(struct grid grid, const number *x, double *partial)
 {
     kernel_begin();
     SHARED_MEMORY(shared);
-    double *room = (double *)shared;
+    struct two_sums sums =
+        grid.fits ? rows_sum<number, true>(grid, x) : rows_sum<number, false>(grid, x);
+    block_write(grid, sums, (double *)shared, partial);
+}
+
+__global__ static void __launch_bounds__(FINISH_WARPS *WARP)
+    sums_finish_kernel(const double *partial, int64_t chunks, int64_t channels, int64_t rows,
+                       double *sums)
+{
+    kernel_begin();
+    SHARED_MEMORY(shared);
     int64_t channel = (int64_t)blockIdx.x * WARP + threadIdx.x;
-    double sum = chunks_sum(partial, chunks, channels, room);
-    double squares = chunks_sum(partial + channels, chunks, channels, room + FINISH_WARPS * WARP);
+    struct totals sum = chunks_sum(partial, chunks, channels, (double *)shared);
     if (threadIdx.x >= WARP || channel >= channels)
         return;
-    sums[channel] = sum;
-    sums[channels + channel] = squares;
+    sums[channel] = sum.first;
+    sums[channels + channel] = sum.second;
     if (channel == 0)
         sums[2 * channels] = (double)rows;
 }
@@ -213,15 +250,14 @@ static double *partial_sums(struct stream *stream, const struct grid &grid)
 template <typename number>
 static void sums_launch(struct stream *stream, const struct batch_norm_sums *args)
 {
-    struct grid grid =
-        grid_of_sums(args->rows, args->channels, eight_fits(args->x, args->channels));
+    struct grid grid = grid_of(args->rows, args->channels, eight_fits(args->x, args->channels));
     double *partial = partial_sums(stream, grid);
     if (grid.chunks > 0)
         KERNEL_LAUNCH(sums_kernel<number>, dim3(grid.chunks, grid.columns), THREADS, SUMS_ROOM,
                       stream->handle, grid, (const number *)args->x, partial);
     KERNEL_LAUNCH(sums_finish_kernel, blocks_for(args->channels, WARP), FINISH_WARPS * WARP,
-                  2 * FINISH_WARPS * WARP * sizeof(double), stream->handle, partial,
-                  (int64_t)grid.chunks, args->channels, args->rows, args->sums);
+                  FINISH_ROOM, stream->handle, partial, (int64_t)grid.chunks, args->channels,
+                  args->rows, args->sums);
 }
 
 void cuda_batch_norm_sums(struct stream *stream, const struct batch_norm_sums *args)
@@ -262,39 +298,49 @@ __device__ static inline float normalise(float x, float mean, float scale, float
 }
 
 /* Compute y. A row is read before it is written, because y may be x. */
-template <typename number>
-__global__ static void forward_kernel(struct grid grid, struct batch_norm_forward args)
+template <typename number, bool adds, bool fits>
+__device__ static inline void rows_forward(const struct grid &grid,
+                                           const struct batch_norm_forward &args)
 {
-    kernel_begin();
-    struct position position = position_of(grid);
+    const int together = rows_together<number, fits>(adds ? 4 : 8);
+    struct position position = position_of(grid, false, fits);
     if (position.outside)
         return;
-    const number *residual = (const number *)args.residual;
-    struct eight mean = channels_load(args.statistics, grid, position);
-    struct eight scale = channels_load(args.statistics + grid.channels, grid, position);
-    struct eight gamma = channels_load((const number *)args.gamma, grid, position);
-    struct eight beta = channels_load((const number *)args.beta, grid, position);
+    struct eight mean = channels_load(args.statistics, position);
+    struct eight scale = channels_load(args.statistics + grid.channels, position);
+    struct eight gamma = channels_load((const number *)args.gamma, position);
+    struct eight beta = channels_load((const number *)args.beta, position);
     for (int i = 0; i < 8; i++)
         scale.value[i] *= gamma.value[i];
-    for (int64_t row = position.row; row < position.end; row += TOGETHER * grid.lines) {
-        struct eight x[TOGETHER] = {}, past[TOGETHER] = {};
-        UNROLL for (int k = 0; k < TOGETHER; k++) if (row + k * grid.lines < position.end)
+    for (int64_t row = 0; row < position.count; row += together) {
+        struct packed_eight<number> read[together], past_read[together];
+        rows_load(read, args.x, position, row);
+        if (adds)
+            rows_load(past_read, args.residual, position, row);
+        UNROLL for (int k = 0; k < together; k++) if (row + k < position.count)
         {
-            x[k] = position_load((const number *)args.x, grid, position, row + k * grid.lines);
-            if (residual != NULL)
-                past[k] = position_load(residual, grid, position, row + k * grid.lines);
-        }
-        UNROLL for (int k = 0; k < TOGETHER; k++)
-        {
+            struct eight x = packed_open(read[k]), past = {};
+            if (adds)
+                past = packed_open(past_read[k]);
             for (int i = 0; i < 8; i++) {
-                float y = normalise(x[k].value[i], mean.value[i], scale.value[i], beta.value[i]) +
-                          past[k].value[i];
-                x[k].value[i] = args.relu && y < 0 ? 0 : y;
+                float y = normalise(x.value[i], mean.value[i], scale.value[i], beta.value[i]) +
+                          past.value[i];
+                x.value[i] = args.relu && y < 0 ? 0 : y;
             }
-            if (row + k * grid.lines < position.end)
-                position_store((number *)args.y, grid, position, row + k * grid.lines, x[k]);
+            row_store<number>(args.y, position, row + k, x);
         }
     }
+}
+
+template <typename number, bool adds>
+__global__ static void __launch_bounds__(THREADS, BLOCKS_OF_SM)
+    forward_kernel(struct grid grid, struct batch_norm_forward args)
+{
+    kernel_begin();
+    if (grid.fits)
+        rows_forward<number, adds, true>(grid, args);
+    else
+        rows_forward<number, adds, false>(grid, args);
 }
 
 /* True if all tensors that are not NULL, [rows or one, channels], can be accessed as vectors. */
@@ -311,13 +357,16 @@ static void forward_launch(struct stream *stream, const struct batch_norm_forwar
 {
     const void *const tensors[] = {args->x,    args->y,        args->gamma,
                                    args->beta, args->residual, args->statistics};
-    struct grid grid =
-        grid_of_elements(args->rows, args->channels, all_fit(args->channels, tensors, 6));
+    struct grid grid = grid_of(args->rows, args->channels, all_fit(args->channels, tensors, 6));
     KERNEL_LAUNCH(statistics_kernel<number>, blocks_for(args->channels, THREADS), THREADS, 0,
                   stream->handle, *args);
-    if (grid.chunks > 0)
-        KERNEL_LAUNCH(forward_kernel<number>, dim3(grid.chunks, grid.columns), THREADS, 0,
-                      stream->handle, grid, *args);
+    dim3 blocks(grid.chunks, grid.columns);
+    if (grid.chunks > 0 && args->residual != NULL)
+        KERNEL_LAUNCH((forward_kernel<number, true>), blocks, THREADS, 0, stream->handle, grid,
+                      *args);
+    else if (grid.chunks > 0)
+        KERNEL_LAUNCH((forward_kernel<number, false>), blocks, THREADS, 0, stream->handle, grid,
+                      *args);
 }
 
 void cuda_batch_norm_forward(struct stream *stream, const struct batch_norm_forward *args)
@@ -340,84 +389,98 @@ __device__ static inline void mask_compute(struct eight *dy, const struct eight 
     }
 }
 
-template <typename number, bool computes>
-__global__ static void backward_sums_kernel(struct grid grid, struct batch_norm_backward_sums args,
-                                            float zero, double *partial)
+template <typename number, bool computes, bool fits>
+__device__ static inline struct two_sums
+rows_backward_sum(const struct grid &grid, const struct batch_norm_backward_sums &args, float zero)
 {
-    kernel_begin();
-    /* Rows in flight: with a recomputed mask, a row has two tensors instead of three. */
-    const int together = computes ? TOGETHER : 1;
-    SHARED_MEMORY(shared);
-    struct position position = position_of(grid);
-    struct eight mean = {}, rstd = {}, scale = {}, beta = {}, sum = {}, product = {};
-    const number *y = (const number *)args.y, *add = (const number *)args.add;
-    if (!position.outside) {
-        mean = channels_load(args.statistics, grid, position);
-        rstd = channels_load(args.statistics + grid.channels, grid, position);
-    }
+    const int together = rows_together<number, fits>(4);
+    const float *rstds = args.statistics + grid.channels;
+    struct position position = position_of(grid, true, fits);
+    struct eight mean = {}, scale = {}, beta = {}, sum = {}, product = {};
+    bool masked = !computes && args.y != NULL, changes = args.add != NULL || args.y != NULL;
+    if (!position.outside)
+        mean = channels_load(args.statistics, position);
     if (computes && !position.outside) {
-        scale = channels_load((const number *)args.gamma, grid, position);
-        beta = channels_load((const number *)args.beta, grid, position);
+        struct eight rstd = channels_load(rstds, position);
+        scale = channels_load((const number *)args.gamma, position);
+        beta = channels_load((const number *)args.beta, position);
         for (int i = 0; i < 8; i++)
             scale.value[i] *= rstd.value[i];
     }
-    int64_t end = position.outside ? 0 : position.end;
-    for (int64_t row = position.row; row < end; row += together * grid.lines) {
-        struct eight x[together] = {}, dy[together] = {};
-        UNROLL for (int k = 0; k < together; k++) if (row + k * grid.lines < end)
+    for (int64_t row = 0; row < position.count; row += together) {
+        struct packed_eight<number> dy_read[together], x_read[together], y_read[together],
+            add_read[together];
+        rows_load(dy_read, args.dy, position, row);
+        rows_load(x_read, args.x, position, row);
+        if (masked)
+            rows_load(y_read, args.y, position, row);
+        if (!computes && args.add != NULL)
+            rows_load(add_read, args.add, position, row);
+        UNROLL for (int k = 0; k < together; k++) if (row + k < position.count)
         {
-            dy[k] = position_load((const number *)args.dy, grid, position, row + k * grid.lines);
-            x[k] = position_load((const number *)args.x, grid, position, row + k * grid.lines);
-        }
-        UNROLL for (int k = 0; k < together; k++) if (row + k * grid.lines < end)
-        {
-            if (add != NULL) {
-                struct eight other = position_load(add, grid, position, row + k * grid.lines);
+            struct eight dy = packed_open(dy_read[k]), x = packed_open(x_read[k]);
+            if (args.add != NULL) {
+                if (computes) /* rare, and the registers are in use: not loaded earlier */
+                    add_read[k] = row_load<number>(args.add, position, row + k);
+                struct eight add = packed_open(add_read[k]);
                 for (int i = 0; i < 8; i++)
-                    dy[k].value[i] += other.value[i];
+                    dy.value[i] += add.value[i];
             }
-            if (computes) {
-                mask_compute(&dy[k], x[k], mean, scale, beta, zero);
-            } else if (y != NULL) {
-                struct eight out = position_load(y, grid, position, row + k * grid.lines);
+            if (computes)
+                mask_compute(&dy, x, mean, scale, beta, zero);
+            if (masked) {
+                struct eight y = packed_open(y_read[k]);
                 for (int i = 0; i < 8; i++)
-                    dy[k].value[i] = out.value[i] <= 0 ? 0 : dy[k].value[i];
+                    dy.value[i] = y.value[i] <= 0 ? 0 : dy.value[i];
             }
-            if (add != NULL || y != NULL)
-                position_store((number *)args.dy, grid, position, row + k * grid.lines, dy[k]);
+            if (changes)
+                row_store<number>(args.dy, position, row + k, dy);
             for (int i = 0; i < 8; i++) {
-                float normal = (x[k].value[i] - mean.value[i]) * rstd.value[i];
-                sum.value[i] += dy[k].value[i];
-                product.value[i] += dy[k].value[i] * normal;
+                sum.value[i] += dy.value[i];
+                product.value[i] += dy.value[i] * (x.value[i] - mean.value[i]);
             }
         }
     }
     struct two_sums sums;
+    struct eight rstd = {};
+    if (!position.outside)
+        rstd = channels_load(rstds, position);
     for (int i = 0; i < 8; i++) {
         sums.first[i] = (double)sum.value[i];
-        sums.second[i] = (double)product.value[i];
+        sums.second[i] = (double)product.value[i] * (double)rstd.value[i];
     }
-    block_write(grid, sums, (double *)shared, partial);
+    return sums;
 }
 
-__global__ static void backward_finish_kernel(struct batch_norm_backward_sums args,
-                                              const double *partial, int64_t chunks)
+template <typename number, bool computes>
+__global__ static void __launch_bounds__(THREADS, BLOCKS_OF_SM)
+    backward_sums_kernel(struct grid grid, struct batch_norm_backward_sums args, float zero,
+                         double *partial)
 {
     kernel_begin();
     SHARED_MEMORY(shared);
-    double *room = (double *)shared;
+    struct two_sums sums = grid.fits ? rows_backward_sum<number, computes, true>(grid, args, zero)
+                                     : rows_backward_sum<number, computes, false>(grid, args, zero);
+    block_write(grid, sums, (double *)shared, partial);
+}
+
+__global__ static void __launch_bounds__(FINISH_WARPS *WARP)
+    backward_finish_kernel(struct batch_norm_backward_sums args, const double *partial,
+                           int64_t chunks)
+{
+    kernel_begin();
+    SHARED_MEMORY(shared);
     int64_t channels = args.channels, channel = (int64_t)blockIdx.x * WARP + threadIdx.x;
-    double sum = chunks_sum(partial, chunks, channels, room);
-    double product = chunks_sum(partial + channels, chunks, channels, room + FINISH_WARPS * WARP);
+    struct totals sum = chunks_sum(partial, chunks, channels, (double *)shared);
     if (threadIdx.x >= WARP || channel >= channels)
         return;
-    args.sums[channel] = sum;
-    args.sums[channels + channel] = product;
+    args.sums[channel] = sum.first;
+    args.sums[channels + channel] = sum.second;
     if (channel == 0)
         args.sums[2 * channels] = (double)args.rows;
     if (args.dgamma != NULL) {
-        gradient_put(&args.dgamma[channel], (float)product, args.overwrite);
-        gradient_put(&args.dbeta[channel], (float)sum, args.overwrite);
+        gradient_put(&args.dgamma[channel], (float)sum.second, args.overwrite);
+        gradient_put(&args.dbeta[channel], (float)sum.first, args.overwrite);
     }
     if (args.drunning_mean != NULL && args.forward_sums != NULL) {
         double all = args.forward_sums[2 * channels];
@@ -435,8 +498,7 @@ static void backward_sums_launch(struct stream *stream, const struct batch_norm_
 {
     const void *const tensors[] = {args->x,          args->y,     args->add, args->dy,
                                    args->statistics, args->gamma, args->beta};
-    struct grid grid =
-        grid_of_sums(args->rows, args->channels, all_fit(args->channels, tensors, 7));
+    struct grid grid = grid_of(args->rows, args->channels, all_fit(args->channels, tensors, 7));
     dim3 blocks(grid.chunks, grid.columns);
     double *partial = partial_sums(stream, grid);
     float zero = type_rounds_to_zero(args->type);
@@ -447,8 +509,7 @@ static void backward_sums_launch(struct stream *stream, const struct batch_norm_
         KERNEL_LAUNCH((backward_sums_kernel<number, false>), blocks, THREADS, SUMS_ROOM,
                       stream->handle, grid, *args, zero, partial);
     KERNEL_LAUNCH(backward_finish_kernel, blocks_for(args->channels, WARP), FINISH_WARPS * WARP,
-                  2 * FINISH_WARPS * WARP * sizeof(double), stream->handle, *args, partial,
-                  (int64_t)grid.chunks);
+                  FINISH_ROOM, stream->handle, *args, partial, (int64_t)grid.chunks);
 }
 
 void cuda_batch_norm_backward_sums(struct stream *stream,
@@ -459,48 +520,61 @@ void cuda_batch_norm_backward_sums(struct stream *stream,
 }
 
 /* ---- Second step of the gradient: dx, which may be dy */
-template <typename number, bool computes>
-__global__ static void backward_kernel(struct grid grid, struct batch_norm_backward args,
-                                       float zero)
+template <typename number, bool computes, bool fits>
+__device__ static inline void rows_backward(const struct grid &grid,
+                                            const struct batch_norm_backward &args, float zero)
 {
-    kernel_begin();
-    struct position position = position_of(grid);
+    const int together = rows_together<number, fits>(4);
+    struct position position = position_of(grid, false, fits);
     if (position.outside)
         return;
-    struct eight mean = channels_load(args.statistics, grid, position);
-    struct eight rstd = channels_load(args.statistics + grid.channels, grid, position);
-    struct eight scale = channels_load((const number *)args.gamma, grid, position);
+    struct eight mean = channels_load(args.statistics, position);
+    struct eight rstd = channels_load(args.statistics + grid.channels, position);
+    struct eight scale = channels_load((const number *)args.gamma, position);
     struct eight beta = {}, of_sum = {}, of_product = {};
     if (computes)
-        beta = channels_load((const number *)args.beta, grid, position);
-    for (int i = 0; i < 8; i++) {
+        beta = channels_load((const number *)args.beta, position);
+    if (args.sums != NULL) {
+        const double *sums = args.sums + position.channel;
+        float rows = (float)args.sums[2 * grid.channels];
+        for (int i = 0; i < 8; i++) {
+            of_sum.value[i] = fits || i < position.left ? (float)sums[i] : 0;
+            of_product.value[i] = fits || i < position.left ? (float)sums[grid.channels + i] : 0;
+        }
+        for (int i = 0; i < 8; i++) {
+            of_sum.value[i] /= rows;
+            of_product.value[i] = of_product.value[i] / rows * rstd.value[i];
+        }
+    }
+    for (int i = 0; i < 8; i++)
         scale.value[i] *= rstd.value[i];
-        if (args.sums != NULL && i < position.left) {
-            float rows = (float)args.sums[2 * grid.channels];
-            const double *sums = args.sums + position.channel + i;
-            of_sum.value[i] = (float)sums[0] / rows;
-            of_product.value[i] = (float)sums[grid.channels] / rows * rstd.value[i];
-        }
-    }
-    for (int64_t row = position.row; row < position.end; row += TOGETHER * grid.lines) {
-        struct eight x[TOGETHER] = {}, dy[TOGETHER] = {};
-        UNROLL for (int k = 0; k < TOGETHER; k++) if (row + k * grid.lines < position.end)
+    for (int64_t row = 0; row < position.count; row += together) {
+        struct packed_eight<number> x_read[together], dy_read[together];
+        rows_load(x_read, args.x, position, row);
+        rows_load(dy_read, args.dy, position, row);
+        UNROLL for (int k = 0; k < together; k++) if (row + k < position.count)
         {
-            x[k] = position_load((const number *)args.x, grid, position, row + k * grid.lines);
-            dy[k] = position_load((const number *)args.dy, grid, position, row + k * grid.lines);
-        }
-        UNROLL for (int k = 0; k < TOGETHER; k++)
-        {
+            struct eight x = packed_open(x_read[k]), dy = packed_open(dy_read[k]);
             if (computes)
-                mask_compute(&dy[k], x[k], mean, scale, beta, zero);
+                mask_compute(&dy, x, mean, scale, beta, zero);
             for (int i = 0; i < 8; i++) {
-                float off = (x[k].value[i] - mean.value[i]) * of_product.value[i];
-                dy[k].value[i] = scale.value[i] * (dy[k].value[i] - of_sum.value[i] - off);
+                float off = (x.value[i] - mean.value[i]) * of_product.value[i];
+                dy.value[i] = scale.value[i] * (dy.value[i] - of_sum.value[i] - off);
             }
-            if (row + k * grid.lines < position.end)
-                position_store((number *)args.dx, grid, position, row + k * grid.lines, dy[k]);
+            row_store<number>(args.dx, position, row + k, dy);
         }
     }
+}
+
+template <typename number, bool computes>
+__global__ static void __launch_bounds__(THREADS, BLOCKS_OF_SM)
+    backward_kernel(struct grid grid, struct batch_norm_backward args, float zero)
+{
+    kernel_begin();
+    if (grid.fits)
+        rows_backward<number, computes, true>(grid, args, zero);
+    else
+        rows_backward<number, computes, false>(grid, args, zero);
 }
 
 template <typename number>
@@ -508,8 +582,7 @@ static void backward_launch(struct stream *stream, const struct batch_norm_backw
 {
     const void *const tensors[] = {args->x,  args->gamma, args->statistics,
                                    args->dy, args->dx,    args->beta};
-    struct grid grid =
-        grid_of_elements(args->rows, args->channels, all_fit(args->channels, tensors, 6));
+    struct grid grid = grid_of(args->rows, args->channels, all_fit(args->channels, tensors, 6));
     dim3 blocks(grid.chunks, grid.columns);
     float zero = type_rounds_to_zero(args->type);
     if (args->beta != NULL)

@@ -43,12 +43,6 @@ static bool registers_hold(int64_t width)
     return width <= 8 * WARP * OCTETS_LARGE;
 }
 
-/* Eight elements in their stored format: all loads of a row are in flight before the first is used,
- * and values loaded early need few registers. */
-template <typename number> struct packed_eight {
-    struct vector16 part[sizeof(number) / 2];
-};
-
 /* Zeros past the end of the row. */
 template <typename number>
 __device__ static inline struct packed_eight<number> packed_load(const void *row, int octet,
@@ -60,14 +54,9 @@ __device__ static inline struct packed_eight<number> packed_load(const void *row
     return packed;
 }
 
-template <typename number>
-__device__ static inline struct eight packed_open(const struct packed_eight<number> &packed)
-{
-    return eight_load((const number *)&packed);
-}
-
 /* First element of a row; see norm_forward.group. */
-__device__ static inline int64_t row_at(int64_t row, int64_t width, int64_t group, int64_t stride)
+__device__ static inline int64_t
+row_at(int64_t row, int64_t width, int64_t group, int64_t stride)
 {
     return group == 0 ? row * width : row / group * stride + row % group * width;
 }

@@ -215,6 +215,30 @@ __device__ static inline void eight_store_some(number *to, const struct eight &e
                 number_store(to + i, eight.value[i]);
 }
 
+/* Eight elements in their stored format: all loads of several rows are in flight before the first
+ * is used, and values loaded early need few registers. */
+template <typename number> struct packed_eight {
+    struct vector16 part[sizeof(number) / 2];
+};
+
+template <typename number>
+__device__ static inline struct eight packed_open(const struct packed_eight<number> &packed)
+{
+    return eight_load((const number *)&packed);
+}
+
+/* eight_load_some without the conversion. */
+template <typename number>
+__device__ static inline struct packed_eight<number> packed_load_some(const number *from,
+                                                                      int64_t count, bool fits) {
+    struct packed_eight<number> packed;
+    if (fits)
+        packed = *(const struct packed_eight<number> *)from;
+    else
+        eight_store((number *)&packed, eight_load_some(from, count, false));
+    return packed;
+}
+
 /* Call function<number>(arguments...) for the C++ type of a data_type. */
 #define NUMBER_SWITCH(type, function, ...)                                                         \
     do {                                                                                           \
