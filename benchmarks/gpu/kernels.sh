@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Part kernels: the kernels of one step of each model by ncu, one row each in gpu-kernels.csv (README.md has its columns);
 # if ncu cannot read counters, the operations' times by debug.profile. Then attention, in vittrain and in PyTorch.
-# Environment: KERNEL_WORKS ("MODEL:BATCH ..."), TOKENS, ATTENTION_ROWS (batch x tokens), MODEL_SETTINGS.
+# Environment: KERNEL_WORKS ("MODEL:BATCH ..."), NCU_LIMIT (seconds), TOKENS, ATTENTION_ROWS (batch x tokens), MODEL_SETTINGS.
 
 kernels_open() { ncu=$(PATH=$PATH:/usr/local/cuda/bin command -v ncu); }
 
@@ -39,7 +39,7 @@ kernels_ncu() { # MODEL BATCH
     rm -f "$scratch/ncu.csv" "$scratch/table"
     why="not installed"
     [[ -n $ncu ]] || return 1
-    RUN_LIMIT=150 gpu_steps kernels "$1" "$2" 1 train.precision=bf16 cuda.graph=off debug.capture=3 >"$scratch/log"
+    RUN_LIMIT=${NCU_LIMIT:-150} gpu_steps kernels "$1" "$2" 1 train.precision=bf16 cuda.graph=off debug.capture=3 >"$scratch/log"
     [[ ! -s $scratch/ncu.csv ]] || awk -v model="$1" -f "$here/gpu/ncu_table.awk" "$scratch/ncu.csv" >"$scratch/table"
     [[ ! -s $scratch/table ]] || return 0
     why=$(cat "$scratch/ncu.csv" "$scratch/kernels.log" "$scratch/log" 2>/dev/null | grep -m 1 -iE '==error==|==warning==|error')
