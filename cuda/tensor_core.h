@@ -167,7 +167,8 @@ static inline void copies_wait(void)
 
 static inline float exp2_quick(float x)
 {
-    return exp2f(x);
+    float result = exp2f(x);
+    return result < 0x1p-126f ? 0 : result;
 }
 
 #endif

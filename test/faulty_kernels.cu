@@ -3,6 +3,7 @@
  * checks that the emulated GPU reports it. */
 #include "cuda.h"
 #include "kernel.h"
+#include "tensor_core.h"
 
 #include <sys/wait.h>
 #include <thread>
@@ -116,6 +117,34 @@ __global__ static void host_memory_kernel(float *values, const float *host)
 {
     kernel_begin();
     values[threadIdx.x] = host[threadIdx.x];
+}
+
+/* Return 1 + 2^-12 (first + 15 others) as tensor cores add. */
+__device__ static float tensor_core_sum(float first, float others)
+{
+    const uint32_t word = word_pack(others, others, bf16{});
+    const uint32_t right = word_pack(0x1p-12f, 0x1p-12f, bf16{});
+    struct left_matrix left = {{word, word, word, word}};
+    struct sum_matrix sum = {{1, 1, 1, 1}};
+    if (threadIdx.x % 4 == 0)
+        left.word[0] = word_pack(first, others, bf16{});
+    product_add(sum, left, right, right, bf16{});
+    return sum.value[0];
+}
+
+/* No fault: results in which a GPU differs from IEEE arithmetic. */
+__global__ static void arithmetic_kernel(float *values)
+{
+    kernel_begin();
+    const float last = values[THREADS - 1];
+    bool right = tensor_core_sum(0x1p-13f, 0x1p-13f) == 1 + 0x1p-21f; /* rounded once */
+    right &= tensor_core_sum(0x3p-13f, 0) == 1;                       /* truncated */
+    right &= tensor_core_sum(0x1p-14f, 0x1p-14f) == 1;                /* aligned to 25 bits */
+    right &= exp2_quick(-126) == 0x1p-126f && exp2_quick(-126.5f) == 0;
+    right &= __fdividef(1, 0x1p126f) == 0x1p-126f && __fdividef(1, 0x1.8p126f) == 0;
+    right &= isnan(__fdividef(INFINITY, 0x1.8p126f));
+    __syncthreads();
+    values[threadIdx.x] = right ? last + 32 : 0;
 }
 
 static void right_launch(cudaStream_t stream, float *values, size_t shared_bytes)
@@ -348,7 +377,8 @@ extern "C" bool faulty_kernel_run(struct stream *stream, int number, float *valu
                                                misaligned_kernel,
                                                lone_exchange_kernel,
                                                early_read_kernel,
-                                               no_begin_kernel};
+                                               no_begin_kernel,
+                                               arithmetic_kernel};
     static void (*const calls[])(cudaStream_t, float *) = {shared_launch,
                                                            shared_without_attribute,
                                                            shared_above_attribute,

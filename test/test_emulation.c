@@ -37,6 +37,7 @@ static const struct {
     {"a warp of which half exchanges", "waits for its warp", true},
     {"a read before kernel_begin", "reads device memory before kernel_begin", false},
     {"no kernel_begin", "ends without kernel_begin", true},
+    {"arithmetic of a GPU", NULL, true},
     {"memory of the host", "not the device's", false},
     {"shared memory that was asked for", NULL, true},
     {"49156 bytes of shared memory", "cudaFuncSetAttribute allows 49152", true},

@@ -124,9 +124,10 @@ static inline float emulated_rsqrtf(float x)
 #define __expf expf
 #define __cosf cosf
 #define __sinf sinf
+/* A finite number divided by one of more than 2^126 is 0, an infinite one is NaN. */
 static inline float __fdividef(float x, float y)
 {
-    return x / y;
+    return fabsf(y) > 0x1p126f && fabsf(y) < INFINITY ? x * 0.0f : x / y;
 }
 /* A product that is rounded before it is added. */
 static inline double __dmul_rn(double a, double b)

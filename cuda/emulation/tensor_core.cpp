@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Tensor core instructions on the host: each lane gathers its elements from those of all lanes,
- * using the fragment layouts in cuda/tensor_core.h. Sums are in fp32, in column order; the order on
- * a GPU is not documented. */
+ * using the fragment layouts in cuda/tensor_core.h. Sums are those of an H100. */
 #include "internal.h"
+
+#include <algorithm>
 
 static uint16_t half_of(const struct emulated_exchange *lane, int word, int half)
 {
@@ -25,6 +26,41 @@ void emulated_blocks_load(uint32_t word[4], const uint32_t row[4], bool transpos
     }
 }
 
+/* Exponent of a number; subnormal numbers and 0 have the least one. */
+static int exponent_of(float value)
+{
+    int biased = (int)(__float_as_uint(value) >> 23 & 255);
+    return (biased > 0 ? biased : 1) - 127;
+}
+
+/* Return addend + a . b as an H100 adds: the addend and the exact products are aligned to the
+ * largest exponent and truncated there, and their sum is truncated to fp32 (Fasi et al. 2021,
+ * "Numerical behavior of NVIDIA tensor cores"; Xie et al. 2025, "MMA-Sim"). */
+static float truncated_sum(float addend, const float a[16], const float b[16])
+{
+    const int fraction_bits = 25;
+    const uint64_t below_fp32 = (1u << 29) - 1; /* excess bits of a double's fraction */
+    double products[16], plain = addend;
+    int most = exponent_of(addend);
+    for (int k = 0; k < 16; k++) {
+        products[k] = (double)a[k] * b[k];
+        plain += products[k];
+        most = std::max(most, exponent_of(a[k]) + exponent_of(b[k]));
+    }
+    if (!isfinite(plain))
+        return (float)plain;
+    const double scale = ldexp(1, fraction_bits - most);
+    int64_t aligned = (int64_t)(addend * scale);
+    for (int k = 0; k < 16; k++)
+        aligned += (int64_t)(products[k] * scale);
+    double sum = (double)aligned / scale;
+    uint64_t bits;
+    memcpy(&bits, &sum, sizeof bits);
+    bits &= ~below_fp32;
+    memcpy(&sum, &bits, sizeof bits);
+    return (float)sum;
+}
+
 /* Operands that a lane contributes to a product. */
 struct operands {
     uint32_t left[4], right[2];
@@ -38,10 +74,11 @@ void emulated_product_add(float sum[4], const uint32_t left[4], uint32_t right0,
     int g = emulated_lane() / 4, q = emulated_lane() % 4;
     for (int i = 0; i < 4; i++) {
         int column = 2 * q + i % 2, lower = i / 2;
+        float a[16], b[16];
         for (int k = 0; k < 16; k++) {
-            uint16_t a = half_of(all + 4 * g + k % 8 / 2, k / 8 * 2 + lower, k % 2);
-            uint16_t b = half_of(all + 4 * column + k % 8 / 2, 4 + k / 8, k % 2);
-            sum[i] += value(a) * value(b);
+            a[k] = value(half_of(all + 4 * g + k % 8 / 2, k / 8 * 2 + lower, k % 2));
+            b[k] = value(half_of(all + 4 * column + k % 8 / 2, 4 + k / 8, k % 2));
         }
+        sum[i] = truncated_sum(sum[i], a, b);
     }
 }
