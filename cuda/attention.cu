@@ -150,7 +150,7 @@ template <typename number, int width, int tiles>
 __global__ static void __launch_bounds__(ATTENTION_THREADS, width <= 64 && tiles == 1 ? 3 : 2)
     attention_kernel(struct attention_view view, const number *qkv, number *out, float *lse)
 {
-    kernel_begin();
+    kernel_begin(ATTENTION_THREADS);
     SHARED_MEMORY(shared);
     int warp = (int)threadIdx.x / WARP, warps = (int)blockDim.x / WARP;
     struct random_block *draws = (struct random_block *)shared + warp * WARP;

@@ -254,7 +254,7 @@ __global__ static void __launch_bounds__(ATTENTION_THREADS, width <= 32   ? 4
                                                                           : 2)
     attention_backward_kernel(struct attention_view view, struct backward_tensors given)
 {
-    kernel_begin();
+    kernel_begin(ATTENTION_THREADS);
     SHARED_MEMORY(shared);
     struct random_block *draws = (struct random_block *)shared + threadIdx.x / WARP * WARP;
     unsigned char *rows_shared[2] = {shared + view.draws_bytes,

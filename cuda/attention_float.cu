@@ -236,7 +236,7 @@ __device__ static inline void queries_finish(struct float_queries &its,
 __global__ static void __launch_bounds__(FLOAT_WARPS *WARP)
     attention_float_kernel(struct attention_view view, const float *qkv, float *out, float *lse)
 {
-    kernel_begin();
+    kernel_begin(FLOAT_WARPS * WARP);
     SHARED_MEMORY(shared);
     struct float_memory memory = room_of(shared, view);
     struct head_rows<const float> queries = qkv_rows(view, qkv, 0, view.queries);
@@ -395,7 +395,7 @@ __device__ static inline void dkeys_pass(const struct attention_view &view,
 __global__ static void __launch_bounds__(FLOAT_WARPS *WARP)
     attention_float_backward_kernel(struct attention_view view, struct gradient_tensors given)
 {
-    kernel_begin();
+    kernel_begin(FLOAT_WARPS * WARP);
     SHARED_MEMORY(shared);
     struct float_memory memory = room_of(shared, view);
     dqueries_pass(view, memory, given);

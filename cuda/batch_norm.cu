@@ -218,7 +218,7 @@ template <typename number>
 __global__ static void __launch_bounds__(THREADS, BLOCKS_OF_SM)
     sums_kernel(struct grid grid, const number *x, double *partial)
 {
-    kernel_begin();
+    kernel_begin(THREADS);
     SHARED_MEMORY(shared);
     struct two_sums sums =
         grid.fits ? rows_sum<number, true>(grid, x) : rows_sum<number, false>(grid, x);
@@ -229,7 +229,7 @@ __global__ static void __launch_bounds__(FINISH_WARPS *WARP)
     sums_finish_kernel(const double *partial, int64_t chunks, int64_t channels, int64_t rows,
                        double *sums)
 {
-    kernel_begin();
+    kernel_begin(FINISH_WARPS * WARP);
     SHARED_MEMORY(shared);
     int64_t channel = (int64_t)blockIdx.x * WARP + threadIdx.x;
     struct totals sum = chunks_sum(partial, chunks, channels, (double *)shared);
@@ -336,7 +336,7 @@ template <typename number, bool adds>
 __global__ static void __launch_bounds__(THREADS, BLOCKS_OF_SM)
     forward_kernel(struct grid grid, struct batch_norm_forward args)
 {
-    kernel_begin();
+    kernel_begin(THREADS);
     if (grid.fits)
         rows_forward<number, adds, true>(grid, args);
     else
@@ -457,7 +457,7 @@ __global__ static void __launch_bounds__(THREADS, BLOCKS_OF_SM)
     backward_sums_kernel(struct grid grid, struct batch_norm_backward_sums args, float zero,
                          double *partial)
 {
-    kernel_begin();
+    kernel_begin(THREADS);
     SHARED_MEMORY(shared);
     struct two_sums sums = grid.fits ? rows_backward_sum<number, computes, true>(grid, args, zero)
                                      : rows_backward_sum<number, computes, false>(grid, args, zero);
@@ -468,7 +468,7 @@ __global__ static void __launch_bounds__(FINISH_WARPS *WARP)
     backward_finish_kernel(struct batch_norm_backward_sums args, const double *partial,
                            int64_t chunks)
 {
-    kernel_begin();
+    kernel_begin(FINISH_WARPS * WARP);
     SHARED_MEMORY(shared);
     int64_t channels = args.channels, channel = (int64_t)blockIdx.x * WARP + threadIdx.x;
     struct totals sum = chunks_sum(partial, chunks, channels, (double *)shared);
@@ -570,7 +570,7 @@ template <typename number, bool computes>
 __global__ static void __launch_bounds__(THREADS, BLOCKS_OF_SM)
     backward_kernel(struct grid grid, struct batch_norm_backward args, float zero)
 {
-    kernel_begin();
+    kernel_begin(THREADS);
     if (grid.fits)
         rows_backward<number, computes, true>(grid, args, zero);
     else

@@ -87,7 +87,7 @@ struct lines {
 __global__ static void __launch_bounds__(THREADS)
     across_kernel(struct lines lines, struct axis axis, int columns)
 {
-    kernel_begin();
+    kernel_begin(THREADS);
     int x = (int)(blockIdx.x % (unsigned)columns) * WARP + (int)threadIdx.x % WARP;
     int line =
         ((int)(blockIdx.x / (unsigned)columns) * (THREADS / WARP) + (int)threadIdx.x / WARP) * ROWS;
@@ -189,7 +189,7 @@ template <typename number>
 __global__ static void __launch_bounds__(THREADS)
     pixels_kernel(struct pixels pixels, number *images)
 {
-    kernel_begin();
+    kernel_begin(THREADS);
     SHARED_MEMORY(shared);
     number *table = (number *)shared; /* [channels][LEVELS]: ToTensor, then Normalize, in fp32 */
     int plane = pixels.height * pixels.width;

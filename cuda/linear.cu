@@ -118,7 +118,7 @@ __global__ static void __launch_bounds__(COLUMN_THREADS, drops ? 4 : GRADIENT_BL
     gelu_gradient_kernel(const number *pre, number *dx, bool tanh, struct mask mask,
                          uint32_t rows_per_sample, struct column_sums sums, bool fits)
 {
-    kernel_begin();
+    kernel_begin(COLUMN_THREADS);
     SHARED_MEMORY(shared);
     struct column_place place = column_place_of(sums);
     uint32_t octets = (uint32_t)(sums.width + 7) / 8;

@@ -19,7 +19,7 @@ static unsigned wide_threads(int64_t width)
 
 /* In the backward pass each multiprocessor runs one block, because there are at most SUM_CHUNKS
  * chunks of rows: the block is as large as its threads' registers allow. size: of an element. */
-constexpr int backward_threads(int octets_held, size_t size)
+__host__ __device__ constexpr int backward_threads(int octets_held, size_t size)
 {
     return octets_held == OCTETS_SMALL   ? 768
            : octets_held == OCTETS_LARGE ? 256
@@ -316,7 +316,7 @@ template <typename number, int octets_held>
 __global__ static void __launch_bounds__(backward_threads(octets_held, sizeof(number)))
     backward_kernel(struct norm_backward args, int64_t chunk_rows, float *partial)
 {
-    kernel_begin();
+    kernel_begin(backward_threads(octets_held, sizeof(number)));
     SHARED_MEMORY(shared);
     int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
     int octets = (int)args.width / 8;

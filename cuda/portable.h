@@ -35,8 +35,9 @@ static inline void kernel_start(void (*kernel)(parameters...), dim3 grid, dim3 b
 
 /* The first statement of every kernel: wait until the preceding kernel of the stream has ended and
  * its writes are visible, then allow the next one to start. Without dependent launches it does
- * nothing. */
-__device__ static inline void kernel_begin(void)
+ * nothing. A kernel with __launch_bounds__ passes its number of threads, which only the emulation
+ * checks. */
+__device__ static inline void kernel_begin(int = 1024)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     cudaGridDependencySynchronize();

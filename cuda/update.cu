@@ -189,7 +189,7 @@ __global__ static void __launch_bounds__(THREADS)
     update_kernel(struct update args, struct segment_list list,
                   const struct update_coefficients *coefficients)
 {
-    kernel_begin();
+    kernel_begin(THREADS);
     int s = segment_find(list, blockIdx.x);
     const struct launch_segment &entry = list.entries[s];
     if (update_skips(&args))
@@ -219,7 +219,7 @@ __global__ static void __launch_bounds__(THREADS)
     measure_kernel(struct update args, struct segment_list list,
                    const struct update_coefficients *coefficients)
 {
-    kernel_begin();
+    kernel_begin(THREADS);
     SHARED_MEMORY(shared);
     struct tensor_norms *sums = (struct tensor_norms *)shared;
     int s = segment_find(list, blockIdx.x);

@@ -119,6 +119,12 @@ __global__ static void host_memory_kernel(float *values, const float *host)
     values[threadIdx.x] = host[threadIdx.x];
 }
 
+__global__ static void __launch_bounds__(THREADS / 2) bounded_kernel(float *values)
+{
+    kernel_begin(THREADS / 2);
+    values[threadIdx.x] = 1;
+}
+
 /* Return 1 + 2^-12 (first + 15 others) as tensor cores add. */
 __device__ static float tensor_core_sum(float first, float others)
 {
@@ -378,7 +384,8 @@ extern "C" bool faulty_kernel_run(struct stream *stream, int number, float *valu
                                                lone_exchange_kernel,
                                                early_read_kernel,
                                                no_begin_kernel,
-                                               arithmetic_kernel};
+                                               arithmetic_kernel,
+                                               bounded_kernel};
     static void (*const calls[])(cudaStream_t, float *) = {shared_launch,
                                                            shared_without_attribute,
                                                            shared_above_attribute,

@@ -38,6 +38,7 @@ static const struct {
     {"a read before kernel_begin", "reads device memory before kernel_begin", false},
     {"no kernel_begin", "ends without kernel_begin", true},
     {"arithmetic of a GPU", NULL, true},
+    {"more threads than __launch_bounds__", "__launch_bounds__ allows 32", true},
     {"memory of the host", "not the device's", false},
     {"shared memory that was asked for", NULL, true},
     {"49156 bytes of shared memory", "cudaFuncSetAttribute allows 49152", true},

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Checks of the sources: format, direction of includes, licence identifiers, lists of tests and of released files, versions;
-# and of the program file: hardening.
+# Checks of the sources: format, direction of includes, licence identifiers, lists of tests and of released files, versions,
+# bounds of kernels; and of the program file: hardening.
 . "$TEST_SOURCE/test/program.sh"
-echo 1..7
+echo 1..8
 cd "$TEST_SOURCE" || exit 1
 
 # Modules of src/ by level. A file includes headers of its own module and of lower levels only. The kernels of
@@ -74,6 +74,12 @@ case $("$format" --version 2>/dev/null) in
     ;;
 *) result 'clang-format 14 changes nothing # SKIP no clang-format 14' '' ;;
 esac
+
+awk '/__launch_bounds__\(/ { bound = $0; sub(/.*__launch_bounds__\(/, "", bound); gsub(/ /, "", bound) }
+    /kernel_begin\(/ { given = $0; sub(/.*kernel_begin\(/, "", given); sub(/\);.*/, "", given); gsub(/ /, "", given)
+        if (bound != "" && (given == "" || index(bound, given) != 1)) print FILENAME ":" FNR
+        bound = "" }' cuda/*.cu >"$work/bounds"
+result 'kernel_begin gets the threads of __launch_bounds__' "$(head -n 3 "$work/bounds" | tr '\n' ';')" "$work/bounds"
 
 if command -v readelf >/dev/null && [ "$(uname -s)" = Linux ] && grep -q 'HARDENING_LDFLAGS = .*now' "$TEST_BUILD/Makefile"; then
     result 'the program is linked with full RELRO' "$(readelf -d "$vittrain" | grep -q BIND_NOW || echo 'no BIND_NOW')"

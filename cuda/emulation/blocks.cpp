@@ -88,8 +88,11 @@ bool blocks_begun(void)
     return state.fibres[state.current].begun;
 }
 
-void kernel_begin(void)
+void kernel_begin(int threads_most)
 {
+    if (state.threads > threads_most)
+        emulated_fault("a block of %d threads, of which __launch_bounds__ allows %d", state.threads,
+                       threads_most);
     state.fibres[state.current].begun = true;
 }
 

@@ -49,8 +49,8 @@ void emulated_barrier(const char *file, int line);
 #define __syncthreads() emulated_barrier(__FILE__, __LINE__)
 
 /* Before it a kernel must not access device memory: with a dependent launch the preceding kernel
- * may still run. */
-void kernel_begin(void);
+ * may still run. threads_most: the bound that __launch_bounds__ states. */
+void kernel_begin(int threads_most = 1024);
 
 /* Must be called by all threads of the warp. Each passes a value of up to 32 bytes; `values` then
  * holds the warp's values by lane, until the thread's next exchange. Orders memory within the warp
