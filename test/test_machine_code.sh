@@ -50,7 +50,7 @@ result 'the table has every kernel' "$(
 result '16-bit attention uses the tensor cores' "$(
     broken 'is_16 && kernel ~ /^attention/ && tensor == 0' '"no HMMA or HGMMA"')"
 # Attention backward is known to spill a few registers with heads of 128, before sm_80 and on sm_100.
-known='(kernel ~ /^attention_backward_kernel<.*128>/ || (kernel ~ /^attention_backward/ && architecture ~ /sm_(75|100)/)) && local < 50'
+known='(kernel ~ /^attention_backward_kernel<.*128>/ || (kernel ~ /^attention_backward/ && architecture ~ /sm_(75|100)/)) && local < 60'
 result 'no 16-bit kernel spills' "$(broken "is_16 && local > 0 && !($known)" 'local " accesses to local memory"')"
 # Without __launch_bounds__ a block has at most 512 threads.
 result 'the registers of a block fit a multiprocessor' "$(
