@@ -33,7 +33,7 @@ if [[ $module == vittrain-cuda.so ]]; then
     [[ $(grep -o 'code=sm_[0-9a-z]*' <<<"$flags") == code=sm_90 ]] ||
         fail "vittrain-cuda.so is not built for sm_90 alone: configure with --with-cuda-arch=90 and build again"
     make -q vittrain-cuda.so || fail "vittrain-cuda.so is older than its sources: run make"
-    # A module that is named is opened without a GPU, too.
+    # With VITTRAIN_CUDA_MODULE, the program opens the module even without a GPU.
     if VITTRAIN_CUDA_MODULE=$PWD/vittrain-cuda.so LD_LIBRARY_PATH=$(make -s cuda-library-dir) ./vittrain doctor data.format=synthetic run.backend=cuda output.logbook= 2>&1 | grep 'cannot open the GPU module'; then
         fail "vittrain-cuda.so cannot be opened"
     fi

@@ -170,8 +170,8 @@ def answer(request, ready, options, threads, output):
 
 def serve(options, threads):
     """Variants of one model and batch stay ready, so that measurements in turns do not compile again. Answers go to a
-    copy of standard output that no other process inherits: its end is the end of this process. What libraries print
-    goes to standard error."""
+    copy of standard output that no other process inherits, so its reader gets end of file when this process ends. What
+    libraries print goes to standard error."""
     import torch
     output = os.dup(1)
     os.dup2(2, 1)

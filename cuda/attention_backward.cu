@@ -20,8 +20,8 @@ struct backward_tensors {
     float *sums; /* [batch, 3, heads, head_dim] of dqkv over the tokens of a sample; or NULL */
 };
 
-/* With backward_tensors.sums: the column sums of each warp, [warps, 3, width], behind those of
- * queries in shared memory. */
+/* Return the warps' column sums, [warps, 3, width], which follow the sums of queries in shared
+ * memory. They exist if backward_tensors.sums is not NULL. */
 __device__ static inline float *columns_of(const struct attention_view &view,
                                            const struct query_sums &sums)
 {
@@ -47,8 +47,8 @@ __device__ static inline void columns_take(const struct attention_view &view,
     }
 }
 
-/* Add the sums of the warps, which start at `columns`, and store them. The factor of dq and dk is
- * missing so far (tile_store). */
+/* Add the warps' column sums, which start at `columns`, and store the totals. Those of dq and dk
+ * are multiplied by the scale, as tile_store does with the gradients. */
 template <int width>
 __device__ static inline void columns_store(const struct attention_view &view, float *to,
                                             const float *columns)

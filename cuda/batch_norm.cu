@@ -12,8 +12,8 @@
  * sums depends on it. A thread processes at least ROWS rows. */
 enum { THREADS = 256, BLOCKS_OF_SM = 2, BLOCKS = BLOCKS_OF_SM * 132, ROWS = 8 };
 
-/* Number of rows of 16-bit numbers whose loads a thread issues before it uses the first. Their
- * number is halved for fp32, and one where eight elements are not a vector. */
+/* Return the number of rows that a thread loads before it uses the first: `rows` for 16-bit
+ * numbers, half of that for fp32, and one if eight elements cannot be loaded as a vector. */
 template <typename number, bool fits> __device__ constexpr int rows_together(int rows)
 {
     return fits ? rows * 2 / (int)sizeof(number) : 1;
@@ -30,14 +30,14 @@ struct grid {
     bool fits;
 };
 
-/* The part of a thread: elements at, at + step, ... of a tensor. */
+/* A thread's octets of a tensor: `count` ones that begin at elements at, at + step, ... */
 struct position {
     int64_t channel, left; /* channels from there to the last one */
     int64_t at, step, count;
     bool outside, fits;
 };
 
-/* The division of rows depends on the sizes only. */
+/* The grid depends on the sizes only. */
 static struct grid grid_of(int64_t rows, int64_t channels, bool fits)
 {
     struct grid grid = {};
@@ -56,8 +56,8 @@ static struct grid grid_of(int64_t rows, int64_t channels, bool fits)
     return grid;
 }
 
-/* `last_first`: from the last row to the first one. `fits` is grid.fits, known to the compiler: a
- * branch between two loads would make the second wait for the first. */
+/* `last_first`: from the last row to the first one. `fits` is grid.fits as a compile-time constant,
+ * because a branch between two loads would make the second wait for the first. */
 __device__ static inline struct position position_of(const struct grid &grid, bool last_first,
                                                      bool fits)
 {
@@ -420,7 +420,7 @@ rows_backward_sum(const struct grid &grid, const struct batch_norm_backward_sums
         {
             struct eight dy = packed_open(dy_read[k]), x = packed_open(x_read[k]);
             if (args.add != NULL) {
-                if (computes) /* rare, and the registers are in use: not loaded earlier */
+                if (computes) /* rare; not loaded earlier, for lack of registers */
                     add_read[k] = row_load<number>(args.add, position, row + k);
                 struct eight add = packed_open(add_read[k]);
                 for (int i = 0; i < 8; i++)

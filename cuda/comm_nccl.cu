@@ -411,7 +411,7 @@ void watch_turn(void)
     pthread_mutex_unlock(&watch.lock);
 }
 
-/* Groups are opened and closed by the thread that calls this. */
+/* Needs no lock: only the calling thread opens and closes groups. */
 void watch_drain(void)
 {
     for (struct nccl_group *group = watch.first; group != NULL; group = group->next) {

@@ -104,7 +104,8 @@ __global__ static void gelu_kernel(struct octets octets, const number *pre, numb
     eight_store_some(y + place.at, eight, place.left, octets.fits);
 }
 
-/* Blocks per multiprocessor of the gradient without dropout; before 8.0 it has 1024 threads. */
+/* Blocks per multiprocessor of the gradient without dropout. Multiprocessors below compute
+ * capability 8.0 run at most 1024 threads. */
 #if defined __CUDA_ARCH__ && __CUDA_ARCH__ < 800
 enum { GRADIENT_BLOCKS = 4 };
 #else
@@ -181,7 +182,7 @@ static int gelu_variants(const struct gelu_product *p, const struct dropout *dro
                : 1;
 }
 
-/* `product` is that of variant 0. */
+/* Return `product`, that of variant 0, with GELU or its gradient as the epilogue. */
 static struct product gelu_epilogue(const struct gelu_product *p, const struct product *product)
 {
     struct product together = *product;

@@ -215,8 +215,8 @@ __device__ static inline void eight_store_some(number *to, const struct eight &e
                 number_store(to + i, eight.value[i]);
 }
 
-/* Eight elements in their stored format: all loads of several rows are in flight before the first
- * is used, and values loaded early need few registers. */
+/* Eight elements in their stored format, which need fewer registers than converted ones. So a thread
+ * can load several rows before it uses the first. */
 template <typename number> struct packed_eight {
     struct vector16 part[sizeof(number) / 2];
 };

@@ -205,7 +205,7 @@ static int candidates_find(struct stream *stream, const struct plan *plan,
     return count;
 }
 
-/* choice_queue with the plan's choice, or if that fails, with the first candidate that does not. */
+/* choice_queue with the plan's choice or, if that fails, with the first candidate that runs. */
 static const char *plan_queue(struct stream *stream, const struct product *product, void *c,
                               float *sums)
 {

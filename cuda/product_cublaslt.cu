@@ -93,7 +93,7 @@ struct product_descriptors *product_descriptors_open(const struct product_shape 
         CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_BGRADB,
         CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_DGELU};
     void *aligned =
-        (void *)(uintptr_t)shape->alignment; /* all that the heuristics read of a pointer */
+        (void *)(uintptr_t)shape->alignment; /* heuristics read only a pointer's alignment */
     cublasOperation_t a_operation = shape->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t b_operation = shape->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     struct product_descriptors *descriptors =

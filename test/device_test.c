@@ -223,8 +223,8 @@ void device_test_every_kernels(void (*test)(void **state), void **state)
  * forked one. */
 #define ENDING_CALL "VITTRAIN_TEST_ENDS"
 
-/* In the new process: run the call whose distance from device_test_ends is in the environment,
- * before main. */
+/* In the new process, before main: run the call. The environment has its address relative to
+ * device_test_ends. */
 __attribute__((constructor)) static void ending_call_run(void)
 {
     enum { SECONDS = 20 };

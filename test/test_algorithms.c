@@ -174,7 +174,7 @@ static void sums_are_timed(void **state)
     }
 }
 
-/* Products whose algorithms cannot be found or run are computed by others, or without epilogue. */
+/* If an algorithm cannot be found or run, the product uses another one or no epilogue. */
 static void refused_algorithms_are_replaced(void **state)
 {
     (void)state;

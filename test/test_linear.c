@@ -468,7 +468,7 @@ static void check_parts(int64_t grain_rows)
     only.dbias = device_test_zeros(&test, TYPE_FP32, OUT);
     test.device->backend->linear_backward(test.stream, &only);
     device_test_wait(&test);
-    /* A GPU may compute them by another algorithm together. */
+    /* On a GPU, both together may be computed by another algorithm than each alone. */
     device_test_near_in_norm("dweight", TYPE_FP32, args.dweight, dweight, OUT * IN, 1e-6);
     device_test_near_in_norm("dbias", TYPE_FP32, args.dbias, only.dbias, OUT, 1e-6);
     device_test_close(&test);
@@ -511,7 +511,7 @@ static void tf32_is_on_request(void **state)
         backend->settings_set(test.device, &(struct device_settings){.tf32 = tf32, .cache = ""});
         backend->linear_forward(test.stream, &args);
         device_test_wait(&test);
-        /* The fastest algorithm of a library may use fp32 in any case. */
+        /* With tf32 the library's fastest algorithm may still use fp32. */
         const bool expects = tf32 && rounds && (y[0] == 1 || device_test_is_emulated(&test));
         for (int i = 0; i < ROWS * WIDTH; i++)
             assert_true(y[i] == (expects ? 1 : x[i]));

@@ -64,9 +64,9 @@ stage() {
     "$@" || return
     echo "$build_sum $name" >>"$out/gpu-done.txt"
 }
-regular() { sed 's/[][().*+?^$|{}\\]/\\&/g' <<<"$1"; } # TEXT: the regular expression that matches it
-# together MOST NAME SECONDS COMMAND...: a stage beside others, at most MOST at a time, until together_end. Its output is
-# printed when it ends.
+regular() { sed 's/[][().*+?^$|{}\\]/\\&/g' <<<"$1"; } # TEXT: prints the regular expression that matches it
+# together MOST NAME SECONDS COMMAND...: starts a stage in the background, at most MOST at a time; together_end waits for all.
+# The output of a stage is printed when it ends.
 together() {
     local most=$1 own
     shift

@@ -46,8 +46,8 @@ kernels_ncu() { # MODEL BATCH
     return 1
 }
 
-# Times of operations over twenty steps but the first two, with the host waiting for each: $scratch/table, one row per operation, with its
-# time per step. Prints them.
+# Times of operations over PROFILE_STEPS (20) steps except the first two, with the host waiting for each operation. Writes and prints
+# $scratch/table: one row per operation, with its time per step.
 operations_measure() { # MODEL BATCH
     local steps=${PROFILE_STEPS:-20}
     gpu_steps kernels "$1" "$2" $((steps - 2)) train.precision=bf16 cuda.graph=off debug.profile=on ||

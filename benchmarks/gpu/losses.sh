@@ -51,7 +51,7 @@ losses_reference() {
     LOSS_LIMIT=900 losses_run cpu 1 "$1" "$2" "$3" run.backend=cpu && mv "$scratch/losses-cpu" "$file"
 }
 
-# Rounding grows with each step, faster behind batch norm: in fp32 the losses of resnet18 differ by 0.054 between two
+# Differences by rounding grow with each step, faster with batch norm: in fp32 the losses of resnet18 differ by 0.054 between two
 # instruction sets of one CPU.
 tolerance_of() { # MODEL PRECISION
     case $2:$1 in

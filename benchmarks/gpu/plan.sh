@@ -51,7 +51,7 @@ part_plan() {
     stage "attention over 197 tokens in PyTorch" 25 attention_theirs 197
 }
 
-# The versions here, and the large libraries into the page cache meanwhile.
+# Print the versions. Meanwhile, large libraries are read into the page cache.
 versions() {
     local name
     nvidia-smi | head -n 15
@@ -86,7 +86,7 @@ compile_end() {
     echo "PyTorch compiled (${SECONDS} s): $(du -k "$out/inductor.tar.gz" | cut -f 1) KiB"
 }
 
-# Where the first step fails: each launch waits for its end, then with compute-sanitizer.
+# Run the step that failed again: the host waits for each kernel, then under compute-sanitizer. Print the first errors.
 first_step_explain() { # MODEL BATCH
     echo "-- CUDA_LAUNCH_BLOCKING=1"
     CUDA_LAUNCH_BLOCKING=1 RUN_LIMIT=40 gpu_steps blocking "$1" "$2" 1 cuda.graph=off && explain "$scratch/blocking.log" 10

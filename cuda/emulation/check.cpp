@@ -79,7 +79,7 @@ static void chunk_open(int, siginfo_t *info, void *)
     pages_protect(opened.back(), CHUNK, PROT_READ | PROT_WRITE);
 }
 
-/* Test frameworks and the program install handlers, too. */
+/* Repeated for each operation, because test frameworks and the program replace the handler. */
 static void handler_install(void)
 {
     struct sigaction action = {};

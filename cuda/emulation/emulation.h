@@ -124,7 +124,7 @@ static inline float emulated_rsqrtf(float x)
 #define __expf expf
 #define __cosf cosf
 #define __sinf sinf
-/* A finite number divided by one of more than 2^126 is 0, an infinite one is NaN. */
+/* Divided by more than 2^126, a finite number gives 0 and an infinite one NaN. */
 static inline float __fdividef(float x, float y)
 {
     return fabsf(y) > 0x1p126f && fabsf(y) < INFINITY ? x * 0.0f : x / y;
