@@ -18,8 +18,8 @@ static unsigned wide_threads(int64_t width)
 }
 
 /* In the backward pass each multiprocessor runs one block, because there are at most SUM_CHUNKS
- * chunks of rows. So the block is as large as its threads' registers allow. `size` is the size of an
- * element in bytes. */
+ * chunks of rows. So the block is as large as its threads' registers allow. `size` is the size of
+ * an element in bytes. */
 __host__ __device__ constexpr int backward_threads(int octets_held, size_t size)
 {
     return octets_held == OCTETS_SMALL   ? 768
@@ -197,7 +197,8 @@ __device__ static inline void add_sums_add(float *sums, const struct eight &add)
 }
 
 /* One row of a warp; adds to its lanes' sums. `add` is read before any of dx is written, because
- * both may be the same memory. `shared` holds the sums of `add` (add_sums_of), if they are needed. */
+ * both may be the same memory. `shared` holds the sums of `add` (add_sums_of), if they are needed.
+ */
 template <typename number, int octets_held>
 __device__ static inline void row_backward(const struct norm_backward &args, int64_t row,
                                            struct eight *dgamma, struct eight *dbeta,
@@ -290,8 +291,8 @@ __device__ static inline void sums_store(const struct norm_backward &args, float
     }
 }
 
-/* Add the warps' sums of `add`, [warps, octets_held, 8, WARP] in shared memory, and store the totals
- * like sums_store. The shared memory may be overwritten afterwards. */
+/* Add the warps' sums of `add`, [warps, octets_held, 8, WARP] in shared memory, and store the
+ * totals like sums_store. The shared memory may be overwritten afterwards. */
 template <int octets_held>
 __device__ static inline void add_sums_store(const struct norm_backward &args, float *partial,
                                              const float *room)

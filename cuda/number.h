@@ -215,8 +215,8 @@ __device__ static inline void eight_store_some(number *to, const struct eight &e
                 number_store(to + i, eight.value[i]);
 }
 
-/* Eight elements in their stored format, which need fewer registers than converted ones. So a thread
- * can load several rows before it uses the first. */
+/* Eight elements in their stored format, which need fewer registers than converted ones. So a
+ * thread can load several rows before it uses the first. */
 template <typename number> struct packed_eight {
     struct vector16 part[sizeof(number) / 2];
 };
