@@ -33,19 +33,25 @@ static int exponent_of(float value)
     return (biased > 0 ? biased : 1) - 127;
 }
 
+/* A row or column of 16 operands and their exponents. */
+struct operand_line {
+    float value[16];
+    int exponent[16];
+};
+
 /* Return addend + a . b as an H100 adds: the addend and the exact products are aligned to the
  * largest exponent and truncated there, and their sum is truncated to fp32 (Fasi et al. 2021,
  * "Numerical behavior of NVIDIA tensor cores"; Xie et al. 2025, "MMA-Sim"). */
-static float truncated_sum(float addend, const float a[16], const float b[16])
+static float truncated_sum(float addend, const struct operand_line &a, const struct operand_line &b)
 {
     const int fraction_bits = 25;
     const uint64_t below_fp32 = (1u << 29) - 1; /* excess bits of a double's fraction */
     double products[16], plain = addend;
     int most = exponent_of(addend);
     for (int k = 0; k < 16; k++) {
-        products[k] = (double)a[k] * b[k];
+        products[k] = (double)a.value[k] * b.value[k];
         plain += products[k];
-        most = std::max(most, exponent_of(a[k]) + exponent_of(b[k]));
+        most = std::max(most, a.exponent[k] + b.exponent[k]);
     }
     if (!isfinite(plain))
         return (float)plain;
@@ -72,13 +78,16 @@ void emulated_product_add(float sum[4], const uint32_t left[4], uint32_t right0,
     const struct operands mine = {{left[0], left[1], left[2], left[3]}, {right0, right1}};
     const struct emulated_exchange *all = emulated_warp_exchange(&mine, sizeof mine, false);
     int g = emulated_lane() / 4, q = emulated_lane() % 4;
-    for (int i = 0; i < 4; i++) {
-        int column = 2 * q + i % 2, lower = i / 2;
-        float a[16], b[16];
-        for (int k = 0; k < 16; k++) {
-            a[k] = value(half_of(all + 4 * g + k % 8 / 2, k / 8 * 2 + lower, k % 2));
-            b[k] = value(half_of(all + 4 * column + k % 8 / 2, 4 + k / 8, k % 2));
-        }
-        sum[i] = truncated_sum(sum[i], a, b);
+    struct operand_line rows[2], columns[2];
+    for (int i = 0; i < 32; i++) {
+        int line = i / 16, k = i % 16, pair = k % 8 / 2;
+        float a = value(half_of(all + 4 * g + pair, k / 8 * 2 + line, k % 2));
+        float b = value(half_of(all + 4 * (2 * q + line) + pair, 4 + k / 8, k % 2));
+        rows[line].value[k] = a;
+        rows[line].exponent[k] = exponent_of(a);
+        columns[line].value[k] = b;
+        columns[line].exponent[k] = exponent_of(b);
     }
+    for (int i = 0; i < 4; i++)
+        sum[i] = truncated_sum(sum[i], rows[i / 2], columns[i % 2]);
 }
