@@ -175,6 +175,36 @@ static void no_file_no_harm(void **state)
         assert_int_equal(measured_for(temporary_path("plain/folder"), "a", fastest), CANDIDATES);
 }
 
+/* A candidate that needs a choice of its own. */
+static double nesting_time(void *context, int candidate)
+{
+    struct trial trial = fresh();
+    struct choice chosen;
+    assert_true(choices_make(context, "inner", candidates, CANDIDATES, trial_time, trial_usable,
+                             &trial, &chosen));
+    return candidate == 0 ? 1 : 2;
+}
+
+static bool always_usable(void *context, const struct choice *choice)
+{
+    (void)context;
+    (void)choice;
+    return true;
+}
+
+/* The lock of the outer measurement is not waited for, which would take 30 s. */
+static void a_measurement_may_need_another(void **state)
+{
+    (void)state;
+    struct choice chosen;
+    const time_t begin = time(NULL);
+    struct choices *choices = choices_open(temporary_path("nested"), "GPU X, 1.2");
+    assert_true(choices_make(choices, "outer", candidates, CANDIDATES, nesting_time, always_usable,
+                             choices, &chosen));
+    assert_true(time(NULL) - begin < 20);
+    choices_close(choices);
+}
+
 /* Two ranks that need a key at the same time use the same choice: the second waits for the first.
  */
 static void ranks_agree(void **state)
@@ -313,6 +343,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_used_is_not_chosen),
         cmocka_unit_test(damage_is_measured_again),
         cmocka_unit_test(no_file_no_harm),
+        cmocka_unit_test(a_measurement_may_need_another),
         cmocka_unit_test(ranks_agree),
         cmocka_unit_test(adopted_choices_replace_own),
         cmocka_unit_test(adopted_choices_precede_the_file),

@@ -34,6 +34,7 @@ struct entry {
 struct choices {
     char folder[PATH_SIZE], path[PATH_SIZE + 256], of[OF_SIZE];
     bool keeps, warned;
+    bool locked;     /* by choices_make, whose measurement may call it for another key */
     long read_bytes; /* bytes of the file read so far */
     struct entry *entries;
     int count, room;
@@ -257,9 +258,12 @@ bool choices_make(struct choices *choices, const char *key, const struct choice 
            key);
     if (choices_find(choices, key, usable, context, chosen))
         return true;
-    const int file = file_open(choices);
+    const int file = choices->locked ? -1 : file_open(choices);
+    const bool outer = choices->locked;
+    choices->locked = true;
     const bool found =
         measure(choices, file, key, candidates, count, time, usable, context, chosen);
+    choices->locked = outer;
     if (file >= 0)
         close(file); /* releases the lock */
     return found;
