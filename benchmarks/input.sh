@@ -1,10 +1,10 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Images per second from JPEG files with RandomResizedCrop to 224 x 224. vittrain's loader with 2 threads, from folders and
 # from packed files with restart markers, runs in turn with torchvision's DataLoader with 2 workers. The ratios are medians
 # of images per second of CPU time, which other programs hardly affect. Prints rows of the benchmarks' CSV.
 #   input.sh ROOT [PAIRS]       ROOT/train/CLASS/FILE; build first: make vittrain benchmarks/bench_input
-set -eu
+set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/common.sh"
 root=$1 pairs=${2:-5}
