@@ -9,7 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/bench.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_read.h"
 #include "checkpoint/checkpoint_writer.h"
@@ -17,6 +16,7 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "model/model.h"
+#include "tools/bench/bench.h"
 
 enum work { PLAIN, WRITE, WRITE_NODE0, READ, WORKS };
 static const char *const work_name[WORKS] = {"plain write", "checkpoint", "checkpoint by one rank",

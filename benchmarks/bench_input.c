@@ -8,13 +8,13 @@
 #include <string.h>
 #include <time.h>
 
-#include "bench/bench.h"
 #include "config/command_line.h"
 #include "config/options.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "data/loader.h"
 #include "data/policy.h"
+#include "tools/bench/bench.h"
 
 enum { SLOTS = 4, SECONDS = 3 };
 enum { LOADING = 1, TRANSFORMING = 2 };

@@ -11,12 +11,12 @@
 #include <string.h>
 #include <time.h>
 
-#include "bench/bench.h"
 #include "config/command_line.h"
 #include "config/options.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "data/loader.h"
+#include "tools/bench/bench.h"
 
 enum { SLOTS = 4, TURNS = 15 };
 static const double TURN = 0.4; /* seconds */

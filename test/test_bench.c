@@ -2,7 +2,7 @@
 /* `bench comm` on any number of ranks: every implementation is measured and correct, the CSV has
  * the common columns. Wrong results are counted and give an exit code: MPI_Allgather is replaced by
  * one that can lose data or fail (MPI's profiling interface). */
-#include "bench/bench.h"
+#include "tools/bench/bench.h"
 
 #include <mpi.h>
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Charts as SVG and as PNG: positions of points and lines; escaped text; formatted numbers. */
-#include "report/chart.h"
+#include "tools/report/chart.h"
 
 #include <math.h>
 #include <png.h>
@@ -15,11 +15,11 @@
 #include <cmocka.h>
 
 #include "markup.h"
-#include "report/escape.h"
-#include "report/format.h"
-#include "report/ticks.h"
 #include "skip.h"
 #include "temporary.h"
+#include "tools/report/escape.h"
+#include "tools/report/format.h"
+#include "tools/report/ticks.h"
 
 static void assert_near(double value, double wanted, double tolerance)
 {

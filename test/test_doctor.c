@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Findings of doctor on simulated nodes: too many threads per CPU, slow links and nodes,
  * interfaces, clocks, different data, rows as a table and as JSON. */
-#include "doctor/doctor.h"
+#include "tools/doctor/doctor.h"
 
 #include <jansson.h>
 #include <math.h>

@@ -18,8 +18,8 @@
 #include <cmocka.h>
 
 #include "core/log.h"
-#include "fetch/download.h"
 #include "temporary.h"
+#include "tools/fetch/download.h"
 #include "web_server.h"
 
 enum { BYTES = 5000 };

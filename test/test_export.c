@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Exports of run folders: the expected lines are those of the other programs' logs. */
-#include "report/export.h"
+#include "tools/report/export.h"
 
 #include <math.h>
 #include <png.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The HTML report of complete, interrupted, malformed and large runs. */
-#include "report/html.h"
+#include "tools/report/html.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,8 +15,8 @@
 #include <cmocka.h>
 
 #include "markup.h"
-#include "report/facts.h"
 #include "temporary.h"
+#include "tools/report/facts.h"
 
 static const char metrics_head[] = "epoch,step,split,loss,top1,lr,images_per_second,step_seconds,"
                                    "data_seconds,forward_seconds,exposed_comm_seconds,"

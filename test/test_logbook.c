@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The log book: pages, index, notes of users, concurrent writers. */
-#include "report/logbook.h"
+#include "tools/report/logbook.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -15,8 +15,8 @@
 
 #include <cmocka.h>
 
-#include "report/escape.h"
 #include "temporary.h"
+#include "tools/report/escape.h"
 
 static char book[4096];
 

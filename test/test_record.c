@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Records of complete and interrupted runs, and of runs by other versions. */
-#include "report/record.h"
+#include "tools/report/record.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -16,9 +16,9 @@
 #include <cmocka.h>
 
 #include "config/options.h"
-#include "report/facts.h"
-#include "report/logbook.h"
 #include "temporary.h"
+#include "tools/report/facts.h"
+#include "tools/report/logbook.h"
 
 static struct record record_of(const char *name)
 {

@@ -19,19 +19,20 @@ checkpoint
 runlog
 train
 plan
-report
+tools/report
 app
-launch
-bench doctor fetch sweep'
+tools/launch
+tools/bench tools/doctor tools/fetch tools/sweep'
 
 # level MODULE: its number, from 1.
 level() { echo "$levels" | awk -v module="$1" '{ for (i = 1; i <= NF; i++) if ($i == module) print NR }'; }
 
-for folder in src/*/local.mk; do
-    folder=${folder%local.mk} module=$(basename "$folder")
+for folder in src/*/local.mk src/tools/*/local.mk; do
+    folder=${folder%local.mk} module=${folder#src/}
+    module=${module%/}
     own=$(level "$module")
     [ -n "$own" ] || { echo "$module has no level in test/test_source.sh"; continue; }
-    for other in $(cat "$folder"*.[ch] | sed -nE 's|^#include "([a-z_]+)/.*|\1|p' | sort -u); do
+    for other in $(cat "$folder"*.[ch] | sed -nE 's|^#include "(.*)/[^/]*"$|\1|p' | sort -u); do
         below=$(level "$other")
         [ "$other" = "$module" ] || [ "${below:-99}" -lt "$own" ] ||
             grep -n "^#include \"$other/" "$folder"*.[ch]

@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "config/options.h"
-#include "sweep/sweep_space.h"
-#include "sweep/sweep_tpe.h"
+#include "tools/sweep/sweep_space.h"
+#include "tools/sweep/sweep_tpe.h"
 
 static void space_make(struct sweep_space *space, const char *const *words)
 {

@@ -14,9 +14,9 @@
 #include "core/log.h"
 #include "mesh/mesh.h"
 #include "plan/find_batch.h"
-#include "report/chart.h"
-#include "report/logbook.h"
 #include "runlog/rclone.h"
+#include "tools/report/chart.h"
+#include "tools/report/logbook.h"
 #include "train/range_test.h"
 #include "train/schedule.h"
 

@@ -13,10 +13,10 @@
 #include "core/atomic_file.h"
 #include "core/launcher.h"
 #include "core/log.h"
-#include "report/export.h"
-#include "report/facts.h"
-#include "report/html.h"
-#include "report/logbook.h"
+#include "tools/report/export.h"
+#include "tools/report/facts.h"
+#include "tools/report/html.h"
+#include "tools/report/logbook.h"
 
 struct report {
     int count;

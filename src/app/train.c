@@ -9,7 +9,7 @@
 #include "config/command_line.h"
 #include "config/options.h"
 #include "core/log.h"
-#include "report/logbook.h"
+#include "tools/report/logbook.h"
 #include "train/trainer.h"
 
 /* Add the run to the log book. A failure is a warning. */

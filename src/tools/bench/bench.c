@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* The command `bench`: selects the topic and writes rows of the benchmarks' table. */
+#define _DEFAULT_SOURCE /* getloadavg */
+#include "tools/bench/bench.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "app/app.h"
+#include "config/command_line.h"
+#include "config/options.h"
+#include "core/clock.h"
+#include "core/version.h"
+
+const char bench_header[] = "date,host_cpu,commit,framework,version,work,model,batch,precision,"
+                            "strategy,ranks,threads,metric,value,unit,nodes,host,cores,memory_gib,"
+                            "gpu,load";
+
+void bench_host_read(struct bench_host *host)
+{
+    struct error error = {0};
+    struct device_limits limits = {.name = "CPU"};
+    struct device *device = device_cpu.open(0, 1, &error);
+    memset(host, 0, sizeof *host);
+    if (device != NULL) {
+        device_cpu.limits(device, &limits);
+        device_cpu.close(device);
+    }
+    host->cores = sysconf(_SC_NPROCESSORS_ONLN);
+    host->memory_gib = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGE_SIZE) / (1 << 30);
+    snprintf(host->cpu, sizeof host->cpu, "%.*s (%ld cores)", (int)strcspn(limits.name, ","),
+             limits.name, host->cores);
+    gethostname(host->name, sizeof host->name - 1);
+}
+
+static void text_put(struct csv *csv, const char *text)
+{
+    char cell[256];
+    snprintf(cell, sizeof cell, "%s", text != NULL ? text : "");
+    for (char *at = cell; (at = strpbrk(at, ",\"\n")) != NULL;)
+        *at = ' ';
+    csv_text(csv, cell);
+}
+
+static void row_put(struct csv *csv, const struct bench_host *host, const struct bench_row *row,
+                    struct error *error)
+{
+    char date[32];
+    double load;
+    clock_stamp(date, sizeof date);
+    text_put(csv, date);
+    text_put(csv, host->cpu);
+    text_put(csv, version_commit);
+    text_put(csv, row->framework != NULL ? row->framework : "vittrain");
+    text_put(csv, row->framework != NULL ? row->version : version_number);
+    text_put(csv, row->work);
+    text_put(csv, row->model);
+    csv_number(csv, row->batch > 0 ? (double)row->batch : NAN);
+    text_put(csv, row->precision != NULL ? row->precision : "fp32");
+    text_put(csv, row->strategy);
+    csv_integer(csv, row->ranks > 0 ? row->ranks : 1);
+    csv_integer(csv, row->threads > 0 ? row->threads : 1);
+    text_put(csv, row->metric);
+    csv_number(csv, row->value);
+    text_put(csv, row->unit);
+    csv_integer(csv, row->nodes > 0 ? row->nodes : 1);
+    text_put(csv, host->name);
+    csv_integer(csv, host->cores);
+    csv_number(csv, round(host->memory_gib));
+    text_put(csv, row->gpu);
+    csv_number(csv, getloadavg(&load, 1) == 1 ? round(100 * load) / 100 : NAN);
+    error_defer(csv_end_row(csv, error));
+}
+
+void bench_header_print(void)
+{
+    printf("%s\n", bench_header);
+}
+
+void bench_row_print(const struct bench_host *host, const struct bench_row *row)
+{
+    struct error error = {0};
+    struct csv csv = {.stream = stdout, .path = "standard output"};
+    row_put(&csv, host, row, &error);
+    fflush(stdout);
+}
+
+void bench_write(struct bench *bench, const struct bench_row *row, struct error *error)
+{
+    struct bench_row whole = *row;
+    if (!bench->has_csv || error->kind != ERROR_NONE)
+        return;
+    whole.ranks = row->ranks > 0 ? row->ranks : bench->world->size;
+    whole.nodes = row->nodes > 0 ? row->nodes : bench->nodes;
+    row_put(&bench->csv, &bench->host, &whole, error);
+}
+
+int bench_compare(const void *left, const void *right)
+{
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+static void bench_close(struct bench *bench, struct error *error)
+{
+    if (bench->has_csv) {
+        error_defer(csv_flush(&bench->csv, error));
+        csv_close(&bench->csv);
+    }
+    if (bench->world->rank == 0)
+        error_defer(app_output_arrived(error));
+    if (bench->device != NULL)
+        device_cpu.close(bench->device);
+    comm_agree(bench->world, error);
+}
+
+static void bench_run(const struct options *options, const struct command_line *line,
+                      struct comm *world, struct error *error)
+{
+    struct bench bench = {.options = options, .world = world};
+    const int count = line->operand_count;
+    const char *name = count > 0 ? line->operand[0] : "";
+    bool (*topic)(struct bench *, struct error *) = NULL;
+    if (strcmp(name, "comm") == 0 && count == 1)
+        topic = bench_comm;
+    else if (strcmp(name, "machine") == 0 && count == 1)
+        topic = bench_machine;
+    else if (strcmp(name, "device") == 0 && count <= 2)
+        topic = bench_device;
+    bench.subject = count > 1 ? line->operand[1] : NULL;
+    comm_set_timeout(options->mesh.timeout);
+    if (topic == NULL)
+        error_set(error, ERROR_USAGE,
+                  "bench: no such topic; use `vittrain bench comm`, `machine` or `device`");
+    else if (options->bench.min > options->bench.max)
+        error_set(error, ERROR_USAGE, "bench.min is larger than bench.max");
+    else {
+        int node;
+        const char *output = options->bench.output;
+        bench.device = device_cpu.open(0, 1, error);
+        bench_host_read(&bench.host);
+        bench.nodes = comm_node_count(world, &node);
+        if (world->rank == 0 && output[0] != '\0' && error->kind == ERROR_NONE)
+            bench.has_csv = csv_open(&bench.csv, output, bench_header, 0, INT64_MAX, error);
+        if (comm_agree(world, error))
+            topic(&bench, error);
+        bench_close(&bench, error);
+    }
+}
+
+const struct command command_bench = {
+    .name = "bench",
+    .synopsis = "bench comm | machine | device [product:SIDE | attention:BATCH:TOKENS | "
+                "convolutions:MODEL:BATCH:PIXELS] [DECK.ini ...] [section.key=value ...]",
+    .summary = "measure collectives; the machine, for plan; or operations of a device",
+    .detail =
+        "`bench comm` runs all-reduce, reduce-scatter, all-gather and broadcast of fp32 over all "
+        "ranks, from bench.min to bench.max bytes, by each transport that the layout allows (or "
+        "the one of mesh.transport) and by MPI's blocking calls in turn. Prints a table like that "
+        "of nccl-tests: the median of the slowest rank's times, bandwidth (size over time), bus "
+        "bandwidth (load of each rank's link), and the number of wrong elements; the exit code is "
+        "1 if there are any. `bench machine` measures in about 20 seconds what vittrain plan "
+        "needs to predict times: the device's operations at sizes of transformers and "
+        "convolutional models in each precision, on all ranks at once; collectives between the "
+        "ranks of a node and between nodes; and how much computing and communicating slow each "
+        "other down. Start it with the ranks, nodes and threads of the planned run. It writes "
+        "bench.machine. `bench device` measures the linear layers and the attention of some ViTs "
+        "on one rank, on the CPU beside oneDNN's matrix products alone; or only a copy and one "
+        "square product; or only attention with 12 heads of 64; or, on the CPU, the "
+        "convolutions of cnn_b or a ResNet beside oneDNN's alone. train.precision selects the "
+        "type, run.backend the device. bench.output appends all values to a CSV table.",
+    .run = bench_run};

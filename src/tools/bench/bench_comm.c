@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* `bench comm`: the collectives of vittrain by each transport and those of MPI, measured in turn so
+ * that other work on the machine affects all alike. Every result is checked. Overlap is measured
+ * like in the OSU benchmarks: the share of a collective's time that is hidden if the thread that
+ * started it computes for the same time. */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/mpi_check.h"
+#include "config/options.h"
+#include "core/clock.h"
+#include "core/version.h"
+#include "tools/bench/bench.h"
+
+enum kind { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, KINDS };
+static const char *const kind_name[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast"};
+
+/* An implementation to measure: a transport with its own group, or MPI (group NULL). */
+struct way {
+    const char *name;
+    struct comm *group;
+};
+enum { WAYS = 4, LEAST_ROUNDS = 5, MOST_ROUNDS = 101 };
+
+struct comm_bench {
+    struct bench *bench;
+    struct comm *world;
+    MPI_Comm mpi;
+    char mpi_version[64];
+    struct way way[WAYS];
+    int ways;
+    float *buffer, *result; /* result: output of MPI's reduce-scatter */
+    enum kind kind;
+    int64_t count, part; /* elements of all ranks and of one rank */
+    int64_t wrong;       /* wrong elements on all ranks so far */
+};
+
+static struct ticket *ours_start(const struct comm_bench *self, struct comm *group)
+{
+    const struct comm_backend *backend = group->backend;
+    switch (self->kind) {
+    case ALL_REDUCE:
+        return backend->all_reduce(group, self->buffer, self->count, COMM_FP32, COMM_SUM, NULL);
+    case REDUCE_SCATTER:
+        return backend->reduce_scatter(group, self->buffer, self->part, COMM_FP32, COMM_SUM, NULL);
+    case ALL_GATHER:
+        return backend->all_gather(group, self->buffer, self->part, COMM_FP32, NULL);
+    default:
+        return backend->broadcast(group, self->buffer, self->count, COMM_FP32, 0, NULL);
+    }
+}
+
+static void mpis_start(const struct comm_bench *self, MPI_Request *request)
+{
+    int count = (int)self->count, part = (int)self->part;
+    switch (self->kind) {
+    case ALL_REDUCE:
+        MPI_CHECK(MPI_Iallreduce(MPI_IN_PLACE, self->buffer, count, MPI_FLOAT, MPI_SUM, self->mpi,
+                                 request));
+        break;
+    case REDUCE_SCATTER:
+        MPI_CHECK(MPI_Ireduce_scatter_block(self->buffer, self->result, part, MPI_FLOAT, MPI_SUM,
+                                            self->mpi, request));
+        break;
+    case ALL_GATHER:
+        MPI_CHECK(MPI_Iallgather(MPI_IN_PLACE, part, MPI_FLOAT, self->buffer, part, MPI_FLOAT,
+                                 self->mpi, request));
+        break;
+    default:
+        MPI_CHECK(MPI_Ibcast(self->buffer, count, MPI_FLOAT, 0, self->mpi, request));
+    }
+}
+
+static void mpis_run(const struct comm_bench *self)
+{
+    int count = (int)self->count, part = (int)self->part;
+    switch (self->kind) {
+    case ALL_REDUCE:
+        MPI_CHECK(MPI_Allreduce(MPI_IN_PLACE, self->buffer, count, MPI_FLOAT, MPI_SUM, self->mpi));
+        break;
+    case REDUCE_SCATTER:
+        MPI_CHECK(MPI_Reduce_scatter_block(self->buffer, self->result, part, MPI_FLOAT, MPI_SUM,
+                                           self->mpi));
+        break;
+    case ALL_GATHER:
+        MPI_CHECK(
+            MPI_Allgather(MPI_IN_PLACE, part, MPI_FLOAT, self->buffer, part, MPI_FLOAT, self->mpi));
+        break;
+    default:
+        MPI_CHECK(MPI_Bcast(self->buffer, count, MPI_FLOAT, 0, self->mpi));
+    }
+}
+
+static void way_run(const struct comm_bench *self, const struct way *way)
+{
+    if (way->group != NULL)
+        way->group->backend->wait(ours_start(self, way->group), NULL);
+    else
+        mpis_run(self);
+}
+
+/* Collective: the maximum over ranks. */
+static double slowest(const struct comm_bench *self, double seconds)
+{
+    MPI_CHECK(MPI_Allreduce(MPI_IN_PLACE, &seconds, 1, MPI_DOUBLE, MPI_MAX, self->mpi));
+    return seconds;
+}
+
+/* Run once on known values; return the number of wrong elements on all ranks. */
+static int64_t way_check(const struct comm_bench *self, const struct way *way)
+{
+    int64_t size = self->world->size, rank = self->world->rank, wrong = 0;
+    bool scatter = self->kind == REDUCE_SCATTER;
+    bool sums = scatter || self->kind == ALL_REDUCE;
+    int64_t begin = scatter ? self->part * rank : 0;
+    int64_t end = scatter ? begin + self->part : self->count;
+    for (int64_t i = 0; i < self->count; i++)
+        self->buffer[i] = (float)(rank + i % 7);
+    way_run(self, way);
+    const float *got = scatter && way->group == NULL ? self->result : self->buffer + begin;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t expected = sums                       ? size * (i % 7) + size * (size - 1) / 2
+                           : self->kind == ALL_GATHER ? i % 7 + i / self->part
+                                                      : i % 7;
+        wrong += got[i - begin] != (float)expected;
+    }
+    MPI_CHECK(MPI_Allreduce(MPI_IN_PLACE, &wrong, 1, MPI_INT64_T, MPI_SUM, self->mpi));
+    return wrong;
+}
+
+/* Seconds of one run, averaged over `times` runs. */
+static double way_time(const struct comm_bench *self, const struct way *way, int times)
+{
+    MPI_CHECK(MPI_Barrier(self->mpi));
+    double start = clock_now();
+    for (int i = 0; i < times; i++)
+        way_run(self, way);
+    return slowest(self, clock_now() - start) / times;
+}
+
+static double median(double *values, int count)
+{
+    qsort(values, (size_t)count, sizeof *values, bench_compare);
+    return values[count / 2];
+}
+
+/* Median seconds of each implementation, measured in turn. */
+static void measure(const struct comm_bench *self, double seconds[WAYS])
+{
+    const double sample = 300e-6;
+    static double times[WAYS][MOST_ROUNDS];
+    double limit = self->bench->options->bench.seconds * self->ways, begin = clock_now();
+    int repeat[WAYS], rounds = 0;
+    for (int i = 0; i < self->ways; i++) {
+        double single = way_time(self, &self->way[i], 1);
+        repeat[i] = single > sample / 64 ? (int)(sample / single) + 1 : 64;
+    }
+    do {
+        for (int i = 0; i < self->ways; i++)
+            times[i][rounds] = way_time(self, &self->way[i], repeat[i]);
+        rounds++;
+    } while (rounds < MOST_ROUNDS &&
+             (rounds < LEAST_ROUNDS || slowest(self, clock_now() - begin) < limit));
+    for (int i = 0; i < self->ways; i++)
+        seconds[i] = median(times[i], rounds);
+}
+
+/* Arithmetic on registers only, like in a compute-bound kernel. */
+static double compute(int64_t turns)
+{
+    double a = 1, b = 1.1, c = 1.2, d = 1.3;
+    for (int64_t i = 0; i < turns; i++) {
+        a = a * 0.999999 + 1e-6;
+        b = b * 0.999999 + 1e-6;
+        c = c * 0.999999 + 1e-6;
+        d = d * 0.999999 + 1e-6;
+    }
+    return a + b + c + d;
+}
+
+/* Seconds of computing while a collective of `way` is in progress; NULL: computing alone. */
+static double time_beside(const struct comm_bench *self, const struct way *way, int64_t turns)
+{
+    volatile double sink;
+    struct ticket *ticket = NULL;
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_CHECK(MPI_Barrier(self->mpi));
+    double start = clock_now();
+    if (way != NULL && way->group != NULL)
+        ticket = ours_start(self, way->group);
+    else if (way != NULL)
+        mpis_start(self, &request);
+    sink = compute(turns);
+    (void)sink;
+    self->world->backend->wait(ticket, NULL);
+    MPI_CHECK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    return slowest(self, clock_now() - start);
+}
+
+/* Percentage of `alone` that is hidden by computation of the same length; median of some trials. */
+static double measure_overlap(const struct comm_bench *self, const struct way *way, double alone)
+{
+    enum { TRIALS = 7 };
+    const int64_t trial = 1000000;
+    double hidden[TRIALS];
+    int64_t turns = (int64_t)((double)trial * alone / time_beside(self, NULL, trial)) + 1;
+    for (int i = 0; i < TRIALS; i++) {
+        double computing = time_beside(self, NULL, turns);
+        hidden[i] = 100 * (1 - (time_beside(self, way, turns) - computing) / alone);
+    }
+    double middle = median(hidden, TRIALS);
+    return middle < 0 ? 0 : middle > 100 ? 100 : middle;
+}
+
+/* Bandwidths as defined by nccl-tests. Bus bandwidth is the load of each rank's link. */
+static void report(struct comm_bench *self, const struct way *way, double seconds, int64_t wrong,
+                   double hidden, struct error *error)
+{
+    double size = self->world->size, bytes = (double)self->count * sizeof(float);
+    double factor = self->kind == ALL_REDUCE  ? 2 * (size - 1) / size
+                    : self->kind == BROADCAST ? 1
+                                              : (size - 1) / size;
+    double bandwidth = bytes / seconds * 1e-9;
+    char model[32], overlap[32] = "";
+    if (self->bench->options->bench.overlap)
+        snprintf(overlap, sizeof overlap, "%10.1f", hidden);
+    printf("%-14s  %-12s  %12.0f  %11lld  %5s  %12.2f  %11.3f  %11.3f  %8lld%s\n",
+           kind_name[self->kind], way->name, bytes, (long long)self->count, "fp32", seconds * 1e6,
+           bandwidth, bandwidth * factor, (long long)wrong, overlap);
+    fflush(stdout);
+    snprintf(model, sizeof model, "%.0f bytes", bytes);
+    struct bench_row row = {.framework = way->group != NULL ? "vittrain" : "mpi",
+                            .version = way->group != NULL ? version_number : self->mpi_version,
+                            .work = kind_name[self->kind],
+                            .model = model,
+                            .strategy = way->group != NULL ? way->name : ""};
+    const struct {
+        const char *metric, *unit;
+        double value;
+    } values[] = {{"time", "s", seconds},
+                  {"algorithm bandwidth", "GB/s", bandwidth},
+                  {"bus bandwidth", "GB/s", bandwidth * factor},
+                  {"wrong elements", "", (double)wrong},
+                  {"overlap with computation", "%", hidden}};
+    int count = self->bench->options->bench.overlap ? 5 : 4;
+    for (int i = 0; i < count; i++) {
+        row.metric = values[i].metric;
+        row.unit = values[i].unit;
+        row.value = values[i].value;
+        bench_write(self->bench, &row, error);
+    }
+}
+
+static void size_run(struct comm_bench *self, int64_t bytes, struct error *error)
+{
+    double seconds[WAYS];
+    int64_t wrong[WAYS], size = self->world->size;
+    bool blocks = self->kind == REDUCE_SCATTER || self->kind == ALL_GATHER;
+    self->count = (bytes + (int64_t)sizeof(float) - 1) / (int64_t)sizeof(float);
+    self->part = (self->count + size - 1) / size;
+    self->count = blocks ? self->part * size : self->count;
+    for (int i = 0; i < self->ways; i++) {
+        wrong[i] = way_check(self, &self->way[i]);
+        self->wrong += wrong[i];
+    }
+    /* Repeated sums of zeros do not overflow. */
+    memset(self->buffer, 0, (size_t)self->count * sizeof *self->buffer);
+    measure(self, seconds);
+    for (int i = 0; i < self->ways; i++) {
+        double hidden = 0;
+        if (self->bench->options->bench.overlap)
+            hidden = measure_overlap(self, &self->way[i], seconds[i]);
+        if (self->world->rank == 0)
+            report(self, &self->way[i], seconds[i], wrong[i], hidden, error);
+    }
+}
+
+static void table_run(struct comm_bench *self, struct error *error)
+{
+    const struct options *options = self->bench->options;
+    if (self->world->rank == 0)
+        printf("%-14s  %-12s  %12s  %11s  %5s  %12s  %11s  %11s  %8s%s\n", "collective",
+               "transport", "size (B)", "count", "type", "time (us)", "alg. (GB/s)", "bus (GB/s)",
+               "wrong", options->bench.overlap ? "  hidden %" : "");
+    for (int kind = 0; kind < KINDS; kind++) {
+        self->kind = (enum kind)kind;
+        if (options->bench.collective != COLLECTIVE_ALL &&
+            options->bench.collective != COLLECTIVE_ALL_REDUCE + kind)
+            continue;
+        /* The last size is always bench.max. */
+        int64_t bytes = options->bench.min;
+        for (; bytes <= options->bench.max / options->bench.factor; bytes *= options->bench.factor)
+            size_run(self, bytes, error);
+        if (bytes < options->bench.max)
+            size_run(self, bytes, error);
+        size_run(self, options->bench.max, error);
+    }
+}
+
+/* Open a group for each possible transport, except those that equal an earlier one. */
+static void ways_open(struct comm_bench *self, struct error *error)
+{
+    static const char *const names[] = {"", "ring", "shared", "hierarchical"};
+    enum transport_choice only = (enum transport_choice)self->bench->options->mesh.transport;
+    char text[WAYS][256];
+    for (int wanted = TRANSPORT_RING; wanted <= TRANSPORT_HIERARCHICAL; wanted++) {
+        struct error refused = {0};
+        struct comm *group = self->world->backend->split(self->world, 0, self->world->rank);
+        bool good = group->backend->set_transport(group, (enum transport_choice)wanted, &refused) &&
+                    (only == TRANSPORT_AUTO || only == (enum transport_choice)wanted);
+        group->backend->describe_transport(group, text[self->ways], sizeof text[0]);
+        for (int i = 0; i < self->ways; i++)
+            good = good && strcmp(text[i], text[self->ways]) != 0;
+        if (good)
+            self->way[self->ways++] = (struct way){.name = names[wanted], .group = group};
+        else
+            group->backend->close(group);
+        if (only == (enum transport_choice)wanted && refused.kind != ERROR_NONE)
+            error_set(error, refused.kind, "%s", refused.text);
+    }
+    self->way[self->ways++] = (struct way){.name = "mpi"};
+}
+
+static bool buffers_open(struct comm_bench *self, struct error *error)
+{
+    const struct bench *bench = self->bench;
+    size_t slack = (size_t)self->world->size * sizeof(float);
+    size_t most = (size_t)bench->options->bench.max + slack;
+    if (bench->options->bench.max / (int64_t)sizeof(float) > INT_MAX - self->world->size)
+        error_set(error, ERROR_USAGE,
+                  "bench.max: must be below 8GiB, the limit of MPI's collectives");
+    if (error->kind == ERROR_NONE)
+        self->buffer = device_cpu.allocate(bench->device, most, error);
+    if (error->kind == ERROR_NONE)
+        self->result =
+            device_cpu.allocate(bench->device, most / (size_t)self->world->size + slack, error);
+    return comm_agree(self->world, error);
+}
+
+bool bench_comm(struct bench *bench, struct error *error)
+{
+    struct comm_bench self = {.bench = bench, .world = bench->world};
+    char version[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length;
+    self.mpi = *(MPI_Comm *)comm_handle(bench->world);
+    if (self.mpi == MPI_COMM_NULL)
+        return error_set(
+            error, ERROR_USAGE,
+            "bench comm needs MPI, which a process without a launcher does not use: start "
+            "it with mpirun -np RANKS vittrain bench comm");
+    MPI_CHECK(MPI_Get_library_version(version, &length));
+    snprintf(self.mpi_version, sizeof self.mpi_version, "%.*s", (int)strcspn(version, ",\n"),
+             version);
+    ways_open(&self, error);
+    if (buffers_open(&self, error)) {
+        table_run(&self, error);
+        if (self.wrong > 0)
+            error_set(error, ERROR_INTERNAL, "bench comm: %lld elements are wrong",
+                      (long long)self.wrong);
+    }
+    for (int i = 0; i < self.ways; i++)
+        if (self.way[i].group != NULL)
+            self.way[i].group->backend->close(self.way[i].group);
+    if (self.buffer != NULL)
+        device_cpu.release(bench->device, self.buffer);
+    if (self.result != NULL)
+        device_cpu.release(bench->device, self.result);
+    return comm_agree(bench->world, error);
+}

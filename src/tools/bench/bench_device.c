@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* `bench device`: linear layers and attention of vit_cifar (batch 64), vit_base_patch32_224
+ * (batch 32) and, on GPUs, vit_base_patch16_224 (batch 256). On the CPU each layer is measured in
+ * turn with oneDNN computing only its matrix products, so that the ratio does not depend on other
+ * work on the machine. All times are the best of some rounds. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "config/options.h"
+#include "core/clock.h"
+#include "tools/bench/bench_device.h"
+
+enum { ROUNDS = 12, HEADS = 12, HEAD_DIM = 64 };
+
+static const struct layer {
+    const char *model, *name;
+    int64_t size[3]; /* rows, in, out */
+} layers[] = {
+    {"vit_cifar", "qkv", {4160, 192, 576}},
+    {"vit_cifar", "proj", {4160, 192, 192}},
+    {"vit_cifar", "fc1", {4160, 192, 768}},
+    {"vit_cifar", "fc2", {4160, 768, 192}},
+    {"vit_base_patch32_224", "qkv", {1600, 768, 2304}},
+    {"vit_base_patch32_224", "proj", {1600, 768, 768}},
+    {"vit_base_patch32_224", "fc1", {1600, 768, 3072}},
+    {"vit_base_patch32_224", "fc2", {1600, 3072, 768}},
+    {"vit_base_patch16_224", "qkv", {50432, 768, 2304}},
+    {"vit_base_patch16_224", "proj", {50432, 768, 768}},
+    {"vit_base_patch16_224", "fc1", {50432, 768, 3072}},
+    {"vit_base_patch16_224", "fc2", {50432, 3072, 768}},
+};
+
+enum { LAYERS = sizeof layers / sizeof layers[0], LAYERS_CPU = 8 };
+
+/* ---- trials besides those of bench_trials.c */
+
+/* A matrix product with nothing fused. */
+static void trial_product(struct machine_bench *self, const int64_t *size)
+{
+    const struct linear_forward args = {.type = self->type,
+                                        .rows = size[0],
+                                        .in = size[1],
+                                        .out = size[2],
+                                        .rows_per_sample = 1,
+                                        .x = self->x,
+                                        .weight = self->weight,
+                                        .y = self->y};
+    self->device->backend->linear_forward(self->stream, &args);
+}
+
+static void onednn_run(struct machine_bench *self, struct product product, const void *a,
+                       const void *b)
+{
+    product.type = self->type == TYPE_BF16 && self->limits.multiplies_bf16 ? TYPE_BF16 : TYPE_FP32;
+    product.threads = self->limits.threads;
+    product_run(product_plan(((struct device_bench *)self)->products, &product), 0, a, b,
+                self->gradient, self->pre);
+}
+
+static void onednn_forward(struct machine_bench *self, const int64_t *size)
+{
+    onednn_run(self,
+               (struct product){.m = size[0],
+                                .n = size[2],
+                                .k = size[1],
+                                .a_stride = size[1],
+                                .b_stride = size[1],
+                                .c_stride = size[2],
+                                .b_transposed = true},
+               self->x, self->weight);
+}
+
+static void onednn_backward(struct machine_bench *self, const int64_t *size)
+{
+    onednn_run(self,
+               (struct product){.m = size[0],
+                                .n = size[1],
+                                .k = size[2],
+                                .a_stride = size[2],
+                                .b_stride = size[1],
+                                .c_stride = size[1]},
+               self->y, self->weight);
+    onednn_run(self,
+               (struct product){.m = size[2],
+                                .n = size[1],
+                                .k = size[0],
+                                .a_stride = size[2],
+                                .b_stride = size[1],
+                                .c_stride = size[1],
+                                .a_transposed = true,
+                                .accumulate = true},
+               self->y, self->x);
+}
+
+/* ---- measuring */
+
+/* Best seconds of one run; `alone`, if not NULL, is measured in turn. The tensors stay in place. */
+static void seconds_measure(struct device_bench *self, machine_trial *const run[2],
+                            const int64_t *size, double seconds[2])
+{
+    const struct device_backend *backend = self->machine.device->backend;
+    int times = 1;
+    seconds[0] = seconds[1] = INFINITY;
+    /* Algorithms are chosen and kernels loaded in round -2; round -1 sets the number of runs. */
+    for (int round = -2; round < ROUNDS; round++)
+        for (int who = 0; who < 2 && run[who] != NULL; who++) {
+            double begin = clock_now();
+            for (int i = 0; i < times; i++)
+                run[who](&self->machine, size);
+            backend->stream_synchronize(self->machine.stream);
+            double once = (clock_now() - begin) / times;
+            if (round >= 0)
+                seconds[who] = fmin(seconds[who], once);
+            else if (round == -1 && !self->cpu) /* so that waiting for the GPU is negligible */
+                times = (int)fmax(1, fmin(20, 5e-3 / once));
+        }
+}
+
+static void value_write(struct device_bench *self, const char *model, const char *work,
+                        const char *metric, double value, const char *unit, struct error *error)
+{
+    const struct device_limits *limits = &self->machine.limits;
+    const struct bench_row row = {.work = work,
+                                  .model = model,
+                                  .precision = type_name(self->machine.type),
+                                  .strategy = "none",
+                                  .threads = limits->threads,
+                                  .gpu = self->cpu ? NULL : limits->name,
+                                  .metric = metric,
+                                  .value = value,
+                                  .unit = unit};
+    bench_write(self->machine.bench, &row, error);
+    printf("%-22s %-42s %-14s %12.6g %s\n", model, work, metric, value, unit);
+    fflush(stdout);
+}
+
+void device_operation_measure(struct device_bench *self, const char *model, const char *work,
+                              machine_trial *run, machine_trial *alone, const int64_t *size,
+                              struct error *error)
+{
+    double seconds[2];
+    trial_count(&self->machine, run, size);
+    const struct counted counted = self->machine.counted;
+    seconds_measure(self, (machine_trial *const[]){run, alone}, size, seconds);
+    value_write(self, model, work, "time", seconds[0], "s", error);
+    value_write(self, model, work, "intensity", counted.flops / counted.bytes, "FLOP/B", error);
+    value_write(self, model, work, "speed", 1e-9 * counted.flops / seconds[0], "GFLOP/s", error);
+    if (self->peak > 0)
+        value_write(self, model, work, "share of peak", counted.flops / seconds[0] / self->peak, "",
+                    error);
+    if (alone != NULL)
+        value_write(self, model, work, "products alone", 1e-9 * counted.flops / seconds[1],
+                    "GFLOP/s", error);
+}
+
+static void bandwidth_measure(struct device_bench *self, const char *work, machine_trial *run,
+                              int64_t count, double bytes, struct error *error)
+{
+    double seconds[2];
+    const enum data_type type = self->machine.type;
+    self->machine.type = TYPE_FP32;
+    seconds_measure(self, (machine_trial *const[]){run, NULL}, (const int64_t[]){count, 1},
+                    seconds);
+    value_write(self, "", work, "bandwidth", 1e-9 * bytes / seconds[0], "GB/s", error);
+    self->machine.type = type;
+}
+
+static void attention_measure(struct device_bench *self, const char *model, int64_t batch,
+                              int64_t tokens, int64_t heads, struct error *error)
+{
+    const int64_t size[] = {batch, tokens, heads};
+    char work[2][96];
+    for (int pass = 0; pass < 2; pass++)
+        snprintf(work[pass], sizeof work[pass], "attention_%s %lldx%lldx%lldx%d",
+                 pass == 0 ? "forward" : "backward", (long long)batch, (long long)heads,
+                 (long long)tokens, HEAD_DIM);
+    device_operation_measure(self, model, work[0], trial_attention_forward, NULL, size, error);
+    device_operation_measure(self, model, work[1], trial_attention_backward, NULL, size, error);
+}
+
+static void models_measure(struct device_bench *self, int64_t floats, struct error *error)
+{
+    /* Adding reads two tensors and writes one. */
+    bandwidth_measure(self, "memory: adding tensors", trial_add, floats, 12.0 * (double)floats,
+                      error);
+    for (int i = 0; i < (self->cpu ? LAYERS_CPU : LAYERS); i++)
+        for (int pass = 0; pass < 2; pass++) {
+            const int64_t *size = layers[i].size;
+            char work[96];
+            snprintf(work, sizeof work, "%s_%s %lldx%lldx%lld", layers[i].name,
+                     pass == 0 ? "forward" : "backward", (long long)size[0], (long long)size[1],
+                     (long long)size[2]);
+            machine_trial *alone = pass == 0 ? onednn_forward : onednn_backward;
+            device_operation_measure(self, layers[i].model, work,
+                                     pass == 0 ? trial_linear_forward : trial_linear_backward,
+                                     self->cpu ? alone : NULL, size, error);
+        }
+    attention_measure(self, "vit_cifar", 64, 65, 3, error);
+    attention_measure(self, "vit_base_patch32_224", 32, 50, HEADS, error);
+    attention_measure(self, "vit_base_patch16_224", self->cpu ? 8 : 256, 197, HEADS, error);
+}
+
+/* subject: NULL, "product:SIDE", "attention:BATCH:TOKENS" or "convolutions:MODEL:BATCH:PIXELS". */
+static void subject_measure(struct device_bench *self, const char *subject, struct error *error)
+{
+    long long side = 0, batch = 0, tokens = 0, pixels = 0;
+    char model[32];
+    if (subject != NULL &&
+        sscanf(subject, "convolutions:%31[^:]:%lld:%lld", model, &batch, &pixels) == 3) {
+        device_convolutions_measure(self, model, &(struct device_images){batch, pixels}, error);
+        return;
+    }
+    if (subject != NULL && sscanf(subject, "product:%lld", &side) != 1 &&
+        sscanf(subject, "attention:%lld:%lld", &batch, &tokens) != 2) {
+        error_set(error, ERROR_USAGE,
+                  "bench device: %s is not product:SIDE, attention:BATCH:TOKENS or "
+                  "convolutions:MODEL:BATCH:PIXELS",
+                  subject);
+        return;
+    }
+    const int64_t floats = side > 0    ? side * side
+                           : batch > 0 ? batch * tokens * 3 * HEADS * HEAD_DIM
+                                       : (int64_t)(self->cpu ? 4160 : 50432) * 3072;
+    /* Tensors begin at an offset of one page in their pools. */
+    if (!trial_tensors_open(&self->machine, (size_t)floats * sizeof(float) + TRIAL_BYTES, 1, error))
+        return;
+    if (side > 0) {
+        char work[96];
+        snprintf(work, sizeof work, "ceiling: product %lldx%lldx%lld", side, side, side);
+        bandwidth_measure(self, "ceiling: copy", trial_copy, floats, 8.0 * (double)floats, error);
+        device_operation_measure(self, "", work, trial_product, NULL,
+                                 (const int64_t[]){side, side, side}, error);
+    } else if (batch > 0) {
+        attention_measure(self, "", batch, tokens, HEADS, error);
+    } else {
+        models_measure(self, floats, error);
+    }
+}
+
+bool bench_device(struct bench *bench, struct error *error)
+{
+    static struct device_bench self;
+    const int precision = bench->options->train.precision;
+    if (bench->world->size > 1)
+        return error_set(error, ERROR_USAGE, "bench device: start it without mpirun, as one rank");
+    if (machine_bench_open(&self.machine, bench, error)) {
+        const bool bf16 = precision == PRECISION_BF16 ||
+                          (precision == PRECISION_AUTO && self.machine.limits.multiplies_bf16);
+        self.machine.type = bf16 ? TYPE_BF16 : precision == PRECISION_FP16 ? TYPE_FP16 : TYPE_FP32;
+        self.cpu = self.machine.limits.memory_bytes == 0;
+        self.products = product_cache_open(1);
+        subject_measure(&self, bench->subject, error);
+        product_cache_close(self.products);
+    }
+    machine_bench_close(&self.machine);
+    return comm_agree(bench->world, error);
+}

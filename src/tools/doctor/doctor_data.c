@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* Check that the data set exists and is equal on all nodes. Compared are a sum of hashes of all
+ * names and sizes, and the contents of some files. These are chosen by the hashes of their names,
+ * so that all nodes choose the same ones. Number of files and time are limited. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "config/options.h"
+#include "core/clock.h"
+#include "core/crc32c.h"
+#include "data/data_root.h"
+#include "data/dataset.h"
+#include "data/packed.h"
+#include "data/tar_shards.h"
+#include "tools/doctor/doctor.h"
+
+static const double patience = 2.5; /* seconds for the files of a node */
+
+/* Hash a name below the root and a size. The sum of hashes is independent of the order. */
+static uint64_t hash(const char *name, uint64_t size)
+{
+    uint64_t value = UINT64_C(0xcbf29ce484222325) ^ size; /* FNV-1a, then mixed */
+    for (; *name != '\0'; name++)
+        value = (value ^ (unsigned char)*name) * UINT64_C(0x100000001b3);
+    value = (value ^ value >> 32) * UINT64_C(0xd6e8feb86659fd93);
+    return value ^ value >> 32;
+}
+
+/* Keep the files with the lowest hashes, sorted. */
+static void sample_keep(struct data_look *look, uint64_t order, const char *path)
+{
+    int place = look->samples;
+    if (place == DATA_SAMPLES && order >= look->sample[place - 1].order)
+        return;
+    if (place == DATA_SAMPLES)
+        place--;
+    else
+        look->samples++;
+    for (; place > 0 && look->sample[place - 1].order > order; place--)
+        look->sample[place] = look->sample[place - 1];
+    look->sample[place] = (struct data_sample){.order = order};
+    snprintf(look->sample[place].path, sizeof look->sample[place].path, "%s", path);
+}
+
+static void file_add(struct data_look *look, const char *path, const struct stat *status)
+{
+    const char *name = path + look->root_length;
+    uint64_t order = hash(name, 0);
+    look->files++;
+    look->bytes += status->st_size;
+    look->names += hash(name, (uint64_t)status->st_size);
+    sample_keep(look, order, path);
+}
+
+static bool late(struct data_look *look)
+{
+    look->cut = look->cut || clock_now() > look->start + look->seconds;
+    return look->cut;
+}
+
+static void folder_add(struct data_look *look, const char *folder, int depth)
+{
+    enum { DEEPEST = 16 };
+    DIR *entries = opendir(folder);
+    if (entries == NULL) {
+        error_set(&look->error, ERROR_DATA, "%s: %s", folder, strerror(errno));
+        return;
+    }
+    for (struct dirent *entry; !late(look) && (entry = readdir(entries)) != NULL;) {
+        char path[PATH_MAX];
+        struct stat status;
+        int length = snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        if (entry->d_name[0] == '.' || length >= (int)sizeof path || stat(path, &status) != 0)
+            continue;
+        if (S_ISDIR(status.st_mode) && depth < DEEPEST)
+            folder_add(look, path, depth + 1);
+        else if (S_ISREG(status.st_mode))
+            file_add(look, path, &status);
+    }
+    closedir(entries);
+}
+
+/* Return the checksum of a small file, or of evenly spaced pieces of a large one. */
+static uint32_t sample_sum(const char *path)
+{
+    enum { PIECE = 64 << 10, PIECES = 16 };
+    unsigned char *piece = malloc(PIECE);
+    struct stat status;
+    uint32_t crc = 0;
+    ENSURE(piece != NULL, "no memory to read a sample");
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file >= 0 && fstat(file, &status) == 0)
+        for (int64_t i = 0; i < PIECES; i++) {
+            int64_t last = status.st_size > PIECE ? status.st_size - PIECE : 0;
+            int64_t offset =
+                status.st_size <= (int64_t)PIECE * PIECES ? i * PIECE : last * i / (PIECES - 1);
+            ssize_t got = pread(file, piece, PIECE, (off_t)offset);
+            if (got > 0)
+                crc = crc32c_update(crc, piece, (size_t)got);
+        }
+    if (file >= 0)
+        close(file);
+    free(piece);
+    return crc;
+}
+
+static bool path_add(struct data_look *look, const char *path)
+{
+    struct stat status;
+    if (stat(path, &status) != 0)
+        return error_set(&look->error, ERROR_DATA, "%s: %s", path, strerror(errno));
+    file_add(look, path, &status);
+    return true;
+}
+
+static void packed_add(struct data_look *look)
+{
+    char name[PACKED_PATH], path[PACKED_PATH];
+    int64_t files;
+    if (!packed_find(look->root, name, &files, &look->error))
+        return;
+    const char *slash = strrchr(name, '/');
+    look->root_length = slash != NULL ? (size_t)(slash - name) : 0;
+    bool good = true;
+    for (int64_t i = 0; good && i < files; i++) {
+        packed_path(path, name, i, files);
+        good = path_add(look, path);
+    }
+}
+
+/* Names are compared with their folders, which may be those of splits. */
+static void shards_add(struct data_look *look)
+{
+    struct tar_shards shards = {0};
+    bool good = tar_shards_find(look->root, &shards, &look->error);
+    look->root_length = 0;
+    for (int64_t i = 0; good && i < shards.count; i++)
+        good = path_add(look, shards.shard[i].path);
+    tar_shards_free(&shards);
+}
+
+void doctor_data_read(void *argument)
+{
+    struct data_look *look = argument;
+    look->start = clock_now();
+    look->root_length = strlen(look->root);
+    if (look->packed)
+        packed_add(look);
+    else if (look->shards)
+        shards_add(look);
+    else if (data_root_check(look->root, "set data.root", &look->error))
+        folder_add(look, look->root, 0);
+    if (look->error.kind == ERROR_NONE && look->files == 0 && !look->cut)
+        error_set(&look->error, ERROR_DATA, "%s: the folder has no files", look->root);
+    for (int i = 0; i < look->samples && !late(look); i++)
+        look->sample[i].sum = sample_sum(look->sample[i].path);
+}
+
+bool doctor_data_differs(const struct data_look *own, const struct data_look *first, char *text,
+                         size_t size)
+{
+    text[0] = '\0';
+    if (own->error.kind != ERROR_NONE || first->error.kind != ERROR_NONE || own->cut || first->cut)
+        return false;
+    if (own->files != first->files || own->bytes != first->bytes) {
+        snprintf(text, size, "%lld files with %lld bytes; the first node has %lld files with %lld",
+                 (long long)own->files, (long long)own->bytes, (long long)first->files,
+                 (long long)first->bytes);
+        return true;
+    }
+    if (own->names != first->names) {
+        snprintf(text, size, "names or sizes of files differ from those on the first node");
+        return true;
+    }
+    for (int i = 0; i < own->samples; i++)
+        if (own->sample[i].sum != first->sample[i].sum) {
+            snprintf(text, size, "%.200s differs from the file on the first node",
+                     own->sample[i].path);
+            return true;
+        }
+    return false;
+}
+
+void doctor_look_data(struct doctor *doctor, struct doctor_row *row)
+{
+    const struct options *options = doctor->options;
+    struct comm *leaders = doctor->leaders;
+    char difference[256] = "";
+    if (strcmp(options->data.format, "synthetic") == 0) {
+        doctor_say(row, DOCTOR_PASS, NULL, "synthetic data: no files");
+        return;
+    }
+    if (leaders == NULL)
+        return;
+    struct data_look *look = calloc(1, sizeof *look), *first = malloc(sizeof *first);
+    ENSURE(look != NULL && first != NULL, "no memory to check the data set");
+    const char *root = options->data.root;
+    snprintf(look->root, sizeof look->root, "%s",
+             root[0] != '\0' ? root : dataset_sample_directory());
+    look->packed = strcmp(options->data.format, "packed") == 0;
+    look->shards = strcmp(options->data.format, "webdataset") == 0;
+    look->seconds = patience;
+    bool back = doctor_bounded(doctor_data_read, look, 2 * patience);
+    bool good = back && look->error.kind == ERROR_NONE;
+    *first = *look;
+    first->cut = first->cut || !back;
+    comm_broadcast(leaders, first, sizeof *first, COMM_BYTE, 0);
+    if (good)
+        doctor_data_differs(look, first, difference, sizeof difference);
+    doctor_say_of(doctor, leaders, row, !back, DOCTOR_FAIL,
+                  "check its file server, or set data.root to another folder",
+                  "%.200s does not respond", look->root);
+    doctor_say_of(doctor, leaders, row, back && !good, DOCTOR_FAIL,
+                  "copy the data set there (vittrain fetch cifar10), or set data.root", "%s",
+                  look->error.text);
+    doctor_say_of(doctor, leaders, row, difference[0] != '\0', DOCTOR_FAIL,
+                  "copy the data set from one node to the others again", "%s", difference);
+    doctor_say_of(doctor, leaders, row, good && look->cut, DOCTOR_WARN,
+                  "pack them into few files: vittrain convert data (docs/data.md)",
+                  "too many files, or a too slow disk, to compare all");
+    if (good)
+        doctor_say(row, DOCTOR_PASS, NULL,
+                   "%s: %lld file%s, %.4g MB%s; %d of them compared by content", look->root,
+                   (long long)look->files, look->files == 1 ? "" : "s", (double)look->bytes / 1e6,
+                   doctor->node_count > 1 ? ", equal on all nodes" : "", look->samples);
+    free(first);
+    if (back)
+        free(look);
+}

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* The hosts of an mpirun command: read its host file, try to reach each host with the agent that
+ * mpirun uses, and leave out hosts that do not answer. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "config/option_types.h"
+#include "core/clock.h"
+#include "core/launcher.h"
+#include "tools/launch/launch.h"
+
+/* Seconds for a host to answer; a login on a loaded node takes a while. */
+static const double patience_seconds = 10;
+
+enum { AGENT_WORDS = 32 };
+
+/* ---- the command line */
+
+/* True if the list, which ends with NULL, contains the text. */
+static bool is_one_of(const char *text, const char *const *names)
+{
+    while (*names != NULL && strcmp(text, *names) != 0)
+        names++;
+    return *names != NULL;
+}
+
+/* True if the word is one of these flags. Open MPI accepts one dash or two. */
+static bool is_flag(const char *word, const char *const *names)
+{
+    return word[0] == '-' && is_one_of(word + (word[1] == '-' ? 2 : 1), names);
+}
+
+/* Find the remote agent of mpirun; of alternatives separated by colons, take the first. */
+static void agent_find(struct launched_hosts *hosts, int count, char *const *words)
+{
+    static const char *const variables[] = {"OMPI_MCA_plm_rsh_agent", "OMPI_MCA_orte_rsh_agent",
+                                            "PRTE_MCA_plm_ssh_agent", "HYDRA_LAUNCHER_EXEC"};
+    static const char *const flags[] = {"mca", "gmca", "prtemca", NULL};
+    static const char *const parameters[] = {"plm_rsh_agent", "orte_rsh_agent", "plm_ssh_agent",
+                                             NULL};
+    const char *agent = NULL;
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0] && agent == NULL; i++)
+        agent = getenv(variables[i]);
+    for (int i = 0; i + 2 < count; i++)
+        if (is_flag(words[i], flags) && is_one_of(words[i + 1], parameters))
+            agent = words[i + 2];
+    if (agent == NULL || agent[0] == '\0')
+        agent = "ssh";
+    snprintf(hosts->agent, sizeof hosts->agent, "%.*s", (int)strcspn(agent, ":"), agent);
+}
+
+/* Parse a line like "node1 slots=4" of Open MPI or "node1:4" of MPICH; false for a line without a
+ * host. */
+static bool line_read(const char *text, struct launched_host *host)
+{
+    char name[HOST_NAME];
+    if (sscanf(text, " %255[^ \t\r\n#]", name) != 1)
+        return false;
+    const char *slots = strstr(text, "slots"), *at = strchr(name, '@');
+    char *colon = strchr(name, ':');
+    while (slots != NULL && slots > text && slots[-1] != ' ' && slots[-1] != '\t')
+        slots = strstr(slots + 1, "slots"); /* skip max_slots */
+
+    /* An IPv6 address has several colons. */
+    if (colon != NULL && strchr(colon + 1, ':') == NULL) {
+        slots = text + strcspn(text, ":");
+        *colon = '\0';
+    }
+    snprintf(host->name, sizeof host->name, "%s", name);
+    snprintf(host->line, sizeof host->line, "%.*s", (int)strcspn(text, "\r\n#"), text);
+    host->slots = 1;
+    if (slots != NULL)
+        host->slots = strtoll(slots + strcspn(slots, "0123456789"), NULL, 10);
+    return at == NULL || at > name;
+}
+
+bool launched_hosts_open(struct launched_hosts *hosts, int count, char *const *words,
+                         struct error *error)
+{
+    static const char *const files[] = {"hostfile", "machinefile", "default-hostfile", "f", NULL};
+    static const char *const ranks[] = {"np", "n", "c", NULL};
+    char text[512];
+    memset(hosts, 0, sizeof *hosts);
+    if (!launcher_is_mpirun(words[0]) || getenv("SLURM_JOB_ID") != NULL)
+        return true;
+    for (int i = 0; i + 1 < count && strcmp(words[i], ":") != 0; i++) {
+        if (hosts->file_at == 0 && is_flag(words[i], files))
+            hosts->file_at = i + 1;
+        if (hosts->ranks_at == 0 && is_flag(words[i], ranks)) {
+            hosts->ranks_at = i + 1;
+            hosts->ranks = strtoll(words[i + 1], NULL, 10);
+        }
+    }
+    if (hosts->file_at == 0)
+        return true;
+    agent_find(hosts, count, words);
+    FILE *file = fopen(words[hosts->file_at], "re");
+    if (file == NULL)
+        return error_set(error, ERROR_USAGE, "launch: cannot read the host file %s: %s",
+                         words[hosts->file_at], strerror(errno));
+    hosts->host = calloc(HOSTS_MOST, sizeof *hosts->host);
+    ENSURE(hosts->host != NULL, "no memory for %d hosts", HOSTS_MOST);
+    while (hosts->count < HOSTS_MOST && fgets(text, sizeof text, file) != NULL)
+        hosts->count += line_read(text, &hosts->host[hosts->count]);
+    fclose(file);
+    return true;
+}
+
+void launched_hosts_close(struct launched_hosts *hosts)
+{
+    if (hosts->reduced[0] != '\0')
+        unlink(hosts->reduced);
+    free(hosts->host);
+    hosts->host = NULL;
+    hosts->reduced[0] = '\0';
+}
+
+enum launched_here launched_ranks_here(int count, char *const *words)
+{
+    static const char *const moves[] = {"host", "H",  "hosts", "rf",         "rankfile",
+                                        "wdir", "wd", "app",   "configfile", NULL};
+    struct launched_hosts hosts;
+    struct error ignored = {0};
+    if (!launcher_is_mpirun(words[0]) || getenv("SLURM_JOB_ID") != NULL)
+        return HERE_UNKNOWN;
+    for (int i = 1; i < count; i++)
+        if (is_flag(words[i], moves))
+            return HERE_UNKNOWN;
+    if (!launched_hosts_open(&hosts, count, words, &ignored))
+        return HERE_UNKNOWN;
+    if (hosts.count == 0)
+        return HERE_ALL_RANKS;
+    bool local = launched_host_is_local(hosts.host[0].name);
+    launched_hosts_close(&hosts);
+    return local ? HERE_RANK_0 : HERE_UNKNOWN;
+}
+
+/* ---- reaching the hosts */
+
+bool launched_host_is_local(const char *name)
+{
+    char own[HOST_NAME] = "";
+    gethostname(own, sizeof own - 1);
+    size_t length = strcspn(own, ".");
+    return strcmp(name, "localhost") == 0 || strcmp(name, own) == 0 ||
+           (strncmp(name, own, length) == 0 && (name[length] == '\0' || name[length] == '.'));
+}
+
+/* In the child: run `AGENT HOST true` without a terminal, so that no password is asked for. */
+static _Noreturn void host_try(const struct launched_hosts *hosts, const char *name)
+{
+    char agent[OPTION_TEXT], program[] = "true", *words[AGENT_WORDS + 3], *rest = agent;
+    int count = 0, nothing = open("/dev/null", O_RDWR);
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    signal(SIGPIPE, SIG_DFL);
+    setsid();
+    dup2(nothing, STDIN_FILENO);
+    dup2(nothing, STDOUT_FILENO);
+    dup2(nothing, STDERR_FILENO);
+    snprintf(agent, sizeof agent, "%s", hosts->agent);
+    for (char *word; count < AGENT_WORDS && (word = strtok_r(rest, " \t", &rest)) != NULL;)
+        words[count++] = word;
+    words[count++] = (char *)name;
+    words[count++] = program;
+    words[count] = NULL;
+    execvp(words[0], words);
+    _exit(127);
+}
+
+/* Wait for `pending` children; kill those that have not ended in time. */
+static void answers_wait(struct launched_hosts *hosts, pid_t *process, int pending)
+{
+    double end = clock_now() + patience_seconds;
+    while (pending > 0) {
+        bool over = clock_now() > end;
+        for (int i = 0; i < hosts->count; i++) {
+            int status;
+            if (process[i] <= 0)
+                continue;
+            if (over)
+                kill(-process[i], SIGKILL);
+            if (waitpid(process[i], &status, over ? 0 : WNOHANG) == 0)
+                continue;
+            hosts->host[i].answers = !over && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+            process[i] = 0;
+            pending--;
+        }
+        if (pending > 0)
+            poll(NULL, 0, 20);
+    }
+}
+
+int launched_hosts_try(struct launched_hosts *hosts)
+{
+    int pending = 0, missing = 0;
+    pid_t *process = calloc((size_t)hosts->count + 1, sizeof *process);
+    ENSURE(process != NULL, "no memory for %d hosts", hosts->count);
+    for (int i = 0; i < hosts->count; i++) {
+        hosts->host[i].answers = launched_host_is_local(hosts->host[i].name);
+        if (hosts->host[i].answers)
+            continue;
+        process[i] = fork();
+        if (process[i] == 0)
+            host_try(hosts, hosts->host[i].name);
+        pending += process[i] > 0;
+    }
+    answers_wait(hosts, process, pending);
+    free(process);
+    for (int i = 0; i < hosts->count; i++)
+        missing += !hosts->host[i].answers;
+    return missing;
+}
+
+void launched_hosts_missing(const struct launched_hosts *hosts, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = 0; i < hosts->count && used < size; i++)
+        if (!hosts->host[i].answers)
+            used += (size_t)snprintf(text + used, size - used, "%s%s", used > 0 ? ", " : "",
+                                     hosts->host[i].name);
+}
+
+/* ---- continuing without missing hosts */
+
+/* Write a temporary host file with the hosts that answer. */
+static bool reduced_write(struct launched_hosts *hosts, struct error *error)
+{
+    const char *folder = getenv("TMPDIR");
+    snprintf(hosts->reduced, sizeof hosts->reduced, "%s/vittrain-hosts-XXXXXX",
+             folder != NULL && folder[0] != '\0' ? folder : "/tmp");
+    int descriptor = mkstemp(hosts->reduced);
+    FILE *file = descriptor >= 0 ? fdopen(descriptor, "w") : NULL;
+    for (int i = 0; file != NULL && i < hosts->count; i++)
+        if (hosts->host[i].answers)
+            fprintf(file, "%s\n", hosts->host[i].line);
+    if (file != NULL && fclose(file) == 0)
+        return true;
+    return error_set(error, ERROR_FILE, "launch: cannot write a host file to %s: %s",
+                     hosts->reduced, strerror(errno));
+}
+
+int64_t launched_hosts_use(struct launched_hosts *hosts, char **words, char *const *original,
+                           struct error *error)
+{
+    int64_t all = 0, available = 0;
+    for (int i = 0; i < hosts->count; i++) {
+        all += hosts->host[i].slots;
+        available += hosts->host[i].answers ? hosts->host[i].slots : 0;
+    }
+    words[hosts->file_at] = original[hosts->file_at];
+    if (hosts->ranks_at > 0)
+        words[hosts->ranks_at] = original[hosts->ranks_at];
+    int64_t ranks = hosts->ranks_at > 0 ? hosts->ranks : all;
+    if (available == all || available == 0)
+        return available == 0 ? 0 : ranks;
+    if (!reduced_write(hosts, error))
+        return 0;
+    /* If there were more ranks than slots, keep that ratio. */
+    int64_t most = ranks > all ? ranks * available / all : available;
+    ranks = ranks < most ? ranks : most;
+    snprintf(hosts->ranks_text, sizeof hosts->ranks_text, "%lld", (long long)ranks);
+    words[hosts->file_at] = hosts->reduced;
+    if (hosts->ranks_at > 0)
+        words[hosts->ranks_at] = hosts->ranks_text;
+    return ranks;
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* The training run that a launched command starts: its options, its folder and its newest
+ * checkpoint. They are read from the command line and the folder; the run does not depend on
+ * `launch`. */
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "app/app.h"
+#include "checkpoint/run_folder.h"
+#include "config/command_line.h"
+#include "config/options.h"
+#include "core/clock.h"
+#include "core/folder.h"
+#include "core/launcher.h"
+#include "core/output_file.h"
+#include "tools/launch/launch.h"
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
+void launched_run_read(struct launched_run *run, int count, char *const *words)
+{
+    struct command_line line;
+    struct error ignored = {0};
+    char self[OPTION_TEXT] = "vittrain"; /* if /proc is not readable */
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    int program = 0; /* index of this program in the command */
+    if (length > 0)
+        self[length] = '\0';
+    while (program < count && strcmp(base_name(words[program]), base_name(self)) != 0)
+        program++;
+    memset(run, 0, sizeof *run);
+    run->since = clock_wall();
+    run->known = program < count &&
+                 options_parse(count - program, (char **)words + program, app_command_names(),
+                               &run->options, &line, &ignored) &&
+                 options_check_line(&line, &run->options, &ignored) &&
+                 !command_line_informs(&line) && strcmp(line.command, "train") == 0;
+    run->by_mpirun = launcher_is_mpirun(words[0]);
+    run->here = launched_ranks_here(count, words);
+    if (run->known)
+        snprintf(run->folder, sizeof run->folder, "%s", run->options.run.dir);
+}
+
+/* Find the folder runs/NAME-... that was modified last, after the launch. */
+static void folder_find(struct launched_run *run)
+{
+    double newest = run->since - 1;
+    DIR *entries = NULL;
+    for (const char *name; (name = folder_next(&entries, "runs")) != NULL;) {
+        char path[sizeof "runs/" + NAME_MAX];
+        struct stat status;
+        snprintf(path, sizeof path, "runs/%s", name);
+        if (!run_folder_is_of(name, run->options.run.name) || stat(path, &status) != 0)
+            continue;
+        double changed = (double)status.st_mtim.tv_sec + 1e-9 * (double)status.st_mtim.tv_nsec;
+        if (changed < newest)
+            continue;
+        newest = changed;
+        snprintf(run->folder, sizeof run->folder, "%s", path);
+    }
+}
+
+/* True if the run folder is known. Without run.dir, search for the newest one. */
+static bool folder_known(struct launched_run *run)
+{
+    if (run->known && run->options.run.dir[0] == '\0')
+        folder_find(run);
+    return run->folder[0] != '\0';
+}
+
+int64_t launched_run_step(struct launched_run *run)
+{
+    char path[OPTION_TEXT + 16];
+    long long newest = -1, step;
+    int end;
+    if (!folder_known(run))
+        return -1;
+    snprintf(path, sizeof path, "%s/checkpoints", run->folder);
+    DIR *entries = NULL;
+    for (const char *name; (name = folder_next(&entries, path)) != NULL;) {
+        end = 0;
+        if (sscanf(name, "step-%lld.h5%n", &step, &end) == 1 && end > 0 && name[end] == '\0' &&
+            step > newest)
+            newest = step;
+    }
+    return newest;
+}
+
+int64_t launched_run_mark(struct launched_run *run)
+{
+    char path[OPTION_TEXT + 16];
+    struct stat status;
+    if (!folder_known(run))
+        return -1;
+    snprintf(path, sizeof path, "%s/.lock", run->folder);
+    int lock = output_file_open(path, O_RDWR); /* NFS reads the length again in open() */
+    if (lock < 0)
+        return -1;
+    int64_t length = fstat(lock, &status) == 0 ? (int64_t)status.st_size : -1;
+    close(lock);
+    return length;
+}
+
+bool launched_run_is_cut_off(struct launched_run *run, int64_t before)
+{
+    int64_t now = launched_run_mark(run);
+    if (now < 0)
+        return run->here != HERE_UNKNOWN;
+    if (run->by_mpirun)
+        return now % 2 == 0 || now == before;
+    return now % 2 == 0 && now > 0; /* 0: a run of an older version */
+}
+
+bool launched_run_wait(const struct launched_run *run, double seconds)
+{
+    char path[OPTION_TEXT + 16];
+    snprintf(path, sizeof path, "%s/.lock", run->folder);
+    int lock = run->folder[0] != '\0' ? output_file_open(path, O_RDWR) : -1;
+    bool held = lock >= 0;
+    for (double end = clock_now() + seconds; held;) {
+        held = flock(lock, LOCK_EX | LOCK_NB) != 0;
+        if (held && (clock_now() > end || attempt_sleep(0.2)))
+            break;
+    }
+    if (lock >= 0)
+        close(lock);
+    return !held;
+}

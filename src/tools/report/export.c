@@ -1,0 +1,543 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* Walks through metrics.csv and epochs.csv in the order of the steps and calls the format for each
+ * attempt, epoch, row and checkpoint. Here are also the formats of PyTorch's ImageNet example,
+ * of PyTorch Lightning and of PyTorch's torchrun tutorial. */
+#include "tools/report/export.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/command_options.h"
+#include "config/run_options.h"
+#include "core/atomic_file.h"
+
+/* ---- numbers */
+
+double export_cell(const struct table *table, int64_t row, const char *column)
+{
+    return table_number(table, row, table_column(table, column));
+}
+
+double export_attempt_number(const struct export_run *run, int attempt, const char *key)
+{
+    char path[64];
+    snprintf(path, sizeof path, "parts.%d.%s", attempt, key);
+    return record_number(run->record, path);
+}
+
+double export_attempt_seconds(const struct export_run *run)
+{
+    double seconds = export_attempt_number(run, record_attempts(run->record) - 1, "seconds");
+    return isnan(seconds) ? record_number(run->record, "total_seconds") : seconds;
+}
+
+const char *export_number(double value, char *text, size_t size)
+{
+    enum { MOST_DIGITS = 17 };
+    char scientific[40];
+    int digits = 0;
+    if (!isfinite(value)) {
+        snprintf(text, size, "%s", isnan(value) ? "nan" : value < 0 ? "-inf" : "inf");
+        return text;
+    }
+    do
+        snprintf(scientific, sizeof scientific, "%.*e", digits, value);
+    while (++digits < MOST_DIGITS && strtod(scientific, NULL) != value);
+    int exponent = atoi(strchr(scientific, 'e') + 1);
+    if (exponent < -4 || exponent >= 16)
+        snprintf(text, size, "%s", scientific);
+    else
+        snprintf(text, size, "%.*f", digits - 1 - exponent > 1 ? digits - 1 - exponent : 1, value);
+    return text;
+}
+
+/* ---- PyTorch's ImageNet example: meters as "value (average)", separated by tabs; epochs and
+ * batches count from 0 */
+
+static void imagenet_step(const struct export_run *run, int64_t row)
+{
+    const struct table *table = &run->record->metrics;
+    const struct export_sums *sums = &run->sums;
+    const int digits = snprintf(NULL, 0, "%lld", (long long)run->epoch_steps);
+    fprintf(run->log,
+            "Epoch: [%lld][%*lld/%lld]\tTime %6.3f (%6.3f)\tData %6.3f (%6.3f)\t"
+            "Loss %.4e (%.4e)\tAcc@1 %6.2f (%6.2f)\tAcc@5 %6.2f (%6.2f)\n",
+            (long long)run->epoch, digits, (long long)run->epoch_step - 1,
+            (long long)run->epoch_steps, export_cell(table, row, "step_seconds"),
+            sums->seconds / sums->steps, export_cell(table, row, "data_seconds"),
+            sums->data_seconds / sums->steps, run->last_loss, sums->loss / sums->samples,
+            100 * run->last_top1, 100 * sums->top1 / sums->samples,
+            100 * export_cell(table, row, "top5"), 100 * sums->top5 / sums->samples);
+}
+
+static void imagenet_epoch(const struct export_run *run, int64_t row, bool improved)
+{
+    const struct table *table = &run->record->epochs;
+    const double loss = export_cell(table, row, "val_loss");
+    const double top1 = 100 * export_cell(table, row, "val_top1");
+    const double top5 = 100 * export_cell(table, row, "val_top5");
+    double steps = record_number(run->record, "val_steps");
+    char rate[40];
+    (void)improved;
+    steps = steps >= 1 ? steps : 1;
+    if (!isnan(loss)) {
+        /* One line for the evaluation's last batch, with the means as its values. */
+        double seconds = export_cell(table, row, "eval_seconds") / steps;
+        fprintf(run->log,
+                "Test: [%.0f/%.0f]\tTime %6.3f (%6.3f)\tLoss %.4e (%.4e)\tAcc@1 %6.2f (%6.2f)\t"
+                "Acc@5 %6.2f (%6.2f)\n * Acc@1 %.3f Acc@5 %.3f\n",
+                steps - 1, steps, seconds, seconds, loss, loss, top1, top1, top5, top5, top1, top5);
+    }
+    fprintf(run->log, "lr: [%s]\n",
+            export_number(export_cell(table, row, "next_lr"), rate, sizeof rate));
+}
+
+/* A time as IPython's %time prints it: "1h 14min 39s", below a minute "5.12 s", "312 ms". */
+static const char *ipython_time(double seconds, char *text, size_t size)
+{
+    static const struct {
+        const char *name;
+        int64_t seconds;
+    } parts[] = {{"d", 86400}, {"h", 3600}, {"min", 60}, {"s", 1}};
+    static const char *const units[] = {"s", "ms", "\302\265s", "ns"};
+    if (!(seconds >= 60)) {
+        int unit = seconds > 0 ? (int)-floor(log10(seconds) / 3) : 3;
+        unit = unit < 0 ? 0 : unit > 3 ? 3 : unit;
+        snprintf(text, size, "%.3g %s", seconds * pow(1000, unit), units[unit]);
+        return text;
+    }
+    int64_t left = (int64_t)fmin(seconds, 1e15);
+    text[0] = '\0';
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        size_t used = strlen(text);
+        if (left >= parts[i].seconds)
+            snprintf(text + used, size - used, "%s%lld%s", used > 0 ? " " : "",
+                     (long long)(left / parts[i].seconds), parts[i].name);
+        left %= parts[i].seconds;
+    }
+    return text;
+}
+
+static void imagenet_end(const struct export_run *run)
+{
+    const struct table *ranks = &run->record->ranks;
+    double user_seconds = NAN, system_seconds = NAN; /* of rank 0 in the newest attempt */
+    char user[64], system[64], total[64];
+    for (int64_t row = 0; row < ranks->rows; row++)
+        if (export_cell(ranks, row, "rank") == 0) {
+            user_seconds = export_cell(ranks, row, "user_seconds");
+            system_seconds = export_cell(ranks, row, "system_seconds");
+        }
+    fprintf(run->log, "CPU times: user %s, sys: %s, total: %s\n",
+            ipython_time(user_seconds, user, sizeof user),
+            ipython_time(system_seconds, system, sizeof system),
+            ipython_time(user_seconds + system_seconds, total, sizeof total));
+    fprintf(run->log, "Wall time: %s\n",
+            ipython_time(export_attempt_seconds(run), total, sizeof total));
+}
+
+static const struct export_format export_imagenet = {.name = "imagenet",
+                                                     .log_every = 50,
+                                                     .log_every_vit = 50,
+                                                     .from_first = true,
+                                                     .step = imagenet_step,
+                                                     .epoch = imagenet_epoch,
+                                                     .end = imagenet_end};
+
+/* ---- PyTorch Lightning's rich console without colours: the model summary, and the progress bar at
+ * the end of each epoch. Epochs count from 0. Also hparams.yaml and exec_time.log. */
+
+enum { NAME_WIDTH = 28, TYPE_WIDTH = 17, COUNT_WIDTH = 6, COUNT_SIZE = 40 };
+
+/* Three digits and a letter: "87.5 M", "7.7 K", "349  ", "0  ". */
+static const char *count_text(double count, char *text, size_t size)
+{
+    static const char letters[] = " KMBT";
+    int group = 0;
+    for (; count >= 1000 && letters[group + 1] != '\0'; group++)
+        count /= 1000;
+    if (group == 0 || count >= 100)
+        snprintf(text, size, "%.0f %c", floor(count), letters[group]);
+    else
+        snprintf(text, size, "%.1f %c", count, letters[group]);
+    return text;
+}
+
+/* A horizontal line of the table's frame. */
+static void frame_write(const struct export_run *run, const char *left, const char *middle,
+                        const char *right, const char *stroke)
+{
+    static const int widths[] = {5, NAME_WIDTH + 2, TYPE_WIDTH + 2, COUNT_WIDTH + 2};
+    for (int column = 0; column < 4; column++) {
+        fputs(column == 0 ? left : middle, run->log);
+        for (int i = 0; i < widths[column]; i++)
+            fputs(stroke, run->log);
+    }
+    fprintf(run->log, "%s\n", right);
+}
+
+static void summary_row_write(const struct export_run *run, int64_t number, const char *name,
+                              const char *type, double count)
+{
+    char figure[COUNT_SIZE];
+    count_text(count, figure, sizeof figure);
+    if (count < 1000)
+        figure[strcspn(figure, " ")] = '\0';
+    fprintf(run->log, "\u2502 %-3lld \u2502 %-*s \u2502 %-*s \u2502 %*s \u2502\n",
+            (long long)number, NAME_WIDTH, name, TYPE_WIDTH, type, COUNT_WIDTH, figure);
+}
+
+static void lightning_attempt(const struct export_run *run, const char *resumed)
+{
+    const struct table *units = &run->record->units;
+    const int unit = table_column(units, "unit");
+    const double total = record_number(run->record, "parameters");
+    const double trained = record_number(run->record, "trainable_parameters");
+    char figure[COUNT_SIZE];
+    (void)resumed;
+    frame_write(run, "\u250f", "\u2533", "\u2513", "\u2501");
+    fprintf(run->log, "\u2503     \u2503 %-*s \u2503 %-*s \u2503 %*s \u2503\n", NAME_WIDTH, "Name",
+            TYPE_WIDTH, "Type", COUNT_WIDTH, "Params");
+    frame_write(run, "\u2521", "\u2547", "\u2529", "\u2501");
+    summary_row_write(run, 0, "net",
+                      strncmp(run->model, "vit", 3) == 0 ? "VisionTransformer" : "ConvNet", total);
+    for (int64_t row = 0; row < units->rows; row++) {
+        char name[256];
+        if (table_text(units, row, unit)[0] == '(') /* "(the step)" is no unit */
+            continue;
+        snprintf(name, sizeof name, "net.%s", table_text(units, row, unit));
+        summary_row_write(run, row + 1, name, "Unit", export_cell(units, row, "parameters"));
+    }
+    frame_write(run, "\u2514", "\u2534", "\u2518", "\u2500");
+    fprintf(run->log, "Trainable params: %-10s\n", count_text(trained, figure, sizeof figure));
+    fprintf(run->log, "Non-trainable params: %-10s\n",
+            count_text(total - trained, figure, sizeof figure));
+    fprintf(run->log, "Total params: %-10s\n", count_text(total, figure, sizeof figure));
+    fprintf(run->log, "Total estimated model params size (MB): %-10s\n",
+            count_text(floor(total * 4 / 1e6), figure, sizeof figure)); /* fp32 */
+}
+
+/* Print a metric, rounded to three decimals as Python's round() does; nothing for NAN. */
+static void metric_write(const struct export_run *run, const char *name, double value)
+{
+    char number[40];
+    if (!isnan(value))
+        fprintf(run->log, " %s: %s", name,
+                export_number(round(value * 1000) / 1000, number, sizeof number));
+}
+
+static void lightning_epoch(const struct export_run *run, int64_t row, bool improved)
+{
+    const struct table *table = &run->record->epochs;
+    const double val_steps = record_number(run->record, "val_steps");
+    const double evaluation = export_cell(table, row, "eval_seconds");
+    const double seconds =
+        export_cell(table, row, "seconds") + (isnan(evaluation) ? 0 : evaluation);
+    const long long whole = (long long)seconds;
+    const long long batches =
+        (long long)run->epoch_steps + (isnan(evaluation) || isnan(val_steps) ? 0 : (int)val_steps);
+    /* Lightning pads to the width of "Validation". */
+    const int digits = snprintf(NULL, 0, "%lld", (long long)run->epoch), padding = 5 - 2 * digits;
+    (void)improved;
+    fprintf(run->log, "Epoch %lld%*s ", (long long)run->epoch, padding > 0 ? padding : 0, "");
+    for (int i = 0; i < 30; i++)
+        fputs("\u2501", run->log);
+    fprintf(run->log, " %lld/%lld %lld:%02lld:%02lld \u2022 0:00:00 %.2fit/s loss: %.3g v_num: 0",
+            batches, batches, whole / 3600, whole / 60 % 60, whole % 60,
+            seconds > 0 ? (double)batches / seconds : 0, run->last_loss);
+    metric_write(run, "train/loss_step", run->last_loss);
+    metric_write(run, "train/acc_step", run->last_top1);
+    metric_write(run, "val/loss", export_cell(table, row, "val_loss"));
+    metric_write(run, "val/acc", export_cell(table, row, "val_top1"));
+    metric_write(run, "val/acc_best", run->best_top1);
+    metric_write(run, "train/loss_epoch", export_cell(table, row, "train_loss"));
+    metric_write(run, "train/acc_epoch", export_cell(table, row, "train_top1"));
+    fputc('\n', run->log);
+}
+
+/* Print an option's value as YAML: numbers and switches as such, all else in quotes. */
+static void yaml_write(FILE *file, const char *text)
+{
+    char *end;
+    const double number = strtod(text, &end);
+    if (strcmp(text, "on") == 0 || strcmp(text, "off") == 0) {
+        fprintf(file, "%s\n", strcmp(text, "on") == 0 ? "true" : "false");
+    } else if (end != text && *end == '\0' && isfinite(number) && strpbrk(text, "xX") == NULL) {
+        /* YAML 1.1 needs a point in numbers with an exponent: 1.0e-05. */
+        const size_t digits = strcspn(text, "e");
+        const bool whole = text[digits] == 'e' && memchr(text, '.', digits) == NULL;
+        fprintf(file, "%.*s%s%s\n", (int)digits, text, whole ? ".0" : "", text + digits);
+    } else {
+        fputc('\'', file);
+        for (const char *c = text; *c != '\0'; c++)
+            fprintf(file, *c == '\'' ? "''" : "%c", *c);
+        fputs("'\n", file);
+    }
+}
+
+static bool lightning_files(const struct export_run *run, struct error *error)
+{
+    const struct record *record = run->record;
+    const double total = record_number(record, "parameters");
+    const double trained = record_number(record, "trainable_parameters");
+    char path[EXPORT_PATH], text[96], number[40];
+    const char *section = "";
+    struct atomic_file file = {0};
+    snprintf(path, sizeof path, "%s/exec_time.log", record->path);
+    snprintf(text, sizeof text, "'train' execution time: %s (s)",
+             export_number(export_attempt_seconds(run), number, sizeof number));
+    if (!atomic_file_write(path, text, error))
+        return false;
+    snprintf(path, sizeof path, "%s/hparams.yaml", record->path);
+    if (!atomic_file_open(&file, path, error))
+        return false;
+    for (int i = 0; i < record->deck_count; i++) {
+        const char *key = record->deck[i].key;
+        const size_t dot = strcspn(key, ".");
+        if (strncmp(section, key, dot + 1) != 0)
+            fprintf(file.stream, "%.*s:\n", (int)dot, key);
+        section = key;
+        fprintf(file.stream, "  %s: ", key + dot + 1);
+        yaml_write(file.stream, record->deck[i].value);
+    }
+    fprintf(file.stream,
+            "model/params/total: %.0f\nmodel/params/trainable: %.0f\n"
+            "model/params/non_trainable: %.0f\n",
+            total, trained, total - trained);
+    return atomic_file_commit(&file, error);
+}
+
+static const struct export_format export_lightning = {.name = "lightning",
+                                                      .attempt = lightning_attempt,
+                                                      .epoch = lightning_epoch,
+                                                      .files = lightning_files};
+
+/* ---- PyTorch's torchrun tutorial */
+
+static void torchrun_attempt(const struct export_run *run, const char *resumed)
+{
+    if (resumed != NULL)
+        fprintf(run->log, "Loading snapshot\nResuming training from snapshot at Epoch %lld\n",
+                (long long)run->epochs_done);
+}
+
+static void torchrun_epoch_begin(const struct export_run *run)
+{
+    fprintf(run->log, "[GPU0] Epoch %lld | Batchsize: %lld | Steps: %lld\n", (long long)run->epoch,
+            (long long)run->batch, (long long)run->epoch_steps);
+}
+
+static void torchrun_checkpoint(const struct export_run *run, const char *path)
+{
+    fprintf(run->log, "Epoch %lld | Training snapshot saved at %s\n", (long long)run->epoch, path);
+}
+
+static void torchrun_end(const struct export_run *run)
+{
+    const char *weights = record_option(run->record, "output.weights");
+    if (weights == NULL || strcmp(weights, "off") != 0)
+        fprintf(run->log, "Final model saved at %s/weights.safetensors\n", run->record->path);
+}
+
+static const struct export_format export_torchrun = {.name = "torchrun",
+                                                     .attempt = torchrun_attempt,
+                                                     .epoch_begin = torchrun_epoch_begin,
+                                                     .checkpoint = torchrun_checkpoint,
+                                                     .end = torchrun_end};
+
+static const struct export_format *const formats[] = {[FORMAT_COURSE] = &export_course,
+                                                      [FORMAT_IMAGENET] = &export_imagenet,
+                                                      [FORMAT_LIGHTNING] = &export_lightning,
+                                                      [FORMAT_TORCHRUN] = &export_torchrun};
+
+/* ---- the walk */
+
+static bool run_open(struct export_run *run, const struct record *record, struct error *error)
+{
+    static const char *const keys[] = {"global_batch", "ranks", "nodes", "total_steps",
+                                       "steps_per_epoch"};
+    enum { EPOCHS_MOST = 1000000 };
+    const char *model = record_text(record, "model");
+    double of[5];
+    for (int i = 0; i < 5; i++) {
+        of[i] = record_number(record, keys[i]);
+        if (!(of[i] >= 1 && of[i] <= 1e15))
+            return error_set(error, ERROR_FILE,
+                             "cannot export %s: neither run.json nor result.json has %s",
+                             record->path, keys[i]);
+    }
+    if (of[3] > EPOCHS_MOST * of[4])
+        return error_set(error, ERROR_FILE, "cannot export %s: total_steps=%g is too large",
+                         record->path, of[3]);
+    *run = (struct export_run){.record = record,
+                               .model = model != NULL ? model : "",
+                               .ranks = (int64_t)of[1],
+                               .nodes = (int64_t)of[2],
+                               .batch = (int64_t)ceil(of[0] / of[1]),
+                               .epochs = (int64_t)ceil(of[3] / of[4]),
+                               .epoch_steps = (int64_t)of[4],
+                               .attempt = -1,
+                               .best_top1 = NAN,
+                               .best_loss = NAN};
+    return true;
+}
+
+/* Steps between two lines: output.log_every, or the format's own number if that is the default and
+ * an epoch is long enough. */
+static int64_t steps_between(const struct export_run *run, const struct export_format *format)
+{
+    const char *text = record_option(run->record, "output.log_every");
+    const bool vit = strncmp(run->model, "vit", 3) == 0;
+    const int64_t own = vit ? format->log_every_vit : format->log_every;
+    const int64_t every = text != NULL && atoll(text) > 0 ? atoll(text) : LOG_EVERY_DEFAULT;
+    if (every > run->epoch_steps)
+        return run->epoch_steps + 1;
+    return every == LOG_EVERY_DEFAULT && own <= run->epoch_steps ? own : every;
+}
+
+/* Begin all attempts that started before `step`. */
+static void attempts_begin(struct export_run *run, const struct export_format *format, double step)
+{
+    while (export_attempt_number(run, run->attempt + 1, "from_step") < step) {
+        char key[64], path[EXPORT_PATH];
+        const double from = export_attempt_number(run, ++run->attempt, "from_step");
+        snprintf(key, sizeof key, "parts.%d.resumed_from", run->attempt);
+        const char *resumed = record_text(run->record, key);
+        if (resumed == NULL && from > 0) { /* run.json of an older version */
+            snprintf(path, sizeof path, "%s/checkpoints/step-%08.0f.h5", run->record->path, from);
+            resumed = path;
+        }
+        run->epochs_done = (int64_t)from / run->epoch_steps;
+        run->epoch = -1;
+        if (format->attempt != NULL)
+            format->attempt(run, resumed);
+    }
+}
+
+/* Print the line of a checkpoint if one was due at this step: by checkpoint.every, for the best
+ * evaluation, or at the end of the attempt. */
+static void checkpoint_write(const struct export_run *run, const struct export_format *format,
+                             double step, bool best)
+{
+    const char *option = record_option(run->record, "checkpoint.every");
+    const double epochs = option != NULL ? atof(option) : 1;
+    const double every = fmax(1, nearbyint(epochs * (double)run->epoch_steps));
+    char path[EXPORT_PATH];
+    if (format->checkpoint == NULL ||
+        !((epochs > 0 && (best || fmod(step, every) == 0)) ||
+          step == export_attempt_number(run, run->attempt, "to_step")))
+        return;
+    snprintf(path, sizeof path, "%s/checkpoints/step-%08.0f.h5", run->record->path, step);
+    format->checkpoint(run, path);
+}
+
+/* Add a row of metrics.csv, and print its line if it is the first one at or after a multiple of
+ * `every` steps. */
+static void row_write(struct export_run *run, const struct export_format *format, int64_t row,
+                      int64_t epoch, int64_t epoch_step, int64_t every)
+{
+    const struct table *table = &run->record->metrics;
+    if (epoch != run->epoch) {
+        run->epoch = epoch;
+        run->epoch_step = 0;
+        run->sums = (struct export_sums){0};
+        if (format->epoch_begin != NULL)
+            format->epoch_begin(run);
+    }
+    const int64_t before = run->epoch_step, offset = format->from_first ? every - 1 : 0;
+    const double steps = (double)(epoch_step - before);
+    const double seconds = steps * export_cell(table, row, "step_seconds");
+    const double samples = seconds * export_cell(table, row, "images_per_second");
+    run->epoch_step = epoch_step;
+    run->last_loss = export_cell(table, row, "loss");
+    run->last_top1 = export_cell(table, row, "top1");
+    run->elapsed = export_cell(table, row, "elapsed_seconds");
+    run->sums.steps += steps;
+    run->sums.samples += samples;
+    run->sums.loss += samples * run->last_loss;
+    run->sums.top1 += samples * run->last_top1;
+    run->sums.top5 += samples * export_cell(table, row, "top5");
+    run->sums.seconds += seconds;
+    run->sums.data_seconds += steps * export_cell(table, row, "data_seconds");
+    if (format->step != NULL && (epoch_step + offset) / every > (before + offset) / every)
+        format->step(run, row);
+}
+
+static void epoch_write(struct export_run *run, const struct export_format *format, int64_t row)
+{
+    const struct table *table = &run->record->epochs;
+    const char *monitor = record_option(run->record, "checkpoint.monitor");
+    const double loss = export_cell(table, row, "val_loss");
+    const double top1 = export_cell(table, row, "val_top1");
+    const double evaluation = export_cell(table, row, "eval_seconds");
+    const bool improved = !isnan(top1) && !(run->best_top1 >= top1);
+    const bool lower = !isnan(loss) && !(run->best_loss <= loss);
+    run->best_top1 = improved ? top1 : run->best_top1;
+    run->best_loss = lower ? loss : run->best_loss;
+    run->epoch = (int64_t)export_cell(table, row, "epoch");
+    run->epochs_seconds +=
+        export_cell(table, row, "seconds") + (isnan(evaluation) ? 0 : evaluation);
+    if (format->epoch != NULL)
+        format->epoch(run, row, improved);
+    const bool best = monitor == NULL || strcmp(monitor, "top1") == 0 ? improved
+                      : strcmp(monitor, "loss") == 0                  ? lower
+                                                                      : false;
+    checkpoint_write(run, format, export_cell(table, row, "step"), best);
+}
+
+static void run_walk(struct export_run *run, const struct export_format *format)
+{
+    const struct table *rows = &run->record->metrics, *epochs = &run->record->epochs;
+    const int split = table_column(rows, "split");
+    const int64_t every = format->step != NULL ? steps_between(run, format) : 1;
+    int64_t done = 0; /* rows of epochs.csv */
+    for (int64_t row = 0; row <= rows->rows; row++) {
+        const bool at_end = row == rows->rows;
+        const double step = at_end ? INFINITY : export_cell(rows, row, "step");
+        const double epoch = at_end ? 0 : export_cell(rows, row, "epoch");
+        const double epoch_step = step - epoch * (double)run->epoch_steps;
+        if (!at_end && (strcmp(table_text(rows, row, split), "train") != 0 ||
+                        !(epoch >= 0 && epoch < (double)run->epochs && epoch_step >= 1 &&
+                          epoch_step <= (double)run->epoch_steps)))
+            continue; /* an evaluation, or a damaged row */
+        for (; done < epochs->rows && !(export_cell(epochs, done, "step") >= step); done++)
+            if (export_cell(epochs, done, "epoch") >= 0)
+                epoch_write(run, format, done);
+        if (at_end)
+            break;
+        attempts_begin(run, format, step);
+        row_write(run, format, row, (int64_t)epoch, (int64_t)epoch_step, every);
+        if (done == epochs->rows || export_cell(epochs, done, "step") != step)
+            checkpoint_write(run, format, step, false);
+    }
+    if (run->record->result != NULL && format->end != NULL)
+        format->end(run);
+}
+
+bool export_write(const struct record *record, int format, struct error *error)
+{
+    struct export_run run;
+    char path[EXPORT_PATH], *log = NULL, *result = NULL;
+    size_t sizes[2];
+    if (!run_open(&run, record, error))
+        return false;
+    run.log = open_memstream(&log, &sizes[0]);
+    run.result = open_memstream(&result, &sizes[1]);
+    ENSURE(run.log != NULL && run.result != NULL, "out of memory for an export");
+    run_walk(&run, formats[format]);
+    ENSURE(fclose(run.log) == 0 && fclose(run.result) == 0, "out of memory for an export");
+    snprintf(path, sizeof path, "%s/%s.log", record->path, formats[format]->name);
+    bool good = atomic_file_write(path, log, error);
+    if (good && formats[format] == &export_course) {
+        snprintf(path, sizeof path, "%s/%lld_%lld_%lld_%lld.txt", record->path,
+                 (long long)run.batch, (long long)run.epochs, (long long)run.nodes,
+                 (long long)run.ranks);
+        good = atomic_file_write(path, result, error);
+    }
+    good = good && (formats[format]->files == NULL || formats[format]->files(&run, error));
+    free(log);
+    free(result);
+    return good;
+}

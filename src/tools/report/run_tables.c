@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/report/run_tables.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/sensors.h"
+#include "core/text.h"
+#include "tools/report/logbook.h"
+
+enum { CLASSES_MOST = 60, UNITS_MOST = 400, RANKS_MOST = 256 };
+
+static double number_of(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : (double)NAN;
+}
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    return json_string_value(json_object_get(object, key));
+}
+
+const char *run_table_words(const char *name, const char *ending, char words[64])
+{
+    const size_t length = strlen(name) - (text_ends_with(name, ending) ? strlen(ending) : 0);
+    snprintf(words, 64, "%.*s", (int)length, name);
+    for (char *at = words; *at != '\0'; at++)
+        *at = (char)(*at == '_' ? ' ' : *at);
+    return words;
+}
+
+/* ---- quality */
+
+static void split_add(struct sheet *sheet, const char *name, const json_t *split,
+                      const char *measured)
+{
+    static const char *const averages[] = {"precision", "recall", "f1", "specificity"};
+    if (split == NULL)
+        return;
+    sheet_text(sheet, name);
+    sheet_figure(sheet, FIGURE_COUNT, number_of(split, "samples"));
+    sheet_figure(sheet, FIGURE_NUMBER, number_of(split, "loss"));
+    sheet_figure(sheet, FIGURE_SHARE, number_of(split, "top1"));
+    sheet_figure(sheet, FIGURE_SHARE, number_of(split, "top5"));
+    for (int i = 0; i < 4; i++)
+        sheet_figure(sheet, FIGURE_SHARE, number_of(json_object_get(split, "macro"), averages[i]));
+    sheet_text(sheet, measured);
+}
+
+/* "Best validation top1: 52.78 %, at step 1,960." */
+static void best_write(struct sheet *sheet, const struct record *record)
+{
+    const char *monitor = record_text(record, "best.monitor");
+    const bool share = monitor != NULL && strncmp(monitor, "top", 3) == 0;
+    char value[FORMAT_TEXT], step[FORMAT_TEXT];
+    format_figure(value, share ? FIGURE_SHARE : FIGURE_NUMBER, record_number(record, "best.value"));
+    format_figure(step, FIGURE_COUNT, record_number(record, "best.step"));
+    snprintf(sheet->note, sizeof sheet->note, "Best validation %.40s: %.20s, at step %.20s.",
+             monitor != NULL ? monitor : "value", value, step);
+}
+
+void run_table_splits(struct sheet *sheet, const struct record *record)
+{
+    const json_t *test = json_object_get(record->result, "test");
+    const char *weights = text_of(test, "weights");
+    char measured[96];
+
+    sheet->title = "Quality by split";
+    sheet->class = "ranks";
+    sheet_column(sheet, "split", SHEET_TEXT);
+    sheet_columns(sheet, SHEET_NUMBER, "samples", "loss", "top-1", "top-5", "precision",
+                  "macro recall", "macro F1", "specificity", NULL);
+    sheet_column(sheet, "measured", SHEET_TEXT);
+    split_add(sheet, "training", json_object_get(record->result, "train"),
+              "in the last epoch, during training");
+    if (json_object_get(record->result, "samples") != NULL)
+        split_add(sheet, "validation", record->result, "at the end");
+    snprintf(measured, sizeof measured, "with the %s weights, of step %.0f",
+             weights != NULL ? weights : "?", number_of(test, "step"));
+    split_add(sheet, "test", test, measured);
+    if (!isnan(record_number(record, "best.value")))
+        best_write(sheet, record);
+}
+
+struct ranked {
+    double f1;
+    size_t class;
+};
+
+static int ranked_compare(const void *one, const void *other)
+{
+    const struct ranked *left = one, *right = other;
+    if (left->f1 != right->f1)
+        return (left->f1 > right->f1) - (left->f1 < right->f1);
+    return (left->class > right->class) - (left->class < right->class);
+}
+
+void run_table_classes(struct sheet *sheet, const struct record *record)
+{
+    static const char *const keys[] = {"f1", "recall", "precision", "specificity",
+                                       "one_vs_rest_accuracy"};
+    const bool tested = record_value(record, "test.classes") != NULL;
+    const json_t *classes = record_value(record, tested ? "test.classes" : "classes");
+    const json_t *matrix =
+        record_value(record, tested ? "test.confusion_matrix" : "confusion_matrix");
+    const size_t count = json_array_size(classes);
+    struct ranked *order = calloc(count + 1, sizeof *order);
+
+    ENSURE(order != NULL, "no memory for a table");
+    sheet->title = tested ? "Classes (test split)" : "Classes";
+    sheet->class = "classes";
+    sheet_column(sheet, "class", SHEET_TEXT);
+    sheet_column(sheet, "F1", SHEET_SHARE);
+    for (int i = 1; i < 5; i++)
+        sheet_column(sheet, i < 4 ? keys[i] : "one-vs-rest accuracy", SHEET_NUMBER);
+    sheet_column(sheet, "images", SHEET_NUMBER);
+    for (size_t i = 0; i < count; i++)
+        order[i] = (struct ranked){number_of(json_array_get(classes, i), "f1"), i};
+    if (count > CLASSES_MOST) {
+        qsort(order, count, sizeof *order, ranked_compare);
+        snprintf(sheet->note, sizeof sheet->note, "The %d of %zu classes with the lowest F1.",
+                 CLASSES_MOST, count);
+    }
+    for (size_t i = 0; i < count && i < CLASSES_MOST; i++) {
+        const json_t *class = json_array_get(classes, order[i].class);
+        const json_t *row = json_array_get(matrix, order[i].class);
+        const char *name = text_of(class, "name");
+        double images = json_is_array(row) ? 0 : NAN;
+        for (size_t k = 0; k < json_array_size(row); k++)
+            images += json_number_value(json_array_get(row, k));
+        sheet_text(sheet, name == NULL ? "?" : name);
+        for (int k = 0; k < 5; k++)
+            sheet_figure(sheet, FIGURE_SHARE, record_class_metric(class, keys[k]));
+        sheet_figure(sheet, FIGURE_COUNT, images);
+    }
+    free(order);
+}
+
+/* ---- units and ranks */
+
+void run_table_units(struct sheet *sheet, const struct record *record)
+{
+    const struct table *units = &record->units;
+    char words[64];
+
+    sheet->title = "Units of the model";
+    sheet->class = "facts";
+    if (units->rows > UNITS_MOST)
+        return;
+    sheet_column(sheet, "unit", SHEET_TEXT);
+    sheet_columns(sheet, SHEET_NUMBER, "parameters", "planned memory", NULL);
+    for (int i = 0; i < units->columns; i++)
+        if (text_ends_with(units->names[i], "_seconds"))
+            sheet_column(sheet, run_table_words(units->names[i], "_seconds", words), SHEET_NUMBER);
+    for (int64_t row = 0; row < units->rows; row++) {
+        double bytes = NAN;
+        for (int i = 0; i < units->columns; i++)
+            if (text_ends_with(units->names[i], "_bytes"))
+                bytes = (isnan(bytes) ? 0 : bytes) + table_number(units, row, i);
+        sheet_text(sheet, table_text(units, row, table_column(units, "unit")));
+        sheet_figure(sheet, FIGURE_COUNT,
+                     table_number(units, row, table_column(units, "parameters")));
+        sheet_figure(sheet, FIGURE_BYTES, bytes);
+        for (int i = 0; i < units->columns; i++)
+            if (text_ends_with(units->names[i], "_seconds"))
+                sheet_figure(sheet, FIGURE_SECONDS, table_number(units, row, i));
+    }
+}
+
+static enum figure figure_of(const char *column)
+{
+    static const struct {
+        const char *part;
+        enum figure figure;
+    } parts[] = {{"_bytes", FIGURE_BYTES}, {"seconds", FIGURE_SECONDS}, {"_share", FIGURE_SHARE},
+                 {"_busy", FIGURE_SHARE},  {"_power", FIGURE_WATTS},    {"steps", FIGURE_COUNT}};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (strstr(column, parts[i].part) != NULL)
+            return parts[i].figure;
+    return FIGURE_TEXT;
+}
+
+/* Return the heading of a column of ranks.csv. */
+static const char *rank_heading(const char *column, char words[64])
+{
+    static const char *const names[][2] = {{"part", "attempt"},
+                                           {"planned_bytes", "planned memory"},
+                                           {"peak_bytes", "peak memory"},
+                                           {"user_seconds", "user CPU time"},
+                                           {"system_seconds", "system CPU time"},
+                                           {"seconds", "training time"},
+                                           {"data_seconds", "waiting for data"},
+                                           {"exposed_comm_seconds", "waiting for communication"},
+                                           {"gpu_busy_mean", "GPU utilization"},
+                                           {"gpu_busy_max", "highest GPU utilization"},
+                                           {"gpu_power_mean", "GPU power"},
+                                           {"gpu_power_max", "highest GPU power"}};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(column, names[i][0]) == 0)
+            return names[i][1];
+    return run_table_words(column, "_seconds", words);
+}
+
+void run_table_ranks(struct sheet *sheet, const struct record *record)
+{
+    const struct table *ranks = &record->ranks;
+    int *columns = calloc((size_t)ranks->columns + 1, sizeof *columns);
+    char words[64];
+
+    ENSURE(columns != NULL, "no memory for a table");
+    sheet->title = "Ranks";
+    sheet->class = "ranks";
+    for (int i = 0; i < ranks->columns; i++) {
+        bool empty = true;
+        for (int64_t row = 0; empty && row < ranks->rows; row++)
+            empty = table_text(ranks, row, i)[0] == '\0';
+        if (empty)
+            continue;
+        const bool number = !isnan(table_number(ranks, 0, i));
+        columns[sheet->columns] = i;
+        sheet_column(sheet, rank_heading(ranks->names[i], words),
+                     number ? SHEET_NUMBER : SHEET_TEXT);
+    }
+    for (int64_t row = 0; row < ranks->rows && row < RANKS_MOST; row++)
+        for (int i = 0; i < sheet->columns; i++) {
+            const enum figure figure = figure_of(ranks->names[columns[i]]);
+            if (figure == FIGURE_TEXT)
+                sheet_text(sheet, table_text(ranks, row, columns[i]));
+            else
+                sheet_figure(sheet, figure, table_number(ranks, row, columns[i]));
+        }
+    if (ranks->rows > RANKS_MOST)
+        snprintf(sheet->note, sizeof sheet->note, "The first %d of %lld rows of ranks.csv.",
+                 RANKS_MOST, (long long)ranks->rows);
+    free(columns);
+}
+
+/* ---- sensors */
+
+void run_table_sensors(struct sheet *sheet, const struct record *record)
+{
+    static const struct {
+        const char *key, *words;
+    } kinds[] = {[SENSOR_LEVEL] = {"mean", "mean"},      [SENSOR_PEAK] = {"max", "maximum"},
+                 [SENSOR_LEAST] = {"min", "minimum"},    [SENSOR_COUNTER] = {"total", "total"},
+                 [SENSOR_DURATION] = {"max", "maximum"}, [SENSOR_STATE] = {"", ""}};
+    sheet->title = "Utilization, power and energy";
+    sheet->class = "facts";
+    sheet_columns(sheet, SHEET_TEXT, "sensor", "", NULL);
+    sheet_columns(sheet, SHEET_NUMBER, "value", "maximum", NULL);
+    sheet_column(sheet, "unit", SHEET_TEXT);
+    for (int i = 0; i < SENSOR_COUNT; i++) {
+        const struct sensor_column *sensor = &sensor_columns[i];
+        char path[96];
+        snprintf(path, sizeof path, "sensors.%s.%s", sensor->name, kinds[sensor->kind].key);
+        double value = record_number(record, path);
+        snprintf(path, sizeof path, "sensors.%s.max", sensor->name);
+        double most = sensor->kind == SENSOR_LEVEL ? record_number(record, path) : NAN;
+        /* An interrupted run has no summary: use the rows of all ranks. */
+        const struct column_facts facts = table_facts(&record->monitor, sensor->name);
+        if (record->result == NULL && sensor->kind == SENSOR_LEVEL) {
+            value = facts.mean;
+            most = facts.most;
+        } else if (record->result == NULL && sensor->kind == SENSOR_PEAK) {
+            value = facts.most;
+        }
+        if (sensor->kind == SENSOR_STATE || isnan(value))
+            continue;
+        sheet_text(sheet, sensor->name);
+        sheet_text(sheet, kinds[sensor->kind].words);
+        lines_add(&sheet->cells, "%.5g", value / sensor->scale);
+        if (isnan(most))
+            sheet_text(sheet, "");
+        else
+            lines_add(&sheet->cells, "%.5g", most / sensor->scale);
+        sheet_text(sheet, sensor->shown);
+    }
+}
+
+/* ---- how it was run */
+
+/* Add a cell with the texts of an array, separated by commas. */
+static void list_add(struct sheet *sheet, const json_t *array)
+{
+    char text[512] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < json_array_size(array) && used < sizeof text; i++) {
+        const char *item = json_string_value(json_array_get(array, i));
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", i > 0 ? ", " : "",
+                                 item != NULL ? item : "?");
+    }
+    sheet_text(sheet, text);
+}
+
+void run_table_attempts(struct sheet *sheet, const struct record *record)
+{
+    const json_t *attempts = record_value(record, "parts");
+    char text[FORMAT_TEXT];
+
+    sheet->title = "Attempts";
+    sheet->class = "facts";
+    sheet_columns(sheet, SHEET_TEXT, "attempt", "started", "ended", "steps", "ranks", "hosts",
+                  "devices", "set-up", "outcome", NULL);
+    sheet_column(sheet, "command", SHEET_CODE);
+    for (size_t i = 0; i < json_array_size(attempts); i++) {
+        const json_t *attempt = json_array_get(attempts, i);
+        const char *failure = text_of(attempt, "error"), *reason = text_of(attempt, "stop_reason");
+        const double end = number_of(attempt, "to_step");
+        lines_add(&sheet->cells, "%zu", i + 1);
+        sheet_text(sheet, format_stamp(text, text_of(attempt, "started")));
+        sheet_text(sheet, format_stamp(text, text_of(attempt, "ended")));
+        lines_add(&sheet->cells, isnan(end) ? "%.0f to ?" : "%.0f to %.0f",
+                  fmax(number_of(attempt, "from_step"), 0), end);
+        sheet_figure(sheet, FIGURE_COUNT, number_of(attempt, "ranks"));
+        list_add(sheet, json_object_get(attempt, "hosts"));
+        list_add(sheet, json_object_get(attempt, "devices"));
+        sheet_figure(sheet, FIGURE_SECONDS, number_of(attempt, "setup_seconds"));
+        sheet_text(sheet, failure != NULL                     ? failure
+                          : reason != NULL                    ? reason
+                          : i + 1 < json_array_size(attempts) ? "interrupted"
+                                                              : record_status(record));
+        sheet_text(sheet, text_of(attempt, "command"));
+    }
+}
+
+void run_table_deck(struct sheet *sheet, const struct record *record)
+{
+    sheet->title = "Options that differ from their defaults";
+    sheet->class = "decks";
+    sheet_columns(sheet, SHEET_CODE, "option", "value", "default", NULL);
+    for (int i = 0; i < record->setting_count; i++) {
+        const struct record_setting *setting = record->settings[i];
+        sheet_text(sheet, setting->key);
+        sheet_text(sheet, setting->value);
+        sheet_text(sheet, setting->preset == NULL ? "(unknown option)" : setting->preset);
+    }
+}
+
+void run_table_found(struct sheet *sheet, const struct record *record, const char *logbook)
+{
+    static const char *const keys[] = {"value", "global_batch", "peak_bytes", "limit",
+                                       "date",  "host",         "detail"};
+    static const char *const searches[][2] = {{"batch", "largest batch per rank (find batch)"},
+                                              {"lr", "learning rate (find lr)"}};
+    char path[4096 + 32];
+    struct table table;
+    struct error ignored = {.kind = ERROR_NONE};
+
+    sheet->title = "Results of searches";
+    sheet->class = "facts";
+    sheet_columns(sheet, SHEET_TEXT, "search", "found", "global batch", "peak bytes",
+                  "bytes available", "date", "host", "detail", NULL);
+    snprintf(path, sizeof path, "%s/found.csv", logbook);
+    if (!table_read(&table, path, &ignored))
+        return;
+    for (int i = 0; i < 2; i++) {
+        const int64_t row = found_newest(&table, searches[i][0], record);
+        if (row < 0)
+            continue;
+        sheet_text(sheet, searches[i][1]);
+        for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++)
+            sheet_text(sheet, table_text(&table, row, table_column(&table, keys[k])));
+    }
+    table_free(&table);
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* CSV files of a run. The reader is tolerant: missing columns are empty, an incomplete last line is
+ * skipped, quoted cells are accepted. */
+#ifndef VITTRAIN_TOOLS_REPORT_TABLE_H
+#define VITTRAIN_TOOLS_REPORT_TABLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/error.h"
+
+struct table {
+    int columns;
+    int64_t rows;
+    char **names; /* [columns] */
+    char **cells; /* [rows][columns], "" where empty */
+    char **texts; /* contents of the files; the cells point into them */
+    int text_count;
+    bool torn; /* an incomplete last line was skipped */
+};
+
+/* Read a file. ERROR_FILE: missing or unreadable; the table is then empty but valid. */
+MUST_CHECK bool table_read(struct table *table, const char *path, struct error *error);
+void table_free(struct table *table);
+
+/* Append the rows of `more`, matching columns by name, and free `more`. Columns of either are kept.
+ */
+void table_join(struct table *table, struct table *more);
+
+/* Return the index of the column; -1: none. */
+int table_column(const struct table *table, const char *name);
+
+/* Return a cell; NAN or "" for an empty cell, a missing column or a text that is not a number. */
+double table_number(const struct table *table, int64_t row, int column);
+const char *table_text(const struct table *table, int64_t row, int column);
+
+/* Empty all cells of a column. Does nothing for column -1. */
+void table_clear(struct table *table, int column);
+
+/* Statistics over the numbers of a column; NAN: none. */
+struct column_facts {
+    double least, most, mean, sum;
+};
+struct column_facts table_facts(const struct table *table, const char *name);
+
+#endif
