@@ -9,6 +9,8 @@ export LC_ALL
 OMPI_ALLOW_RUN_AS_ROOT=1
 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 OMPI_MCA_mpi_yield_when_idle=1
+# Sent to ranks on other nodes, too. Slurm sends the whole environment.
+[ -z "${VITTRAIN_CPU:-}" ] || export VITTRAIN_CPU OMPI_MCA_mca_base_env_list=VITTRAIN_CPU
 # On a busy machine mpirun of Open MPI 4.1 rarely misses that a rank has called MPI_Finalize (open-mpi/ompi#7833). With this
 # setting it does not fail then. Open MPI 5 and MPICH still report a rank that did not call it.
 OMPI_MCA_orte_allowed_exit_without_sync=1

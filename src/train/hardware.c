@@ -131,10 +131,11 @@ bool hardware_compare(const struct device_limits *limits, struct comm *world, st
     if (strcmp(first, limits->instructions) != 0)
         error_set(error, ERROR_USAGE,
                   "this rank computes with %s instructions, rank 0 with %s, so their weights would "
-                  "differ: %s on all ranks",
+                  "differ: %s",
                   limits->instructions, first,
                   gpus ? "use nodes with the same GPUs, or set run.backend=cpu"
-                       : "set VITTRAIN_CPU to kernels that all nodes support");
+                       : "set VITTRAIN_CPU to kernels that all nodes support on all ranks "
+                         "(mpirun -x VITTRAIN_CPU=avx2)");
     return comm_agree(world, error);
 }
 
