@@ -467,6 +467,7 @@ static void groups_open(int shard, bool late)
         pause();
     ENSURE(mesh_use_device(&mesh, device, &error), "%s", error.text);
     group = mesh.shard_data;
+    group->device = backend;
 }
 
 static void device_open(void)
@@ -476,7 +477,6 @@ static void device_open(void)
     device = cuda != NULL ? cuda->open(world->rank, 1, &error) : NULL;
     ENSURE(device != NULL, "%s", error.text);
     backend = device->backend;
-    comm_set_device(backend);
     stream = backend->stream_open(device);
 }
 

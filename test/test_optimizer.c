@@ -62,6 +62,7 @@ static const struct step_params place;
 static struct loss_scaler scaler;
 static struct update_segment segments[UNITS];
 static struct flat_buffer buffers[UNITS];
+static struct update updates[UNITS];
 
 /* Two units in bf16, of which this rank owns the second half. */
 static struct flat_model flat_of_halves(int moments)
@@ -84,6 +85,7 @@ static struct flat_model flat_of_halves(int moments)
                                .stream = (struct stream *)&asked,
                                .type = TYPE_BF16,
                                .buffers = buffers,
+                               .updates = updates,
                                .count = UNITS,
                                .moments = moments,
                                .averaged = true,

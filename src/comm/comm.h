@@ -85,6 +85,7 @@ struct comm_backend {
 struct comm {
     const struct comm_backend *backend;
     int rank, size;
+    const struct device_backend *device; /* of the events `after`; NULL: there are none */
 };
 
 /* Return the number of partial values of the ranks below `rank` in an all-to-all. With `rank` equal
@@ -131,9 +132,6 @@ void comm_entered(struct comm *comm, int64_t number);
  * return within 0.4 s. */
 void comm_give_up(struct comm *comm, int64_t number, const char *what, double seconds,
                   const char *why, void (*before_end)(void)) __attribute__((noreturn));
-
-/* Set the device of the events `after`. Before this call `after` must be NULL. */
-void comm_set_device(const struct device_backend *device);
 
 /* A world of `size` ranks as `rank` sees it, in one process: collectives behave as if all other
  * ranks held zeros. For `plan` and tests. */

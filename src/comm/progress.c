@@ -25,7 +25,6 @@ static struct {
     struct ticket *unused;       /* free list: no allocation in a step */
     bool open, stop;
     double busy, exposed;
-    const struct device_backend *device;
 } progress = {.lock = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
 
 /* From time to time: send heartbeats, and answer queries of other ranks. */
@@ -148,8 +147,8 @@ void progress_close(void)
 
 struct ticket *progress_ticket(const struct ticket *wanted)
 {
-    ENSURE(wanted->after == NULL || progress.device != NULL,
-           "a collective waits for an event of an unknown device: call comm_set_device first");
+    ENSURE(wanted->after == NULL || wanted->group->comm.device != NULL,
+           "a collective waits for an event, but its group has no device");
     pthread_mutex_lock(&progress.lock);
     struct ticket *ticket = progress.unused;
     if (ticket != NULL)
@@ -173,19 +172,19 @@ void progress_release(struct ticket *ticket)
 void progress_wait_event(const struct ticket *ticket)
 {
     if (ticket->after != NULL)
-        progress.device->event_synchronize(ticket->after);
+        ticket->group->comm.device->event_synchronize(ticket->after);
 }
 
 void progress_copy(const struct ticket *ticket, struct stream *stream)
 {
-    const struct device_backend *device = progress.device;
+    const struct device_backend *device = ticket->group->comm.device;
     const int64_t width = comm_type_size(ticket->type);
     if (stream == NULL) {
         progress_wait_event(ticket);
         blocks_copy(ticket, 0, 0, ticket->parts[0] * ticket->count, ticket->received);
         return;
     }
-    ENSURE(device != NULL, "a copy on a stream of an unknown device: call comm_set_device first");
+    ENSURE(device != NULL, "a copy on a stream, but the group has no device");
     if (ticket->after != NULL)
         device->stream_wait(stream, ticket->after);
     for (int part = 0; part < ticket->parts[0]; part++)
@@ -239,11 +238,6 @@ void progress_times(double *busy, double *exposed)
     *busy = progress.busy;
     *exposed = progress.exposed;
     pthread_mutex_unlock(&progress.lock);
-}
-
-void comm_set_device(const struct device_backend *device)
-{
-    progress.device = device;
 }
 
 bool idle_sleep(struct idle *idle)

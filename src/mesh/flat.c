@@ -11,8 +11,8 @@
 #include "core/integer.h"
 #include "device/exact_sum.h"
 #include "mesh/flat_orthogonal.h"
-#include "mesh/flat_partial.h"
 #include "mesh/initial.h"
+#include "mesh/reduction.h"
 
 enum { FLAT_ALIGNMENT = 16 }; /* elements; of tensors in a unit and of shards */
 _Static_assert(FLAT_ALIGNMENT % EXACT_BLOCK == 0, "a part begins within a block of a sum");
@@ -81,13 +81,16 @@ void flat_open(struct flat_model *flat, const struct unit *units, int unit_count
                                 .moments = moments,
                                 .averaged = averaged,
                                 .training = training,
+                                .reduction = &reduction_scatter,
                                 .slots_weights = sharded && mesh->shard_weights,
                                 .slots_gradients = training && sharded && mesh->shard_gradients,
                                 .low_precision_reduce = training && mesh->reduce_compute &&
                                                         mesh->world->size > 1 && type != TYPE_FP32};
     flat->buffers = calloc((size_t)unit_count + 1, sizeof *flat->buffers);
-    ENSURE(flat->buffers != NULL, "no memory to describe %d units", unit_count);
-    comm_set_device(device->backend);
+    flat->updates = calloc((size_t)unit_count + 1, sizeof *flat->updates);
+    ENSURE(flat->buffers != NULL && flat->updates != NULL, "no memory to describe %d units",
+           unit_count);
+    mesh->shard_data->device = mesh->replica_data->device = device->backend;
     flat->norm_ready = device->backend->event_open(device);
     flat->sums_ready = device->backend->event_open(device);
     for (int i = 0; i < unit_count; i++)
@@ -106,27 +109,9 @@ void flat_close(struct flat_model *flat)
     flat->device->backend->event_close(flat->norm_ready);
     flat->device->backend->event_close(flat->sums_ready);
     free(flat->buffers);
+    free(flat->updates);
     free(flat->partials.parts);
     *flat = (struct flat_model){0};
-}
-
-static void gradient_allocate(const struct flat_model *flat, struct flat_buffer *buffer,
-                              struct arena *arena)
-{
-    size_t part = (size_t)buffer->shard_count;
-    if (flat->partials.most > 0) {
-        partial_allocate(flat, buffer, arena);
-    } else if (flat->slots_gradients) {
-        buffer->gradient = arena_take(arena, MEMORY_GRADIENTS, part * sizeof(float));
-        buffer->whole_gradient = NULL;
-    } else {
-        buffer->whole_gradient =
-            arena_take(arena, MEMORY_GRADIENTS, (size_t)buffer->padded * sizeof(float));
-        buffer->gradient =
-            buffer->whole_gradient == NULL ? NULL : buffer->whole_gradient + buffer->shard_begin;
-    }
-    if (flat->low_precision_reduce && flat->mesh->replica->size > 1)
-        buffer->gradient_low = arena_take(arena, MEMORY_GRADIENTS, part * type_size(flat->type));
 }
 
 static void buffer_allocate(const struct flat_model *flat, struct flat_buffer *buffer,
@@ -143,31 +128,34 @@ static void buffer_allocate(const struct flat_model *flat, struct flat_buffer *b
         buffer->average = arena_take(arena, MEMORY_OPTIMIZER, part);
     if (!flat->training)
         return;
-    gradient_allocate(flat, buffer, arena);
+    flat->reduction->allocate(flat, buffer, arena);
+    if (flat->low_precision_reduce && flat->mesh->replica->size > 1)
+        buffer->gradient_low = arena_take(arena, MEMORY_GRADIENTS,
+                                          (size_t)buffer->shard_count * type_size(flat->type));
     if (flat->moments > 0)
         buffer->moment1 = arena_take(arena, MEMORY_OPTIMIZER, part);
     if (flat->moments > 1)
         buffer->moment2 = arena_take(arena, MEMORY_OPTIMIZER, part);
 }
 
-/* A slot is as large as the largest unit that uses it. */
+int64_t flat_slot_elements(const struct flat_model *flat, int number)
+{
+    int64_t largest = 0;
+    for (int i = number; i < flat->count; i += FLAT_SLOTS)
+        largest = larger(largest, flat->buffers[i].padded);
+    return largest;
+}
+
 static void slot_allocate(struct flat_model *flat, int number, struct arena *arena)
 {
     struct flat_slot *slot = &flat->slots[number];
-    int64_t largest = 0;
-    for (int i = number; i < flat->count; i += FLAT_SLOTS)
-        if (flat->buffers[i].padded > largest)
-            largest = flat->buffers[i].padded;
-    size_t elements = (size_t)largest, width = type_size(flat->type);
+    size_t bytes = (size_t)flat_slot_elements(flat, number) * type_size(flat->type);
     *slot = (struct flat_slot){.weights_unit = -1, .gradient_unit = -1};
     if (flat->slots_weights)
-        slot->weights = arena_take(arena, MEMORY_GATHERED, elements * width);
-    if (flat->partials.most > 0)
-        partial_allocate_slot(flat, number, arena);
-    else if (flat->slots_gradients)
-        slot->whole_gradient = arena_take(arena, MEMORY_GATHERED, elements * sizeof(float));
+        slot->weights = arena_take(arena, MEMORY_GATHERED, bytes);
+    flat->reduction->allocate_slot(flat, number, arena);
     if (flat->low_precision_reduce && flat->mesh->shard->size > 1)
-        slot->gradient_low = arena_take(arena, MEMORY_GATHERED, elements * width);
+        slot->gradient_low = arena_take(arena, MEMORY_GATHERED, bytes);
 }
 
 void flat_allocate(struct flat_model *flat, struct arena *arena)

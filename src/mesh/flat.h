@@ -16,14 +16,12 @@
 
 enum { FLAT_SLOTS = 2, ORTHOGONAL_SLOTS = 4 };
 
-/* State of a gradient's reduction. */
-enum flat_reduction {
+/* Stage of a gradient's reduction (reduction.h), whose collective is in progress. */
+enum reduction_stage {
     REDUCTION_NONE,
-    /* Reduce-scatter in the shard group, or all-to-all of partial sums. `gradient` is not yet
-     * valid. */
-    REDUCTION_SCATTERING,
-    REDUCTION_EXCHANGING, /* all-to-all of partial sums in the replica group */
-    REDUCTION_REPLICAS    /* all-reduce of `gradient` in the replica group, or its all-gather */
+    REDUCTION_SHARDS,   /* in the shard group; `gradient` is not yet valid */
+    REDUCTION_REPLICAS, /* in the replica group */
+    REDUCTION_RESULT    /* the last one, which writes the sums to `gradient` */
 };
 
 struct flat_buffer {
@@ -49,7 +47,7 @@ struct flat_buffer {
     bool last;               /* the reduction in progress is the last of the step */
     bool empty;              /* no pass of this step has added to `gradient`: it counts as zero */
     bool overwrites;         /* this pass writes `whole_gradient` instead of adding to it */
-    enum flat_reduction reduction;
+    enum reduction_stage stage;
     struct ticket *gathering, *reducing;
     struct event *ready; /* recorded when the data of the next collective are computed */
     int64_t stride; /* elements between two partial sums of the whole gradient; at least padded */
@@ -80,11 +78,11 @@ struct flat_orthogonal {
 /* Partial sums of gradients (flat_partial.h), which are added in the order of core/tree.h. The
  * numbers of partial sums whole..from_replicas are maxima over ranks and global batches. */
 struct flat_partials {
-    int64_t most;   /* grains of the largest global batch; 0: gradients have no partial sums */
-    int64_t passes; /* of a step */
-    bool spare;     /* there is memory for one more partial sum (flat_spare_open) */
-    int whole;      /* of the whole gradient, stored by one rank */
-    int reduced;    /* of a shard group after its all-to-all and additions */
+    int64_t most;                   /* grains of the largest global batch */
+    int64_t passes;                 /* of a step */
+    bool spare;                     /* there is memory for one more partial sum (flat_spare_open) */
+    int whole;                      /* of the whole gradient, stored by one rank */
+    int reduced;                    /* of a shard group after its all-to-all and additions */
     int from_shards, from_replicas; /* received by one rank in an all-to-all */
     int64_t total;                  /* grains of the step's global batch */
     int count;                      /* partial sums that this rank computes in the current pass */
@@ -102,6 +100,8 @@ struct flat_model {
     struct flat_slot slots[FLAT_SLOTS];
     struct flat_orthogonal orthogonal;
     struct flat_partials partials;
+    const struct gradient_reduction *reduction;
+    struct update *updates; /* [count] for the optimizer, so that a step allocates no memory */
     int count;
     int moments;               /* 0..2 */
     bool averaged;             /* EMA */

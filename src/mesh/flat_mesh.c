@@ -7,10 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mesh/flat_partial.h"
-
-static const enum comm_type comm_type_of[] = {
-    [TYPE_FP32] = COMM_FP32, [TYPE_BF16] = COMM_BF16, [TYPE_FP16] = COMM_FP16};
+#include "mesh/reduction.h"
 
 /* Takes the slot from the unit that used it before and writes this rank's part to it. */
 static void weights_enter_slot(struct flat_model *flat, int unit)
@@ -60,122 +57,43 @@ void flat_free(struct flat_model *flat, int unit)
     flat->buffers[unit].used = false;
 }
 
-/* Starts the reduce-scatter of the whole gradient, in fp32 or in the compute type. */
-static void scatter_start(struct flat_model *flat, int unit)
+/* Finishes the collective in progress and starts the unit's next one. All ranks call it for the
+ * same units in the same order, as collectives require. */
+static void reduction_advance(struct flat_model *flat, int unit)
 {
+    const struct gradient_reduction *reduction = flat->reduction;
     struct flat_buffer *buffer = &flat->buffers[unit];
-    const struct device_backend *backend = flat->device->backend;
-    struct comm *shard = flat->mesh->shard_data;
-    enum data_type type = flat->low_precision_reduce ? flat->type : TYPE_FP32;
-    void *sent = buffer->whole_gradient;
-    if (flat->low_precision_reduce) {
-        sent = flat->slots[unit % FLAT_SLOTS].gradient_low;
-        backend->convert(flat->stream, type, sent, TYPE_FP32, buffer->whole_gradient,
-                         buffer->padded);
+    if (buffer->stage == REDUCTION_REPLICAS) {
+        if (reduction->replicas_gather != NULL)
+            reduction->replicas_gather(flat, unit);
+        buffer->stage = REDUCTION_RESULT;
     }
-    backend->event_record(buffer->ready, flat->stream);
-    buffer->reducing = shard->backend->reduce_scatter(shard, sent, buffer->shard_count,
-                                                      comm_type_of[type], COMM_SUM, buffer->ready);
-}
-
-/* Waits for the reduce-scatter and adds this rank's part to `gradient`. */
-static void scatter_finish(struct flat_model *flat, int unit)
-{
-    struct flat_buffer *buffer = &flat->buffers[unit];
-    const struct device_backend *backend = flat->device->backend;
-    float *part = buffer->whole_gradient + buffer->shard_begin;
-    flat->mesh->shard_data->backend->wait(buffer->reducing, flat->stream);
+    if (buffer->stage != REDUCTION_SHARDS)
+        return;
+    if (flat->mesh->shard->size > 1)
+        reduction->shards_finish(flat, unit);
     buffer->reducing = NULL;
-    if (flat->low_precision_reduce) {
-        const unsigned char *low = flat->slots[unit % FLAT_SLOTS].gradient_low;
-        backend->convert(flat->stream, TYPE_FP32, part, flat->type,
-                         low + (size_t)buffer->shard_begin * type_size(flat->type),
-                         buffer->shard_count);
-    }
     if (flat->slots_gradients) {
-        if (buffer->empty)
-            backend->copy(flat->stream, buffer->gradient, part,
-                          (size_t)buffer->shard_count * sizeof *part);
-        else
-            backend->add(flat->stream, buffer->gradient, part, buffer->shard_count);
-        buffer->empty = false;
         flat->slots[unit % FLAT_SLOTS].gradient_unit = -1;
         buffer->whole_gradient = NULL;
     }
+    buffer->stage = REDUCTION_NONE;
+    if (!buffer->last || flat->mesh->replica->size == 1)
+        return;
+    reduction->replicas_start(flat, unit);
+    buffer->stage = REDUCTION_REPLICAS;
 }
 
-static void replicas_start(struct flat_model *flat, struct flat_buffer *buffer)
-{
-    const struct device_backend *backend = flat->device->backend;
-    struct comm *replica = flat->mesh->replica_data;
-    enum data_type type = flat->low_precision_reduce ? flat->type : TYPE_FP32;
-    void *sent = buffer->gradient;
-    if (replica->size == 1)
-        return;
-    if (flat->low_precision_reduce) {
-        sent = buffer->gradient_low;
-        backend->convert(flat->stream, type, sent, TYPE_FP32, buffer->gradient,
-                         buffer->shard_count);
-    }
-    backend->event_record(buffer->ready, flat->stream);
-    buffer->reducing = replica->backend->all_reduce(replica, sent, buffer->shard_count,
-                                                    comm_type_of[type], COMM_SUM, buffer->ready);
-    buffer->reduction = REDUCTION_REPLICAS;
-}
-
-/* Finishes a collective on partial sums and starts the next one of the unit. */
-static void partials_advance(struct flat_model *flat, int unit)
-{
-    struct flat_buffer *buffer = &flat->buffers[unit];
-    struct flat_slot *slot = &flat->slots[unit % FLAT_SLOTS];
-    if (buffer->reduction == REDUCTION_EXCHANGING) {
-        partial_replicas_finish(flat, unit);
-        buffer->reduction = REDUCTION_REPLICAS;
-        return;
-    }
-    if (flat->mesh->shard->size > 1)
-        partial_shards_finish(flat, unit);
-    if (flat->slots_gradients) {
-        slot->gradient_unit = -1;
-        buffer->whole_gradient = NULL;
-    }
-    buffer->reduction = REDUCTION_NONE;
-    if (flat->mesh->replica->size == 1)
-        return;
-    partial_replicas_start(flat, unit);
-    buffer->reduction = REDUCTION_EXCHANGING;
-}
-
-/* Finishes the reduce-scatter or all-to-all in progress and starts the next collective, between
- * replicas. All ranks call it for the same units in the same order, as collectives require. */
-static void reduction_advance(struct flat_model *flat, int unit)
-{
-    struct flat_buffer *buffer = &flat->buffers[unit];
-    if (buffer->reduction != REDUCTION_SCATTERING && buffer->reduction != REDUCTION_EXCHANGING)
-        return;
-    if (flat->partials.most > 0) {
-        partials_advance(flat, unit);
-        return;
-    }
-    if (flat->mesh->shard->size > 1)
-        scatter_finish(flat, unit);
-    buffer->reduction = REDUCTION_NONE;
-    if (buffer->last)
-        replicas_start(flat, buffer);
-}
-
-static void gradient_zero(const struct flat_model *flat, const struct flat_buffer *buffer,
-                          int64_t begin, int64_t end)
+void gradient_zero(const struct flat_model *flat, const struct flat_buffer *buffer, int64_t begin,
+                   int64_t end)
 {
     if (begin < end)
         flat->device->backend->zero(flat->stream, buffer->whole_gradient + begin,
                                     (size_t)(end - begin) * sizeof(float));
 }
 
-/* Sets to zero all elements that no operation of a backward pass writes. begin: first element of
- * the partial sum, or 0. */
-static void gradient_zero_gaps(const struct flat_model *flat, const struct flat_buffer *buffer,
-                               int64_t begin)
+void gradient_zero_gaps(const struct flat_model *flat, const struct flat_buffer *buffer,
+                        int64_t begin)
 {
     int64_t end = begin;
     for (int t = 0; t < buffer->unit->tensor_count; t++) {
@@ -188,55 +106,36 @@ static void gradient_zero_gaps(const struct flat_model *flat, const struct flat_
     gradient_zero(flat, buffer, end, begin + buffer->stride);
 }
 
-static void partials_open(struct flat_model *flat, const struct flat_buffer *buffer)
-{
-    partial_open(flat, buffer);
-    for (int i = 0; i < flat->partials.count; i++)
-        gradient_zero_gaps(flat, buffer, flat->partials.slot[i] * buffer->stride);
-}
-
 void flat_gradient_open(struct flat_model *flat, int unit, bool samples)
 {
     struct flat_buffer *buffer = &flat->buffers[unit];
     struct flat_slot *slot = &flat->slots[unit % FLAT_SLOTS];
-    bool partial = flat->partials.most > 0, first = flat->slots_gradients || buffer->empty;
-    buffer->overwrites = samples && (first || partial);
-    if (!buffer->learns)
-        return;
     /* Finish the reductions of the units that used this slot before, the oldest first. */
-    for (int other = flat->count - 1; other >= 0; other--)
+    for (int other = flat->count - 1; buffer->learns && other >= 0; other--)
         if (other % FLAT_SLOTS == unit % FLAT_SLOTS)
             reduction_advance(flat, other);
-    if (flat->slots_gradients) {
+    if (buffer->learns && flat->slots_gradients) {
         ENSURE(slot->gradient_unit < 0, "no slot for the gradient of %s", buffer->unit->name);
         slot->gradient_unit = unit;
         buffer->whole_gradient = slot->whole_gradient;
     }
-    if (partial)
-        partials_open(flat, buffer);
-    else if (buffer->overwrites)
-        gradient_zero_gaps(flat, buffer, 0);
-    else if (first)
-        gradient_zero(flat, buffer, 0, buffer->padded);
+    flat->reduction->open(flat, buffer, samples);
 }
 
 void flat_gradient_close(struct flat_model *flat, int unit, bool last)
 {
     struct flat_buffer *buffer = &flat->buffers[unit];
-    ENSURE(buffer->reduction == REDUCTION_NONE, "the gradient of %s is already being reduced",
+    ENSURE(buffer->stage == REDUCTION_NONE, "the gradient of %s is already being reduced",
            buffer->unit->name);
-    if (buffer->learns && flat->partials.most > 0)
-        partial_close(flat, buffer);
-    if (buffer->learns && (!flat->slots_gradients || flat->partials.most > 0))
-        buffer->empty = false;
-    if (!buffer->learns || (!last && !flat->slots_gradients))
+    if (!buffer->learns)
+        return;
+    flat->reduction->close(flat, buffer);
+    if (!last && !flat->slots_gradients)
         return;
     buffer->last = last;
-    buffer->reduction = REDUCTION_SCATTERING;
-    if (flat->mesh->shard->size > 1 && flat->partials.most > 0)
-        partial_shards_start(flat, unit);
-    else if (flat->mesh->shard->size > 1)
-        scatter_start(flat, unit);
+    buffer->stage = REDUCTION_SHARDS;
+    if (flat->mesh->shard->size > 1)
+        flat->reduction->shards_start(flat, unit);
     else
         reduction_advance(flat, unit);
 }
@@ -244,22 +143,19 @@ void flat_gradient_close(struct flat_model *flat, int unit, bool last)
 void flat_reduce_wait(struct flat_model *flat)
 {
     const struct device_backend *backend = flat->device->backend;
-    enum {
-        STAGES = 2
-    }; /* partial sums: all-to-all in the shard group, then in the replica group */
-    for (int stage = 0; stage < STAGES; stage++)
+    for (enum reduction_stage stage = REDUCTION_SHARDS; stage <= REDUCTION_REPLICAS; stage++)
         for (int unit = flat->count - 1; unit >= 0; unit--)
             reduction_advance(flat, unit);
     for (int unit = flat->count - 1; unit >= 0; unit--) {
         struct flat_buffer *buffer = &flat->buffers[unit];
-        if (buffer->reduction == REDUCTION_REPLICAS) {
+        if (buffer->stage == REDUCTION_RESULT) {
             flat->mesh->replica_data->backend->wait(buffer->reducing, flat->stream);
             buffer->reducing = NULL;
             if (flat->low_precision_reduce)
                 backend->convert(flat->stream, TYPE_FP32, buffer->gradient, flat->type,
                                  buffer->gradient_low, buffer->shard_count);
         }
-        buffer->reduction = REDUCTION_NONE;
+        buffer->stage = REDUCTION_NONE;
         if (buffer->empty) /* frozen */
             backend->zero(flat->stream, buffer->gradient,
                           (size_t)buffer->shard_count * sizeof(float));
@@ -267,17 +163,16 @@ void flat_reduce_wait(struct flat_model *flat)
     }
 }
 
-/* Queues an all-reduce of exact sums [count], device memory, over the shard group. */
-static void shard_add(const struct flat_model *flat, struct exact_sum *sums, int64_t count)
+/* Queues an all-reduce (sum) of `count` 8-byte numbers in device memory. ready: this event is
+ * recorded before it. */
+static void sums_reduce(const struct flat_model *flat, struct comm *group, void *sums,
+                        int64_t count, enum comm_type type, struct event *ready)
 {
-    const int64_t words = count * (int64_t)(sizeof *sums / sizeof(int64_t));
-    struct comm *shard = flat->mesh->shard_data;
-    if (shard->size == 1)
+    if (group->size == 1)
         return;
-    flat->device->backend->event_record(flat->norm_ready, flat->stream);
-    shard->backend->wait(
-        shard->backend->all_reduce(shard, sums, words, COMM_INT64, COMM_SUM, flat->norm_ready),
-        flat->stream);
+    flat->device->backend->event_record(ready, flat->stream);
+    group->backend->wait(group->backend->all_reduce(group, sums, count, type, COMM_SUM, ready),
+                         flat->stream);
 }
 
 void flat_norm(struct flat_model *flat)
@@ -289,7 +184,8 @@ void flat_norm(struct flat_model *flat)
         backend->sum_squares(flat->stream, buffer->gradient, buffer->parameter_count,
                              flat->norm_sum);
     }
-    shard_add(flat, flat->norm_sum, 1);
+    sums_reduce(flat, flat->mesh->shard_data, flat->norm_sum,
+                sizeof *flat->norm_sum / sizeof(int64_t), COMM_INT64, flat->norm_ready);
     backend->sum_value(flat->stream, flat->norm_sum, flat->norm_squared);
 }
 
@@ -301,21 +197,14 @@ void flat_norms_begin(const struct flat_model *flat)
 
 void flat_norms_sum(const struct flat_model *flat)
 {
-    shard_add(flat, &flat->norms->weights, 2 * (int64_t)flat->norm_count);
+    const int64_t words = flat->norm_count * (int64_t)(sizeof *flat->norms / sizeof(int64_t));
+    sums_reduce(flat, flat->mesh->shard_data, flat->norms, words, COMM_INT64, flat->norm_ready);
 }
 
 void flat_add_sums(const struct flat_model *flat, double *sums, int64_t count)
 {
-    struct comm *const groups[] = {flat->mesh->shard_data, flat->mesh->replica_data};
-    for (int i = 0; i < 2; i++) {
-        struct comm *group = groups[i];
-        if (group->size == 1)
-            continue;
-        flat->device->backend->event_record(flat->sums_ready, flat->stream);
-        group->backend->wait(
-            group->backend->all_reduce(group, sums, count, COMM_FP64, COMM_SUM, flat->sums_ready),
-            flat->stream);
-    }
+    sums_reduce(flat, flat->mesh->shard_data, sums, count, COMM_FP64, flat->sums_ready);
+    sums_reduce(flat, flat->mesh->replica_data, sums, count, COMM_FP64, flat->sums_ready);
 }
 
 /* ---- hashes of the state */
@@ -454,8 +343,7 @@ bool flat_find_nonfinite(struct flat_model *flat, bool gradients, char *text, si
 /* ---- bytes that a step sends. Follows the functions above: change both together. Tests
  * compares them. */
 
-/* Bytes that a rank sends in a gather or scatter of `bytes` bytes per rank. */
-static double ring_volume(const struct comm *group, double bytes)
+double ring_volume(const struct comm *group, double bytes)
 {
     return bytes * (group->size - 1);
 }
@@ -485,7 +373,6 @@ static void gathering_visit(struct gathering *gathering, int unit)
 struct flat_traffic flat_traffic(const struct flat_model *flat, int64_t passes, int first_unit)
 {
     const struct comm *shard = flat->mesh->shard, *replica = flat->mesh->replica;
-    double width = (double)type_size(flat->low_precision_reduce ? flat->type : TYPE_FP32);
     struct gathering gathering = {.flat = flat, .holder = {-1, -1}};
     for (int64_t pass = 0; pass < passes; pass++) {
         for (int unit = 0; unit < flat->count; unit++)
@@ -496,21 +383,14 @@ struct flat_traffic flat_traffic(const struct flat_model *flat, int64_t passes, 
     struct flat_traffic traffic = {.shard = gathering.sent};
     for (int unit = first_unit; unit < flat->count; unit++) {
         const struct flat_buffer *buffer = &flat->buffers[unit];
-        double part = (double)buffer->shard_count * width;
         if (!buffer->learns)
             continue;
-        if (flat->partials.most > 0) {
-            struct flat_traffic partial = partial_traffic(flat, buffer);
-            traffic.shard += partial.shard;
-            traffic.replica += partial.replica;
-        } else {
-            traffic.shard +=
-                ring_volume(shard, part) * (double)(flat->slots_gradients ? passes : 1);
-            traffic.replica += 2 * ring_volume(replica, part) / replica->size;
-        }
-        part = (double)buffer->shard_count * (double)type_size(direction_type(flat->type));
+        struct flat_traffic reduction = flat->reduction->traffic(flat, buffer, passes);
+        traffic.shard += reduction.shard;
+        traffic.replica += reduction.replica;
         if (!buffer->orthogonal)
             continue;
+        double part = (double)buffer->shard_count * (double)type_size(direction_type(flat->type));
         traffic.shard += 2 * ring_volume(shard, part);
         traffic.replica += 2 * ring_volume(replica, part) / replica->size;
     }

@@ -9,8 +9,7 @@
 #include <stdlib.h>
 
 #include "core/integer.h"
-
-static const enum comm_type comm_type_of[] = {[TYPE_FP32] = COMM_FP32, [TYPE_BF16] = COMM_BF16};
+#include "mesh/reduction.h"
 
 /* Size of a tensor as a matrix: one row per output. side: the smaller of both numbers. */
 struct matrix {

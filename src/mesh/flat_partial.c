@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "core/integer.h"
+#include "mesh/reduction.h"
 
 enum { BLOCK_ALIGNMENT = 16 }; /* elements */
 
@@ -77,6 +78,7 @@ void flat_use_grains(struct flat_model *flat, int64_t most, int64_t passes, bool
     const int shards = flat->mesh->shard->size, replicas = flat->mesh->replica->size;
     ENSURE(flat->training && !flat->low_precision_reduce && most > 0 && passes > 0,
            "no partial sums of %lld grains in %lld passes", (long long)most, (long long)passes);
+    flat->reduction = &reduction_partial;
     flat->slots_gradients = flat->slots_gradients && passes == 1;
     flat->partials = (struct flat_partials){.most = most, .passes = passes, .spare = spare};
     flat->partials.parts = calloc((size_t)(shards + replicas), sizeof *flat->partials.parts);
@@ -117,7 +119,7 @@ void flat_begin_pass(struct flat_model *flat, int64_t total, int64_t pass)
 void flat_spare_open(struct flat_model *flat, int unit, bool samples)
 {
     struct flat_buffer *buffer = &flat->buffers[unit];
-    ENSURE(flat->partials.spare && buffer->reduction == REDUCTION_NONE,
+    ENSURE(flat->partials.spare && buffer->stage == REDUCTION_NONE,
            "no spare memory for the gradient of %s", buffer->unit->name);
     flat->partials.slot[0] = flat->slots_gradients ? 0 : flat->partials.whole;
     if (flat->slots_gradients && buffer->learns)
@@ -133,8 +135,8 @@ void flat_spare_close(struct flat_model *flat, int unit)
 
 /* ---- memory */
 
-void partial_allocate(const struct flat_model *flat, struct flat_buffer *buffer,
-                      struct arena *arena)
+static void partial_allocate(const struct flat_model *flat, struct flat_buffer *buffer,
+                             struct arena *arena)
 {
     const int replicas = flat->mesh->replica->size;
     int64_t reduced =
@@ -146,7 +148,7 @@ void partial_allocate(const struct flat_model *flat, struct flat_buffer *buffer,
     buffer->whole_gradient = buffer->learns && !flat->slots_gradients ? buffer->gradient : NULL;
 }
 
-void partial_allocate_slot(struct flat_model *flat, int number, struct arena *arena)
+static void partial_allocate_slot(struct flat_model *flat, int number, struct arena *arena)
 {
     const struct flat_partials *partials = &flat->partials;
     struct flat_slot *slot = &flat->slots[number];
@@ -184,14 +186,19 @@ static void sums_add(void *context, int into, int from)
                                      sums->memory + from * sums->count, sums->count);
 }
 
-void partial_open(struct flat_model *flat, const struct flat_buffer *buffer)
+/* The partial sums of the pass follow those of earlier passes. */
+static void partial_open(struct flat_model *flat, struct flat_buffer *buffer, bool samples)
 {
-    for (int i = 0; i < flat->partials.count; i++)
+    buffer->overwrites = samples;
+    for (int i = 0; buffer->learns && i < flat->partials.count; i++) {
         flat->partials.slot[i] = buffer->pool.count + i;
+        gradient_zero_gaps(flat, buffer, flat->partials.slot[i] * buffer->stride);
+    }
 }
 
-/* Also moves the remaining partial sums to the first slots, in order. */
-void partial_close(const struct flat_model *flat, struct flat_buffer *buffer)
+/* Adds the partial sums of the pass to those of earlier passes and moves the remaining ones to the
+ * first slots, in order. */
+static void partial_close(struct flat_model *flat, struct flat_buffer *buffer)
 {
     struct sums sums = {flat, buffer->whole_gradient, buffer->stride};
     struct tree_pool *pool = &buffer->pool;
@@ -205,6 +212,7 @@ void partial_close(const struct flat_model *flat, struct flat_buffer *buffer)
                                         (size_t)sums.count * sizeof(float));
         pool->waiting[i].slot = i;
     }
+    buffer->empty = false;
 }
 
 /* Adds the partial sums that the members of a group sent. Member m sent those of `ranks` ranks from
@@ -225,7 +233,7 @@ static struct tree_pool received_add(struct sums *sums, int members, int first, 
 
 /* ---- exchanges */
 
-void partial_shards_start(const struct flat_model *flat, int unit)
+static void partial_shards_start(struct flat_model *flat, int unit)
 {
     struct flat_buffer *buffer = &flat->buffers[unit];
     struct comm *shard = flat->mesh->shard_data;
@@ -235,14 +243,14 @@ void partial_shards_start(const struct flat_model *flat, int unit)
         flat->slots[unit % FLAT_SLOTS].from_shards, buffer->shard_count, COMM_FP32, buffer->ready);
 }
 
-void partial_shards_finish(const struct flat_model *flat, int unit)
+/* `gradient` gets the partial sums of the group, block * replicas elements apart. */
+static void partial_shards_finish(struct flat_model *flat, int unit)
 {
     struct flat_buffer *buffer = &flat->buffers[unit];
     const struct mesh *mesh = flat->mesh;
     const int shards = mesh->shard->size;
     struct sums sums = {flat, flat->slots[unit % FLAT_SLOTS].from_shards, buffer->shard_count};
     mesh->shard_data->backend->wait(buffer->reducing, flat->stream);
-    buffer->reducing = NULL;
     const struct tree_pool pool = received_add(&sums, shards, mesh->replica->rank * shards, 1);
     for (int i = 0; i < pool.count; i++)
         flat->device->backend->copy(
@@ -250,7 +258,7 @@ void partial_shards_finish(const struct flat_model *flat, int unit)
             sums.memory + pool.waiting[i].slot * sums.count, (size_t)sums.count * sizeof(float));
 }
 
-void partial_replicas_start(const struct flat_model *flat, int unit)
+static void partial_replicas_start(struct flat_model *flat, int unit)
 {
     struct flat_buffer *buffer = &flat->buffers[unit];
     const struct mesh *mesh = flat->mesh;
@@ -262,7 +270,7 @@ void partial_replicas_start(const struct flat_model *flat, int unit)
         buffer->block, COMM_FP32, buffer->ready);
 }
 
-void partial_replicas_finish(const struct flat_model *flat, int unit)
+static void partial_replicas_gather(struct flat_model *flat, int unit)
 {
     struct flat_buffer *buffer = &flat->buffers[unit];
     struct comm *replica = flat->mesh->replica_data;
@@ -277,11 +285,24 @@ void partial_replicas_finish(const struct flat_model *flat, int unit)
                                                     COMM_FP32, buffer->ready);
 }
 
-struct flat_traffic partial_traffic(const struct flat_model *flat, const struct flat_buffer *buffer)
+/* For the global batch of the last flat_begin_pass; flat_use_grains begins with the largest. */
+static struct flat_traffic partial_traffic(const struct flat_model *flat,
+                                           const struct flat_buffer *buffer, int64_t passes)
 {
+    (void)passes;
     const struct comm *shard = flat->mesh->shard, *replica = flat->mesh->replica;
     const int *parts = flat->partials.parts, *groups = parts + shard->size;
     double shards = (double)buffer->shard_count * parts[shard->rank] * (shard->size - 1);
     double replicas = (double)buffer->block * (groups[replica->rank] + 1) * (replica->size - 1);
     return (struct flat_traffic){shards * sizeof(float), replicas * sizeof(float)};
 }
+
+const struct gradient_reduction reduction_partial = {.allocate = partial_allocate,
+                                                     .allocate_slot = partial_allocate_slot,
+                                                     .open = partial_open,
+                                                     .close = partial_close,
+                                                     .shards_start = partial_shards_start,
+                                                     .shards_finish = partial_shards_finish,
+                                                     .replicas_start = partial_replicas_start,
+                                                     .replicas_gather = partial_replicas_gather,
+                                                     .traffic = partial_traffic};

@@ -25,31 +25,4 @@ void flat_begin_pass(struct flat_model *flat, int64_t total, int64_t pass);
 void flat_spare_open(struct flat_model *flat, int unit, bool samples);
 void flat_spare_close(struct flat_model *flat, int unit);
 
-/* ---- for flat.c and flat_mesh.c */
-
-/* Take the memory of a unit's gradients from the arena. */
-void partial_allocate(const struct flat_model *flat, struct flat_buffer *buffer,
-                      struct arena *arena);
-/* Take the memory of flat->slots[number], which several units share. */
-void partial_allocate_slot(struct flat_model *flat, int number, struct arena *arena);
-
-/* Set flat->partials.slot for the unit's backward pass. */
-void partial_open(struct flat_model *flat, const struct flat_buffer *buffer);
-/* Add the partial sums of the pass to those of earlier passes. */
-void partial_close(const struct flat_model *flat, struct flat_buffer *buffer);
-
-/* Start and finish the all-to-all in the shard group. Afterwards `gradient` contains the partial
- * sums of the group, block * replicas elements apart. */
-void partial_shards_start(const struct flat_model *flat, int unit);
-void partial_shards_finish(const struct flat_model *flat, int unit);
-/* Start and finish the all-to-all in the replica group. finish also starts the all-gather of the
- * sums. */
-void partial_replicas_start(const struct flat_model *flat, int unit);
-void partial_replicas_finish(const struct flat_model *flat, int unit);
-
-/* Return the bytes that this rank sends to reduce a unit, for the global batch of the last
- * flat_begin_pass; flat_use_grains begins with the largest. */
-struct flat_traffic partial_traffic(const struct flat_model *flat,
-                                    const struct flat_buffer *buffer);
-
 #endif

@@ -12,4 +12,6 @@ libvittrain_a_SOURCES += \
 	src/mesh/initial.h \
 	src/mesh/mesh.c \
 	src/mesh/mesh.h \
+	src/mesh/reduction.c \
+	src/mesh/reduction.h \
 	src/mesh/unit.h

@@ -118,19 +118,19 @@ static struct update unit_update(const struct optimizer *optimizer, const struct
     };
 }
 
-/* Queues the update of units 0..unit, or with `measure` the sums of squares of their tensors,
- * followed by `next`. The list of units is on the stack, so that a step allocates no memory. */
-static void units_update(const struct optimizer *optimizer, const struct flat_model *flat, int unit,
+/* Queues the update of all units, or with `measure` the sums of squares of their tensors. */
+static void units_update(const struct optimizer *optimizer, const struct flat_model *flat,
                          const struct step_params *params, const struct loss_scaler *scaler,
-                         bool measure, const struct update *next)
+                         bool measure)
 {
-    struct update update = unit_update(optimizer, flat, unit, params, scaler);
-    update.measure = measure;
-    update.next = next;
-    if (unit > 0)
-        units_update(optimizer, flat, unit - 1, params, scaler, measure, &update);
-    else
-        flat->device->backend->update(flat->stream, &update);
+    for (int unit = 0; unit < flat->count; unit++) {
+        struct update *update = &flat->updates[unit];
+        *update = unit_update(optimizer, flat, unit, params, scaler);
+        update->measure = measure;
+        update->next = unit + 1 < flat->count ? update + 1 : NULL;
+    }
+    if (flat->count > 0)
+        flat->device->backend->update(flat->stream, flat->updates);
 }
 
 /* Queues Muon's update. Up to four units are in progress. While the matrices of one are iterated,
@@ -161,16 +161,15 @@ static void muon_update(const struct optimizer *optimizer, struct flat_model *fl
 void optimizer_step(const struct optimizer *optimizer, struct flat_model *flat,
                     const struct step_params *params, struct loss_scaler *scaler)
 {
-    int last = flat->count - 1;
     if (flat->norm_count > 0) {
         flat_norms_begin(flat);
-        units_update(optimizer, flat, last, params, scaler, true, NULL);
+        units_update(optimizer, flat, params, scaler, true);
         flat_norms_sum(flat);
     }
     if (optimizer_facts((int)optimizer->rule)->scope == SCOPE_MATRIX)
         muon_update(optimizer, flat, params, scaler);
-    else if (last >= 0)
-        units_update(optimizer, flat, last, params, scaler, false, NULL);
+    else
+        units_update(optimizer, flat, params, scaler, false);
     if (scaler != NULL)
         flat->device->backend->scaler_update(flat->stream, scaler, flat->norm_squared);
     flat_updated(flat);

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* The reduction of gradients over the mesh. Private to src/mesh. A unit's reduction has up to two
+ * stages: over the shard group, then over the replica group. flat_mesh.c calls the functions of an
+ * implementation in this order. */
+#ifndef VITTRAIN_MESH_REDUCTION_H
+#define VITTRAIN_MESH_REDUCTION_H
+
+#include "mesh/flat.h"
+
+struct gradient_reduction {
+    /* Take the memory of a unit's gradients from the arena, and that of flat->slots[number], which
+     * several units share. */
+    void (*allocate)(const struct flat_model *flat, struct flat_buffer *buffer,
+                     struct arena *arena);
+    void (*allocate_slot)(struct flat_model *flat, int number, struct arena *arena);
+    /* Before a unit's backward pass: set buffer->overwrites. If the unit learns, also set to zero
+     * what the pass adds to or does not write. */
+    void (*open)(struct flat_model *flat, struct flat_buffer *buffer, bool samples);
+    /* After the backward pass of a unit that learns. */
+    void (*close)(struct flat_model *flat, struct flat_buffer *buffer);
+    /* Start and finish the collective in the shard group. Not called for a group of one rank. */
+    void (*shards_start)(struct flat_model *flat, int unit);
+    void (*shards_finish)(struct flat_model *flat, int unit);
+    /* Start the collective in the replica group, and the one that distributes the sums (NULL: it is
+     * the same). flat_reduce_wait waits for the last one. Not called for a group of one rank. */
+    void (*replicas_start)(struct flat_model *flat, int unit);
+    void (*replicas_gather)(struct flat_model *flat, int unit);
+    /* Return the bytes that this rank sends to reduce a unit in a step of `passes` passes. */
+    struct flat_traffic (*traffic)(const struct flat_model *flat, const struct flat_buffer *buffer,
+                                   int64_t passes);
+};
+
+/* Reduce-scatter and all-reduce. */
+extern const struct gradient_reduction reduction_scatter;
+/* Partial sums, which are added in the order of a tree (flat_partial.h). */
+extern const struct gradient_reduction reduction_partial;
+
+/* Set elements begin..end - 1 of the whole gradient to zero. */
+void gradient_zero(const struct flat_model *flat, const struct flat_buffer *buffer, int64_t begin,
+                   int64_t end);
+/* Set all elements to zero that no operation of a backward pass writes. begin: first element of the
+ * partial sum, or 0. */
+void gradient_zero_gaps(const struct flat_model *flat, const struct flat_buffer *buffer,
+                        int64_t begin);
+
+/* Return the elements of the largest unit that uses a slot. */
+int64_t flat_slot_elements(const struct flat_model *flat, int number);
+
+/* Return the bytes that a rank sends in a gather or scatter of `bytes` bytes per rank. */
+double ring_volume(const struct comm *group, double bytes);
+
+extern const enum comm_type comm_type_of[];
+
+#endif
