@@ -5,13 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "config/deck.h"
 #include "config/option.h"
 #include "config/options.h"
 #include "core/text.h"
 
-#define NOT_A_VIT "model.name=cnn_*,resnet*,linear"
-#define HAS_NO_BATCH_NORM "model.name=vit_*,deit3_*,cnn_a*,linear"
+#define IS_VIT "model.name=vit_*,deit3_*"
+#define HAS_NO_BATCH_NORM IS_VIT ",cnn_a*,linear"
 
 /* Options, or patterns of their names, and the condition under which they apply, or (`excludes`) do
  * not apply: an option with a list of values or patterns. All rows of an option must hold.
@@ -22,12 +21,12 @@ static const struct condition {
     bool excludes;
 } conditions[] = {
     {"model.patch,model.dim,model.depth,model.heads,model.mlp_ratio,model.dropout,model.drop_path",
-     NOT_A_VIT, true},
-    {"model.qkv_bias,model.qk_norm,model.class_token,model.registers,model.position", NOT_A_VIT,
-     true},
-    {"model.embed_norm,model.pool,model.fc_norm,model.layer_scale,model.mlp,model.gelu", NOT_A_VIT,
-     true},
-    {"train.checkpoint_activations", NOT_A_VIT, true},
+     IS_VIT, false},
+    {"model.qkv_bias,model.qk_norm,model.class_token,model.registers,model.position", IS_VIT,
+     false},
+    {"model.embed_norm,model.pool,model.fc_norm,model.layer_scale,model.mlp,model.gelu", IS_VIT,
+     false},
+    {"train.checkpoint_activations", IS_VIT, false},
     {"model.width,model.sync_bn", HAS_NO_BATCH_NORM, true},
     {"data.root", "data.format=synthetic", true},
     {"data.samples,data.distinct,data.image,data.classes,data.task", "data.format=synthetic",
@@ -150,32 +149,15 @@ static bool refuse(const char *where, const struct option_entry *entry,
                      unmet->excludes ? "" : words);
 }
 
-struct deck_settings {
-    struct options *options;
-    int count;
-};
-
-static bool setting_read(void *user, const char *where, const char *name, const char *value,
-                         struct error *error)
-{
-    struct deck_settings *deck = user;
-    deck->count++;
-    return option_assign(name, where, value, deck->options, error);
-}
-
 static bool deck_check(const char *path, const struct options *options, struct error *error)
 {
     static struct options own, defaults;
-    struct deck_settings deck = {.options = &own};
+    int settings;
     char where[OPTION_TEXT];
     options_default(&own);
     options_default(&defaults);
-    FILE *file = deck_file_open(path, error);
-    const bool good = file != NULL && deck_read_pairs(file, path, setting_read, &deck, error);
-    if (file != NULL)
-        fclose(file);
-    if (!good || deck.count >= RESOLVED_DECK)
-        return good;
+    if (!options_read_deck(path, &own, &settings, error) || settings >= RESOLVED_DECK)
+        return error->kind == ERROR_NONE;
     snprintf(where, sizeof where, "%s: ", path);
     for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
         char value[OPTION_TEXT], preset[OPTION_TEXT], final[OPTION_TEXT];

@@ -6,10 +6,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Limits of data: channels of an image, its height and width in pixels (limit of the rotation's
+ * fixed-point numbers), classes. */
+enum { IMAGE_CHANNELS = 32, IMAGE_LARGEST = 8192, CLASSES_MOST = 500000 };
+
 enum {
-    OPTION_TEXT = 1024, /* bytes of a text, with the final zero */
-    OPTION_LIST = 32,   /* numbers of a list; at least IMAGE_CHANNELS */
-    OPTION_KEY = 64     /* bytes of a section's or a key's name */
+    OPTION_TEXT = 1024,           /* bytes of a text, with the final zero */
+    OPTION_LIST = IMAGE_CHANNELS, /* numbers of a list */
+    OPTION_KEY = 64               /* bytes of a section's or a key's name */
 };
 
 struct option_list {

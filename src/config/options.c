@@ -50,21 +50,28 @@ static bool pair_assign(void *user, const char *where, const char *name, const c
     return true;
 }
 
-static bool deck_read(FILE *file, const char *name, struct options *options, struct error *error)
+/* Also closes the file, which may be NULL. */
+static bool deck_read(FILE *file, const char *name, struct options *options, int *settings,
+                      struct error *error)
 {
     struct deck_target target = {.options = options};
-    return deck_read_pairs(file, name, pair_assign, &target, error) &&
-           option_source_check(&target.source, name, error);
+    const bool good = file != NULL && deck_read_pairs(file, name, pair_assign, &target, error) &&
+                      option_source_check(&target.source, name, error);
+    if (file != NULL)
+        fclose(file);
+    *settings = target.source.settings;
+    return good;
+}
+
+bool options_read_deck(const char *path, struct options *options, int *settings,
+                       struct error *error)
+{
+    return deck_read(deck_file_open(path, error), path, options, settings, error);
 }
 
 bool options_read_file(const char *path, struct options *options, struct error *error)
 {
-    FILE *file = deck_file_open(path, error);
-    if (file == NULL)
-        return false;
-    const bool good = deck_read(file, path, options, error);
-    fclose(file);
-    return good;
+    return options_read_deck(path, options, &(int){0}, error);
 }
 
 bool options_read_text(const char *text, const char *name, struct options *options,
@@ -77,9 +84,7 @@ bool options_read_text(const char *text, const char *name, struct options *optio
     if (file == NULL)
         return error_set(error, ERROR_MEMORY, "%s: cannot read the deck: %s", name,
                          strerror(errno));
-    const bool good = deck_read(file, name, options, error);
-    fclose(file);
-    return good;
+    return deck_read(file, name, options, &(int){0}, error);
 }
 
 void options_visit(const struct options *options, option_visit *visit, void *user)

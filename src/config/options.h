@@ -49,7 +49,9 @@ void options_default(struct options *options);
 MUST_CHECK bool options_set(const char *assignment, struct options *options, struct error *error);
 
 /* Read a deck over the current values; also from memory, as stored in a checkpoint (`name` is for
- * messages). */
+ * messages). settings: number of settings in the deck. */
+MUST_CHECK bool options_read_deck(const char *path, struct options *options, int *settings,
+                                  struct error *error);
 MUST_CHECK bool options_read_file(const char *path, struct options *options, struct error *error);
 MUST_CHECK bool options_read_text(const char *text, const char *name, struct options *options,
                                   struct error *error);

@@ -51,13 +51,14 @@ const struct option_entry option_table[] = {
              "model of the same shape, or a run folder (its best weights), also on a remote "
              "(docs/store.md). With safetensors, a head of another size is initialized at random "
              "and position embeddings are resized to the model's grid."},
-    {PLACE(model, image), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 8192,
+    {PLACE(model, image), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0),
+     .most = IMAGE_LARGEST,
      .help = "Height of the model's input images in pixels, and their width unless "
              "model.image_width is set. auto, here and below: the value of the architecture."},
     {PLACE(model, image_width), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0),
-     .most = 8192, .help = "Width of images that are not square. auto: model.image."},
-    {PLACE(model, channels), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 32,
-     .help = "Channels of an input image. Image files always have 3."},
+     .most = IMAGE_LARGEST, .help = "Width of images that are not square. auto: model.image."},
+    {PLACE(model, channels), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0),
+     .most = IMAGE_CHANNELS, .help = "Channels of an input image. Image files always have 3."},
     {PLACE(model, patch), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 16384,
      .help =
          "Height and width of a patch in pixels; must divide the height and width of the images."},
@@ -67,8 +68,8 @@ const struct option_entry option_table[] = {
      .help = "Number of transformer blocks."},
     {PLACE(model, heads), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 1024,
      .help = "Number of attention heads."},
-    {PLACE(model, classes), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 5e5,
-     .help = "Number of classes."},
+    {PLACE(model, classes), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0),
+     .most = CLASSES_MOST, .help = "Number of classes."},
     {PLACE(model, mlp_ratio), .kind = OPTION_IS_NUMBER, .preset = "auto", AUTOMATIC(0), .most = 64,
      .help = "Hidden dimension of the MLP divided by the embedding dimension."},
     {PLACE(model, dropout), .kind = OPTION_IS_NUMBER, .preset = "auto", AUTOMATIC(-1), .most = 1,
@@ -157,10 +158,10 @@ const struct option_entry option_table[] = {
      .help = "Synthetic data: number of different images of each set. They are drawn at the start "
              "and kept in the memory of each rank; the set repeats them, so that loading is one "
              "copy. 0: all images differ and are drawn when they are loaded."},
-    {PLACE(data, image), .kind = OPTION_IS_INTEGER, .preset = "32", .least = 1, .most = 8192,
-     .help = "Synthetic data: height and width in pixels."},
-    {PLACE(data, classes), .kind = OPTION_IS_INTEGER, .preset = "10", .least = 1, .most = 5e5,
-     .help = "Synthetic data: number of classes."},
+    {PLACE(data, image), .kind = OPTION_IS_INTEGER, .preset = "32", .least = 1,
+     .most = IMAGE_LARGEST, .help = "Synthetic data: height and width in pixels."},
+    {PLACE(data, classes), .kind = OPTION_IS_INTEGER, .preset = "10", .least = 1,
+     .most = CLASSES_MOST, .help = "Synthetic data: number of classes."},
     {PLACE(data, task), CHOICES(TASK_CHOICES), .preset = "classes",
      .help = "Synthetic data: the task. regression: a random target from 0 to 1 for 20 random "
              "numbers (or model.channels numbers); for model.name=linear."},
@@ -251,7 +252,7 @@ const struct option_entry option_table[] = {
     {PLACE(augment, mix_switch), .kind = OPTION_IS_NUMBER, .preset = "0.5", .most = 1,
      .help = "With both mixup and cutmix: probability of cutmix."},
     {PLACE(augment, resize), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0),
-     .most = 8192,
+     .most = IMAGE_LARGEST,
      .help = "Size in pixels to which training images are resized first (see resize_to). auto: the "
              "model's image size."},
     {PLACE(augment, resize_to), CHOICES(RESIZE_OR_AUTO_CHOICES), .preset = "auto",
@@ -278,14 +279,16 @@ const struct option_entry option_table[] = {
      .most = 1000, .above_least = true, .least_count = 2, .most_count = 2,
      .help = "Random resized crop: minimum and maximum ratio of width to height."},
     {PLACE(augment, mean), .kind = OPTION_IS_LIST, .preset = "auto", AUTOMATIC(0),
-     .least = -INFINITY, .most = INFINITY, .least_count = 1, .most_count = 32,
+     .least = -INFINITY, .most = INFINITY, .least_count = 1, .most_count = IMAGE_CHANNELS,
      .help = "Normalization, one number per channel or one for all: (value / 255 - mean) / std. "
              "auto: that in the metadata of the weights of model.init, else that of the data set, "
              "else that of the model."},
     {PLACE(augment, std), .kind = OPTION_IS_LIST, .preset = "auto", AUTOMATIC(0), .most = INFINITY,
-     .above_least = true, .least_count = 1, .most_count = 32, .help = "See augment.mean."},
+     .above_least = true, .least_count = 1, .most_count = IMAGE_CHANNELS,
+     .help = "See augment.mean."},
 
-    {PLACE(eval, resize), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 8192,
+    {PLACE(eval, resize), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0),
+     .most = IMAGE_LARGEST,
      .help = "Size in pixels to which images are resized first in evaluation. auto: with "
              "recipe=photos and augment.random_resized_crop the model's image size divided by its "
              "crop fraction (ViTs: 0.9 or 1, others: 0.875); otherwise augment.resize, else the "
@@ -617,7 +620,8 @@ const struct option_entry option_table[] = {
     {PLACE(predict, output), .kind = OPTION_IS_TEXT, .preset = "",
      .help = "File for the predictions, .csv or .json. -: standard output, as CSV. Empty: standard "
              "output, as a table if files are given, else as CSV."},
-    {PLACE(predict, top), .kind = OPTION_IS_INTEGER, .preset = "5", .least = 1, .most = 5e5,
+    {PLACE(predict, top), .kind = OPTION_IS_INTEGER, .preset = "5", .least = 1,
+     .most = CLASSES_MOST,
      .help = "Number of classes per file in the table of predictions, the most probable first."},
 
     {PLACE(convert, average), .kind = OPTION_IS_SWITCH, .preset = "on",
@@ -631,7 +635,7 @@ const struct option_entry option_table[] = {
              "image file; JPEG is encoded again without loss, with restart markers, so that only "
              "the part for a crop is decoded. decoded: the pixels. auto: the file if there is one "
              "and convert.size is 0."},
-    {PLACE(convert, size), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 8192,
+    {PLACE(convert, size), .kind = OPTION_IS_INTEGER, .preset = "0", .most = IMAGE_LARGEST,
      .help = "convert data: height and width of stored pixels. 0: unchanged."},
     {PLACE(convert, resize_to), CHOICES(RESIZE_CHOICES), .preset = "shorter",
      .help = "convert data: how images are resized to convert.size. square: height and width. "

@@ -16,12 +16,10 @@
 enum { BLOCK_MOVE = 0, BLOCK_CROP_ERASE = 1, BLOCK_ATTEMPT = 2 };
 enum { ERASE_ATTEMPTS = 10 }; /* after these, torchvision erases nothing */
 
-enum { SIDE_LIMIT = 8192 }; /* the largest side that 16.16 fixed point and int16_t can represent */
-
 void augment_open(struct augment *augment, const struct options *options, int64_t width,
                   int64_t height, bool training)
 {
-    ENSURE(width > 0 && width <= SIDE_LIMIT && height > 0 && height <= SIDE_LIMIT,
+    ENSURE(width > 0 && width <= IMAGE_LARGEST && height > 0 && height <= IMAGE_LARGEST,
            "augmentation of images of %lld x %lld pixels", (long long)width, (long long)height);
     *augment = (struct augment){
         .seed = (uint64_t)options->run.seed,

@@ -14,7 +14,7 @@ static const struct dataset_format *const formats[] = {&dataset_cifar10,   &data
                                                        &dataset_cinic10,   &dataset_packed,
                                                        &dataset_synthetic, &dataset_webdataset};
 
-enum { FORMAT_COUNT = sizeof formats / sizeof formats[0], CLASSES_MOST = 500000 };
+enum { FORMAT_COUNT = sizeof formats / sizeof formats[0] };
 
 static const char *const split_name[] = {"training", "validation", "test"};
 

@@ -26,7 +26,6 @@ static const struct {
 enum { SIGNATURE_MOST = 12, PNG_HEADER = 24 };
 
 static const uint8_t jpeg_signature[3] = {0xff, 0xd8, 0xff};
-static const char exif_prefix[6] = "Exif\0";
 static const uint8_t png_signature[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
 
 /* The extensions of torchvision's ImageFolder. Files in formats that cannot be decoded are listed,
@@ -92,8 +91,8 @@ static bool jpeg_header(const uint8_t *bytes, size_t count, struct image_header 
         const size_t length = big_endian(bytes + at + 2, 2) + 2;
         if (length > count - at)
             break;
-        if (marker == 0xe1 && header->orientation == 1 && length >= 4 + sizeof exif_prefix &&
-            memcmp(bytes + at + 4, exif_prefix, sizeof exif_prefix) == 0)
+        if (marker == 0xe1 && header->orientation == 1 && length >= 4 + EXIF_PREFIX &&
+            memcmp(bytes + at + 4, image_exif_prefix, EXIF_PREFIX) == 0)
             header->orientation = image_exif_orientation(bytes + at + 4, length - 4);
         at += length;
     }

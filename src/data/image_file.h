@@ -108,6 +108,10 @@ MUST_CHECK bool image_webp_decode(const uint8_t *bytes, size_t count,
 
 MUST_CHECK bool image_file_is_cut(struct error *error);
 
+/* Precedes the TIFF header of an EXIF block in JPEG files. */
+enum { EXIF_PREFIX = 6 };
+extern const char image_exif_prefix[EXIF_PREFIX];
+
 /* Return the orientation of an EXIF block; 1 if it has none or is damaged. */
 int image_exif_orientation(const uint8_t *bytes, size_t count);
 

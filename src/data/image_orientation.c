@@ -20,7 +20,7 @@ enum {
     TILE = 32             /* rows that are turned at a time */
 };
 
-static const char prefix[6] = "Exif\0"; /* precedes the TIFF header in JPEG files */
+const char image_exif_prefix[EXIF_PREFIX] = "Exif\0";
 
 static size_t number_at(const uint8_t *bytes, int count, bool little_endian)
 {
@@ -32,9 +32,9 @@ static size_t number_at(const uint8_t *bytes, int count, bool little_endian)
 
 int image_exif_orientation(const uint8_t *bytes, size_t count)
 {
-    if (count >= sizeof prefix && memcmp(bytes, prefix, sizeof prefix) == 0) {
-        bytes += sizeof prefix;
-        count -= sizeof prefix;
+    if (count >= EXIF_PREFIX && memcmp(bytes, image_exif_prefix, EXIF_PREFIX) == 0) {
+        bytes += EXIF_PREFIX;
+        count -= EXIF_PREFIX;
     }
     if (count < TIFF_HEADER + 2)
         return 1;

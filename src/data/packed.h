@@ -36,7 +36,7 @@ struct packed_set {
     struct packed_part (*part)[PACKED_SPLITS]; /* [files] */
 };
 
-enum { PACKED_MOST_CLASSES = 500000, PACKED_MOST_SIDE = 1 << 16 };
+enum { PACKED_MOST_SIDE = 1 << 16 };
 extern const char *const packed_split_name[PACKED_SPLITS]; /* of the groups of the file */
 
 /* CRC32C of a record: its bytes and its label. */

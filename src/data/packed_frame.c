@@ -127,7 +127,7 @@ static char *read_table(hid_t file, const char *name, bool text, int64_t *rows, 
     hid_t space = dataset < 0 ? -1 : H5Dget_space(dataset);
     const hssize_t points = space < 0 ? -1 : H5Sget_simple_extent_npoints(space);
     *size = type < 0 ? 0 : H5Tget_size(type);
-    bool good = points > 0 && *size > 0 && points <= PACKED_MOST_CLASSES && *size <= 4096 &&
+    bool good = points > 0 && *size > 0 && points <= CLASSES_MOST && *size <= 4096 &&
                 (text ? H5Tget_class(type) == H5T_STRING && H5Tis_variable_str(type) == 0
                       : H5Tequal(type, H5T_NATIVE_DOUBLE) > 0) &&
                 hdf5_number_read(dataset, "crc32c", H5T_NATIVE_UINT32, &expected) &&

@@ -50,7 +50,7 @@ int packed_message_send(const char *name, int64_t files)
 static bool classes_receive(struct subprocess *child, struct packed_set *set, int64_t classes,
                             int64_t bytes)
 {
-    if (classes < 1 || classes > PACKED_MOST_CLASSES)
+    if (classes < 1 || classes > CLASSES_MOST)
         return false;
     set->class_name = calloc((size_t)classes, sizeof *set->class_name);
     if (set->class_name == NULL)

@@ -65,7 +65,7 @@ static bool is_valid(const struct tar_record *record, const struct tar_shard *sh
     return record->offset >= 0 && record->bytes <= shard->bytes &&
            record->offset <= shard->bytes - record->bytes && record->header <= record->offset &&
            record->header >= TAR_BLOCK && record->orientation <= 8 && record->label >= 0 &&
-           record->label < TAR_CLASSES_MOST;
+           record->label < CLASSES_MOST;
 }
 
 /* Copy the records of one shard from the file. */

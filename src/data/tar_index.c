@@ -80,7 +80,7 @@ static bool parse_integer(const char *text, int32_t *label)
     while (isspace((unsigned char)*end))
         end++;
     *label = (int32_t)value;
-    return end != text && *end == '\0' && errno == 0 && value >= 0 && value < TAR_CLASSES_MOST;
+    return end != text && *end == '\0' && errno == 0 && value >= 0 && value < CLASSES_MOST;
 }
 
 static bool parse_json(const char *text, size_t bytes, int32_t *label)
@@ -90,7 +90,7 @@ static bool parse_json(const char *text, size_t bytes, int32_t *label)
     if (value == NULL)
         value = json_object_get(root, "cls");
     const json_int_t number = json_integer_value(value);
-    const bool good = json_is_integer(value) && number >= 0 && number < TAR_CLASSES_MOST;
+    const bool good = json_is_integer(value) && number >= 0 && number < CLASSES_MOST;
     *label = good ? (int32_t)number : 0;
     json_decref(root);
     return good;
@@ -116,9 +116,9 @@ static bool read_label(struct builder *builder, int32_t *label, struct error *er
     }
     text[bytes] = '\0';
     if (sample->has_cls ? !parse_integer(text, label) : !parse_json(text, bytes, label))
-        sample->problem = sample->has_cls
-                              ? ".cls is not a class number from 0"
-                              : ".json has no class number from 0 as \"label\" or \"cls\"";
+        sample->problem =
+            sample->has_cls ? ".cls is not a class number from 0 to 499999"
+                            : ".json has no class number from 0 to 499999 as \"label\" or \"cls\"";
     return true;
 }
 

@@ -5,13 +5,13 @@
 
 #include "data/dataset.h"
 
-enum { TAR_PROBLEM = 512, TAR_CLASSES_MOST = 1 << 20, TAR_BLOCK = 512 };
+enum { TAR_PROBLEM = 512, TAR_BLOCK = 512 };
 
 /* One sample: an image in a shard, and its label. */
 struct tar_record {
     int64_t offset;       /* of the image's bytes in the shard */
     uint32_t bytes;       /* size of the image file */
-    int32_t label;        /* 0 to TAR_CLASSES_MOST - 1 */
+    int32_t label;        /* 0 to CLASSES_MOST - 1 */
     uint32_t pixels;      /* width times height, at most UINT32_MAX; 0: not an image */
     uint32_t header;      /* bytes of the member's tar headers, which precede the image */
     uint32_t sum;         /* CRC32C of the last of these headers, TAR_BLOCK bytes */

@@ -4,12 +4,10 @@
 #ifndef VITTRAIN_DEVICE_IMAGE_H
 #define VITTRAIN_DEVICE_IMAGE_H
 
+#include "config/option_types.h"
 #include "device/device.h"
 
 enum {
-    IMAGE_CHANNELS = 32, /* maximum */
-    IMAGE_LARGEST =
-        8192, /* maximum width and height: limit of the rotation's fixed-point numbers */
     IMAGE_RESIZE_BITS = 22,   /* fraction bits of a resize weight */
     IMAGE_SCRATCH_ALIGN = 64, /* alignment in bytes of the scratch and of its parts */
 };
