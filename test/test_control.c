@@ -18,7 +18,7 @@ static void no_flags_give_no_flags(void **state)
     (void)state;
     struct control control;
     const struct control_flags none = {0};
-    control_open(&control, world);
+    control = (struct control){.world = world};
     for (int step = 0; step < 3; step++) {
         control_start(&control, &none);
         struct control_flags flags = control_wait(&control);
@@ -33,7 +33,7 @@ static void a_flag_of_one_rank_reaches_all_ranks(void **state)
     (void)state;
     const struct timespec late = {.tv_nsec = 2000000};
     struct control control;
-    control_open(&control, world);
+    control = (struct control){.world = world};
     for (int rank = 0; rank < world->size; rank++)
         for (size_t flag = 0; flag < 4; flag++) {
             int64_t expected[4] = {0}, own[4] = {0};
@@ -56,7 +56,7 @@ static void a_flag_of_all_ranks_is_one(void **state)
     (void)state;
     const struct control_flags all = {.stop = 1, .time_over = 1, .checkpoint = 1, .writing = 1};
     struct control control;
-    control_open(&control, world);
+    control = (struct control){.world = world};
     control_start(&control, &all);
     struct control_flags flags = control_wait(&control);
     assert_memory_equal(&flags, &all, sizeof flags);
@@ -69,7 +69,7 @@ static void close_waits_for_a_started_all_reduce(void **state)
     (void)state;
     struct control control;
     const struct control_flags stop = {.stop = 1};
-    control_open(&control, world);
+    control = (struct control){.world = world};
     control_start(&control, &stop);
     comm_barrier(world);
     control_close(&control);

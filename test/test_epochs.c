@@ -75,13 +75,13 @@ static void the_loader_goes_on_while_an_evaluation_runs(void **state)
     if (!trainer_open(&trainer, &options, world, &error))
         fail_msg("%s", error.text);
     assert_int_equal(trainer.steps_per_epoch, EPOCH_STEPS);
-    format = trainer.train.dataset.format;
+    format = trainer.run.train.dataset.format;
     training_format = validation_format = *format;
     training_format.read = training_read;
     validation_format.read = validation_read;
-    trainer.train.dataset.format = &training_format;
-    trainer.validation.dataset.format = &validation_format;
-    validation_samples = (int)trainer.validation.dataset.count;
+    trainer.run.train.dataset.format = &training_format;
+    trainer.run.validation.dataset.format = &validation_format;
+    validation_samples = (int)trainer.run.validation.dataset.count;
     if (!trainer_run(&trainer, &error))
         fail_msg("%s", error.text);
     trainer_close(&trainer);

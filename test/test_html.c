@@ -161,8 +161,9 @@ static void local_times_optimizer_and_choice_on_the_test_set(void **state)
     small_run_make("zone", "64");
     temporary_write("zone/run.json",
                     "{\"parts\": [{\"started\": \"2026-11-21T23:03:59.123Z\", "
-                    "\"ended\": \"2026-11-22T00:00:00.000Z\"}], \"base_lr\": 0.002}");
-    temporary_write("zone/deck.ini", "[data]\nval = test\n[optim]\nname = lamb\n");
+                    "\"ended\": \"2026-11-22T00:00:00.000Z\"}], \"base_lr\": 0.002, "
+                    "\"chosen_on_test\": true}");
+    temporary_write("zone/deck.ini", "[optim]\nname = lamb\n");
     temporary_write("zone/epochs.csv", "epoch,step,val_loss,val_top1\n0,1,2,0.5\n1,2,1.5,0.625\n");
     setenv("TZ", "CET-1", 1);
     tzset();
@@ -175,7 +176,7 @@ static void local_times_optimizer_and_choice_on_the_test_set(void **state)
     unsetenv("TZ");
     tzset();
     free(page);
-    temporary_write("zone/deck.ini", "[data]\nval = 0.1\n");
+    temporary_write("zone/run.json", "{\"chosen_on_test\": false}");
     page = page_of((const char *const[]){"zone"}, 1);
     assert_null(strstr(page, "chosen on the test set"));
     free(page);

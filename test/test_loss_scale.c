@@ -62,7 +62,7 @@ static int drop_data(void **state)
 }
 
 /* Open a run with these additional settings, at the start of its first epoch. */
-static void run_open(struct trainer *trainer, const char *settings)
+static void loss_run_open(struct trainer *trainer, const char *settings)
 {
     static const char small[] =
         "model.dim=32 model.depth=2 model.heads=2 model.patch=8 model.dropout=0 model.drop_path=0 "
@@ -80,14 +80,14 @@ static void run_open(struct trainer *trainer, const char *settings)
             fail_msg("%s", error.text);
     if (!trainer_open(trainer, &options, world, &error))
         fail_msg("%s", error.text);
-    session_activations(&trainer->session, true);
-    loader_start(trainer->train.loader, 0, 0, trainer->steps_per_epoch);
+    session_activations(&trainer->run.session, true);
+    loader_start(trainer->run.train.loader, 0, 0, trainer->steps_per_epoch);
 }
 
 static bool run_step(struct trainer *trainer, int64_t number, struct error *error)
 {
     struct step_times times = {0};
-    return step_run(&trainer->step, number, 1e-3, &times, error);
+    return step_run(&trainer->run.step, number, 1e-3, &times, error);
 }
 
 /* Return a copy of everything that an update may change on this rank; the caller frees it. */
@@ -132,8 +132,8 @@ static void check_overflows(const char *mesh)
     char settings[256];
     int64_t count, skipped = 0;
     snprintf(settings, sizeof settings, "train.precision=fp16 train.loss_scale=4194304 %s", mesh);
-    run_open(&trainer, settings);
-    const struct session *session = &trainer.session;
+    loss_run_open(&trainer, settings);
+    const struct session *session = &trainer.run.session;
     for (int64_t step = 0; step < STEPS; step++) {
         float *before = everything(&session->flat, &count);
         assert_int_equal(ranks_where(run_step(&trainer, step, &error)), world->size);
@@ -167,15 +167,15 @@ static void check_bad_record(const char *precision, const char *mesh, int64_t ba
     char settings[256], path[300];
     const unsigned char labels[] = {77, 3};
     snprintf(settings, sizeof settings, "%s %s", precision, mesh);
-    run_open(&trainer, settings);
-    trainer.session.io.ahead = ahead;
-    loader_stop(trainer.train.loader);
+    loss_run_open(&trainer, settings);
+    trainer.run.session.io.ahead = ahead;
+    loader_stop(trainer.run.train.loader);
     snprintf(path, sizeof path, "%s/data_batch_1.bin", folder);
     int file = world->rank == 0 ? open(path, O_WRONLY) : -1;
     const off_t place = (bad_step * BATCH + BATCH - 1) * RECORD;
     assert_true(world->rank != 0 || pwrite(file, &labels[0], 1, place) == 1);
     comm_barrier(world);
-    loader_start(trainer.train.loader, 0, 0, trainer.steps_per_epoch);
+    loader_start(trainer.run.train.loader, 0, 0, trainer.steps_per_epoch);
     for (int64_t step = 0; step <= bad_step + ahead; step++) {
         assert_int_equal(error.kind, ERROR_NONE); /* files written meanwhile are valid */
         assert_int_equal(ranks_where(run_step(&trainer, step, &error)),
@@ -213,14 +213,14 @@ static void the_lowest_scale_ends_the_run(void **state)
         struct error error = {0};
         char settings[256];
         snprintf(settings, sizeof settings, "train.precision=fp16 %s", meshes[i]);
-        run_open(&trainer, settings);
-        struct flat_model *flat = &trainer.session.flat;
+        loss_run_open(&trainer, settings);
+        struct flat_model *flat = &trainer.run.session.flat;
         flat->buffers[1].master[0] = INFINITY;
         flat_refresh(flat);
-        session_set_scaler(&trainer.session,
+        session_set_scaler(&trainer.run.session,
                            &(struct loss_scaler){.scale = 4 * LOSS_SCALE_LEAST, .good_steps = 9});
         assert_int_equal(ranks_where(run_step(&trainer, 0, &error)), world->size);
-        assert_int_equal(trainer.session.io.result.scaler.good_steps, 0);
+        assert_int_equal(trainer.run.session.io.result.scaler.good_steps, 0);
         assert_int_equal(ranks_where(run_step(&trainer, 1, &error)), 0);
         assert_int_equal(error.kind, ERROR_NUMERIC);
         assert_non_null(strstr(error.text, "step 2: NaN or infinity in the weights blocks.0"));
@@ -235,16 +235,17 @@ static void skipped_updates_count_in_other_types(void **state)
     struct trainer trainer;
     struct error error = {0};
     int64_t count;
-    run_open(&trainer, "train.precision=fp32");
-    assert_null(trainer.session.io.scaler);
+    loss_run_open(&trainer, "train.precision=fp32");
+    assert_null(trainer.run.session.io.scaler);
     assert_true(run_step(&trainer, 0, &error));
-    float *after = everything(&trainer.session.flat, &count);
+    float *after = everything(&trainer.run.session.flat, &count);
     trainer_close(&trainer);
     for (int64_t skipped = 0; skipped <= 3; skipped += 3) {
-        run_open(&trainer, "train.precision=fp32");
-        session_set_scaler(&trainer.session, &(struct loss_scaler){.scale = 1, .skipped = skipped});
+        loss_run_open(&trainer, "train.precision=fp32");
+        session_set_scaler(&trainer.run.session,
+                           &(struct loss_scaler){.scale = 1, .skipped = skipped});
         assert_true(run_step(&trainer, 3, &error));
-        assert_true(changed(&trainer.session.flat, after) == (skipped == 0));
+        assert_true(changed(&trainer.run.session.flat, after) == (skipped == 0));
         trainer_close(&trainer);
     }
     free(after);
@@ -260,10 +261,10 @@ static void the_norm_is_that_of_the_gradient(void **state)
     for (int i = 0; i < 3; i++) {
         struct trainer trainer;
         struct error error = {0};
-        run_open(&trainer, settings[i]);
+        loss_run_open(&trainer, settings[i]);
         assert_true(run_step(&trainer, 0, &error));
-        norms[i] = step_norm(&trainer.session);
-        assert_int_equal(trainer.session.io.result.scaler.skipped, 0);
+        norms[i] = step_norm(&trainer.run.session);
+        assert_int_equal(trainer.run.session.io.result.scaler.skipped, 0);
         trainer_close(&trainer);
     }
     print_message("# norms: %.6g in fp32, %.6g and %.6g in fp16\n", norms[0], norms[1], norms[2]);

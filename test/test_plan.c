@@ -15,9 +15,7 @@
 #include "comm_fixture.h"
 #include "config/options.h"
 #include "model_fixture.h"
-#include "train/feed.h"
-#include "train/optimizer.h"
-#include "train/step.h"
+#include "train/run.h"
 
 static struct comm *world;
 
@@ -129,28 +127,19 @@ static void counting_begin(struct counted_group *counted, struct comm *comm)
 }
 
 /* Run two steps and count what the second one sends. */
-static bool steps_run(struct session *session, struct data_feed *feed,
-                      const struct options *options, struct error *error)
+static bool steps_run(struct run *run, struct error *error)
 {
-    struct optimizer optimizer;
-    struct step_context step;
     struct step_times times = {0};
-    int64_t global = options->train.batch * world->size;
-    if (!feed_start(feed, options, world, session->device, global, session->model->image, error))
-        return false;
-    optimizer_open(&optimizer, options);
-    flat_set_segments(&session->flat, 0, 1);
-    flat_initialize(&session->flat, 1);
-    flat_refresh(&session->flat);
-    step_open(&step, session, feed, &optimizer);
-    session_activations(session, true);
-    loader_start(feed->loader, 0, 0, sampler_steps(&feed->sampler));
+    flat_initialize(&run->session.flat, 1);
+    flat_refresh(&run->session.flat);
+    session_activations(&run->session, true);
+    loader_start(run->train.loader, 0, 0, sampler_steps(&run->train.sampler));
     for (int number = 0; number < 2; number++) {
         shard_counted.sent = replica_counted.sent = 0;
-        if (!step_run(&step, number, 1e-3, &times, error))
+        if (!step_run(&run->step, number, 1e-3, &times, error))
             return false;
     }
-    loader_stop(feed->loader);
+    loader_stop(run->train.loader);
     return true;
 }
 
@@ -186,31 +175,24 @@ static int plan_wrong(int strategy, const char *variant)
     struct options options;
     struct plan plan;
     struct plan_entry entry;
-    struct session session;
-    struct data_feed feed;
+    static struct run run;
     struct error error = {0};
     options_make(&options, strategy, variant);
     if (strategy == STRATEGY_HSDP && world->size == 4)
         options.mesh.shard = 2;
-    if (!feed_open(&feed, &options, SPLIT_TRAIN, world, &error) ||
-        !session_resolve(&options, &feed.dataset, NULL, &error) ||
-        !session_open(&session, &options, world, true, &error))
+    if (!run_open(&run, &options, world, &error))
         fail_msg("%s", error.text);
-    counting_begin(&shard_counted, session.mesh.shard);
-    counting_begin(&replica_counted, session.mesh.replica);
-    int64_t global_batch = feed_global_batch(&options, world->size);
-    int64_t batch = feed_pass_samples(&options, global_batch, world->size);
-    if (!session_allocate(&session, batch, &feed.source, true, &error) ||
-        !steps_run(&session, &feed, &options, &error) ||
+    counting_begin(&shard_counted, run.session.mesh.shard);
+    counting_begin(&replica_counted, run.session.mesh.replica);
+    if (!run_start(&run, &error) || !steps_run(&run, &error) ||
         !plan_open(&plan, &options, world->size, world->size, &error))
         fail_msg("%s", error.text);
     plan_make(&plan, (enum strategy_choice)strategy,
               (enum checkpoint_activations_choice)options.train.checkpoint_activations, 0, &entry);
     if (entry.error.kind != ERROR_NONE)
         fail_msg("%s", entry.error.text);
-    int wrong = entry_wrong(&entry, &session, variant);
-    feed_close(&feed);
-    session_close(&session);
+    int wrong = entry_wrong(&entry, &run.session, variant);
+    run_close(&run);
     return wrong;
 }
 

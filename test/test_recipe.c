@@ -5,7 +5,7 @@
  *   test_recipe MODEL FILE [section.key=value ...]
  * writes the pixels of an evaluation of an image file by the model's recipe to standard output:
  * [3, image, image] bytes. test/check_evaluation.py compares them with timm's. */
-#include "train/recipe.h"
+#include "train/resolve.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -43,7 +43,7 @@ static void set(const char *text)
 static void resolve(const struct dataset *dataset)
 {
     struct error error = {0};
-    if (!options_check(&options, &error) || !recipe_resolve(&options, dataset, weights, &error))
+    if (!options_check(&options, &error) || !options_resolve(&options, dataset, weights, &error))
         fail_msg("%s", error.text);
 }
 
@@ -267,7 +267,7 @@ static void bad_models_are_errors(void **state)
     struct error error = {0};
     options_default(&options);
     set("model.name=vit_huge");
-    assert_false(recipe_resolve(&options, &files, NULL, &error));
+    assert_false(options_resolve(&options, &files, NULL, &error));
     assert_int_equal(error.kind, ERROR_USAGE);
     assert_non_null(strstr(error.text, "unknown model.name=vit_huge"));
 }
@@ -295,7 +295,7 @@ static bool pixels_make(char **words, struct error *error)
         if (!options_set(*word, &options, error))
             return false;
     struct model *model = model_open(&options, NULL, TYPE_FP32, error);
-    if (model == NULL || !recipe_resolve(&options, &files, NULL, error) ||
+    if (model == NULL || !options_resolve(&options, &files, NULL, error) ||
         !crop_open(&crop, &options, true, model->image, false, error) ||
         !file_read(words[1], &bytes, error))
         return false;

@@ -116,7 +116,7 @@ static void steps_run(struct trainer *trainer, int64_t first, int64_t end)
     struct step_times times = {0};
     struct error error = {0};
     for (int64_t step = first; step < end; step++)
-        if (!step_run(&trainer->step, step, 1e-3, &times, &error))
+        if (!step_run(&trainer->run.step, step, 1e-3, &times, &error))
             fail_msg("%s", error.text);
 }
 
@@ -129,8 +129,8 @@ static void a_step_allocates_nothing(void **state)
     options_make(&options, temporary_open());
     if (!trainer_open(&trainer, &options, world, &error))
         fail_msg("%s", error.text);
-    session_activations(&trainer.session, true);
-    loader_start(trainer.train.loader, 0, 0, trainer.steps_per_epoch);
+    session_activations(&trainer.run.session, true);
+    loader_start(trainer.run.train.loader, 0, 0, trainer.steps_per_epoch);
     steps_run(&trainer, 0, 3);
     long before = allocations;
     steps_run(&trainer, 3, 13);

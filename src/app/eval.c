@@ -12,8 +12,8 @@
 static void evaluation_report(const struct inference *inference,
                               const struct evaluation *evaluation, struct error *error)
 {
-    struct comm *world = inference->session.mesh.world;
-    const struct dataset *dataset = &inference->feed.dataset;
+    struct comm *world = inference->run.session.mesh.world;
+    const struct dataset *dataset = &inference->run.validation.dataset;
     evaluation_print(evaluation, dataset);
     char *text = evaluation_to_text(evaluation, inference->split_name, dataset);
     if (world->rank == 0)
@@ -39,7 +39,8 @@ static void eval_run(const struct options *options, const struct command_line *l
             error, ERROR_USAGE,
             "eval needs one operand: a run folder, a checkpoint (.h5) or weights (.safetensors)");
     else if (inference_open(&inference, line->operand[0], NULL, 0, options, line, world, error)) {
-        if (evaluation_run(&inference.session, &inference.feed, NULL, NULL, &evaluation, error)) {
+        if (evaluation_run(&inference.run.session, &inference.run.validation, NULL, NULL,
+                           &evaluation, error)) {
             if (inference_check(&inference, evaluation.loss, error))
                 evaluation_report(&inference, &evaluation, error);
             evaluation_free(&evaluation);

@@ -39,11 +39,8 @@ enum { ROWS = 40 };
 static const char curve_header[] = "step,rate,loss,smoothed";
 
 struct search {
-    struct options options; /* completed from the data set */
     struct comm *world;
-    struct session session;
-    struct data_feed feed;
-    int64_t global_batch;
+    struct run run;
     struct range_test test;
     struct range_suggestion suggestion;
     struct csv csv; /* rank 0 only; not open if find.output is empty */
@@ -51,63 +48,34 @@ struct search {
 
 /* ---- preparation */
 
-static bool weights_begin(struct search *search, struct error *error)
-{
-    struct session *session = &search->session;
-    const char *init = search->options.model.init;
-    flat_initialize(&session->flat, (uint64_t)search->options.run.seed);
-    if (rclone_is_remote(init))
-        return error_set(
-            error, ERROR_USAGE,
-            "model.init=%s: find lr reads a local file only; copy it with `rclone copyto`", init);
-    if (strcmp(init, "none") != 0 && init[0] != '\0' &&
-        !session_read_weights(session, init, true, error))
-        return false;
-    flat_refresh(&session->flat);
-    return true;
-}
-
 /* The file is opened before the test, so that an unwritable one is an error before it. */
-static bool curve_open(struct search *search, struct error *error)
+static bool curve_open(struct search *search, const char *output, struct error *error)
 {
     char path[FILE_PATH];
-    snprintf(path, sizeof path, "%s.csv", search->options.find.output);
-    if (search->world->rank == 0 && search->options.find.output[0] != '\0')
+    snprintf(path, sizeof path, "%s.csv", output);
+    if (search->world->rank == 0 && output[0] != '\0')
         error_defer(csv_open(&search->csv, path, curve_header, 0, 0, error));
     return comm_agree(search->world, error);
 }
 
-static bool data_open(struct search *search, struct error *error)
+static bool search_open(struct search *search, const struct options *options, struct error *error)
 {
-    struct options *options = &search->options;
-    if (!feed_open(&search->feed, options, SPLIT_TRAIN, search->world, error))
+    static struct options without_evaluation;
+    struct run *run = &search->run;
+    without_evaluation = *options;
+    without_evaluation.data.val = VALIDATION_NONE;
+    if (!curve_open(search, options->find.output, error) ||
+        !run_open(run, &without_evaluation, search->world, error))
         return false;
-    error_defer(session_resolve(options, &search->feed.dataset, NULL, error));
-    search->global_batch = feed_global_batch(options, search->world->size);
-    if (options->data.drop_last && search->feed.dataset.count < search->global_batch)
-        error_set(error, ERROR_USAGE,
-                  "the global batch of %lld is larger than the %lld samples and data.drop_last=on "
-                  "leaves none: use a smaller batch",
-                  (long long)search->global_batch, (long long)search->feed.dataset.count);
-    return comm_agree(search->world, error);
-}
-
-static bool search_open(struct search *search, struct error *error)
-{
-    struct options *options = &search->options;
-    struct session *session = &search->session;
-    struct comm *world = search->world;
-    options->data.val = VALIDATION_NONE; /* no evaluation */
-    if (!curve_open(search, error) || !data_open(search, error) ||
-        !session_open(session, options, world, true, error))
+    if (rclone_is_remote(options->model.init))
+        return error_set(
+            error, ERROR_USAGE,
+            "model.init=%s: find lr reads a local file only; copy it with `rclone copyto`",
+            options->model.init);
+    if (!run_start(run, error) || !run_initialize(run, "", error))
         return false;
-    int64_t batch = feed_pass_samples(options, search->global_batch, world->size);
-    if (!session_allocate(session, batch, &search->feed.source, true, error) ||
-        !feed_start(&search->feed, options, world, session->device, search->global_batch,
-                    session->model->image, error))
-        return false;
-    flat_set_segments(&session->flat, options->optim.weight_decay, options->train.accumulate);
-    return weights_begin(search, error);
+    flat_refresh(&run->session.flat);
+    return true;
 }
 
 /* ---- results */
@@ -145,7 +113,7 @@ static void end_print(const struct search *search)
         return;
     case RANGE_DIVERGED:
         printf("\nstopped at %.3g, where the smoothed loss exceeded %g times its minimum\n",
-               test->end_rate, search->options.find.stop);
+               test->end_rate, search->run.options.find.stop);
         return;
     case RANGE_NOT_FINITE:
         printf("\nstopped at %.3g, where loss or gradient was not finite\n", test->end_rate);
@@ -159,9 +127,9 @@ static void end_print(const struct search *search)
 /* Return the learning rate of an update divided by optim.lr (optim.lr_scale). */
 static double rate_scale(const struct search *search)
 {
-    struct options unit = search->options;
+    struct options unit = search->run.options;
     unit.optim.lr = 1;
-    return schedule_base_rate(&unit, search->global_batch);
+    return schedule_base_rate(&unit, search->run.global_batch);
 }
 
 static void suggestion_print(const struct search *search)
@@ -185,29 +153,29 @@ static void suggestion_print(const struct search *search)
            found->steepest_rate / scale, found->tenth_of_lowest / scale);
     if (scale != 1)
         printf("(optim.lr_scale multiplies it by %.4g for the global batch of %lld)\n", scale,
-               (long long)search->global_batch);
+               (long long)search->run.global_batch);
 }
 
 /* Add the suggestion to the log book. */
 static void suggestion_note(const struct search *search)
 {
-    const struct session *session = &search->session;
+    const struct session *session = &search->run.session;
     char detail[OPTION_TEXT + 8] = "";
     if (isnan(search->suggestion.steepest_rate))
         return;
-    if (search->options.find.output[0] != '\0')
-        snprintf(detail, sizeof detail, "%s.png", search->options.find.output);
+    if (search->run.options.find.output[0] != '\0')
+        snprintf(detail, sizeof detail, "%s.png", search->run.options.find.output);
     struct found found = {.what = "lr",
                           .image = session->model->image.height,
                           .precision = type_name(session->compute),
                           .ranks = search->world->size,
                           .nodes = session->mesh.node_count,
                           .value = search->suggestion.steepest_rate / rate_scale(search),
-                          .global_batch = search->global_batch,
+                          .global_batch = search->run.global_batch,
                           .peak_bytes = -1,
                           .limit = -1,
                           .detail = detail};
-    find_note(&search->options, &found);
+    find_note(&search->run.options, &found);
 }
 
 enum { WIDTH = 800, HEIGHT = 450 };
@@ -297,13 +265,13 @@ static bool find_lr_plot(const char *name, const struct range_test *test,
 static void search_report(struct search *search, struct error *error)
 {
     printf("range test from %g to %g in %lld steps of global batch %lld on %d rank%s\n",
-           search->options.find.first, search->options.find.last, (long long)search->test.steps,
-           (long long)search->global_batch, search->world->size,
+           search->run.options.find.first, search->run.options.find.last,
+           (long long)search->test.steps, (long long)search->run.global_batch, search->world->size,
            search->world->size == 1 ? "" : "s");
     curve_print(search);
     end_print(search);
     suggestion_print(search);
-    const char *name = search->options.find.output;
+    const char *name = search->run.options.find.output;
     if (app_output_arrived(error) && name[0] != '\0' && curve_write(search, error))
         error_defer(find_lr_plot(name, &search->test, &search->suggestion, error));
     suggestion_note(search);
@@ -313,9 +281,8 @@ static void search_report(struct search *search, struct error *error)
 static void find_lr(const struct options *options, struct comm *world, struct error *error)
 {
     static struct search search;
-    search = (struct search){.options = *options, .world = world};
-    if (search_open(&search, error) &&
-        range_test_run(&search.session, &search.feed, &search.test, error)) {
+    search = (struct search){.world = world};
+    if (search_open(&search, options, error) && range_test_run(&search.run, &search.test, error)) {
         range_test_suggest(&search.test, options->find.beta, &search.suggestion);
         if (world->rank == 0)
             search_report(&search, error);
@@ -323,8 +290,7 @@ static void find_lr(const struct options *options, struct comm *world, struct er
     }
     csv_close(&search.csv);
     range_test_free(&search.test);
-    feed_close(&search.feed);
-    session_close(&search.session);
+    run_close(&search.run);
 }
 
 static void batch_run(const struct options *options, struct comm *world, struct error *error)

@@ -85,7 +85,7 @@ static void line_write(const struct prediction *prediction, const struct predict
         prediction_write_json(stream, line);
         break;
     case OUTPUT_TABLE:
-        prediction_write_table(stream, line, prediction->inference->options.predict.top);
+        prediction_write_table(stream, line, prediction->inference->run.options.predict.top);
         break;
     }
 }
@@ -95,17 +95,17 @@ static void batch_write(const struct prediction *prediction, const struct batch 
                         const int32_t *predicted, const float *probabilities, FILE *lines,
                         FILE *faults)
 {
-    const struct dataset *dataset = &prediction->inference->feed.dataset;
+    const struct dataset *dataset = &prediction->inference->run.validation.dataset;
     struct prediction_line line = {.class_name = dataset->class_name,
                                    .named = dataset->class_name != NULL ? dataset->classes : 0,
-                                   .classes = prediction->inference->session.model->classes};
+                                   .classes = prediction->inference->run.session.model->classes};
     char name[2 * PATH_MAX];
     for (int64_t i = 0; i < batch->count; i++) {
         line.record = batch->records[i];
         line.label = batch->labels[i];
         line.predicted = predicted[i];
         line.probabilities = probabilities + i * line.classes;
-        if (prediction->inference->split_name == NULL) {
+        if (prediction->inference->split_name[0] == '\0') {
             dataset_name(dataset, line.record, name, sizeof name);
             line.file = name;
         }
@@ -126,7 +126,7 @@ static void batch_visit(void *self, const struct batch *batch, const int32_t *pr
     ENSURE(lines != NULL && faults != NULL, "no memory for the predictions of a batch");
     const struct inference *inference = prediction->inference;
     bool good = true;
-    for (int64_t i = 0; good && i < batch->count * inference->session.model->classes; i++)
+    for (int64_t i = 0; good && i < batch->count * inference->run.session.model->classes; i++)
         good = inference_check(inference, probabilities[i], error);
     if (good)
         batch_write(prediction, batch, predicted, probabilities, lines, faults);
@@ -195,9 +195,9 @@ static void file_close(struct prediction *prediction, struct error *error)
 
 static enum output_format format_of(const struct inference *inference)
 {
-    const char *path = inference->options.predict.output;
+    const char *path = inference->run.options.predict.output;
     const size_t length = strlen(path);
-    if (path[0] == '\0' && inference->split_name == NULL)
+    if (path[0] == '\0' && inference->split_name[0] == '\0')
         return OUTPUT_TABLE;
     return length >= 5 && strcmp(path + length - 5, ".json") == 0 ? OUTPUT_JSON : OUTPUT_CSV;
 }
@@ -205,7 +205,7 @@ static enum output_format format_of(const struct inference *inference)
 /* Rank 0 only. */
 static void skipped_report(const struct prediction *prediction, struct error *error)
 {
-    const long long count = (long long)prediction->inference->feed.dataset.count;
+    const long long count = (long long)prediction->inference->run.validation.dataset.count;
     const long long skipped = (long long)prediction->skipped;
     if (skipped == count)
         error_set(error, ERROR_DATA, "none of the %lld files can be read", count);
@@ -217,7 +217,7 @@ static void samples_predict(struct inference *inference, const struct command_li
                             struct comm *world, struct error *error)
 {
     struct evaluation evaluation = {0};
-    const char *path = inference->options.predict.output;
+    const char *path = inference->run.options.predict.output;
     struct prediction prediction = {.inference = inference,
                                     .world = world,
                                     .format = format_of(inference),
@@ -226,10 +226,10 @@ static void samples_predict(struct inference *inference, const struct command_li
     if (!file_open(&prediction, line, error))
         return;
     if (prediction.file != NULL && prediction.format == OUTPUT_CSV)
-        prediction_write_header(prediction.file, inference->split_name == NULL,
-                                inference->session.model->classes);
-    bool predicted =
-        evaluation_run(&inference->session, &inference->feed, &visitor, NULL, &evaluation, error);
+        prediction_write_header(prediction.file, inference->split_name[0] == '\0',
+                                inference->run.session.model->classes);
+    bool predicted = evaluation_run(&inference->run.session, &inference->run.validation, &visitor,
+                                    NULL, &evaluation, error);
     if (predicted && world->rank == 0)
         skipped_report(&prediction, error);
     if (world->rank == 0)
@@ -251,7 +251,7 @@ static void predict_run(const struct options *options, const struct command_line
             "predict needs weights: a run folder, a checkpoint (.h5) or weights (.safetensors)");
     else if (inference_open(&inference, line->operand[0], line->operand + 1,
                             line->operand_count - 1, options, line, world, error)) {
-        if (inference.session.model->loss == LOSS_CROSS_ENTROPY)
+        if (inference.run.session.model->loss == LOSS_CROSS_ENTROPY)
             samples_predict(&inference, line, world, error);
         else
             error_set(error, ERROR_USAGE, "predict needs a model with classes");

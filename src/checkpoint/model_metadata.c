@@ -27,8 +27,6 @@
 #include "model/registry.h"
 #include "model/vit.h"
 
-enum { LARGEST_IMAGE = 8192, MOST_CHANNELS = 32, MOST_CLASSES = 500000 };
-
 /* Options without a key of timm (those of architecture, size, channels and classes have one). */
 static const char *const option_names[] = {"model.patch",
                                            "model.dim",
@@ -149,16 +147,6 @@ static char *metadata_to_text(const struct model_metadata *metadata)
     return text;
 }
 
-/* Set the list to the values of the option, else to the model's three values, of which the last is
- * repeated for further channels. The list is empty if there are more than OPTION_LIST channels. */
-static void describe_list(struct option_list *list, const struct option_list *given,
-                          const double *preset, int64_t channels)
-{
-    *list = *given;
-    for (int64_t c = 0; given->count == 0 && channels <= OPTION_LIST && c < channels; c++)
-        list->value[list->count++] = preset[c < 3 ? c : 2];
-}
-
 /* Set resize and crop, unless images are only resized to squares of the model's size, which is the
  * default. */
 static void describe_eval(struct eval_options *eval, const struct options *options,
@@ -179,6 +167,7 @@ char *model_metadata_describe(const struct options *options, const struct model 
                               char **class_name, int64_t class_count)
 {
     const bool bicubic = options->augment.interpolation == INTERPOLATION_BICUBIC;
+    struct error unusable = {0};
     struct model_metadata metadata = {.model = options->model,
                                       .exif = options->data.exif,
                                       .class_name = class_name,
@@ -190,8 +179,8 @@ char *model_metadata_describe(const struct options *options, const struct model 
     metadata.model.image_width = model->image.width;
     metadata.model.channels = model->channels;
     metadata.model.classes = model->classes;
-    describe_list(&metadata.mean, &options->augment.mean, model->entry->mean, model->channels);
-    describe_list(&metadata.std, &options->augment.std, model->entry->std, model->channels);
+    if (!model_normalisation(model, options, &metadata.mean, &metadata.std, &unusable))
+        metadata.mean = metadata.std = (struct option_list){0};
     describe_eval(&metadata.eval, options, model->image);
     return metadata_to_text(&metadata);
 }
@@ -268,8 +257,8 @@ static void parse_size(const json_t *object, struct model_metadata *metadata)
     const json_int_t channels = json_integer_value(json_array_get(size, 0));
     const json_int_t height = json_integer_value(json_array_get(size, 1));
     const json_int_t width = json_integer_value(json_array_get(size, 2));
-    if (json_array_size(size) == 3 && height > 0 && height <= LARGEST_IMAGE && width > 0 &&
-        width <= LARGEST_IMAGE && channels > 0 && channels <= MOST_CHANNELS) {
+    if (json_array_size(size) == 3 && height > 0 && height <= IMAGE_LARGEST && width > 0 &&
+        width <= IMAGE_LARGEST && channels > 0 && channels <= IMAGE_CHANNELS) {
         metadata->model.image = height;
         metadata->model.image_width = width == height ? 0 : width;
         metadata->model.channels = channels;
@@ -282,7 +271,7 @@ static void parse_size(const json_t *object, struct model_metadata *metadata)
 static bool are_names(const json_t *names)
 {
     const size_t count = json_array_size(names);
-    bool good = count > 0 && count <= MOST_CLASSES;
+    bool good = count > 0 && count <= CLASSES_MOST;
     for (size_t i = 0; good && i < count; i++)
         good = json_is_string(json_array_get(names, i));
     return good;
@@ -294,7 +283,7 @@ static void parse_classes(const json_t *object, struct model_metadata *metadata)
     json_t *number = value_at(object, "num_classes"), *names = value_at(object, "label_names");
     const json_int_t classes = json_integer_value(number);
     const size_t count = json_array_size(names);
-    const bool numbered = json_is_integer(number) && classes >= 0 && classes <= MOST_CLASSES;
+    const bool numbered = json_is_integer(number) && classes >= 0 && classes <= CLASSES_MOST;
     if (numbered)
         metadata->model.classes = classes;
     else if (is_given(object, "num_classes"))
@@ -327,7 +316,7 @@ static void parse_crop(const json_t *object, struct model_metadata *metadata)
     const double image = (double)metadata->model.image, part = json_number_value(share);
     const char *mode = text_at(object, "crop_mode");
     const bool squash = strcmp(mode, "squash") == 0;
-    const bool good = part > 0 && part <= 1 && floor(image / part) <= LARGEST_IMAGE;
+    const bool good = part > 0 && part <= 1 && floor(image / part) <= IMAGE_LARGEST;
     if (good && image > 0) {
         metadata->eval.resize = (int64_t)floor(image / part);
         metadata->eval.resize_to = squash ? RESIZE_SQUARE : RESIZE_SHORTER;

@@ -21,6 +21,9 @@ enum kind_choice { KIND_CHOICES(OPTION_CONSTANT) };
     X(COLLECTIVE_BROADCAST, "broadcast")
 enum collective_choice { COLLECTIVE_CHOICES(OPTION_CONSTANT) };
 
+#define SPLIT_CHOICES(X) X(SPLIT_TRAIN, "train") X(SPLIT_VALIDATION, "val") X(SPLIT_TEST, "test")
+enum data_split { SPLIT_CHOICES(OPTION_CONSTANT) };
+
 #define SCALING_CHOICES(X) X(SCALING_WEAK, "weak") X(SCALING_STRONG, "strong")
 enum scaling_choice { SCALING_CHOICES(OPTION_CONSTANT) };
 
@@ -41,7 +44,7 @@ struct fetch_options {
 };
 
 struct predict_options {
-    char split[OPTION_TEXT];  /* train, val or test */
+    int split;                /* enum data_split */
     char output[OPTION_TEXT]; /* "-" or empty: standard output */
     int64_t top;              /* classes of a file in the table */
 };

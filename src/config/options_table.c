@@ -615,8 +615,7 @@ const struct option_entry option_table[] = {
     {PLACE(fetch, dir), .kind = OPTION_IS_TEXT, .preset = "data",
      .help = "Folder to download into."},
 
-    {PLACE(predict, split), .kind = OPTION_IS_TEXT, .preset = "test",
-     .help = "Split to predict: train, val or test."},
+    {PLACE(predict, split), CHOICES(SPLIT_CHOICES), .preset = "test", .help = "Split to predict."},
     {PLACE(predict, output), .kind = OPTION_IS_TEXT, .preset = "",
      .help = "File for the predictions, .csv or .json. -: standard output, as CSV. Empty: standard "
              "output, as a table if files are given, else as CSV."},

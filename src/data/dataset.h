@@ -9,13 +9,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "config/command_options.h"
 #include "core/error.h"
 #include "data/byte_buffer.h"
 #include "device/image.h"
 
 struct options;
-
-enum data_split { SPLIT_TRAIN, SPLIT_VALIDATION, SPLIT_TEST };
 
 struct dataset;
 

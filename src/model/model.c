@@ -62,6 +62,33 @@ struct model *model_open(const struct options *options, struct device *device,
     return NULL;
 }
 
+/* A model has three values, of which the last is repeated for further channels. */
+static struct option_list values_of(const struct option_list *given, const double preset[3],
+                                    int64_t channels)
+{
+    struct option_list list = *given;
+    for (int64_t c = 0; given->count == 0 && c < channels; c++)
+        list.value[list.count++] = preset[c < 3 ? c : 2];
+    return list;
+}
+
+bool model_normalisation(const struct model *model, const struct options *options,
+                         struct option_list *mean, struct option_list *std, struct error *error)
+{
+    *mean = values_of(&options->augment.mean, model->entry->mean, model->channels);
+    *std = values_of(&options->augment.std, model->entry->std, model->channels);
+    if ((mean->count > 1 && mean->count != model->channels) ||
+        (std->count > 1 && std->count != model->channels))
+        return error_set(error, ERROR_USAGE,
+                         "augment.mean and augment.std need one value, or one for each of the %lld "
+                         "channels",
+                         (long long)model->channels);
+    for (int c = 0; c < std->count; c++)
+        if (!(std->value[c] > 0))
+            return error_set(error, ERROR_USAGE, "augment.std must be above 0");
+    return true;
+}
+
 void model_override(int64_t *field, int64_t option)
 {
     if (option > 0)

@@ -100,6 +100,13 @@ MUST_CHECK bool model_apply_options(struct model *model, const struct options *o
 
 void model_close(struct model *model);
 
+/* Set mean and standard deviation of pixels from 0 to 1, by which images are normalised: those of
+ * augment.mean and augment.std, else the model's. A list has one value, or one for each channel.
+ * Return false with ERROR_USAGE if the options do not fit the model. */
+MUST_CHECK bool model_normalisation(const struct model *model, const struct options *options,
+                                    struct option_list *mean, struct option_list *std,
+                                    struct error *error);
+
 /* Number of parameters, without running statistics; `trainable`: without frozen tensors. */
 int64_t unit_parameter_count(const struct unit *unit);
 int64_t unit_trainable_count(const struct unit *unit);

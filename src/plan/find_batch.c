@@ -14,10 +14,8 @@
 #include "core/clock.h"
 #include "core/resident.h"
 #include "core/text.h"
-#include "train/feed.h"
 #include "train/hardware.h"
-#include "train/optimizer.h"
-#include "train/step.h"
+#include "train/run.h"
 
 /* ---- a trial ---- */
 
@@ -27,13 +25,6 @@ enum { AHEAD = 4, TEST_BATCHES = AHEAD, TRAINING_BATCHES = 4 * TEST_BATCHES };
 /* Memory that stays free while a trial allocates. Libraries need some later, and not all of them
  * handle failed allocations. */
 enum { RESERVE = 64 << 20 };
-
-struct trial_run {
-    struct options options;
-    struct session session;
-    struct data_feed train, validation;
-    bool validates;
-};
 
 /* The run's options with enough synthetic images of the size of the data. */
 static void options_make(const struct plan *plan, int64_t batch, struct options *options)
@@ -51,6 +42,7 @@ static void options_make(const struct plan *plan, int64_t batch, struct options 
         options->data.val = VALIDATION_TEST;
     options->data.val_fraction = 0;
     options->model.channels = source->channels;
+    snprintf(options->model.init, sizeof options->model.init, "none");
     options->train.batch = batch;
     options->train.global_batch = 0;
     options->train.grain = 0; /* in proportion to the batch */
@@ -58,25 +50,6 @@ static void options_make(const struct plan *plan, int64_t batch, struct options 
     options->debug.fraction = 1;
     options->debug.profile = false;
     options->plan.memory = 0; /* the trial measures */
-}
-
-static bool run_open(struct trial_run *run, struct comm *world, struct error *error)
-{
-    const struct options *options = &run->options;
-    struct session *session = &run->session;
-    int64_t global_batch = feed_global_batch(options, world->size);
-    int64_t batch = feed_pass_samples(options, global_batch, world->size);
-    run->validates = options->data.val != VALIDATION_NONE;
-    if (!feed_open(&run->train, options, SPLIT_TRAIN, world, error) ||
-        (run->validates && !feed_open(&run->validation, options, SPLIT_VALIDATION, world, error)))
-        return false;
-    return session_open(session, options, world, true, error) &&
-           session_allocate(session, batch, &run->train.source, true, error) &&
-           feed_start(&run->train, options, world, session->device,
-                      options->train.batch * world->size, session->model->image, error) &&
-           (!run->validates ||
-            feed_start_evaluation(&run->validation, options, world, session->device, batch,
-                                  session->model->image, error));
 }
 
 /* Take batches until the loader has used all its memory. */
@@ -89,25 +62,19 @@ static void feed_fill(struct data_feed *feed)
     loader_stop(feed->loader);
 }
 
-static bool run_step(struct trial_run *run, double *seconds, struct error *error)
+static bool run_step(struct run *run, double *seconds, struct error *error)
 {
-    const struct options *options = &run->options;
     struct session *session = &run->session;
-    struct optimizer optimizer;
-    struct step_context step;
     struct step_times times = {0};
-    optimizer_open(&optimizer, options);
-    flat_set_segments(&session->flat, options->optim.weight_decay, options->train.accumulate);
-    flat_initialize(&session->flat, (uint64_t)options->run.seed);
+    if (!run_initialize(run, "", error))
+        return false;
     flat_refresh(&session->flat);
-    step_open(&step, session, &run->train, &optimizer);
     session_activations(session, true);
     session->device->backend->zero(session->stream, session->io.sums, sizeof *session->io.sums);
     loader_start(run->train.loader, 0, 0, sampler_steps(&run->train.sampler));
     double begin = clock_now();
-    if (!step_run(&step, 0, 0, &times, error) || !step_finish(&step, &times, error))
+    if (!step_run(&run->step, 0, 0, &times, error) || !step_finish(&run->step, &times, error))
         return false;
-    step_close(&step);
     *seconds = clock_now() - begin;
     feed_fill(&run->train);
     if (run->validates) {
@@ -137,24 +104,24 @@ static void trial_measure(const struct session *session, bool peak_reset, struct
 bool batch_trial_run(const struct plan *plan, int64_t batch, size_t limit, struct comm *world,
                      struct batch_trial *trial, struct error *error)
 {
-    static struct trial_run run;
+    static struct options options;
+    static struct run run;
     bool peak_reset = resident_peak_reset();
     *trial = (struct batch_trial){.batch = batch};
     memset(&run, 0, sizeof run);
-    options_make(plan, batch, &run.options);
+    options_make(plan, batch, &options);
     /* Not malloc: compilers may remove a malloc whose memory is only freed. */
     void *reserve = mmap(NULL, RESERVE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (reserve == MAP_FAILED)
         error_set(&trial->why, ERROR_MEMORY, "no %d MiB of memory to spare", RESERVE >> 20);
-    bool good = comm_agree(world, &trial->why) && run_open(&run, world, &trial->why);
+    bool good = comm_agree(world, &trial->why) && run_open(&run, &options, world, &trial->why) &&
+                run_start(&run, &trial->why);
     if (reserve != MAP_FAILED)
         munmap(reserve, RESERVE);
     if (good && run_step(&run, &trial->seconds, &trial->why))
         trial_measure(&run.session, peak_reset, world, trial);
     trial->fits = trial->peak > 0 && trial->peak <= limit;
-    feed_close(&run.train);
-    feed_close(&run.validation);
-    session_close(&run.session);
+    run_close(&run);
 #ifdef __GLIBC__
     malloc_trim(0); /* return freed memory to the system; else up to 64 MiB are kept */
 #endif

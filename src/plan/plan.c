@@ -7,6 +7,7 @@
 #include "config/options.h"
 #include "train/feed.h"
 #include "train/hardware.h"
+#include "train/resolve.h"
 
 bool plan_open(struct plan *plan, const struct options *options, int ranks, int node_ranks,
                struct error *error)
@@ -17,7 +18,7 @@ bool plan_open(struct plan *plan, const struct options *options, int ranks, int 
     if (!dataset_describe(&described, options, error))
         return false;
     plan->source = feed_source(options, &described);
-    return session_resolve(&plan->options, &described, NULL, error);
+    return options_resolve(&plan->options, &described, NULL, error);
 }
 
 /* Return the share of the bytes in a ring of ranks 0, stride, 2 * stride, ... that is sent to
@@ -63,7 +64,8 @@ static int64_t micro_batch(const struct plan *plan)
     const struct options *options = &plan->options;
     if (!plan->training)
         return options->train.batch;
-    return feed_pass_samples(options, feed_global_batch(options, plan->ranks), plan->ranks);
+    return feed_pass_samples(options, feed_global_batch(options, plan->ranks), plan->ranks,
+                             options->train.accumulate);
 }
 
 static void entry_fill(const struct plan *plan, struct session *session, size_t room,

@@ -11,7 +11,7 @@
 
 /* The run to plan. */
 struct plan {
-    struct options options; /* completed from the data (session_resolve) */
+    struct options options; /* completed from the data (options_resolve) */
     int ranks, node_ranks;  /* node_ranks: ranks per node; the last node may have fewer */
     struct image_source source;
     bool training;

@@ -166,7 +166,7 @@ void step_script_make(struct step_script *script, struct session *session,
     struct optimizer optimizer;
     struct step_context step;
     optimizer_open(&optimizer, session->options);
-    flat_set_segments(&session->flat, 0, session->options->train.accumulate);
+    flat_set_segments(&session->flat, 0, session->accumulate);
     flat_updated(&session->flat); /* as in the middle of a run: by the previous step */
     step_open(&step, session, &feed, &optimizer);
     step_rehearse(&step);

@@ -2,11 +2,6 @@
 /* Control flags: one small all-reduce (maximum) for each step. */
 #include "train/control.h"
 
-void control_open(struct control *control, struct comm *world)
-{
-    *control = (struct control){.world = world};
-}
-
 void control_start(struct control *control, const struct control_flags *flags)
 {
     enum { FLAGS = sizeof *flags / sizeof(int64_t) };

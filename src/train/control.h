@@ -15,14 +15,13 @@ struct control_flags {
     int64_t writing;    /* this rank still writes its part of a background checkpoint */
 };
 
+/* Begin with zeros and the group of all ranks. */
 struct control {
     struct comm *world;
     struct ticket *ticket;
     bool started;
     struct control_flags flags; /* the buffer of the all-reduce */
 };
-
-void control_open(struct control *control, struct comm *world);
 
 /* Collective. Starts the all-reduce. Each start is followed by one control_wait. */
 void control_start(struct control *control, const struct control_flags *flags);

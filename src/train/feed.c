@@ -95,13 +95,13 @@ static bool loader_begin(struct data_feed *feed, const struct options *options, 
 }
 
 bool feed_start(struct data_feed *feed, const struct options *options, struct comm *world,
-                struct device *device, int64_t global_batch, struct image_size image,
-                struct error *error)
+                struct device *device, int64_t global_batch, int64_t accumulate,
+                struct image_size image, struct error *error)
 {
     bool overfit = options->debug.overfit > 0;
     sampler_open(&feed->sampler, (uint64_t)options->run.seed, feed->dataset.count, global_batch,
-                 options->train.accumulate, options->data.shuffle && !overfit,
-                 options->data.drop_last, world->rank, world->size);
+                 accumulate, options->data.shuffle && !overfit, options->data.drop_last,
+                 world->rank, world->size);
     feed->sampler.limit = overfit ? options->debug.overfit : options->debug.batches;
     if (feed->sampler.shuffle && options->data.shuffle_block > 0)
         sampler_use_blocks(&feed->sampler, options->data.shuffle_block);
@@ -138,10 +138,11 @@ int64_t feed_global_batch(const struct options *options, int64_t ranks)
                                            : options->train.batch * ranks;
 }
 
-int64_t feed_pass_samples(const struct options *options, int64_t global_batch, int64_t ranks)
+int64_t feed_pass_samples(const struct options *options, int64_t global_batch, int64_t ranks,
+                          int64_t accumulate)
 {
-    const int64_t bound = sampler_slice_bound(global_batch, ranks, options->train.accumulate,
-                                              sample_group(options, global_batch));
+    const int64_t bound =
+        sampler_slice_bound(global_batch, ranks, accumulate, sample_group(options, global_batch));
     return larger(bound, options_grain(options, global_batch));
 }
 

@@ -36,10 +36,11 @@ MUST_CHECK bool feed_open_files(struct data_feed *feed, const struct options *op
                                 struct error *error);
 
 /* Collective. Divides the epoch into global batches and starts the loader's threads. Samples are
- * shuffled, augmented and accumulated as the options specify. image: the model's image size. */
+ * shuffled and augmented as the options specify. accumulate: micro-batches of a global batch.
+ * image: the model's image size. */
 MUST_CHECK bool feed_start(struct data_feed *feed, const struct options *options,
                            struct comm *world, struct device *device, int64_t global_batch,
-                           struct image_size image, struct error *error);
+                           int64_t accumulate, struct image_size image, struct error *error);
 
 /* Collective. Starts the loader for evaluations: passes of up to `batch` samples in file order,
  * each sample once. With train.exact=layout, a pass has whole grains, counted from the beginning of
@@ -54,7 +55,8 @@ int64_t feed_global_batch(const struct options *options, int64_t ranks);
 
 /* Returns the largest number of samples in one pass of a rank, at least one grain with
  * train.exact=layout. */
-int64_t feed_pass_samples(const struct options *options, int64_t global_batch, int64_t ranks);
+int64_t feed_pass_samples(const struct options *options, int64_t global_batch, int64_t ranks,
+                          int64_t accumulate);
 
 /* Returns the host memory of batches that are loaded ahead, in bytes: for passes of `batch`
  * samples, in training for all splits of the run. */

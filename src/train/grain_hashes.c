@@ -28,8 +28,3 @@ void grain_hashes_add(struct grain_hashes *hashes, struct session *session, int6
             hash_element((uint64_t)(position * classes + i), gradient[i]);
     free(gradient);
 }
-
-void grain_hashes_gather(struct grain_hashes *hashes, struct comm *world)
-{
-    comm_all_reduce(world, hashes->hash, hashes->count, COMM_INT64, COMM_SUM);
-}

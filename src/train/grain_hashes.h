@@ -7,7 +7,7 @@
 #include "config/train_options.h"
 #include "train/session.h"
 
-/* Hashes of a step. Those of the grains of other ranks are 0 until grain_hashes_gather. */
+/* Hashes of a step. Those of the grains of other ranks are 0. */
 struct grain_hashes {
     int64_t count; /* grains of the global batch */
     uint64_t hash[GRAINS_MOST];
@@ -17,8 +17,5 @@ struct grain_hashes {
  * sample `position` of a global batch of `global_count`. Waits for the stream. */
 void grain_hashes_add(struct grain_hashes *hashes, struct session *session, int64_t position,
                       int64_t count, int64_t global_count);
-
-/* Collective. Sum the hashes over all ranks. */
-void grain_hashes_gather(struct grain_hashes *hashes, struct comm *world);
 
 #endif

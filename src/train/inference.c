@@ -13,11 +13,10 @@
 #include "checkpoint/weights_file.h"
 #include "config/command_line.h"
 #include "config/options.h"
-#include "core/integer.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "model/registry.h"
-#include "train/recipe.h"
+#include "train/resolve.h"
 
 /* Reads the deck of a checkpoint. Section mesh is left at its defaults, because the ranks are not
  * those of the training run. */
@@ -40,7 +39,7 @@ static bool deck_read(const char *checkpoint, struct options *options, struct co
 static bool options_take(struct inference *inference, const char *weights, bool reads_files,
                          const struct command_line *line, struct comm *world, struct error *error)
 {
-    struct options *options = &inference->options;
+    struct options *options = &inference->run.options;
     const char *architecture = inference->metadata.model.name;
     if (!model_metadata_read(weights, world, &inference->metadata, error))
         return false;
@@ -72,9 +71,9 @@ static bool options_take(struct inference *inference, const char *weights, bool 
  * the data are the sample of CIFAR-10, and the difference is an error. */
 static bool names_compare(const struct inference *inference, struct error *error)
 {
-    const struct dataset *dataset = &inference->feed.dataset;
+    const struct dataset *dataset = &inference->run.validation.dataset;
     const struct model_metadata *metadata = &inference->metadata;
-    const struct data_options *data = &inference->options.data;
+    const struct data_options *data = &inference->run.options.data;
     int64_t i = 0;
     if (metadata->class_count == 0 || dataset->class_name == NULL)
         return true;
@@ -102,15 +101,11 @@ static bool names_compare(const struct inference *inference, struct error *error
 
 static bool split_open(struct inference *inference, struct comm *world, struct error *error)
 {
-    const struct options *options = &inference->options;
-    static const char *const names[] = {"train", "val", "test"};
-    const char *name = inference->split_name = options->predict.split;
-    int split = 0;
-    while (split < 3 && strcmp(name, names[split]) != 0)
-        split++;
-    if (split == 3)
-        return error_set(error, ERROR_USAGE, "predict.split=%s: must be train, val or test", name);
-    return feed_open(&inference->feed, options, (enum data_split)split, world, error) &&
+    const struct options *options = &inference->run.options;
+    options_value_text(options, "predict.split", inference->split_name,
+                       sizeof inference->split_name);
+    return feed_open(&inference->run.validation, options, (enum data_split)options->predict.split,
+                     world, error) &&
            names_compare(inference, error);
 }
 
@@ -118,11 +113,11 @@ static bool split_open(struct inference *inference, struct comm *world, struct e
 static bool files_open(struct inference *inference, const char *const *files, int count,
                        struct comm *world, struct error *error)
 {
-    struct options *options = &inference->options;
+    struct options *options = &inference->run.options;
     struct model_metadata *metadata = &inference->metadata;
-    struct dataset *dataset = &inference->feed.dataset;
+    struct dataset *dataset = &inference->run.validation.dataset;
     options->debug.batches = 0;
-    if (!feed_open_files(&inference->feed, options, files, count, world, error))
+    if (!feed_open_files(&inference->run.validation, options, files, count, world, error))
         return false;
     if (dataset->count < options->train.batch)
         options->train.batch = dataset->count;
@@ -136,28 +131,20 @@ static bool files_open(struct inference *inference, const char *const *files, in
 }
 
 /* Opens the model for the open data set, and reads the weights. */
-static bool model_prepare(struct inference *inference, const char *weights, struct comm *world,
-                          struct error *error)
+static bool model_prepare(struct run *run, const char *weights, struct error *error)
 {
-    struct options *options = &inference->options;
-    struct session *session = &inference->session;
-    if (session_resolve(options, &inference->feed.dataset, NULL, error))
-        recipe_log(options);
-    if (!comm_agree(world, error) || !session_open(session, options, world, false, error))
+    struct flat_model *flat = &run->session.flat;
+    if (!run_open_model(run, false, NULL, error))
         return false;
-    int64_t batch = options->train.batch;
-    if (session->grains != NULL)
-        batch = round_up(batch, session->grain);
-    if (!session_allocate(session, batch, &inference->feed.source, false, error))
+    recipe_log(&run->options);
+    if (!run_start(run, error))
         return false;
-    flat_initialize(&session->flat, (uint64_t)options->run.seed);
-    if (!session_read_weights(session, weights, false, error) ||
-        !feed_start_evaluation(&inference->feed, options, world, session->device, batch,
-                               session->model->image, error))
+    flat_initialize(flat, (uint64_t)run->options.run.seed);
+    if (!session_read_weights(&run->session, weights, false, error))
         return false;
-    if (session->flat.averaged)
-        flat_swap_average(&session->flat);
-    flat_refresh(&session->flat);
+    if (flat->averaged)
+        flat_swap_average(flat);
+    flat_refresh(flat);
     return true;
 }
 
@@ -167,12 +154,14 @@ bool inference_open(struct inference *inference, const char *weights, const char
 {
     char path[WEIGHTS_PATH];
     memset(inference, 0, sizeof *inference);
-    inference->options = *options;
+    inference->run.options = *options;
+    inference->run.world = world;
+    inference->run.validates = true;
     if (weights_file_find(weights, false, world, path, error) &&
         options_take(inference, path, count > 0, line, world, error) &&
         (count > 0 ? files_open(inference, files, count, world, error)
                    : split_open(inference, world, error)) &&
-        model_prepare(inference, path, world, error))
+        model_prepare(&inference->run, path, error))
         return true;
     inference_close(inference);
     return false;
@@ -184,12 +173,11 @@ bool inference_check(const struct inference *inference, double number, struct er
            error_set(error, ERROR_NUMERIC,
                      "the output of %s is NaN or infinity: the weights are damaged, or their "
                      "numbers are too large; use other weights or train.precision=fp32",
-                     inference->options.model.name);
+                     inference->run.options.model.name);
 }
 
 void inference_close(struct inference *inference)
 {
-    feed_close(&inference->feed);
-    session_close(&inference->session);
+    run_close(&inference->run);
     model_metadata_free(&inference->metadata);
 }

@@ -4,17 +4,15 @@
 #define VITTRAIN_TRAIN_INFERENCE_H
 
 #include "checkpoint/model_metadata.h"
-#include "config/options.h"
 #include "train/evaluate.h"
+#include "train/run.h"
 
 struct command_line;
 
 struct inference {
-    struct options options; /* the deck of the training run, overridden by the command line;
-                             * section mesh by the command line only */
-    struct session session;
-    struct data_feed feed;
-    const char *split_name;         /* NULL: files */
+    struct run run;     /* options: the deck of the training run, overridden by the command line;
+                         * section mesh by the command line only. `validation`: the data */
+    char split_name[8]; /* "val"; "": files */
     struct model_metadata metadata; /* of the weights */
 };
 

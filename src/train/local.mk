@@ -29,12 +29,14 @@ libvittrain_a_SOURCES += \
 	src/train/range_test.h \
 	src/train/receipts.c \
 	src/train/receipts.h \
-	src/train/recipe.c \
-	src/train/recipe.h \
+	src/train/resolve.c \
+	src/train/resolve.h \
 	src/train/resume.c \
 	src/train/resume.h \
 	src/train/retrieve.c \
 	src/train/retrieve.h \
+	src/train/run.c \
+	src/train/run.h \
 	src/train/run_record.c \
 	src/train/run_record.h \
 	src/train/schedule.c \

@@ -28,19 +28,19 @@ enum { PLAIN_LINE_SECONDS = 10 };
 /* Sums of all ranks over a log interval. All members are doubles: one all-reduce adds them. */
 struct interval_sums {
     struct loss_sums loss;
-    double communication, forward, backward, reduce, update; /* seconds */
+    struct step_times times;
     struct rank_times ranks[]; /* each rank sets its element; the others are zero */
 };
 
 static size_t sums_bytes(const struct trainer *trainer)
 {
     const struct interval_sums *sums = trainer->progress.sums;
-    return sizeof *sums + (size_t)trainer->world->size * sizeof sums->ranks[0];
+    return sizeof *sums + (size_t)trainer->run.world->size * sizeof sums->ranks[0];
 }
 
 struct loss_sums progress_take_sums(struct trainer *trainer)
 {
-    struct session *session = &trainer->session;
+    struct session *session = &trainer->run.session;
     struct loss_sums *all = &trainer->progress.interval.earlier;
     const struct loss_sums sums = step_io_take_sums(&session->io, session->stream);
     all->loss += sums.loss;
@@ -62,15 +62,12 @@ static struct rank_times sums_reduce(struct trainer *trainer)
     memset(sums, 0, bytes);
     progress_take_sums(trainer);
     sums->loss = trainer->progress.interval.earlier;
-    sums->communication = times->communication;
-    sums->forward = times->forward;
-    sums->backward = times->backward;
-    sums->reduce = times->reduce;
-    sums->update = times->update;
-    sums->ranks[trainer->world->rank] =
+    sums->times = *times;
+    sums->ranks[trainer->run.world->rank] =
         (struct rank_times){.data = times->data, .compute = compute, .waiting = times->exposed};
-    comm_all_reduce(trainer->world, sums, (int64_t)(bytes / sizeof(double)), COMM_FP64, COMM_SUM);
-    for (int rank = 0; rank < trainer->world->size; rank++) {
+    comm_all_reduce(trainer->run.world, sums, (int64_t)(bytes / sizeof(double)), COMM_FP64,
+                    COMM_SUM);
+    for (int rank = 0; rank < trainer->run.world->size; rank++) {
         all.data += sums->ranks[rank].data;
         all.compute += sums->ranks[rank].compute;
         all.waiting += sums->ranks[rank].waiting;
@@ -81,15 +78,11 @@ static struct rank_times sums_reduce(struct trainer *trainer)
 /* Add this rank's times of the interval to those of the attempt. */
 static void part_add(struct trainer *trainer, double seconds)
 {
-    const struct step_times *times = &trainer->progress.interval.times;
-    struct step_times *part = &trainer->attempt.times;
-    part->data += times->data;
-    part->forward += times->forward;
-    part->backward += times->backward;
-    part->reduce += times->reduce;
-    part->update += times->update;
-    part->communication += times->communication;
-    part->exposed += times->exposed;
+    enum { TIMES = sizeof(struct step_times) / sizeof(double) };
+    const double *times = (const double *)&trainer->progress.interval.times;
+    double *part = (double *)&trainer->attempt.times;
+    for (int i = 0; i < TIMES; i++)
+        part[i] += times[i];
     trainer->attempt.steps += trainer->progress.interval.steps;
     trainer->attempt.step_seconds += seconds;
 }
@@ -101,12 +94,12 @@ static void interval_begin(struct trainer *trainer)
 
 void progress_begin(struct trainer *trainer)
 {
-    struct session *session = &trainer->session;
+    struct session *session = &trainer->run.session;
     session->device->backend->zero(session->stream, session->io.sums, sizeof *session->io.sums);
     trainer->progress.sums = calloc(1, sums_bytes(trainer));
     ENSURE(trainer->progress.sums != NULL, "out of memory for the sums of %d ranks",
-           trainer->world->size);
-    straggler_open(&trainer->progress.straggler, trainer->world, comm_host_of);
+           trainer->run.world->size);
+    straggler_open(&trainer->progress.straggler, trainer->run.world, comm_host_of);
     trainer->progress.epoch = (struct epoch_clock){.begin = clock_now()};
     trainer->progress.plain_line_at = clock_now();
     trainer->progress.skipped_logged = session->io.result.scaler.skipped;
@@ -135,7 +128,7 @@ static double elapsed(const struct trainer *trainer)
 /* Top-k accuracy; NAN for regression. */
 static double accuracy_of(const struct trainer *trainer, double right, double samples)
 {
-    return trainer->session.model->loss == LOSS_CROSS_ENTROPY ? right / samples : NAN;
+    return trainer->run.session.model->loss == LOSS_CROSS_ENTROPY ? right / samples : NAN;
 }
 
 /* ---- lines of the console and of train.log */
@@ -178,7 +171,7 @@ static void epoch_line_print(const struct trainer *trainer, const struct epoch_r
 {
     char text[160] = "", best[48] = "", seconds[32], right[32], val_right[32];
     const double metric = trainer->best.metric;
-    if (!isnan(metric) && trainer->options.checkpoint.monitor == MONITOR_LOSS)
+    if (!isnan(metric) && trainer->run.options.checkpoint.monitor == MONITOR_LOSS)
         snprintf(best, sizeof best, "  (best loss %.4f)", metric);
     else if (!isnan(metric))
         snprintf(best, sizeof best, "  (best acc %.2f %%)", 100 * metric);
@@ -249,7 +242,7 @@ static void result_lines_print(const struct trainer *trainer, const struct resul
 /* Log the fp16 updates that were skipped since the last call. */
 static void skipped_log(struct trainer *trainer)
 {
-    const struct loss_scaler *scaler = &trainer->session.io.result.scaler;
+    const struct loss_scaler *scaler = &trainer->run.session.io.result.scaler;
     long long fresh = (long long)(scaler->skipped - trainer->progress.skipped_logged);
     if (fresh == 0)
         return;
@@ -266,14 +259,14 @@ static void skipped_log(struct trainer *trainer)
  * next run. */
 static double mfu(struct trainer *trainer, double images_per_second)
 {
-    const struct session *session = &trainer->session;
+    const struct session *session = &trainer->run.session;
     const double rate = images_per_second * session->model->flops_per_image;
-    const double share = rate / (trainer->peak_flops * trainer->world->size);
+    const double share = rate / (trainer->peak_flops * trainer->run.world->size);
     char folder[1024];
     if (!(share > 1))
         return share;
     trainer->peak_flops = NAN;
-    hardware_cache_folder(&trainer->options, folder, sizeof folder);
+    hardware_cache_folder(&trainer->run.options, folder, sizeof folder);
     peak_forget(session->device, session->compute, folder);
     log_info("MFU: not reported, because this run exceeds the peak rate known for this machine");
     return NAN;
@@ -305,11 +298,11 @@ void progress_interval(struct trainer *trainer)
     const struct rank_times all = sums_reduce(trainer);
     const struct interval_sums *sums = trainer->progress.sums;
     const struct loss_sums loss = sums->loss;
-    const double ranks = trainer->world->size, rank_steps = ranks * steps;
+    const double ranks = trainer->run.world->size, rank_steps = ranks * steps;
     part_add(trainer, seconds);
     interval_add(trainer, &loss, all.data / ranks, seconds);
     double samples = loss.samples > 0 ? loss.samples : 1, speed = loss.samples / seconds;
-    const struct session *session = &trainer->session;
+    const struct session *session = &trainer->run.session;
     const struct loss_scaler *scaler = &session->io.result.scaler;
     const bool scaled = session->io.scaler != NULL;
     const bool seen = session_sees_times(session);
@@ -317,7 +310,7 @@ void progress_interval(struct trainer *trainer)
         .epoch = state->epoch,
         .step = state->step,
         .split = "train",
-        .due = run_log_is_due(&trainer->options.output, state->step, state->epoch_step),
+        .due = run_log_is_due(&trainer->run.options.output, state->step, state->epoch_step),
         .epoch_top1 = accuracy_of(trainer, state->epoch_top1_sum, state->epoch_samples),
         .epoch_top5 = accuracy_of(trainer, state->epoch_top5_sum, state->epoch_samples),
         .loss = loss.loss / samples,
@@ -329,16 +322,16 @@ void progress_interval(struct trainer *trainer)
         .step_seconds = seconds / steps,
         .data_seconds = all.data / rank_steps,
         .compute_seconds = all.compute / rank_steps,
-        .comm_seconds = sums->communication / rank_steps,
+        .comm_seconds = sums->times.communication / rank_steps,
         .exposed_comm_seconds = all.waiting / rank_steps,
         .peak_share = mfu(trainer, speed),
         .elapsed_seconds = elapsed(trainer),
         .loss_scale = scaled ? (double)scaler->scale : NAN,
         .skipped_steps = scaled ? (double)scaler->skipped : NAN,
-        .forward_seconds = seen ? sums->forward / rank_steps : NAN,
-        .backward_seconds = seen ? sums->backward / rank_steps : NAN,
-        .reduce_seconds = seen ? sums->reduce / rank_steps : NAN,
-        .update_seconds = seen ? sums->update / rank_steps : NAN};
+        .forward_seconds = seen ? sums->times.forward / rank_steps : NAN,
+        .backward_seconds = seen ? sums->times.backward / rank_steps : NAN,
+        .reduce_seconds = seen ? sums->times.reduce / rank_steps : NAN,
+        .update_seconds = seen ? sums->times.update / rank_steps : NAN};
     error_defer(run_log_metrics(trainer->output.log, &row, &trainer->output.log_error));
     straggler_follow(&trainer->progress.straggler, sums->ranks, seconds, interval->steps);
     trainer->output.figures.loss = row.loss;
@@ -372,7 +365,7 @@ void progress_figures(struct trainer *trainer)
 /* Log once per run that an epoch spent much time waiting for data, with advice. */
 static void data_wait_log(struct trainer *trainer, const struct epoch_row *row)
 {
-    const bool encoded = trainer->train.dataset.encoded;
+    const bool encoded = trainer->run.train.dataset.encoded;
     if (trainer->progress.data_wait_logged || row->data_share <= DATA_SHARE_LARGE ||
         row->data_share * row->seconds < DATA_SECONDS_LARGE)
         return;
@@ -380,7 +373,7 @@ static void data_wait_log(struct trainer *trainer, const struct epoch_row *row)
     log_info(
         "data: %.0f %% of this epoch was waiting for data: raise data.workers=%lld if cores are "
         "free%s",
-        100 * row->data_share, (long long)trainer->options.data.workers,
+        100 * row->data_share, (long long)trainer->run.options.data.workers,
         encoded ? ", or decode the images in advance (vittrain convert data)" : "");
 }
 
@@ -454,7 +447,7 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
     trainer->progress.epoch = (struct epoch_clock){.begin = clock_now()};
     interval_begin(trainer);
     /* Only rank 0 writes rows; an error ends the run on all ranks. */
-    return comm_agree(trainer->world, error);
+    return comm_agree(trainer->run.world, error);
 }
 
 static struct results results_collect(const struct trainer *trainer)
@@ -462,24 +455,22 @@ static struct results results_collect(const struct trainer *trainer)
     static const char *const monitors[] = {
         [MONITOR_TOP1] = "top1", [MONITOR_LOSS] = "loss", [MONITOR_NONE] = "none"};
     const struct training_state *state = &trainer->state;
-    const struct session *session = &trainer->session;
-    double now = clock_now();
-    double training = now - trainer->attempt.begin - trainer->attempt.evaluation_seconds -
-                      trainer->checkpoints.seconds; /* of this attempt */
-    const double target = trainer->options.output.target;
+    const struct session *session = &trainer->run.session;
+    const double training = state->train_seconds - trainer->attempt.earlier_train_seconds;
+    const double target = trainer->run.options.output.target;
     bool evaluated = trainer->evaluation.confusion != NULL;
     return (struct results){
-        .name = trainer->options.run.name,
-        .model = trainer->options.model.name,
+        .name = trainer->run.options.run.name,
+        .model = trainer->run.options.model.name,
         .backend = session->device->backend->name,
         .precision = type_name(session->compute),
         .stop_reason = trainer->stop.reason != NULL ? trainer->stop.reason : "all steps done",
         .unfinished = trainer->stop.signalled ||
                       (trainer->stop.out_of_time && state->step < trainer->total_steps),
         .parameters = model_parameter_count(session->model),
-        .seed = trainer->options.run.seed,
-        .global_batch = trainer->global_batch,
-        .ranks = trainer->world->size,
+        .seed = trainer->run.options.run.seed,
+        .global_batch = trainer->run.global_batch,
+        .ranks = trainer->run.world->size,
         .nodes = session->mesh.node_count,
         .threads = session->limits.threads,
         .steps = state->step,
@@ -493,16 +484,15 @@ static struct results results_collect(const struct trainer *trainer)
         .test_weights = trainer->test.weights,
         .test_step = trainer->test.step,
         .target = target > 0 ? target : NAN,
-        .target_seconds = trainer->world->rank == 0 && target > 0
+        .target_seconds = trainer->run.world->rank == 0 && target > 0
                               ? run_log_seconds_to(&trainer->folder, target)
                               : NAN,
-        .monitor = monitors[trainer->options.checkpoint.monitor],
+        .monitor = monitors[trainer->run.options.checkpoint.monitor],
         .best = trainer->best.metric,
         .best_step = trainer->best.step,
-        .total_seconds = trainer->attempt.earlier_seconds + now - trainer->attempt.opened_at,
-        .without_setup_seconds =
-            trainer->attempt.earlier_without_setup_seconds + now - trainer->attempt.begin,
-        .training_seconds = trainer->attempt.earlier_train_seconds + training,
+        .total_seconds = state->total_seconds,
+        .without_setup_seconds = state->without_setup_seconds,
+        .training_seconds = state->train_seconds,
         .images_per_second =
             trainer->attempt.images > 0 ? (double)trainer->attempt.images / training : NAN,
         .run_images = trainer->attempt.images};
@@ -517,7 +507,7 @@ static void checkpoints_log(const struct trainer *trainer)
             "checkpoints: %lld written %s; training was blocked for %.2f s (%.2f %% of the time "
             "without set-up), %.2f s of that to wait for the previous checkpoint",
             (long long)trainer->checkpoints.count,
-            trainer->session.memory.snapshot != NULL ? "in the background" : "synchronously",
+            trainer->run.session.memory.snapshot != NULL ? "in the background" : "synchronously",
             blocked, 100 * blocked / (clock_now() - trainer->attempt.begin), waited);
 }
 
@@ -527,36 +517,38 @@ static void misclassified_save(struct trainer *trainer, const struct results *re
 {
     const struct evaluation *shown = results->test != NULL ? results->test : results->evaluation;
     const struct data_feed *feed =
-        results->test != NULL && trainer->options.data.val != VALIDATION_TEST
+        results->test != NULL && trainer->run.options.data.val != VALIDATION_TEST
             ? &trainer->test.feed
-            : &trainer->validation;
+            : &trainer->run.validation;
     if (shown != NULL && shown->classes > 0 && !trainer->test.evaluation.given_up)
-        misclassified_write(&trainer->misclassified, &trainer->folder, trainer->world,
+        misclassified_write(&trainer->misclassified, &trainer->folder, trainer->run.world,
                             &feed->dataset, results->test != NULL ? "test" : "val", error);
 }
 
 bool progress_result(struct trainer *trainer, struct error *error)
 {
     status_set_phase(PHASE_RESULTS);
+    trainer_update_seconds(trainer);
     struct results results = results_collect(trainer);
     struct monitor_summary sensors;
     monitor_stop(trainer->output.monitor);
     if (monitor_summarize(trainer->output.monitor, &sensors))
         results.sensors = &sensors;
     if (results.evaluation != NULL)
-        evaluation_print(results.evaluation, &trainer->validation.dataset);
+        evaluation_print(results.evaluation, &trainer->run.validation.dataset);
     checkpoints_log(trainer);
-    session_log_memory(&trainer->session);
+    session_log_memory(&trainer->run.session);
     if (results.sensors != NULL)
         monitor_summary_log(results.sensors, (double)trainer->attempt.images);
     if (!run_record_end(trainer, error))
         return false;
     misclassified_save(trainer, &results, error);
-    if (trainer->world->rank == 0 && error->kind == ERROR_NONE)
-        error_defer(results_write(&trainer->folder, &results, &trainer->validation.dataset, error));
+    if (trainer->run.world->rank == 0 && error->kind == ERROR_NONE)
+        error_defer(
+            results_write(&trainer->folder, &results, &trainer->run.validation.dataset, error));
     if (error->kind == ERROR_NONE && !results.unfinished)
         error_defer(run_log_finish(trainer->output.log, error));
     if (error->kind == ERROR_NONE)
         result_lines_print(trainer, &results);
-    return comm_agree(trainer->world, error);
+    return comm_agree(trainer->run.world, error);
 }

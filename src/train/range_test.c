@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* The range test: saves the state, runs training steps with its own rates, and restores the state.
- * Unlike in training, the host reads the loss of each step. */
+/* The range test runs training steps with its own rates. Unlike in training, the host reads the
+ * loss of each step. */
 #include "train/range_test.h"
 
 #include <math.h>
 #include <stdlib.h>
-
-#include "config/options.h"
-#include "train/optimizer.h"
-#include "train/step.h"
 
 /* Maximum numbers of points that are ignored at the begin and at the end of the curve, and their
  * maximum share (one of SKIP_SHARE). A curve needs POINTS_LEAST points. */
@@ -20,119 +16,47 @@ enum { SLOPE_SHARE = 20 };
 /* Minimum fall in standard deviations of the noise. */
 enum { NOISE_FACTOR = 4 };
 
-/* ---- the state, kept in host memory */
-
-enum { KEPT_VECTORS = 4 };
-
-struct kept_state {
-    float *values; /* the vectors of all units */
-    struct loss_scaler scaler;
-};
-
-static int unit_vectors(const struct flat_buffer *buffer, float *vectors[KEPT_VECTORS])
-{
-    float *const all[KEPT_VECTORS] = {buffer->master, buffer->moment1, buffer->moment2,
-                                      buffer->average};
-    int count = 0;
-    for (int i = 0; i < KEPT_VECTORS; i++)
-        if (all[i] != NULL)
-            vectors[count++] = all[i];
-    return count;
-}
-
-/* Copies the state from the device, or back to it. */
-static void state_copy(struct session *session, float *values, bool back)
-{
-    const struct device_backend *backend = session->device->backend;
-    for (int u = 0; u < session->flat.count; u++) {
-        const struct flat_buffer *buffer = &session->flat.buffers[u];
-        float *vectors[KEPT_VECTORS];
-        int count = unit_vectors(buffer, vectors);
-        size_t bytes = (size_t)buffer->shard_count * sizeof(float);
-        for (int i = 0; i < count; i++, values += buffer->shard_count)
-            backend->copy(session->stream, back ? vectors[i] : values, back ? values : vectors[i],
-                          bytes);
-    }
-    backend->stream_synchronize(session->stream);
-}
-
-/* Collective. */
-static bool state_keep(struct session *session, struct kept_state *kept, struct error *error)
-{
-    const struct flat_model *flat = &session->flat;
-    float *vectors[KEPT_VECTORS];
-    size_t bytes = 0;
-    for (int u = 0; u < flat->count; u++)
-        bytes += (size_t)flat->buffers[u].shard_count * sizeof(float) *
-                 (size_t)unit_vectors(&flat->buffers[u], vectors);
-    kept->scaler = session->io.result.scaler;
-    kept->values = malloc(bytes > 0 ? bytes : 1);
-    if (kept->values == NULL)
-        error_set(error, ERROR_MEMORY, "no %zu bytes for a copy of the weights", bytes);
-    if (!comm_agree(session->mesh.world, error))
-        return false;
-    state_copy(session, kept->values, false);
-    return true;
-}
-
-/* Resets the optimizer state, the loss scaler and the loss sums. */
-static void state_begin(struct session *session)
-{
-    const struct device_backend *backend = session->device->backend;
-    const double scale = session->io.scaler != NULL ? session->options->train.loss_scale : 1;
-    for (int u = 0; u < session->flat.count; u++) {
-        const struct flat_buffer *buffer = &session->flat.buffers[u];
-        size_t bytes = (size_t)buffer->shard_count * sizeof(float);
-        if (buffer->moment1 != NULL)
-            backend->zero(session->stream, buffer->moment1, bytes);
-        if (buffer->moment2 != NULL)
-            backend->zero(session->stream, buffer->moment2, bytes);
-    }
-    session_set_scaler(session, &(struct loss_scaler){.scale = (float)scale});
-    backend->zero(session->stream, session->io.sums, sizeof *session->io.sums);
-}
-
 /* ---- the steps */
 
-struct range_run {
-    struct session *session;
+struct range_steps {
+    struct run *run;
     struct range_test *test;
-    struct optimizer optimizer;
-    struct step_context step;
     double average, lowest;
 };
 
 /* Adds a point. Returns false if the loss ends the test. */
-static bool loss_add(struct range_run *run, double rate, double loss)
+static bool loss_add(struct range_steps *steps, double rate, double loss)
 {
-    const struct options *options = run->session->options;
-    struct range_test *test = run->test;
+    const struct options *options = &steps->run->options;
+    struct range_test *test = steps->test;
     test->end_rate = rate;
     if (!isfinite(loss)) {
         test->end = RANGE_NOT_FINITE;
         return false;
     }
     double beta = options->find.beta, stop = options->find.stop;
-    run->average = beta * run->average + (1 - beta) * loss;
-    double smoothed = run->average / (1 - pow(beta, (double)test->count + 1));
-    if (stop > 0 && test->count > 0 && smoothed > stop * run->lowest) {
+    steps->average = beta * steps->average + (1 - beta) * loss;
+    double smoothed = steps->average / (1 - pow(beta, (double)test->count + 1));
+    if (stop > 0 && test->count > 0 && smoothed > stop * steps->lowest) {
         test->end = RANGE_DIVERGED;
         return false;
     }
-    if (test->count == 0 || smoothed < run->lowest)
-        run->lowest = smoothed;
+    if (test->count == 0 || smoothed < steps->lowest)
+        steps->lowest = smoothed;
     test->points[test->count++] =
         (struct range_point){.rate = rate, .loss = loss, .smoothed = smoothed};
     return true;
 }
 
 /* Collective. Sets *continues to false if the test ends. Returns false and an error. */
-static bool range_step(struct range_run *run, int64_t number, bool *continues, struct error *error)
+static bool range_step(struct range_steps *steps, int64_t number, bool *continues,
+                       struct error *error)
 {
-    struct session *session = run->session;
-    const struct options *options = session->options;
+    struct run *run = steps->run;
+    struct session *session = &run->session;
+    const struct options *options = &run->options;
     struct step_times times = {0};
-    double share = (double)number / (double)(run->test->steps - 1);
+    double share = (double)number / (double)(steps->test->steps - 1);
     double rate = options->find.first * pow(options->find.last / options->find.first, share);
     bool good =
         step_run(&run->step, number, rate, &times, error) && step_finish(&run->step, &times, error);
@@ -143,44 +67,34 @@ static bool range_step(struct range_run *run, int64_t number, bool *continues, s
     double sums[] = {own.loss, own.samples, comm_stop_wanted()};
     comm_all_reduce(session->mesh.world, sums, 3, COMM_FP64, COMM_SUM);
     bool stop = sums[2] > 0; /* a signal requests it on any rank */
-    *continues = loss_add(run, rate, sums[0] / sums[1]) && good && !stop;
+    *continues = loss_add(steps, rate, sums[0] / sums[1]) && good && !stop;
     if (!good)
-        run->test->end = RANGE_NOT_FINITE;
+        steps->test->end = RANGE_NOT_FINITE;
     else if (stop)
-        run->test->end = RANGE_STOPPED;
+        steps->test->end = RANGE_STOPPED;
     return true;
 }
 
-bool range_test_run(struct session *session, struct data_feed *feed, struct range_test *test,
-                    struct error *error)
+bool range_test_run(struct run *run, struct range_test *test, struct error *error)
 {
-    struct range_run run = {.session = session, .test = test};
-    struct kept_state kept = {0};
+    struct range_steps steps = {.run = run, .test = test};
+    struct session *session = &run->session;
     bool continues = true, good = true;
-    int64_t steps = session->options->find.steps;
-    steps = steps > 0 ? steps : sampler_steps(&feed->sampler);
-    *test = (struct range_test){.end = RANGE_WHOLE, .steps = steps > 1 ? steps : 2};
+    int64_t count = run->options.find.steps;
+    count = count > 0 ? count : sampler_steps(&run->train.sampler);
+    *test = (struct range_test){.end = RANGE_WHOLE, .steps = count > 1 ? count : 2};
     test->points = calloc((size_t)test->steps, sizeof *test->points);
     if (test->points == NULL)
         error_set(error, ERROR_MEMORY, "no memory for %lld points", (long long)test->steps);
-    if (!comm_agree(session->mesh.world, error) || !state_keep(session, &kept, error)) {
-        free(kept.values);
+    if (!comm_agree(run->world, error))
         return false;
-    }
-    state_begin(session);
-    optimizer_open(&run.optimizer, session->options);
-    step_open(&run.step, session, feed, &run.optimizer);
+    session->device->backend->zero(session->stream, session->io.sums, sizeof *session->io.sums);
     session_activations(session, true);
-    loader_start(feed->loader, 0, 0, test->steps);
+    loader_start(run->train.loader, 0, 0, test->steps);
     for (int64_t number = 0; good && continues && number < test->steps; number++)
-        good = range_step(&run, number, &continues, error);
+        good = range_step(&steps, number, &continues, error);
     input_finish(&session->input);
-    loader_stop(feed->loader);
-    step_close(&run.step);
-    state_copy(session, kept.values, true);
-    session_set_scaler(session, &kept.scaler);
-    flat_refresh(&session->flat);
-    free(kept.values);
+    loader_stop(run->train.loader);
     return good;
 }
 

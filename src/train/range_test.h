@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The learning-rate range test (Smith 2017, "Cyclical Learning Rates for Training Neural Networks",
  * section 3.3), with the smoothing and the stop criterion of fastai's lr_find: the rate grows
- * exponentially from update to update until the loss diverges. Then the weights are restored. */
+ * exponentially from update to update until the loss diverges. */
 #ifndef VITTRAIN_TRAIN_RANGE_TEST_H
 #define VITTRAIN_TRAIN_RANGE_TEST_H
 
-#include "train/feed.h"
-#include "train/session.h"
+#include "train/run.h"
 
 struct range_point {
     double rate;     /* of the update after this loss */
@@ -39,14 +38,10 @@ struct range_suggestion {
     double tenth_of_lowest;  /* a tenth of the rate of the lowest loss, or NAN */
 };
 
-/* Collective. Runs the test of the options' section `find` with the session's weights and a new
- * optimizer state, on the feed's batches from the first epoch on. The session must be allocated for
- * training and have its segments (flat_set_segments). On success the weights, moments, averages,
- * running statistics and loss scaler have their former bits; the loader is stopped before and
- * after. Returns false and an error for unreadable data or too little memory; NaN losses only end
- * the test. The caller calls range_test_free in any case. */
-MUST_CHECK bool range_test_run(struct session *session, struct data_feed *feed,
-                               struct range_test *test, struct error *error);
+/* Collective. Runs the test of the options' section `find` after run_start, with initial weights
+ * that the test changes. Returns false and an error for unreadable data or too little memory; NaN
+ * losses only end the test. The caller calls range_test_free in any case. */
+MUST_CHECK bool range_test_run(struct run *run, struct range_test *test, struct error *error);
 void range_test_free(struct range_test *test);
 
 /* beta: smoothing factor of the losses. */

@@ -13,7 +13,7 @@
 bool receipts_due(const struct trainer *trainer, int64_t step)
 {
     const struct receipt_table *expected = trainer->receipts.expected;
-    const int64_t every = trainer->options.output.receipt;
+    const int64_t every = trainer->run.options.output.receipt;
     if (expected != NULL)
         return trainer->receipts.next < expected->count &&
                step == expected->rows[trainer->receipts.next].step;
@@ -69,7 +69,7 @@ static void receipt_compare(const struct trainer *trainer, const struct receipt 
     if (different > 0) {
         receipt_cell(row, first, before);
         receipt_cell(receipt, first, now);
-        column_describe(trainer->session.model, first, what, sizeof what);
+        column_describe(trainer->run.session.model, first, what, sizeof what);
         snprintf(others, sizeof others, "; %d of %d values differ", different, values);
         if (grain >= 0)
             snprintf(others, sizeof others, "; first different grain %d; %d of %d values differ",
@@ -89,30 +89,30 @@ static void receipt_compare(const struct trainer *trainer, const struct receipt 
 void receipts_begin(struct trainer *trainer)
 {
     progress_take_sums(trainer);
-    if (trainer->session.grains == NULL)
+    if (trainer->run.session.grains == NULL)
         return;
     trainer->receipts.hashes = (struct grain_hashes){0};
-    trainer->step.hashes = &trainer->receipts.hashes;
+    trainer->run.step.hashes = &trainer->receipts.hashes;
 }
 
 bool receipts_take(struct trainer *trainer, struct error *error)
 {
-    const struct flat_model *flat = &trainer->session.flat;
+    const struct flat_model *flat = &trainer->run.session.flat;
     struct grain_hashes *grains = &trainer->receipts.hashes;
     char grains_text[RECEIPT_GRAINS];
     const int hashes = 2 * flat->count;
     status_set_phase(PHASE_REPORT);
-    trainer->step.hashes = NULL;
-    if (!step_finish(&trainer->step, &trainer->progress.interval.times, error))
+    trainer->run.step.hashes = NULL;
+    if (!step_finish(&trainer->run.step, &trainer->progress.interval.times, error))
         return false;
     const struct loss_sums own = progress_take_sums(trainer);
     double sums[] = {own.loss, own.samples};
-    comm_all_reduce(trainer->world, sums, 2, COMM_FP64, COMM_SUM);
-    grain_hashes_gather(grains, trainer->world);
+    comm_all_reduce(trainer->run.world, sums, 2, COMM_FP64, COMM_SUM);
+    comm_all_reduce(trainer->run.world, grains->hash, grains->count, COMM_INT64, COMM_SUM);
     receipt_grains_text(grains->hash, grains->count, grains_text);
     struct receipt receipt = {.step = trainer->state.step,
                               .loss = sums[0] / sums[1],
-                              .norm = step_norm(&trainer->session),
+                              .norm = step_norm(&trainer->run.session),
                               .hash = calloc((size_t)hashes, sizeof *receipt.hash),
                               .grains = grains_text};
     ENSURE(receipt.hash != NULL, "no memory for a receipt");
@@ -121,9 +121,9 @@ bool receipts_take(struct trainer *trainer, struct error *error)
         error_defer(run_log_receipt(trainer->output.log, &receipt, RECEIPT_HASHES + hashes,
                                     &trainer->output.log_error));
     } else {
-        if (trainer->world->rank == 0)
+        if (trainer->run.world->rank == 0)
             receipt_compare(trainer, &receipt, error);
-        error_defer(comm_share_error(trainer->world, error));
+        error_defer(comm_share_error(trainer->run.world, error));
         trainer->receipts.next++;
     }
     free(receipt.hash);

@@ -72,8 +72,9 @@ static json_t *split_describe(struct dataset *dataset, struct error *error)
 bool resume_describe_data(struct trainer *trainer, struct error *error)
 {
     struct dataset *const datasets[SPLITS] = {
-        &trainer->train.dataset, trainer->validates ? &trainer->validation.dataset : NULL};
-    const struct image_size image = trainer->session.model->image;
+        &trainer->run.train.dataset,
+        trainer->run.validates ? &trainer->run.validation.dataset : NULL};
+    const struct image_size image = trainer->run.session.model->image;
     json_t *data = json_object(), *names = json_array();
     value_put(data, "image",
               json_pack("[I, I]", (json_int_t)image.height, (json_int_t)image.width));
@@ -214,7 +215,7 @@ static void deck_compare(struct comparison *comparison, const char *path, const 
     struct error ignored = {.kind = ERROR_NONE};
     options_default(&saved);
     if (checkpoint_deck_parse(deck, path, &saved, &ignored))
-        option_changes(&saved, &comparison->trainer->options, option_compare, comparison);
+        option_changes(&saved, &comparison->trainer->run.options, option_compare, comparison);
 }
 
 static bool contents_compare(const struct trainer *trainer, const char *path,
@@ -247,8 +248,8 @@ static bool contents_compare(const struct trainer *trainer, const char *path,
 bool resume_check(const struct trainer *trainer, const char *path, bool named, struct error *error)
 {
     struct checkpoint_contents contents = {.unit_count = 0};
-    if (trainer->world->rank == 0 && checkpoint_file_read(path, &contents, error))
+    if (trainer->run.world->rank == 0 && checkpoint_file_read(path, &contents, error))
         error_defer(contents_compare(trainer, path, &contents, named, error));
     checkpoint_contents_free(&contents);
-    return comm_share_error(trainer->world, error);
+    return comm_share_error(trainer->run.world, error);
 }

@@ -85,7 +85,7 @@ static void file_get(struct trainer *trainer, const char *remote, char *path, si
 bool retrieve_file(struct trainer *trainer, const char *remote, const char *option, char *path,
                    size_t size, struct error *error)
 {
-    struct comm *world = trainer->world;
+    struct comm *world = trainer->run.world;
     double timeout = comm_timeout();
     comm_set_timeout(0);
     memset(path, 0, size);
@@ -189,7 +189,7 @@ static void log_files_get(struct trainer *trainer, const char *remote, const cha
 static bool candidates_try(struct trainer *trainer, const char *remote, char *const names[2],
                            struct error *error)
 {
-    struct comm *world = trainer->world;
+    struct comm *world = trainer->run.world;
     const int64_t local = step_of(trainer->checkpoints.resume_path);
     int64_t step = INT64_MAX;
     for (bool first = true;; first = false) {
@@ -231,7 +231,7 @@ static bool candidates_try(struct trainer *trainer, const char *remote, char *co
 
 bool retrieve_newest(struct trainer *trainer, const char *remote, struct error *error)
 {
-    struct comm *world = trainer->world;
+    struct comm *world = trainer->run.world;
     const bool held_run = trainer->folder.resuming;
     char *names[2] = {NULL, NULL}, path[RCLONE_PATH];
     if (held_run && !trainer_find_local(trainer, error))

@@ -50,9 +50,9 @@ static double timeval_seconds(struct timeval time)
 /* Return the figures of all ranks, on all ranks; the caller frees them. Collective. */
 static struct rank_facts *rank_facts_gather(const struct trainer *trainer)
 {
-    const struct session *session = &trainer->session;
+    const struct session *session = &trainer->run.session;
     const struct step_times *times = &trainer->attempt.times;
-    struct comm *world = trainer->world;
+    struct comm *world = trainer->run.world;
     struct rank_facts *facts = calloc((size_t)world->size, sizeof *facts);
     ENSURE(facts != NULL, "out of memory for the figures of %d ranks", world->size);
     struct rank_facts *own = &facts[world->rank];
@@ -88,7 +88,7 @@ static bool ranks_write(const struct trainer *trainer, const struct rank_facts *
     struct csv csv;
     snprintf(path, sizeof path, "%s/ranks.csv", trainer->folder.path);
     bool good = csv_open(&csv, path, header, 0, trainer->attempt.number - 1, error);
-    for (int rank = 0; good && rank < trainer->world->size; rank++) {
+    for (int rank = 0; good && rank < trainer->run.world->size; rank++) {
         const struct rank_facts *one = &facts[rank];
         csv_integer(&csv, trainer->attempt.number);
         csv_integer(&csv, rank);
@@ -122,7 +122,7 @@ static bool ranks_write(const struct trainer *trainer, const struct rank_facts *
  * array. Collective. */
 static double *unit_seconds_reduce(const struct trainer *trainer)
 {
-    const struct session *session = &trainer->session;
+    const struct session *session = &trainer->run.session;
     const struct step_times *times = &trainer->attempt.times;
     int units = session->model->unit_count;
     int64_t count = (int64_t)UNIT_TIMES * (units + 1);
@@ -142,8 +142,8 @@ static double *unit_seconds_reduce(const struct trainer *trainer)
         rest[1] -= unit->backward - unit->forward_waiting;
         rest[2] -= into[2];
     }
-    comm_all_reduce(trainer->world, seconds, count, COMM_FP64, COMM_SUM);
-    double each = (double)trainer->world->size * (double)trainer->attempt.steps;
+    comm_all_reduce(trainer->run.world, seconds, count, COMM_FP64, COMM_SUM);
+    double each = (double)trainer->run.world->size * (double)trainer->attempt.steps;
     for (int64_t i = 0; i < count; i++)
         seconds[i] = session->timer.seconds != NULL && each > 0 ? seconds[i] / each : (double)NAN;
     return seconds;
@@ -166,7 +166,7 @@ static bool unit_write(struct csv *csv, const char *name, int64_t parameters, in
 /* Write units.csv. An attempt without steps has no times and keeps an existing file. */
 static bool units_write(const struct trainer *trainer, const double *seconds, struct error *error)
 {
-    const struct session *session = &trainer->session;
+    const struct session *session = &trainer->run.session;
     const struct model *model = session->model;
     char path[FILE_PATH], header[512] = "unit,parameters,trainable_parameters";
     struct csv csv;
@@ -246,12 +246,12 @@ static void name_add(json_t *names, const char *name)
 /* The facts on which the bits of a step may depend; also those of layout_put. */
 static void machine_put(json_t *attempt, const struct trainer *trainer)
 {
-    const struct session *session = &trainer->session;
+    const struct session *session = &trainer->run.session;
     value_put(attempt, "version", value_name(version_number));
     value_put(attempt, "commit", value_name(version_commit));
     value_put(attempt, "instructions", value_name(session->limits.instructions));
     value_put(attempt, "library", value_name(session->limits.library));
-    value_put(attempt, "ranks", json_integer(trainer->world->size));
+    value_put(attempt, "ranks", json_integer(trainer->run.world->size));
     value_put(attempt, "nodes", json_integer(session->mesh.node_count));
     value_put(attempt, "threads", json_integer(session->limits.threads));
 }
@@ -260,7 +260,7 @@ static json_t *attempt_to_json(const struct trainer *trainer, const struct rank_
 {
     json_t *attempt = json_object(), *hosts = json_array(), *devices = json_array();
     const char *resumed = trainer->checkpoints.resume_path;
-    for (int rank = 0; rank < trainer->world->size; rank++) {
+    for (int rank = 0; rank < trainer->run.world->size; rank++) {
         name_add(hosts, comm_host_of(rank));
         name_add(devices, facts[rank].device);
     }
@@ -291,10 +291,10 @@ static void tags_put(json_t *run, const char *list)
 
 static void model_put(json_t *run, const struct trainer *trainer)
 {
-    const struct session *session = &trainer->session;
+    const struct session *session = &trainer->run.session;
     const struct model *model = session->model;
     int64_t parameters = model_parameter_count(model);
-    value_put(run, "model", value_name(trainer->options.model.name));
+    value_put(run, "model", value_name(trainer->run.options.model.name));
     value_put(run, "image", json_integer(model->image.height));
     value_put(run, "image_width", json_integer(model->image.width));
     value_put(run, "parameters", json_integer(parameters));
@@ -306,29 +306,30 @@ static void model_put(json_t *run, const struct trainer *trainer)
 
 static void data_put(json_t *run, const struct trainer *trainer)
 {
-    const struct dataset *train = &trainer->train.dataset;
-    const struct dataset *validation = &trainer->validation.dataset;
-    const bool validates = trainer->validates;
-    const bool is_test = trainer->options.data.val == VALIDATION_TEST;
+    const struct dataset *train = &trainer->run.train.dataset;
+    const struct dataset *validation = &trainer->run.validation.dataset;
+    const bool validates = trainer->run.validates;
+    const bool is_test = trainer->run.options.data.val == VALIDATION_TEST;
     json_t *names = json_array();
     for (int64_t i = 0; train->class_name != NULL && i < train->classes; i++)
         value_append(names, value_name(train->class_name[i]));
     value_put(run, "train_samples", json_integer(train->count));
     value_put(run, "val_samples", value_count(validates ? validation->count : -1));
     value_put(run, "val_steps",
-              value_count(validates ? sampler_steps(&trainer->validation.sampler) : -1));
+              value_count(validates ? sampler_steps(&trainer->run.validation.sampler) : -1));
     value_put(run, "test_samples", value_count(is_test ? validation->count : -1));
     value_put(run, "class_names", names);
-    value_put(run, "global_batch", json_integer(trainer->global_batch));
+    value_put(run, "chosen_on_test", json_boolean(trainer_chooses_on_test(trainer)));
+    value_put(run, "global_batch", json_integer(trainer->run.global_batch));
     value_put(run, "base_lr",
-              value_number(schedule_base_rate(&trainer->options, trainer->global_batch)));
+              value_number(schedule_base_rate(&trainer->run.options, trainer->run.global_batch)));
     value_put(run, "steps_per_epoch", json_integer(trainer->steps_per_epoch));
     value_put(run, "total_steps", json_integer(trainer->total_steps));
 }
 
 static void layout_put(json_t *run, const struct trainer *trainer)
 {
-    const struct session *session = &trainer->session;
+    const struct session *session = &trainer->run.session;
     const struct mesh *mesh = &session->mesh;
     char transport[256];
     mesh_describe_transport(mesh, transport, sizeof transport);
@@ -337,8 +338,8 @@ static void layout_put(json_t *run, const struct trainer *trainer)
     value_put(run, "strategy", value_name(mesh->strategy));
     value_put(run, "replica", json_integer(mesh->replica->size));
     value_put(run, "shard", json_integer(mesh->shard->size));
-    value_put(run, "transport", value_text(trainer->world->size > 1 ? transport : NULL));
-    value_put(run, "ranks", json_integer(trainer->world->size));
+    value_put(run, "transport", value_text(trainer->run.world->size > 1 ? transport : NULL));
+    value_put(run, "ranks", json_integer(trainer->run.world->size));
     value_put(run, "nodes", json_integer(mesh->node_count));
     value_put(run, "threads", json_integer(session->limits.threads));
     value_put(run, "planned_bytes", json_integer(planned_bytes(session)));
@@ -363,7 +364,7 @@ static bool record_write(const struct trainer *trainer, json_t *run, struct erro
 bool run_record_begin(struct trainer *trainer, struct error *error)
 {
     struct rank_facts *facts = rank_facts_gather(trainer);
-    if (trainer->world->rank == 0) {
+    if (trainer->run.world->rank == 0) {
         char path[FILE_PATH];
         snprintf(path, sizeof path, "%s/%s", trainer->folder.path, file_name);
         json_t *run = json_object(), *old = json_load_file(path, 0, NULL);
@@ -376,8 +377,8 @@ bool run_record_begin(struct trainer *trainer, struct error *error)
         value_append(attempts, attempt_to_json(trainer, facts));
         trainer->attempt.number = (int64_t)json_array_size(attempts);
         value_put(run, "format", json_integer(FORMAT));
-        value_put(run, "name", value_name(trainer->options.run.name));
-        tags_put(run, trainer->options.run.tags);
+        value_put(run, "name", value_name(trainer->run.options.run.name));
+        tags_put(run, trainer->run.options.run.tags);
         model_put(run, trainer);
         layout_put(run, trainer);
         data_put(run, trainer);
@@ -385,7 +386,7 @@ bool run_record_begin(struct trainer *trainer, struct error *error)
         record_write(trainer, run, error);
     }
     free(facts);
-    return comm_agree(trainer->world, error);
+    return comm_agree(trainer->run.world, error);
 }
 
 /* Complete the newest attempt in run.json. NULL: no stop reason, no failure. */
@@ -418,7 +419,7 @@ bool run_record_end(struct trainer *trainer, struct error *error)
 {
     const char *reason = trainer->stop.reason != NULL ? trainer->stop.reason : "all steps done";
     struct rank_facts *facts = rank_facts_gather(trainer);
-    const int ranks = trainer->world->size;
+    const int ranks = trainer->run.world->size;
     for (int rank = 0; rank < ranks && rank < RANKS_LOGGED; rank++)
         log_info("rank %d on %s: processor time user %.2f s, system %.2f s; memory %.1f MiB "
                  "planned, at most %.1f MiB",
@@ -427,18 +428,18 @@ bool run_record_end(struct trainer *trainer, struct error *error)
     if (ranks > RANKS_LOGGED)
         log_info("ranks %d to %d: see ranks.csv", RANKS_LOGGED, ranks - 1);
     double *seconds = unit_seconds_reduce(trainer);
-    if (trainer->world->rank == 0 && attempt_end(trainer, reason, NULL, error) &&
-        trainer->options.output.csv && units_write(trainer, seconds, error))
+    if (trainer->run.world->rank == 0 && attempt_end(trainer, reason, NULL, error) &&
+        trainer->run.options.output.csv && units_write(trainer, seconds, error))
         ranks_write(trainer, facts, error);
     free(seconds);
     free(facts);
-    return comm_agree(trainer->world, error);
+    return comm_agree(trainer->run.world, error);
 }
 
 void run_record_fail(struct trainer *trainer, const struct error *why)
 {
     struct error error = {.kind = ERROR_NONE};
-    if (trainer->world->rank == 0 && trainer->attempt.number > 0 &&
+    if (trainer->run.world->rank == 0 && trainer->attempt.number > 0 &&
         !attempt_end(trainer, NULL, why->text, &error))
         log_warn("%s", error.text);
 }

@@ -21,7 +21,6 @@
 #include "train/feed.h"
 #include "train/hardware.h"
 #include "train/optimizer.h"
-#include "train/recipe.h"
 
 /* Collective. Returns the compute type, the same on all ranks: a 16-bit type only if all ranks can
  * multiply it. */
@@ -42,27 +41,15 @@ static enum data_type compute_type(const struct session *session)
     return !lacking[0] ? TYPE_BF16 : !lacking[1] ? TYPE_FP16 : TYPE_FP32;
 }
 
-/* Sets the normalisation of images: by the options, else by the model. */
-static bool normalisation_choose(struct session *session, struct error *error)
+/* Sets the normalisation of images. */
+static bool normalisation_set(struct session *session, struct error *error)
 {
-    const struct model *model = session->model;
-    const struct option_list *mean = &session->options->augment.mean;
-    const struct option_list *std = &session->options->augment.std;
-    if ((mean->count > 1 && mean->count != model->channels) ||
-        (std->count > 1 && std->count != model->channels))
-        return error_set(error, ERROR_USAGE,
-                         "augment.mean and augment.std need one value, or one for each of the %lld "
-                         "channels",
-                         (long long)model->channels);
-    for (int c = 0; c < (int)model->channels; c++) {
-        int known = c < 3 ? c : 2; /* a model has three values */
-        int mean_at = mean->count > 1 ? c : 0, std_at = std->count > 1 ? c : 0;
-        session->input.mean[c] =
-            (float)(mean->count > 0 ? mean->value[mean_at] : model->entry->mean[known]);
-        session->input.std[c] =
-            (float)(std->count > 0 ? std->value[std_at] : model->entry->std[known]);
-        if (!(session->input.std[c] > 0))
-            return error_set(error, ERROR_USAGE, "augment.std must be above 0");
+    struct option_list mean, std;
+    if (!model_normalisation(session->model, session->options, &mean, &std, error))
+        return false;
+    for (int c = 0; c < (int)session->model->channels; c++) {
+        session->input.mean[c] = (float)mean.value[mean.count > 1 ? c : 0];
+        session->input.std[c] = (float)std.value[std.count > 1 ? c : 0];
     }
     return true;
 }
@@ -82,7 +69,7 @@ static bool model_prepare(struct session *session, struct error *error)
         status_name_unit(u, session->model->units[u].name);
     if (options->debug.profile)
         session->profile = profile_open(session->device, session->model->unit_count);
-    return normalisation_choose(session, error);
+    return normalisation_set(session, error);
 }
 
 /* Opens grains. Call it before the model measures its workspaces. */
@@ -132,30 +119,6 @@ static bool norms_check(const struct session *session, struct error *error)
                      (long long)passes);
 }
 
-bool session_resolve(struct options *options, const struct dataset *dataset,
-                     const struct model_metadata *weights, struct error *error)
-{
-    if (options->model.classes == 0)
-        options->model.classes = dataset->classes;
-    if (options->model.classes < dataset->classes)
-        return error_set(
-            error, ERROR_USAGE,
-            "model.classes=%lld, but the data has %lld classes; set data.root to data of this "
-            "model, or leave model.classes out",
-            (long long)options->model.classes, (long long)dataset->classes);
-    if (!recipe_resolve(options, dataset, weights, error))
-        return false;
-    if (options->augment.crop != CROP_NONE)
-        return true; /* images are cropped to the model's size after the resize */
-    if (options->model.image == 0)
-        options->model.image = options->augment.resize;
-    if (options->augment.resize != 0 && options->augment.resize != options->model.image)
-        return error_set(error, ERROR_USAGE,
-                         "augment.resize=%lld and model.image=%lld differ: leave one of them out",
-                         (long long)options->augment.resize, (long long)options->model.image);
-    return true;
-}
-
 /* Opens device, model and flat buffers on the open mesh. */
 static bool session_prepare(struct session *session, bool training, struct error *error)
 {
@@ -192,10 +155,17 @@ int64_t session_grains(const struct session *session)
                              session->grain);
 }
 
+static void session_begin(struct session *session, const struct options *options)
+{
+    *session = (struct session){.options = options,
+                                .accumulate = options->train.accumulate,
+                                .timer = {.phase = STEP_PHASES, .unit = -1}};
+}
+
 bool session_open(struct session *session, const struct options *options, struct comm *world,
                   bool training, struct error *error)
 {
-    *session = (struct session){.options = options, .timer = {.phase = STEP_PHASES, .unit = -1}};
+    session_begin(session, options);
     status_set_phase(PHASE_MODEL_OPEN);
     return mesh_open(&session->mesh, world, &options->mesh, error) &&
            session_prepare(session, training, error);
@@ -204,7 +174,7 @@ bool session_open(struct session *session, const struct options *options, struct
 bool session_imagine(struct session *session, const struct options *options, int ranks,
                      int node_ranks, bool training, struct error *error)
 {
-    *session = (struct session){.options = options, .timer = {.phase = STEP_PHASES, .unit = -1}};
+    session_begin(session, options);
     return mesh_imagine(&session->mesh, 0, ranks, node_ranks, &options->mesh, error) &&
            session_prepare(session, training, error);
 }

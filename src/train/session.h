@@ -15,7 +15,6 @@
 #include "train/input.h"
 #include "train/step_io.h"
 
-struct model_metadata;
 struct options;
 
 /* This rank's memory. */
@@ -72,17 +71,13 @@ struct session {
     int32_t *predicted;
     float *probabilities;
     int64_t *nonfinite_index;
-    struct grains *grains;   /* NULL: train.exact=off */
-    int64_t grain;           /* samples of a grain, or 0 */
+    struct grains *grains; /* NULL: train.exact=off */
+    int64_t grain;         /* samples of a grain, or 0 */
+    int64_t accumulate; /* micro-batches of a step: train.accumulate, or more with mesh.elastic */
     struct profile *profile; /* NULL: debug.profile=off */
     struct step_timer timer;
     const struct step_observer *observer; /* or NULL */
 };
-
-/* Sets the options that depend on the data: the number of classes, the recipe (recipe.h; weights:
- * metadata of the initial weights, or NULL), and the image size if augment.resize gives it. */
-MUST_CHECK bool session_resolve(struct options *options, const struct dataset *dataset,
-                                const struct model_metadata *weights, struct error *error);
 
 /* Collective. Opens device and model and checks that they fit each other and the data. Allocates no
  * device memory. training: with gradients and optimizer state. */

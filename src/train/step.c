@@ -37,7 +37,7 @@ void step_open(struct step_context *step, struct session *session, struct data_f
                                   .optimizer = optimizer,
                                   .first_trainable = model_first_trainable(session->model)};
     step->records = session->device->backend->graph_begin != NULL && session->options->cuda.graph &&
-                    session->options->train.accumulate == 1 && session->profile == NULL;
+                    session->accumulate == 1 && session->profile == NULL;
     grain_check_open(&step->check, session);
 }
 
@@ -410,7 +410,7 @@ static void micro_batch_run(struct step_context *step, struct step_params params
                                       .running_weight = running_weight(step, batch, number),
                                       .good = batch->error.kind == ERROR_NONE,
                                       .first = number == 0,
-                                      .last = number == session->options->train.accumulate - 1};
+                                      .last = number == session->accumulate - 1};
     double begin = clock_now();
     params.position = (uint32_t)batch->position;
     step_io_upload_params(&session->io, session->stream, &params);
@@ -425,7 +425,7 @@ static void micro_batch_run(struct step_context *step, struct step_params params
 void step_rehearse(struct step_context *step)
 {
     struct session *session = step->session;
-    int64_t accumulate = session->options->train.accumulate;
+    int64_t accumulate = session->accumulate;
     int64_t global_count = session->grains != NULL
                                ? feed_global_batch(session->options, session->mesh.world->size)
                                : session->batch;
@@ -562,7 +562,7 @@ bool step_run(struct step_context *step, int64_t number, double rate, struct ste
               struct error *error)
 {
     struct session *session = step->session;
-    int64_t accumulate = session->options->train.accumulate;
+    int64_t accumulate = session->accumulate;
     profile_step(session->profile);
     struct step_params params = optimizer_params(step->optimizer, rate, number);
     if (session->io.scaler == NULL) /* with a scaler, the device subtracts them */

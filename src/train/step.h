@@ -31,7 +31,7 @@ struct step_context {
     struct error unread; /* a queued step has an unreadable record: reported with its result */
 };
 
-/* Seconds of this rank, summed over steps. */
+/* Seconds of this rank, summed over steps; doubles only. */
 struct step_times {
     double data, forward, backward, reduce, update;
     double communication; /* busy time of the communication thread, overlapped with the others */

@@ -7,9 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "checkpoint/model_metadata.h"
 #include "checkpoint/weights_file.h"
 #include "config/options.h"
 #include "config/phase.h"
@@ -21,7 +19,7 @@
 #include "train/hardware.h"
 #include "train/peak.h"
 #include "train/progress.h"
-#include "train/recipe.h"
+#include "train/resolve.h"
 #include "train/resume.h"
 #include "train/retrieve.h"
 #include "train/run_record.h"
@@ -31,85 +29,32 @@
  * PyTorch file. */
 static bool init_check(const struct trainer *trainer, struct error *error)
 {
-    const struct options *options = &trainer->options;
+    const struct options *options = &trainer->run.options;
     const char *init = options->model.init;
-    const bool reads = strcmp(init, "none") != 0 && init[0] != '\0' && !rclone_is_remote(init);
-    if (trainer->world->rank == 0 && reads &&
+    if (trainer->run.world->rank == 0 && run_reads_weights(options) && !rclone_is_remote(init) &&
         (run_folder_may_resume(options) || weights_file_exists("model.init: ", init, error)))
         error_defer(weights_file_check(init, error));
-    return comm_share_error(trainer->world, error);
-}
-
-/* Collective. Reads the metadata of the weights of model.init; empty without a local file. A run
- * that is resumed does not need the file. */
-static bool init_describe(struct trainer *trainer, struct model_metadata *weights,
-                          struct error *error)
-{
-    const char *init = trainer->options.model.init;
-    char path[WEIGHTS_PATH];
-    *weights = (struct model_metadata){.class_count = 0};
-    if (strcmp(init, "none") == 0 || init[0] == '\0' || rclone_is_remote(init))
-        return true;
-    if (!weights_file_find(init, true, trainer->world, path, error))
-        return false;
-    int64_t there = access(path, R_OK) == 0;
-    comm_broadcast(trainer->world, &there, 1, COMM_INT64, 0);
-    return there == 0 || model_metadata_read(path, trainer->world, weights, error);
-}
-
-static bool data_open(struct trainer *trainer, struct error *error)
-{
-    const struct options *options = &trainer->options;
-    if (!feed_open(&trainer->train, options, SPLIT_TRAIN, trainer->world, error))
-        return false;
-    trainer->validates = options->data.val != VALIDATION_NONE;
-    if (trainer->validates &&
-        !feed_open(&trainer->validation, options, SPLIT_VALIDATION, trainer->world, error))
-        return false;
-    struct model_metadata weights;
-    if (init_describe(trainer, &weights, error) &&
-        model_metadata_check(&weights, options->model.init, options, true, error))
-        error_defer(session_resolve(&trainer->options, &trainer->train.dataset, &weights, error));
-    model_metadata_free(&weights);
-    return comm_agree(trainer->world, error);
-}
-
-static bool feeds_start(struct trainer *trainer, struct error *error)
-{
-    const struct options *options = &trainer->options;
-    struct session *session = &trainer->session;
-    if (!feed_start(&trainer->train, options, trainer->world, session->device,
-                    trainer->global_batch, session->model->image, error))
-        return false;
-    if (trainer->validates &&
-        !feed_start_evaluation(&trainer->validation, options, trainer->world, session->device,
-                               session->batch, session->model->image, error))
-        return false;
-    trainer->steps_per_epoch = sampler_steps(&trainer->train.sampler);
-    trainer->total_steps = options->train.steps > 0
-                               ? options->train.steps
-                               : options->train.epochs * trainer->steps_per_epoch;
-    return true;
+    return comm_share_error(trainer->run.world, error);
 }
 
 static void run_announce(const struct trainer *trainer)
 {
-    const struct session *session = &trainer->session;
-    const struct image_source source = input_source(&session->input, &trainer->train.source);
+    const struct session *session = &trainer->run.session;
+    const struct image_source source = input_source(&session->input, &trainer->run.train.source);
     char mesh[256], transport[512];
     mesh_describe(&session->mesh, mesh, sizeof mesh);
     mesh_describe_transport(&session->mesh, transport, sizeof transport);
-    log_info("mesh: %s%s%s", mesh, trainer->world->size > 1 ? "; transport: " : "",
-             trainer->world->size > 1 ? transport : "");
+    log_info("mesh: %s%s%s", mesh, trainer->run.world->size > 1 ? "; transport: " : "",
+             trainer->run.world->size > 1 ? transport : "");
     log_info("device: %s; computing in %s%s%s", session->limits.name, type_name(session->compute),
              session->limits.library[0] != '\0' ? " with " : "", session->limits.library);
     log_info("data: %s, %lld training and %lld validation samples of %lldx%lld, %lld classes",
-             trainer->options.data.format, (long long)trainer->train.dataset.count,
-             (long long)trainer->validation.dataset.count, (long long)source.width,
-             (long long)source.height, (long long)trainer->train.dataset.classes);
-    recipe_log(&trainer->options);
+             trainer->run.options.data.format, (long long)trainer->run.train.dataset.count,
+             (long long)trainer->run.validation.dataset.count, (long long)source.width,
+             (long long)source.height, (long long)trainer->run.train.dataset.classes);
+    recipe_log(&trainer->run.options);
     log_info("model: %s, %lld parameters in %d units, %.3g GFLOP per image and step",
-             trainer->options.model.name, (long long)model_parameter_count(session->model),
+             trainer->run.options.model.name, (long long)model_parameter_count(session->model),
              session->model->unit_count, session->model->flops_per_image / 1e9);
     model_print_summary(session->model);
 }
@@ -117,18 +62,12 @@ static void run_announce(const struct trainer *trainer)
 /* Sets the initial weights: random, or from the file of model.init. */
 static bool weights_initialise(struct trainer *trainer, struct error *error)
 {
-    struct session *session = &trainer->session;
-    const char *init = trainer->options.model.init;
-    flat_initialize(&session->flat, (uint64_t)trainer->options.run.seed);
-    if (strcmp(init, "none") == 0 || init[0] == '\0')
-        return true;
-    char path[WEIGHTS_PATH];
-    if (!(rclone_is_remote(init)
-              ? retrieve_file(trainer, init, "model.init", path, sizeof path, error)
-              : weights_file_find(init, true, trainer->world, path, error)))
+    const char *init = trainer->run.options.model.init;
+    char copy[WEIGHTS_PATH] = "";
+    if (rclone_is_remote(init) &&
+        !retrieve_file(trainer, init, "model.init", copy, sizeof copy, error))
         return false;
-    log_info("weights: from %s", rclone_is_remote(init) ? init : path);
-    return session_read_weights(session, path, true, error);
+    return run_initialize(&trainer->run, copy, error);
 }
 
 static bool state_prepare(struct trainer *trainer, struct error *error)
@@ -136,16 +75,16 @@ static bool state_prepare(struct trainer *trainer, struct error *error)
     bool resumed = false;
     status_set_phase(PHASE_WEIGHTS_READ);
     trainer->state =
-        training_state_begin(trainer->global_batch, (uint64_t)trainer->options.run.seed);
-    if (trainer->world->rank == 0)
+        training_state_begin(trainer->run.global_batch, (uint64_t)trainer->run.options.run.seed);
+    if (trainer->run.world->rank == 0)
         error_defer(resume_describe_data(trainer, error));
-    if (!comm_share_error(trainer->world, error) || !trainer_resume(trainer, &resumed, error))
+    if (!comm_share_error(trainer->run.world, error) || !trainer_resume(trainer, &resumed, error))
         return false;
     if (!resumed && !weights_initialise(trainer, error))
         return false;
-    flat_refresh(&trainer->session.flat);
+    flat_refresh(&trainer->run.session.flat);
     trainer->state.parts++;
-    const bool monitors = trainer->options.checkpoint.monitor != MONITOR_NONE;
+    const bool monitors = trainer->run.options.checkpoint.monitor != MONITOR_NONE;
     if (!monitors) {
         trainer->state.best_metric = NAN;
         trainer->state.best_step = 0;
@@ -153,7 +92,7 @@ static bool state_prepare(struct trainer *trainer, struct error *error)
     trainer->best.metric = trainer->state.best_metric;
     trainer->best.step = monitors ? trainer->state.best_step : -1;
     trainer->best.top1 =
-        trainer->options.checkpoint.monitor == MONITOR_TOP1 ? trainer->best.metric : NAN;
+        trainer->run.options.checkpoint.monitor == MONITOR_TOP1 ? trainer->best.metric : NAN;
     trainer->attempt.earlier_seconds = trainer->state.total_seconds;
     trainer->attempt.earlier_without_setup_seconds = trainer->state.without_setup_seconds;
     trainer->attempt.earlier_train_seconds = trainer->state.train_seconds;
@@ -165,23 +104,23 @@ static bool state_prepare(struct trainer *trainer, struct error *error)
 
 static bool writer_prepare(struct trainer *trainer, struct error *error)
 {
-    struct session *session = &trainer->session;
+    struct session *session = &trainer->run.session;
     if (trainer->checkpoints.target.writers == WRITERS_NODE0) {
         if (session->memory.snapshot != NULL ||
-            trainer->options.checkpoint.background == BACKGROUND_YES)
+            trainer->run.options.checkpoint.background == BACKGROUND_YES)
             log_info(
                 "checkpoints: not in the background, because the first node writes for all nodes");
         session_drop_snapshot(session);
     }
     trainer->checkpoints.writer = checkpoint_writer_open(
         &trainer->checkpoints.target, &session->flat, session->memory.snapshot, error);
-    return comm_agree(trainer->world, error);
+    return comm_agree(trainer->run.world, error);
 }
 
 static bool folder_prepare(struct trainer *trainer, struct error *error)
 {
-    struct session *session = &trainer->session;
-    const struct options *options = &trainer->options;
+    struct session *session = &trainer->run.session;
+    const struct options *options = &trainer->run.options;
     status_set_phase(PHASE_FOLDER);
     if (!run_folder_open(&trainer->folder, &session->mesh, options, error))
         return false;
@@ -192,9 +131,9 @@ static bool folder_prepare(struct trainer *trainer, struct error *error)
                                         .option = "output.upload",
                                         .every = options->output.upload_every,
                                         .rate = options->output.upload_rate};
-    if (trainer->world->rank == 0 && upload.remote[0] != '\0')
+    if (trainer->run.world->rank == 0 && upload.remote[0] != '\0')
         trainer->output.upload = upload_open(&upload, error);
-    if (!comm_agree(trainer->world, error))
+    if (!comm_agree(trainer->run.world, error))
         return false;
     enum writers_choice writers = WRITERS_AUTO;
     if (!checkpoint_probe(trainer->folder.checkpoints, &session->mesh,
@@ -207,7 +146,7 @@ static bool folder_prepare(struct trainer *trainer, struct error *error)
                                    .options = options};
     if (!trainer_find_checkpoint(trainer, error))
         return false;
-    if (trainer->world->rank == 0)
+    if (trainer->run.world->rank == 0)
         run_folder_clean(trainer->folder.path, true);
     return true;
 }
@@ -221,30 +160,31 @@ static bool log_prepare(struct trainer *trainer, struct error *error)
                                               .unevaluated = trainer_epoch_is_unfinished(trainer),
                                               .untested =
                                                   trainer->folder.finished_steps != state->step};
-    if (trainer->world->rank == 0 &&
-        run_folder_save_deck(&trainer->folder, &trainer->options, error) &&
-        run_folder_save_tags(&trainer->folder, &trainer->options, error))
+    if (trainer->run.world->rank == 0 &&
+        run_folder_save_deck(&trainer->folder, &trainer->run.options, error) &&
+        run_folder_save_tags(&trainer->folder, &trainer->run.options, error))
         trainer->output.log =
-            run_log_open(&trainer->folder, &trainer->options.output, &position, error);
-    error_defer(run_log_options(trainer->output.log, &trainer->options, error));
+            run_log_open(&trainer->folder, &trainer->run.options.output, &position, error);
+    error_defer(run_log_options(trainer->output.log, &trainer->run.options, error));
     if (trainer->output.log != NULL) {
-        const struct model *model = trainer->session.model;
+        const struct model *model = trainer->run.session.model;
         char *header = receipt_header(model->units, model->unit_count);
         error_defer(run_log_open_receipts(trainer->output.log, &trainer->folder, header,
-                                          state->step, trainer->options.output.receipt > 0, error));
+                                          state->step, trainer->run.options.output.receipt > 0,
+                                          error));
         free(header);
     }
-    return comm_agree(trainer->world, error);
+    return comm_agree(trainer->run.world, error);
 }
 
 /* Only rank 0 reports the MFU. The others do not measure, so that ranks do not disturb each other.
  */
 static void peak_prepare(struct trainer *trainer)
 {
-    const struct session *session = &trainer->session;
+    const struct session *session = &trainer->run.session;
     char folder[1024];
-    hardware_cache_folder(&trainer->options, folder, sizeof folder);
-    trainer->peak_flops = trainer->world->rank == 0
+    hardware_cache_folder(&trainer->run.options, folder, sizeof folder);
+    trainer->peak_flops = trainer->run.world->rank == 0
                               ? peak_find(session->device, session->compute, folder)
                               : (double)NAN;
 }
@@ -267,27 +207,38 @@ static void grains_announce(const struct session *session)
                  grains, ranks);
 }
 
-/* Warns if several evaluations on the test set decide which checkpoint is the best one. */
-static void selection_warn(const struct trainer *trainer)
+bool trainer_chooses_on_test(const struct trainer *trainer)
 {
-    const struct options *options = &trainer->options;
+    const struct options *options = &trainer->run.options;
     const int64_t period = trainer->steps_per_epoch * options->train.eval_every;
     const int64_t evaluations =
         period > 0 ? (trainer->total_steps + period - 1) / period : trainer->total_steps > 0;
-    if (options->data.val == VALIDATION_TEST && options->checkpoint.monitor != MONITOR_NONE &&
-        evaluations > 1 && strcmp(options->data.format, "synthetic") != 0)
-        log_warn("data.val=test: the best checkpoint is chosen on the test set, so its accuracy "
-                 "there is an overestimate; hold out training images with data.val=0.1");
+    return options->data.val == VALIDATION_TEST && options->checkpoint.monitor != MONITOR_NONE &&
+           evaluations > 1 && strcmp(options->data.format, "synthetic") != 0;
 }
 
-static bool trainer_prepare(struct trainer *trainer, struct error *error)
+static void schedule_prepare(struct trainer *trainer)
 {
-    struct session *session = &trainer->session;
-    const struct options *options = &trainer->options;
-    status_set_phase(PHASE_DATA_OPEN);
-    if (trainer->receipts.expected == NULL && !init_check(trainer, error))
-        return false;
-    if (!data_open(trainer, error) || !session_open(session, options, trainer->world, true, error))
+    const struct options *options = &trainer->run.options;
+    const double rate = schedule_base_rate(options, trainer->run.global_batch);
+    trainer->steps_per_epoch = sampler_steps(&trainer->run.train.sampler);
+    trainer->total_steps = options->train.steps > 0
+                               ? options->train.steps
+                               : options->train.epochs * trainer->steps_per_epoch;
+    schedule_open(&trainer->schedule, options, rate, trainer->steps_per_epoch,
+                  trainer->total_steps);
+    log_info("run: %lld step%s of global batch %lld (%lld per epoch), learning rate %g",
+             (long long)trainer->total_steps, trainer->total_steps == 1 ? "" : "s",
+             (long long)trainer->run.global_batch, (long long)trainer->steps_per_epoch, rate);
+}
+
+static bool trainer_prepare(struct trainer *trainer, const struct options *given,
+                            struct error *error)
+{
+    struct session *session = &trainer->run.session;
+    const struct options *options = &trainer->run.options;
+    if ((trainer->receipts.expected == NULL && !init_check(trainer, error)) ||
+        !run_open(&trainer->run, given, trainer->run.world, error))
         return false;
     if (session->model->loss != LOSS_CROSS_ENTROPY && options->checkpoint.monitor == MONITOR_TOP1)
         return error_set(error, ERROR_USAGE,
@@ -295,7 +246,7 @@ static bool trainer_prepare(struct trainer *trainer, struct error *error)
                          "checkpoint.monitor=loss or none",
                          options->model.name);
     run_announce(trainer);
-    if (session->model->local_norms && trainer->world->size > 1)
+    if (session->model->local_norms && trainer->run.world->size > 1)
         log_info("batch norm uses the samples of one rank only (model.sync_bn=off): results "
                  "depend on the number of ranks");
     grains_announce(session);
@@ -303,24 +254,14 @@ static bool trainer_prepare(struct trainer *trainer, struct error *error)
      * the batch depends on the checkpoint. */
     const bool replays = trainer->receipts.expected != NULL, elastic = options->mesh.elastic;
     if ((elastic && !replays && !folder_prepare(trainer, error)) ||
-        !trainer_decide_batch(trainer, error))
+        !trainer_decide_batch(trainer, error) || !run_start(&trainer->run, error))
         return false;
-    int64_t batch = feed_pass_samples(options, trainer->global_batch, trainer->world->size);
-    if (!session_allocate(session, batch, &trainer->train.source, true, error) ||
-        !feeds_start(trainer, error))
-        return false;
-    optimizer_open(&trainer->optimizer, options);
-    flat_set_segments(&session->flat, options->optim.weight_decay, options->train.accumulate);
-    double rate = schedule_base_rate(options, trainer->global_batch);
-    schedule_open(&trainer->schedule, options, rate, trainer->steps_per_epoch,
-                  trainer->total_steps);
-    log_info("run: %lld step%s of global batch %lld (%lld per epoch), learning rate %g",
-             (long long)trainer->total_steps, trainer->total_steps == 1 ? "" : "s",
-             (long long)trainer->global_batch, (long long)trainer->steps_per_epoch, rate);
-    step_open(&trainer->step, session, &trainer->train, &trainer->optimizer);
+    schedule_prepare(trainer);
     if (replays)
         return state_prepare(trainer, error);
-    selection_warn(trainer);
+    if (trainer_chooses_on_test(trainer))
+        log_warn("data.val=test: the best checkpoint is chosen on the test set, so its accuracy "
+                 "there is an overestimate; hold out training images with data.val=0.1");
     peak_prepare(trainer);
     return (elastic || folder_prepare(trainer, error)) && writer_prepare(trainer, error) &&
            state_prepare(trainer, error) && log_prepare(trainer, error);
@@ -333,8 +274,8 @@ static void trainer_begin(struct trainer *trainer, const struct options *options
     run_figures_clear(&trainer->output.figures);
     trainer->attempt.opened_at = clock_now();
     clock_stamp_utc(trainer->attempt.started, sizeof trainer->attempt.started);
-    trainer->options = *options;
-    trainer->world = world;
+    trainer->run.options = *options;
+    trainer->run.world = world;
     trainer->peak_flops = (double)NAN;
 }
 
@@ -342,13 +283,13 @@ bool trainer_open(struct trainer *trainer, const struct options *options, struct
                   struct error *error)
 {
     trainer_begin(trainer, options, world);
-    if (status_pause_at(options->debug.pause, error) && trainer_prepare(trainer, error)) {
+    if (status_pause_at(options->debug.pause, error) && trainer_prepare(trainer, options, error)) {
         if (trainer->output.upload != NULL)
             upload_start(trainer->output.upload);
         return true;
     }
     struct run_folder folder = trainer->folder;
-    const bool of_node = folder.fresh && trainer->session.mesh.node->rank == 0;
+    const bool of_node = folder.fresh && trainer->run.session.mesh.node->rank == 0;
     trainer->folder.locked = false; /* the lock is kept until the files are removed */
     trainer_close(trainer);
     if (folder.fresh)
@@ -366,10 +307,11 @@ bool trainer_open_replay(struct trainer *trainer, const struct options *options,
     snprintf(trainer->folder.path, sizeof trainer->folder.path, "%s", folder);
     snprintf(trainer->checkpoints.resume_path, sizeof trainer->checkpoints.resume_path, "%s",
              checkpoint);
-    trainer->checkpoints.target = (struct checkpoint_target){.writers = WRITERS_AUTO,
-                                                             .model = trainer->options.model.name,
-                                                             .options = &trainer->options};
-    if (trainer_prepare(trainer, error))
+    trainer->checkpoints.target =
+        (struct checkpoint_target){.writers = WRITERS_AUTO,
+                                   .model = trainer->run.options.model.name,
+                                   .options = &trainer->run.options};
+    if (trainer_prepare(trainer, options, error))
         return true;
     trainer_close(trainer);
     return false;
@@ -388,14 +330,11 @@ void trainer_close(struct trainer *trainer)
     evaluation_free(&trainer->evaluation);
     evaluation_free(&trainer->test.evaluation);
     misclassified_free(&trainer->misclassified);
-    step_close(&trainer->step);
-    feed_close(&trainer->train);
-    feed_close(&trainer->validation);
     feed_close(&trainer->test.feed);
-    session_close(&trainer->session);
+    run_close(&trainer->run);
     upload_close(trainer->output.upload,
-                 trainer->stop.succeeded ? trainer->options.output.upload_wait : 0);
-    if (trainer->stop.succeeded && trainer->world->rank == 0)
+                 trainer->stop.succeeded ? trainer->run.options.output.upload_wait : 0);
+    if (trainer->stop.succeeded && trainer->run.world->rank == 0)
         run_folder_end(&trainer->folder);
     run_folder_close(&trainer->folder);
 }
@@ -409,7 +348,7 @@ bool trainer_train(const struct options *options, struct comm *world,
     if (!trainer_open(&trainer, options, world, error))
         return false;
     if (opened != NULL)
-        opened(&trainer.session);
+        opened(&trainer.run.session);
     bool succeeded = trainer.stop.succeeded = trainer_run(&trainer, error);
     if (!succeeded)
         run_record_fail(&trainer, error);

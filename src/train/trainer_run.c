@@ -25,10 +25,10 @@ static const char early_stop_reason[] = "no gain for train.early_stop evaluation
  * of rank 0. */
 static void flags_start(struct trainer *trainer)
 {
-    const struct options *options = &trainer->options;
+    const struct options *options = &trainer->run.options;
     double now = clock_now();
     double limit = options->train.max_seconds, every = options->checkpoint.every_seconds;
-    bool decides = trainer->world->rank == 0;
+    bool decides = trainer->run.world->rank == 0;
     const struct control_flags own = {
         .stop = comm_stop_wanted(),
         .time_over = decides && limit > 0 && now - trainer->attempt.opened_at >= limit,
@@ -47,7 +47,7 @@ static void stop_by_signal(struct trainer *trainer)
  * epochs and may be a fraction. */
 static bool checkpoint_due(const struct trainer *trainer)
 {
-    double every = trainer->options.checkpoint.every * (double)trainer->steps_per_epoch;
+    double every = trainer->run.options.checkpoint.every * (double)trainer->steps_per_epoch;
     int64_t steps = (int64_t)llround(every);
     return trainer->checkpoints.overdue ||
            (every > 0 && trainer->state.step % (steps > 0 ? steps : 1) == 0);
@@ -57,9 +57,9 @@ static bool checkpoint_due(const struct trainer *trainer)
 static bool interval_end(struct trainer *trainer, struct error *error)
 {
     status_set_phase(PHASE_REPORT);
-    if (!step_finish(&trainer->step, &trainer->progress.interval.times, error))
+    if (!step_finish(&trainer->run.step, &trainer->progress.interval.times, error))
         return false;
-    trainer->progress.norm = step_norm(&trainer->session);
+    trainer->progress.norm = step_norm(&trainer->run.session);
     progress_interval(trainer);
     return true;
 }
@@ -67,12 +67,18 @@ static bool interval_end(struct trainer *trainer, struct error *error)
 /* Starts or stops the capture of an external profiler at the step debug.capture. */
 static void step_capture(const struct trainer *trainer, bool on)
 {
-    const struct session *session = &trainer->session;
+    const struct session *session = &trainer->run.session;
     const struct device_backend *backend = session->device->backend;
-    if (trainer->state.step + 1 != trainer->options.debug.capture || backend->capture == NULL)
+    if (trainer->state.step + 1 != trainer->run.options.debug.capture || backend->capture == NULL)
         return;
     backend->stream_synchronize(session->stream);
     backend->capture(on);
+}
+
+static void algorithms_agree(const struct trainer *trainer)
+{
+    const struct session *session = &trainer->run.session;
+    hardware_agree_algorithms(session->device, session->stream, trainer->run.world);
 }
 
 static bool step_advance(struct trainer *trainer, struct error *error)
@@ -80,19 +86,19 @@ static bool step_advance(struct trainer *trainer, struct error *error)
     struct training_state *state = &trainer->state;
     double rate = schedule_rate(&trainer->schedule, state->step);
     status_set_step(state->step + 1);
-    optimizer_set_momentum(&trainer->optimizer, &trainer->schedule, state->step);
+    optimizer_set_momentum(&trainer->run.optimizer, &trainer->schedule, state->step);
     const bool receipt = receipts_due(trainer, state->step + 1);
     if (receipt)
         receipts_begin(trainer);
     step_capture(trainer, true);
-    if (!step_run(&trainer->step, state->step, rate, &trainer->progress.interval.times, error))
+    if (!step_run(&trainer->run.step, state->step, rate, &trainer->progress.interval.times, error))
         return false;
     step_capture(trainer, false);
     /* New shapes occur in the first step of this process, and in the first full batch if the run
      * was resumed at a smaller one. Steps are recorded after that. */
     if (trainer->attempt.steps + trainer->progress.interval.steps == 0 ||
-        (state->epoch_step == 0 && trainer->step.graph == NULL))
-        hardware_agree_algorithms(trainer->session.device, trainer->session.stream, trainer->world);
+        (state->epoch_step == 0 && trainer->run.step.graph == NULL))
+        algorithms_agree(trainer);
     trainer->progress.rate = rate;
     state->step++;
     state->epoch_step++;
@@ -100,11 +106,12 @@ static bool step_advance(struct trainer *trainer, struct error *error)
     trainer->progress.interval.steps++;
     if (receipt && !receipts_take(trainer, error))
         return false;
-    if (run_log_is_due(&trainer->options.output, state->step, state->epoch_step) &&
+    if (run_log_is_due(&trainer->run.options.output, state->step, state->epoch_step) &&
         !interval_end(trainer, error))
         return false;
-    int64_t every = trainer->options.debug.check_weights;
-    return every <= 0 || state->step % every != 0 || flat_check_same(&trainer->session.flat, error);
+    int64_t every = trainer->run.options.debug.check_weights;
+    return every <= 0 || state->step % every != 0 ||
+           flat_check_same(&trainer->run.session.flat, error);
 }
 
 /* Trains the rest of the epoch, or less if the run stops. */
@@ -115,7 +122,7 @@ static bool epoch_train(struct trainer *trainer, struct error *error)
         state->epoch_loss_sum = state->epoch_top1_sum = state->epoch_top5_sum = 0;
         state->epoch_samples = 0;
     }
-    session_activations(&trainer->session, true);
+    session_activations(&trainer->run.session, true);
     while (state->epoch_step < trainer->steps_per_epoch && state->step < trainer->total_steps) {
         flags_start(trainer);
         if (!step_advance(trainer, error))
@@ -137,7 +144,7 @@ static bool epoch_train(struct trainer *trainer, struct error *error)
         if (!interval_end(trainer, error) || !trainer_checkpoint(trainer, false, error))
             return false;
     }
-    hardware_agree_algorithms(trainer->session.device, trainer->session.stream, trainer->world);
+    algorithms_agree(trainer);
     return interval_end(trainer, error);
 }
 
@@ -145,7 +152,7 @@ static bool epoch_train(struct trainer *trainer, struct error *error)
  */
 static double evaluation_value(const struct trainer *trainer, bool *lower_is_better)
 {
-    *lower_is_better = trainer->options.checkpoint.monitor == MONITOR_LOSS;
+    *lower_is_better = trainer->run.options.checkpoint.monitor == MONITOR_LOSS;
     return *lower_is_better ? trainer->evaluation.loss : trainer->evaluation.top1;
 }
 
@@ -156,7 +163,7 @@ static bool best_update(struct trainer *trainer, bool regular)
     bool loss;
     double value = evaluation_value(trainer, &loss);
     struct training_state *state = &trainer->state;
-    if (trainer->options.checkpoint.monitor == MONITOR_NONE)
+    if (trainer->run.options.checkpoint.monitor == MONITOR_NONE)
         return false;
     double best = state->best_metric;
     bool better = isnan(best) || (loss ? value < best : value > best);
@@ -174,15 +181,15 @@ static bool best_update(struct trainer *trainer, bool regular)
 /* Evaluations and final weights use the moving average of the weights, if there is one. */
 static void average_swap(struct trainer *trainer)
 {
-    if (trainer->session.flat.averaged)
-        flat_swap_average(&trainer->session.flat);
+    if (trainer->run.session.flat.averaged)
+        flat_swap_average(&trainer->run.session.flat);
 }
 
 /* Collective. Evaluates the session's weights, or their moving average, on a split. */
 static bool split_evaluate(struct trainer *trainer, struct data_feed *feed,
                            struct evaluation *evaluation, struct error *error)
 {
-    struct session *session = &trainer->session;
+    struct session *session = &trainer->run.session;
     const struct image_source source = input_source(&session->input, &feed->source);
     const struct evaluation_visitor visitor = {
         .visit = misclassified_visit, .self = &trainer->misclassified, .counts = true};
@@ -198,9 +205,9 @@ static bool split_evaluate(struct trainer *trainer, struct data_feed *feed,
 static bool validation_run(struct trainer *trainer, struct error *error)
 {
     evaluation_free(&trainer->evaluation);
-    bool good = split_evaluate(trainer, &trainer->validation, &trainer->evaluation, error);
+    bool good = split_evaluate(trainer, &trainer->run.validation, &trainer->evaluation, error);
     if (good)
-        hardware_agree_algorithms(trainer->session.device, trainer->session.stream, trainer->world);
+        algorithms_agree(trainer);
     trainer->attempt.evaluation_seconds += trainer->evaluation.seconds;
     if (trainer->evaluation.given_up)
         stop_by_signal(trainer);
@@ -217,7 +224,7 @@ static void schedule_follow(struct trainer *trainer)
 
 static bool patience_is_over(const struct trainer *trainer, const struct training_state *state)
 {
-    int64_t patience = trainer->options.train.early_stop;
+    int64_t patience = trainer->run.options.train.early_stop;
     return patience > 0 && state->evaluations_without_gain >= patience;
 }
 
@@ -247,7 +254,7 @@ bool trainer_is_over(const struct trainer *trainer, const struct training_state 
 /* True if train.eval_every requires an evaluation at the end of the current epoch. */
 static bool evaluation_is_regular(const struct trainer *trainer)
 {
-    int64_t every = trainer->options.train.eval_every;
+    int64_t every = trainer->run.options.train.eval_every;
     return every > 0 && (trainer->state.epoch + 1) % every == 0;
 }
 
@@ -275,7 +282,7 @@ static bool epoch_finish(struct trainer *trainer, struct error *error)
         return epoch_interrupt(trainer, error);
     bool complete = state->epoch_step == trainer->steps_per_epoch;
     bool regular = complete && evaluation_is_regular(trainer);
-    bool evaluated = trainer->validates && (regular || run_is_over(trainer)), better = false;
+    bool evaluated = trainer->run.validates && (regular || run_is_over(trainer)), better = false;
     if (evaluated) {
         if (!validation_run(trainer, error))
             return false;
@@ -295,7 +302,7 @@ static bool epoch_finish(struct trainer *trainer, struct error *error)
         return false;
     if (complete)
         epoch_advance(state);
-    bool keeps_best = better && trainer->options.checkpoint.every > 0;
+    bool keeps_best = better && trainer->run.options.checkpoint.every > 0;
     if (checkpoint_due(trainer) || keeps_best || run_is_over(trainer))
         return trainer_checkpoint(trainer, better, error);
     return true;
@@ -305,20 +312,20 @@ static bool epoch_finish(struct trainer *trainer, struct error *error)
 static bool test_is_due(const struct trainer *trainer)
 {
     bool interrupted = trainer->stop.out_of_time && trainer->state.step < trainer->total_steps;
-    return trainer->options.train.test && !trainer->stop.signalled && !interrupted;
+    return trainer->run.options.train.test && !trainer->stop.signalled && !interrupted;
 }
 
 /* Collective. Writes the session's weights to the run folder. */
 static bool weights_write(struct trainer *trainer, const char *name, struct error *error)
 {
     char path[OPTION_TEXT + 32];
-    if (!trainer->options.output.weights)
+    if (!trainer->run.options.output.weights)
         return true;
     status_set_phase(PHASE_WEIGHTS_WRITE);
     snprintf(path, sizeof path, "%s/%s", trainer->folder.path, name);
     char *metadata = trainer_metadata(trainer);
     average_swap(trainer);
-    bool good = safetensors_write(path, &trainer->session.flat, metadata, error);
+    bool good = safetensors_write(path, &trainer->run.session.flat, metadata, error);
     average_swap(trainer);
     free(metadata);
     return good;
@@ -328,12 +335,12 @@ static bool weights_write(struct trainer *trainer, const char *name, struct erro
  * checkpoint (checkpoint.every=0) the session keeps the last weights. */
 static bool best_weights_read(struct trainer *trainer, struct error *error)
 {
-    struct session *session = &trainer->session;
+    struct session *session = &trainer->run.session;
     const int64_t best = trainer->best.step;
     char path[OPTION_TEXT + 64];
     snprintf(path, sizeof path, "%s/step-%08lld.h5", trainer->folder.checkpoints, (long long)best);
     int64_t exists = best > 0 && (best == trainer->state.step || access(path, R_OK) == 0);
-    comm_broadcast(trainer->world, &exists, 1, COMM_INT64, 0);
+    comm_broadcast(trainer->run.world, &exists, 1, COMM_INT64, 0);
     trainer->test.weights = exists != 0 ? "best" : "last";
     trainer->test.step = exists != 0 ? best : trainer->state.step;
     if (exists == 0 || best == trainer->state.step)
@@ -350,7 +357,7 @@ static bool best_weights_read(struct trainer *trainer, struct error *error)
 static bool weights_export(struct trainer *trainer, struct error *error)
 {
     double begin = clock_now();
-    bool wanted = trainer->options.output.weights && !trainer->stop.signalled;
+    bool wanted = trainer->run.options.output.weights && !trainer->stop.signalled;
     bool good = weights_write(trainer, "weights.safetensors", error);
     if (good && (wanted || test_is_due(trainer))) {
         good = best_weights_read(trainer, error);
@@ -365,18 +372,19 @@ static bool weights_export(struct trainer *trainer, struct error *error)
  * (train.test). */
 static bool test_run(struct trainer *trainer, struct error *error)
 {
-    const struct options *options = &trainer->options;
-    struct session *session = &trainer->session;
+    const struct options *options = &trainer->run.options;
+    struct session *session = &trainer->run.session;
     struct test_evaluation *test = &trainer->test;
     bool validated = options->data.val == VALIDATION_TEST;
     if (!test_is_due(trainer))
         return true;
     status_set_phase(PHASE_TEST);
-    if (!validated && (!feed_open(&test->feed, options, SPLIT_TEST, trainer->world, error) ||
-                       !feed_start_evaluation(&test->feed, options, trainer->world, session->device,
-                                              session->batch, session->model->image, error)))
+    if (!validated &&
+        (!feed_open(&test->feed, options, SPLIT_TEST, trainer->run.world, error) ||
+         !feed_start_evaluation(&test->feed, options, trainer->run.world, session->device,
+                                session->batch, session->model->image, error)))
         return false;
-    bool good = split_evaluate(trainer, validated ? &trainer->validation : &test->feed,
+    bool good = split_evaluate(trainer, validated ? &trainer->run.validation : &test->feed,
                                &test->evaluation, error);
     trainer->attempt.evaluation_seconds += test->evaluation.seconds;
     if (good && test->evaluation.given_up) {
@@ -408,11 +416,11 @@ static bool run_conclude(struct trainer *trainer, struct error *error)
     if (!run_record_begin(trainer, error))
         return false;
     progress_restore(trainer);
-    if (trainer->validates && !validation_run(trainer, error))
+    if (trainer->run.validates && !validation_run(trainer, error))
         return false;
     if (trainer->stop.signalled)
         log_info("the results are left to the next attempt: a signal requested the end");
-    else if (trainer->validates)
+    else if (trainer->run.validates)
         best_update(trainer, false);
     return weights_export(trainer, error) && test_run(trainer, error) &&
            progress_result(trainer, error);
@@ -421,16 +429,16 @@ static bool run_conclude(struct trainer *trainer, struct error *error)
 /* Collective. Starts to read the sensors. */
 static void monitor_start(struct trainer *trainer)
 {
-    const struct options *options = &trainer->options;
-    const struct mesh *mesh = &trainer->session.mesh;
+    const struct options *options = &trainer->run.options;
+    const struct mesh *mesh = &trainer->run.session.mesh;
     /* The middle of this attempt, not counting its first step. */
     int64_t middle = trainer->state.step + 1 + (trainer->total_steps - trainer->state.step) / 2;
-    const struct monitor_setup setup = {.world = trainer->world,
+    const struct monitor_setup setup = {.world = trainer->run.world,
                                         .of_node = mesh->node->rank == 0,
                                         .nodes = mesh->node_count,
                                         .folder = options->output.csv ? trainer->folder.path : NULL,
                                         .log = trainer->output.log,
-                                        .device = trainer->session.device,
+                                        .device = trainer->run.session.device,
                                         .page = options->output.prometheus,
                                         .run = trainer->folder.path,
                                         .seconds = options->output.monitor,
@@ -448,7 +456,7 @@ static bool epochs_run(struct trainer *trainer, struct error *error)
     struct error late = {.kind = ERROR_NONE};
     const struct training_state *state = &trainer->state;
     if (!run_is_over(trainer))
-        loader_start(trainer->train.loader, state->epoch, state->epoch_step,
+        loader_start(trainer->run.train.loader, state->epoch, state->epoch_step,
                      trainer->total_steps - state->step);
     bool good = !trainer_epoch_is_unfinished(trainer) || epoch_finish(trainer, error);
     while (good && !run_is_over(trainer))
@@ -466,7 +474,7 @@ static bool epoch_replayed(struct trainer *trainer, struct error *error)
     struct training_state *state = &trainer->state;
     if (state->epoch_step < trainer->steps_per_epoch)
         return true;
-    if (trainer->options.schedule.name == SCHEDULE_PLATEAU && trainer->validates &&
+    if (trainer->run.options.schedule.name == SCHEDULE_PLATEAU && trainer->run.validates &&
         evaluation_is_regular(trainer)) {
         if (!validation_run(trainer, error))
             return false;
@@ -481,9 +489,9 @@ bool trainer_replay(struct trainer *trainer, int64_t last, struct error *error)
     const struct training_state *state = &trainer->state;
     bool good = true;
     trainer->total_steps = last;
-    control_open(&trainer->control, trainer->world);
+    trainer->control.world = trainer->run.world;
     progress_begin(trainer);
-    loader_start(trainer->train.loader, state->epoch, state->epoch_step, last - state->step);
+    loader_start(trainer->run.train.loader, state->epoch, state->epoch_step, last - state->step);
     while (good && !run_is_over(trainer))
         good = epoch_train(trainer, error) && epoch_replayed(trainer, error);
     return good;
@@ -497,7 +505,7 @@ bool trainer_run(struct trainer *trainer, struct error *error)
         (struct epoch_row){.train_loss = NAN, .train_top1 = NAN, .train_top5 = NAN};
     if (trainer->state.step > 0)
         trainer->progress.rate = schedule_rate(&trainer->schedule, trainer->state.step - 1);
-    control_open(&trainer->control, trainer->world);
+    trainer->control.world = trainer->run.world;
     control_start(&trainer->control, &(struct control_flags){.stop = comm_stop_wanted()});
     if (control_wait(&trainer->control).stop != 0) {
         log_info("stopped before the first step: a signal requested it");

@@ -20,7 +20,7 @@ bool trainer_find_local(struct trainer *trainer, struct error *error)
 {
     char report[4096] = "";
     bool found = checkpoint_find(
-        &trainer->checkpoints.target, trainer->world, trainer->checkpoints.resume_path,
+        &trainer->checkpoints.target, trainer->run.world, trainer->checkpoints.resume_path,
         sizeof trainer->checkpoints.resume_path, report, sizeof report, error);
     for (char *line = strtok(report, "\n"); line != NULL; line = strtok(NULL, "\n"))
         log_warn("ignored: %s", line);
@@ -29,7 +29,7 @@ bool trainer_find_local(struct trainer *trainer, struct error *error)
 
 bool trainer_find_checkpoint(struct trainer *trainer, struct error *error)
 {
-    const char *resume = trainer->options.checkpoint.resume;
+    const char *resume = trainer->run.options.checkpoint.resume;
     char *path = trainer->checkpoints.resume_path;
     if (strcmp(resume, "never") == 0)
         return true;
@@ -58,36 +58,33 @@ bool trainer_find_checkpoint(struct trainer *trainer, struct error *error)
  * give other results. */
 static void batch_stretch(struct trainer *trainer)
 {
-    struct options *options = &trainer->options;
-    const int64_t ranks = trainer->world->size, batch = options->train.batch;
-    int64_t share = (trainer->global_batch + ranks - 1) / ranks;
-    if (share > batch && !trainer->session.model->batch_norms)
-        options->train.accumulate *= (share + batch - 1) / batch;
+    const struct options *options = &trainer->run.options;
+    struct session *session = &trainer->run.session;
+    const int64_t ranks = trainer->run.world->size, batch = options->train.batch;
+    int64_t share = (trainer->run.global_batch + ranks - 1) / ranks;
+    if (share > batch && !session->model->batch_norms)
+        session->accumulate *= (share + batch - 1) / batch;
     log_info("mesh.elastic: the global batch of %lld is kept, up to %lld per rank in micro-batches "
              "of up to %lld",
-             (long long)trainer->global_batch, (long long)share,
-             (long long)feed_pass_samples(options, trainer->global_batch, ranks));
+             (long long)trainer->run.global_batch, (long long)share,
+             (long long)feed_pass_samples(options, trainer->run.global_batch, ranks,
+                                          session->accumulate));
 }
 
 bool trainer_decide_batch(struct trainer *trainer, struct error *error)
 {
-    const struct options *options = &trainer->options;
+    const struct options *options = &trainer->run.options;
     struct training_state state;
-    trainer->global_batch = feed_global_batch(options, trainer->world->size);
     if (options->mesh.elastic && options->train.global_batch == 0 &&
         trainer->checkpoints.resume_path[0] != '\0') {
-        if (!checkpoint_read_state(trainer->checkpoints.resume_path, trainer->world, &state, error))
+        if (!checkpoint_read_state(trainer->checkpoints.resume_path, trainer->run.world, &state,
+                                   error))
             return false;
-        if (state.step > 0 && state.global_batch != trainer->global_batch) {
-            trainer->global_batch = state.global_batch;
+        if (state.step > 0 && state.global_batch != trainer->run.global_batch) {
+            trainer->run.global_batch = state.global_batch;
             batch_stretch(trainer);
         }
     }
-    if (options->data.drop_last && trainer->train.dataset.count < trainer->global_batch)
-        return error_set(error, ERROR_USAGE,
-                         "the global batch of %lld is larger than the %lld samples and "
-                         "data.drop_last=on leaves none: use a smaller batch",
-                         (long long)trainer->global_batch, (long long)trainer->train.dataset.count);
     return true;
 }
 
@@ -97,17 +94,17 @@ static bool state_check(const struct trainer *trainer, const char *path, struct 
     const struct training_state *state = &trainer->state;
     if (state->step == 0)
         return true;
-    if (state->global_batch != trainer->global_batch)
+    if (state->global_batch != trainer->run.global_batch)
         return error_set(error, ERROR_CHECKPOINT,
                          "%s was made with a global batch of %lld, this run has %lld: set "
                          "train.global_batch=%lld, or mesh.elastic=yes in its place",
-                         path, (long long)state->global_batch, (long long)trainer->global_batch,
+                         path, (long long)state->global_batch, (long long)trainer->run.global_batch,
                          (long long)state->global_batch);
-    if (state->seed != (uint64_t)trainer->options.run.seed)
+    if (state->seed != (uint64_t)trainer->run.options.run.seed)
         return error_set(error, ERROR_CHECKPOINT,
                          "%s was made with run.seed=%llu, this run has %lld: set the same seed",
                          path, (unsigned long long)state->seed,
-                         (long long)trainer->options.run.seed);
+                         (long long)trainer->run.options.run.seed);
     if (state->epoch_step > trainer->steps_per_epoch)
         return error_set(error, ERROR_CHECKPOINT,
                          "%s is of step %lld of an epoch, but an epoch has %lld steps now: use the "
@@ -129,7 +126,7 @@ static bool state_check(const struct trainer *trainer, const char *path, struct 
  * would resume from those, which belong to another history. */
 static bool latest_check(const struct trainer *trainer, const char *path, struct error *error)
 {
-    int64_t newest = checkpoint_newest_step(&trainer->checkpoints.target, trainer->world);
+    int64_t newest = checkpoint_newest_step(&trainer->checkpoints.target, trainer->run.world);
     if (newest <= trainer->state.step)
         return true;
     return error_set(error, ERROR_USAGE,
@@ -155,29 +152,29 @@ static bool result_check(const struct trainer *trainer, const char *path, struct
 bool trainer_resume(struct trainer *trainer, bool *resumed, struct error *error)
 {
     const char *path = trainer->checkpoints.resume_path;
-    const char *resume = trainer->options.checkpoint.resume;
+    const char *resume = trainer->run.options.checkpoint.resume;
     bool names_file =
         strcmp(resume, "auto") != 0 && (!rclone_is_remote(resume) || rclone_is_file(resume));
     *resumed = false;
     if (path[0] == '\0')
         return true;
     if (!resume_check(trainer, path, names_file, error) ||
-        !checkpoint_read(path, &trainer->checkpoints.target, &trainer->session.flat,
+        !checkpoint_read(path, &trainer->checkpoints.target, &trainer->run.session.flat,
                          &trainer->state, false, error) ||
         !state_check(trainer, path, error) || (names_file && !latest_check(trainer, path, error)) ||
         !result_check(trainer, path, error))
         return false;
     /* If the run used another compute type before, train.loss_scale applies. */
-    struct loss_scaler scaler = trainer->session.io.result.scaler;
+    struct loss_scaler scaler = trainer->run.session.io.result.scaler;
     scaler.skipped = trainer->state.skipped_steps;
-    if (trainer->state.loss_scale > 0 && trainer->session.io.scaler != NULL) {
+    if (trainer->state.loss_scale > 0 && trainer->run.session.io.scaler != NULL) {
         scaler.scale = (float)trainer->state.loss_scale;
         scaler.good_steps = (int32_t)trainer->state.loss_scale_good_steps;
     }
-    session_set_scaler(&trainer->session, &scaler);
+    session_set_scaler(&trainer->run.session, &scaler);
     if (trainer->state.step == 0) { /* no random numbers were drawn yet */
-        trainer->state.global_batch = trainer->global_batch;
-        trainer->state.seed = (uint64_t)trainer->options.run.seed;
+        trainer->state.global_batch = trainer->run.global_batch;
+        trainer->state.seed = (uint64_t)trainer->run.options.run.seed;
     }
     const struct training_state *state = &trainer->state;
     const bool ended = state->epoch_step == 0 && trainer_is_over(trainer, state);
@@ -187,8 +184,7 @@ bool trainer_resume(struct trainer *trainer, bool *resumed, struct error *error)
     return true;
 }
 
-/* Updates the training state before a checkpoint. */
-static void state_update(struct trainer *trainer)
+void trainer_update_seconds(struct trainer *trainer)
 {
     struct training_state *state = &trainer->state;
     double now = clock_now();
@@ -197,11 +193,18 @@ static void state_update(struct trainer *trainer)
         trainer->attempt.earlier_without_setup_seconds + now - trainer->attempt.begin;
     state->train_seconds = trainer->attempt.earlier_train_seconds + now - trainer->attempt.begin -
                            trainer->attempt.evaluation_seconds - trainer->checkpoints.seconds;
+}
+
+/* Updates the training state before a checkpoint. */
+static void state_update(struct trainer *trainer)
+{
+    struct training_state *state = &trainer->state;
+    trainer_update_seconds(trainer);
     state->plateau_rate_factor = trainer->schedule.plateau_factor;
     state->plateau_best = trainer->schedule.plateau_best;
     state->plateau_bad = trainer->schedule.plateau_bad;
-    const struct loss_scaler *scaler = &trainer->session.io.result.scaler;
-    state->loss_scale = trainer->session.io.scaler != NULL ? (double)scaler->scale : 0;
+    const struct loss_scaler *scaler = &trainer->run.session.io.result.scaler;
+    state->loss_scale = trainer->run.session.io.scaler != NULL ? (double)scaler->scale : 0;
     state->loss_scale_good_steps = scaler->good_steps;
     state->skipped_steps = scaler->skipped;
     state->finished = state->step >= trainer->total_steps && !trainer->stop.signalled;
@@ -217,9 +220,9 @@ static void checkpoint_pause(struct trainer *trainer, double since)
 
 char *trainer_metadata(const struct trainer *trainer)
 {
-    const struct dataset *dataset = &trainer->train.dataset;
-    return model_metadata_describe(&trainer->options, trainer->session.model, dataset->class_name,
-                                   dataset->classes);
+    const struct dataset *dataset = &trainer->run.train.dataset;
+    return model_metadata_describe(&trainer->run.options, trainer->run.session.model,
+                                   dataset->class_name, dataset->classes);
 }
 
 bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error)
@@ -230,16 +233,16 @@ bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error)
     /* A run that resumes from this checkpoint does not write the rows up to this step again. */
     error_defer(run_log_flush(trainer->output.log, &trainer->output.log_error));
     snprintf(name, sizeof name, "step-%08lld.h5", (long long)trainer->state.step);
-    char *deck = options_to_run_deck(&trainer->options);
+    char *deck = options_to_run_deck(&trainer->run.options);
     char *metadata = trainer_metadata(trainer);
     const struct checkpoint_order order = {.name = name,
-                                           .model_name = trainer->options.model.name,
+                                           .model_name = trainer->run.options.model.name,
                                            .state = &trainer->state,
                                            .deck_text = deck,
                                            .metadata = metadata,
                                            .data = trainer->data,
                                            .best = best,
-                                           .keep = trainer->options.checkpoint.keep};
+                                           .keep = trainer->run.options.checkpoint.keep};
     bool good = checkpoint_writer_start(trainer->checkpoints.writer, &order, error);
     free(deck);
     free(metadata);

@@ -13,12 +13,9 @@
 #include "runlog/upload.h"
 #include "train/control.h"
 #include "train/evaluate.h"
-#include "train/feed.h"
 #include "train/misclassified.h"
-#include "train/optimizer.h"
+#include "train/run.h"
 #include "train/schedule.h"
-#include "train/session.h"
-#include "train/step.h"
 #include "train/straggler.h"
 
 /* Sums since the last log line. */
@@ -115,17 +112,11 @@ struct run_receipts {
 };
 
 struct trainer {
-    struct options options; /* with all choices resolved */
-    struct comm *world;
-    struct session session;
-    struct data_feed train, validation;
-    char *data;        /* rank 0: description of both, for checkpoints (resume.h) */
-    bool validates;    /* there is a validation split */
+    struct run run;
+    char *data;        /* rank 0: description of both splits, for checkpoints (resume.h) */
     double peak_flops; /* of a rank (train/peak.h); NAN: unknown, and on other ranks than 0 */
-    int64_t global_batch, steps_per_epoch, total_steps;
-    struct optimizer optimizer;
+    int64_t steps_per_epoch, total_steps;
     struct schedule schedule;
-    struct step_context step;
     struct control control;
     struct training_state state;
     struct run_folder folder;
@@ -169,8 +160,14 @@ bool trainer_epoch_is_unfinished(const struct trainer *trainer);
 /* True if no step is left after this state: all are done, or train.early_stop ended the run. */
 bool trainer_is_over(const struct trainer *trainer, const struct training_state *state);
 
+/* Updates the seconds in the training state. */
+void trainer_update_seconds(struct trainer *trainer);
+
 /* Collective. Writes a checkpoint with its links, or starts to write it in the background. */
 MUST_CHECK bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error);
+
+/* True if several evaluations on the test set decide which checkpoint is the best one. */
+bool trainer_chooses_on_test(const struct trainer *trainer);
 
 /* Returns the metadata of the run's weights (model_metadata.h); the caller frees it. */
 char *trainer_metadata(const struct trainer *trainer);
@@ -184,7 +181,7 @@ MUST_CHECK bool trainer_find_local(struct trainer *trainer, struct error *error)
 /* Collective. Sets resume_path to the checkpoint of checkpoint.resume, or to "". */
 MUST_CHECK bool trainer_find_checkpoint(struct trainer *trainer, struct error *error);
 
-/* Collective. Sets the global batch; with mesh.elastic that of the checkpoint. */
+/* Collective. With mesh.elastic, sets the global batch to that of the checkpoint. */
 MUST_CHECK bool trainer_decide_batch(struct trainer *trainer, struct error *error);
 
 /* Collective. Reads the checkpoint resume_path; *resumed is false without one. */

@@ -125,7 +125,7 @@ static bool replay(const char *folder, const struct options *options,
             "verify.to=%lld, or train.epochs or train.steps as in the run",
             folder, (long long)last, (long long)trainer.total_steps,
             (long long)trainer.total_steps);
-    else if (table_check(table, folder, trainer.session.model, error) &&
+    else if (table_check(table, folder, trainer.run.session.model, error) &&
              trainer_replay(&trainer, last, error))
         snprintf(result, size, "%sidentical: steps %lld to %lld, %lld receipt%s",
                  trainer.state.step < last ? "stopped by a signal; " : "", (long long)from + 1,

@@ -3,7 +3,7 @@
  * for evaluation the shorter side is resized to the model's size divided by the crop fraction, and
  * the centre is cropped (timm.data.create_transform). The recipe `cifar` is that of the CIFAR ViT.
  */
-#include "train/recipe.h"
+#include "train/resolve.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -21,22 +21,6 @@ static const double usual_crop_fraction = 0.875;
 static bool crop_is_set(int crop)
 {
     return crop == CROP_CENTER || crop == CROP_RANDOM;
-}
-
-/* Open the model to find the size of its images, which the options may change. */
-static bool model_describe(const struct options *options, const struct model_entry **entry,
-                           int64_t *image, struct error *error)
-{
-    struct options sized = *options;
-    if (sized.model.image == 0 && !crop_is_set(sized.augment.crop))
-        sized.model.image = sized.augment.resize;
-    struct model *model = model_open(&sized, NULL, TYPE_FP32, error);
-    if (model == NULL)
-        return false;
-    *entry = model->entry;
-    *image = model->image.height;
-    model_close(model);
-    return true;
 }
 
 static void list_set(struct option_list *list, const double *values, int64_t channels)
@@ -107,14 +91,16 @@ static void interpolation_resolve(struct augment_options *augment, const struct 
     choice_set(&augment->interpolation, INTERPOLATION_AUTO, INTERPOLATION_BILINEAR);
 }
 
-bool recipe_resolve(struct options *options, const struct dataset *dataset,
-                    const struct model_metadata *weights, struct error *error)
+static bool recipe_resolve(struct options *options, const struct dataset *dataset,
+                           const struct model_metadata *weights, struct error *error)
 {
     struct augment_options *augment = &options->augment;
-    const struct model_entry *entry;
-    int64_t image;
-    if (!model_describe(options, &entry, &image, error))
+    struct model *model = model_open(options, NULL, TYPE_FP32, error);
+    if (model == NULL)
         return false;
+    const struct model_entry *entry = model->entry;
+    const int64_t image = model->image.height;
+    model_close(model);
     if (weights != NULL && strcmp(weights->model.name, options->model.name) != 0)
         weights = NULL; /* no metadata, or those of another model */
     const bool free_geometry =
@@ -138,6 +124,28 @@ bool recipe_resolve(struct options *options, const struct dataset *dataset,
     normalisation_resolve(augment, dataset, entry, weights);
     interpolation_resolve(augment, entry, weights);
     return true;
+}
+
+bool options_resolve(struct options *options, const struct dataset *dataset,
+                     const struct model_metadata *weights, struct error *error)
+{
+    if (options->model.classes == 0)
+        options->model.classes = dataset->classes;
+    if (options->model.classes < dataset->classes)
+        return error_set(
+            error, ERROR_USAGE,
+            "model.classes=%lld, but the data has %lld classes; set data.root to data of this "
+            "model, or leave model.classes out",
+            (long long)options->model.classes, (long long)dataset->classes);
+    /* With a crop, images are cropped to the model's size after the resize. */
+    const bool is_resized = options->augment.resize != 0 && !crop_is_set(options->augment.crop);
+    if (is_resized && options->model.image == 0)
+        options->model.image = options->augment.resize;
+    if (is_resized && options->augment.resize != options->model.image)
+        return error_set(error, ERROR_USAGE,
+                         "augment.resize=%lld and model.image=%lld differ: leave one of them out",
+                         (long long)options->augment.resize, (long long)options->model.image);
+    return recipe_resolve(options, dataset, weights, error);
 }
 
 /* Append ", WORD" if the option is not 0. */

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* Opens data, model and memory in the order in which they depend on each other. */
+#include "train/run.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "checkpoint/model_metadata.h"
+#include "checkpoint/weights_file.h"
+#include "config/phase.h"
+#include "core/integer.h"
+#include "core/log.h"
+#include "core/status.h"
+#include "runlog/rclone.h"
+#include "train/resolve.h"
+
+bool run_reads_weights(const struct options *options)
+{
+    return strcmp(options->model.init, "none") != 0 && options->model.init[0] != '\0';
+}
+
+/* Collective. Reads the metadata of the weights of model.init; empty without a local file. A run
+ * that is resumed does not need the file. */
+static bool weights_describe(const struct run *run, struct model_metadata *weights,
+                             struct error *error)
+{
+    const char *init = run->options.model.init;
+    char path[WEIGHTS_PATH];
+    *weights = (struct model_metadata){.class_count = 0};
+    if (!run_reads_weights(&run->options) || rclone_is_remote(init))
+        return true;
+    if (!weights_file_find(init, true, run->world, path, error))
+        return false;
+    int64_t there = access(path, R_OK) == 0;
+    comm_broadcast(run->world, &there, 1, COMM_INT64, 0);
+    return there == 0 || model_metadata_read(path, run->world, weights, error);
+}
+
+bool run_open(struct run *run, const struct options *options, struct comm *world,
+              struct error *error)
+{
+    struct model_metadata weights;
+    *run = (struct run){
+        .world = world, .options = *options, .validates = options->data.val != VALIDATION_NONE};
+    status_set_phase(PHASE_DATA_OPEN);
+    if (!feed_open(&run->train, &run->options, SPLIT_TRAIN, world, error) ||
+        (run->validates &&
+         !feed_open(&run->validation, &run->options, SPLIT_VALIDATION, world, error)))
+        return false;
+    if (weights_describe(run, &weights, error))
+        error_defer(model_metadata_check(&weights, options->model.init, options, true, error));
+    const bool good = run_open_model(run, true, &weights, error);
+    model_metadata_free(&weights);
+    return good;
+}
+
+bool run_open_model(struct run *run, bool training, const struct model_metadata *weights,
+                    struct error *error)
+{
+    const struct data_feed *feed = training ? &run->train : &run->validation;
+    if (error->kind == ERROR_NONE)
+        error_defer(options_resolve(&run->options, &feed->dataset, weights, error));
+    if (!comm_agree(run->world, error))
+        return false;
+    run->global_batch = feed_global_batch(&run->options, run->world->size);
+    return session_open(&run->session, &run->options, run->world, training, error);
+}
+
+bool run_start(struct run *run, struct error *error)
+{
+    const struct options *options = &run->options;
+    struct session *session = &run->session;
+    struct comm *world = run->world;
+    const struct image_size image = session->model->image;
+    const bool training = session->flat.training;
+    const struct data_feed *feed = training ? &run->train : &run->validation;
+    int64_t batch =
+        training ? feed_pass_samples(options, run->global_batch, world->size, session->accumulate)
+                 : round_up(options->train.batch, larger(1, session->grain));
+    if (training && options->data.drop_last && run->train.dataset.count < run->global_batch)
+        return error_set(error, ERROR_USAGE,
+                         "the global batch of %lld is larger than the %lld samples and "
+                         "data.drop_last=on leaves none: use a smaller batch",
+                         (long long)run->global_batch, (long long)run->train.dataset.count);
+    if (!session_allocate(session, batch, &feed->source, training, error) ||
+        (training && !feed_start(&run->train, options, world, session->device, run->global_batch,
+                                 session->accumulate, image, error)) ||
+        (run->validates && !feed_start_evaluation(&run->validation, options, world, session->device,
+                                                  batch, image, error)))
+        return false;
+    if (!training)
+        return true;
+    optimizer_open(&run->optimizer, options);
+    flat_set_segments(&session->flat, options->optim.weight_decay, session->accumulate);
+    step_open(&run->step, session, &run->train, &run->optimizer);
+    return true;
+}
+
+bool run_initialize(struct run *run, const char *copy, struct error *error)
+{
+    const char *init = run->options.model.init;
+    char path[WEIGHTS_PATH];
+    flat_initialize(&run->session.flat, (uint64_t)run->options.run.seed);
+    if (!run_reads_weights(&run->options))
+        return true;
+    if (copy[0] == '\0' && !weights_file_find(init, true, run->world, path, error))
+        return false;
+    log_info("weights: from %s", copy[0] != '\0' ? init : path);
+    return session_read_weights(&run->session, copy[0] != '\0' ? copy : path, true, error);
+}
+
+void run_close(struct run *run)
+{
+    step_close(&run->step);
+    feed_close(&run->train);
+    feed_close(&run->validation);
+    session_close(&run->session);
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* A run: resolved options, splits of the data, and a session. Every command that trains or
+ * evaluates opens one. */
+#ifndef VITTRAIN_TRAIN_RUN_H
+#define VITTRAIN_TRAIN_RUN_H
+
+#include "config/options.h"
+#include "train/feed.h"
+#include "train/optimizer.h"
+#include "train/session.h"
+#include "train/step.h"
+
+struct model_metadata;
+
+struct run {
+    struct comm *world;
+    struct options options; /* resolved (resolve.h); not changed after run_open */
+    struct session session;
+    struct data_feed train;      /* not open without training */
+    struct data_feed validation; /* the split that is evaluated; open if `validates` */
+    bool validates;
+    int64_t global_batch; /* samples of a step */
+    /* With training, after run_start. */
+    struct optimizer optimizer;
+    struct step_context step;
+};
+
+/* Collective. Opens the training data, unless data.val=none the validation data, and the model for
+ * training. Close the run also after a failure of this function and of the next two. */
+MUST_CHECK bool run_open(struct run *run, const struct options *options, struct comm *world,
+                         struct error *error);
+
+/* Collective. Opens the model for data that are open: `train` or, without training, `validation`.
+ * The caller has set world, options and validates. weights: metadata of the initial weights, or
+ * NULL. */
+MUST_CHECK bool run_open_model(struct run *run, bool training, const struct model_metadata *weights,
+                               struct error *error);
+
+/* Collective. Allocates the memory and starts the loaders. The caller may have changed
+ * run->global_batch and session.accumulate. */
+MUST_CHECK bool run_start(struct run *run, struct error *error);
+
+/* Collective. Sets the weights to random values, or to those of model.init. copy: local copy of a
+ * remote file, else "". Call flat_refresh afterwards. */
+MUST_CHECK bool run_initialize(struct run *run, const char *copy, struct error *error);
+
+/* Does nothing on a zeroed struct. */
+void run_close(struct run *run);
+
+/* True if model.init names weights. */
+bool run_reads_weights(const struct options *options);
+
+#endif
