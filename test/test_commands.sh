@@ -95,7 +95,7 @@ fails 1 'a bad value' 2 'train.batch' train.batch=many
 bad=
 for launched in 'PMI_RANK=1 PMI_SIZE=2' 'SLURM_PROCID=0 SLURM_NTASKS=2' SLURM_PROCID=1 'FLUX_TASK_RANK=0 FLUX_JOB_SIZE=2' PALS_RANKID=1 \
     ALPS_APP_PE=1 'MV2_COMM_WORLD_RANK=0 MV2_COMM_WORLD_SIZE=2' JSM_NAMESPACE_RANK=1 'MPI_LOCALRANKID=0 MPI_LOCALNRANKS=2' \
-    'RANK=0 WORLD_SIZE=2' PMIX_RANK=1; do
+    'RANK=0 WORLD_SIZE=2' PMIX_RANK=1 PMIX_RANK=0 PALS_RANKID=0 ALPS_APP_PE=0; do
     (export $launched && run 1 launched $small run.dir="$work/launched"; exit $status)
     status=$? run_log=$work/launched.log
     bad="$bad$(failed_otherwise 2 "one of several \(${launched%% *}\), but MPI has only 1 rank: use the mpirun of" |
@@ -137,7 +137,7 @@ fails 2 'weights that are not there' 4 'none.safetensors' $small \
 head -c 1000 "$work/run/weights.safetensors" >"$work/cut.safetensors"
 fails 2 'weights that are cut' 4 'cut.safetensors' $small \
     model.init="$work/cut.safetensors" run.dir="$work/unwritten"
-fails 2 'weights of another model' 4 'blocks.2.norm1.weight is missing.* and 5 more' $small model.depth=3 \
+fails 2 'weights of another model' 4 'blocks.2.norm1.weight is missing.* and 5 more; set model.name=vit_cifar,' $small model.depth=3 \
     model.init="$work/run/weights.safetensors" run.dir="$work/unwritten"
 fails 2 'a checkpoint with another head' 4 'head.weight \[10, 32\].* or give weights as safetensors' \
     $small model.classes=12 model.init="$work/run/checkpoints/last.h5" run.dir="$work/unwritten"
@@ -214,7 +214,8 @@ bad=
 for operation in copy zero convert sum_squares update linear_backward; do
     grep -qE "^ +$operation +[0-9.]+ s " "$work/profile.log" || bad="$bad no $operation;"
 done
-result 'a profile has a line for each operation that ran' "$bad" "$work/profile.log"
+grep -q 'warning: debug.profile: .*train at least 3 steps' "$work/profile.log" || bad="$bad no warning"
+result 'a profile has a line for each operation that ran, and a warning for two steps' "$bad" "$work/profile.log"
 
 ONEDNN_MAX_CPU_ISA=AVX2 run 1 limited $small train.steps=2 train.precision=bf16 run.dir="$work/limited"
 result 'bf16 where oneDNN may not use its bf16 instructions' "$([ $status -eq 0 ] || echo "status $status")" "$run_log"

@@ -354,8 +354,9 @@ static void world_find_hosts(void)
         strcpy(groups.host[0], host);
 }
 
-/* Start MPI. Return an error if this process is one of several, but MPI has only this one: the
- * launcher belongs to another MPI library or to none, or its variables were removed. */
+/* Start MPI. Return an error if this process is one of several, or its launcher does not report
+ * their number, but MPI has only this one: the launcher belongs to another MPI library or to none,
+ * or its variables were removed. */
 static bool mpi_open(int *argc, char ***argv, struct error *error)
 {
     /* Read before MPI_Init, which may set them. */
@@ -372,7 +373,7 @@ static bool mpi_open(int *argc, char ***argv, struct error *error)
     if (threads != MPI_THREAD_MULTIPLE)
         error_set(error, ERROR_INTERNAL,
                   "this MPI library does not support MPI_THREAD_MULTIPLE; use another one");
-    else if (rank < 0 || rank >= ranks || (ranks == 1 && size > 1))
+    else if (rank < 0 || rank >= ranks || (ranks == 1 && size != 1))
         error_set(error, ERROR_USAGE,
                   "this process is one of several (%s), but MPI has only %d rank%s: use the mpirun "
                   "of the MPI that vittrain was built with and keep its environment variables, or "
