@@ -81,7 +81,7 @@ VITTRAIN_CUDA_MODULE=$module VITTRAIN_EMULATION_DEVICES=0 "$vittrain" train $sma
 status=$?
 bad=
 [ $status -eq 0 ] || bad="exit status $status"
-[ "$(grep -c 'no GPU, computing on the CPU: .*no GPU is visible' "$run_log")" = 1 ] || bad="$bad; not said once"
+[ "$(grep -c 'no GPU, computing on the CPU: .*no GPU is visible.*section cuda have no effect' "$run_log")" = 1 ] || bad="$bad; not said once"
 result 'run.backend=auto computes on the CPU then, and says so' "$bad" "$run_log"
 
 mixed="VITTRAIN_CUDA_MODULE='$module' '$vittrain' train $gpu run.dir='$work/mixed'"

@@ -274,6 +274,8 @@ static void old_names_are_accepted(void **state)
     options_default(&options);
     assert_true(options_set("mesh.silence=7", &options, &error));
     assert_true(options.mesh.heartbeat_timeout == 7);
+    assert_true(options_set("output.logbook=off", &options, &error));
+    assert_string_equal(options.output.logbook, "");
     option_aliases = aliases;
     assert_true(options_read_text("[training]\nmicro_batch = 8\nepochs = 3\n"
                                   "[optim]\ndecay = much\nname = Momentum\n",
@@ -601,6 +603,13 @@ static void options_that_do_not_apply_are_refused(void **state)
     check_refuses("model.name=linear augment.mixup=1", "with model.name=linear");
     check_refuses("model.name=resnet18 model.depth=2", "with model.name=resnet18: leave it out");
     check_refuses("model.width=8", "model.width=8 does not apply with model.name=vit_cifar");
+    check_refuses("augment.crop_scale=0.5,1",
+                  "with data.format=cifar10: leave it out, or set augment.random_resized_crop=on");
+    check_refuses("data.format=imagefolder augment.recipe=cifar augment.crop_ratio=1,2",
+                  "does not apply with augment.recipe=cifar");
+    check_accepts("augment.crop_scale=0.5,1 augment.random_resized_crop=on");
+    check_accepts("augment.crop_scale=0.5,1 augment.recipe=photos");
+    check_accepts("augment.crop_scale=0.5,1 data.format=imagefolder");
     check_refuses("output.upload_wait=3", "with output.upload=(empty)");
     check_accepts("optim.momentum=0 output.upload_rate=0 train.precision=fp32");
     check_accepts("train.loss_scale=1024 train.precision=fp16 train.grain=auto");

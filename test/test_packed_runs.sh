@@ -70,9 +70,11 @@ result 'also with restart markers' "$bad" "$work/restarts.log"
 run 2 pack convert data $folder convert.output="$work/pixels.h5" convert.size=24 \
     convert.resize_to=square
 losses 1 square $folder
-losses 1 pixels data.format=packed data.root="$work/pixels.h5" model.image=24
-result 'also from pixels of the size' "$(differ "$work/square.loss" "$work/pixels.loss" 0)" \
-    "$work/pixels.log"
+losses 1 pixels data.format=packed data.root="$work/pixels.h5" model.image=24 data.exif=on
+bad=$(differ "$work/square.loss" "$work/pixels.loss" 0)
+[ "$(grep -c 'warning: data.exif=on has no effect: .*pixels.h5 contains decoded pixels' "$work/pixels.log")" = 1 ] ||
+    bad="$bad; not one warning"
+result 'also from pixels of the size, where data.exif=on has no effect' "$bad" "$work/pixels.log"
 losses 1 sorted $files $crop data.shuffle_block=4
 grep -q 'files.h5: its records are sorted by class' "$work/sorted.log" && bad= || bad='no warning'
 result 'blocks of sorted classes are worth a warning' "$bad" "$work/sorted.log"

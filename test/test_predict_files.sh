@@ -35,7 +35,7 @@ refuses() {
     result "$title" "$(failed_otherwise "$expected" "$pattern" | tr '\n' ' ')" "$run_log"
 }
 
-echo 1..53
+echo 1..54
 run 1 train model.name=vit_cifar model.dim=32 model.depth=1 model.heads=2 model.patch=8 model.image=24 \
     data.format=imagefolder data.root="$tree" train.global_batch=5 train.epochs=1 run.threads=1 \
     augment.random_resized_crop=on augment.mean=0.4,0.5,0.6 eval.resize=30 eval.resize_to=shorter \
@@ -54,6 +54,7 @@ sed 's/.*[a-z"],0/0/; 1d' "$work/files.out" >"$work/b"
 bad=$(cmp "$work/a" "$work/b" 2>&1)
 [ "$(wc -l <"$work/b")" = 12 ] || bad="$bad; not 12 lines"
 result 'it has the probabilities of the split' "$bad" "$work/files.out"
+refuses 'files and a split' 2 'predict.split=val does not apply to image files' "$last" "$images" predict.split=val
 rm -r "$tree/train"
 predict weights 1 "$weights" "$images/" predict.output=-
 result 'weights without a deck and without training data give the same' \

@@ -249,6 +249,10 @@ static void predict_run(const struct options *options, const struct command_line
         error_set(
             error, ERROR_USAGE,
             "predict needs weights: a run folder, a checkpoint (.h5) or weights (.safetensors)");
+    else if (line->operand_count > 1 && strcmp(options->predict.split, "test") != 0)
+        error_set(error, ERROR_USAGE,
+                  "predict.split=%s does not apply to image files: leave out one of them",
+                  options->predict.split);
     else if (inference_open(&inference, line->operand[0], line->operand + 1,
                             line->operand_count - 1, options, line, world, error)) {
         if (inference.run.session.model->loss == LOSS_CROSS_ENTROPY)

@@ -17,6 +17,22 @@
 #include "core/log.h"
 #include "core/text.h"
 
+/* ---- old names */
+
+static const struct option_alias aliases[] = {
+    {"output.style", "output.tensorboard_tags",
+     "`vittrain report RUN report.format=...` writes the log lines and files of that program"},
+    {"mesh.silence", "mesh.heartbeat_timeout", NULL},
+    {"report.result_file", "report.format", NULL},
+    {"output.log_every=0", "output.log_every=10", NULL},
+    {"output.logbook=off", "output.logbook=", NULL},
+    {"output.logbook=none", "output.logbook=", NULL},
+    {"report.format=on", "report.format=course", NULL},
+    {"report.format=off", "report.format=html", NULL},
+    {NULL, NULL, NULL},
+};
+const struct option_alias *option_aliases = aliases;
+
 enum { ALIASES_MOST = 256 };
 
 /* Old names that were read; each is logged once. */

@@ -11,9 +11,11 @@
 
 #define IS_VIT "model.name=vit_*,deit3_*"
 #define HAS_NO_BATCH_NORM IS_VIT ",cnn_a*,linear"
+#define CROPS ";augment.random_resized_crop=on;augment.recipe=photos"
 
 /* Options, or patterns of their names, and the condition under which they apply, or (`excludes`) do
- * not apply: an option with a list of values or patterns. All rows of an option must hold.
+ * not apply: an option with a list of values or patterns. All rows of an option must hold; a row
+ * also holds if an option after a semicolon has one of its values.
  * options_settle makes one pass over option_table: if the option of a condition has a condition of
  * its own, it precedes these options in the table, or they have that condition, too. */
 static const struct condition {
@@ -42,6 +44,8 @@ static const struct condition {
     {"augment.mix_switch", "augment.mixup=0", true},
     {"augment.mix_switch", "augment.cutmix=0", true},
     {"augment.crop_scale,augment.crop_ratio", "augment.random_resized_crop=off", true},
+    {"augment.crop_scale,augment.crop_ratio", "augment.recipe=cifar,plain" CROPS, true},
+    {"augment.crop_scale,augment.crop_ratio", "data.format=cifar10,synthetic" CROPS, true},
     {"eval.crop_pad", "eval.crop=random", false},
     {"train.grain,train.check_every", "train.exact=layout", false},
     {"train.check_action,debug.flip", "train.check_every=0", true},
@@ -71,12 +75,14 @@ static const struct condition {
 };
 enum { CONDITIONS = sizeof conditions / sizeof conditions[0] };
 
-/* Write the name of the option in a condition, and return the list of values. */
-static const char *condition_parse(const struct condition *condition, char name[OPTION_KEY])
+/* Write the name of the first option of a condition and its list of values. Return the rest, or
+ * NULL. */
+static const char *condition_parse(const char *when, char name[OPTION_KEY], char list[OPTION_TEXT])
 {
-    const char *equals = strchr(condition->when, '=');
-    snprintf(name, OPTION_KEY, "%.*s", (int)(equals - condition->when), condition->when);
-    return equals + 1;
+    const size_t key = strcspn(when, "="), length = strcspn(when, ";");
+    snprintf(name, OPTION_KEY, "%.*s", (int)key, when);
+    snprintf(list, OPTION_TEXT, "%.*s", (int)(length - key - 1), when + key + 1);
+    return when[length] == ';' ? when + length + 1 : NULL;
 }
 
 /* True if a pattern of the list matches; an empty list is one empty pattern. */
@@ -93,19 +99,26 @@ static bool list_matches(const char *list, const char *text)
     return matches;
 }
 
+static bool condition_holds(const struct condition *condition, const struct options *options)
+{
+    bool holds = false, excludes = condition->excludes;
+    for (const char *when = condition->when; when != NULL && !holds; excludes = false) {
+        char name[OPTION_KEY], list[OPTION_TEXT], value[OPTION_TEXT];
+        when = condition_parse(when, name, list);
+        options_value_text(options, name, value, sizeof value);
+        holds = list_matches(list, value) != excludes;
+    }
+    return holds;
+}
+
 /* Return the first condition of an option that does not hold, or NULL. */
 static const struct condition *unmet_condition(const struct option_entry *entry,
                                                const struct options *options)
 {
-    for (int i = 0; i < CONDITIONS; i++) {
-        char name[OPTION_KEY], value[OPTION_TEXT];
-        if (!list_matches(conditions[i].options, entry->name))
-            continue;
-        const char *list = condition_parse(&conditions[i], name);
-        options_value_text(options, name, value, sizeof value);
-        if (list_matches(list, value) == conditions[i].excludes)
+    for (int i = 0; i < CONDITIONS; i++)
+        if (list_matches(conditions[i].options, entry->name) &&
+            !condition_holds(&conditions[i], options))
             return &conditions[i];
-    }
     return NULL;
 }
 
@@ -137,16 +150,21 @@ static bool refuse(const char *where, const struct option_entry *entry,
                    const struct condition *unmet, const struct options *options,
                    struct error *error)
 {
-    char name[OPTION_KEY], value[OPTION_TEXT], other[OPTION_TEXT], words[OPTION_TEXT];
-    const char *list = condition_parse(unmet, name);
+    char name[OPTION_KEY], list[OPTION_TEXT], value[OPTION_TEXT], other[OPTION_TEXT];
+    char words[OPTION_TEXT];
+    const char *unless = condition_parse(unmet->when, name, list);
     option_write(entry, options, value, sizeof value);
     options_value_text(options, name, other, sizeof other);
     list_write(list, words, sizeof words);
+    if (unless != NULL)
+        snprintf(words, sizeof words, "set %.*s", (int)strcspn(unless, ";"), unless);
+    else if (unmet->excludes)
+        snprintf(words, sizeof words, "change %s", name);
     return error_set(error, ERROR_USAGE,
-                     "%s%s=%s does not apply with %s=%s: leave it out, or %s %s%s%s", where,
+                     "%s%s=%s does not apply with %s=%s: leave it out, or %s%s%s%s", where,
                      entry->name, value, name, other[0] != '\0' ? other : "(empty)",
-                     unmet->excludes ? "change" : "set", name, unmet->excludes ? "" : " to ",
-                     unmet->excludes ? "" : words);
+                     unmet->excludes ? "" : "set ", unmet->excludes ? "" : name,
+                     unmet->excludes ? "" : " to ", words);
 }
 
 static bool deck_check(const char *path, const struct options *options, struct error *error)
@@ -201,12 +219,15 @@ void option_conditions_text(const char *name, char *text, size_t size)
     size_t used = 0;
     text[0] = '\0';
     for (int i = 0; i < CONDITIONS && used < size; i++) {
-        char other[OPTION_KEY], words[OPTION_TEXT];
+        char other[OPTION_KEY], list[OPTION_TEXT], words[OPTION_TEXT];
         if (!list_matches(conditions[i].options, name))
             continue;
-        list_write(condition_parse(&conditions[i], other), words, sizeof words);
-        used += (size_t)snprintf(text + used, size - used, "%s%s %s=%s", used > 0 ? ", " : "",
-                                 conditions[i].excludes ? "not with" : "with", other,
-                                 words[0] != '\0' ? words : "(empty)");
+        const char *unless = condition_parse(conditions[i].when, other, list);
+        list_write(list, words, sizeof words);
+        used += (size_t)snprintf(
+            text + used, size - used, "%s%s %s=%s%s%.*s", used > 0 ? ", " : "",
+            conditions[i].excludes ? "not with" : "with", other,
+            words[0] != '\0' ? words : "(empty)", unless != NULL ? " unless " : "",
+            unless != NULL ? (int)strcspn(unless, ";") : 0, unless != NULL ? unless : "");
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* The program's options, their old names, and the phases of a run. */
+/* The program's options, and the phases of a run. */
 #include <math.h>
 #include <string.h>
 
@@ -185,8 +185,8 @@ const struct option_entry option_table[] = {
     {PLACE(data, exif), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help =
          "Turn image files by their EXIF orientation, as Pillow's ImageOps.exif_transpose does. "
-         "off: decode the pixels as they are stored, as torchvision does, and log the number "
-         "of files with an orientation."},
+         "off: decode the stored pixels, as torchvision does, and log the number of files with an "
+         "orientation."},
     {PLACE(data, max_pixels), .kind = OPTION_IS_INTEGER, .preset = "178956970", .least = 1,
      .most = 2e9,
      .help = "Maximum number of pixels of an image file. Larger images are an error, because a "
@@ -576,7 +576,8 @@ const struct option_entry option_table[] = {
     {PLACE(debug, flip_rank), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e6,
      .help = "Rank in which debug.flip injects faults."},
     {PLACE(debug, profile), .kind = OPTION_IS_SWITCH, .preset = "off",
-     .help = "Measure the time of each unit and operation and print it at the end."},
+     .help = "Measure the time of each unit and operation and print it at the end, without the "
+             "first two steps, which choose kernels."},
     {PLACE(debug, capture), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e12,
      .help = "Step to be recorded by an external profiler that waits for cudaProfilerStart, such "
              "as ncu --profile-from-start off. 0: none. With cuda.graph=off it sees every kernel."},
@@ -790,18 +791,6 @@ bool option_is_of_run(const struct option_entry *entry)
     return !sections[section_find(entry->name, strcspn(entry->name, "."))].of_command ||
            strcmp(entry->name, "plan.memory") == 0;
 }
-
-static const struct option_alias aliases[] = {
-    {"output.style", "output.tensorboard_tags",
-     "`vittrain report RUN report.format=...` writes the log lines and files of that program"},
-    {"mesh.silence", "mesh.heartbeat_timeout", NULL},
-    {"report.result_file", "report.format", NULL},
-    {"output.log_every=0", "output.log_every=10", NULL},
-    {"report.format=on", "report.format=course", NULL},
-    {"report.format=off", "report.format=html", NULL},
-    {NULL, NULL, NULL},
-};
-const struct option_alias *option_aliases = aliases;
 
 #define PHASE_ROW(constant, word, name) [constant] = {word, name},
 const struct status_phase phase_table[PHASE_COUNT] = {PHASES(PHASE_ROW)};

@@ -174,6 +174,10 @@ static bool packed_open(const struct options *options, enum data_split split,
         !packed_frames_read(name, files, &self->set, error))
         return false;
     describe(dataset);
+    if (options->data.exif && !self->set.encoded && split == SPLIT_TRAIN)
+        log_warn("data.exif=on has no effect: %s contains decoded pixels, which `convert data` "
+                 "turns if it is given data.exif=on",
+                 name);
     self->check_always = options->data.check == CHECK_FULL;
     self->stretches = calloc((size_t)files * 2, sizeof *self->stretches);
     if (self->stretches == NULL)

@@ -67,7 +67,8 @@ struct device *hardware_open(const struct options *options, const struct comm *n
         if (device != NULL)
             return device;
         if (!logged)
-            log_info("no GPU, computing on the CPU: %s", why.text);
+            log_info("no GPU, computing on the CPU: %s (options of section cuda have no effect)",
+                     why.text);
         logged = true;
         break;
     case BACKEND_CPU:
