@@ -146,6 +146,8 @@ static void invalid_values_name_field_and_option(void **state)
         {"\"interpolation\":\"lanczos\"", "interpolation=lanczos must be bilinear or bicubic",
          "augment.interpolation", "bilinear"},
         {"\"label_names\":\"[\\\"a\\\",\\\"b\\\"]\"", "must be 3 names", "model.classes", "3"},
+        {"\"num_classes\":\"0\",\"label_names\":\"[\\\"a\\\"]\"",
+         "must be absent with num_classes=0", "model.classes", "3"},
         {"\"num_classes\":\"many\"", "num_classes=many must be", "model.classes", "3"},
         {"\"crop_mode\":\"border\"", "crop_mode=border must be", "eval.resize_to", "square"},
         {"\"model.heads\":\"none\"", "model.heads=none must be", "model.heads", "3"},
@@ -238,6 +240,20 @@ static void read_metadata(const char *path, struct model_metadata *metadata)
     free(text);
 }
 
+static void a_head_that_num_classes_denies_is_a_fault(void **state)
+{
+    (void)state;
+    struct model_metadata metadata;
+    read_metadata(write_weights("head.safetensors",
+                                "{\"__metadata__\":{\"architecture\":\"vit_cifar\","
+                                "\"num_classes\":\"0\"},\"head.weight\":{\"dtype\":\"F32\","
+                                "\"shape\":[7,0],\"data_offsets\":[0,0]}}"),
+                  &metadata);
+    assert_string_equal(metadata.fault[0].option, "model.classes");
+    assert_non_null(strstr(metadata.fault[0].text, "num_classes=0 (but head.weight has 7 rows)"));
+    model_metadata_free(&metadata);
+}
+
 static void timm_files_are_described_by_their_configuration(void **state)
 {
     (void)state;
@@ -315,6 +331,7 @@ int main(void)
         cmocka_unit_test(useless_texts_give_nothing),
         cmocka_unit_test(invalid_values_name_field_and_option),
         cmocka_unit_test(mutated_texts_are_harmless),
+        cmocka_unit_test(a_head_that_num_classes_denies_is_a_fault),
         cmocka_unit_test(timm_files_are_described_by_their_configuration),
         cmocka_unit_test(files_of_pytorch_are_recognised)};
     cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -289,9 +289,12 @@ static void parse_classes(const json_t *object, struct model_metadata *metadata)
     else if (is_given(object, "num_classes"))
         fault_add(metadata, object, "num_classes", "a number of classes", "model.classes");
     if (is_given(object, "label_names") &&
-        (!are_names(names) || (metadata->model.classes > 0 && count != (size_t)classes))) {
+        (!are_names(names) || (numbered && count != (size_t)classes))) {
         char expected[64];
-        snprintf(expected, sizeof expected, "%lld names", (long long)classes);
+        if (classes > 0)
+            snprintf(expected, sizeof expected, "%lld names", (long long)classes);
+        else
+            snprintf(expected, sizeof expected, "absent with num_classes=0");
         fault_add(metadata, object, "label_names", numbered ? expected : "names", "model.classes");
         metadata->model.classes = 0;
     } else if (count > 0) {
@@ -453,6 +456,22 @@ static json_t *config_read(const char *weights)
     return object;
 }
 
+/* Mark num_classes=0 of a file with a head, which model_metadata_parse then refuses. */
+static void head_compare(json_t *object, const struct safetensors_header *header)
+{
+    static const char *const heads[] = {"head.weight", "fc.weight"};
+    char text[64];
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
+        const struct safetensors_entry *head = safetensors_find(header, heads[i]);
+        if (head == NULL || head->dimensions == 0 ||
+            strcmp(text_at(object, "num_classes"), "0") != 0)
+            continue;
+        snprintf(text, sizeof text, "0 (but %s has %lld rows)", heads[i],
+                 (long long)head->shape[0]);
+        value_put(object, "num_classes", json_string(text));
+    }
+}
+
 static bool safetensors_metadata(const char *path, char **text, struct error *error)
 {
     struct safetensors_header header = {.count = 0};
@@ -470,8 +489,10 @@ static bool safetensors_metadata(const char *path, char **text, struct error *er
             object = config;
         }
     }
-    if (good && json_is_object(object))
+    if (good && json_is_object(object)) {
+        head_compare(object, &header);
         *text = json_dumps(object, JSON_COMPACT);
+    }
     json_decref(object);
     safetensors_header_free(&header);
     return good;

@@ -170,16 +170,33 @@ static void choose_source(const struct safetensors_input *input, struct safetens
                                                                      : "");
 }
 
+/* Fail, and name the architecture in the metadata if there is one. */
+static bool misfit_report(const struct safetensors_input *input, struct list *bad,
+                          struct error *error)
+{
+    struct model_metadata metadata;
+    char *text = NULL;
+    struct error ignored = {.kind = ERROR_NONE};
+    error_defer(model_metadata_read_text(input->path, &text, &ignored));
+    model_metadata_parse(text, &metadata);
+    error_set(
+        error, ERROR_CHECKPOINT,
+        "%s does not fit this model: %s%s; set model.name%s%s, its shape and model.classes to "
+        "fit",
+        input->path, bad->text, list_rest(bad), metadata.model.name[0] != '\0' ? "=" : "",
+        metadata.model.name);
+    model_metadata_free(&metadata);
+    free(text);
+    return false;
+}
+
 static bool choose_sources(struct safetensors_input *input, struct error *error)
 {
     struct list bad = {.left_out = 0}, extra = {.left_out = 0};
     for (int s = 0; s < input->source_count; s++)
         choose_source(input, &input->source[s], &bad);
     if (bad.text[0] != '\0')
-        return error_set(
-            error, ERROR_CHECKPOINT,
-            "%s does not fit this model: %s%s; set model.name, its shape and model.classes to fit",
-            input->path, bad.text, list_rest(&bad));
+        return misfit_report(input, &bad, error);
     for (int64_t n = 0; n < input->header.count; n++) {
         const char *name = input->header.entry[n].name;
         /* torch's batch norms have a counter that is not needed. */
