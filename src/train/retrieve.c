@@ -58,6 +58,22 @@ static bool pointer_follow(char remote[RCLONE_PATH], const char *folder, const c
     return true;
 }
 
+/* Replace `remote` by a run's file of the best weights, in the order of weights_file_find. */
+static void weights_find(char remote[RCLONE_PATH], const char *run, struct error *error)
+{
+    static const char *const weights[] = {"best.safetensors", "weights.safetensors"};
+    enum rclone_outcome outcome;
+    char folder[RCLONE_PATH], *names = folder_list(run, &outcome, error);
+    int i = 0;
+    while (i < 2 && strstr(names, weights[i]) == NULL)
+        i++;
+    free(names);
+    rclone_join(run, "checkpoints", folder);
+    if (i < 2 || (!pointer_follow(remote, folder, "best.txt") &&
+                  !pointer_follow(remote, folder, "last.txt")))
+        rclone_join(run, weights[i < 2 ? i : 1], remote);
+}
+
 static void file_get(struct trainer *trainer, const char *remote, char *path, size_t size,
                      struct error *error)
 {
@@ -68,15 +84,12 @@ static void file_get(struct trainer *trainer, const char *remote, char *path, si
     snprintf(parent, sizeof parent, "%.*s", (int)(name - remote), remote);
     if (strcmp(name, "best.h5") == 0 || strcmp(name, "last.h5") == 0)
         pointer_follow(file, parent, strcmp(name, "best.h5") == 0 ? "best.txt" : "last.txt");
-    else if (!rclone_is_file(remote)) {
-        rclone_join(remote, "checkpoints", parent);
-        if (!pointer_follow(file, parent, "best.txt"))
-            rclone_join(remote, "weights.safetensors", file);
-    }
+    else if (!rclone_is_file(remote))
+        weights_find(file, remote, error);
     snprintf(folder, sizeof folder, "%s/retrieved", trainer->folder.path);
     if (snprintf(path, size, "%s/%s", folder, base_name(file)) >= (int)size)
         error_set(error, ERROR_USAGE, "%s/%s: the path is too long", folder, base_name(file));
-    else if (folder_make(folder, "choose another run.dir", error)) {
+    else if (error->kind == ERROR_NONE && folder_make(folder, "choose another run.dir", error)) {
         log_info("copying %s to %s", file, path);
         rclone_get(&rclone, file, path, error);
     }
