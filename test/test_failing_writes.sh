@@ -29,6 +29,7 @@ for limit in 6 8 10 12 14 18; do
     grep -q "Too many open files: the limit is $limit (ulimit -n)" "$run_log" && named=$((named + 1))
     [ $status -eq 0 ] || problem="$problem$(failed_otherwise $status 'the limit is' | tr '\n' ' ')"
     [ $status -lt 128 ] || problem="$problem limit $limit: status $status"
+    ! grep -q 'cannot update' "$run_log" || problem="$problem limit $limit: a line before the reason"
 done
 [ $named -gt 0 ] || problem="$problem; no run named the limit"
 result 'the limit on open files is named' "$problem" "$run_log"

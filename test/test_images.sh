@@ -20,7 +20,7 @@ train() {
     losses_of "$2"
 }
 
-echo 1..29
+echo 1..30
 train 1 one "$random"
 compare "one rank trains from a folder" one one 0
 [ "$(wc -l <"$work/one.loss")" = 10 ] && bad= || bad="not 10 rows"
@@ -70,13 +70,13 @@ head -c 700 "$tree/train/dog/014.jpg" >"$tree/train/cat/001.jpg"
 fails 2 "a cut file is named where it is found" 3 "train/cat/001.jpg: is truncated" $folder run.dir="$work/cut"
 mv "$work/whole.jpg" "$tree/train/cat/001.jpg"
 
-# The data of a run must be those of its checkpoint. changed NAME COMMAND PATTERN: resume with a copy of the tree, in which
-# COMMAND has changed something.
+# The data of a run must be those of its checkpoint. changed NAME COMMAND PATTERN [ADVICE]: resume with a copy of the tree, in
+# which COMMAND has changed something.
 changed() {
     cp -r "$tree" "$work/copy"
     (cd "$work/copy" && eval "$2")
     fails 2 "$1" 2 "^vittrain: error: cannot resume from [^ ]*/one/checkpoints/step-00000010.h5: $3; use another run.dir, \
-checkpoint.resume=FILE to continue on purpose, or model.init=FILE to fine-tune" \
+${4:-checkpoint.resume=FILE to continue on purpose, or model.init=FILE} to fine-tune" \
         $folder $random data.root="$work/copy" run.dir="$work/one" train.epochs=3
     rm -r "$work/copy"
 }
@@ -84,6 +84,8 @@ cp -r "$work/one" "$work/before"
 changed "a class with another name" "mv train/cat train/zebra; mv val/cat val/zebra" "class 1 was 'cat', is 'dog'"
 changed "two classes that are exchanged" "for split in train val; do mv \$split/cat x; mv \$split/dog \$split/cat; mv x \$split/dog; done" \
     "the list of training samples has other files or another order"
+changed "a removed class" "rm -r train/dog val/dog" "class 2 'dog' is missing \(3 classes before, 2 now\)" \
+    "or model.init=FILE.safetensors"
 changed "removed images" "rm train/cat/00*" "class 1 'cat' had 30 training samples, has [0-9]*"
 changed "images with the same names and other contents" "cp train/dog/014.jpg train/cat/\$(ls train/cat | head -1)" \
     "training samples of the same name have other contents"

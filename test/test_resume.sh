@@ -20,7 +20,7 @@ same() {
     result "$1" "$bad" "$work/$2.log"
 }
 
-echo 1..29
+echo 1..30
 for ranks in 1 2; do
     run $ranks whole$ranks $steps run.dir="$work/whole$ranks"
     result "a run of two epochs on $ranks ranks" "$([ $status -eq 0 ] || echo "status $status")" \
@@ -46,6 +46,11 @@ result 'a run that is over says so' "$bad" "$work/part1.log"
 fails 2 'a changed option without a step left is an error' 2 \
     'part1: the run has ended at step 50 of 50, so optim.lr 0.003 -> 0.001 has no effect; raise train.epochs' \
     $steps run.dir="$work/part1" optim.lr=1e-3
+automatic="$steps run.dir=$work/automatic train.precision=auto train.steps=2"
+run 1 automatic $automatic
+run 1 automatic $automatic train.loss_scale=128
+grep -q 'nothing to do' "$work/automatic.log" && [ $status -eq 0 ] && bad= || bad="status $status"
+result 'a run that is over accepts a loss scale that its precision does not use' "$bad" "$work/automatic.log"
 cp -r "$work/part1" "$work/moved"
 cp -r "$TEST_BUILD/data/cifar-10-sample" "$work/elsewhere"
 run 2 moved $steps run.dir="$work/moved" data.root="$work/elsewhere"

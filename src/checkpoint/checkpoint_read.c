@@ -77,27 +77,33 @@ static bool compare_unit(const struct unit *theirs, const struct unit *ours, cha
     return false;
 }
 
+bool checkpoint_fits(const struct checkpoint_contents *contents, const struct flat_model *flat,
+                     char *text, size_t size)
+{
+    for (int64_t u = 0; u < contents->unit_count && u < flat->count; u++)
+        if (!compare_unit(&contents->units[u], flat->buffers[u].unit, text, size))
+            return false;
+    if (contents->unit_count == flat->count)
+        return true;
+    const bool lacks = contents->unit_count < flat->count;
+    snprintf(text, size, "it has %lld units, this model has %d, and %s %s",
+             (long long)contents->unit_count, flat->count, lacks ? "it lacks" : "no",
+             lacks ? flat->buffers[contents->unit_count].unit->name
+                   : contents->units[flat->count].name);
+    return false;
+}
+
 static bool check_model(const char *path, const struct checkpoint_contents *contents,
                         const struct flat_model *flat, const char *model, bool weights_only,
                         struct error *error)
 {
-    char difference[512] = "";
+    char difference[512];
     if (model != NULL && strcmp(model, contents->model) != 0)
         return error_set(error, ERROR_CHECKPOINT,
                          "%s is of model %s, this run's is %s; set model.name=%s or choose another "
                          "checkpoint",
                          path, contents->model, model, contents->model);
-    for (int64_t u = 0; u < contents->unit_count && u < flat->count; u++)
-        if (!compare_unit(&contents->units[u], flat->buffers[u].unit, difference,
-                          sizeof difference))
-            break;
-    if (difference[0] == '\0' && contents->unit_count != flat->count)
-        snprintf(difference, sizeof difference, "it has %lld units, this model has %d, and %s %s",
-                 (long long)contents->unit_count, flat->count,
-                 contents->unit_count < flat->count ? "it lacks" : "no",
-                 contents->unit_count < flat->count ? flat->buffers[contents->unit_count].unit->name
-                                                    : contents->units[flat->count].name);
-    if (difference[0] != '\0')
+    if (!checkpoint_fits(contents, flat, difference, sizeof difference))
         return error_set(error, ERROR_CHECKPOINT,
                          "%s (model %s) does not fit: %s; set the model's name and shape as in the "
                          "deck saved in it%s",

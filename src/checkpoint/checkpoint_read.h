@@ -15,6 +15,11 @@ MUST_CHECK bool checkpoint_read(const char *path, const struct checkpoint_target
                                 struct flat_model *flat, struct training_state *state,
                                 bool weights_only, struct error *error);
 
+/* Compare the tensors of a file with those of the model. Return false and describe the first
+ * difference. */
+bool checkpoint_fits(const struct checkpoint_contents *contents, const struct flat_model *flat,
+                     char *text, size_t size);
+
 /* Collective. Read the training state only; checksums of vectors are not verified. */
 MUST_CHECK bool checkpoint_read_state(const char *path, struct comm *world,
                                       struct training_state *state, struct error *error);

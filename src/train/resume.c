@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "checkpoint/checkpoint_check.h"
+#include "checkpoint/checkpoint_read.h"
 #include "config/option_changes.h"
 #include "core/crc32c.h"
 #include "core/integer.h"
@@ -118,8 +119,11 @@ static void option_compare(void *user, const struct option_change *change)
     struct comparison *comparison = user;
     char text[sizeof comparison->without_effect];
     const bool replays = comparison->trainer->receipts.expected != NULL;
-    const bool has_no_effect = /* the data are compared, not their place */
-        change->effect == EFFECT_LEARNING && strcmp(change->name, "data.root") != 0;
+    /* The data are compared, not their place. Only fp16 has a loss scale. */
+    const bool has_no_effect = change->effect == EFFECT_LEARNING &&
+                               strcmp(change->name, "data.root") != 0 &&
+                               (strcmp(change->name, "train.loss_scale") != 0 ||
+                                comparison->trainer->session.io.scaler != NULL);
     if (change->effect == EFFECT_MODEL) {
         difference_add(comparison, "%s was %.200s, is %.200s", change->name, change->before,
                        change->now);
@@ -218,6 +222,19 @@ static void deck_compare(struct comparison *comparison, const char *path, const 
         option_changes(&saved, &comparison->trainer->run.options, option_compare, comparison);
 }
 
+/* Return what to do about a difference. Weights of other shapes cannot be resumed from, and as
+ * initial weights only safetensors may have another head. */
+static const char *advice(const struct trainer *trainer, const struct checkpoint_contents *contents)
+{
+    char difference[512];
+    if (trainer->receipts.expected != NULL)
+        return "the data and the model of the run";
+    return checkpoint_fits(contents, &trainer->session.flat, difference, sizeof difference)
+               ? "another run.dir, checkpoint.resume=FILE to continue on purpose, or "
+                 "model.init=FILE to fine-tune"
+               : "another run.dir, or model.init=FILE.safetensors to fine-tune";
+}
+
 static bool contents_compare(const struct trainer *trainer, const char *path,
                              const struct checkpoint_contents *contents, bool named,
                              struct error *error)
@@ -233,9 +250,7 @@ static bool contents_compare(const struct trainer *trainer, const char *path,
     if (comparison.first[0] != '\0')
         return error_set(error, ERROR_USAGE, "cannot %s from %s: %s; use %s",
                          replays ? "replay" : "resume", path, comparison.first,
-                         replays ? "the data and the model of the run"
-                                 : "another run.dir, checkpoint.resume=FILE to continue on "
-                                   "purpose, or model.init=FILE to fine-tune");
+                         advice(trainer, contents));
     if (replays || comparison.without_effect[0] == '\0')
         return true;
     return error_set(error, ERROR_USAGE,

@@ -3,6 +3,7 @@
  */
 #include "train/run_record.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@
 #include "core/csv.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "core/text_file.h"
 #include "core/value.h"
 #include "core/version.h"
 #include "train/hardware.h"
@@ -395,12 +397,15 @@ static bool attempt_end(const struct trainer *trainer, const char *reason, const
 {
     char path[FILE_PATH], stamp[32];
     snprintf(path, sizeof path, "%s/%s", trainer->folder.path, file_name);
-    json_t *run = json_load_file(path, 0, NULL), *attempts = json_object_get(run, "parts");
+    char *text = text_file_read(path, NULL);
+    const char *unread = text == NULL ? strerror(errno) : "the file was damaged during the run";
+    json_t *run = text != NULL ? json_loads(text, 0, NULL) : NULL;
+    json_t *attempts = json_object_get(run, "parts");
     json_t *attempt = json_array_get(attempts, json_array_size(attempts) - 1);
+    free(text);
     if (!json_is_object(attempt)) {
         json_decref(run);
-        return error_set(error, ERROR_FILE,
-                         "cannot update %s: the file was removed or damaged during the run", path);
+        return error_set(error, ERROR_FILE, "cannot update %s: %s", path, unread);
     }
     clock_stamp_utc(stamp, sizeof stamp);
     value_put(attempt, "ended", json_string(stamp));
@@ -441,7 +446,7 @@ void run_record_fail(struct trainer *trainer, const struct error *why)
     struct error error = {.kind = ERROR_NONE};
     if (trainer->run.world->rank == 0 && trainer->attempt.number > 0 &&
         !attempt_end(trainer, NULL, why->text, &error))
-        log_warn("%s", error.text);
+        log_detail("%s", error.text); /* `why` is reported later */
 }
 
 /* Append the values of these keys that differ to text. */
