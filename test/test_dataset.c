@@ -499,6 +499,11 @@ static void test_synthetic_distinct(void **state)
         dataset_close(&dataset);
         options.data.distinct = 0;
     }
+    use_synthetic(4000000000, 8192, 3, 1);
+    options.data.distinct = 4000000000;
+    assert_false(dataset_open(&dataset, &options, SPLIT_TRAIN, &error));
+    assert_int_equal(error.kind, ERROR_MEMORY);
+    assert_non_null(strstr(error.text, "MiB are available to a rank): lower data.distinct"));
 }
 
 /* Sums of the pixels of each class over the training samples. */

@@ -10,7 +10,7 @@ planned_arena() {
         ' "$1"
 }
 
-echo 1..41
+echo 1..42
 # same_plan STRATEGY NAME [OPTION...]: a run on two ranks has the arena of its plan.
 same_plan() {
     strategy=$1 case=$1$2
@@ -37,6 +37,9 @@ for model in deit3_small_patch16_224 vit_small_patch14_reg4_dinov2 vit_small_pat
     same_plan fsdp ", block, $model" model.name=$model model.image=32 train.checkpoint_activations=block \
         model.image_width=16 model.qk_norm=on
 done
+run 1 kept plan $small data.format=synthetic data.samples=2000 data.distinct=1000
+result 'the images of data.distinct have a row' \
+    "$(grep -q '^images  *4\.39  of data.distinct$' "$work/kept.log" || echo no)" "$work/kept.log"
 run 3 started plan $small
 result 'without plan.ranks the started ranks are planned for' \
     "$(grep -q '^ddp, 3 ranks on 1 node: replica 3 x shard 1' "$work/started.log" || echo no)" \

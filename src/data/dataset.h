@@ -67,6 +67,9 @@ struct dataset {
     void *self;   /* data of the format */
 };
 
+/* Synthetic data: training samples for each test sample. */
+enum { TRAINING_PER_TEST = 4 };
+
 extern const struct dataset_format dataset_cifar10, dataset_synthetic, dataset_image_folder,
     dataset_cinic10, dataset_packed, dataset_webdataset;
 

@@ -8,13 +8,14 @@
 #include <string.h>
 
 #include "config/options.h"
+#include "core/available.h"
 #include "core/integer.h"
+#include "core/launcher.h"
 #include "core/random.h"
 #include "data/dataset.h"
 
 enum { CELLS = 8, CELL_COUNT = CELLS * CELLS }; /* a pattern has CELLS x CELLS cells per channel */
 enum { LAYER_SAMPLE = 0, LAYER_PATTERN = 1 };
-enum { TRAINING_PER_TEST = 4 }; /* four training samples for each test sample */
 enum { REGRESSION_CHANNELS = 20, TARGET_BITS = 24 };
 
 struct synthetic {
@@ -114,10 +115,15 @@ static bool keep_images(struct dataset *dataset, int64_t distinct, struct error 
     self->distinct = distinct > 0 ? smaller(distinct, dataset->count) : dataset->count;
     if (distinct == 0)
         return true;
-    self->images = calloc((size_t)self->distinct, bytes);
+    const size_t available = memory_available("") / (size_t)larger(launcher_local_size(), 1);
+    if (available == 0 || (size_t)self->distinct * bytes <= available)
+        self->images = calloc((size_t)self->distinct, bytes);
     if (self->images == NULL)
         return error_set(error, ERROR_MEMORY,
-                         "no memory for %" PRId64 " images: lower data.distinct", self->distinct);
+                         "no memory for %" PRId64
+                         " images of %zu bytes (%zu MiB are available to a "
+                         "rank): lower data.distinct",
+                         self->distinct, bytes, available >> 20);
     for (int64_t i = 0; i < self->distinct; i++) {
         const uint32_t sample = self->first + (uint32_t)i;
         pixels_draw(dataset, sample, label_draw(dataset, sample), self->images + (size_t)i * bytes);
@@ -129,7 +135,7 @@ static bool synthetic_open(const struct options *options, enum data_split split,
                            struct dataset *dataset, struct error *error)
 {
     int64_t training = options->data.samples;
-    int64_t test = (training + TRAINING_PER_TEST - 1) / TRAINING_PER_TEST;
+    int64_t test = round_up_division(training, TRAINING_PER_TEST);
     bool all = options->data.val == VALIDATION_REFERENCE;
     struct synthetic *self = calloc(1, sizeof *self);
     dataset->self = self;

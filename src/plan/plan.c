@@ -18,6 +18,7 @@ bool plan_open(struct plan *plan, const struct options *options, int ranks, int 
     if (!dataset_describe(&described, options, error))
         return false;
     plan->source = feed_source(options, &described);
+    plan->kept = feed_kept_bytes(options, &described);
     return options_resolve(&plan->options, &described, NULL, error);
 }
 

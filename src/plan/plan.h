@@ -14,6 +14,7 @@ struct plan {
     struct options options; /* completed from the data (options_resolve) */
     int ranks, node_ranks;  /* node_ranks: ranks per node; the last node may have fewer */
     struct image_source source;
+    size_t kept; /* bytes of the images of data.distinct in the memory of each rank */
     bool training;
 };
 

@@ -47,8 +47,8 @@ static void last_line_print(const char *name, size_t bytes, const char *comment)
     printf("%-14s %*.2f%s\n", name, MEMORY_CLASSES * 12 + 11, mib(bytes), comment);
 }
 
-/* Print the memory of the deck's strategy by unit. Returns the memory of libraries (base), and if
- * the device has its own memory (own). */
+/* Print the memory of the deck's strategy by unit. Returns the memory of libraries and images of
+ * data.distinct (base), and if the device has its own memory (own). */
 static bool memory_print(const struct plan *plan, size_t *base, bool *own, struct error *error)
 {
     struct session session;
@@ -72,12 +72,16 @@ static bool memory_print(const struct plan *plan, size_t *base, bool *own, struc
     classes_print("arena", session.memory.arena.by_class, arena);
     last_line_print("loaders", feeds,
                     *own ? "  batches loaded ahead, on the host" : "  batches loaded ahead");
+    if (plan->kept > 0)
+        last_line_print("images", plan->kept,
+                        *own ? "  of data.distinct, on the host" : "  of data.distinct");
     if (session.memory.snapshot_bytes > 0)
         last_line_print("snapshot", session.memory.snapshot_bytes,
                         *own ? "  for checkpoints in the background, on the host"
                              : "  for checkpoints in the background");
     last_line_print(*own ? "context" : "libraries", *base,
                     *own ? "  as measured here" : "  private memory as measured here");
+    *base += *own ? 0 : plan->kept;
     last_line_print("rank", session_needs(&session) + *base, *own ? "  on the GPU" : "");
     free(rows);
     session_close(&session);

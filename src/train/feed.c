@@ -146,11 +146,26 @@ int64_t feed_pass_samples(const struct options *options, int64_t global_batch, i
     return larger(bound, options_grain(options, global_batch));
 }
 
+/* Number of splits that a training opens. */
+static int feed_count(const struct options *options)
+{
+    return 1 + (options->data.val != VALIDATION_NONE) +
+           (options->train.test && options->data.val != VALIDATION_TEST);
+}
+
+size_t feed_kept_bytes(const struct options *options, const struct dataset *dataset)
+{
+    const int64_t distinct = options->data.distinct, samples = options->data.samples;
+    const int64_t images = smaller(distinct, samples) +
+                           (feed_count(options) - 1) *
+                               smaller(distinct, round_up_division(samples, TRAINING_PER_TEST));
+    return (size_t)(images * dataset->channels * dataset->height * dataset->width);
+}
+
 size_t feed_bytes(const struct options *options, const struct image_source *source, int64_t batch,
                   bool training)
 {
-    int feeds = training && options->data.val != VALIDATION_NONE ? 2 : 1;
-    feeds += training && options->train.test && options->data.val != VALIDATION_TEST;
+    int feeds = training ? feed_count(options) : 1;
     int64_t sample = source->channels * source->height * source->width;
     size_t planes = training && policy_is_asked_for(options) ? (size_t)options->data.workers : 0;
     return (size_t)feeds * loader_bytes(sample, batch, BATCHES_AHEAD) + planes * (size_t)sample;

@@ -58,6 +58,9 @@ int64_t feed_global_batch(const struct options *options, int64_t ranks);
 int64_t feed_pass_samples(const struct options *options, int64_t global_batch, int64_t ranks,
                           int64_t accumulate);
 
+/* Returns the bytes of the images of data.distinct in training, for all splits of the run. */
+size_t feed_kept_bytes(const struct options *options, const struct dataset *dataset);
+
 /* Returns the host memory of batches that are loaded ahead, in bytes: for passes of `batch`
  * samples, in training for all splits of the run. */
 size_t feed_bytes(const struct options *options, const struct image_source *source, int64_t batch,
