@@ -18,6 +18,8 @@ _Static_assert(sizeof(struct device_backend) - offsetof(struct device_backend, c
                    OPERATIONS * sizeof(void (*)(void)),
                "an operation of device.h is missing in operations.h");
 
+enum { STEPS_BEFORE = 2 };
+
 struct tally {
     double seconds;
     int64_t calls;
@@ -105,7 +107,6 @@ void profile_close(struct profile *profile)
 
 void profile_step(struct profile *profile)
 {
-    enum { STEPS_BEFORE = 2 };
     if (profile == NULL || profile->steps++ != STEPS_BEFORE)
         return;
     memset(profile->operation, 0, sizeof profile->operation);
@@ -146,6 +147,10 @@ void profile_print(const struct profile *profile, const char *const *unit_names)
         total += profile->operation[i].seconds;
     if (total <= 0)
         return;
+    if (profile->steps <= STEPS_BEFORE)
+        log_warn("debug.profile: the times include the choice of kernels, which only longer runs "
+                 "leave out; train at least %d steps",
+                 STEPS_BEFORE + 1);
     log_info("time by operation (total %.3f s):", total);
     tallies_print(profile->operation, OPERATIONS, operation_name, total);
     log_info("time by unit:");

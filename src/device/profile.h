@@ -22,7 +22,8 @@ void profile_step(struct profile *profile);
  * is NULL. */
 void profile_unit(struct profile *profile, int unit);
 
-/* Log one line per operation and per unit, longest first. */
+/* Log one line per operation and per unit, longest first, and a warning if no times were discarded.
+ */
 void profile_print(const struct profile *profile, const char *const *unit_names);
 
 #endif
