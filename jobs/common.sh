@@ -46,6 +46,7 @@ launch_by_srun() {
 launch_by_mpirun() {
     bind="--map-by ppr:$ranks_per_node:node:PE=$cores --bind-to core"
     [ "$VITTRAIN_BIND" != none ] || bind="--map-by ppr:$ranks_per_node:node --oversubscribe --bind-to none"
+    [ ${#sweep[@]} -gt 0 ] || sweep=("$vittrain" launch --restarts 0 --) # mpirun kills its ranks at SIGTERM
     exec "${sweep[@]}" mpirun -np "$ranks" $bind "$@" >>"$logs.mpirun.log" 2>&1
 }
 

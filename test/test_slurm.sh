@@ -24,6 +24,7 @@ cluster head scancel --batch --signal=USR1 "$job"
 # The first process of the next job crashes.
 cat >crash_once <<END
 #!/bin/sh
+echo "\$*" >>"$PWD/calls"
 mkdir "$PWD/crashed" 2>/dev/null && kill -SEGV \$\$
 exec "$vittrain" "\$@"
 END
@@ -42,6 +43,7 @@ result 'a job that is warned stops and goes back to the queue' "$bad" "ddp_2node
 
 [ "$(cluster wait "$alone" 60)" = COMPLETED ] && bad= || bad='not completed'
 [ "$TEST_MPI" = mpich ] || [ -s "ddp_2node.$alone.mpirun.log" ] || bad="$bad; not started by mpirun"
+[ "$TEST_MPI" = mpich ] || grep -q '^launch .*-- mpirun' calls || bad="$bad; without vittrain launch"
 grep -q 'a rank crashed before the run began: starting [a-z]* again' "ddp_2node.$alone.log" || bad="$bad; not started again"
 result 'a job whose first start crashes ends, if it is left alone' "$bad" "ddp_2node.$alone.log"
 [ "$(cluster wait "$job" 60)" = COMPLETED ] && bad= || bad='not completed; '
