@@ -54,7 +54,7 @@ sed 's/.*[a-z"],0/0/; 1d' "$work/files.out" >"$work/b"
 bad=$(cmp "$work/a" "$work/b" 2>&1)
 [ "$(wc -l <"$work/b")" = 12 ] || bad="$bad; not 12 lines"
 result 'it has the probabilities of the split' "$bad" "$work/files.out"
-refuses 'files and a split' 2 'predict.split=val does not apply to image files' "$last" "$images" predict.split=val
+refuses 'files and a split' 2 'predict.split does not apply to image files' "$last" "$images" predict.split=val
 rm -r "$tree/train"
 predict weights 1 "$weights" "$images/" predict.output=-
 result 'weights without a deck and without training data give the same' \

@@ -249,10 +249,9 @@ static void predict_run(const struct options *options, const struct command_line
         error_set(
             error, ERROR_USAGE,
             "predict needs weights: a run folder, a checkpoint (.h5) or weights (.safetensors)");
-    else if (line->operand_count > 1 && strcmp(options->predict.split, "test") != 0)
+    else if (line->operand_count > 1 && options->predict.split != SPLIT_TEST)
         error_set(error, ERROR_USAGE,
-                  "predict.split=%s does not apply to image files: leave out one of them",
-                  options->predict.split);
+                  "predict.split does not apply to image files: leave out one of them");
     else if (inference_open(&inference, line->operand[0], line->operand + 1,
                             line->operand_count - 1, options, line, world, error)) {
         if (inference.run.session.model->loss == LOSS_CROSS_ENTROPY)

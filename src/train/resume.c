@@ -123,7 +123,7 @@ static void option_compare(void *user, const struct option_change *change)
     const bool has_no_effect = change->effect == EFFECT_LEARNING &&
                                strcmp(change->name, "data.root") != 0 &&
                                (strcmp(change->name, "train.loss_scale") != 0 ||
-                                comparison->trainer->session.io.scaler != NULL);
+                                comparison->trainer->run.session.io.scaler != NULL);
     if (change->effect == EFFECT_MODEL) {
         difference_add(comparison, "%s was %.200s, is %.200s", change->name, change->before,
                        change->now);
@@ -229,7 +229,7 @@ static const char *advice(const struct trainer *trainer, const struct checkpoint
     char difference[512];
     if (trainer->receipts.expected != NULL)
         return "the data and the model of the run";
-    return checkpoint_fits(contents, &trainer->session.flat, difference, sizeof difference)
+    return checkpoint_fits(contents, &trainer->run.session.flat, difference, sizeof difference)
                ? "another run.dir, checkpoint.resume=FILE to continue on purpose, or "
                  "model.init=FILE to fine-tune"
                : "another run.dir, or model.init=FILE.safetensors to fine-tune";
