@@ -3,16 +3,17 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "app/app.h"
-#include "app/read_frame.h"
 #include "config/command_line.h"
 #include "config/option.h"
 #include "config/options.h"
 #include "config/phase.h"
 #include "core/hdf5_file.h"
+#include "core/hdf5_reader.h"
 #include "core/log.h"
 #include "core/subprocess.h"
 #include "plan/fit.h"
@@ -91,8 +92,8 @@ int main(int argc, char **argv)
         return (int)error.kind;
     }
     signal(SIGXFSZ, SIG_IGN); /* a write beyond `ulimit -f` fails instead */
-    if (argc > 2 && read_frame_is_command(argv[1]))
-        read_frame_run(argc - 1, argv + 1);
+    if (argc == 2 && strcmp(argv[1], HDF5_CHILD) == 0)
+        hdf5_child_run();
     subprocess_set_program("/proc/self/exe");
     const struct command *first = argc > 1 ? app_find(argv[1]) : NULL;
     if (first != NULL && first->run_alone != NULL)

@@ -62,6 +62,7 @@ test_programs = \
 	test/test_grains \
 	test/test_grains_model \
 	test/test_hardware \
+	test/test_hdf5_reader \
 	test/test_hostile_files \
 	test/test_html \
 	test/test_image \

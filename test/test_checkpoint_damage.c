@@ -23,6 +23,7 @@
 #include "checkpoint/checkpoint_read.h"
 #include "checkpoint/checkpoint_writer.h"
 #include "config/run_options.h"
+#include "core/hdf5_file.h"
 #include "core/log.h"
 #include "model_fixture.h"
 #include "skip.h"
@@ -341,10 +342,10 @@ static void test_missing_shards(void **state)
     } missing[] = {
         {"/units/blocks.0", "it holds unit head where this model has blocks.0"},
         {"/units/head", "it has 2 units, this model has 3, and it lacks head"},
-        {"/units/blocks.0/pieces", "unit blocks.0"},
-        {"/units/blocks.0/master", "unit blocks.0"},
-        {"/units/head/moment1", "unit head"},
-        {"/units/stem/tensors", "unit stem"},
+        {"/units/blocks.0/pieces", "its data set 'blocks.0/pieces' is missing"},
+        {"/units/blocks.0/master", "its data set 'blocks.0/master' is missing"},
+        {"/units/head/moment1", "its data set 'head/moment1' is missing"},
+        {"/units/stem/tensors", "its data set 'stem/tensors' is missing"},
     };
     struct fixture fixture, other;
     (void)state;
@@ -512,6 +513,7 @@ int main(int argc, char **argv)
         IN_FOLDER(test_unwritable_folders), IN_FOLDER(test_folder_without_permission),
         IN_FOLDER(test_full_disk),          IN_FOLDER(test_limit_on_file_size),
     };
+    hdf5_library_open();
     world = fixture_world_open(&argc, &argv);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     comm_world_close(world);

@@ -92,7 +92,7 @@ fails 2 'flipped bytes end the run' 3 'damaged.h5: wrong checksum of record [0-9
     $small debug.fraction=1 train.steps=170 data.format=packed data.root="$work/damaged.h5" \
     data.shuffle=off run.dir="$work/damaged"
 head -c 5000000 "$work/cifar1.h5" >"$work/damaged.h5"
-fails 2 'a file that is cut' 3 'damaged.h5 as packed data: it is truncated: it has 5000000 of' \
+fails 2 'a file that is cut' 3 'damaged.h5 cannot be used as packed data: it is truncated: it has 5000000 of' \
     $small data.format=packed data.root="$work/damaged.h5" run.dir="$work/damaged"
 fails 3 'no name to write to' 2 'convert.output=FILE.h5' convert data data.root="$sample"
 fails 2 'a file that is there' 5 'cifar1.h5 already exists' convert data data.root="$sample" \

@@ -14,8 +14,6 @@ libvittrain_a_SOURCES += \
 	src/app/predict.c \
 	src/app/prediction.c \
 	src/app/prediction.h \
-	src/app/read_frame.c \
-	src/app/read_frame.h \
 	src/app/report.c \
 	src/app/train.c \
 	src/app/upload.c \

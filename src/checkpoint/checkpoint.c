@@ -91,7 +91,7 @@ static bool list_folder(const char *directory, struct listing *listing, struct e
 {
     DIR *folder = opendir(directory);
     if (folder == NULL)
-        return errno == ENOENT || durable_unreadable(error, directory, errno);
+        return errno == ENOENT || durable_unreadable(error, ERROR_CHECKPOINT, directory, errno);
     for (struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder))
         listing_add(directory, entry->d_name, listing);
     closedir(folder);

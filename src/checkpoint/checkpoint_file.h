@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The contents of a checkpoint file, and its HDF5 frame: groups, attributes, tables, and space for
- * the state vectors. HDF5 creates and parses the frame; the vectors are read and written with pread
- * and pwrite at the offsets that HDF5 assigned. Nothing here is collective: one rank calls it, from
+ * the state vectors, which are read and written with pread and pwrite at the offsets that HDF5
+ * assigned. Nothing here is collective: one rank calls it, from
  * its main thread. Layout of the file: docs/checkpoint.md. */
 #ifndef VITTRAIN_CHECKPOINT_CHECKPOINT_FILE_H
 #define VITTRAIN_CHECKPOINT_CHECKPOINT_FILE_H

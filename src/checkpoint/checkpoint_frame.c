@@ -1,283 +1,389 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* HDF5 parses the frame of a checkpoint. A damaged file can crash it, so the program calls this in
- * a child process (checkpoint_file_read). */
-#include "checkpoint/checkpoint_frame.h"
-
-#include <stdarg.h>
+/* The frame of a checkpoint file: groups, attributes, tables, and space for the vectors. One rank
+ * creates it; then all ranks write the vectors with pwrite, since HDF5's parallel driver (MPI-IO)
+ * hangs on a full disk and is not faster. In the file format of HDF5 1.8 all metadata have
+ * checksums; tables and texts have a CRC32C as an attribute. Layout: docs/checkpoint.md. */
+#include <float.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/checkpoint_format.h"
-#include "core/crc32c.h"
+#include "checkpoint/checkpoint_file.h"
+#include "core/durable.h"
 #include "core/hdf5_file.h"
+#include "core/hdf5_reader.h"
 
-struct reading {
-    struct checkpoint_contents *contents;
-    char fault[HDF5_REASON]; /* first fault that was found; empty if only HDF5 reported one */
-    const char *unit;        /* unit in which reading failed, or NULL */
+#define VECTOR HDF5_NATIVE "f4"
+
+/* A row of the table `tensors` of a unit. */
+struct tensor_row {
+    char name[TENSOR_NAME];
+    int64_t dimensions, shape[TENSOR_DIMENSIONS];
+    int64_t offset, count; /* elements, in the unit's vectors */
+    int64_t kind;          /* enum tensor_kind */
 };
 
-__attribute__((format(printf, 2, 3))) static bool fault(struct reading *reading, const char *format,
-                                                        ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    if (reading->fault[0] == '\0')
-        vsnprintf(reading->fault, sizeof reading->fault, format, arguments);
-    va_end(arguments);
-    return false;
-}
-
-static bool read_attributes(hid_t file, struct reading *reading)
-{
-    struct checkpoint_contents *contents = reading->contents;
-    int64_t format;
-    if (!hdf5_number_read(file, "format", H5T_NATIVE_INT64, &format))
-        return fault(reading, "it is an HDF5 file, but not a checkpoint of vittrain");
-    if (format < CHECKPOINT_FORMAT_OLDEST || format > CHECKPOINT_FORMAT)
-        return fault(reading, "its format is %lld, this program reads %d to %d", (long long)format,
-                     CHECKPOINT_FORMAT_OLDEST, CHECKPOINT_FORMAT);
-    contents->format = format;
-    bool good = hdf5_text_read(file, "model", contents->model, sizeof contents->model) &&
-                hdf5_text_read(file, "compute", contents->compute, sizeof contents->compute) &&
-                hdf5_text_read(file, "program", contents->program, sizeof contents->program) &&
-                hdf5_text_read(file, "date", contents->date, sizeof contents->date);
-    for (int n = 0; good && n < CHECKPOINT_NUMBERS; n++) {
-        const struct checkpoint_number *number = &checkpoint_numbers[n];
-        if (format >= number->since)
-            good = hdf5_number_read(file, number->name, checkpoint_number_type(number->type),
-                                    (char *)contents + number->offset);
+#define TENSOR(name, type, count)                                                                  \
+    {                                                                                              \
+#name, offsetof(struct tensor_row, name), type, count                                      \
     }
-    contents->state.finished = contents->finished != 0;
-    return good;
-}
-
-/* Find the offset and the number of rows of a contiguous data set of this type. */
-static bool find_dataset(struct reading *reading, hid_t dataset, hid_t type, int64_t *rows,
-                         int64_t *offset)
-{
-    hid_t stored = H5Dget_type(dataset);
-    hid_t space = H5Dget_space(dataset);
-    hssize_t points = space < 0 ? -1 : H5Sget_simple_extent_npoints(space);
-    haddr_t address = H5Dget_offset(dataset);
-    bool good = stored >= 0 && points >= 1 && H5Tequal(stored, type) > 0;
-    int64_t row = good ? (int64_t)H5Tget_size(type) : 1;
-    if (!good)
-        fault(reading, "a data set has an unexpected type");
-    else if (address == HADDR_UNDEF || (int64_t)address > reading->contents->bytes ||
-             points > (reading->contents->bytes - (int64_t)address) / row)
-        good = fault(reading, "a data set is outside the file");
-    *rows = points;
-    *offset = (int64_t)address;
-    H5Sclose(space);
-    H5Tclose(stored);
-    return good;
-}
-
-/* Read a table into new memory and verify its CRC32C. Return NULL on failure. */
-static void *read_table(struct reading *reading, hid_t group, const char *name, hid_t type,
-                        int64_t *rows)
-{
-    int64_t offset;
-    uint32_t expected;
-    hid_t dataset = hdf5_dataset_open(group, name);
-    void *data = NULL;
-    if (dataset >= 0 && find_dataset(reading, dataset, type, rows, &offset) &&
-        hdf5_number_read(dataset, "crc32c", H5T_NATIVE_UINT32, &expected)) {
-        size_t bytes = H5Tget_size(type) * (size_t)*rows;
-        data = malloc(bytes);
-        bool good =
-            data != NULL && H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0;
-        if (good && crc32c_update(0, data, bytes) != expected)
-            good = fault(reading, "the checksum of its table '%s' is wrong: the file is damaged",
-                         name);
-        if (!good) {
-            free(data);
-            data = NULL;
-        }
+#define PIECE(name, member, type)                                                                  \
+    {                                                                                              \
+        name, offsetof(struct checkpoint_piece, member), type, 1                                   \
     }
-    H5Dclose(dataset);
-    return data;
+
+static hid_t tensor_row_type(void)
+{
+    const struct hdf5_member members[] = {
+        TENSOR(name, H5T_C_S1, TENSOR_NAME),
+        TENSOR(dimensions, H5T_NATIVE_INT64, 1),
+        TENSOR(shape, H5T_NATIVE_INT64, TENSOR_DIMENSIONS),
+        TENSOR(offset, H5T_NATIVE_INT64, 1),
+        TENSOR(count, H5T_NATIVE_INT64, 1),
+        TENSOR(kind, H5T_NATIVE_INT64, 1),
+    };
+    return hdf5_row_type(sizeof(struct tensor_row), members, sizeof members / sizeof *members);
 }
 
-/* Read a text into new memory and verify its CRC32C. Return NULL on failure. */
-static char *read_text(hid_t file, struct reading *reading, const char *name)
+static hid_t piece_type(void)
 {
-    hid_t dataset = hdf5_dataset_open(file, name);
-    hid_t type = dataset < 0 ? -1 : H5Dget_type(dataset);
-    int64_t rows;
-    bool good = type >= 0 && H5Tget_class(type) == H5T_STRING && H5Tis_variable_str(type) == 0;
-    char *text = good ? read_table(reading, file, name, type, &rows) : NULL;
-    if (text != NULL)
-        text[H5Tget_size(type) * (size_t)rows - 1] = '\0';
+    const struct hdf5_member members[] = {
+        PIECE("begin", begin, H5T_NATIVE_INT64),
+        PIECE("count", count, H5T_NATIVE_INT64),
+        PIECE("crc32c_master", crc[STATE_PARAMETER], H5T_NATIVE_UINT32),
+        PIECE("crc32c_moment1", crc[STATE_MOMENT1], H5T_NATIVE_UINT32),
+        PIECE("crc32c_moment2", crc[STATE_MOMENT2], H5T_NATIVE_UINT32),
+        PIECE("crc32c_average", crc[STATE_EMA], H5T_NATIVE_UINT32),
+    };
+    return hdf5_row_type(sizeof(struct checkpoint_piece), members,
+                         sizeof members / sizeof *members);
+}
+
+/* The types as the reader finds them. */
+static const char tensor_row_text[] = "|V128", piece_text[] = "|V32";
+_Static_assert(sizeof(struct tensor_row) == 128 && sizeof(struct checkpoint_piece) == 32,
+               "rows of the tables have no padding");
+
+/* Numbers that are attributes of the root group. Older formats do not have all of them. */
+struct number {
+    struct hdf5_number number;
+    int64_t since; /* first format with this number; it is 0 for older files */
+};
+
+enum { MOST_RANKS = 1 << 20 };
+
+/* clang-format off */
+#define STATE_SINCE(format, name, kind, ...) \
+    {{#name, HDF5_##kind, offsetof(struct checkpoint_contents, state.name), __VA_ARGS__}, format}
+#define STATE(name, kind, ...) STATE_SINCE(1, name, kind, __VA_ARGS__)
+#define NUMBER(name, least, most) \
+    {{#name, HDF5_INTEGER, offsetof(struct checkpoint_contents, name), least, most}, 1}
+#define ANY 0, 0
+#define COUNT 0, 9007199254740992.0 /* 2^53: int64_t and double represent it */
+#define SECONDS -1, 1e12            /* a difference of clocks may be slightly negative */
+
+static const struct number numbers[] = {
+    STATE(step, INTEGER, COUNT),
+    STATE(epoch, INTEGER, COUNT),
+    STATE(epoch_step, INTEGER, COUNT),
+    STATE(global_batch, INTEGER, COUNT),
+    STATE(seed, UNSIGNED, ANY),
+    STATE(best_metric, REAL, ANY),
+    STATE(best_step, INTEGER, COUNT),
+    STATE(evaluations_without_gain, INTEGER, COUNT),
+    STATE(plateau_rate_factor, REAL, 0, DBL_MAX),
+    STATE(plateau_best, REAL, ANY),
+    STATE(plateau_bad, INTEGER, COUNT),
+    STATE(epoch_loss_sum, REAL, -DBL_MAX, DBL_MAX),
+    STATE(epoch_top1_sum, REAL, COUNT),
+    STATE(epoch_top5_sum, REAL, COUNT),
+    STATE(epoch_samples, REAL, COUNT),
+    STATE(train_seconds, REAL, SECONDS),
+    STATE(without_setup_seconds, REAL, SECONDS),
+    STATE(total_seconds, REAL, SECONDS),
+    STATE(parts, INTEGER, 0, INT32_MAX),
+    STATE_SINCE(2, loss_scale, REAL, 0, DBL_MAX),
+    STATE_SINCE(2, loss_scale_good_steps, INTEGER, COUNT),
+    STATE_SINCE(2, skipped_steps, INTEGER, COUNT),
+    NUMBER(finished, 0, 1),
+    NUMBER(moments, 0, 2),
+    NUMBER(averaged, 0, 1),
+    NUMBER(replica, 1, MOST_RANKS),
+    NUMBER(shard, 1, MOST_RANKS),
+};
+/* clang-format on */
+
+static const struct hdf5_number format_number = {"format", HDF5_INTEGER,
+                                                 offsetof(struct checkpoint_contents, format), ANY};
+enum { NUMBERS = sizeof numbers / sizeof *numbers };
+
+/* A new field of the state needs an entry above and a new format number. */
+_Static_assert(sizeof(struct training_state) == 23 * 8, "struct training_state has changed");
+
+/* ---- create ---- */
+
+static void tensors_write(hid_t group, const struct unit *unit)
+{
+    struct tensor_row *rows = calloc((size_t)unit->tensor_count, sizeof *rows);
+    ENSURE(rows != NULL, "no memory for a table of tensors");
+    for (int t = 0; t < unit->tensor_count; t++) {
+        const struct unit_tensor *tensor = &unit->tensors[t];
+        snprintf(rows[t].name, sizeof rows[t].name, "%s", tensor->name);
+        rows[t].dimensions = tensor->dimensions;
+        for (int d = 0; d < tensor->dimensions; d++)
+            rows[t].shape[d] = tensor->shape[d];
+        rows[t].offset = tensor->offset;
+        rows[t].count = tensor->count;
+        rows[t].kind = tensor->kind;
+    }
+    hid_t type = tensor_row_type();
+    hdf5_table_write(group, "tensors", type, unit->tensor_count, rows);
     H5Tclose(type);
-    H5Dclose(dataset);
-    return text;
+    free(rows);
 }
 
-/* Set *text if the file has it. Return false if it cannot be read. */
-static bool read_optional(hid_t file, struct reading *reading, const char *name, char **text)
+static void unit_write(hid_t units, const struct checkpoint_contents *contents, int64_t u)
 {
-    const htri_t exists = H5Lexists(file, name, H5P_DEFAULT);
-    if (exists > 0)
-        *text = read_text(file, reading, name);
-    return exists == 0 || *text != NULL;
+    const struct unit *unit = &contents->units[u];
+    struct checkpoint_layout *layout = &contents->layout[u];
+    hid_t group = hdf5_group_make(units, unit->name), piece = piece_type();
+    tensors_write(group, unit);
+    hdf5_space_leave(group, "pieces", piece, 1, &layout->piece_count, &layout->table_offset);
+    for (enum state_kind kind = 0; kind < STATE_KINDS; kind++) {
+        layout->offset[kind] = -1;
+        if (checkpoint_has(contents, kind))
+            hdf5_space_leave(group, state_name[kind], H5T_NATIVE_FLOAT, 1, &unit->count,
+                             &layout->offset[kind]);
+    }
+    H5Tclose(piece);
+    H5Gclose(group);
 }
 
-static bool read_texts(hid_t file, struct reading *reading)
+static void text_write(hid_t file, const char *name, const char *text)
 {
-    struct checkpoint_contents *contents = reading->contents;
-    contents->deck = read_text(file, reading, "deck");
-    return contents->deck != NULL &&
-           read_optional(file, reading, "metadata", &contents->metadata) &&
-           read_optional(file, reading, "data", &contents->data) &&
-           read_optional(file, reading, "algorithms", &contents->algorithms);
+    if (text != NULL)
+        hdf5_text_table_write(file, name, strlen(text) + 1, -1, text);
 }
 
-static bool tensor_parse(struct unit_tensor *tensor, const struct tensor_row *row)
+static void frame_write(hid_t file, void *context)
 {
-    if (memchr(row->name, '\0', sizeof row->name) == NULL || row->dimensions < 0 ||
-        row->dimensions > TENSOR_DIMENSIONS || row->offset < 0 || row->count < 0 ||
-        row->offset > INT64_MAX - row->count)
+    struct checkpoint_contents *contents = context;
+    hid_t units = hdf5_group_make(file, "units");
+    hdf5_number_write(file, &format_number, contents);
+    hdf5_text_write(file, "program", contents->program);
+    hdf5_text_write(file, "date", contents->date);
+    hdf5_text_write(file, "model", contents->model);
+    hdf5_text_write(file, "compute", contents->compute);
+    for (int n = 0; n < NUMBERS; n++)
+        hdf5_number_write(file, &numbers[n].number, contents);
+    text_write(file, "deck", contents->deck);
+    text_write(file, "metadata", contents->metadata);
+    text_write(file, "data", contents->data);
+    text_write(file, "algorithms", contents->algorithms);
+    for (int64_t u = 0; u < contents->unit_count; u++)
+        unit_write(units, contents, u);
+    H5Gclose(units);
+}
+
+bool checkpoint_file_create(const char *path, struct checkpoint_contents *contents,
+                            struct error *error)
+{
+    contents->format = CHECKPOINT_FORMAT;
+    int descriptor = durable_create(path, error);
+    if (descriptor < 0)
         return false;
+    bool good = hdf5_frame_create(descriptor, path, frame_write, contents, &contents->bytes, error);
+    return durable_close(descriptor, path, error) && good;
+}
+
+/* ---- read ---- */
+
+static bool numbers_read(const struct hdf5_reader *file, struct checkpoint_contents *contents,
+                         struct error *error)
+{
+    const struct hdf5_object *root = file->file.objects;
+    const struct training_state *state = &contents->state;
+    if (!hdf5_number_get(file, root, "format", HDF5_INTEGER, &contents->format))
+        return hdf5_refuse(file, error, "it is an HDF5 file, but not a checkpoint of vittrain");
+    if (contents->format < CHECKPOINT_FORMAT_OLDEST || contents->format > CHECKPOINT_FORMAT)
+        return hdf5_refuse(file, error, "its format is %lld, this program reads %d to %d",
+                           (long long)contents->format, CHECKPOINT_FORMAT_OLDEST,
+                           CHECKPOINT_FORMAT);
+    for (int n = 0; n < NUMBERS; n++)
+        if (contents->format >= numbers[n].since &&
+            !hdf5_number_read(file, root, &numbers[n].number, contents, error))
+            return false;
+    contents->state.finished = contents->finished != 0;
+    if (contents->replica * contents->shard > MOST_RANKS)
+        return hdf5_refuse(file, error,
+                           "its mesh of replica=%lld x shard=%lld has more than %d ranks",
+                           (long long)contents->replica, (long long)contents->shard, MOST_RANKS);
+    return (state->epoch_step <= state->step && state->epoch <= state->step) ||
+           hdf5_refuse(file, error,
+                       "its attributes step=%lld, epoch=%lld and epoch_step=%lld contradict each "
+                       "other",
+                       (long long)state->step, (long long)state->epoch,
+                       (long long)state->epoch_step);
+}
+
+/* Read a text; without one that is `optional`, *text is NULL. */
+static bool text_read(struct hdf5_reader *file, const char *name, bool optional, char **text,
+                      struct error *error)
+{
+    const struct hdf5_object *root = file->file.objects, *dataset;
+    if (optional && hdf5_find(file, root, name) == NULL)
+        return true;
+    dataset = hdf5_dataset_find(file, root, name, "|S", error);
+    *text = dataset != NULL ? hdf5_dataset_read(file, dataset, error) : NULL;
+    return *text != NULL;
+}
+
+static bool texts_read(struct hdf5_reader *file, struct checkpoint_contents *contents,
+                       struct error *error)
+{
+    const struct hdf5_object *root = file->file.objects;
+    return hdf5_text_read(file, root, "model", contents->model, CHECKPOINT_TEXT, error) &&
+           hdf5_text_read(file, root, "compute", contents->compute, CHECKPOINT_TEXT, error) &&
+           hdf5_text_read(file, root, "program", contents->program, CHECKPOINT_TEXT, error) &&
+           hdf5_text_read(file, root, "date", contents->date, CHECKPOINT_TEXT, error) &&
+           text_read(file, "deck", false, &contents->deck, error) &&
+           text_read(file, "metadata", true, &contents->metadata, error) &&
+           text_read(file, "data", true, &contents->data, error) &&
+           text_read(file, "algorithms", true, &contents->algorithms, error);
+}
+
+/* Read the tensor that follows `end` elements. False if it overlaps them, is not inside the unit,
+ * or has another size than its shape. */
+static bool tensor_parse(struct unit_tensor *tensor, const struct tensor_row *row, int64_t end,
+                         int64_t unit_count)
+{
+    int64_t count = 1;
+    if (memchr(row->name, '\0', sizeof row->name) == NULL || row->dimensions < 0 ||
+        row->dimensions > TENSOR_DIMENSIONS)
+        return false;
+    for (int64_t d = 0; d < row->dimensions; d++)
+        if (row->shape[d] < 1 || __builtin_mul_overflow(count, row->shape[d], &count))
+            return false;
     memcpy(tensor->name, row->name, sizeof tensor->name);
     tensor->dimensions = (int)row->dimensions;
     memcpy(tensor->shape, row->shape, sizeof tensor->shape);
     tensor->offset = row->offset;
     tensor->count = row->count;
     tensor->kind = row->kind == TENSOR_STATE ? TENSOR_STATE : TENSOR_PARAMETER;
-    return true;
+    return row->count == count && row->offset >= end && count <= unit_count - row->offset;
 }
 
-static bool read_tensors(hid_t group, struct reading *reading, struct unit *unit)
+static bool tensors_read(struct hdf5_reader *file, const struct hdf5_object *group,
+                         struct unit *unit, struct error *error)
 {
-    int64_t rows = 0;
-    hid_t type = checkpoint_tensor_row_type();
-    struct tensor_row *row = type < 0 ? NULL : read_table(reading, group, "tensors", type, &rows);
-    H5Tclose(type);
-    bool good = row != NULL && rows < INT32_MAX;
-    if (good)
-        unit->tensors = calloc((size_t)rows, sizeof *unit->tensors);
-    good = good && unit->tensors != NULL;
-    for (int64_t t = 0; good && t < rows; t++) {
-        good = tensor_parse(&unit->tensors[t], &row[t]) ||
-               fault(reading, "the table of tensors of unit %s is invalid", unit->name);
-        unit->tensor_count++;
-    }
-    free(row);
-    return good;
-}
-
-static bool read_pieces(hid_t group, struct reading *reading, struct checkpoint_layout *layout)
-{
-    struct checkpoint_contents *contents = reading->contents;
-    hid_t dataset = hdf5_dataset_open(group, "pieces");
-    hid_t type = checkpoint_piece_type();
-    layout->first_piece = contents->piece_count;
-    bool good = dataset >= 0 && type >= 0 &&
-                find_dataset(reading, dataset, type, &layout->piece_count, &layout->table_offset);
-    if (good) {
-        size_t total = (size_t)(contents->piece_count + layout->piece_count);
-        struct checkpoint_piece *grown = realloc(contents->pieces, total * sizeof *grown);
-        good = grown != NULL;
-        if (good) {
-            contents->pieces = grown;
-            contents->piece_count = (int64_t)total;
-            good = H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT,
-                           grown + layout->first_piece) >= 0;
-        }
-    }
-    H5Tclose(type);
-    H5Dclose(dataset);
-    return good;
-}
-
-static bool find_vector(hid_t group, struct reading *reading, enum state_kind kind,
-                        struct checkpoint_layout *layout)
-{
-    int64_t count = 0;
-    hid_t dataset = hdf5_dataset_open(group, state_name[kind]);
-    bool good = dataset >= 0 &&
-                find_dataset(reading, dataset, H5T_NATIVE_FLOAT, &count, &layout->offset[kind]);
-    H5Dclose(dataset);
-    if (kind == STATE_PARAMETER)
-        layout->count = count;
-    if (good && count != layout->count)
-        good = fault(reading, "vectors of one unit differ in length");
-    return good;
-}
-
-static bool read_unit(hid_t units, struct reading *reading, int64_t number)
-{
-    struct checkpoint_contents *contents = reading->contents;
-    struct unit *unit = &contents->units[number];
-    struct checkpoint_layout *layout = &contents->layout[number];
-    ssize_t length =
-        H5Lget_name_by_idx(units, ".", H5_INDEX_CRT_ORDER, H5_ITER_INC, (hsize_t)number, unit->name,
-                           sizeof unit->name, H5P_DEFAULT);
-    if (length < 0 || length >= (ssize_t)sizeof unit->name)
+    const struct hdf5_object *table =
+        hdf5_dataset_find(file, group, "tensors", tensor_row_text, error);
+    struct tensor_row *row = table != NULL ? hdf5_dataset_read(file, table, error) : NULL;
+    if (row == NULL)
         return false;
+    const int rows = (int)hdf5_elements(table);
+    int64_t end = 0;
+    bool good = true;
+    unit->tensors = calloc((size_t)rows, sizeof *unit->tensors);
+    ENSURE(unit->tensors != NULL, "no memory for a table of tensors");
+    for (int t = 0; good && t < rows; t++) {
+        good = tensor_parse(&unit->tensors[t], &row[t], end, unit->count);
+        end = good ? row[t].offset + row[t].count : end;
+    }
+    unit->tensor_count = rows;
+    free(row);
+    return good || hdf5_refuse(file, error,
+                               "the table of tensors of unit %s is invalid: the file is damaged",
+                               unit->name);
+}
+
+/* Append the pieces of a unit, which cover its elements in order, without gaps or overlaps. */
+static bool pieces_read(struct hdf5_reader *file, const struct hdf5_object *group,
+                        struct checkpoint_contents *contents, struct checkpoint_layout *layout,
+                        struct error *error)
+{
+    const struct hdf5_object *table = hdf5_dataset_find(file, group, "pieces", piece_text, error);
+    struct checkpoint_piece *rows = table != NULL ? hdf5_dataset_read(file, table, error) : NULL;
+    if (rows == NULL)
+        return false;
+    int64_t next = 0;
+    bool good = true;
+    layout->table_offset = table->offset;
+    layout->first_piece = contents->piece_count;
+    layout->piece_count = hdf5_elements(table);
+    contents->piece_count += layout->piece_count;
+    contents->pieces =
+        realloc(contents->pieces, (size_t)contents->piece_count * sizeof *contents->pieces);
+    ENSURE(contents->pieces != NULL, "no memory for a table of pieces");
+    memcpy(contents->pieces + layout->first_piece, rows,
+           (size_t)layout->piece_count * sizeof *rows);
+    for (int64_t p = 0; good && p < layout->piece_count; p++) {
+        good = rows[p].begin == next && rows[p].count >= 1 && rows[p].count <= STATE_BLOCK &&
+               rows[p].count <= layout->count - next;
+        next += good ? rows[p].count : 0;
+    }
+    free(rows);
+    return (good && next == layout->count) ||
+           hdf5_refuse(file, error,
+                       "the table of pieces of unit %s is invalid: the file is damaged",
+                       layout->name);
+}
+
+static bool unit_read(struct hdf5_reader *file, const struct hdf5_object *group,
+                      struct checkpoint_contents *contents, struct error *error)
+{
+    struct unit *unit = &contents->units[contents->unit_count];
+    struct checkpoint_layout *layout = &contents->layout[contents->unit_count++];
+    if (snprintf(unit->name, sizeof unit->name, "%s", group->name) >= TENSOR_NAME)
+        return hdf5_refuse(file, error, "the name of a unit is too long: %s", group->name);
     memcpy(layout->name, unit->name, sizeof layout->name);
-    hid_t group = H5Gopen2(units, unit->name, H5P_DEFAULT);
-    bool good =
-        group >= 0 && read_tensors(group, reading, unit) && read_pieces(group, reading, layout);
-    for (enum state_kind kind = 0; good && kind < STATE_KINDS; kind++) {
+    for (enum state_kind kind = 0; kind < STATE_KINDS; kind++) {
         layout->offset[kind] = -1;
-        if (checkpoint_has(contents, kind))
-            good = find_vector(group, reading, kind, layout);
+        if (!checkpoint_has(contents, kind))
+            continue;
+        const struct hdf5_object *vector =
+            hdf5_dataset_find(file, group, state_name[kind], VECTOR, error);
+        if (vector == NULL)
+            return false;
+        layout->offset[kind] = vector->offset;
+        if (kind == STATE_PARAMETER)
+            unit->count = layout->count = hdf5_elements(vector);
+        if (hdf5_elements(vector) != layout->count)
+            return hdf5_refuse(file, error, "the vectors of unit %s differ in length", unit->name);
     }
-    unit->count = layout->count;
-    H5Gclose(group);
-    reading->unit = good ? NULL : unit->name;
+    return tensors_read(file, group, unit, error) &&
+           pieces_read(file, group, contents, layout, error);
+}
+
+static bool units_read(struct hdf5_reader *file, struct checkpoint_contents *contents,
+                       struct error *error)
+{
+    const struct hdf5_object *units = hdf5_find(file, file->file.objects, "units"), *unit = NULL;
+    size_t count = 0;
+    if (units == NULL || units->kind != HDF5_GROUP)
+        return hdf5_refuse(file, error, "its group 'units' is missing or a link");
+    while ((unit = hdf5_next(file, units, unit)) != NULL)
+        count++;
+    contents->units = calloc(count + 1, sizeof *contents->units);
+    contents->layout = calloc(count + 1, sizeof *contents->layout);
+    ENSURE(contents->units != NULL && contents->layout != NULL,
+           "no memory for the units of a checkpoint");
+    while ((unit = hdf5_next(file, units, unit)) != NULL)
+        if (!unit_read(file, unit, contents, error))
+            return false;
+    return count > 0 || hdf5_refuse(file, error, "it has no units");
+}
+
+bool checkpoint_file_read(const char *path, struct checkpoint_contents *contents,
+                          struct error *error)
+{
+    struct hdf5_reader file = {.kind = ERROR_CHECKPOINT, .purpose = "a checkpoint"};
+    memset(contents, 0, sizeof *contents);
+    const bool good = hdf5_reader_open(&file, path, error) &&
+                      numbers_read(&file, contents, error) && texts_read(&file, contents, error) &&
+                      units_read(&file, contents, error);
+    contents->bytes = file.bytes;
+    hdf5_reader_close(&file);
     return good;
-}
-
-static bool read_units(hid_t file, struct reading *reading)
-{
-    struct checkpoint_contents *contents = reading->contents;
-    H5G_info_t info = {.nlinks = 0};
-    hid_t units = H5Gopen2(file, "units", H5P_DEFAULT);
-    bool good = units >= 0 && H5Gget_info(units, &info) >= 0 && info.nlinks > 0;
-    if (good) {
-        contents->units = calloc(info.nlinks, sizeof *contents->units);
-        contents->layout = calloc(info.nlinks, sizeof *contents->layout);
-        contents->unit_count = (int64_t)info.nlinks;
-        good = contents->units != NULL && contents->layout != NULL;
-    }
-    for (int64_t unit = 0; good && unit < contents->unit_count; unit++)
-        good = read_unit(units, reading, unit);
-    H5Gclose(units);
-    return good;
-}
-
-/* Set reading->fault from HDF5's message, unless a fault was found before. */
-static void explain(struct reading *reading, const char *reason)
-{
-    int64_t bytes, needed;
-    if (hdf5_is_cut(reason, &bytes, &needed))
-        fault(reading, "it is truncated: it has %lld of its %lld bytes", (long long)bytes,
-              (long long)needed);
-    else if (reading->unit != NULL)
-        fault(reading, "unit %s: %s", reading->unit,
-              reason[0] != '\0' ? reason : "an object is missing");
-    else
-        fault(reading, "%s", reason[0] != '\0' ? reason : "an object is missing");
-}
-
-bool checkpoint_frame_read(const char *path, struct checkpoint_contents *contents,
-                           struct error *error)
-{
-    struct reading reading = {.contents = contents};
-    struct hdf5_errors errors;
-    hdf5_errors_begin(&errors);
-    hid_t file = hdf5_file_open(path);
-    bool good = file >= 0 && read_attributes(file, &reading) && read_texts(file, &reading) &&
-                read_units(file, &reading);
-    H5Fclose(file);
-    if (hdf5_errors_end(&errors) && good)
-        return true;
-    explain(&reading, errors.reason);
-    return error_set(error, ERROR_CHECKPOINT, "%s cannot be used as a checkpoint: %s", path,
-                     reading.fault);
 }

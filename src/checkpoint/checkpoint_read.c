@@ -11,7 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "checkpoint/checkpoint_check.h"
 #include "checkpoint/checkpoint_read.h"
 #include "config/options.h"
 #include "core/durable.h"
@@ -187,7 +186,7 @@ static int open_file(const char *path, struct error *error)
 {
     int descriptor = open(path, O_RDONLY | O_CLOEXEC);
     if (descriptor < 0)
-        durable_unreadable(error, path, errno);
+        durable_unreadable(error, ERROR_CHECKPOINT, path, errno);
     return descriptor;
 }
 
@@ -365,4 +364,12 @@ bool checkpoint_read_deck(const char *path, struct comm *world, char **deck_text
         *deck_text = comm_broadcast_text(world, contents.deck, 0);
     checkpoint_contents_free(&contents);
     return good;
+}
+
+bool checkpoint_deck_parse(const char *text, const char *path, struct options *options,
+                           struct error *error)
+{
+    struct error fault = {.kind = ERROR_NONE};
+    return options_read_text(text, path, options, &fault) ||
+           error_set(error, ERROR_CHECKPOINT, "the deck in %s", fault.text);
 }

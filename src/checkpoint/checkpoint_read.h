@@ -28,6 +28,11 @@ MUST_CHECK bool checkpoint_read_state(const char *path, struct comm *world,
 MUST_CHECK bool checkpoint_read_deck(const char *path, struct comm *world, char **deck_text,
                                      struct error *error);
 
+struct options;
+/* Set the options from the deck of a checkpoint. An invalid deck is ERROR_CHECKPOINT. */
+MUST_CHECK bool checkpoint_deck_parse(const char *text, const char *path, struct options *options,
+                                      struct error *error);
+
 /* Collective. Broadcast the contents that rank 0 read, without texts, units and tensors. */
 void checkpoint_contents_share(struct checkpoint_contents *contents, struct comm *world);
 

@@ -71,7 +71,7 @@ bool convert_to_weights(const char *checkpoint, const char *weights, bool averag
     int descriptor = -1;
     if (checkpoint_file_read(checkpoint, &contents, error) &&
         (descriptor = open(checkpoint, O_RDONLY | O_CLOEXEC)) < 0)
-        durable_unreadable(error, checkpoint, errno);
+        durable_unreadable(error, ERROR_CHECKPOINT, checkpoint, errno);
     if (descriptor >= 0 &&
         safetensors_output_open(&output, weights, contents.units, (int)contents.unit_count,
                                 contents.metadata, error)) {
@@ -222,7 +222,7 @@ int64_t convert_classes(const char *weights, struct error *error)
     int64_t classes = 0;
     int descriptor = open(weights, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (descriptor < 0)
-        durable_unreadable(error, weights, errno);
+        durable_unreadable(error, ERROR_CHECKPOINT, weights, errno);
     else if (safetensors_header_read(descriptor, weights, &header, error)) {
         const struct safetensors_entry *head = safetensors_find(&header, "head.weight");
         classes = head != NULL && head->dimensions == 2 ? head->shape[0] : 0;

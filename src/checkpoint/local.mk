@@ -3,16 +3,9 @@
 libvittrain_a_SOURCES += \
 	src/checkpoint/checkpoint.c \
 	src/checkpoint/checkpoint.h \
-	src/checkpoint/checkpoint_check.c \
-	src/checkpoint/checkpoint_check.h \
 	src/checkpoint/checkpoint_file.c \
 	src/checkpoint/checkpoint_file.h \
-	src/checkpoint/checkpoint_format.c \
-	src/checkpoint/checkpoint_format.h \
 	src/checkpoint/checkpoint_frame.c \
-	src/checkpoint/checkpoint_frame.h \
-	src/checkpoint/checkpoint_message.c \
-	src/checkpoint/checkpoint_message.h \
 	src/checkpoint/checkpoint_part.c \
 	src/checkpoint/checkpoint_part.h \
 	src/checkpoint/checkpoint_read.c \

@@ -478,7 +478,7 @@ static bool safetensors_metadata(const char *path, char **text, struct error *er
     /* O_NONBLOCK: opening a FIFO must not block. */
     const int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (descriptor < 0)
-        return durable_unreadable(error, path, errno);
+        return durable_unreadable(error, ERROR_CHECKPOINT, path, errno);
     const bool good = safetensors_header_read(descriptor, path, &header, error);
     close(descriptor);
     json_t *object = json_incref(json_object_get(header.json, "__metadata__"));

@@ -176,7 +176,7 @@ bool safetensors_header_read(int descriptor, const char *path, struct safetensor
     uint64_t length = 0;
     *header = (struct safetensors_header){.count = 0};
     if (fstat(descriptor, &file) != 0)
-        return durable_unreadable(error, path, errno);
+        return durable_unreadable(error, ERROR_CHECKPOINT, path, errno);
     if (!S_ISREG(file.st_mode))
         return error_set(error, ERROR_CHECKPOINT, "cannot read %s: it is not a file", path);
     if (file.st_size < 8)

@@ -384,7 +384,7 @@ bool safetensors_input_open(struct safetensors_input *input, struct error *error
     /* O_NONBLOCK: opening a FIFO must not block. */
     input->descriptor = open(input->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (input->descriptor < 0)
-        return durable_unreadable(error, input->path, errno);
+        return durable_unreadable(error, ERROR_CHECKPOINT, input->path, errno);
     input->raw = malloc(STATE_BLOCK * sizeof(double));
     ENSURE(input->raw != NULL, "no memory to read weights");
     return safetensors_header_read(input->descriptor, input->path, &input->header, error) &&

@@ -204,10 +204,10 @@ size_t durable_pread(int descriptor, void *data, size_t bytes, int64_t offset)
     return done;
 }
 
-bool durable_unreadable(struct error *error, const char *path, int number)
+bool durable_unreadable(struct error *error, enum error_kind kind, const char *path, int number)
 {
     const bool limited = number == EMFILE || number == ENFILE || number == ENOMEM;
-    return error_set(error, limited ? ERROR_MEMORY : ERROR_CHECKPOINT, "cannot read %s: %s", path,
+    return error_set(error, limited ? ERROR_MEMORY : kind, "cannot read %s: %s", path,
                      strerror(number));
 }
 
@@ -218,7 +218,7 @@ bool durable_read(int descriptor, const char *path, void *data, size_t bytes, in
     if (done == bytes)
         return true;
     if (errno != 0)
-        return durable_unreadable(error, path, errno);
+        return durable_unreadable(error, ERROR_CHECKPOINT, path, errno);
     return error_set(error, ERROR_CHECKPOINT, "%s is truncated: it ends at byte %lld", path,
                      (long long)offset + (long long)done);
 }

@@ -45,9 +45,8 @@ MUST_CHECK bool durable_commit(int descriptor, const char *part, const char *pat
 size_t durable_pread(int descriptor, void *data, size_t bytes, int64_t offset);
 
 /* Set the error of an input file that cannot be opened or read; `number` is errno. ERROR_MEMORY if
- * this process has too few descriptors or too little memory, else ERROR_CHECKPOINT. Return false.
- */
-bool durable_unreadable(struct error *error, const char *path, int number);
+ * this process has too few descriptors or too little memory, else `kind`. Return false. */
+bool durable_unreadable(struct error *error, enum error_kind kind, const char *path, int number);
 
 /* Read exactly these bytes; a file that ends earlier is an error (ERROR_CHECKPOINT). */
 MUST_CHECK bool durable_read(int descriptor, const char *path, void *data, size_t bytes,

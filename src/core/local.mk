@@ -19,8 +19,11 @@ libvittrain_a_SOURCES += \
 	src/core/folder.c \
 	src/core/folder.h \
 	src/core/hash.h \
+	src/core/hdf5_description.c \
 	src/core/hdf5_file.c \
 	src/core/hdf5_file.h \
+	src/core/hdf5_reader.c \
+	src/core/hdf5_reader.h \
 	src/core/integer.h \
 	src/core/launcher.c \
 	src/core/launcher.h \

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* posix_spawn shares the memory of the parent until the exec, so it is safe in a process with
  * threads, MPI and pinned memory, where fork is not. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* pipe2 */
-#endif
 #include "core/subprocess.h"
 
 #include <errno.h>
@@ -15,6 +12,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -48,7 +46,7 @@ bool subprocess_has_program(void)
 }
 
 /* Start the program with default signal handling. Return an errno value. */
-static int spawn(pid_t *pid, char *const *words, int output)
+static int spawn(pid_t *pid, char *const *words, int socket)
 {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
@@ -59,8 +57,8 @@ static int spawn(pid_t *pid, char *const *words, int output)
     for (int n = 0; n < CRASHES; n++)
         sigdelset(&blocked, crashes[n]);
     posix_spawn_file_actions_init(&files);
-    posix_spawn_file_actions_adddup2(&files, output, STDOUT_FILENO);
-    posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&files, socket, STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&files, socket, STDOUT_FILENO);
     posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
@@ -78,7 +76,7 @@ bool subprocess_start(struct subprocess *child, const char *const *words, struct
     int ends[2], failure;
     for (int n = 0; n < WORDS && words[n] != NULL; n++)
         all[n + 1] = (char *)words[n];
-    failure = pipe2(ends, O_CLOEXEC) == 0 ? 0 : errno;
+    failure = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0 ? 0 : errno;
     if (failure == 0) {
         failure = spawn(&child->pid, all, ends[1]);
         close(ends[1]);
@@ -91,6 +89,16 @@ bool subprocess_start(struct subprocess *child, const char *const *words, struct
                                      "cannot start a process to read a file: %s; check the limits "
                                      "of this job (ulimit -a) and that /proc is mounted",
                                      strerror(failure));
+}
+
+bool subprocess_send(struct subprocess *child, const void *data, size_t bytes)
+{
+    ssize_t done;
+    do
+        done = send(child->output, data, bytes, MSG_NOSIGNAL);
+    while (done < 0 && errno == EINTR);
+    child->truncated = child->truncated || done != (ssize_t)bytes;
+    return !child->truncated;
 }
 
 bool subprocess_read(struct subprocess *child, void *data, size_t bytes)
@@ -123,16 +131,6 @@ bool subprocess_read_array(struct subprocess *child, void **array, size_t size, 
     return false;
 }
 
-bool subprocess_read_text(struct subprocess *child, char **text, int64_t most)
-{
-    int64_t length;
-    void *array = NULL;
-    bool good = subprocess_read(child, &length, sizeof length) &&
-                (length == -1 || subprocess_read_array(child, &array, 1, length, most));
-    *text = array;
-    return good;
-}
-
 static bool is_crash(int number)
 {
     for (int n = 0; n < CRASHES; n++)
@@ -154,7 +152,7 @@ bool subprocess_end(struct subprocess *child, bool whole, const char *path, enum
     if (status == 0 && whole)
         return true;
     const int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-    /* After invalid output the child may fail because it writes to the closed pipe: its status is
+    /* After invalid output the child may fail because it writes to the closed socket: its status is
      * then not the cause. */
     const bool invalid = !whole && !child->no_memory && (status == 0 || !child->truncated);
     if (child->no_memory)
@@ -209,17 +207,4 @@ bool subprocess_limit(void)
     alarm(WALL_SECONDS);
     /* A lower limit of the job would make HDF5 report objects of valid files as missing. */
     return memory_mappable(memory_least);
-}
-
-void subprocess_write(const void *data, size_t size, int64_t count)
-{
-    fwrite(data, size, (size_t)count, stdout);
-}
-
-void subprocess_write_text(const char *text)
-{
-    const int64_t length = text == NULL ? -1 : (int64_t)strlen(text);
-    subprocess_write(&length, sizeof length, 1);
-    if (length > 0)
-        subprocess_write(text, 1, length);
 }

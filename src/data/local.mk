@@ -38,7 +38,6 @@ libvittrain_a_SOURCES += \
 	src/data/packed.h \
 	src/data/packed_file.c \
 	src/data/packed_frame.c \
-	src/data/packed_message.c \
 	src/data/packed_write.c \
 	src/data/policy.c \
 	src/data/policy.h \

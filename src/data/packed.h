@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Packed data sets: declarations shared by packed_file.c (headers of files), packed.c (reader) and
- * packed_write.c (writer). docs/data.md describes the format. */
+/* Packed data sets: declarations shared by packed_file.c (names of files), packed_frame.c (their
+ * headers), packed.c (reader) and packed_write.c (writer). docs/data.md describes the format. */
 #ifndef VITTRAIN_DATA_PACKED_H
 #define VITTRAIN_DATA_PACKED_H
 
@@ -37,7 +37,6 @@ struct packed_set {
 };
 
 enum { PACKED_MOST_SIDE = 1 << 16 };
-extern const char *const packed_split_name[PACKED_SPLITS]; /* of the groups of the file */
 
 /* CRC32C of a record: its bytes and its label. */
 uint32_t packed_crc(const uint8_t *bytes, size_t count, int32_t label);
@@ -59,23 +58,6 @@ MUST_CHECK bool packed_frame_create(int descriptor, const char *path, struct pac
  * case. */
 MUST_CHECK bool packed_frames_read(const char *name, int64_t files, struct packed_set *set,
                                    struct error *error);
-
-/* Read the header of one file of `bytes` bytes into a set that is zero except for `part`. May crash
- * on a damaged file. */
-MUST_CHECK bool packed_frame_read(const char *path, int64_t bytes, struct packed_set *set,
-                                  int64_t number, struct error *error);
-
-/* The command of this program that reads the headers of a set, given its name and number of files,
- * and writes them to standard output. Returns the exit code. */
-#define PACKED_READ_FRAMES "read-packed-frames"
-int packed_message_send(const char *name, int64_t files);
-
-struct subprocess;
-/* Receive the header of one file, as packed_frame_read. False if the message is not complete. If
- * the file cannot be read, *theirs has the error. */
-MUST_CHECK bool packed_message_receive(struct subprocess *child, int64_t bytes,
-                                       struct packed_set *set, int64_t number,
-                                       struct error *theirs);
 
 void packed_set_free(struct packed_set *set);
 

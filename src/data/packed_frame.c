@@ -1,245 +1,369 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* HDF5 parses the header of a packed file. A damaged file can crash it, so the program calls this
- * in a child process (packed_message.c). */
-#include <stdarg.h>
-#include <stdio.h>
+/* The header of packed files: attributes, class names and the positions of the records. HDF5 writes
+ * it and describes it; records are accessed without HDF5. */
+#include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/crc32c.h"
 #include "core/hdf5_file.h"
+#include "core/hdf5_reader.h"
 #include "data/packed.h"
 
-/* A file that is being read, and the problem found: one sentence, or empty if HDF5 failed. */
-struct reading {
+#define REAL HDF5_NATIVE "f8"
+
+static const char *const split_name[PACKED_SPLITS] = {"train", "validation", "test"};
+
+/* Attributes of the root group and of a split's group. */
+struct header {
     struct packed_set *set;
-    int64_t file, bytes;
-    char wrong[HDF5_REASON];
+    int64_t version, channels, height, width, files, file, shuffled;
 };
 
-__attribute__((format(printf, 2, 3))) static bool wrong(struct reading *reading, const char *format,
-                                                        ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    if (reading->wrong[0] == '\0')
-        vsnprintf(reading->wrong, sizeof reading->wrong, format, arguments);
-    va_end(arguments);
-    return false;
-}
+struct part_header {
+    int64_t records, first, total;
+};
 
-static bool read_number(hid_t object, const char *name, int64_t least, int64_t most, int64_t *value,
-                        struct reading *reading)
-{
-    if (!hdf5_number_read(object, name, H5T_NATIVE_INT64, value))
-        return wrong(reading, "its attribute '%s' is missing or not a number", name);
-    return (*value >= least && *value <= most) ||
-           wrong(reading, "its attribute '%s' is invalid: %lld", name, (long long)*value);
-}
-
-static bool read_kind(hid_t file, struct reading *reading)
-{
-    int64_t version;
-    char kind[16];
-    if (!hdf5_number_read(file, "packed", H5T_NATIVE_INT64, &version))
-        return wrong(reading, "it is an HDF5 file, but not a packed data set of vittrain");
-    if (version != PACKED_VERSION)
-        return wrong(reading, "its format is %lld, this program supports %d", (long long)version,
-                     PACKED_VERSION);
-    if (!hdf5_text_read(file, "kind", kind, sizeof kind))
-        return wrong(reading, "its attribute 'kind' is missing or not a text");
-    reading->set->encoded = strcmp(kind, "encoded") == 0;
-    return reading->set->encoded || strcmp(kind, "decoded") == 0 ||
-           wrong(reading, "its kind is '%s', this program supports encoded and decoded", kind);
-}
-
-/* Decoded images have as many channels as the transform of images supports. */
-static bool read_channels(hid_t file, struct reading *reading)
-{
-    int64_t *channels = &reading->set->channels;
-    if (!read_number(file, "channels", 1, INT32_MAX, channels, reading))
-        return false;
-    if (reading->set->encoded)
-        return *channels == 3 ||
-               wrong(reading, "it has encoded images with channels=%lld, must be 3",
-                     (long long)*channels);
-    return *channels <= IMAGE_CHANNELS ||
-           wrong(reading,
-                 "its images have %lld channels, this program reads images with at most %d",
-                 (long long)*channels, IMAGE_CHANNELS);
-}
-
-static bool read_attributes(hid_t file, struct reading *reading)
-{
-    struct packed_set *set = reading->set;
-    const int64_t side = set->encoded ? 0 : 1, most_side = set->encoded ? 0 : PACKED_MOST_SIDE;
-    int64_t number, shuffled;
-    const bool good = read_channels(file, reading) &&
-                      read_number(file, "height", side, most_side, &set->height, reading) &&
-                      read_number(file, "width", side, most_side, &set->width, reading) &&
-                      read_number(file, "files", 1, PACKED_MOST_FILES, &set->files, reading) &&
-                      read_number(file, "file", 0, set->files - 1, &number, reading) &&
-                      read_number(file, "shuffled", 0, 1, &shuffled, reading) &&
-                      hdf5_text_read(file, "source", set->source, sizeof set->source) &&
-                      hdf5_text_read(file, "program", set->program, sizeof set->program);
-    set->shuffled = good && shuffled != 0;
-    return good && (number == reading->file ||
-                    wrong(reading, "it is file %lld of its set, but its name says %lld",
-                          (long long)number, (long long)reading->file));
-}
-
-/* Return the position of a data set of this type and extent; its bytes must be contiguous and
- * inside the file. */
-static bool find_dataset(hid_t group, const char *name, hid_t type, int dimensions,
-                         const int64_t *extent, int64_t *offset, struct reading *reading)
-{
-    hsize_t found[4] = {0};
-    hid_t dataset = hdf5_dataset_open(group, name);
-    hid_t stored = dataset < 0 ? -1 : H5Dget_type(dataset);
-    hid_t space = dataset < 0 ? -1 : H5Dget_space(dataset);
-    bool good = stored >= 0 && space >= 0 && H5Tequal(stored, type) > 0 &&
-                H5Sget_simple_extent_ndims(space) == dimensions &&
-                H5Sget_simple_extent_dims(space, found, NULL) == dimensions;
-    int64_t bytes = good ? (int64_t)H5Tget_size(type) : 1;
-    for (int d = 0; good && d < dimensions; d++)
-        good = found[d] == (hsize_t)extent[d] && !__builtin_mul_overflow(bytes, extent[d], &bytes);
-    haddr_t address = good ? H5Dget_offset(dataset) : HADDR_UNDEF;
-    if (!good)
-        wrong(reading, "its data set '%s' has the wrong type or size", name);
-    else if (address == HADDR_UNDEF || bytes > reading->bytes ||
-             (int64_t)address > reading->bytes - bytes)
-        good = wrong(reading, "its data set '%s' is outside the file", name);
-    *offset = (int64_t)address;
-    H5Sclose(space);
-    H5Tclose(stored);
-    H5Dclose(dataset);
-    return good;
-}
-
-/* Read a small table and verify its checksum. *size: bytes of a row. */
-static char *read_table(hid_t file, const char *name, bool text, int64_t *rows, size_t *size,
-                        struct reading *reading)
-{
-    uint32_t expected;
-    char *data = NULL;
-    hid_t dataset = hdf5_dataset_open(file, name);
-    hid_t type = dataset < 0 ? -1 : H5Dget_type(dataset);
-    hid_t space = dataset < 0 ? -1 : H5Dget_space(dataset);
-    const hssize_t points = space < 0 ? -1 : H5Sget_simple_extent_npoints(space);
-    *size = type < 0 ? 0 : H5Tget_size(type);
-    bool good = points > 0 && *size > 0 && points <= CLASSES_MOST && *size <= 4096 &&
-                (text ? H5Tget_class(type) == H5T_STRING && H5Tis_variable_str(type) == 0
-                      : H5Tequal(type, H5T_NATIVE_DOUBLE) > 0) &&
-                hdf5_number_read(dataset, "crc32c", H5T_NATIVE_UINT32, &expected) &&
-                (data = malloc((size_t)points * *size)) != NULL &&
-                H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0;
-    *rows = points;
-    if (good && crc32c_update(0, data, (size_t)points * *size) != expected)
-        good = wrong(reading, "wrong checksum of its table '%s': the file is damaged", name);
-    H5Sclose(space);
-    H5Tclose(type);
-    H5Dclose(dataset);
-    if (good)
-        return data;
-    wrong(reading, "its table '%s' is missing or invalid", name);
-    free(data);
-    return NULL;
-}
-
-static bool read_classes(hid_t file, struct reading *reading)
-{
-    struct packed_set *set = reading->set;
-    size_t size;
-    char *table = read_table(file, "classes", true, &set->classes, &size, reading);
-    if (table == NULL)
-        return false;
-    set->class_name = calloc((size_t)set->classes, sizeof *set->class_name);
-    bool good = set->class_name != NULL;
-    for (int64_t i = 0; good && i < set->classes; i++) {
-        set->class_name[i] = strndup(table + (size_t)i * size, size);
-        good = set->class_name[i] != NULL;
+#define HEADER(name, member, least, most)                                                          \
+    {                                                                                              \
+        name, HDF5_INTEGER, offsetof(struct header, member), least, most                           \
     }
-    free(table);
-    return good || wrong(reading, "no memory for its class names");
+#define PART(name)                                                                                 \
+    {                                                                                              \
+#name, HDF5_INTEGER, offsetof(struct part_header, name), 0, UINT32_MAX                     \
+    }
+
+static const struct hdf5_number version_number = HEADER("packed", version, 0, 0);
+static const struct hdf5_number header_numbers[] = {
+    HEADER("channels", channels, 1, INT32_MAX),  HEADER("height", height, 0, PACKED_MOST_SIDE),
+    HEADER("width", width, 0, PACKED_MOST_SIDE), HEADER("files", files, 1, PACKED_MOST_FILES),
+    HEADER("file", file, 0, PACKED_MOST_FILES),  HEADER("shuffled", shuffled, 0, 1)};
+static const struct hdf5_number part_numbers[] = {PART(records), PART(first), PART(total)};
+
+enum {
+    HEADER_NUMBERS = sizeof header_numbers / sizeof *header_numbers,
+    PART_NUMBERS = sizeof part_numbers / sizeof *part_numbers
+};
+
+uint32_t packed_crc(const uint8_t *bytes, size_t count, int32_t label)
+{
+    return crc32c_update(crc32c_update(0, bytes, count), &label, sizeof label);
 }
 
-static bool read_normalisation(hid_t file, const char *name, double values[IMAGE_CHANNELS],
-                               struct reading *reading)
+/* ---- writing ---- */
+
+/* Names of equal length, padded with zeros. */
+static void classes_write(hid_t file, const struct packed_set *set)
 {
-    int64_t rows;
-    size_t size;
-    char *table = read_table(file, name, false, &rows, &size, reading);
-    const bool good =
-        table != NULL && (rows == reading->set->channels ||
-                          wrong(reading, "its table '%s' does not have one row per channel", name));
-    if (good)
-        memcpy(values, table, (size_t)rows * sizeof *values);
+    const size_t classes = (size_t)set->classes;
+    size_t size = 1;
+    for (size_t i = 0; i < classes; i++)
+        size = strlen(set->class_name[i]) >= size ? strlen(set->class_name[i]) + 1 : size;
+    char *table = calloc(classes, size);
+    ENSURE(table != NULL, "no memory for the names of %zu classes", classes);
+    for (size_t i = 0; i < classes; i++)
+        memcpy(table + i * size, set->class_name[i], strlen(set->class_name[i]));
+    hdf5_text_table_write(file, "classes", size, set->classes, table);
     free(table);
-    return good;
 }
 
-static bool read_part(hid_t file, int split, struct reading *reading)
+static void part_make(hid_t file, const struct packed_set *set, struct packed_part *part, int split)
 {
-    struct packed_set *set = reading->set;
-    struct packed_part *part = &set->part[reading->file][split];
-    hid_t group = H5Gopen2(file, packed_split_name[split], H5P_DEFAULT);
-    const int64_t most = UINT32_MAX;
-    bool good =
-        group >= 0 && read_number(group, "records", 1, most, &part->records, reading) &&
-        read_number(group, "total", part->records, most, &set->total[split], reading) &&
-        read_number(group, "first", 0, set->total[split] - part->records, &part->first, reading);
+    const struct part_header header = {part->records, part->first, set->total[split]};
     const int64_t ends = part->records + 1;
     const int64_t decoded[4] = {part->records, set->channels, set->height, set->width};
-    if (good && set->encoded) {
-        hid_t bytes = hdf5_dataset_open(group, "bytes");
-        hid_t space = bytes < 0 ? -1 : H5Dget_space(bytes);
-        part->byte_count = space < 0 ? -1 : H5Sget_simple_extent_npoints(space);
-        H5Sclose(space);
-        H5Dclose(bytes);
-        good = find_dataset(group, "bytes", H5T_NATIVE_UINT8, 1, &part->byte_count, &part->bytes,
-                            reading) &&
-               find_dataset(group, "offset", H5T_NATIVE_INT64, 1, &ends, &part->offset, reading);
-    } else if (good) {
-        good = find_dataset(group, "bytes", H5T_NATIVE_UINT8, 4, decoded, &part->bytes, reading);
-        part->byte_count = good ? part->records * set->channels * set->height * set->width : 0;
-    }
-    good = good &&
-           find_dataset(group, "label", H5T_NATIVE_INT32, 1, decoded, &part->label, reading) &&
-           find_dataset(group, "crc", H5T_NATIVE_UINT32, 1, decoded, &part->crc, reading);
+    hid_t group = hdf5_group_make(file, split_name[split]);
+    for (int n = 0; n < PART_NUMBERS; n++)
+        hdf5_number_write(group, &part_numbers[n], &header);
+    hdf5_space_leave(group, "bytes", H5T_NATIVE_UINT8, set->encoded ? 1 : 4,
+                     set->encoded ? &part->byte_count : decoded, &part->bytes);
+    hdf5_space_leave(group, "label", H5T_NATIVE_INT32, 1, decoded, &part->label);
+    hdf5_space_leave(group, "crc", H5T_NATIVE_UINT32, 1, decoded, &part->crc);
+    part->offset = -1;
+    if (set->encoded)
+        hdf5_space_leave(group, "offset", H5T_NATIVE_INT64, 1, &ends, &part->offset);
     H5Gclose(group);
+}
+
+static void frame_fill(hid_t file, void *context)
+{
+    const struct header *header = context;
+    const struct packed_set *set = header->set;
+    hdf5_number_write(file, &version_number, header);
+    hdf5_text_write(file, "kind", set->encoded ? "encoded" : "decoded");
+    for (int n = 0; n < HEADER_NUMBERS; n++)
+        hdf5_number_write(file, &header_numbers[n], header);
+    hdf5_text_write(file, "source", set->source);
+    hdf5_text_write(file, "program", set->program);
+    classes_write(file, set);
+    if (set->normalised) {
+        hdf5_table_write(file, "mean", H5T_NATIVE_DOUBLE, set->channels, set->mean);
+        hdf5_table_write(file, "std", H5T_NATIVE_DOUBLE, set->channels, set->std);
+    }
+    for (int split = 0; split < PACKED_SPLITS; split++)
+        if (set->part[header->file][split].records > 0)
+            part_make(file, set, &set->part[header->file][split], split);
+}
+
+bool packed_frame_create(int descriptor, const char *path, struct packed_set *set, int64_t file,
+                         int64_t *bytes, struct error *error)
+{
+    struct header header = {set,        PACKED_VERSION, set->channels, set->height,
+                            set->width, set->files,     file,          set->shuffled};
+    return hdf5_frame_create(descriptor, path, frame_fill, &header, bytes, error);
+}
+
+/* ---- reading ---- */
+
+static bool kind_read(const struct hdf5_reader *file, struct packed_set *set, struct error *error)
+{
+    const struct hdf5_object *root = file->file.objects;
+    int64_t version;
+    char kind[16];
+    if (!hdf5_number_get(file, root, "packed", HDF5_INTEGER, &version))
+        return hdf5_refuse(file, error,
+                           "it is an HDF5 file, but not a packed data set of vittrain");
+    if (version != PACKED_VERSION)
+        return hdf5_refuse(file, error, "its format is %lld, this program supports %d",
+                           (long long)version, PACKED_VERSION);
+    if (!hdf5_text_read(file, root, "kind", kind, sizeof kind, error))
+        return false;
+    set->encoded = strcmp(kind, "encoded") == 0;
+    return set->encoded || strcmp(kind, "decoded") == 0 ||
+           hdf5_refuse(file, error, "its kind is '%s', this program supports encoded and decoded",
+                       kind);
+}
+
+/* Encoded images have any size and 3 channels, and their size is stored as 0. */
+static bool attributes_read(const struct hdf5_reader *file, struct packed_set *set, int64_t number,
+                            struct error *error)
+{
+    const struct hdf5_object *root = file->file.objects;
+    struct header header = {.set = set};
+    for (int n = 0; n < HEADER_NUMBERS; n++)
+        if (!hdf5_number_read(file, root, &header_numbers[n], &header, error))
+            return false;
+    set->channels = header.channels;
+    set->height = header.height;
+    set->width = header.width;
+    set->files = header.files;
+    set->shuffled = header.shuffled != 0;
+    if (set->channels > IMAGE_CHANNELS) /* the most that the transform of images supports */
+        return hdf5_refuse(
+            file, error, "its images have %lld channels, this program reads images with at most %d",
+            (long long)set->channels, IMAGE_CHANNELS);
+    if (set->encoded ? set->channels != 3 || set->height != 0 || set->width != 0
+                     : set->height == 0 || set->width == 0)
+        return hdf5_refuse(file, error, "its %s images have the invalid shape [%lld, %lld, %lld]",
+                           set->encoded ? "encoded" : "decoded", (long long)set->channels,
+                           (long long)set->height, (long long)set->width);
+    if (header.file != number)
+        return hdf5_refuse(file, error, "it is file %lld of its set, but its name says %lld",
+                           (long long)header.file, (long long)number);
+    return hdf5_text_read(file, root, "source", set->source, sizeof set->source, error) &&
+           hdf5_text_read(file, root, "program", set->program, sizeof set->program, error);
+}
+
+static bool classes_read(struct hdf5_reader *file, struct packed_set *set, struct error *error)
+{
+    const struct hdf5_object *found =
+        hdf5_dataset_find(file, file->file.objects, "classes", "|S", error);
+    if (found != NULL && (hdf5_elements(found) > CLASSES_MOST || found->element_bytes > 4096))
+        return hdf5_refuse(file, error,
+                           "its table 'classes' has more than %d classes, or a name "
+                           "of more than 4096 bytes",
+                           CLASSES_MOST);
+    char *table = found != NULL ? hdf5_dataset_read(file, found, error) : NULL;
+    if (table == NULL)
+        return false;
+    set->classes = hdf5_elements(found);
+    set->class_name = calloc((size_t)set->classes, sizeof *set->class_name);
+    ENSURE(set->class_name != NULL, "no memory for the names of classes");
+    for (int64_t i = 0; i < set->classes; i++) {
+        set->class_name[i] =
+            strndup(table + i * found->element_bytes, (size_t)found->element_bytes);
+        ENSURE(set->class_name[i] != NULL, "no memory for the names of classes");
+    }
+    free(table);
+    return true;
+}
+
+/* Read one number per channel, which is finite and not less than `least`. */
+static bool normalisation_read(struct hdf5_reader *file, const char *name, int64_t channels,
+                               double least, double values[IMAGE_CHANNELS], struct error *error)
+{
+    const struct hdf5_object *found =
+        hdf5_dataset_find(file, file->file.objects, name, REAL, error);
+    double *table = found != NULL ? hdf5_dataset_read(file, found, error) : NULL;
+    if (table == NULL)
+        return false;
+    bool good = hdf5_elements(found) == channels;
+    for (int64_t c = 0; good && c < channels; c++) {
+        values[c] = table[c];
+        good = isfinite(table[c]) && table[c] >= least;
+    }
+    free(table);
+    return good || hdf5_refuse(file, error,
+                               "its table '%s' does not have one valid number per channel", name);
+}
+
+/* Return the position of a data set of this extent, or -1. */
+static int64_t position_find(const struct hdf5_reader *file, const struct hdf5_object *group,
+                             const char *name, const char *type, int dimensions,
+                             const int64_t *extent, struct error *error)
+{
+    const struct hdf5_object *found = hdf5_dataset_find(file, group, name, type, error);
+    if (found != NULL && found->dimensions == dimensions &&
+        memcmp(found->extent, extent, (size_t)dimensions * sizeof *extent) == 0)
+        return found->offset;
+    if (found != NULL)
+        hdf5_refuse(file, error, "its data set '%s' has the wrong size", name);
+    return -1;
+}
+
+static bool part_read(const struct hdf5_reader *file, const struct hdf5_object *group,
+                      const struct packed_set *set, struct packed_part *part, int64_t *total,
+                      struct error *error)
+{
+    struct part_header header = {0};
+    if (group->kind != HDF5_GROUP)
+        return hdf5_refuse(file, error, "its group '%s' is a link or a data set", group->name);
+    for (int n = 0; n < PART_NUMBERS; n++)
+        if (!hdf5_number_read(file, group, &part_numbers[n], &header, error))
+            return false;
+    if (header.records < 1 || header.first > header.total - header.records)
+        return hdf5_refuse(file, error, "its group '%s' has %lld records from %lld of %lld",
+                           group->name, (long long)header.records, (long long)header.first,
+                           (long long)header.total);
+    const int64_t ends = header.records + 1;
+    const int64_t decoded[4] = {header.records, set->channels, set->height, set->width};
+    const struct hdf5_object *bytes = hdf5_dataset_find(file, group, "bytes", "|u1", error);
+    if (bytes == NULL)
+        return false;
+    *total = header.total;
+    *part = (struct packed_part){
+        .records = header.records, .first = header.first, .byte_count = hdf5_elements(bytes)};
+    part->bytes = position_find(file, group, "bytes", "|u1", set->encoded ? 1 : 4,
+                                set->encoded ? &part->byte_count : decoded, error);
+    part->offset =
+        set->encoded ? position_find(file, group, "offset", HDF5_NATIVE "i8", 1, &ends, error) : -1;
+    part->label = position_find(file, group, "label", HDF5_NATIVE "i4", 1, decoded, error);
+    part->crc = position_find(file, group, "crc", HDF5_NATIVE "u4", 1, decoded, error);
+    return error->kind == ERROR_NONE;
+}
+
+/* Read the header of file number `number` of a set into `set`, which is zero except for `part`. */
+static bool header_read(struct hdf5_reader *file, const char *path, struct packed_set *set,
+                        int64_t number, struct error *error)
+{
+    if (!hdf5_reader_open(file, path, error) || !kind_read(file, set, error) ||
+        !attributes_read(file, set, number, error) || !classes_read(file, set, error))
+        return false;
+    const struct hdf5_object *root = file->file.objects;
+    set->normalised = hdf5_find(file, root, "mean") != NULL;
+    if (set->normalised &&
+        (!normalisation_read(file, "mean", set->channels, -HUGE_VAL, set->mean, error) ||
+         !normalisation_read(file, "std", set->channels, 0, set->std, error)))
+        return false;
+    for (int split = 0; split < PACKED_SPLITS; split++) {
+        const struct hdf5_object *group = hdf5_find(file, root, split_name[split]);
+        if (group != NULL &&
+            !part_read(file, group, set, &set->part[number][split], &set->total[split], error))
+            return false;
+    }
+    return true;
+}
+
+static void names_free(struct packed_set *set)
+{
+    for (int64_t i = 0; set->class_name != NULL && i < set->classes; i++)
+        free(set->class_name[i]);
+    free(set->class_name);
+    set->class_name = NULL;
+}
+
+/* Read another file of the set. */
+static bool add_file(struct hdf5_reader *reader, const char *path, struct packed_set *set,
+                     int64_t number, struct error *error)
+{
+    struct packed_set other = {.part = set->part};
+    const bool good = header_read(reader, path, &other, number, error);
+    bool same = set->encoded == other.encoded && set->shuffled == other.shuffled &&
+                set->channels == other.channels && set->height == other.height &&
+                set->width == other.width && set->classes == other.classes &&
+                set->files == other.files && strcmp(set->source, other.source) == 0;
+    for (int64_t i = 0; good && same && i < set->classes; i++)
+        same = strcmp(set->class_name[i], other.class_name[i]) == 0;
+    for (int split = 0; good && same && split < PACKED_SPLITS; split++) {
+        if (set->part[number][split].records == 0)
+            continue;
+        if (set->total[split] == 0)
+            set->total[split] = other.total[split];
+        same = set->total[split] == other.total[split];
+    }
+    names_free(&other);
+    if (good && !same)
+        return error_set(error, ERROR_DATA,
+                         "%s belongs to another data set than the files before it", path);
     return good;
 }
 
-static bool read_frame(hid_t file, struct reading *reading)
+/* Check that the parts of each split are complete and in order. */
+static bool check_parts(const char *name, const struct packed_set *set, struct error *error)
 {
-    struct packed_set *set = reading->set;
-    bool good =
-        read_kind(file, reading) && read_attributes(file, reading) && read_classes(file, reading);
-    set->normalised = good && H5Lexists(file, "mean", H5P_DEFAULT) > 0;
-    if (set->normalised)
-        good = read_normalisation(file, "mean", set->mean, reading) &&
-               read_normalisation(file, "std", set->std, reading);
-    for (int split = 0; good && split < PACKED_SPLITS; split++)
-        if (H5Lexists(file, packed_split_name[split], H5P_DEFAULT) > 0)
-            good = read_part(file, split, reading);
+    for (int split = 0; split < PACKED_SPLITS; split++) {
+        int64_t next = 0;
+        bool good = true;
+        for (int64_t file = 0; file < set->files; file++) {
+            const struct packed_part *part = &set->part[file][split];
+            good = good && (part->records == 0 || part->first == next);
+            next += part->records;
+        }
+        if (!good || next != set->total[split])
+            return error_set(error, ERROR_DATA,
+                             "%s: the files do not form one data set: they have %lld of %lld "
+                             "records of the split %s",
+                             name, (long long)next, (long long)set->total[split],
+                             split_name[split]);
+    }
+    return true;
+}
+
+static bool read_files(struct hdf5_reader *reader, const char *name, int64_t files,
+                       struct packed_set *set, struct error *error)
+{
+    char path[PACKED_PATH];
+    packed_path(path, name, 0, files);
+    if (!header_read(reader, path, set, 0, error))
+        return false;
+    if (set->files != files)
+        return error_set(error, ERROR_DATA, "%s: it is one of %lld files, but its name says %lld",
+                         path, (long long)set->files, (long long)files);
+    for (int64_t file = 1; file < files; file++) {
+        packed_path(path, name, file, files);
+        if (!add_file(reader, path, set, file, error))
+            return false;
+    }
+    return check_parts(name, set, error);
+}
+
+bool packed_frames_read(const char *name, int64_t files, struct packed_set *set,
+                        struct error *error)
+{
+    struct hdf5_reader reader = {.kind = ERROR_DATA, .purpose = "packed data"};
+    memset(set, 0, sizeof *set);
+    set->part = calloc((size_t)files, sizeof *set->part);
+    if (set->part == NULL)
+        return error_set(error, ERROR_MEMORY, "no memory to open %s", name);
+    const bool good = read_files(&reader, name, files, set, error);
+    hdf5_reader_close(&reader);
     return good;
 }
 
-bool packed_frame_read(const char *path, int64_t bytes, struct packed_set *set, int64_t number,
-                       struct error *error)
+void packed_set_free(struct packed_set *set)
 {
-    struct reading reading = {.set = set, .file = number, .bytes = bytes};
-    struct hdf5_errors errors;
-    int64_t have, needed;
-    hdf5_errors_begin(&errors);
-    hid_t file = hdf5_file_open(path);
-    const bool good = file >= 0 && read_frame(file, &reading);
-    H5Fclose(file);
-    if (hdf5_errors_end(&errors) && good)
-        return true;
-    if (hdf5_is_cut(errors.reason, &have, &needed))
-        wrong(&reading, "it is truncated: it has %lld of %lld bytes", (long long)have,
-              (long long)needed);
-    wrong(&reading, "%s", errors.reason[0] != '\0' ? errors.reason : "a part of it is missing");
-    return error_set(error, ERROR_DATA, "cannot use %s as packed data: %s", path, reading.wrong);
+    names_free(set);
+    free(set->part);
+    set->part = NULL;
 }

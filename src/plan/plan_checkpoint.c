@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "checkpoint/checkpoint_check.h"
 #include "checkpoint/checkpoint_file.h"
+#include "checkpoint/checkpoint_read.h"
 #include "config/option.h"
 #include "config/options.h"
 

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/checkpoint_check.h"
 #include "checkpoint/checkpoint_read.h"
 #include "checkpoint/weights_file.h"
 #include "config/command_line.h"

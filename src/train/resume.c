@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/checkpoint_check.h"
 #include "checkpoint/checkpoint_read.h"
 #include "config/option_changes.h"
 #include "core/crc32c.h"

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* Descriptions of HDF5 files (hdf5_reader.h): the part that calls HDF5. */
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/hdf5_file.h"
+#include "core/hdf5_reader.h"
+
+/* An array that grows. */
+struct stream {
+    FILE *file;
+    char *data;
+    size_t bytes;
+};
+
+struct walk {
+    struct hdf5_description *to;
+    struct stream objects, attributes, values;
+    char path[HDF5_NAME]; /* of the current object */
+};
+
+__attribute__((format(printf, 2, 3))) static bool fault(struct walk *walk, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    if (walk->to->fault[0] == '\0')
+        vsnprintf(walk->to->fault, sizeof walk->to->fault, format, arguments);
+    va_end(arguments);
+    return false;
+}
+
+static bool name_copy(struct walk *walk, char *to, const char *name)
+{
+    return snprintf(to, HDF5_NAME, "%s", name) < HDF5_NAME ||
+           fault(walk, "the name %.60s... is longer than %d bytes", name, HDF5_NAME - 1);
+}
+
+static const char *number_text(hid_t type)
+{
+    const struct {
+        const char *text;
+        hid_t type;
+    } numbers[] = {
+        {"|i1", H5T_STD_I8LE},   {"|u1", H5T_STD_U8LE},   {"<i2", H5T_STD_I16LE},
+        {"<u2", H5T_STD_U16LE},  {"<i4", H5T_STD_I32LE},  {"<u4", H5T_STD_U32LE},
+        {"<i8", H5T_STD_I64LE},  {"<u8", H5T_STD_U64LE},  {"<f4", H5T_IEEE_F32LE},
+        {"|i1", H5T_STD_I8BE},   {"|u1", H5T_STD_U8BE},   {">i2", H5T_STD_I16BE},
+        {">u2", H5T_STD_U16BE},  {">i4", H5T_STD_I32BE},  {">u4", H5T_STD_U32BE},
+        {">i8", H5T_STD_I64BE},  {">u8", H5T_STD_U64BE},  {">f4", H5T_IEEE_F32BE},
+        {"<f8", H5T_IEEE_F64LE}, {">f8", H5T_IEEE_F64BE},
+    };
+    for (size_t n = 0; n < sizeof numbers / sizeof *numbers; n++)
+        if (H5Tequal(type, numbers[n].type) > 0)
+            return numbers[n].text;
+    return NULL;
+}
+
+static void type_describe(hid_t type, struct hdf5_object *to)
+{
+    const H5T_class_t class = H5Tget_class(type);
+    const bool is_number = class == H5T_INTEGER || class == H5T_FLOAT;
+    const char *text = is_number ? number_text(type) : NULL;
+    if (class == H5T_STRING && H5Tis_variable_str(type) > 0)
+        text = "|O";
+    to->element_bytes = (int64_t)H5Tget_size(type);
+    if (text != NULL)
+        snprintf(to->type, sizeof to->type, "%s", text);
+    else
+        snprintf(to->type, sizeof to->type, "|%c%lld", class == H5T_STRING ? 'S' : 'V',
+                 (long long)to->element_bytes);
+}
+
+/* ---- attributes ---- */
+
+static bool numbers_read(struct walk *walk, hid_t attribute, hid_t type, struct hdf5_attribute *to)
+{
+    hid_t memory = H5T_NATIVE_DOUBLE;
+    to->kind = HDF5_REAL;
+    if (H5Tget_class(type) == H5T_INTEGER) {
+        const bool is_signed = H5Tget_sign(type) != H5T_SGN_NONE;
+        to->kind = is_signed ? HDF5_INTEGER : HDF5_UNSIGNED;
+        memory = is_signed ? H5T_NATIVE_INT64 : H5T_NATIVE_UINT64;
+    }
+    double *values = calloc((size_t)to->count + 1, sizeof *values);
+    const bool good = values != NULL && H5Aread(attribute, memory, values) >= 0;
+    if (good)
+        fwrite(values, sizeof *values, (size_t)to->count, walk->values.file);
+    free(values);
+    return good;
+}
+
+static bool texts_read(struct walk *walk, hid_t attribute, hid_t type, hid_t space,
+                       struct hdf5_attribute *to)
+{
+    const bool variable = H5Tis_variable_str(type) > 0;
+    const size_t size = H5Tget_size(type);
+    char *values = calloc((size_t)to->count + 1, size), **texts = (char **)values;
+    const bool good = values != NULL && H5Aread(attribute, type, values) >= 0;
+    to->kind = HDF5_TEXT;
+    for (int64_t n = 0; good && n < to->count; n++) {
+        const char *text = variable ? texts[n] : values + (size_t)n * size;
+        if (text != NULL)
+            fwrite(text, 1, variable ? strlen(text) : strnlen(text, size), walk->values.file);
+        fputc('\0', walk->values.file);
+    }
+    if (good && variable)
+        H5Dvlen_reclaim(type, space, H5P_DEFAULT, values);
+    free(values);
+    return good;
+}
+
+static herr_t attribute_describe(hid_t object, const char *name, const H5A_info_t *info,
+                                 void *context)
+{
+    struct walk *walk = context;
+    hid_t attribute = H5Aopen(object, name, H5P_DEFAULT);
+    hid_t type = H5Aget_type(attribute), space = H5Aget_space(attribute);
+    const H5T_class_t class = H5Tget_class(type);
+    struct hdf5_attribute to = {.count = H5Sget_simple_extent_npoints(space),
+                                .offset = ftello(walk->values.file)};
+    (void)info;
+    bool good = type >= 0 && to.count >= 0 && name_copy(walk, to.name, name);
+    if (good && (to.count > (HDF5_MOST_VALUES - to.offset) / 8 ||
+                 walk->to->attribute_count++ >= HDF5_MOST_ATTRIBUTES))
+        good = fault(walk, "it has too many attributes");
+    if (good && (class == H5T_INTEGER || class == H5T_FLOAT))
+        good = numbers_read(walk, attribute, type, &to);
+    else if (good && class == H5T_STRING)
+        good = texts_read(walk, attribute, type, space, &to);
+    fwrite(&to, sizeof to, 1, walk->attributes.file);
+    H5Sclose(space);
+    H5Tclose(type);
+    H5Aclose(attribute);
+    return good ? 0 : -1;
+}
+
+/* ---- objects ---- */
+
+static void layout_describe(hid_t dataset, hid_t creation, struct hdf5_object *to)
+{
+    hsize_t chunk[H5S_MAX_RANK];
+    switch (H5Pget_layout(creation)) {
+    case H5D_CONTIGUOUS:
+        to->layout = H5Pget_external_count(creation) == 0 ? HDF5_CONTIGUOUS : HDF5_EXTERNAL;
+        to->offset = to->layout == HDF5_CONTIGUOUS ? (int64_t)H5Dget_offset(dataset) : -1;
+        break;
+    case H5D_CHUNKED:
+        to->layout = HDF5_CHUNKED;
+        for (int d = H5Pget_chunk(creation, H5S_MAX_RANK, chunk); d-- > 0;)
+            if (d < HDF5_DIMENSIONS)
+                to->chunk[d] = (int64_t)chunk[d];
+        break;
+    case H5D_COMPACT:
+        to->layout = HDF5_COMPACT;
+        break;
+    default:
+        to->layout = HDF5_VIRTUAL;
+    }
+    to->filter_count = H5Pget_nfilters(creation);
+    for (int64_t n = 0; n < to->filter_count && n < HDF5_FILTERS; n++) {
+        unsigned flags, settings;
+        size_t none = 0;
+        to->filter[n] =
+            H5Pget_filter2(creation, (unsigned)n, &flags, &none, NULL, 0, NULL, &settings);
+    }
+}
+
+static bool dataset_describe(hid_t dataset, struct hdf5_object *to)
+{
+    hsize_t extent[H5S_MAX_RANK];
+    hid_t type = H5Dget_type(dataset), creation = H5Dget_create_plist(dataset), space = -1;
+    bool good = type >= 0 && creation >= 0;
+    to->kind = HDF5_DATASET;
+    type_describe(type, to);
+    layout_describe(dataset, creation, to);
+    if (good && to->layout != HDF5_VIRTUAL) { /* the space of that may open other files */
+        space = H5Dget_space(dataset);
+        const int dimensions = H5Sget_simple_extent_dims(space, extent, NULL);
+        good = dimensions >= 0;
+        if (dimensions > HDF5_DIMENSIONS || to->filter_count > HDF5_FILTERS)
+            to->kind = HDF5_OTHER;
+        for (int d = 0; to->kind == HDF5_DATASET && d < dimensions; d++)
+            to->extent[d] = (int64_t)extent[d];
+        to->dimensions = to->kind == HDF5_DATASET ? dimensions : 0;
+        H5Sclose(space);
+    }
+    H5Pclose(creation);
+    H5Tclose(type);
+    return good;
+}
+
+/* Describe the object at this path and its attributes. */
+static bool object_describe(struct walk *walk, hid_t file, const char *path, struct hdf5_object *to)
+{
+    hid_t object = H5Oopen(file, path, H5P_DEFAULT);
+    const H5I_type_t kind = object < 0 ? H5I_BADID : H5Iget_type(object);
+    to->kind = kind == H5I_GROUP ? HDF5_GROUP : HDF5_OTHER;
+    to->first_attribute = walk->to->attribute_count;
+    bool good =
+        kind != H5I_BADID &&
+        H5Aiterate2(object, H5_INDEX_NAME, H5_ITER_NATIVE, NULL, attribute_describe, walk) >= 0 &&
+        (kind != H5I_DATASET || dataset_describe(object, to));
+    to->attribute_count = walk->to->attribute_count - to->first_attribute;
+    H5Oclose(object);
+    return good;
+}
+
+static herr_t link_describe(hid_t file, const char *path, const H5L_info_t *link, void *context)
+{
+    struct walk *walk = context;
+    struct hdf5_object to = {.kind = HDF5_LINK, .depth = link != NULL};
+    const char *name = link != NULL ? path : "";
+    for (const char *slash; (slash = strchr(name, '/')) != NULL; name = slash + 1)
+        to.depth++;
+    snprintf(walk->path, sizeof walk->path, "%s", link != NULL ? path : "");
+    const bool good =
+        (walk->to->object_count++ < HDF5_MOST_OBJECTS || fault(walk, "it has too many objects")) &&
+        name_copy(walk, to.name, name) &&
+        ((link != NULL && link->type != H5L_TYPE_HARD) || object_describe(walk, file, path, &to));
+    fwrite(&to, sizeof to, 1, walk->objects.file);
+    return good ? 0 : -1;
+}
+
+static bool stream_open(struct stream *stream)
+{
+    stream->file = open_memstream(&stream->data, &stream->bytes);
+    return stream->file != NULL;
+}
+
+static void *stream_close(struct stream *stream, bool *good)
+{
+    *good = stream->file != NULL && fclose(stream->file) == 0 && *good;
+    return stream->data;
+}
+
+void hdf5_describe(const char *path, struct hdf5_description *description)
+{
+    struct walk walk = {.to = description};
+    struct hdf5_errors errors;
+    long long bytes, base, needed;
+    memset(description, 0, sizeof *description);
+    bool memory =
+        stream_open(&walk.objects) && stream_open(&walk.attributes) && stream_open(&walk.values);
+    hdf5_errors_begin(&errors);
+    hid_t file = memory ? hdf5_file_open(path) : -1;
+    bool good = file >= 0 && link_describe(file, ".", NULL, &walk) >= 0 &&
+                H5Lvisit(file, H5_INDEX_CRT_ORDER, H5_ITER_INC, link_describe, &walk) >= 0;
+    H5Fclose(file);
+    good = hdf5_errors_end(&errors) && good;
+    description->objects = stream_close(&walk.objects, &memory);
+    description->attributes = stream_close(&walk.attributes, &memory);
+    description->values = stream_close(&walk.values, &memory);
+    description->value_bytes = (int64_t)walk.values.bytes;
+    if (sscanf(errors.reason,
+               "truncated file: eof = %lld, sblock->base_addr = %lld, stored_eof = %lld", &bytes,
+               &base, &needed) == 3)
+        fault(&walk, "it is truncated: it has %lld of its %lld bytes", bytes, needed);
+    if (!memory)
+        fault(&walk, "no memory for its structure");
+    if (!good)
+        fault(&walk, "%s%s%.150s", walk.path, walk.path[0] == '\0' ? "" : ": ",
+              errors.reason[0] != '\0' ? errors.reason : "HDF5 cannot read it");
+    if (description->fault[0] != '\0')
+        description->object_count = description->attribute_count = description->value_bytes = 0;
+}
+
+void hdf5_description_free(struct hdf5_description *description)
+{
+    free(description->objects);
+    free(description->attributes);
+    free(description->values);
+    memset(description, 0, sizeof *description);
+}

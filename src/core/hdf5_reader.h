@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* Reads HDF5 files that are not trusted. A child process reads the structure with HDF5, under
+ * limits on time and memory, and sends a description of it. Data are read at the offsets in the
+ * description, without HDF5. In a program without subprocess_set_program, such as a test, HDF5 runs
+ * in this process. */
+#ifndef VITTRAIN_CORE_HDF5_READER_H
+#define VITTRAIN_CORE_HDF5_READER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/error.h"
+#include "core/subprocess.h"
+
+enum { HDF5_NAME = 256, HDF5_DIMENSIONS = 8, HDF5_FILTERS = 8 };
+
+/* Limits of a description: objects, attributes, and bytes of their values. */
+enum { HDF5_MOST_OBJECTS = 1 << 16, HDF5_MOST_ATTRIBUTES = 1 << 18, HDF5_MOST_VALUES = 1 << 26 };
+
+enum hdf5_value { HDF5_NO_VALUE, HDF5_INTEGER, HDF5_UNSIGNED, HDF5_REAL, HDF5_TEXT };
+
+struct hdf5_attribute {
+    char name[HDF5_NAME];
+    int64_t kind;  /* enum hdf5_value; HDF5_NO_VALUE: of another type */
+    int64_t count; /* of the values: 8 bytes each, or consecutive null-terminated texts */
+    int64_t offset;
+};
+
+enum hdf5_object_kind {
+    HDF5_GROUP,
+    HDF5_DATASET,
+    HDF5_LINK, /* soft, external or user-defined; not followed */
+    HDF5_OTHER /* a named type, or a data set of more than HDF5_DIMENSIONS dimensions */
+};
+
+enum hdf5_layout { HDF5_CONTIGUOUS, HDF5_CHUNKED, HDF5_COMPACT, HDF5_VIRTUAL, HDF5_EXTERNAL };
+
+/* Types are texts as in NumPy's array interface: "<f4", "|u1", "|S64" (text of 64 bytes), "|O"
+ * (text of variable length), "|V32" (any other type of 32 bytes). */
+struct hdf5_object {
+    char name[HDF5_NAME]; /* the last component of its path; "" for the root group */
+    int64_t kind;         /* enum hdf5_object_kind */
+    int64_t depth;        /* 0: the root group */
+    int64_t first_attribute, attribute_count;
+    /* Data sets only. A virtual one has no extent. */
+    char type[16];
+    int64_t element_bytes;
+    int64_t dimensions, extent[HDF5_DIMENSIONS]; /* 0 dimensions: a scalar */
+    int64_t layout;                              /* enum hdf5_layout */
+    int64_t offset; /* contiguous: position in the file; -1: no space is allocated */
+    int64_t chunk[HDF5_DIMENSIONS];
+    int64_t filter_count, filter[HDF5_FILTERS]; /* HDF5's numbers of the filters, in order */
+};
+
+/* Objects are in order of a depth-first walk; the members of a group are in order of creation if
+ * the file has that order, else of their names. An object that several hard links refer to occurs
+ * several times, but the members of a group occur once. */
+struct hdf5_description {
+    char fault[HDF5_NAME]; /* why HDF5 cannot read the file; "" if it can */
+    int64_t object_count, attribute_count, value_bytes;
+    struct hdf5_object *objects;
+    struct hdf5_attribute *attributes;
+    char *values;
+};
+
+/* Describe a file with HDF5, which may crash or not return if the file is damaged. Call
+ * hdf5_description_free in any case. */
+void hdf5_describe(const char *path, struct hdf5_description *description);
+
+void hdf5_description_free(struct hdf5_description *description);
+
+struct hdf5_reader {
+    enum error_kind kind; /* of an unusable file */
+    const char *purpose;  /* for messages: "a checkpoint" */
+    /* All else is zero before the first file. */
+    const char *path;
+    int descriptor;
+    int64_t bytes;      /* of the file */
+    int64_t bytes_read; /* by hdf5_dataset_read; at most `bytes` */
+    struct hdf5_description file;
+    bool has_child, is_open;
+    struct subprocess child; /* reads all files that are opened with this reader */
+};
+
+/* Open a file, which must be a regular file, in place of the file before. The description is
+ * checked: it is consistent, and `objects` begins with the root group. `path` must stay valid. Call
+ * hdf5_reader_close in any case. */
+MUST_CHECK bool hdf5_reader_open(struct hdf5_reader *reader, const char *path, struct error *error);
+
+void hdf5_reader_close(struct hdf5_reader *reader);
+
+/* Set an error of the reader's kind: "FILE cannot be used as PURPOSE: FORMAT". Return false. */
+bool hdf5_refuse(const struct hdf5_reader *reader, struct error *error, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Return the member of a group after `member` (NULL: the first), or NULL. */
+const struct hdf5_object *hdf5_next(const struct hdf5_reader *reader,
+                                    const struct hdf5_object *group,
+                                    const struct hdf5_object *member);
+
+/* Return the member of this name, or NULL. */
+const struct hdf5_object *hdf5_find(const struct hdf5_reader *reader,
+                                    const struct hdf5_object *group, const char *name);
+
+/* Copy an attribute that is one number: to an int64_t, uint64_t or double. False if it is missing,
+ * of another kind, or does not fit. */
+bool hdf5_number_get(const struct hdf5_reader *reader, const struct hdf5_object *object,
+                     const char *name, enum hdf5_value kind, void *value);
+
+/* An attribute that is one number, and its place in a struct. */
+struct hdf5_number {
+    const char *name;
+    enum hdf5_value kind;
+    size_t offset;      /* in the struct */
+    double least, most; /* valid range; every value is valid if both are equal */
+};
+
+/* Read it and check its range. On failure set the error. */
+MUST_CHECK bool hdf5_number_read(const struct hdf5_reader *reader, const struct hdf5_object *object,
+                                 const struct hdf5_number *number, void *to, struct error *error);
+
+/* Copy an attribute that is a text; one of `size` or more bytes is truncated. On failure set the
+ * error. */
+MUST_CHECK bool hdf5_text_read(const struct hdf5_reader *reader, const struct hdf5_object *object,
+                               const char *name, char *text, size_t size, struct error *error);
+
+/* The byte order of this machine in the text of a type. */
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define HDF5_NATIVE "<"
+#else
+#define HDF5_NATIVE ">"
+#endif
+
+/* Return a contiguous data set of this type that is not empty and inside the file. `type`: "|S" is
+ * a text of any fixed length. On failure set the error and return NULL. */
+const struct hdf5_object *hdf5_dataset_find(const struct hdf5_reader *reader,
+                                            const struct hdf5_object *group, const char *name,
+                                            const char *type, struct error *error);
+
+int64_t hdf5_elements(const struct hdf5_object *dataset);
+
+/* Read such a data set into new memory, followed by a zero byte, and verify its attribute crc32c,
+ * if it has one. On failure set the error and return NULL. */
+void *hdf5_dataset_read(struct hdf5_reader *reader, const struct hdf5_object *dataset,
+                        struct error *error);
+
+/* The word that makes this program the child process, and its work: for each path that it receives,
+ * send a description. */
+#define HDF5_CHILD "describe-hdf5"
+_Noreturn void hdf5_child_run(void);
+
+#endif
