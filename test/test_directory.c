@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
+#include "comm/folder_owner.h"
 #include "core/folder.h"
-#include "data/directory.h"
 #include "temporary.h"
 
 static struct comm *world;
@@ -27,7 +27,7 @@ static void test_owner(void **state)
     char path[2048];
     int owner = -1;
     snprintf(path, sizeof path, "%s/made/for/all", root);
-    if (!directory_owner(world, path, &owner, &error))
+    if (!folder_owner(world, path, true, &owner, &error))
         fail_msg("%s", error.text);
     assert_int_equal(owner, 0);
     assert_int_equal(access(path, R_OK | W_OK | X_OK), 0);
@@ -61,7 +61,7 @@ static void test_private_disks(void **state)
     alone.split_node = split_alone;
     real_backend = world->backend;
     world->backend = &alone;
-    bool good = directory_owner(world, path, &owner, &error);
+    bool good = folder_owner(world, path, true, &owner, &error);
     world->backend = real_backend;
     if (!good)
         fail_msg("%s", error.text);
@@ -82,7 +82,7 @@ static void test_not_a_directory(void **state)
     comm_barrier(world);
     strcat(path, "/below");
     error_clear(&error);
-    assert_false(directory_owner(world, path, &owner, &error));
+    assert_false(folder_owner(world, path, true, &owner, &error));
     assert_int_equal(error.kind, ERROR_FILE);
     assert_non_null(strstr(error.text, "/file: cannot create the folder"));
     assert_true(comm_same(world, error.text, strlen(error.text)));

@@ -6,18 +6,18 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "checkpoint/checkpoint_name.h"
 #include "checkpoint/checkpoint_read.h"
+#include "comm/folder_owner.h"
 #include "config/run_options.h"
 #include "core/durable.h"
 #include "core/log.h"
@@ -67,10 +67,7 @@ static void listing_add(const char *directory, const char *name, struct listing 
     ssize_t length =
         S_ISLNK(file.st_mode) ? readlink(path, entry->points_to, sizeof entry->points_to - 1) : 0;
     entry->points_to[length < 0 ? 0 : length] = '\0';
-    int end = 0;
-    long long number = -1;
-    bool numbered = sscanf(name, "step-%lld.h5%n", &number, &end) == 1 && end > 0;
-    entry->number = numbered && name[end] == '\0' ? number : -1;
+    entry->number = checkpoint_name_step(name);
     entry->changed = file.st_mtim;
 }
 
@@ -280,106 +277,21 @@ bool checkpoint_publish(const char *directory, const char *name, bool best, int6
 
 /* ---- a folder shared by all nodes ---- */
 
-/* Each node creates a file and checks that it sees those of the others. Without a shared folder, a
- * checkpoint written by all ranks would be in pieces on different disks. */
-struct probe {
-    const char *directory;
-    const struct mesh *mesh;
-    char token[32]; /* random, the same on all ranks */
-    bool leader;    /* first rank of its node */
-};
-
-static void probe_path(const struct probe *probe, int node, const char *ending, char *path,
-                       size_t size)
-{
-    snprintf(path, size, "%s/.probe-%s-node%d%s", probe->directory, probe->token, node, ending);
-}
-
-/* Create this node's file, with a rename as for checkpoints. */
-static bool probe_create(const struct probe *probe, struct error *error)
-{
-    char path[PATH_MAX], part[PATH_MAX];
-    probe_path(probe, probe->mesh->node_index, "", path, sizeof path);
-    probe_path(probe, probe->mesh->node_index, ".part", part, sizeof part);
-    int descriptor = durable_create(part, error);
-    if (descriptor < 0)
-        return false;
-    bool good = durable_write(descriptor, part, probe->token, sizeof probe->token, 0, error);
-    good = durable_close(descriptor, part, error) && good;
-    good = good && durable_rename(part, path, error);
-    if (!good)
-        unlink(part);
-    return good;
-}
-
-static void probe_remove(const struct probe *probe)
-{
-    char path[PATH_MAX];
-    probe_path(probe, probe->mesh->node_index, "", path, sizeof path);
-    unlink(path);
-}
-
-/* True if this node sees the file of another node with the right content. */
-static bool probe_sees(const struct probe *probe, int node)
-{
-    char path[PATH_MAX], content[sizeof probe->token] = "";
-    struct error error = {.kind = ERROR_NONE};
-    probe_path(probe, node, "", path, sizeof path);
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0)
-        return false;
-    bool good = durable_read(descriptor, path, content, sizeof content, 0, &error);
-    close(descriptor);
-    return good && memcmp(content, probe->token, sizeof content) == 0;
-}
-
-/* Collective. True if all nodes see the same folder: neighbours in a binary tree of the nodes see
- * each other's files, so no node opens more than three. */
-static bool probe_is_shared(const struct probe *probe)
-{
-    const struct mesh *mesh = probe->mesh;
-    struct error error = {.kind = ERROR_NONE};
-    const int node = mesh->node_index;
-    bool takes_part = probe->leader && node != 0;
-    int64_t good = !takes_part || probe_create(probe, &error);
-    comm_barrier(mesh->world);
-    if (takes_part)
-        good = good && probe_sees(probe, (node - 1) / 2);
-    for (int child = 2 * node + 1; probe->leader && child <= 2 * node + 2; child++)
-        if (child < mesh->node_count)
-            good = good && probe_sees(probe, child);
-    comm_all_reduce(mesh->world, &good, 1, COMM_INT64, COMM_MIN);
-    if (takes_part)
-        probe_remove(probe);
-    return good != 0;
-}
-
-bool checkpoint_probe(const char *directory, struct mesh *mesh, enum writers_choice asked,
+bool checkpoint_probe(const char *directory, struct comm *world, enum writers_choice asked,
                       enum writers_choice *decided, struct error *error)
 {
-    struct comm *world = mesh->world;
-    struct probe probe = {.directory = directory, .mesh = mesh};
-    probe.leader = mesh->node->rank == 0;
-    if (world->rank == 0) {
-        uint64_t random = 0;
-        if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
-            random = (uint64_t)getpid();
-        snprintf(probe.token, sizeof probe.token, "%016llx", (unsigned long long)random);
-    }
-    comm_broadcast(world, probe.token, sizeof probe.token, COMM_BYTE, 0);
-    if (world->rank == 0)
-        probe_create(&probe, error);
-    bool good = comm_agree(world, error);
-    bool shared = good && asked != WRITERS_NODE0 && probe_is_shared(&probe);
-    if (good && world->rank == 0)
-        probe_remove(&probe);
-    if (good && asked == WRITERS_ALL && !shared)
+    int owner;
+    if (!folder_owner(world, directory, false, &owner, error))
+        return false;
+    int64_t shared = owner == 0 && asked != WRITERS_NODE0;
+    comm_all_reduce(world, &shared, 1, COMM_INT64, COMM_MIN);
+    *decided = shared ? WRITERS_ALL : WRITERS_NODE0;
+    if (asked == WRITERS_ALL && !shared)
         error_set(error, ERROR_USAGE,
                   "the folder %s is not shared by all nodes; set "
                   "checkpoint.writers=auto or node0, or run.dir to a shared folder",
                   directory);
-    *decided = shared ? WRITERS_ALL : WRITERS_NODE0;
-    if (good && asked == WRITERS_AUTO && !shared)
+    if (asked == WRITERS_AUTO && !shared)
         log_info("%s is not shared by all nodes: %s writes the checkpoints of all ranks", directory,
                  comm_host());
     return comm_agree(world, error);

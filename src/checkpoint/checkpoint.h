@@ -87,8 +87,8 @@ MUST_CHECK bool checkpoint_publish(const char *directory, const char *name, bool
 void checkpoint_prune(const char *directory, int64_t keep);
 
 /* Collective. Decide WRITERS_AUTO: WRITERS_ALL if the directory, which must exist on rank 0's node,
- * is the same on all nodes. Fails if rank 0 cannot write and rename a file there. */
-MUST_CHECK bool checkpoint_probe(const char *directory, struct mesh *mesh,
+ * is the same on all nodes. Fails if rank 0 cannot create a file there. */
+MUST_CHECK bool checkpoint_probe(const char *directory, struct comm *world,
                                  enum writers_choice asked, enum writers_choice *decided,
                                  struct error *error);
 

@@ -6,6 +6,8 @@ libvittrain_a_SOURCES += \
 	src/checkpoint/checkpoint_file.c \
 	src/checkpoint/checkpoint_file.h \
 	src/checkpoint/checkpoint_frame.c \
+	src/checkpoint/checkpoint_name.c \
+	src/checkpoint/checkpoint_name.h \
 	src/checkpoint/checkpoint_part.c \
 	src/checkpoint/checkpoint_part.h \
 	src/checkpoint/checkpoint_read.c \

@@ -54,18 +54,6 @@ static const char *const option_names[] = {"model.patch",
 
 /* ---- writing */
 
-/* Write the number with the fewest digits that give the same float. */
-static void write_number(FILE *text, double value)
-{
-    char digits[32];
-    for (int precision = 6; precision <= 9; precision++) {
-        snprintf(digits, sizeof digits, "%.*g", precision, value);
-        if ((float)strtod(digits, NULL) == (float)value)
-            break;
-    }
-    fputs(digits, text);
-}
-
 static void put_list(json_t *object, const char *key, const struct option_list *list)
 {
     char *text = NULL;
@@ -75,8 +63,9 @@ static void put_list(json_t *object, const char *key, const struct option_list *
     FILE *stream = open_memstream(&text, &size);
     ENSURE(stream != NULL, "no memory for metadata");
     for (int i = 0; i < list->count; i++) {
-        fputc(i == 0 ? '[' : ',', stream);
-        write_number(stream, list->value[i]);
+        char number[32];
+        text_shortest_decimal(list->value[i], true, number, sizeof number);
+        fprintf(stream, "%c%s", i == 0 ? '[' : ',', number);
     }
     fputc(']', stream);
     ENSURE(fclose(stream) == 0, "no memory for metadata");

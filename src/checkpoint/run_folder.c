@@ -27,7 +27,6 @@
 #include "core/output_file.h"
 #include "core/text.h"
 #include "core/text_file.h"
-#include "data/directory.h"
 
 static const char runs_folder[] = "runs";
 

@@ -453,20 +453,6 @@ bool option_source_check(const struct option_source *source, const char *name, s
 
 /* ---- values to text */
 
-/* Write the shortest decimal that reads back to the same bits. */
-static void write_number(double value, char *text, size_t size)
-{
-    if (value == rint(value) && fabs(value) < 1e16) {
-        snprintf(text, size, "%.0f", value);
-        return;
-    }
-    for (int digits = 1; digits <= 17; digits++) {
-        snprintf(text, size, "%.*g", digits, value);
-        if (strtod(text, NULL) == value)
-            return;
-    }
-}
-
 /* Write a size in the largest unit that gives a whole number. */
 static void write_bytes(int64_t value, char *text, size_t size)
 {
@@ -497,7 +483,7 @@ void option_write(const struct option_entry *entry, const struct options *option
         if (entry->has_automatic && *(const double *)value == entry->automatic)
             snprintf(text, size, "auto");
         else
-            write_number(*(const double *)value, text, size);
+            text_shortest_decimal(*(const double *)value, false, text, size);
         return;
     case OPTION_IS_BYTES:
         write_bytes(*(const int64_t *)value, text, size);
@@ -510,15 +496,15 @@ void option_write(const struct option_entry *entry, const struct options *option
             if (choice->value == *(const int *)value)
                 snprintf(text, size, "%s", choice->word);
         if (entry->number_offset > 0 && *(const int *)value == entry->number_choice)
-            write_number(
-                *(const double *)(const void *)((const char *)options + entry->number_offset), text,
-                size);
+            text_shortest_decimal(
+                *(const double *)(const void *)((const char *)options + entry->number_offset),
+                false, text, size);
         return;
     case OPTION_IS_LIST:
         snprintf(text, size, "%s", list->count == 0 ? "auto" : "");
         for (int i = 0; i < list->count; i++) {
             char number[32];
-            write_number(list->value[i], number, sizeof number);
+            text_shortest_decimal(list->value[i], false, number, sizeof number);
             const size_t used = strlen(text);
             snprintf(text + used, size - used, "%s%s", i > 0 ? "," : "", number);
         }
@@ -529,8 +515,8 @@ void option_write(const struct option_entry *entry, const struct options *option
 static void describe_range(const struct option_entry *entry, char *text, size_t size)
 {
     char least[32], most[32];
-    write_number(entry->least, least, sizeof least);
-    write_number(entry->most, most, sizeof most);
+    text_shortest_decimal(entry->least, false, least, sizeof least);
+    text_shortest_decimal(entry->most, false, most, sizeof most);
     if (isinf(entry->least))
         text[0] = '\0';
     else if (isinf(entry->most))

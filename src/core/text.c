@@ -4,7 +4,9 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
@@ -12,6 +14,26 @@ bool text_ends_with(const char *text, const char *ending)
 {
     const size_t length = strlen(text), tail = strlen(ending);
     return length > tail && strcmp(text + length - tail, ending) == 0;
+}
+
+const char *text_base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *colon = strrchr(path, ':');
+    return slash != NULL ? slash + 1 : colon != NULL ? colon + 1 : path;
+}
+
+void text_shortest_decimal(double value, bool is_float, char *text, size_t size)
+{
+    if (value == rint(value) && fabs(value) < 1e16) {
+        snprintf(text, size, "%.0f", value);
+        return;
+    }
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(text, size, "%.*g", digits, value);
+        const double read = strtod(text, NULL);
+        if (is_float ? (float)read == (float)value : read == value)
+            return;
+    }
 }
 
 /* Return the number of insertions, deletions and swaps of two neighbours that turn one word into

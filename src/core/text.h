@@ -9,6 +9,13 @@
 /* True if a name ends so and has something before the ending: ".h5" alone is no checkpoint. */
 bool text_ends_with(const char *text, const char *ending);
 
+/* Return the last component of a path: what follows the last slash, else the last colon, as in
+ * "remote:file". */
+const char *text_base_name(const char *path);
+
+/* Write the shortest decimal that reads back to the same bits, of a double or of a float. */
+void text_shortest_decimal(double value, bool is_float, char *text, size_t size);
+
 /* Return the candidate nearest to `word` by edit distance, or NULL if none is near. The list of
  * candidates ends with NULL. */
 const char *text_nearest(const char *word, const char *const *candidates);

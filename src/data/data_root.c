@@ -11,6 +11,7 @@
 #include "core/text.h"
 #include "data/image_file.h"
 #include "data/listing.h"
+#include "data/tar_shards.h"
 
 enum { TEXT_SIZE = 1024 };
 enum { SEARCHED = 64, LEVELS = 2, NESTED = 8 }; /* limits of searches below the root */
@@ -35,11 +36,6 @@ static bool is_pickle_archive(const char *name)
 static bool is_packed(const char *name)
 {
     return text_ends_with(name, ".h5");
-}
-
-static bool is_shard(const char *name)
-{
-    return text_ends_with(name, ".tar");
 }
 
 static bool is_pickle(const char *name)
@@ -286,7 +282,7 @@ static bool is_packed_or_archive(const struct contents *contents, char *text, si
 {
     const char *packed = find_name(&contents->files, is_packed);
     const char *archive = find_name(&contents->files, is_archive);
-    const char *shard = find_name(&contents->files, is_shard);
+    const char *shard = find_name(&contents->files, tar_shards_is_shard);
     if (contents->folders.count > 0)
         return false;
     if (packed != NULL && strcmp(contents->format, "packed") != 0)

@@ -14,8 +14,6 @@ libvittrain_a_SOURCES += \
 	src/data/data_root.h \
 	src/data/dataset.c \
 	src/data/dataset.h \
-	src/data/directory.c \
-	src/data/directory.h \
 	src/data/encoded_file.c \
 	src/data/encoded_file.h \
 	src/data/file_list.c \

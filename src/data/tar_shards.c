@@ -82,7 +82,7 @@ static bool add(struct tar_shards *shards, const char *path, struct error *error
     return true;
 }
 
-static bool is_shard(const char *name)
+bool tar_shards_is_shard(const char *name)
 {
     return name[0] != '.' && text_ends_with(name, ".tar");
 }
@@ -92,7 +92,8 @@ static bool add_folder(struct tar_shards *shards, const char *folder, struct err
 {
     char path[LISTING_PATH];
     struct listing found = {0};
-    bool good = !listing_is_folder(folder) || listing_read(folder, NULL, &found, is_shard, error);
+    bool good = !listing_is_folder(folder) ||
+                listing_read(folder, NULL, &found, tar_shards_is_shard, error);
     for (size_t i = 0; good && i < found.count; i++)
         good = listing_join(path, sizeof path, folder, found.names[i], error) &&
                add(shards, path, error);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "checkpoint/checkpoint_name.h"
 #include "core/folder.h"
 #include "core/log.h"
 #include "core/output_file.h"
@@ -16,12 +17,6 @@
 
 enum { LISTING = 1 << 20 };
 static const double listing_seconds = 30;
-
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/'), *colon = strrchr(path, ':');
-    return slash != NULL ? slash + 1 : colon != NULL ? colon + 1 : path;
-}
 
 /* Lists the files of a remote folder, one name per line; the caller frees the text. A missing
  * folder is an empty one. */
@@ -77,9 +72,9 @@ static void weights_find(char remote[RCLONE_PATH], const char *run, struct error
 static void file_get(struct trainer *trainer, const char *remote, char *path, size_t size,
                      struct error *error)
 {
-    struct rclone rclone = {.label = base_name(remote)};
+    struct rclone rclone = {.label = text_base_name(remote)};
     char file[RCLONE_PATH], parent[RCLONE_PATH], folder[OPTION_TEXT + 32];
-    const char *name = base_name(remote);
+    const char *name = text_base_name(remote);
     snprintf(file, sizeof file, "%s", remote);
     snprintf(parent, sizeof parent, "%.*s", (int)(name - remote), remote);
     if (strcmp(name, "best.h5") == 0 || strcmp(name, "last.h5") == 0)
@@ -87,8 +82,8 @@ static void file_get(struct trainer *trainer, const char *remote, char *path, si
     else if (!rclone_is_file(remote))
         weights_find(file, remote, error);
     snprintf(folder, sizeof folder, "%s/retrieved", trainer->folder.path);
-    if (snprintf(path, size, "%s/%s", folder, base_name(file)) >= (int)size)
-        error_set(error, ERROR_USAGE, "%s/%s: the path is too long", folder, base_name(file));
+    if (snprintf(path, size, "%s/%s", folder, text_base_name(file)) >= (int)size)
+        error_set(error, ERROR_USAGE, "%s/%s: the path is too long", folder, text_base_name(file));
     else if (error->kind == ERROR_NONE && folder_make(folder, "choose another run.dir", error)) {
         log_info("copying %s to %s", file, path);
         rclone_get(&rclone, file, path, error);
@@ -112,16 +107,6 @@ bool retrieve_file(struct trainer *trainer, const char *remote, const char *opti
 
 /* ---- the newest checkpoint */
 
-/* The step of a path that ends in "step-NUMBER.h5"; -1 for other paths. */
-static int64_t step_of(const char *path)
-{
-    long long step = -1;
-    int end = 0;
-    const char *name = base_name(path);
-    bool good = sscanf(name, "step-%lld.h5%n", &step, &end) == 1 && end > 0 && name[end] == '\0';
-    return good ? step : -1;
-}
-
 /* Returns the newest step below `limit` in a listing and copies its name; -1: none. */
 static int64_t newest_find(const char *names, int64_t limit, char newest[256])
 {
@@ -129,7 +114,7 @@ static int64_t newest_find(const char *names, int64_t limit, char newest[256])
     for (const char *line = names; *line != '\0'; line += strcspn(line, "\n") + 1) {
         char name[256];
         snprintf(name, sizeof name, "%.*s", (int)strcspn(line, "\n"), line);
-        int64_t step = step_of(name);
+        int64_t step = checkpoint_name_step(name);
         if (step > best && step < limit) {
             best = step;
             memcpy(newest, name, sizeof name);
@@ -203,7 +188,7 @@ static bool candidates_try(struct trainer *trainer, const char *remote, char *co
                            struct error *error)
 {
     struct comm *world = trainer->run.world;
-    const int64_t local = step_of(trainer->checkpoints.resume_path);
+    const int64_t local = checkpoint_name_step(trainer->checkpoints.resume_path);
     int64_t step = INT64_MAX;
     for (bool first = true;; first = false) {
         struct rclone rclone = {.cancelled = false};
@@ -237,7 +222,7 @@ static bool candidates_try(struct trainer *trainer, const char *remote, char *co
                              remote);
         if (!trainer_find_local(trainer, error))
             return false;
-        if (step_of(trainer->checkpoints.resume_path) >= step)
+        if (checkpoint_name_step(trainer->checkpoints.resume_path) >= step)
             return true;
     }
 }
@@ -249,7 +234,7 @@ bool retrieve_newest(struct trainer *trainer, const char *remote, struct error *
     char *names[2] = {NULL, NULL}, path[RCLONE_PATH];
     if (held_run && !trainer_find_local(trainer, error))
         return false;
-    const int64_t local = step_of(trainer->checkpoints.resume_path);
+    const int64_t local = checkpoint_name_step(trainer->checkpoints.resume_path);
     double timeout = comm_timeout();
     comm_set_timeout(0);
     if (world->rank == 0 && rclone_check(remote, "checkpoint.resume", error)) {

@@ -136,7 +136,7 @@ static bool folder_prepare(struct trainer *trainer, struct error *error)
     if (!comm_agree(trainer->run.world, error))
         return false;
     enum writers_choice writers = WRITERS_AUTO;
-    if (!checkpoint_probe(trainer->folder.checkpoints, &session->mesh,
+    if (!checkpoint_probe(trainer->folder.checkpoints, trainer->run.world,
                           (enum writers_choice)options->checkpoint.writers, &writers, error))
         return false;
     trainer->checkpoints.target =

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "checkpoint/checkpoint_name.h"
 #include "checkpoint/checkpoint_read.h"
 #include "checkpoint/safetensors.h"
 #include "config/options.h"
@@ -337,8 +338,9 @@ static bool best_weights_read(struct trainer *trainer, struct error *error)
 {
     struct session *session = &trainer->run.session;
     const int64_t best = trainer->best.step;
-    char path[OPTION_TEXT + 64];
-    snprintf(path, sizeof path, "%s/step-%08lld.h5", trainer->folder.checkpoints, (long long)best);
+    char path[OPTION_TEXT + 64], name[CHECKPOINT_NAME];
+    checkpoint_name(name, best);
+    snprintf(path, sizeof path, "%s/%s", trainer->folder.checkpoints, name);
     int64_t exists = best > 0 && (best == trainer->state.step || access(path, R_OK) == 0);
     comm_broadcast(trainer->run.world, &exists, 1, COMM_INT64, 0);
     trainer->test.weights = exists != 0 ? "best" : "last";

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/checkpoint_name.h"
 #include "checkpoint/checkpoint_read.h"
 #include "checkpoint/model_metadata.h"
 #include "config/options.h"
@@ -227,12 +228,12 @@ char *trainer_metadata(const struct trainer *trainer)
 
 bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error)
 {
-    char name[64];
+    char name[CHECKPOINT_NAME];
     double begin = clock_now();
     state_update(trainer);
     /* A run that resumes from this checkpoint does not write the rows up to this step again. */
     error_defer(run_log_flush(trainer->output.log, &trainer->output.log_error));
-    snprintf(name, sizeof name, "step-%08lld.h5", (long long)trainer->state.step);
+    checkpoint_name(name, trainer->state.step);
     char *deck = options_to_run_deck(&trainer->run.options);
     char *metadata = trainer_metadata(trainer);
     const struct checkpoint_order order = {.name = name,

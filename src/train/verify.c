@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/checkpoint_name.h"
 #include "config/command_line.h"
 #include "core/atomic_file.h"
 #include "core/log.h"
@@ -54,11 +55,12 @@ static bool options_take(struct options *options, const char *folder,
 static bool checkpoint_choose(const char *folder, const struct options *options, int64_t last,
                               struct comm *world, char *path, size_t size, struct error *error)
 {
-    char directory[OPTION_TEXT + 16], report[4096];
+    char directory[OPTION_TEXT + 16], report[4096], name[CHECKPOINT_NAME];
     path[0] = '\0';
     snprintf(directory, sizeof directory, "%s/checkpoints", folder);
+    checkpoint_name(name, options->verify.from);
     if (options->verify.from > 0)
-        snprintf(path, size, "%s/step-%08lld.h5", directory, (long long)options->verify.from);
+        snprintf(path, size, "%s/%s", directory, name);
     if (options->verify.from >= 0)
         return true;
     const struct checkpoint_target target = {.directory = directory,

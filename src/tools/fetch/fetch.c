@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include "app/app.h"
+#include "comm/folder_owner.h"
 #include "config/command_line.h"
 #include "config/options.h"
 #include "core/log.h"
-#include "data/directory.h"
 #include "tools/fetch/download.h"
 
 enum { PATH_SIZE = 4096 };
@@ -172,7 +172,7 @@ static void fetch_run(const struct options *options, const struct command_line *
     const char *directory = options->fetch.dir;
     const char *url = options->fetch.url[0] != '\0' ? options->fetch.url : NULL;
     const bool cifar = line->operand_count == 1; /* else weights NAME */
-    bool good = check_operands(line, error) && directory_owner(world, directory, &owner, error);
+    bool good = check_operands(line, error) && folder_owner(world, directory, true, &owner, error);
     if (good) {
         comm_node_count(world, &node);
         struct comm *neighbours = comm_split_node(world);

@@ -11,20 +11,17 @@
 #include <unistd.h>
 
 #include "app/app.h"
+#include "checkpoint/checkpoint_name.h"
 #include "checkpoint/run_folder.h"
 #include "config/command_line.h"
 #include "config/options.h"
 #include "core/clock.h"
 #include "core/folder.h"
+#include "core/integer.h"
 #include "core/launcher.h"
 #include "core/output_file.h"
+#include "core/text.h"
 #include "tools/launch/launch.h"
-
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash != NULL ? slash + 1 : path;
-}
 
 void launched_run_read(struct launched_run *run, int count, char *const *words)
 {
@@ -35,7 +32,7 @@ void launched_run_read(struct launched_run *run, int count, char *const *words)
     int program = 0; /* index of this program in the command */
     if (length > 0)
         self[length] = '\0';
-    while (program < count && strcmp(base_name(words[program]), base_name(self)) != 0)
+    while (program < count && strcmp(text_base_name(words[program]), text_base_name(self)) != 0)
         program++;
     memset(run, 0, sizeof *run);
     run->since = clock_wall();
@@ -80,18 +77,13 @@ static bool folder_known(struct launched_run *run)
 int64_t launched_run_step(struct launched_run *run)
 {
     char path[OPTION_TEXT + 16];
-    long long newest = -1, step;
-    int end;
+    int64_t newest = -1;
     if (!folder_known(run))
         return -1;
     snprintf(path, sizeof path, "%s/checkpoints", run->folder);
     DIR *entries = NULL;
-    for (const char *name; (name = folder_next(&entries, path)) != NULL;) {
-        end = 0;
-        if (sscanf(name, "step-%lld.h5%n", &step, &end) == 1 && end > 0 && name[end] == '\0' &&
-            step > newest)
-            newest = step;
-    }
+    for (const char *name; (name = folder_next(&entries, path)) != NULL;)
+        newest = larger(newest, checkpoint_name_step(name));
     return newest;
 }
 

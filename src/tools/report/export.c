@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/checkpoint_name.h"
 #include "config/command_options.h"
 #include "config/run_options.h"
 #include "core/atomic_file.h"
@@ -397,6 +398,13 @@ static int64_t steps_between(const struct export_run *run, const struct export_f
     return every == LOG_EVERY_DEFAULT && own <= run->epoch_steps ? own : every;
 }
 
+static void checkpoint_path(const struct export_run *run, double step, char path[EXPORT_PATH])
+{
+    char name[CHECKPOINT_NAME];
+    checkpoint_name(name, (int64_t)step);
+    snprintf(path, EXPORT_PATH, "%s/checkpoints/%s", run->record->path, name);
+}
+
 /* Begin all attempts that started before `step`. */
 static void attempts_begin(struct export_run *run, const struct export_format *format, double step)
 {
@@ -406,7 +414,7 @@ static void attempts_begin(struct export_run *run, const struct export_format *f
         snprintf(key, sizeof key, "parts.%d.resumed_from", run->attempt);
         const char *resumed = record_text(run->record, key);
         if (resumed == NULL && from > 0) { /* run.json of an older version */
-            snprintf(path, sizeof path, "%s/checkpoints/step-%08.0f.h5", run->record->path, from);
+            checkpoint_path(run, from, path);
             resumed = path;
         }
         run->epochs_done = (int64_t)from / run->epoch_steps;
@@ -429,7 +437,7 @@ static void checkpoint_write(const struct export_run *run, const struct export_f
         !((epochs > 0 && (best || fmod(step, every) == 0)) ||
           step == export_attempt_number(run, run->attempt, "to_step")))
         return;
-    snprintf(path, sizeof path, "%s/checkpoints/step-%08.0f.h5", run->record->path, step);
+    checkpoint_path(run, step, path);
     format->checkpoint(run, path);
 }
 

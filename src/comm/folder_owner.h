@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* Finds out which nodes share a folder; node-local disks have the same paths. */
+#ifndef VITTRAIN_COMM_FOLDER_OWNER_H
+#define VITTRAIN_COMM_FOLDER_OWNER_H
+
+#include "comm/comm.h"
+#include "core/error.h"
+
+/* Collective. Set *owner to the lowest number of a node (comm_node_count) that shares the folder
+ * with this rank's node. A node that cannot create a file there shares it with none; on node 0 this
+ * is an error of all ranks. With `make` each node creates the folder, and every failure is an
+ * error. On failure all ranks get the same error. */
+MUST_CHECK bool folder_owner(struct comm *world, const char *path, bool make, int *owner,
+                             struct error *error);
+
+#endif
