@@ -38,22 +38,25 @@ if [[ $module == vittrain-cuda.so ]]; then
         fail "vittrain-cuda.so cannot be opened"
     fi
 fi
-tests="$(grep -v '^#' test/devices) test_vit_device test_convnet_device"
+. benchmarks/gpu/build.sh
+tests=$(device_tests)
 for file in vittrain "$module" $(printf 'test/%s ' $tests); do
     [[ -e $file ]] || fail "no $file: run make and make check TESTS= first"
 done
 cp vittrain "$bundle"
+for name in $tests cuda/; do mkdir -p "$bundle/test/${name%/*}"; done
 cp "$module" "$bundle/vittrain-cuda.so"
-[[ $module != vittrain-cuda.so ]] || cp test/cudnn_engines "$bundle/test"
+[[ $module != vittrain-cuda.so ]] || cp test/cuda/cudnn_engines "$bundle/test/cuda"
 
 # One program holds all tests, since each alone contains most of the library: 10 MB less. The name of the link by which
 # it is called selects the test.
+names=$(printf '%s\n' $tests | sed 's|.*/||')
 {
     echo '#include <string.h>'
-    for name in $tests; do echo "int main_$name(int argc, char **argv);"; done
+    for name in $names; do echo "int main_$name(int argc, char **argv);"; done
     echo 'int main(int argc, char **argv) {'
     echo 'const char *slash = strrchr(argv[0], 47), *name = slash != NULL ? slash + 1 : argv[0];'
-    for name in $tests; do echo "if (strcmp(name, \"$name\") == 0) return main_$name(argc, argv);"; done
+    for name in $names; do echo "if (strcmp(name, \"$name\") == 0) return main_$name(argc, argv);"; done
     echo 'return 2; }'
 } >"$stage/main.c"
 cc -c -o "$stage/main.o" "$stage/main.c"
@@ -62,13 +65,12 @@ for file in $(printf 'test/%s ' $tests); do
     name=${file##*/}
     objcopy --redefine-sym "main=main_$name" "$file.o" "$stage/$name.o"
     objects="$objects $stage/$name.o"
-    ln -s ../bin/operations "$bundle/$file"
+    ln -s ../../bin/operations "$bundle/$file"
 done
 make -s bundle-link BUNDLE_OUTPUT="$bundle/bin/operations" BUNDLE_OBJECTS="$objects"
 
 # ---- What building vittrain-cuda.so needs besides nvcc and the sources.
 echo "$flags" >"$bundle/nvcc.flags"
-. benchmarks/gpu/build.sh
 sources_sum >"$bundle/sources.sum"
 cp cuda/nvml.module.o "$bundle"
 mapfile -t include < <(grep -o -- '-I[^ ]*' <<<"$flags")

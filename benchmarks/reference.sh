@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The runs of the course projects' tables: CNN-A, CNN-B and the CIFAR ViT with 16 and 64 images per rank on
 # 1 rank, 2 ranks, and 4 ranks of 2 nodes; ViT-B/32 on 2 nodes as DDP and as FSDP. Nodes are namespaces of
-# this machine (test/cluster.sh), as root. Run folders go to runs/, pages to runs/logbook/. Runs that
+# this machine (test/support/cluster.sh), as root. Run folders go to runs/, pages to runs/logbook/. Runs that
 # exist are resumed, so the script can be stopped at any time.
 #
 #   benchmarks/reference.sh [RUN...]       in a built checkout with CIFAR-10 in data/cifar-10-batches-bin
@@ -15,7 +15,7 @@ here=$(dirname "$(readlink -f "$0")")
 cd "$here/.."
 [ -e data/cifar-10-batches-bin/test_batch.bin ] || { echo "reference.sh: no data/cifar-10-batches-bin: vittrain fetch cifar10" >&2; exit 2; }
 scratch=$(mktemp -d)
-cluster() { TEST_BUILD=$PWD TEST_SOURCE=$PWD sh test/cluster.sh "$scratch" "$@"; }
+cluster() { TEST_BUILD=$PWD TEST_SOURCE=$PWD sh test/support/cluster.sh "$scratch" "$@"; }
 trap 'cluster down; rm -rf "$scratch"' EXIT
 cluster up 2
 cluster env >"$scratch/env.sh"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Seconds from `mpirun` to the update of the first step, on the last of 8 ranks, on 2 nodes of this machine
-# (namespaces with separate sshd, network and shared memory: test/cluster.sh). As root. Prints rows of the benchmarks' CSV.
+# (namespaces with separate sshd, network and shared memory: test/support/cluster.sh). As root. Prints rows of the benchmarks' CSV.
 #
 #   benchmarks/start_nodes.sh [TURNS] >> benchmarks/results/start-DATE.csv
 #
@@ -12,7 +12,7 @@ turns=${1:-5}
 here=$(dirname "$(readlink -f "$0")")
 . "$here/common.sh"
 scratch=$(mktemp -d)
-cluster() { TEST_BUILD=$(dirname "$vittrain") TEST_SOURCE=$here/.. sh "$here/../test/cluster.sh" "$scratch" "$@"; }
+cluster() { TEST_BUILD=$(dirname "$vittrain") TEST_SOURCE=$here/.. sh "$here/../test/support/cluster.sh" "$scratch" "$@"; }
 trap 'cluster down; rm -rf "$scratch"' EXIT
 cluster up 2
 cluster env >"$scratch/env.sh"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Collectives of GPUs: the interface between our groups (comm_nccl.cu) and the library.
- * collective_nccl.cu calls NCCL; emulation/collective.cpp computes the same between processes of
- * one machine, so that everything above this interface runs in tests. Functions that can fail
+ * collective_nccl.cu calls NCCL; test/emulation/collective.cpp computes the same between processes
+ * of one machine, so that everything above this interface runs in tests. Functions that can fail
  * return NULL, or an error text that is valid until the next call. */
 #ifndef VITTRAIN_CUDA_COLLECTIVE_H
 #define VITTRAIN_CUDA_COLLECTIVE_H

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Convolutions: the interface between our operations and the library, like product.h for matrix
- * products. convolution_cudnn.cu calls cuDNN; emulation/convolution.cpp computes the same on the
- * host. The library is opened by the first call about a convolution, so that a run without
+ * products. convolution_cudnn.cu calls cuDNN; test/emulation/convolution.cpp computes the same on
+ * the host. The library is opened by the first call about a convolution, so that a run without
  * convolutions does not load it. */
 #ifndef VITTRAIN_CUDA_CONVOLUTION_H
 #define VITTRAIN_CUDA_CONVOLUTION_H

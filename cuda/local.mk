@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # the module for GPUs: cuda/*.cu by nvcc. Those that call a library have a host's version in
-# cuda/emulation/.
+# test/emulation/.
 cuda_sources = \
 	cuda/attention.cu \
 	cuda/attention_backward.cu \
@@ -54,6 +54,7 @@ cuda_cppflags = -I$(CUDA_LIBRARY_DIR)/../include
 nvcc_flags = -std=c++17 -O3 -lineinfo -Xcompiler -fPIC,-Wall,-Wextra,-Wno-missing-field-initializers -I$(srcdir)/cuda \
 	-I$(srcdir)/src $(RANDOM123_CFLAGS) $(NVCC_ARCH)
 cuda_objects = $(cuda_sources:.cu=.cuda.o) $(cuda_library_sources:.cu=.cuda.o)
+SUFFIXES = .cu .cuda.o
 .cu.cuda.o:
 	@$(MKDIR_P) $(@D)
 	$(AM_V_GEN)$(NVCC) $(nvcc_flags) -MMD -MP -MF $@.d -c -o $@ $<
@@ -77,13 +78,7 @@ vittrain-cuda.so: $(module_objects)
 if CUDA
 moduledir = $(pkglibdir)
 module_DATA = vittrain-cuda.so
-# With the real library, but without a GPU.
-EXTRA_PROGRAMS += test/cudnn_engines
-test_data += test/cudnn_engines$(EXEEXT)
 endif
-test_cudnn_engines_CPPFLAGS = $(AM_CPPFLAGS) $(cuda_cppflags)
-test_cudnn_engines_LDFLAGS = $(AM_LDFLAGS) -L$(CUDA_LIBRARY_DIR) -Wl,-rpath,$(CUDA_LIBRARY_DIR)
-test_cudnn_engines_LDADD = $(engine_objects) $(LDADD) -lcudnn
 # For benchmarks/bundle.sh.
 nvcc-flags:
 	@echo "$(nvcc_flags)"
@@ -94,58 +89,12 @@ bundle-link:
 .PHONY: nvcc-flags cuda-library-dir bundle-link
 CLEANFILES += vittrain-cuda.so $(module_objects) $(module_objects:.o=.o.d)
 
-# the GPU's sources for the host, opened by tests as the module (cuda/emulation/emulation.h).
-# Compiled as for ThreadSanitizer, whose calls the emulation answers; or for the sanitizers that the
-# tests are built for.
-emulation_sources = $(cuda_sources) test/faulty_kernels.cu
-emulation_runtime = \
-	cuda/emulation/blocks.cpp \
-	cuda/emulation/check.cpp \
-	cuda/emulation/collective.cpp \
-	cuda/emulation/convolution.cpp \
-	cuda/emulation/gelu.cpp \
-	cuda/emulation/graphs.cpp \
-	cuda/emulation/product.cpp \
-	cuda/emulation/runtime.cpp \
-	cuda/emulation/streams.cpp \
-	cuda/emulation/tensor_core.cpp
-emulation_headers = \
-	cuda/emulation/emulation.h \
-	cuda/emulation/internal.h \
-	cuda/emulation/value.h
-emulation_flags = -std=c++17 -O1 -g -fPIC -Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers -Wno-unknown-pragmas \
-	-I$(srcdir)/cuda -I$(srcdir)/src $(RANDOM123_CFLAGS)
-if EMULATION_CHECKS
-emulation_checked = -DEMULATION_CHECKS -fsanitize=thread
-emulation_plain = -DEMULATION_CHECKS
-else
-emulation_checked = $(SANITIZER_CFLAGS)
-emulation_plain = $(SANITIZER_CFLAGS)
-endif
-emulation_objects = $(emulation_sources:.cu=.emulated.o) $(emulation_runtime:.cpp=.emulated.o)
-SUFFIXES = .cu .cpp .cuda.o .emulated.o
-.cu.emulated.o:
-	@$(MKDIR_P) $(@D)
-	$(AM_V_GEN)$(CXX) $(emulation_flags) $(emulation_checked) -MMD -MP -MF $@.d -x c++ -c -o $@ $<
-.cpp.emulated.o:
-	@$(MKDIR_P) $(@D)
-	$(AM_V_GEN)$(CXX) $(emulation_flags) $(emulation_plain) -O2 -MMD -MP -MF $@.d -c -o $@ $<
-test/emulated-cuda.so: $(emulation_objects) cuda/nvml.module.o
-	@$(MKDIR_P) test
-	$(AM_V_GEN)$(CXX) -shared $(SANITIZER_CFLAGS) -o $@ $(emulation_objects) cuda/nvml.module.o
-if EMULATION
-test_data += test/emulated-cuda.so
-endif
-CLEANFILES += test/emulated-cuda.so $(emulation_objects) $(emulation_objects:.o=.o.d)
-
 # The compilers write which headers each of these objects includes.
--include $(module_objects:.o=.o.d) $(emulation_objects:.o=.o.d)
+-include $(module_objects:.o=.o.d)
 
 EXTRA_DIST += \
 	$(cuda_headers) \
 	$(cuda_library_sources) \
 	$(engine_sources) \
-	$(emulation_headers) \
-	$(emulation_runtime) \
-	$(emulation_sources) \
+	$(cuda_sources) \
 	cuda/README.md

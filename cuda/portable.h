@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Included instead of CUDA's headers: the same source is compiled by nvcc for GPUs, and by the
- * host's compiler for tests without a GPU (emulation/). Constructs that differ between the two have
- * one name here. */
+ * host's compiler for tests without a GPU (test/emulation/). Constructs that differ between the two
+ * have one name here. */
 #ifndef VITTRAIN_CUDA_PORTABLE_H
 #define VITTRAIN_CUDA_PORTABLE_H
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The library of matrix products behind product.cu. product_cublaslt.cu calls cuBLASLt;
- * emulation/product.cpp computes the same on the host, so that everything above this interface runs
- * in tests. */
+ * test/emulation/product.cpp computes the same on the host, so that everything above this interface
+ * runs in tests. */
 #ifndef VITTRAIN_CUDA_PRODUCT_LIBRARY_H
 #define VITTRAIN_CUDA_PRODUCT_LIBRARY_H
 

@@ -6,7 +6,7 @@
 # Prints TAP. FOLDER gets systems, logs and packages; FOLDER/base is kept for the next call. Needs root, debootstrap, the
 # network, 6 GB, and an hour on two cores.
 [ $# = 3 ] && [ "$(id -u)" = 0 ] || { sed -n '3,7s/^# \{0,1\}//p' "$0" >&2; exit 2; }
-. "$(dirname "$0")/../test/systems.sh"
+. "$(dirname "$0")/../test/project/systems.sh"
 tarball=$(readlink -f "$1") suite=$2 packaging=$(cd "$(dirname "$0")" && pwd)
 fail() { echo "check.sh: $*" >&2; exit 1; }
 tar -tzf "$tarball" "$(basename "$tarball" .tar.gz)/configure" >/dev/null 2>&1 ||

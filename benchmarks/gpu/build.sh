@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Part build: vittrain-cuda.so from cuda/*.cu by nvcc alone, with the flags of the build that made the bundle (nvcc.flags). CUDA's
 # headers and libraries come from nvcc's folder, from Python's packages, or, headers only, from the bundle. Environment: JOBS.
-# bundle.sh sources this file, too, to record the checksum of the sources of its module.
+# bundle.sh sources this file, too, for the checksum of the sources of its module and for the list of tests.
 
 sources_sum() { cat cuda/*.cu cuda/*.c cuda/*.h src/device/*.h | cksum; }
+
+# device_tests [NAME...]: the programs below test/ that run on a device (test/list.sh), those of these names first.
+device_tests() {
+    { for name in "$@"; do ls test/*/"test_$name.c"; done && grep -l '^// devices: ' test/*/test_*.c; } |
+        sed 's|^test/||; s|\.c$||' | awk '!seen[$0]++'
+}
 
 part_build() {
     if [[ $(sources_sum) == "$(cat "$build/sources.sum" 2>/dev/null)" ]]; then

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Part check: state and ceilings of the machine, and correctness of every operation on it.
-# Environment: TESTS (names in test/), STEP_WORKS ("MODEL:BATCH ..."), SIDE (of the product), MODEL_SETTINGS.
+# Environment: TESTS (FOLDER/NAME below test/), STEP_WORKS ("MODEL:BATCH ..."), SIDE (of the product), MODEL_SETTINGS.
 
 part_check() {
     nvidia-smi | head -n 15
     stage doctor 20 doctor
     stage ceilings 20 ceilings
     local name work
-    for name in ${TESTS:-$(grep -v '^#' test/devices) test_vit_device test_convnet_device}; do
+    for name in ${TESTS:-$(device_tests)}; do
         together 6 "operations: $name" 15 operation_test "$name"
     done
     together_end
@@ -56,9 +56,9 @@ steps_launched() { # MODEL BATCH
 
 # The properties of this GPU, to query cuDNN's heuristics on a machine without it.
 cudnn_engines() {
-    [[ -x $build/test/cudnn_engines ]] || { miss "cuDNN's engines: no $build/test/cudnn_engines"; return 1; }
-    if ! "$launcher" timeout 60 "$build/test/cudnn_engines" --device-json "$out/cudnn-device.json" >"$scratch/log" 2>&1 ||
-        ! "$launcher" timeout 60 "$build/test/cudnn_engines" --list >>"$scratch/log" 2>&1; then
+    [[ -x $build/test/cuda/cudnn_engines ]] || { miss "cuDNN's engines: no $build/test/cuda/cudnn_engines"; return 1; }
+    if ! "$launcher" timeout 60 "$build/test/cuda/cudnn_engines" --device-json "$out/cudnn-device.json" >"$scratch/log" 2>&1 ||
+        ! "$launcher" timeout 60 "$build/test/cuda/cudnn_engines" --list >>"$scratch/log" 2>&1; then
         fail "cuDNN's engines"
         explain "$scratch/log"
         return 1

@@ -14,8 +14,8 @@ part_plan() {
     fi
     # shellcheck disable=SC2086
     compile_begin $works
-    for name in ${TESTS:-$(printf 'test_%s\n' elements linear attention norm vit_device convnet_device update loss convolution \
-        batch_norm tokens image | cat - test/devices | awk '!/^#/ && !seen[$0]++')}; do
+    for name in ${TESTS:-$(device_tests elements linear attention norm vit_device convnet_device update loss convolution batch_norm \
+        tokens image)}; do
         together 6 "operations: $name" 15 operation_test "$name"
     done
     together_end

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Weights written by the safetensors package for the small model of test/model_fixture.c, in every type
+"""Weights written by the safetensors package for the small model of test/support/model_fixture.c, in every type
 that is read, and position embeddings on other grids as timm resizes them.
 
 Writes weights_*.safetensors beside this script. resized.* hold what timm makes of `pos_embed`.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """A run of gradients, some of which are not finite, under PyTorch's GradScaler, clipping and AdamW: what
-test/test_update.c compares with. Run in this folder; needs torch, numpy and safetensors."""
+test/device/test_update.c compares with. Run in this folder; needs torch, numpy and safetensors."""
 import numpy
 import torch
 from safetensors.numpy import save_file

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Sum the tables of test/app/start_count: awk -f start_counts.awk FOLDER/rank.*
+# Prints rows with tabs between the cells:
+#   collective NAME CALLS STEPS MESSAGES BYTES ADDRESS...
+#       The calls from one place of the program. CALLS: largest number of calls of a rank. STEPS: largest number of
+#       messages that a rank sends and receives. MESSAGES, BYTES: sums over all ranks.
+#   total NAME MEAN MOST, and the same for phases
+#       Mean and maximum over the ranks.
+BEGIN { FS = OFS = "\t" }
+FNR == 1 { ranks++ }
+$1 == "collective" {
+    key = $2 "\t" $8
+    calls[key, FILENAME]++
+    steps[key, FILENAME] += $5 + $6
+    if (!(key in order)) { order[key] = ++keys; named[keys] = key }
+    if (calls[key, FILENAME] > most_calls[key]) most_calls[key] = calls[key, FILENAME]
+    if (steps[key, FILENAME] > most_steps[key]) most_steps[key] = steps[key, FILENAME]
+    messages[key] += $5
+    bytes[key] += $7
+}
+$1 == "total" || $1 == "phase" {
+    for (i = 3; i <= NF && i <= 4; i++) {
+        name = $1 "\t" $2 ($1 == "phase" ? (i == 3 ? " seconds" : " processor seconds") : "")
+        if (!(name in sum)) totals[++names] = name
+        sum[name] += $i
+        if (!(name in most) || $i > most[name]) most[name] = $i
+    }
+}
+END {
+    for (k = 1; k <= keys; k++) {
+        split(named[k], part, "\t")
+        print "collective", part[1], most_calls[named[k]], most_steps[named[k]], messages[named[k]], bytes[named[k]], part[2]
+    }
+    for (k = 1; k <= names; k++) print totals[k], sum[totals[k]] / ranks, most[totals[k]]
+}

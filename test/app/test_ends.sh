@@ -1,0 +1,208 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# long
+# The end of a run, from its last step to result.json, is completed by the next attempt after a kill or a signal. Attempts are interrupted at
+# each phase of the end, one after another in one folder; together they make one run: the same result.json except times,
+# the same weights, each row of metrics.csv once. TEST_LONG=1 also interrupts each phase in a run of its own.
+. "$TEST_SOURCE/test/support/program.sh"
+
+# Five steps per epoch; a checkpoint every second step.
+steps="$small debug.fraction=0.06 data.workers=1 train.test=on optim.ema=0.9 checkpoint.every=0.4 output.monitor=0 \
+output.tensorboard=off output.logbook="
+
+# interrupt RANKS NAME SIGNAL PHASE:STEP WORD...: an attempt gets the signal in that phase. Print what is wrong with its end.
+interrupt() {
+    on=$1 name=$2 signal=$3 phase=$4 rank=$(($1 - 1)) launcher='' seconds=20
+    shift 4
+    [ "$on" = 1 ] || launcher="$MPIRUN -np $on"
+    [ "$signal" = KILL ] || seconds=0.4 # the pause continues after other signals
+    rm -f "$work/cut.log"
+    timeout 60 $launcher "$vittrain" run.dir="$work/$name" debug.pause="$phase:$seconds" "$@" >"$work/cut.log" 2>&1 </dev/null &
+    job=$!
+    wait_for "debug.pause: rank $rank " "$work/cut.log"
+    victim=$(sed -n "s/.*debug.pause: rank $rank on .*(process \([0-9]*\)).*/\1/p" "$work/cut.log")
+    if [ -n "$victim" ]; then
+        kill -"$signal" "$victim"
+        wait $job
+        ended=$?
+        [ "$signal" = KILL ] || [ $ended = 0 ] || echo "$phase: exit status $ended;"
+        [ "$signal" != KILL ] || reports_kill $ended || echo "$phase: exit status 0;"
+    else
+        wait $job
+        echo "$phase: no pause;"
+    fi
+    cat "$work/cut.log" >>"$work/$name.log"
+}
+
+# facts NAME: write what must be equal to an uninterrupted run to $work/NAME.facts.
+facts() {
+    grep -vE 'seconds|images_per_second|"name"' "$work/$1/result.json"
+    cut -d, -f1-8 "$work/$1/metrics.csv"
+    cut -d, -f1-9 "$work/$1/epochs.csv"
+    cksum <"$work/$1/weights.safetensors"
+} >"$work/$1.facts"
+
+# whole RANKS NAME WORD...: an uninterrupted run.
+whole() {
+    run "$@" run.dir="$work/$2"
+    facts "$2"
+}
+
+# completes NAME REFERENCE RANKS TITLE BAD WORD...: one more attempt completes the run; then it equals the reference.
+completes() {
+    name=$1 reference=$2 on=$3 title=$4 bad=$5
+    shift 5
+    run "$on" last "$@" run.dir="$work/$name"
+    [ $status = 0 ] || bad="$bad exit status $status;"
+    facts "$name"
+    bad="$bad$(diff "$work/$reference.facts" "$work/$name.facts")"
+    cat "$work/last.log" >>"$work/$name.log"
+    result "$title" "$bad" "$work/$name.log"
+}
+
+before='data evaluation checkpoint_begin checkpoint_write checkpoint_name'
+after='weights_write test results'
+
+# The last epoch is incomplete, and the validation split is the test split.
+part="$steps train.steps=9"
+whole 1 part $part
+whole 2 full $steps train.epochs=2
+bad=
+for phase in $before $after; do
+    bad=$bad$(interrupt 1 killed KILL $phase:9 $part)
+done
+completes killed part 1 'killed in each phase of the end, on 1 rank' "$bad" $part
+
+run 1 again $part run.dir="$work/killed"
+facts killed
+bad=$(diff "$work/part.facts" "$work/killed.facts")
+grep -q 'nothing to do' "$work/again.log" || bad="$bad; not finished"
+result 'an attempt of a finished run changes nothing' "$bad" "$work/again.log"
+
+bad=
+for phase in evaluation checkpoint_name test results; do
+    bad=$bad$(interrupt 2 both KILL $phase:10 $steps train.epochs=2)
+    [ $phase != checkpoint_name ] || continue
+    bad=$bad$(interrupt 2 both USR1 $phase:10 $steps train.epochs=2)
+done
+completes both full 2 'killed and stopped by SIGUSR1, on 2 ranks' "$bad" $steps train.epochs=2
+
+# Without a validation split. A signal in the final test leaves the run unfinished; the next attempt makes the test.
+alone="$steps data.val=none train.epochs=2"
+whole 1 alone $alone
+bad=$(interrupt 1 signal USR1 test:10 $alone)
+grep -q '"finished": false' "$work/signal/result.json" || bad="$bad finished;"
+grep -q 'test split is left to the next attempt' "$work/signal.log" || bad="$bad no message;"
+bad=$bad$(interrupt 1 signal KILL test:10 $alone)
+completes signal alone 1 'a final test that a signal interrupts is repeated' "$bad" $alone
+
+# ---- what a kill leaves behind
+
+# left FOLDER COMMAND...: the folder has temporary files of killed processes, one that a living process has locked, and a
+# file that is not the program's. Print what is wrong with them after the command.
+left() {
+    folder=$1
+    shift
+    for name in result.json metrics.csv weights.safetensors best.safetensors misclassified.json report.html checkpoints/step-00000003.h5; do
+        echo left >"$folder/$name.part"
+    done
+    echo left >"$folder/.probe-host-1"
+    echo mine >"$folder/notes.part"
+    flock "$folder/units.csv.part" sh -c "touch '$work/locked'; exec sleep 60.25" &
+    holder=$!
+    tries=0
+    until [ -e "$work/locked" ] || [ $tries -gt 500 ]; do sleep 0.01; tries=$((tries + 1)); done
+    "$@" >"$work/left.log" 2>&1 || echo "exit status $?;"
+    rm "$work/locked" "$folder/notes.part" || echo 'notes.part was removed;'
+    rm "$folder/units.csv.part" || echo 'the part of a living process was removed;'
+    kill $(processes '^sleep 60[.]25') $holder 2>/dev/null
+    find "$folder" -name '*.part' -o -name '.probe*'
+}
+
+book="output.logbook=$work/book"
+bad=$(interrupt 1 page KILL end:10 $alone $book)
+[ -e "$work/page/result.json" ] || bad="$bad no results;"
+[ ! -e "$work/book/page.md" ] || bad="$bad it has a page;"
+bad=$bad$(left "$work/page" "$vittrain" run.dir="$work/page" $alone $book)
+[ -e "$work/book/page.md" ] && grep -q page.md "$work/book/README.md" || bad="$bad no page;"
+result 'the page of a run that was killed before is written; temporary files are removed' "$bad" "$work/left.log"
+bad=$(left "$work/page" "$vittrain" report "$work/page" $book)
+result 'a report removes temporary files, too' "$bad" "$work/left.log"
+
+# ---- symbolic links in the run folder
+
+echo 'not yours' >"$work/victim"
+mkdir -p "$work/real/checkpoints" "$work/linked.book"
+ln -s real "$work/linked"
+for name in deck.ini metrics.csv epochs.csv units.csv ranks.csv run.json result.json weights.safetensors monitor.csv report.html; do
+    ln -s "$work/victim" "$work/real/$name.part"
+    [ $name = deck.ini ] || ln -s "$work/victim" "$work/real/$name"
+done
+ln -s "$work/victim" "$work/linked.book/README.md"
+ln -s "$work/victim" "$work/linked.book/linked.md"
+run 1 linked $steps train.epochs=1 run.dir="$work/linked" output.logbook="$work/linked.book" output.monitor=1
+bad=
+[ $status = 0 ] || bad="exit status $status;"
+"$vittrain" report "$work/linked" >>"$work/linked.log" 2>&1 || bad="$bad no report;"
+for name in step-00000010.h5 step-00000010.h5.part last.h5.part; do
+    ln -s "$work/victim" "$work/real/checkpoints/$name"
+done
+ln -sf "$work/victim" "$work/real/checkpoints/last.h5"
+run 1 linked $steps train.epochs=2 run.dir="$work/linked"
+[ $status = 0 ] || bad="$bad exit status $status;"
+[ "$(cat "$work/victim")" = 'not yours' ] || bad="$bad the victim was written;"
+bad=$bad$(find "$work/real" "$work/linked.book" -lname "$work/victim" ! -name linked.md)
+result 'links in a run folder are replaced, not followed; the run folder may be a link' "$bad" "$work/linked.log"
+bad=
+for name in train.log .lock metrics.csv epochs.csv; do
+    rm "$work/real/$name"
+    ln -s "$work/victim" "$work/real/$name"
+    run 1 link $steps train.epochs=3 run.dir="$work/linked"
+    bad=$bad$(failed_otherwise 5 "/$name: it is a symbolic link")
+    rm "$work/real/$name"
+done
+[ "$(cat "$work/victim")" = 'not yours' ] || bad="$bad the victim was written;"
+result 'a link that would be appended to is an error' "$bad" "$work/link.log"
+
+# A run that fails before its first step leaves no folder, and files of others in an existing one.
+fails 2 'missing weights are found before the data are opened' 4 \
+    'model.init: cannot read none.safetensors: No such file or directory; .*`vittrain fetch weights NAME`' \
+    $steps run.dir="$work/init" model.init=none.safetensors data.root=nowhere
+bad=$([ ! -e "$work/init" ] || ls -A "$work/init")
+fails 2 'eval names missing weights, too' 4 'cannot read none.safetensors: .*`vittrain fetch weights NAME`' eval none.safetensors
+mkdir "$work/used"
+echo >"$work/used/slurm-17.out"
+for folder in init used; do
+    run 2 $folder $steps run.dir="$work/$folder" model.init="$work/real/weights.safetensors" model.dim=64
+    [ $status -eq 4 ] || bad="$bad status $status"
+    grep -q "^$work/$folder: the files of this attempt are removed" "$run_log" || bad="$bad; $folder is not reported"
+done
+[ ! -e "$work/init" ] || bad="$bad; init has $(ls -A "$work/init")"
+[ "$(ls -A "$work/used")" = slurm-17.out ] || bad="$bad; used has $(ls -A "$work/used")"
+result 'a run that fails before its first step leaves no folder' "$bad" "$run_log"
+# Another job has just locked its folder and written nothing else yet.
+mkdir -p "$work/begun/checkpoints"
+flock "$work/begun/.lock" timeout 60 "$vittrain" $steps run.dir="$work/begun" >"$work/begun.log" 2>&1 </dev/null
+status=$? run_log=$work/begun.log
+bad=$(failed_otherwise 2 'another job is writing to')
+[ "$(ls -A "$work/begun" | paste -s -d ' ')" = '.lock checkpoints' ] || bad="$bad only $(ls -A "$work/begun") is left"
+result 'a job that is refused removes nothing from the folder of another' "$bad" "$run_log"
+for folder in / "$work/../../../../../../../.."; do
+    fails 1 'the root is not a run folder' 2 "^vittrain: error: $folder: the root of the file system" $steps run.dir="$folder"
+done
+run 1 fails $steps run.dir="$work/fails" optim.lr=1e30 output.logbook="$work/book"
+bad=$([ $status -ne 0 ] || echo 'exit status 0')
+grep -q '^| Status | failed |' "$work/book/fails.md" || bad="$bad; its page does not report it"
+! grep 'still running' "$work/book/fails.md" || bad="$bad; still running"
+result 'a run that fails has a page that reports it' "$bad" "$run_log"
+
+for on in ${TEST_LONG:+1 2}; do
+    whole $on long$on $steps train.epochs=2
+    for signal in KILL USR1; do
+        for phase in $before $after; do
+            rm -rf "$work/one" "$work/one.log"
+            bad=$(interrupt $on one $signal $phase:10 $steps train.epochs=2)
+            completes one long$on $on "$signal in $phase on $on ranks" "$bad" $steps train.epochs=2
+        done
+    done
+done

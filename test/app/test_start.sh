@@ -1,0 +1,59 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# long
+# Start of a run on 2, 4 and 8 ranks, with 2 ranks per simulated node. Each time the ranks double, the number of messages
+# that a rank sends and receives may grow by a constant, as the logarithm does. Collectives that grow faster are listed.
+. "$TEST_SOURCE/test/support/program.sh"
+
+vittrain=$TEST_BUILD/test/app/start_count
+START_NODE_RANKS=2
+export START_NODE_RANKS
+for ranks in 2 4 8; do
+    START_COUNT=$work/start$ranks
+    export START_COUNT
+    mkdir "$START_COUNT"
+    run $ranks "start$ranks" model.name=cnn_a data.format=synthetic data.val=none run.threads=1 train.steps=1 \
+        train.global_batch=16 train.precision=fp32 output.weights=off output.logbook= run.dir="$work/run$ranks"
+    awk -f "$TEST_SOURCE/test/app/start_counts.awk" "$START_COUNT"/rank.* >"counts$ranks" && grep -q '^collective' "counts$ranks"
+    counted=$?
+    result "$ranks ranks reach the first update, and their calls are counted" "$([ $status -eq 0 ] && [ $counted -eq 0 ] &&
+        [ -s "$START_COUNT/rank.$((ranks - 1))" ] || echo "status $status, of the counts: $counted")" "$run_log"
+done
+
+# grown COLUMN: print the collectives that grow more from 4 to 8 ranks than from 2 to 4, with the addresses of their callers.
+grown() {
+    awk -F '\t' -v column="$1" '
+        FNR == 1 { file++ }
+        $1 == "collective" { key = $2 "\t" $7; value[key, file] = $column; seen[key] = 1 }
+        END {
+            for (key in seen)
+                if (value[key, 3] > value[key, 2] && value[key, 3] - value[key, 2] > value[key, 2] - value[key, 1])
+                    print value[key, 1] + 0 ", " value[key, 2] + 0 ", " value[key, 3] "\t" key
+        }' counts2 counts4 counts8
+}
+
+# named UNIT: replace the addresses by the functions.
+named() {
+    while IFS="$(printf '\t')" read -r counts name callers; do
+        echo "$name: $counts $1 on 2, 4, 8 ranks, called by $(addr2line -f -e "$vittrain" $callers 2>/dev/null |
+            awk 'NR % 2 { name = $1; next } !/start_count|src\/comm/ { printf "%s (%s), ", name, $1; if (++n == 3) exit }')"
+    done
+}
+result 'the messages of a rank in each collective grow at most with the logarithm of the ranks' "$(grown 4 | named messages)"
+result 'the calls of a rank grow at most with the logarithm of the ranks' "$(grown 3 | named calls)"
+per_rank=$(awk -F '\t' '$1 == "collective" { bytes[FILENAME] += $6 }
+    END { printf "%d", bytes["counts8"] / 8 - bytes["counts4"] / 4 }' counts4 counts8)
+result 'a rank sends at most 512 bytes for each further rank' "$([ "$per_rank" -le 2048 ] || echo "$((per_rank / 4)) bytes")"
+result 'the growth of a ring is found' "$(
+    for ranks in 2 4 8; do
+        printf 'collective\tall-gather\t1\t%d\t0\t0\t0\n' $((2 * ranks - 2)) >>"counts$ranks"
+    done
+    [ "$(grown 4)" = "$(printf '2, 6, 14\tall-gather\t0')" ] || grown 4)"
+
+# MPI_Init of Open MPI makes a session folder, which processes that start at the same time remove from each other.
+TMPDIR=/dev/null run 1 alone plan
+result 'a process without a launcher does not start MPI' "$([ $status -eq 0 ] || echo "exit status $status")" "$run_log"
+bad=$(for start in $(seq 32); do
+    (timeout 120 "$vittrain" plan >"start$start.log" 2>&1 || echo "start $start: exit status $?;") &
+done; wait)
+result '32 starts at once' "$bad"

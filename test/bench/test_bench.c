@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ranks: 1 2 3 4
+/* `bench comm` on any number of ranks: every implementation is measured and correct, the CSV has
+ * the common columns. Wrong results are counted and give an exit code: MPI_Allgather is replaced by
+ * one that can lose data or fail (MPI's profiling interface). */
+#include "tools/bench/bench.h"
+
+#include <mpi.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "app/app.h"
+#include "config/command_line.h"
+#include "config/options.h"
+#include "temporary.h"
+
+static struct comm *world;
+static bool loses_data, fails;
+
+int MPI_Allgather(const void *from, int from_count, MPI_Datatype from_type, void *to, int to_count,
+                  MPI_Datatype to_type, MPI_Comm comm)
+{
+    if (fails)
+        return MPI_ERR_OTHER;
+    return loses_data ? MPI_SUCCESS
+                      : PMPI_Allgather(from, from_count, from_type, to, to_count, to_type, comm);
+}
+
+/* Return the exit code of `bench OPERAND SETTING...`; settings are NULL-terminated. */
+static int bench(const char *operand, const char *const *settings)
+{
+    static struct options options;
+    struct error error = {0};
+    struct command_line line = {.operand = &operand, .operand_count = operand != NULL};
+    options_default(&options);
+    for (; *settings != NULL; settings++)
+        ENSURE(options_set(*settings, &options, &error), "%s", error.text);
+    command_bench.run(&options, &line, world, &error);
+    return (int)error.kind;
+}
+
+#define SMALL "bench.min=8", "bench.max=100KiB", "bench.factor=40", "bench.seconds=0"
+
+/* Count the rows of the file with this metric and value (NULL: any). */
+static int count_rows(const char *path, const char *metric, const char *value)
+{
+    FILE *file = fopen(path, "r");
+    char line[512], wanted[128];
+    int rows = 0;
+    assert_non_null(file);
+    snprintf(wanted, sizeof wanted, ",%s,%s%s", metric, value != NULL ? value : "",
+             value != NULL ? "," : "");
+    while (fgets(line, sizeof line, file) != NULL)
+        rows += strstr(line, wanted) != NULL;
+    fclose(file);
+    return rows;
+}
+
+static void every_way_is_measured_and_right(void **state)
+{
+    (void)state;
+    const char *path = temporary_path("all.csv");
+    char setting[600];
+    snprintf(setting, sizeof setting, "bench.output=%s", path);
+    const char *const settings[] = {SMALL, setting, "bench.overlap=on", NULL};
+    assert_int_equal(bench("comm", settings), ERROR_NONE);
+    /* A second run appends rows. */
+    assert_int_equal(bench("comm", settings), ERROR_NONE);
+    if (world->rank == 0) {
+        /* 4 collectives x 4 sizes (8, 320, 12800, 100 KiB), each by ring, shared and MPI. */
+        int rows = 2 * 4 * 4 * (world->size > 1 ? 3 : 2);
+        assert_int_equal(count_rows(path, "time", NULL), rows);
+        assert_int_equal(count_rows(path, "bus bandwidth", NULL), rows);
+        assert_int_equal(count_rows(path, "overlap with computation", NULL), rows);
+        assert_int_equal(count_rows(path, "wrong elements", "0"), rows);
+        assert_int_equal(count_rows(path, "metric", "value"), 1); /* one header */
+    }
+}
+
+static void write_text(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+/* A table of an older or a killed program is kept: its rows get empty cells, a torn line is
+ * removed. A table with other columns is not changed. */
+static void rows_are_added_to_old_tables(void **state)
+{
+    (void)state;
+    static const char old[] =
+        "date,host_cpu,commit,framework,version,work,model,batch,precision,"
+        "strategy,ranks,threads,metric,value,unit\n"
+        "2026-01-02T03:04:05,cpu,abc,mpi,4,all_gather,8 bytes,,fp32,,2,1,time,"
+        "0.125,s\n2026-01-02T03:04:06,cpu,abc,mpi,4,all_ga";
+    const char *path = temporary_path("old.csv"), *const wrong = "epoch,loss\n1,2\n";
+    char setting[600];
+    snprintf(setting, sizeof setting, "bench.output=%s", path);
+    const char *const settings[] = {SMALL, setting, "mesh.transport=ring",
+                                    "bench.collective=all_gather", NULL};
+    if (world->rank == 0)
+        write_text(path, old);
+    assert_int_equal(bench("comm", settings), ERROR_NONE);
+    if (world->rank == 0) {
+        char *text = temporary_text("old.csv");
+        assert_memory_equal(text, bench_header, strlen(bench_header));
+        assert_non_null(strstr(text, ",time,0.125,s,,,,,,\n"));
+        assert_null(strstr(text, "03:04:06"));
+        free(text);
+        assert_int_equal(count_rows(path, "time", NULL), 1 + 4 * 2);
+        write_text(path, wrong);
+    }
+    assert_int_equal(bench("comm", settings), ERROR_FILE);
+    if (world->rank == 0) {
+        char *text = temporary_text("old.csv");
+        assert_string_equal(text, wrong);
+        free(text);
+    }
+}
+
+static void one_transport_and_collective_can_be_chosen(void **state)
+{
+    (void)state;
+    const char *path = temporary_path("chosen.csv");
+    char setting[600];
+    snprintf(setting, sizeof setting, "bench.output=%s", path);
+    const char *const settings[] = {SMALL, setting, "mesh.transport=ring",
+                                    "bench.collective=all_gather", NULL};
+    assert_int_equal(bench("comm", settings), ERROR_NONE);
+    if (world->rank == 0)
+        assert_int_equal(count_rows(path, "time", NULL), 4 * 2);
+}
+
+static void wrong_results_are_an_error(void **state)
+{
+    (void)state;
+    const char *const settings[] = {SMALL, NULL};
+    if (world->size == 1)
+        return; /* one rank exchanges no data */
+    loses_data = true;
+    int code = bench("comm", settings);
+    loses_data = false;
+    assert_int_equal(code, ERROR_INTERNAL);
+}
+
+/* In a child process, because it ends there. A single rank has no other thread, so fork is safe. */
+static void what_fails_in_mpi_ends_the_job(void **state)
+{
+    (void)state;
+    const char *const settings[] = {SMALL, "bench.collective=all_gather", NULL};
+    char said[1024] = "";
+    int status;
+    if (world->size > 1)
+        return;
+    FILE *file = tmpfile();
+    assert_non_null(file);
+    fflush(stdout);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        error_on_abort(NULL);
+        dup2(fileno(file), STDERR_FILENO);
+        dup2(fileno(file), STDOUT_FILENO);
+        fails = true;
+        _exit(bench("comm", settings));
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    rewind(file);
+    said[fread(said, 1, sizeof said - 1, file)] = '\0';
+    fclose(file);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == ERROR_INTERNAL);
+    assert_non_null(strstr(said, "internal error: rank 0 on "));
+    assert_non_null(strstr(said, "MPI_Allgather("));
+}
+
+static void mistakes_of_the_user_are_told(void **state)
+{
+    (void)state;
+    const char *const none[] = {NULL}, *const crossed[] = {"bench.min=2KiB", "bench.max=1KiB",
+                                                           NULL};
+    const char *const large[] = {"bench.max=9GiB", NULL};
+    const char *const nowhere[] = {SMALL, "bench.output=/nowhere/bench.csv", NULL};
+    assert_int_equal(bench(NULL, none), ERROR_USAGE);
+    assert_int_equal(bench("speed", none), ERROR_USAGE);
+    assert_int_equal(bench("comm", crossed), ERROR_USAGE);
+    assert_int_equal(bench("comm", large), ERROR_USAGE);
+    assert_int_equal(bench("comm", nowhere), ERROR_FILE);
+}
+
+int main(int argc, char **argv)
+{
+    struct error error = {0};
+    if (!comm_world_open(&argc, &argv, &world, &error)) {
+        fprintf(stderr, "%s\n", error.text);
+        return 1;
+    }
+    temporary_open();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_way_is_measured_and_right),
+        cmocka_unit_test(rows_are_added_to_old_tables),
+        cmocka_unit_test(one_transport_and_collective_can_be_chosen),
+        cmocka_unit_test(wrong_results_are_an_error),
+        cmocka_unit_test(what_fails_in_mpi_ends_the_job),
+        cmocka_unit_test(mistakes_of_the_user_are_told),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    temporary_close();
+    comm_world_close(world);
+    return failed;
+}

@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ranks: 1 3
+/* Each file operation of a checkpoint, in the foreground and in the background, fails once, on the
+ * first and on the last rank: all ranks get the error, no files are left, the older file is valid,
+ * and the next checkpoint works. The operations are replaced below. `test_checkpoint_faults
+ * write|die|check ...` are called by test_checkpoint_kill.sh. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "checkpoint/checkpoint_read.h"
+#include "checkpoint/checkpoint_writer.h"
+#include "checkpoint/safetensors.h"
+#include "config/run_options.h"
+#include "core/hdf5_file.h"
+#include "core/log.h"
+#include "model_fixture.h"
+#include "skip.h"
+
+static struct comm *world;
+static char folder[64];
+static const struct fixture_shape usual;
+
+/* ---- failing calls ---- */
+
+enum call { CALL_PWRITE, CALL_FSYNC, CALL_RENAME, CALL_FALLOCATE, CALLS };
+static const char *const call_name[CALLS] = {"pwrite", "fsync", "rename", "fallocate"};
+
+static struct {
+    int countdown[CALLS]; /* calls until the failing one; negative: none fails */
+    int failure;          /* errno of the failing call; 0: kill the process */
+    bool happened;
+    bool cannot_reserve; /* fallocate is not supported */
+    bool full;           /* and almost no space is free */
+} faults = {.countdown = {-1, -1, -1, -1}};
+
+static void disarm(void)
+{
+    for (int call = 0; call < CALLS; call++)
+        faults.countdown[call] = -1;
+    faults.happened = false;
+}
+
+static void arm(enum call call, int countdown, int failure)
+{
+    disarm();
+    faults.countdown[call] = countdown;
+    faults.failure = failure;
+}
+
+static bool fails(enum call call)
+{
+    if (faults.countdown[call] < 0 || faults.countdown[call]-- > 0)
+        return false;
+    if (faults.failure == 0)
+        raise(SIGKILL);
+    faults.happened = true;
+    errno = faults.failure;
+    return true;
+}
+
+/* Files in memory (memfd) do not fail like a disk. */
+static bool is_on_disk(int descriptor)
+{
+    char link[64], target[256] = "";
+    snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
+    return readlink(link, target, sizeof target - 1) < 0 || strncmp(target, "/memfd:", 7) != 0;
+}
+
+ssize_t pwrite(int descriptor, const void *data, size_t bytes, off_t offset)
+{
+    if (is_on_disk(descriptor) && fails(CALL_PWRITE))
+        return -1;
+    return syscall(SYS_pwrite64, descriptor, data, bytes, offset);
+}
+
+ssize_t pwrite64(int descriptor, const void *data, size_t bytes, off64_t offset)
+{
+    return pwrite(descriptor, data, bytes, offset);
+}
+
+int fsync(int descriptor)
+{
+    return fails(CALL_FSYNC) ? -1 : (int)syscall(SYS_fsync, descriptor);
+}
+
+int rename(const char *from, const char *to)
+{
+    return fails(CALL_RENAME) ? -1 : (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+
+int fallocate(int descriptor, int mode, off_t offset, off_t bytes)
+{
+    if (faults.cannot_reserve) {
+        errno = EOPNOTSUPP;
+        return -1;
+    }
+    if (fails(CALL_FALLOCATE))
+        return -1;
+    return (int)syscall(SYS_fallocate, descriptor, mode, offset, bytes);
+}
+
+int fallocate64(int descriptor, int mode, off64_t offset, off64_t bytes)
+{
+    return fallocate(descriptor, mode, offset, bytes);
+}
+
+int fstatvfs(int descriptor, struct statvfs *disk)
+{
+    (void)descriptor;
+    *disk = (struct statvfs){.f_frsize = 4096, .f_bavail = faults.full ? 3 : 1 << 20};
+    return 0;
+}
+
+int fstatvfs64(int descriptor, struct statvfs64 *disk)
+{
+    return fstatvfs(descriptor, (struct statvfs *)disk);
+}
+
+/* ---- checkpoints ---- */
+
+enum way { AT_ONCE, BY_NODE0, IN_BACKGROUND };
+
+static void path_of(int64_t step, char *path, size_t size)
+{
+    snprintf(path, size, "%s/step-%08lld.h5", folder, (long long)step);
+}
+
+/* As in a run: the error may occur at the start, in a step or at the end. */
+static bool write_in_background(struct fixture *fixture, const struct checkpoint_target *target,
+                                const struct checkpoint_order *order, struct error *error)
+{
+    float *snapshot = malloc(checkpoint_snapshot_bytes(&fixture->flat));
+    ENSURE(snapshot != NULL, "no memory for a test");
+    struct checkpoint_writer *writer =
+        checkpoint_writer_open(target, &fixture->flat, snapshot, error);
+    bool good = writer != NULL && checkpoint_writer_start(writer, order, error);
+    for (int step = 0; good && step < 3; step++) {
+        int64_t busy = checkpoint_writer_is_busy(writer);
+        comm_all_reduce(world, &busy, 1, COMM_INT64, COMM_MAX);
+        good = checkpoint_writer_follow(writer, busy != 0, error);
+    }
+    good = good && checkpoint_writer_finish(writer, error);
+    checkpoint_writer_close(writer);
+    free(snapshot);
+    return good;
+}
+
+static bool write_step(struct fixture *fixture, enum way way, int64_t step, struct error *error)
+{
+    struct checkpoint_target target = {.directory = folder,
+                                       .writers = way == BY_NODE0 ? WRITERS_NODE0 : WRITERS_ALL};
+    struct training_state state = {.step = step};
+    char path[128], *name = path + strlen(folder) + 1;
+    path_of(step, path, sizeof path);
+    fixture_fill(fixture, (uint32_t)step);
+    const struct checkpoint_order order = {
+        .name = name, .model_name = "fake", .state = &state, .deck_text = ""};
+    if (way != IN_BACKGROUND)
+        return checkpoint_write(&target, &fixture->flat, &order, error);
+    return write_in_background(fixture, &target, &order, error);
+}
+
+/* Return the step of the newest valid checkpoint after checking its content; -1 if it is wrong. */
+static int64_t newest(struct fixture *fixture, char *report, size_t size)
+{
+    struct checkpoint_target target = {.directory = folder, .writers = WRITERS_ALL};
+    struct error error = {.kind = ERROR_NONE};
+    struct training_state state = {.step = -1};
+    char path[256];
+    bool good = checkpoint_find(&target, world, path, sizeof path, report, size, &error) &&
+                checkpoint_read(path, &target, &fixture->flat, &state, false, &error);
+    int64_t wrong = fixture_all_wrong(fixture, (uint32_t)state.step);
+    return good && fixture_total(world, wrong) == 0 ? state.step : -1;
+}
+
+static bool there(int64_t step)
+{
+    char path[128];
+    struct stat file;
+    path_of(step, path, sizeof path);
+    comm_barrier(world);
+    bool found = stat(path, &file) == 0;
+    comm_barrier(world);
+    return found;
+}
+
+/* Let the call fail at its first, second, ... time on this rank until it is not reached. Return the
+ * number of failures. */
+static int fail_each(struct fixture *fixture, enum way way, enum call call, int victim, int failure)
+{
+    char path[128], report[4096];
+    path_of(2, path, sizeof path);
+    for (int turn = 0;; turn++) {
+        struct error error = {.kind = ERROR_NONE};
+        if (world->rank == victim)
+            arm(call, turn, failure);
+        bool good = write_step(fixture, way, 2, &error);
+        int64_t happened = fixture_total(world, faults.happened);
+        disarm();
+        assert_int_equal(good, happened == 0);
+        /* if syncing the folder fails, the file and its link are already complete */
+        bool named = call == CALL_FSYNC || (call == CALL_RENAME && turn > 0);
+        assert_true(good || named || !there(2));
+        assert_int_equal(newest(fixture, report, sizeof report), there(2) ? 2 : 1);
+        assert_string_equal(report, ""); /* no part is left */
+        if (world->rank == 0)
+            unlink(path);
+        comm_barrier(world);
+        if (good)
+            return turn;
+        assert_int_equal(error.kind, ERROR_FILE);
+        assert_null(strchr(error.text, '\n'));
+        assert_non_null(strstr(error.text, folder));
+    }
+}
+
+static void test_every_call_fails(void **state)
+{
+    enum way way = *(enum way *)*state;
+    int last = world->size - 1;
+    struct fixture fixture;
+    struct error error = {.kind = ERROR_NONE};
+    fixture_open(&fixture, world, world->size, &usual, 1, false);
+    write_step(&fixture, way, 1, &error);
+    assert_string_equal(error.text, "");
+    for (enum call call = 0; call < CALLS; call++) {
+        int calls = fail_each(&fixture, way, call, 0, ENOSPC);
+        assert_true(calls > 0);
+        if (last > 0) {
+            calls = fail_each(&fixture, way, call, last, EIO);
+            bool writes = call == CALL_PWRITE && way != BY_NODE0;
+            bool syncs = call == CALL_FSYNC && way == IN_BACKGROUND;
+            assert_int_equal(calls > 0, writes || syncs);
+        }
+    }
+    fixture_close(&fixture);
+}
+
+/* If space cannot be reserved, the free space is checked, and writes report errors. */
+static void test_without_reservation(void **state)
+{
+    struct fixture fixture;
+    struct error error = {.kind = ERROR_NONE};
+    enum way way = *(enum way *)*state;
+    fixture_open(&fixture, world, 1, &usual, 1, false);
+    faults.cannot_reserve = true;
+    write_step(&fixture, way, 1, &error);
+    assert_string_equal(error.text, "");
+    fail_each(&fixture, way, CALL_PWRITE, world->size - 1, ENOSPC);
+    faults.full = true;
+    assert_false(write_step(&fixture, way, 2, &error));
+    faults.cannot_reserve = faults.full = false;
+    assert_int_equal(error.kind, ERROR_FILE);
+    assert_non_null(strstr(error.text, "No space left"));
+    assert_false(there(2));
+    fixture_close(&fixture);
+}
+
+/* HDF5's own writes fail: no error but one, and none at MPI_Finalize or exit, where HDF5 would
+ * crash (hdf5_library_open). */
+static void test_frame_fails(void **state)
+{
+    struct fixture fixture;
+    struct rlimit limit, before;
+    struct error error = {.kind = ERROR_NONE};
+    (void)state;
+    if (H5_VERS_MAJOR >= 2)
+        SKIP_BECAUSE("HDF5 2 ends at an assertion when a write fails");
+    fixture_open(&fixture, world, 1, &usual, 1, false);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    limit = before;
+    faults.cannot_reserve = true;
+    for (limit.rlim_cur = 40; limit.rlim_cur < 8000; limit.rlim_cur += 1500) {
+        error_clear(&error);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+        assert_false(write_step(&fixture, AT_ONCE, 3, &error));
+        assert_int_equal(error.kind, ERROR_FILE);
+        assert_non_null(strstr(error.text, "cannot create the metadata of"));
+        assert_non_null(strstr(error.text, "raise the limit on the size of files (ulimit -f)"));
+    }
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    faults.cannot_reserve = false;
+    assert_false(there(3));
+    fixture_close(&fixture);
+}
+
+/* ---- weights ---- */
+
+static void test_every_call_fails_for_weights(void **state)
+{
+    struct fixture fixture;
+    char path[128];
+    (void)state;
+    fixture_open(&fixture, world, world->size, &usual, 0, false);
+    snprintf(path, sizeof path, "%s/weights.safetensors", folder);
+    fixture_fill(&fixture, 1);
+    struct error error = {.kind = ERROR_NONE};
+    assert_true(safetensors_write(path, &fixture.flat, NULL, &error));
+    for (enum call call = 0; call < CALLS; call++)
+        for (int turn = 0; turn == 0 || error.kind != ERROR_NONE; turn++) {
+            error_clear(&error);
+            fixture_fill(&fixture, 1);
+            if (world->rank == 0)
+                arm(call, turn, ENOSPC);
+            bool good = safetensors_write(path, &fixture.flat, NULL, &error);
+            int64_t happened = fixture_total(world, faults.happened);
+            disarm();
+            assert_int_equal(good, happened == 0);
+            assert_int_equal(error.kind, good ? ERROR_NONE : ERROR_FILE);
+            struct error none = {.kind = ERROR_NONE};
+            fixture_fill(&fixture, 2);
+            error_defer(safetensors_read(path, true, &fixture.flat, &none));
+            assert_string_equal(none.text, "");
+            assert_int_equal(fixture_total(world, fixture_all_wrong(&fixture, 1)), 0);
+        }
+    fixture_close(&fixture);
+}
+
+/* ---- commands of test_checkpoint_kill.sh ---- */
+
+/* write STEP | die STEP CALL TURN RANK at-once|background | check: print the newest step and the
+ * skipped files. */
+static int run_part(int count, char **word)
+{
+    struct fixture fixture;
+    struct error error = {.kind = ERROR_NONE};
+    char report[4096];
+    int result = 0;
+    snprintf(folder, sizeof folder, ".");
+    fixture_open(&fixture, world, world->size, &usual, 1, false);
+    if (count > 5 && strcmp(word[1], "die") == 0 && atoi(word[5]) == world->rank)
+        for (enum call call = 0; call < CALLS; call++)
+            if (strcmp(word[3], call_name[call]) == 0)
+                arm(call, atoi(word[4]), 0);
+    enum way way = count > 6 && strcmp(word[6], "background") == 0 ? IN_BACKGROUND : AT_ONCE;
+    if (strcmp(word[1], "check") != 0) {
+        result = write_step(&fixture, way, atoi(word[2]), &error) ? 0 : 1;
+    } else {
+        int64_t step = newest(&fixture, report, sizeof report);
+        if (world->rank == 0) {
+            checkpoint_prune(folder, 10);
+            printf("newest %lld\n%s", (long long)step, report);
+        }
+    }
+    fixture_close(&fixture);
+    return result;
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    fixture_directory(world, folder, sizeof folder);
+    return 0;
+}
+
+static int drop_folder(void **state)
+{
+    (void)state;
+    fixture_remove(world, folder);
+    return 0;
+}
+
+static int run_all(void)
+{
+    static enum way at_once = AT_ONCE, node0 = BY_NODE0, background = IN_BACKGROUND;
+    const struct CMUnitTest tests[] = {
+        {"test_every_call_fails at once", test_every_call_fails, make_folder, drop_folder,
+         &at_once},
+        {"test_every_call_fails by node0", test_every_call_fails, make_folder, drop_folder, &node0},
+        {"test_every_call_fails in the background", test_every_call_fails, make_folder, drop_folder,
+         &background},
+        {"test_without_reservation at once", test_without_reservation, make_folder, drop_folder,
+         &at_once},
+        {"test_without_reservation in the background", test_without_reservation, make_folder,
+         drop_folder, &background},
+        cmocka_unit_test_setup_teardown(test_every_call_fails_for_weights, make_folder,
+                                        drop_folder),
+        cmocka_unit_test_setup_teardown(test_frame_fails, make_folder, drop_folder),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(int argc, char **argv)
+{
+    hdf5_library_open();
+    world = fixture_world_open(&argc, &argv);
+    int failed = argc > 1 ? run_part(argc, argv) : run_all();
+    comm_world_close(world);
+    return failed;
+}

@@ -1,0 +1,494 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ranks: 1 2 3 4
+/* Checkpoints in the background: the file equals one written in the foreground, on any mesh and
+ * while the run changes its state; it is renamed when all ranks are done and not before; the next
+ * one waits. A gate in pwrite simulates a slow disk. Run with 1 to 4 ranks. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "checkpoint/checkpoint_read.h"
+#include "checkpoint/checkpoint_writer.h"
+#include "config/run_options.h"
+#include "core/log.h"
+#include "model_fixture.h"
+
+static struct comm *world;
+static char folder[64];
+static const struct fixture_shape usual, large = {.hidden = 100003};
+
+/* ---- a slow disk ---- */
+
+static atomic_bool gate_closed;
+
+static void doze(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+}
+
+/* Blocks writes of all threads except the main one. */
+ssize_t pwrite(int descriptor, const void *data, size_t bytes, off_t offset)
+{
+    while (gate_closed && syscall(SYS_gettid) != getpid())
+        doze();
+    return syscall(SYS_pwrite64, descriptor, data, bytes, offset);
+}
+
+ssize_t pwrite64(int descriptor, const void *data, size_t bytes, off64_t offset)
+{
+    return pwrite(descriptor, data, bytes, offset);
+}
+
+/* ---- a constant clock, so that the date in files is equal ---- */
+
+static atomic_bool time_stands;
+
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+    if (!time_stands || clock != CLOCK_REALTIME)
+        return (int)syscall(SYS_clock_gettime, clock, now);
+    *now = (struct timespec){.tv_sec = 1000000000};
+    return 0;
+}
+
+time_t time(time_t *seconds)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (seconds != NULL)
+        *seconds = now.tv_sec;
+    return now.tv_sec;
+}
+
+int gettimeofday(struct timeval *restrict now, void *restrict zone)
+{
+    (void)zone;
+    if (!time_stands)
+        return (int)syscall(SYS_gettimeofday, now, NULL);
+    *now = (struct timeval){.tv_sec = 1000000000};
+    return 0;
+}
+
+/* ---- a device whose stream runs on demand ---- */
+
+enum { COPIES = 1000 };
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct {
+        void *to;
+        const void *from;
+        size_t bytes;
+    } copies[COPIES];
+    int queued, done, recorded; /* queued copies; `recorded`: number of copies before the event */
+} stream = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static void late_copy(struct stream *unused, void *to, const void *from, size_t bytes)
+{
+    (void)unused;
+    pthread_mutex_lock(&stream.lock);
+    ENSURE(stream.queued < COPIES, "more copies than the test has room for");
+    stream.copies[stream.queued].to = to;
+    stream.copies[stream.queued].from = from;
+    stream.copies[stream.queued++].bytes = bytes;
+    pthread_mutex_unlock(&stream.lock);
+}
+
+static void late_event_record(struct event *event, struct stream *unused)
+{
+    (void)event;
+    (void)unused;
+    pthread_mutex_lock(&stream.lock);
+    stream.recorded = stream.queued;
+    pthread_mutex_unlock(&stream.lock);
+}
+
+static void late_event_synchronize(struct event *event)
+{
+    (void)event;
+    pthread_mutex_lock(&stream.lock);
+    while (stream.done < stream.recorded)
+        pthread_cond_wait(&stream.changed, &stream.lock);
+    pthread_mutex_unlock(&stream.lock);
+}
+
+static void stream_run(void)
+{
+    pthread_mutex_lock(&stream.lock);
+    for (; stream.done < stream.queued; stream.done++)
+        memcpy(stream.copies[stream.done].to, stream.copies[stream.done].from,
+               stream.copies[stream.done].bytes);
+    pthread_cond_broadcast(&stream.changed);
+    pthread_mutex_unlock(&stream.lock);
+}
+
+/* ---- a run ---- */
+
+struct run {
+    struct fixture fixture;
+    struct checkpoint_writer *writer;
+    float *snapshot;
+};
+
+static void run_open(struct run *run, int shard, const struct fixture_shape *shape, int moments,
+                     bool averaged, enum writers_choice writers)
+{
+    const struct checkpoint_target target = {.directory = folder, .writers = writers};
+    struct error error = {.kind = ERROR_NONE};
+    fixture_open(&run->fixture, world, shard, shape, moments, averaged);
+    run->snapshot = malloc(checkpoint_snapshot_bytes(&run->fixture.flat));
+    assert_non_null(run->snapshot);
+    run->writer = checkpoint_writer_open(&target, &run->fixture.flat, run->snapshot, &error);
+    assert_non_null(run->writer);
+}
+
+static void run_close(struct run *run)
+{
+    checkpoint_writer_close(run->writer);
+    free(run->snapshot);
+    fixture_close(&run->fixture);
+}
+
+/* Start a checkpoint of a model filled with its step. */
+static bool start(struct run *run, int64_t step, struct error *error)
+{
+    char name[64];
+    const struct training_state state = {.step = step, .best_metric = 0.5};
+    const struct checkpoint_order order = {.name = name,
+                                           .model_name = "fake",
+                                           .state = &state,
+                                           .deck_text = "[run]\nseed = 1\n",
+                                           .best = step == 1,
+                                           .keep = 2};
+    snprintf(name, sizeof name, "step-%08lld.h5", (long long)step);
+    fixture_fill(&run->fixture, (uint32_t)step);
+    bool good = checkpoint_writer_start(run->writer, &order, error);
+    memset(name, '?', sizeof name);
+    return good;
+}
+
+/* Fill the model with other values at once. */
+static bool begin(struct run *run, int64_t step, struct error *error)
+{
+    bool good = start(run, step, error);
+    fixture_fill(&run->fixture, 99);
+    return good;
+}
+
+static void must_begin(struct run *run, int64_t step)
+{
+    struct error error = {.kind = ERROR_NONE};
+    begin(run, step, &error);
+    assert_string_equal(error.text, "");
+}
+
+static void must_finish(struct run *run)
+{
+    struct error error = {.kind = ERROR_NONE};
+    error_defer(checkpoint_writer_finish(run->writer, &error));
+    assert_string_equal(error.text, "");
+}
+
+static void follow(struct run *run, int steps)
+{
+    struct error error = {.kind = ERROR_NONE};
+    for (int n = 0; n < steps; n++) {
+        int64_t busy = checkpoint_writer_is_busy(run->writer);
+        comm_all_reduce(world, &busy, 1, COMM_INT64, COMM_MAX);
+        assert_true(checkpoint_writer_follow(run->writer, busy != 0, &error));
+    }
+}
+
+/* Rank 0's view, as a file may be renamed at any moment. */
+static bool exists(const char *name)
+{
+    char path[128];
+    struct stat file;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    bool there = lstat(path, &file) == 0;
+    comm_broadcast(world, &there, sizeof there, COMM_BYTE, 0);
+    return there;
+}
+
+/* True if every element of the file has the value of this step. */
+static void assert_holds(struct run *run, const char *name, int64_t step)
+{
+    char path[128];
+    const struct checkpoint_target target = {.directory = folder, .writers = WRITERS_ALL};
+    struct training_state state;
+    struct error error = {.kind = ERROR_NONE};
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    error_defer(checkpoint_read(path, &target, &run->fixture.flat, &state, false, &error));
+    assert_string_equal(error.text, "");
+    assert_int_equal(state.step, step);
+    int64_t wrong = fixture_all_wrong(&run->fixture, (uint32_t)step);
+    assert_int_equal(fixture_total(world, wrong), 0);
+}
+
+/* ---- the same bytes ---- */
+
+static char *file_bytes(const char *name, size_t *size)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, 0, SEEK_END), 0);
+    *size = (size_t)ftell(file);
+    rewind(file);
+    char *bytes = malloc(*size);
+    assert_non_null(bytes);
+    assert_int_equal(fread(bytes, 1, *size, file), *size);
+    fclose(file);
+    return bytes;
+}
+
+static bool files_differ(const char *one, const char *other)
+{
+    size_t size, other_size;
+    char *bytes = file_bytes(one, &size), *other_bytes = file_bytes(other, &other_size);
+    bool differ = size != other_size || memcmp(bytes, other_bytes, size) != 0;
+    free(bytes);
+    free(other_bytes);
+    return differ;
+}
+
+/* Both files are written at the same time, which is stored in them. */
+static void write_both_ways(struct run *run)
+{
+    const struct checkpoint_target target = {.directory = folder, .writers = WRITERS_ALL};
+    const struct training_state state = {.step = 3, .best_metric = 0.5};
+    struct error error = {.kind = ERROR_NONE};
+    time_stands = true;
+    fixture_fill(&run->fixture, 3);
+    error_defer(checkpoint_write(&target, &run->fixture.flat,
+                                 &(const struct checkpoint_order){.name = "at-once.h5",
+                                                                  .model_name = "fake",
+                                                                  .state = &state,
+                                                                  .deck_text = "[run]\nseed = 1\n"},
+                                 &error));
+    assert_string_equal(error.text, "");
+    must_begin(run, 3);
+    time_stands = false;
+    must_finish(run);
+}
+
+static void same_bytes(int shard, const struct fixture_shape *shape, int moments, bool averaged)
+{
+    struct run run;
+    run_open(&run, shard, shape, moments, averaged, WRITERS_ALL);
+    write_both_ways(&run);
+    assert_true(world->rank != 0 || !files_differ("at-once.h5", "step-00000003.h5"));
+    assert_holds(&run, "step-00000003.h5", 3);
+    run_close(&run);
+}
+
+static void test_the_file_is_the_same(void **state)
+{
+    (void)state;
+    for (int shard = 1; shard <= world->size; shard++)
+        if (world->size % shard == 0)
+            same_bytes(shard, &usual, 2, true);
+    for (int moments = 0; moments <= 2; moments++)
+        same_bytes(1, &usual, moments, false);
+    same_bytes(1, &large, 1, true);
+    same_bytes(world->size, &large, 2, false);
+}
+
+/* ---- training continues ---- */
+
+static void test_steps_go_on(void **state)
+{
+    struct run run;
+    double stood, waited;
+    (void)state;
+    run_open(&run, world->size, &usual, 2, true, WRITERS_ALL);
+    follow(&run, 3); /* nothing is written yet */
+    gate_closed = world->rank == world->size - 1;
+    must_begin(&run, 1);
+    follow(&run, 20);
+    assert_true(exists("step-00000001.h5.part"));
+    assert_false(exists("step-00000001.h5"));
+    gate_closed = false;
+    int steps = 0;
+    while (!exists("step-00000001.h5") && steps++ < 10000) {
+        follow(&run, 1);
+        doze();
+    }
+    assert_true(steps < 10000);
+    must_finish(&run);
+    assert_false(exists("step-00000001.h5.part"));
+    assert_true(exists("last.h5"));
+    assert_holds(&run, "best.h5", 1);
+    checkpoint_writer_times(run.writer, &stood, &waited);
+    assert_true(stood > 0 && waited >= 0 && waited <= stood);
+    run_close(&run);
+}
+
+/* The snapshot is taken when the stream reaches it; only the thread waits. */
+static void test_in_the_order_of_the_stream(void **state)
+{
+    struct run run;
+    struct error error = {.kind = ERROR_NONE};
+    (void)state;
+    run_open(&run, 1, &usual, 2, true, WRITERS_ALL);
+    const struct device_backend *memory = run.fixture.device.backend;
+    struct device_backend late = *memory;
+    late.copy = late_copy;
+    late.event_record = late_event_record;
+    late.event_synchronize = late_event_synchronize;
+    run.fixture.device.backend = &late;
+    assert_true(start(&run, 1, &error));
+    assert_true(stream.queued > 0 && stream.done == 0);
+    follow(&run, 20);
+    assert_false(exists("step-00000001.h5"));
+    stream_run();
+    fixture_fill(&run.fixture, 99);
+    must_finish(&run);
+    run.fixture.device.backend = memory;
+    assert_holds(&run, "last.h5", 1);
+    run_close(&run);
+}
+
+static void *gate_open_later(void *argument)
+{
+    (void)argument;
+    for (int n = 0; n < 50; n++)
+        doze();
+    gate_closed = false;
+    return NULL;
+}
+
+/* Checkpoints that are due early wait for the previous one; none is skipped. */
+static void test_due_too_early(void **state)
+{
+    struct run run;
+    double stood, waited;
+    pthread_t opener;
+    (void)state;
+    run_open(&run, 1, &usual, 2, false, WRITERS_ALL);
+    gate_closed = true;
+    must_begin(&run, 1);
+    assert_int_equal(pthread_create(&opener, NULL, gate_open_later, NULL), 0);
+    must_begin(&run, 2);
+    pthread_join(opener, NULL);
+    assert_true(exists("step-00000001.h5"));
+    checkpoint_writer_times(run.writer, &stood, &waited);
+    assert_true(waited > 0.01 && stood >= waited);
+    for (int step = 3; step <= 6; step++)
+        must_begin(&run, step);
+    must_finish(&run);
+    assert_true(exists("step-00000001.h5")); /* the best one */
+    assert_false(exists("step-00000004.h5"));
+    assert_holds(&run, "step-00000005.h5", 5);
+    assert_holds(&run, "last.h5", 6);
+    run_close(&run);
+}
+
+/* Closing the writer early leaves the older files and no part. */
+static void test_not_finished(void **state)
+{
+    struct run run;
+    pthread_t opener;
+    (void)state;
+    run_open(&run, 1, &usual, 1, false, WRITERS_ALL);
+    must_begin(&run, 1);
+    must_finish(&run);
+    gate_closed = true;
+    must_begin(&run, 2);
+    follow(&run, 1);
+    assert_int_equal(pthread_create(&opener, NULL, gate_open_later, NULL), 0);
+    run_close(&run);
+    pthread_join(opener, NULL);
+    assert_true(exists("step-00000001.h5"));
+    assert_false(exists("step-00000002.h5"));
+    assert_false(exists("step-00000002.h5.part"));
+}
+
+/* ---- errors, and writing in the foreground ---- */
+
+static void test_one_writes_for_all(void **state)
+{
+    struct run run;
+    (void)state;
+    run_open(&run, world->size, &usual, 2, false, WRITERS_NODE0);
+    must_begin(&run, 1);
+    assert_true(exists("step-00000001.h5")); /* already complete */
+    follow(&run, 2);
+    must_finish(&run);
+    assert_holds(&run, "best.h5", 1);
+    run_close(&run);
+}
+
+static void test_a_folder_that_is_gone(void **state)
+{
+    struct run run;
+    struct error error = {.kind = ERROR_NONE};
+    (void)state;
+    run_open(&run, 1, &usual, 1, false, WRITERS_ALL);
+    comm_barrier(world);
+    assert_true(world->rank != 0 || rmdir(folder) == 0);
+    comm_barrier(world);
+    assert_false(begin(&run, 1, &error));
+    assert_int_equal(error.kind, ERROR_FILE);
+    assert_non_null(strstr(error.text, "create the folder"));
+    assert_null(strchr(error.text, '\n'));
+    comm_barrier(world);
+    assert_true(world->rank != 0 || mkdir(folder, 0777) == 0);
+    comm_barrier(world);
+    must_begin(&run, 2); /* retrying works */
+    must_finish(&run);
+    assert_holds(&run, "last.h5", 2);
+    run_close(&run);
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    fixture_directory(world, folder, sizeof folder);
+    return 0;
+}
+
+static int drop_folder(void **state)
+{
+    (void)state;
+    gate_closed = false;
+    fixture_remove(world, folder);
+    return 0;
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, drop_folder)
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(test_the_file_is_the_same),
+        IN_FOLDER(test_steps_go_on),
+        IN_FOLDER(test_in_the_order_of_the_stream),
+        IN_FOLDER(test_due_too_early),
+        IN_FOLDER(test_not_finished),
+        IN_FOLDER(test_one_writes_for_all),
+        IN_FOLDER(test_a_folder_that_is_gone),
+    };
+    world = fixture_world_open(&argc, &argv);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    comm_world_close(world);
+    return failed;
+}

@@ -1,0 +1,72 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# long
+# Two nodes with private disks: the program detects at its start that the run folder is not shared, and the first node
+# writes for all. A run that is resumed there equals one on a shared disk, bit for bit. If the second node is lost with
+# its disk, `vittrain launch` continues with another one.
+. "$TEST_SOURCE/test/support/program.sh"
+
+take_nodes 2
+# /tmp is private to a node and empty after a restart; $work is shared.
+notice_soon
+cluster hosts 2 >"$work/hosts"
+steps="$small train.epochs=2 output.tensorboard=off"
+mpirun_4="mpirun -np 4 -hostfile $work/hosts"
+
+# nodes NAME WORD...: train on 4 ranks on both nodes.
+nodes() {
+    run_log=$work/$1.log
+    shift
+    on_first timeout 120 $mpirun_4 "$vittrain" "$@" >"$run_log" 2>&1 </dev/null
+    status=$?
+}
+
+# The host key is invalid.
+mkdir -p "$work/broken/cluster" && echo none >"$work/broken/cluster/host_key" && chmod 600 "$work/broken/cluster/host_key"
+sh "$TEST_SOURCE/test/support/cluster.sh" "$work/broken" up 1 >broken.log 2>&1 && bad='no failure;' || bad=
+grep -q 'node 1 did not come up: ' broken.log && grep -q 'sshd: no hostkeys available' broken.log || bad="$bad no reason;"
+[ ! -e "$work/broken/cluster" ] && [ -z "$(processes "^[^ ]*sh .*/cluster.sh $work/broken init")" ] || bad="$bad something is left"
+result 'a node that does not come up leaves nothing behind, and the reason is printed' "$bad" broken.log
+nodes shared $steps run.dir="$work/shared"
+grep -q '4 ranks on 2 nodes' "$work/shared.log" && bad= || bad="no two nodes"
+[ $status -eq 0 ] || bad="exit status $status"
+result 'two nodes on a shared disk' "$bad" "$work/shared.log"
+nodes private $steps run.dir=/tmp/private train.epochs=1
+result 'two nodes with private disks' "$([ $status -eq 0 ] || echo "status $status")" \
+    "$work/private.log"
+cluster exec 1 test -e /tmp/private/checkpoints/last.h5 && bad= || bad='not the first'
+cluster exec 2 test ! -e /tmp/private/checkpoints/last.h5 || bad="$bad, the second"
+result 'the first node has the checkpoints' "$bad" "$work/private.log"
+nodes resumed $steps run.dir=/tmp/private
+grep -q 'resuming from .*step-00000025.h5' "$work/resumed.log" && bad= || bad="not resumed"
+result 'a run is resumed there' "$bad" "$work/resumed.log"
+cluster exec 1 cp /tmp/private/weights.safetensors "$work/private.safetensors"
+result 'and gives the same bits' "$(cmp "$work/shared/weights.safetensors" "$work/private.safetensors" 2>&1)" \
+    "$work/resumed.log"
+nodes refused $steps run.dir=/tmp/refused checkpoint.writers=all
+bad=$([ $status -eq 2 ] || echo "exit status $status")
+grep -q '^vittrain: error: .*checkpoint.writers' "$work/refused.log" || bad="$bad; no message"
+result 'checkpoint.writers=all is refused there' "$bad" "$work/refused.log"
+
+run_log=$work/lost.log
+: >"$run_log"
+for node in 1 2; do cluster exec $node cp -r "$TEST_BUILD/data/cifar-10-sample" /tmp/data; done
+on_first timeout 120 "$vittrain" launch -- $mpirun_4 "$vittrain" $steps data.root=/tmp/data run.dir=/tmp/run \
+    debug.pause=backward:38:4 mesh.heartbeat_timeout=5 >"$run_log" 2>&1 </dev/null &
+job=$!
+wait_for 'debug.pause: rank 3' "$run_log"
+cluster crash 2
+wait_for "no answer from $(cluster name 2): waiting" "$run_log"
+grep -q "no answer from $(cluster name 2): waiting" "$run_log" && bad= || bad='not waited for;'
+cluster boot 2
+cluster exec 2 test -e /tmp/run && bad="$bad its disk is as it was;"
+cluster exec 2 cp -r "$TEST_BUILD/data/cifar-10-sample" /tmp/data
+wait $job
+status=$?
+[ $status -eq 0 ] || bad="$bad; exit status $status"
+grep -q 'resuming from /tmp/run/checkpoints/step-00000025.h5' "$run_log" || bad="$bad; not resumed"
+result 'a node is lost with its disk, and another in its place goes on' "$bad" "$run_log"
+cluster exec 1 cp /tmp/run/weights.safetensors "$work/lost.safetensors"
+result 'with the same bits' "$(cmp "$work/shared/weights.safetensors" "$work/lost.safetensors" 2>&1)" "$run_log"
+bad=$(cluster exec 2 ls /tmp/run/checkpoints)
+result 'the checkpoints are on the first node alone' "$bad" "$run_log"

@@ -1,0 +1,499 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ranks: 1 2 3
+/* The choice of the run folder, its errors, and that all ranks agree. All ranks run the same tests
+ * in a temporary folder that rank 0 creates and fills. */
+#include "checkpoint/run_folder.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "config/options.h"
+#include "core/log.h"
+#include "temporary.h"
+
+static struct comm *world;
+static struct mesh mesh;
+static struct options options;
+static struct error error;
+
+static bool is_first(void)
+{
+    return world->rank == 0;
+}
+
+/* Rank 0 creates the folder and all ranks change to it. The options are the defaults with another
+ * name. */
+static int enter_folder(void **state)
+{
+    (void)state;
+    char path[OPTION_TEXT] = "";
+
+    if (is_first())
+        snprintf(path, sizeof path, "%s", temporary_open());
+    comm_broadcast(world, path, sizeof path, COMM_BYTE, 0);
+    error_clear(&error);
+    options_default(&options);
+    snprintf(options.run.name, sizeof options.run.name, "tiny");
+    return chdir(path);
+}
+
+static int leave_folder(void **state)
+{
+    (void)state;
+    if (chdir("/") != 0)
+        return 1;
+    comm_barrier(world);
+    if (is_first())
+        temporary_close();
+    return 0;
+}
+
+/* Rank 0 changes the folder before the others continue. */
+static void put_file(const char *name, const char *text)
+{
+    if (is_first())
+        temporary_write(name, text);
+    comm_barrier(world);
+}
+
+static void put_checkpoint(const char *folder)
+{
+    char name[OPTION_TEXT];
+
+    snprintf(name, sizeof name, "%s/checkpoints", folder);
+    if (is_first())
+        temporary_directory(name);
+    snprintf(name, sizeof name, "%s/checkpoints/step-10.h5", folder);
+    put_file(name, "x");
+}
+
+/* Create a previous run: its deck with the current options, and a checkpoint. */
+static void put_run(const char *folder)
+{
+    char name[OPTION_TEXT];
+    char *deck = options_to_text(&options);
+
+    put_checkpoint(folder);
+    snprintf(name, sizeof name, "%s/deck.ini", folder);
+    put_file(name, deck);
+    free(deck);
+}
+
+static struct run_folder open_folder(void)
+{
+    struct run_folder folder;
+
+    if (!run_folder_open(&folder, &mesh, &options, &error))
+        fail_msg("%s", error.text);
+    assert_true(comm_same(world, folder.path, sizeof folder.path));
+    return folder;
+}
+
+static void save_deck(const struct run_folder *folder)
+{
+    if (is_first())
+        assert_true(run_folder_save_deck(folder, &options, &error));
+    comm_barrier(world);
+}
+
+static void assert_refused(enum error_kind kind, const char *part)
+{
+    struct run_folder folder;
+
+    assert_false(run_folder_open(&folder, &mesh, &options, &error));
+    assert_int_equal(error.kind, kind);
+    if (strstr(error.text, part) == NULL)
+        fail_msg("\"%s\" is not in: %s", part, error.text);
+    error_clear(&error);
+}
+
+static void set(const char *assignment)
+{
+    if (!options_set(assignment, &options, &error))
+        fail_msg("%s", error.text);
+}
+
+static void new_runs_get_names_of_their_own(void **state)
+{
+    (void)state;
+    struct run_folder folders[3];
+
+    for (int i = 0; i < 3; i++) {
+        folders[i] = open_folder();
+        assert_false(folders[i].resuming);
+        assert_int_equal(strncmp(folders[i].path, "runs/tiny-", 10), 0);
+        assert_int_equal(strspn(folders[i].path + 10, "0123456789"), 8);
+        assert_int_equal(access(folders[i].checkpoints, F_OK), 0);
+        for (int j = 0; j < i; j++)
+            assert_string_not_equal(folders[i].path, folders[j].path);
+    }
+    for (int i = 0; i < 3; i++)
+        run_folder_close(&folders[i]);
+}
+
+static void deck_and_log_are_there(void **state)
+{
+    (void)state;
+    struct options saved;
+    char name[OPTION_TEXT + 16];
+
+    set("train.epochs=17");
+    struct run_folder folder = open_folder();
+    snprintf(name, sizeof name, "%s/deck.ini", folder.path);
+    assert_int_equal(access(name, F_OK),
+                     -1); /* the deck is not saved yet, as the run may fail to start */
+    comm_barrier(world);
+    save_deck(&folder);
+    options_default(&saved);
+    assert_true(options_read_file(name, &saved, &error));
+    char *text = options_to_text(&saved), *expected = options_to_text(&options);
+    assert_string_equal(text, expected);
+    free(text);
+    free(expected);
+    snprintf(name, sizeof name, "%s/train.log", folder.path);
+    assert_int_equal(access(name, F_OK), 0);
+    run_folder_close(&folder);
+}
+
+/* The format of the Lightning-Hydra template; no file without tags. */
+static void tags_are_written(void **state)
+{
+    (void)state;
+    char name[2048], line[64] = "";
+    struct run_folder folder = open_folder();
+    snprintf(name, sizeof name, "%s/tags.log", folder.path);
+    if (is_first()) {
+        assert_true(run_folder_save_tags(&folder, &options, &error));
+        assert_int_equal(access(name, F_OK), -1);
+        assert_true(options_set("run.tags= baseline,two words ,,", &options, &error));
+        assert_true(run_folder_save_tags(&folder, &options, &error));
+        FILE *file = fopen(name, "r");
+        assert_non_null(file);
+        assert_non_null(fgets(line, sizeof line, file));
+        fclose(file);
+        assert_string_equal(line, "['baseline', 'two words']\n");
+    }
+    run_folder_close(&folder);
+}
+
+static void given_folder_is_made_with_those_above(void **state)
+{
+    (void)state;
+    set("run.dir=a/b/c");
+    struct run_folder folder = open_folder();
+    assert_string_equal(folder.path, "a/b/c");
+    assert_string_equal(folder.checkpoints, "a/b/c/checkpoints");
+    assert_false(folder.resuming);
+    assert_int_equal(access("a/b/c/train.log", F_OK), 0);
+    run_folder_close(&folder);
+    /* A folder without checkpoints is not a run to resume. */
+    folder = open_folder();
+    assert_false(folder.resuming);
+    run_folder_close(&folder);
+}
+
+/* Check the length of a/.lock on the first rank. */
+static void assert_lock_length(long expected)
+{
+    struct stat status;
+    if (is_first()) {
+        assert_int_equal(stat("a/.lock", &status), 0);
+        assert_int_equal(status.st_size, expected);
+    }
+}
+
+static void lock_length_shows_the_end_of_an_attempt(void **state)
+{
+    (void)state;
+    set("run.dir=a");
+    struct run_folder folder = open_folder();
+    assert_lock_length(2);
+    run_folder_close(&folder);
+    folder = open_folder();
+    assert_lock_length(4);
+    if (is_first())
+        run_folder_end(&folder);
+    assert_lock_length(5);
+    run_folder_close(&folder);
+    comm_barrier(world);
+    folder = open_folder();
+    assert_lock_length(6);
+    run_folder_close(&folder);
+}
+
+static void given_folder_with_checkpoints_is_gone_on_with(void **state)
+{
+    (void)state;
+    set("run.dir=a");
+    put_run("a");
+    struct run_folder folder = open_folder();
+    assert_true(folder.resuming);
+    assert_int_equal(folder.finished_steps, -1);
+    run_folder_close(&folder);
+    put_file("a/result.json", "{\"finished\": true, \"steps\": 10}");
+    folder = open_folder();
+    assert_true(folder.resuming);
+    assert_int_equal(folder.finished_steps, 10);
+    run_folder_close(&folder);
+    put_file("a/result.json", "{\"finished\": false, \"steps\": 10}");
+    folder = open_folder();
+    assert_int_equal(folder.finished_steps, -1);
+    run_folder_close(&folder);
+}
+
+static void parts_of_checkpoints_are_none(void **state)
+{
+    (void)state;
+    set("run.dir=a");
+    if (is_first())
+        temporary_directory("a/checkpoints");
+    put_file("a/checkpoints/step-10.h5.part", "x");
+    struct run_folder folder = open_folder();
+    assert_false(folder.resuming);
+    run_folder_close(&folder);
+}
+
+static void never_resume_refuses_a_used_folder(void **state)
+{
+    (void)state;
+    set("run.dir=a");
+    set("checkpoint.resume=never");
+    if (is_first())
+        temporary_directory("a");
+    put_file("a/slurm-17.out", "other files are welcome");
+    struct run_folder folder = open_folder();
+    save_deck(&folder);
+    run_folder_close(&folder);
+    assert_refused(ERROR_USAGE, "a holds a run already");
+}
+
+static void newest_unfinished_run_is_found(void **state)
+{
+    (void)state;
+    put_run("runs/tiny-20240101-000000");
+    put_run("runs/tiny-20240101-000000-2");
+    put_run("runs/tiny-20240101-000000-10"); /* the newest one */
+    put_run("runs/tiny-20250101-000000");    /* but finished */
+    put_file("runs/tiny-20250101-000000/result.json", "{\"finished\": true}");
+    put_run("runs/tiny-20250101-000000-2"); /* finished, with a damaged file */
+    put_file("runs/tiny-20250101-000000-2/result.json", "{");
+    put_run("runs/tiny-other-20260101-000000"); /* another name */
+    put_run("runs/tiny-20260101");              /* not a date */
+    put_file("runs/tiny-20260202-000000", "no folder");
+    set("train.batch=7"); /* another deck */
+    put_run("runs/tiny-20260101-000000");
+    options_default(&options);
+    set("run.name=tiny");
+    set("train.epochs=1000"); /* options that may change between attempts */
+    set("checkpoint.keep=9");
+    set("output.log_every=3");
+    struct run_folder folder = open_folder();
+    assert_string_equal(folder.path, "runs/tiny-20240101-000000-10");
+    assert_true(folder.resuming);
+    run_folder_close(&folder);
+}
+
+/* Ended by train.max_seconds. */
+static void a_run_that_ran_out_of_time_is_gone_on_with(void **state)
+{
+    (void)state;
+    put_run("runs/tiny-20250101-000000");
+    put_file("runs/tiny-20250101-000000/result.json", "{\"finished\": false}");
+    struct run_folder folder = open_folder();
+    assert_true(folder.resuming);
+    run_folder_close(&folder);
+}
+
+static void other_runs_are_not_gone_on_with(void **state)
+{
+    (void)state;
+    put_run("runs/tiny-20240101-000000");
+    set("optim.lr=0.5");
+    struct run_folder folder = open_folder();
+    assert_false(folder.resuming);
+    assert_string_not_equal(folder.path, "runs/tiny-20240101-000000");
+    run_folder_close(&folder);
+    options_default(&options);
+    set("run.name=tiny");
+    set("checkpoint.resume=never");
+    folder = open_folder();
+    assert_false(folder.resuming);
+    run_folder_close(&folder);
+    set("checkpoint.resume=some.h5");
+    folder = open_folder();
+    assert_false(folder.resuming);
+    run_folder_close(&folder);
+}
+
+static void damaged_decks_are_passed_over(void **state)
+{
+    (void)state;
+    put_checkpoint("runs/tiny-20240101-000000");
+    put_file("runs/tiny-20240101-000000/deck.ini", "[nonsense\n");
+    struct run_folder folder = open_folder();
+    assert_false(folder.resuming);
+    run_folder_close(&folder);
+}
+
+/* A lock of another job, simulated by a second descriptor in this process. */
+static void folder_of_a_running_job_is_left_alone(void **state)
+{
+    (void)state;
+    int lock = -1;
+
+    set("run.dir=runs/tiny-20240101-000000");
+    put_run("runs/tiny-20240101-000000");
+    if (is_first()) {
+        lock = open("runs/tiny-20240101-000000/.lock", O_RDWR | O_CREAT, 0666);
+        assert_int_equal(flock(lock, LOCK_EX), 0);
+    }
+    comm_barrier(world);
+    assert_refused(ERROR_USAGE, "another job is writing to runs/tiny-20240101-000000");
+    set("run.dir=");
+    struct run_folder folder = open_folder();
+    assert_false(folder.resuming);
+    run_folder_close(&folder);
+    if (is_first())
+        close(lock);
+}
+
+static void unwritable_places_are_errors(void **state)
+{
+    (void)state;
+    put_file("file", "x");
+    set("run.dir=file");
+    assert_refused(ERROR_FILE, "choose another by run.dir");
+    set("run.dir=file/run");
+    assert_refused(ERROR_FILE, "file: cannot create the folder: Not a directory; "
+                               "choose another by run.dir");
+    set("run.dir=/proc/self/run");
+    assert_refused(ERROR_FILE, "/proc/self/run: cannot create the folder: No such file");
+    set("run.dir=/proc/self");
+    assert_refused(ERROR_FILE, "the run folder /proc/self is not writable");
+    set("run.dir=");
+    put_file("runs", "x");
+    assert_refused(ERROR_FILE, "choose another by run.dir");
+}
+
+static void a_log_that_cannot_be_made_is_an_error(void **state)
+{
+    (void)state;
+    set("run.dir=a");
+    if (is_first())
+        temporary_directory("a/train.log");
+    comm_barrier(world);
+    assert_refused(ERROR_FILE, "cannot write the log a/train.log");
+}
+
+/* Every rank is a node with its own disk. */
+static void private_disks_get_a_folder_each(void **state)
+{
+    (void)state;
+    struct mesh apart = {.world = world, .node = world->backend->split(world, world->rank, 0)};
+    struct mesh together = mesh;
+    char disk[32];
+
+    snprintf(disk, sizeof disk, "disk-%d", world->rank);
+    assert_int_equal(mkdir(disk, 0777), 0);
+    assert_int_equal(chdir(disk), 0);
+    mesh = apart;
+    set("run.dir=a/b");
+    struct run_folder folder = open_folder();
+    assert_int_equal(access("a/b/checkpoints", F_OK), 0);
+    assert_int_equal(access("a/b/train.log", F_OK), is_first() ? 0 : -1);
+    run_folder_close(&folder);
+    /* The last node's disk is not writable: all ranks get the error. */
+    set("run.dir=c");
+    if (world->rank == world->size - 1)
+        close(open("c", O_WRONLY | O_CREAT, 0666));
+    assert_refused(ERROR_FILE, "choose another by run.dir");
+    mesh = together;
+    apart.node->backend->close(apart.node);
+}
+
+static void names_must_be_names(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"", "a/b", ".."};
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        snprintf(options.run.name, sizeof options.run.name, "%s", names[i]);
+        assert_refused(ERROR_USAGE, "run.name=");
+    }
+    memset(options.run.name, 'x', sizeof options.run.name - 1);
+    assert_refused(ERROR_USAGE, "run.name is too long");
+    options.run.name[300] = '\0';
+    assert_refused(ERROR_FILE, "cannot create the folder");
+}
+
+static void files_are_replaced_whole(void **state)
+{
+    (void)state;
+    set("run.dir=a");
+    struct run_folder folder = open_folder();
+    if (is_first()) {
+        assert_true(run_folder_write(&folder, "note", "first", &error));
+        assert_true(run_folder_write(&folder, "note", "second", &error));
+        char *text = temporary_text("a/note");
+        assert_string_equal(text, "second");
+        free(text);
+        assert_int_not_equal(access("a/note.part", F_OK), 0);
+        /* A part that cannot be created, and a file that cannot be replaced. */
+        temporary_directory("a/other.part");
+        assert_false(run_folder_write(&folder, "other", "x", &error));
+        assert_int_equal(error.kind, ERROR_FILE);
+        error_clear(&error);
+        temporary_directory("a/taken");
+        assert_false(run_folder_write(&folder, "taken", "x", &error));
+        assert_int_equal(error.kind, ERROR_FILE);
+        assert_int_not_equal(access("a/taken.part", F_OK), 0);
+        error_clear(&error);
+    }
+    run_folder_close(&folder);
+}
+
+int main(int argc, char **argv)
+{
+#define FOLDER_TEST(test) cmocka_unit_test_setup_teardown(test, enter_folder, leave_folder)
+    const struct CMUnitTest tests[] = {
+        FOLDER_TEST(new_runs_get_names_of_their_own),
+        FOLDER_TEST(deck_and_log_are_there),
+        FOLDER_TEST(given_folder_is_made_with_those_above),
+        FOLDER_TEST(tags_are_written),
+        FOLDER_TEST(lock_length_shows_the_end_of_an_attempt),
+        FOLDER_TEST(given_folder_with_checkpoints_is_gone_on_with),
+        FOLDER_TEST(parts_of_checkpoints_are_none),
+        FOLDER_TEST(never_resume_refuses_a_used_folder),
+        FOLDER_TEST(newest_unfinished_run_is_found),
+        FOLDER_TEST(a_run_that_ran_out_of_time_is_gone_on_with),
+        FOLDER_TEST(other_runs_are_not_gone_on_with),
+        FOLDER_TEST(damaged_decks_are_passed_over),
+        FOLDER_TEST(folder_of_a_running_job_is_left_alone),
+        FOLDER_TEST(unwritable_places_are_errors),
+        FOLDER_TEST(a_log_that_cannot_be_made_is_an_error),
+        FOLDER_TEST(private_disks_get_a_folder_each),
+        FOLDER_TEST(names_must_be_names),
+        FOLDER_TEST(files_are_replaced_whole),
+    };
+    if (!comm_world_open(&argc, &argv, &world, &error)) {
+        printf("Bail out! %s\n", error.text);
+        return 1;
+    }
+    mesh = (struct mesh){.world = world, .node = comm_split_node(world)};
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    log_close();
+    mesh.node->backend->close(mesh.node);
+    comm_world_close(world);
+    return failed;
+}

@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ranks: 1 2 4
+/* Weights as safetensors: round trips on any mesh; files written by the safetensors package in
+ * every type; heads and position grids of other sizes, compared with timm; invalid files. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "checkpoint/safetensors.h"
+#include "core/log.h"
+#include "model_fixture.h"
+#include "vector_file.h"
+
+static struct comm *world;
+static char folder[64];
+static const struct fixture_shape usual = {.width = 8, .side = 4, .classes = 3, .hidden = 5};
+
+/* ---- files of this program ---- */
+
+static void write_on_one_read_on_other(int from_shard, int to_shard,
+                                       const struct fixture_shape *shape)
+{
+    struct fixture from, to;
+    struct error error = {.kind = ERROR_NONE};
+    char path[128];
+    snprintf(path, sizeof path, "%s/a.safetensors", folder);
+    fixture_open(&from, world, from_shard, shape, 1, false);
+    fixture_open(&to, world, to_shard, shape, 0, true);
+    fixture_fill(&from, 7);
+    error_defer(safetensors_write(path, &from.flat, NULL, &error));
+    assert_string_equal(error.text, "");
+    error_defer(safetensors_read(path, true, &to.flat, &error));
+    assert_string_equal(error.text, "");
+    assert_int_equal(fixture_total(world, fixture_wrong(&to, 7, STATE_PARAMETER, STATE_PARAMETER)),
+                     0);
+    assert_int_equal(fixture_total(world, fixture_wrong(&to, 7, STATE_EMA, STATE_PARAMETER)), 0);
+    fixture_close(&to);
+    fixture_close(&from);
+}
+
+static void test_any_mesh_reads_what_any_mesh_wrote(void **state)
+{
+    static const struct fixture_shape large = {.hidden = 100003};
+    (void)state;
+    for (int from = 1; from <= world->size; from++)
+        for (int to = 1; to <= world->size; to++)
+            if (world->size % from == 0 && world->size % to == 0)
+                write_on_one_read_on_other(from, to, &usual);
+    write_on_one_read_on_other(world->size, 1, &large);
+}
+
+static void test_unwritable(void **state)
+{
+    struct fixture fixture;
+    struct error error = {.kind = ERROR_NONE};
+    (void)state;
+    fixture_open(&fixture, world, 1, &usual, 0, false);
+    assert_false(safetensors_write("not-there/a.safetensors", &fixture.flat, NULL, &error));
+    assert_int_equal(error.kind, ERROR_FILE);
+    assert_non_null(strstr(error.text, "not-there/a.safetensors"));
+    fixture_close(&fixture);
+}
+
+/* ---- files of the safetensors package ---- */
+
+static void path_of_vectors(const char *name, char *path, size_t size)
+{
+    const char *source = getenv("srcdir");
+    snprintf(path, size, "%s/test/vectors/%s", source != NULL ? source : ".", name);
+}
+
+static void read_vectors(struct fixture *fixture, const struct fixture_shape *shape,
+                         const char *name, struct error *error)
+{
+    char path[512];
+    path_of_vectors(name, path, sizeof path);
+    fixture_open(fixture, world, 1, shape, 0, false);
+    fixture_fill(fixture, 3);
+    error_defer(safetensors_read(path, true, &fixture->flat, error));
+}
+
+static void assert_near(const struct fixture *fixture, const char *name, const float *expected,
+                        double tolerance)
+{
+    const struct unit_tensor *tensor;
+    const float *read = fixture_tensor(fixture, name, &tensor);
+    for (int64_t i = 0; i < tensor->count; i++)
+        if (fabs((double)read[i] - (double)expected[i]) > tolerance)
+            fail_msg("%s[%lld] is %.9g instead of %.9g", name, (long long)i, (double)read[i],
+                     (double)expected[i]);
+}
+
+/* All tensors except these two are those of weights_fp32. */
+static void assert_as_fp32(const struct fixture *fixture, const char *but, const char *and_but)
+{
+    struct vector_file *file = vector_file_open("weights_fp32.safetensors");
+    for (int u = 0; u < FIXTURE_UNITS; u++)
+        for (int t = 0; t < fixture->units[u].tensor_count; t++) {
+            const char *name = fixture->tensors[u][t].name;
+            if (strcmp(name, but) != 0 && strcmp(name, and_but) != 0)
+                assert_near(fixture, name, vector_file_floats(file, name, NULL), 0);
+        }
+    vector_file_close(file);
+}
+
+static void test_fp32(void **state)
+{
+    struct fixture fixture;
+    struct error error = {.kind = ERROR_NONE};
+    (void)state;
+    read_vectors(&fixture, &usual, "weights_fp32.safetensors", &error);
+    assert_string_equal(error.text, "");
+    assert_as_fp32(&fixture, "", "");
+    fixture_close(&fixture);
+}
+
+/* Other types: close to the original values; special values of half precision exactly. */
+static void test_other_types(void **state)
+{
+    static const struct {
+        const char *file;
+        double tolerance, scale;
+    } types[] = {{"weights_fp64.safetensors", 5e-7, 3},
+                 {"weights_fp16.safetensors", 2e-3, 1},
+                 {"weights_bf16.safetensors", 2e-2, 1}};
+    (void)state;
+    struct vector_file *file = vector_file_open("weights_fp32.safetensors");
+    for (size_t n = 0; n < sizeof types / sizeof *types; n++) {
+        struct fixture fixture;
+        struct error error = {.kind = ERROR_NONE};
+        read_vectors(&fixture, &usual, types[n].file, &error);
+        assert_string_equal(error.text, "");
+        const struct unit_tensor *tensor;
+        float *read = fixture_tensor(&fixture, "pos_embed", &tensor);
+        for (int64_t i = 0; i < tensor->count; i++)
+            read[i] = (float)((double)read[i] * types[n].scale);
+        assert_near(&fixture, "pos_embed", vector_file_floats(file, "pos_embed", NULL),
+                    types[n].tolerance);
+        fixture_close(&fixture);
+    }
+    vector_file_close(file);
+}
+
+static void assert_bits(float value, uint32_t bits)
+{
+    uint32_t have;
+    memcpy(&have, &value, sizeof have);
+    assert_int_equal(have, bits);
+}
+
+static void test_special_halves(void **state)
+{
+    struct fixture fixture;
+    struct error error = {.kind = ERROR_NONE};
+    (void)state;
+    read_vectors(&fixture, &usual, "weights_fp16.safetensors", &error);
+    const float *bias = fixture_tensor(&fixture, "head.bias", NULL);
+    assert_bits(bias[0], 0x80000000u);
+    assert_true(bias[1] == 0x1p-24f && bias[2] == 65504);
+    const float *norm = fixture_tensor(&fixture, "norm.weight", NULL);
+    assert_true(norm[0] == INFINITY && norm[1] == -INFINITY);
+    assert_true(norm[2] == 1023 * 0x1p-24f);
+    fixture_close(&fixture);
+}
+
+static void test_positions_of_another_grid(void **state)
+{
+    static const int sides[] = {1, 2, 7, 13};
+    (void)state;
+    for (size_t n = 0; n < sizeof sides / sizeof *sides; n++) {
+        struct fixture fixture;
+        struct error error = {.kind = ERROR_NONE};
+        char name[64];
+        snprintf(name, sizeof name, "weights_side%d.safetensors", sides[n]);
+        read_vectors(&fixture, &usual, name, &error);
+        assert_string_equal(error.text, "");
+        struct vector_file *file = vector_file_open(name);
+        assert_near(&fixture, "pos_embed", vector_file_floats(file, "resized.pos_embed", NULL),
+                    1e-6);
+        vector_file_close(file);
+        fixture_close(&fixture);
+    }
+}
+
+static void test_positions_without_class_token(void **state)
+{
+    const struct fixture_shape shape = {
+        .width = 8, .side = 4, .classes = 3, .hidden = 5, .no_class_token = true};
+    struct fixture fixture;
+    struct error error = {.kind = ERROR_NONE};
+    (void)state;
+    read_vectors(&fixture, &shape, "weights_no_class_token.safetensors", &error);
+    assert_string_equal(error.text, "");
+    struct vector_file *file = vector_file_open("weights_no_class_token.safetensors");
+    assert_near(&fixture, "pos_embed", vector_file_floats(file, "resized.pos_embed", NULL), 1e-6);
+    vector_file_close(file);
+    fixture_close(&fixture);
+}
+
+/* From 7 x 7 patches, and from 9 x 4 patches according to the file's metadata. */
+static void test_positions_of_a_wide_grid(void **state)
+{
+    static const char *const names[] = {"weights_wide.safetensors", "weights_high.safetensors"};
+    const struct fixture_shape shape = {
+        .width = 8, .side = 4, .columns = 9, .classes = 3, .hidden = 5};
+    (void)state;
+    for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
+        struct fixture fixture;
+        struct error error = {.kind = ERROR_NONE};
+        read_vectors(&fixture, &shape, names[n], &error);
+        assert_string_equal(error.text, "");
+        struct vector_file *file = vector_file_open(names[n]);
+        assert_near(&fixture, "pos_embed", vector_file_floats(file, "resized.pos_embed", NULL),
+                    1e-6);
+        vector_file_close(file);
+        fixture_close(&fixture);
+    }
+}
+
+/* A head of another size keeps its values; all other tensors are read. */
+static void test_head_of_another_size(void **state)
+{
+    struct fixture fixture, before;
+    struct error error = {.kind = ERROR_NONE};
+    (void)state;
+    fixture_open(&before, world, 1, &usual, 0, false);
+    fixture_fill(&before, 3);
+    read_vectors(&fixture, &usual, "weights_classes.safetensors", &error);
+    assert_string_equal(error.text, "");
+    assert_as_fp32(&fixture, "head.weight", "head.bias");
+    assert_near(&fixture, "head.weight", fixture_tensor(&before, "head.weight", NULL), 0);
+    assert_near(&fixture, "head.bias", fixture_tensor(&before, "head.bias", NULL), 0);
+    fixture_close(&fixture);
+    fixture_close(&before);
+}
+
+/* Fixed positions and, in fine-tuning, the head keep their values if the file has none. */
+static void test_backbone_without_a_head(void **state)
+{
+    struct fixture fixture, before;
+    struct error error = {.kind = ERROR_NONE};
+    char path[512];
+    const struct unit_tensor *position;
+    (void)state;
+    path_of_vectors("weights_backbone.safetensors", path, sizeof path);
+    fixture_open(&before, world, 1, &usual, 0, false);
+    fixture_fill(&before, 3);
+    fixture_open(&fixture, world, 1, &usual, 0, false);
+    fixture_fill(&fixture, 3);
+    fixture_tensor(&fixture, "pos_embed", &position);
+    fixture.tensors[0][position - fixture.tensors[0]].initial = INITIAL_SINCOS;
+    assert_false(safetensors_read(path, false, &fixture.flat, &error));
+    assert_non_null(
+        strstr(error.text, "this model: head.weight is missing, head.bias is missing;"));
+    error_clear(&error);
+    assert_true(safetensors_read(path, true, &fixture.flat, &error));
+    struct vector_file *file = vector_file_open("weights_backbone.safetensors");
+    assert_near(&fixture, "norm.weight", vector_file_floats(file, "norm.weight", NULL), 0);
+    vector_file_close(file);
+    assert_near(&fixture, "head.weight", fixture_tensor(&before, "head.weight", NULL), 0);
+    assert_near(&fixture, "head.bias", fixture_tensor(&before, "head.bias", NULL), 0);
+    assert_near(&fixture, "pos_embed", fixture_tensor(&before, "pos_embed", NULL), 0);
+    fixture_close(&fixture);
+    fixture_close(&before);
+}
+
+/* ---- invalid files ---- */
+
+static void assert_refused(const struct fixture_shape *shape, const char *path, const char *what,
+                           const char *and_what)
+{
+    struct fixture fixture;
+    struct error error = {.kind = ERROR_NONE};
+    fixture_open(&fixture, world, 1, shape, 0, false);
+    fixture_fill(&fixture, 3);
+    assert_false(safetensors_read(path, true, &fixture.flat, &error));
+    assert_int_equal(error.kind, ERROR_CHECKPOINT);
+    assert_null(strchr(error.text, '\n'));
+    if (strstr(error.text, path) == NULL || strstr(error.text, what) == NULL ||
+        strstr(error.text, and_what) == NULL)
+        fail_msg("'%s' does not say '%s' and '%s'", error.text, what, and_what);
+    assert_int_equal(fixture_all_wrong(&fixture, 3), 0);
+    fixture_close(&fixture);
+}
+
+static void test_models_that_do_not_fit(void **state)
+{
+    const struct fixture_shape wide = {.width = 16, .side = 4, .classes = 3, .hidden = 5};
+    const struct fixture_shape no_token = {
+        .width = 8, .side = 4, .classes = 3, .hidden = 5, .no_class_token = true};
+    char path[512];
+    (void)state;
+    path_of_vectors("weights_fp32.safetensors", path, sizeof path);
+    assert_refused(&wide, path, "cls_token is [1, 1, 8] instead of [1, 1, 16]",
+                   "norm.weight is [8] instead of [16] and 1 more");
+    assert_refused(&no_token, path, "pos_embed is [1, 17, 8] instead of [1, 16, 8]", "");
+    path_of_vectors("schedule.safetensors", path, sizeof path);
+    assert_refused(&usual, path, "cls_token is missing",
+                   "blocks.0.mlp.fc1.bias is missing and 1 more");
+    path_of_vectors("weights_backbone.safetensors", path, sizeof path);
+    assert_refused(&usual, path, "this model: pos_embed is missing;", "");
+}
+
+/* Write a file with this header, a length field of `length`, and this number of data bytes. */
+static void make_file(const char *path, uint64_t length, const char *header, size_t data_bytes)
+{
+    if (world->rank == 0) {
+        FILE *file = fopen(path, "wb");
+        assert_non_null(file);
+        for (int byte = 0; byte < 8; byte++)
+            fputc((int)(length >> (8 * byte) & 0xff), file);
+        fputs(header, file);
+        for (size_t n = 0; n < data_bytes; n++)
+            fputc(0, file);
+        fclose(file);
+    }
+    comm_barrier(world);
+}
+
+static void test_files_that_are_none(void **state)
+{
+    char path[128];
+    (void)state;
+    snprintf(path, sizeof path, "%s/bad.safetensors", folder);
+    assert_refused(&usual, path, "cannot read", "");
+    make_file(path, (uint64_t)2 << 30, "{}", 0);
+    assert_refused(&usual, path, "states that its header has 2147483648 bytes", "");
+    make_file(path, UINT64_MAX, "{}", 0);
+    assert_refused(&usual, path, "states that its header has", "");
+    make_file(path, 10000001, "{}", 10000000);
+    assert_refused(&usual, path, "this program reads at most 10000000", "");
+    make_file(path, 3, "{}", 0);
+    assert_refused(&usual, path, "states that its header has 3 bytes", "");
+    make_file(path, 2, "{}", 0);
+    assert_refused(&usual, path, "cls_token is missing", "");
+    make_file(path, 2, "{}", 1);
+    assert_refused(&usual, path, "1 bytes follow its last tensor", "");
+    if (world->rank == 0)
+        assert_int_equal(truncate(path, 5), 0);
+    comm_barrier(world);
+    assert_refused(&usual, path, "shorter than 8 bytes", "");
+    assert_refused(&usual, folder, "it is not a file", "");
+}
+
+/* A converted checkpoint may have any tensor names. */
+static void test_two_tensors_of_one_name(void **state)
+{
+    struct fixture fixture;
+    struct error error = {.kind = ERROR_NONE};
+    char path[128];
+    (void)state;
+    snprintf(path, sizeof path, "%s/twice.safetensors", folder);
+    fixture_open(&fixture, world, 1, &usual, 0, false);
+    snprintf(fixture.tensors[2][1].name, TENSOR_NAME, "cls_token");
+    assert_false(safetensors_write(path, &fixture.flat, NULL, &error));
+    assert_int_equal(error.kind, ERROR_CHECKPOINT);
+    assert_non_null(strstr(error.text, "two tensors"));
+    strcat(path, ".part");
+    assert_int_not_equal(access(path, F_OK), 0);
+    fixture_close(&fixture);
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    fixture_directory(world, folder, sizeof folder);
+    return 0;
+}
+
+static int drop_folder(void **state)
+{
+    (void)state;
+    fixture_remove(world, folder);
+    return 0;
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, drop_folder)
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(test_any_mesh_reads_what_any_mesh_wrote),
+        cmocka_unit_test(test_unwritable),
+        cmocka_unit_test(test_fp32),
+        cmocka_unit_test(test_other_types),
+        cmocka_unit_test(test_special_halves),
+        cmocka_unit_test(test_positions_of_another_grid),
+        cmocka_unit_test(test_positions_without_class_token),
+        cmocka_unit_test(test_positions_of_a_wide_grid),
+        cmocka_unit_test(test_head_of_another_size),
+        cmocka_unit_test(test_backbone_without_a_head),
+        cmocka_unit_test(test_models_that_do_not_fit),
+        IN_FOLDER(test_files_that_are_none),
+        IN_FOLDER(test_two_tensors_of_one_name),
+    };
+    world = fixture_world_open(&argc, &argv);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    comm_world_close(world);
+    return failed;
+}

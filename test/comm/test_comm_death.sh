@@ -1,0 +1,60 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# long
+# A job in which one rank dies or does not come ends soon, with a message that names the rank; no rank hangs.
+# The message is mpirun's if the rank was killed. The jobs are `test_comm WAY` and
+# `test_transport TRANSPORT RANKS_A_NODE COUNT`: the last rank fails.
+. "$TEST_SOURCE/test/support/program.sh"
+
+# check_job NAME RANKS JOB PATTERN...: the job fails within 30 s, and its stderr has a line with each pattern.
+check_job() {
+    name=$1 ranks=$2 job=$3
+    shift 3
+    timeout 30 $MPIRUN -np "$ranks" "$TEST_BUILD/test/comm/"$job >said 2>&1 </dev/null
+    status=$?
+    bad=
+    [ $status -ne 0 ] && [ $status -ne 124 ] || bad="exit status $status"
+    for pattern in "$@"; do
+        grep -qE "$pattern" said || bad="$bad; no line with \"$pattern\""
+    done
+    result "$name" "$bad" said
+}
+
+# check NAME WAY PATTERN...: the same with 3 ranks of test_comm.
+check() {
+    name=$1 way=$2
+    shift 2
+    check_job "$name" 3 "test_comm $way" "$@"
+}
+
+killed='noticed that process rank 2 with PID [0-9]+ on node [^ ]+ exited on' signal=11
+# MPICH's mpirun does not report the rank. It may report the signal with which it killed another rank.
+[ "$TEST_MPI" != mpich ] || killed='THE EXIT STRING: ' signal='(9|11)'
+check 'a killed rank is named' kill "$killed" 'signal 9[ )]'
+check 'a stopped rank is named' silent 'vittrain: failure: rank 2 on .*: no heartbeat for [1-9]'
+check 'a stopped rank 0 is named by the next' silent0 'vittrain: failure: rank 0 on .*: no heartbeat for [1-9]'
+check 'a rank that MPI says is gone is not a mistake of the program' broken \
+    'vittrain: failure: rank 2 on .* can no longer reach other ranks: MPI_Send'
+check 'a fault names its rank' fault 'vittrain: failure: rank 2 on .*: segmentation fault' \
+    "$killed" "signal $signal[ )]"
+check 'a broken condition names rank and place' ensure \
+    'rank 2 on .*: a condition of the test .*test_comm.c:'
+check 'a rank that does not come is named' absent \
+    'vittrain: failure: rank 0 on .*: all-reduce of 100000 fp32 .*missing: rank 2 on .*in no collective; in .*, for'
+check 'a rank that does not come to an all-to-all is named' apart \
+    'vittrain: failure: rank 0 on .*: all-to-all of 10000 fp32 .*missing: rank 2 on .*in no collective'
+# The side whose timeout expires first names the other one.
+check 'a rank that waits elsewhere is named with its place' elsewhere \
+    'missing: rank 2 on .*in receiving of 1 bytes|rank 2 on .*missing: rank 0 on .*in all-reduce of'
+check 'a rank that does not answer is named' stopped 'missing: rank 2 on .*does not answer'
+check 'the rank that all others wait for is named, by one that knows' beyond \
+    'rank 1 on .*missing: rank 2 on .*does not answer'
+check 'a message that does not come names its sender' alone \
+    'rank 1 on .*: receiving of 1 bytes .*missing: rank 2 on .*in no collective'
+"$TEST_BUILD/test/comm/test_comm" fault >said 2>&1 </dev/null
+result 'a fault is named without a launcher' \
+    "$(grep -cE '^vittrain: failure: rank 0 on .*: segmentation fault' said | grep -vx 1)" said
+for transport in 'ring 0 1000000' 'shared 0 1000000' 'hierarchical 2 1000000' 'shared 0 100'; do
+    check_job "a rank that does not come is named: $transport" 4 "test_transport $transport" \
+        "all-reduce of ${transport##* } fp32 \(number [0-9]+ of a group of 4 .*missing: rank 3 on .*in no coll"
+done

@@ -1,0 +1,493 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ranks: 1 2 3 4 6 16
+// sources: test/comm/fake_network.c
+/* Every transport compared with the collectives of MPI: random kinds, types, operations and sizes,
+ * concurrent on several groups, over a network that delays and reorders messages, on real and
+ * simulated nodes. Equal bits in each run and on all ranks. An impossible transport is an error on
+ * all ranks. */
+#include <mpi.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "comm_fixture.h"
+#include "config/options.h"
+#include "core/random.h"
+#include "fake_network.h"
+
+static struct comm *world;
+
+/* Placement of the ranks, and the requested transport. */
+struct layout {
+    enum transport_choice transport;
+    int ranks_a_node; /* 0: the real node */
+    bool mixed;
+};
+
+static const struct layout layouts[] = {
+    {TRANSPORT_RING, 0, false},         {TRANSPORT_SHARED, 0, false},
+    {TRANSPORT_AUTO, 2, false},         {TRANSPORT_HIERARCHICAL, 3, false},
+    {TRANSPORT_HIERARCHICAL, 1, false}, {TRANSPORT_HIERARCHICAL, 2, true},
+    {TRANSPORT_HIERARCHICAL, 0, false},
+};
+enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
+
+/* Groups with concurrent collectives: all ranks, two halves, pairs across the halves. */
+enum { GROUPS = 3 };
+
+static bool layout_fits(const struct layout *layout)
+{
+    return layout->transport != TRANSPORT_HIERARCHICAL || layout->ranks_a_node == 0 ||
+           world->size % layout->ranks_a_node == 0;
+}
+
+static void groups_open(const struct layout *layout, struct comm *group[GROUPS])
+{
+    const struct comm_backend *backend = world->backend;
+    int half = (world->size + 1) / 2;
+    network_set_nodes(layout->ranks_a_node, layout->mixed);
+    group[0] = backend->split(world, 0, world->rank);
+    group[1] = backend->split(world, world->rank / half, world->rank);
+    group[2] = backend->split(world, world->rank % half, world->rank);
+    for (int i = 0; i < GROUPS; i++) {
+        /* In some layouts a node belongs to both halves. */
+        struct error error = {0};
+        enum transport_choice wanted = i == 0 ? layout->transport : TRANSPORT_AUTO;
+        ENSURE(backend->set_transport(group[i], wanted, &error), "%s", error.text);
+    }
+}
+
+static void groups_close(struct comm *group[GROUPS])
+{
+    for (int i = 0; i < GROUPS; i++)
+        group[i]->backend->close(group[i]);
+    network_set_nodes(0, false);
+}
+
+enum kind { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, ALL_TO_ALL, KINDS };
+enum { RANKS_MOST = 16 };
+
+/* A collective in progress and its expected result. */
+struct flight {
+    struct comm *group;
+    enum kind kind;
+    int type, operation, root;
+    int64_t count, total;
+    void *buffer, *reference;
+    void *received; /* of an all-to-all */
+    int parts[RANKS_MOST];
+    struct ticket *ticket;
+};
+
+static int64_t draw_count(const uint32_t word[4])
+{
+    static const int64_t often[] = {0, 1, 2, 5119, 5120, 5121, 8209, 10240, 10241, 65537};
+    if (word[0] % 3 == 0)
+        return often[word[1] % 10];
+    return word[1] % ((uint32_t)1 << (1 + word[2] % 17));
+}
+
+/* Up to two partial values per rank. */
+static void all_to_all_start(struct flight *flight, unsigned number)
+{
+    struct comm *comm = flight->group;
+    const struct comm_test_type *type = &comm_types[flight->type];
+    for (int rank = 0; rank < comm->size; rank++)
+        flight->parts[rank] = (int)((unsigned)rank + number) % 3;
+    size_t bytes =
+        (size_t)(comm_parts_before(flight->parts, comm->size) * flight->count) * type->size;
+    free(flight->reference);
+    flight->received = calloc(bytes + 1, 1);
+    flight->reference = calloc(bytes + 1, 1);
+    flight->ticket =
+        comm->backend->all_to_all(comm, flight->buffer, flight->total / 2, flight->parts,
+                                  flight->received, flight->count, type->type, NULL);
+}
+
+/* One call of MPI for each number of a partial value. Return 1 if the result differs. */
+static int64_t all_to_all_end(struct flight *flight, MPI_Comm mpi)
+{
+    const struct comm *comm = flight->group;
+    const int width = (int)comm_types[flight->type].size, block = (int)flight->count * width;
+    int sends[RANKS_MOST], from[RANKS_MOST], receives[RANKS_MOST], into[RANKS_MOST];
+    for (int part = 0; part < 2; part++) {
+        for (int rank = 0; rank < comm->size; rank++) {
+            sends[rank] = flight->parts[comm->rank] > part ? block : 0;
+            from[rank] = part * (int)(flight->total / 2) * width + rank * block;
+            receives[rank] = flight->parts[rank] > part ? block : 0;
+            into[rank] = ((int)comm_parts_before(flight->parts, rank) + part) * block;
+        }
+        MPI_Alltoallv(flight->buffer, sends, from, MPI_BYTE, flight->reference, receives, into,
+                      MPI_BYTE, mpi);
+    }
+    size_t bytes = (size_t)comm_parts_before(flight->parts, comm->size) * (size_t)block;
+    int64_t wrong = memcmp(flight->received, flight->reference, bytes) != 0;
+    free(flight->received);
+    return wrong;
+}
+
+static void flight_start(struct flight *flight, struct comm *const group[GROUPS], unsigned number)
+{
+    const uint32_t *a = random_block_at(number, RANDOM_SYNTHETIC, 1, 0, 0, 0).word;
+    uint32_t choice[4] = {a[0], a[1], a[2], a[3]};
+    struct random_block sizes = random_block_at(number, RANDOM_SYNTHETIC, 2, 0, 0, 0);
+    *flight = (struct flight){.group = group[choice[0] % GROUPS],
+                              .kind = (enum kind)(choice[1] % KINDS),
+                              .type = (int)(choice[2] % COMM_TYPES),
+                              .operation = (int)(choice[3] % COMM_OPERATIONS),
+                              .count = draw_count(sizes.word)};
+    struct comm *comm = flight->group;
+    const struct comm_backend *backend = comm->backend;
+    const struct comm_test_type *type = &comm_types[flight->type];
+    enum comm_operation operation = comm_operations[flight->operation].operation;
+    bool blocks = flight->kind == REDUCE_SCATTER || flight->kind == ALL_GATHER;
+    flight->root = (int)(sizes.word[3] % (uint32_t)comm->size);
+    flight->total = flight->count * (blocks ? comm->size : 1);
+    if (flight->kind == ALL_TO_ALL)
+        flight->total = 2 * (flight->count * comm->size + 5);
+    flight->buffer = buffer_open(type->type, flight->total, world->rank, number);
+    flight->reference = buffer_open(type->type, flight->total, world->rank, number);
+    if (flight->kind == ALL_REDUCE)
+        flight->ticket =
+            backend->all_reduce(comm, flight->buffer, flight->count, type->type, operation, NULL);
+    else if (flight->kind == REDUCE_SCATTER)
+        flight->ticket = backend->reduce_scatter(comm, flight->buffer, flight->count, type->type,
+                                                 operation, NULL);
+    else if (flight->kind == ALL_GATHER)
+        flight->ticket = backend->all_gather(comm, flight->buffer, flight->count, type->type, NULL);
+    else if (flight->kind == ALL_TO_ALL)
+        all_to_all_start(flight, number);
+    else
+        flight->ticket =
+            backend->broadcast(comm, flight->buffer, flight->count, type->type, flight->root, NULL);
+}
+
+static int64_t flight_end(struct flight *flight)
+{
+    struct comm *comm = flight->group;
+    MPI_Comm mpi = *(MPI_Comm *)comm_handle(comm);
+    size_t width = comm_types[flight->type].size, block = (size_t)flight->count * width;
+    unsigned char *got = flight->buffer, *expected = flight->reference;
+    comm->backend->wait(flight->ticket, NULL);
+    size_t from = 0, bytes = (size_t)flight->total * width;
+    if (flight->kind == ALL_REDUCE || flight->kind == REDUCE_SCATTER)
+        reference_reduce(flight->type, expected, flight->total,
+                         comm_operations[flight->operation].mpi, mpi);
+    if (flight->kind == REDUCE_SCATTER) {
+        from = (size_t)comm->rank * block;
+        bytes = block;
+    } else if (flight->kind == ALL_GATHER) {
+        MPI_Allgather(MPI_IN_PLACE, 0, MPI_BYTE, expected, (int)block, MPI_BYTE, mpi);
+    } else if (flight->kind == BROADCAST) {
+        MPI_Bcast(expected, (int)bytes, MPI_BYTE, flight->root, mpi);
+    }
+    int64_t wrong = flight->kind == ALL_TO_ALL ? all_to_all_end(flight, mpi)
+                                               : memcmp(got + from, expected + from, bytes) != 0;
+    if (wrong)
+        printf("# rank %d: kind %d of %lld, type %d, %d ranks\n", world->rank, (int)flight->kind,
+               (long long)flight->count, flight->type, comm->size);
+    free(flight->buffer);
+    free(flight->reference);
+    return wrong;
+}
+
+static int64_t fly(const struct layout *layout, unsigned rounds, unsigned first)
+{
+    enum { FLIGHTS = 5 };
+    struct comm *group[GROUPS];
+    struct flight flight[FLIGHTS];
+    int64_t wrong = 0;
+    groups_open(layout, group);
+    for (unsigned round = 0; round < rounds; round++) {
+        for (unsigned i = 0; i < FLIGHTS; i++)
+            flight_start(&flight[i], group, first + round * FLIGHTS + i);
+        /* The collectives of MPI must be called in the same order on all ranks. */
+        for (unsigned i = 0; i < FLIGHTS; i++)
+            wrong += flight_end(&flight[i]);
+    }
+    groups_close(group);
+    return wrong;
+}
+
+static void results_are_mpis_on_every_layout(void **state)
+{
+    (void)state;
+    int64_t wrong = 0;
+    for (int i = 0; i < LAYOUTS; i++)
+        if (layout_fits(&layouts[i]))
+            wrong += fly(&layouts[i], 10, (unsigned)i * 1000);
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+static void results_are_mpis_over_a_bad_network(void **state)
+{
+    (void)state;
+    int64_t wrong = 0;
+    network_delay(true);
+    for (int i = 0; i < LAYOUTS; i++)
+        if (layout_fits(&layouts[i]))
+            wrong += fly(&layouts[i], 3, 10000 + (unsigned)i * 1000);
+    network_delay(false);
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+/* Run on the first group of the layout. */
+static float *noise_sum(const struct layout *layout, int64_t count)
+{
+    struct comm *group[GROUPS];
+    float *sum = noise_open(world->rank, count);
+    groups_open(layout, group);
+    comm_all_reduce(group[0], sum, count, COMM_FP32, COMM_SUM);
+    groups_close(group);
+    return sum;
+}
+
+static void a_layout_gives_the_same_bits_always_and_everywhere(void **state)
+{
+    (void)state;
+    const int64_t count = 100003;
+    const size_t bytes = (size_t)count * sizeof(float);
+    int64_t wrong = 0;
+    for (int i = 0; i < LAYOUTS; i++) {
+        if (!layout_fits(&layouts[i]))
+            continue;
+        float *first = noise_sum(&layouts[i], count);
+        network_delay(true);
+        float *again = noise_sum(&layouts[i], count);
+        network_delay(false);
+        wrong += memcmp(first, again, bytes) != 0;
+        wrong += differs_from_root(first, count);
+        free(first);
+        free(again);
+    }
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+/* The available shared memory is not part of the layout. */
+static void shared_memory_gives_the_bits_of_the_ring(void **state)
+{
+    (void)state;
+    const int64_t counts[] = {1, 10240, 10241, 300007}; /* the first two are exchanges */
+    int64_t wrong = 0;
+    for (int i = 0; i < 4; i++) {
+        float *ring = noise_sum(&(struct layout){TRANSPORT_RING, 0, false}, counts[i]);
+        float *shared = noise_sum(&(struct layout){TRANSPORT_SHARED, 0, false}, counts[i]);
+        wrong += memcmp(ring, shared, (size_t)counts[i] * sizeof(float)) != 0;
+        free(ring);
+        free(shared);
+    }
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+/* More small all-reduces than slots, while a large one is in progress; they are waited for in
+ * reverse order. A late rank makes the others wait on the communication thread, both when they
+ * start and when they wait. */
+static void small_ones_may_be_many_and_late(void **state)
+{
+    (void)state;
+    enum { SMALL = 11, LARGE = 100000 };
+    struct comm *group[GROUPS];
+    struct ticket *ticket[SMALL];
+    int64_t value[SMALL], wrong = 0;
+    float *large = calloc(LARGE, sizeof *large);
+    groups_open(&(struct layout){TRANSPORT_SHARED, 0, false}, group);
+    const struct comm_backend *backend = group[0]->backend;
+    const int step = group[0]->size > 4 ? 4 : 1;
+    for (int late = 0; late < group[0]->size; late += step) {
+        if (group[0]->rank == late)
+            usleep(20000);
+        struct ticket *beside =
+            backend->all_reduce(group[0], large, LARGE, COMM_FP32, COMM_SUM, NULL);
+        for (int i = 0; i < SMALL; i++) {
+            value[i] = 100 * i + group[0]->rank;
+            ticket[i] = backend->all_reduce(group[0], &value[i], 1, COMM_INT64, COMM_MAX, NULL);
+        }
+        for (int i = SMALL - 1; i >= 0; i--) {
+            backend->wait(ticket[i], NULL);
+            wrong += value[i] != 100 * i + group[0]->size - 1;
+        }
+        backend->wait(beside, NULL);
+    }
+    groups_close(group);
+    free(large);
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+/* Byte i of the result, for any number of ranks. */
+static uint8_t large_value(int64_t i)
+{
+    return (uint8_t)(i % 251 + (i >> 20));
+}
+
+static int64_t large_wrong(const uint8_t *data, int64_t begin, int64_t end)
+{
+    int64_t wrong = 0;
+    for (int64_t i = begin; i < end; i++)
+        wrong += data[i] != large_value(i);
+    return wrong;
+}
+
+/* All collectives on a buffer larger than 2^31 bytes. */
+static int64_t large_run(struct comm *group, uint8_t *data, int64_t count)
+{
+    int64_t part = count / group->size, begin = part * group->rank, wrong = 0;
+    bool first = group->rank == 0;
+    for (int64_t i = 0; i < count; i++)
+        data[i] = first ? large_value(i) : 0;
+    comm_all_reduce(group, data, count, COMM_BYTE, COMM_SUM);
+    wrong += large_wrong(data, 0, count);
+    for (int64_t i = 0; i < count; i++)
+        data[i] = first ? large_value(i) : 0;
+    group->backend->wait(
+        group->backend->reduce_scatter(group, data, part, COMM_BYTE, COMM_SUM, NULL), NULL);
+    wrong += large_wrong(data, begin, begin + part);
+    memset(data, 0, (size_t)begin);
+    memset(data + begin + part, 0, (size_t)(count - begin - part));
+    comm_all_gather(group, data, part, COMM_BYTE);
+    wrong += large_wrong(data, 0, count);
+    if (!first)
+        memset(data, 0, (size_t)count);
+    comm_broadcast(group, data, count, COMM_BYTE, 0);
+    wrong += large_wrong(data, 0, count);
+    if (first)
+        comm_send(group, data, (size_t)count, 1);
+    if (group->rank == 1) {
+        memset(data, 0, (size_t)count);
+        comm_receive(group, data, (size_t)count, 0);
+    }
+    return wrong + large_wrong(data, 0, count);
+}
+
+/* make check-long, on a machine with 2.2 GB for each of 2 or 4 ranks */
+static void counts_go_beyond_2_gib(void **state)
+{
+    (void)state;
+    const int64_t count = ((int64_t)1 << 31) + 4100;
+    double memory = (double)sysconf(_SC_AVPHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    bool room = memory > 1.1 * (double)count * world->size;
+    MPI_Bcast(&room, 1, MPI_C_BOOL, 0, MPI_COMM_WORLD);
+    if (getenv("TEST_LONG") == NULL || !room || (world->size != 2 && world->size != 4))
+        return;
+    uint8_t *data = malloc((size_t)count);
+    int64_t wrong = 0;
+    assert_non_null(data);
+    /* Ring and shared on 2 ranks, the hierarchy of 2 nodes on 4. */
+    for (int i = world->size == 2 ? 0 : 2; i < (world->size == 2 ? 2 : 3); i++) {
+        struct comm *group[GROUPS];
+        groups_open(&layouts[i], group);
+        wrong += large_run(group[0], data, count);
+        groups_close(group);
+    }
+    free(data);
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+/* Return 0 if all ranks refuse the layout with an error that contains `words`. */
+static int64_t refused(const struct layout *layout, const char *words)
+{
+    struct error error = {0};
+    network_set_nodes(layout->ranks_a_node, layout->mixed);
+    struct comm *group = world->backend->split(world, 0, world->rank);
+    int64_t wrong = group->backend->set_transport(group, layout->transport, &error);
+    wrong += error.kind != ERROR_USAGE || strstr(error.text, words) == NULL;
+    /* The group is still usable. */
+    int64_t ranks = 1;
+    comm_all_reduce(group, &ranks, 1, COMM_INT64, COMM_SUM);
+    wrong += ranks != world->size;
+    group->backend->close(group);
+    network_set_nodes(0, false);
+    return wrong;
+}
+
+static void what_does_not_fit_is_refused(void **state)
+{
+    (void)state;
+    int64_t wrong = 0;
+    if (world->size > 2 && world->size % 2 == 1)
+        wrong += refused(&(struct layout){TRANSPORT_HIERARCHICAL, 2, false},
+                         "different numbers of ranks");
+    if (world->size > 1)
+        wrong += refused(&(struct layout){TRANSPORT_SHARED, 1, false}, "nodes");
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+/* The description of a group with this layout. */
+static void describe(const struct layout *layout, char *text, size_t size)
+{
+    struct comm *group[GROUPS];
+    groups_open(layout, group);
+    group[0]->backend->describe_transport(group[0], text, size);
+    groups_close(group);
+}
+
+static void the_choice_is_told(void **state)
+{
+    (void)state;
+    char text[256], expected[256];
+    int wrong = 0;
+    if (world->size > 2 && world->size % 2 == 0) {
+        describe(&(struct layout){TRANSPORT_AUTO, 2, false}, text, sizeof text);
+        snprintf(expected, sizeof expected, "hierarchical (%d nodes x 2 ranks, shared inside)",
+                 world->size / 2);
+        wrong += strcmp(text, expected) != 0;
+    }
+    describe(&(struct layout){TRANSPORT_AUTO, 1, false}, text, sizeof text);
+    wrong += strcmp(text, "ring") != 0;
+    describe(&(struct layout){TRANSPORT_SHARED, 0, false}, text, sizeof text);
+    wrong += strcmp(text, world->size > 1 ? "shared" : "ring") != 0;
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+static int stay_away(const char *transport, int ranks_a_node, int64_t count)
+{
+    struct error error = {0};
+    struct options options = {0};
+    char setting[64];
+    static float buffer[1000000];
+    snprintf(setting, sizeof setting, "mesh.transport=%s", transport);
+    ENSURE(options_set(setting, &options, &error), "%s", error.text);
+    network_set_nodes(ranks_a_node, false);
+    enum transport_choice wanted = (enum transport_choice)options.mesh.transport;
+    ENSURE(world->backend->set_transport(world, wanted, &error), "%s", error.text);
+    comm_all_reduce(world, buffer, count, COMM_FP32, COMM_SUM);
+    comm_set_timeout(0.5);
+    if (world->rank == world->size - 1)
+        pause();
+    comm_all_reduce(world, buffer, count, COMM_FP32, COMM_SUM);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct error error = {0};
+    if (!comm_world_open(&argc, &argv, &world, &error)) {
+        fprintf(stderr, "%s\n", error.text);
+        return 1;
+    }
+    if (argc == 4)
+        return stay_away(argv[1], atoi(argv[2]), atoi(argv[3]));
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(results_are_mpis_on_every_layout),
+        cmocka_unit_test(results_are_mpis_over_a_bad_network),
+        cmocka_unit_test(a_layout_gives_the_same_bits_always_and_everywhere),
+        cmocka_unit_test(shared_memory_gives_the_bits_of_the_ring),
+        cmocka_unit_test(small_ones_may_be_many_and_late),
+        cmocka_unit_test(counts_go_beyond_2_gib),
+        cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(the_choice_is_told),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    /* End while heartbeats are being sent: fake_network.c detects any that is not received. */
+    comm_set_heartbeat_timeout(20);
+    usleep(210 * 1000);
+    comm_world_close(world);
+    return failed;
+}

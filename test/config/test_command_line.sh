@@ -1,0 +1,160 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# fast
+# The program's command line as a user meets it: answers, messages and exit codes, alone and as two
+# ranks.
+. "$TEST_SOURCE/test/support/program.sh"
+
+# outcome STATUS NAME: the result, explained by the files out and err.
+outcome() {
+    [ "$1" = 0 ] && bad= || bad="status $1"
+    cat out err >both
+    result "$2" "$bad" both
+}
+
+# answers NAME CODE PATTERN COMMAND...: the exit code, and a line of stdout.
+answers() {
+    name=$1 code=$2 pattern=$3
+    shift 3
+    "$@" >out 2>err </dev/null
+    [ $? = "$code" ] && grep -q -- "$pattern" out && [ ! -s err ]
+    outcome $? "$name"
+}
+
+# refuses NAME CODE MESSAGE COMMAND...: the exit code, and the one line on stderr (mpirun adds its
+# own) that begins with the program's name.
+refuses() {
+    name=$1 code=$2 message=$3
+    shift 3
+    "$@" >out 2>err </dev/null
+    [ $? = "$code" ] && [ "$(grep -c '^vittrain: error: ' err)" = 1 ] &&
+        grep -qF -- "vittrain: error: $message" err
+    outcome $? "$name"
+}
+
+two() { $MPIRUN -np 2 "$vittrain" "$@"; }
+
+cat >bad.ini <<'END'
+[train]
+# comment
+bacth = 64
+END
+
+answers "version" 0 '^vittrain [0-9]' "$vittrain" --version
+answers "help lists the options" 0 '^  train.batch = 64$' "$vittrain" --help
+answers "help lists the commands" 0 '^  predict ' "$vittrain" help
+answers "help for a key" 0 'a whole number from 1 to' "$vittrain" --help train.batch
+! "$vittrain" --help bench | sed 1,2d | grep -E '.{89}'
+outcome $? "the help of a command has lines of at most 88 characters"
+answers "help for a section" 0 '^  optim.lr = 0.0003$' "$vittrain" help optim
+answers "help for a command" 0 '^vittrain eval ' "$vittrain" eval --help
+answers "manual page" 0 '^\.It Cm train.batch$' "$vittrain" --manual
+answers "one answer from two ranks" 0 '^vittrain [0-9]' two --version
+[ "$(wc -l <out)" = 1 ]
+outcome $? "two ranks answer once"
+refuses "help for what is not there" 2 'trian: neither a command nor' "$vittrain" help trian
+refuses "unknown command" 2 'tarin: no such command; did you mean train?' "$vittrain" tarin
+refuses "unknown flag" 2 '--batch: no such flag' "$vittrain" --batch
+# Flags of other programs, and what to write instead.
+while IFS='|' read -r flags advice; do
+    refuses "$flags" 2 "${flags%%[ =]*}: no such flag; $advice" "$vittrain" $flags
+done <<'END'
+--epochs 3|write train.epochs=3 (`vittrain --help train.epochs`)
+--epochs=3|write train.epochs=3 (
+--max_epochs 3 train|write train.epochs=3 (
+-b 64|write train.batch=64 (
+--batch-size|write train.batch=VALUE (
+--lr 0.1|write optim.lr=0.1 (
+--device cuda:0|write run.backend=cuda (
+--resume|write checkpoint.resume=auto (
+--resume runs/a/last.h5|write checkpoint.resume=runs/a/last.h5 (
+--config a.ini|name the deck without a flag: `vittrain FILE.ini`
+--nproc_per_node=2|start one rank per GPU or group of cores: `mpirun -np RANKS vittrain`
+--weigth-decay 1e-4|write optim.weight_decay=1e-4 (
+--train.batch=3|write train.batch=3 (
+--verson|did you mean --version?
+--list|did you mean --list-models?
+--class-weights|class weights are not supported; docs/train.md lists
+--xyzzy|settings are section.key=value, see `vittrain --help`
+END
+refuses "a key of another program" 2 'no option trainer.max_epochs; did you mean train.epochs?' \
+    "$vittrain" trainer.max_epochs=3
+answers "list of models" 0 '^vit_cifar  *2690506  3 x 32 x 32$' "$vittrain" --list-models
+grep -q '^linear  *21  20 numbers$' out && grep -q '^resnet50  *25557032  3 x 224 x 224$' out
+outcome $? "models are listed with parameters and input sizes"
+refuses "completion for another shell" 2 '--completion fish: must be bash or zsh' "$vittrain" --completion fish
+
+# completes WORD...: the completions of each word in bash, with '=' as a separator of words and without.
+completes() {
+    bash -c '. ./vittrain.bash
+        for separators in " =" " "; do
+            COMP_WORDBREAKS=$separators
+            for word; do
+                COMP_LINE="vittrain $word" COMP_POINT=$((9 + ${#word})) COMP_CWORD=1 COMPREPLY=()
+                _vittrain; echo "$word: ${COMPREPLY[*]}"
+            done
+        done' bash "$@" >out 2>err
+}
+"$vittrain" --completion bash >vittrain.bash 2>err && bash -n vittrain.bash 2>>err
+outcome $? "the script for bash is valid"
+mkdir inputs && completes train.ba tr data.root=inp model.name=cnn_a --list
+cat >expected <<'END'
+train.ba: train.batch=
+tr: train. train
+data.root=inp: inputs
+model.name=cnn_a: cnn_a cnn_a_lenet
+--list: --list-models
+train.ba: train.batch=
+tr: train. train
+data.root=inp: data.root=inputs
+model.name=cnn_a: model.name=cnn_a model.name=cnn_a_lenet
+--list: --list-models
+END
+diff expected out >>err
+outcome $? "bash completes words"
+mkdir functions && "$vittrain" --completion zsh >functions/_vittrain
+if command -v zsh >/dev/null; then
+    zsh -n functions/_vittrain 2>err
+    outcome $? "the script for zsh is valid"
+    cat >complete.zsh <<'END'
+zmodload zsh/zpty
+zpty shell "PS1= zsh -f -i"
+zpty -w shell 'fpath=($PWD/functions $fpath); autoload -Uz compinit; compinit -u -D; stty -echo; print ready'
+zpty -r shell text '*ready*ready*'
+for word in train.ba train.precision=bf; do
+    # Complete the word, then print the line instead of running it.
+    zpty -w -n shell "vittrain $word"$'\t\C-aprint -r -- \C-e END\n'
+    zpty -r shell text '*END*END*'
+    print -r -- "$text" | tr -d '\r' | tail -n 1
+done
+END
+    timeout 20 zsh -f complete.zsh >out 2>err
+    [ "$(cat out)" = "vittrain train.batch END
+vittrain train.precision=bf16 END" ]
+    outcome $? "zsh completes words"
+else
+    outcome 0 "the script for zsh is valid # SKIP no zsh"
+    outcome 0 "zsh completes words # SKIP no zsh"
+fi
+refuses "unknown key" 2 'no option train.bacth; did you mean train.batch?' \
+    "$vittrain" train.bacth=1
+refuses "bad value" 2 'train.batch=x: must be a whole number' "$vittrain" train.batch=x
+refuses "bad deck" 2 'bad.ini:3: no option train.bacth; did you mean train.batch?' \
+    "$vittrain" bad.ini
+refuses "missing deck" 2 'none.ini: cannot read the deck: No such file' "$vittrain" none.ini
+mkdir input && cp "$TEST_SOURCE/input/vit_cifar.ini" input
+for deck in vit_cifr.ini input/vit_cifr.ini; do
+    refuses "misspelt deck $deck" 2 "$deck: cannot read the deck: No such file or directory; did you mean input/vit_cifar.ini?" "$vittrain" $deck
+done
+refuses "grain that is no multiple of 8" 2 'train.grain=12: must be auto, or a multiple of 8 from 8 to 65536' "$vittrain" train.grain=12
+refuses "two ranks complain once" 2 'rank 0 on ' two bad.ini
+refuses "bad combination" 2 'optim.nesterov=on does not apply with optim.name=adamw' "$vittrain" optim.nesterov=on
+two plan mesh.silence=9 mesh.silence=8 plan.machine=none >out 2>err
+[ $? = 0 ] && [ "$(grep -c '^warning: option mesh.silence is now called mesh.heartbeat_timeout' err)" = 1 ]
+outcome $? "an old name works and is warned about once"
+cp bad.ini vittrain.ini
+refuses "vittrain.ini is read" 2 'vittrain.ini:3: no option train.bacth' "$vittrain"
+rm vittrain.ini
+"$vittrain" --help >/dev/full 2>err
+[ $? = 5 ] && grep -q 'cannot write' err
+outcome $? "full disk under the help"

@@ -1,0 +1,116 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# long
+# The whole program on emulated GPUs, with every strategy and on 1, 2 and 4 ranks: losses equal those of one
+# rank on the CPU within rounding, with and without CUDA graphs. Two ranks on one GPU are an error. A hang
+# during training is reported with its cause. Convolutional models train, too.
+. "$TEST_SOURCE/test/support/program.sh"
+
+take_emulated_gpu
+VITTRAIN_CUDA_MODULE=$module
+export VITTRAIN_CUDA_MODULE
+# Rows, widths and counts that are not multiples of the kernels' tiles; gradients are clipped.
+tiny="$small model.patch=16 model.depth=1 model.drop_path=0.1 train.global_batch=8 debug.fraction=0.04 \
+train.epochs=1 train.steps=5 train.clip_norm=1 optim.ema=0.9 data.val=none output.tensorboard=off"
+
+# trains NAME RANKS WORD...: losses and norms on emulated GPUs equal those on the CPU.
+trains() {
+    name=$1 ranks=$2
+    shift 2
+    run "$ranks" gpu $tiny run.backend=cuda run.dir="$work/gpu" "$@"
+    bad=
+    [ $status -eq 0 ] || bad="exit status $status"
+    for what in loss grad_norm; do
+        column "$work/gpu/metrics.csv" train $what >"$work/a"
+        column "$work/cpu/metrics.csv" train $what >"$work/b"
+        bad="$bad$(differ "$work/a" "$work/b" 1e-4)"
+    done
+    [ "$ranks" = 1 ] || grep -q 'emulated NCCL' "$work/gpu.log" || bad="$bad; not by NCCL"
+    result "$name" "$bad" "$work/gpu.log"
+    rm -rf "$work/gpu"
+}
+
+run 1 cpu $tiny run.backend=cpu run.dir="$work/cpu"
+result 'the CPU trains' "$([ $status -eq 0 ] || echo "exit status $status")" "$work/cpu.log"
+trains 'one GPU' 1
+trains 'ddp on 2 GPUs, dependent launches' 2 mesh.strategy=ddp cuda.dependent_launch=on
+trains 'ddp on 4 GPUs, not recorded' 4 mesh.strategy=ddp cuda.graph=off
+trains 'zero1 on 2 GPUs' 2 mesh.strategy=zero1
+trains 'zero2 on 2 GPUs, in micro-batches' 2 mesh.strategy=zero2 train.accumulate=2
+trains 'fsdp on 4 GPUs' 4 mesh.strategy=fsdp
+trains 'hsdp on 4 GPUs' 4 mesh.strategy=hsdp mesh.shard=2
+run 4 uneven $tiny run.backend=cuda run.dir="$work/uneven" mesh.strategy=ddp train.global_batch=10
+result 'ranks with different numbers of samples' "$([ $status -eq 0 ] || echo "exit status $status")" "$work/uneven.log"
+
+VITTRAIN_EMULATION_NCCL=22105
+export VITTRAIN_EMULATION_NCCL
+fails 4 'hsdp with an old NCCL' 2 'hsdp may deadlock on GPUs with .*use NCCL 2.26 or newer' \
+    $tiny run.backend=cuda run.dir="$work/old" mesh.strategy=hsdp mesh.shard=2
+unset VITTRAIN_EMULATION_NCCL
+
+VITTRAIN_EMULATION_DEVICES=1
+export VITTRAIN_EMULATION_DEVICES
+fails 2 'two ranks on one GPU' 2 'rank 0 on .*: 2 ranks of this node have the same GPU \(emulated GPU.*cuda.share=yes' \
+    $tiny run.backend=cuda run.dir="$work/shared"
+trains 'two ranks on one GPU, as they wish' 2 mesh.strategy=fsdp cuda.share=yes
+unset VITTRAIN_EMULATION_DEVICES
+
+VITTRAIN_EMULATION_COLLECTIVE=hang:1:20
+export VITTRAIN_EMULATION_COLLECTIVE
+run 2 hanging $tiny run.backend=cuda run.dir="$work/hanging" mesh.strategy=fsdp mesh.timeout=3s
+bad=
+[ $status -eq 9 ] || bad="exit status $status"
+grep -qE '^vittrain: failure: rank [01] on .*: GPU .* \(number [0-9]+ of a group of 2 ranks\) has waited' "$work/hanging.log" ||
+    bad="$bad; not said"
+grep -q '^warning: stalled' "$work/hanging.log" && bad="$bad; a rank is named"
+result 'a collective that hangs ends the training' "$bad" "$work/hanging.log"
+unset VITTRAIN_EMULATION_COLLECTIVE
+
+# The host of rank 0 waits for the GPU, whose collective waits for rank 1.
+timeout 90 $MPIRUN -np 2 "$vittrain" $tiny run.backend=cuda run.dir="$work/stalled" train.steps=8 mesh.stall_warning=1 \
+    debug.pause=data:6:80:1 >"$work/stalled.log" 2>&1 </dev/null &
+job=$!
+wait_for '^warning: stalled' "$work/stalled.log"
+kill $job
+wait $job
+bad=$(grep -qE '^warning: stalled: rank 1 on .* in the wait for data, step 6, ' "$work/stalled.log" || echo 'not named')
+result 'a rank that the others wait for is named' "$bad" "$work/stalled.log"
+
+muon="optim.name=muon optim.momentum=0.9 optim.nesterov=on"
+rm -rf "$work/cpu"
+run 1 cpu $tiny $muon run.backend=cpu run.dir="$work/cpu"
+trains 'Muon on one GPU' 1 $muon
+trains 'Muon with fsdp on 4 GPUs' 4 $muon mesh.strategy=fsdp
+trains 'Muon with ddp on 2 GPUs' 2 $muon mesh.strategy=ddp
+for name in lion lamb lars; do
+    rm -rf "$work/cpu"
+    run 1 cpu $tiny optim.name=$name run.backend=cpu run.dir="$work/cpu"
+    trains "$name with fsdp on 3 GPUs" 3 optim.name=$name mesh.strategy=fsdp
+done
+
+tiny="model.name=cnn_a data.format=cifar10 debug.fraction=0.04 train.precision=fp32 train.global_batch=8 output.log_every=1 \
+run.seed=7 run.threads=1 train.epochs=1 train.steps=5 data.val=none output.tensorboard=off optim.name=sgd optim.lr=1e-2"
+rm -rf "$work/cpu"
+run 1 cpu $tiny run.backend=cpu run.dir="$work/cpu"
+result 'the CPU trains convolutions' "$([ $status -eq 0 ] || echo "exit status $status")" "$work/cpu.log"
+trains 'convolutions, recorded' 1
+trains 'convolutions on 2 GPUs, not recorded' 2 mesh.strategy=fsdp cuda.graph=off
+
+# The highest learning rate is one at which the loss just diverges.
+for backend in cpu cuda; do
+    run 1 range find lr $tiny run.backend=$backend find.steps=12 find.first=1e-3 find.last=30 find.stop=0 \
+        find.output="$work/$backend" output.logbook=
+    sed '1d; s/,/ /g' "$work/$backend.csv" | cut -d' ' -f1,3 >"$work/$backend.range"
+done
+bad=$([ "$(wc -l <"$work/cpu.range")" = 12 ] || echo "$(wc -l <"$work/cpu.range") points; ")
+result 'the range test has one curve' "$bad$(differ "$work/cpu.range" "$work/cuda.range" 1e-4)" "$work/range.log"
+
+# One rank reads a damaged record after the graph is captured: all ranks must leave the graph together.
+for class in bird cat dog; do mkdir -p "$work/tree/train/$class" "$work/tree/val/$class"; done
+"$TEST_BUILD/test/data/test_image_folder" --make "$work/tree" 90 || exit 1
+record=$(find "$work/tree/train" -name '*.jpg' | sort | sed -n 71p)
+head -c 700 "$record" >"$work/cut.jpg" && mv "$work/cut.jpg" "$record"
+fails 2 'an unreadable record in a recorded step' 3 "${record#"$work/tree/"}: is truncated" model.name=vit_cifar model.dim=32 \
+    model.depth=1 model.heads=2 model.patch=8 model.image=24 data.format=imagefolder data.root="$work/tree" data.shuffle=no \
+    train.precision=fp32 train.global_batch=20 train.epochs=1 data.val=none run.threads=1 run.backend=cuda \
+    run.dir="$work/unreadable" mesh.timeout=20s

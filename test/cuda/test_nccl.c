@@ -1,0 +1,540 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ranks: 1 2 3 4
+/* Collectives on the memory of (emulated) GPUs, on 1 to 4 ranks: the same sums as MPI, in the order
+ * of streams and events, and in graphs. The emulation runs streams as late as allowed, so that a
+ * missing wait is detected. All ranks run the same tests and add their numbers of failures.
+ * `test_nccl WAY` (under mpirun) is a job that fails in that way, for test_nccl_failures.sh. */
+#include <math.h>
+#include <mpi.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "comm/comm.h"
+#include "comm_fixture.h"
+#include "device/device.h"
+#include "device_test.h"
+#include "mesh/mesh.h"
+
+/* The last count exceeds a chunk of the emulation's shared memory, in types of 8 bytes. */
+static const int64_t counts[] = {0, 1, 7, 1000, 140003};
+enum { COUNTS = sizeof counts / sizeof counts[0], LARGE = 300007 };
+
+static struct comm *world;
+static struct device *device;
+static const struct device_backend *backend;
+static struct stream *stream;
+
+/* A world group on GPUs. */
+static struct mesh mesh;
+static struct comm *group;
+
+static unsigned char *device_memory(size_t bytes)
+{
+    struct error error = {0};
+    unsigned char *memory = backend->allocate(device, bytes, &error);
+    ENSURE(memory != NULL, "%s", error.text);
+    return memory;
+}
+
+/* Return the memory's content after the stream has run; the caller frees it. */
+static void *content_of(const void *memory, size_t bytes)
+{
+    unsigned char *content = malloc(bytes + 1);
+    ENSURE(content != NULL, "no memory");
+    backend->copy(stream, content, memory, bytes);
+    backend->stream_synchronize(stream);
+    return content;
+}
+
+/* As in a training step: values are computed on the stream, then the collective runs, then they are
+ * copied to the host, which waits once at the end. */
+static void *reduced(const void *values, int64_t count, const struct comm_test_type *type,
+                     enum comm_operation operation)
+{
+    const size_t bytes = (size_t)count * type->size;
+    unsigned char *memory = device_memory(bytes);
+    struct event *ready = backend->event_open(device);
+    backend->zero(stream, memory, bytes);
+    backend->copy(stream, memory, values, bytes);
+    backend->event_record(ready, stream);
+    group->backend->wait(
+        group->backend->all_reduce(group, memory, count, type->type, operation, ready), stream);
+    void *content = content_of(memory, bytes);
+    backend->event_close(ready);
+    backend->release(device, memory);
+    return content;
+}
+
+static void all_reduce_is_mpis(void **state)
+{
+    (void)state;
+    int wrong = 0;
+    for (int type = 0; type < COMM_TYPES; type++)
+        for (int operation = 0; operation < COMM_OPERATIONS; operation++)
+            for (int i = 0; i < COUNTS; i++) {
+                const struct comm_test_type *tested = &comm_types[type];
+                void *own = buffer_open(tested->type, counts[i], world->rank, (unsigned)i);
+                void *got = reduced(own, counts[i], tested, comm_operations[operation].operation);
+                reference_reduce(type, own, counts[i], comm_operations[operation].mpi,
+                                 MPI_COMM_WORLD);
+                wrong += memcmp(own, got, (size_t)counts[i] * tested->size) != 0;
+                free(own);
+                free(got);
+            }
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+/* A sum of random numbers depends on the order: by rank. */
+static void sums_go_by_rank_and_are_the_same_everywhere(void **state)
+{
+    (void)state;
+    const struct comm_test_type fp32 = {.type = COMM_FP32, .size = sizeof(float)};
+    float *own = noise_open(world->rank, LARGE), *sum = noise_open(0, LARGE);
+    for (int rank = 1; rank < world->size; rank++) {
+        float *other = noise_open(rank, LARGE);
+        for (int64_t i = 0; i < LARGE; i++)
+            sum[i] += other[i];
+        free(other);
+    }
+    float *got = reduced(own, LARGE, &fp32, COMM_SUM);
+    int wrong = memcmp(got, sum, LARGE * sizeof *sum) != 0 || differs_from_root(got, LARGE);
+    free(own);
+    free(sum);
+    free(got);
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+/* Reduce-scatter followed by all-gather equals an all-reduce. */
+static int scatter_and_gather_wrong(int type, int64_t count)
+{
+    const struct comm_test_type *tested = &comm_types[type];
+    const size_t bytes = (size_t)(count * world->size) * tested->size;
+    void *own = buffer_open(tested->type, count * world->size, world->rank, (unsigned)count);
+    unsigned char *memory = device_memory(bytes);
+    struct event *ready = backend->event_open(device);
+    backend->copy(stream, memory, own, bytes);
+    backend->event_record(ready, stream);
+    struct ticket *ticket =
+        group->backend->reduce_scatter(group, memory, count, tested->type, COMM_SUM, ready);
+    group->backend->wait(ticket, stream);
+    backend->event_record(ready, stream);
+    ticket = group->backend->all_gather(group, memory, count, tested->type, ready);
+    group->backend->wait(ticket, stream);
+    void *got = content_of(memory, bytes);
+    reference_reduce(type, own, count * world->size, MPI_SUM, MPI_COMM_WORLD);
+    int wrong = memcmp(own, got, bytes) != 0;
+    backend->event_close(ready);
+    backend->release(device, memory);
+    free(own);
+    free(got);
+    return wrong;
+}
+
+static void scatter_and_gather_are_an_all_reduce(void **state)
+{
+    (void)state;
+    int wrong = 0;
+    for (int type = 0; type < COMM_TYPES; type++)
+        for (int i = 0; i < COUNTS; i++)
+            wrong += scatter_and_gather_wrong(type, counts[i]);
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+/* The host waits for the ticket only. */
+static void broadcast_comes_from_its_root(void **state)
+{
+    (void)state;
+    int wrong = 0;
+    for (int root = 0; root < world->size; root++) {
+        float *own = noise_open(world->rank, LARGE), *expected = noise_open(root, LARGE);
+        unsigned char *memory = device_memory(LARGE * sizeof *own);
+        struct event *ready = backend->event_open(device);
+        backend->copy(stream, memory, own, LARGE * sizeof *own);
+        backend->event_record(ready, stream);
+        struct ticket *ticket =
+            group->backend->broadcast(group, memory, LARGE, COMM_FP32, root, ready);
+        group->backend->wait(ticket, NULL);
+        float *got = content_of(memory, LARGE * sizeof *own);
+        wrong += memcmp(got, expected, LARGE * sizeof *own) != 0;
+        backend->event_close(ready);
+        backend->release(device, memory);
+        free(own);
+        free(expected);
+        free(got);
+    }
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+/* ---- all-to-all */
+
+/* Numbers of partial values: some ranks have none. Patterns 2 and 3 leave one rank or none with
+ * some. */
+enum { PATTERNS = 4, RANKS_MOST = 16 };
+
+static int parts_of(int pattern, int rank)
+{
+    return pattern == 0 ? 1 : pattern == 1 ? (rank + 2) % 3 : pattern == 2 && rank == 0 ? 5 : 0;
+}
+
+/* Compare with the partial values of each rank, which are known: buffer_open with the rank. */
+static int received_wrong(const unsigned char *got, const int *parts, int64_t stride, int64_t count,
+                          const struct comm_test_type *type)
+{
+    const size_t block = (size_t)count * type->size;
+    int wrong = 0;
+    for (int rank = 0; rank < world->size; rank++) {
+        unsigned char *sent = buffer_open(type->type, parts[rank] * stride, rank, 3);
+        for (int part = 0; part < parts[rank]; part++, got += block) {
+            int64_t first = part * stride + world->rank * count;
+            wrong += memcmp(got, sent + (size_t)first * type->size, block) != 0;
+        }
+        free(sent);
+    }
+    return wrong;
+}
+
+/* Run the collective, and if `recorded` again in a graph. */
+static int all_to_all_wrong(int pattern, int64_t count, const struct comm_test_type *type,
+                            bool recorded)
+{
+    const int64_t stride = world->size * count + 7;
+    int parts[RANKS_MOST] = {0}, wrong = 0;
+    for (int rank = 0; rank < world->size; rank++)
+        parts[rank] = parts_of(pattern, rank);
+    const size_t bytes = (size_t)(parts[world->rank] * stride) * type->size;
+    const size_t result = (size_t)(comm_parts_before(parts, world->size) * count) * type->size;
+    unsigned char *own = buffer_open(type->type, parts[world->rank] * stride, world->rank, 3);
+    unsigned char *sent = device_memory(bytes + 8), *received = device_memory(result + 8);
+    struct event *ready = backend->event_open(device);
+    backend->copy(stream, sent, own, bytes);
+    for (int time = 0; time <= recorded; time++) {
+        backend->zero(stream, received, result);
+        if (time == 1)
+            backend->graph_begin(stream);
+        backend->event_record(ready, stream);
+        struct ticket *ticket = group->backend->all_to_all(group, sent, stride, parts, received,
+                                                           count, type->type, ready);
+        group->backend->wait(ticket, stream);
+        struct graph *graph = time == 1 ? backend->graph_end(stream) : NULL;
+        if (graph != NULL)
+            backend->graph_run(graph, stream);
+        unsigned char *got = content_of(received, result);
+        wrong += received_wrong(got, parts, stride, count, type);
+        free(got);
+        if (graph != NULL)
+            backend->graph_close(graph);
+    }
+    unsigned char *after = content_of(sent, bytes);
+    wrong += memcmp(after, own, bytes) != 0;
+    free(after);
+    free(own);
+    backend->event_close(ready);
+    backend->release(device, sent);
+    backend->release(device, received);
+    return wrong;
+}
+
+static void all_to_all_brings_the_parts_of_all_ranks(void **state)
+{
+    (void)state;
+    int wrong = 0;
+    for (int pattern = 0; pattern < PATTERNS; pattern++)
+        for (int type = 0; type < COMM_TYPES; type++)
+            for (int i = 0; i < COUNTS; i++)
+                if (counts[i] <= 1000 || comm_types[type].type == COMM_FP32 ||
+                    comm_types[type].type == COMM_FP64)
+                    wrong +=
+                        all_to_all_wrong(pattern, counts[i], &comm_types[type], counts[i] == 7);
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+/* As in a step of several units: collectives of two groups overlap and are waited for in a
+ * different order than they were started. */
+static int mesh_wrong(int shard)
+{
+    enum { UNITS = 5, COUNT = 1009 };
+    struct mesh split;
+    struct error error = {0};
+    int wrong = 0;
+    mesh_split(&split, world, shard);
+    ENSURE(mesh_use_device(&split, device, &error), "%s", error.text);
+    struct comm *shards = split.shard_data, *replicas = split.replica_data;
+    struct ticket *gathering[UNITS], *reducing[UNITS];
+    float *values = (float *)(void *)device_memory(2 * UNITS * COUNT * sizeof *values), *host;
+    struct event *ready = backend->event_open(device);
+    host = noise_open(0, 2L * UNITS * COUNT);
+    for (int64_t i = 0; i < 2L * UNITS * COUNT; i++)
+        host[i] = (float)(world->rank + i % 5);
+    backend->copy(stream, values, host, 2 * UNITS * COUNT * sizeof *values);
+    backend->event_record(ready, stream);
+    for (int u = 0; u < UNITS; u++) {
+        float *first = values + 2L * u * COUNT;
+        gathering[u] =
+            shards->backend->all_reduce(shards, first, COUNT, COMM_FP32, COMM_SUM, ready);
+        reducing[u] = replicas->backend->all_reduce(replicas, first + COUNT, COUNT, COMM_FP32,
+                                                    COMM_MAX, ready);
+    }
+    for (int u = UNITS - 1; u >= 0; u--) {
+        replicas->backend->wait(reducing[u], stream);
+        shards->backend->wait(gathering[u], stream);
+    }
+    float *got = content_of(values, 2 * UNITS * COUNT * sizeof *got);
+    for (int64_t i = 0; i < 2L * UNITS * COUNT; i++) {
+        float expected = host[i];
+        comm_all_reduce(i / COUNT % 2 == 0 ? split.shard : split.replica, &expected, i % 101 == 0,
+                        COMM_FP32, i / COUNT % 2 == 0 ? COMM_SUM : COMM_MAX);
+        wrong += i % 101 == 0 && got[i] != expected;
+    }
+    free(got);
+    free(host);
+    mesh_leave_device(&split);
+    backend->event_close(ready);
+    backend->release(device, values);
+    mesh_close(&split);
+    return wrong;
+}
+
+static void two_groups_work_side_by_side(void **state)
+{
+    (void)state;
+    int wrong = 0;
+    for (int shard = 1; shard <= world->size; shard++)
+        if (world->size % shard == 0)
+            wrong += mesh_wrong(shard);
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+/* y = sum over ranks of x, repeatedly, with the previous y as x. */
+static void recorded_steps_have_collectives(void **state)
+{
+    (void)state;
+    enum { COUNT = 4099, STEPS = 3 };
+    const size_t bytes = COUNT * sizeof(double);
+    int wrong = 0;
+    unsigned char *memory = device_memory(2 * bytes);
+    double *first = calloc(COUNT, sizeof *first), factor = 1;
+    struct event *ready = backend->event_open(device);
+    for (int i = 0; i < COUNT; i++)
+        first[i] = i;
+    backend->copy(stream, memory, first, bytes);
+    backend->graph_begin(stream);
+    backend->copy(stream, memory + bytes, memory, bytes);
+    backend->event_record(ready, stream);
+    struct ticket *ticket =
+        group->backend->all_reduce(group, memory + bytes, COUNT, COMM_FP64, COMM_SUM, ready);
+    group->backend->wait(ticket, stream);
+    backend->copy(stream, memory, memory + bytes, bytes);
+    struct graph *graph = backend->graph_end(stream);
+    for (int step = 0; step < STEPS; step++) {
+        backend->graph_run(graph, stream);
+        factor *= world->size;
+    }
+    double *got = content_of(memory, bytes);
+    for (int i = 0; i < COUNT; i++)
+        wrong += got[i] != i * factor;
+    /* Also outside of the graph afterwards. */
+    ticket = group->backend->all_reduce(group, memory, COUNT, COMM_FP64, COMM_SUM, NULL);
+    group->backend->wait(ticket, NULL);
+    double *again = content_of(memory, bytes);
+    for (int i = 0; i < COUNT; i++)
+        wrong += again[i] != i * factor * world->size;
+    free(got);
+    free(again);
+    free(first);
+    backend->graph_close(graph);
+    backend->event_close(ready);
+    backend->release(device, memory);
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+static void the_mesh_says_how_it_goes(void **state)
+{
+    (void)state;
+    char text[512];
+    mesh_describe_transport(&mesh, text, sizeof text);
+    assert_string_equal(text, world->size > 1 ? "emulated NCCL" : "ring");
+}
+
+/* ---- Jobs that fail */
+static void sum_once(void)
+{
+    unsigned char *memory = device_memory(sizeof(float));
+    struct ticket *ticket = group->backend->all_reduce(group, memory, 1, COMM_FP32, COMM_SUM, NULL);
+    group->backend->wait(ticket, stream);
+    backend->stream_synchronize(stream);
+    backend->release(device, memory);
+}
+
+/* The last rank skips the third collective; the opening is the first. */
+static int away(void)
+{
+    sum_once();
+    if (world->rank == world->size - 1)
+        pause();
+    sum_once();
+    return 0;
+}
+
+static void exchange_once(void)
+{
+    static const int parts[RANKS_MOST] = {1, 1, 1};
+    unsigned char *memory = device_memory(6 * sizeof(float));
+    unsigned char *received = memory + 3 * sizeof(float);
+    group->backend->wait(
+        group->backend->all_to_all(group, memory, 3, parts, received, 1, COMM_FP32, NULL), stream);
+    backend->stream_synchronize(stream);
+    backend->release(device, memory);
+}
+
+/* The last rank skips an all-to-all after `before` others. */
+static int exchanges(int before)
+{
+    for (int i = 0; i < before; i++)
+        exchange_once();
+    if (world->rank == world->size - 1)
+        pause();
+    exchange_once();
+    return 0;
+}
+
+static int sums(void)
+{
+    for (int i = 0; i < 10; i++)
+        sum_once();
+    printf("all is well\n");
+    return 0;
+}
+
+/* The group is not closed. */
+static void recorded_sum(void)
+{
+    unsigned char *memory = device_memory(sizeof(float));
+    struct event *ready = backend->event_open(device);
+    backend->graph_begin(stream);
+    backend->event_record(ready, stream);
+    group->backend->wait(group->backend->all_reduce(group, memory, 1, COMM_FP32, COMM_SUM, ready),
+                         stream);
+    struct graph *graph = backend->graph_end(stream);
+    backend->graph_run(graph, stream);
+    backend->stream_synchronize(stream);
+}
+
+static int mixed(void)
+{
+    if (world->rank == 0)
+        recorded_sum();
+    else
+        sum_once();
+    return 0;
+}
+
+static int different(void)
+{
+    unsigned char *memory = device_memory(2 * sizeof(float));
+    group->backend->wait(group->backend->all_reduce(group, memory, world->rank == 0 ? 1 : 2,
+                                                    COMM_FP32, COMM_SUM, NULL),
+                         NULL);
+    return 0;
+}
+
+/* Overlapping collectives of two groups. */
+static int overlapping(void)
+{
+    struct comm *replicas = mesh.replica_data;
+    unsigned char *memory = device_memory(2 * sizeof(float));
+    for (int i = 0; i < 10; i++) {
+        struct ticket *first =
+            group->backend->all_reduce(group, memory, 1, COMM_FP32, COMM_SUM, NULL);
+        struct ticket *second = replicas->backend->all_reduce(replicas, memory + sizeof(float), 1,
+                                                              COMM_FP32, COMM_SUM, NULL);
+        group->backend->wait(first, NULL);
+        replicas->backend->wait(second, NULL);
+    }
+    return 0;
+}
+
+static void groups_open(int shard, bool late)
+{
+    struct error error = {0};
+    mesh_split(&mesh, world, shard);
+    if (late)
+        pause();
+    ENSURE(mesh_use_device(&mesh, device, &error), "%s", error.text);
+    group = mesh.shard_data;
+    group->device = backend;
+}
+
+static void device_open(void)
+{
+    struct error error = {0};
+    const struct device_backend *cuda = device_find("cuda", &error);
+    device = cuda != NULL ? cuda->open(world->rank, 1, &error) : NULL;
+    ENSURE(device != NULL, "%s", error.text);
+    backend = device->backend;
+    stream = backend->stream_open(device);
+}
+
+static int job_run(const char *way)
+{
+    comm_set_timeout(2);
+    const bool overlaps = strcmp(way, "overlapping") == 0;
+    groups_open(overlaps ? world->size / 2 : world->size,
+                strcmp(way, "late") == 0 && world->rank == world->size - 1);
+    if (overlaps)
+        return overlapping();
+    if (strcmp(way, "mixed") == 0)
+        return mixed();
+    if (strcmp(way, "different") == 0)
+        return different();
+    if (strcmp(way, "away") == 0)
+        return away();
+    if (strcmp(way, "unconnected") == 0)
+        return exchanges(0);
+    if (strcmp(way, "connected") == 0)
+        return exchanges(2);
+    if (strcmp(way, "recorded") == 0)
+        recorded_sum();
+    return sums();
+}
+
+static int tests_run(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_reduce_is_mpis),
+        cmocka_unit_test(sums_go_by_rank_and_are_the_same_everywhere),
+        cmocka_unit_test(scatter_and_gather_are_an_all_reduce),
+        cmocka_unit_test(broadcast_comes_from_its_root),
+        cmocka_unit_test(all_to_all_brings_the_parts_of_all_ranks),
+        cmocka_unit_test(two_groups_work_side_by_side),
+        cmocka_unit_test(recorded_steps_have_collectives),
+        cmocka_unit_test(the_mesh_says_how_it_goes),
+    };
+    groups_open(world->size, false);
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(int argc, char **argv)
+{
+    struct error error = {0};
+    if (!device_test_emulates())
+        return 0;
+    if (!comm_world_open(&argc, &argv, &world, &error)) {
+        fprintf(stderr, "%s\n", error.text);
+        return 1;
+    }
+    device_open();
+    int failed = argc > 1 ? job_run(argv[1]) : tests_run();
+    mesh_close(&mesh);
+    backend->stream_close(stream);
+    backend->close(device);
+    comm_world_close(world);
+    return failed;
+}

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// sources: cuda/nvml.c
+/* A GPU's sensors from a replacement of NVML (nvml_stand_in.c), current and old: the values, and
+ * all cases without values. */
+#include "../cuda/nvml.h"
+
+#include <dlfcn.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "device/device.h"
+#include "skip.h"
+
+static const char uuid[] = "GPU-01234567-89ab";
+static struct sensor_reading reading;
+
+static struct nvml *open_library(const char *folder, const char *device, const char *condition)
+{
+    char path[4096];
+    setenv("NVML_STAND_IN", condition, 1);
+    snprintf(path, sizeof path, "%s/test/%s/libnvidia-ml.so.1", getenv("TEST_BUILD"), folder);
+    return nvml_open(path, device);
+}
+
+static void read_at(struct nvml *nvml, double now)
+{
+    sensor_reading_clear(&reading);
+    nvml_read(nvml, now, &reading);
+}
+
+#define assert_value(sensor, expected)                                                             \
+    assert_true(fabs(reading.value[sensor] - (expected)) <= 1e-12 * fabs((double)(expected)))
+#define assert_unknown(sensor) assert_true(isnan(reading.value[sensor]))
+
+static void assert_nothing_known(void)
+{
+    for (int i = 0; i < SENSOR_COUNT; i++)
+        assert_unknown(i);
+}
+
+/* Sensors of old and new drivers. */
+static void assert_common_values(void)
+{
+    assert_value(SENSOR_GPU_BUSY, 0.87);
+    assert_value(SENSOR_GPU_MEMORY_BUSY, 0.41);
+    assert_value(SENSOR_GPU_MEMORY_TOTAL, 80.0 * (1 << 30));
+    assert_value(SENSOR_GPU_POWER, 412.345);
+    assert_value(SENSOR_GPU_TEMPERATURE, 64);
+    assert_value(SENSOR_GPU_SM_CLOCK, 1755);
+    assert_value(SENSOR_GPU_MEMORY_CLOCK, 2619);
+    assert_value(SENSOR_GPU_THROTTLE_MASK, 4);
+    assert_string_equal(reading.throttle, "power-cap");
+    assert_string_equal(reading.trouble, "");
+    assert_string_equal(reading.alarm, "");
+}
+
+static void a_gpu_has_all_values(void **state)
+{
+    (void)state;
+    struct nvml *nvml = open_library("nvml", uuid, "");
+    read_at(nvml, 10);
+    assert_common_values();
+    assert_value(SENSOR_GPU_MEMORY_USED, 5.0 * (1 << 30));
+    double energy = reading.value[SENSOR_GPU_ENERGY];
+    assert_true(energy >= 0x500000000 / 1000.0);
+    assert_value(SENSOR_GPU_ECC_CORRECTED, 3);
+    assert_value(SENSOR_GPU_ECC_UNCORRECTED, 2); /* from before the start: no alarm */
+    assert_value(SENSOR_GPU_PCIE_REPLAYS, 7);
+    for (int i = SENSOR_PROCESS_CORES; i < SENSOR_GPU_BUSY; i++)
+        assert_unknown(i); /* not its own value */
+    read_at(nvml, 20);
+    assert_value(SENSOR_GPU_ENERGY, energy + 36);
+    nvml_close(nvml);
+}
+
+static void an_old_driver_has_fewer(void **state)
+{
+    (void)state;
+    struct nvml *nvml = open_library("nvml_old", uuid, "");
+    read_at(nvml, 10);
+    assert_common_values();
+    assert_value(SENSOR_GPU_MEMORY_USED, 6.0 * (1 << 30));
+    assert_unknown(SENSOR_GPU_ENERGY);
+    assert_unknown(SENSOR_GPU_ECC_CORRECTED);
+    assert_unknown(SENSOR_GPU_ECC_UNCORRECTED);
+    assert_unknown(SENSOR_GPU_PCIE_REPLAYS);
+    nvml_close(nvml);
+}
+
+static void a_device_is_found_by_its_bus(void **state)
+{
+    (void)state;
+    static const char *const folders[] = {"nvml", "nvml_old"};
+    for (int i = 0; i < 2; i++) {
+        struct nvml *nvml = open_library(folders[i], "0000:3b:00.0", "");
+        read_at(nvml, 10);
+        assert_common_values();
+        nvml_close(nvml);
+    }
+}
+
+static void memory_is_asked_for_the_old_way_where_the_new_one_fails(void **state)
+{
+    (void)state;
+    struct nvml *nvml = open_library("nvml", uuid, "first version");
+    read_at(nvml, 10);
+    assert_value(SENSOR_GPU_MEMORY_USED, 6.0 * (1 << 30));
+    nvml_close(nvml);
+}
+
+static void a_gpu_without_sensors_leaves_the_fields_empty(void **state)
+{
+    (void)state;
+    struct nvml *nvml = open_library("nvml", uuid, "bare");
+    read_at(nvml, 10);
+    assert_nothing_known();
+    assert_string_equal(reading.trouble, "");
+    assert_string_equal(reading.alarm, "");
+    assert_string_equal(reading.throttle, "");
+    setenv("NVML_STAND_IN", "", 1);
+    read_at(nvml, 11); /* it is queried again: some sensors work only under load */
+    assert_value(SENSOR_GPU_BUSY, 0.87);
+    nvml_close(nvml);
+}
+
+static void a_lost_gpu_is_one_alarm(void **state)
+{
+    (void)state;
+    struct nvml *nvml = open_library("nvml", uuid, "");
+    read_at(nvml, 10);
+    setenv("NVML_STAND_IN", "lost", 1);
+    read_at(nvml, 11);
+    assert_nothing_known();
+    assert_string_equal(reading.alarm, "NVIDIA Stand-in (GPU-01234567-89ab) is lost (GPU is lost): "
+                                       "the node needs a reset or a restart");
+    read_at(nvml, 12);
+    assert_nothing_known();
+    assert_string_equal(reading.alarm, "");
+    nvml_close(nvml);
+}
+
+static void a_new_uncorrected_error_is_one_alarm(void **state)
+{
+    (void)state;
+    struct nvml *nvml = open_library("nvml", uuid, "");
+    read_at(nvml, 10);
+    setenv("NVML_STAND_IN", "broken", 1);
+    read_at(nvml, 11);
+    assert_value(SENSOR_GPU_ECC_UNCORRECTED, 4);
+    assert_non_null(strstr(reading.alarm, "NVIDIA Stand-in (GPU-01234567-89ab): 2 more uncorrected "
+                                          "memory error(s) (ECC)"));
+    read_at(nvml, 12);
+    assert_string_equal(reading.alarm, "");
+    nvml_close(nvml);
+}
+
+static void throttling_is_told_in_words_and_seconds(void **state)
+{
+    (void)state;
+    struct nvml *nvml = open_library("nvml", uuid, "hot");
+    read_at(nvml, 10);
+    assert_string_equal(reading.throttle, "power-cap hw-thermal");
+    assert_true(reading.value[SENSOR_GPU_THROTTLED] == 0);
+    read_at(nvml, 14);
+    assert_value(SENSOR_GPU_THROTTLED, 4);
+    setenv("NVML_STAND_IN", "", 1); /* the power cap alone is normal at full load */
+    read_at(nvml, 20);
+    assert_value(SENSOR_GPU_THROTTLED, 4);
+    setenv("NVML_STAND_IN", "all", 1);
+    read_at(nvml, 21);
+    assert_value(SENSOR_GPU_THROTTLE_MASK, 0x1ff);
+    assert_string_equal(reading.throttle,
+                        "idle application-clocks power-cap hw-slowdown sync-boost sw-thermal "
+                        "hw-thermal hw-power-brake display-clocks");
+    assert_value(SENSOR_GPU_THROTTLED, 5);
+    nvml_close(nvml);
+}
+
+/* One line with the reason in every reading (the caller logs it once). */
+static void assert_trouble(struct nvml *nvml, const char *expected)
+{
+    for (int i = 0; i < 2; i++) {
+        read_at(nvml, i);
+        assert_nothing_known();
+        if (strstr(reading.trouble, expected) == NULL)
+            fail_msg("no \"%s\" in: %s", expected, reading.trouble);
+        assert_null(strchr(reading.trouble, '\n'));
+    }
+    nvml_close(nvml);
+}
+
+/* Through the backend's table, with the library found by its name: one with that name is loaded
+ * already. */
+static void the_backend_reads_its_gpu(void **state)
+{
+    (void)state;
+    char module[4096], library[4096];
+    struct error error = {0};
+    snprintf(module, sizeof module, "%s/test/emulated-cuda.so", getenv("TEST_BUILD"));
+    if (access(module, R_OK) != 0)
+        SKIP_BECAUSE("no g++ for the emulated GPU");
+    setenv("VITTRAIN_CUDA_MODULE", module, 1);
+    setenv("NVML_STAND_IN", "", 1);
+    snprintf(library, sizeof library, "%s/test/nvml/libnvidia-ml.so.1", getenv("TEST_BUILD"));
+    void *loaded = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+    assert_non_null(loaded);
+    const struct device_backend *backend = device_find("cuda", &error);
+    if (backend == NULL)
+        fail_msg("%s", error.text);
+    struct device *device = backend->open(0, 1, &error);
+    if (device == NULL)
+        fail_msg("%s", error.text);
+    sensor_reading_clear(&reading);
+    backend->sensors(device, 10, &reading);
+    assert_common_values();
+    setenv("NVML_STAND_IN", "broken", 1);
+    sensor_reading_clear(&reading);
+    backend->sensors(device, 11, &reading);
+    assert_non_null(strstr(reading.alarm, "NVIDIA Stand-in (GPU-656d756c-6174-6564-2d30-"));
+    backend->close(device);
+    dlclose(loaded);
+}
+
+static void what_is_missing_is_named(void **state)
+{
+    (void)state;
+    assert_trouble(nvml_open("./no/libnvidia-ml.so.1", uuid), "./no/libnvidia-ml.so.1: ");
+    assert_trouble(nvml_open("libm.so.6", uuid), "(libm.so.6: no reason given by NVML)");
+    assert_trouble(open_library("nvml", uuid, "no driver"), "Driver Not Loaded");
+    assert_trouble(open_library("nvml", "GPU-none", ""), "(GPU-none: Not Found)");
+    assert_trouble(open_library("nvml", "0000:00:00.0", ""), "(0000:00:00.0: Not Found)");
+    /* This machine's NVML, if any. */
+    assert_trouble(nvml_open(NULL, "GPU-none"), "cannot read the GPU's sensors (");
+    nvml_close(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_gpu_has_all_values),
+        cmocka_unit_test(an_old_driver_has_fewer),
+        cmocka_unit_test(a_device_is_found_by_its_bus),
+        cmocka_unit_test(memory_is_asked_for_the_old_way_where_the_new_one_fails),
+        cmocka_unit_test(a_gpu_without_sensors_leaves_the_fields_empty),
+        cmocka_unit_test(a_lost_gpu_is_one_alarm),
+        cmocka_unit_test(a_new_uncorrected_error_is_one_alarm),
+        cmocka_unit_test(throttling_is_told_in_words_and_seconds),
+        cmocka_unit_test(the_backend_reads_its_gpu),
+        cmocka_unit_test(what_is_missing_is_named),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// devices: cpu gpu
+/* Augmentation: with given parameters compared with torchvision through Pillow, pixel for pixel;
+ * the distributions of random draws, and their dependence on seed, epoch and sample only. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "config/options.h"
+#include "data/augment.h"
+#include "device_test.h"
+#include "vector_file.h"
+
+enum { DRAWS = 20000, SIDE = 32 };
+enum { CASE_FIELDS = 10, MATRIX = 6 };
+
+static struct options options;
+
+static void set_pair(struct option_list *list, double first, double second)
+{
+    list->count = 2;
+    list->value[0] = first;
+    list->value[1] = second;
+}
+
+/* The options of the reference, and a crop. */
+static int set_up(void **state)
+{
+    (void)state;
+    options_default(&options);
+    options.augment.flip = 0.5;
+    options.augment.rotate = 15;
+    options.augment.translate = 0.1;
+    options.augment.erase = 0.5;
+    options.augment.crop_pad = 4;
+    set_pair(&options.augment.erase_scale, 0.02, 0.2);
+    set_pair(&options.augment.erase_ratio, 0.3, 3.3);
+    return 0;
+}
+
+static void draw_all(struct pixel_plan *plans, uint32_t epoch)
+{
+    struct augment augment;
+    augment_open(&augment, &options, SIDE, SIDE, true);
+    for (uint32_t i = 0; i < DRAWS; i++)
+        augment_plan(&augment, epoch, i, &plans[i]);
+}
+
+static void assert_share(double count, double share)
+{
+    double spread = sqrt(share * (1 - share) / DRAWS);
+    if (fabs(count / DRAWS - share) > 4.5 * spread)
+        fail_msg("a share of %.4f, expected %.4f", count / DRAWS, share);
+}
+
+static struct pixel_plan plan_of_case(const double *values, int64_t width, int64_t height)
+{
+    struct pixel_plan plan = {0};
+    plan.shift_x = (int16_t)values[0];
+    plan.shift_y = (int16_t)values[1];
+    plan.flip = values[2] != 0;
+    if (values[3] != 0)
+        augment_rotation(values[3], width, height, &plan);
+    plan.translate_x = (int16_t)values[4];
+    plan.translate_y = (int16_t)values[5];
+    plan.erase_x = (int16_t)values[6];
+    plan.erase_y = (int16_t)values[7];
+    plan.erase_width = (int16_t)values[8];
+    plan.erase_height = (int16_t)values[9];
+    return plan;
+}
+
+static void apply(const struct pixel_plan *plan, const uint8_t *source, int64_t height,
+                  int64_t width, float *moved)
+{
+    static const float mean[3] = {0, 0, 0}, std[3] = {1, 1, 1};
+    const int64_t pixels = 3 * height * width;
+    struct device_test test;
+    device_test_open(&test, 1);
+    void *plans = device_test_zeros(&test, TYPE_FP32, (int64_t)(sizeof *plan + 3) / 4);
+    void *planes = device_test_zeros(&test, TYPE_FP32, (pixels + 3) / 4);
+    const struct image_transform transform = {.type = TYPE_FP32,
+                                              .batch = 1,
+                                              .channels = 3,
+                                              .source_height = height,
+                                              .source_width = width,
+                                              .height = height,
+                                              .width = width,
+                                              .source = memcpy(planes, source, (size_t)pixels),
+                                              .plans = memcpy(plans, plan, sizeof *plan),
+                                              .mean = mean,
+                                              .std = std,
+                                              .images =
+                                                  device_test_zeros(&test, TYPE_FP32, pixels)};
+    test.device->backend->image_transform(test.stream, &transform);
+    device_test_wait(&test);
+    memcpy(moved, transform.images, (size_t)pixels * sizeof *moved);
+    device_test_close(&test);
+}
+
+static void check_pixels(const char *size)
+{
+    struct vector_file *file = vector_file_open("augment.safetensors");
+    char name[64];
+    snprintf(name, sizeof name, "%s.source", size);
+    int64_t height = vector_file_size(file, name, 1), width = vector_file_size(file, name, 2);
+    const uint8_t *source = vector_file_bytes(file, name, NULL);
+    snprintf(name, sizeof name, "%s.moved", size);
+    const uint8_t *expected = vector_file_bytes(file, name, NULL);
+    int64_t cases = vector_file_size(file, "cases", 0), pixels = 3 * height * width;
+    float *moved = calloc((size_t)pixels, sizeof *moved);
+    for (int64_t i = 0; i < cases; i++) {
+        struct pixel_plan plan =
+            plan_of_case(vector_file_doubles(file, "cases", NULL) + i * CASE_FIELDS, width, height);
+        apply(&plan, source, height, width, moved);
+        for (int64_t p = 0; p < pixels; p++)
+            if (lrintf(moved[p] * 255) != expected[i * pixels + p])
+                fail_msg("%s, case %d, pixel %d: %g, torchvision has %d", size, (int)i, (int)p,
+                         (double)moved[p] * 255, expected[i * pixels + p]);
+    }
+    free(moved);
+    vector_file_close(file);
+}
+
+static void test_pixels(void **state)
+{
+    (void)state;
+    check_pixels("square");
+    check_pixels("wide");
+}
+
+static void check_matrices(const char *size, int64_t width, int64_t height)
+{
+    struct vector_file *file = vector_file_open("augment.safetensors");
+    char name[64];
+    int64_t count;
+    snprintf(name, sizeof name, "%s.angles", size);
+    const double *angles = vector_file_doubles(file, name, &count);
+    snprintf(name, sizeof name, "%s.matrices", size);
+    const int32_t *expected = vector_file_integers(file, name, NULL);
+    assert_true(count >= 100);
+    for (int64_t i = 0; i < count; i++) {
+        struct pixel_plan plan = {0};
+        augment_rotation(angles[i], width, height, &plan);
+        assert_true(plan.rotate);
+        assert_memory_equal(plan.matrix, expected + i * MATRIX, sizeof plan.matrix);
+    }
+    vector_file_close(file);
+}
+
+static void test_matrices(void **state)
+{
+    (void)state;
+    check_matrices("square", 32, 32);
+    check_matrices("wide", 28, 20);
+}
+
+static void test_flip_and_rotation(void **state)
+{
+    (void)state;
+    static struct pixel_plan plans[DRAWS];
+    draw_all(plans, 0);
+    double flips = 0, bins[10] = {0};
+    for (int i = 0; i < DRAWS; i++) {
+        flips += plans[i].flip;
+        assert_true(plans[i].rotate);
+        double degrees = -atan2(plans[i].matrix[1], plans[i].matrix[0]) * 180 / 3.14159265358979;
+        assert_true(fabs(degrees) <= 15.01);
+        int bin = (int)floor((degrees + 15) / 3);
+        bins[bin < 0 ? 0 : bin > 9 ? 9 : bin]++;
+    }
+    assert_share(flips, 0.5);
+    for (int i = 0; i < 10; i++)
+        assert_share(bins[i], 0.1);
+}
+
+/* Uniform in +-3.2 and rounded: 3 and -3 are less frequent. The shift of a crop is uniform over
+ * -4..4. */
+static void test_translation_and_crop(void **state)
+{
+    (void)state;
+    static struct pixel_plan plans[DRAWS];
+    draw_all(plans, 0);
+    double moves[2][7] = {{0}}, shifts[2][9] = {{0}};
+    for (int i = 0; i < DRAWS; i++) {
+        assert_in_range(plans[i].translate_x + 3, 0, 6);
+        assert_in_range(plans[i].translate_y + 3, 0, 6);
+        assert_in_range(plans[i].shift_x + 4, 0, 8);
+        assert_in_range(plans[i].shift_y + 4, 0, 8);
+        moves[0][plans[i].translate_x + 3]++;
+        moves[1][plans[i].translate_y + 3]++;
+        shifts[0][plans[i].shift_x + 4]++;
+        shifts[1][plans[i].shift_y + 4]++;
+    }
+    for (int axis = 0; axis < 2; axis++) {
+        for (int i = 0; i < 7; i++)
+            assert_share(moves[axis][i], i == 0 || i == 6 ? 0.7 / 6.4 : 1 / 6.4);
+        for (int i = 0; i < 9; i++)
+            assert_share(shifts[axis][i], 1.0 / 9);
+    }
+}
+
+static void test_erasing(void **state)
+{
+    (void)state;
+    static struct pixel_plan plans[DRAWS];
+    draw_all(plans, 0);
+    double erased = 0, small = 0, tall = 0, left = 0;
+    for (int i = 0; i < DRAWS; i++) {
+        const struct pixel_plan *plan = &plans[i];
+        if (plan->erase_width == 0)
+            continue;
+        erased++;
+        double area = plan->erase_width * plan->erase_height / (double)(SIDE * SIDE);
+        double ratio = plan->erase_height / (double)plan->erase_width;
+        assert_true(area > 0.015 && area < 0.23);
+        assert_true(ratio > 0.22 && ratio < 4.5);
+        assert_true(plan->erase_x >= 0 && plan->erase_x + plan->erase_width <= SIDE);
+        assert_true(plan->erase_y >= 0 && plan->erase_y + plan->erase_height <= SIDE);
+        small += area < 0.11;
+        tall += ratio > 1;
+        left += plan->erase_x < (SIDE - plan->erase_width + 1) / 2.0;
+    }
+    assert_share(erased, 0.5);
+    /* Half of the erased area, minus the part that rounding to whole pixels moves over the middle.
+     */
+    assert_true(fabs(small / erased - 0.5) < 0.02);
+    assert_true(fabs(tall / erased - 0.5) < 0.06);
+    assert_true(fabs(left / erased - 0.5) < 0.05);
+
+    options.augment.erase = 1;
+    set_pair(&options.augment.erase_scale, 1, 1); /* never fits */
+    set_pair(&options.augment.erase_ratio, 1, 1);
+    draw_all(plans, 0);
+    for (int i = 0; i < DRAWS; i++)
+        assert_int_equal(plans[i].erase_width, 0);
+}
+
+static void test_draws_depend_on_sample(void **state)
+{
+    (void)state;
+    static struct pixel_plan first[DRAWS], second[DRAWS];
+    draw_all(first, 3);
+    draw_all(second, 3);
+    assert_memory_equal(first, second, sizeof first);
+    draw_all(second, 4);
+    assert_memory_not_equal(first, second, sizeof first);
+    options.run.seed++;
+    draw_all(second, 3);
+    assert_memory_not_equal(first, second, sizeof first);
+    options.run.seed--;
+    options.augment.rotate = 0; /* switching a stage off does not change the draws of the others */
+    draw_all(second, 3);
+    for (int i = 0; i < DRAWS; i++) {
+        assert_false(second[i].rotate);
+        memcpy(second[i].matrix, first[i].matrix, sizeof first[i].matrix);
+        second[i].rotate = true;
+    }
+    assert_memory_equal(first, second, sizeof first);
+}
+
+static void test_evaluation(void **state)
+{
+    (void)state;
+    struct augment augment;
+    struct pixel_plan plan, none = {0};
+    augment_open(&augment, &options, SIDE, SIDE, false);
+    for (uint32_t i = 0; i < 100; i++) {
+        augment_plan(&augment, 0, i, &plan);
+        assert_memory_equal(&plan, &none, sizeof plan);
+    }
+}
+
+int main(void)
+{
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_pixels, set_up),
+        cmocka_unit_test_setup(test_matrices, set_up),
+        cmocka_unit_test_setup(test_flip_and_rotation, set_up),
+        cmocka_unit_test_setup(test_translation_and_crop, set_up),
+        cmocka_unit_test_setup(test_erasing, set_up),
+        cmocka_unit_test_setup(test_draws_depend_on_sample, set_up),
+        cmocka_unit_test_setup(test_evaluation, set_up),
+    };
+    return cmocka_run_group_tests_name("augment", tests, NULL, NULL);
+}

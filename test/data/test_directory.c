@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ranks: 1 3
+/* Detects which ranks share a directory. Nodes with local disks are simulated: each rank is a node
+ * with its own directory. */
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "comm/folder_owner.h"
+#include "core/folder.h"
+#include "temporary.h"
+
+static struct comm *world;
+static struct error error;
+static char root[1024];
+
+static void test_owner(void **state)
+{
+    (void)state;
+    char path[2048];
+    int owner = -1;
+    snprintf(path, sizeof path, "%s/made/for/all", root);
+    if (!folder_owner(world, path, true, &owner, &error))
+        fail_msg("%s", error.text);
+    assert_int_equal(owner, 0);
+    assert_int_equal(access(path, R_OK | W_OK | X_OK), 0);
+    comm_barrier(world);
+    DIR *listing = opendir(path);
+    assert_non_null(listing);
+    for (const struct dirent *entry; (entry = readdir(listing)) != NULL;)
+        assert_int_equal(entry->d_name[0], '.'); /* no file is left */
+    closedir(listing);
+    comm_barrier(world);
+    if (world->rank == 0)
+        assert_int_equal(rmdir(path), 0);
+}
+
+static const struct comm_backend *real_backend;
+
+static struct comm *split_alone(struct comm *comm)
+{
+    return real_backend->split(comm, comm->rank, 0);
+}
+
+/* Every second node has a local disk, the others share one. */
+static void test_private_disks(void **state)
+{
+    (void)state;
+    char path[2048];
+    int owner = -1;
+    bool private_disk = world->rank % 2 == 1;
+    snprintf(path, sizeof path, "%s/disk%d", root, private_disk ? world->rank : 0);
+    struct comm_backend alone = *world->backend;
+    alone.split_node = split_alone;
+    real_backend = world->backend;
+    world->backend = &alone;
+    bool good = folder_owner(world, path, true, &owner, &error);
+    world->backend = real_backend;
+    if (!good)
+        fail_msg("%s", error.text);
+    assert_int_equal(owner, private_disk ? world->rank : 0);
+}
+
+static void test_not_a_directory(void **state)
+{
+    (void)state;
+    char path[2048];
+    int owner = -1;
+    snprintf(path, sizeof path, "%s/file", root);
+    if (world->rank == 0) {
+        FILE *file = fopen(path, "w");
+        assert_non_null(file);
+        fclose(file);
+    }
+    comm_barrier(world);
+    strcat(path, "/below");
+    error_clear(&error);
+    assert_false(folder_owner(world, path, true, &owner, &error));
+    assert_int_equal(error.kind, ERROR_FILE);
+    assert_non_null(strstr(error.text, "/file: cannot create the folder"));
+    assert_true(comm_same(world, error.text, strlen(error.text)));
+}
+
+/* The reason is that of the failed mkdir, not of a later check. */
+static void test_reason(void **state)
+{
+    (void)state;
+    char path[2048];
+    snprintf(path, sizeof path, "%s/link", root);
+    if (world->rank == 0)
+        assert_int_equal(symlink("nowhere", path), 0);
+    comm_barrier(world);
+    error_clear(&error);
+    assert_false(folder_make(path, "go elsewhere", &error));
+    assert_int_equal(error.kind, ERROR_FILE);
+    assert_non_null(
+        strstr(error.text, "/link: cannot create the folder: Not a directory; go elsewhere"));
+    error_clear(&error);
+    assert_false(folder_make("", "go elsewhere", &error));
+    assert_string_equal(error.text, ": cannot create the folder: No such file or directory; "
+                                    "go elsewhere");
+    error_clear(&error);
+    memset(path, 'x', 300);
+    path[300] = '\0';
+    assert_false(folder_make(path, "go elsewhere", &error));
+    assert_non_null(strstr(error.text, "File name too long; go elsewhere"));
+}
+
+static void test_names(void **state)
+{
+    (void)state;
+    char path[2048];
+    unsigned seen = 0;
+    DIR *entries = NULL;
+    snprintf(path, sizeof path, "%s/names", root);
+    if (world->rank == 0) {
+        temporary_write("names/0", "");
+        temporary_write("names/.1", "");
+        temporary_directory("names/2");
+    }
+    comm_barrier(world);
+    for (const char *name; (name = folder_next(&entries, path)) != NULL;) {
+        const unsigned one = 1U << (name[strlen(name) - 1] - '0');
+        assert_true(one <= 4 && (seen & one) == 0);
+        seen |= one;
+    }
+    assert_int_equal(seen, 7);
+    assert_null(entries);
+    strcat(path, "/0"); /* a file */
+    assert_null(folder_next(&entries, path));
+}
+
+/* Without the home folder there is no cache folder: a home folder is never created. */
+static void test_cache(void **state)
+{
+    (void)state;
+    char path[2048], home[2048];
+    unsetenv("XDG_CACHE_HOME");
+    assert_int_equal(setenv("HOME", root, 1), 0);
+    folder_cache(path, sizeof path);
+    snprintf(home, sizeof home, "%s/.cache/vittrain", root);
+    assert_string_equal(path, home);
+    snprintf(home, sizeof home, "%s/no-home", root);
+    assert_int_equal(setenv("HOME", home, 1), 0);
+    folder_cache(path, sizeof path);
+    assert_string_equal(path, "");
+}
+
+int main(int argc, char **argv)
+{
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    if (!comm_world_open(&argc, &argv, &world, &error))
+        return 1;
+    if (world->rank == 0)
+        snprintf(root, sizeof root, "%s", temporary_open());
+    comm_broadcast(world, root, sizeof root, COMM_BYTE, 0);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_owner),           cmocka_unit_test(test_private_disks),
+        cmocka_unit_test(test_not_a_directory), cmocka_unit_test(test_reason),
+        cmocka_unit_test(test_names),           cmocka_unit_test(test_cache),
+    };
+    int failed = cmocka_run_group_tests_name("directory", tests, NULL, NULL);
+    comm_barrier(world);
+    if (world->rank == 0)
+        temporary_close();
+    comm_world_close(world);
+    return failed;
+}

@@ -1,0 +1,154 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# long
+# Image files as data: the same losses on any number of ranks and threads, evaluation and prediction from a folder,
+# unusable files, EXIF orientation, ranks that find different data, and the warning about waiting for data.
+. "$TEST_SOURCE/test/support/program.sh"
+
+tree=$work/tree
+for split in train val; do
+    for class in bird cat dog; do mkdir -p "$tree/$split/$class"; done
+done
+"$TEST_BUILD/test/data/test_image_folder" --make "$tree" 90 || exit 1
+
+folder="model.name=vit_cifar model.dim=32 model.depth=2 model.heads=2 model.patch=8 model.image=24 \
+data.format=imagefolder data.root=$tree train.precision=fp32 train.global_batch=20 train.epochs=2 \
+output.log_every=1 output.tensorboard=off run.seed=7 run.threads=1 optim.lr=3e-3"
+random="augment.random_resized_crop=on eval.resize=28 eval.resize_to=shorter eval.crop=center"
+
+train() {
+    run "$1" "$2" $folder run.dir="$work/$2" $3
+    losses_of "$2"
+}
+
+train 1 one "$random"
+compare "one rank trains from a folder" one one 0
+[ "$(wc -l <"$work/one.loss")" = 10 ] && bad= || bad="not 10 rows"
+result "all 90 images in each epoch" "$bad" "$work/one.log"
+train 1 threads "$random data.workers=3"
+compare "three threads load the same, to the last digit" threads one 0
+train 2 two "$random"
+compare "losses on two ranks" two one 1e-5
+train 4 four "$random data.workers=2"
+compare "losses on four ranks" four one 1e-5
+train 1 square ""
+differ "$work/one.loss" "$work/square.loss" 1e-5 | grep -q line && bad= || bad="the same losses"
+result "another crop, other losses" "$bad" "$work/square.log"
+
+# The classes directly in the folder: a tenth of each one of 30 images is held out.
+mkdir "$work/flat" && cp -r "$tree/train/." "$work/flat"
+flat="data.root=$work/flat data.val=0.1 train.test=on"
+train 1 flat_one "$flat"
+train 3 flat_three "$flat"
+compare "a folder of classes, on one and three ranks" flat_three flat_one 1e-5
+grep -q "data: imagefolder, 81 training and 9 validation samples" "$work/flat_one.log" &&
+    grep -q "^test: .* on 9 samples" "$work/flat_three.log" && bad= || bad="not 81 and 9 images"
+result "it is divided for training and validation" "$bad" "$work/flat_one.log"
+
+run 2 eval eval "$work/one/checkpoints/last.h5"
+said=$(sed -n 's/.*loss \([0-9.]*\).*/\1/p' "$work/eval.log" | tail -1)
+wanted=$(tail -1 "$work/one.val" | cut -d' ' -f2)
+bad=$(awk -v a="${said:-x}" -v b="$wanted" 'BEGIN { d = a - b; if (d < 0) d = -d
+    if (!(d < 1e-3)) print "loss " a ", not " b }')
+result "eval of the checkpoint has the run's loss" "$bad" "$work/eval.log"
+run 1 predict predict "$work/one/checkpoints/last.h5" predict.output="$work/predictions.csv"
+[ "$(wc -l <"$work/predictions.csv")" = 31 ] && bad= || bad="not 30 lines and a header"
+result "predict has a line for each file" "$bad" "$work/predict.log"
+
+: >"$tree/train/cat/900.jpg"
+fails 2 "a broken file ends the run" 3 "1 of 91 files cannot be used, .*train/cat/900.jpg: is empty" \
+    $folder run.dir="$work/broken"
+train 2 skipped "$random data.skip_broken=on"
+compare "left out, the others give the same losses" skipped one 1e-5
+grep -q "1 of 91 files are skipped" "$work/skipped.log" && bad= || bad="not said"
+result "what is left out is said" "$bad" "$work/skipped.log"
+rm "$tree/train/cat/900.jpg"
+
+# Its header is valid, so the damage is found during training.
+mv "$tree/train/cat/001.jpg" "$work/whole.jpg"
+head -c 700 "$tree/train/dog/014.jpg" >"$tree/train/cat/001.jpg"
+fails 2 "a cut file is named where it is found" 3 "train/cat/001.jpg: is truncated" $folder run.dir="$work/cut"
+mv "$work/whole.jpg" "$tree/train/cat/001.jpg"
+
+# The data of a run must be those of its checkpoint. changed NAME COMMAND PATTERN [ADVICE]: resume with a copy of the tree, in
+# which COMMAND has changed something.
+changed() {
+    cp -r "$tree" "$work/copy"
+    (cd "$work/copy" && eval "$2")
+    fails 2 "$1" 2 "^vittrain: error: cannot resume from [^ ]*/one/checkpoints/step-00000010.h5: $3; use another run.dir, \
+${4:-checkpoint.resume=FILE to continue on purpose, or model.init=FILE} to fine-tune" \
+        $folder $random data.root="$work/copy" run.dir="$work/one" train.epochs=3
+    rm -r "$work/copy"
+}
+cp -r "$work/one" "$work/before"
+changed "a class with another name" "mv train/cat train/zebra; mv val/cat val/zebra" "class 1 was 'cat', is 'dog'"
+changed "two classes that are exchanged" "for split in train val; do mv \$split/cat x; mv \$split/dog \$split/cat; mv x \$split/dog; done" \
+    "the list of training samples has other files or another order"
+changed "a removed class" "rm -r train/dog val/dog" "class 2 'dog' is missing \(3 classes before, 2 now\)" \
+    "or model.init=FILE.safetensors"
+changed "removed images" "rm train/cat/00*" "class 1 'cat' had 30 training samples, has [0-9]*"
+changed "images with the same names and other contents" "cp train/dog/014.jpg train/cat/\$(ls train/cat | head -1)" \
+    "training samples of the same name have other contents"
+result "nothing in the run's folder has changed but its log" "$(diff -r -x train.log -x .lock "$work/before" "$work/one")"
+mv "$tree/train/cat" "$tree/train/zebra"
+mv "$tree/val/cat" "$tree/val/zebra"
+run 2 purpose $folder $random run.dir="$work/purpose" train.epochs=3 checkpoint.resume="$work/one/checkpoints/last.h5"
+bad=$([ $status -eq 0 ] || echo "status $status")
+grep -q "^warning: changed since the checkpoint: class 1 was 'cat', is 'dog'" "$run_log" || bad="$bad; no warning"
+result "checkpoint.resume=FILE continues with other data" "$bad" "$run_log"
+mv "$tree/train/zebra" "$tree/train/cat"
+mv "$tree/val/zebra" "$tree/val/cat"
+
+# Each rank in its own directory, where data.root=. is a different tree.
+mkdir "$work/other" && cp -r "$tree/." "$work/other" && mv "$work/other/train/cat/001.jpg" "$work/other/train/cat/002.jpg"
+differ="'$vittrain' $folder data.root=. run.dir='$work/differ'"
+run_pair differ "env -C '$tree' $differ" "env -C '$work/other' $differ"
+result "ranks must find the same data" "$(failed_otherwise 3 'ranks find different data' | tr '\n' ' ')" \
+    "$work/differ.log"
+
+run 1 waits $folder run.dir="$work/waits" data.format=synthetic data.root= data.image=1500 data.samples=160 data.val=none \
+    train.epochs=2 augment.random_resized_crop=on
+[ "$(grep -c 'of this epoch was waiting for data: raise data.workers=1' "$work/waits.log")" = 1 ] && bad= || bad="not once"
+result "a wait for data is said once" "$bad" "$work/waits.log"
+
+# EXIF orientation 6 in the JPEG files of one class; the others are PNG and WebP.
+marked=$work/marked
+cp -r "$tree" "$marked"
+for file in "$marked"/*/cat/*.jpg; do
+    [ "$(head -c 2 "$file" | od -An -tx1)" = " ff d8" ] || continue
+    { head -c 2 "$file"
+        printf '\377\341\0\042Exif\0\0MM\0*\0\0\0\010\0\001\001\022\0\003\0\0\0\001\0\006\0\0\0\0\0\0'
+        tail -c +3 "$file"; } >"$work/file" && mv "$work/file" "$file"
+done
+train 1 stored "data.root=$marked"
+compare "EXIF orientation is ignored" stored square 0
+[ "$(grep -c 'warning: data: 10 of 90 files have an EXIF orientation, which is ignored; data.exif=on' "$work/stored.log")" = 1 ] &&
+    grep -q 'data: [34] of 30 files have' "$work/stored.log" && bad= || bad="not one warning for each split"
+result "a warning has the number of files with an orientation" "$bad" "$work/stored.log"
+train 1 turned "data.root=$marked data.exif=on"
+bad=
+differ "$work/stored.loss" "$work/turned.loss" 1e-5 | grep -q line || bad="the losses of images as stored"
+grep -q 'data: 10 of 90 files are turned' "$work/turned.log" || bad="$bad no line with their number"
+result "data.exif=on turns them" "$bad" "$work/turned.log"
+run 2 pack convert data $folder data.root="$marked" convert.output="$work/marked.h5" convert.kind=restarts
+train 1 packed "data.exif=on data.format=packed data.root=$work/marked.h5"
+compare "packed files with restart markers keep their orientation" packed turned 0
+mkdir "$work/shards" && printf 'bird\ncat\ndog\n' >"$work/shards/classes.txt"
+for split in train val; do
+    (cd "$marked/$split" && for file in */*.jpg; do
+        case $file in bird*) echo 0 ;; cat*) echo 1 ;; *) echo 2 ;; esac >"${file%.jpg}.cls"
+    done && tar -cf "$work/shards/$split.tar" -- */*)
+done
+train 1 shards "data.exif=on data.format=webdataset data.root=$work/shards"
+compare "and so do shards" shards turned 0
+train 1 shards_stored "data.format=webdataset data.root=$work/shards"
+grep -q 'warning: data: 10 of 90 files have an EXIF orientation' "$work/shards_stored.log" && bad= || bad="no warning"
+result "files with an orientation in shards are counted" "$bad" "$work/shards_stored.log"
+for from in weights.safetensors checkpoints/last.h5; do
+    run 1 predict predict "$work/turned/$from" "$marked/val/cat" train.precision=fp32 predict.output="$work/$(basename "${from%.*}").csv"
+done
+run 1 ignored predict "$work/turned/weights.safetensors" "$marked/val/cat" train.precision=fp32 data.exif=off predict.output="$work/ignored.csv"
+bad=
+cmp -s "$work/weights.csv" "$work/last.csv" || bad="weights and checkpoint differ;"
+! cmp -s "$work/weights.csv" "$work/ignored.csv" || bad="$bad data.exif=off changes nothing"
+result "predict turns images as training did" "$bad" "$work/ignored.log"

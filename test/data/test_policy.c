@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* RandAugment and colour jitter: every operation compared with torchvision through Pillow
+ * (test/vectors/make_policy.py), byte for byte and with every instruction set; the distributions of
+ * random draws, and their dependence on seed, epoch and sample only. With arguments it changes one
+ * picture (test/python/check_colours.py):
+ *   test_policy KIND AMOUNT HEIGHT WIDTH <PLANES >PLANES */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "config/options.h"
+#include "data/policy.h"
+#include "device_test.h"
+#include "vector_file.h"
+
+enum { DRAWS = 20000, HEIGHT = 30, WIDTH = 40 };
+
+static struct options options;
+
+static int set_up(void **state)
+{
+    (void)state;
+    options_default(&options);
+    return 0;
+}
+
+static struct policy policy_of_options(void)
+{
+    struct policy policy;
+    struct error error = {0};
+    assert_true(policy_open(&policy, &options, true, &error));
+    return policy;
+}
+
+/* ---- Pixels. */
+struct picture {
+    struct colour_image image;
+    const uint8_t *source;
+    size_t bytes;
+};
+
+static void picture_check(struct picture *picture, const struct image_change *change,
+                          const uint8_t *expected, const char *what, int number)
+{
+    memcpy(picture->image.planes, picture->source, picture->bytes);
+    image_change(&picture->image, change);
+    for (size_t i = 0; i < picture->bytes; i++)
+        if (picture->image.planes[i] != expected[i])
+            fail_msg("%s %d (kind %d, %g), byte %zu: %d, torchvision has %d", what, number,
+                     (int)change->kind, change->amount, i, picture->image.planes[i], expected[i]);
+}
+
+static void check_picture(struct vector_file *file, const char *name,
+                          const struct cpu_kernels *kernels)
+{
+    char key[64];
+    int64_t count;
+    snprintf(key, sizeof key, "%s.source", name);
+    struct picture picture = {.image = {.height = vector_file_size(file, key, 1),
+                                        .width = vector_file_size(file, key, 2),
+                                        .kernels = kernels},
+                              .source = vector_file_bytes(file, key, &count)};
+    const int64_t height = picture.image.height, width = picture.image.width;
+    picture.bytes = (size_t)count;
+    picture.image.planes = malloc(picture.bytes);
+    picture.image.scratch = malloc(picture.bytes);
+    const double *operation = vector_file_doubles(file, "operations", NULL);
+    snprintf(key, sizeof key, "%s.operations", name);
+    const uint8_t *expected = vector_file_bytes(file, key, NULL);
+    for (int64_t i = 0; i < vector_file_size(file, "operations", 0); i++, operation += 3) {
+        struct image_change change =
+            policy_operation((enum image_change_kind)operation[0], (int64_t)operation[1],
+                             operation[2] != 0, height, width);
+        picture_check(&picture, &change, expected + i * count, key, (int)i);
+    }
+    const double *given = vector_file_doubles(file, "changes", NULL);
+    snprintf(key, sizeof key, "%s.changes", name);
+    expected = vector_file_bytes(file, key, NULL);
+    for (int64_t i = 0; i < vector_file_size(file, "changes", 0); i++, given += 2) {
+        struct image_change change = {(enum image_change_kind)given[0], given[1]};
+        picture_check(&picture, &change, expected + i * count, key, (int)i);
+    }
+    free(picture.image.planes);
+    free(picture.image.scratch);
+}
+
+static void changes_are_torchvisions(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"noise", "ramps", "grey", "pixel", "lines"};
+    static const char *const sets[] = {"baseline", "avx2", "avx512", "neon_bf16"};
+    int tried = 0;
+    struct vector_file *file = vector_file_open("policy.safetensors");
+    for (size_t set = 0; set < sizeof sets / sizeof *sets; set++) {
+        struct error error = {0};
+        device_test_set_kernels(sets[set]);
+        const struct cpu_kernels *kernels = cpu_kernels_choose(&error);
+        device_test_set_kernels(NULL);
+        for (size_t i = 0; kernels != NULL && i < sizeof names / sizeof *names; i++)
+            check_picture(file, names[i], kernels);
+        tried += kernels != NULL;
+    }
+    assert_true(tried > 0);
+    vector_file_close(file);
+}
+
+/* ---- Draws. */
+static void assert_share(double count, double share)
+{
+    if (fabs(count / DRAWS - share) > 4.5 * sqrt(share * (1 - share) / DRAWS))
+        fail_msg("a share of %.4f, expected %.4f", count / DRAWS, share);
+}
+
+static void operations_are_as_likely(void **state)
+{
+    (void)state;
+    options.augment.rand_augment = 2;
+    struct policy policy = policy_of_options();
+    int kinds[2][POLICY_OPERATIONS] = {{0}}, pairs = 0, negative = 0, sheared = 0;
+    for (uint32_t i = 0; i < DRAWS; i++) {
+        struct image_change changes[POLICY_MOST];
+        assert_int_equal(policy_draw(&policy, 0, i, HEIGHT, WIDTH, changes), 2);
+        kinds[0][changes[0].kind]++;
+        kinds[1][changes[1].kind]++;
+        pairs += changes[0].kind == changes[1].kind;
+        sheared += changes[0].kind == CHANGE_SHEAR_X;
+        negative += changes[0].kind == CHANGE_SHEAR_X && changes[0].amount < 0;
+    }
+    for (int i = 0; i < POLICY_OPERATIONS; i++) {
+        assert_share(kinds[0][i], 1.0 / POLICY_OPERATIONS);
+        assert_share(kinds[1][i], 1.0 / POLICY_OPERATIONS);
+    }
+    assert_share(pairs, 1.0 / POLICY_OPERATIONS);
+    assert_true(fabs(negative - sheared / 2.0) < 4.5 * sqrt(sheared / 4.0));
+}
+
+/* Each third of the images has one change, and radii of blurs are uniform. */
+static void three_augments_are_as_likely(void **state)
+{
+    (void)state;
+    int grey = 0, solarized = 0, blurred = 0, small = 0;
+    options.augment.three_augment = true;
+    struct policy policy = policy_of_options();
+    for (uint32_t i = 0; i < DRAWS; i++) {
+        struct image_change change[POLICY_MOST];
+        assert_int_equal(policy_draw(&policy, 0, i, HEIGHT, WIDTH, change), 1);
+        grey += change->kind == CHANGE_GREYSCALE;
+        solarized += change->kind == CHANGE_SOLARIZE && change->amount == 128;
+        if (change->kind != CHANGE_BLUR)
+            continue;
+        assert_true(change->amount >= 0.1 && change->amount <= 2);
+        blurred++;
+        small += change->amount < 1.05;
+    }
+    assert_share(grey, 1.0 / 3);
+    assert_share(solarized, 1.0 / 3);
+    assert_share(blurred, 1.0 / 3);
+    assert_share(small, 1.0 / 6);
+}
+
+static void set_jitter(void)
+{
+    options.augment.brightness = 0.4;
+    options.augment.contrast = 1.5;
+    options.augment.saturation = 0.2;
+    options.augment.hue = 0.1;
+    options.augment.greyscale = 0.2;
+}
+
+/* Each factor is uniform between its bounds: check mean and variance. */
+static void factors_are_uniform(void **state)
+{
+    (void)state;
+    static const double bounds[POLICY_OPERATIONS + 1][2] = {[CHANGE_BRIGHTNESS] = {0.6, 1.4},
+                                                            [CHANGE_CONTRAST] = {0, 2.5},
+                                                            [CHANGE_SATURATION] = {0.8, 1.2},
+                                                            [CHANGE_HUE] = {-0.1, 0.1}};
+    double sums[POLICY_OPERATIONS + 1] = {0}, squares[POLICY_OPERATIONS + 1] = {0};
+    int first[POLICY_OPERATIONS + 1] = {0}, grey = 0;
+    set_jitter();
+    struct policy policy = policy_of_options();
+    for (uint32_t i = 0; i < DRAWS; i++) {
+        struct image_change changes[POLICY_MOST];
+        int count = policy_draw(&policy, 0, i, HEIGHT, WIDTH, changes);
+        first[changes[0].kind]++;
+        grey += count == 5;
+        assert_true(count == 4 || (count == 5 && changes[4].kind == CHANGE_GREYSCALE));
+        for (int c = 0; c < 4; c++) {
+            const double *bound = bounds[changes[c].kind];
+            double place = (changes[c].amount - bound[0]) / (bound[1] - bound[0]) - 0.5;
+            assert_true(fabs(place) < 0.5 + 1e-6);
+            sums[changes[c].kind] += place;
+            squares[changes[c].kind] += place * place;
+        }
+    }
+    assert_share(grey, 0.2);
+    for (int kind = 0; kind <= POLICY_OPERATIONS; kind++)
+        if (bounds[kind][1] > 0) {
+            assert_share(first[kind], 0.25);
+            assert_true(fabs(sums[kind] / DRAWS) < 4.5 * sqrt(1.0 / 12 / DRAWS));
+            assert_true(fabs(squares[kind] / DRAWS - 1.0 / 12) < 4.5 * sqrt(1.0 / 180 / DRAWS));
+        }
+}
+
+/* All 24 orders occur equally often. */
+static void orders_are_as_likely(void **state)
+{
+    (void)state;
+    int orders[16 * 16 * 16] = {0}, seen = 0;
+    set_jitter();
+    struct policy policy = policy_of_options();
+    for (uint32_t i = 0; i < DRAWS; i++) {
+        struct image_change changes[POLICY_MOST];
+        policy_draw(&policy, 0, i, HEIGHT, WIDTH, changes);
+        orders[(changes[0].kind * 16 + changes[1].kind) * 16 + changes[2].kind]++;
+    }
+    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
+        seen += orders[i] > 0;
+        if (orders[i] > 0)
+            assert_share(orders[i], 1.0 / 24);
+    }
+    assert_int_equal(seen, 24);
+}
+
+static void same_changes(const struct image_change *a, const struct image_change *b, int count)
+{
+    for (int i = 0; i < count; i++)
+        assert_true(a[i].kind == b[i].kind && a[i].amount == b[i].amount);
+}
+
+/* Other stages that are switched on do not change the draws of a stage. */
+static void stages_draw_apart(void **state)
+{
+    (void)state;
+    set_jitter();
+    options.augment.greyscale = 0;
+    struct policy jitter = policy_of_options();
+    options.augment.rand_augment = 2;
+    struct policy both = policy_of_options();
+    options.augment.hue = 0;
+    struct policy less = policy_of_options();
+    for (uint32_t i = 0; i < 100; i++) {
+        struct image_change a[POLICY_MOST], b[POLICY_MOST], c[POLICY_MOST];
+        assert_int_equal(policy_draw(&jitter, 3, i, HEIGHT, WIDTH, a), 4);
+        assert_int_equal(policy_draw(&both, 3, i, HEIGHT, WIDTH, b), 6);
+        assert_int_equal(policy_draw(&less, 3, i, HEIGHT, WIDTH, c), 5);
+        same_changes(a, b + 2, 4);
+        same_changes(b, c, 2);
+        int kept = 0;
+        for (int j = 0; j < 4; j++)
+            if (a[j].kind != CHANGE_HUE)
+                same_changes(&a[j], &c[2 + kept++], 1);
+    }
+}
+
+static int draws_that_differ(const struct policy *a, uint32_t epoch, const struct policy *b,
+                             uint32_t other_epoch, uint32_t shift)
+{
+    int differ = 0;
+    for (uint32_t i = 0; i < 100; i++) {
+        struct image_change first[POLICY_MOST], second[POLICY_MOST];
+        int count = policy_draw(a, epoch, i, HEIGHT, WIDTH, first);
+        differ += count != policy_draw(b, other_epoch, i + shift, HEIGHT, WIDTH, second) ||
+                  first[0].kind != second[0].kind || first[0].amount != second[0].amount;
+    }
+    return differ;
+}
+
+static void draws_have_their_keys(void **state)
+{
+    (void)state;
+    set_jitter();
+    struct policy policy = policy_of_options();
+    options.run.seed++;
+    struct policy other = policy_of_options();
+    assert_int_equal(draws_that_differ(&policy, 5, &policy, 5, 0), 0);
+    assert_true(draws_that_differ(&policy, 5, &policy, 6, 0) > 90);
+    assert_true(draws_that_differ(&policy, 5, &policy, 5, 1) > 90);
+    assert_true(draws_that_differ(&policy, 5, &other, 5, 0) > 90);
+}
+
+static void off_is_off(void **state)
+{
+    (void)state;
+    struct policy policy = policy_of_options();
+    struct error error = {0};
+    assert_false(policy_is_on(&policy));
+    set_jitter();
+    assert_true(policy_open(&policy, &options, false, &error));
+    assert_false(policy_is_on(&policy));
+}
+
+/* ---- One picture ---- */
+static int change_picture(char **words)
+{
+    struct error error = {0};
+    const struct image_change change = {(enum image_change_kind)atoi(words[0]), atof(words[1])};
+    struct colour_image image = {
+        .height = atoll(words[2]), .width = atoll(words[3]), .kernels = cpu_kernels_choose(&error)};
+    const size_t bytes = (size_t)(3 * image.height * image.width);
+    image.planes = malloc(bytes);
+    image.scratch = malloc(bytes);
+    bool good = image.kernels != NULL && image.planes != NULL && image.scratch != NULL &&
+                fread(image.planes, 1, bytes, stdin) == bytes;
+    if (good) {
+        image_change(&image, &change);
+        good = fwrite(image.planes, 1, bytes, stdout) == bytes;
+    }
+    free(image.planes);
+    free(image.scratch);
+    return good ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(changes_are_torchvisions),
+        cmocka_unit_test_setup(operations_are_as_likely, set_up),
+        cmocka_unit_test_setup(three_augments_are_as_likely, set_up),
+        cmocka_unit_test_setup(factors_are_uniform, set_up),
+        cmocka_unit_test_setup(orders_are_as_likely, set_up),
+        cmocka_unit_test_setup(stages_draw_apart, set_up),
+        cmocka_unit_test_setup(draws_have_their_keys, set_up),
+        cmocka_unit_test_setup(off_is_off, set_up),
+    };
+    if (argc == 5)
+        return change_picture(argv + 1);
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

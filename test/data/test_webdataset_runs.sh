@@ -1,0 +1,112 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# long
+# Training from tar shards, written with tar in several formats: the losses are those of the same files in folders and
+# of packed data, bit for bit, also after a kill in the middle of an epoch and on several ranks that build the index at
+# once. The shards are packed, planned, predicted and compared by doctor; mistakes give one error line.
+. "$TEST_SOURCE/test/support/program.sh"
+
+tree=$work/tree shards=$work/shards
+mkdir "$shards"
+for split in train val; do
+    for class in bird cat dog; do mkdir -p "$tree/$split/$class"; done
+done
+"$TEST_BUILD/test/data/test_image_folder" --make "$tree" 60 || exit 1
+
+# shard NAME FORMAT FILE...: a shard of images below the current folder; labels are .cls and .json in turn.
+shard() {
+    to=$shards/$1 format=$2 label_of_shard=cls
+    shift 2
+    : >"$work/list"
+    for image; do
+        key=${image%.jpg}
+        case $image in bird/*) label=0 ;; cat/*) label=1 ;; *) label=2 ;; esac
+        if [ $label_of_shard = cls ]; then
+            echo $label >"$key.cls"
+            printf '%s\n' "$image" "$key.cls" >>"$work/list"
+            label_of_shard=json
+        else
+            echo "{\"label\": $label, \"key\": \"$key\"}" >"$key.json"
+            printf '%s\n' "$key.json" "$image" >>"$work/list"
+            label_of_shard=cls
+        fi
+    done
+    tar --format="$format" -cf "$to" -T "$work/list"
+    sed '/\.jpg$/d' "$work/list" | xargs rm
+}
+cd "$tree/train" && set -- */*.jpg && cd "$tree/train" || exit 1
+shard set-train-000000.tar ustar $(printf '%s\n' "$@" | sed -n '1,25p')
+shard set-train-000001.tar gnu $(printf '%s\n' "$@" | sed -n '26,50p')
+shard set-train-000002.tar posix $(printf '%s\n' "$@" | sed -n '51,60p')
+cd "$tree/val" && shard set-val-000000.tar pax */*.jpg
+cd "$work" || exit 1
+printf 'bird\ncat\ndog\n' >"$shards/classes.txt"
+
+model="model.name=vit_cifar model.dim=32 model.depth=2 model.heads=2 model.patch=8 model.image=24 train.precision=fp32 \
+train.global_batch=20 train.epochs=3 output.log_every=1 output.tensorboard=off output.weights=off run.seed=7 \
+run.threads=1 optim.lr=3e-3 augment.random_resized_crop=on eval.resize=28 eval.resize_to=shorter eval.crop=center"
+wds="data.format=webdataset data.root=$shards"
+
+train() {
+    ranks=$1 kept=$2
+    shift 2
+    run "$ranks" "$kept" $model run.dir="$work/$kept" "$@"
+    { column "$work/$kept/metrics.csv" train loss; column "$work/$kept/metrics.csv" val loss; } >"$work/$kept.loss"
+}
+
+train 1 folder data.format=imagefolder data.root="$tree"
+[ "$(wc -l <"$work/folder.loss")" = 12 ] && bad= || bad="$(wc -l <"$work/folder.loss") lines, not those of 9 steps and 3 evaluations"
+result 'training from folders' "$bad" "$work/folder.log"
+train 1 shards $wds
+result 'training from shards has the losses of the folders' "$(differ "$work/folder.loss" "$work/shards.loss" 0)" \
+    "$work/shards.log"
+grep -q 'webdataset, 60 training and 20 validation samples' "$work/shards.log" &&
+    grep -q '^dog ' "$work/shards.log" && bad= || bad='no samples, or no class names'
+result 'shards have the samples and class names of the folders' "$bad" "$work/shards.log"
+result 'one index per split is stored' "$([ "$(ls -a "$shards" | grep -c '^.vittrain-.*index$')" = 2 ] ||
+    ls -a "$shards")"
+train 1 again data.format=webdataset "data.root=$shards/set-{train-{000000..000002},val-000000}.tar"
+grep -q 'the headers of' "$work/again.log" && bad='the headers were read again' || bad=
+result 'a pattern of the same files needs no new index' "$bad$(differ "$work/folder.loss" "$work/again.loss" 0)" \
+    "$work/again.log"
+
+rm -f "$shards"/.vittrain*
+train 4 four $wds data.workers=2
+result 'four ranks without an index have the same losses' "$(differ "$work/folder.loss" "$work/four.loss" 1e-5)" \
+    "$work/four.log"
+result 'four ranks leave no part of an index' "$(ls -a "$shards" | grep 'part$')"
+train 1 blocks_one $wds data.shuffle_block=4
+train 3 blocks_three $wds data.shuffle_block=4
+result 'blocks on one rank and on three' "$(differ "$work/blocks_one.loss" "$work/blocks_three.loss" 1e-5)" \
+    "$work/blocks_three.log"
+
+fails 2 'a run does not resume with other shards' 2 "shards/checkpoints/step-00000009.h5: class 2 'dog' had 20 training samples, has 10;" \
+    $model run.dir="$work/shards" train.epochs=4 data.format=webdataset "data.root=$shards/set-{train-{000000..000001},val-000000}.tar"
+run 2 pack convert data $wds convert.output="$work/files.h5"
+result 'packing shards' "$([ $status -eq 0 ] || echo "status $status")" "$run_log"
+train 1 packed data.format=packed data.root="$work/files.h5"
+result 'packed shards have the same losses' "$(differ "$work/folder.loss" "$work/packed.loss" 0)" "$work/packed.log"
+
+# Two ranks, killed after a checkpoint that is not at the end of an epoch.
+train 2 whole $wds train.epochs=30 checkpoint.every=0.34
+result 'a rank is killed' "$(killed $model $wds train.epochs=30 checkpoint.every=0.34)" "$work/killed.log"
+train 2 killed $wds train.epochs=30 checkpoint.every=0.34
+result 'a resumed run has the losses of an undisturbed run' "$(differ "$work/whole.loss" "$work/killed.loss" 0)" \
+    "$work/killed.log"
+
+run 1 predict predict "$work/shards/checkpoints/last.h5" predict.output="$work/predictions.csv"
+[ "$(wc -l <"$work/predictions.csv")" = 21 ] && bad= || bad="not 20 lines and a header"
+result 'predict has a line for each sample' "$bad" "$work/predict.log"
+run 1 plan plan $model $wds
+result 'a plan of a run from shards' "$([ $status -eq 0 ] || echo "status $status")" "$run_log"
+run 2 doctor doctor $wds
+grep -q 'shards: 4 files, 0\..* MB' "$work/doctor.log" && bad= || bad='no shards'
+result 'doctor compares the shards' "$bad" "$work/doctor.log"
+
+train 1 fraction data.format=webdataset "data.root=$shards/set-train-*.tar" data.val=0.2
+grep -q '48 training and 12 validation samples' "$work/fraction.log" && bad= || bad='other samples'
+result 'a part of each class is held out' "$bad" "$work/fraction.log"
+head -c 30000 "$shards/set-train-000001.tar" >"$work/cut" && mv "$work/cut" "$shards/set-train-000001.tar"
+fails 2 'a truncated shard is named' 3 \
+    'set-train-000001.tar: [a-z/0-9.]* at byte [0-9]+: ends after the end of the file: the shard is truncated' \
+    $model $wds run.dir="$work/cut_run"

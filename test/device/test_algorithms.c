@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// devices: cpu gpu
+/* Algorithms of matrix products: a device measures and exports them, and the device of another
+ * process adopts them, also for a shape that first occurs while a step is recorded. The emulated
+ * GPU has two algorithms whose sums round differently. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device_test.h"
+#include "skip.h"
+
+enum { ROWS = 64, IN = 200, OUT = 24 };
+
+struct layer {
+    void *x, *weight, *bias, *dy;
+    float *y, *dweight, *dbias;
+};
+
+static struct layer layer_make(struct device_test *test)
+{
+    return (struct layer){.x = device_test_random(test, TYPE_FP32, ROWS * IN, 1, 1),
+                          .weight = device_test_random(test, TYPE_FP32, OUT * IN, 1, 2),
+                          .bias = device_test_random(test, TYPE_FP32, OUT, 1, 3),
+                          .dy = device_test_random(test, TYPE_FP32, ROWS * OUT, 1, 4),
+                          .y = device_test_zeros(test, TYPE_FP32, ROWS * OUT),
+                          .dweight = device_test_zeros(test, TYPE_FP32, OUT * IN),
+                          .dbias = device_test_zeros(test, TYPE_FP32, OUT)};
+}
+
+static void layer_queue(struct device_test *test, const struct layer *layer)
+{
+    const struct linear_forward forward = {.type = TYPE_FP32,
+                                           .rows = ROWS,
+                                           .in = IN,
+                                           .out = OUT,
+                                           .rows_per_sample = 1,
+                                           .x = layer->x,
+                                           .weight = layer->weight,
+                                           .bias = layer->bias,
+                                           .y = layer->y};
+    const struct linear_backward backward = {.type = TYPE_FP32,
+                                             .rows = ROWS,
+                                             .in = IN,
+                                             .out = OUT,
+                                             .rows_per_sample = 1,
+                                             .x = layer->x,
+                                             .weight = layer->weight,
+                                             .dy = layer->dy,
+                                             .dweight = layer->dweight,
+                                             .dbias = layer->dbias};
+    test->device->backend->linear_forward(test->stream, &forward);
+    test->device->backend->linear_backward(test->stream, &backward);
+}
+
+static struct layer layer_run(struct device_test *test)
+{
+    const struct layer layer = layer_make(test);
+    layer_queue(test, &layer);
+    device_test_wait(test);
+    return layer;
+}
+
+/* A recorded step measures nothing. */
+static struct layer layer_run_recorded(struct device_test *test)
+{
+    const struct device_backend *backend = test->device->backend;
+    const struct layer layer = layer_make(test);
+    backend->graph_begin(test->stream);
+    layer_queue(test, &layer);
+    struct graph *graph = backend->graph_end(test->stream);
+    backend->graph_run(graph, test->stream);
+    device_test_wait(test);
+    backend->graph_close(graph);
+    return layer;
+}
+
+static void assert_near(const float *values, const float *expected, int count)
+{
+    for (int i = 0; i < count; i++)
+        assert_float_equal(values[i], expected[i], 1e-4);
+}
+
+static bool layers_equal(const struct layer *a, const struct layer *b)
+{
+    return memcmp(a->y, b->y, ROWS * OUT * sizeof *a->y) == 0 &&
+           memcmp(a->dweight, b->dweight, OUT * IN * sizeof *a->dweight) == 0 &&
+           memcmp(a->dbias, b->dbias, OUT * sizeof *a->dbias) == 0;
+}
+
+/* Opens a device. On the emulated GPU this algorithm is the fastest one. */
+static void open_preferring(struct device_test *test, const char *algorithm)
+{
+    setenv("VITTRAIN_EMULATION_PRODUCT", algorithm, 1);
+    device_test_open(test, 1);
+    if (test->device->backend != &device_cpu)
+        return;
+    device_test_close(test);
+    SKIP_BECAUSE("needs a GPU or the emulated one");
+}
+
+static void adopted_algorithms_give_the_same_bits(void **state)
+{
+    (void)state;
+    const char *const preferred[] = {"1", "0apart", "1apart"};
+    struct device_test first, second;
+    open_preferring(&first, "0");
+    const struct layer reference = layer_run(&first);
+    char *text = first.device->backend->choices_export(first.device);
+    for (int i = 0; i < 3; i++) {
+        open_preferring(&second, preferred[i]);
+        const struct device_backend *backend = second.device->backend;
+        const struct layer own = layer_run(&second);
+        assert_true(backend->choices_are_new(second.device));
+        if (device_test_is_emulated(&second)) {
+            assert_false(layers_equal(&reference, &own));
+            assert_true(backend->choices_adopt(second.device, text));
+        } else {
+            backend->choices_adopt(second.device, text);
+        }
+        const struct layer adopted = layer_run(&second);
+        assert_true(layers_equal(&reference, &adopted));
+        assert_false(backend->choices_are_new(second.device));
+        device_test_close(&second);
+    }
+    free(text);
+    device_test_close(&first);
+}
+
+/* A product whose shape first occurs in a recording uses the adopted algorithm. */
+static void recorded_products_take_adopted_algorithms(void **state)
+{
+    (void)state;
+    struct device_test first, second;
+    open_preferring(&first, "1apart");
+    const struct layer reference = layer_run(&first);
+    char *text = first.device->backend->choices_export(first.device);
+    for (int adopts = 0; adopts < 2; adopts++) {
+        open_preferring(&second, "0");
+        const struct device_backend *backend = second.device->backend;
+        if (adopts == 1)
+            assert_false(backend->choices_adopt(second.device, text));
+        const struct layer layer = layer_run_recorded(&second);
+        if (adopts == 1 || device_test_is_emulated(&second))
+            assert_int_equal(layers_equal(&reference, &layer), adopts);
+        assert_int_equal(backend->choices_are_new(second.device), !adopts);
+        device_test_close(&second);
+    }
+    free(text);
+    device_test_close(&first);
+}
+
+/* Column sums are computed in the product or separately, whichever is faster. */
+static void sums_are_timed(void **state)
+{
+    (void)state;
+    for (int apart = 0; apart < 2; apart++) {
+        struct device_test test;
+        open_preferring(&test, apart ? "0apart" : "0");
+        layer_run(&test);
+        char *text = test.device->backend->choices_export(test.device);
+        const char *choice = strstr(text, " sums align");
+        assert_non_null(choice);
+        choice = strstr(choice, " = ");
+        assert_non_null(choice);
+        if (device_test_is_emulated(&test))
+            assert_int_equal(strncmp(choice, " = ffffffffffffffff ", 20) == 0, apart);
+        free(text);
+        device_test_close(&test);
+    }
+}
+
+/* If an algorithm cannot be found or run, the product uses another one or no epilogue. */
+static void refused_algorithms_are_replaced(void **state)
+{
+    (void)state;
+    const char *const refused[] = {"find-bias", "find-sums", "run-bias",
+                                   "run-sums",  "run-0",     "run-bias run-sums run-0"};
+    struct device_test first, second;
+    open_preferring(&first, "0");
+    const struct layer reference = layer_run(&first);
+    const size_t count = device_test_is_emulated(&first) ? sizeof refused / sizeof refused[0] : 0;
+    for (size_t i = 0; i < count; i++)
+        for (int recorded = 0; recorded < 2; recorded++) {
+            setenv("VITTRAIN_EMULATION_REFUSE", refused[i], 1);
+            open_preferring(&second, "0");
+            const struct layer layer = recorded ? layer_run_recorded(&second) : layer_run(&second);
+            assert_near(layer.y, reference.y, ROWS * OUT);
+            assert_near(layer.dweight, reference.dweight, OUT * IN);
+            assert_near(layer.dbias, reference.dbias, OUT);
+            device_test_close(&second);
+        }
+    unsetenv("VITTRAIN_EMULATION_REFUSE");
+    device_test_close(&first);
+}
+
+/* A layer with GELU, forward, and the gradient through it, added to earlier column sums. */
+struct gelu_layer {
+    uint16_t *x, *weight, *bias, *pre, *hidden, *back, *dhidden;
+    float *sums;
+};
+
+static struct gelu_layer gelu_layer_run(struct device_test *test, bool tanh)
+{
+    enum { GELU_ROWS = 128, GELU_OUT = 80 };
+    const struct gelu_layer layer = {
+        .x = device_test_random(test, TYPE_BF16, GELU_ROWS * IN, 1, 1),
+        .weight = device_test_random(test, TYPE_BF16, GELU_OUT * IN, 0.3f, 2),
+        .bias = device_test_random(test, TYPE_BF16, GELU_OUT, 1, 3),
+        .pre = device_test_zeros(test, TYPE_BF16, GELU_ROWS * GELU_OUT),
+        .hidden = device_test_zeros(test, TYPE_BF16, GELU_ROWS * GELU_OUT),
+        .back = device_test_random(test, TYPE_BF16, IN * GELU_OUT, 0.3f, 4),
+        .dhidden = device_test_zeros(test, TYPE_BF16, GELU_ROWS * GELU_OUT),
+        .sums = device_test_random(test, TYPE_FP32, GELU_OUT, 1, 5)};
+    const struct linear_forward forward = {.type = TYPE_BF16,
+                                           .rows = GELU_ROWS,
+                                           .in = IN,
+                                           .out = GELU_OUT,
+                                           .rows_per_sample = 1,
+                                           .x = layer.x,
+                                           .weight = layer.weight,
+                                           .bias = layer.bias,
+                                           .pre = layer.pre,
+                                           .gelu_tanh = tanh,
+                                           .y = layer.hidden};
+    const struct linear_backward backward = {.type = TYPE_BF16,
+                                             .rows = GELU_ROWS,
+                                             .in = GELU_OUT,
+                                             .out = IN,
+                                             .rows_per_sample = 1,
+                                             .x = layer.hidden,
+                                             .weight = layer.back,
+                                             .dy = layer.x,
+                                             .pre = layer.pre,
+                                             .gelu_tanh = tanh,
+                                             .dx = layer.dhidden,
+                                             .dx_sums = layer.sums};
+    test->device->backend->linear_forward(test->stream, &forward);
+    test->device->backend->linear_backward(test->stream, &backward);
+    device_test_wait(test);
+    return layer;
+}
+
+static void check_gelu_plan(int plan, bool tanh, const char *refused)
+{
+    enum { COUNT = 128 * 80 };
+    struct device_test first, second;
+    char fast[2] = {(char)('0' + plan), '\0'};
+    open_preferring(&first, "0");
+    const struct gelu_layer expected = gelu_layer_run(&first, tanh);
+    setenv("VITTRAIN_EMULATION_GELU", fast, 1);
+    open_preferring(&second, "0");
+    if (refused != NULL)
+        setenv("VITTRAIN_EMULATION_REFUSE", refused, 1);
+    const struct gelu_layer layer = gelu_layer_run(&second, tanh);
+    for (int i = 0; i < COUNT; i++) {
+        assert_float_equal(device_test_value(TYPE_BF16, layer.hidden, i),
+                           device_test_value(TYPE_BF16, expected.hidden, i), 0.05);
+        assert_float_equal(device_test_value(TYPE_BF16, layer.dhidden, i),
+                           device_test_value(TYPE_BF16, expected.dhidden, i), 0.05);
+    }
+    for (int i = 0; i < 80; i++)
+        assert_float_equal(layer.sums[i], expected.sums[i], 0.5);
+    char *text = second.device->backend->choices_export(second.device);
+    char key[128];
+    for (int gradient = 0; gradient < 2; gradient++) {
+        snprintf(key, sizeof key, "\ngelu%s%s bf16 128x80x%d library 1 = 000000000000000%d ",
+                 tanh ? "-tanh" : "", gradient ? " gradient" : "", IN, refused != NULL ? 0 : plan);
+        if (device_test_is_emulated(&second))
+            assert_non_null(strstr(text, key));
+    }
+    free(text);
+    unsetenv("VITTRAIN_EMULATION_GELU");
+    unsetenv("VITTRAIN_EMULATION_REFUSE");
+    device_test_close(&second);
+    device_test_close(&first);
+}
+
+/* GELU is computed by a kernel after the product or in the product, whichever is faster. */
+static void gelu_is_timed(void **state)
+{
+    (void)state;
+    for (int plan = 0; plan < 3; plan++)
+        check_gelu_plan(plan, false, NULL);
+    for (int plan = 0; plan < 4; plan++)
+        check_gelu_plan(plan, true, NULL);
+    check_gelu_plan(1, false, "run-gelu");
+    check_gelu_plan(3, true, "find-tanh find-slope");
+    check_gelu_plan(3, true, "run-tanh run-slope");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(adopted_algorithms_give_the_same_bits),
+        cmocka_unit_test(recorded_products_take_adopted_algorithms),
+        cmocka_unit_test(refused_algorithms_are_replaced),
+        cmocka_unit_test(sums_are_timed),
+        cmocka_unit_test(gelu_is_timed),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// devices: cpu gpu
+/* Attention against double precision: output, log of the sum of exponentials, and gradients of q, k
+ * and v, for all types, sizes and instruction sets; bits are identical in each run and for any
+ * number of threads. */
+#include <inttypes.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/crc32c.h"
+#include "device_test.h"
+
+struct attention_case {
+    enum data_type type;
+    int64_t batch, tokens, queries, heads, head_dim;
+    float dropout;
+};
+
+static const struct attention_case cases[] = {
+    {TYPE_FP32, 2, 5, 5, 2, 8, 0},       {TYPE_FP32, 1, 1, 1, 1, 16, 0},
+    {TYPE_FP32, 2, 65, 65, 3, 64, 0.1f}, {TYPE_FP32, 3, 65, 1, 2, 64, 0.1f},
+    {TYPE_FP32, 1, 197, 197, 1, 72, 0},  {TYPE_FP32, 1, 50, 50, 2, 128, 0.5f},
+    {TYPE_FP32, 2, 17, 9, 2, 13, 0.2f},  {TYPE_FP32, 1, 300, 4, 1, 40, 0.1f},
+    {TYPE_FP32, 1, 1200, 30, 1, 16, 0},  {TYPE_BF16, 2, 65, 65, 3, 64, 0.1f},
+    {TYPE_BF16, 1, 150, 150, 2, 24, 0},  {TYPE_BF16, 2, 33, 1, 2, 12, 0.1f},
+    {TYPE_FP16, 2, 33, 33, 2, 32, 0.1f}, {TYPE_BF16, 2, 1, 1, 2, 64, 0},
+    {TYPE_BF16, 2, 5, 5, 2, 8, 0.3f},    {TYPE_FP16, 2, 17, 9, 2, 80, 0.2f},
+    {TYPE_BF16, 1, 50, 50, 2, 128, 0},   {TYPE_BF16, 1, 197, 197, 1, 64, 0.1f},
+    {TYPE_FP16, 1, 65, 1, 2, 48, 0.1f},  {TYPE_BF16, 1, 333, 330, 1, 32, 0.1f},
+    {TYPE_BF16, 2, 33, 1, 2, 96, 0.1f},
+};
+
+enum { CASES = sizeof cases / sizeof cases[0] };
+
+static struct dropout dropout_of(struct device_test *test, const struct attention_case *it)
+{
+    return (struct dropout){.rate = it->dropout,
+                            .seed = 0xfedcba987654321ULL,
+                            .layer = 3,
+                            .params = device_test_params(test, 5, 77, 0, 1)};
+}
+
+static int64_t qkv_count(const struct attention_case *it)
+{
+    return it->batch * it->tokens * 3 * it->heads * it->head_dim;
+}
+
+static int64_t out_count(const struct attention_case *it)
+{
+    return it->batch * it->queries * it->heads * it->head_dim;
+}
+
+/* Index of element d of token t of q, k or v (part 0, 1, 2). */
+static int64_t qkv_index(const struct attention_case *it, int64_t sample, int64_t t, int part,
+                         int64_t head, int64_t d)
+{
+    return (((sample * it->tokens + t) * 3 + part) * it->heads + head) * it->head_dim + d;
+}
+
+static int64_t out_index(const struct attention_case *it, int64_t sample, int64_t i, int64_t head,
+                         int64_t d)
+{
+    return ((sample * it->queries + i) * it->heads + head) * it->head_dim + d;
+}
+
+struct attention_tensors {
+    void *qkv, *out, *dout, *dqkv;
+    float *lse, *dqkv_sums, *dqkv_sums_before;
+    struct dropout dropout;
+};
+
+static struct attention_tensors run(struct device_test *test, const struct attention_case *it)
+{
+    struct attention_tensors t = {
+        .qkv = device_test_random(test, it->type, qkv_count(it), 2, 1),
+        .out = device_test_zeros(test, it->type, out_count(it)),
+        .dout = device_test_random(test, it->type, out_count(it), 1, 2),
+        .dqkv = device_test_random(test, it->type, qkv_count(it), 1, 3),
+        .lse = device_test_zeros(test, TYPE_FP32, it->batch * it->heads * it->queries),
+        .dqkv_sums_before = device_test_random(test, TYPE_FP32, 3 * it->heads * it->head_dim, 1, 4),
+        .dropout = dropout_of(test, it)};
+    if (test->device->backend->sums_gradients)
+        t.dqkv_sums = device_test_random(test, TYPE_FP32, 3 * it->heads * it->head_dim, 1, 4);
+    const float scale = 1 / sqrtf((float)it->head_dim);
+    const struct device_backend *backend = test->device->backend;
+    backend->attention_forward(test->stream, &(struct attention_forward){.type = it->type,
+                                                                         .batch = it->batch,
+                                                                         .tokens = it->tokens,
+                                                                         .queries = it->queries,
+                                                                         .heads = it->heads,
+                                                                         .head_dim = it->head_dim,
+                                                                         .scale = scale,
+                                                                         .qkv = t.qkv,
+                                                                         .out = t.out,
+                                                                         .lse = t.lse,
+                                                                         .dropout = t.dropout});
+    backend->attention_backward(test->stream, &(struct attention_backward){.type = it->type,
+                                                                           .batch = it->batch,
+                                                                           .tokens = it->tokens,
+                                                                           .queries = it->queries,
+                                                                           .heads = it->heads,
+                                                                           .head_dim = it->head_dim,
+                                                                           .scale = scale,
+                                                                           .qkv = t.qkv,
+                                                                           .out = t.out,
+                                                                           .dout = t.dout,
+                                                                           .lse = t.lse,
+                                                                           .dqkv = t.dqkv,
+                                                                           .dqkv_sums = t.dqkv_sums,
+                                                                           .dropout = t.dropout});
+    device_test_wait(test);
+    return t;
+}
+
+/* One query of one head in double precision; results are stored in the device's layout. */
+struct reference {
+    const struct attention_case *it;
+    const struct attention_tensors *tensors;
+    double *out, *dqkv, *lse;
+    double *probability, *factor, *slope; /* of one query, indexed by token */
+};
+
+static double qkv_value(const struct reference *reference, int64_t sample, int64_t t, int part,
+                        int64_t head, int64_t d)
+{
+    return device_test_value(reference->it->type, reference->tensors->qkv,
+                             qkv_index(reference->it, sample, t, part, head, d));
+}
+
+static void reference_forward(struct reference *reference, int64_t sample, int64_t head, int64_t i)
+{
+    const struct attention_case *it = reference->it;
+    const int64_t row = (head * it->queries + i) * ((it->tokens + 7) / 8 * 8);
+    double *p = reference->probability, sum = 0, most = -INFINITY;
+    for (int64_t j = 0; j < it->tokens; j++) {
+        p[j] = 0;
+        for (int64_t d = 0; d < it->head_dim; d++)
+            p[j] += qkv_value(reference, sample, i, 0, head, d) *
+                    qkv_value(reference, sample, j, 1, head, d) / sqrt((double)it->head_dim);
+        most = fmax(most, p[j]);
+    }
+    for (int64_t j = 0; j < it->tokens; j++)
+        sum += p[j] = exp(p[j] - most);
+    reference->lse[(sample * it->heads + head) * it->queries + i] = most + log(sum);
+    for (int64_t j = 0; j < it->tokens; j++) {
+        p[j] /= sum;
+        reference->factor[j] = device_test_dropout(&reference->tensors->dropout, sample, row + j);
+        for (int64_t d = 0; d < it->head_dim; d++)
+            reference->out[out_index(it, sample, i, head, d)] +=
+                p[j] * reference->factor[j] * qkv_value(reference, sample, j, 2, head, d);
+    }
+}
+
+static void reference_backward(struct reference *reference, int64_t sample, int64_t head, int64_t i)
+{
+    const struct attention_case *it = reference->it;
+    const double *p = reference->probability, *factor = reference->factor;
+    const double scale = 1 / sqrt((double)it->head_dim);
+    double mean = 0;
+    for (int64_t j = 0; j < it->tokens; j++) {
+        reference->slope[j] = 0;
+        for (int64_t d = 0; d < it->head_dim; d++) {
+            const double dout = device_test_value(it->type, reference->tensors->dout,
+                                                  out_index(it, sample, i, head, d));
+            reference->slope[j] += factor[j] * dout * qkv_value(reference, sample, j, 2, head, d);
+            reference->dqkv[qkv_index(it, sample, j, 2, head, d)] += p[j] * factor[j] * dout;
+        }
+        mean += p[j] * reference->slope[j];
+    }
+    for (int64_t j = 0; j < it->tokens; j++)
+        for (int64_t d = 0; d < it->head_dim; d++) {
+            const double slope = p[j] * (reference->slope[j] - mean) * scale;
+            reference->dqkv[qkv_index(it, sample, i, 0, head, d)] +=
+                slope * qkv_value(reference, sample, j, 1, head, d);
+            reference->dqkv[qkv_index(it, sample, j, 1, head, d)] +=
+                slope * qkv_value(reference, sample, i, 0, head, d);
+        }
+}
+
+/* Tensor cores use probabilities and softmax gradients rounded to the type. One element may be off
+ * by the rounding of the largest term of its sum, but the error over all elements is about one
+ * rounding. */
+static void check_all(const char *what, const struct attention_case *it, const void *tensor,
+                      const double *expected, int64_t count)
+{
+    const double roundings = it->type == TYPE_FP32 ? 20 : 1;
+    double errors = 0, squares = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const double error = device_test_value(it->type, tensor, i) - expected[i];
+        errors += error * error;
+        squares += expected[i] * expected[i];
+    }
+    if (sqrt(errors) > roundings * device_test_precision(it->type) * sqrt(squares))
+        fail_msg("%s, case %d: %g of %g are wrong", what, (int)(it - cases), sqrt(errors),
+                 sqrt(squares));
+}
+
+/* The sums are of dqkv, or of dqkv before it is rounded. */
+static void check_sums(const struct attention_case *it, const struct attention_tensors *t)
+{
+    const int64_t columns = 3 * it->heads * it->head_dim;
+    const double tolerance = 1.01 * device_test_precision(it->type) + 1e-6;
+    for (int64_t column = 0; column < columns && t->dqkv_sums != NULL; column++) {
+        double sum = (double)t->dqkv_sums_before[column], sizes = fabs(sum);
+        for (int64_t row = 0; row < it->batch * it->tokens; row++) {
+            const double value = device_test_value(it->type, t->dqkv, row * columns + column);
+            sum += value;
+            sizes += fabs(value);
+        }
+        if (!(fabs((double)t->dqkv_sums[column] - sum) <= tolerance * (0.1 + sizes)))
+            fail_msg("dqkv_sums, case %d: element %lld is %.9g, not %.9g", (int)(it - cases),
+                     (long long)column, (double)t->dqkv_sums[column], sum);
+    }
+}
+
+static void check(const struct attention_case *it, const struct attention_tensors *tensors)
+{
+    const int64_t lse_count = it->batch * it->heads * it->queries;
+    struct reference reference = {.it = it,
+                                  .tensors = tensors,
+                                  .out = calloc((size_t)out_count(it), sizeof(double)),
+                                  .dqkv = calloc((size_t)qkv_count(it), sizeof(double)),
+                                  .lse = calloc((size_t)lse_count, sizeof(double)),
+                                  .probability = calloc((size_t)it->tokens, sizeof(double)),
+                                  .factor = calloc((size_t)it->tokens, sizeof(double)),
+                                  .slope = calloc((size_t)it->tokens, sizeof(double))};
+    for (int64_t sample = 0; sample < it->batch; sample++)
+        for (int64_t head = 0; head < it->heads; head++)
+            for (int64_t i = 0; i < it->queries; i++) {
+                reference_forward(&reference, sample, head, i);
+                reference_backward(&reference, sample, head, i);
+            }
+    const double tolerance = 1.1 * device_test_precision(it->type) + 2e-6;
+    device_test_near("out", it->type, tensors->out, reference.out, out_count(it), tolerance, 1);
+    device_test_near("lse", TYPE_FP32, tensors->lse, reference.lse, lse_count, 1e-6, 1);
+    device_test_near("dqkv", it->type, tensors->dqkv, reference.dqkv, qkv_count(it), tolerance, 1);
+    check_all("out", it, tensors->out, reference.out, out_count(it));
+    check_all("dqkv", it, tensors->dqkv, reference.dqkv, qkv_count(it));
+    check_sums(it, tensors);
+    free(reference.out);
+    free(reference.dqkv);
+    free(reference.lse);
+    free(reference.probability);
+    free(reference.factor);
+    free(reference.slope);
+}
+
+/* GPUs load eight elements at a time. */
+static bool is_for(struct device_test *test, const struct attention_case *it)
+{
+    const bool fits = test->device->backend->attention_fits(test->device, it->tokens, it->head_dim);
+    assert_true(fits || it->head_dim % 8 != 0);
+    return fits;
+}
+
+static void check_cases(void **state)
+{
+    (void)state;
+    for (int i = 0; i < CASES; i++) {
+        struct device_test test;
+        device_test_open(&test, 2);
+        if (is_for(&test, &cases[i])) {
+            const struct attention_tensors tensors = run(&test, &cases[i]);
+            check(&cases[i], &tensors);
+        }
+        device_test_close(&test);
+    }
+}
+
+static void results_and_gradients_are_right(void **state)
+{
+    device_test_every_kernels(check_cases, state);
+}
+
+static void check_threads(void **state)
+{
+    (void)state;
+    for (int i = 0; i < CASES; i++) {
+        const struct attention_case *it = &cases[i];
+        struct device_test one, three;
+        device_test_open(&one, 1);
+        device_test_open(&three, 3);
+        if (is_for(&one, it)) {
+            const struct attention_tensors a = run(&one, it), b = run(&three, it);
+            device_test_same("out", it->type, a.out, b.out, out_count(it));
+            device_test_same("dqkv", it->type, a.dqkv, b.dqkv, qkv_count(it));
+        }
+        device_test_close(&one);
+        device_test_close(&three);
+    }
+}
+
+static void threads_do_not_matter(void **state)
+{
+    device_test_every_kernels(check_threads, state);
+}
+
+/* Replace the variants chosen so far by `variant` (device/choices.h). Return true if one changed.
+ */
+static bool variants_set(struct device_test *test, int variant)
+{
+    const struct device_backend *backend = test->device->backend;
+    char *text = backend->choices_export(test->device), *end;
+    for (char *line = text; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+        char sum[9];
+        if (strncmp(line, "attention ", strlen("attention ")) != 0)
+            continue;
+        strstr(line, " = ")[strlen(" = ") + 15] = (char)('0' + variant);
+        snprintf(sum, sizeof sum, "%08" PRIx32, crc32c_update(0, line, (size_t)(end - 9 - line)));
+        memcpy(end - 8, sum, 8);
+    }
+    const bool changed = backend->choices_adopt(test->device, text);
+    free(text);
+    return changed;
+}
+
+static void variants_give_the_same_bits(void **state)
+{
+    (void)state;
+    for (int i = 0; i < CASES; i++) {
+        const struct attention_case *it = &cases[i];
+        struct device_test test;
+        device_test_open(&test, 1);
+        if (test.device->backend != &device_cpu && is_for(&test, it)) {
+            run(&test, it);
+            variants_set(&test, 0);
+            const struct attention_tensors first = run(&test, it);
+            assert_int_equal(variants_set(&test, 1),
+                             it->type != TYPE_FP32 && it->head_dim <= 64 && it->queries > 16);
+            const struct attention_tensors second = run(&test, it);
+            device_test_same("out", it->type, first.out, second.out, out_count(it));
+            device_test_same("lse", TYPE_FP32, first.lse, second.lse,
+                             it->batch * it->heads * it->queries);
+        }
+        device_test_close(&test);
+    }
+}
+
+/* Evaluation stores no sums; scores that differ widely neither overflow nor vanish. */
+static void large_scores_and_no_lse(void **state)
+{
+    (void)state;
+    enum { TOKENS = 20, DIM = 8 };
+    static const enum data_type types[] = {TYPE_FP32, TYPE_BF16, TYPE_FP16};
+    for (int t = 0; t < 3; t++) {
+        struct device_test test;
+        device_test_open(&test, 1);
+        struct attention_forward args = {
+            .type = types[t],
+            .batch = 1,
+            .tokens = TOKENS,
+            .queries = TOKENS,
+            .heads = 1,
+            .head_dim = DIM,
+            .scale = 1,
+            .qkv = device_test_random(&test, types[t], TOKENS * 3 * DIM, 300, 1),
+            .out = device_test_zeros(&test, types[t], TOKENS * DIM)};
+        test.device->backend->attention_forward(test.stream, &args);
+        device_test_wait(&test);
+        for (int i = 0; i < TOKENS * DIM; i++) {
+            const double value = device_test_value(types[t], args.out, i);
+            assert_true(fabs(value) <= 300 && value != 0);
+        }
+        args.batch = 0;
+        test.device->backend->attention_forward(test.stream, &args);
+        device_test_close(&test);
+    }
+}
+
+/* Sizes reported as supported work: each is run with the maximum number of tokens. With all of them
+ * as queries this takes too long on an emulated GPU; one query needs the same memory. */
+static void most_tokens_fit(void **state)
+{
+    (void)state;
+    enum { DIM = 64 };
+    struct device_test test;
+    device_test_open(&test, 1);
+    const struct device_backend *backend = test.device->backend;
+    int64_t fits = 256, too_many = 1 << 20;
+    assert_true(backend->attention_fits(test.device, fits, DIM));
+    assert_false(backend->attention_fits(test.device, too_many, DIM));
+    while (too_many - fits > 1) {
+        int64_t middle = (fits + too_many) / 2;
+        *(backend->attention_fits(test.device, middle, DIM) ? &fits : &too_many) = middle;
+    }
+    const int64_t queries = backend == &device_cpu ? fits : 1;
+    for (enum data_type type = TYPE_FP32; type <= TYPE_BF16; type++)
+        run(&test, &(const struct attention_case){type, 1, fits, queries, 1, DIM, 0.1f});
+    device_test_close(&test);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(results_and_gradients_are_right),
+        cmocka_unit_test(threads_do_not_matter),
+        cmocka_unit_test(variants_give_the_same_bits),
+        cmocka_unit_test(large_scores_and_no_lse),
+        cmocka_unit_test(most_tokens_fit),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,490 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// devices: cpu gpu
+/* Batch normalisation against double precision: sums, statistics, output and all gradients, for all
+ * types, instruction sets and options; bits are identical for any number of threads. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device_test.h"
+
+struct batch_norm_case {
+    enum data_type type;
+    int64_t rows, channels;
+    bool residual, relu, add, running;
+    double offset;  /* mean of x: large enough to expose cancellation in a sum of squares */
+    int64_t others; /* rows of other ranks, simulated by repeating this rank's */
+};
+
+static const struct batch_norm_case cases[] = {
+    {TYPE_FP32, 6, 4, false, false, false, false, 0, 0},
+    {TYPE_FP32, 1, 1, false, false, false, false, 0, 0},
+    {TYPE_FP32, 2, 3, true, true, true, false, 0, 0},
+    {TYPE_FP32, 700, 16, true, true, false, false, 3, 0},
+    {TYPE_FP32, 1030, 33, false, true, true, false, 1000, 0},
+    {TYPE_FP32, 40, 520, true, true, true, false, 0, 40},
+    {TYPE_FP32, 9, 24, true, true, true, true, 2, 0},
+    {TYPE_FP32, 9, 24, false, false, false, true, 0, 0},
+    {TYPE_BF16, 300, 64, true, true, true, false, 0, 0},
+    {TYPE_BF16, 2050, 20, false, true, false, false, 4, 0},
+    {TYPE_BF16, 33, 7, true, false, true, false, 0, 33},
+    {TYPE_BF16, 50, 128, false, true, false, true, 0, 0},
+    {TYPE_FP16, 300, 48, true, true, true, false, 0, 0},
+    {TYPE_FP16, 65, 9, false, false, true, false, 2, 0},
+    {TYPE_FP16, 20, 40, true, true, false, true, 0, 0},
+};
+
+enum { CASES = sizeof cases / sizeof cases[0] };
+
+static const float epsilon = 1e-5f, running_weight = 0.1f;
+
+struct batch_norm_tensors {
+    void *x, *gamma, *beta, *mean, *variance, *residual, *y, *dy, *dy_kept, *add, *dx;
+    double *sums, *dsums;
+    float *statistics, *dgamma, *dbeta, *dmean, *dvariance, *before;
+};
+
+static double *numbers(struct device_test *test, int64_t count)
+{
+    return device_test_zeros(test, TYPE_FP32, 2 * count);
+}
+
+/* Numbers around the offset; if scale is negative: in [0, -scale]. */
+static void *shifted(struct device_test *test, enum data_type type, int64_t count, double scale,
+                     double offset, uint64_t seed)
+{
+    float *values = device_test_random(test, TYPE_FP32, count, scale, seed);
+    void *tensor = device_test_zeros(test, type, count);
+
+    for (int64_t i = 0; i < count; i++)
+        values[i] += (float)offset;
+    test->device->backend->convert(test->stream, type, tensor, TYPE_FP32, values, count);
+    return tensor;
+}
+
+static struct batch_norm_tensors make(struct device_test *test, const struct batch_norm_case *it)
+{
+    const int64_t count = it->rows * it->channels, channels = it->channels;
+
+    return (struct batch_norm_tensors){
+        .x = shifted(test, it->type, count, 1.5, it->offset, 1),
+        .gamma = shifted(test, it->type, channels, 0.5, 1, 2),
+        .beta = device_test_random(test, it->type, channels, 1, 3),
+        .mean = shifted(test, it->type, channels, 0.5, it->offset, 4),
+        .variance = shifted(test, it->type, channels, 0.5, 1, 5),
+        .residual = device_test_random(test, it->type, count, 1, 6),
+        .y = device_test_zeros(test, it->type, count),
+        .dy = device_test_random(test, it->type, count, 1, 7),
+        .dy_kept = device_test_random(test, it->type, count, 1, 7),
+        .add = device_test_random(test, it->type, count, 1, 8),
+        .dx = device_test_zeros(test, it->type, count),
+        .sums = numbers(test, 2 * channels + 1),
+        .dsums = numbers(test, 2 * channels + 1),
+        .statistics = device_test_zeros(test, TYPE_FP32, 3 * channels),
+        .dgamma = device_test_random(test, TYPE_FP32, channels, 1, 9),
+        .dbeta = device_test_random(test, TYPE_FP32, channels, 1, 9),
+        .dmean = device_test_random(test, TYPE_FP32, channels, 1, 9),
+        .dvariance = device_test_random(test, TYPE_FP32, channels, 1, 9),
+        .before = device_test_random(test, TYPE_FP32, channels, 1, 9)};
+}
+
+static void forward(struct device_test *test, const struct batch_norm_case *it,
+                    const struct batch_norm_tensors *t, void *y)
+{
+    test->device->backend->batch_norm_forward(
+        test->stream, &(struct batch_norm_forward){.type = it->type,
+                                                   .rows = it->rows,
+                                                   .channels = it->channels,
+                                                   .epsilon = epsilon,
+                                                   .x = t->x,
+                                                   .gamma = t->gamma,
+                                                   .beta = t->beta,
+                                                   .sums = it->running ? NULL : t->sums,
+                                                   .running_mean = t->mean,
+                                                   .running_variance = t->variance,
+                                                   .residual = it->residual ? t->residual : NULL,
+                                                   .relu = it->relu,
+                                                   .y = y,
+                                                   .statistics = t->statistics});
+}
+
+/* Simulates the all-reduce: the other ranks' rows are this rank's repeated. */
+static void add_ranks(struct device_test *test, const struct batch_norm_case *it, double *sums)
+{
+    device_test_wait(test);
+    for (int64_t i = 0; i < 2 * it->channels + 1; i++)
+        sums[i] *= (double)(it->rows + it->others) / (double)it->rows;
+}
+
+/* computes: the ReLU's mask is recomputed from x instead of read from y. */
+static void backward(struct device_test *test, const struct batch_norm_case *it,
+                     const struct batch_norm_tensors *t, bool computes)
+{
+    const struct device_backend *backend = test->device->backend;
+
+    backend->batch_norm_backward_sums(
+        test->stream,
+        &(struct batch_norm_backward_sums){.type = it->type,
+                                           .rows = it->rows,
+                                           .channels = it->channels,
+                                           .x = t->x,
+                                           .y = it->relu && !computes ? t->y : NULL,
+                                           .gamma = computes ? t->gamma : NULL,
+                                           .beta = computes ? t->beta : NULL,
+                                           .add = it->add ? t->add : NULL,
+                                           .statistics = t->statistics,
+                                           .forward_sums = it->running ? NULL : t->sums,
+                                           .running_weight = running_weight,
+                                           .dy = t->dy,
+                                           .sums = t->dsums,
+                                           .dgamma = t->dgamma,
+                                           .dbeta = t->dbeta,
+                                           .drunning_mean = it->running ? NULL : t->dmean,
+                                           .drunning_variance = it->running ? NULL : t->dvariance});
+    add_ranks(test, it, t->dsums);
+    backend->batch_norm_backward(
+        test->stream, &(struct batch_norm_backward){.type = it->type,
+                                                    .rows = it->rows,
+                                                    .channels = it->channels,
+                                                    .x = t->x,
+                                                    .gamma = t->gamma,
+                                                    .statistics = t->statistics,
+                                                    .sums = it->running ? NULL : t->dsums,
+                                                    .beta = computes ? t->beta : NULL,
+                                                    .dy = t->dy,
+                                                    .dx = t->dx});
+}
+
+static void run_on(struct device_test *test, const struct batch_norm_case *it,
+                   const struct batch_norm_tensors *t, bool computes)
+{
+    test->device->backend->batch_norm_sums(test->stream,
+                                           &(struct batch_norm_sums){.type = it->type,
+                                                                     .rows = it->rows,
+                                                                     .channels = it->channels,
+                                                                     .x = t->x,
+                                                                     .sums = t->sums});
+    add_ranks(test, it, t->sums);
+    forward(test, it, t, t->y);
+    backward(test, it, t, computes);
+    device_test_wait(test);
+}
+
+static struct batch_norm_tensors run(struct device_test *test, const struct batch_norm_case *it)
+{
+    const struct batch_norm_tensors t = make(test, it);
+
+    run_on(test, it, &t, false);
+    return t;
+}
+
+/* One channel in double precision, and values to compare with it. */
+struct channel {
+    const struct batch_norm_case *it;
+    const struct batch_norm_tensors *t;
+    int64_t number;
+    double mean, variance, rstd, gamma;
+    double sum, product, sizes; /* sums of g, of g * xhat, of the magnitudes of their terms */
+};
+
+static double value(const struct channel *c, const void *tensor, int64_t row)
+{
+    return device_test_value(c->it->type, tensor, row * c->it->channels + c->number);
+}
+
+static double of_channel(const struct channel *c, const void *tensor)
+{
+    return device_test_value(c->it->type, tensor, c->number);
+}
+
+static double xhat(const struct channel *c, int64_t row)
+{
+    return (value(c, c->t->x, row) - c->mean) * c->rstd;
+}
+
+/* dy + add where y is positive. */
+static double gradient(const struct channel *c, int64_t row)
+{
+    const double add = c->it->add ? value(c, c->t->add, row) : 0;
+
+    return c->it->relu && !(value(c, c->t->y, row) > 0) ? 0 : value(c, c->t->dy_kept, row) + add;
+}
+
+static void near(const char *what, const struct channel *c, double is, double should, double room)
+{
+    if (!(fabs(is - should) <= room))
+        fail_msg("%s of %lld x %lld %s: channel %lld is %.9g, not %.9g", what,
+                 (long long)c->it->rows, (long long)c->it->channels, type_name(c->it->type),
+                 (long long)c->number, is, should);
+}
+
+/* Rounding of fp32, larger if the mean is large compared to the deviation. */
+static double fp32(const struct channel *c)
+{
+    return 3e-6 * (1 + fabs(c->mean) * c->rstd / 4);
+}
+
+static double rounding(const struct channel *c)
+{
+    return c->it->type == TYPE_FP32 ? 0 : 1.01 * device_test_precision(c->it->type);
+}
+
+static void statistics_of(struct channel *c)
+{
+    const double n = (double)c->it->rows;
+
+    c->gamma = of_channel(c, c->t->gamma);
+    if (c->it->running) {
+        c->mean = of_channel(c, c->t->mean);
+        c->variance = of_channel(c, c->t->variance);
+    } else {
+        for (int64_t row = 0; row < c->it->rows; row++)
+            c->mean += value(c, c->t->x, row) / n;
+        for (int64_t row = 0; row < c->it->rows; row++)
+            c->variance += pow(value(c, c->t->x, row) - c->mean, 2) / n;
+    }
+    c->rstd = 1 / sqrt(c->variance + (double)epsilon);
+    for (int64_t row = 0; row < c->it->rows; row++) {
+        const double g = gradient(c, row);
+        c->sum += g;
+        c->product += g * xhat(c, row);
+        c->sizes += fabs(g) * (1 + fabs(xhat(c, row)));
+    }
+}
+
+static void check_statistics(const struct channel *c)
+{
+    const struct batch_norm_tensors *t = c->t;
+    const int64_t channels = c->it->channels;
+    const double all = (double)(c->it->rows + c->it->others), share = (double)c->it->rows / all;
+    const double unbiased = c->variance * all / (all > 1 ? all - 1 : 1);
+    const double weight = share * (double)running_weight, before = (double)t->before[c->number];
+
+    near("mean", c, (double)t->statistics[c->number], c->mean, 1e-6 * (1 + fabs(c->mean)));
+    near("rstd", c, (double)t->statistics[channels + c->number], c->rstd, fp32(c) * c->rstd);
+    if (c->it->running)
+        return;
+    near("variance", c, (double)t->statistics[2 * channels + c->number], unbiased,
+         fp32(c) * (1e-6 + unbiased));
+    near("drunning_mean", c, (double)t->dmean[c->number], before + weight * c->mean,
+         1e-6 * (1 + fabs(c->mean)));
+    near("drunning_variance", c, (double)t->dvariance[c->number], before + weight * unbiased,
+         fp32(c) * (1 + unbiased));
+    assert_true(t->sums[2 * channels] == all && t->dsums[2 * channels] == all);
+}
+
+static void check_channel(const struct channel *c)
+{
+    const struct batch_norm_tensors *t = c->t;
+    const double n = (double)c->it->rows, factor = c->gamma * c->rstd;
+    const double before = (double)t->before[c->number], least = 2e-6 + fp32(c);
+
+    for (int64_t row = 0; row < c->it->rows; row++) {
+        double y = xhat(c, row) * c->gamma + of_channel(c, t->beta), dx = gradient(c, row);
+        const double g = dx, size = 2 + fabs(xhat(c, row)) + c->sizes / n;
+        y += c->it->residual ? value(c, t->residual, row) : 0;
+        y = c->it->relu && y < 0 ? 0 : y;
+        dx -= c->it->running ? 0 : (c->sum + xhat(c, row) * c->product) / n;
+        near("y", c, value(c, t->y, row), y, rounding(c) * fabs(y) + least * size);
+        near("dy", c, value(c, t->dy, row), g, rounding(c) * fabs(g) + 1e-6);
+        /* dy was rounded, then dx. */
+        near("dx", c, value(c, t->dx, row), factor * dx,
+             (rounding(c) * (fabs(g) + fabs(dx)) + least * size * (1 + fabs(c->product) / n)) *
+                 fabs(factor));
+    }
+    near("dbeta", c, (double)t->dbeta[c->number], before + c->sum, least * (1 + c->sizes));
+    near("dgamma", c, (double)t->dgamma[c->number], before + c->product, least * (1 + c->sizes));
+}
+
+static void batch_norm_is_right(void **state)
+{
+    (void)state;
+    for (int i = 0; i < CASES; i++) {
+        struct device_test test;
+        device_test_open(&test, 2);
+        const struct batch_norm_tensors t = run(&test, &cases[i]);
+        for (int64_t number = 0; number < cases[i].channels; number++) {
+            struct channel channel = {.it = &cases[i], .t = &t, .number = number};
+            statistics_of(&channel);
+            check_statistics(&channel);
+            check_channel(&channel);
+        }
+        device_test_close(&test);
+    }
+}
+
+static void batch_norm_is_right_with_all_kernels(void **state)
+{
+    device_test_of_cpu();
+    device_test_every_kernels(batch_norm_is_right, state);
+}
+
+static void threads_do_not_matter(void **state)
+{
+    (void)state;
+    device_test_of_cpu();
+    for (int i = 0; i < CASES; i++) {
+        const struct batch_norm_case *it = &cases[i];
+        const int64_t count = it->rows * it->channels;
+        struct device_test one, three;
+        device_test_open(&one, 1);
+        device_test_open(&three, 3);
+        const struct batch_norm_tensors a = run(&one, it), b = run(&three, it);
+        device_test_same("statistics", TYPE_FP32, a.statistics, b.statistics, 3 * it->channels);
+        device_test_same("y", it->type, a.y, b.y, count);
+        device_test_same("dx", it->type, a.dx, b.dx, count);
+        device_test_same("dgamma", TYPE_FP32, a.dgamma, b.dgamma, it->channels);
+        device_test_same("dbeta", TYPE_FP32, a.dbeta, b.dbeta, it->channels);
+        device_test_close(&one);
+        device_test_close(&three);
+    }
+}
+
+/* y may be x if nothing follows, and dx may be dy. */
+static void tensors_can_be_written_over(void **state)
+{
+    (void)state;
+    const struct batch_norm_case *it = &cases[6];
+    const int64_t count = it->rows * it->channels;
+    struct device_test test;
+    device_test_open(&test, 2);
+    const struct batch_norm_tensors t = run(&test, it);
+    struct batch_norm_tensors over = make(&test, it);
+    over.dx = over.dy;
+    over.y = t.y;
+    forward(&test, it, &over, device_test_zeros(&test, it->type, count));
+    backward(&test, it, &over, false);
+    device_test_wait(&test);
+    device_test_same("dx", it->type, over.dx, t.dx, count);
+    forward(&test, it, &over, over.x);
+    device_test_wait(&test);
+    device_test_same("y", it->type, over.x, t.y, count);
+    device_test_close(&test);
+}
+
+static const struct batch_norm_case masked_cases[] = {
+    {TYPE_FP32, 300, 24, false, true, false, false, 0, 0},
+    {TYPE_FP32, 70, 33, false, true, true, false, 1, 0},
+    {TYPE_FP32, 300, 24, false, true, false, true, 0, 0},
+    {TYPE_BF16, 300, 24, false, true, false, false, 0, 0},
+    {TYPE_BF16, 70, 33, false, true, true, false, 1, 0},
+    {TYPE_BF16, 300, 24, false, true, false, true, 0, 0},
+    {TYPE_FP16, 300, 24, false, true, false, false, 0, 0},
+    {TYPE_FP16, 70, 33, false, true, true, false, 1, 0},
+    {TYPE_FP16, 300, 24, false, true, false, true, 0, 0},
+};
+
+/* Parameters for which y is close to the smallest number of the type: some positive values are
+ * stored as 0. */
+static void make_small(struct device_test *test, const struct batch_norm_case *it,
+                       struct batch_norm_tensors *t)
+{
+    static const float smallest[] = {0x1p-147f, 0x1p-133f, 0x1p-24f};
+    const float small = smallest[it->type];
+    float *gamma = device_test_zeros(test, TYPE_FP32, it->channels);
+    float *beta = device_test_zeros(test, TYPE_FP32, it->channels);
+
+    for (int64_t i = 0; i < it->channels; i++) {
+        gamma[i] = i % 5 == 0 ? 1 : i % 2 == 0 ? small : -2 * small;
+        beta[i] = i % 3 == 0 ? small : i % 3 == 1 ? 0 : -small;
+    }
+    test->device->backend->convert(test->stream, it->type, t->gamma, TYPE_FP32, gamma,
+                                   it->channels);
+    test->device->backend->convert(test->stream, it->type, t->beta, TYPE_FP32, beta, it->channels);
+}
+
+/* The mask recomputed from x equals that of the stored y bit for bit, even for y near 0. */
+static void a_computed_mask_is_the_stored_one(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof masked_cases / sizeof masked_cases[0]; i++) {
+        const struct batch_norm_case *it = &masked_cases[i];
+        const int64_t count = it->rows * it->channels;
+        struct device_test read, computed;
+        device_test_open(&read, 2);
+        device_test_open(&computed, 2);
+        struct batch_norm_tensors a = make(&read, it), b = make(&computed, it);
+        make_small(&read, it, &a);
+        make_small(&computed, it, &b);
+        run_on(&read, it, &a, false);
+        run_on(&computed, it, &b, true);
+        device_test_same("dgamma", TYPE_FP32, a.dgamma, b.dgamma, it->channels);
+        device_test_same("dbeta", TYPE_FP32, a.dbeta, b.dbeta, it->channels);
+        device_test_same("dx", it->type, a.dx, b.dx, count);
+        device_test_close(&read);
+        device_test_close(&computed);
+    }
+}
+
+static void a_computed_mask_is_the_stored_one_with_all_kernels(void **state)
+{
+    device_test_of_cpu();
+    device_test_every_kernels(a_computed_mask_is_the_stored_one, state);
+}
+
+/* A rank without rows contributes zeros. */
+static void no_rows_sum_to_zero(void **state)
+{
+    (void)state;
+    struct device_test test;
+    device_test_open(&test, 2);
+    const struct device_backend *backend = test.device->backend;
+    double *sums = numbers(&test, 7);
+    float *gradient = device_test_random(&test, TYPE_FP32, 3, 1, 1);
+    float *before = device_test_random(&test, TYPE_FP32, 3, 1, 1);
+    float *statistics = device_test_zeros(&test, TYPE_FP32, 9);
+    sums[0] = sums[5] = sums[6] = 1;
+    backend->batch_norm_sums(test.stream, &(struct batch_norm_sums){.channels = 3, .sums = sums});
+    device_test_wait(&test);
+    for (int i = 0; i < 7; i++)
+        assert_true(sums[i] == 0);
+    sums[6] = 1;
+    backend->batch_norm_backward_sums(test.stream,
+                                      &(struct batch_norm_backward_sums){.channels = 3,
+                                                                         .statistics = statistics,
+                                                                         .forward_sums = sums,
+                                                                         .sums = sums,
+                                                                         .dgamma = gradient,
+                                                                         .dbeta = gradient});
+    backend->batch_norm_backward(test.stream, &(struct batch_norm_backward){.channels = 3});
+    device_test_wait(&test);
+    assert_true(sums[6] == 0);
+    device_test_same("gradient", TYPE_FP32, gradient, before, 3);
+    device_test_close(&test);
+}
+
+/* Partial sums per channel in the workspace. */
+static void too_wide(struct device_test *test)
+{
+    double sums[1] = {0};
+    test->device->backend->batch_norm_sums(
+        test->stream, &(struct batch_norm_sums){.rows = 1, .channels = 1 << 28, .sums = sums});
+}
+
+static void too_many_channels_end_the_program(void **state)
+{
+    (void)state;
+    device_test_of_cpu();
+    device_test_ends(too_wide, "exceed the workspace");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(batch_norm_is_right),
+        cmocka_unit_test(batch_norm_is_right_with_all_kernels),
+        cmocka_unit_test(threads_do_not_matter),
+        cmocka_unit_test(tensors_can_be_written_over),
+        cmocka_unit_test(a_computed_mask_is_the_stored_one),
+        cmocka_unit_test(a_computed_mask_is_the_stored_one_with_all_kernels),
+        cmocka_unit_test(no_rows_sum_to_zero),
+        cmocka_unit_test(too_many_channels_end_the_program),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,474 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// devices: cpu gpu
+/* Convolutions and their gradients against sums in double precision. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device/cpu.h"
+#include "device/cpu_convolution_implicit.h"
+#include "device_test.h"
+
+struct convolution_case {
+    enum data_type type;
+    struct convolution_shape shape;
+    bool bias, relu, x_relu;
+};
+
+/* {batch, height, width, in, out, kernel, stride, padding} */
+static const struct convolution_case cases[] = {
+    {TYPE_FP32, {2, 9, 7, 3, 4, 3, 1, 1}, true, true, false},
+    {TYPE_FP32, {3, 6, 10, 4, 8, 3, 1, 1}, true, true, true},
+    {TYPE_FP32, {40, 8, 8, 4, 8, 3, 1, 1}, false, false, false}, /* in several pieces */
+    {TYPE_FP32, {1, 1, 1, 1, 1, 1, 1, 0}, true, false, false},
+    {TYPE_FP32, {1, 1, 12, 5, 3, 1, 1, 0}, false, true, true},
+    {TYPE_FP32, {2, 14, 14, 3, 16, 7, 2, 3}, false, false, false},
+    {TYPE_FP32, {2, 10, 10, 3, 6, 1, 2, 0}, false, false, false}, /* WRONG_WITH_ONEDNN */
+    {TYPE_FP32, {2, 6, 6, 33, 48, 3, 2, 1}, false, false, true},
+    {TYPE_FP32, {2, 5, 5, 64, 32, 1, 2, 0}, false, false, false},
+    {TYPE_FP32, {1, 9, 11, 8, 17, 5, 2, 2}, true, true, false},
+    {TYPE_FP32, {2, 7, 5, 16, 16, 5, 1, 0}, true, false, true},
+    {TYPE_FP32, {2, 4, 4, 80, 96, 3, 1, 1}, true, true, true},
+    {TYPE_FP32, {1, 8, 11, 20, 24, 2, 3, 0}, false, true, false},  /* pixels of x without a tap */
+    {TYPE_FP32, {1, 4, 2, 16, 3, 2, 3, 0}, false, false, false},   /* the same; narrow */
+    {TYPE_FP32, {2, 9, 7, 17, 5, 3, 2, 3}, true, false, true},     /* more padding than kernel */
+    {TYPE_FP32, {1, 70, 66, 16, 18, 3, 1, 0}, true, false, true},  /* more than one band */
+    {TYPE_FP32, {35, 5, 4, 17, 33, 3, 1, 2}, false, false, false}, /* more than one part */
+    {TYPE_BF16, {2, 9, 7, 3, 4, 3, 1, 1}, true, true, false},
+    {TYPE_BF16, {2, 6, 6, 32, 64, 3, 1, 1}, false, false, false},
+    {TYPE_BF16, {1, 13, 9, 3, 32, 7, 2, 3}, false, false, false},
+    {TYPE_BF16, {2, 5, 5, 64, 32, 1, 2, 0}, false, true, true},
+    {TYPE_BF16, {1, 7, 8, 24, 40, 5, 1, 2}, true, true, true},
+    {TYPE_BF16, {3, 1, 5, 48, 16, 1, 1, 0}, true, false, false},
+    {TYPE_BF16, {2, 6, 9, 20, 40, 3, 2, 1}, false, false, true},
+    {TYPE_BF16, {5, 4, 4, 72, 80, 3, 1, 1}, true, false, false}, /* more than one part of out */
+    {TYPE_BF16, {1, 3, 5, 300, 8, 1, 1, 0}, true, false, false}, /* more than one part of in */
+    {TYPE_BF16, {35, 5, 4, 17, 33, 3, 1, 2}, false, false, false},
+    {TYPE_BF16, {1, 70, 66, 5, 18, 3, 1, 0}, true, false, true}, /* more than one chunk of pixels */
+    {TYPE_BF16, {4, 8, 1, 64, 64, 3, 2, 1}, false, false, false}, /* wrong with oneDNN 2.6 */
+    {TYPE_FP16, {2, 9, 7, 3, 4, 3, 1, 1}, true, true, true},
+    {TYPE_FP16, {2, 6, 5, 17, 32, 3, 2, 1}, false, false, false},
+    {TYPE_FP16, {1, 8, 8, 12, 6, 5, 1, 2}, true, true, true},
+    {TYPE_FP32,
+     {1, 1, 9500, 32, 24, 3, 1, 1},
+     false,
+     false,
+     false}, /* more than one band per row */
+};
+
+/* The last case is too large for tests of all cases. */
+enum { CASES = sizeof cases / sizeof cases[0] - 1, WIDE = CASES, WRONG_WITH_ONEDNN = 6 };
+
+static int64_t out_height(const struct convolution_shape *s)
+{
+    return convolved_size(s->height, s->kernel, s->stride, s->padding);
+}
+
+static int64_t out_width(const struct convolution_shape *s)
+{
+    return convolved_size(s->width, s->kernel, s->stride, s->padding);
+}
+
+static int64_t x_count(const struct convolution_shape *s)
+{
+    return s->batch * s->height * s->width * s->in;
+}
+
+static int64_t y_count(const struct convolution_shape *s)
+{
+    return s->batch * out_height(s) * out_width(s) * s->out;
+}
+
+static int64_t weight_count(const struct convolution_shape *s)
+{
+    return s->out * s->in * s->kernel * s->kernel;
+}
+
+struct convolution_tensors {
+    void *x, *weight, *bias, *y, *dy, *dx, *workspace;
+    float *dweight, *dbias, *dweight_before, *dbias_before;
+};
+
+static struct convolution_tensors make(struct device_test *test, const struct convolution_case *it)
+{
+    const struct convolution_shape *s = &it->shape;
+    const struct device_backend *backend = test->device->backend;
+    const size_t bytes = backend->convolution_workspace(test->device, it->type, s);
+
+    const struct convolution_tensors t = {
+        .x = device_test_random(test, it->type, x_count(s), 1, 1),
+        .weight = device_test_random(test, it->type, weight_count(s), 1, 2),
+        .bias = device_test_random(test, it->type, s->out, 1, 3),
+        .y = device_test_zeros(test, it->type, y_count(s)),
+        .dy = device_test_random(test, it->type, y_count(s), 1, 4),
+        .dx = device_test_random(test, it->type, x_count(s), 1, 5),
+        .dweight = device_test_random(test, TYPE_FP32, weight_count(s), 1, 6),
+        .dbias = device_test_random(test, TYPE_FP32, s->out, 1, 7),
+        .dweight_before = device_test_random(test, TYPE_FP32, weight_count(s), 1, 6),
+        .dbias_before = device_test_random(test, TYPE_FP32, s->out, 1, 7),
+        .workspace = device_test_zeros(test, TYPE_FP32, (int64_t)(bytes / sizeof(float)) + 1)};
+    memset(t.workspace, 0xff, bytes); /* NaN: its contents must not matter */
+    return t;
+}
+
+static struct convolution_tensors run(struct device_test *test, const struct convolution_case *it)
+{
+    const struct device_backend *backend = test->device->backend;
+    const struct convolution_tensors t = make(test, it);
+
+    backend->convolution_forward(test->stream,
+                                 &(struct convolution_forward){.type = it->type,
+                                                               .shape = it->shape,
+                                                               .x = t.x,
+                                                               .weight = t.weight,
+                                                               .bias = it->bias ? t.bias : NULL,
+                                                               .relu = it->relu,
+                                                               .y = t.y,
+                                                               .workspace = t.workspace});
+    backend->convolution_backward(test->stream,
+                                  &(struct convolution_backward){.type = it->type,
+                                                                 .shape = it->shape,
+                                                                 .x = t.x,
+                                                                 .weight = t.weight,
+                                                                 .dy = t.dy,
+                                                                 .x_relu = it->x_relu,
+                                                                 .dx = t.dx,
+                                                                 .dweight = t.dweight,
+                                                                 .dbias = it->bias ? t.dbias : NULL,
+                                                                 .workspace = t.workspace});
+    device_test_wait(test);
+    return t;
+}
+
+/* Sums in double, and sums of the magnitudes of their terms, which scale the rounding error. */
+struct convolution_truth {
+    double *y, *dx, *dweight, *dbias;
+    double *y_sizes, *dx_sizes, *dweight_sizes, *dbias_sizes;
+    double *y_between, *dweight_between; /* see `rounds_between` */
+};
+
+static double *doubles(int64_t count)
+{
+    double *values = calloc((size_t)count, sizeof *values);
+    assert_non_null(values);
+    return values;
+}
+
+static double *values_of(enum data_type type, const void *tensor, int64_t count)
+{
+    double *values = doubles(count);
+
+    for (int64_t i = 0; i < count; i++)
+        values[i] = device_test_value(type, tensor, i);
+    return values;
+}
+
+static void product(double *sum, double *size, double a, double b)
+{
+    *sum += a * b;
+    *size += fabs(a * b);
+}
+
+/* One pixel of y with one pixel of x under one kernel tap. */
+struct meeting {
+    int64_t x, y, place; /* first elements; index of the kernel tap */
+};
+
+static void meet(const struct convolution_shape *s, const struct meeting *at, const double *x,
+                 const double *weight, const double *dy, struct convolution_truth *truth)
+{
+    for (int64_t o = 0; o < s->out; o++)
+        for (int64_t c = 0; c < s->in; c++) {
+            const int64_t w = (o * s->in + c) * s->kernel * s->kernel + at->place;
+            product(&truth->y[at->y + o], &truth->y_sizes[at->y + o], x[at->x + c], weight[w]);
+            product(&truth->dx[at->x + c], &truth->dx_sizes[at->x + c], dy[at->y + o], weight[w]);
+            product(&truth->dweight[w], &truth->dweight_sizes[w], dy[at->y + o], x[at->x + c]);
+        }
+}
+
+static void meet_all(const struct convolution_shape *s, const double *x, const double *weight,
+                     const double *dy, struct convolution_truth *truth)
+{
+    for (int64_t pixel = 0; pixel < s->batch * out_height(s) * out_width(s); pixel++) {
+        const int64_t b = pixel / (out_height(s) * out_width(s));
+        const int64_t row = pixel / out_width(s) % out_height(s), column = pixel % out_width(s);
+        for (int64_t place = 0; place < s->kernel * s->kernel; place++) {
+            const int64_t r = row * s->stride - s->padding + place / s->kernel;
+            const int64_t q = column * s->stride - s->padding + place % s->kernel;
+            if (r >= 0 && r < s->height && q >= 0 && q < s->width)
+                meet(s,
+                     &(struct meeting){((b * s->height + r) * s->width + q) * s->in, pixel * s->out,
+                                       place},
+                     x, weight, dy, truth);
+        }
+        for (int64_t o = 0; o < s->out; o++)
+            product(&truth->dbias[o], &truth->dbias_sizes[o], dy[pixel * s->out + o], 1);
+    }
+}
+
+/* A GPU's library rounds sums to the type before a bias is added or they are accumulated into a
+ * gradient; the CPU does not round in between. */
+static bool rounds_between(const struct device_test *test)
+{
+    return test->device->backend != &device_cpu;
+}
+
+static void finish_truth(const struct convolution_case *it, const struct convolution_tensors *t,
+                         const double *x, struct convolution_truth *truth)
+{
+    const struct convolution_shape *s = &it->shape;
+
+    for (int64_t i = 0; i < y_count(s); i++) {
+        const double bias = it->bias ? device_test_value(it->type, t->bias, i % s->out) : 0;
+        truth->y_between[i] = it->bias ? fabs(truth->y[i]) : 0;
+        truth->y[i] += bias;
+        truth->y_sizes[i] += fabs(bias);
+        if (it->relu && truth->y[i] < 0)
+            truth->y[i] = 0;
+    }
+    for (int64_t i = 0; i < x_count(s); i++)
+        if (it->x_relu && !(x[i] > 0))
+            truth->dx[i] = truth->dx_sizes[i] = 0;
+    for (int64_t i = 0; i < weight_count(s); i++) {
+        truth->dweight_between[i] = truth->dweight_sizes[i]; /* for each piece of the batch */
+        product(&truth->dweight[i], &truth->dweight_sizes[i], 1, (double)t->dweight_before[i]);
+    }
+    for (int64_t i = 0; i < s->out; i++) {
+        if (!it->bias)
+            truth->dbias[i] = truth->dbias_sizes[i] = 0;
+        product(&truth->dbias[i], &truth->dbias_sizes[i], 1, (double)t->dbias_before[i]);
+    }
+}
+
+static struct convolution_truth truth_of(const struct convolution_case *it,
+                                         const struct convolution_tensors *t)
+{
+    const struct convolution_shape *s = &it->shape;
+    double *x = values_of(it->type, t->x, x_count(s));
+    double *weight = values_of(it->type, t->weight, weight_count(s));
+    double *dy = values_of(it->type, t->dy, y_count(s));
+    struct convolution_truth truth = {
+        doubles(y_count(s)), doubles(x_count(s)),     doubles(weight_count(s)), doubles(s->out),
+        doubles(y_count(s)), doubles(x_count(s)),     doubles(weight_count(s)), doubles(s->out),
+        doubles(y_count(s)), doubles(weight_count(s))};
+
+    meet_all(s, x, weight, dy, &truth);
+    finish_truth(it, t, x, &truth);
+    free(x);
+    free(weight);
+    free(dy);
+    return truth;
+}
+
+static void truth_free(struct convolution_truth *truth)
+{
+    free(truth->y);
+    free(truth->dx);
+    free(truth->dweight);
+    free(truth->dbias);
+    free(truth->y_sizes);
+    free(truth->dx_sizes);
+    free(truth->dweight_sizes);
+    free(truth->dbias_sizes);
+    free(truth->y_between);
+    free(truth->dweight_between);
+}
+
+/* Rounding of the result to the type, and fp32 rounding of the terms of a sum. `between`:
+ * intermediate values rounded to the type, or NULL. */
+static void near(const char *what, int number, enum data_type type, const void *tensor,
+                 const double *truth, const double *sizes, const double *between, int64_t count)
+{
+    const double rounding = type == TYPE_FP32 ? 0 : 1.01 * device_test_precision(type);
+    const double on_the_way =
+        cases[number].type == TYPE_FP32 ? 0 : 1.01 * device_test_precision(cases[number].type);
+
+    for (int64_t i = 0; i < count; i++) {
+        const double value = device_test_value(type, tensor, i);
+        const double room = rounding * fabs(truth[i]) + 1e-6 * sizes[i] +
+                            (between != NULL ? on_the_way * between[i] : 0);
+        if (!(fabs(value - truth[i]) <= room))
+            fail_msg("case %d: %s[%lld] is %.9g, not %.9g", number, what, (long long)i, value,
+                     truth[i]);
+    }
+}
+
+static void check(int number, const struct device_test *test, const struct convolution_tensors *t)
+{
+    const struct convolution_case *it = &cases[number];
+    const struct convolution_shape *s = &it->shape;
+    const bool between = rounds_between(test);
+    struct convolution_truth truth = truth_of(it, t);
+
+    near("y", number, it->type, t->y, truth.y, truth.y_sizes, between ? truth.y_between : NULL,
+         y_count(s));
+    near("dx", number, it->type, t->dx, truth.dx, truth.dx_sizes, NULL, x_count(s));
+    near("dweight", number, TYPE_FP32, t->dweight, truth.dweight, truth.dweight_sizes,
+         between ? truth.dweight_between : NULL, weight_count(s));
+    near("dbias", number, TYPE_FP32, t->dbias, truth.dbias, truth.dbias_sizes, NULL, s->out);
+    truth_free(&truth);
+}
+
+static void convolution_is_right(void **state)
+{
+    (void)state;
+    for (int i = 0; i < CASES; i++) {
+        struct device_test test;
+        device_test_open(&test, 2);
+        const struct convolution_tensors tensors = run(&test, &cases[i]);
+        check(i, &test, &tensors);
+        device_test_close(&test);
+    }
+}
+
+static void convolution_is_right_with_all_kernels(void **state)
+{
+    device_test_of_cpu();
+    device_test_every_kernels(convolution_is_right, state);
+}
+
+/* The weight's gradient of oneDNN is an exception. */
+static bool sums_have_an_order(const struct device_test *test, const struct convolution_case *it)
+{
+    const struct cpu_device *cpu = (const struct cpu_device *)test->device;
+    const bool fp32 = it->type == TYPE_FP32 || !is_native(cpu, it->type);
+
+    return cpu_convolution_is_direct(&it->shape) || (it->type == TYPE_BF16 && cpu->tiles) ||
+           (fp32 && convolution_implicit_workspace(cpu, &it->shape) > 0);
+}
+
+static void check_threads(void **state)
+{
+    (void)state;
+    for (int i = 0; i < CASES; i++) {
+        const struct convolution_case *it = &cases[i];
+        const struct convolution_shape *s = &it->shape;
+        struct device_test one, two;
+        device_test_open(&one, 1);
+        device_test_open(&two, 2);
+        const struct convolution_tensors a = run(&one, it), b = run(&two, it);
+        device_test_same("y", it->type, a.y, b.y, y_count(s));
+        device_test_same("dx", it->type, a.dx, b.dx, x_count(s));
+        device_test_same("dbias", TYPE_FP32, a.dbias, b.dbias, s->out);
+        if (sums_have_an_order(&one, it))
+            device_test_same("dweight", TYPE_FP32, a.dweight, b.dweight, weight_count(s));
+        device_test_close(&one);
+        device_test_close(&two);
+    }
+}
+
+static void threads_do_not_matter(void **state)
+{
+    device_test_of_cpu();
+    device_test_every_kernels(check_threads, state);
+}
+
+static void reproducible_gradients_do_not_depend_on_threads(void **state)
+{
+    (void)state;
+    static const int numbers[] = {7, 8, 11, 15, 18, 30, WIDE};
+    device_test_of_cpu();
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        const struct convolution_case *it = &cases[numbers[i]];
+        struct device_test one, two;
+        device_test_open(&one, 1);
+        device_test_open(&two, 2);
+        one.device->reproducible = two.device->reproducible = true;
+        const struct convolution_tensors a = run(&one, it), b = run(&two, it);
+        check(numbers[i], &one, &a);
+        device_test_same("dweight", TYPE_FP32, a.dweight, b.dweight, weight_count(&it->shape));
+        device_test_close(&one);
+        device_test_close(&two);
+    }
+}
+
+/* dx, dweight and dbias are each computed alone, with identical results. */
+static void gradients_can_be_left_out(void **state)
+{
+    (void)state;
+    const struct convolution_case *it = &cases[1];
+    const struct convolution_shape *s = &it->shape;
+    struct device_test test;
+    device_test_open(&test, 2);
+    const struct convolution_tensors t = run(&test, it), again = make(&test, it);
+    struct convolution_backward args = {.type = it->type,
+                                        .shape = *s,
+                                        .x = again.x,
+                                        .weight = again.weight,
+                                        .dy = again.dy,
+                                        .x_relu = it->x_relu,
+                                        .dx = again.dx,
+                                        .workspace = again.workspace};
+    test.device->backend->convolution_backward(test.stream, &args);
+    args.dx = NULL;
+    args.dweight = again.dweight;
+    test.device->backend->convolution_backward(test.stream, &args);
+    args.dweight = NULL;
+    args.dbias = again.dbias;
+    test.device->backend->convolution_backward(test.stream, &args);
+    device_test_wait(&test);
+    device_test_same("dx", it->type, t.dx, again.dx, x_count(s));
+    device_test_same("dweight", TYPE_FP32, t.dweight, again.dweight, weight_count(s));
+    device_test_same("dbias", TYPE_FP32, t.dbias, again.dbias, s->out);
+    device_test_close(&test);
+}
+
+static void no_samples_do_nothing(void **state)
+{
+    (void)state;
+    const struct convolution_shape shape = {0, 8, 8, 3, 4, 3, 1, 1};
+    struct device_test test;
+    device_test_open(&test, 2);
+    const struct device_backend *backend = test.device->backend;
+    const size_t bytes = backend->convolution_workspace(test.device, TYPE_FP32, &shape);
+    float *dweight = device_test_random(&test, TYPE_FP32, weight_count(&shape), 1, 1);
+    float *before = device_test_random(&test, TYPE_FP32, weight_count(&shape), 1, 1);
+    void *workspace = device_test_zeros(&test, TYPE_FP32, (int64_t)bytes / 4 + 1);
+    backend->convolution_forward(
+        test.stream, &(struct convolution_forward){.shape = shape, .workspace = workspace});
+    backend->convolution_backward(
+        test.stream,
+        &(struct convolution_backward){
+            .shape = shape, .dweight = dweight, .dbias = dweight, .workspace = workspace});
+    device_test_wait(&test);
+    device_test_same("dweight", TYPE_FP32, dweight, before, weight_count(&shape));
+    device_test_close(&test);
+}
+
+/* oneDNN 2.6 computes this case wrongly with AVX2, which ONEDNN_MAX_CPU_ISA selects with kernels of
+ * any instruction set. */
+static void check_wrong_case(void **state)
+{
+    (void)state;
+    struct device_test test;
+    device_test_open(&test, 1);
+    const struct cpu_device *cpu = (const struct cpu_device *)test.device;
+    assert_true(convolution_implicit_workspace(cpu, &cases[WRONG_WITH_ONEDNN].shape) > 0);
+    device_test_close(&test);
+}
+
+static void onednn_does_not_compute_what_it_gets_wrong(void **state)
+{
+    device_test_of_cpu();
+    device_test_every_kernels(check_wrong_case, state);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(convolution_is_right),
+        cmocka_unit_test(convolution_is_right_with_all_kernels),
+        cmocka_unit_test(threads_do_not_matter),
+        cmocka_unit_test(reproducible_gradients_do_not_depend_on_threads),
+        cmocka_unit_test(gradients_can_be_left_out),
+        cmocka_unit_test(no_samples_do_nothing),
+        cmocka_unit_test(onednn_does_not_compute_what_it_gets_wrong),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

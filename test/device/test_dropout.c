@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// devices: cpu gpu
+/* Dropout masks: the definition in device.h, drawn from core/random.h, for every step, sample and
+ * instruction set; the requested rate; backward draws the same mask. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device_test.h"
+
+static struct dropout dropout_of(struct device_test *test, float rate, uint32_t layer)
+{
+    return (struct dropout){.rate = rate,
+                            .seed = 0x8877665544332211ULL,
+                            .layer = layer,
+                            /* The position wraps around: counters have 32 bits. */
+                            .params = device_test_params(test, 0xfffffff0, 0xfffffffe, 0, 1)};
+}
+
+/* Apply dropout to ones, so that the output is the factors. */
+static void check_factors(int64_t samples, int64_t rows_per_sample, int64_t width, float rate,
+                          float path_rate)
+{
+    const int64_t rows = samples * rows_per_sample, padded = (width + 7) / 8 * 8;
+    struct device_test test;
+    device_test_open(&test, 2);
+    float *x = device_test_zeros(&test, TYPE_FP32, rows * width);
+    for (int64_t i = 0; i < rows * width; i++)
+        x[i] = 1;
+    const struct dropout_apply args = {.rows = rows,
+                                       .width = width,
+                                       .rows_per_sample = rows_per_sample,
+                                       .x = x,
+                                       .y = x,
+                                       .dropout = dropout_of(&test, rate, 9),
+                                       .drop_path = dropout_of(&test, path_rate, 10)};
+    test.device->backend->dropout_apply(test.stream, &args);
+    device_test_wait(&test);
+    for (int64_t i = 0; i < rows * width; i++) {
+        const int64_t sample = i / width / rows_per_sample;
+        const int64_t element = i / width % rows_per_sample * padded + i % width;
+        const double expected = device_test_dropout(&args.dropout, sample, element) *
+                                device_test_drop_path(&args.drop_path, sample);
+        if (fabs(x[i] - expected) > 1e-6 * expected)
+            fail_msg("element %lld is %g, not %g", (long long)i, (double)x[i], expected);
+    }
+    device_test_close(&test);
+}
+
+static void factors_are_the_definition(void **state)
+{
+    (void)state;
+    check_factors(3, 5, 8, 0.5f, 0);
+    check_factors(2, 7, 13, 0.1f, 0);
+    check_factors(5, 1, 1000, 0.9f, 0);
+    check_factors(4, 3, 100, 0.1f, 0.5f);
+    check_factors(40, 2, 6, 0, 0.3f);
+    check_factors(2, 2, 5, 0, 0);
+    check_factors(2, 2, 20, 1, 0);
+    check_factors(2, 2, 20, 1e-6f, 0); /* rounds to a threshold of 0 */
+    check_factors(0, 2, 20, 0.1f, 0.1f);
+}
+
+static void every_instruction_set_draws_the_same(void **state)
+{
+    device_test_every_kernels(factors_are_the_definition, state);
+}
+
+static void rate_and_mean_are_kept(void **state)
+{
+    (void)state;
+    enum { ROWS = 64, WIDTH = 1024 };
+    struct device_test test;
+    device_test_open(&test, 2);
+    float *x = device_test_zeros(&test, TYPE_FP32, ROWS * WIDTH);
+    for (int i = 0; i < ROWS * WIDTH; i++)
+        x[i] = 1;
+    const struct dropout_apply args = {.rows = ROWS,
+                                       .width = WIDTH,
+                                       .rows_per_sample = 4,
+                                       .x = x,
+                                       .y = x,
+                                       .dropout = dropout_of(&test, 0.1f, 1)};
+    test.device->backend->dropout_apply(test.stream, &args);
+    device_test_wait(&test);
+    double sum = 0, dropped = 0;
+    for (int i = 0; i < ROWS * WIDTH; i++) {
+        sum += x[i];
+        dropped += x[i] == 0;
+    }
+    assert_true(fabs(dropped / (ROWS * WIDTH) - 0.1) < 0.005);
+    assert_true(fabs(sum / (ROWS * WIDTH) - 1) < 0.005);
+    device_test_close(&test);
+}
+
+/* Apply dropout and drop path to samples begin..end - 1. */
+static void apply_part(struct device_test *test, const struct dropout_apply *whole, int64_t begin,
+                       int64_t end)
+{
+    const int64_t sample = whole->rows_per_sample * whole->width;
+    struct dropout_apply part = *whole;
+    part.rows = (end - begin) * whole->rows_per_sample;
+    part.x = (const float *)whole->x + begin * sample;
+    part.y = (float *)whole->y + begin * sample;
+    part.dropout.first = part.drop_path.first = (uint32_t)begin;
+    test->device->backend->dropout_apply(test->stream, &part);
+}
+
+static void parts_equal_one_call(void **state)
+{
+    (void)state;
+    enum { SAMPLES = 11, ROWS = SAMPLES * 3, WIDTH = 37 };
+    struct device_test test;
+    device_test_open(&test, 2);
+    const float *x = device_test_random(&test, TYPE_FP32, ROWS * WIDTH, 1, 5);
+    float *y = device_test_zeros(&test, TYPE_FP32, ROWS * WIDTH);
+    float *parts = device_test_zeros(&test, TYPE_FP32, ROWS * WIDTH);
+    struct dropout_apply args = {.rows = ROWS,
+                                 .width = WIDTH,
+                                 .rows_per_sample = 3,
+                                 .x = x,
+                                 .y = y,
+                                 .dropout = dropout_of(&test, 0.4f, 2),
+                                 .drop_path = dropout_of(&test, 0.5f, 3)};
+    test.device->backend->dropout_apply(test.stream, &args);
+    args.y = parts;
+    apply_part(&test, &args, 0, 4);
+    apply_part(&test, &args, 4, 5);
+    apply_part(&test, &args, 5, SAMPLES);
+    device_test_wait(&test);
+    device_test_same("y", TYPE_FP32, y, parts, ROWS * WIDTH);
+    device_test_close(&test);
+}
+
+static void all_types(void **state)
+{
+    (void)state;
+    enum { ROWS = 6, WIDTH = 37 };
+    static const enum data_type types[] = {TYPE_FP32, TYPE_BF16, TYPE_FP16};
+    for (int t = 0; t < 3; t++) {
+        const enum data_type type = types[t];
+        struct device_test test;
+        device_test_open(&test, 1);
+        void *x = device_test_random(&test, type, ROWS * WIDTH, 1, 4);
+        void *y = device_test_zeros(&test, type, ROWS * WIDTH);
+        const struct dropout_apply args = {.type = type,
+                                           .rows = ROWS,
+                                           .width = WIDTH,
+                                           .rows_per_sample = 3,
+                                           .x = x,
+                                           .y = y,
+                                           .dropout = dropout_of(&test, 0.4f, 2)};
+        test.device->backend->dropout_apply(test.stream, &args);
+        device_test_wait(&test);
+        double expected[ROWS * WIDTH];
+        for (int i = 0; i < ROWS * WIDTH; i++)
+            expected[i] =
+                device_test_value(type, x, i) *
+                device_test_dropout(&args.dropout, i / WIDTH / 3, i / WIDTH % 3 * 40 + i % WIDTH);
+        device_test_near("y", type, y, expected, ROWS * WIDTH,
+                         1.01 * device_test_precision(type) + 1e-6, 1e-6);
+        device_test_close(&test);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(factors_are_the_definition),
+        cmocka_unit_test(every_instruction_set_draws_the_same),
+        cmocka_unit_test(rate_and_mean_are_kept),
+        cmocka_unit_test(parts_equal_one_call),
+        cmocka_unit_test(all_types),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

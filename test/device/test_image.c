@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// devices: cpu gpu
+/* image_transform: the resize bit for bit as in Pillow (test/vectors/make_device.py), the other
+ * stages pixel by pixel against the definition of struct pixel_plan. test_augment compares it to
+ * torchvision. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/random.h"
+#include "device/image.h"
+#include "device_test.h"
+#include "vector_file.h"
+
+/* With these values the images are the levels themselves. */
+static const float zeros[3] = {0, 0, 0}, levels[3] = {1 / 255.0f, 1 / 255.0f, 1 / 255.0f};
+static const float mean[3] = {0.4914f, 0.4822f, 0.4465f}, std[3] = {0.247f, 0.2435f, 0.2616f};
+
+static void *run(struct device_test *test, struct image_transform args)
+{
+    int64_t count = args.batch * args.channels * args.height * args.width;
+    size_t bytes = image_transform_scratch(&args);
+    args.images = device_test_zeros(test, args.type, count);
+    if (bytes > 0)
+        args.scratch = device_test_zeros(test, TYPE_FP32, (int64_t)(bytes + 3) / 4);
+    test->device->backend->image_transform(test->stream, &args);
+    device_test_wait(test);
+    return args.images;
+}
+
+static void *bytes_copy(struct device_test *test, const void *bytes, size_t count)
+{
+    return memcpy(device_test_zeros(test, TYPE_FP32, (int64_t)(count + 3) / 4), bytes, count);
+}
+
+static void resizes_are_pillows(void **state)
+{
+    (void)state;
+    struct vector_file *file = vector_file_open("device_resize.safetensors");
+    char source[32], expected[32];
+    int cases = 0;
+    for (;; cases++) {
+        snprintf(source, sizeof source, "source%d", cases);
+        snprintf(expected, sizeof expected, "expected%d", cases);
+        if (!vector_file_has(file, source))
+            break;
+        struct device_test test;
+        int64_t count;
+        device_test_open(&test, 2);
+        const uint8_t *bytes = vector_file_bytes(file, source, &count);
+        const struct image_transform args = {.batch = 1,
+                                             .channels = 1,
+                                             .source_height = vector_file_size(file, source, 0),
+                                             .source_width = vector_file_size(file, source, 1),
+                                             .height = vector_file_size(file, expected, 0),
+                                             .width = vector_file_size(file, expected, 1),
+                                             .source = bytes_copy(&test, bytes, (size_t)count),
+                                             .mean = zeros,
+                                             .std = levels};
+        const float *images = run(&test, args);
+        const uint8_t *truth = vector_file_bytes(file, expected, &count);
+        for (int64_t i = 0; i < count; i++)
+            if ((int)(images[i] + 0.5f) != truth[i])
+                fail_msg("%s: pixel %d is %g, not %d", source, (int)i, (double)images[i],
+                         (int)truth[i]);
+        device_test_close(&test);
+    }
+    assert_int_equal(cases, 9);
+    vector_file_close(file);
+}
+
+static void resizes_are_pillows_with_all_kernels(void **state)
+{
+    device_test_every_kernels(resizes_are_pillows, state);
+}
+
+static uint8_t *random_source(struct device_test *test, int64_t count)
+{
+    uint8_t *source = device_test_zeros(test, TYPE_FP32, (count + 3) / 4);
+    for (int64_t i = 0; i < count; i++)
+        source[i] = (uint8_t)random_block_at(9, RANDOM_SYNTHETIC, 0, 0, 0, (uint32_t)i).word[0];
+    return source;
+}
+
+static int16_t small_number(uint32_t word, int range)
+{
+    return (int16_t)((int)(word % (uint32_t)(2 * range + 1)) - range);
+}
+
+/* Any values of the struct, including ones that augmentation never draws. */
+static struct pixel_plan random_plan(uint32_t number, int width, int height)
+{
+    const struct random_block a = random_block_at(1, RANDOM_SYNTHETIC, 1, 0, number, 0);
+    const struct random_block b = random_block_at(1, RANDOM_SYNTHETIC, 1, 0, number, 1);
+    struct pixel_plan plan = {.shift_x = small_number(a.word[0] >> 8, 5),
+                              .shift_y = small_number(a.word[1] >> 8, 5),
+                              .flip = a.word[2] & 1,
+                              .rotate = a.word[2] & 2,
+                              .translate_x = small_number(a.word[2] >> 8, width / 3),
+                              .translate_y = small_number(a.word[3] >> 8, height / 3),
+                              .erase_x = (int16_t)(b.word[0] % (uint32_t)width),
+                              .erase_y = (int16_t)(b.word[1] % (uint32_t)height),
+                              .erase_width = (int16_t)(b.word[2] % 6),
+                              .erase_height = (int16_t)(b.word[3] % 6)};
+    for (int i = 0; i < 6; i++)
+        plan.matrix[i] =
+            (int32_t)random_block_at(1, RANDOM_SYNTHETIC, 1, 0, number, 2 + (uint32_t)i).word[0] >>
+            (i % 3 == 2 ? 11 : 15);
+    if (number % 16 == 0) {
+        plan.translate_x = INT16_MIN;
+        plan.translate_y = INT16_MAX;
+    }
+    return plan;
+}
+
+/* Return the level at (x, y) according to the definition. */
+static uint8_t followed(const struct pixel_plan *plan, const uint8_t *plane, int64_t width,
+                        int64_t height, int64_t x, int64_t y)
+{
+    if (x >= plan->erase_x && x < plan->erase_x + plan->erase_width && y >= plan->erase_y &&
+        y < plan->erase_y + plan->erase_height)
+        return 0;
+    x -= plan->translate_x;
+    y -= plan->translate_y;
+    if (x < 0 || x >= width || y < 0 || y >= height)
+        return 0;
+    if (plan->rotate) {
+        int64_t from_x = (plan->matrix[0] * x + plan->matrix[1] * y + plan->matrix[2]) >> 16;
+        y = (plan->matrix[3] * x + plan->matrix[4] * y + plan->matrix[5]) >> 16;
+        x = from_x;
+        if (x < 0 || x >= width || y < 0 || y >= height)
+            return 0;
+    }
+    if (plan->flip)
+        x = width - 1 - x;
+    x += plan->shift_x;
+    y += plan->shift_y;
+    return x < 0 || x >= width || y < 0 || y >= height ? 0 : plane[y * width + x];
+}
+
+/* The values of the levels in this type, as in torchvision: fp32, rounded once. */
+static void numbers_make(struct device_test *test, enum data_type type, double numbers[3][256])
+{
+    float *values = device_test_zeros(test, TYPE_FP32, 3 * 256);
+    void *rounded = device_test_zeros(test, type, 3 * 256);
+    for (int i = 0; i < 3 * 256; i++)
+        values[i] = ((float)(i % 256) / 255 - mean[i / 256]) / std[i / 256];
+    test->device->backend->convert(test->stream, type, rounded, TYPE_FP32, values, 3 * 256);
+    device_test_wait(test);
+    for (int i = 0; i < 3 * 256; i++)
+        numbers[i / 256][i % 256] = device_test_value(type, rounded, i);
+}
+
+/* Plans in device memory. */
+static struct pixel_plan *random_plans(struct device_test *test, int64_t count, int64_t width,
+                                       int64_t height)
+{
+    const size_t bytes = (size_t)count * sizeof(struct pixel_plan);
+    struct pixel_plan *plans = device_test_zeros(test, TYPE_FP32, (int64_t)(bytes + 3) / 4);
+    for (int64_t i = 0; i < count; i++)
+        plans[i] = random_plan((uint32_t)i, (int)width, (int)height);
+    return plans;
+}
+
+static void check_plans(enum data_type type, int64_t batch, int64_t channels, int64_t height,
+                        int64_t width)
+{
+    struct device_test test;
+    int64_t plane = height * width;
+    device_test_open(&test, 2);
+    const uint8_t *source = random_source(&test, batch * channels * plane);
+    const struct pixel_plan *plans = random_plans(&test, batch, width, height);
+    const void *images = run(&test, (struct image_transform){.type = type,
+                                                             .batch = batch,
+                                                             .channels = channels,
+                                                             .source_height = height,
+                                                             .source_width = width,
+                                                             .height = height,
+                                                             .width = width,
+                                                             .source = source,
+                                                             .plans = plans,
+                                                             .mean = mean,
+                                                             .std = std});
+    double numbers[3][256];
+    numbers_make(&test, type, numbers);
+    for (int64_t i = 0; i < batch * channels * plane; i++) {
+        int64_t b = i / plane / channels, channel = i / plane % channels;
+        uint8_t level = followed(&plans[b], source + i / plane * plane, width, height, i % width,
+                                 i % plane / width);
+        assert_true(device_test_value(type, images, i) == numbers[channel][level]);
+    }
+    device_test_close(&test);
+}
+
+static void plans_are_followed(void **state)
+{
+    (void)state;
+    check_plans(TYPE_FP32, 200, 3, 20, 24);
+    check_plans(TYPE_BF16, 70, 3, 32, 32);
+    check_plans(TYPE_FP16, 5, 1, 7, 300);
+    check_plans(TYPE_FP32, 3, 2, 259, 257);
+    check_plans(TYPE_FP32, 0, 3, 8, 8);
+}
+
+static void plans_are_followed_with_all_kernels(void **state)
+{
+    device_test_every_kernels(plans_are_followed, state);
+}
+
+/* With a resize the plan applies to the resized image: the result equals that of two calls. */
+static void plans_come_after_the_resize(void **state)
+{
+    (void)state;
+    enum { BATCH = 70, PLANE = 18 * 26 };
+    for (int threads = 1; threads <= 3; threads += 2) {
+        struct device_test test;
+        device_test_open(&test, threads);
+        struct image_transform args = {.batch = BATCH,
+                                       .channels = 3,
+                                       .source_height = 31,
+                                       .source_width = 17,
+                                       .height = 18,
+                                       .width = 26,
+                                       .source = random_source(&test, BATCH * 3 * 31 * 17),
+                                       .mean = zeros,
+                                       .std = levels};
+        const float *resized = run(&test, args);
+        uint8_t *bytes = device_test_zeros(&test, TYPE_FP32, BATCH * 3 * PLANE / 4 + 1);
+        for (int i = 0; i < BATCH * 3 * PLANE; i++)
+            bytes[i] = (uint8_t)(resized[i] + 0.5f);
+        args.plans = random_plans(&test, BATCH, 26, 18);
+        args.mean = mean;
+        args.std = std;
+        const float *images = run(&test, args);
+        args.source = bytes;
+        args.source_height = 18;
+        args.source_width = 26;
+        assert_int_equal(image_transform_scratch(&args), 0);
+        device_test_same("images", TYPE_FP32, images, run(&test, args), BATCH * 3 * PLANE);
+        device_test_close(&test);
+    }
+}
+
+static void too_large(struct device_test *test)
+{
+    test->device->backend->image_transform(
+        test->stream, &(struct image_transform){
+                          .batch = 1, .channels = 1, .height = 1, .width = 8193, .mean = zeros});
+}
+
+static void too_many_channels(struct device_test *test)
+{
+    test->device->backend->image_transform(
+        test->stream,
+        &(struct image_transform){
+            .batch = 1, .channels = IMAGE_CHANNELS + 1, .height = 1, .width = 1, .mean = zeros});
+}
+
+static void images_too_large_end_the_program(void **state)
+{
+    (void)state;
+    device_test_ends(too_large, "are too large");
+    device_test_ends(too_many_channels, "are too large");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(resizes_are_pillows),
+        cmocka_unit_test(resizes_are_pillows_with_all_kernels),
+        cmocka_unit_test(plans_are_followed),
+        cmocka_unit_test(plans_are_followed_with_all_kernels),
+        cmocka_unit_test(plans_come_after_the_resize),
+        cmocka_unit_test(images_too_large_end_the_program),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

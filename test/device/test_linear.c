@@ -1,0 +1,619 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// devices: cpu gpu
+/* Linear layers against double precision: outputs and all gradients, for all options, types and
+ * instruction sets; bits are identical for any number of threads. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device/cpu.h"
+#include "device_test.h"
+#include "skip.h"
+
+struct linear_case {
+    enum data_type type;
+    int64_t samples, rows_per_sample, in, out;
+    bool bias, pre, residual, in_place;
+    float dropout, drop_path;
+    bool scale, gelu_tanh; /* scale: only in forward, with pre and residual */
+};
+
+static const struct linear_case cases[] = {
+    {TYPE_FP32, 2, 65, 48, 40, true, false, false, false, 0, 0, false, false},
+    {TYPE_FP32, 1, 1, 8, 10, false, false, false, false, 0, 0, false, false},
+    {TYPE_FP32, 3, 5, 7, 13, true, true, false, false, 0.1f, 0, false, false},
+    {TYPE_FP32, 5, 3, 16, 21, true, false, true, false, 0.3f, 0.5f, false, false},
+    {TYPE_FP32, 4, 40, 96, 800, false, true, false, false, 0.1f, 0, false, false},
+    {TYPE_FP32, 4, 33, 40, 776, true, false, true, true, 0, 0.25f, false, false},
+    {TYPE_FP32, 9, 100, 24, 24, true, false, false, false, 0.2f, 0, false, false},
+    {TYPE_FP32, 2, 17, 1600, 33, true, false, true, false, 0.1f, 0, false, false},
+    {TYPE_FP32, 1, 70, 1024, 36, true, false, false, false, 0, 0, false,
+     false}, /* slow strides are copied */
+    {TYPE_FP32, 1, 70, 36, 1024, true, false, false, false, 0, 0, false, false},
+    {TYPE_BF16, 2, 65, 48, 40, true, false, false, false, 0, 0, false, false},
+    {TYPE_BF16, 3, 5, 7, 13, true, true, false, false, 0.1f, 0, false, false},
+    {TYPE_BF16, 4, 40, 96, 800, true, true, false, false, 0, 0, false, false},
+    {TYPE_BF16, 4, 33, 40, 776, true, false, true, true, 0.1f, 0.25f, false, false},
+    {TYPE_BF16, 9, 100, 24, 24, false, false, false, false, 0.2f, 0, false, false},
+    {TYPE_FP16, 4, 33, 40, 96, true, true, false, false, 0.1f, 0, false, false},
+    {TYPE_FP16, 3, 9, 33, 17, true, false, true, false, 0.5f, 0.5f, false, false},
+    {TYPE_FP16, 2, 6, 24, 16, false, false, true, true, 0, 0, false, false},
+    {TYPE_BF16, 3, 1, 2, 33000, true, false, true, false, 0, 0, false,
+     false}, /* very many columns in a sum */
+    {TYPE_FP32, 5, 1000, 3, 5, true, false, false, false, 0, 0, false,
+     false}, /* chunks of several rows */
+    {TYPE_FP32, 4, 7, 40, 30, true, true, false, false, 0.1f, 0, false, true},
+    {TYPE_BF16, 2, 40, 96, 800, true, true, false, false, 0, 0, false, true},
+    {TYPE_FP16, 3, 5, 17, 24, false, true, false, false, 0, 0, false, true},
+    {TYPE_FP32, 4, 33, 40, 104, true, true, true, false, 0, 0, true, false},
+    {TYPE_FP32, 3, 5, 7, 13, true, true, true, true, 0.2f, 0.3f, true, false},
+    {TYPE_BF16, 4, 33, 40, 776, true, true, true, false, 0.1f, 0.25f, true, false},
+    {TYPE_FP16, 2, 9, 33, 17, false, true, true, true, 0, 0.5f, true, false},
+};
+
+enum { CASES = sizeof cases / sizeof cases[0] };
+
+static int64_t rows_of(const struct linear_case *it)
+{
+    return it->samples * it->rows_per_sample;
+}
+
+static struct dropout dropout_of(struct device_test *test, float rate)
+{
+    return (struct dropout){.rate = rate,
+                            .seed = 0x123456789abcdefULL,
+                            .layer = 7,
+                            .params = device_test_params(test, 12, 1000, 0, 1)};
+}
+
+static double gelu(double x, bool approximate)
+{
+    const double u = sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
+    return 0.5 * x * (1 + (approximate ? tanh(u) : erf(x / sqrt(2))));
+}
+
+static double gelu_slope(double x, bool approximate)
+{
+    const double u = sqrt(2 / M_PI) * (x + 0.044715 * x * x * x), t = tanh(u);
+    const double du = sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
+    if (approximate)
+        return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * du;
+    return 0.5 * (1 + erf(x / sqrt(2))) + x * exp(-0.5 * x * x) / sqrt(2 * M_PI);
+}
+
+static double factor_at(const struct dropout *dropout, const struct linear_case *it, int64_t row,
+                        int64_t column, int64_t width)
+{
+    const int64_t padded = (width + 7) / 8 * 8;
+    return device_test_dropout(dropout, row / it->rows_per_sample,
+                               row % it->rows_per_sample * padded + column);
+}
+
+struct forward_tensors {
+    void *x, *weight, *bias, *residual, *scale, *pre, *y;
+    struct dropout dropout, drop_path;
+};
+
+static struct forward_tensors run_forward(struct device_test *test, const struct linear_case *it)
+{
+    const int64_t rows = rows_of(it);
+    struct forward_tensors t = {
+        .x = device_test_random(test, it->type, rows * it->in, 1, 1),
+        .weight = device_test_random(test, it->type, it->out * it->in, 1, 2),
+        .bias = it->bias ? device_test_random(test, it->type, it->out, 1, 3) : NULL,
+        .residual = it->residual ? device_test_random(test, it->type, rows * it->out, 1, 4) : NULL,
+        .scale = it->scale ? device_test_random(test, it->type, it->out, 1, 9) : NULL,
+        .pre = it->pre ? device_test_zeros(test, it->type, rows * it->out) : NULL,
+        .y = device_test_zeros(test, it->type, rows * it->out),
+        .dropout = dropout_of(test, it->dropout),
+        .drop_path = dropout_of(test, it->drop_path)};
+    const size_t bytes = (size_t)(rows * it->out) * type_size(it->type);
+    if (it->in_place)
+        memcpy(t.y, t.residual, bytes);
+    const struct linear_forward args = {.type = it->type,
+                                        .rows = rows,
+                                        .in = it->in,
+                                        .out = it->out,
+                                        .rows_per_sample = it->rows_per_sample,
+                                        .x = t.x,
+                                        .weight = t.weight,
+                                        .bias = t.bias,
+                                        .residual = it->in_place ? t.y : t.residual,
+                                        .scale = t.scale,
+                                        .pre = t.pre,
+                                        .gelu_tanh = it->gelu_tanh,
+                                        .y = t.y,
+                                        .dropout = t.dropout,
+                                        .drop_path = t.drop_path};
+    test->device->backend->linear_forward(test->stream, &args);
+    device_test_wait(test);
+    return t;
+}
+
+/* Fail if an element differs by more than its own rounding, that of its inputs (`rounded`), and
+ * that of the product's sums. */
+static void check_rounded(const char *what, const struct linear_case *it, const void *tensor,
+                          const double *expected, const double *rounded, int64_t count,
+                          int64_t products)
+{
+    const double precision = device_test_precision(it->type), tolerance = 1.1 * precision + 1e-6;
+    const double scale = (it->type == TYPE_FP32 ? 1 : 2e-3) * sqrt((double)products);
+    for (int64_t i = 0; i < count; i++) {
+        const double value = device_test_value(it->type, tensor, i);
+        if (!(fabs(value - expected[i]) <=
+              tolerance * (fabs(expected[i]) + scale + fabs(rounded[i]))))
+            fail_msg("%s: element %lld is %.9g, not %.9g", what, (long long)i, value, expected[i]);
+    }
+}
+
+/* `apart`: the bias may be added to a product that was already rounded. */
+static void check_forward(const struct linear_case *it, const struct forward_tensors *t, bool apart)
+{
+    const int64_t rows = rows_of(it), count = rows * it->out;
+    double *pre = calloc((size_t)count, sizeof *pre), *y = calloc((size_t)count, sizeof *y);
+    double *rounded =
+        calloc((size_t)count, sizeof *rounded); /* value that y is computed from, times the slope */
+    double *product = calloc((size_t)count, sizeof *product);
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t row = i / it->out, column = i % it->out;
+        const double factor = factor_at(&t->dropout, it, row, column, it->out);
+        const double bias = t->bias ? device_test_value(it->type, t->bias, column) : 0;
+        double sum = bias;
+        for (int64_t k = 0; k < it->in; k++)
+            sum += device_test_value(it->type, t->x, row * it->in + k) *
+                   device_test_value(it->type, t->weight, column * it->in + k);
+        pre[i] = sum;
+        product[i] = t->bias && apart ? fabs(sum - bias) : 0;
+        const double scale = it->scale ? device_test_value(it->type, t->scale, column) : 1;
+        const bool activated = it->pre && !it->scale;
+        y[i] = (activated ? gelu(sum, it->gelu_tanh) : sum * scale) * factor;
+        rounded[i] = (fabs(sum) + product[i]) * factor *
+                     (activated ? gelu_slope(sum, it->gelu_tanh) : scale);
+        if (it->residual) {
+            const double path = device_test_drop_path(&t->drop_path, row / it->rows_per_sample);
+            y[i] = y[i] * path + device_test_value(it->type, t->residual, i);
+            const double residual = fabs(device_test_value(it->type, t->residual, i));
+            rounded[i] = fabs(rounded[i]) * path + (product[i] > 0 ? residual : 0);
+        }
+    }
+    if (it->pre)
+        check_rounded("pre", it, t->pre, pre, product, count, it->in);
+    check_rounded("y", it, t->y, y, rounded, count, it->in);
+    free(pre);
+    free(y);
+    free(rounded);
+    free(product);
+}
+
+/* On the emulated GPU also without an algorithm that adds the bias. */
+static void forward_is_right(void **state)
+{
+    (void)state;
+    bool emulated = false;
+    for (int i = 0; i < CASES * (1 + emulated); i++) {
+        struct device_test test;
+        if (i == CASES)
+            setenv("VITTRAIN_EMULATION_REFUSE", "find-bias", 1);
+        device_test_open(&test, 2);
+        emulated = device_test_is_emulated(&test);
+        const struct forward_tensors tensors = run_forward(&test, &cases[i % CASES]);
+        check_forward(&cases[i % CASES], &tensors, test.device->backend != &device_cpu);
+        device_test_close(&test);
+    }
+    unsetenv("VITTRAIN_EMULATION_REFUSE");
+}
+
+struct backward_tensors {
+    void *x, *weight, *dy, *pre, *dx;
+    float *dweight, *dbias, *dx_sums, *dweight_before, *dbias_before, *dx_sums_before;
+    struct dropout dropout;
+};
+
+/* pre, if the case has it, belongs to the layer that produced x. */
+static struct backward_tensors run_backward(struct device_test *test, const struct linear_case *it)
+{
+    const int64_t rows = rows_of(it), weights = it->out * it->in;
+    struct backward_tensors t = {
+        .x = device_test_random(test, it->type, rows * it->in, 1, 1),
+        .weight = device_test_random(test, it->type, weights, 1, 2),
+        .dy = device_test_random(test, it->type, rows * it->out, 1, 5),
+        .pre = it->pre ? device_test_random(test, it->type, rows * it->in, 4, 6) : NULL,
+        .dx = device_test_zeros(test, it->type, rows * it->in),
+        .dweight = device_test_random(test, TYPE_FP32, weights, 1, 7),
+        .dbias = it->bias ? device_test_random(test, TYPE_FP32, it->out, 1, 8) : NULL,
+        .dweight_before = device_test_random(test, TYPE_FP32, weights, 1, 7),
+        .dbias_before = device_test_random(test, TYPE_FP32, it->out, 1, 8),
+        .dx_sums_before = device_test_random(test, TYPE_FP32, it->in, 1, 10),
+        .dropout = dropout_of(test, it->dropout)};
+    if (it->pre && test->device->backend->sums_gradients)
+        t.dx_sums = device_test_random(test, TYPE_FP32, it->in, 1, 10);
+    const struct linear_backward args = {.type = it->type,
+                                         .rows = rows,
+                                         .in = it->in,
+                                         .out = it->out,
+                                         .rows_per_sample = it->rows_per_sample,
+                                         .x = t.x,
+                                         .weight = t.weight,
+                                         .dy = t.dy,
+                                         .pre = t.pre,
+                                         .gelu_tanh = it->gelu_tanh,
+                                         .dx = t.dx,
+                                         .dweight = t.dweight,
+                                         .dbias = t.dbias,
+                                         .dx_sums = t.dx_sums,
+                                         .dropout = t.dropout};
+    test->device->backend->linear_backward(test->stream, &args);
+    device_test_wait(test);
+    return t;
+}
+
+/* The sums are of dx before it is rounded. */
+static void check_dx_sums(const struct linear_case *it, const struct backward_tensors *t)
+{
+    const double tolerance = 1.01 * device_test_precision(it->type) + 1e-6;
+    for (int64_t column = 0; column < it->in; column++) {
+        double sum = t->dx_sums_before[column], sizes = fabs(sum);
+        for (int64_t row = 0; row < rows_of(it); row++) {
+            const double value = device_test_value(it->type, t->dx, row * it->in + column);
+            sum += value;
+            sizes += fabs(value);
+        }
+        if (!(fabs(t->dx_sums[column] - sum) <= tolerance * (1 + sizes)))
+            fail_msg("dx_sums: element %lld is %.9g, not %.9g", (long long)column,
+                     t->dx_sums[column], sum);
+    }
+}
+
+static void check_dx(const struct linear_case *it, const struct backward_tensors *t)
+{
+    const int64_t count = rows_of(it) * it->in;
+    double *dx = calloc((size_t)count, sizeof *dx);
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t row = i / it->in, column = i % it->in;
+        for (int64_t k = 0; k < it->out; k++)
+            dx[i] += device_test_value(it->type, t->dy, row * it->out + k) *
+                     device_test_value(it->type, t->weight, k * it->in + column);
+        if (it->pre)
+            dx[i] *= gelu_slope(device_test_value(it->type, t->pre, i), it->gelu_tanh) *
+                     factor_at(&t->dropout, it, row, column, it->in);
+    }
+    check_rounded("dx", it, t->dx, dx, dx, count, it->out);
+    if (t->dx_sums != NULL)
+        check_dx_sums(it, t);
+    free(dx);
+}
+
+static void check_gradients(const struct linear_case *it, const struct backward_tensors *t)
+{
+    const int64_t rows = rows_of(it), count = it->out * it->in;
+    double *dweight = calloc((size_t)count, sizeof *dweight);
+    double *dbias = calloc((size_t)it->out, sizeof *dbias);
+    for (int64_t o = 0; o < it->out; o++) {
+        dbias[o] = t->dbias_before[o];
+        for (int64_t row = 0; row < rows; row++)
+            dbias[o] += device_test_value(it->type, t->dy, row * it->out + o);
+        for (int64_t i = 0; i < it->in; i++) {
+            double sum = t->dweight_before[o * it->in + i];
+            for (int64_t row = 0; row < rows; row++)
+                sum += device_test_value(it->type, t->dy, row * it->out + o) *
+                       device_test_value(it->type, t->x, row * it->in + i);
+            dweight[o * it->in + i] = sum;
+        }
+    }
+    device_test_near("dweight", TYPE_FP32, t->dweight, dweight, count, 1e-6, sqrt((double)rows));
+    if (it->bias)
+        device_test_near("dbias", TYPE_FP32, t->dbias, dbias, it->out, 1e-6, sqrt((double)rows));
+    free(dweight);
+    free(dbias);
+}
+
+static void backward_is_right(void **state)
+{
+    (void)state;
+    for (int i = 0; i < CASES; i++) {
+        struct device_test test;
+        device_test_open(&test, 2);
+        const struct backward_tensors tensors = run_backward(&test, &cases[i]);
+        check_dx(&cases[i], &tensors);
+        check_gradients(&cases[i], &tensors);
+        device_test_close(&test);
+    }
+}
+
+static void assert_same_bits(enum data_type type, const void *a, const void *b, int64_t count)
+{
+    assert_memory_equal(a, b, (size_t)count * type_size(type));
+}
+
+static void threads_do_not_matter(void **state)
+{
+    (void)state;
+    device_test_of_cpu();
+    for (int i = 0; i < CASES; i++) {
+        const struct linear_case *it = &cases[i];
+        struct device_test one, three;
+        device_test_open(&one, 1);
+        device_test_open(&three, 3);
+        const struct forward_tensors f1 = run_forward(&one, it);
+        const struct backward_tensors b1 = run_backward(&one, it);
+        device_test_adopt(&three, &one);
+        const struct forward_tensors f3 = run_forward(&three, it);
+        const struct backward_tensors b3 = run_backward(&three, it);
+        assert_same_bits(it->type, f1.y, f3.y, rows_of(it) * it->out);
+        assert_same_bits(it->type, b1.dx, b3.dx, rows_of(it) * it->in);
+        assert_same_bits(TYPE_FP32, b1.dweight, b3.dweight, it->out * it->in);
+        if (it->bias)
+            assert_same_bits(TYPE_FP32, b1.dbias, b3.dbias, it->out);
+        device_test_close(&one);
+        device_test_close(&three);
+    }
+}
+
+static void every_instruction_set_is_right(void **state)
+{
+    (void)state;
+    device_test_of_cpu();
+    device_test_every_kernels(forward_is_right, state);
+    device_test_every_kernels(backward_is_right, state);
+    struct error error = {0};
+    device_test_set_kernels("abacus");
+    assert_null(device_cpu.open(0, 1, &error));
+    assert_int_equal(error.kind, ERROR_USAGE);
+    device_test_set_kernels(NULL);
+}
+
+static void check_on_two_threads(const struct linear_case *it, bool converts)
+{
+    struct device_test test;
+    device_test_open(&test, 2);
+    if (converts)
+        ((struct cpu_device *)test.device)->limits.multiplies_bf16 = false;
+    const struct forward_tensors forward = run_forward(&test, it);
+    check_forward(it, &forward, false);
+    const struct backward_tensors backward = run_backward(&test, it);
+    check_dx(it, &backward);
+    check_gradients(it, &backward);
+    device_test_close(&test);
+}
+
+/* Operands to be converted exceed the workspace: tasks of all rows, of very many inputs or outputs,
+ * and a weight of many elements. bf16 is also tested on processors that multiply it. */
+static void wide_layers_fit(void **state)
+{
+    (void)state;
+    device_test_of_cpu();
+    const struct linear_case layers[] = {
+        {TYPE_BF16, 1, 1151, 6000, 6, true, true, false, false, 0, 0, false, false},
+        {TYPE_BF16, 1, 1151, 6, 6000, true, false, true, false, 0, 0, false, false},
+        {TYPE_BF16, 1, 5, 1100, 4200, true, false, false, false, 0, 0, false, false}};
+    for (int i = 0; i < 3; i++) {
+        check_on_two_threads(&layers[i], true);
+        check_on_two_threads(&layers[i], false);
+    }
+}
+
+static void no_rows_do_nothing(void **state)
+{
+    (void)state;
+    struct device_test test;
+    device_test_open(&test, 2);
+    float *weight = device_test_zeros(&test, TYPE_FP32, 4);
+    float *gradient = device_test_zeros(&test, TYPE_FP32, 4);
+    for (int i = 0; i < 4; i++)
+        gradient[i] = (float)i + 1;
+    test.device->backend->linear_forward(
+        test.stream,
+        &(struct linear_forward){.in = 2, .out = 2, .rows_per_sample = 1, .weight = weight});
+    test.device->backend->linear_backward(test.stream,
+                                          &(struct linear_backward){.in = 2,
+                                                                    .out = 2,
+                                                                    .rows_per_sample = 1,
+                                                                    .weight = weight,
+                                                                    .dweight = gradient,
+                                                                    .dbias = gradient});
+    device_test_wait(&test);
+    assert_true(gradient[0] == 1 && gradient[3] == 4);
+    device_test_close(&test);
+}
+
+/* More rows than a GPU's workspace has room for if the sums cannot be stored in y. */
+static void much_in_place(void **state)
+{
+    (void)state;
+    const struct linear_case it = {TYPE_FP32, 3,    240,  3,    6000,  true, false,
+                                   true,      true, 0.1f, 0.5f, false, false};
+    struct device_test test;
+    device_test_open(&test, 2);
+    const struct forward_tensors tensors = run_forward(&test, &it);
+    check_forward(&it, &tensors, false);
+    device_test_close(&test);
+}
+
+/* Frozen weights, and the first layer of a model: NULL gradients are not computed, the others are
+ * unchanged. */
+static void check_parts(int64_t grain_rows)
+{
+    enum { ROWS = 20, IN = 12, OUT = 9 };
+    struct device_test test;
+    device_test_open(&test, 2);
+    struct linear_backward args = {.rows = ROWS,
+                                   .in = IN,
+                                   .out = OUT,
+                                   .rows_per_sample = 1,
+                                   .grain_rows = grain_rows,
+                                   .overwrite = grain_rows > 0,
+                                   .x = device_test_random(&test, TYPE_FP32, ROWS * IN, 1, 1),
+                                   .weight = device_test_random(&test, TYPE_FP32, OUT * IN, 1, 2),
+                                   .dy = device_test_random(&test, TYPE_FP32, ROWS * OUT, 1, 3),
+                                   .dx = device_test_zeros(&test, TYPE_FP32, ROWS * IN),
+                                   .dweight = device_test_zeros(&test, TYPE_FP32, OUT * IN),
+                                   .dbias = device_test_zeros(&test, TYPE_FP32, OUT)};
+    test.device->backend->linear_backward(test.stream, &args);
+    struct linear_backward only = args;
+    only.dx = device_test_zeros(&test, TYPE_FP32, ROWS * IN);
+    only.dweight = only.dbias = NULL;
+    test.device->backend->linear_backward(test.stream, &only);
+    device_test_wait(&test);
+    assert_same_bits(TYPE_FP32, only.dx, args.dx, ROWS * IN);
+    only.dx = NULL;
+    only.dweight = device_test_zeros(&test, TYPE_FP32, OUT * IN);
+    test.device->backend->linear_backward(test.stream, &only);
+    const float *dweight = only.dweight;
+    only.dweight = NULL;
+    only.dbias = device_test_zeros(&test, TYPE_FP32, OUT);
+    test.device->backend->linear_backward(test.stream, &only);
+    device_test_wait(&test);
+    /* On a GPU, both together may be computed by another algorithm than each alone. */
+    device_test_near_in_norm("dweight", TYPE_FP32, args.dweight, dweight, OUT * IN, 1e-6);
+    device_test_near_in_norm("dbias", TYPE_FP32, args.dbias, only.dbias, OUT, 1e-6);
+    device_test_close(&test);
+}
+
+static void parts_can_be_left_out(void **state)
+{
+    (void)state;
+    check_parts(0);
+    check_parts(24);
+}
+
+/* TF32 on request: products that are exact in fp32 lose digits only with TF32. */
+static void tf32_is_on_request(void **state)
+{
+    (void)state;
+    enum { ROWS = 64, WIDTH = 64 };
+    struct device_test test;
+    device_test_open(&test, 1);
+    const struct device_backend *backend = test.device->backend;
+    struct device_limits limits;
+    backend->limits(test.device, &limits);
+    /* GPUs that support bf16 also support TF32. */
+    const bool rounds = backend != &device_cpu && limits.multiplies_bf16;
+    float *x = device_test_zeros(&test, TYPE_FP32, ROWS * WIDTH);
+    float *weight = device_test_zeros(&test, TYPE_FP32, WIDTH * WIDTH);
+    float *y = device_test_zeros(&test, TYPE_FP32, ROWS * WIDTH);
+    for (int i = 0; i < ROWS * WIDTH; i++) {
+        x[i] = 1 + 0x1p-12f;
+        weight[i] = i % (WIDTH + 1) == 0;
+    }
+    const struct linear_forward args = {.rows = ROWS,
+                                        .in = WIDTH,
+                                        .out = WIDTH,
+                                        .rows_per_sample = 1,
+                                        .x = x,
+                                        .weight = weight,
+                                        .y = y};
+    for (int tf32 = 0; tf32 < 2; tf32++) {
+        backend->settings_set(test.device, &(struct device_settings){.tf32 = tf32, .cache = ""});
+        backend->linear_forward(test.stream, &args);
+        device_test_wait(&test);
+        /* With tf32 the library's fastest algorithm may still use fp32. */
+        const bool expects = tf32 && rounds && (y[0] == 1 || device_test_is_emulated(&test));
+        for (int i = 0; i < ROWS * WIDTH; i++)
+            assert_true(y[i] == (expects ? 1 : x[i]));
+    }
+    device_test_close(&test);
+}
+
+static void limits_are_known(void **state)
+{
+    (void)state;
+    device_test_of_cpu();
+    struct device_test test;
+    struct device_limits limits;
+    device_test_open(&test, 2);
+    device_cpu.limits(test.device, &limits);
+    assert_int_equal(limits.threads, 2);
+    assert_non_null(strstr(limits.name, "2 threads"));
+    assert_true(limits.peak_flops[TYPE_FP32] == 0);
+    assert_true(device_cpu.measure_peak(test.device, TYPE_FP32) > 1e8);
+    assert_true(device_cpu.measure_peak(test.device, TYPE_BF16) > 1e8);
+    device_test_close(&test);
+}
+
+enum { LARGE_ROWS = 8192, LARGE_WIDTH = 2048, LARGE_INNER = 256, LARGE_SAMPLES = 2000 };
+
+/* Compare an element with a tolerance that allows a fast approximation of tanh. */
+static void check_element(const char *what, const void *tensor, int64_t i, double expected)
+{
+    const double value = device_test_value(TYPE_BF16, tensor, i);
+    if (!(fabs(value - expected) <= 0.01 * (1 + fabs(expected))))
+        fail_msg("%s: element %lld is %.9g, not %.9g", what, (long long)i, value, expected);
+}
+
+static void check_large_forward(bool approximate)
+{
+    const struct linear_case it = {TYPE_BF16, LARGE_ROWS, 1,          LARGE_INNER, LARGE_WIDTH,
+                                   true,      true,       false,      false,       0,
+                                   0,         false,      approximate};
+    struct device_test test;
+    device_test_open(&test, 1);
+    const struct forward_tensors t = run_forward(&test, &it);
+    for (int64_t sample = 0; sample < LARGE_SAMPLES; sample++) {
+        const int64_t row = sample * 7919 % LARGE_ROWS, column = sample * 104729 % LARGE_WIDTH;
+        double sum = device_test_value(TYPE_BF16, t.bias, column);
+        for (int64_t k = 0; k < LARGE_INNER; k++)
+            sum += device_test_value(TYPE_BF16, t.x, row * LARGE_INNER + k) *
+                   device_test_value(TYPE_BF16, t.weight, column * LARGE_INNER + k);
+        check_element("pre", t.pre, row * LARGE_WIDTH + column, sum);
+        check_element("y", t.y, row * LARGE_WIDTH + column, gelu(sum, approximate));
+    }
+    device_test_close(&test);
+}
+
+static void check_large_backward(bool approximate)
+{
+    const struct linear_case it = {TYPE_BF16, LARGE_ROWS, 1,          LARGE_WIDTH, LARGE_INNER,
+                                   true,      true,       false,      false,       0,
+                                   0,         false,      approximate};
+    struct device_test test;
+    device_test_open(&test, 1);
+    const struct backward_tensors t = run_backward(&test, &it);
+    for (int64_t sample = 0; sample < LARGE_SAMPLES; sample++) {
+        const int64_t row = sample * 7919 % LARGE_ROWS, column = sample * 104729 % LARGE_WIDTH;
+        double sum = 0;
+        for (int64_t k = 0; k < LARGE_INNER; k++)
+            sum += device_test_value(TYPE_BF16, t.dy, row * LARGE_INNER + k) *
+                   device_test_value(TYPE_BF16, t.weight, k * LARGE_WIDTH + column);
+        const int64_t i = row * LARGE_WIDTH + column;
+        sum *= gelu_slope(device_test_value(TYPE_BF16, t.pre, i), approximate);
+        check_element("dx", t.dx, i, sum);
+    }
+    check_dx_sums(&it, &t);
+    device_test_close(&test);
+}
+
+/* So large that a GPU's libraries may compute GELU in the product. */
+static void large_gelu_is_right(void **state)
+{
+    (void)state;
+    struct device_test test;
+    device_test_open(&test, 1);
+    const bool is_gpu = test.device->backend != &device_cpu && !device_test_is_emulated(&test);
+    device_test_close(&test);
+    if (!is_gpu)
+        SKIP_BECAUSE("needs a GPU");
+    for (int approximate = 0; approximate < 2; approximate++) {
+        check_large_forward(approximate);
+        check_large_backward(approximate);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(forward_is_right),      cmocka_unit_test(backward_is_right),
+        cmocka_unit_test(threads_do_not_matter), cmocka_unit_test(every_instruction_set_is_right),
+        cmocka_unit_test(wide_layers_fit),       cmocka_unit_test(no_rows_do_nothing),
+        cmocka_unit_test(tf32_is_on_request),    cmocka_unit_test(much_in_place),
+        cmocka_unit_test(parts_can_be_left_out), cmocka_unit_test(large_gelu_is_right),
+        cmocka_unit_test(limits_are_known),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,464 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// devices: cpu gpu
+/* Cross-entropy against PyTorch (test/vectors/make_device.py) and against double precision: losses,
+ * gradients, counters; ties, smoothing, soft targets, extreme logits, NaN. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device_test.h"
+#include "skip.h"
+#include "vector_file.h"
+
+/* Sums in device memory. */
+static struct loss_sums *sums_of(struct device_test *test, struct loss_sums sums)
+{
+    return device_test_copy(test, TYPE_FP32, &sums, sizeof sums / sizeof(float));
+}
+
+static void check_vector(struct vector_file *file, const char *name, enum cross_entropy_kind kind,
+                         float smoothing, bool soft)
+{
+    struct device_test test;
+    char key[64];
+    int64_t batch = vector_file_size(file, "logits", 0);
+    int64_t classes = vector_file_size(file, "logits", 1), count = batch * classes;
+    device_test_open(&test, 2);
+    float *losses = device_test_zeros(&test, TYPE_FP32, batch);
+    float *gradient = device_test_zeros(&test, TYPE_FP32, count);
+    struct loss_sums *sums = sums_of(&test, (struct loss_sums){0});
+    struct cross_entropy args = {
+        .kind = kind,
+        .batch = batch,
+        .classes = classes,
+        .smoothing = smoothing,
+        .scale = 0.125f,
+        .logits =
+            device_test_copy(&test, TYPE_FP32, vector_file_floats(file, "logits", NULL), count),
+        .dlogits = gradient,
+        .sums = sums,
+        .losses = losses};
+    if (soft)
+        args.targets =
+            device_test_copy(&test, TYPE_FP32, vector_file_floats(file, "targets", NULL), count);
+    else
+        args.labels =
+            device_test_copy(&test, TYPE_FP32, vector_file_integers(file, "labels", NULL), batch);
+    test.device->backend->cross_entropy(test.stream, &args);
+    device_test_wait(&test);
+    snprintf(key, sizeof key, "%s.losses", name);
+    const double *expected = vector_file_doubles(file, key, NULL);
+    double total = 0;
+    for (int64_t i = 0; i < batch; i++)
+        total += expected[i];
+    device_test_near(key, TYPE_FP32, losses, expected, batch, 1e-6, 1);
+    assert_true(fabs(sums->loss - total) < 1e-5);
+    assert_true(sums->samples == (double)batch);
+    snprintf(key, sizeof key, "%s.gradient", name);
+    expected = vector_file_doubles(file, key, NULL);
+    for (int64_t i = 0; i < batch * classes; i++)
+        assert_true(fabs((double)gradient[i] - expected[i] / 8) < 1e-7);
+    device_test_close(&test);
+}
+
+static void losses_are_pytorchs(void **state)
+{
+    (void)state;
+    struct vector_file *file = vector_file_open("device_loss.safetensors");
+    check_vector(file, "labels", CROSS_ENTROPY_SOFTMAX, 0, false);
+    check_vector(file, "smooth", CROSS_ENTROPY_SOFTMAX, 0.1f, false);
+    check_vector(file, "targets", CROSS_ENTROPY_SOFTMAX, 0, true);
+    check_vector(file, "binary", CROSS_ENTROPY_BINARY, 0.1f, false);
+    check_vector(file, "binary_sum", CROSS_ENTROPY_BINARY_SUM, 0, true);
+    vector_file_close(file);
+}
+
+struct loss_case {
+    enum data_type type;
+    int64_t batch, classes;
+    float smoothing;
+    bool soft, in_place;
+    double size; /* scale of the logits */
+    enum cross_entropy_kind kind;
+};
+
+static const struct loss_case cases[] = {
+    {TYPE_FP32, 9, 10, 0, false, false, 5, CROSS_ENTROPY_SOFTMAX},
+    {TYPE_FP32, 70, 1000, 0.1f, false, true, 3, CROSS_ENTROPY_SOFTMAX},
+    {TYPE_FP32, 1, 1, 0.1f, false, false, 5, CROSS_ENTROPY_SOFTMAX},
+    {TYPE_FP32, 33, 3, 0, true, false, 20, CROSS_ENTROPY_SOFTMAX},
+    {TYPE_FP32, 5, 17, 0, false, true, 3000, CROSS_ENTROPY_SOFTMAX},
+    {TYPE_FP32, 0, 10, 0.1f, false, false, 1, CROSS_ENTROPY_SOFTMAX},
+    {TYPE_BF16, 64, 10, 0, false, true, 5, CROSS_ENTROPY_SOFTMAX},
+    {TYPE_BF16, 31, 133, 0.2f, false, false, 10, CROSS_ENTROPY_SOFTMAX},
+    {TYPE_BF16, 17, 1000, 0, true, true, 4, CROSS_ENTROPY_SOFTMAX},
+    {TYPE_FP16, 40, 21, 0.1f, false, true, 8, CROSS_ENTROPY_SOFTMAX},
+    {TYPE_FP32, 300, 100, 0, false, false, 9, CROSS_ENTROPY_SOFTMAX},
+    {TYPE_FP32, 20, 100, 0, true, true, 9, CROSS_ENTROPY_BINARY},
+    {TYPE_BF16, 31, 133, 0.2f, false, false, 10, CROSS_ENTROPY_BINARY},
+    {TYPE_FP16, 40, 21, 0.1f, false, true, 8, CROSS_ENTROPY_BINARY_SUM},
+    {TYPE_FP32, 5, 1000, 0, false, true, 300, CROSS_ENTROPY_BINARY_SUM},
+};
+
+enum { CASES = sizeof cases / sizeof cases[0] };
+
+struct loss_tensors {
+    void *logits, *kept, *dlogits;
+    int32_t *labels, *predicted;
+    float *targets, *losses, *probabilities;
+    struct loss_sums *sums;
+};
+
+static const float scale = 0.5f;
+
+static struct loss_tensors run(struct device_test *test, const struct loss_case *it)
+{
+    int64_t count = it->batch * it->classes;
+    struct loss_tensors t = {.logits = device_test_random(test, it->type, count, it->size, 1),
+                             .kept = device_test_random(test, it->type, count, it->size, 1),
+                             .labels = device_test_zeros(test, TYPE_FP32, it->batch),
+                             .predicted = device_test_zeros(test, TYPE_FP32, it->batch),
+                             .targets = device_test_random(test, TYPE_FP32, count, 1, 2),
+                             .losses = device_test_zeros(test, TYPE_FP32, it->batch),
+                             .probabilities = device_test_zeros(test, TYPE_FP32, count),
+                             .sums = sums_of(test, (struct loss_sums){1, 2, 3, 4})};
+    t.dlogits = it->in_place ? t.logits : device_test_zeros(test, it->type, count);
+    for (int64_t i = 0; i < it->batch; i++)
+        t.labels[i] = (int32_t)(i * 7 % it->classes);
+    for (int64_t i = 0; i < count; i++)
+        t.targets[i] = fabsf(t.targets[i]); /* their sum need not be 1 */
+    test->device->backend->cross_entropy(
+        test->stream, &(struct cross_entropy){.type = it->type,
+                                              .kind = it->kind,
+                                              .batch = it->batch,
+                                              .classes = it->classes,
+                                              .smoothing = it->smoothing,
+                                              .scale = scale,
+                                              .logits = t.logits,
+                                              .labels = it->soft ? NULL : t.labels,
+                                              .targets = it->soft ? t.targets : NULL,
+                                              .dlogits = t.dlogits,
+                                              .sums = t.sums,
+                                              .losses = t.losses,
+                                              .predicted = t.predicted,
+                                              .probabilities = t.probabilities});
+    device_test_wait(test);
+    return t;
+}
+
+static int64_t largest_of(const double *values, int64_t count)
+{
+    int64_t largest = 0;
+    for (int64_t i = 1; i < count; i++)
+        if (values[i] > values[largest])
+            largest = i;
+    return largest;
+}
+
+/* One row in double; `sums` are those of the previous rows. */
+static void check_row(const struct loss_case *it, const struct loss_tensors *t, int64_t row,
+                      struct loss_sums *sums)
+{
+    enum { CLASSES = 1000 };
+    bool softmax = it->kind == CROSS_ENTROPY_SOFTMAX;
+    double logits[CLASSES], targets[CLASSES], sum = 0, weight = 0, loss = 0;
+    double factor = it->kind == CROSS_ENTROPY_BINARY ? 1 / (double)it->classes : 1;
+    int64_t classes = it->classes, rank = 0;
+    for (int64_t i = 0; i < classes; i++) {
+        logits[i] = device_test_value(it->type, t->kept, row * classes + i);
+        targets[i] = it->soft ? (double)t->targets[row * classes + i]
+                              : (double)it->smoothing / (double)classes +
+                                    (i == t->labels[row] ? 1 - (double)it->smoothing : 0);
+        weight += targets[i];
+    }
+    int64_t label = it->soft ? largest_of(targets, classes) : t->labels[row];
+    int64_t best = largest_of(logits, classes);
+    for (int64_t i = 0; i < classes; i++) {
+        sum += exp(logits[i] - logits[best]);
+        rank += logits[i] > logits[label] || (logits[i] == logits[label] && i < label);
+    }
+    for (int64_t i = 0; i < classes; i++) {
+        double log_probability = logits[i] - logits[best] - log(sum), p = exp(log_probability);
+        double gradient = device_test_value(it->type, t->dlogits, row * classes + i);
+        double sigmoid = 1 / (1 + exp(-logits[i]));
+        double expected = (double)scale * (p * weight - targets[i]);
+        if (!softmax)
+            expected = (double)scale * factor * (sigmoid - targets[i]);
+        double step = it->type == TYPE_FP32 ? 0 : 1.001 * device_test_precision(it->type);
+        loss -= softmax ? targets[i] * log_probability
+                        : factor * (fmin(logits[i], 0) - log1p(exp(-fabs(logits[i]))) -
+                                    (1 - targets[i]) * logits[i]);
+        assert_true(fabs((double)t->probabilities[row * classes + i] - p) <= 3e-6 * p + 1e-37);
+        assert_true(fabs(gradient - expected) <=
+                    step * fabs(expected) + 3e-7 * ((softmax ? weight * p : sigmoid) + targets[i]) +
+                        0x1p-25);
+    }
+    assert_true(fabs((double)t->losses[row] - loss) <= 1e-6 * (1 + fabs(loss) + weight));
+    assert_int_equal(t->predicted[row], best);
+    sums->loss += loss;
+    sums->top1 += rank < 1;
+    sums->top5 += rank < 5;
+    sums->samples += 1;
+}
+
+static void losses_are_right(void **state)
+{
+    (void)state;
+    for (int i = 0; i < CASES; i++) {
+        struct device_test test;
+        device_test_open(&test, 2);
+        const struct loss_tensors t = run(&test, &cases[i]);
+        struct loss_sums sums = {1, 2, 3, 4};
+        for (int64_t row = 0; row < cases[i].batch; row++)
+            check_row(&cases[i], &t, row, &sums);
+        assert_true(fabs(t.sums->loss - sums.loss) <= 1e-6 * sums.loss);
+        assert_true(t.sums->top1 == sums.top1 && t.sums->top5 == sums.top5);
+        assert_true(t.sums->samples == sums.samples);
+        device_test_close(&test);
+    }
+}
+
+static void losses_are_right_with_all_kernels(void **state)
+{
+    device_test_every_kernels(losses_are_right, state);
+}
+
+static void threads_do_not_matter(void **state)
+{
+    (void)state;
+    for (int i = 0; i < CASES; i++) {
+        struct device_test one, three;
+        device_test_open(&one, 1);
+        device_test_open(&three, 3);
+        const struct loss_tensors a = run(&one, &cases[i]), b = run(&three, &cases[i]);
+        int64_t count = cases[i].batch * cases[i].classes;
+        device_test_same("dlogits", cases[i].type, a.dlogits, b.dlogits, count);
+        device_test_same("losses", TYPE_FP32, a.losses, b.losses, cases[i].batch);
+        assert_memory_equal(a.sums, b.sums, sizeof *a.sums);
+        device_test_close(&one);
+        device_test_close(&three);
+    }
+}
+
+/* The sum has the same bits if the batch is divided into parts that are added in reverse, as on
+ * several ranks. It is a sum of multiples of 2^-26. */
+static void parts_do_not_matter(void **state)
+{
+    (void)state;
+    enum { BATCH = 300, CLASSES = 10 };
+    struct device_test test;
+    device_test_open(&test, 2);
+    const float *logits = device_test_random(&test, TYPE_FP32, BATCH * CLASSES, 5, 1);
+    const int32_t *labels = device_test_zeros(&test, TYPE_FP32, BATCH);
+    double first = 0;
+    for (int64_t part = BATCH; part >= 1; part /= 7) {
+        struct loss_sums *sums = sums_of(&test, (struct loss_sums){0});
+        for (int64_t begin = (BATCH - 1) / part * part; begin >= 0; begin -= part)
+            test.device->backend->cross_entropy(
+                test.stream,
+                &(struct cross_entropy){.batch = BATCH - begin < part ? BATCH - begin : part,
+                                        .classes = CLASSES,
+                                        .logits = logits + begin * CLASSES,
+                                        .labels = labels + begin,
+                                        .sums = sums});
+        device_test_wait(&test);
+        first = part == BATCH ? sums->loss : first;
+        assert_true(sums->loss == first && sums->samples == BATCH);
+        assert_true(fmod(sums->loss, 0x1p-26) == 0);
+    }
+    device_test_close(&test);
+}
+
+/* Counters and prediction of one row. */
+static struct loss_sums count_row(const float *logits, int64_t classes, int32_t label,
+                                  int32_t *predicted)
+{
+    struct device_test test;
+    device_test_open(&test, 1);
+    struct loss_sums *sums = sums_of(&test, (struct loss_sums){0});
+    int32_t *guess = device_test_zeros(&test, TYPE_FP32, 1);
+    test.device->backend->cross_entropy(
+        test.stream,
+        &(struct cross_entropy){.batch = 1,
+                                .classes = classes,
+                                .logits = device_test_copy(&test, TYPE_FP32, logits, classes),
+                                .labels = device_test_copy(&test, TYPE_FP32, &label, 1),
+                                .sums = sums,
+                                .predicted = guess});
+    device_test_wait(&test);
+    const struct loss_sums counted = *sums;
+    *predicted = *guess;
+    device_test_close(&test);
+    return counted;
+}
+
+static void ties_are_won_by_the_lower_class(void **state)
+{
+    (void)state;
+    const float logits[] = {1, 2, 2, 2, 0, 2, 2, 2};
+    int32_t predicted = -1;
+    struct loss_sums sums = count_row(logits, 8, 1, &predicted);
+    assert_true(predicted == 1 && sums.top1 == 1 && sums.top5 == 1);
+    sums = count_row(logits, 8, 2, &predicted);
+    assert_true(sums.top1 == 0 && sums.top5 == 1);
+    sums = count_row(logits, 8, 6, &predicted); /* beaten by 1, 2, 3, 5 */
+    assert_true(sums.top1 == 0 && sums.top5 == 1);
+    sums = count_row(logits, 8, 7, &predicted); /* and by 6 */
+    assert_true(sums.top1 == 0 && sums.top5 == 0);
+    sums = count_row(logits, 8, 4, &predicted);
+    assert_true(sums.top1 == 0 && sums.top5 == 0);
+}
+
+/* NaN anywhere makes the loss NaN, so that training can stop, and does not count as correct. */
+static void not_a_number_is_seen(void **state)
+{
+    (void)state;
+    for (int32_t at = 0; at < 19; at++) {
+        float logits[19] = {0};
+        int32_t predicted;
+        logits[at] = NAN;
+        assert_true(isnan(count_row(logits, 19, 3, &predicted).loss));
+        assert_true(count_row(logits, 19, at, &predicted).top5 == 0);
+        assert_true(predicted >= 0 && predicted < 19);
+        logits[at] = INFINITY;
+        assert_true(isnan(count_row(logits, 19, 3, &predicted).loss));
+    }
+}
+
+/* One row of three equal logits. */
+static struct cross_entropy equal_row(struct device_test *test, int32_t label)
+{
+    return (struct cross_entropy){.batch = 1,
+                                  .classes = 3,
+                                  .logits = device_test_zeros(test, TYPE_FP32, 3),
+                                  .labels = device_test_copy(test, TYPE_FP32, &label, 1),
+                                  .sums = sums_of(test, (struct loss_sums){0})};
+}
+
+static void everything_can_be_left_out(void **state)
+{
+    (void)state;
+    struct device_test test;
+    device_test_open(&test, 1);
+    struct cross_entropy args = equal_row(&test, 1);
+    test.device->backend->cross_entropy(test.stream, &args);
+    device_test_wait(&test);
+    assert_true(fabs(args.sums->loss - log(3)) < 1e-6);
+    args.sums = NULL;
+    args.losses = device_test_zeros(&test, TYPE_FP32, 1);
+    test.device->backend->cross_entropy(test.stream, &args);
+    device_test_wait(&test);
+    assert_true(fabs((double)args.losses[0] - log(3)) < 1e-6);
+    device_test_close(&test);
+}
+
+static void negative_label(struct device_test *test)
+{
+    const struct cross_entropy args = equal_row(test, -1);
+    test->device->backend->cross_entropy(test->stream, &args);
+}
+
+static void large_label(struct device_test *test)
+{
+    const struct cross_entropy args = equal_row(test, 3);
+    test->device->backend->cross_entropy(test->stream, &args);
+}
+
+/* Data sets check labels earlier. */
+static void a_label_outside_ends_the_program(void **state)
+{
+    (void)state;
+    device_test_of_cpu(); /* other devices detect labels too late to abort */
+    device_test_ends(negative_label, "not one of 3 classes");
+    device_test_ends(large_label, "not one of 3 classes");
+}
+
+/* If a label is not checked in time, its loss and gradient are NaN, which stops a run. */
+static void a_label_outside_is_not_a_number(void **state)
+{
+    (void)state;
+    const char *device = getenv("VITTRAIN_TEST_DEVICE");
+    if (device == NULL || strcmp(device, "cuda") != 0)
+        SKIP_BECAUSE("needs a GPU or the emulated one");
+    const int32_t labels[] = {-1, 3, INT32_MIN, INT32_MAX};
+    for (int i = 0; i < 4; i++) {
+        struct device_test test;
+        device_test_open(&test, 1);
+        struct cross_entropy args = equal_row(&test, labels[i]);
+        float *gradient = device_test_zeros(&test, TYPE_FP32, 3);
+        args.dlogits = gradient;
+        args.scale = 1;
+        test.device->backend->cross_entropy(test.stream, &args);
+        device_test_wait(&test);
+        assert_true(isnan(args.sums->loss) && args.sums->top1 == 0);
+        for (int class = 0; class < 3; class ++)
+            assert_true(isnan(gradient[class]));
+        device_test_close(&test);
+    }
+}
+
+/* The loss scale affects the gradient only. */
+static void the_scaler_multiplies_the_gradient(void **state)
+{
+    (void)state;
+    enum { BATCH = 5, CLASSES = 19, ELEMENTS = BATCH * CLASSES };
+    struct device_test test;
+    device_test_open(&test, 1);
+    const struct loss_scaler scaler = {.scale = 1024};
+    struct cross_entropy args = {.batch = BATCH,
+                                 .classes = CLASSES,
+                                 .smoothing = 0.1f,
+                                 .scale = 0.2f,
+                                 .logits = device_test_random(&test, TYPE_FP32, ELEMENTS, 3, 1),
+                                 .labels = device_test_zeros(&test, TYPE_FP32, BATCH)};
+    struct loss_sums *sums[2];
+    float *gradient[2], *losses[2];
+    for (int soft = 0; soft < 2; soft++) {
+        for (int i = 0; i < 2; i++) {
+            args.dlogits = gradient[i] = device_test_zeros(&test, TYPE_FP32, ELEMENTS);
+            args.losses = losses[i] = device_test_zeros(&test, TYPE_FP32, BATCH);
+            args.sums = sums[i] = sums_of(&test, (struct loss_sums){0});
+            args.targets = soft ? device_test_random(&test, TYPE_FP32, ELEMENTS, 1, 2) : NULL;
+            args.scaler =
+                i == 1 ? device_test_copy(&test, TYPE_FP32, &scaler, sizeof scaler / sizeof(float))
+                       : NULL;
+            test.device->backend->cross_entropy(test.stream, &args);
+        }
+        device_test_wait(&test);
+        for (int i = 0; i < ELEMENTS; i++)
+            assert_true(gradient[0][i] != 0 && gradient[1][i] == 1024 * gradient[0][i]);
+        device_test_same("losses", TYPE_FP32, losses[1], losses[0], BATCH);
+        assert_memory_equal(sums[1], sums[0], sizeof *sums[0]);
+    }
+    device_test_close(&test);
+}
+
+static void the_scaler_with_all_kernels(void **state)
+{
+    device_test_every_kernels(the_scaler_multiplies_the_gradient, state);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(losses_are_pytorchs),
+        cmocka_unit_test(losses_are_right),
+        cmocka_unit_test(losses_are_right_with_all_kernels),
+        cmocka_unit_test(threads_do_not_matter),
+        cmocka_unit_test(parts_do_not_matter),
+        cmocka_unit_test(ties_are_won_by_the_lower_class),
+        cmocka_unit_test(not_a_number_is_seen),
+        cmocka_unit_test(everything_can_be_left_out),
+        cmocka_unit_test(a_label_outside_ends_the_program),
+        cmocka_unit_test(a_label_outside_is_not_a_number),
+        cmocka_unit_test(the_scaler_with_all_kernels),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// devices: cpu gpu
+/* Max pooling, its gradient, and transposition between channels first and last, against plain
+ * loops: all types and instruction sets; equal values, NaN, windows past the edge. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device_test.h"
+
+struct pool_case {
+    enum data_type type;
+    int64_t batch, height, width, channels, kernel, stride, padding;
+    bool add, equal; /* equal: values are often identical */
+};
+
+static const struct pool_case cases[] = {
+    {TYPE_FP32, 2, 8, 8, 4, 2, 2, 0, false, false},
+    {TYPE_FP32, 3, 7, 9, 8, 3, 2, 1, true, true},
+    {TYPE_FP32, 1, 1, 1, 1, 1, 1, 0, false, false},
+    {TYPE_FP32, 2, 5, 4, 33, 3, 1, 1, true, true},
+    {TYPE_FP32, 1, 16, 15, 2, 15, 1, 7, false, true},
+    {TYPE_FP32, 1, 7, 7, 5, 2, 3, 0, true, false},
+    {TYPE_FP32, 2, 7, 8, 4, 2, 3, 1, true, true}, /* four lanes, disjoint windows */
+    {TYPE_FP32, 2, 13, 13, 8, 2, 2, 0, false, true},
+    {TYPE_BF16, 2, 12, 12, 64, 3, 2, 1, false, true},
+    {TYPE_BF16, 2, 6, 6, 17, 2, 2, 0, true, false},
+    {TYPE_FP16, 2, 9, 9, 20, 3, 2, 1, true, true},
+};
+
+enum { CASES = sizeof cases / sizeof cases[0] };
+
+static int64_t down(const struct pool_case *it)
+{
+    return convolved_size(it->height, it->kernel, it->stride, it->padding);
+}
+
+static int64_t across(const struct pool_case *it)
+{
+    return convolved_size(it->width, it->kernel, it->stride, it->padding);
+}
+
+static int64_t x_count(const struct pool_case *it)
+{
+    return it->batch * it->height * it->width * it->channels;
+}
+
+static int64_t y_count(const struct pool_case *it)
+{
+    return it->batch * down(it) * across(it) * it->channels;
+}
+
+struct pool_tensors {
+    void *x, *y, *dy, *add, *dx;
+    uint8_t *index;
+};
+
+/* Some values are NaN; if equal values are requested, there are only a few distinct ones. */
+static void *make_x(struct device_test *test, const struct pool_case *it)
+{
+    float *values = device_test_random(test, TYPE_FP32, x_count(it), 2, 1);
+    void *x = device_test_zeros(test, it->type, x_count(it));
+
+    for (int64_t i = 0; i < x_count(it); i++)
+        values[i] = i % 97 == 41 ? NAN : it->equal ? floorf(values[i]) : values[i];
+    test->device->backend->convert(test->stream, it->type, x, TYPE_FP32, values, x_count(it));
+    return x;
+}
+
+static void backward(struct device_test *test, const struct pool_case *it,
+                     const struct pool_tensors *t)
+{
+    test->device->backend->max_pool_backward(
+        test->stream, &(struct max_pool_backward){.type = it->type,
+                                                  .batch = it->batch,
+                                                  .height = it->height,
+                                                  .width = it->width,
+                                                  .channels = it->channels,
+                                                  .kernel = it->kernel,
+                                                  .stride = it->stride,
+                                                  .padding = it->padding,
+                                                  .dy = t->dy,
+                                                  .add = it->add ? t->add : NULL,
+                                                  .index = t->index,
+                                                  .dx = t->dx});
+}
+
+static void forward(struct device_test *test, const struct pool_case *it,
+                    const struct pool_tensors *t, uint8_t *index)
+{
+    test->device->backend->max_pool_forward(test->stream,
+                                            &(struct max_pool_forward){.type = it->type,
+                                                                       .batch = it->batch,
+                                                                       .height = it->height,
+                                                                       .width = it->width,
+                                                                       .channels = it->channels,
+                                                                       .kernel = it->kernel,
+                                                                       .stride = it->stride,
+                                                                       .padding = it->padding,
+                                                                       .x = t->x,
+                                                                       .y = t->y,
+                                                                       .index = index});
+}
+
+static struct pool_tensors run(struct device_test *test, const struct pool_case *it)
+{
+    const struct pool_tensors t = {.x = make_x(test, it),
+                                   .y = device_test_zeros(test, it->type, y_count(it)),
+                                   .dy = device_test_random(test, it->type, y_count(it), 1, 2),
+                                   .add = device_test_random(test, it->type, y_count(it), 1, 3),
+                                   .dx = device_test_random(test, it->type, x_count(it), 1, 4),
+                                   .index =
+                                       device_test_zeros(test, TYPE_BF16, (y_count(it) + 1) / 2)};
+
+    forward(test, it, &t, t.index);
+    backward(test, it, &t);
+    device_test_wait(test);
+    return t;
+}
+
+/* The window of one element of y: check it, and add its gradient to that of x. */
+static void check_window(const struct pool_case *it, const struct pool_tensors *t, int64_t number,
+                         double *dx)
+{
+    const int64_t c = number % it->channels, pixel = number / it->channels;
+    const int64_t b = pixel / (down(it) * across(it));
+    const int64_t top = pixel / across(it) % down(it) * it->stride - it->padding;
+    const int64_t left = pixel % across(it) * it->stride - it->padding;
+    int64_t best = -1, place = 0;
+    double most = 0;
+
+    for (int64_t i = 0; i < it->kernel * it->kernel; i++) {
+        const int64_t row = top + i / it->kernel, column = left + i % it->kernel;
+        if (row < 0 || row >= it->height || column < 0 || column >= it->width)
+            continue;
+        const int64_t at = ((b * it->height + row) * it->width + column) * it->channels + c;
+        const double x = device_test_value(it->type, t->x, at);
+        if (best < 0 || x > most || (isnan(x) && !isnan(most))) {
+            best = i;
+            most = x;
+            place = at;
+        }
+    }
+    const double y = device_test_value(it->type, t->y, number);
+    assert_true(isnan(most) ? isnan(y) : y == most);
+    assert_int_equal(t->index[number], best);
+    dx[place] += device_test_value(it->type, t->dy, number);
+    dx[place] += it->add ? device_test_value(it->type, t->add, number) : 0;
+}
+
+static void max_pool_is_right(void **state)
+{
+    (void)state;
+    for (int i = 0; i < CASES; i++) {
+        const struct pool_case *it = &cases[i];
+        struct device_test test;
+        device_test_open(&test, 2);
+        const struct pool_tensors t = run(&test, it);
+        double *dx = calloc((size_t)x_count(it), sizeof *dx);
+        assert_non_null(dx);
+        for (int64_t number = 0; number < y_count(it); number++)
+            check_window(it, &t, number, dx);
+        device_test_near("dx", it->type, t.dx, dx, x_count(it),
+                         1.01 * device_test_precision(it->type), it->type == TYPE_FP32 ? 20 : 0.01);
+        free(dx);
+        device_test_close(&test);
+    }
+}
+
+static void max_pool_is_right_with_all_kernels(void **state)
+{
+    device_test_of_cpu();
+    device_test_every_kernels(max_pool_is_right, state);
+}
+
+static void evaluation_keeps_no_index(void **state)
+{
+    (void)state;
+    const struct pool_case *it = &cases[3];
+    struct device_test test;
+    device_test_open(&test, 2);
+    const struct pool_tensors t = run(&test, it);
+    struct pool_tensors again = t;
+    again.y = device_test_zeros(&test, it->type, y_count(it));
+    forward(&test, it, &again, NULL);
+    device_test_wait(&test);
+    device_test_same("y", it->type, t.y, again.y, y_count(it));
+    device_test_close(&test);
+}
+
+static void too_large(struct device_test *test)
+{
+    test->device->backend->max_pool_forward(
+        test->stream,
+        &(struct max_pool_forward){
+            .batch = 1, .height = 20, .width = 20, .channels = 1, .kernel = 16, .stride = 1});
+}
+
+static void a_window_beyond_the_index_ends_the_program(void **state)
+{
+    (void)state;
+    device_test_ends(too_large, "max pool");
+}
+
+static void check_transpose(enum data_type type, int64_t batch, int64_t rows, int64_t columns)
+{
+    const size_t size = type_size(type);
+    struct device_test test;
+    device_test_open(&test, 2);
+    const char *x = device_test_random(&test, type, batch * rows * columns, 1, 1);
+    const char *y = device_test_zeros(&test, type, batch * rows * columns);
+    struct transpose args = {
+        .type = type, .batch = batch, .rows = rows, .columns = columns, .x = x};
+    memcpy(&args.y, &y, sizeof y);
+    test.device->backend->transpose(test.stream, &args);
+    device_test_wait(&test);
+    for (int64_t b = 0; b < batch; b++)
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t c = 0; c < columns; c++) {
+                const int64_t from = (b * rows + r) * columns + c;
+                const int64_t to = (b * columns + c) * rows + r;
+                assert_memory_equal(x + (size_t)from * size, y + (size_t)to * size, size);
+            }
+    device_test_close(&test);
+}
+
+static void transpose_is_right(void **state)
+{
+    (void)state;
+    check_transpose(TYPE_FP32, 2, 3, 1024);
+    check_transpose(TYPE_FP32, 1, 70, 67);
+    check_transpose(TYPE_BF16, 3, 49, 130);
+    check_transpose(TYPE_FP16, 1, 1, 5);
+    check_transpose(TYPE_BF16, 0, 4, 4);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(max_pool_is_right),
+        cmocka_unit_test(max_pool_is_right_with_all_kernels),
+        cmocka_unit_test(evaluation_keeps_no_index),
+        cmocka_unit_test(a_window_beyond_the_index_ends_the_program),
+        cmocka_unit_test(transpose_is_right),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// devices: cpu gpu
+/* The gradient of LayerScale against its definition in double precision, for all types and sizes,
+ * with dropout and drop path. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device_test.h"
+
+struct scale_case {
+    enum data_type type;
+    int64_t samples, rows_per_sample, width;
+    float dropout, drop_path;
+    bool in_place, overwrite, frozen;
+};
+
+static const struct scale_case cases[] = {
+    {TYPE_FP32, 3, 65, 48, 0, 0, false, false, false},
+    {TYPE_FP32, 2, 7, 13, 0.2f, 0, true, true, false},
+    {TYPE_FP32, 5, 1, 264, 0.1f, 0.4f, false, true, false},
+    {TYPE_FP32, 90, 70, 33, 0, 0.3f, true, false, false},
+    {TYPE_FP32, 4, 3, 24, 0.5f, 0, false, false, true},
+    {TYPE_BF16, 4, 50, 300, 0.1f, 0.25f, false, false, false},
+    {TYPE_BF16, 2, 9, 7, 0, 0, false, true, false},
+    {TYPE_FP16, 3, 33, 96, 0.3f, 0, true, false, false},
+    {TYPE_FP32, 0, 5, 8, 0.1f, 0, false, true, false},
+};
+
+enum { CASES = sizeof cases / sizeof cases[0] };
+
+struct scale_tensors {
+    void *pre, *dy, *scale, *dx;
+    float *dscale;
+    struct dropout dropout, drop_path;
+};
+
+static struct dropout dropout_of(struct device_test *test, float rate, uint32_t layer)
+{
+    return (struct dropout){.rate = rate,
+                            .seed = 0x123456789abcdefULL,
+                            .layer = layer,
+                            .params = device_test_params(test, 12, 1000, 0, 1)};
+}
+
+static struct scale_tensors run(struct device_test *test, const struct scale_case *it)
+{
+    const int64_t rows = it->samples * it->rows_per_sample, count = rows * it->width;
+    struct scale_tensors t = {.pre = device_test_random(test, it->type, count, 1, 1),
+                              .dy = device_test_random(test, it->type, count, 1, 2),
+                              .scale = device_test_random(test, it->type, it->width, 1, 3),
+                              .dx = device_test_random(test, it->type, count, 1, 2),
+                              .dscale = device_test_random(test, TYPE_FP32, it->width, 1, 4),
+                              .dropout = dropout_of(test, it->dropout, 7),
+                              .drop_path = dropout_of(test, it->drop_path, 8)};
+    test->device->backend->scale_backward(
+        test->stream, &(struct scale_backward){.type = it->type,
+                                               .rows = rows,
+                                               .width = it->width,
+                                               .rows_per_sample = it->rows_per_sample,
+                                               .pre = t.pre,
+                                               .dy = it->in_place ? t.dx : t.dy,
+                                               .scale = t.scale,
+                                               .dx = t.dx,
+                                               .dscale = it->frozen ? NULL : t.dscale,
+                                               .overwrite = it->overwrite,
+                                               .dropout = t.dropout,
+                                               .drop_path = t.drop_path});
+    device_test_wait(test);
+    return t;
+}
+
+static void check(const struct scale_case *it)
+{
+    const int64_t rows = it->samples * it->rows_per_sample, count = rows * it->width;
+    const int64_t padded = (it->width + 7) / 8 * 8;
+    const double tolerance = it->type == TYPE_FP32 ? 1e-6 : 1.001 * device_test_precision(it->type);
+    struct device_test test;
+    device_test_open(&test, 2);
+    const struct scale_tensors t = run(&test, it);
+    const float *before = device_test_random(&test, TYPE_FP32, it->width, 1, 4);
+    double *dx = calloc((size_t)count + 1, sizeof *dx);
+    double *dscale = calloc((size_t)it->width, sizeof *dscale);
+    assert_true(dx != NULL && dscale != NULL);
+    for (int64_t j = 0; j < it->width; j++)
+        dscale[j] = it->overwrite && rows > 0 ? 0 : (double)before[j];
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t row = i / it->width, column = i % it->width;
+        const int64_t sample = row / it->rows_per_sample;
+        const double g =
+            device_test_value(it->type, t.dy, i) *
+            device_test_dropout(&t.dropout, sample, row % it->rows_per_sample * padded + column) *
+            device_test_drop_path(&t.drop_path, sample);
+        dx[i] = g * device_test_value(it->type, t.scale, column);
+        if (!it->frozen)
+            dscale[column] += g * device_test_value(it->type, t.pre, i);
+    }
+    device_test_near("dx", it->type, t.dx, dx, count, tolerance, 1e-6 / tolerance);
+    device_test_near("dscale", TYPE_FP32, t.dscale, dscale, it->width, 1e-6,
+                     sqrt((double)rows + 1));
+    free(dscale);
+    free(dx);
+    device_test_close(&test);
+}
+
+static void gradients_are_right(void **state)
+{
+    (void)state;
+    for (int i = 0; i < CASES; i++)
+        check(&cases[i]);
+}
+
+static void gradients_are_right_with_all_kernels(void **state)
+{
+    device_test_of_cpu();
+    device_test_every_kernels(gradients_are_right, state);
+}
+
+static void threads_do_not_matter(void **state)
+{
+    (void)state;
+    device_test_of_cpu();
+    for (int i = 0; i < CASES; i++) {
+        const struct scale_case *it = &cases[i];
+        struct device_test one, three;
+        device_test_open(&one, 1);
+        device_test_open(&three, 3);
+        const struct scale_tensors a = run(&one, it), b = run(&three, it);
+        device_test_same("dscale", TYPE_FP32, a.dscale, b.dscale, it->width);
+        device_test_same("dx", it->type, a.dx, b.dx, it->samples * it->rows_per_sample * it->width);
+        device_test_close(&one);
+        device_test_close(&three);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_are_right),
+        cmocka_unit_test(gradients_are_right_with_all_kernels),
+        cmocka_unit_test(threads_do_not_matter),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

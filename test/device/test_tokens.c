@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// devices: cpu gpu
+/* Patches, tokens and pooling against their definitions, including gradients: sums over samples in
+ * double precision, copies bit for bit. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device_test.h"
+
+static const enum data_type types[] = {TYPE_FP32, TYPE_BF16, TYPE_FP16};
+
+/* Rounding to the type of a result near 1 that was computed in fp32. */
+static void check_near(const char *what, enum data_type type, const void *tensor,
+                       const double *expected, int64_t count)
+{
+    const double tolerance = type == TYPE_FP32 ? 1e-6 : 1.001 * device_test_precision(type);
+    device_test_near(what, type, tensor, expected, count, tolerance, 1e-6 / tolerance);
+}
+
+static void check_patches(enum data_type type, int64_t batch, int64_t channels, int64_t height,
+                          int64_t width, int64_t patch)
+{
+    struct device_test test;
+    int64_t across = width / patch, count = batch * channels * height * width, i = 0;
+    device_test_open(&test, 2);
+    const void *images = device_test_random(&test, type, count, 1, 1);
+    void *rows = device_test_zeros(&test, type, count);
+    test.device->backend->patches_forward(test.stream,
+                                          &(struct patches_forward){.type = type,
+                                                                    .batch = batch,
+                                                                    .channels = channels,
+                                                                    .height = height,
+                                                                    .width = width,
+                                                                    .patch = patch,
+                                                                    .images = images,
+                                                                    .rows = rows});
+    device_test_wait(&test);
+    for (int64_t row = 0; row < batch * (height / patch) * across; row++)
+        for (int64_t c = 0; c < channels; c++)
+            for (int64_t y = 0; y < patch; y++)
+                for (int64_t x = 0; x < patch; x++, i++) {
+                    int64_t sample = row / across / (height / patch);
+                    int64_t image_y = row / across % (height / patch) * patch + y;
+                    int64_t image_x = row % across * patch + x;
+                    double expected = device_test_value(
+                        type, images,
+                        ((sample * channels + c) * height + image_y) * width + image_x);
+                    assert_true(device_test_value(type, rows, i) == expected);
+                }
+    assert_int_equal(i, count);
+    device_test_close(&test);
+}
+
+static void patches_are_cut(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        check_patches(types[i], 3, 3, 32, 32, 4);
+        check_patches(types[i], 2, 1, 6, 9, 3);
+        check_patches(types[i], 2, 2, 4, 12, 1);
+        check_patches(types[i], 1, 3, 64, 32, 32);
+        check_patches(types[i], 2, 3, 28, 28, 14);
+        check_patches(types[i], 1, 3, 64, 48, 16);
+        check_patches(types[i], 0, 3, 8, 8, 4);
+    }
+}
+
+struct tokens_case {
+    int64_t batch, tokens, width;
+    bool class_token;
+    int64_t registers, unplaced;
+};
+
+static const struct tokens_case token_cases[] = {
+    {3, 65, 48, true, 0, 0},   {2, 16, 13, false, 0, 0},  {1, 2, 1, true, 0, 0},
+    {200, 5, 33, true, 0, 0},  {130, 4, 64, false, 0, 0}, {0, 5, 8, true, 0, 0},
+    {300, 1, 100, true, 0, 0}, {3, 21, 48, true, 4, 5},   {2, 9, 13, true, 3, 4},
+    {70, 7, 24, false, 2, 2},  {200, 6, 33, true, 1, 0},  {3, 7, 16, true, 2, 7},
+};
+
+enum { TOKEN_CASES = sizeof token_cases / sizeof token_cases[0] };
+
+static void check_tokens_forward(enum data_type type, const struct tokens_case *it)
+{
+    struct device_test test;
+    int64_t classes = it->class_token ? 1 : 0, first = classes + it->registers;
+    int64_t patches = it->tokens - first, width = it->width;
+    device_test_open(&test, 2);
+    const void *rows = device_test_random(&test, type, it->batch * patches * width, 1, 1);
+    const void *class_token = device_test_random(&test, type, width, 1, 2);
+    const void *registers = device_test_random(&test, type, it->registers * width, 1, 7);
+    const void *position =
+        device_test_random(&test, type, (it->tokens - it->unplaced) * width, 1, 3);
+    void *x = device_test_zeros(&test, type, it->batch * it->tokens * width);
+    double *expected = calloc((size_t)(it->batch * it->tokens * width) + 1, sizeof *expected);
+    assert_non_null(expected);
+    test.device->backend->tokens_forward(
+        test.stream, &(struct tokens_forward){.type = type,
+                                              .batch = it->batch,
+                                              .tokens = it->tokens,
+                                              .width = width,
+                                              .registers = it->registers,
+                                              .unplaced = it->unplaced,
+                                              .patches = rows,
+                                              .class_token = it->class_token ? class_token : NULL,
+                                              .register_tokens = registers,
+                                              .position = position,
+                                              .x = x});
+    device_test_wait(&test);
+    for (int64_t i = 0; i < it->batch * it->tokens * width; i++) {
+        int64_t sample = i / width / it->tokens, token = i / width % it->tokens, j = i % width;
+        if (token < classes)
+            expected[i] = device_test_value(type, class_token, j);
+        else if (token < first)
+            expected[i] = device_test_value(type, registers, (token - classes) * width + j);
+        else
+            expected[i] =
+                device_test_value(type, rows, (sample * patches + token - first) * width + j);
+        if (token >= it->unplaced)
+            expected[i] += device_test_value(type, position, (token - it->unplaced) * width + j);
+    }
+    check_near("x", type, x, expected, it->batch * it->tokens * width);
+    free(expected);
+    device_test_close(&test);
+}
+
+struct tokens_gradients {
+    const void *dx;
+    void *dpatches;
+    float *dclass_token, *dregisters, *dposition;
+};
+
+static struct tokens_gradients run_tokens_backward(struct device_test *test, enum data_type type,
+                                                   const struct tokens_case *it, bool parameters)
+{
+    int64_t patches = it->tokens - it->registers - (it->class_token ? 1 : 0), width = it->width;
+    struct tokens_gradients g = {
+        .dx = device_test_random(test, type, it->batch * it->tokens * width, 1, 4),
+        .dpatches = device_test_zeros(test, type, it->batch * patches * width),
+        .dclass_token = device_test_random(test, TYPE_FP32, width, 1, 5),
+        .dregisters = device_test_random(test, TYPE_FP32, it->registers * width, 1, 8),
+        .dposition = device_test_random(test, TYPE_FP32, it->tokens * width, 1, 6),
+    };
+    test->device->backend->tokens_backward(
+        test->stream,
+        &(struct tokens_backward){.type = type,
+                                  .batch = it->batch,
+                                  .tokens = it->tokens,
+                                  .width = width,
+                                  .registers = it->registers,
+                                  .unplaced = it->unplaced,
+                                  .class_token = it->class_token,
+                                  .dx = g.dx,
+                                  .dpatches = g.dpatches,
+                                  .dclass_token = parameters ? g.dclass_token : NULL,
+                                  .dregister_tokens = parameters ? g.dregisters : NULL,
+                                  .dposition = parameters ? g.dposition : NULL});
+    device_test_wait(test);
+    return g;
+}
+
+/* Gradients accumulated before, from the same seeds, plus the sum over samples. */
+static void check_sum(enum data_type type, const struct tokens_case *it, const void *dx,
+                      int64_t token, const float *before, const float *after)
+{
+    for (int64_t j = 0; j < it->width; j++) {
+        double sum = (double)before[j];
+        for (int64_t b = 0; b < it->batch; b++)
+            sum += device_test_value(type, dx, (b * it->tokens + token) * it->width + j);
+        assert_true(fabs((double)after[j] - sum) <= 1e-6 * (1 + (double)it->batch));
+    }
+}
+
+static void check_tokens_backward(enum data_type type, const struct tokens_case *it)
+{
+    struct device_test test;
+    int64_t classes = it->class_token ? 1 : 0, first = classes + it->registers;
+    int64_t patches = it->tokens - first, width = it->width;
+    device_test_open(&test, 2);
+    const struct tokens_gradients g = run_tokens_backward(&test, type, it, true);
+    const float *class_before = device_test_random(&test, TYPE_FP32, width, 1, 5);
+    const float *registers_before =
+        device_test_random(&test, TYPE_FP32, it->registers * width, 1, 8);
+    const float *position_before = device_test_random(&test, TYPE_FP32, it->tokens * width, 1, 6);
+    for (int64_t i = 0; i < it->batch * patches * width; i++) {
+        int64_t row = i / width, from = row / patches * it->tokens + row % patches + first;
+        assert_true(device_test_value(type, g.dpatches, i) ==
+                    device_test_value(type, g.dx, from * width + i % width));
+    }
+    for (int64_t row = 0; row < it->tokens - it->unplaced; row++)
+        check_sum(type, it, g.dx, it->unplaced + row, position_before + row * width,
+                  g.dposition + row * width);
+    for (int64_t row = 0; row < it->registers; row++)
+        check_sum(type, it, g.dx, classes + row, registers_before + row * width,
+                  g.dregisters + row * width);
+    if (it->class_token)
+        check_sum(type, it, g.dx, 0, class_before, g.dclass_token);
+    else
+        device_test_same("no class token", TYPE_FP32, class_before, g.dclass_token, width);
+    const struct tokens_gradients without = run_tokens_backward(&test, type, it, false);
+    device_test_same("frozen", TYPE_FP32, without.dposition, position_before, it->tokens * width);
+    device_test_same("frozen", TYPE_FP32, without.dregisters, registers_before,
+                     it->registers * width);
+    device_test_same("dpatches", type, without.dpatches, g.dpatches, it->batch * patches * width);
+    device_test_close(&test);
+}
+
+static void tokens_are_right(void **state)
+{
+    (void)state;
+    for (int type = 0; type < 3; type++)
+        for (int i = 0; i < TOKEN_CASES; i++) {
+            check_tokens_forward(types[type], &token_cases[i]);
+            check_tokens_backward(types[type], &token_cases[i]);
+        }
+}
+
+static void tokens_are_right_with_all_kernels(void **state)
+{
+    device_test_of_cpu();
+    device_test_every_kernels(tokens_are_right, state);
+}
+
+static void threads_do_not_matter(void **state)
+{
+    (void)state;
+    device_test_of_cpu();
+    for (int i = 0; i < TOKEN_CASES; i++) {
+        const struct tokens_case *it = &token_cases[i];
+        struct device_test one, three;
+        device_test_open(&one, 1);
+        device_test_open(&three, 3);
+        const struct tokens_gradients a = run_tokens_backward(&one, TYPE_BF16, it, true);
+        const struct tokens_gradients b = run_tokens_backward(&three, TYPE_BF16, it, true);
+        device_test_same("dclass_token", TYPE_FP32, a.dclass_token, b.dclass_token, it->width);
+        device_test_same("dposition", TYPE_FP32, a.dposition, b.dposition, it->tokens * it->width);
+        device_test_close(&one);
+        device_test_close(&three);
+    }
+}
+
+struct pool_case {
+    int64_t batch, tokens, width, first;
+    bool mean;
+};
+
+static const struct pool_case pool_cases[] = {
+    {3, 65, 48, 0, false},  {3, 65, 48, 1, true}, {2, 197, 133, 0, true}, {5, 4, 7, 3, true},
+    {70, 10, 300, 2, true}, {0, 4, 8, 0, true},   {4, 1, 9, 0, false},    {2, 5, 6, 2, false},
+};
+
+static void check_pool(enum data_type type, const struct pool_case *it)
+{
+    struct device_test test;
+    int64_t width = it->width, count = it->batch * it->tokens * width;
+    int64_t begin = it->mean ? it->first : 0, end = it->mean ? it->tokens : 1;
+    device_test_open(&test, 2);
+    const void *x = device_test_random(&test, type, count, 1, 1);
+    const void *dy = device_test_random(&test, type, it->batch * width, 1, 2);
+    void *y = device_test_zeros(&test, type, it->batch * width);
+    void *dx = device_test_random(&test, type, count, 1, 3);
+    double *expected = calloc((size_t)count + 1, sizeof *expected);
+    assert_non_null(expected);
+    test.device->backend->pool_forward(
+        test.stream,
+        &(struct pool_forward){type, it->batch, it->tokens, width, it->first, it->mean, x, y});
+    test.device->backend->pool_backward(
+        test.stream,
+        &(struct pool_backward){type, it->batch, it->tokens, width, it->first, it->mean, dy, dx});
+    device_test_wait(&test);
+    for (int64_t i = 0; i < it->batch * width; i++)
+        for (int64_t token = begin; token < end; token++)
+            expected[i] +=
+                device_test_value(type, x, (i / width * it->tokens + token) * width + i % width) /
+                (double)(end - begin);
+    check_near("y", type, y, expected, it->batch * width);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t token = i / width % it->tokens, sample = i / width / it->tokens;
+        expected[i] =
+            token < begin || token >= end
+                ? 0
+                : device_test_value(type, dy, sample * width + i % width) / (double)(end - begin);
+    }
+    check_near("dx", type, dx, expected, count);
+    free(expected);
+    device_test_close(&test);
+}
+
+static void pooling_is_right(void **state)
+{
+    (void)state;
+    for (int type = 0; type < 3; type++)
+        for (size_t i = 0; i < sizeof pool_cases / sizeof pool_cases[0]; i++)
+            check_pool(types[type], &pool_cases[i]);
+}
+
+static void pooling_is_right_with_all_kernels(void **state)
+{
+    device_test_of_cpu();
+    device_test_every_kernels(pooling_is_right, state);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(patches_are_cut),
+        cmocka_unit_test(tokens_are_right),
+        cmocka_unit_test(tokens_are_right_with_all_kernels),
+        cmocka_unit_test(threads_do_not_matter),
+        cmocka_unit_test(pooling_is_right),
+        cmocka_unit_test(pooling_is_right_with_all_kernels),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,906 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// devices: cpu gpu
+/* The optimizers against torch.optim (test/vectors/make_device.py), and related operations on flat
+ * buffers: clipping, loss scale, segments, moving average, compute copy. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device/exact_sum.h"
+#include "device_test.h"
+#include "vector_file.h"
+
+struct update_case {
+    const char *name;
+    struct update settings;
+    struct step_params params;
+    float decay;
+    bool moment1, moment2;
+};
+
+/* As in make_device.py. Those with trust_clip have always_adapt. */
+static const struct update_case cases[] = {
+    {"sgd", {.rule = UPDATE_SGD}, {.rate = 0.1}, 0, false, false},
+    {"sgd_decay", {.rule = UPDATE_SGD}, {.rate = 0.1}, 0.05f, false, false},
+    {"sgd_momentum", {.rule = UPDATE_SGD}, {.rate = 0.05, .momentum = 0.9}, 0.01f, true, false},
+    {"sgd_nesterov",
+     {.rule = UPDATE_SGD, .nesterov = true, .max_norm = 1.5},
+     {.rate = 0.05, .momentum = 0.8},
+     0.01f,
+     true,
+     false},
+    {"adam",
+     {.rule = UPDATE_ADAM, .beta2 = 0.999, .epsilon = 1e-8},
+     {.rate = 0.01, .beta1 = 0.9},
+     0,
+     true,
+     true},
+    {"adam_decay",
+     {.rule = UPDATE_ADAM, .beta2 = 0.95, .epsilon = 1e-3, .max_norm = 2},
+     {.rate = 0.02, .beta1 = 0.8},
+     0.1f,
+     true,
+     true},
+    {"adamw",
+     {.rule = UPDATE_ADAMW, .beta2 = 0.999, .epsilon = 1e-8, .max_norm = 1},
+     {.rate = 0.01, .beta1 = 0.9},
+     0.05f,
+     true,
+     true},
+    {"adamw_other",
+     {.rule = UPDATE_ADAMW, .beta2 = 0.9, .epsilon = 1e-6},
+     {.rate = 0.1, .beta1 = 0.5},
+     0.3f,
+     true,
+     true},
+    {"rmsprop",
+     {.rule = UPDATE_RMSPROP, .alpha = 0.99, .epsilon = 1e-8},
+     {.rate = 0.01},
+     0,
+     false,
+     true},
+    {"rmsprop_momentum",
+     {.rule = UPDATE_RMSPROP, .alpha = 0.9, .epsilon = 1e-5, .max_norm = 3},
+     {.rate = 0.01, .momentum = 0.9},
+     0.1f,
+     true,
+     true},
+    {"lion", {.rule = UPDATE_LION, .beta2 = 0.99}, {.rate = 0.01, .beta1 = 0.9}, 0, true, false},
+    {"lion_decay",
+     {.rule = UPDATE_LION, .beta2 = 0.95, .max_norm = 2},
+     {.rate = 0.02, .beta1 = 0.8},
+     0.3f,
+     true,
+     false},
+    {"lamb",
+     {.rule = UPDATE_LAMB, .beta2 = 0.999, .epsilon = 1e-6, .trust = 1},
+     {.rate = 0.02, .beta1 = 0.9},
+     0.1f,
+     true,
+     true},
+    {"lamb_clip",
+     {.rule = UPDATE_LAMB,
+      .beta2 = 0.95,
+      .epsilon = 1e-3,
+      .trust = 1,
+      .trust_clip = true,
+      .max_norm = 2},
+     {.rate = 0.1, .beta1 = 0.8},
+     0.3f,
+     true,
+     true},
+    {"lars",
+     {.rule = UPDATE_LARS, .epsilon = 1e-8, .trust = 0.001},
+     {.rate = 0.5},
+     0.1f,
+     false,
+     false},
+    {"lars_momentum",
+     {.rule = UPDATE_LARS, .epsilon = 1e-8, .trust = 0.01, .max_norm = 1.5},
+     {.rate = 5, .momentum = 0.9},
+     0.05f,
+     true,
+     false},
+    {"lars_clip",
+     {.rule = UPDATE_LARS, .epsilon = 1e-2, .trust = 0.03, .trust_clip = true, .nesterov = true},
+     {.rate = 0.05, .momentum = 0.8},
+     0.1f,
+     true,
+     false},
+};
+
+enum { CASES = sizeof cases / sizeof cases[0], STEPS = 5, FIRST = 21, COUNT = 45, GAP = 3 };
+
+/* The two parameter groups with padding in between: FIRST elements, GAP, the rest, GAP. */
+enum { PADDED = COUNT + 2 * GAP };
+
+static int padded_index(int i)
+{
+    return i < FIRST ? i : i + GAP;
+}
+
+/* values: a tensor. */
+static double norm_squared_of(struct device_test *test, const float *values, int64_t count)
+{
+    const struct device_backend *backend = test->device->backend;
+    struct exact_sum *sum = device_test_zeros(test, TYPE_FP32, sizeof *sum / sizeof(float));
+    double *value = device_test_number(test, 0);
+    backend->sum_squares(test->stream, values, count, sum);
+    backend->sum_value(test->stream, sum, value);
+    device_test_wait(test);
+    return *value;
+}
+
+/* Memory of the norms of two tensors, in floats. */
+enum { NORM_FLOATS = 2 * sizeof(struct tensor_norms) / sizeof(float) };
+
+/* The first call of rules that need norms; with the others it changes nothing. */
+static void measure(const struct device_test *test, struct update args)
+{
+    const struct device_backend *backend = test->device->backend;
+    backend->zero(test->stream, args.norms, NORM_FLOATS * sizeof(float));
+    args.measure = true;
+    backend->update(test->stream, &args);
+}
+
+static void check_optimizer(const struct update_case *it, const struct vector_file *file)
+{
+    struct device_test test;
+    device_test_open(&test, 2);
+    const float *start = vector_file_floats(file, "start", NULL);
+    const float *gradients = vector_file_floats(file, "gradients", NULL);
+    const double *expected = vector_file_doubles(file, it->name, NULL);
+    bool adapts = it->settings.rule == UPDATE_LAMB || it->settings.rule == UPDATE_LARS;
+    const struct update_segment segments[] = {{.begin = 0,
+                                               .end = FIRST,
+                                               .weight_decay = it->decay,
+                                               .rate_scale = 1,
+                                               .adapts = adapts,
+                                               .tensor = 1},
+                                              {.begin = FIRST + GAP,
+                                               .end = COUNT + GAP,
+                                               .rate_scale = 0.5f,
+                                               .adapts = it->settings.trust_clip}};
+    float *weights = device_test_zeros(&test, TYPE_FP32, PADDED);
+    float *gradient = device_test_random(&test, TYPE_FP32, PADDED, 1, 1);
+    double average[COUNT], *norm_squared = device_test_number(&test, 0);
+    struct step_params *params = device_test_params(&test, 0, 0, it->params.rate, 0);
+    params->beta1 = it->params.beta1;
+    params->momentum = it->params.momentum;
+    struct update args = it->settings;
+    args.params = params;
+    args.count = PADDED;
+    args.weights = weights;
+    args.gradient = gradient;
+    args.moment1 = it->moment1 ? device_test_zeros(&test, TYPE_FP32, PADDED) : NULL;
+    args.moment2 = it->moment2 ? device_test_zeros(&test, TYPE_FP32, PADDED) : NULL;
+    args.average = device_test_zeros(&test, TYPE_FP32, PADDED);
+    args.copy = device_test_zeros(&test, TYPE_BF16, PADDED);
+    args.copy_type = TYPE_BF16;
+    args.segments = segments;
+    args.segment_count = 2;
+    args.average_decay = 0.75;
+    args.norm_squared = norm_squared;
+    args.norms = device_test_zeros(&test, TYPE_FP32, NORM_FLOATS);
+    for (int i = 0; i < COUNT; i++)
+        weights[padded_index(i)] = args.average[padded_index(i)] = start[i];
+    for (int i = 0; i < COUNT; i++)
+        average[i] = (double)start[i];
+    for (int step = 0; step < STEPS; step++) {
+        for (int i = 0; i < COUNT; i++)
+            gradient[padded_index(i)] = gradients[step * COUNT + i];
+        *norm_squared = norm_squared_of(
+            &test, device_test_copy(&test, TYPE_FP32, gradients + step * COUNT, COUNT), COUNT);
+        params->update = step + 1;
+        measure(&test, args);
+        test.device->backend->update(test.stream, &args);
+        device_test_wait(&test);
+        for (int i = 0; i < COUNT; i++) {
+            double truth = expected[step * COUNT + i], weight = (double)weights[padded_index(i)];
+            average[i] = 0.75 * average[i] + 0.25 * truth;
+            if (!(fabs(weight - truth) <= 1e-6 * (1 + fabs(truth))))
+                fail_msg("%s: step %d, element %d is %.9g, not %.9g", it->name, step, i, weight,
+                         truth);
+            assert_true(fabs((double)args.average[padded_index(i)] - average[i]) <= 2e-6);
+        }
+    }
+    uint16_t *copy = device_test_zeros(&test, TYPE_BF16, PADDED);
+    test.device->backend->convert(test.stream, TYPE_BF16, copy, TYPE_FP32, weights, PADDED);
+    device_test_wait(&test);
+    device_test_same("copy", TYPE_BF16, args.copy, copy, PADDED);
+    for (int i = 0; i < GAP; i++)
+        assert_true(weights[FIRST + i] == 0 && weights[COUNT + GAP + i] == 0);
+    device_test_close(&test);
+}
+
+static void optimizers_are_pytorchs(void **state)
+{
+    (void)state;
+    struct vector_file *file = vector_file_open("device_update.safetensors");
+    for (int i = 0; i < CASES; i++)
+        check_optimizer(&cases[i], file);
+    vector_file_close(file);
+}
+
+static void optimizers_are_pytorchs_with_all_kernels(void **state)
+{
+    device_test_every_kernels(optimizers_are_pytorchs, state);
+}
+
+/* Memory of an AdamW update of `count` elements with a copy in this type. */
+static struct update adamw_of(struct device_test *test, int64_t count, enum data_type copy_type)
+{
+    struct step_params *params = device_test_params(test, 0, 0, 0.01, 3);
+    params->beta1 = 0.9;
+    return (struct update){.rule = UPDATE_ADAMW,
+                           .count = count,
+                           .weights = device_test_random(test, TYPE_FP32, count, 1, 1),
+                           .gradient = device_test_random(test, TYPE_FP32, count, 1, 2),
+                           .moment1 = device_test_random(test, TYPE_FP32, count, 0.1, 3),
+                           .moment2 = device_test_zeros(test, TYPE_FP32, count),
+                           .average = device_test_random(test, TYPE_FP32, count, 1, 4),
+                           .copy = device_test_zeros(test, copy_type, count),
+                           .copy_type = copy_type,
+                           .params = params,
+                           .beta2 = 0.99,
+                           .epsilon = 1e-8,
+                           .average_decay = 0.9};
+}
+
+/* Everything is as adamw_of initialised it. */
+static void check_unchanged(struct device_test *test, const struct update *args)
+{
+    device_test_wait(test);
+    const struct update fresh = adamw_of(test, args->count, args->copy_type);
+    device_test_same("weights", TYPE_FP32, args->weights, fresh.weights, args->count);
+    device_test_same("moment1", TYPE_FP32, args->moment1, fresh.moment1, args->count);
+    device_test_same("moment2", TYPE_FP32, args->moment2, fresh.moment2, args->count);
+    device_test_same("average", TYPE_FP32, args->average, fresh.average, args->count);
+    device_test_same("copy", args->copy_type, args->copy, fresh.copy, args->count);
+}
+
+static void threads_do_not_matter(void **state)
+{
+    (void)state;
+    enum { MANY = 100003 };
+    const struct update_segment segments[] = {
+        {.begin = 0, .end = 50001, .weight_decay = 0.1f, .rate_scale = 1},
+        {.begin = 50008, .end = MANY, .weight_decay = 0, .rate_scale = 0.3f}};
+    struct device_test one, three;
+    device_test_open(&one, 1);
+    device_test_open(&three, 3);
+    struct update a = adamw_of(&one, MANY, TYPE_FP16), b = adamw_of(&three, MANY, TYPE_FP16);
+    a.segments = b.segments = segments;
+    a.segment_count = b.segment_count = 2;
+    one.device->backend->update(one.stream, &a);
+    three.device->backend->update(three.stream, &b);
+    device_test_wait(&one);
+    device_test_wait(&three);
+    device_test_same("weights", TYPE_FP32, a.weights, b.weights, MANY);
+    device_test_same("moment1", TYPE_FP32, a.moment1, b.moment1, MANY);
+    device_test_same("average", TYPE_FP32, a.average, b.average, MANY);
+    device_test_same("copy", TYPE_FP16, a.copy, b.copy, MANY);
+    assert_true(norm_squared_of(&one, a.weights, MANY) == norm_squared_of(&three, b.weights, MANY));
+    device_test_close(&one);
+    device_test_close(&three);
+}
+
+/* The sums of squares of LAMB's and LARS's directions, of segments that need several blocks. */
+static void check_norms(enum update_rule rule, double norm_squared)
+{
+    enum { MANY = 50003, TENSORS = 2 };
+    const struct update_segment segments[] = {
+        {.begin = 1, .end = 40001, .weight_decay = 0.5f, .rate_scale = 1, .adapts = true},
+        {.begin = 40008, .end = 40010, .rate_scale = 1},
+        {.begin = 40016,
+         .end = MANY,
+         .weight_decay = 0.5f,
+         .rate_scale = 1,
+         .adapts = true,
+         .tensor = 1}};
+    /* The last segment as on two ranks. */
+    struct update_segment parts[] = {segments[0], segments[1], segments[2], segments[2]};
+    parts[2].end = parts[3].begin = 40016 + 16 * 101;
+    struct device_test one, three;
+    device_test_open(&one, 1);
+    device_test_open(&three, 3);
+    struct update a = adamw_of(&one, MANY, TYPE_BF16), b = adamw_of(&three, MANY, TYPE_BF16);
+    a.rule = b.rule = rule;
+    a.segments = segments;
+    a.segment_count = 3;
+    b.segments = parts;
+    b.segment_count = 4;
+    a.max_norm = b.max_norm = 2;
+    a.norm_squared = device_test_number(&one, norm_squared);
+    b.norm_squared = device_test_number(&three, norm_squared);
+    a.norms = device_test_zeros(&one, TYPE_FP32, NORM_FLOATS);
+    b.norms = device_test_zeros(&three, TYPE_FP32, NORM_FLOATS);
+    measure(&one, a);
+    measure(&three, b);
+    device_test_wait(&one);
+    device_test_wait(&three);
+    const double clip = 2 / (sqrt(norm_squared) + 1e-6);
+    for (int tensor = 0; tensor < TENSORS; tensor++) {
+        const struct update_segment *segment = &segments[2 * tensor];
+        double weights = 0, squares = 0;
+        for (int64_t i = segment->begin; i < segment->end && isfinite(norm_squared); i++) {
+            double weight = (double)a.weights[i], direction = clip * (double)a.gradient[i];
+            if (rule == UPDATE_LAMB) {
+                double moment1 = 0.9 * (double)a.moment1[i] + 0.1 * direction;
+                double moment2 = 0.01 * direction * direction;
+                direction =
+                    moment1 / (1 - pow(0.9, 3)) / (sqrt(moment2 / (1 - pow(0.99, 3))) + a.epsilon) +
+                    0.5 * weight;
+            }
+            weights += weight * weight;
+            squares += direction * direction;
+        }
+        const double sums[] = {exact_sum_value(&a.norms[tensor].weights),
+                               exact_sum_value(&a.norms[tensor].direction)};
+        assert_true(fabs(sums[0] - weights) <= 1e-9 * weights);
+        assert_true(fabs(sums[1] - squares) <= 1e-5 * squares);
+        assert_true(exact_sum_value(&b.norms[tensor].weights) == sums[0]);
+        assert_true(exact_sum_value(&b.norms[tensor].direction) == sums[1]);
+    }
+    check_unchanged(&one, &a);
+    device_test_close(&one);
+    device_test_close(&three);
+}
+
+static void norms_are_sums_of_squares(void **state)
+{
+    (void)state;
+    check_norms(UPDATE_LAMB, 16);
+    check_norms(UPDATE_LARS, 16);
+    check_norms(UPDATE_LAMB, INFINITY);
+}
+
+static void norms_with_all_kernels(void **state)
+{
+    device_test_every_kernels(norms_are_sums_of_squares, state);
+}
+
+/* Segments of any length and position, more than one launch of a kernel handles: the same result as
+ * if each were updated alone; elements between them do not change. */
+static void segments_are_updated_each_for_itself(void **state)
+{
+    (void)state;
+    enum { SEGMENTS = 150, ELEMENTS = 12000 };
+    struct update_segment segments[SEGMENTS];
+    struct device_test test;
+    device_test_open(&test, 1);
+    int64_t end = 3;
+    for (int i = 0; i < SEGMENTS; i++) {
+        const int64_t begin = end + i % 3, length = i == 70 ? 9001 : i * 7 % 29;
+        segments[i] = (struct update_segment){.begin = begin,
+                                              .end = begin + length,
+                                              .weight_decay = (float)i / 100,
+                                              .rate_scale = i % 10 == 9 ? 0 : 1 / (1 + (float)i)};
+        end = begin + length;
+    }
+    assert_true(end <= ELEMENTS);
+    struct update all = adamw_of(&test, ELEMENTS, TYPE_BF16);
+    struct update each = adamw_of(&test, ELEMENTS, TYPE_BF16);
+    all.segments = segments;
+    all.segment_count = SEGMENTS;
+    test.device->backend->update(test.stream, &all);
+    each.segment_count = 1;
+    for (int i = 0; i < SEGMENTS; i++) {
+        each.segments = &segments[i];
+        test.device->backend->update(test.stream, &each);
+    }
+    device_test_wait(&test);
+    device_test_same("weights", TYPE_FP32, all.weights, each.weights, ELEMENTS);
+    device_test_same("moment1", TYPE_FP32, all.moment1, each.moment1, ELEMENTS);
+    device_test_same("copy", TYPE_BF16, all.copy, each.copy, ELEMENTS);
+    for (int i = 0, s = 0; i < ELEMENTS; i++) {
+        while (s < SEGMENTS && segments[s].end <= i)
+            s++;
+        bool inside = s < SEGMENTS && segments[s].begin <= i && segments[s].rate_scale != 0;
+        assert_true((all.moment2[i] != 0) == inside); /* it was 0 */
+    }
+    device_test_close(&test);
+}
+
+/* Buffer `number` of the chain below, cut from `all`; some are not aligned. */
+static struct update chain_part(const struct update *all, int number, int64_t count)
+{
+    static const struct update_segment segments[] = {
+        {.begin = 1, .end = 30, .weight_decay = 0.1f, .rate_scale = 1},
+        {.begin = 30, .end = 31, .rate_scale = 1},
+        {.begin = 40, .end = 60, .rate_scale = 0},
+        {.begin = 60, .end = 70, .rate_scale = 0.5f},
+        {.begin = 70, .end = 80, .rate_scale = 1, .running = true, .keep = 0.5f}};
+    const int64_t skipped = number * (count + 8) + number % 2;
+    struct update part = *all;
+    part.count = count;
+    part.weights += skipped;
+    part.gradient += skipped;
+    part.moment1 += skipped;
+    part.moment2 += skipped;
+    part.average += skipped;
+    part.copy = (uint16_t *)part.copy + skipped + number / 2 % 2;
+    part.segments = segments + number % 2;
+    part.segment_count = number == 4 ? 0 : 4;
+    return part;
+}
+
+/* One call for a chain of buffers, more than one launch of a kernel handles: the same result as one
+ * call each. */
+static void chained_buffers_are_updated_like_single_ones(void **state)
+{
+    (void)state;
+    enum { CHAIN = 23, EACH = 88, ELEMENTS = CHAIN * (EACH + 8) };
+    struct device_test test;
+    struct update chain[CHAIN];
+    device_test_open(&test, 1);
+    const struct update together = adamw_of(&test, ELEMENTS, TYPE_BF16);
+    const struct update single = adamw_of(&test, ELEMENTS, TYPE_BF16);
+    for (int i = 0; i < CHAIN; i++) {
+        const struct update part = chain_part(&single, i, EACH);
+        chain[i] = chain_part(&together, i, EACH);
+        chain[i].next = i + 1 < CHAIN ? &chain[i + 1] : NULL;
+        test.device->backend->update(test.stream, &part);
+    }
+    test.device->backend->update(test.stream, chain);
+    device_test_wait(&test);
+    device_test_same("weights", TYPE_FP32, together.weights, single.weights, ELEMENTS);
+    device_test_same("moment1", TYPE_FP32, together.moment1, single.moment1, ELEMENTS);
+    device_test_same("moment2", TYPE_FP32, together.moment2, single.moment2, ELEMENTS);
+    device_test_same("average", TYPE_FP32, together.average, single.average, ELEMENTS);
+    device_test_same("copy", TYPE_BF16, together.copy, single.copy, ELEMENTS);
+    for (int i = 0; i < CHAIN; i++)
+        assert_true((chain[i].moment2[65] != 0) == (i != 4)); /* it was 0 */
+    device_test_close(&test);
+}
+
+static void an_infinite_norm_changes_nothing(void **state)
+{
+    (void)state;
+    const double norms[] = {INFINITY, NAN};
+    const double max_norms[] = {0, 1};
+    for (int i = 0; i < 4; i++) {
+        struct device_test test;
+        device_test_open(&test, 1);
+        struct update args = adamw_of(&test, 100, TYPE_BF16);
+        const struct update_segment segment = {
+            .begin = 0, .end = 100, .weight_decay = 0.1f, .rate_scale = 1};
+        args.segments = &segment;
+        args.segment_count = 1;
+        args.norm_squared = device_test_number(&test, norms[i % 2]);
+        args.max_norm = max_norms[i / 2];
+        test.device->backend->update(test.stream, &args);
+        check_unchanged(&test, &args);
+        device_test_close(&test);
+    }
+}
+
+static void frozen_segments_and_empty_buffers(void **state)
+{
+    (void)state;
+    struct device_test test;
+    device_test_open(&test, 1);
+    struct update args = adamw_of(&test, 100, TYPE_FP32);
+    const struct update_segment segments[] = {
+        {.begin = 0, .end = 60, .weight_decay = 0.1f, .rate_scale = 0},
+        {.begin = 60, .end = 60, .weight_decay = 0.1f, .rate_scale = 1}};
+    args.segments = segments;
+    args.segment_count = 2;
+    test.device->backend->update(test.stream, &args);
+    check_unchanged(&test, &args);
+    args.count = args.segment_count = 0;
+    test.device->backend->update(test.stream, &args);
+    args.count = 100;
+    check_unchanged(&test, &args);
+    device_test_close(&test);
+}
+
+/* Clipping uses the coefficient of torch.nn.utils.clip_grad_norm_; a small norm is left unchanged.
+ */
+static void clipping_multiplies_the_gradient(void **state)
+{
+    (void)state;
+    const double max_norms[] = {1, 4.1, 0}, coefficients[] = {0.25, 1, 1};
+    const float slopes[] = {1, -2, 3};
+    const struct update_segment segment = {
+        .begin = 0, .end = 3, .weight_decay = 0, .rate_scale = 1};
+    for (int i = 0; i < 3; i++) {
+        struct device_test test;
+        device_test_open(&test, 1);
+        struct update args = {.rule = UPDATE_SGD,
+                              .count = 3,
+                              .weights = device_test_zeros(&test, TYPE_FP32, 3),
+                              .gradient = device_test_copy(&test, TYPE_FP32, slopes, 3),
+                              .segments = &segment,
+                              .segment_count = 1,
+                              .params = device_test_params(&test, 0, 0, 1, 1),
+                              .norm_squared = device_test_number(&test, 16),
+                              .max_norm = max_norms[i]};
+        test.device->backend->update(test.stream, &args);
+        device_test_wait(&test);
+        for (int j = 0; j < 3; j++)
+            assert_true(fabs((double)(args.weights[j] + slopes[j] * (float)coefficients[i])) <
+                        2e-6);
+        device_test_close(&test);
+    }
+}
+
+/* A scaler in device memory. */
+static struct loss_scaler *scaler_of(struct device_test *test, struct loss_scaler scaler)
+{
+    return device_test_copy(test, TYPE_FP32, &scaler, sizeof scaler / sizeof(float));
+}
+
+/* Running statistics between two segments that are optimised: neither clipped nor scaled, without
+ * decay and moments; average and copy are updated. */
+static void running_statistics_follow(void **state)
+{
+    (void)state;
+    enum { FROM = 21, TO = 60, ALL = 83 };
+    const struct update_segment segments[] = {
+        {.begin = 0, .end = FROM, .weight_decay = 0.1f, .rate_scale = 1},
+        {.begin = FROM, .end = TO, .rate_scale = 1, .running = true, .keep = 0.75f},
+        {.begin = TO, .end = ALL, .rate_scale = 1}};
+    struct device_test test;
+    device_test_open(&test, 2);
+    struct update args = adamw_of(&test, ALL, TYPE_BF16), before = adamw_of(&test, ALL, TYPE_BF16);
+    args.segments = segments;
+    args.segment_count = 3;
+    args.norm_squared = device_test_number(&test, 1e12);
+    args.max_norm = 1;
+    args.scaler = scaler_of(&test, (struct loss_scaler){.scale = 1024});
+    test.device->backend->update(test.stream, &args);
+    device_test_wait(&test);
+    const uint16_t *copy = args.copy;
+    for (int i = FROM; i < TO; i++) {
+        double expected = 0.75 * (double)before.weights[i] + (double)args.gradient[i];
+        double average = (double)before.average[i];
+        average += (expected - average) * (1 - args.average_decay);
+        uint32_t wide = (uint32_t)copy[i] << 16;
+        float copied;
+        memcpy(&copied, &wide, sizeof copied);
+        assert_true(fabs((double)args.weights[i] - expected) <= 1e-6);
+        assert_true(fabs((double)args.average[i] - average) <= 1e-6);
+        assert_true(fabs((double)copied - expected) <= fabs(expected) / 256);
+        assert_float_equal(args.moment1[i], before.moment1[i], 0);
+        assert_float_equal(args.moment2[i], 0, 0);
+    }
+    assert_true(args.moment1[TO] != before.moment1[TO]);
+    before.segments = segments;
+    before.segment_count = 3;
+    before.norm_squared = device_test_number(&test, INFINITY);
+    test.device->backend->update(test.stream, &before);
+    check_unchanged(&test, &before);
+    device_test_close(&test);
+}
+
+/* The loss scale is divided out exactly: it affects neither clipping nor the number of Adam's
+ * updates. */
+static void the_scale_leaves_no_trace(void **state)
+{
+    (void)state;
+    enum { ELEMENTS = 1001 };
+    const struct update_segment segment = {
+        .begin = 0, .end = ELEMENTS, .weight_decay = 0.1f, .rate_scale = 1};
+    const double norm_squared = 9, max_norms[] = {0, 0.7};
+    const float scales[] = {65536, 0x1p-24f, 1};
+    for (int i = 0; i < 6; i++) {
+        struct device_test test;
+        device_test_open(&test, 1);
+        const float scale = scales[i / 2];
+        const double scaled_norm = norm_squared * (double)scale * (double)scale;
+        struct loss_scaler *scaler = scaler_of(&test, (struct loss_scaler){scale, 0, 4});
+        struct update plain = adamw_of(&test, ELEMENTS, TYPE_FP16);
+        struct update scaled = adamw_of(&test, ELEMENTS, TYPE_FP16);
+        float *gradient = device_test_random(&test, TYPE_FP32, ELEMENTS, 1, 2);
+        for (int j = 0; j < ELEMENTS; j++)
+            gradient[j] *= scale;
+        plain.segments = scaled.segments = &segment;
+        plain.segment_count = scaled.segment_count = 1;
+        plain.max_norm = scaled.max_norm = max_norms[i % 2];
+        plain.norm_squared = device_test_number(&test, norm_squared);
+        scaled.norm_squared = device_test_number(&test, scaled_norm);
+        scaled.gradient = gradient;
+        scaled.scaler = scaler;
+        struct step_params *later = device_test_params(&test, 0, 0, 0.01, 3 + 4);
+        later->beta1 = 0.9;
+        scaled.params = later;
+        test.device->backend->update(test.stream, &plain);
+        test.device->backend->update(test.stream, &scaled);
+        device_test_wait(&test);
+        device_test_same("weights", TYPE_FP32, scaled.weights, plain.weights, ELEMENTS);
+        device_test_same("moment1", TYPE_FP32, scaled.moment1, plain.moment1, ELEMENTS);
+        device_test_same("moment2", TYPE_FP32, scaled.moment2, plain.moment2, ELEMENTS);
+        device_test_same("copy", TYPE_FP16, scaled.copy, plain.copy, ELEMENTS);
+        device_test_close(&test);
+    }
+}
+
+/* Return the scaler after `steps` updates with this norm. */
+static void check_scaler(struct device_test *test, struct loss_scaler *scaler, int steps,
+                         double norm_squared, struct loss_scaler expected)
+{
+    const double *norm = device_test_number(test, norm_squared);
+    for (int i = 0; i < steps; i++)
+        test->device->backend->scaler_update(test->stream, scaler, norm);
+    device_test_wait(test);
+    assert_true(scaler->scale == expected.scale);
+    assert_int_equal(scaler->good_steps, expected.good_steps);
+    assert_int_equal(scaler->skipped, expected.skipped);
+}
+
+/* Halved if the norm is not finite, doubled after 2000 consecutive good steps, within bounds. */
+static void the_scale_follows_the_norms(void **state)
+{
+    (void)state;
+    struct device_test test;
+    device_test_open(&test, 1);
+    struct loss_scaler *scaler = scaler_of(&test, (struct loss_scaler){65536, 0, 0});
+    check_scaler(&test, scaler, 1999, 1e300, (struct loss_scaler){65536, 1999, 0});
+    check_scaler(&test, scaler, 1, INFINITY, (struct loss_scaler){32768, 0, 1});
+    check_scaler(&test, scaler, 1, NAN, (struct loss_scaler){16384, 0, 2});
+    check_scaler(&test, scaler, 2000, 1e300, (struct loss_scaler){32768, 0, 2});
+    *scaler = (struct loss_scaler){LOSS_SCALE_LEAST, 5, 7};
+    check_scaler(&test, scaler, 1, NAN, (struct loss_scaler){LOSS_SCALE_LEAST, 0, 8});
+    *scaler = (struct loss_scaler){LOSS_SCALE_MOST, 1999, 7};
+    check_scaler(&test, scaler, 1, 1e300, (struct loss_scaler){LOSS_SCALE_MOST, 0, 7});
+    device_test_close(&test);
+}
+
+/* A sequence of gradients, some of which are not finite. */
+struct scaler_run {
+    struct vector_file *file;
+    const float *gradients, *scales;
+    const int32_t *bad;
+    const double *expected;
+    int64_t steps, turns,
+        every; /* gradients repeat after `turns`; expected weights every `every` updates */
+};
+
+enum { WEIGHTS = 7 };
+
+static struct scaler_run scaler_run_open(void)
+{
+    struct scaler_run run = {.file = vector_file_open("device_scaler.safetensors")};
+    int64_t gradient_count, expected_count;
+    run.scales = vector_file_floats(run.file, "scales", &run.steps);
+    run.gradients = vector_file_floats(run.file, "gradients", &gradient_count);
+    run.bad = vector_file_integers(run.file, "bad", NULL);
+    run.expected = vector_file_doubles(run.file, "weights", &expected_count);
+    run.turns = gradient_count / WEIGHTS;
+    run.every = run.steps * WEIGHTS / expected_count;
+    return run;
+}
+
+/* The gradient of a step, multiplied by this scale. */
+static void scaler_run_gradient(const struct scaler_run *run, int64_t step, float scale,
+                                float *gradient)
+{
+    int32_t bad = run->bad[step];
+    for (int i = 0; i < WEIGHTS; i++)
+        gradient[i] = scale * run->gradients[step % run->turns * WEIGHTS + i];
+    if (bad > 0)
+        gradient[bad % WEIGHTS] = bad % 2 ? INFINITY : NAN;
+}
+
+/* fp32 deviates from PyTorch's double by one rounding per step. */
+static void scaler_run_check(const struct scaler_run *run, int64_t step, float scale,
+                             const float *weights)
+{
+    const double tolerance = 2e-6 + 2e-8 * (double)step;
+    if (scale != run->scales[step])
+        fail_msg("step %lld: the scale is %g, not %g", (long long)step, (double)scale,
+                 (double)run->scales[step]);
+    for (int i = 0; i < WEIGHTS && (step + 1) % run->every == 0; i++) {
+        double truth = run->expected[step / run->every * WEIGHTS + i];
+        if (!(fabs((double)weights[i] - truth) <= tolerance * (1 + fabs(truth))))
+            fail_msg("step %lld, weight %d is %.9g, not %.9g", (long long)step, i,
+                     (double)weights[i], truth);
+    }
+}
+
+/* Against torch.amp.GradScaler, clipping and AdamW (test/vectors/make_scaler.py). */
+static void scaling_is_pytorchs(void **state)
+{
+    (void)state;
+    struct scaler_run run = scaler_run_open();
+    const struct update_segment segment = {
+        .begin = 0, .end = WEIGHTS, .weight_decay = 0.05f, .rate_scale = 1};
+    struct device_test test;
+    device_test_open(&test, 1);
+    const struct device_backend *backend = test.device->backend;
+    const float *start = vector_file_floats(run.file, "start", NULL);
+    float *weights = device_test_copy(&test, TYPE_FP32, start, WEIGHTS);
+    float *gradient = device_test_zeros(&test, TYPE_FP32, WEIGHTS);
+    struct exact_sum *sum = device_test_zeros(&test, TYPE_FP32, sizeof *sum / sizeof(float));
+    double *norm_squared = device_test_number(&test, 0);
+    struct loss_scaler *scaler = scaler_of(&test, (struct loss_scaler){65536, 0, 0});
+    struct step_params *params = device_test_params(&test, 0, 0, 0.01, 0);
+    params->beta1 = 0.9;
+    const struct update args = {.rule = UPDATE_ADAMW,
+                                .count = WEIGHTS,
+                                .weights = weights,
+                                .gradient = gradient,
+                                .moment1 = device_test_zeros(&test, TYPE_FP32, WEIGHTS),
+                                .moment2 = device_test_zeros(&test, TYPE_FP32, WEIGHTS),
+                                .segments = &segment,
+                                .segment_count = 1,
+                                .params = params,
+                                .beta2 = 0.999,
+                                .epsilon = 1e-8,
+                                .norm_squared = norm_squared,
+                                .max_norm = 1,
+                                .scaler = scaler};
+    for (int64_t step = 0; step < run.steps; step++) {
+        scaler_run_gradient(&run, step, scaler->scale, gradient);
+        params->update = step + 1;
+        backend->zero(test.stream, sum, sizeof *sum);
+        backend->sum_squares(test.stream, gradient, WEIGHTS, sum);
+        backend->sum_value(test.stream, sum, norm_squared);
+        backend->update(test.stream, &args);
+        backend->scaler_update(test.stream, scaler, norm_squared);
+        device_test_wait(&test);
+        scaler_run_check(&run, step, scaler->scale, weights);
+    }
+    device_test_close(&test);
+    vector_file_close(run.file);
+}
+
+static void adam_without(struct device_test *test, bool moment1)
+{
+    struct update args = adamw_of(test, 10, TYPE_FP32);
+    if (moment1)
+        args.moment1 = NULL;
+    else
+        args.moment2 = NULL;
+    test->device->backend->update(test->stream, &args);
+}
+
+static void adam_without_moment1(struct device_test *test)
+{
+    adam_without(test, true);
+}
+
+static void adam_without_moment2(struct device_test *test)
+{
+    adam_without(test, false);
+}
+
+static void sgd_without_buffer(struct device_test *test)
+{
+    struct step_params *params = device_test_params(test, 0, 0, 1, 1);
+    params->momentum = 0.9;
+    test->device->backend->update(test->stream,
+                                  &(struct update){.rule = UPDATE_SGD, .params = params});
+}
+
+static void mistakes_end_the_program(void **state)
+{
+    (void)state;
+    device_test_ends(adam_without_moment1, "without moment1");
+    device_test_ends(adam_without_moment2, "without moment2");
+}
+
+/* Only the CPU checks the parameters when the update is queued. */
+static void momentum_without_a_buffer_ends_the_program(void **state)
+{
+    (void)state;
+    device_test_of_cpu();
+    device_test_ends(sgd_without_buffer, "without moment1");
+}
+
+/* Muon's first call on a segment that is a matrix and on one that is not, and its second call. */
+static void check_muon(enum data_type type, bool nesterov)
+{
+    enum { MATRIX = 37, REST = 20, ELEMENTS = MATRIX + REST };
+    const struct update_segment segments[] = {
+        {.begin = 0, .end = MATRIX, .weight_decay = 0.1f, .rate_scale = 0.5f, .matrix = true},
+        {.begin = MATRIX, .end = ELEMENTS, .weight_decay = 0.1f, .rate_scale = 1}};
+    const enum data_type directions = direction_type(type);
+    struct device_test test;
+    device_test_open(&test, 1);
+    double *norm_squared = device_test_number(&test, 16);
+    struct update muon = adamw_of(&test, ELEMENTS, type), adamw = adamw_of(&test, ELEMENTS, type);
+    float *zeros = device_test_zeros(&test, TYPE_FP32, ELEMENTS);
+    float *direction = device_test_zeros(&test, TYPE_FP32, MATRIX);
+    float weights[MATRIX], moment[MATRIX], averages[MATRIX];
+    muon.rule = UPDATE_MUON;
+    muon.direction = device_test_zeros(&test, directions, ELEMENTS);
+    muon.segments = segments;
+    muon.segment_count = 2;
+    muon.nesterov = adamw.nesterov = nesterov;
+    muon.norm_squared = adamw.norm_squared = norm_squared;
+    muon.max_norm = adamw.max_norm = 2; /* gradients are halved */
+    adamw.segments = &segments[1];
+    adamw.segment_count = 1;
+    ((struct step_params *)(uintptr_t)muon.params)->momentum = 0.75;
+    for (int i = 0; i < MATRIX; i++) {
+        weights[i] = muon.weights[i];
+        moment[i] = muon.moment1[i];
+        averages[i] = muon.average[i];
+    }
+    test.device->backend->update(test.stream, &muon);
+    test.device->backend->update(test.stream, &adamw);
+    test.device->backend->convert(test.stream, TYPE_FP32, direction, directions, muon.direction,
+                                  MATRIX);
+    device_test_wait(&test);
+    for (int i = 0; i < MATRIX; i++) {
+        double added = 0.25 * 0.5 * (double)muon.gradient[i];
+        double expected = 0.75 * (double)moment[i] + added;
+        assert_true(fabs((double)muon.moment1[i] - expected) < 1e-6);
+        expected = nesterov ? 0.75 * expected + added : expected;
+        assert_true(fabs((double)direction[i] - expected) <
+                    1e-6 + (directions == TYPE_BF16 ? fabs(expected) / 250 : 0));
+    }
+    /* The same as AdamW; weights of the matrix are unchanged. */
+    device_test_same("weights", TYPE_FP32, muon.weights + MATRIX, adamw.weights + MATRIX, REST);
+    device_test_same("moment2", TYPE_FP32, muon.moment2, adamw.moment2, ELEMENTS);
+    device_test_same("weights", TYPE_FP32, muon.weights, adamw.weights, MATRIX);
+    device_test_same("average", TYPE_FP32, muon.average, adamw.average, ELEMENTS);
+    device_test_same("copy", type, muon.copy, adamw.copy, ELEMENTS);
+    muon.rule = UPDATE_MUON_APPLY;
+    test.device->backend->update(test.stream, &muon);
+    device_test_wait(&test);
+    for (int i = 0; i < MATRIX; i++) {
+        double expected = (double)weights[i] * (1 - 0.005 * 0.1) - 0.005 * (double)direction[i];
+        assert_true(fabs((double)muon.weights[i] - expected) < 1e-6);
+        expected = 0.9 * (double)averages[i] + 0.1 * expected;
+        assert_true(fabs((double)muon.average[i] - expected) < 1e-6);
+    }
+    device_test_same("weights", TYPE_FP32, muon.weights + MATRIX, adamw.weights + MATRIX, REST);
+    device_test_same("moment2", TYPE_FP32, muon.moment2, zeros, MATRIX);
+    /* Neither call changes anything if the norm is not finite. */
+    memcpy(weights, muon.weights, sizeof weights);
+    memcpy(moment, muon.moment1, sizeof moment);
+    *norm_squared = INFINITY;
+    test.device->backend->update(test.stream, &muon);
+    muon.rule = UPDATE_MUON;
+    test.device->backend->update(test.stream, &muon);
+    device_test_wait(&test);
+    assert_memory_equal(weights, muon.weights, sizeof weights);
+    assert_memory_equal(moment, muon.moment1, sizeof moment);
+    device_test_close(&test);
+}
+
+static void muon_updates_matrices_in_two_calls(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 6; i++)
+        check_muon((enum data_type)(i / 2), i % 2 != 0);
+}
+
+static void muon_with_all_kernels(void **state)
+{
+    device_test_every_kernels(muon_updates_matrices_in_two_calls, state);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(optimizers_are_pytorchs),
+        cmocka_unit_test(optimizers_are_pytorchs_with_all_kernels),
+        cmocka_unit_test(threads_do_not_matter),
+        cmocka_unit_test(segments_are_updated_each_for_itself),
+        cmocka_unit_test(chained_buffers_are_updated_like_single_ones),
+        cmocka_unit_test(an_infinite_norm_changes_nothing),
+        cmocka_unit_test(frozen_segments_and_empty_buffers),
+        cmocka_unit_test(clipping_multiplies_the_gradient),
+        cmocka_unit_test(running_statistics_follow),
+        cmocka_unit_test(the_scale_leaves_no_trace),
+        cmocka_unit_test(the_scale_follows_the_norms),
+        cmocka_unit_test(scaling_is_pytorchs),
+        cmocka_unit_test(mistakes_end_the_program),
+        cmocka_unit_test(momentum_without_a_buffer_ends_the_program),
+        cmocka_unit_test(norms_are_sums_of_squares),
+        cmocka_unit_test(norms_with_all_kernels),
+        cmocka_unit_test(muon_updates_matrices_in_two_calls),
+        cmocka_unit_test(muon_with_all_kernels),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,196 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# long
+# `vittrain doctor`: its exit code is right on this machine; on two nodes it finds each of eight planted
+# faults. DOCTOR_CSV=FILE: keep the findings. DOCTOR_RANKS=8: use 4 ranks per node.
+. "$TEST_SOURCE/test/support/program.sh"
+cluster() { sh "$TEST_SOURCE/test/support/cluster.sh" "$work" "$@"; }
+tidy() { cluster down >/dev/null 2>&1; }
+
+# says VERDICT CHECK PATTERN: print a problem if $run_log has no such row. -a: output of Open MPI 5 contains NUL bytes.
+says() {
+    grep -aE "^$1  $2 " "$run_log" | grep -qE -- "$3" || echo "no row: $1 $2 $3;"
+}
+# ends STATUS: the newest run's exit status.
+ends() { [ "$status" = "$1" ] || echo "exit status $status, not $1;"; }
+
+# ---- here
+run 1 alone doctor
+skipped=0
+command -v rclone >/dev/null || skipped=1
+bad=$(ends 0; says pass program "CRC32C"; says pass data "4 files"; says pass interface "one node")
+[ "$(grep -cE '^(pass|warn)  ' "$run_log")" = $((18 - skipped)) ] || bad="$bad not $((18 - skipped)) rows;"
+grep -qE "^1 rank on 1 node, .* 0 fail, $skipped skipped\$" "$run_log" || bad="$bad no last line;"
+[ "$(ls -A | grep -c doctor)" = 0 ] || bad="$bad it left files;"
+result 'doctor alone' "$bad" "$run_log"
+timeout 60 "$vittrain" doctor --json run.dir=/proc/none data.root=/none >"$work/doctor.json" 2>"$work/said"
+status=$? run_log=$work/doctor.json
+bad=$(ends 10)
+[ "$(grep -c '"verdict": "fail"' doctor.json)" = 3 ] || bad="$bad not three fails;"
+grep -q '"fail": 3,' doctor.json && [ "$(head -c 1 doctor.json)" = '{' ] || bad="$bad no JSON;"
+grep -q '^vittrain: error: doctor: 3 of 18 checks failed: run folder, space, data$' said || bad="$bad no error;"
+result 'as JSON, without a folder and data' "$bad" "$work/doctor.json"
+fails 1 'no other command has --json' 2 'the command plan has no such flag' plan --json
+run 1 deck doctor train.bacth=3
+bad=$(ends 10; says fail deck 'train.bacth')
+grep -q -- '-> correct it' "$run_log" || bad="$bad other advice;"
+result 'a deck that cannot be read' "$bad" "$run_log"
+run 1 deck doctor somewhere
+result 'a word that is no deck' "$(ends 10; says fail deck 'not "somewhere"')" "$run_log"
+: >"$work/file"
+run 1 below doctor run.dir="$work/file/run"
+result 'a run folder below a file' "$(ends 10; says fail 'run folder' 'file is not a folder')" "$run_log"
+run 2 crowd doctor run.threads=300
+result 'more threads than CPUs' "$(ends 0; says warn cores '2 ranks with 300 threads each on')" "$run_log"
+
+# second WORD...: two ranks; the second begins with the shell words in $SECOND.
+second() {
+    run_log=$work/second.log
+    timeout 60 $MPIRUN -np 2 sh -c 'eval "rank=$TEST_RANK"
+        [ "$rank" = 0 ] || eval "$0"
+        exec "$@" $MORE' "$SECOND" "$@" >"$run_log" 2>&1 </dev/null
+    status=$?
+}
+SECOND='MORE=train.epochs=7' second "$vittrain" doctor
+result 'ranks with other options' \
+    "$(ends 10; says fail deck 'rank 1 on .*train.epochs=7, but 10'; says pass data '4 files')" "$run_log"
+SECOND='ulimit -Sn 200' second "$vittrain" doctor
+result 'a low limit' "$(ends 0; says warn limits 'rank 1 on .*: the limit of open files is 200')" "$run_log"
+SECOND='' second env LD_PRELOAD="$TEST_BUILD/test/doctor/node_stand_in.so" DISK_HANGS=. "$vittrain" doctor
+result 'a disk that does not answer' "$(ends 10; says fail space ': runs does not respond'; says pass data '4 files')" \
+    "$run_log"
+cpu=$(taskset -cp $$ 2>/dev/null | sed 's/.*: *\([0-9]*\).*/\1/')
+if [ -z "$cpu" ] || [ "$(nproc)" = 1 ]; then
+    result 'two ranks on one CPU # SKIP one CPU, or no taskset'
+else
+    run_log=$work/bound.log
+    timeout 60 $MPIRUN -np 2 taskset -c "$cpu" "$vittrain" doctor run.threads=1 >"$run_log" 2>&1
+    status=$?
+    result 'two ranks on one CPU' \
+        "$(ends 0; says warn binding "2 ranks with 2 threads in total are bound to CPU $cpu of")" "$run_log"
+fi
+cp "$vittrain" "$work/other" && printf x >>"$work/other"
+run_pair builds "'$vittrain' doctor" "'$work/other' doctor"
+result 'ranks with other builds' "$(ends 10; says fail program 'rank 1 on .*: ranks run different builds'
+    says skip data 'skipped, because')" "$run_log"
+run_pair commands "'$vittrain' doctor" "'$vittrain' plan"
+grep -q 'rank 1 on .*: the command is "plan", on rank 0 "doctor"' "$run_log" && bad= || bad='no message'
+result 'ranks with other commands' "$bad$([ $status -ne 0 ] || echo ' exit status 0')" "$run_log"
+
+run 2 crowd $small run.dir="$work/crowd" run.threads="$(nproc)" debug.batches=1 train.epochs=1
+bad=$(ends 0)
+[ "$(grep -c '^warning: doctor: ' "$run_log")" = 1 ] &&
+    grep -q "^warning: doctor: cores: .*: 2 ranks with $(nproc) threads* each on .*run.threads" "$run_log" || bad="$bad not one warning;"
+grep -q 'doctor: cores' "$work/crowd/train.log" || bad="$bad not in the log;"
+result 'train warns of threads' "$bad" "$run_log"
+module=$TEST_BUILD/test/emulated-cuda.so
+if [ -e "$module" ]; then
+    export VITTRAIN_CUDA_MODULE="$module"
+    run 2 gpus doctor run.backend=cuda
+    result 'GPUs' "$(ends 0; says pass gpus 'each rank has a GPU: emulated GPU.*driver for CUDA [0-9.]*, CUDA .*, ')" "$run_log"
+    VITTRAIN_EMULATION_DEVICES=1 run 2 gpus doctor
+    result 'one GPU for two ranks' "$(ends 10; says fail gpus '2 ranks on .* have the same GPU .GPU-')" "$run_log"
+    VITTRAIN_EMULATION_PEERS=0 VITTRAIN_EMULATION_DEVICES=4 run 2 gpus doctor
+    result 'GPUs that do not reach each other' \
+        "$(ends 0; says warn gpus 'has 4 GPUs for 2 ranks; .*GPUs have no direct access to each other')" "$run_log"
+    SECOND='export VITTRAIN_EMULATION_DEVICES=0' second "$vittrain" doctor
+    result 'a rank without a GPU' "$(ends 10; says fail gpus '1 of 2 ranks have a GPU; rank 1 on .* has none')" "$run_log"
+    unset VITTRAIN_CUDA_MODULE
+else
+    for name in 'GPUs' 'one GPU for two ranks' 'GPUs that do not reach each other' 'a rank without a GPU'; do
+        result "$name # SKIP no g++ for the emulated GPU"
+    done
+fi
+
+# ---- on two nodes
+nodes_tests='two good nodes
+another deck
+another binary
+other data
+a slow link
+a full /dev/shm
+the wrong interface
+disks of their own
+too many threads
+a clock that is wrong'
+if why=$(cluster usable); then :; else
+    while read -r name; do result "$name # SKIP $why" ''; done <<END
+$nodes_tests
+END
+    exit 0
+fi
+ranks=${DOCTOR_RANKS:-4}
+cluster up 2
+first=$(cluster name 1) other=$(cluster name 2)
+cluster hosts $((ranks / 2)) >"$work/hosts"
+cluster env >"$work/env.sh" # for on_first
+[ -z "${DOCTOR_CSV:-}" ] || echo 'date,commit,planted,check,verdict,exit_code,ranks,seconds' >"$DOCTOR_CSV"
+cat >"$work/only" <<'END'
+#!/bin/sh
+# only HOST SETTINGS COMMAND...: with the settings of the environment on that host, and before other tests' processes
+# because the network is measured
+[ "$(hostname)" != "$1" ] || eval "export $2"
+shift 2
+exec nice -n -15 "$@"
+END
+# Both nodes have the same decks and data, on disks of their own.
+cp -r "$TEST_BUILD/data/cifar-10-sample" "$work/data"
+for i in 1 2; do
+    cluster exec $i sh -c "cp -r $work/data /run/data && echo '[train]
+epochs = 3' >/run/doctor.ini && mount -o remount,size=64m /dev/shm"
+done
+
+# doctor SETTINGS WORD...: run doctor on both nodes, with these environment variables on the second one only.
+doctor() {
+    run_log=$work/nodes.log settings=$1
+    shift
+    on_first timeout 60 mpirun -np "$ranks" -hostfile hosts sh "$work/only" "$other" "$settings" "$vittrain" doctor \
+        /run/doctor.ini data.root=/run/data run.threads=1 "$@" >"$run_log" 2>&1 </dev/null
+    status=$?
+}
+
+# found NAME STATUS VERDICT CHECK PATTERN: print a TAP line on the newest run's exit status and row; write them to
+# DOCTOR_CSV, too.
+found() {
+    result "$1" "$(ends "$2"; says "$3" "$4" "$5")" "$run_log"
+    [ -z "${DOCTOR_CSV:-}" ] ||
+        echo "$(date +%FT%T),$("$vittrain" --version | sed 's/.*commit \(.*\))/\1/'),$1,$4,$(sed -n "s/^\([a-z]*\)  $4 .*/\1/p" "$run_log"),$status,$ranks,$(
+            sed -n 's/^[0-9]* rank.*, \([0-9.]*\) s: .*/\1/p' "$run_log")" >>"$DOCTOR_CSV"
+}
+
+doctor A=1
+found 'two good nodes' 0 pass data 'equal on all nodes'
+cluster exec 2 sed -i 's/3/7/' /run/doctor.ini
+doctor A=1
+found 'another deck' 10 fail deck "rank [0-9]* on $other: train.epochs=7, but 3 on rank 0"
+cluster exec 2 sed -i 's/7/3/' /run/doctor.ini
+cluster exec 2 mount --bind "$work/other" "$vittrain"
+doctor A=1
+found 'another binary' 10 fail program "rank [0-9]* on $other: ranks run different builds"
+cluster exec 2 umount "$vittrain"
+cluster exec 2 sh -c 'printf x | dd of=/run/data/test_batch.bin bs=1 seek=5000 conv=notrunc 2>/dev/null'
+doctor A=1
+found 'other data' 10 fail data "$other: /run/data/test_batch.bin differs from"
+cluster exec 2 cp "$work/data/test_batch.bin" /run/data
+cluster shape 2 50mbit
+doctor A=1
+found 'a slow link' 10 fail bandwidth "node $other reaches only .* over eth0 with"
+cluster shape 2 none
+cluster exec 2 sh -c 'dd if=/dev/zero of=/dev/shm/full bs=1M 2>/dev/null'
+doctor A=1
+if [ "$TEST_MPI" = mpich ]; then
+    result 'a full /dev/shm # SKIP MPICH does not start then'
+else
+    found 'a full /dev/shm' 10 fail 'shared memory' "$other: 0.0 of /dev/shm's 64 MiB are free"
+fi
+cluster exec 2 rm /dev/shm/full
+cluster wire 1 2
+export OMPI_MCA_reachable=weighted # Open MPI 5 would refuse to connect the two networks
+doctor OMPI_MCA_btl_tcp_if_include=eth1
+unset OMPI_MCA_reachable
+found 'the wrong interface' 0 warn interface "MPI has btl_tcp_if_include=eth1 on $other"
+doctor A=1 run.threads=100 run.dir=/run/runs
+result 'disks of their own' "$(ends 0; says warn 'run folder' "$other: /run/runs is not shared with the first node")" "$run_log"
+found 'too many threads' 0 warn cores "$first: .*100 threads each on .*$other: "
+doctor "CLOCK_OFFSET=30 LD_PRELOAD=$TEST_BUILD/test/doctor/node_stand_in.so"
+found 'a clock that is wrong' 0 warn clock "the clock of $other is (29.9|30.0).* s ahead of that of $first"

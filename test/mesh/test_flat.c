@@ -1,0 +1,950 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ranks: 1 2 3 4
+// devices: cpu gpu
+/* Meshes and flat buffers on 1 to 4 ranks, on CPUs and (emulated) GPUs, for all shard sizes: equal
+ * initial values, sums and norms; gathered units are whole. All ranks run the same tests and sum
+ * their numbers of failures before an assertion, so that no rank waits for one that has failed. */
+#include "mesh/flat.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "config/options.h"
+#include "core/random.h"
+#include "device/exact_sum.h"
+#include "device_test.h"
+#include "mesh/initial.h"
+
+enum { UNITS = 3, SEED = 42 };
+
+static struct comm *world;
+static struct device *device;
+static struct stream *stream;
+
+#define PARAMETER(tensor_name, elements, rule, scale, decays)                                      \
+    {                                                                                              \
+        .name = tensor_name, .dimensions = 1, .shape = {elements}, .count = elements,              \
+        .kind = TENSOR_PARAMETER, .decay = decays, .rate_scale = 1, .trainable = true,             \
+        .initial = rule, .initial_scale = scale                                                    \
+    }
+
+static struct unit_tensor stem[] = {
+    PARAMETER("cls_token", 13, INITIAL_ZERO, 0, false),
+    PARAMETER("pos_embed", 35, INITIAL_TRUNCATED_NORMAL, 0.02, false),
+    PARAMETER("patch_embed.weight", 300, INITIAL_NORMAL, 1.5, true),
+};
+static struct unit_tensor block[] = {
+    PARAMETER("norm.weight", 17, INITIAL_ONE, 0, false),
+    PARAMETER("norm.bias", 17, INITIAL_ZERO, 0, false),
+    PARAMETER("qkv.weight", 1003, INITIAL_TRUNCATED_NORMAL, 1, true),
+    PARAMETER("frozen.weight", 50, INITIAL_UNIFORM, 0.3, true),
+    PARAMETER("running_mean", 10, INITIAL_ONE, 0, false),
+};
+static struct unit_tensor head[] = {
+    PARAMETER("head.weight", 700001, INITIAL_UNIFORM, 0.1, true),
+    PARAMETER("head.bias", 1, INITIAL_ZERO, 0, true),
+};
+static struct unit units[UNITS] = {
+    {.name = "stem", .tensors = stem, .tensor_count = 3},
+    {.name = "block", .tensors = block, .tensor_count = 5},
+    {.name = "head", .tensors = head, .tensor_count = 2},
+};
+
+/* Waits until all queued operations have ended. */
+static void queue_wait(void)
+{
+    device->backend->stream_synchronize(stream);
+}
+
+static void units_lay_out(void)
+{
+    uint32_t index = 0;
+    if (strcmp(device->backend->name, "cpu") != 0) /* the emulated GPU is slow */
+        head[0].count = head[0].shape[0] = 7001;
+    for (int u = 0; u < UNITS; u++)
+        for (int t = 0; t < units[u].tensor_count; t++) {
+            struct unit_tensor *tensor = &units[u].tensors[t];
+            tensor->index = index++;
+            tensor->offset = (units[u].count + 15) / 16 * 16;
+            units[u].count = tensor->offset + tensor->count;
+        }
+    block[3].trainable = false;
+    block[4].kind = TENSOR_STATE;
+    head[0].rate_scale = head[1].rate_scale = 0.5;
+}
+
+/* Sums over all ranks. */
+static int all_wrong(int64_t wrong)
+{
+    comm_all_reduce(world, &wrong, 1, COMM_INT64, COMM_SUM);
+    return (int)wrong;
+}
+
+struct house {
+    struct mesh mesh;
+    struct flat_model flat;
+    struct arena arena;
+    void *memory;
+};
+
+/* Whole between uses: weights and gradients, weights, nothing. */
+enum policy { KEEP_ALL, KEEP_WEIGHTS, KEEP_NOTHING, POLICIES };
+
+static void house_open(struct house *house, int shard, enum policy policy, enum data_type type,
+                       bool training)
+{
+    struct error error = {0};
+    mesh_split(&house->mesh, world, shard);
+    assert_true(mesh_use_device(&house->mesh, device, &error));
+    house->mesh.reduce_compute = type != TYPE_FP32;
+    house->mesh.shard_gradients = policy >= KEEP_WEIGHTS;
+    house->mesh.shard_weights = policy == KEEP_NOTHING;
+    flat_open(&house->flat, units, UNITS, &house->mesh, device, stream, type, 2, true, training);
+    arena_measure(&house->arena);
+    flat_allocate(&house->flat, &house->arena);
+    size_t bytes = house->arena.peak;
+    house->memory =
+        device->backend->allocate_pinned(device, bytes, &error); /* readable by the test */
+    assert_non_null(house->memory);
+    memset(house->memory, 0xff, bytes);
+    mesh_use_memory(&house->mesh, house->memory, bytes);
+    arena_begin(&house->arena, house->memory, bytes);
+    flat_allocate(&house->flat, &house->arena);
+    assert_int_equal(house->arena.used, bytes);
+    flat_set_segments(&house->flat, 0.25, 1);
+    flat_initialize(&house->flat, SEED);
+    flat_refresh(&house->flat);
+    queue_wait();
+}
+
+static void house_close(struct house *house)
+{
+    queue_wait();
+    mesh_leave_device(&house->mesh);
+    flat_close(&house->flat);
+    device->backend->release_pinned(device, house->memory);
+    mesh_close(&house->mesh);
+}
+
+/* Returns the next shard size that divides the number of ranks, 0 after the last. */
+static int next_shard(int shard)
+{
+    for (shard++; shard <= world->size; shard++)
+        if (world->size % shard == 0)
+            return shard;
+    return 0;
+}
+
+/* The initial values of a whole unit; gaps and padding are zero. */
+static float *start_of(const struct flat_buffer *buffer)
+{
+    float *values = calloc((size_t)buffer->padded, sizeof *values);
+    assert_non_null(values);
+    for (int t = 0; t < buffer->unit->tensor_count; t++) {
+        const struct unit_tensor *tensor = &buffer->unit->tensors[t];
+        initial_draw(tensor, SEED, 0, tensor->count, values + tensor->offset);
+    }
+    return values;
+}
+
+static void normal_numbers_invert_the_distribution(void **state)
+{
+    (void)state;
+    enum { COUNT = 400000 };
+    static float value[COUNT];
+    struct unit_tensor tensor = PARAMETER("t", COUNT, INITIAL_NORMAL, 1, true);
+    tensor.index = 7;
+    initial_draw(&tensor, 5, 0, COUNT, value);
+    double sum = 0, squares = 0, error = 0;
+    for (int i = 0; i < COUNT; i++) {
+        struct random_block drawn =
+            random_block_at(5, RANDOM_INITIAL_WEIGHTS, 0, 0, 7, (uint32_t)i / 4);
+        double uniform = ((double)(drawn.word[i % 4] >> 9) + 0.5) * 0x1p-22 - 1;
+        error = fmax(error, fabs(erf(value[i] / sqrt(2)) - uniform));
+        sum += value[i];
+        squares += (double)value[i] * value[i];
+    }
+    assert_true(error < 1e-6);
+    assert_true(fabs(sum / COUNT) < 0.01 && fabs(squares / COUNT - 1) < 0.01);
+}
+
+static void truncated_numbers_stay_within_two(void **state)
+{
+    (void)state;
+    enum { COUNT = 100000 };
+    static float value[COUNT];
+    struct unit_tensor tensor = PARAMETER("t", COUNT, INITIAL_TRUNCATED_NORMAL, 1, true);
+    initial_draw(&tensor, 5, 0, COUNT, value);
+    double squares = 0, largest = 0;
+    for (int i = 0; i < COUNT; i++) {
+        squares += (double)value[i] * value[i];
+        largest = fmax(largest, fabs((double)value[i]));
+    }
+    /* The variance of a standard normal distribution truncated at +-2. */
+    assert_true(fabs(squares / COUNT - 0.7737413) < 0.01);
+    assert_true(largest <= 2 && largest > 1.99);
+}
+
+/* Initial values of [out, in, kernel, kernel] filters, drawn in two parts. */
+static void filters_draw(enum initial_rule rule, int64_t out, int64_t in, int64_t kernel,
+                         float *value)
+{
+    struct unit_tensor tensor = PARAMETER("t", 0, rule, 0.5, true);
+    tensor.dimensions = 4;
+    memcpy(tensor.shape, (int64_t[]){out, in, kernel, kernel}, sizeof tensor.shape);
+    tensor.count = out * in * kernel * kernel;
+    initial_draw(&tensor, 5, 0, 20, value);
+    initial_draw(&tensor, 5, 20, tensor.count - 20, value + 20);
+}
+
+static void cosine_filters_are_orthonormal_pairs(void **state)
+{
+    (void)state;
+    enum { FILTERS = 24, PATCH = 12 };
+    float value[FILTERS][PATCH];
+    filters_draw(INITIAL_COSINES, FILTERS, 3, 2, value[0]);
+    for (int a = 0; a < FILTERS; a++) {
+        for (int b = 0; b < FILTERS; b++) {
+            double product = 0, expected = a / 2 != b / 2 ? 0 : a == b ? 1 : -1;
+            for (int i = 0; i < PATCH; i++)
+                product += (double)value[a][i] * value[b][i];
+            assert_true(fabs(product - expected) < 1e-6);
+        }
+        /* The first pair is the mean of a patch. */
+        assert_true(a > 1 || fabs(value[a][a] - (a == 0 ? 1 : -1) / sqrt(PATCH)) < 1e-6);
+    }
+}
+
+static void dirac_filters_pass_on_their_channel(void **state)
+{
+    (void)state;
+    enum { IN = 3, OUT = 5, WINDOW = 9, FILTER = IN * WINDOW };
+    float value[OUT * FILTER], normal[OUT * FILTER];
+    filters_draw(INITIAL_DIRAC, OUT, IN, 3, value);
+    filters_draw(INITIAL_NORMAL, OUT, IN, 3, normal);
+    for (int i = 0; i < IN * FILTER; i++) {
+        int filter = i / FILTER, at = i % FILTER;
+        assert_true(value[i] == (at == filter * WINDOW + WINDOW / 2 ? 1 : 0));
+    }
+    assert_memory_equal(value + IN * FILTER, normal + IN * FILTER, 2 * FILTER * sizeof *value);
+}
+
+static void start_is_the_same_on_every_mesh(void **state)
+{
+    (void)state;
+    int wrong = 0;
+    for (int shard = 1; shard > 0; shard = next_shard(shard)) {
+        struct house house;
+        house_open(&house, shard, KEEP_ALL, TYPE_BF16, true);
+        for (int u = 0; u < UNITS; u++) {
+            const struct flat_buffer *buffer = &house.flat.buffers[u];
+            size_t part = (size_t)buffer->shard_count * sizeof(float);
+            float *start = start_of(buffer);
+            wrong += memcmp(buffer->master, start + buffer->shard_begin, part) != 0;
+            wrong += memcmp(buffer->average, buffer->master, part) != 0;
+            memset(start, 0, (size_t)buffer->padded * sizeof *start);
+            wrong += memcmp(buffer->moment1, start, part) != 0;
+            wrong += memcmp(buffer->moment2, start, part) != 0;
+            wrong +=
+                memcmp(buffer->whole_gradient, start, (size_t)buffer->padded * sizeof(float)) != 0;
+            free(start);
+        }
+        house_close(&house);
+    }
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+static float *pinned_floats(int64_t count)
+{
+    struct error error = {0};
+    float *values =
+        device->backend->allocate_pinned(device, (size_t)count * sizeof *values, &error);
+    assert_non_null(values);
+    return values;
+}
+
+/* True if the unit's weights equal `start` plus `more` in the compute type. */
+static int gathered_wrong(struct house *house, int unit, float more)
+{
+    const struct flat_buffer *buffer = &house->flat.buffers[unit];
+    float *start = start_of(buffer);
+    float *wide = pinned_floats(2 * buffer->padded), *expected = wide + buffer->padded;
+    for (int64_t i = 0; i < buffer->padded; i++)
+        wide[i] = start[i] + more;
+    device->backend->convert(stream, house->flat.type, expected, TYPE_FP32, wide, buffer->padded);
+    flat_gather_start(&house->flat, unit);
+    flat_gather_wait(&house->flat, unit);
+    queue_wait();
+    int wrong = memcmp(buffer->weights, expected,
+                       (size_t)buffer->padded * type_size(house->flat.type)) != 0;
+    wrong += flat_weight(&house->flat, unit, 1) !=
+             (const char *)buffer->weights +
+                 (size_t)buffer->unit->tensors[1].offset * type_size(house->flat.type);
+    flat_free(&house->flat, unit);
+    free(start);
+    device->backend->release_pinned(device, wide);
+    return wrong;
+}
+
+/* Gathers the units in the order of a step after an update: forward, then backward, each while its
+ * neighbour is in use. */
+static int passes_wrong(struct house *house)
+{
+    int wrong = 0;
+    for (int u = 0; u < UNITS; u++)
+        wrong += gathered_wrong(house, u, 0);
+    for (int u = 0; u < UNITS; u++)
+        for (int64_t i = 0; i < house->flat.buffers[u].shard_count; i++)
+            house->flat.buffers[u].master[i] += 0.5f;
+    flat_refresh(&house->flat);
+    for (int u = UNITS - 1; u >= 0; u--)
+        wrong += gathered_wrong(house, u, 0.5f);
+    /* The last two units are still in their slots and are not gathered again. */
+    wrong += house->flat.slots_weights && house->flat.buffers[UNITS - 1].weights != NULL;
+    wrong += !house->flat.buffers[0].whole || !house->flat.buffers[1].whole;
+    return wrong;
+}
+
+static void gathered_units_are_whole(void **state)
+{
+    (void)state;
+    int wrong = 0;
+    for (int shard = 1; shard > 0; shard = next_shard(shard))
+        for (int policy = KEEP_ALL; policy < POLICIES; policy++)
+            for (int type = TYPE_FP32; type <= TYPE_FP16; type++) {
+                struct house house;
+                house_open(&house, shard, (enum policy)policy, (enum data_type)type, true);
+                wrong += passes_wrong(&house);
+                house_close(&house);
+            }
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+/* The backward pass of one micro-batch. The sums of its values are exact in all types, except for
+ * one that 16 bits round away. Frozen units have no gradients. */
+static void gradients_add(struct house *house, bool last)
+{
+    for (int u = UNITS - 1; u >= 0; u--) {
+        struct flat_buffer *buffer = &house->flat.buffers[u];
+        flat_gradient_open(&house->flat, u, false);
+        queue_wait();
+        for (int64_t i = 0; i < buffer->padded; i++)
+            buffer->whole_gradient[i] += (float)((world->rank + 1) * (i % 11 - 5));
+        buffer->whole_gradient[5] += 0x1p-20f + (world->rank == 0 ? 1 : 0);
+        flat_gradient_close(&house->flat, u, last);
+    }
+}
+
+/* Element 5 after `micro_batches` passes: 16-bit reductions lose the small summand. */
+static float element_five(bool narrow, int64_t size, int micro_batches)
+{
+    return narrow ? (float)micro_batches : (float)micro_batches * (1 + (float)size * 0x1p-20f);
+}
+
+static int64_t gradients_wrong(int shard, enum policy policy, enum data_type type,
+                               int micro_batches)
+{
+    int64_t wrong = 0, size = world->size;
+    double squares = 0, sum_squares = 0;
+    struct house house;
+    house_open(&house, shard, policy, type, true);
+    flat_begin_gradients(&house.flat);
+    for (int micro = 0; micro < micro_batches; micro++)
+        gradients_add(&house, micro == micro_batches - 1);
+    flat_reduce_wait(&house.flat);
+    queue_wait();
+    for (int u = 0; u < UNITS; u++) {
+        struct flat_buffer *buffer = &house.flat.buffers[u];
+        for (int64_t i = 0; i < buffer->shard_count; i++) {
+            int64_t place = i + buffer->shard_begin;
+            float sum = (float)(micro_batches * size * (size + 1) / 2 * (place % 11 - 5));
+            if (place == 5)
+                sum = element_five(type != TYPE_FP32 && size > 1, size, micro_batches);
+            wrong += buffer->gradient[i] != sum;
+            if (u != 1 || place < block[4].offset) /* running statistics are not part of the norm */
+                squares += (double)sum * sum;
+        }
+    }
+    comm_all_reduce(house.mesh.shard, &squares, 1, COMM_FP64, COMM_SUM);
+    flat_norm(&house.flat);
+    flat_norm(&house.flat); /* overwrites the previous norm */
+    queue_wait();
+    sum_squares = *house.flat.norm_squared;
+    wrong += fabs(sum_squares - squares) > 1e-12 * squares;
+    wrong += !comm_same(world, house.flat.norm_squared, sizeof(double));
+    house_close(&house);
+    return wrong;
+}
+
+static void gradients_are_added_over_the_mesh(void **state)
+{
+    (void)state;
+    int64_t wrong = 0;
+    for (int shard = 1; shard > 0; shard = next_shard(shard))
+        for (int policy = KEEP_ALL; policy < POLICIES; policy++)
+            for (int type = TYPE_FP32; type <= TYPE_FP16; type++)
+                for (int micro_batches = 1; micro_batches <= 2; micro_batches++)
+                    wrong += gradients_wrong(shard, (enum policy)policy, (enum data_type)type,
+                                             micro_batches);
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+/* A gradient of normal and very small numbers, by index in the tensor. */
+static float gradient_at(const struct unit_tensor *tensor, int64_t index)
+{
+    struct random_block drawn =
+        random_block_at(SEED, RANDOM_INITIAL_WEIGHTS, 1, 0, tensor->index, (uint32_t)index);
+    return ldexpf((float)(drawn.word[0] >> 8) - 0x1p23f, -(int)(drawn.word[1] % 64) - 23);
+}
+
+/* Sets this rank's part of the gradient; gaps are zero. */
+static void gradient_fill(const struct flat_buffer *buffer)
+{
+    memset(buffer->gradient, 0, (size_t)buffer->shard_count * sizeof *buffer->gradient);
+    for (int t = 0; t < buffer->unit->tensor_count; t++) {
+        const struct unit_tensor *tensor = &buffer->unit->tensors[t];
+        int64_t begin, end;
+        if (!flat_tensor_part(buffer, tensor, &begin, &end))
+            continue;
+        for (int64_t i = begin; i < end; i++)
+            buffer->gradient[i] = gradient_at(tensor, i + buffer->shard_begin - tensor->offset);
+    }
+}
+
+/* Sums of squares of whole tensors, computed without a mesh. All members can be read by the device.
+ */
+struct whole_sums {
+    struct step_params params;
+    struct exact_sum gradient, tensor[2]; /* tensor: weights, gradient */
+    float values[2][700001];
+};
+
+/* True if the sums are equal before they are rounded. */
+static bool sums_equal(struct exact_sum a, struct exact_sum b)
+{
+    int64_t carry = 0;
+    for (int i = 0; i < EXACT_WORDS; i++) {
+        carry += a.word[i] - b.word[i];
+        if ((uint32_t)carry != 0)
+            return false;
+        carry >>= 32;
+    }
+    return carry == 0 && a.infinities == b.infinities && a.nans == b.nans;
+}
+
+static int64_t tensor_norms_wrong(const struct house *house, const struct unit_tensor *tensor,
+                                  const struct whole_sums *sums)
+{
+    const struct tensor_norms *norms = &house->flat.norms[tensor->index];
+    return !sums_equal(norms->weights, sums->tensor[0]) +
+           !sums_equal(norms->direction, sums->tensor[1]);
+}
+
+/* Compares the norms of the mesh with the sums of squares of whole tensors. */
+static int64_t norms_wrong(const struct house *house, struct whole_sums *sums)
+{
+    int64_t wrong = 0;
+    memset(&sums->gradient, 0, sizeof sums->gradient);
+    for (int u = UNITS - 1; u >= 0; u--)
+        for (int t = 0; t < units[u].tensor_count; t++) {
+            const struct unit_tensor *tensor = &units[u].tensors[t];
+            memset(sums->tensor, 0, sizeof sums->tensor);
+            initial_draw(tensor, SEED, 0, tensor->count, sums->values[0]);
+            for (int64_t i = 0; i < tensor->count; i++)
+                sums->values[1][i] = gradient_at(tensor, i);
+            for (int i = 0; i < 2; i++)
+                device->backend->sum_squares(stream, sums->values[i], tensor->count,
+                                             &sums->tensor[i]);
+            if (tensor->kind != TENSOR_STATE)
+                device->backend->sum_squares(stream, sums->values[1], tensor->count,
+                                             &sums->gradient);
+            queue_wait();
+            wrong += tensor->adapts ? tensor_norms_wrong(house, tensor, sums) : 0;
+        }
+    wrong += !sums_equal(*house->flat.norm_sum, sums->gradient);
+    return wrong + (*house->flat.norm_squared != exact_sum_value(&sums->gradient));
+}
+
+/* The norm of the gradient, and LARS's norms of the weights and gradients of tensors. */
+static void norms_have_the_same_bits_on_every_mesh(void **state)
+{
+    (void)state;
+    int64_t wrong = 0;
+    struct error error = {0};
+    struct whole_sums *sums = device->backend->allocate_pinned(device, sizeof *sums, &error);
+    assert_non_null(sums);
+    sums->params = (struct step_params){.update = 1};
+    stem[2].adapts = block[2].adapts = head[0].adapts = true;
+    for (int shard = 1; shard > 0; shard = next_shard(shard)) {
+        struct house house;
+        house_open(&house, shard, KEEP_WEIGHTS, TYPE_FP32, true);
+        flat_norms_begin(&house.flat);
+        for (int u = 0; u < UNITS; u++) {
+            const struct flat_buffer *buffer = &house.flat.buffers[u];
+            gradient_fill(buffer);
+            device->backend->update(stream, &(struct update){.rule = UPDATE_LARS,
+                                                             .count = buffer->shard_count,
+                                                             .weights = buffer->master,
+                                                             .gradient = buffer->gradient,
+                                                             .segments = buffer->segments,
+                                                             .segment_count = buffer->segment_count,
+                                                             .params = &sums->params,
+                                                             .norms = house.flat.norms,
+                                                             .measure = true});
+        }
+        flat_norms_sum(&house.flat);
+        flat_norm(&house.flat);
+        queue_wait();
+        wrong += norms_wrong(&house, sums);
+        house_close(&house);
+    }
+    stem[2].adapts = block[2].adapts = head[0].adapts = false;
+    device->backend->release_pinned(device, sums);
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+static void fill_with_nan(const struct flat_buffer *buffer)
+{
+    for (int64_t i = 0; i < buffer->padded; i++)
+        buffer->whole_gradient[i] = NAN;
+}
+
+/* Counts the wrong elements of an opened gradient in memory that contained NaN. Expected: zeros in
+ * a pass without samples; else NaN where an operation writes, and zeros elsewhere. */
+static int64_t opened_wrong(const struct flat_buffer *buffer, bool samples)
+{
+    int64_t wrong = buffer->overwrites != samples;
+    for (int64_t i = 0; i < buffer->padded; i++) {
+        bool written = false;
+        for (int t = 0; t < buffer->unit->tensor_count; t++) {
+            const struct unit_tensor *tensor = &buffer->unit->tensors[t];
+            written |=
+                tensor->trainable && i >= tensor->offset && i < tensor->offset + tensor->count;
+        }
+        wrong += written && samples ? !isnan(buffer->whole_gradient[i])
+                                    : !(buffer->whole_gradient[i] == 0);
+    }
+    return wrong;
+}
+
+/* Two passes. If whole gradients stay, the second pass adds. All memory contains NaN before a
+ * gradient is opened. */
+static int64_t overwriting_wrong(int shard, enum policy policy, bool samples)
+{
+    int64_t wrong = 0;
+    struct house house;
+    house_open(&house, shard, policy, TYPE_FP32, true);
+    bool stays = !house.flat.slots_gradients;
+    for (int u = 0; u < UNITS && stays; u++)
+        fill_with_nan(&house.flat.buffers[u]);
+    flat_begin_gradients(&house.flat);
+    for (int pass = 0; pass < 2; pass++)
+        for (int u = UNITS - 1; u >= 0; u--) {
+            const struct flat_buffer *buffer = &house.flat.buffers[u];
+            flat_gradient_open(&house.flat, u, samples);
+            queue_wait();
+            wrong += stays && pass == 1 ? buffer->overwrites : opened_wrong(buffer, samples);
+            fill_with_nan(buffer);
+            flat_gradient_close(&house.flat, u, pass == 1);
+        }
+    flat_reduce_wait(&house.flat);
+    house_close(&house);
+    return wrong;
+}
+
+static void the_first_pass_overwrites_gradients(void **state)
+{
+    (void)state;
+    int64_t wrong = 0;
+    for (int shard = 1; shard > 0; shard = next_shard(shard))
+        for (int policy = KEEP_ALL; policy < POLICIES; policy++)
+            for (int samples = 0; samples < 2; samples++)
+                wrong += overwriting_wrong(shard, (enum policy)policy, samples);
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+/* If the values fit fp16 but their sum does not, all ranks get infinity. */
+static void a_sum_that_overflows_is_seen_by_all(void **state)
+{
+    (void)state;
+    for (int shard = 1; shard > 0; shard = next_shard(shard))
+        for (int policy = KEEP_ALL; policy < POLICIES; policy++) {
+            struct house house;
+            house_open(&house, shard, (enum policy)policy, TYPE_FP16, true);
+            flat_begin_gradients(&house.flat);
+            for (int u = UNITS - 1; u >= 0; u--) {
+                struct flat_buffer *buffer = &house.flat.buffers[u];
+                flat_gradient_open(&house.flat, u, false);
+                queue_wait();
+                if (u == 1)
+                    buffer->whole_gradient[0] += 60000;
+                flat_gradient_close(&house.flat, u, true);
+            }
+            flat_reduce_wait(&house.flat);
+            flat_norm(&house.flat);
+            queue_wait();
+            const bool finite = isfinite(*house.flat.norm_squared);
+            assert_int_equal(all_wrong(finite), world->size > 1 ? 0 : 1);
+            house_close(&house);
+        }
+}
+
+/* The expected segment of an element of the whole unit; -1: in a gap. */
+static float element_rate(const struct unit *unit, int64_t i, float *decay)
+{
+    for (int t = 0; t < unit->tensor_count; t++) {
+        const struct unit_tensor *tensor = &unit->tensors[t];
+        if (i < tensor->offset || i >= tensor->offset + tensor->count)
+            continue;
+        *decay = tensor->decay ? 0.25f : 0;
+        return tensor->trainable ? (float)tensor->rate_scale : 0;
+    }
+    return -1;
+}
+
+static void segments_say_what_the_tensors_say(void **state)
+{
+    (void)state;
+    int64_t wrong = 0;
+    for (int shard = 1; shard > 0; shard = next_shard(shard)) {
+        struct house house;
+        house_open(&house, shard, KEEP_ALL, TYPE_FP32, true);
+        for (int u = 0; u < UNITS; u++) {
+            const struct flat_buffer *buffer = &house.flat.buffers[u];
+            int at = 0;
+            for (int64_t i = 0; i < buffer->shard_count; i++) {
+                float decay = 0, rate = element_rate(&units[u], i + buffer->shard_begin, &decay);
+                while (at < buffer->segment_count && i >= buffer->segments[at].end)
+                    at++;
+                const struct update_segment *segment = &buffer->segments[at];
+                bool in = at < buffer->segment_count && i >= segment->begin;
+                if (rate < 0)
+                    continue;
+                const bool runs = u == 1 && i + buffer->shard_begin >= block[4].offset;
+                wrong += !in || segment->rate_scale != rate || segment->weight_decay != decay ||
+                         segment->running != runs || segment->keep != (runs ? 0.9f : 0);
+            }
+        }
+        if (shard == 1) /* cls and pos; patches | norms; qkv; frozen; state | head */
+            wrong += house.flat.buffers[0].segment_count != 2 ||
+                     house.flat.buffers[1].segment_count != 4 ||
+                     house.flat.buffers[2].segment_count != 1;
+        house_close(&house);
+    }
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+/* As in PyTorch: r = 0.9 r + 0.1 s for each micro-batch. The weights sum to 1 also if some
+ * micro-batches have no samples. */
+static void running_statistics_weigh_one(void **state)
+{
+    (void)state;
+    for (int64_t accumulate = 1; accumulate <= 8; accumulate++)
+        for (int64_t pieces = 1; pieces <= accumulate; pieces++) {
+            double all = pow(0.9, (double)accumulate);
+            for (int64_t micro = 0; micro < accumulate; micro++) {
+                double weight = flat_running_weight(accumulate, pieces, micro);
+                assert_true(micro < pieces ? weight > 0 : weight == 0);
+                if (pieces == accumulate)
+                    assert_true(fabs(weight - 0.1 * pow(0.9, (double)(pieces - 1 - micro))) <
+                                1e-15);
+                all += weight;
+            }
+            assert_true(fabs(all - 1) < 1e-14);
+        }
+}
+
+static void sums_are_added_over_all_ranks(void **state)
+{
+    (void)state;
+    for (int shard = 1; shard > 0; shard = next_shard(shard)) {
+        struct house house;
+        house_open(&house, shard, KEEP_ALL, TYPE_FP32, true);
+        double *sums = (double *)(void *)house.flat.buffers[2].whole_gradient;
+        sums[0] = 1 + world->rank;
+        sums[1] = 0.1;
+        flat_add_sums(&house.flat, sums, 2);
+        queue_wait();
+        assert_true(sums[0] == world->size * (world->size + 1) / 2);
+        assert_true(fabs(sums[1] - 0.1 * world->size) < 1e-15);
+        assert_true(comm_same(world, sums, 2 * sizeof *sums));
+        house_close(&house);
+    }
+}
+
+static void a_flipped_bit_is_found_and_named(void **state)
+{
+    (void)state;
+    int wrong = 0;
+    for (int shard = 1; shard > 0; shard = next_shard(shard)) {
+        struct house house;
+        struct error error = {0};
+        house_open(&house, shard, KEEP_ALL, TYPE_FP32, true);
+        wrong += !flat_check_same(&house.flat, &error);
+        struct flat_buffer *buffer = &house.flat.buffers[1];
+        int64_t begin, end;
+        bool last = world->rank == world->size - 1;
+        if (last && flat_tensor_part(buffer, &block[2], &begin, &end))
+            ((uint32_t *)(void *)buffer->master)[end - 1] ^= 1;
+        bool same = flat_check_same(&house.flat, &error);
+        char expected[64];
+        snprintf(expected, sizeof expected, "rank %d holds other bits in qkv.weight",
+                 world->size - 1);
+        if (house.mesh.replica->size > 1)
+            wrong += same || strstr(error.text, expected) == NULL;
+        else
+            wrong += !same;
+        house_close(&house);
+    }
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+static void a_hash_depends_on_the_values_only(void **state)
+{
+    (void)state;
+    uint64_t first[2 * UNITS], hash[2 * UNITS], changed[2 * UNITS];
+    int wrong = 0;
+    for (int shard = 1; shard > 0; shard = next_shard(shard)) {
+        struct house house;
+        house_open(&house, shard, KEEP_ALL, TYPE_FP32, true);
+        for (int u = 0; u < UNITS; u++) {
+            struct flat_buffer *buffer = &house.flat.buffers[u];
+            for (int64_t i = 0; i < buffer->shard_count; i++) {
+                int64_t index = buffer->shard_begin + i;
+                buffer->moment1[i] = (float)index;
+                if (index >= units[u].count) /* padding */
+                    buffer->master[i] = buffer->moment1[i] = (float)shard;
+            }
+        }
+        flat_hash(&house.flat, hash);
+        if (shard == 1)
+            memcpy(first, hash, sizeof first);
+        wrong += memcmp(first, hash, sizeof first) != 0;
+        /* Two values of a unit change places, on all ranks that hold them. */
+        struct flat_buffer *buffer = &house.flat.buffers[1];
+        int64_t begin, end;
+        if (flat_tensor_part(buffer, &block[2], &begin, &end) && end - begin > 1) {
+            float value = buffer->master[begin];
+            buffer->master[begin] = buffer->master[begin + 1];
+            buffer->master[begin + 1] = value;
+        }
+        flat_hash(&house.flat, changed);
+        for (int u = 0; u < 2 * UNITS; u++)
+            wrong += (changed[u] != hash[u]) != (u == 1);
+        /* A weight and a moment with the same bits have different hashes. */
+        wrong += hash[0] == hash[UNITS];
+        house_close(&house);
+    }
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+static void values_that_are_not_finite_are_named(void **state)
+{
+    (void)state;
+    struct house house;
+    char text[TENSOR_NAME + 32];
+    house_open(&house, 1, KEEP_ALL, TYPE_FP32, true);
+    assert_false(flat_find_nonfinite(&house.flat, true, text, sizeof text));
+    assert_false(flat_find_nonfinite(&house.flat, false, text, sizeof text));
+    flat_gradient(&house.flat, 1, 0)[3] = INFINITY;
+    flat_gradient(&house.flat, 1, 2)[1002] = NAN;
+    assert_true(flat_find_nonfinite(&house.flat, true, text, sizeof text));
+    assert_string_equal(text, "qkv.weight[1002]");
+    house.flat.buffers[0].master[stem[1].offset] = NAN;
+    house.flat.buffers[1].master[2] = NAN;
+    assert_true(flat_find_nonfinite(&house.flat, false, text, sizeof text));
+    assert_string_equal(text, "pos_embed[0]");
+    house_close(&house);
+}
+
+static void averages_and_masters_change_places(void **state)
+{
+    (void)state;
+    int wrong = 0;
+    for (int type = TYPE_FP32; type <= TYPE_FP16; type++) {
+        struct house house;
+        house_open(&house, world->size, KEEP_NOTHING, (enum data_type)type, true);
+        for (int u = 0; u < UNITS; u++)
+            for (int64_t i = 0; i < house.flat.buffers[u].shard_count; i++)
+                house.flat.buffers[u].average[i] += 1;
+        flat_swap_average(&house.flat);
+        wrong += gathered_wrong(&house, 1, 1);
+        flat_swap_average(&house.flat);
+        wrong += gathered_wrong(&house, 1, 0);
+        house_close(&house);
+    }
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+static void memory_is_what_the_mesh_needs(void **state)
+{
+    (void)state;
+    struct house house;
+    house_open(&house, 1, KEEP_ALL, TYPE_FP32, false);
+    const struct flat_buffer *buffer = &house.flat.buffers[1];
+    assert_ptr_equal(buffer->master, buffer->weights);
+    assert_null(buffer->gradient);
+    assert_null(buffer->moment1);
+    assert_null(flat_gradient(&house.flat, 1, 0));
+    assert_int_equal(house.arena.by_class[MEMORY_GRADIENTS], 0);
+    house_close(&house);
+
+    house_open(&house, world->size, KEEP_ALL, TYPE_BF16, true);
+    buffer = &house.flat.buffers[2];
+    size_t part = (size_t)buffer->shard_count * 4, whole = (size_t)buffer->padded;
+    assert_int_equal(buffer->padded, buffer->shard_count * world->size);
+    assert_true(house.arena.by_class[MEMORY_WEIGHTS] >= part + 2 * whole);
+    assert_true(house.arena.by_class[MEMORY_WEIGHTS] < part + 2 * whole + 32768);
+    assert_true(house.arena.by_class[MEMORY_GRADIENTS] < (world->size > 1 ? 6 : 4) * whole + 65536);
+    assert_true(house.arena.by_class[MEMORY_OPTIMIZER] < 3 * part + 65536);
+    assert_ptr_equal(flat_gradient(&house.flat, 2, 0), buffer->whole_gradient);
+    assert_null(flat_gradient(&house.flat, 1, 3)); /* frozen */
+    assert_ptr_equal(flat_gradient(&house.flat, 1, 4),
+                     house.flat.buffers[1].whole_gradient + block[4].offset); /* statistics */
+    house_close(&house);
+}
+
+/* A rank stores 1/N of all units, and two whole units with their gradients. */
+static void sharded_memory_is_a_part_and_two_units(void **state)
+{
+    (void)state;
+    struct house house;
+    house_open(&house, world->size, KEEP_NOTHING, TYPE_FP32, true);
+    size_t parts = 0, slots = 0;
+    for (int u = 0; u < UNITS; u++)
+        parts += (size_t)house.flat.buffers[u].shard_count * sizeof(float);
+    /* The stem uses the head's slot. One rank needs no slots. */
+    for (int u = world->size > 1 ? 1 : UNITS; u < UNITS; u++)
+        slots += (size_t)house.flat.buffers[u].padded * sizeof(float);
+    const size_t *by_class = house.arena.by_class, slack = (size_t)16 * ARENA_ALIGNMENT;
+    assert_in_range(by_class[MEMORY_WEIGHTS], parts, parts + slack);
+    assert_in_range(by_class[MEMORY_GRADIENTS], parts, parts + slack);
+    assert_in_range(by_class[MEMORY_OPTIMIZER], 3 * parts, 3 * parts + slack);
+    assert_in_range(by_class[MEMORY_GATHERED], 2 * slots, 2 * slots + slack);
+    house_close(&house);
+}
+
+/* Returns the error of an invalid mesh, NULL for a valid one. */
+static const char *imagined(int ranks, int node_ranks, int strategy, int64_t shard, char *described)
+{
+    static struct error error;
+    struct options options = {.mesh = {.strategy = strategy, .shard = shard}};
+    struct mesh mesh;
+    error = (struct error){0};
+    if (!mesh_imagine(&mesh, ranks - 1, ranks, node_ranks, &options.mesh, &error))
+        return error.text;
+    mesh_describe(&mesh, described, 128);
+    assert_int_equal(mesh.shard->size * mesh.replica->size, ranks);
+    assert_int_equal(mesh.replica->rank * mesh.shard->size + mesh.shard->rank, ranks - 1);
+    mesh_close(&mesh);
+    return NULL;
+}
+
+static void every_strategy_is_a_point_on_the_mesh(void **state)
+{
+    (void)state;
+    static const struct {
+        int strategy;
+        int64_t shard;
+        const char *described;
+    } cases[] = {
+        {STRATEGY_DDP, 0, "ddp, 8 ranks on 2 nodes: replica 8 x shard 1"},
+        {STRATEGY_DDP, 1, "ddp, 8 ranks on 2 nodes: replica 8 x shard 1"},
+        {STRATEGY_ZERO1, 0, "zero1, 8 ranks on 2 nodes: replica 1 x shard 8"},
+        {STRATEGY_ZERO2, 2, "zero2, 8 ranks on 2 nodes: replica 4 x shard 2"},
+        {STRATEGY_FSDP, 0, "fsdp, 8 ranks on 2 nodes: replica 1 x shard 8"},
+        {STRATEGY_HSDP, 0, "hsdp, 8 ranks on 2 nodes: replica 2 x shard 4"},
+        {STRATEGY_HSDP, 8, "hsdp, 8 ranks on 2 nodes: replica 1 x shard 8"},
+    };
+    char described[128];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_null(imagined(8, 4, cases[i].strategy, cases[i].shard, described));
+        assert_string_equal(described, cases[i].described);
+    }
+}
+
+static void meshes_that_cannot_be_are_errors(void **state)
+{
+    (void)state;
+    char described[128];
+    const char *text = imagined(8, 4, STRATEGY_FSDP, 3, described);
+    assert_non_null(text);
+    assert_non_null(strstr(text, "mesh.shard=3 does not divide the 8 ranks"));
+    text = imagined(8, 4, STRATEGY_DDP, 4, described);
+    assert_non_null(text);
+    assert_non_null(strstr(text, "mesh.strategy=ddp does not shard"));
+    text = imagined(8, 3, STRATEGY_HSDP, 0, described);
+    assert_non_null(text);
+    assert_non_null(strstr(text, "the nodes have 2 to 3 ranks: start as many on each"));
+}
+
+static void meshes_are_described(void **state)
+{
+    (void)state;
+    struct options options = {.mesh = {.strategy = STRATEGY_HSDP}};
+    struct error error = {0};
+    struct mesh mesh;
+    char text[128], expected[128];
+    assert_true(mesh_open(&mesh, world, &options.mesh, &error));
+    mesh_describe(&mesh, text, sizeof text);
+    snprintf(expected, sizeof expected, "hsdp, %d rank%s on 1 node: replica 1 x shard %d",
+             world->size, world->size > 1 ? "s" : "", world->size);
+    assert_string_equal(text, expected);
+    mesh_close(&mesh);
+}
+
+int main(int argc, char **argv)
+{
+    struct error error = {0};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(normal_numbers_invert_the_distribution),
+        cmocka_unit_test(truncated_numbers_stay_within_two),
+        cmocka_unit_test(cosine_filters_are_orthonormal_pairs),
+        cmocka_unit_test(dirac_filters_pass_on_their_channel),
+        cmocka_unit_test(start_is_the_same_on_every_mesh),
+        cmocka_unit_test(gathered_units_are_whole),
+        cmocka_unit_test(gradients_are_added_over_the_mesh),
+        cmocka_unit_test(norms_have_the_same_bits_on_every_mesh),
+        cmocka_unit_test(the_first_pass_overwrites_gradients),
+        cmocka_unit_test(a_sum_that_overflows_is_seen_by_all),
+        cmocka_unit_test(segments_say_what_the_tensors_say),
+        cmocka_unit_test(running_statistics_weigh_one),
+        cmocka_unit_test(sums_are_added_over_all_ranks),
+        cmocka_unit_test(a_flipped_bit_is_found_and_named),
+        cmocka_unit_test(a_hash_depends_on_the_values_only),
+        cmocka_unit_test(values_that_are_not_finite_are_named),
+        cmocka_unit_test(averages_and_masters_change_places),
+        cmocka_unit_test(memory_is_what_the_mesh_needs),
+        cmocka_unit_test(sharded_memory_is_a_part_and_two_units),
+        cmocka_unit_test(every_strategy_is_a_point_on_the_mesh),
+        cmocka_unit_test(meshes_that_cannot_be_are_errors),
+        cmocka_unit_test(meshes_are_described),
+    };
+    const struct device_backend *backend = NULL;
+    if (!comm_world_open(&argc, &argv, &world, &error) ||
+        (backend = device_test_backend(&error)) == NULL ||
+        (device = backend->open(world->rank, 1, &error)) == NULL) {
+        fprintf(stderr, "%s\n", error.text);
+        return 1;
+    }
+    device_test_print(device);
+    stream = device->backend->stream_open(device);
+    size_t workspace = device->backend->workspace_bytes(device);
+    void *memory = device->backend->allocate(device, workspace, &error);
+    device->backend->workspace_set(device, memory, workspace);
+    units_lay_out();
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    device->backend->release(device, memory);
+    device->backend->stream_close(stream);
+    device->backend->close(device);
+    comm_world_close(world);
+    return failed;
+}

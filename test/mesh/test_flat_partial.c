@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ranks: 1 2 3 4 5 6
+/* Partial sums of gradients on 1 to 6 ranks, for all shard sizes and policies. On each mesh, the
+ * gradient has the bits of one recursive sum over the grains of a global batch. */
+#include "mesh/flat_partial.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device_test.h"
+
+enum { UNITS = 5, FROZEN_UNIT = 1, MOST = 13, PASSES = 3 };
+
+static struct comm *world;
+static struct device *device;
+static struct stream *stream;
+
+#define PARAMETER(tensor_name, elements, place)                                                    \
+    {                                                                                              \
+        .name = tensor_name, .dimensions = 1, .shape = {elements}, .count = elements,              \
+        .offset = place, .rate_scale = 1, .trainable = true                                        \
+    }
+
+static struct unit_tensor stem[] = {PARAMETER("stem.weight", 301, 0)};
+static struct unit_tensor frozen[] = {PARAMETER("frozen.weight", 90, 0)};
+static struct unit_tensor first[] = {PARAMETER("0.weight", 17, 0), PARAMETER("0.fixed", 20, 32),
+                                     PARAMETER("0.mean", 10, 64)};
+static struct unit_tensor second[] = {PARAMETER("1.weight", 960, 0)};
+static struct unit_tensor head[] = {PARAMETER("head.weight", 5, 0), PARAMETER("head.bias", 1, 16)};
+static struct unit units[UNITS] = {
+    {.name = "stem", .tensors = stem, .tensor_count = 1, .count = 301},
+    {.name = "frozen", .tensors = frozen, .tensor_count = 1, .count = 90},
+    {.name = "0", .tensors = first, .tensor_count = 3, .count = 74},
+    {.name = "1", .tensors = second, .tensor_count = 1, .count = 960},
+    {.name = "head", .tensors = head, .tensor_count = 2, .count = 17},
+};
+
+struct fixture {
+    struct mesh mesh;
+    struct flat_model flat;
+    struct arena arena;
+    void *memory;
+};
+
+/* What is not sharded between uses: weights and gradients, weights, nothing. */
+enum policy { KEEP_ALL, KEEP_WEIGHTS, KEEP_NOTHING, POLICIES };
+
+static void fixture_open(struct fixture *fixture, int shard, enum policy policy, int64_t passes)
+{
+    struct error error = {0};
+    mesh_split(&fixture->mesh, world, shard);
+    assert_true(mesh_use_device(&fixture->mesh, device, &error));
+    fixture->mesh.shard_gradients = policy >= KEEP_WEIGHTS;
+    fixture->mesh.shard_weights = policy == KEEP_NOTHING;
+    flat_open(&fixture->flat, units, UNITS, &fixture->mesh, device, stream, TYPE_FP32, 0, false,
+              true);
+    if (passes > 0)
+        flat_use_grains(&fixture->flat, MOST, passes, false);
+    arena_measure(&fixture->arena);
+    flat_allocate(&fixture->flat, &fixture->arena);
+    size_t bytes = fixture->arena.peak;
+    fixture->memory = device->backend->allocate_pinned(device, bytes, &error);
+    assert_non_null(fixture->memory);
+    memset(fixture->memory, 0xff, bytes);
+    mesh_use_memory(&fixture->mesh, fixture->memory, bytes);
+    arena_begin(&fixture->arena, fixture->memory, bytes);
+    flat_allocate(&fixture->flat, &fixture->arena);
+    assert_int_equal(fixture->arena.used, bytes);
+}
+
+static void fixture_close(struct fixture *fixture)
+{
+    device->backend->stream_synchronize(stream);
+    mesh_leave_device(&fixture->mesh);
+    flat_close(&fixture->flat);
+    device->backend->release_pinned(device, fixture->memory);
+    mesh_close(&fixture->mesh);
+}
+
+/* Return an element of the gradient of a grain: random sign, magnitudes of 2^-16 to 1. */
+static float leaf(int unit, int64_t element, int64_t grain)
+{
+    uint64_t bits = (uint64_t)((unit * 1000 + element) * MOST + grain) * 0x9e3779b97f4a7c15;
+    bits = (bits ^ bits >> 29) * 0xbf58476d1ce4e5b9;
+    float magnitude = (float)(bits >> 40) * 0x1p-24f / (float)(1 << (bits >> 8 & 15));
+    return bits & 1 ? -magnitude : magnitude;
+}
+
+/* Return the sum of grains begin..begin + size - 1; those from `total` on are absent. */
+static float tree_sum(int unit, int64_t element, int64_t begin, int64_t size, int64_t total)
+{
+    if (size == 1)
+        return leaf(unit, element, begin);
+    float left = tree_sum(unit, element, begin, size / 2, total);
+    if (begin + size / 2 >= total)
+        return left;
+    return left + tree_sum(unit, element, begin + size / 2, size / 2, total);
+}
+
+/* Write the partial sums of an open unit, as a backward pass in grains does. */
+static void partials_write(const struct fixture *fixture, int unit)
+{
+    const struct flat_partials *partials = &fixture->flat.partials;
+    const struct flat_buffer *buffer = &fixture->flat.buffers[unit];
+    for (int t = 0; t < units[unit].tensor_count; t++) {
+        float *gradient = flat_gradient(&fixture->flat, unit, t);
+        for (int i = 0; gradient != NULL && i < partials->count; i++)
+            for (int64_t e = 0; e < units[unit].tensors[t].count; e++)
+                gradient[partials->slot[i] * buffer->stride + e] =
+                    tree_sum(unit, units[unit].tensors[t].offset + e, partials->tree[i].begin,
+                             (int64_t)1 << partials->tree[i].level, partials->total);
+    }
+}
+
+static void step_run(struct fixture *fixture, int64_t total, int64_t passes)
+{
+    struct flat_model *flat = &fixture->flat;
+    flat_begin_gradients(flat);
+    for (int64_t pass = 0; pass < passes; pass++) {
+        flat_begin_pass(flat, total, pass);
+        for (int u = UNITS - 1; u >= 0; u--) {
+            flat_gradient_open(flat, u, flat->partials.count > 0);
+            device->backend->stream_synchronize(stream);
+            partials_write(fixture, u);
+            flat_gradient_close(flat, u, pass == passes - 1);
+        }
+    }
+    flat_reduce_wait(flat);
+    device->backend->stream_synchronize(stream);
+}
+
+/* Return the element of the global gradient. It is zero in frozen tensors, gaps and padding. */
+static float expected(int unit, int64_t element, int64_t total)
+{
+    for (int t = 0; t < units[unit].tensor_count; t++) {
+        const struct unit_tensor *tensor = &units[unit].tensors[t];
+        if (tensor->trainable && element >= tensor->offset &&
+            element < tensor->offset + tensor->count)
+            return tree_sum(unit, element, 0, 16, total);
+    }
+    return 0;
+}
+
+static int64_t gradients_wrong(const struct fixture *fixture, int64_t total)
+{
+    int64_t wrong = 0;
+    for (int u = 0; u < UNITS; u++) {
+        const struct flat_buffer *buffer = &fixture->flat.buffers[u];
+        for (int64_t i = 0; i < buffer->shard_count; i++) {
+            float value = expected(u, buffer->shard_begin + i, total);
+            wrong += memcmp(&buffer->gradient[i], &value, sizeof value) != 0;
+        }
+    }
+    return wrong;
+}
+
+static int all_wrong(int64_t wrong)
+{
+    comm_all_reduce(world, &wrong, 1, COMM_INT64, COMM_SUM);
+    return (int)wrong;
+}
+
+/* Full and short batches; with 1 grain, most ranks have none. */
+static void every_mesh_has_the_sum_of_the_tree(void **state)
+{
+    (void)state;
+    static const int64_t totals[] = {MOST, 1, 12, 8, 2, 3, 5, 6, 7, MOST};
+    int64_t wrong = 0;
+    for (int shard = 1; shard <= world->size; shard++)
+        for (int variant = 0; variant < POLICIES * PASSES; variant++) {
+            const int64_t passes = 1 + variant / POLICIES;
+            struct fixture fixture;
+            if (world->size % shard != 0)
+                continue;
+            fixture_open(&fixture, shard, (enum policy)(variant % POLICIES), passes);
+            for (size_t i = 0; i < sizeof totals / sizeof totals[0]; i++) {
+                step_run(&fixture, totals[i], passes);
+                wrong += gradients_wrong(&fixture, totals[i]);
+            }
+            fixture_close(&fixture);
+        }
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+/* A sum from the first grain to the last differs, so the test above can fail. */
+static void the_sum_depends_on_the_order(void **state)
+{
+    (void)state;
+    int different = 0;
+    for (int64_t e = 0; e < units[3].count; e++) {
+        float sum = leaf(3, e, 0);
+        for (int64_t grain = 1; grain < MOST; grain++)
+            sum += leaf(3, e, grain);
+        different += sum != tree_sum(3, e, 0, 16, MOST);
+    }
+    assert_in_range(different, 100, 960);
+}
+
+/* Without padding and with one subtree per rank, partial sums do not change the bytes sent. */
+static void one_subtree_per_rank_sends_the_same_bytes(void **state)
+{
+    (void)state;
+    for (int shard = 1; shard <= world->size; shard++) {
+        struct fixture plain, exact;
+        const struct unit unit = units[3];
+        if (world->size % shard != 0 || (world->size & (world->size - 1)) != 0)
+            continue;
+        for (int u = 0; u < UNITS; u++)
+            units[u] = unit;
+        fixture_open(&plain, shard, KEEP_ALL, 0);
+        fixture_open(&exact, shard, KEEP_ALL, 1);
+        flat_begin_pass(&exact.flat, 8, 0);
+        const struct flat_traffic a = flat_traffic(&plain.flat, 1, 0);
+        const struct flat_traffic b = flat_traffic(&exact.flat, 1, 0);
+        assert_true(a.shard == b.shard && a.replica == b.replica);
+        assert_int_equal(exact.flat.partials.parts[0], 1);
+        fixture_close(&exact);
+        fixture_close(&plain);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct error error = {0};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_mesh_has_the_sum_of_the_tree),
+        cmocka_unit_test(the_sum_depends_on_the_order),
+        cmocka_unit_test(one_subtree_per_rank_sends_the_same_bytes),
+    };
+    const struct device_backend *backend = NULL;
+    if (!comm_world_open(&argc, &argv, &world, &error) ||
+        (backend = device_test_backend(&error)) == NULL ||
+        (device = backend->open(world->rank, 1, &error)) == NULL) {
+        fprintf(stderr, "%s\n", error.text);
+        return 1;
+    }
+    device_test_print(device);
+    stream = device->backend->stream_open(device);
+    frozen[0].trainable = first[1].trainable = false;
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    device->backend->stream_close(stream);
+    device->backend->close(device);
+    comm_world_close(world);
+    return failed;
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ranks: 1 2
+// devices: gpu
+/* Whole steps of a small convolutional model (all types of nodes, a residual with a change of
+ * shape, synchronised batch norm) on the device under test, compared to one rank on the CPU: loss,
+ * all gradients, and weights and running statistics after one or two updates. The default device is
+ * the emulated GPU; VITTRAIN_TEST_DEVICE=cuda selects a real one. With several ranks each has a
+ * part of the batch, and batch norm's sums use the emulated collectives. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "comm/comm.h"
+#include "core/random.h"
+#include "device_test.h"
+#include "model_fixture.h"
+#include "vit_fixture.h"
+
+enum { BATCH = 6, IMAGE = 13, CLASSES = 5 };
+
+static struct comm *world;
+
+static const char *const settings[] = {"optim.name=sgd",          "optim.momentum=0.9",
+                                       "optim.weight_decay=0.05", "optim.ema=0.5",
+                                       "train.clip_norm=1",       NULL};
+
+static int normed(struct convnet *convnet, const char *name, struct convnet_node convolution,
+                  int residual, bool relu)
+{
+    convolution.kind = CONVNET_CONVOLUTION;
+    convolution.name = name;
+    convolution.initial = CONVNET_KAIMING_FAN_OUT;
+    char norm[32];
+    snprintf(norm, sizeof norm, "%s_norm", name);
+    return convnet_add(convnet, &(struct convnet_node){.kind = CONVNET_BATCH_NORM,
+                                                       .name = norm,
+                                                       .input = convnet_add(convnet, &convolution),
+                                                       .residual = residual,
+                                                       .relu = relu});
+}
+
+/* A ResNet with one block between a stem and a head of the older type. */
+static void describe(struct convnet *convnet, const struct convnet_shape *shape)
+{
+    convnet_unit(convnet, "stem");
+    int stem = normed(convnet, "first",
+                      (struct convnet_node){.channels = 8, .kernel = 3, .stride = 1, .padding = 1},
+                      0, true);
+    stem = convnet_add(
+        convnet,
+        &(struct convnet_node){
+            .kind = CONVNET_MAX_POOL, .input = stem, .kernel = 3, .stride = 2, .padding = 1});
+    convnet_unit(convnet, "block");
+    int branch = normed(
+        convnet, "narrow",
+        (struct convnet_node){.input = stem, .channels = 6, .kernel = 1, .stride = 1}, 0, true);
+    int shortcut = normed(
+        convnet, "shortcut",
+        (struct convnet_node){.input = stem, .channels = 16, .kernel = 1, .stride = 2}, 0, false);
+    branch = normed(convnet, "wide",
+                    (struct convnet_node){
+                        .input = branch, .channels = 16, .kernel = 3, .stride = 2, .padding = 1},
+                    shortcut, true);
+    convnet_unit(convnet, "head");
+    int last = convnet_add(convnet, &(struct convnet_node){.kind = CONVNET_CONVOLUTION,
+                                                           .name = "last",
+                                                           .input = branch,
+                                                           .channels = 12,
+                                                           .kernel = 3,
+                                                           .stride = 1,
+                                                           .bias = true,
+                                                           .relu = true});
+    last = convnet_add(convnet, &(struct convnet_node){.kind = CONVNET_FLATTEN, .input = last});
+    last = convnet_add(
+        convnet,
+        &(struct convnet_node){
+            .kind = CONVNET_LINEAR, .name = "hidden", .input = last, .channels = 20, .relu = true});
+    convnet_add(convnet, &(struct convnet_node){.kind = CONVNET_LINEAR,
+                                                .name = "classes",
+                                                .input = last,
+                                                .channels = shape->classes});
+}
+
+/* The model on one of the two devices, on one rank or on all. */
+static void model_open_on(struct vit_fixture *fixture, const char *device, struct comm *ranks,
+                          enum data_type compute)
+{
+    static const int32_t labels[BATCH] = {0, 3, 4, 1, 2, 0};
+    static float images[BATCH * 3 * IMAGE * IMAGE];
+    const struct convnet_shape shape = {.describe = describe,
+                                        .image = IMAGE,
+                                        .channels = 3,
+                                        .classes = CLASSES,
+                                        .loss = LOSS_CROSS_ENTROPY};
+    for (int i = 0; i < BATCH * 3 * IMAGE * IMAGE; i++) {
+        struct random_block block = random_block_at(3, RANDOM_SYNTHETIC, 0, 0, 0, (uint32_t)i);
+        images[i] = 2 * random_uniform(block.word[0]) - 1;
+    }
+    setenv("VITTRAIN_TEST_DEVICE", device, 1);
+    vit_fixture_open_convnet(fixture, ranks, &shape, compute, BATCH, settings);
+    vit_fixture_set_batch(fixture, images, labels);
+}
+
+/* Forward and backward of this rank's part of the batch; return the loss over all ranks. */
+static double train(struct vit_fixture *fixture, int part, int parts)
+{
+    vit_fixture_zero(fixture);
+    vit_fixture_poison(fixture);
+    vit_fixture_run(fixture, BATCH / parts * part, BATCH / parts, 0.1, true);
+    flat_norm(&fixture->flat);
+    double loss = vit_fixture_loss(fixture);
+    if (parts > 1)
+        comm_all_reduce(world, &loss, 1, COMM_FP64, COMM_SUM);
+    return loss;
+}
+
+/* 16-bit types run one step: in a second one, rounding would move values across a ReLU's threshold.
+ */
+static void check(enum data_type compute, int64_t steps, double tolerance)
+{
+    struct vit_fixture cpu, gpu;
+    model_open_on(&cpu, "cpu", NULL, compute);
+    model_open_on(&gpu, "cuda", world, compute);
+    for (int64_t step = 0; step < steps; step++) {
+        double own = train(&cpu, 0, 1), other = train(&gpu, world->rank, world->size);
+        if (!(fabs(own - other) <= tolerance * own))
+            fail_msg("step %d: the loss is %.9g, on the CPU %.9g", (int)step, other, own);
+        if (!isfinite(vit_fixture_norm(&cpu)) || !isfinite(vit_fixture_norm(&gpu)))
+            fail_msg("the norm is %g, on the CPU %g", vit_fixture_norm(&gpu),
+                     vit_fixture_norm(&cpu));
+        vit_fixture_compare(&cpu, &gpu, "gradient", vit_fixture_gradient, 10 * tolerance);
+        vit_fixture_update(&cpu, 0.1, step);
+        vit_fixture_update(&gpu, 0.1, step);
+    }
+    vit_fixture_compare(&cpu, &gpu, "weight", vit_fixture_weight, 10 * tolerance);
+    vit_fixture_compare(&cpu, &gpu, "average", vit_fixture_average, 10 * tolerance);
+    vit_fixture_close(&gpu);
+    vit_fixture_close(&cpu);
+}
+
+static void steps_in_fp32(void **state)
+{
+    (void)state;
+    check(TYPE_FP32, 2, 1e-5);
+}
+
+static void steps_in_bf16(void **state)
+{
+    (void)state;
+    check(TYPE_BF16, 1, 1e-2);
+}
+
+static void steps_in_fp16(void **state)
+{
+    (void)state;
+    check(TYPE_FP16, 1, 2e-3);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(steps_in_fp32),
+        cmocka_unit_test(steps_in_bf16),
+        cmocka_unit_test(steps_in_fp16),
+    };
+    const char *wanted = getenv("VITTRAIN_TEST_DEVICE");
+    bool real = wanted != NULL && strcmp(wanted, "cuda") == 0;
+    if (!real && !device_test_emulates())
+        return 0;
+    world = fixture_world_open(&argc, &argv);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    comm_world_close(world);
+    return failed;
+}

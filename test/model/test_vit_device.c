@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// devices: gpu
+/* Whole steps of vision transformers on the device under test against the CPU: loss, all gradients,
+ * and the weights after two updates with dropout, drop path, clipping and moving average. The
+ * default device is the emulated GPU; VITTRAIN_TEST_DEVICE=cuda selects a real one. One test
+ * compares the CPU with emulated tiles. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "core/random.h"
+#include "device_test.h"
+#include "vit_fixture.h"
+
+enum { BATCH = 3, STEPS = 2 };
+
+/* Not Adam: it turns gradients that are only rounding errors (the keys' bias has no gradient) into
+ * full steps. */
+static const char *const settings[] = {"optim.name=sgd",          "optim.momentum=0.9",
+                                       "optim.weight_decay=0.05", "optim.ema=0.5",
+                                       "train.clip_norm=1",       NULL};
+
+/* A model on a device: "cpu", "cuda", or a value of VITTRAIN_CPU. */
+static void model_open_on(struct vit_fixture *fixture, const char *device,
+                          const struct vit_shape *shape, enum data_type compute)
+{
+    static const int32_t labels[BATCH] = {0, 3, 5};
+    int64_t pixels = BATCH * vit_fixture_pixels(shape);
+    float *images = malloc((size_t)pixels * sizeof *images);
+    assert_non_null(images);
+    for (int64_t i = 0; i < pixels; i++) {
+        struct random_block block = random_block_at(3, RANDOM_SYNTHETIC, 0, 0, 0, (uint32_t)i);
+        images[i] = 2 * random_uniform(block.word[0]) - 1;
+    }
+    const bool cuda = strcmp(device, "cuda") == 0, cpu = strcmp(device, "cpu") == 0;
+    setenv("VITTRAIN_TEST_DEVICE", cuda ? device : "cpu", 1);
+    device_test_set_kernels(cuda || cpu ? NULL : device);
+    vit_fixture_open(fixture, shape, compute, BATCH, settings);
+    vit_fixture_set_batch(fixture, images, labels);
+    free(images);
+}
+
+static void check_model(const struct vit_shape *shape, enum data_type compute, double tolerance,
+                        const char *device)
+{
+    struct vit_fixture cpu, gpu;
+    model_open_on(&cpu, "cpu", shape, compute);
+    model_open_on(&gpu, device, shape, compute);
+    for (int64_t step = 0; step < STEPS; step++) {
+        cpu.step = gpu.step = (uint32_t)step;
+        vit_fixture_poison(&cpu);
+        vit_fixture_poison(&gpu);
+        vit_fixture_train(&cpu, 0.1);
+        vit_fixture_train(&gpu, 0.1);
+        double own = vit_fixture_loss(&cpu), other = vit_fixture_loss(&gpu);
+        if (!(fabs(own - other) <= tolerance * own))
+            fail_msg("step %d: the loss is %.9g, on the CPU %.9g", (int)step, other, own);
+        assert_true(isfinite(vit_fixture_norm(&cpu)) && isfinite(vit_fixture_norm(&gpu)));
+        vit_fixture_compare(&cpu, &gpu, "gradient", vit_fixture_gradient, 10 * tolerance);
+        vit_fixture_update(&cpu, 0.1, step);
+        vit_fixture_update(&gpu, 0.1, step);
+    }
+    vit_fixture_compare(&cpu, &gpu, "weight", vit_fixture_weight, 10 * tolerance);
+    vit_fixture_compare(&cpu, &gpu, "average", vit_fixture_average, 10 * tolerance);
+    vit_fixture_close(&cpu);
+    vit_fixture_close(&gpu);
+}
+
+/* A rank without samples must contribute zeros to the sum over ranks. */
+static void an_empty_batch_has_no_gradient(void **state)
+{
+    (void)state;
+    const struct vit_shape shape = vit_fixture_token_shape(2);
+    const char *const devices[] = {"cpu", "cuda"};
+    for (int i = 0; i < 2; i++) {
+        struct vit_fixture fixture;
+        model_open_on(&fixture, devices[i], &shape, TYPE_FP32);
+        vit_fixture_zero(&fixture);
+        vit_fixture_poison(&fixture);
+        vit_fixture_run(&fixture, 0, 0, 0.1, true);
+        flat_norm(&fixture.flat);
+        assert_true(vit_fixture_norm(&fixture) == 0);
+        vit_fixture_close(&fixture);
+    }
+}
+
+static void steps_in_fp32(void **state)
+{
+    (void)state;
+    const struct vit_shape token = vit_fixture_token_shape(2), mean = vit_fixture_mean_shape(2);
+    const struct vit_shape parts = vit_fixture_parts_shape(2), map = vit_fixture_map_shape(2);
+    const struct vit_shape wide = vit_fixture_wide_shape(2);
+    check_model(&token, TYPE_FP32, 1e-5, "cuda");
+    check_model(&parts, TYPE_FP32, 1e-5, "cuda");
+    check_model(&map, TYPE_FP32, 1e-5, "cuda");
+    check_model(&wide, TYPE_FP32, 1e-5, "cuda");
+    check_model(&mean, TYPE_FP32, 1e-5, "cuda");
+}
+
+/* Without dropout, the gradients of the biases of proj and fc2 are sums of the residual's gradient;
+ * drop path changes that of the second block only. */
+static void steps_without_dropout(void **state)
+{
+    (void)state;
+    struct vit_shape token = vit_fixture_token_shape(2), map = vit_fixture_map_shape(2);
+    token.dropout = token.drop_path = map.dropout = 0;
+    check_model(&token, TYPE_FP32, 1e-5, "cuda");
+    check_model(&map, TYPE_FP32, 1e-5, "cuda");
+    check_model(&token, TYPE_BF16, 1e-2, "cuda");
+}
+
+static void steps_in_bf16(void **state)
+{
+    (void)state;
+    const struct vit_shape shape = vit_fixture_reference_shape(2);
+    check_model(&shape, TYPE_BF16, 1e-2, "cuda");
+}
+
+/* Heads of 64 are multiplied on tiles. */
+static void steps_with_tiles(void **state)
+{
+    (void)state;
+    struct vit_shape shape = vit_fixture_reference_shape(2);
+    shape.dim = 128;
+    shape.heads = 2;
+    check_model(&shape, TYPE_BF16, 1e-2, "amx-emulated");
+}
+
+static void steps_in_fp16(void **state)
+{
+    (void)state;
+    const struct vit_shape shape = vit_fixture_token_shape(2);
+    check_model(&shape, TYPE_FP16, 2e-3, "cuda");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_empty_batch_has_no_gradient),
+        cmocka_unit_test(steps_in_fp32),
+        cmocka_unit_test(steps_without_dropout),
+        cmocka_unit_test(steps_in_bf16),
+        cmocka_unit_test(steps_with_tiles),
+        cmocka_unit_test(steps_in_fp16),
+    };
+    const char *wanted = getenv("VITTRAIN_TEST_DEVICE");
+    bool real = wanted != NULL && strcmp(wanted, "cuda") == 0;
+    if (!real && !device_test_emulates())
+        return 0;
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

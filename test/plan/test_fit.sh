@@ -1,0 +1,80 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# long
+# A run that does not fit into memory ends before it starts, with correct advice; trials find the largest batch. Uses real
+# limits and real memory, so it does not run with sanitizers.
+. "$TEST_SOURCE/test/support/program.sh"
+
+if grep -q '^SANITIZER_CFLAGS = .' "$TEST_BUILD/Makefile"; then
+    skip_all 'sanitizers take memory of their own'
+fi
+
+# A run that cannot fit ends before it starts, with correct advice that is the same at each start.
+tight="$small train.global_batch=0 train.steps=1 plan.memory=64MiB output.csv=off"
+fails 2 'too large a batch' 6 'too little memory: a rank needs .*would fit: train.batch=[0-9]' $tight \
+    train.batch=9000 run.dir="$work/tight"
+batch=$(sed -n 's/.*would fit: train.batch=\([0-9]*\).*/\1/p' "$work/failing.log")
+run 2 fits train $tight train.batch=$batch run.dir="$work/tight"
+bad=$([ $status -eq 0 ] || echo "exit status $status with train.batch=$batch")
+result 'the batch that would fit does' "$bad" "$work/fits.log"
+for start in 1 2 3 4 5; do
+    fails 2 "and one image more does not, start $start" 6 "train.batch=$batch[^0-9]" $tight \
+        train.batch=$((batch + 1)) run.dir="$work/larger"
+done
+fails 2 'more than a node has' 6 'has [0-9.]+ MiB available for each of its 2 ranks' train.batch=1000000 \
+    model.name=vit_base_patch32_224 run.dir="$work/larger"
+fails 2 'the global batch, where a deck has that' 6 'would fit: train.global_batch=[0-9]*[02468],' $tight \
+    train.global_batch=18000 run.dir="$work/larger"
+
+heavy="$small train.steps=1 model.dim=320 model.heads=5 model.depth=4 output.csv=off"
+run 2 heavy plan $heavy
+memory=$(awk '/sent shard/ { table = 1; next } table && ($1 == "ddp" || $1 == "zero2") { sum += $8 }
+    END { print int(sum / 2) "MiB" }' "$work/heavy.log")
+fails 2 'too large a model for ddp' 6 'would fit: .*mesh.strategy=zero' $heavy \
+    plan.memory=$memory run.dir="$work/ddp-heavy"
+strategy=$(sed -n 's/.*mesh.strategy=\(zero[12]\).*/\1/p' "$work/failing.log")
+run 2 train $heavy plan.memory=$memory mesh.strategy=$strategy run.dir="$work/heavy"
+bad=$([ $status -eq 0 ] || echo "exit status $status with $strategy and $memory")
+result 'the strategy that would fit does' "$bad" "$work/train.log"
+fails 2 'no batch at all' 6 'would fit: more ranks' $heavy plan.memory=10MiB run.dir="$work/none"
+bad=$(ls -d "$work"/larger "$work"/ddp-heavy "$work"/none 2>/dev/null)
+result 'no run folder was made before' "$bad"
+# Trials: the batch that is found ran, one more did not, as the plan predicted. The workspace, of which small trials
+# touch only a part, is a larger share of the memory than for models of real size.
+run 2 find find batch $small train.global_batch=0 mesh.strategy=fsdp plan.memory=170MiB
+awk '$2 == "yes" || $2 == "no" { runs[$1] = $2 }
+    /^largest batch/ { split($5, word, "="); batch = word[2] + 0 }
+    /^the plan predicts/ { split($4, word, "="); planned = word[2]; sub("%.*", "", $NF); gap = $(NF - 1) + 0; told = 1 }
+    END {
+        if (runs[batch] != "yes" || runs[batch + 1] != "no") print "batch " batch " is not the largest"
+        if (!(planned > 0.8 * batch && planned < 1.25 * batch)) print "plan " planned
+        if (!told || gap > 10 || gap < -25) print "measured " gap " %"
+    }' "$work/find.log" >"$work/problems"
+grep -q '^[^,]*,[^,]*,[^,]*,batch,vit_cifar,32,fp32,fsdp,2,1,' runs/logbook/found.csv || echo 'no row in the log book' >>"$work/problems"
+[ $status -eq 0 ] || echo "exit status $status" >>"$work/problems"
+result 'find batch: the largest that runs, as planned' "$(tr '\n' ';' <"$work/problems")" "$work/find.log"
+fails 2 'find batch where nothing fits' 6 'no batch fits into 12.0 MiB' find batch $small \
+    plan.memory=12MiB
+fails 2 'find what?' 2 'vittrain find batch' find
+fails 2 'find batch of a model that cannot be' 2 'model.patch=5' find batch $small model.patch=5
+
+# limited NAME WORD...: run one rank with a limit on its address space.
+limited() {
+    limited_log=$work/$1.log
+    shift
+    (
+        ulimit -v 600000
+        OMP_NUM_THREADS=1 timeout 120 "$vittrain" "$@" >"$limited_log" 2>&1 </dev/null
+    )
+    status=$?
+}
+limited refused $small train.global_batch=0 train.batch=30000 run.dir="$work/none"
+bad=$([ $status -eq 6 ] || echo "exit status $status")
+grep -qE 'error: (no [0-9.]+ MiB of memory|too little memory)' "$work/refused.log" || bad="$bad; no error"
+result 'memory that the system refuses' "$bad" "$work/refused.log"
+limited trials find batch $small train.global_batch=0
+bad=$([ $status -eq 0 ] || echo "exit status $status")
+grep -qE ' no +no [0-9.]+ MiB of memory' "$work/trials.log" || bad="$bad; nothing was refused"
+grep -q '^largest batch that runs' "$work/trials.log" || bad="$bad; no answer"
+result 'find batch where the system refuses memory' "$bad" "$work/trials.log"
+result 'find leaves no run folder behind' "$(ls -d "$work"/runs/* 2>/dev/null | grep -v /logbook$)"

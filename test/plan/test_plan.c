@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ranks: 1 2 4
+/* Compare the plan with real sessions on 1, 2 and 4 ranks: memory to the byte, bytes sent by a
+ * step; the largest batch fits, and one more does not. */
+#include "plan/plan.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "comm_fixture.h"
+#include "config/options.h"
+#include "model_fixture.h"
+#include "train/run.h"
+
+static struct comm *world;
+
+/* Settings that each strategy is tested with. */
+static const char *const variants[] = {
+    "train.precision=bf16",
+    ("train.precision=bf16 mesh.reduce=compute train.accumulate=3 "
+     "train.checkpoint_activations=block"),
+    "train.precision=fp16 optim.ema=0.9",
+    "train.precision=fp16 mesh.reduce=compute train.accumulate=2",
+    "train.precision=fp32 train.accumulate=2 optim.freeze=stem,blocks.0 optim.ema=0.9",
+    "train.precision=fp32 optim.name=sgd model.pool=mean optim.freeze=blocks.1 data.val=none",
+    "train.precision=bf16 model.pool=map model.class_token=off",
+    "train.precision=bf16 model.mlp=swiglu",
+    "train.precision=bf16 model.position=rotary model.registers=2",
+    "train.precision=fp16 model.qk_norm=on model.image_width=16",
+    "train.precision=bf16 mesh.reduce=compute optim.name=muon",
+    "train.precision=fp16 optim.name=muon optim.freeze=blocks.1.mlp train.accumulate=2",
+    "train.precision=fp16 optim.name=lamb optim.ema=0.9 optim.no_decay=on",
+    "train.precision=fp32 optim.name=lars optim.momentum=0.9 optim.freeze=blocks.1.mlp",
+    "train.precision=bf16 optim.name=lion mesh.reduce=compute",
+    "train.precision=fp32 train.exact=layout train.batch=24 data.samples=256",
+    "train.precision=bf16 train.exact=layout train.batch=24 data.samples=256 train.accumulate=2 "
+    "optim.freeze=blocks.2",
+};
+
+enum { VARIANTS = sizeof variants / sizeof variants[0] };
+
+static void options_make(struct options *options, int strategy, const char *variant)
+{
+    static const char small[] = "model.dim=32 model.depth=3 model.heads=2 model.patch=8 "
+                                "data.format=synthetic data.samples=64 train.batch=6 run.threads=1 "
+                                "data.image=48 augment.resize=32 mesh.transport=ring ";
+    char words[1024];
+    struct error error = {0};
+    options_default(options);
+    options->mesh.strategy = strategy;
+    snprintf(words, sizeof words, "%s%s", small, variant);
+    for (char *word = strtok(words, " "); word != NULL; word = strtok(NULL, " "))
+        if (!options_set(word, options, &error))
+            fail_msg("%s", error.text);
+}
+
+/* Count the bytes that a group's collectives send, in front of the real backend. */
+struct counted_group {
+    const struct comm_backend *real;
+    struct comm_backend counting;
+    double sent;
+};
+
+static struct counted_group shard_counted, replica_counted;
+
+static struct counted_group *counted_of(const struct comm *comm)
+{
+    return comm->backend == &shard_counted.counting ? &shard_counted : &replica_counted;
+}
+
+static double element_bytes(enum comm_type type)
+{
+    return type == COMM_BF16 || type == COMM_FP16 ? 2
+           : type == COMM_FP32                    ? 4
+           : type == COMM_BYTE                    ? 1
+                                                  : 8;
+}
+
+static struct ticket *count_all_reduce(struct comm *comm, void *buffer, int64_t count,
+                                       enum comm_type type, enum comm_operation operation,
+                                       struct event *after)
+{
+    struct counted_group *counted = counted_of(comm);
+    counted->sent += 2 * element_bytes(type) * (double)count * (comm->size - 1) / comm->size;
+    return counted->real->all_reduce(comm, buffer, count, type, operation, after);
+}
+
+static struct ticket *count_reduce_scatter(struct comm *comm, void *buffer, int64_t count,
+                                           enum comm_type type, enum comm_operation operation,
+                                           struct event *after)
+{
+    struct counted_group *counted = counted_of(comm);
+    counted->sent += element_bytes(type) * (double)count * (comm->size - 1);
+    return counted->real->reduce_scatter(comm, buffer, count, type, operation, after);
+}
+
+static struct ticket *count_all_gather(struct comm *comm, void *buffer, int64_t count,
+                                       enum comm_type type, struct event *after)
+{
+    struct counted_group *counted = counted_of(comm);
+    counted->sent += element_bytes(type) * (double)count * (comm->size - 1);
+    return counted->real->all_gather(comm, buffer, count, type, after);
+}
+
+static struct ticket *count_all_to_all(struct comm *comm, const void *sent, int64_t stride,
+                                       const int *parts, void *received, int64_t count,
+                                       enum comm_type type, struct event *after)
+{
+    struct counted_group *counted = counted_of(comm);
+    counted->sent += element_bytes(type) * (double)count * parts[comm->rank] * (comm->size - 1);
+    return counted->real->all_to_all(comm, sent, stride, parts, received, count, type, after);
+}
+
+static void counting_begin(struct counted_group *counted, struct comm *comm)
+{
+    *counted = (struct counted_group){.real = comm->backend, .counting = *comm->backend};
+    counted->counting.all_reduce = count_all_reduce;
+    counted->counting.reduce_scatter = count_reduce_scatter;
+    counted->counting.all_gather = count_all_gather;
+    counted->counting.all_to_all = count_all_to_all;
+    comm->backend = &counted->counting;
+}
+
+/* Run two steps and count what the second one sends. */
+static bool steps_run(struct run *run, struct error *error)
+{
+    struct step_times times = {0};
+    flat_initialize(&run->session.flat, 1);
+    flat_refresh(&run->session.flat);
+    session_activations(&run->session, true);
+    loader_start(run->train.loader, 0, 0, sampler_steps(&run->train.sampler));
+    for (int number = 0; number < 2; number++) {
+        shard_counted.sent = replica_counted.sent = 0;
+        if (!step_run(&run->step, number, 1e-3, &times, error))
+            return false;
+    }
+    loader_stop(run->train.loader);
+    return true;
+}
+
+static bool differs(double planned, double counted, const char *what, const char *variant)
+{
+    double gap = planned > counted ? planned - counted : counted - planned;
+    if (gap <= 1e-9 * counted)
+        return false;
+    printf("# %s: %s: planned %.1f, counted %.1f\n", variant, what, planned, counted);
+    return true;
+}
+
+static int entry_wrong(const struct plan_entry *entry, const struct session *session,
+                       const char *variant)
+{
+    int wrong = entry->arena != session->memory.arena.peak ||
+                entry->feeds != session->memory.loader_bytes ||
+                entry->snapshot != session->memory.snapshot_bytes ||
+                entry->shard != session->mesh.shard->size || entry->compute != session->compute;
+    for (int i = 0; i < MEMORY_CLASSES; i++)
+        wrong += entry->by_class[i] != session->memory.arena.by_class[i];
+    if (wrong > 0)
+        printf("# %s: planned %zu, taken %zu\n", variant, entry->arena, session->memory.arena.peak);
+    if (session->grains != NULL && world->rank > 0)
+        return wrong; /* the plan has the bytes that rank 0 sends; others have other grains */
+    wrong += differs(entry->sent_shard, shard_counted.sent, "shard", variant);
+    return wrong + differs(entry->sent_replica, replica_counted.sent, "replica", variant);
+}
+
+/* Compare a real session with its plan. */
+static int plan_wrong(int strategy, const char *variant)
+{
+    struct options options;
+    struct plan plan;
+    struct plan_entry entry;
+    static struct run run;
+    struct error error = {0};
+    options_make(&options, strategy, variant);
+    if (strategy == STRATEGY_HSDP && world->size == 4)
+        options.mesh.shard = 2;
+    if (!run_open(&run, &options, world, &error))
+        fail_msg("%s", error.text);
+    counting_begin(&shard_counted, run.session.mesh.shard);
+    counting_begin(&replica_counted, run.session.mesh.replica);
+    if (!run_start(&run, &error) || !steps_run(&run, &error) ||
+        !plan_open(&plan, &options, world->size, world->size, &error))
+        fail_msg("%s", error.text);
+    plan_make(&plan, (enum strategy_choice)strategy,
+              (enum checkpoint_activations_choice)options.train.checkpoint_activations, 0, &entry);
+    if (entry.error.kind != ERROR_NONE)
+        fail_msg("%s", entry.error.text);
+    int wrong = entry_wrong(&entry, &run.session, variant);
+    run_close(&run);
+    return wrong;
+}
+
+static void plans_are_what_runs_take(void **state)
+{
+    (void)state;
+    int wrong = 0;
+    for (int strategy = STRATEGY_DDP; strategy <= STRATEGY_HSDP; strategy++)
+        for (int i = 0; i < VARIANTS; i++)
+            wrong += plan_wrong(strategy, variants[i]);
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+/* With four ranks per node. */
+static void imagined_open(struct plan *plan, int ranks, int strategy, const char *variant)
+{
+    struct options options;
+    struct error error = {0};
+    options_make(&options, strategy, variant);
+    if (!plan_open(plan, &options, ranks, 4, &error))
+        fail_msg("%s", error.text);
+}
+
+static void rows_add_up_to_the_arena(void **state)
+{
+    (void)state;
+    for (int i = 0; i < VARIANTS; i++) {
+        struct plan plan;
+        struct session session;
+        struct error error = {0};
+        size_t sums[MEMORY_CLASSES] = {0};
+        imagined_open(&plan, 8, STRATEGY_FSDP, variants[i]);
+        size_t(*rows)[MEMORY_CLASSES] = plan_rows(&plan, &session, &error);
+        assert_non_null(rows);
+        int count = session.model->unit_count + ARENA_UNIT_ROWS;
+        for (int row = 0; row < count; row++)
+            for (int c = 0; c < MEMORY_CLASSES; c++)
+                sums[c] += rows[row][c];
+        assert_memory_equal(sums, session.memory.arena.by_class, sizeof sums);
+        /* Blocks 0 and 1 are equal; gathered memory does not belong to units. */
+        assert_memory_equal(rows[ARENA_UNIT_ROWS + 1], rows[ARENA_UNIT_ROWS + 2], sizeof *rows);
+        assert_true(rows[ARENA_UNIT_ROWS + 1][MEMORY_ACTIVATIONS] > 0);
+        assert_int_equal(rows[ARENA_UNIT_ROWS][MEMORY_GATHERED], 0);
+        assert_int_equal(rows[ARENA_SHARED_ROW][MEMORY_GATHERED],
+                         session.memory.arena.by_class[MEMORY_GATHERED]);
+        free(rows);
+        session_close(&session);
+    }
+}
+
+static void the_largest_batch_fits_and_one_more_does_not(void **state)
+{
+    (void)state;
+    for (int i = 0; i < VARIANTS; i++) {
+        struct plan plan;
+        struct plan_entry entry;
+        if (strstr(variants[i], "train.exact") != NULL)
+            continue; /* train.exact=layout needs train.global_batch */
+        imagined_open(&plan, 4, STRATEGY_ZERO2, variants[i]);
+        enum checkpoint_activations_choice kept =
+            (enum checkpoint_activations_choice)plan.options.train.checkpoint_activations;
+        size_t room = (size_t)60 << 20;
+        plan_make(&plan, STRATEGY_ZERO2, kept, room, &entry);
+        int64_t largest = entry.largest_batch;
+        assert_in_range(largest, 100, 100000);
+        assert_int_equal(largest % plan.options.train.accumulate, 0);
+        plan.options.train.batch = largest;
+        plan_make(&plan, STRATEGY_ZERO2, kept, 0, &entry);
+        assert_true(entry.arena + entry.feeds <= room);
+        plan.options.train.batch = largest + 1;
+        plan_make(&plan, STRATEGY_ZERO2, kept, 0, &entry);
+        assert_true(entry.arena + entry.feeds > room);
+        plan_make(&plan, STRATEGY_ZERO2, kept, (size_t)10 << 20, &entry);
+        assert_int_equal(entry.largest_batch, 0);
+        plan_make(&plan, STRATEGY_ZERO2, kept, (size_t)1 << 60, &entry);
+        assert_int_equal(entry.largest_batch, 1000000);
+    }
+}
+
+/* Bytes sent between nodes, for groups on several nodes: 8 ranks, 4 per node. */
+static void the_network_carries_what_leaves_a_node(void **state)
+{
+    (void)state;
+    struct plan plan;
+    struct plan_entry entry;
+    imagined_open(&plan, 8, STRATEGY_HSDP, "train.precision=bf16");
+    plan_make(&plan, STRATEGY_HSDP, CHECKPOINT_ACTIVATIONS_NONE, 0, &entry);
+    assert_int_equal(entry.shard, 4);
+    assert_int_equal(entry.replica, 2);
+    assert_true(entry.sent_network == entry.sent_replica && entry.sent_replica > 0);
+    /* A rank forwards seven parts. The four parts of the other node cross nodes and are divided
+     * among four ranks. */
+    plan_make(&plan, STRATEGY_FSDP, CHECKPOINT_ACTIVATIONS_NONE, 0, &entry);
+    assert_true(entry.sent_replica == 0 && entry.sent_network * 7 == entry.sent_shard);
+    plan_make(&plan, STRATEGY_DDP, CHECKPOINT_ACTIVATIONS_NONE, 0, &entry);
+    assert_true(entry.sent_shard == 0 && entry.sent_network * 7 == entry.sent_replica);
+    plan.node_ranks = 8;
+    plan_make(&plan, STRATEGY_DDP, CHECKPOINT_ACTIVATIONS_NONE, 0, &entry);
+    assert_true(entry.sent_network == 0 && entry.sent_replica > 0);
+}
+
+static void ranks_that_cannot_run_so_are_an_error(void **state)
+{
+    (void)state;
+    struct plan plan;
+    struct plan_entry entry;
+    struct options options;
+    struct error error = {0};
+    imagined_open(&plan, 6, STRATEGY_HSDP, "train.precision=bf16");
+    plan_make(&plan, STRATEGY_HSDP, CHECKPOINT_ACTIVATIONS_NONE, 0, &entry);
+    assert_int_equal(entry.error.kind, ERROR_USAGE);
+    plan_make(&plan, STRATEGY_FSDP, CHECKPOINT_ACTIVATIONS_NONE, 0, &entry);
+    assert_int_equal(entry.error.kind, ERROR_NONE);
+    options_make(&options, STRATEGY_DDP, "data.format=imagenet");
+    assert_false(plan_open(&plan, &options, 6, 4, &error));
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plans_are_what_runs_take),
+        cmocka_unit_test(rows_add_up_to_the_arena),
+        cmocka_unit_test(the_largest_batch_fits_and_one_more_does_not),
+        cmocka_unit_test(the_network_carries_what_leaves_a_node),
+        cmocka_unit_test(ranks_that_cannot_run_so_are_an_error),
+    };
+    world = fixture_world_open(&argc, &argv);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    comm_world_close(world);
+    return failed;
+}

@@ -1,0 +1,157 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# The command plan: its table equals that of the run, it needs no data and no ranks, and reports what is not possible.
+. "$TEST_SOURCE/test/support/program.sh"
+
+# planned_arena FILE: the arena of a plan, one line per class: name and MiB.
+planned_arena() {
+    awk '/^MiB per rank/ { for (i = 4; i < NF; i++) name[i - 2] = $i }
+        $1 == "arena" { for (i = 2; i < NF; i++) print name[i], $i; print "arena", $NF; exit }
+        ' "$1"
+}
+
+# same_plan STRATEGY NAME [OPTION...]: a run on two ranks has the arena of its plan.
+same_plan() {
+    strategy=$1 case=$1$2
+    shift 2
+    run 2 train -v $small "$@" train.steps=1 mesh.strategy=$strategy run.dir="$work/$case"
+    run 1 plan plan $small "$@" mesh.strategy=$strategy plan.ranks=2
+    awk '/^  [a-z]+ +[0-9.]+ MiB( |$)/ && /weights|gradients|optimizer|gathered|activations|buffers|arena/ && !/of rank/ {
+        for (i = 2; i <= NF; i++) if ($i == "MiB") print $(i - 2), $(i - 1) }' "$work/train.log" >"$work/taken"
+    planned_arena "$work/plan.log" >"$work/planned"
+    bad=$(diff "$work/planned" "$work/taken")
+    [ "$(wc -l <"$work/planned")" = 7 ] || bad="not 7 lines"
+    result "$case: a run prints the table of its plan" "$bad" "$work/plan.log"
+    case $case in *block*) strategy=$strategy-block ;; esac
+    bad=$(awk -v own=$strategy '{ sub(", block", "-block") } /sent shard/ { table = 1 } $1 == "rank" { rank = $2 }
+        table && $1 == own { total = $8; exit }
+        END { if (rank == "" || rank != total) print "rank " rank ", total " total }' "$work/plan.log")
+    result "$case: and has the same total in both of its tables" "$bad" "$work/plan.log"
+}
+same_plan ddp ''
+same_plan fsdp ''
+# Parts of newer ViTs, with and without recomputation
+for model in deit3_small_patch16_224 vit_small_patch14_reg4_dinov2 vit_small_patch16_sincos vit_small_patch16_dinov3; do
+    same_plan fsdp ", $model" model.name=$model model.image=32
+    same_plan fsdp ", block, $model" model.name=$model model.image=32 train.checkpoint_activations=block \
+        model.image_width=16 model.qk_norm=on
+done
+run 1 kept plan $small data.format=synthetic data.samples=2000 data.distinct=1000
+result 'the images of data.distinct have a row' \
+    "$(grep -q '^images  *4\.39  of data.distinct$' "$work/kept.log" || echo no)" "$work/kept.log"
+run 3 started plan $small
+result 'without plan.ranks the started ranks are planned for' \
+    "$(grep -q '^ddp, 3 ranks on 1 node: replica 3 x shard 1' "$work/started.log" || echo no)" \
+    "$work/started.log"
+
+run 1 large plan "$TEST_SOURCE/input/vit_base32_hsdp.ini" data.root="$work/none" train.precision=bf16 \
+    mesh.strategy=hsdp plan.ranks=512 plan.node_ranks=8 plan.memory=15360MiB
+bad=
+[ $status -eq 0 ] || bad="exit status $status"
+grep -q '^hsdp, 512 ranks on 64 nodes: replica 64 x shard 8' "$work/large.log" || bad="$bad; mesh"
+[ "$(grep -c '^blocks' "$work/large.log")" = 24 ] || bad="$bad; units"
+result 'a plan for 64 nodes, without the data' "$bad" "$work/large.log"
+# Columns: name, six classes, total, three of bytes sent, largest; "ddp, block" has one word more.
+awk '/sent shard/ { table = 1; next } /^$/ { table = 0 } table { sub(", ", "-"); print }' "$work/large.log" >"$work/table"
+bad=$(awk 'NF != 12 || $12 < 1 { print "bad row " NR ": " $0 }
+    { total[$1] = $8; largest[$1] = $12 }
+    END {
+        if (NR != 10) print NR " rows"
+        if (!(total["fsdp"] < total["hsdp"] && total["fsdp"] < total["zero2"] &&
+            total["zero2"] < total["zero1"] && total["zero1"] < total["ddp"])) print "order of totals"
+        if (!(largest["fsdp"] > largest["ddp"] && largest["fsdp-block"] > largest["fsdp"]))
+            print "order of batches"
+    }' "$work/table")
+result 'it compares all strategies, each without and with recomputation' "$bad" "$work/large.log"
+
+# Image folders must exist even for a plan, so synthetic images replace the data. With sanitizers, plans of ResNets take
+# more than a minute.
+bad=
+count=0
+grep -q '^SANITIZER_CFLAGS = .' "$TEST_BUILD/Makefile" && decks=vit_ || decks=
+for deck in "$TEST_SOURCE/input/$decks"*.ini; do
+    case $deck in */linear.ini) images= ;; *) images="data.image=256 data.classes=10" ;; esac
+    run 1 deck plan "$deck" data.format=synthetic $images plan.ranks=8
+    [ $status -eq 0 ] || bad="$bad; $deck: exit status $status"
+    grep -q '^arena' "$work/deck.log" || bad="$bad; $deck: no table"
+    count=$((count + 1))
+done
+[ $count -ge 8 ] || bad="$bad; $count decks"
+result 'each deck can be planned without its data' "$bad" "$work/deck.log"
+
+run 1 nohsdp plan $small plan.ranks=6 plan.node_ranks=4 plan.memory=1MiB
+bad=
+[ $status -eq 0 ] || bad="exit status $status"
+grep -q '^hsdp .*the nodes have 2 to 4 ranks' "$work/nohsdp.log" || bad="$bad; hsdp"
+[ "$(grep -c ' none$' "$work/nohsdp.log")" = 8 ] || bad="$bad; largest batch"
+result 'a strategy that is not possible has a message in its row' "$bad" "$work/nohsdp.log"
+
+fails 2 'an impossible mesh' 2 'mesh.shard=3 does not divide' plan $small mesh.strategy=fsdp \
+    mesh.shard=3 plan.ranks=4
+fails 2 'an unknown format' 2 'data.format=imagenet' plan $small data.format=imagenet
+fails 2 "an operand" 2 "plan takes decks.*or one checkpoint" plan $small something
+
+# Times: with the measurements of bench machine, and with the file of a cluster.
+describe() { # NAME WORD...: a machine file
+    file=$work/$1
+    shift
+    printf '[machine]\nnode_ranks = 2\n[compute]\nmemory_bandwidth = 1e10\nfp32_flops = 1e11\n' >"$file"
+    printf '[inside]\nbandwidth = 1e9\nlatency = 1e-5\n[between]\nbandwidth = 1e8\nlatency = 1e-4\n' >>"$file"
+    printf '%s\n' "$@" >>"$file"
+}
+run 2 machine bench machine run.threads=1 run.backend=cpu bench.output="$work/machine.csv" bench.quick=on
+bad=
+[ $status -eq 0 ] || bad="exit status $status"
+for wanted in 'fp32.*linear_backward' 'node_ranks = 2' 'all_gather = ' 'device = .'; do
+    tr '\n' ' ' <"$work/machine.ini" | grep -q "$wanted" || bad="$bad; no $wanted"
+done
+grep -q 'inside all_reduce' "$work/machine.csv" || bad="$bad; no rows"
+result 'bench machine writes a machine file and rows' "$bad" "$work/machine.log"
+run 1 device bench device convolutions:cnn_b:1:32 run.threads=1 run.backend=cpu bench.output="$work/device.csv"
+bad=
+[ $status -eq 0 ] || bad="exit status $status"
+# 11 layers in three passes; the first one has no gradient of its input.
+[ "$(grep -c ',share of peak,[0-9.]*,' "$work/device.csv")" = 32 ] || bad="$bad; not 32 passes"
+[ "$(grep -c ',products alone,[0-9.]*,GFLOP/s' "$work/device.csv")" = 32 ] || bad="$bad; not 32 passes of oneDNN"
+result 'bench device measures the convolutions of a model' "$bad" "$work/device.log"
+fails 1 'the convolutions of a model without any' 2 'a ResNet or cnn_b' bench device convolutions:vit_cifar:1:32 \
+    run.threads=1 run.backend=cpu
+run 1 timed plan $small plan.ranks=2 mesh.strategy=fsdp
+bad=$(awk '/^Predicted with machine.ini/ { step = $0 } /step ms +exposed/ { table = 1 } table && $1 == "fsdp" { own = $(NF - 1) }
+    /^An epoch of/ { epoch = 1 }
+    END {
+        if (!match(step, /takes [0-9.e+]+ ms/)) { print "no step"; exit }
+        split(substr(step, RSTART, RLENGTH), word, " ")
+        if (!(own > 0) || word[2] / own > 1.001 || word[2] / own < 0.999) print "step " word[2] ", in the table " own
+        if (!epoch) print "no epoch"
+    }' "$work/timed.log")
+[ $status -eq 0 ] || bad="exit status $status; $bad"
+result 'and plan predicts times with it, equal in both tables' "$bad" "$work/timed.log"
+run 1 untimed plan $small plan.machine=none
+bad=$(grep -q '^No times: measure this machine with .vittrain bench machine' "$work/untimed.log" || echo 'no hint')
+grep -q '^blocks.1 .* 0\.00' "$work/untimed.log" || bad="$bad; no operations"
+result 'without one it prints how to get it, and counts operations' "$bad" "$work/untimed.log"
+run 1 apart plan $small plan.ranks=2 plan.node_ranks=1
+bad=$([ $status -eq 0 ] || echo "exit status $status;")
+grep -q 'warning: plan: no times: machine.ini has no speed of the network between nodes' "$work/apart.log" || bad="$bad no warning"
+result 'a file in the working folder that lacks a speed gives a warning' "$bad" "$work/apart.log"
+fails 1 'a file that is named must have it' 2 'machine.ini has no speed of the network between nodes' \
+    plan $small plan.ranks=2 plan.node_ranks=1 plan.machine=machine.ini
+sed 's/^device = .*/device = another processor/' "$work/machine.ini" >"$work/other.ini"
+run 1 other plan $small plan.ranks=2 plan.machine=other.ini
+result "another machine's file gives a warning" \
+    "$(grep -q 'other.ini was measured on another processor' "$work/other.log" || echo no)" "$work/other.log"
+describe cluster.ini
+run 1 cluster plan $small train.global_batch=0 train.batch=8 mesh.strategy=ddp plan.cluster=cluster.ini
+bad=$(awk '/^ +ranks/ { table = 1; next } table { rows++; last = $1; if ($4 != 8) print "batch " $4 " of " $1 " ranks" }
+    END { if (rows != 13 || last != 4096) print rows " rows to " last }' "$work/cluster.log")
+result 'a cluster: 1 to 4096 ranks' "$bad" "$work/cluster.log"
+run 1 strong plan $small mesh.strategy=hsdp plan.cluster=cluster.ini plan.scaling=strong
+bad=$(grep -q '^ *32 the batch of 24 images is less than one per rank' "$work/strong.log" || echo 'no end')
+[ "$(grep -cE '^ +(1|2|4|8|16) +[0-9]+ ' "$work/strong.log")" = 5 ] || bad="$bad; rows"
+result 'strong scaling ends when a rank would have no image' "$bad" "$work/strong.log"
+fails 2 'a missing file of a cluster' 2 'no.ini: cannot read the deck' plan $small plan.cluster=no.ini
+describe bad.ini 'share = much'
+fails 1 'a cluster with an invalid number' 2 'bad.ini:12: between.share=much' plan $small plan.cluster=bad.ini
+fails 1 'a machine file that cannot be written' 5 'none/machine.ini' bench machine run.threads=1 bench.quick=on \
+    bench.machine="$work/none/machine.ini"

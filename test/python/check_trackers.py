@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Runs the scripts of docs/trackers.md on a run, and compares what the clients stored with metrics.csv, deck.ini and
+run.json.
+
+    check_trackers.py RUN_FOLDER FOLDER      (FOLDER: made, and used as the working directory)
+"""
+import configparser
+import csv
+import glob
+import json
+import os
+import pathlib
+import sys
+import textwrap
+
+import mlflow
+import wandb
+
+from check_wandb import records
+
+
+def scripts(page):
+    """The Python blocks of a page."""
+    text, block, blocks = page.read_text(), [], []
+    for line in text.splitlines() + ["end"]:
+        if line.startswith("    ") or (block and not line):
+            block.append(line)
+        elif block:
+            blocks.append(textwrap.dedent("\n".join(block)))
+            block = []
+    return [block for block in blocks if block.startswith("import")]
+
+
+def expected_of(folder):
+    """Return {metric: [(step, value)]} and the options."""
+    metrics = {}
+    with open(f"{folder}/metrics.csv", newline="") as file:
+        for row in csv.DictReader(file):
+            for key in row.keys() - {"step", "split"}:
+                if row[key]:
+                    metrics.setdefault(f"{row['split']}/{key}", []).append((int(row["step"]), float(row[key])))
+    deck = configparser.ConfigParser(interpolation=None)
+    deck.read(f"{folder}/deck.ini")
+    return metrics, {f"{section}.{key}": value for section in deck.sections() for key, value in deck[section].items()}
+
+
+def check_mlflow(metrics, options, tags):
+    client = mlflow.MlflowClient()
+    (run,) = client.search_runs([client.get_experiment_by_name("vittrain").experiment_id])
+    assert run.data.params == options, run.data.params.items() ^ options.items()
+    assert set(tags) <= run.data.tags.keys(), run.data.tags
+    for name, points in metrics.items():
+        found = [(metric.step, metric.value) for metric in client.get_metric_history(run.info.run_id, name)]
+        assert sorted(found) == points, (name, found, points)
+
+
+def check_wandb(metrics, options):
+    (path,) = glob.glob("wandb/offline-run-*/*.wandb")
+    found, config = {}, {}
+    for record in records(path):
+        for item in record.history.item:
+            name = item.key or "/".join(item.nested_key)
+            if not name.startswith("_"):
+                found.setdefault(name, []).append((record.history.step.num, float(json.loads(item.value_json))))
+        for item in record.run.config.update:
+            config[item.key or ".".join(item.nested_key)] = json.loads(item.value_json)
+    assert found == metrics, found.keys() ^ metrics.keys()
+    assert config.items() >= options.items(), options.keys() - config.keys()
+
+
+def main():
+    folder, work = (pathlib.Path(word).resolve() for word in sys.argv[1:3])
+    (work / "runs").mkdir(parents=True)
+    os.chdir(work)
+    (work / "runs/tracked").symlink_to(folder)
+    for script in scripts(pathlib.Path(__file__).resolve().parents[2] / "docs/trackers.md"):
+        exec(compile(script, "docs/trackers.md", "exec"), {})
+    wandb.teardown()  # finish() may return before the file is complete
+    metrics, options = expected_of(folder)
+    with open(folder / "run.json") as file:
+        tags = json.load(file)["tags"]
+    check_mlflow(metrics, options, tags)
+    check_wandb(metrics, options)
+    print(f"{len(metrics)} metrics, {len(options)} options")
+
+
+if __name__ == "__main__":
+    main()

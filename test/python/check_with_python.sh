@@ -1,0 +1,126 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# Files of a run, read by the Python programs that people use: events by TensorBoard, checkpoints by h5py, weights by
+# safetensors; convolutional models compared with PyTorch. Not part of `make check`, which needs no Python. TAP output.
+#   PYTHON=python TEST_SOURCE=/src TEST_BUILD=/build [VITTRAIN_IMAGES=/folder] sh check_with_python.sh
+# VITTRAIN_IMAGES: folders of image files, one per class, which are compared with Pillow, too.
+
+PYTHON=${PYTHON:-python3}
+MPIRUN=${MPIRUN:-mpirun --oversubscribe --bind-to none}
+. "$TEST_SOURCE/test/support/environment.sh"
+. "$TEST_SOURCE/test/support/program.sh"
+
+# read_by NAME SCRIPT WORD...: the script ends with status 0.
+read_by() {
+    name=$1 script=$2
+    shift 2
+    "$PYTHON" "$TEST_SOURCE/test/$script" "$@" >"$work/said" 2>&1 && bad= || bad="$script: status $?"
+    result "$name" "$bad" "$work/said"
+}
+
+# skipped NAME MODULE...: true, with a line of output, if a Python module is missing. The continuous tests have all.
+skipped() {
+    name=$1
+    shift
+    "$PYTHON" -c 'import sys; from importlib.util import find_spec; sys.exit(not all(map(find_spec, sys.argv[1:])))' "$@" && return 1
+    number=$((number + 1))
+    echo "ok $number - $name # SKIP needs $*"
+}
+
+# by_torch NAME SCRIPT WORD...: as read_by, with PyTorch.
+by_torch() { skipped "$1" torch torchvision timm || read_by "$@"; }
+
+# page NAME PAGE: the Python blocks of a page of the manual run.
+page() {
+    skipped "$1" torch torchvision timm onnxscript onnxruntime wandb mlflow sqlalchemy && return
+    PYTHON=$PYTHON sh "$TEST_SOURCE/test/docs/test_book.sh" "docs/$2" >"$work/book.log" 2>&1
+    bad=$(grep -m 1 '^not ok' "$work/book.log")
+    grep -E '^ok .*: (import|from) ' "$work/book.log" >"$work/blocks" || bad="$bad no block of Python"
+    ! grep -q SKIP "$work/blocks" || bad="$bad a block of Python was not run"
+    result "$1" "$bad" "$work/book.log"
+}
+
+folder=$work/run
+steps="$small run.tags=python,suite run.dir=$folder train.epochs=2 checkpoint.every=0.5 checkpoint.keep=9 optim.ema=0.9"
+run 2 first $steps
+result "a run on two ranks" "$([ $status -eq 0 ] || echo "status $status")" "$work/first.log"
+
+read_by "TensorBoard reads the events of a run" check_tensorboard.py "$folder" --parts 1
+read_by "h5py reads a checkpoint" check_h5py.py "$folder/checkpoints/last.h5"
+read_by "safetensors reads the weights" check_safetensors.py "$folder/weights.safetensors" \
+    "$folder/checkpoints/last.h5" average
+
+# As if killed in its second epoch: the newest checkpoint is that of the first.
+for file in "$folder"/checkpoints/step-*.h5; do newest=$file; done
+rm "$newest" "$folder/result.json"
+run 2 second $steps
+grep -q 'resuming from' "$work/second.log" && bad= || bad="not resumed"
+result "the run goes on" "$bad" "$work/second.log"
+read_by "TensorBoard sees no step twice in a resumed run" check_tensorboard.py "$folder" --parts 2
+
+# A third attempt after two checkpoints were lost, ended by a killed rank.
+for i in 1 2; do for file in "$folder"/checkpoints/step-*.h5; do newest=$file; done; rm "$newest"; done
+rm "$folder/result.json"
+timeout 120 "$vittrain" launch -- $MPIRUN -np 2 "$vittrain" $steps debug.pause=backward:46:4 >"$work/third.log" 2>&1 </dev/null &
+tries=0
+until [ $tries -gt 400 ] || { sleep 0.05; grep -q 'debug.pause: rank 1' "$work/third.log"; }; do tries=$((tries + 1)); done
+pkill -9 -f "^$vittrain model.name.*debug.pause"
+wait
+result "the run goes on twice more" \
+    "$([ "$(grep -c 'resuming from' "$work/third.log")" = 2 ] || echo 'not twice')" "$work/third.log"
+read_by "TensorBoard and its server read four parts as one run" check_tensorboard.py "$folder" --parts 4 --server
+skipped "Weights & Biases and MLflow import a run" wandb mlflow sqlalchemy alembic ||
+    read_by "Weights & Biases and MLflow import a run" check_trackers.py "$folder" "$work/trackers"
+skipped "Weights & Biases gets each step once" wandb ||
+    read_by "Weights & Biases gets each step once" check_wandb.py "$folder"
+
+run 1 half $small run.dir="$work/half" train.precision=fp16 train.epochs=1
+result "a run in fp16" "$([ $status -eq 0 ] || echo "status $status")" "$work/half.log"
+read_by "TensorBoard reads the scale of the loss" check_tensorboard.py "$work/half" --parts 1
+
+page "the book's Python reads a checkpoint" read-checkpoint.md
+page "the book's Python makes weights for timm, torchvision and ONNX" fine-tune.md
+page "the book's Python writes packed data" data.md
+
+by_torch "PyTorch trains convolutional models as the program does" check_convnets.py "$vittrain" "$work"
+
+by_torch "data.val=reference is PyTorch's random_split" check_torch_split.py "$vittrain" "$TEST_BUILD/test/core/test_random" "$work"
+
+sample=$TEST_BUILD/data/cifar-10-sample
+by_torch "PyTorch has the losses of augmented training with the same random numbers" check_augmented.py "$vittrain" \
+    "$MPIRUN" "$sample" "$work/augmented"
+
+run 2 pack convert data data.root="$sample" convert.output="$work/packed.h5"
+result "packing on two ranks" "$([ $status -eq 0 ] || echo "status $status")" "$work/pack.log"
+read_by "h5py reads packed data" check_packed.py "$work/packed.h5" "$sample"
+
+by_torch "real images get the colours that Pillow gives them" check_colours.py "$TEST_BUILD/test/data/test_policy"
+
+# images NAME ROOT SIZE: decoded and resized images compared with Pillow; real images if VITTRAIN_IMAGES has them.
+images() {
+    rm -f "$work/images.h5"
+    run 2 images convert data data.format=imagefolder data.root="$2" data.scaled_decode=off data.val=none data.exif=on \
+        convert.output="$work/images.h5" convert.kind=decoded convert.size="$3"
+    result "$1 are packed as pixels" "$([ $status -eq 0 ] || echo "status $status")" "$work/images.log"
+    read_by "$1 are as Pillow decodes and resizes them" check_images.py "$work/images.h5" "$2/train" train
+}
+for class in train/bird train/cat train/dog val/bird val/cat val/dog; do mkdir -p "$work/tree/$class"; done
+"$TEST_BUILD/test/data/test_image_folder" --make "$work/tree" 60
+mkdir -p "$work/oriented/train/bird" "$work/oriented/train/cat"
+for class in bird cat; do "$PYTHON" "$TEST_SOURCE/test/python/check_images.py" --orientations "$work/oriented/train/$class"; done
+images "made images" "$work/tree" 32
+images "images with an EXIF orientation" "$work/oriented" 32
+skipped "shards of webdataset have its samples" webdataset ||
+    read_by "shards of webdataset have its samples" check_webdataset.py "$vittrain" "$work/tree" "$work"
+by_torch "made images are evaluated as by timm" check_evaluation.py "$TEST_BUILD/test/train/test_recipe" "$work/tree" 4
+by_torch "weights of timm predict as in timm, PyTorch files are converted" check_predict.py "$vittrain" \
+    "$work/predict"
+# One model for each code path; check_weights.py without names checks all, which takes minutes.
+by_torch "timm and torchvision load the weights of models" check_weights.py "$vittrain" "$sample" "$work/tree" \
+    "$work/weights" vit_cifar vit_tiny_patch16_224 vit_small_patch32_224 deit3_small_patch16_224 \
+    vit_small_patch14_reg4_dinov2 vit_small_patch16_dinov3 vit_small_patch16_sincos cnn_a cnn_a_lenet cnn_b cnn_c \
+    resnet18 resnet50
+if [ -n "${VITTRAIN_IMAGES:-}" ]; then
+    mkdir "$work/real" && ln -s "$VITTRAIN_IMAGES" "$work/real/train"
+    images "real images" "$work/real" 224
+fi

@@ -1,0 +1,700 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ranks: 1 2
+// sources: cuda/nvml.c
+/* The monitor thread on one rank and on two: tables, points, warnings and summary, with a fake
+ * /proc and /sys and a fake NVML library. */
+#include "runlog/monitor.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "../cuda/nvml.h"
+#include "config/options.h"
+#include "core/clock.h"
+#include "core/folder.h"
+#include "core/log.h"
+#include "temporary.h"
+
+static struct comm *world;
+static char top[512]; /* shared by all ranks; each test has a folder in it */
+static int folder_number;
+static char folder[600], root[600], table[700];
+static struct nvml *nvml;
+static _Atomic(const char *) condition = ""; /* fault of the fake GPU */
+
+/* Set the environment in the thread that reads it. */
+static void gpu_sensors(struct device *device, double now, struct sensor_reading *reading)
+{
+    (void)device;
+    setenv("NVML_STAND_IN", condition, 1);
+    nvml_read(nvml, now, reading);
+}
+
+static const struct device_backend gpu_backend = {.name = "gpu", .sensors = gpu_sensors};
+static struct device gpu = {.backend = &gpu_backend};
+
+/* ---- files */
+
+static void write_text(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* Write a file of the fake /proc and /sys of this rank. */
+static void write_root(const char *name, const char *text)
+{
+    char path[800];
+    snprintf(path, sizeof path, "%s/%s", root, name);
+    for (char *slash = path + strlen(top) + 1; (slash = strchr(slash, '/')) != NULL; slash++) {
+        *slash = '\0';
+        mkdir(path, 0777);
+        *slash = '/';
+    }
+    write_text(path, text);
+}
+
+/* Return the text, which the caller frees. */
+static char *read_text(const char *path)
+{
+    char *text = calloc(1, 1 << 16);
+    FILE *file = fopen(path, "r");
+    if (file == NULL)
+        fail_msg("%s is not there", path);
+    size_t length = fread(text, 1, (1 << 16) - 1, file);
+    fclose(file);
+    assert_true(length < (1 << 16) - 1);
+    return text;
+}
+
+static int count_words(const char *text, const char *word)
+{
+    int count = 0;
+    for (; (text = strstr(text, word)) != NULL; text += strlen(word))
+        count++;
+    return count;
+}
+
+/* Return cell `column` of the row that begins at `row`. */
+static double cell(const char *row, const char *column)
+{
+    char *text = read_text(table), name[64];
+    int number = 0;
+    snprintf(name, sizeof name, ",%s,", column);
+    const char *at = strstr(text, name);
+    assert_non_null(at);
+    for (const char *letter = text; letter <= at; letter++)
+        number += *letter == ',';
+    for (; number > 0; number--)
+        row = strchr(row, ',') + 1;
+    double value = *row == ',' ? NAN : atof(row);
+    free(text);
+    return value;
+}
+
+/* Return the last row of a table. */
+static const char *last_row(const char *text)
+{
+    size_t length = strlen(text);
+    assert_true(length > 0 && text[length - 1] == '\n');
+    const char *row = text + length - 1;
+    while (row > text && row[-1] != '\n')
+        row--;
+    return row;
+}
+
+/* ---- a monitor */
+
+static int begin(void **state)
+{
+    (void)state;
+    comm_barrier(world);
+    snprintf(folder, sizeof folder, "%s/run%d", top, ++folder_number);
+    snprintf(root, sizeof root, "%s/root%d-%d", top, folder_number, world->rank);
+    if (world->rank == 0)
+        snprintf(table, sizeof table, "%s/monitor.csv", folder);
+    else
+        snprintf(table, sizeof table, "%s/monitor-%d.csv", folder, world->rank);
+    if (world->rank == 0)
+        assert_int_equal(mkdir(folder, 0777), 0);
+    comm_barrier(world);
+    return 0;
+}
+
+static void gpu_open(const char *first_condition)
+{
+    char path[4096];
+    condition = first_condition;
+    setenv("NVML_STAND_IN", condition, 1);
+    snprintf(path, sizeof path, "%s/test/nvml/libnvidia-ml.so.1", getenv("TEST_BUILD"));
+    nvml = nvml_open(path, "GPU-01234567-89ab");
+}
+
+static void gpu_close(void)
+{
+    nvml_close(nvml);
+    nvml = NULL;
+}
+
+static struct monitor_setup some_setup(double seconds)
+{
+    return (struct monitor_setup){.world = world,
+                                  .of_node = world->rank == 0,
+                                  .nodes = 1,
+                                  .folder = folder,
+                                  .seconds = seconds,
+                                  .root = root};
+}
+
+static void pass_seconds(double seconds)
+{
+    const struct timespec time = {.tv_sec = (time_t)seconds,
+                                  .tv_nsec = (long)(1e9 * (seconds - floor(seconds)))};
+    nanosleep(&time, NULL);
+}
+
+/* Wait until the thread has written this number of rows. */
+static void wait_for_rows(int rows)
+{
+    for (int i = 0, seen = -1; seen < rows; i++) {
+        assert_true(i < 1000);
+        pass_seconds(0.02);
+        char *text = read_text(table);
+        seen = count_words(text, "\n") - 1;
+        free(text);
+    }
+}
+
+/* Open and stop a monitor: two readings. */
+static void run_short(const struct monitor_setup *setup, struct monitor_summary *summary)
+{
+    struct monitor *monitor = monitor_open(setup);
+    monitor_stop(monitor);
+    assert_true(monitor_summarize(monitor, summary));
+    monitor_close(monitor);
+    comm_barrier(world);
+}
+
+/* Redirect the output of this rank to a file. */
+static int console;
+static char said_path[700];
+
+static void console_catch(void)
+{
+    snprintf(said_path, sizeof said_path, "%s/said%d-%d", top, folder_number, world->rank);
+    fflush(stderr);
+    console = dup(STDERR_FILENO);
+    assert_non_null(freopen(said_path, "w", stderr));
+}
+
+/* Return the text, which the caller frees. */
+static char *console_said(void)
+{
+    fflush(stderr);
+    dup2(console, STDERR_FILENO);
+    close(console);
+    return read_text(said_path);
+}
+
+/* ---- tests */
+
+/* True if a thread of this process has that name. */
+static bool has_thread(const char *wanted)
+{
+    char path[512], name[32] = "";
+    bool found = false;
+    DIR *tasks = NULL;
+    for (const char *task; (task = folder_next(&tasks, "/proc/self/task")) != NULL;) {
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", task);
+        FILE *file = fopen(path, "re");
+        found = found || (file != NULL && fgets(name, sizeof name, file) != NULL &&
+                          strncmp(name, wanted, strlen(wanted)) == 0);
+        if (file != NULL)
+            fclose(file);
+    }
+    return found;
+}
+
+static void rows_are_written_at_the_interval(void **state)
+{
+    (void)state;
+    struct monitor_setup setup = some_setup(0.2);
+    struct monitor_summary summary;
+    setup.root = "";
+    struct monitor *monitor = monitor_open(&setup);
+    double from = clock_now();
+    wait_for_rows(4);
+    double seconds = clock_now() - from;
+    assert_true(has_thread("monitor"));
+    monitor_step(monitor, 17);
+    monitor_stop(monitor);
+    assert_true(monitor_summarize(monitor, &summary));
+    monitor_close(monitor);
+    char *text = read_text(table);
+    const char *row = last_row(text);
+    char begins[128];
+    int year, month, day, hour, minute, milliseconds, second;
+    assert_int_equal(sscanf(row, "%d-%d-%dT%d:%d:%d.%dZ,", &year, &month, &day, &hour, &minute,
+                            &second, &milliseconds),
+                     7);
+    snprintf(begins, sizeof begins, "Z,17,%d,%s,", world->rank, comm_host());
+    assert_non_null(strstr(row, begins));
+    int rows = count_words(text, "\n") - 1;
+    assert_true(seconds > 0.5 && rows <= 3 + seconds / 0.2); /* no reading is too early */
+    assert_true(cell(row, "resident_bytes") > 1 << 20);
+    assert_true(isnan(cell(row, "gpu_busy")));
+    if (world->rank == 0)
+        assert_true(cell(row, "node_available_bytes") > 1 << 20);
+    else
+        assert_true(isnan(cell(row, "node_available_bytes")));
+    if (world->rank == 0) {
+        assert_int_equal(summary.readings, rows);
+        assert_true(summary.seconds > 0.5 && summary.seconds < 20);
+        assert_true(summary.reading_seconds > 0 && summary.reading_seconds < 0.2);
+    }
+    assert_true(summary.value[SENSOR_RESIDENT] >= cell(row, "resident_bytes"));
+    free(text);
+}
+
+static void attempts_of_a_run_form_one_table(void **state)
+{
+    (void)state;
+    struct monitor_setup setup = some_setup(100);
+    struct monitor_summary summary;
+    run_short(&setup, &summary);
+    char *whole = read_text(table);
+    assert_int_equal(count_words(whole, "\n"), 3);
+    FILE *file = fopen(table, "a");
+    fputs("2026-11-21T00:00:00.000Z,4", file); /* killed here */
+    fclose(file);
+    setup.step = 4;
+    run_short(&setup, &summary);
+    char *both = read_text(table);
+    assert_memory_equal(both, whole, strlen(whole));
+    assert_int_equal(count_words(both, "\n"), 5);
+    assert_int_equal(count_words(both, "time,step,rank"), 1);
+    assert_null(strstr(both, "00:00:00.000Z"));
+    assert_int_equal(count_words(both, "Z,4,"), 2);
+    free(both);
+    setup.step = 0; /* a new run: the old table is replaced */
+    run_short(&setup, &summary);
+    both = read_text(table);
+    assert_int_equal(count_words(both, "\n"), 3);
+    assert_int_equal(count_words(both, "time,step,rank"), 1);
+    free(both);
+    free(whole);
+}
+
+/* Set the energy counter of the fake processor. */
+static void write_energy(const char *microjoules)
+{
+    write_root("sys/class/powercap/intel-rapl:0/name", "package-0\n");
+    write_root("sys/class/powercap/intel-rapl:0/max_energy_range_uj", "1000000000\n");
+    write_root("sys/class/powercap/intel-rapl:0/energy_uj", microjoules);
+}
+
+static void summary_covers_all_ranks(void **state)
+{
+    (void)state;
+    struct monitor_setup setup = some_setup(100);
+    struct monitor_summary summary;
+    int ranks = world->size;
+    setup.device = &gpu;
+    gpu_open("");
+    write_energy("1000000\n");
+    struct monitor *monitor = monitor_open(&setup);
+    pass_seconds(0.3);
+    write_energy("5000000\n");
+    monitor_stop(monitor);
+    assert_true(monitor_summarize(monitor, &summary));
+    monitor_close(monitor);
+    gpu_close();
+    const double *value = summary.value;
+    assert_true(fabs(value[SENSOR_GPU_BUSY] - 0.87) < 1e-12);
+    assert_true(fabs(value[SENSOR_GPU_POWER] - 412.345) < 1e-9);
+    assert_true(fabs(summary.most[SENSOR_GPU_POWER] - 412.345) < 1e-9);
+    assert_true(value[SENSOR_GPU_MEMORY_USED] == 5.0 * (1 << 30));
+    assert_true(isnan(summary.most[SENSOR_GPU_MEMORY_USED]));
+    assert_true(fabs(value[SENSOR_GPU_ENERGY] - 36.0 * ranks) < 1e-6); /* sum over GPUs */
+    assert_true(fabs(value[SENSOR_CPU_ENERGY] - 4) < 1e-9);            /* one node */
+    assert_true(fabs(summary.joules - 36.0 * ranks - 4) < 1e-6);
+    assert_string_equal(summary.joules_of, "CPU and GPU");
+    assert_true(value[SENSOR_GPU_ECC_UNCORRECTED] == 0);
+    assert_true(isnan(value[SENSOR_CPU_THROTTLED]));
+    assert_true(isnan(value[SENSOR_GPU_THROTTLE_MASK]));
+    char *text = read_text(table);
+    assert_non_null(strstr(last_row(text), ",power-cap\n"));
+    assert_true(cell(last_row(text), "gpu_memory_used_bytes") == 5.0 * (1 << 30));
+    free(text);
+}
+
+/* The values differ between readings and between ranks. */
+static void sums_follow_the_kind_of_sensor(void **state)
+{
+    (void)state;
+    struct monitor_setup setup = some_setup(1);
+    struct monitor_summary summary;
+    struct sensor_sums sums[SENSOR_COUNT];
+    struct sensor_reading reading;
+    double rank = world->rank, ranks = world->size;
+    sensor_sums_begin(sums);
+    sensor_reading_clear(&reading);
+    sensor_sums_add(sums, &reading, 0);
+    const double levels[] = {90, 10, 20}, seconds[] = {0, 1, 3};
+    for (int i = 0; i < 3; i++) {
+        reading.value[SENSOR_GPU_POWER] = levels[i] + rank;
+        reading.value[SENSOR_RESIDENT] = levels[i] + rank;
+        reading.value[SENSOR_NODE_AVAILABLE] = world->rank == 0 ? levels[i] : NAN;
+        reading.value[SENSOR_GPU_THROTTLED] = 5 + i * (1 + rank);
+        reading.value[SENSOR_GPU_ENERGY] = 1000 * rank + 10 * i;
+        reading.value[SENSOR_GPU_ECC_CORRECTED] = world->rank == 0 ? 3.0 + i : NAN;
+        reading.value[SENSOR_CPU_ENERGY] = world->rank == 0 ? (double)i : NAN;
+        sensor_sums_add(sums, &reading, seconds[i]);
+    }
+    sensor_sums_reduce(sums, &setup, &summary);
+    assert_true(summary.value[SENSOR_GPU_POWER] == (10 + 3 * 20) / 4.0 + (ranks - 1) / 2);
+    assert_true(summary.most[SENSOR_GPU_POWER] == 90 + ranks - 1);
+    assert_true(summary.value[SENSOR_RESIDENT] == 90 + ranks - 1);
+    assert_true(summary.value[SENSOR_NODE_AVAILABLE] == 10);
+    assert_true(summary.value[SENSOR_GPU_THROTTLED] == 2 * ranks);
+    assert_true(summary.value[SENSOR_GPU_ENERGY] == 20 * ranks);
+    assert_true(summary.value[SENSOR_CPU_ENERGY] == 2);
+    /* A sum is unknown if one rank has no value. */
+    assert_true(ranks == 1 ? summary.value[SENSOR_GPU_ECC_CORRECTED] == 2
+                           : isnan(summary.value[SENSOR_GPU_ECC_CORRECTED]));
+    assert_true(isnan(summary.value[SENSOR_GPU_BUSY]));
+    setup.nodes = 2; /* one node has no value */
+    sensor_sums_reduce(sums, &setup, &summary);
+    assert_true(isnan(summary.value[SENSOR_CPU_ENERGY]));
+    assert_string_equal(summary.joules_of, "GPU");
+}
+
+static void gpu_faults_are_logged_once(void **state)
+{
+    (void)state;
+    struct monitor_setup setup = some_setup(0.1);
+    char expected[256];
+    setup.device = &gpu;
+    gpu_open("");
+    console_catch();
+    struct monitor *monitor = monitor_open(&setup);
+    wait_for_rows(1);
+    condition = "broken";
+    wait_for_rows(4);
+    monitor_stop(monitor);
+    monitor_close(monitor);
+    gpu_close();
+    char *said = console_said();
+    snprintf(expected, sizeof expected,
+             "warning: rank %d on %s: NVIDIA Stand-in (GPU-01234567-89ab): 2 more uncorrected",
+             world->rank, comm_host());
+    assert_non_null(strstr(said, expected)); /* from either rank */
+    assert_int_equal(count_words(said, "warning"), 1);
+    free(said);
+    gpu_open("no driver");
+    console_catch();
+    monitor = monitor_open(&setup);
+    pass_seconds(0.25);
+    monitor_stop(monitor);
+    monitor_close(monitor);
+    gpu_close();
+    said = console_said();
+    assert_int_equal(count_words(said, "warning"), world->rank == 0);
+    assert_int_equal(count_words(said, "Driver Not Loaded"), world->rank == 0);
+    free(said);
+}
+
+/* The driver hangs for longer than monitor_stop waits. */
+static void hanging_sensor_does_not_block_the_run(void **state)
+{
+    (void)state;
+    struct monitor_setup setup = some_setup(0.1);
+    struct monitor_summary summary;
+    char expected[256];
+    setup.device = &gpu;
+    gpu_open("");
+    console_catch();
+    struct monitor *monitor = monitor_open(&setup);
+    wait_for_rows(1);
+    double from = clock_now();
+    condition = "stuck";
+    pass_seconds(0.5);
+    monitor_stop(monitor);
+    assert_true(monitor_summarize(monitor, &summary));
+    monitor_summary_log(&summary, 1);
+    monitor_close(monitor);
+    struct nvml *held = nvml;
+    gpu_close(); /* waits for the call to return */
+    assert_true(clock_now() - from < 8.5);
+    char *said = console_said();
+    snprintf(expected, sizeof expected, "warning: rank %d on %s: a sensor", world->rank,
+             comm_host());
+    assert_int_equal(count_words(said, "warning"), 1);
+    assert_non_null(strstr(said, expected));
+    free(said);
+    for (int i = 0; i < SENSOR_COUNT; i++)
+        assert_true(isnan(summary.value[i]));
+    char *before = read_text(table);
+    pass_seconds(5); /* the thread returns from the driver and ends */
+    char *after = read_text(table);
+    assert_string_equal(before, after);
+    nvml_close(held);
+    free(before);
+    free(after);
+}
+
+static void unwritable_table_is_one_warning(void **state)
+{
+    (void)state;
+    struct monitor_setup setup = some_setup(0.1);
+    struct monitor_summary summary;
+    bool last = world->rank == world->size - 1;
+    if (last)
+        assert_int_equal(mkdir(table, 0777), 0);
+    console_catch();
+    struct monitor *monitor = monitor_open(&setup);
+    pass_seconds(0.25);
+    monitor_stop(monitor);
+    assert_true(monitor_summarize(monitor, &summary));
+    monitor_close(monitor);
+    char *said = console_said();
+    assert_int_equal(count_words(said, "warning"), world->rank == 0);
+    assert_int_equal(count_words(said, "Is a directory"), world->rank == 0);
+    assert_true(summary.readings >= 2);
+    free(said);
+    if (last)
+        return;
+    said = read_text(table); /* the other ranks have tables */
+    assert_true(count_words(said, "\n") >= 3);
+    free(said);
+}
+
+static void removed_folder_is_one_warning(void **state)
+{
+    (void)state;
+    struct monitor_setup setup = some_setup(0.1);
+    struct monitor_summary summary;
+    console_catch();
+    struct monitor *monitor = monitor_open(&setup);
+    wait_for_rows(1);
+    assert_int_equal(unlink(table), 0);
+    comm_barrier(world);
+    if (world->rank == 0)
+        assert_int_equal(rmdir(folder), 0);
+    pass_seconds(0.35);
+    monitor_stop(monitor);
+    assert_true(monitor_summarize(monitor, &summary));
+    assert_true(summary.readings >= 2); /* it continued */
+    monitor_close(monitor);
+    char *said = console_said();
+    /* Rank 0 warns at once, and at the end about the first other rank. */
+    int expected = world->rank != 0 ? 0 : world->size == 1 ? 1 : 2;
+    assert_int_equal(count_words(said, "warning"), expected);
+    assert_int_equal(count_words(said, "was removed during the run"), expected);
+    assert_int_equal(count_words(said, "monitor-1.csv was removed"), expected == 2);
+    free(said);
+}
+
+/* The training thread writes rows at the same time. */
+static void points_are_written_to_tensorboard(void **state)
+{
+    (void)state;
+    struct monitor_setup setup = some_setup(0.1);
+    struct run_folder run = {0};
+    struct options options;
+    struct error error = {0};
+    char path[1024];
+    if (world->rank != 0)
+        return;
+    memcpy(run.path, folder, sizeof folder);
+    options_default(&options);
+    options.output.csv = false;
+    struct comm *alone = comm_fake_open(0, 1);
+    setup.world = alone;
+    setup.folder = NULL;
+    setup.device = &gpu;
+    setup.log = run_log_open(&run, &options.output, &(struct run_log_position){0}, &error);
+    assert_non_null(setup.log);
+    gpu_open("");
+    struct monitor *monitor = monitor_open(&setup);
+    for (int step = 0; step < 20000; step++) {
+        assert_true(run_log_point(setup.log, "other", step, step, &error));
+        monitor_step(monitor, step);
+    }
+    pass_seconds(0.15);
+    monitor_stop(monitor);
+    monitor_close(monitor);
+    run_log_close(setup.log);
+    gpu_close();
+    alone->backend->close(alone);
+    assert_int_equal(access(table, F_OK), -1);
+    DIR *entries = opendir(folder);
+    struct dirent *entry;
+    while ((entry = readdir(entries)) != NULL && strncmp(entry->d_name, "events", 6) != 0)
+        continue;
+    assert_non_null(entry);
+    snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+    closedir(entries);
+    /* Complete records: 8 bytes of length, 4 of checksum, the event, 4 of checksum. */
+    FILE *file = fopen(path, "rb");
+    unsigned char header[12], event[1024];
+    int others = 0, busy = 0, masks = 0;
+    while (fread(header, 1, sizeof header, file) == sizeof header) {
+        size_t length = header[0] + 256U * header[1];
+        assert_true(header[2] == 0 && length < sizeof event - 4);
+        assert_int_equal(fread(event, 1, length + 4, file), length + 4);
+        event[length] = '\0';
+        for (size_t i = 0; i < length; i++)
+            event[i] = event[i] == '\0' ? ' ' : event[i];
+        others += strstr((char *)event, "other") != NULL;
+        busy += strstr((char *)event, "sensors/gpu_busy") != NULL;
+        masks += strstr((char *)event, "sensors/gpu_throttle_mask") != NULL;
+    }
+    assert_true(feof(file));
+    fclose(file);
+    assert_int_equal(others, 20000);
+    assert_true(busy >= 2 && busy == masks);
+}
+
+static void without_a_monitor_nothing_happens(void **state)
+{
+    (void)state;
+    struct monitor_summary summary;
+    monitor_step(NULL, 3);
+    monitor_stop(NULL);
+    assert_false(monitor_summarize(NULL, &summary));
+    monitor_close(NULL);
+}
+
+/* Put a script named nvidia-smi into a folder of this rank, and the folder into PATH. */
+static char *smi_install(const char *script)
+{
+    char directory[700], program[720], path[8192];
+    const char *before = getenv("PATH");
+    char *old = strdup(before != NULL ? before : "");
+    assert_non_null(old);
+    snprintf(directory, sizeof directory, "%s/bin%d-%d", top, folder_number, world->rank);
+    assert_int_equal(mkdir(directory, 0777), 0);
+    snprintf(program, sizeof program, "%s/nvidia-smi", directory);
+    write_text(program, script);
+    assert_int_equal(chmod(program, 0755), 0);
+    snprintf(path, sizeof path, "%s:%s", directory, old);
+    setenv("PATH", path, 1);
+    return old;
+}
+
+static void smi_remove(char *old)
+{
+    setenv("PATH", old, 1);
+    free(old);
+}
+
+/* Each rank acts as the first rank of a node. */
+static void each_node_writes_the_output_of_nvidia_smi(void **state)
+{
+    (void)state;
+    char script[256], path[900], title[128];
+    struct monitor_setup setup = some_setup(60);
+    setup.of_node = true;
+    setup.middle = 5;
+    snprintf(script, sizeof script, "#!/bin/sh\necho '| of rank %d |'\n", world->rank);
+    char *old = smi_install(script);
+    if (world->rank == 0)
+        snprintf(path, sizeof path, "%s/nvidia-smi.txt", folder);
+    else
+        snprintf(path, sizeof path, "%s/nvidia-smi-%s.txt", folder, comm_host());
+    struct monitor *monitor = monitor_open(&setup);
+    monitor_step(monitor, 4);
+    pass_seconds(0.1);
+    assert_int_equal(access(path, F_OK), -1);
+    monitor_step(monitor, 5);
+    monitor_step(monitor, 6);
+    for (int i = 0; i < 1000 && access(path, F_OK) != 0; i++)
+        pass_seconds(0.02);
+    monitor_stop(monitor);
+    monitor_close(monitor);
+    smi_remove(old);
+    char *text = read_text(path);
+    snprintf(title, sizeof title, "| of rank %d |\n", world->rank);
+    assert_int_equal(strncmp(text, comm_host(), strlen(comm_host())), 0);
+    assert_non_null(strstr(text, title));
+    free(text);
+    comm_barrier(world);
+}
+
+/* A missing or failing nvidia-smi is ignored; one that hangs is killed at the end of the run. */
+static void failing_nvidia_smi_does_not_block_the_run(void **state)
+{
+    (void)state;
+    static const char *const scripts[] = {"#!/bin/sh\necho No devices were found\nexit 6\n",
+                                          "#!/dev/null/none\n", "#!/bin/sh\nsleep 600\n"};
+    char path[900];
+    snprintf(path, sizeof path, "%s/nvidia-smi.txt", folder);
+    console_catch();
+    for (size_t i = 0; i < sizeof scripts / sizeof scripts[0]; i++) {
+        struct monitor_setup setup = some_setup(60);
+        setup.middle = 1;
+        folder_number++; /* a new folder for the script */
+        char *old = smi_install(scripts[i]);
+        double from = clock_now();
+        struct monitor *monitor = monitor_open(&setup);
+        monitor_step(monitor, 1);
+        pass_seconds(0.1);
+        monitor_stop(monitor);
+        monitor_close(monitor);
+        smi_remove(old);
+        assert_true(clock_now() - from < 5);
+        assert_int_equal(access(path, F_OK), -1);
+        comm_barrier(world);
+    }
+    char *said = console_said();
+    assert_string_equal(said, "");
+    free(said);
+}
+
+#define TEST(name) cmocka_unit_test_setup(name, begin)
+
+int main(int argc, char **argv)
+{
+    struct error error = {0};
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    if (!comm_world_open(&argc, &argv, &world, &error))
+        return 1;
+    log_open(world->rank, LOG_WARN);
+    if (world->rank == 0)
+        snprintf(top, sizeof top, "%s", temporary_open());
+    comm_broadcast(world, top, sizeof top, COMM_BYTE, 0);
+    const struct CMUnitTest tests[] = {
+        TEST(rows_are_written_at_the_interval),
+        TEST(attempts_of_a_run_form_one_table),
+        TEST(summary_covers_all_ranks),
+        TEST(sums_follow_the_kind_of_sensor),
+        TEST(gpu_faults_are_logged_once),
+        TEST(hanging_sensor_does_not_block_the_run),
+        TEST(unwritable_table_is_one_warning),
+        TEST(removed_folder_is_one_warning),
+        TEST(points_are_written_to_tensorboard),
+        TEST(each_node_writes_the_output_of_nvidia_smi),
+        TEST(failing_nvidia_smi_does_not_block_the_run),
+        TEST(without_a_monitor_nothing_happens),
+    };
+    int failed = cmocka_run_group_tests_name("monitor", tests, NULL, NULL);
+    comm_barrier(world);
+    if (world->rank == 0)
+        temporary_close();
+    comm_world_close(world);
+    return failed;
+}

@@ -1,0 +1,129 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# The hardware monitor of a run on one and on two ranks: its files, that a resumed run appends, that unwritable
+# files are warnings, and that results do not depend on it.
+. "$TEST_SOURCE/test/support/program.sh"
+needs python3
+
+# value FILE KEY...: prints the value at a path of keys in result.json; null becomes None.
+value() {
+    python3 -c 'import json, sys
+data = json.load(open(sys.argv[1]))
+for key in sys.argv[2:]:
+    data = data[key]
+print(data)' "$@" 2>&1
+}
+
+# rows FILE: prints the number of rows, or the first problem: each row must have all columns, a time, a step that does
+# not decrease, rank and host.
+rows() {
+    awk -F, 'NR == 1 { columns = NF; if ($1 != "time" || $2 != "step") print "header"; next }
+        NF != columns || $1 !~ /^20..-..-..T..:..:..[.]...Z$/ || $2 !~ /^[0-9]+$/ || $4 == "" { print "row " NR }
+        NR > 2 && $2 < step { print "step in row " NR }
+        { step = $2 + 0 }
+        END { print NR - 1 }' "$1" 2>&1
+}
+
+# page_faults FILE: prints the faults of a Prometheus page; also uses promtool if it is installed.
+page_faults() {
+    awk '/^# HELP vittrain_[a-z0-9_]+ .+[.]$/ { if (seen[$3]++) print $3 " twice"; next }
+        /^# TYPE vittrain_[a-z0-9_]+ (counter|gauge)$/ { type[$3] = $4; next }
+        /^vittrain_[a-z0-9_]+\{run="[^"]+",rank="[0-9]+",host="[^"]+"(,split="(train|val)")?\} -?[0-9.]+(e[+-]?[0-9]+)?$/ {
+            name = $1; sub(/\{.*/, "", name)
+            if (!seen[name] || !type[name]) print name " without HELP or TYPE"
+            if ((name ~ /_total$/) != (type[name] == "counter")) print name " is no " type[name]
+            next }
+        { print "line " NR ": " $0 }' "$1"
+    if command -v promtool >/dev/null 2>&1; then promtool check metrics <"$1" 2>&1; fi
+}
+
+for ranks in 1 2; do
+    folder=$work/run$ranks
+    run $ranks run$ranks $small train.epochs=4 output.monitor=0.1 run.dir="$folder"
+    bad=$([ $status -eq 0 ] || echo "status $status")
+    for table in monitor.csv monitor-1.csv; do
+        [ $ranks = 2 ] || [ $table = monitor.csv ] || continue
+        count=$(rows "$folder/$table")
+        [ "$count" -ge 2 ] 2>/dev/null || bad="$bad; $table: $count"
+    done
+    [ $ranks = 2 ] || [ ! -e "$folder/monitor-1.csv" ] || bad="$bad; a table of no rank"
+    result "$ranks ranks: a table each" "$bad" "$work/run$ranks.log"
+
+    bad=$(grep -L 'sensors/resident_bytes' "$folder"/events*)
+    [ "$(tail -n 1 "$folder/monitor.csv" | cut -d, -f2)" = "$(value "$folder/result.json" steps)" ] ||
+        bad="$bad; the last row is not of the last step"
+    resident=$(value "$folder/result.json" sensors resident_bytes max)
+    [ "${resident%.*}" -gt 1000000 ] 2>/dev/null || bad="$bad; resident_bytes: $resident"
+    [ "$(value "$folder/result.json" sensors gpu_power)" = None ] || bad="$bad; power of no GPU"
+    grep -qE '^  resident_bytes +at most +[0-9.]+ MiB$' "$work/run$ranks.log" || bad="$bad; no summary"
+    result "$ranks ranks: points, summary and result" "$bad" "$work/run$ranks.log"
+done
+
+# Only the first rank has the values of the node.
+bad=$(awk -F, 'FNR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
+    ($at["node_available_bytes"] == "") != (FILENAME ~ /-1/) { print FILENAME ": row " FNR }
+    $at["resident_bytes"] == "" || $at["resident_bytes"] == 0 { print FILENAME ": memory in row " FNR }' \
+    "$work/run2/monitor.csv" "$work/run2/monitor-1.csv")
+result 'what a node has once is in one table' "$bad"
+
+before=$(rows "$work/run2/monitor.csv")
+run 2 further $small train.epochs=5 output.monitor=0.1 run.dir="$work/run2"
+after=$(rows "$work/run2/monitor.csv")
+bad=$([ $status -eq 0 ] || echo "status $status")
+[ "$after" -gt "$before" ] 2>/dev/null || bad="$bad; $before rows before, after it: $after"
+[ "$(grep -c '^time,' "$work/run2/monitor-1.csv")" = 1 ] || bad="$bad; not one header"
+result 'going on appends' "$bad" "$work/further.log"
+
+run 2 none $small train.epochs=4 output.monitor=0 run.dir="$work/none"
+bad=$([ $status -eq 0 ] || echo "status $status")$(ls "$work"/none/monitor* 2>/dev/null)
+[ "$(value "$work/none/result.json" sensors)" = None ] || bad="$bad; sensors in result.json"
+result 'none' "$bad" "$work/none.log"
+column "$work/run2/metrics.csv" train loss | head -100 >"$work/a"
+column "$work/none/metrics.csv" train loss >"$work/b"
+result 'the losses are the same without' "$(differ "$work/a" "$work/b" 0)"
+
+run 1 nocsv $small train.steps=3 output.csv=off run.dir="$work/nocsv"
+bad=$([ $status -eq 0 ] || echo "status $status")$(ls "$work"/nocsv/monitor* 2>/dev/null)
+[ "$(value "$work/nocsv/result.json" sensors readings)" = 2 ] || bad="$bad; not 2 readings"
+result 'without tables: a summary' "$bad" "$work/nocsv.log"
+
+mkdir -p "$work/taken/monitor-1.csv"
+run 2 taken $small train.steps=3 run.dir="$work/taken"
+bad=$([ $status -eq 0 ] || echo "status $status")
+[ "$(grep -c '^warning: ' "$work/taken.log")" = 1 ] &&
+    grep -q '^warning: rank 1 on .*monitor-1.csv.*the run continues' "$work/taken.log" || bad="$bad; not one warning"
+result 'a table that cannot be written' "$bad" "$work/taken.log"
+
+run 1 short $small output.monitor=0.01 run.dir="$work/short"
+bad=$([ $status -eq 2 ] || echo "status $status")
+grep -q '^vittrain: error: .*output.monitor=0.01' "$work/short.log" || bad="$bad; not named"
+result 'too often is an error' "$bad" "$work/short.log"
+
+# The page is read while the run waits in its second epoch, when all its metrics are known.
+page=$work/page-$(hostname).prom
+run 2 page $small train.epochs=2 checkpoint.every=0.2 output.monitor=0.1 run.dir="$work/page" \
+    output.prometheus="$work/page-%h.prom" debug.pause=update:40:3 &
+tries=0
+until [ $tries -gt 400 ] || { sleep 0.05; grep -q 'debug.pause: rank 0' "$work/page.log" 2>/dev/null; }; do tries=$((tries + 1)); done
+sleep 0.5
+cp "$page" "$work/copy.prom" 2>/dev/null
+bad=$(page_faults "$work/copy.prom" 2>&1)
+result 'a page for Prometheus' "$bad" "$work/copy.prom"
+bad=
+for metric in 'steps_total{run="page",rank="0",.*} 39' 'epoch{.*} 1' 'loss{.*split="train"} [0-9.]*' 'loss{.*split="val"} [0-9.]*' \
+    'accuracy_ratio{.*split="val"} 0[.0-9]*' 'images_per_second{.*} [0-9.]*' 'data_wait_ratio{.*} [-e0-9.]*' \
+    'best_metric{.*} 0[.0-9]*' 'checkpoint_timestamp_seconds{.*} 1[0-9]*.*' 'resident_bytes{.*} [0-9]*'; do
+    grep -q "^vittrain_$metric\$" "$work/copy.prom" || bad="$bad; no $metric"
+done
+result 'with what is known of the run' "$bad" "$work/copy.prom"
+wait
+bad=$([ -s "$work/page/result.json" ] || echo 'the run did not end')
+[ ! -e "$page" ] || bad="$bad; it is still there"
+result 'is removed at the end' "$bad" "$work/page.log"
+
+mkfifo "$work/device"
+run 1 device $small train.steps=3 output.prometheus="$work/device" run.dir="$work/devices"
+bad=$([ $status -eq 0 ] || echo "status $status")
+[ -p "$work/device" ] || bad="$bad; it is gone"
+grep -q '^warning: .*/device: it is a device or pipe.* the run continues' "$work/device.log" || bad="$bad; no warning"
+result 'a page never replaces a device' "$bad" "$work/device.log"

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* Shared by tests of the device's operations: a device with a number of threads and its workspace,
+ * random tensors of any type, and their values as double. Memory is freed by device_test_close. The
+ * device is the CPU, or the one named by VITTRAIN_TEST_DEVICE (test/support/run_test.sh): there operations
+ * are only queued, and device_test_wait must be called before results are read. Tensors are in
+ * pinned memory, which the host and every device can access. */
+#ifndef VITTRAIN_TEST_DEVICE_TEST_H
+#define VITTRAIN_TEST_DEVICE_TEST_H
+
+#include <stdint.h>
+
+#include "device/device.h"
+
+enum { DEVICE_TEST_TENSORS = 64 };
+
+struct device_test {
+    struct device *device;
+    struct stream *stream;
+    void *workspace;
+    void *tensors[DEVICE_TEST_TENSORS];
+    int tensor_count;
+};
+
+/* Return the backend under test; NULL and an error if it is not available. */
+const struct device_backend *device_test_backend(struct error *error);
+
+/* Print the name of a GPU once, as proof that the tests ran on it. */
+void device_test_print(struct device *device);
+
+/* Open the device; fail the test if that is impossible. */
+void device_test_open(struct device_test *test, int threads);
+/* Use a device opened by the caller; it is closed with the test. */
+void device_test_take(struct device_test *test, struct device *device);
+void device_test_close(struct device_test *test);
+
+/* Wait for all queued work. */
+void device_test_wait(struct device_test *test);
+
+/* Let a device take the algorithms that another one has chosen, as ranks of a run do: each measures
+ * for itself, and another algorithm can give other bits. */
+void device_test_adopt(struct device_test *test, const struct device_test *from);
+
+/* Use the emulated module for GPUs. Return false, after reporting that the whole test program is
+ * skipped, if it was not built. */
+bool device_test_emulates(void);
+
+/* Return true if the device is the emulated GPU. */
+bool device_test_is_emulated(const struct device_test *test);
+
+/* Skip the calling test unless the device is the CPU. */
+void device_test_of_cpu(void);
+
+/* A tensor of zeros; a tensor of uniform random numbers in [-scale, scale], keyed by `seed` and
+ * rounded to the type. */
+void *device_test_zeros(struct device_test *test, enum data_type type, int64_t count);
+void *device_test_random(struct device_test *test, enum data_type type, int64_t count, double scale,
+                         uint64_t seed);
+
+/* A tensor with a copy of `from`; one number. */
+void *device_test_copy(struct device_test *test, enum data_type type, const void *from,
+                       int64_t count);
+double *device_test_number(struct device_test *test, double value);
+
+/* Step parameters in the same memory as tensors; beta1 and momentum are 0. */
+struct step_params *device_test_params(struct device_test *test, uint32_t step, uint32_t position,
+                                       double rate, int64_t update);
+
+/* Set VITTRAIN_CPU. NULL: to its value at the start of the program. */
+void device_test_set_kernels(const char *name);
+
+/* Run a test once for each instruction set of this processor; devices opened by the test use it. On
+ * other devices: once. */
+void device_test_every_kernels(void (*test)(void **state), void **state);
+
+/* Fail unless `call` ends the program because of a programming error, with a text that contains
+ * `message`. It runs in a new process, which does not have this one's variables. */
+void device_test_ends(void (*call)(struct device_test *test), const char *message);
+
+/* Fail unless the bits are identical. */
+void device_test_same(const char *what, enum data_type type, const void *a, const void *b,
+                      int64_t count);
+
+double device_test_value(enum data_type type, const void *tensor, int64_t index);
+
+/* Fail unless the norm of the difference is at most `tolerance` times that of the expected values.
+ */
+void device_test_near_in_norm(const char *what, enum data_type type, const void *expected,
+                              const void *is, int64_t count, double tolerance);
+
+/* Return the maximum relative error of one rounding to this type. */
+double device_test_precision(enum data_type type);
+
+/* Fail with `what` and the first element that differs by more than tolerance * (|expected| +
+ * scale). */
+void device_test_near(const char *what, enum data_type type, const void *tensor,
+                      const double *expected, int64_t count, double tolerance, double scale);
+
+/* Return the factor of element `element` of sample `sample` by the definition of struct dropout,
+ * and that of drop path. */
+double device_test_dropout(const struct dropout *dropout, int64_t sample, int64_t element);
+double device_test_drop_path(const struct dropout *dropout, int64_t sample);
+
+#endif

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Shared by the tests of the whole program: a small model on part of the sample, TAP results, and comparisons of
+# runs. Sourced. At the end it prints the plan: the number of results.
+
+number=0 all_skipped=
+work=$(mktemp -d) || exit 1
+trap finish EXIT
+cd "$work" || exit 1 # log books of runs are written here
+srcdir=$TEST_SOURCE # where test programs find their vectors
+export srcdir
+vittrain=$TEST_BUILD/vittrain
+XDG_CACHE_HOME=$work/cache # where emulated GPUs cache algorithms
+export XDG_CACHE_HOME
+
+# Options of a small run with all random features on: 50 steps take about a second.
+small="model.name=vit_cifar model.dim=32 model.depth=2 model.heads=2 model.patch=8 \
+data.format=cifar10 debug.fraction=0.3 train.precision=fp32 train.global_batch=24 \
+output.log_every=1 run.seed=7 run.threads=1 optim.lr=3e-3"
+
+# tidy: called at the end; a script may define its own.
+tidy() { :; }
+
+finish() {
+    finished=$?
+    tidy
+    rm -rf "$work"
+    [ $finished -eq 0 ] || result "the script ended with status $finished" failed
+    [ -n "$all_skipped" ] || echo "1..$number"
+}
+
+# skip_all REASON: end the script; all of its tests are skipped.
+skip_all() {
+    all_skipped=yes
+    echo "1..0 # SKIP $1"
+    exit 0
+}
+
+# result NAME PROBLEM [FILE]: print a TAP line. It is ok if PROBLEM is empty; otherwise FILE is printed as explanation.
+result() {
+    number=$((number + 1))
+    if [ -z "$2" ]; then
+        echo "ok $number - $1"
+        return
+    fi
+    echo "not ok $number - $1"
+    echo "# $2"
+    [ -z "$3" ] || tr -d '\0' <"$3" | sed 's/^/# /' # Open MPI 5 ends its output with a NUL byte
+}
+
+# needs PROGRAM...: skip the test if one of these programs is not installed.
+needs() {
+    for program; do
+        command -v "$program" >/dev/null || skip_all "needs $program"
+    done
+}
+
+# processes PATTERN: print the ids of all processes of this machine whose command line matches, in ascending order. A
+# space in the pattern matches the end of an argument.
+processes() { grep -las -e "$(echo "$1" | tr ' ' .)" /proc/[0-9]*/cmdline | cut -d/ -f3 | sort -n; }
+
+# run RANKS NAME WORD...: run the program; set $status, write the output to $work/NAME.log.
+run() {
+    run_ranks=$1 run_log=$work/$2.log
+    shift 2
+    if [ "$run_ranks" = 1 ]; then
+        timeout 120 "$vittrain" "$@" >"$run_log" 2>&1 </dev/null
+    else
+        timeout 120 $MPIRUN -np "$run_ranks" "$vittrain" "$@" >"$run_log" 2>&1 </dev/null
+    fi
+    status=$?
+}
+
+# run_pair NAME COMMAND COMMAND: like `run`, with one shell command for each of two ranks. `mpirun A : B` is not used because
+# Open MPI 5.0.7 crashes with it (open-mpi/ompi#13303).
+run_pair() {
+    run_log=$work/$1.log
+    timeout 300 $MPIRUN -np 2 sh -c 'eval "shift $TEST_RANK"; eval "exec $1"' sh "$2" "$3" \
+        >"$run_log" 2>&1 </dev/null
+    status=$?
+}
+
+# failed_otherwise STATUS PATTERN: print the differences if the newest run did not end with STATUS and exactly one
+# error line that matches PATTERN.
+failed_otherwise() {
+    [ $status -eq "$1" ] || echo "exit status $status, not $1;"
+    lines=$(grep -c '^vittrain: error: ' "$run_log")
+    [ "$lines" = 1 ] || echo "$lines lines of error;"
+    grep -a '^vittrain: error: ' "$run_log" | grep -qE "$2" || echo "no $2"
+}
+
+# fails RANKS NAME STATUS PATTERN WORD...: the command ends with STATUS and one error line that matches PATTERN.
+fails() {
+    on=$1 title=$2 expected=$3 pattern=$4
+    shift 4
+    run "$on" failing "$@"
+    result "$title" "$(failed_otherwise "$expected" "$pattern" | tr '\n' ' ')" "$run_log"
+}
+
+# reports_kill STATUS: true if mpirun may return this exit status after a rank was killed. That of MPICH may return 0.
+reports_kill() { [ "$1" -ne 0 ] || [ "$TEST_MPI" = mpich ]; }
+
+# killed WORD...: train on two ranks in $work/killed and kill one after the first checkpoint. Print what is wrong with
+# the end of the job; its output is in $work/killed.log.
+killed() {
+    timeout 60 $MPIRUN -np 2 "$vittrain" run.dir="$work/killed" "$@" >"$work/killed.log" 2>&1 </dev/null &
+    job=$!
+    tries=0
+    until [ -e "$work/killed/checkpoints/last.h5" ] || [ $tries -gt 3000 ]; do
+        sleep 0.01
+        tries=$((tries + 1))
+    done
+    victim=$(processes "^$vittrain .*run.dir=$work/killed " | tail -n 1)
+    kill -9 "$victim"
+    wait $job
+    status=$?
+    reports_kill $status || echo 'exit status 0;'
+    [ $status -ne 124 ] || echo 'a timeout;'
+    [ ! -e "$work/killed/result.json" ] || echo "it had ended before"
+}
+
+# wait_for PATTERN FILE: wait until a line of FILE matches PATTERN, at most 30 s.
+wait_for() {
+    tries=0
+    until grep -qs "$1" "$2" || [ $tries -gt 1500 ]; do
+        sleep 0.02
+        tries=$((tries + 1))
+    done
+}
+
+# take_nodes N [slurm]: start N nodes (cluster.sh), with Slurm if requested, for `cluster`. Settings for mpirun are in
+# $work/env.sh. Skip the test if nodes cannot be started.
+take_nodes() {
+    node_count=$1
+    shift
+    cluster() { sh "$TEST_SOURCE/test/support/cluster.sh" "$work" "$@"; }
+    reason=$(cluster usable "$@") || skip_all "$reason"
+    tidy() { cluster down; }
+    trap 'exit 1' INT TERM
+    cluster up "$node_count" "$@" || exit 1
+    cluster env >"$work/env.sh"
+}
+
+# on_first COMMAND WORD...: run the command on the first node, with the settings for mpirun.
+on_first() { cluster exec 1 sh -c '. "$0/env.sh" && cd "$0" && exec "$@"' "$work" "$@"; }
+
+# notice_soon: let mpirun notice a lost node after 3 s.
+notice_soon() {
+    for name in OMPI_MCA_oob_tcp PRTE_MCA_oob_tcp PRTE_MCA_prte; do
+        echo "export ${name}_keepalive_time=1 ${name}_keepalive_probes=2"
+    done >>"$work/env.sh"
+}
+
+# take_emulated_gpu: set $module to the module of the emulated GPU. Skip the test if it was not built.
+take_emulated_gpu() {
+    module=$TEST_BUILD/test/emulated-cuda.so
+    [ -e "$module" ] || skip_all 'no g++ for the emulated GPU'
+}
+
+# column FILE SPLIT NAME: print a column of metrics.csv for one split, one value per line.
+column() {
+    awk -F, -v split_="$2" -v name="$3" '
+        NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
+        $at["split"] == split_ { print $at["step"], $at[name] }' "$1"
+}
+
+# differ A B TOLERANCE: print the first pair of values in two files of `column` whose difference exceeds TOLERANCE of
+# the larger value, or the difference in length. Print nothing if the files agree.
+differ() {
+    paste -d' ' "$1" "$2" | awk -v tolerance="$3" '
+        NF != 4 { print "line " NR ": " $0; exit }
+        {
+            gap = $2 - $4; if (gap < 0) gap = -gap
+            size = $2 < 0 ? -$2 : $2
+            if ($1 != $3 || !(gap <= tolerance * size)) { print "line " NR ": " $0; exit }
+            seen++
+        }
+        END { if (NR == 0) print "nothing to compare" }'
+}
+
+# losses_of NAME: if the newest run succeeded, write its losses to $work/NAME.loss and $work/NAME.val.
+losses_of() {
+    [ $status -eq 0 ] || return
+    column "$work/$1/metrics.csv" train loss >"$work/$1.loss"
+    column "$work/$1/metrics.csv" val loss >"$work/$1.val"
+}
+
+# compare NAME RUN REFERENCE TOLERANCE: the newest run, RUN, succeeded and has the losses of REFERENCE.
+compare() {
+    bad=
+    [ $status -eq 0 ] || bad="exit status $status"
+    [ -n "$bad" ] || bad=$(differ "$work/$3.loss" "$work/$2.loss" "$4")
+    [ -n "$bad" ] || bad=$(differ "$work/$3.val" "$work/$2.val" "$4")
+    result "$1" "$bad" "$work/$2.log"
+}

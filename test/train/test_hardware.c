@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// devices: cpu gpu
+/* Options of the device take effect: run.backend, run.threads, cuda.tf32, cuda.dependent_launch,
+ * cuda.cache. */
+#include "train/hardware.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "config/options.h"
+#include "device_test.h"
+#include "temporary.h"
+
+static struct comm *world;
+
+/* Open the device under test as the program does. */
+static void open_with(const char *setting, struct device_test *test)
+{
+    struct error error = {0};
+    struct options options;
+    const char *device = getenv("VITTRAIN_TEST_DEVICE");
+    const bool cuda = device != NULL && strcmp(device, "cuda") == 0;
+    options_default(&options);
+    assert_true(options_set(cuda ? "run.backend=cuda" : "run.backend=cpu", &options, &error));
+    assert_true(options_set("cuda.cache=none", &options, &error));
+    assert_true(options_set(setting, &options, &error));
+    struct device *opened = hardware_open(&options, world, &error);
+    if (opened == NULL)
+        fail_msg("%s", error.text);
+    assert_ptr_equal(opened->backend, device_test_backend(&error));
+    device_test_take(test, opened);
+}
+
+/* Multiply 1 by a number that TF32 cannot represent. */
+static float product_of(struct device_test *test, float value)
+{
+    enum { SIZE = 8 };
+    float *x = device_test_zeros(test, TYPE_FP32, SIZE * SIZE);
+    float *weight = device_test_zeros(test, TYPE_FP32, SIZE * SIZE);
+    float *y = device_test_zeros(test, TYPE_FP32, SIZE * SIZE);
+    const struct linear_forward args = {.rows = SIZE,
+                                        .in = SIZE,
+                                        .out = SIZE,
+                                        .rows_per_sample = 1,
+                                        .x = x,
+                                        .weight = weight,
+                                        .y = y};
+    for (int i = 0; i < SIZE; i++)
+        x[i * SIZE] = value;
+    weight[0] = 1;
+    test->device->backend->linear_forward(test->stream, &args);
+    device_test_wait(test);
+    return y[0];
+}
+
+static void tf32_is_the_options(void **state)
+{
+    (void)state;
+    const float value = 1 + 0x1p-12f;
+    for (int tf32 = 0; tf32 < 2; tf32++) {
+        struct device_test test;
+        struct device_limits limits;
+        open_with(tf32 ? "cuda.tf32=on" : "cuda.tf32=off", &test);
+        test.device->backend->limits(test.device, &limits);
+        /* GPUs with bf16 have TF32; the CPU ignores the setting. */
+        const bool rounds = tf32 && test.device->backend != &device_cpu && limits.multiplies_bf16;
+        const float product = product_of(&test, value);
+        /* For this shape the fastest algorithm of a library may use fp32. */
+        assert_true(product == (rounds ? 1 : value) ||
+                    (product == value && !device_test_is_emulated(&test)));
+        device_test_close(&test);
+    }
+}
+
+/* Run a kernel in a child process. Return whether it succeeds if the emulated GPU's compute
+ * capability is `opened` when the device is opened, and 8.0 when the kernel is launched. */
+static bool launch_succeeds(const char *setting, const char *opened)
+{
+    fflush(NULL);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct device_test test;
+        assert_non_null(freopen("/dev/null", "w", stderr));
+        setenv("VITTRAIN_EMULATION_CAPABILITY", opened, 1);
+        open_with(setting, &test);
+        setenv("VITTRAIN_EMULATION_CAPABILITY", "80", 1);
+        float *x = device_test_zeros(&test, TYPE_FP32, 8);
+        test.device->backend->add(test.stream, x, x, 8);
+        device_test_wait(&test);
+        _exit(0);
+    }
+    int status = 0;
+    assert_true(waitpid(child, &status, 0) == child);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+/* The emulated GPU refuses dependent launches below compute capability 9.0. */
+static void dependent_launches_are_the_options(void **state)
+{
+    (void)state;
+    const char *module = getenv("VITTRAIN_CUDA_MODULE");
+    if (module == NULL || strstr(module, "emulated") == NULL)
+        skip();
+    assert_false(launch_succeeds("cuda.dependent_launch=on", "90"));
+    assert_true(launch_succeeds("cuda.dependent_launch=on", "80"));
+    assert_true(launch_succeeds("cuda.dependent_launch=off", "90"));
+}
+
+static void threads_are_the_options(void **state)
+{
+    (void)state;
+    device_test_of_cpu();
+    struct device_test test;
+    struct device_limits limits;
+    open_with("run.threads=3", &test);
+    test.device->backend->limits(test.device, &limits);
+    assert_int_equal(limits.threads, 3);
+    device_test_close(&test);
+}
+
+/* NULL: unset. */
+static void check_folder(const char *setting, const char *cache, const char *home,
+                         const char *expected)
+{
+    struct error error = {0};
+    struct options options;
+    char folder[1024];
+    options_default(&options);
+    assert_true(options_set(setting, &options, &error));
+    cache != NULL ? setenv("XDG_CACHE_HOME", cache, 1) : unsetenv("XDG_CACHE_HOME");
+    home != NULL ? setenv("HOME", home, 1) : unsetenv("HOME");
+    hardware_cache_folder(&options, folder, sizeof folder);
+    assert_string_equal(folder, expected);
+}
+
+static void the_cache_is_where_the_options_say(void **state)
+{
+    (void)state;
+    char home[512], below[1024];
+    snprintf(home, sizeof home, "%s", temporary_directory("home"));
+    snprintf(below, sizeof below, "%s/.cache/vittrain", home);
+    check_folder("cuda.cache=auto", "/caches", home, "/caches/vittrain");
+    check_folder("cuda.cache=auto", NULL, home, below);
+    check_folder("cuda.cache=auto", "not/absolute", home, below);
+    check_folder("cuda.cache=auto", NULL, temporary_path("missing"), "");
+    check_folder("cuda.cache=auto", NULL, NULL, "");
+    check_folder("cuda.cache=none", "/caches", home, "");
+    check_folder("cuda.cache=some/folder", "/caches", home, "some/folder");
+}
+
+int main(int argc, char **argv)
+{
+    struct error error = {0};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(dependent_launches_are_the_options), /* forks: before any use of CUDA */
+        cmocka_unit_test(tf32_is_the_options),
+        cmocka_unit_test(threads_are_the_options),
+        cmocka_unit_test(the_cache_is_where_the_options_say),
+    };
+    if (!comm_world_open(&argc, &argv, &world, &error))
+        return 1;
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    int failed = cmocka_run_group_tests(tests, temporary_setup, temporary_teardown);
+    comm_world_close(world);
+    return failed;
+}

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ranks: 1 2 4
+/* Training in fp16: an overflow skips the update on all ranks and changes only the scale. Other
+ * failures (an unreadable record, non-finite weights) end the run on all ranks in the same step. */
+#include <fcntl.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "comm/comm.h"
+#include "comm_fixture.h"
+#include "config/options.h"
+#include "model_fixture.h"
+#include "temporary.h"
+#include "train/trainer_state.h"
+
+enum { RECORD = 3073, RECORDS = 160, BATCH = 8, STEPS = RECORDS / BATCH };
+
+static struct comm *world;
+static char folder[256]; /* the same on all ranks */
+
+static const char *const meshes[] = {
+    "mesh.strategy=ddp",
+    "mesh.strategy=zero1",
+    "mesh.strategy=zero2",
+    "mesh.strategy=fsdp mesh.reduce=compute",
+    "mesh.strategy=ddp mesh.reduce=compute train.accumulate=2",
+    "mesh.strategy=hsdp mesh.shard=1 train.accumulate=2",
+};
+
+enum { MESHES = sizeof meshes / sizeof meshes[0] };
+
+static int make_data(void **state)
+{
+    (void)state;
+    if (world->rank == 0) {
+        unsigned char *records = malloc(RECORDS * RECORD);
+        assert_non_null(records);
+        for (int i = 0; i < RECORDS * RECORD; i++)
+            records[i] = (unsigned char)(i % RECORD == 0 ? i / RECORD % 10 : i * 7 % 251);
+        snprintf(folder, sizeof folder, "%s", temporary_open());
+        temporary_file("data_batch_1.bin", records, RECORDS * RECORD);
+        free(records);
+    }
+    comm_broadcast(world, folder, sizeof folder, COMM_BYTE, 0);
+    return 0;
+}
+
+static int drop_data(void **state)
+{
+    (void)state;
+    comm_barrier(world);
+    if (world->rank == 0)
+        temporary_close();
+    return 0;
+}
+
+/* Open a run with these additional settings, at the start of its first epoch. */
+static void loss_run_open(struct trainer *trainer, const char *settings)
+{
+    static const char small[] =
+        "model.dim=32 model.depth=2 model.heads=2 model.patch=8 model.dropout=0 model.drop_path=0 "
+        "data.format=cifar10 data.shuffle=off data.val=none train.global_batch=8 optim.ema=0.9 "
+        "train.clip_norm=1 run.threads=1 augment.erase=0";
+    static int runs;
+    char words[2048];
+    struct error error = {0};
+    struct options options;
+    options_default(&options);
+    snprintf(words, sizeof words, "%s data.root=%s run.dir=%s/run-%d %s", small, folder, folder,
+             runs++, settings);
+    for (char *word = strtok(words, " "); word != NULL; word = strtok(NULL, " "))
+        if (!options_set(word, &options, &error))
+            fail_msg("%s", error.text);
+    if (!trainer_open(trainer, &options, world, &error))
+        fail_msg("%s", error.text);
+    session_activations(&trainer->run.session, true);
+    loader_start(trainer->run.train.loader, 0, 0, trainer->steps_per_epoch);
+}
+
+static bool run_step(struct trainer *trainer, int64_t number, struct error *error)
+{
+    struct step_times times = {0};
+    return step_run(&trainer->run.step, number, 1e-3, &times, error);
+}
+
+/* Return a copy of everything that an update may change on this rank; the caller frees it. */
+static float *everything(const struct flat_model *flat, int64_t *count)
+{
+    float *all = NULL;
+    *count = 0;
+    for (int u = 0; u < flat->count; u++) {
+        const struct flat_buffer *buffer = &flat->buffers[u];
+        const float *parts[] = {buffer->master, buffer->moment1, buffer->moment2, buffer->average};
+        for (int p = 0; p < 4; p++) {
+            all = realloc(all, (size_t)(*count + buffer->shard_count) * sizeof *all);
+            assert_non_null(all);
+            memcpy(all + *count, parts[p], (size_t)buffer->shard_count * sizeof *all);
+            *count += buffer->shard_count;
+        }
+    }
+    return all;
+}
+
+static bool changed(const struct flat_model *flat, const float *before)
+{
+    int64_t count;
+    float *now = everything(flat, &count);
+    bool differs = memcmp(now, before, (size_t)count * sizeof *now) != 0;
+    free(now);
+    return differs;
+}
+
+/* Return the number of ranks on which the condition holds. */
+static int64_t ranks_where(bool it)
+{
+    int64_t count = it;
+    comm_all_reduce(world, &count, 1, COMM_INT64, COMM_SUM);
+    return count;
+}
+
+static void check_overflows(const char *mesh)
+{
+    struct trainer trainer;
+    struct error error = {0};
+    char settings[256];
+    int64_t count, skipped = 0;
+    snprintf(settings, sizeof settings, "train.precision=fp16 train.loss_scale=4194304 %s", mesh);
+    loss_run_open(&trainer, settings);
+    const struct session *session = &trainer.run.session;
+    for (int64_t step = 0; step < STEPS; step++) {
+        float *before = everything(&session->flat, &count);
+        assert_int_equal(ranks_where(run_step(&trainer, step, &error)), world->size);
+        bool was_skipped = session->io.result.scaler.skipped > skipped;
+        skipped += was_skipped;
+        assert_true(isnan(step_norm(session)) == was_skipped);
+        assert_int_equal(ranks_where(was_skipped), was_skipped ? world->size : 0);
+        assert_int_equal(ranks_where(changed(&session->flat, before)),
+                         was_skipped ? 0 : world->size);
+        assert_int_equal(session->io.result.scaler.skipped, skipped);
+        assert_true(session->io.result.scaler.scale == ldexpf(4194304, -(int)skipped));
+        free(before);
+    }
+    assert_in_range(skipped, 1, STEPS - 1);
+    trainer_close(&trainer);
+}
+
+static void an_overflow_changes_nothing_but_the_scale(void **state)
+{
+    (void)state;
+    for (int i = 0; i < MESHES; i++)
+        check_overflows(meshes[i]);
+}
+
+/* After the run has begun, the last sample of the step gets an invalid label. The host checks
+ * outcomes this many steps later. */
+static void check_bad_record(const char *precision, const char *mesh, int64_t bad_step, int ahead)
+{
+    struct trainer trainer;
+    struct error error = {0};
+    char settings[256], path[300];
+    const unsigned char labels[] = {77, 3};
+    snprintf(settings, sizeof settings, "%s %s", precision, mesh);
+    loss_run_open(&trainer, settings);
+    trainer.run.session.io.ahead = ahead;
+    loader_stop(trainer.run.train.loader);
+    snprintf(path, sizeof path, "%s/data_batch_1.bin", folder);
+    int file = world->rank == 0 ? open(path, O_WRONLY) : -1;
+    const off_t place = (bad_step * BATCH + BATCH - 1) * RECORD;
+    assert_true(world->rank != 0 || pwrite(file, &labels[0], 1, place) == 1);
+    comm_barrier(world);
+    loader_start(trainer.run.train.loader, 0, 0, trainer.steps_per_epoch);
+    for (int64_t step = 0; step <= bad_step + ahead; step++) {
+        assert_int_equal(error.kind, ERROR_NONE); /* files written meanwhile are valid */
+        assert_int_equal(ranks_where(run_step(&trainer, step, &error)),
+                         step < bad_step + ahead ? world->size : 0);
+    }
+    assert_int_equal(error.kind, ERROR_DATA);
+    assert_non_null(strstr(error.text, "has label 77"));
+    assert_true(world->rank != 0 || pwrite(file, &labels[1], 1, place) == 1);
+    close(file);
+    comm_barrier(world); /* the next run reads the file */
+    trainer_close(&trainer);
+}
+
+static void a_record_that_cannot_be_read_is_no_overflow(void **state)
+{
+    (void)state;
+    /* Without the invalid record the gradient would also overflow. */
+    for (int i = 0; i < MESHES; i++)
+        check_bad_record("train.precision=fp16 train.loss_scale=1099511627776", meshes[i], i, 0);
+}
+
+static void a_record_that_cannot_be_read_is_said_with_its_steps_outcome(void **state)
+{
+    (void)state;
+    for (int i = 0; i < MESHES; i++)
+        check_bad_record("train.precision=fp32", meshes[i], i, RESULTS_AHEAD);
+}
+
+/* A smaller scale does not help with non-finite weights. */
+static void the_lowest_scale_ends_the_run(void **state)
+{
+    (void)state;
+    for (int i = 0; i < MESHES; i++) {
+        struct trainer trainer;
+        struct error error = {0};
+        char settings[256];
+        snprintf(settings, sizeof settings, "train.precision=fp16 %s", meshes[i]);
+        loss_run_open(&trainer, settings);
+        struct flat_model *flat = &trainer.run.session.flat;
+        flat->buffers[1].master[0] = INFINITY;
+        flat_refresh(flat);
+        session_set_scaler(&trainer.run.session,
+                           &(struct loss_scaler){.scale = 4 * LOSS_SCALE_LEAST, .good_steps = 9});
+        assert_int_equal(ranks_where(run_step(&trainer, 0, &error)), world->size);
+        assert_int_equal(trainer.run.session.io.result.scaler.good_steps, 0);
+        assert_int_equal(ranks_where(run_step(&trainer, 1, &error)), 0);
+        assert_int_equal(error.kind, ERROR_NUMERIC);
+        assert_non_null(strstr(error.text, "step 2: NaN or infinity in the weights blocks.0"));
+        trainer_close(&trainer);
+    }
+}
+
+/* A run resumed in another type knows the number of Adam's updates. */
+static void skipped_updates_count_in_other_types(void **state)
+{
+    (void)state;
+    struct trainer trainer;
+    struct error error = {0};
+    int64_t count;
+    loss_run_open(&trainer, "train.precision=fp32");
+    assert_null(trainer.run.session.io.scaler);
+    assert_true(run_step(&trainer, 0, &error));
+    float *after = everything(&trainer.run.session.flat, &count);
+    trainer_close(&trainer);
+    for (int64_t skipped = 0; skipped <= 3; skipped += 3) {
+        loss_run_open(&trainer, "train.precision=fp32");
+        session_set_scaler(&trainer.run.session,
+                           &(struct loss_scaler){.scale = 1, .skipped = skipped});
+        assert_true(run_step(&trainer, 3, &error));
+        assert_true(changed(&trainer.run.session.flat, after) == (skipped == 0));
+        trainer_close(&trainer);
+    }
+    free(after);
+}
+
+static void the_norm_is_that_of_the_gradient(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"train.precision=fp32",
+                                           "train.precision=fp16 train.loss_scale=1",
+                                           "train.precision=fp16 train.loss_scale=16"};
+    double norms[3];
+    for (int i = 0; i < 3; i++) {
+        struct trainer trainer;
+        struct error error = {0};
+        loss_run_open(&trainer, settings[i]);
+        assert_true(run_step(&trainer, 0, &error));
+        norms[i] = step_norm(&trainer.run.session);
+        assert_int_equal(trainer.run.session.io.result.scaler.skipped, 0);
+        trainer_close(&trainer);
+    }
+    print_message("# norms: %.6g in fp32, %.6g and %.6g in fp16\n", norms[0], norms[1], norms[2]);
+    assert_true(fabs(norms[1] / norms[0] - 1) < 0.01 && fabs(norms[2] / norms[0] - 1) < 0.01);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_overflow_changes_nothing_but_the_scale),
+        cmocka_unit_test(a_record_that_cannot_be_read_is_no_overflow),
+        cmocka_unit_test(a_record_that_cannot_be_read_is_said_with_its_steps_outcome),
+        cmocka_unit_test(the_lowest_scale_ends_the_run),
+        cmocka_unit_test(skipped_updates_count_in_other_types),
+        cmocka_unit_test(the_norm_is_that_of_the_gradient),
+    };
+    world = fixture_world_open(&argc, &argv);
+    int failed = cmocka_run_group_tests(tests, make_data, drop_data);
+    comm_world_close(world);
+    return failed;
+}

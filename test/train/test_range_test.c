@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ranks: 1 2
+/* The range test on all meshes and in fp16 with the loss scaler, and the suggestions from curves.
+ */
+#include "train/range_test.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "comm_fixture.h"
+#include "config/options.h"
+#include "model_fixture.h"
+
+static struct comm *world;
+
+/* Opens a run before its first training step. */
+static void rehearsal_open(struct run *run, const char *settings)
+{
+    static const char same[] = "model.dim=16 model.depth=1 model.heads=2 model.patch=16 "
+                               "data.format=synthetic data.samples=96 data.val=none "
+                               "model.dropout=0.1 run.threads=1 train.global_batch=12 "
+                               "find.steps=20 find.first=1e-4 find.last=1";
+    static struct options options;
+    struct error error = {0};
+    char text[1024];
+    options_default(&options);
+    snprintf(text, sizeof text, "%s %s", same, settings);
+    for (char *word = strtok(text, " "); word != NULL; word = strtok(NULL, " "))
+        assert_true(options_set(word, &options, &error));
+    if (!run_open(run, &options, world, &error) || !run_start(run, &error))
+        fail_msg("%s", error.text);
+    flat_initialize(&run->session.flat, 3);
+    flat_refresh(&run->session.flat);
+    session_activations(&run->session, true);
+}
+
+static const char *const settings[] = {
+    "optim.ema=0.9 train.precision=fp32",
+    "mesh.strategy=fsdp optim.name=sgd optim.momentum=0.9 train.precision=bf16",
+    "mesh.strategy=zero2 train.precision=fp16 train.accumulate=2",
+    "model.name=cnn_b model.width=4 model.dim=auto model.depth=auto model.heads=auto "
+    "model.patch=auto model.dropout=auto train.precision=fp32 optim.name=rmsprop "
+    "data.image=32 model.image=32 find.steps=5",
+};
+
+static void all_ranks_get_the_same_curve(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
+        static struct run run;
+        struct range_test test;
+        struct error error = {0};
+        rehearsal_open(&run, settings[i]);
+        if (!range_test_run(&run, &test, &error))
+            fail_msg("%s", error.text);
+        assert_true(test.count >= 5 && isfinite(test.points[0].loss));
+        assert_true(comm_same(world, test.points, (size_t)test.count * sizeof *test.points));
+        range_test_free(&test);
+        run_close(&run);
+    }
+}
+
+/* ---- curves: constant, then falling around 1e-3, then diverging */
+
+enum { POINTS = 200 };
+
+static void curve_make(struct range_test *test, double depth, double noise)
+{
+    static struct range_point points[POINTS];
+    double average = 0, beta = 0.9;
+    *test = (struct range_test){.points = points, .count = POINTS, .steps = POINTS};
+    for (int i = 0; i < POINTS; i++) {
+        double place = -8 + 9.0 * i / (POINTS - 1); /* log10 of the rate */
+        double fall = depth / (1 + exp(-3 * (place + 3)));
+        double rise = place > 0 ? 20 * place * place : 0;
+        points[i].rate = pow(10, place);
+        points[i].loss = 2.3 - fall + rise + noise * sin(1e3 * i * i);
+        average = beta * average + (1 - beta) * points[i].loss;
+        points[i].smoothed = average / (1 - pow(beta, i + 1));
+    }
+}
+
+static void a_fall_is_found(void **state)
+{
+    (void)state;
+    struct range_test test;
+    struct range_suggestion found;
+    curve_make(&test, 1.0, 0.05);
+    range_test_suggest(&test, 0.9, &found);
+    assert_true(found.steepest_rate > 1e-3 && found.steepest_rate < 5e-3);
+    assert_true(found.tenth_of_lowest > 0.02 && found.tenth_of_lowest < 0.15);
+    assert_true(found.steepest < found.lowest && found.highest < found.steepest);
+}
+
+static void noise_is_no_fall(void **state)
+{
+    (void)state;
+    struct range_test test;
+    struct range_suggestion found;
+    curve_make(&test, 0, 0.05);
+    range_test_suggest(&test, 0.9, &found);
+    assert_true(isnan(found.steepest_rate) && isnan(found.tenth_of_lowest));
+    curve_make(&test, 1.0, 0.05);
+    test.count = 6;
+    range_test_suggest(&test, 0.9, &found);
+    assert_true(isnan(found.steepest_rate));
+    test.count = 0;
+    range_test_suggest(&test, 0.9, &found);
+    assert_true(isnan(found.steepest_rate));
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all_ranks_get_the_same_curve),
+                                       cmocka_unit_test(a_fall_is_found),
+                                       cmocka_unit_test(noise_is_no_fall)};
+    world = fixture_world_open(&argc, &argv);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    comm_world_close(world);
+    return failed;
+}

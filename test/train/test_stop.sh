@@ -1,0 +1,117 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# long
+# SIGUSR1 to any rank ends a run on all ranks together, after a step or during an evaluation. The attempts together make
+# one run: weights equal bit for bit, each row and line once.
+. "$TEST_SOURCE/test/support/program.sh"
+
+# Most of the time is spent in evaluations; an epoch has two steps. The run is long enough for a slow shell to signal it.
+steps="$small optim.ema=0.9 schedule.name=onecycle schedule.per=step checkpoint.every=0 \
+debug.overfit=2 train.early_stop=0 train.epochs=200"
+
+# epochs_of FILE: the columns of epochs.csv without times.
+epochs_of() {
+    cut -d, -f1-9 "$1"
+}
+
+# begin NAME WORD...: two ranks, in the background; returns after one more epoch.
+begin() {
+    name=$1
+    shift
+    before=$(cat "$work/$name/epochs.csv" 2>/dev/null | wc -l)
+    $MPIRUN -np 2 "$vittrain" run.dir="$work/$name" "$@" >"$work/$name.log" 2>&1 </dev/null &
+    job=$!
+    tries=0
+    until [ "$(cat "$work/$name/epochs.csv" 2>/dev/null | wc -l)" -gt "$((before + 1))" ]; do
+        sleep 0.01
+        tries=$((tries + 1))
+        [ $tries -lt 3000 ] && kill -0 $job 2>/dev/null || break
+    done
+}
+
+# stopped_otherwise NAME: prints what is wrong with the end of the job that got a signal; $ended is its status.
+stopped_otherwise() {
+    [ $ended -eq 0 ] || echo "exit status $ended;"
+    grep -q 'stopped at step .*: a signal requested it' "$work/$1.log" || echo 'no word of the stop;'
+    grep -q '"finished": false' "$work/$1/result.json" || echo 'result.json does not say so;'
+    [ -e "$work/$1/checkpoints/last.h5" ] || echo 'no checkpoint'
+}
+
+run 2 whole $steps run.dir="$work/whole"
+bad=$([ $status -eq 0 ] || echo "status $status")
+left=0
+for part in 1 2 3 4 5; do
+    begin parts $steps
+    case $part in
+    3) kill -USR1 "$(processes "^$vittrain run.dir=$work/parts " | tail -n 1)" ;; # of one rank
+    *) kill -USR1 $job ;;
+    esac
+    [ $part != 4 ] || kill -USR1 $job
+    wait $job
+    ended=$?
+    wrong=$(stopped_otherwise parts)
+    [ -z "$wrong" ] || bad="$bad part $part: $wrong"
+    left=$((left + $(grep -c 'is left to the next attempt' "$work/parts.log")))
+done
+result 'five times a signal, to mpirun or to one rank: a checkpoint, exit status 0' "$bad" "$work/parts.log"
+result 'evaluations under way are given up' "$([ $left -gt 0 ] || echo 'none was')" "$work/parts.log"
+
+run 2 parts $steps run.dir="$work/parts"
+bad=$([ $status -eq 0 ] || echo "status $status; ")
+bad=$bad$(cmp "$work/whole/weights.safetensors" "$work/parts/weights.safetensors" 2>&1)
+result 'the run in six parts ends with the same weights, bit for bit' "$bad" "$work/parts.log"
+bad=
+for name in whole parts; do
+    for split in train val; do
+        for value in loss top1 lr; do
+            column "$work/$name/metrics.csv" $split $value
+        done
+    done >"$work/$name.rows"
+    epochs_of "$work/$name/epochs.csv" >"$work/$name.epochs"
+    grep -o 'epoch [0-9]* done .* val loss [0-9.]*' "$work/$name/train.log" >"$work/$name.lines"
+done
+[ "$(wc -l <"$work/whole.lines")" = 200 ] || bad='not 200 lines of epochs; '
+for kind in rows epochs lines; do
+    bad=$bad$(diff "$work/whole.$kind" "$work/parts.$kind" | head -n 5)
+done
+result 'its tables and its log have the rows and epochs of one part, each once' "$bad" "$work/parts.log"
+
+# Before the first step nothing is written, and no failure is reported.
+$MPIRUN -np 2 "$vittrain" $steps run.dir="$work/early" >"$work/early.log" 2>&1 </dev/null &
+job=$!
+tries=0
+until grep -qs 'run folder' "$work/early.log" || [ $tries -gt 3000 ]; do
+    sleep 0.002
+    tries=$((tries + 1))
+done
+kill -USR1 $job
+wait $job
+status=$?
+bad=
+[ $status -eq 0 ] || bad="exit status $status; "
+grep -q 'stopped \(before the first\|at\) step' "$work/early.log" || bad="$bad no word of it"
+result 'a signal in the set-up ends the run, too' "$bad" "$work/early.log"
+
+# A signal during the final evaluation, in the middle of an epoch: two steps and a thousand batches.
+end="$small debug.fraction=1 data.val=0.5 train.global_batch=2 train.steps=2 model.depth=8 checkpoint.every=0 output.tensorboard=off"
+$MPIRUN -np 2 "$vittrain" $end run.dir="$work/end" >"$work/end.log" 2>&1 </dev/null &
+job=$!
+wait_for 'set-up took' "$work/end.log"
+sleep 0.1
+kill -USR1 $job
+wait $job
+ended=$?
+bad=$(stopped_otherwise end)
+grep -q 'after step 2 is left to the next attempt' "$work/end.log" || bad="$bad evaluated"
+run 2 end $end run.dir="$work/end"
+run 2 straight $end run.dir="$work/straight"
+for name in end straight; do
+    epochs_of "$work/$name/epochs.csv" >"$work/$name.epochs"
+    column "$work/$name/metrics.csv" val loss >"$work/$name.val"
+done
+for kind in epochs val; do
+    bad=$bad$(diff "$work/straight.$kind" "$work/end.$kind")
+done
+bad=$bad$(cmp "$work/straight/weights.safetensors" "$work/end/weights.safetensors" 2>&1)
+grep -q '"finished": true' "$work/end/result.json" || bad="$bad not finished"
+result 'the evaluation at the end of a run is made by the next part' "$bad" "$work/end.log"
