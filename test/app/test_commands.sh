@@ -19,7 +19,7 @@ said() {
 }
 
 run 2 train $small train.epochs=1 run.dir="$work/run"
-result 'train on two ranks' "$([ $status -eq 0 ] || echo "status $status")" "$work/train.log"
+result 'train on two ranks' "$(ended)" "$work/train.log"
 start=$(sed '/^epoch 1 done/,$d' "$work/train.log" | wc -l)
 bad=$([ "$start" -ge 8 ] && [ "$start" -le 15 ] || echo "$start lines;")
 for line in 'options: run.dir=' '         .* train.global_batch=24.* and [0-9]* more (deck.ini)' 'mesh: ddp, 2 ranks' 'device: .* with oneDNN [0-9.]*$' 'data: cifar10, ' 'model: vit_cifar, [0-9]* parameters' \
@@ -39,8 +39,7 @@ done
 ls "$work"/run/events.out.tfevents* >/dev/null 2>&1 || bad="$bad events"
 result 'a run leaves its files' "${bad:+missing:$bad}" "$work/train.log"
 run 1 again -v $small train.epochs=1 run.dir="$work/second" "$work/run/deck.ini" run.dir="$work/second" -v
-result 'the resolved deck is a deck' "$([ $status -eq 0 ] || echo "status $status")" \
-    "$work/again.log"
+result 'the resolved deck is a deck' "$(ended)" "$work/again.log"
 grep -q '^  blocks.0  *11 ' "$work/again.log" && grep -q '^optim      name=adamw lr=0.003\*' "$work/again.log" &&
     ! grep -q '^options: ' "$work/again.log" && bad= || bad="lines are missing"
 result 'with -v the console has all lines' "$bad" "$work/again.log"
@@ -114,8 +113,7 @@ for launched in 'SLURM_JOB_ID=3 SLURM_PROCID=0 SLURM_NTASKS=8' 'RANK=0 WORLD_SIZ
 done
 result 'a batch script of 8 tasks and a job step of one task are single processes' "$bad" "$work/launched.log"
 fails 1 'an unknown command' 2 'evla.*eval' evla
-fails 2 'an unknown model names the nearest' 2 'vit_base_patch32_224' \
-    model.name=vit_base_patch32_24
+fails 2 'an unknown model names the nearest' 2 'vit_base_patch32_224' model.name=vit_base_patch32_24
 fails 1 'the beginning of names lists them' 2 'unknown model.name=vit_tiny; names that begin with it: vit_tiny_patch16_224, vit_tiny_patch16_384$' \
     model.name=vit_tiny
 fails 1 'images with one channel' 2 'model.channels is 1; set model.channels=3 \(image files always have 3\)' $small model.channels=1
@@ -148,8 +146,7 @@ done
 fails 2 'a checkpoint with flipped bytes' 4 'last.h5' eval "$work/run/checkpoints/last.h5" predict.split=val
 fails 2 'a checkpoint that is not there' 4 'no.h5' eval "$work/no.h5"
 fails 1 'eval without a file' 2 'eval needs' eval
-fails 2 'an infinite learning rate stops at NaN' 7 'NaN or infinity' $small optim.lr=1e30 \
-    optim.name=sgd run.dir="$work/nan"
+fails 2 'an infinite learning rate stops at NaN' 7 'NaN or infinity' $small optim.lr=1e30 optim.name=sgd run.dir="$work/nan"
 fails 2 'two GPUs that are not there' 2 'use run.backend=cpu' $small run.backend=cuda
 # pair NAME PATTERN COMMAND COMMAND: one line of error if the two ranks run these commands.
 pair() {
@@ -172,8 +169,7 @@ fails 1 'a key behind its section' 2 'line.ini:1: ' "$work/line.ini"
 fails 1 'a layer of no width' 2 'model.mlp_ratio' $small model.mlp_ratio=0.01
 fails 1 'fixed positions need a multiple of four' 2 'a multiple of 4, at least 8, not model.dim=6' $small \
     model.position=sincos model.dim=6 model.heads=2
-fails 2 'more tokens than the attention supports' 2 '12545 tokens .*model.patch=2' $small \
-    augment.resize=224 model.patch=2
+fails 2 'more tokens than the attention supports' 2 '12545 tokens .*model.patch=2' $small augment.resize=224 model.patch=2
 fails 1 'more classes than there is memory to count' 6 'classes' $small model.classes=500000 \
     debug.batches=1 run.dir="$work/classes"
 
@@ -218,19 +214,18 @@ grep -q 'warning: debug.profile: .*train at least 3 steps' "$work/profile.log" |
 result 'a profile has a line for each operation that ran, and a warning for two steps' "$bad" "$work/profile.log"
 
 ONEDNN_MAX_CPU_ISA=AVX2 run 1 limited $small train.steps=2 train.precision=bf16 run.dir="$work/limited"
-result 'bf16 where oneDNN may not use its bf16 instructions' "$([ $status -eq 0 ] || echo "status $status")" "$run_log"
+result 'bf16 where oneDNN may not use its bf16 instructions' "$(ended)" "$run_log"
 
 # A run that cannot be resumed is unchanged.
 cp "$work/second/deck.ini" "$work/second.ini"
-fails 2 'resuming with another model' 2 'model.depth was 2, is 3' $small train.epochs=2 model.depth=3 \
-    run.dir="$work/second"
+fails 2 'resuming with another model' 2 'model.depth was 2, is 3' $small train.epochs=2 model.depth=3 run.dir="$work/second"
 result 'its deck is as it was' "$(cmp "$work/second.ini" "$work/second/deck.ini" 2>&1)"
 run 1 further $small train.epochs=3 run.dir="$work/second"
 first=$(ls "$work"/second/checkpoints/step-*.h5 | head -1)
 fails 1 'going back in the folder of a run' 2 'step 75.*run.dir' $small train.epochs=3 \
     run.dir="$work/second" checkpoint.resume="$first"
 run 1 aside $small train.epochs=2 run.dir="$work/aside" checkpoint.resume="$first"
-bad=$([ $status -eq 0 ] || echo "status $status")
+bad=$(ended)
 [ "$(grep -c . "$work/second/epochs.csv")" = 4 ] || bad="$bad; epochs.csv was cut"
 result 'but aside of it' "$bad" "$work/aside.log"
 bad=$(ls -d "$work"/runs/* "$work"/unwritten/checkpoints/step* 2>/dev/null | grep -v '/runs/logbook$')

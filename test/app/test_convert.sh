@@ -36,22 +36,20 @@ mkdir "$work/made"
 made=$work/made
 average="$small optim.ema=0.9 train.epochs=1 output.tensorboard=off"
 run 4 train $average train.steps=5 mesh.strategy=fsdp run.dir="$work/run"
-result 'a run with fsdp' "$([ $status -eq 0 ] || echo "status $status")" "$work/train.log"
+result 'a run with fsdp' "$(ended)" "$work/train.log"
 last=$work/run/checkpoints/last.h5
 
 converts 'a checkpoint to weights' "$last" "$made/average.safetensors"
-result 'they are the weights that the run left' \
-    "$(cmp "$work/run/weights.safetensors" "$made/average.safetensors" 2>&1)"
+result 'they are the weights that the run left' "$(cmp "$work/run/weights.safetensors" "$made/average.safetensors" 2>&1)"
 converts 'without the moving average' "$last" "$made/plain.safetensors" convert.average=off
-result 'they are others' \
-    "$(cmp -s "$made/plain.safetensors" "$made/average.safetensors" && echo 'the same')"
+result 'they are others' "$(cmp -s "$made/plain.safetensors" "$made/average.safetensors" && echo 'the same')"
 converts 'weights to a checkpoint' "$made/plain.safetensors" "$made/start.h5" $average
 converts 'and back' "$made/start.h5" "$made/back.safetensors" convert.average=off
 result 'the same bytes' "$(cmp "$made/plain.safetensors" "$made/back.safetensors" 2>&1)"
 converts 'and back, the average' "$made/start.h5" "$made/back.safetensors"
 result 'which starts at the weights' "$(cmp "$made/plain.safetensors" "$made/back.safetensors" 2>&1)"
 run 3 made convert "$last" "$made/average3.safetensors"
-bad=$([ $status -eq 0 ] || echo "status $status")
+bad=$(ended)
 result 'on three ranks the first one does it' \
     "$bad$(cmp "$made/average.safetensors" "$made/average3.safetensors" 2>&1)" "$work/made.log"
 
@@ -59,8 +57,7 @@ result 'on three ranks the first one does it' \
 other="$average augment.resize=64 model.classes=12 train.steps=3"
 run 1 init $other model.init="$made/plain.safetensors" run.dir="$work/init"
 converts 'weights to a checkpoint of another shape' "$made/plain.safetensors" "$made/other.h5" $other
-run 2 resume $other checkpoint.resume="$made/other.h5" mesh.strategy=fsdp train.global_batch=24 \
-    run.dir="$work/resume"
+run 2 resume $other checkpoint.resume="$made/other.h5" mesh.strategy=fsdp train.global_batch=24 run.dir="$work/resume"
 for name in init resume; do
     column "$work/$name/metrics.csv" train loss >"$work/$name.loss"
 done
@@ -73,8 +70,7 @@ large="model.name=vit_cifar model.dim=768 model.heads=3 model.depth=4 model.patc
 train.precision=fp32 run.threads=1"
 "$vittrain" convert "$made/average.safetensors" "$made/start.h5" $average >"$work/convert.log" 2>&1
 small_memory=$(resident)
-run 1 train $large train.steps=1 train.batch=1 data.val=none debug.batches=1 output.tensorboard=off \
-    run.dir="$work/large"
+run 1 train $large train.steps=1 train.batch=1 data.val=none debug.batches=1 output.tensorboard=off run.dir="$work/large"
 converts 'a large checkpoint to weights' "$work/large/checkpoints/last.h5" "$made/large.safetensors"
 large_memory=$(resident)
 converts 'and back' "$made/large.safetensors" "$made/large.h5" $large
@@ -87,8 +83,7 @@ head -c 200000 "$work/large/checkpoints/last.h5" >"$work/cut.h5"
 refuses 'a truncated checkpoint' 4 'cut.h5 .*it is truncated' "$work/cut.h5" "$made/no.safetensors"
 cp "$work/large/checkpoints/last.h5" "$work/flipped.h5"
 printf '\377\377\377' | dd of="$work/flipped.h5" bs=1 seek=100000000 conv=notrunc 2>/dev/null
-refuses 'a checkpoint with a flipped byte' 4 'flipped.h5 is damaged' "$work/flipped.h5" \
-    "$made/no.safetensors"
+refuses 'a checkpoint with a flipped byte' 4 'flipped.h5 is damaged' "$work/flipped.h5" "$made/no.safetensors"
 refuses 'a file of another kind' 4 'deck.h5' "$(cp "$work/run/deck.ini" "$work/deck.h5" &&
     echo "$work/deck.h5")" "$made/no.safetensors"
 refuses 'weights of another model' 4 'plain.safetensors does not fit.* blocks.2' \
@@ -108,5 +103,4 @@ refuses 'a folder that is not there' 5 'none/x.safetensors' "$last" "$work/none/
         [ $? -eq 5 ] && grep -q "limit on the size" "$work/limit.log" || echo "$out: no error"
     done
 ) >"$work/bad" 2>&1
-result 'beyond the limit on files' "$(cat "$work/bad"; ls "$made" | grep -E 'limit|part$')" \
-    "$work/limit.log"
+result 'beyond the limit on files' "$(cat "$work/bad"; ls "$made" | grep -E 'limit|part$')" "$work/limit.log"

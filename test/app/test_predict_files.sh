@@ -24,7 +24,7 @@ predict() {
 
 # predicts TITLE: the newest prediction ended well and without a message.
 predicts() {
-    bad=$([ $status -eq 0 ] || echo "status $status")
+    bad=$(ended)
     result "$1" "$bad$(cat "$run_log")" "$run_log"
 }
 
@@ -40,7 +40,7 @@ run 1 train model.name=vit_cifar model.dim=32 model.depth=1 model.heads=2 model.
     data.format=imagefolder data.root="$tree" train.global_batch=5 train.epochs=1 run.threads=1 \
     augment.random_resized_crop=on augment.mean=0.4,0.5,0.6 eval.resize=30 eval.resize_to=shorter \
     eval.crop=center output.tensorboard=off debug.batches=2 run.dir="$work/run"
-result 'a run' "$([ $status -eq 0 ] || echo "status $status")" "$work/train.log"
+result 'a run' "$(ended)" "$work/train.log"
 last=$work/run/checkpoints/last.h5 weights=$work/run/weights.safetensors
 images=$tree/val
 

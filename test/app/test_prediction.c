@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The lines of `predict`, also with class names that need quoting in CSV and JSON. */
 #include <jansson.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "app/prediction.h"
+
+#include "test.h"
 
 static float probabilities[] = {0.25f, 0.75f};
 
@@ -38,9 +32,8 @@ static char *text_of(void (*write)(FILE *, const struct prediction_line *), cons
     return text;
 }
 
-static void csv_names_are_quoted_where_needed(void **state)
+TEST(csv_names_are_quoted_where_needed)
 {
-    (void)state;
     static const char *const names[][2] = {{"cat", "cat"},
                                            {"", ""},
                                            {"tench, Tinca tinca", "\"tench, Tinca tinca\""},
@@ -61,9 +54,8 @@ static void csv_names_are_quoted_where_needed(void **state)
     }
 }
 
-static void json_names_come_back(void **state)
+TEST(json_names_come_back)
 {
-    (void)state;
     /* The last name is not UTF-8. */
     static const char *const names[][2] = {{"cat", "cat"},
                                            {"5\" disk", "5\" disk"},
@@ -94,9 +86,8 @@ static void json_names_come_back(void **state)
     }
 }
 
-static void what_is_not_finite_is_unknown(void **state)
+TEST(what_is_not_finite_is_unknown)
 {
-    (void)state;
     probabilities[0] = NAN;
     char *text = text_of(prediction_write_csv, "cat", NULL);
     assert_string_equal(text, "7,0,1,cat,,0.75\n");
@@ -125,9 +116,8 @@ static void table_has(const char *expected, const char *file, char *const *names
     free(text);
 }
 
-static void the_table_has_the_first_classes(void **state)
+TEST(the_table_has_the_first_classes)
 {
-    (void)state;
     char cat[] = "cat", dog[] = "dog", hostile[] = "a\033[2J\302\233b\177\tk\303\244se";
     char *const names[] = {cat, dog, hostile};
     const float shares[] = {0.125f, 0.125f, 0.75f, NAN};
@@ -139,12 +129,4 @@ static void the_table_has_the_first_classes(void **state)
     table_has("\n   12.50 %  cat\n", "", names, 1, shares, 1, 5);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(csv_names_are_quoted_where_needed),
-                                       cmocka_unit_test(json_names_come_back),
-                                       cmocka_unit_test(what_is_not_finite_is_unknown),
-                                       cmocka_unit_test(the_table_has_the_first_classes)};
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

@@ -52,7 +52,7 @@ result 'the growth of a ring is found' "$(
 
 # MPI_Init of Open MPI makes a session folder, which processes that start at the same time remove from each other.
 TMPDIR=/dev/null run 1 alone plan
-result 'a process without a launcher does not start MPI' "$([ $status -eq 0 ] || echo "exit status $status")" "$run_log"
+result 'a process without a launcher does not start MPI' "$(ended)" "$run_log"
 bad=$(for start in $(seq 32); do
     (timeout 120 "$vittrain" plan >"start$start.log" 2>&1 || echo "start $start: exit status $?;") &
 done; wait)

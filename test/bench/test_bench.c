@@ -6,24 +6,16 @@
 #include "tools/bench/bench.h"
 
 #include <mpi.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "app/app.h"
 #include "config/command_line.h"
 #include "config/options.h"
+#include "model_fixture.h"
 #include "temporary.h"
+#include "test.h"
 
-static struct comm *world;
 static bool loses_data, fails;
 
 int MPI_Allgather(const void *from, int from_count, MPI_Datatype from_type, void *to, int to_count,
@@ -65,9 +57,8 @@ static int count_rows(const char *path, const char *metric, const char *value)
     return rows;
 }
 
-static void every_way_is_measured_and_right(void **state)
+TEST(every_way_is_measured_and_right)
 {
-    (void)state;
     const char *path = temporary_path("all.csv");
     char setting[600];
     snprintf(setting, sizeof setting, "bench.output=%s", path);
@@ -96,9 +87,8 @@ static void write_text(const char *path, const char *text)
 
 /* A table of an older or a killed program is kept: its rows get empty cells, a torn line is
  * removed. A table with other columns is not changed. */
-static void rows_are_added_to_old_tables(void **state)
+TEST(rows_are_added_to_old_tables)
 {
-    (void)state;
     static const char old[] =
         "date,host_cpu,commit,framework,version,work,model,batch,precision,"
         "strategy,ranks,threads,metric,value,unit\n"
@@ -115,7 +105,7 @@ static void rows_are_added_to_old_tables(void **state)
     if (world->rank == 0) {
         char *text = temporary_text("old.csv");
         assert_memory_equal(text, bench_header, strlen(bench_header));
-        assert_non_null(strstr(text, ",time,0.125,s,,,,,,\n"));
+        assert_has(text, ",time,0.125,s,,,,,,\n");
         assert_null(strstr(text, "03:04:06"));
         free(text);
         assert_int_equal(count_rows(path, "time", NULL), 1 + 4 * 2);
@@ -129,9 +119,8 @@ static void rows_are_added_to_old_tables(void **state)
     }
 }
 
-static void one_transport_and_collective_can_be_chosen(void **state)
+TEST(one_transport_and_collective_can_be_chosen)
 {
-    (void)state;
     const char *path = temporary_path("chosen.csv");
     char setting[600];
     snprintf(setting, sizeof setting, "bench.output=%s", path);
@@ -142,9 +131,8 @@ static void one_transport_and_collective_can_be_chosen(void **state)
         assert_int_equal(count_rows(path, "time", NULL), 4 * 2);
 }
 
-static void wrong_results_are_an_error(void **state)
+TEST(wrong_results_are_an_error)
 {
-    (void)state;
     const char *const settings[] = {SMALL, NULL};
     if (world->size == 1)
         return; /* one rank exchanges no data */
@@ -155,9 +143,8 @@ static void wrong_results_are_an_error(void **state)
 }
 
 /* In a child process, because it ends there. A single rank has no other thread, so fork is safe. */
-static void what_fails_in_mpi_ends_the_job(void **state)
+TEST(what_fails_in_mpi_ends_the_job)
 {
-    (void)state;
     const char *const settings[] = {SMALL, "bench.collective=all_gather", NULL};
     char said[1024] = "";
     int status;
@@ -180,13 +167,12 @@ static void what_fails_in_mpi_ends_the_job(void **state)
     said[fread(said, 1, sizeof said - 1, file)] = '\0';
     fclose(file);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == ERROR_INTERNAL);
-    assert_non_null(strstr(said, "internal error: rank 0 on "));
+    assert_has(said, "internal error: rank 0 on ");
     assert_non_null(strstr(said, "MPI_Allgather("));
 }
 
-static void mistakes_of_the_user_are_told(void **state)
+TEST(mistakes_of_the_user_are_told)
 {
-    (void)state;
     const char *const none[] = {NULL}, *const crossed[] = {"bench.min=2KiB", "bench.max=1KiB",
                                                            NULL};
     const char *const large[] = {"bench.max=9GiB", NULL};
@@ -198,25 +184,4 @@ static void mistakes_of_the_user_are_told(void **state)
     assert_int_equal(bench("comm", nowhere), ERROR_FILE);
 }
 
-int main(int argc, char **argv)
-{
-    struct error error = {0};
-    if (!comm_world_open(&argc, &argv, &world, &error)) {
-        fprintf(stderr, "%s\n", error.text);
-        return 1;
-    }
-    temporary_open();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_way_is_measured_and_right),
-        cmocka_unit_test(rows_are_added_to_old_tables),
-        cmocka_unit_test(one_transport_and_collective_can_be_chosen),
-        cmocka_unit_test(wrong_results_are_an_error),
-        cmocka_unit_test(what_fails_in_mpi_ends_the_job),
-        cmocka_unit_test(mistakes_of_the_user_are_told),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    temporary_close();
-    comm_world_close(world);
-    return failed;
-}
+TEST_MAIN_WORLD(.setup = temporary_setup, .teardown = temporary_teardown)

@@ -2,19 +2,9 @@
 // ranks: 1 2 3 4
 /* Round trips of checkpoints, bit for bit, between any meshes and writers; finding the newest valid
  * one; links and pruning; probing for a shared folder. Run with 1 to 4 ranks. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "checkpoint/checkpoint_read.h"
 #include "checkpoint/checkpoint_writer.h"
@@ -23,9 +13,8 @@
 #include "core/log.h"
 #include "core/subprocess.h"
 #include "model_fixture.h"
+#include "test.h"
 
-static struct comm *world;
-static char folder[64];
 static const struct fixture_shape usual;
 
 static const struct training_state some_state = {
@@ -114,21 +103,20 @@ static void write_on_one_read_on_other(int from_shard, int to_shard, enum writer
 {
     struct fixture from, to;
     struct error error = {.kind = ERROR_NONE};
-    fixture_open(&from, world, from_shard, shape, moments, averaged);
+    fixture_open(&from, from_shard, shape, moments, averaged);
     fixture_fill(&from, 7);
     write_file(&from, writers, "a.h5", 1);
-    fixture_open(&to, world, to_shard, shape, moments, averaged);
+    fixture_open(&to, to_shard, shape, moments, averaged);
     fixture_fill(&to, 8);
     read_file(&to, writers, "a.h5", false, &error);
     assert_string_equal(error.text, "");
-    assert_int_equal(fixture_total(world, fixture_all_wrong(&to, 7)), 0);
+    assert_int_equal(fixture_total(fixture_all_wrong(&to, 7)), 0);
     fixture_close(&to);
     fixture_close(&from);
 }
 
-static void test_any_mesh_reads_what_any_mesh_wrote(void **state)
+TEST(test_any_mesh_reads_what_any_mesh_wrote)
 {
-    (void)state;
     for (int from = 1; from <= world->size; from++)
         for (int to = 1; to <= world->size; to++)
             if (world->size % from == 0 && world->size % to == 0) {
@@ -137,18 +125,16 @@ static void test_any_mesh_reads_what_any_mesh_wrote(void **state)
             }
 }
 
-static void test_vectors_of_every_optimizer(void **state)
+TEST(test_vectors_of_every_optimizer)
 {
-    (void)state;
     for (int moments = 0; moments <= 2; moments++)
         for (int averaged = 0; averaged <= 1; averaged++)
             write_on_one_read_on_other(1, world->size, WRITERS_ALL, &usual, moments, averaged);
 }
 
-static void test_units_of_several_pieces(void **state)
+TEST(test_units_of_several_pieces)
 {
     static const struct fixture_shape large = {.hidden = 100003};
-    (void)state;
     write_on_one_read_on_other(1, world->size, WRITERS_ALL, &large, 1, false);
     write_on_one_read_on_other(world->size, 1, WRITERS_NODE0, &large, 1, false);
 }
@@ -166,7 +152,7 @@ static void part_open(struct part *part, int ranks, int shard)
     part->takes_part = world->rank < ranks;
     part->comm = world->backend->split(world, part->takes_part, world->rank);
     if (part->takes_part)
-        fixture_open(&part->fixture, part->comm, shard, &usual, 2, true);
+        fixture_open_on(&part->fixture, part->comm, shard, &usual, 2, true);
 }
 
 static void part_close(struct part *part)
@@ -198,10 +184,9 @@ static void read_on_every_mesh(int from)
         }
 }
 
-static void test_another_number_of_ranks(void **state)
+TEST(test_another_number_of_ranks)
 {
     int number = 0;
-    (void)state;
     for (int ranks = 1; ranks <= world->size; ranks++)
         for (int shard = 1; shard <= ranks; shard++) {
             struct part part;
@@ -247,20 +232,18 @@ static void assert_same_state(const struct training_state *a, const struct train
     assert_int_equal(a->finished, b->finished);
 }
 
-static void test_state_and_deck(void **state)
+TEST(test_state_and_deck)
 {
     static const char deck[] = "[run]\nname = a\n[model]\nname = fake\n";
     static const char metadata[] = "{\"architecture\":\"fake\"}", data[] = "{\"classes\":[]}";
     struct checkpoint_contents contents;
-    struct fixture fixture;
     struct error error = {.kind = ERROR_NONE};
     struct checkpoint_target target = target_of(WRITERS_ALL);
     struct training_state written = some_state, read = {.step = 0};
     char path[128], *text;
-    (void)state;
     written.best_metric = NAN;
     path_of("a.h5", path, sizeof path);
-    fixture_open(&fixture, world, 1, &usual, 0, false);
+    FIXTURE(fixture, 1, &usual, 0, false);
     assert_true(checkpoint_write(&target, &fixture.flat,
                                  &(const struct checkpoint_order){.name = "a.h5",
                                                                   .model_name = "fake",
@@ -283,23 +266,21 @@ static void test_state_and_deck(void **state)
         assert_string_equal(contents.data, data);
         checkpoint_contents_free(&contents);
     }
-    fixture_close(&fixture);
 }
 
-static void test_weights_only(void **state)
+TEST(test_weights_only)
 {
     struct fixture trained, evaluated;
     struct error error = {.kind = ERROR_NONE};
-    (void)state;
-    fixture_open(&trained, world, 1, &usual, 2, true);
+    fixture_open(&trained, 1, &usual, 2, true);
     fixture_fill(&trained, 1);
     write_file(&trained, WRITERS_ALL, "with.h5", 1);
-    fixture_open(&evaluated, world, 1, &usual, 0, true);
+    fixture_open(&evaluated, 1, &usual, 0, true);
     read_file(&evaluated, WRITERS_ALL, "with.h5", true, &error);
     assert_string_equal(error.text, "");
-    assert_int_equal(fixture_total(world, fixture_all_wrong(&evaluated, 1)), 0);
+    assert_int_equal(fixture_total(fixture_all_wrong(&evaluated, 1)), 0);
     fixture_close(&trained);
-    fixture_open(&trained, world, 1, &usual, 2, false);
+    fixture_open(&trained, 1, &usual, 2, false);
     fixture_fill(&trained, 2);
     write_file(&trained, WRITERS_ALL, "without.h5", 1);
     read_file(&evaluated, WRITERS_ALL, "without.h5", true, &error);
@@ -310,24 +291,22 @@ static void test_weights_only(void **state)
 }
 
 /* Reading for training fails if moments or the EMA are missing, and changes nothing. */
-static void test_other_optimizer(void **state)
+TEST(test_other_optimizer)
 {
     struct fixture from, to;
     struct error error = {.kind = ERROR_NONE};
-    (void)state;
-    fixture_open(&from, world, 1, &usual, 1, false);
+    fixture_open(&from, 1, &usual, 1, false);
     write_file(&from, WRITERS_ALL, "a.h5", 1);
-    fixture_open(&to, world, 1, &usual, 2, false);
+    fixture_open(&to, 1, &usual, 2, false);
     fixture_fill(&to, 5);
     read_file(&to, WRITERS_ALL, "a.h5", false, &error);
-    assert_int_equal(error.kind, ERROR_CHECKPOINT);
-    assert_non_null(strstr(error.text, "holds 1 moments"));
+    assert_error(&error, ERROR_CHECKPOINT, "holds 1 moments");
     assert_int_equal(fixture_all_wrong(&to, 5), 0);
     fixture_close(&to);
-    fixture_open(&to, world, 1, &usual, 1, true);
+    fixture_open(&to, 1, &usual, 1, true);
     error_clear(&error);
     read_file(&to, WRITERS_ALL, "a.h5", false, &error);
-    assert_non_null(strstr(error.text, "optim.ema=0"));
+    assert_has(error.text, "optim.ema=0");
     fixture_close(&to);
     fixture_close(&from);
 }
@@ -372,25 +351,23 @@ static void leave_text(const char *name, const char *text)
     comm_barrier(world);
 }
 
-static void test_find_passes_over_what_is_bad(void **state)
+static void pass_over_what_is_bad(enum writers_choice writers)
 {
-    enum writers_choice writers = *(enum writers_choice *)*state;
     struct checkpoint_target target = target_of(writers);
-    struct fixture fixture;
     char path[128], report[8192], cut[128];
-    fixture_remove(world, folder);
+    fixture_remove(folder);
     assert_false(find(&target, path, report)); /* the folder does not exist */
-    fixture_directory(world, folder, sizeof folder);
+    fixture_directory(folder, sizeof folder);
     assert_false(find(&target, path, report));
     assert_string_equal(report, "");
-    fixture_open(&fixture, world, 1, &usual, 1, false);
+    FIXTURE(fixture, 1, &usual, 1, false);
     for (int64_t step = 10; step <= 40; step += 10) {
         char name[64];
         snprintf(name, sizeof name, "step-%08lld.h5", (long long)step);
         write_file(&fixture, writers, name, step);
     }
     assert_true(find(&target, path, report));
-    assert_non_null(strstr(path, "step-00000040.h5"));
+    assert_has(path, "step-00000040.h5");
     assert_string_equal(report, "");
     damage("step-00000040.h5", -50000);
     path_of("step-00000030.h5", cut, sizeof cut);
@@ -399,19 +376,18 @@ static void test_find_passes_over_what_is_bad(void **state)
     leave_text("step-00000050.h5.part", "");
     leave_text("step-00000060.h5", "no checkpoint");
     assert_true(find(&target, path, report));
-    assert_non_null(strstr(path, "step-00000020.h5"));
-    assert_non_null(strstr(report, "step-00000040.h5 is damaged"));
-    assert_non_null(strstr(report, "step-00000030.h5"));
-    assert_non_null(strstr(report, "step-00000050.h5.part: it was not written completely"));
-    assert_non_null(strstr(report, "step-00000060.h5"));
+    assert_has(path, "step-00000020.h5");
+    assert_has(report, "step-00000040.h5 is damaged");
+    assert_has(report, "step-00000030.h5");
+    assert_has(report, "step-00000050.h5.part: it was not written completely");
+    assert_has(report, "step-00000060.h5");
     int lines = 0;
     for (const char *c = report; *c != '\0'; c++)
         lines += *c == '\n';
     assert_int_equal(lines, 4);
     target.model = "other";
     assert_false(find(&target, path, report));
-    assert_non_null(strstr(report, "step-00000020.h5: it is of model fake, this run's is other"));
-    fixture_close(&fixture);
+    assert_has(report, "step-00000020.h5: it is of model fake, this run's is other");
 }
 
 /* Rank 0 only, as in a run. */
@@ -424,13 +400,21 @@ static void publish(const char *name, bool best, int64_t keep)
     assert_string_equal(error.text, "");
 }
 
-static void test_links_and_surplus(void **state)
+TEST(find_passes_over_what_is_bad)
 {
-    struct fixture fixture;
+    pass_over_what_is_bad(WRITERS_ALL);
+}
+
+TEST(find_passes_over_what_is_bad_by_node0)
+{
+    pass_over_what_is_bad(WRITERS_NODE0);
+}
+
+TEST(test_links_and_surplus)
+{
     struct error error = {.kind = ERROR_NONE};
     char path[128], text[128] = "";
-    (void)state;
-    fixture_open(&fixture, world, 1, &usual, 0, false);
+    FIXTURE(fixture, 1, &usual, 0, false);
     for (int64_t step = 1; step <= 5; step++) {
         snprintf(text, sizeof text, "step-%08lld.h5", (long long)step);
         write_file(&fixture, WRITERS_ALL, text, step);
@@ -457,7 +441,6 @@ static void test_links_and_surplus(void **state)
     assert_true(exists("step-00000004.h5"));
     assert_false(checkpoint_publish("not-there", "a", false, 0, &error));
     assert_int_equal(error.kind, ERROR_FILE);
-    fixture_close(&fixture);
 }
 
 /* ---- probing: every rank is a node ---- */
@@ -482,10 +465,9 @@ static enum writers_choice probe(const char *directory, enum writers_choice aske
     return decided;
 }
 
-static void test_probe_of_a_shared_folder(void **state)
+TEST(test_probe_of_a_shared_folder)
 {
     struct error error = {.kind = ERROR_NONE};
-    (void)state;
     assert_int_equal(probe(folder, WRITERS_AUTO, &error), WRITERS_ALL);
     assert_int_equal(probe(folder, WRITERS_ALL, &error), WRITERS_ALL);
     assert_int_equal(probe(folder, WRITERS_NODE0, &error), WRITERS_NODE0);
@@ -500,11 +482,10 @@ static void test_probe_of_a_shared_folder(void **state)
     comm_barrier(world);
 }
 
-static void test_probe_of_private_folders(void **state)
+TEST(test_probe_of_private_folders)
 {
     struct error error = {.kind = ERROR_NONE};
     char own[128];
-    (void)state;
     snprintf(own, sizeof own, "%s-%d", folder, world->rank);
     mkdir(own, 0777);
     enum writers_choice expected = world->size == 1 ? WRITERS_ALL : WRITERS_NODE0;
@@ -522,14 +503,12 @@ static void test_probe_of_private_folders(void **state)
 }
 
 /* A file that this machine cannot check is not passed over for an older one. */
-static void test_unchecked_files(void **state)
+TEST(test_unchecked_files)
 {
-    struct fixture fixture;
     struct error error = {.kind = ERROR_NONE};
     char found[128], report[1024];
     struct checkpoint_target target = {.directory = folder};
-    (void)state;
-    fixture_open(&fixture, world, world->size, &usual, 2, false);
+    FIXTURE(fixture, world->size, &usual, 2, false);
     assert_true(checkpoint_write(&target, &fixture.flat, &some_order, &error));
     subprocess_set_program("./not-there");
     assert_false(
@@ -549,21 +528,18 @@ static void test_unchecked_files(void **state)
     assert_false(checkpoint_file_read(found, &contents, &error));
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     assert_int_equal(error.kind, ERROR_MEMORY);
-    fixture_close(&fixture);
 }
 
 /* Only rank 0 has the folder; the other ranks have no path. */
-static void test_private_folders(void **state)
+TEST(test_private_folders)
 {
-    struct fixture fixture;
     struct error error = {.kind = ERROR_NONE};
     struct training_state read;
     char path[128], found[128], report[1024];
     struct checkpoint_target target = {.directory = world->rank == 0 ? folder : NULL,
                                        .writers = WRITERS_NODE0};
-    (void)state;
     path_of("a.h5", path, sizeof path);
-    fixture_open(&fixture, world, world->size, &usual, 2, false);
+    FIXTURE(fixture, world->size, &usual, 2, false);
     fixture_fill(&fixture, 9);
     assert_true(checkpoint_write(&target, &fixture.flat, &some_order, &error));
     assert_true(
@@ -573,31 +549,29 @@ static void test_private_folders(void **state)
     assert_true(checkpoint_read(world->rank == 0 ? path : "not-there", &target, &fixture.flat,
                                 &read, false, &error));
     assert_same_state(&read, &some_state);
-    assert_int_equal(fixture_total(world, fixture_all_wrong(&fixture, 9)), 0);
+    assert_int_equal(fixture_total(fixture_all_wrong(&fixture, 9)), 0);
     for (int shared = 0; shared <= 1; shared++) { /* WRITERS_AUTO when reading */
         target.writers = WRITERS_AUTO;
         fixture_fill(&fixture, 11);
         assert_true(checkpoint_read(shared || world->rank == 0 ? path : "not-there", &target,
                                     &fixture.flat, &read, false, &error));
-        assert_int_equal(fixture_total(world, fixture_all_wrong(&fixture, 9)), 0);
+        assert_int_equal(fixture_total(fixture_all_wrong(&fixture, 9)), 0);
     }
-    fixture_close(&fixture);
 }
 
 /* WRITERS_ALL with a folder that is not shared is an error and does not hang. */
-static void test_private_folders_by_mistake(void **state)
+TEST(test_private_folders_by_mistake)
 {
     struct fixture fixture;
     struct error error = {.kind = ERROR_NONE};
     struct checkpoint_target target = target_of(WRITERS_ALL);
     char own[128];
-    (void)state;
     snprintf(own, sizeof own, "%s-%d", folder, world->rank);
     if (world->rank != 0) {
         mkdir(own, 0777);
         target.directory = own;
     }
-    fixture_open(&fixture, world, 1, &usual, 0, false);
+    fixture_open(&fixture, 1, &usual, 0, false);
     bool good = checkpoint_write(&target, &fixture.flat, &some_order, &error);
     assert_int_equal(good, world->size == 1);
     assert_int_equal(error.kind, world->size == 1 ? ERROR_NONE : ERROR_FILE);
@@ -608,48 +582,4 @@ static void test_private_folders_by_mistake(void **state)
         rmdir(own);
 }
 
-static int make_folder(void **state)
-{
-    (void)state;
-    fixture_directory(world, folder, sizeof folder);
-    return 0;
-}
-
-static int drop_folder(void **state)
-{
-    (void)state;
-    fixture_remove(world, folder);
-    return 0;
-}
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, drop_folder)
-#define IN_FOLDER_BY(test, writers)                                                                \
-    {                                                                                              \
-#test " by " #writers, test, make_folder, drop_folder, &writers                            \
-    }
-
-int main(int argc, char **argv)
-{
-    static enum writers_choice all = WRITERS_ALL, node0 = WRITERS_NODE0;
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_any_mesh_reads_what_any_mesh_wrote),
-        IN_FOLDER(test_vectors_of_every_optimizer),
-        IN_FOLDER(test_units_of_several_pieces),
-        IN_FOLDER(test_another_number_of_ranks),
-        IN_FOLDER(test_state_and_deck),
-        IN_FOLDER(test_weights_only),
-        IN_FOLDER(test_other_optimizer),
-        IN_FOLDER_BY(test_find_passes_over_what_is_bad, all),
-        IN_FOLDER_BY(test_find_passes_over_what_is_bad, node0),
-        IN_FOLDER(test_links_and_surplus),
-        IN_FOLDER(test_probe_of_a_shared_folder),
-        IN_FOLDER(test_probe_of_private_folders),
-        IN_FOLDER(test_unchecked_files),
-        IN_FOLDER(test_private_folders),
-        IN_FOLDER(test_private_folders_by_mistake),
-    };
-    world = fixture_world_open(&argc, &argv);
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    comm_world_close(world);
-    return failed;
-}
+TEST_MAIN_WORLD(.before = fixture_folder_make, .after = fixture_folder_remove)

@@ -5,21 +5,11 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* memmem */
 #endif
-#include <errno.h>
 #include <hdf5.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "checkpoint/checkpoint_read.h"
 #include "checkpoint/checkpoint_writer.h"
@@ -27,12 +17,11 @@
 #include "core/hdf5_file.h"
 #include "core/log.h"
 #include "model_fixture.h"
-#include "skip.h"
+#include "test.h"
 
 enum { OLD = 1, NEW = 2 };
 
-static struct comm *world;
-static char folder[64], file[128];
+static char file[128];
 static const struct fixture_shape usual;
 static const struct fixture_shape tiny = {.width = 8, .side = 2, .classes = 2, .hidden = 3};
 static const struct training_state some_state = {.step = 5, .seed = 6};
@@ -64,8 +53,8 @@ static bool read_checkpoint(struct fixture *fixture, const char *path, struct er
 }
 
 /* Assert that the error is one line that contains the file and the reason. */
-static void assert_error(const struct error *error, enum error_kind kind, const char *where,
-                         const char *what)
+static void error_is(const struct error *error, enum error_kind kind, const char *where,
+                     const char *what)
 {
     assert_int_equal(error->kind, kind);
     assert_null(strchr(error->text, '\n'));
@@ -77,7 +66,7 @@ static void assert_error(const struct error *error, enum error_kind kind, const 
 static void write_first(struct fixture *fixture, const struct fixture_shape *shape)
 {
     struct error error = {.kind = ERROR_NONE};
-    fixture_open(fixture, world, 1, shape, 1, false);
+    fixture_open(fixture, 1, shape, 1, false);
     fixture_fill(fixture, OLD);
     assert_true(write_checkpoint(fixture, folder, "step-00000001.h5", &error));
 }
@@ -110,12 +99,11 @@ static void store(const unsigned char *bytes, long size)
 }
 
 /* A flipped bit is detected, or it is in bytes that are not used. */
-static void test_flipped_bits(void **state)
+TEST(test_flipped_bits)
 {
     struct fixture fixture;
     long size;
     int found = 0, tried = 0;
-    (void)state;
     write_first(&fixture, &tiny);
     unsigned char *bytes = load(&size);
     comm_barrier(world);
@@ -128,7 +116,7 @@ static void test_flipped_bits(void **state)
         bool good = read_checkpoint(&fixture, file, &error);
         assert_int_equal(fixture_all_wrong(&fixture, good ? OLD : NEW), 0);
         if (!good)
-            assert_error(&error, ERROR_CHECKPOINT, file, "");
+            error_is(&error, ERROR_CHECKPOINT, file, "");
         found += !good;
         tried++;
     }
@@ -139,11 +127,10 @@ static void test_flipped_bits(void **state)
 }
 
 /* A flipped bit in the vectors is always detected. */
-static void test_flipped_bits_in_data(void **state)
+TEST(test_flipped_bits_in_data)
 {
     struct fixture fixture;
     long size;
-    (void)state;
     write_first(&fixture, &usual);
     unsigned char *bytes = load(&size);
     comm_barrier(world);
@@ -158,18 +145,17 @@ static void test_flipped_bits_in_data(void **state)
         *place ^= 1;
         fixture_fill(&fixture, NEW);
         assert_false(read_checkpoint(&fixture, file, &error));
-        assert_error(&error, ERROR_CHECKPOINT, file, "is damaged: the checksum of bytes");
+        error_is(&error, ERROR_CHECKPOINT, file, "is damaged: the checksum of bytes");
         assert_int_equal(fixture_all_wrong(&fixture, NEW), 0);
     }
     free(bytes);
     fixture_close(&fixture);
 }
 
-static void test_cut_files(void **state)
+TEST(test_cut_files)
 {
     struct fixture fixture;
     long size;
-    (void)state;
     write_first(&fixture, &tiny);
     unsigned char *bytes = load(&size);
     comm_barrier(world);
@@ -177,10 +163,10 @@ static void test_cut_files(void **state)
         struct error error = {.kind = ERROR_NONE};
         store(bytes, length);
         assert_false(read_checkpoint(&fixture, file, &error));
-        assert_error(&error, ERROR_CHECKPOINT, file,
-                     length == 0    ? "is empty"
-                     : length < 100 ? "cannot be used"
-                                    : "it is truncated: ");
+        error_is(&error, ERROR_CHECKPOINT, file,
+                 length == 0    ? "is empty"
+                 : length < 100 ? "cannot be used"
+                                : "it is truncated: ");
     }
     free(bytes);
     fixture_close(&fixture);
@@ -211,13 +197,12 @@ static void assert_not_read(struct fixture *fixture, const char *path, const cha
 {
     struct error error = {.kind = ERROR_NONE};
     assert_false(read_checkpoint(fixture, path, &error));
-    assert_error(&error, ERROR_CHECKPOINT, path, what);
+    error_is(&error, ERROR_CHECKPOINT, path, what);
 }
 
-static void test_files_of_another_kind(void **state)
+TEST(test_files_of_another_kind)
 {
     struct fixture fixture;
-    (void)state;
     write_first(&fixture, &tiny);
     set_number("shard", 0);
     assert_not_read(&fixture, file, "its attribute shard=0 is not in the range of 1 to 1048576");
@@ -234,20 +219,19 @@ static void test_files_of_another_kind(void **state)
     char *deck = NULL;
     struct error error = {.kind = ERROR_NONE};
     assert_false(checkpoint_read_deck(file, world, &deck, &error));
-    assert_error(&error, ERROR_CHECKPOINT, file, "is empty");
+    error_is(&error, ERROR_CHECKPOINT, file, "is empty");
     assert_null(deck);
     fixture_close(&fixture);
 }
 
 /* Format 1 has no loss scale; later formats must have one. */
-static void test_an_older_format(void **state)
+TEST(test_an_older_format)
 {
     static const char *const later[] = {"loss_scale", "loss_scale_good_steps", "skipped_steps"};
     struct fixture fixture;
     struct checkpoint_target target = {.directory = folder, .writers = WRITERS_ALL};
     struct training_state read = {.loss_scale = 5, .skipped_steps = 5};
     struct error error = {.kind = ERROR_NONE};
-    (void)state;
     write_first(&fixture, &tiny);
     if (world->rank == 0) {
         hid_t opened = H5Fopen(file, H5F_ACC_RDWR, H5P_DEFAULT);
@@ -266,7 +250,7 @@ static void test_an_older_format(void **state)
     fixture_close(&fixture);
 }
 
-static void test_other_models(void **state)
+TEST(test_other_models)
 {
     static const struct {
         struct fixture_shape shape;
@@ -279,10 +263,9 @@ static void test_other_models(void **state)
         {{.width = 8, .side = 2, .classes = 2, .hidden = 3, .no_class_token = true}, "cls_token"},
     };
     struct fixture fixture, other;
-    (void)state;
     write_first(&fixture, &tiny);
     for (size_t n = 0; n < sizeof others / sizeof *others; n++) {
-        fixture_open(&other, world, 1, &others[n].shape, 1, false);
+        fixture_open(&other, 1, &others[n].shape, 1, false);
         fixture_fill(&other, NEW);
         assert_not_read(&other, file, others[n].what);
         assert_int_equal(fixture_all_wrong(&other, NEW), 0);
@@ -292,7 +275,7 @@ static void test_other_models(void **state)
     struct training_state read;
     struct error error = {.kind = ERROR_NONE};
     assert_false(checkpoint_read(file, &target, &fixture.flat, &read, false, &error));
-    assert_error(&error, ERROR_CHECKPOINT, file, "is of model fake, this run's is vit_cifar");
+    error_is(&error, ERROR_CHECKPOINT, file, "is of model fake, this run's is vit_cifar");
     fixture_close(&fixture);
 }
 
@@ -336,7 +319,7 @@ static void leave_first_piece(const char *path)
 }
 
 /* Missing shards are an error on any mesh, which names the unit. */
-static void test_missing_shards(void **state)
+TEST(test_missing_shards)
 {
     static const struct {
         const char *path, *what;
@@ -349,8 +332,7 @@ static void test_missing_shards(void **state)
         {"/units/stem/tensors", "its data set 'stem/tensors' is missing"},
     };
     struct fixture fixture, other;
-    (void)state;
-    fixture_open(&other, world, world->size, &tiny, 1, false);
+    fixture_open(&other, world->size, &tiny, 1, false);
     for (size_t n = 0; n < sizeof missing / sizeof *missing; n++) {
         write_first(&fixture, &tiny);
         take_out(missing[n].path);
@@ -366,16 +348,13 @@ static void test_missing_shards(void **state)
     fixture_close(&other);
 }
 
-static void test_tensors_that_overlap(void **state)
+TEST(test_tensors_that_overlap)
 {
-    struct fixture fixture;
     struct error error = {.kind = ERROR_NONE};
-    (void)state;
-    fixture_open(&fixture, world, 1, &tiny, 0, false);
+    FIXTURE(fixture, 1, &tiny, 0, false);
     fixture.tensors[1][1].offset = 0;
     assert_true(write_checkpoint(&fixture, folder, "step-00000001.h5", &error));
     assert_not_read(&fixture, file, "the table of tensors of unit blocks.0 is invalid");
-    fixture_close(&fixture);
 }
 
 /* ---- folders that cannot be written ---- */
@@ -387,7 +366,7 @@ static void assert_not_written(struct fixture *fixture, const char *directory, c
     char part[256];
     struct stat status;
     assert_false(write_checkpoint(fixture, directory, "step-00000002.h5", &error));
-    assert_error(&error, ERROR_FILE, directory, what);
+    error_is(&error, ERROR_FILE, directory, what);
     snprintf(part, sizeof part, "%s/step-00000002.h5.part", directory);
     comm_barrier(world);
     assert_int_not_equal(stat(part, &status), 0);
@@ -404,11 +383,10 @@ static void assert_first_is_good(struct fixture *fixture, const char *path)
     assert_int_equal(fixture_all_wrong(fixture, OLD), 0);
 }
 
-static void test_unwritable_folders(void **state)
+TEST(test_unwritable_folders)
 {
     struct fixture fixture;
     char under[256], longer[4200];
-    (void)state;
     write_first(&fixture, &tiny);
     assert_not_written(&fixture, "not-there", "create the folder");
     snprintf(under, sizeof under, "%s/below", file);
@@ -417,15 +395,14 @@ static void test_unwritable_folders(void **state)
     longer[sizeof longer - 1] = '\0';
     struct error error = {.kind = ERROR_NONE};
     assert_false(write_checkpoint(&fixture, longer, "a.h5", &error));
-    assert_error(&error, ERROR_FILE, "xxx", "");
+    error_is(&error, ERROR_FILE, "xxx", "");
     assert_first_is_good(&fixture, file);
     fixture_close(&fixture);
 }
 
-static void test_folder_without_permission(void **state)
+TEST(test_folder_without_permission)
 {
     struct fixture fixture;
-    (void)state;
     write_first(&fixture, &tiny);
     uid_t user = geteuid();
     comm_barrier(world);
@@ -442,32 +419,28 @@ static void test_folder_without_permission(void **state)
 }
 
 /* Needs root and a system that allows mounts. */
-static void test_full_disk(void **state)
+TEST(test_full_disk)
 {
-    struct fixture fixture;
     struct error error = {.kind = ERROR_NONE};
     char disk[128], first[192];
-    (void)state;
     snprintf(disk, sizeof disk, "%s/disk", folder);
     int64_t mounted = world->rank == 0 && mkdir(disk, 0777) == 0 &&
                       mount("tmpfs", disk, "tmpfs", 0, "size=400k") == 0;
     comm_broadcast(world, &mounted, 1, COMM_INT64, 0);
     if (!mounted)
         SKIP_BECAUSE("a file system of limited size cannot be mounted");
-    fixture_open(&fixture, world, 1, &usual, 1, false);
+    FIXTURE(fixture, 1, &usual, 1, false);
     fixture_fill(&fixture, OLD);
     assert_true(write_checkpoint(&fixture, disk, "step-00000001.h5", &error));
     assert_not_written(&fixture, disk, "No space left on device; free some space");
     snprintf(first, sizeof first, "%s/step-00000001.h5", disk);
     assert_first_is_good(&fixture, first);
-    fixture_close(&fixture);
 }
 
-static void test_limit_on_file_size(void **state)
+TEST(test_limit_on_file_size)
 {
     struct fixture fixture;
     struct rlimit limit, before;
-    (void)state;
     write_first(&fixture, &usual);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     limit = before;
@@ -483,7 +456,7 @@ static void test_limit_on_file_size(void **state)
 static int make_folder(void **state)
 {
     (void)state;
-    fixture_directory(world, folder, sizeof folder);
+    fixture_directory(folder, sizeof folder);
     snprintf(file, sizeof file, "%s/step-00000001.h5", folder);
     return 0;
 }
@@ -498,25 +471,15 @@ static int drop_folder(void **state)
         umount2(disk, MNT_DETACH); /* left by test_full_disk if it failed */
         rmdir(disk);
     }
-    fixture_remove(world, folder);
+    fixture_remove(folder);
     return 0;
 }
 
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, drop_folder)
-
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_flipped_bits),       IN_FOLDER(test_flipped_bits_in_data),
-        IN_FOLDER(test_cut_files),          IN_FOLDER(test_files_of_another_kind),
-        IN_FOLDER(test_an_older_format),    IN_FOLDER(test_other_models),
-        IN_FOLDER(test_missing_shards),     IN_FOLDER(test_tensors_that_overlap),
-        IN_FOLDER(test_unwritable_folders), IN_FOLDER(test_folder_without_permission),
-        IN_FOLDER(test_full_disk),          IN_FOLDER(test_limit_on_file_size),
-    };
     hdf5_library_open();
-    world = fixture_world_open(&argc, &argv);
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    fixture_world_open(&argc, &argv);
+    int failed = TESTS_RUN(.before = make_folder, .after = drop_folder);
     comm_world_close(world);
     return failed;
 }

@@ -7,23 +7,13 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "checkpoint/checkpoint_read.h"
 #include "checkpoint/checkpoint_writer.h"
@@ -32,10 +22,8 @@
 #include "core/hdf5_file.h"
 #include "core/log.h"
 #include "model_fixture.h"
-#include "skip.h"
+#include "test.h"
 
-static struct comm *world;
-static char folder[64];
 static const struct fixture_shape usual;
 
 /* ---- failing calls ---- */
@@ -188,7 +176,7 @@ static int64_t newest(struct fixture *fixture, char *report, size_t size)
     bool good = checkpoint_find(&target, world, path, sizeof path, report, size, &error) &&
                 checkpoint_read(path, &target, &fixture->flat, &state, false, &error);
     int64_t wrong = fixture_all_wrong(fixture, (uint32_t)state.step);
-    return good && fixture_total(world, wrong) == 0 ? state.step : -1;
+    return good && fixture_total(wrong) == 0 ? state.step : -1;
 }
 
 static bool there(int64_t step)
@@ -213,7 +201,7 @@ static int fail_each(struct fixture *fixture, enum way way, enum call call, int 
         if (world->rank == victim)
             arm(call, turn, failure);
         bool good = write_step(fixture, way, 2, &error);
-        int64_t happened = fixture_total(world, faults.happened);
+        int64_t happened = fixture_total(faults.happened);
         disarm();
         assert_int_equal(good, happened == 0);
         /* if syncing the folder fails, the file and its link are already complete */
@@ -226,19 +214,15 @@ static int fail_each(struct fixture *fixture, enum way way, enum call call, int 
         comm_barrier(world);
         if (good)
             return turn;
-        assert_int_equal(error.kind, ERROR_FILE);
-        assert_null(strchr(error.text, '\n'));
-        assert_non_null(strstr(error.text, folder));
+        assert_error(&error, ERROR_FILE, folder);
     }
 }
 
-static void test_every_call_fails(void **state)
+static void fail_every_call(enum way way)
 {
-    enum way way = *(enum way *)*state;
     int last = world->size - 1;
-    struct fixture fixture;
     struct error error = {.kind = ERROR_NONE};
-    fixture_open(&fixture, world, world->size, &usual, 1, false);
+    FIXTURE(fixture, world->size, &usual, 1, false);
     write_step(&fixture, way, 1, &error);
     assert_string_equal(error.text, "");
     for (enum call call = 0; call < CALLS; call++) {
@@ -251,16 +235,13 @@ static void test_every_call_fails(void **state)
             assert_int_equal(calls > 0, writes || syncs);
         }
     }
-    fixture_close(&fixture);
 }
 
 /* If space cannot be reserved, the free space is checked, and writes report errors. */
-static void test_without_reservation(void **state)
+static void write_without_reservation(enum way way)
 {
-    struct fixture fixture;
     struct error error = {.kind = ERROR_NONE};
-    enum way way = *(enum way *)*state;
-    fixture_open(&fixture, world, 1, &usual, 1, false);
+    FIXTURE(fixture, 1, &usual, 1, false);
     faults.cannot_reserve = true;
     write_step(&fixture, way, 1, &error);
     assert_string_equal(error.text, "");
@@ -268,23 +249,44 @@ static void test_without_reservation(void **state)
     faults.full = true;
     assert_false(write_step(&fixture, way, 2, &error));
     faults.cannot_reserve = faults.full = false;
-    assert_int_equal(error.kind, ERROR_FILE);
-    assert_non_null(strstr(error.text, "No space left"));
+    assert_error(&error, ERROR_FILE, "No space left");
     assert_false(there(2));
-    fixture_close(&fixture);
+}
+
+TEST(every_call_fails_at_once)
+{
+    fail_every_call(AT_ONCE);
+}
+
+TEST(every_call_fails_by_node0)
+{
+    fail_every_call(BY_NODE0);
+}
+
+TEST(every_call_fails_in_the_background)
+{
+    fail_every_call(IN_BACKGROUND);
+}
+
+TEST(without_reservation)
+{
+    write_without_reservation(AT_ONCE);
+}
+
+TEST(without_reservation_in_the_background)
+{
+    write_without_reservation(IN_BACKGROUND);
 }
 
 /* HDF5's own writes fail: no error but one, and none at MPI_Finalize or exit, where HDF5 would
  * crash (hdf5_library_open). */
-static void test_frame_fails(void **state)
+TEST(frame_fails)
 {
-    struct fixture fixture;
     struct rlimit limit, before;
     struct error error = {.kind = ERROR_NONE};
-    (void)state;
     if (H5_VERS_MAJOR >= 2)
         SKIP_BECAUSE("HDF5 2 ends at an assertion when a write fails");
-    fixture_open(&fixture, world, 1, &usual, 1, false);
+    FIXTURE(fixture, 1, &usual, 1, false);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     limit = before;
     faults.cannot_reserve = true;
@@ -293,23 +295,20 @@ static void test_frame_fails(void **state)
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
         assert_false(write_step(&fixture, AT_ONCE, 3, &error));
         assert_int_equal(error.kind, ERROR_FILE);
-        assert_non_null(strstr(error.text, "cannot create the metadata of"));
-        assert_non_null(strstr(error.text, "raise the limit on the size of files (ulimit -f)"));
+        assert_has(error.text, "cannot create the metadata of");
+        assert_has(error.text, "raise the limit on the size of files (ulimit -f)");
     }
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     faults.cannot_reserve = false;
     assert_false(there(3));
-    fixture_close(&fixture);
 }
 
 /* ---- weights ---- */
 
-static void test_every_call_fails_for_weights(void **state)
+TEST(every_call_fails_for_weights)
 {
-    struct fixture fixture;
     char path[128];
-    (void)state;
-    fixture_open(&fixture, world, world->size, &usual, 0, false);
+    FIXTURE(fixture, world->size, &usual, 0, false);
     snprintf(path, sizeof path, "%s/weights.safetensors", folder);
     fixture_fill(&fixture, 1);
     struct error error = {.kind = ERROR_NONE};
@@ -321,7 +320,7 @@ static void test_every_call_fails_for_weights(void **state)
             if (world->rank == 0)
                 arm(call, turn, ENOSPC);
             bool good = safetensors_write(path, &fixture.flat, NULL, &error);
-            int64_t happened = fixture_total(world, faults.happened);
+            int64_t happened = fixture_total(faults.happened);
             disarm();
             assert_int_equal(good, happened == 0);
             assert_int_equal(error.kind, good ? ERROR_NONE : ERROR_FILE);
@@ -329,9 +328,8 @@ static void test_every_call_fails_for_weights(void **state)
             fixture_fill(&fixture, 2);
             error_defer(safetensors_read(path, true, &fixture.flat, &none));
             assert_string_equal(none.text, "");
-            assert_int_equal(fixture_total(world, fixture_all_wrong(&fixture, 1)), 0);
+            assert_int_equal(fixture_total(fixture_all_wrong(&fixture, 1)), 0);
         }
-    fixture_close(&fixture);
 }
 
 /* ---- commands of test_checkpoint_kill.sh ---- */
@@ -345,7 +343,7 @@ static int run_part(int count, char **word)
     char report[4096];
     int result = 0;
     snprintf(folder, sizeof folder, ".");
-    fixture_open(&fixture, world, world->size, &usual, 1, false);
+    fixture_open(&fixture, world->size, &usual, 1, false);
     if (count > 5 && strcmp(word[1], "die") == 0 && atoi(word[5]) == world->rank)
         for (enum call call = 0; call < CALLS; call++)
             if (strcmp(word[3], call_name[call]) == 0)
@@ -364,46 +362,13 @@ static int run_part(int count, char **word)
     return result;
 }
 
-static int make_folder(void **state)
-{
-    (void)state;
-    fixture_directory(world, folder, sizeof folder);
-    return 0;
-}
-
-static int drop_folder(void **state)
-{
-    (void)state;
-    fixture_remove(world, folder);
-    return 0;
-}
-
-static int run_all(void)
-{
-    static enum way at_once = AT_ONCE, node0 = BY_NODE0, background = IN_BACKGROUND;
-    const struct CMUnitTest tests[] = {
-        {"test_every_call_fails at once", test_every_call_fails, make_folder, drop_folder,
-         &at_once},
-        {"test_every_call_fails by node0", test_every_call_fails, make_folder, drop_folder, &node0},
-        {"test_every_call_fails in the background", test_every_call_fails, make_folder, drop_folder,
-         &background},
-        {"test_without_reservation at once", test_without_reservation, make_folder, drop_folder,
-         &at_once},
-        {"test_without_reservation in the background", test_without_reservation, make_folder,
-         drop_folder, &background},
-        cmocka_unit_test_setup_teardown(test_every_call_fails_for_weights, make_folder,
-                                        drop_folder),
-        cmocka_unit_test_setup_teardown(test_frame_fails, make_folder, drop_folder),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
-
 int main(int argc, char **argv)
 {
     hdf5_library_open();
-    world = fixture_world_open(&argc, &argv);
-    int failed = argc > 1 ? run_part(argc, argv) : run_all();
+    fixture_world_open(&argc, &argv);
+    int failed = argc > 1
+                     ? run_part(argc, argv)
+                     : TESTS_RUN(.before = fixture_folder_make, .after = fixture_folder_remove);
     comm_world_close(world);
     return failed;
 }

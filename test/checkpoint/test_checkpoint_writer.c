@@ -7,30 +7,20 @@
 #define _GNU_SOURCE
 #endif
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "checkpoint/checkpoint_read.h"
 #include "checkpoint/checkpoint_writer.h"
 #include "config/run_options.h"
 #include "core/log.h"
 #include "model_fixture.h"
+#include "test.h"
 
-static struct comm *world;
-static char folder[64];
 static const struct fixture_shape usual, large = {.hidden = 100003};
 
 /* ---- a slow disk ---- */
@@ -152,7 +142,7 @@ static void run_open(struct run *run, int shard, const struct fixture_shape *sha
 {
     const struct checkpoint_target target = {.directory = folder, .writers = writers};
     struct error error = {.kind = ERROR_NONE};
-    fixture_open(&run->fixture, world, shard, shape, moments, averaged);
+    fixture_open(&run->fixture, shard, shape, moments, averaged);
     run->snapshot = malloc(checkpoint_snapshot_bytes(&run->fixture.flat));
     assert_non_null(run->snapshot);
     run->writer = checkpoint_writer_open(&target, &run->fixture.flat, run->snapshot, &error);
@@ -239,7 +229,7 @@ static void assert_holds(struct run *run, const char *name, int64_t step)
     assert_string_equal(error.text, "");
     assert_int_equal(state.step, step);
     int64_t wrong = fixture_all_wrong(&run->fixture, (uint32_t)step);
-    assert_int_equal(fixture_total(world, wrong), 0);
+    assert_int_equal(fixture_total(wrong), 0);
 }
 
 /* ---- the same bytes ---- */
@@ -300,9 +290,8 @@ static void same_bytes(int shard, const struct fixture_shape *shape, int moments
     run_close(&run);
 }
 
-static void test_the_file_is_the_same(void **state)
+TEST(test_the_file_is_the_same)
 {
-    (void)state;
     for (int shard = 1; shard <= world->size; shard++)
         if (world->size % shard == 0)
             same_bytes(shard, &usual, 2, true);
@@ -314,11 +303,10 @@ static void test_the_file_is_the_same(void **state)
 
 /* ---- training continues ---- */
 
-static void test_steps_go_on(void **state)
+TEST(test_steps_go_on)
 {
     struct run run;
     double stood, waited;
-    (void)state;
     run_open(&run, world->size, &usual, 2, true, WRITERS_ALL);
     follow(&run, 3); /* nothing is written yet */
     gate_closed = world->rank == world->size - 1;
@@ -343,11 +331,10 @@ static void test_steps_go_on(void **state)
 }
 
 /* The snapshot is taken when the stream reaches it; only the thread waits. */
-static void test_in_the_order_of_the_stream(void **state)
+TEST(test_in_the_order_of_the_stream)
 {
     struct run run;
     struct error error = {.kind = ERROR_NONE};
-    (void)state;
     run_open(&run, 1, &usual, 2, true, WRITERS_ALL);
     const struct device_backend *memory = run.fixture.device.backend;
     struct device_backend late = *memory;
@@ -377,12 +364,11 @@ static void *gate_open_later(void *argument)
 }
 
 /* Checkpoints that are due early wait for the previous one; none is skipped. */
-static void test_due_too_early(void **state)
+TEST(test_due_too_early)
 {
     struct run run;
     double stood, waited;
     pthread_t opener;
-    (void)state;
     run_open(&run, 1, &usual, 2, false, WRITERS_ALL);
     gate_closed = true;
     must_begin(&run, 1);
@@ -403,11 +389,10 @@ static void test_due_too_early(void **state)
 }
 
 /* Closing the writer early leaves the older files and no part. */
-static void test_not_finished(void **state)
+TEST(test_not_finished)
 {
     struct run run;
     pthread_t opener;
-    (void)state;
     run_open(&run, 1, &usual, 1, false, WRITERS_ALL);
     must_begin(&run, 1);
     must_finish(&run);
@@ -424,10 +409,9 @@ static void test_not_finished(void **state)
 
 /* ---- errors, and writing in the foreground ---- */
 
-static void test_one_writes_for_all(void **state)
+TEST(test_one_writes_for_all)
 {
     struct run run;
-    (void)state;
     run_open(&run, world->size, &usual, 2, false, WRITERS_NODE0);
     must_begin(&run, 1);
     assert_true(exists("step-00000001.h5")); /* already complete */
@@ -437,19 +421,16 @@ static void test_one_writes_for_all(void **state)
     run_close(&run);
 }
 
-static void test_a_folder_that_is_gone(void **state)
+TEST(test_a_folder_that_is_gone)
 {
     struct run run;
     struct error error = {.kind = ERROR_NONE};
-    (void)state;
     run_open(&run, 1, &usual, 1, false, WRITERS_ALL);
     comm_barrier(world);
     assert_true(world->rank != 0 || rmdir(folder) == 0);
     comm_barrier(world);
     assert_false(begin(&run, 1, &error));
-    assert_int_equal(error.kind, ERROR_FILE);
-    assert_non_null(strstr(error.text, "create the folder"));
-    assert_null(strchr(error.text, '\n'));
+    assert_error(&error, ERROR_FILE, "create the folder");
     comm_barrier(world);
     assert_true(world->rank != 0 || mkdir(folder, 0777) == 0);
     comm_barrier(world);
@@ -459,36 +440,12 @@ static void test_a_folder_that_is_gone(void **state)
     run_close(&run);
 }
 
-static int make_folder(void **state)
-{
-    (void)state;
-    fixture_directory(world, folder, sizeof folder);
-    return 0;
-}
-
 static int drop_folder(void **state)
 {
     (void)state;
     gate_closed = false;
-    fixture_remove(world, folder);
+    fixture_remove(folder);
     return 0;
 }
 
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, drop_folder)
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_the_file_is_the_same),
-        IN_FOLDER(test_steps_go_on),
-        IN_FOLDER(test_in_the_order_of_the_stream),
-        IN_FOLDER(test_due_too_early),
-        IN_FOLDER(test_not_finished),
-        IN_FOLDER(test_one_writes_for_all),
-        IN_FOLDER(test_a_folder_that_is_gone),
-    };
-    world = fixture_world_open(&argc, &argv);
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    comm_world_close(world);
-    return failed;
-}
+TEST_MAIN_WORLD(.before = fixture_folder_make, .after = drop_folder)

@@ -12,19 +12,10 @@
 #endif
 #include <fcntl.h>
 #include <hdf5.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "checkpoint/checkpoint_file.h"
 #include "core/clock.h"
@@ -35,6 +26,7 @@
 #include "core/subprocess.h"
 #include "data/packed.h"
 #include "temporary.h"
+#include "test.h"
 
 enum { UNITS = 2, TENSORS = 2, ELEMENTS = 64, IN_CHECK = 60 };
 static const double most_seconds = 10;
@@ -134,9 +126,8 @@ static void refused(bool (*read)(const char *path), const char *path, enum error
         fail_msg("'%s' lacks '%s'", error.text, words);
 }
 
-static void test_good_files(void **state)
+TEST(test_good_files)
 {
-    (void)state;
     assert_true(read_checkpoint(checkpoint));
     assert_true(read_packed(packed));
 }
@@ -286,7 +277,7 @@ static void array_number(hid_t file)
     retype(file, "step", H5Tarray_create2(H5T_NATIVE_INT64, 1, &count), value);
 }
 
-static void test_made_with_hdf5(void **state)
+TEST(test_made_with_hdf5)
 {
     static const struct {
         void (*change)(hid_t file);
@@ -306,7 +297,6 @@ static void test_made_with_hdf5(void **state)
         {compound_number, "its attribute 'step' is missing or not a number"},
         {array_number, "its attribute 'step' is missing or not a number"},
     };
-    (void)state;
     assert_int_equal(mkfifo(temporary_path("fifo"), 0600), 0);
     for (size_t n = 0; n < sizeof hostile / sizeof *hostile; n++) {
         write_checkpoint();
@@ -318,9 +308,8 @@ static void test_made_with_hdf5(void **state)
     write_checkpoint();
 }
 
-static void test_packed_made_with_hdf5(void **state)
+TEST(test_packed_made_with_hdf5)
 {
-    (void)state;
     hid_t file = H5Fopen(packed, H5F_ACC_RDWR, H5P_DEFAULT);
     assert_true(H5Ldelete(file, "train", H5P_DEFAULT) >= 0);
     assert_true(H5Lcreate_external(temporary_path("fifo"), "/train", file, "train", H5P_DEFAULT,
@@ -338,9 +327,8 @@ static void test_packed_made_with_hdf5(void **state)
 }
 
 /* h5py writes texts of variable length. */
-static void test_packed_made_with_h5py(void **state)
+TEST(test_packed_made_with_h5py)
 {
-    (void)state;
     char *decoded = (char[]){"decoded"};
     hid_t type = H5Tcopy(H5T_C_S1);
     H5Tset_size(type, H5T_VARIABLE);
@@ -370,13 +358,11 @@ static void set_script(const char *commands)
 }
 
 /* A child that cannot work: the program is missing, crashes or is killed. */
-static void test_child_that_fails(void **state)
+TEST(test_child_that_fails)
 {
-    (void)state;
     subprocess_set_program("./not-there");
     assert_false(read_checkpoint(checkpoint));
-    assert_int_equal(error.kind, ERROR_MEMORY);
-    assert_non_null(strstr(error.text, "cannot start a process to read a file: No such file"));
+    assert_error(&error, ERROR_MEMORY, "cannot start a process to read a file: No such file");
     subprocess_set_program("/bin/false");
     refused(read_checkpoint, checkpoint, ERROR_MEMORY, "structure ended with exit code 1; check");
     refused(read_packed, packed, ERROR_MEMORY, "structure ended with exit code 1; check");
@@ -399,9 +385,8 @@ static void test_child_that_fails(void **state)
 }
 
 /* mpirun forwards some signals to the child, too. */
-static void test_forwarded_signals(void **state)
+TEST(test_forwarded_signals)
 {
-    (void)state;
     set_script("kill -USR1 $$; kill -USR2 $$; kill -TERM $$; exec ./vittrain \"$@\"");
     assert_true(read_checkpoint(checkpoint));
     assert_true(read_packed(packed));
@@ -409,14 +394,13 @@ static void test_forwarded_signals(void **state)
 }
 
 /* The limits of a child. That on its CPU time is lower here, so that the test is short. */
-static void test_limits(void **state)
+TEST(test_limits)
 {
     const struct rlimit second = {.rlim_cur = 1, .rlim_max = RLIM_INFINITY};
     struct subprocess child = {.truncated = false};
     struct rlimit core;
     struct error failure = {.kind = ERROR_NONE};
     int ends[2];
-    (void)state;
     assert_int_equal(pipe(ends), 0);
     child.output = ends[0];
     child.pid = fork();
@@ -644,15 +628,13 @@ static void mutations_try(const char *from, bool (*read)(const char *path), int 
 
 static int mutations = IN_CHECK;
 
-static void test_changed_checkpoints(void **state)
+TEST(test_changed_checkpoints)
 {
-    (void)state;
     mutations_try(checkpoint, read_checkpoint, mutations);
 }
 
-static void test_changed_packed_files(void **state)
+TEST(test_changed_packed_files)
 {
-    (void)state;
     mutations_try(packed, read_packed, mutations);
 }
 
@@ -724,20 +706,8 @@ int main(int argc, char **argv)
 {
     if (argc > 1 && argv[1][0] == '-')
         return change(argc, argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_good_files),
-        cmocka_unit_test(test_made_with_hdf5),
-        cmocka_unit_test(test_packed_made_with_hdf5),
-        cmocka_unit_test(test_packed_made_with_h5py),
-        cmocka_unit_test(test_child_that_fails),
-        cmocka_unit_test(test_forwarded_signals),
-        cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_changed_checkpoints),
-        cmocka_unit_test(test_changed_packed_files),
-    };
     if (argc > 1)
         mutations = atoi(argv[1]);
     draws[0] = argc > 2 ? (uint32_t)atoi(argv[2]) : 1;
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, files_make, temporary_teardown);
+    return TESTS_RUN(.setup = files_make, .teardown = temporary_teardown);
 }

@@ -28,7 +28,7 @@ try() {
 
 mkfifo "$work/fifo"
 run 1 run $train run.dir="$work/run" train.steps=2
-result "a run of two steps" "$([ $status -eq 0 ] || echo "exit status $status")" "$work/run.log"
+result "a run of two steps" "$(ended)" "$work/run.log"
 cp "$good" "$work/good.h5"
 
 try 'units in another file' 'bad.h5 cannot be used as a checkpoint: .*link' --link "$work/fifo"

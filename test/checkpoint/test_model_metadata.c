@@ -1,21 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Metadata of weights: what is described is parsed and applied; texts and files from elsewhere
  * have faults; PyTorch files are recognised. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "checkpoint/model_metadata.h"
 #include "checkpoint/weights_file.h"
 #include "config/options.h"
 #include "model/model.h"
 #include "temporary.h"
+#include "test.h"
 
 static const char photo_deck[] = "[model]\nname = vit_tiny_patch16_224\nimage = 64\ndim = 96\n"
                                  "classes = 3\npool = mean\nclass_token = off\n"
@@ -42,9 +33,8 @@ static char *describe(const struct options *options, char **names, int64_t count
     return text;
 }
 
-static void a_described_model_is_applied(void **state)
+TEST(a_described_model_is_applied)
 {
-    (void)state;
     char *names[] = {"cat", "a \"quoted\", \\name", "k\303\244se"};
     struct options trained, options;
     struct model_metadata metadata;
@@ -74,9 +64,8 @@ static void a_described_model_is_applied(void **state)
 }
 
 /* The normalisation of the registry is in fp32; the text has its few digits. */
-static void a_default_model_needs_few_words(void **state)
+TEST(a_default_model_needs_few_words)
 {
-    (void)state;
     struct options options;
     options_of("[model]\nname = vit_base_patch32_224\n", &options);
     char *text = describe(&options, NULL, 0);
@@ -86,14 +75,13 @@ static void a_default_model_needs_few_words(void **state)
     options_of("[model]\nname = resnet50\n", &options);
     free(text);
     text = describe(&options, NULL, 0);
-    assert_non_null(strstr(text, "\"mean\":\"[0.485,0.456,0.406]\""));
-    assert_non_null(strstr(text, "\"input_size\":\"[3,224,224]\""));
+    assert_has(text, "\"mean\":\"[0.485,0.456,0.406]\"");
+    assert_has(text, "\"input_size\":\"[3,224,224]\"");
     free(text);
 }
 
-static void useless_texts_give_nothing(void **state)
+TEST(useless_texts_give_nothing)
 {
-    (void)state;
     static const char *const texts[] = {
         NULL,
         "",
@@ -132,9 +120,8 @@ static void useless_texts_give_nothing(void **state)
     }
 }
 
-static void invalid_values_name_field_and_option(void **state)
+TEST(invalid_values_name_field_and_option)
 {
-    (void)state;
     static const struct {
         const char *member, *fault, *option, *setting;
     } rows[] = {
@@ -191,9 +178,8 @@ static void check_ranges(const struct options *options, const struct model_metad
         assert_non_null(metadata->class_name[i]);
 }
 
-static void mutated_texts_are_harmless(void **state)
+TEST(mutated_texts_are_harmless)
 {
-    (void)state;
     enum { MUTATIONS = 3000 };
     static const char replacements[] = "0123456789-+.eE[]{}\",: \\u\001\377";
     char *names[] = {"cat", "dog"};
@@ -240,9 +226,8 @@ static void read_metadata(const char *path, struct model_metadata *metadata)
     free(text);
 }
 
-static void a_head_that_num_classes_denies_is_a_fault(void **state)
+TEST(a_head_that_num_classes_denies_is_a_fault)
 {
-    (void)state;
     struct model_metadata metadata;
     read_metadata(write_weights("head.safetensors",
                                 "{\"__metadata__\":{\"architecture\":\"vit_cifar\","
@@ -250,13 +235,12 @@ static void a_head_that_num_classes_denies_is_a_fault(void **state)
                                 "\"shape\":[7,0],\"data_offsets\":[0,0]}}"),
                   &metadata);
     assert_string_equal(metadata.fault[0].option, "model.classes");
-    assert_non_null(strstr(metadata.fault[0].text, "num_classes=0 (but head.weight has 7 rows)"));
+    assert_has(metadata.fault[0].text, "num_classes=0 (but head.weight has 7 rows)");
     model_metadata_free(&metadata);
 }
 
-static void timm_files_are_described_by_their_configuration(void **state)
+TEST(timm_files_are_described_by_their_configuration)
 {
-    (void)state;
     struct model_metadata metadata;
     struct options options;
     const char *plain = "{\"__metadata__\":{\"format\":\"pt\"}}";
@@ -304,9 +288,8 @@ static void expect(bool refused, const char *path)
         assert_non_null(strstr(error.text, "save_file("));
 }
 
-static void files_of_pytorch_are_recognised(void **state)
+TEST(files_of_pytorch_are_recognised)
 {
-    (void)state;
     static const char text[] = "something else";
     struct error error = {0};
     expect(true, temporary_file("a.pth", text, sizeof text));
@@ -319,21 +302,8 @@ static void files_of_pytorch_are_recognised(void **state)
     expect(false, temporary_path("not-there.pt"));
     expect(false, temporary_directory("folder.pt"));
     assert_false(weights_file_check(temporary_file("it's.pt", text, sizeof text), &error));
-    assert_non_null(strstr(error.text, "it'\\''s.pt'"));
-    assert_non_null(strstr(error.text, "it'\\''s.safetensors'"));
+    assert_has(error.text, "it'\\''s.pt'");
+    assert_has(error.text, "it'\\''s.safetensors'");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_described_model_is_applied),
-        cmocka_unit_test(a_default_model_needs_few_words),
-        cmocka_unit_test(useless_texts_give_nothing),
-        cmocka_unit_test(invalid_values_name_field_and_option),
-        cmocka_unit_test(mutated_texts_are_harmless),
-        cmocka_unit_test(a_head_that_num_classes_denies_is_a_fault),
-        cmocka_unit_test(timm_files_are_described_by_their_configuration),
-        cmocka_unit_test(files_of_pytorch_are_recognised)};
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, temporary_setup, temporary_teardown);
-}
+TEST_MAIN(.setup = temporary_setup, .teardown = temporary_teardown)

@@ -32,14 +32,12 @@ grep -q '4 ranks on 2 nodes' "$work/shared.log" && bad= || bad="no two nodes"
 [ $status -eq 0 ] || bad="exit status $status"
 result 'two nodes on a shared disk' "$bad" "$work/shared.log"
 nodes private $steps run.dir=/tmp/private train.epochs=1
-result 'two nodes with private disks' "$([ $status -eq 0 ] || echo "status $status")" \
-    "$work/private.log"
+result 'two nodes with private disks' "$(ended)" "$work/private.log"
 cluster exec 1 test -e /tmp/private/checkpoints/last.h5 && bad= || bad='not the first'
 cluster exec 2 test ! -e /tmp/private/checkpoints/last.h5 || bad="$bad, the second"
 result 'the first node has the checkpoints' "$bad" "$work/private.log"
 nodes resumed $steps run.dir=/tmp/private
-grep -q 'resuming from .*step-00000025.h5' "$work/resumed.log" && bad= || bad="not resumed"
-result 'a run is resumed there' "$bad" "$work/resumed.log"
+result 'a run is resumed there' "$(has "$work/resumed.log" 'resuming from .*step-00000025.h5')" "$work/resumed.log"
 cluster exec 1 cp /tmp/private/weights.safetensors "$work/private.safetensors"
 result 'and gives the same bits' "$(cmp "$work/shared/weights.safetensors" "$work/private.safetensors" 2>&1)" \
     "$work/resumed.log"

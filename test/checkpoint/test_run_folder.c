@@ -5,21 +5,14 @@
 #include "checkpoint/run_folder.h"
 
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "config/options.h"
 #include "core/log.h"
 #include "temporary.h"
+#include "test.h"
 
 static struct comm *world;
 static struct mesh mesh;
@@ -111,9 +104,7 @@ static void assert_refused(enum error_kind kind, const char *part)
     struct run_folder folder;
 
     assert_false(run_folder_open(&folder, &mesh, &options, &error));
-    assert_int_equal(error.kind, kind);
-    if (strstr(error.text, part) == NULL)
-        fail_msg("\"%s\" is not in: %s", part, error.text);
+    assert_error(&error, kind, part);
     error_clear(&error);
 }
 
@@ -123,9 +114,8 @@ static void set(const char *assignment)
         fail_msg("%s", error.text);
 }
 
-static void new_runs_get_names_of_their_own(void **state)
+TEST(new_runs_get_names_of_their_own)
 {
-    (void)state;
     struct run_folder folders[3];
 
     for (int i = 0; i < 3; i++) {
@@ -141,9 +131,8 @@ static void new_runs_get_names_of_their_own(void **state)
         run_folder_close(&folders[i]);
 }
 
-static void deck_and_log_are_there(void **state)
+TEST(deck_and_log_are_there)
 {
-    (void)state;
     struct options saved;
     char name[OPTION_TEXT + 16];
 
@@ -166,9 +155,8 @@ static void deck_and_log_are_there(void **state)
 }
 
 /* The format of the Lightning-Hydra template; no file without tags. */
-static void tags_are_written(void **state)
+TEST(tags_are_written)
 {
-    (void)state;
     char name[2048], line[64] = "";
     struct run_folder folder = open_folder();
     snprintf(name, sizeof name, "%s/tags.log", folder.path);
@@ -186,9 +174,8 @@ static void tags_are_written(void **state)
     run_folder_close(&folder);
 }
 
-static void given_folder_is_made_with_those_above(void **state)
+TEST(given_folder_is_made_with_those_above)
 {
-    (void)state;
     set("run.dir=a/b/c");
     struct run_folder folder = open_folder();
     assert_string_equal(folder.path, "a/b/c");
@@ -212,9 +199,8 @@ static void assert_lock_length(long expected)
     }
 }
 
-static void lock_length_shows_the_end_of_an_attempt(void **state)
+TEST(lock_length_shows_the_end_of_an_attempt)
 {
-    (void)state;
     set("run.dir=a");
     struct run_folder folder = open_folder();
     assert_lock_length(2);
@@ -231,9 +217,8 @@ static void lock_length_shows_the_end_of_an_attempt(void **state)
     run_folder_close(&folder);
 }
 
-static void given_folder_with_checkpoints_is_gone_on_with(void **state)
+TEST(given_folder_with_checkpoints_is_gone_on_with)
 {
-    (void)state;
     set("run.dir=a");
     put_run("a");
     struct run_folder folder = open_folder();
@@ -251,9 +236,8 @@ static void given_folder_with_checkpoints_is_gone_on_with(void **state)
     run_folder_close(&folder);
 }
 
-static void parts_of_checkpoints_are_none(void **state)
+TEST(parts_of_checkpoints_are_none)
 {
-    (void)state;
     set("run.dir=a");
     if (is_first())
         temporary_directory("a/checkpoints");
@@ -263,9 +247,8 @@ static void parts_of_checkpoints_are_none(void **state)
     run_folder_close(&folder);
 }
 
-static void never_resume_refuses_a_used_folder(void **state)
+TEST(never_resume_refuses_a_used_folder)
 {
-    (void)state;
     set("run.dir=a");
     set("checkpoint.resume=never");
     if (is_first())
@@ -277,9 +260,8 @@ static void never_resume_refuses_a_used_folder(void **state)
     assert_refused(ERROR_USAGE, "a holds a run already");
 }
 
-static void newest_unfinished_run_is_found(void **state)
+TEST(newest_unfinished_run_is_found)
 {
-    (void)state;
     put_run("runs/tiny-20240101-000000");
     put_run("runs/tiny-20240101-000000-2");
     put_run("runs/tiny-20240101-000000-10"); /* the newest one */
@@ -304,9 +286,8 @@ static void newest_unfinished_run_is_found(void **state)
 }
 
 /* Ended by train.max_seconds. */
-static void a_run_that_ran_out_of_time_is_gone_on_with(void **state)
+TEST(a_run_that_ran_out_of_time_is_gone_on_with)
 {
-    (void)state;
     put_run("runs/tiny-20250101-000000");
     put_file("runs/tiny-20250101-000000/result.json", "{\"finished\": false}");
     struct run_folder folder = open_folder();
@@ -314,9 +295,8 @@ static void a_run_that_ran_out_of_time_is_gone_on_with(void **state)
     run_folder_close(&folder);
 }
 
-static void other_runs_are_not_gone_on_with(void **state)
+TEST(other_runs_are_not_gone_on_with)
 {
-    (void)state;
     put_run("runs/tiny-20240101-000000");
     set("optim.lr=0.5");
     struct run_folder folder = open_folder();
@@ -335,9 +315,8 @@ static void other_runs_are_not_gone_on_with(void **state)
     run_folder_close(&folder);
 }
 
-static void damaged_decks_are_passed_over(void **state)
+TEST(damaged_decks_are_passed_over)
 {
-    (void)state;
     put_checkpoint("runs/tiny-20240101-000000");
     put_file("runs/tiny-20240101-000000/deck.ini", "[nonsense\n");
     struct run_folder folder = open_folder();
@@ -346,9 +325,8 @@ static void damaged_decks_are_passed_over(void **state)
 }
 
 /* A lock of another job, simulated by a second descriptor in this process. */
-static void folder_of_a_running_job_is_left_alone(void **state)
+TEST(folder_of_a_running_job_is_left_alone)
 {
-    (void)state;
     int lock = -1;
 
     set("run.dir=runs/tiny-20240101-000000");
@@ -367,9 +345,8 @@ static void folder_of_a_running_job_is_left_alone(void **state)
         close(lock);
 }
 
-static void unwritable_places_are_errors(void **state)
+TEST(unwritable_places_are_errors)
 {
-    (void)state;
     put_file("file", "x");
     set("run.dir=file");
     assert_refused(ERROR_FILE, "choose another by run.dir");
@@ -385,9 +362,8 @@ static void unwritable_places_are_errors(void **state)
     assert_refused(ERROR_FILE, "choose another by run.dir");
 }
 
-static void a_log_that_cannot_be_made_is_an_error(void **state)
+TEST(a_log_that_cannot_be_made_is_an_error)
 {
-    (void)state;
     set("run.dir=a");
     if (is_first())
         temporary_directory("a/train.log");
@@ -396,9 +372,8 @@ static void a_log_that_cannot_be_made_is_an_error(void **state)
 }
 
 /* Every rank is a node with its own disk. */
-static void private_disks_get_a_folder_each(void **state)
+TEST(private_disks_get_a_folder_each)
 {
-    (void)state;
     struct mesh apart = {.world = world, .node = world->backend->split(world, world->rank, 0)};
     struct mesh together = mesh;
     char disk[32];
@@ -421,9 +396,8 @@ static void private_disks_get_a_folder_each(void **state)
     apart.node->backend->close(apart.node);
 }
 
-static void names_must_be_names(void **state)
+TEST(names_must_be_names)
 {
-    (void)state;
     static const char *const names[] = {"", "a/b", ".."};
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -436,9 +410,8 @@ static void names_must_be_names(void **state)
     assert_refused(ERROR_FILE, "cannot create the folder");
 }
 
-static void files_are_replaced_whole(void **state)
+TEST(files_are_replaced_whole)
 {
-    (void)state;
     set("run.dir=a");
     struct run_folder folder = open_folder();
     if (is_first()) {
@@ -464,34 +437,12 @@ static void files_are_replaced_whole(void **state)
 
 int main(int argc, char **argv)
 {
-#define FOLDER_TEST(test) cmocka_unit_test_setup_teardown(test, enter_folder, leave_folder)
-    const struct CMUnitTest tests[] = {
-        FOLDER_TEST(new_runs_get_names_of_their_own),
-        FOLDER_TEST(deck_and_log_are_there),
-        FOLDER_TEST(given_folder_is_made_with_those_above),
-        FOLDER_TEST(tags_are_written),
-        FOLDER_TEST(lock_length_shows_the_end_of_an_attempt),
-        FOLDER_TEST(given_folder_with_checkpoints_is_gone_on_with),
-        FOLDER_TEST(parts_of_checkpoints_are_none),
-        FOLDER_TEST(never_resume_refuses_a_used_folder),
-        FOLDER_TEST(newest_unfinished_run_is_found),
-        FOLDER_TEST(a_run_that_ran_out_of_time_is_gone_on_with),
-        FOLDER_TEST(other_runs_are_not_gone_on_with),
-        FOLDER_TEST(damaged_decks_are_passed_over),
-        FOLDER_TEST(folder_of_a_running_job_is_left_alone),
-        FOLDER_TEST(unwritable_places_are_errors),
-        FOLDER_TEST(a_log_that_cannot_be_made_is_an_error),
-        FOLDER_TEST(private_disks_get_a_folder_each),
-        FOLDER_TEST(names_must_be_names),
-        FOLDER_TEST(files_are_replaced_whole),
-    };
     if (!comm_world_open(&argc, &argv, &world, &error)) {
         printf("Bail out! %s\n", error.text);
         return 1;
     }
     mesh = (struct mesh){.world = world, .node = comm_split_node(world)};
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = TESTS_RUN(.before = enter_folder, .after = leave_folder);
     log_close();
     mesh.node->backend->close(mesh.node);
     comm_world_close(world);

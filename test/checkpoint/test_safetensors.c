@@ -2,25 +2,14 @@
 // ranks: 1 2 4
 /* Weights as safetensors: round trips on any mesh; files written by the safetensors package in
  * every type; heads and position grids of other sizes, compared with timm; invalid files. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "checkpoint/safetensors.h"
 #include "core/log.h"
 #include "model_fixture.h"
+#include "test.h"
 #include "vector_file.h"
 
-static struct comm *world;
-static char folder[64];
 static const struct fixture_shape usual = {.width = 8, .side = 4, .classes = 3, .hidden = 5};
 
 /* ---- files of this program ---- */
@@ -32,24 +21,22 @@ static void write_on_one_read_on_other(int from_shard, int to_shard,
     struct error error = {.kind = ERROR_NONE};
     char path[128];
     snprintf(path, sizeof path, "%s/a.safetensors", folder);
-    fixture_open(&from, world, from_shard, shape, 1, false);
-    fixture_open(&to, world, to_shard, shape, 0, true);
+    fixture_open(&from, from_shard, shape, 1, false);
+    fixture_open(&to, to_shard, shape, 0, true);
     fixture_fill(&from, 7);
     error_defer(safetensors_write(path, &from.flat, NULL, &error));
     assert_string_equal(error.text, "");
     error_defer(safetensors_read(path, true, &to.flat, &error));
     assert_string_equal(error.text, "");
-    assert_int_equal(fixture_total(world, fixture_wrong(&to, 7, STATE_PARAMETER, STATE_PARAMETER)),
-                     0);
-    assert_int_equal(fixture_total(world, fixture_wrong(&to, 7, STATE_EMA, STATE_PARAMETER)), 0);
+    assert_int_equal(fixture_total(fixture_wrong(&to, 7, STATE_PARAMETER, STATE_PARAMETER)), 0);
+    assert_int_equal(fixture_total(fixture_wrong(&to, 7, STATE_EMA, STATE_PARAMETER)), 0);
     fixture_close(&to);
     fixture_close(&from);
 }
 
-static void test_any_mesh_reads_what_any_mesh_wrote(void **state)
+TEST_WITH(test_any_mesh_reads_what_any_mesh_wrote, fixture_folder_make, fixture_folder_remove)
 {
     static const struct fixture_shape large = {.hidden = 100003};
-    (void)state;
     for (int from = 1; from <= world->size; from++)
         for (int to = 1; to <= world->size; to++)
             if (world->size % from == 0 && world->size % to == 0)
@@ -57,16 +44,12 @@ static void test_any_mesh_reads_what_any_mesh_wrote(void **state)
     write_on_one_read_on_other(world->size, 1, &large);
 }
 
-static void test_unwritable(void **state)
+TEST(test_unwritable)
 {
-    struct fixture fixture;
     struct error error = {.kind = ERROR_NONE};
-    (void)state;
-    fixture_open(&fixture, world, 1, &usual, 0, false);
+    FIXTURE(fixture, 1, &usual, 0, false);
     assert_false(safetensors_write("not-there/a.safetensors", &fixture.flat, NULL, &error));
-    assert_int_equal(error.kind, ERROR_FILE);
-    assert_non_null(strstr(error.text, "not-there/a.safetensors"));
-    fixture_close(&fixture);
+    assert_error(&error, ERROR_FILE, "not-there/a.safetensors");
 }
 
 /* ---- files of the safetensors package ---- */
@@ -82,7 +65,7 @@ static void read_vectors(struct fixture *fixture, const struct fixture_shape *sh
 {
     char path[512];
     path_of_vectors(name, path, sizeof path);
-    fixture_open(fixture, world, 1, shape, 0, false);
+    fixture_open(fixture, 1, shape, 0, false);
     fixture_fill(fixture, 3);
     error_defer(safetensors_read(path, true, &fixture->flat, error));
 }
@@ -111,11 +94,10 @@ static void assert_as_fp32(const struct fixture *fixture, const char *but, const
     vector_file_close(file);
 }
 
-static void test_fp32(void **state)
+TEST(test_fp32)
 {
     struct fixture fixture;
     struct error error = {.kind = ERROR_NONE};
-    (void)state;
     read_vectors(&fixture, &usual, "weights_fp32.safetensors", &error);
     assert_string_equal(error.text, "");
     assert_as_fp32(&fixture, "", "");
@@ -123,7 +105,7 @@ static void test_fp32(void **state)
 }
 
 /* Other types: close to the original values; special values of half precision exactly. */
-static void test_other_types(void **state)
+TEST(test_other_types)
 {
     static const struct {
         const char *file;
@@ -131,7 +113,6 @@ static void test_other_types(void **state)
     } types[] = {{"weights_fp64.safetensors", 5e-7, 3},
                  {"weights_fp16.safetensors", 2e-3, 1},
                  {"weights_bf16.safetensors", 2e-2, 1}};
-    (void)state;
     struct vector_file *file = vector_file_open("weights_fp32.safetensors");
     for (size_t n = 0; n < sizeof types / sizeof *types; n++) {
         struct fixture fixture;
@@ -156,11 +137,10 @@ static void assert_bits(float value, uint32_t bits)
     assert_int_equal(have, bits);
 }
 
-static void test_special_halves(void **state)
+TEST(test_special_halves)
 {
     struct fixture fixture;
     struct error error = {.kind = ERROR_NONE};
-    (void)state;
     read_vectors(&fixture, &usual, "weights_fp16.safetensors", &error);
     const float *bias = fixture_tensor(&fixture, "head.bias", NULL);
     assert_bits(bias[0], 0x80000000u);
@@ -171,10 +151,9 @@ static void test_special_halves(void **state)
     fixture_close(&fixture);
 }
 
-static void test_positions_of_another_grid(void **state)
+TEST(test_positions_of_another_grid)
 {
     static const int sides[] = {1, 2, 7, 13};
-    (void)state;
     for (size_t n = 0; n < sizeof sides / sizeof *sides; n++) {
         struct fixture fixture;
         struct error error = {.kind = ERROR_NONE};
@@ -190,13 +169,12 @@ static void test_positions_of_another_grid(void **state)
     }
 }
 
-static void test_positions_without_class_token(void **state)
+TEST(test_positions_without_class_token)
 {
     const struct fixture_shape shape = {
         .width = 8, .side = 4, .classes = 3, .hidden = 5, .no_class_token = true};
     struct fixture fixture;
     struct error error = {.kind = ERROR_NONE};
-    (void)state;
     read_vectors(&fixture, &shape, "weights_no_class_token.safetensors", &error);
     assert_string_equal(error.text, "");
     struct vector_file *file = vector_file_open("weights_no_class_token.safetensors");
@@ -206,12 +184,11 @@ static void test_positions_without_class_token(void **state)
 }
 
 /* From 7 x 7 patches, and from 9 x 4 patches according to the file's metadata. */
-static void test_positions_of_a_wide_grid(void **state)
+TEST(test_positions_of_a_wide_grid)
 {
     static const char *const names[] = {"weights_wide.safetensors", "weights_high.safetensors"};
     const struct fixture_shape shape = {
         .width = 8, .side = 4, .columns = 9, .classes = 3, .hidden = 5};
-    (void)state;
     for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
         struct fixture fixture;
         struct error error = {.kind = ERROR_NONE};
@@ -226,12 +203,11 @@ static void test_positions_of_a_wide_grid(void **state)
 }
 
 /* A head of another size keeps its values; all other tensors are read. */
-static void test_head_of_another_size(void **state)
+TEST(test_head_of_another_size)
 {
     struct fixture fixture, before;
     struct error error = {.kind = ERROR_NONE};
-    (void)state;
-    fixture_open(&before, world, 1, &usual, 0, false);
+    fixture_open(&before, 1, &usual, 0, false);
     fixture_fill(&before, 3);
     read_vectors(&fixture, &usual, "weights_classes.safetensors", &error);
     assert_string_equal(error.text, "");
@@ -243,17 +219,16 @@ static void test_head_of_another_size(void **state)
 }
 
 /* Fixed positions and, in fine-tuning, the head keep their values if the file has none. */
-static void test_backbone_without_a_head(void **state)
+TEST(test_backbone_without_a_head)
 {
     struct fixture fixture, before;
     struct error error = {.kind = ERROR_NONE};
     char path[512];
     const struct unit_tensor *position;
-    (void)state;
     path_of_vectors("weights_backbone.safetensors", path, sizeof path);
-    fixture_open(&before, world, 1, &usual, 0, false);
+    fixture_open(&before, 1, &usual, 0, false);
     fixture_fill(&before, 3);
-    fixture_open(&fixture, world, 1, &usual, 0, false);
+    fixture_open(&fixture, 1, &usual, 0, false);
     fixture_fill(&fixture, 3);
     fixture_tensor(&fixture, "pos_embed", &position);
     fixture.tensors[0][position - fixture.tensors[0]].initial = INITIAL_SINCOS;
@@ -277,9 +252,8 @@ static void test_backbone_without_a_head(void **state)
 static void assert_refused(const struct fixture_shape *shape, const char *path, const char *what,
                            const char *and_what)
 {
-    struct fixture fixture;
     struct error error = {.kind = ERROR_NONE};
-    fixture_open(&fixture, world, 1, shape, 0, false);
+    FIXTURE(fixture, 1, shape, 0, false);
     fixture_fill(&fixture, 3);
     assert_false(safetensors_read(path, true, &fixture.flat, &error));
     assert_int_equal(error.kind, ERROR_CHECKPOINT);
@@ -288,16 +262,14 @@ static void assert_refused(const struct fixture_shape *shape, const char *path, 
         strstr(error.text, and_what) == NULL)
         fail_msg("'%s' does not say '%s' and '%s'", error.text, what, and_what);
     assert_int_equal(fixture_all_wrong(&fixture, 3), 0);
-    fixture_close(&fixture);
 }
 
-static void test_models_that_do_not_fit(void **state)
+TEST(test_models_that_do_not_fit)
 {
     const struct fixture_shape wide = {.width = 16, .side = 4, .classes = 3, .hidden = 5};
     const struct fixture_shape no_token = {
         .width = 8, .side = 4, .classes = 3, .hidden = 5, .no_class_token = true};
     char path[512];
-    (void)state;
     path_of_vectors("weights_fp32.safetensors", path, sizeof path);
     assert_refused(&wide, path, "cls_token is [1, 1, 8] instead of [1, 1, 16]",
                    "norm.weight is [8] instead of [16] and 1 more");
@@ -325,10 +297,9 @@ static void make_file(const char *path, uint64_t length, const char *header, siz
     comm_barrier(world);
 }
 
-static void test_files_that_are_none(void **state)
+TEST_WITH(test_files_that_are_none, fixture_folder_make, fixture_folder_remove)
 {
     char path[128];
-    (void)state;
     snprintf(path, sizeof path, "%s/bad.safetensors", folder);
     assert_refused(&usual, path, "cannot read", "");
     make_file(path, (uint64_t)2 << 30, "{}", 0);
@@ -351,58 +322,17 @@ static void test_files_that_are_none(void **state)
 }
 
 /* A converted checkpoint may have any tensor names. */
-static void test_two_tensors_of_one_name(void **state)
+TEST_WITH(test_two_tensors_of_one_name, fixture_folder_make, fixture_folder_remove)
 {
-    struct fixture fixture;
     struct error error = {.kind = ERROR_NONE};
     char path[128];
-    (void)state;
     snprintf(path, sizeof path, "%s/twice.safetensors", folder);
-    fixture_open(&fixture, world, 1, &usual, 0, false);
+    FIXTURE(fixture, 1, &usual, 0, false);
     snprintf(fixture.tensors[2][1].name, TENSOR_NAME, "cls_token");
     assert_false(safetensors_write(path, &fixture.flat, NULL, &error));
-    assert_int_equal(error.kind, ERROR_CHECKPOINT);
-    assert_non_null(strstr(error.text, "two tensors"));
+    assert_error(&error, ERROR_CHECKPOINT, "two tensors");
     strcat(path, ".part");
     assert_int_not_equal(access(path, F_OK), 0);
-    fixture_close(&fixture);
 }
 
-static int make_folder(void **state)
-{
-    (void)state;
-    fixture_directory(world, folder, sizeof folder);
-    return 0;
-}
-
-static int drop_folder(void **state)
-{
-    (void)state;
-    fixture_remove(world, folder);
-    return 0;
-}
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, drop_folder)
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_any_mesh_reads_what_any_mesh_wrote),
-        cmocka_unit_test(test_unwritable),
-        cmocka_unit_test(test_fp32),
-        cmocka_unit_test(test_other_types),
-        cmocka_unit_test(test_special_halves),
-        cmocka_unit_test(test_positions_of_another_grid),
-        cmocka_unit_test(test_positions_without_class_token),
-        cmocka_unit_test(test_positions_of_a_wide_grid),
-        cmocka_unit_test(test_head_of_another_size),
-        cmocka_unit_test(test_backbone_without_a_head),
-        cmocka_unit_test(test_models_that_do_not_fit),
-        IN_FOLDER(test_files_that_are_none),
-        IN_FOLDER(test_two_tensors_of_one_name),
-    };
-    world = fixture_world_open(&argc, &argv);
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    comm_world_close(world);
-    return failed;
-}
+TEST_MAIN_WORLD()

@@ -8,21 +8,12 @@
 #include "comm/comm.h"
 #include "comm/mpi_check.h"
 
-#include <math.h>
 #include <mpi.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "comm_fixture.h"
+#include "test.h"
 
 static struct comm *world;
 
@@ -30,9 +21,8 @@ static const int64_t counts[] = {0,    1,    2,     3,     7,     16,     127,
                                  1000, 5120, 10240, 10241, 40009, 300007, 1500007};
 enum { COUNTS = sizeof counts / sizeof counts[0] };
 
-static void all_reduce_is_mpis(void **state)
+TEST(all_reduce_is_mpis)
 {
-    (void)state;
     int wrong = 0;
     for (int type = 0; type < COMM_TYPES; type++)
         for (int operation = 0; operation < COMM_OPERATIONS; operation++)
@@ -51,9 +41,8 @@ static void all_reduce_is_mpis(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-static void reduce_scatter_is_mpis(void **state)
+TEST(reduce_scatter_is_mpis)
 {
-    (void)state;
     int wrong = 0;
     for (int type = 0; type < COMM_TYPES; type++)
         for (int i = 0; i < COUNTS - 2; i++) {
@@ -75,9 +64,8 @@ static void reduce_scatter_is_mpis(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-static void all_gather_brings_every_block(void **state)
+TEST(all_gather_brings_every_block)
 {
-    (void)state;
     int64_t wrong = 0;
     for (int i = 0; i < COUNTS - 1; i++) {
         int64_t count = counts[i];
@@ -93,9 +81,8 @@ static void all_gather_brings_every_block(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-static void broadcast_reaches_all_from_any_root(void **state)
+TEST(broadcast_reaches_all_from_any_root)
 {
-    (void)state;
     int64_t wrong = 0;
     for (int root = 0; root < world->size; root++)
         for (int i = 0; i < COUNTS - 1; i++) {
@@ -178,9 +165,8 @@ static int64_t all_to_all_wrong(struct comm *group, int pattern, int64_t count, 
 }
 
 /* By messages and in shared memory. The largest blocks have several segments and chunks. */
-static void all_to_all_brings_the_parts_of_all_ranks(void **state)
+TEST(all_to_all_brings_the_parts_of_all_ranks)
 {
-    (void)state;
     static const int64_t sizes[] = {0, 1, 7, 5003, 70001};
     int64_t wrong = 0;
     for (int shared = 0; shared < 2; shared++) {
@@ -199,9 +185,8 @@ static void all_to_all_brings_the_parts_of_all_ranks(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-static void sums_have_the_same_bits_everywhere_and_always(void **state)
+TEST(sums_have_the_same_bits_everywhere_and_always)
 {
-    (void)state;
     int64_t wrong = 0;
     for (int i = 0; i < COUNTS; i++) {
         int64_t count = counts[i];
@@ -224,9 +209,8 @@ static void sums_have_the_same_bits_everywhere_and_always(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-static void bf16_is_added_in_fp32_and_rounded_to_even(void **state)
+TEST(bf16_is_added_in_fp32_and_rounded_to_even)
 {
-    (void)state;
     /* 256 + 1 lies half-way between 256 and 258, 258 + 1 between 258 and 260. */
     uint16_t value[4] = {to_bf16(world->rank == 0   ? 256
                                  : world->rank == 1 ? 1
@@ -243,9 +227,8 @@ static void bf16_is_added_in_fp32_and_rounded_to_even(void **state)
 }
 
 /* Every fp16 number plus another of any magnitude: subnormals, ties, overflow, NaN. */
-static void fp16_is_added_in_fp32_and_rounded_to_even(void **state)
+TEST(fp16_is_added_in_fp32_and_rounded_to_even)
 {
-    (void)state;
     enum { ALL = 1 << 16, TURNS = 5 };
     static const uint16_t factor[TURNS] = {1, 3, 259, 0x7bff, 0x8001};
     uint16_t *value = malloc(ALL * sizeof *value);
@@ -268,9 +251,8 @@ static void fp16_is_added_in_fp32_and_rounded_to_even(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-static void many_in_flight_end_in_any_order(void **state)
+TEST(many_in_flight_end_in_any_order)
 {
-    (void)state;
     enum { FLIGHTS = 24 };
     struct ticket *ticket[FLIGHTS];
     double *buffer[FLIGHTS];
@@ -304,9 +286,8 @@ static void many_in_flight_end_in_any_order(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-static void split_groups_work_side_by_side(void **state)
+TEST(split_groups_work_side_by_side)
 {
-    (void)state;
     int color = world->rank % 2;
     struct comm *half = world->backend->split(world, color, -world->rank);
     int64_t wrong = half->size != (world->size + 1 - color) / 2;
@@ -331,9 +312,8 @@ static void split_groups_work_side_by_side(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-static void nodes_are_counted(void **state)
+TEST(nodes_are_counted)
 {
-    (void)state;
     int node = -1;
     int count = comm_node_count(world, &node);
     struct comm *here = comm_split_node(world);
@@ -342,9 +322,8 @@ static void nodes_are_counted(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-static void bytes_go_between_two_ranks(void **state)
+TEST(bytes_go_between_two_ranks)
 {
-    (void)state;
     static const size_t sizes[] = {0, 1, 5000, 3 << 20, (7 << 20) + 13};
     int64_t wrong = 0;
     for (int i = 0; i < 5; i++) {
@@ -363,9 +342,8 @@ static void bytes_go_between_two_ranks(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-static void a_shift_sends_to_all_ranks(void **state)
+TEST(a_shift_sends_to_all_ranks)
 {
-    (void)state;
     enum { BYTES = 200000 }; /* the sender waits for the receiver */
     static uint8_t data[BYTES], received[BYTES];
     int64_t wrong = 0;
@@ -384,9 +362,8 @@ static void a_shift_sends_to_all_ranks(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-static void agree_gives_all_the_lowest_ranks_error(void **state)
+TEST(agree_gives_all_the_lowest_ranks_error)
 {
-    (void)state;
     struct error error = {0};
     int wrong = !comm_agree(world, &error) || error.kind != ERROR_NONE;
     if (world->rank >= world->size / 2)
@@ -403,9 +380,8 @@ static void agree_gives_all_the_lowest_ranks_error(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-static void same_sees_one_different_bit_or_length(void **state)
+TEST(same_sees_one_different_bit_or_length)
 {
-    (void)state;
     char text[] = "the deck of the run, which must be the same";
     int wrong = !comm_same(world, text, sizeof text);
     if (world->size > 1) {
@@ -416,9 +392,8 @@ static void same_sees_one_different_bit_or_length(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-static void times_add_up(void **state)
+TEST(times_add_up)
 {
-    (void)state;
     double busy, exposed, busy_after, exposed_after;
     world->backend->times(world, &busy, &exposed);
     comm_barrier(world);
@@ -429,9 +404,8 @@ static void times_add_up(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-static void fake_behaves_as_if_others_held_zeros(void **state)
+TEST(fake_behaves_as_if_others_held_zeros)
 {
-    (void)state;
     struct comm *fake = comm_fake_open(2, 4);
     float value[4] = {-1, 2, 3, 4};
     comm_all_reduce(fake, value, 4, COMM_FP32, COMM_SUM);
@@ -528,27 +502,7 @@ int main(int argc, char **argv)
     }
     if (argc > 1)
         return die(argv[1]);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_reduce_is_mpis),
-        cmocka_unit_test(reduce_scatter_is_mpis),
-        cmocka_unit_test(all_gather_brings_every_block),
-        cmocka_unit_test(broadcast_reaches_all_from_any_root),
-        cmocka_unit_test(all_to_all_brings_the_parts_of_all_ranks),
-        cmocka_unit_test(sums_have_the_same_bits_everywhere_and_always),
-        cmocka_unit_test(fp16_is_added_in_fp32_and_rounded_to_even),
-        cmocka_unit_test(bf16_is_added_in_fp32_and_rounded_to_even),
-        cmocka_unit_test(many_in_flight_end_in_any_order),
-        cmocka_unit_test(split_groups_work_side_by_side),
-        cmocka_unit_test(nodes_are_counted),
-        cmocka_unit_test(bytes_go_between_two_ranks),
-        cmocka_unit_test(a_shift_sends_to_all_ranks),
-        cmocka_unit_test(agree_gives_all_the_lowest_ranks_error),
-        cmocka_unit_test(same_sees_one_different_bit_or_length),
-        cmocka_unit_test(times_add_up),
-        cmocka_unit_test(fake_behaves_as_if_others_held_zeros),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = TESTS_RUN();
     comm_world_close(world);
     return failed;
 }

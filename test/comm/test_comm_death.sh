@@ -35,10 +35,8 @@ check 'a stopped rank is named' silent 'vittrain: failure: rank 2 on .*: no hear
 check 'a stopped rank 0 is named by the next' silent0 'vittrain: failure: rank 0 on .*: no heartbeat for [1-9]'
 check 'a rank that MPI says is gone is not a mistake of the program' broken \
     'vittrain: failure: rank 2 on .* can no longer reach other ranks: MPI_Send'
-check 'a fault names its rank' fault 'vittrain: failure: rank 2 on .*: segmentation fault' \
-    "$killed" "signal $signal[ )]"
-check 'a broken condition names rank and place' ensure \
-    'rank 2 on .*: a condition of the test .*test_comm.c:'
+check 'a fault names its rank' fault 'vittrain: failure: rank 2 on .*: segmentation fault' "$killed" "signal $signal[ )]"
+check 'a broken condition names rank and place' ensure 'rank 2 on .*: a condition of the test .*test_comm.c:'
 check 'a rank that does not come is named' absent \
     'vittrain: failure: rank 0 on .*: all-reduce of 100000 fp32 .*missing: rank 2 on .*in no collective; in .*, for'
 check 'a rank that does not come to an all-to-all is named' apart \

@@ -6,21 +6,13 @@
  * simulated nodes. Equal bits in each run and on all ranks. An impossible transport is an error on
  * all ranks. */
 #include <mpi.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "comm_fixture.h"
 #include "config/options.h"
 #include "core/random.h"
 #include "fake_network.h"
+#include "test.h"
 
 static struct comm *world;
 
@@ -216,9 +208,8 @@ static int64_t fly(const struct layout *layout, unsigned rounds, unsigned first)
     return wrong;
 }
 
-static void results_are_mpis_on_every_layout(void **state)
+TEST(results_are_mpis_on_every_layout)
 {
-    (void)state;
     int64_t wrong = 0;
     for (int i = 0; i < LAYOUTS; i++)
         if (layout_fits(&layouts[i]))
@@ -226,9 +217,8 @@ static void results_are_mpis_on_every_layout(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-static void results_are_mpis_over_a_bad_network(void **state)
+TEST(results_are_mpis_over_a_bad_network)
 {
-    (void)state;
     int64_t wrong = 0;
     network_delay(true);
     for (int i = 0; i < LAYOUTS; i++)
@@ -249,9 +239,8 @@ static float *noise_sum(const struct layout *layout, int64_t count)
     return sum;
 }
 
-static void a_layout_gives_the_same_bits_always_and_everywhere(void **state)
+TEST(a_layout_gives_the_same_bits_always_and_everywhere)
 {
-    (void)state;
     const int64_t count = 100003;
     const size_t bytes = (size_t)count * sizeof(float);
     int64_t wrong = 0;
@@ -271,9 +260,8 @@ static void a_layout_gives_the_same_bits_always_and_everywhere(void **state)
 }
 
 /* The available shared memory is not part of the layout. */
-static void shared_memory_gives_the_bits_of_the_ring(void **state)
+TEST(shared_memory_gives_the_bits_of_the_ring)
 {
-    (void)state;
     const int64_t counts[] = {1, 10240, 10241, 300007}; /* the first two are exchanges */
     int64_t wrong = 0;
     for (int i = 0; i < 4; i++) {
@@ -289,9 +277,8 @@ static void shared_memory_gives_the_bits_of_the_ring(void **state)
 /* More small all-reduces than slots, while a large one is in progress; they are waited for in
  * reverse order. A late rank makes the others wait on the communication thread, both when they
  * start and when they wait. */
-static void small_ones_may_be_many_and_late(void **state)
+TEST(small_ones_may_be_many_and_late)
 {
-    (void)state;
     enum { SMALL = 11, LARGE = 100000 };
     struct comm *group[GROUPS];
     struct ticket *ticket[SMALL];
@@ -366,9 +353,8 @@ static int64_t large_run(struct comm *group, uint8_t *data, int64_t count)
 }
 
 /* make check-long, on a machine with 2.2 GB for each of 2 or 4 ranks */
-static void counts_go_beyond_2_gib(void **state)
+TEST(counts_go_beyond_2_gib)
 {
-    (void)state;
     const int64_t count = ((int64_t)1 << 31) + 4100;
     double memory = (double)sysconf(_SC_AVPHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
     bool room = memory > 1.1 * (double)count * world->size;
@@ -406,9 +392,8 @@ static int64_t refused(const struct layout *layout, const char *words)
     return wrong;
 }
 
-static void what_does_not_fit_is_refused(void **state)
+TEST(what_does_not_fit_is_refused)
 {
-    (void)state;
     int64_t wrong = 0;
     if (world->size > 2 && world->size % 2 == 1)
         wrong += refused(&(struct layout){TRANSPORT_HIERARCHICAL, 2, false},
@@ -427,9 +412,8 @@ static void describe(const struct layout *layout, char *text, size_t size)
     groups_close(group);
 }
 
-static void the_choice_is_told(void **state)
+TEST(the_choice_is_told)
 {
-    (void)state;
     char text[256], expected[256];
     int wrong = 0;
     if (world->size > 2 && world->size % 2 == 0) {
@@ -473,18 +457,7 @@ int main(int argc, char **argv)
     }
     if (argc == 4)
         return stay_away(argv[1], atoi(argv[2]), atoi(argv[3]));
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(results_are_mpis_on_every_layout),
-        cmocka_unit_test(results_are_mpis_over_a_bad_network),
-        cmocka_unit_test(a_layout_gives_the_same_bits_always_and_everywhere),
-        cmocka_unit_test(shared_memory_gives_the_bits_of_the_ring),
-        cmocka_unit_test(small_ones_may_be_many_and_late),
-        cmocka_unit_test(counts_go_beyond_2_gib),
-        cmocka_unit_test(what_does_not_fit_is_refused),
-        cmocka_unit_test(the_choice_is_told),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = TESTS_RUN();
     /* End while heartbeats are being sent: fake_network.c detects any that is not received. */
     comm_set_heartbeat_timeout(20);
     usleep(210 * 1000);

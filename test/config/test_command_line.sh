@@ -136,11 +136,9 @@ else
     outcome 0 "the script for zsh is valid # SKIP no zsh"
     outcome 0 "zsh completes words # SKIP no zsh"
 fi
-refuses "unknown key" 2 'no option train.bacth; did you mean train.batch?' \
-    "$vittrain" train.bacth=1
+refuses "unknown key" 2 'no option train.bacth; did you mean train.batch?' "$vittrain" train.bacth=1
 refuses "bad value" 2 'train.batch=x: must be a whole number' "$vittrain" train.batch=x
-refuses "bad deck" 2 'bad.ini:3: no option train.bacth; did you mean train.batch?' \
-    "$vittrain" bad.ini
+refuses "bad deck" 2 'bad.ini:3: no option train.bacth; did you mean train.batch?' "$vittrain" bad.ini
 refuses "missing deck" 2 'none.ini: cannot read the deck: No such file' "$vittrain" none.ini
 mkdir input && cp "$TEST_SOURCE/input/vit_cifar.ini" input
 for deck in vit_cifr.ini input/vit_cifr.ini; do

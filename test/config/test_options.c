@@ -3,22 +3,15 @@
  * about mistakes. */
 
 #include <glob.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "config/command_line.h"
 #include "config/option.h"
 #include "config/option_changes.h"
 #include "config/options.h"
 #include "core/text.h"
+#include "test.h"
 
 static const char *const commands[] = {"train", "eval", "predict", "fetch", "help", NULL};
 
@@ -79,9 +72,8 @@ static void deck_refused(const char *text, const char *message)
     assert_string_equal(error.text, message);
 }
 
-static void defaults_are_the_cifar_recipe(void **state)
+TEST(defaults_are_the_cifar_recipe)
 {
-    (void)state;
     struct options options;
     struct error error = {0};
     options_default(&options);
@@ -101,9 +93,8 @@ static void defaults_are_the_cifar_recipe(void **state)
     assert_true(options.mesh.timeout == 600);
 }
 
-static void values_of_each_kind(void **state)
+TEST(values_of_each_kind)
 {
-    (void)state;
     assert_int_equal(with("train.batch=1").train.batch, 1);
     assert_int_equal(with("run.threads=auto").run.threads, 0);
     assert_int_equal(with("model.dim= 192 ").model.dim, 192);
@@ -130,9 +121,8 @@ static void values_of_each_kind(void **state)
 }
 
 /* A choice that may also be a number. A later word replaces the number. */
-static void fractions_are_choices_too(void **state)
+TEST(fractions_are_choices_too)
 {
-    (void)state;
     char text[64];
     struct error error = {0};
     struct options options = with("data.val=0.125");
@@ -152,9 +142,8 @@ static void fractions_are_choices_too(void **state)
     refuses("data.val=tset", "data.val=tset: " FRACTION);
 }
 
-static void switches_take_all_their_words(void **state)
+TEST(switches_take_all_their_words)
 {
-    (void)state;
     static const char *const off[] = {"off", "no", "false", "0", "OFF"};
     static const char *const on[] = {"on", "yes", "true", "1", "True"};
     char text[64];
@@ -170,9 +159,8 @@ static void switches_take_all_their_words(void **state)
     }
 }
 
-static void bad_values_are_refused(void **state)
+TEST(bad_values_are_refused)
 {
-    (void)state;
     refuses("train.batch=0", "train.batch=0: must be a whole number from 1 to 1000000");
     refuses("train.batch=8x", "train.batch=8x: must be a whole number from 1 to 1000000");
     refuses("train.batch=8.5", "train.batch=8.5: must be a whole number from 1 to 1000000");
@@ -216,9 +204,8 @@ static void bad_values_are_refused(void **state)
         "run.dir=a #b: must be a text of at most 1023 characters, without # or ; after a space");
 }
 
-static void unknown_keys_get_the_nearest(void **state)
+TEST(unknown_keys_get_the_nearest)
 {
-    (void)state;
     refuses("train.bacth=1", "no option train.bacth; did you mean train.batch?");
     refuses("optm.lr=1", "no option optm.lr; did you mean optim.lr?");
     refuses("train.lr=1", "no option train.lr; did you mean optim.lr?");
@@ -235,9 +222,8 @@ static void unknown_keys_get_the_nearest(void **state)
     assert_null(text_nearest("class_weights", names));
 }
 
-static void deck_is_read(void **state)
+TEST(deck_is_read)
 {
-    (void)state;
     struct options options;
     struct error error = {0};
     options_default(&options);
@@ -260,9 +246,8 @@ static void deck_is_read(void **state)
     assert_true(options_read_text("", "empty.ini", &options, &error));
 }
 
-static void old_names_are_accepted(void **state)
+TEST(old_names_are_accepted)
 {
-    (void)state;
     static const struct option_alias aliases[] = {
         {"training", "train", NULL}, {"train.micro_batch", "train.batch", NULL},
         {"optim.decay", NULL, NULL}, {"optim.name=momentum", "optim.name=sgd", NULL},
@@ -290,29 +275,27 @@ static void old_names_are_accepted(void **state)
     option_aliases = program;
 }
 
-static void run_deck_has_no_options_of_other_commands(void **state)
+TEST(run_deck_has_no_options_of_other_commands)
 {
-    (void)state;
     struct options options = with("find.steps=7");
     char *run = options_to_run_deck(&options), *all = options_to_text(&options);
-    assert_non_null(strstr(run, "\n[mesh]\n"));
-    assert_non_null(strstr(run, "\n[plan]\nmemory = 0\n"));
+    assert_has(run, "\n[mesh]\n");
+    assert_has(run, "\n[plan]\nmemory = 0\n");
     for (size_t i = 0; i < 8; i++) {
         static const char *const sections[] = {"fetch",  "predict", "convert", "bench",
                                                "report", "find",    "sweep",   "verify"};
         char heading[32];
         snprintf(heading, sizeof heading, "\n[%s]\n", sections[i]);
         assert_null(strstr(run, heading));
-        assert_non_null(strstr(all, heading));
+        assert_has(all, heading);
     }
     assert_null(strstr(run, "\nranks = "));
     free(run);
     free(all);
 }
 
-static void bad_decks_are_refused_with_their_line(void **state)
+TEST(bad_decks_are_refused_with_their_line)
 {
-    (void)state;
     deck_refused("[train]\nbatch = 0\n",
                  "deck.ini:2: train.batch=0: must be a whole number from 1 to 1000000");
     deck_refused("[train]\n\nbacth = 1\n",
@@ -333,9 +316,8 @@ static void bad_decks_are_refused_with_their_line(void **state)
                        "\"KEY += MORE\" on the next line");
 }
 
-static void deck_files_are_refused(void **state)
+TEST(deck_files_are_refused)
 {
-    (void)state;
     struct options options;
     struct error error = {0};
     options_default(&options);
@@ -375,9 +357,8 @@ static bool parse_words(const char *const *words, struct options *options, struc
     return parse(options, &line, error, argc, argv);
 }
 
-static void batch_and_global_batch_clear_each_other(void **state)
+TEST(batch_and_global_batch_clear_each_other)
 {
-    (void)state;
     static const struct {
         const char *words[6];
         int64_t batch, global_batch;
@@ -410,9 +391,8 @@ static void batch_and_global_batch_clear_each_other(void **state)
     assert_int_equal(unlink("global.ini") | unlink("rank.ini"), 0);
 }
 
-static void batch_and_global_batch_in_one_source_are_refused(void **state)
+TEST(batch_and_global_batch_in_one_source_are_refused)
 {
-    (void)state;
     static struct options options;
     struct error error = {0};
     deck_refused(
@@ -428,9 +408,8 @@ static void batch_and_global_batch_in_one_source_are_refused(void **state)
 }
 
 /* Versions before 0.2 wrote both into a run's deck.ini and into checkpoints. */
-static void old_resolved_deck_may_have_both_batches(void **state)
+TEST(old_resolved_deck_may_have_both_batches)
 {
-    (void)state;
     struct options options = with("train.batch=16");
     struct error error = {0};
     char *text = options_to_run_deck(&options), old[16384];
@@ -450,9 +429,8 @@ static void old_resolved_deck_may_have_both_batches(void **state)
     free(text);
 }
 
-static void command_line_is_sorted(void **state)
+TEST(command_line_is_sorted)
 {
-    (void)state;
     static struct options options;
     struct command_line line;
     struct error error = {0};
@@ -489,9 +467,8 @@ static void command_line_is_sorted(void **state)
     assert_int_equal(unlink("vittrain.ini") | unlink("a.ini") | unlink("b.ini"), 0);
 }
 
-static void command_line_is_refused(void **state)
+TEST(command_line_is_refused)
 {
-    (void)state;
     static struct options options;
     struct command_line line;
     struct error error = {0};
@@ -512,9 +489,8 @@ static void command_line_is_refused(void **state)
     assert_string_equal(error.text, "none.ini: cannot read the deck: No such file or directory");
 }
 
-static void help_reads_no_deck(void **state)
+TEST(help_reads_no_deck)
 {
-    (void)state;
     static struct options options;
     struct command_line line;
     struct error error = {0};
@@ -557,14 +533,11 @@ static void check_refuses(const char *words, const char *part)
     struct options options;
     struct error error = {0};
     assert_false(accepts(words, &options, &error));
-    assert_int_equal(error.kind, ERROR_USAGE);
-    if (strstr(error.text, part) == NULL)
-        fail_msg("%s: %s", words, error.text);
+    assert_error(&error, ERROR_USAGE, part);
 }
 
-static void combinations_are_refused(void **state)
+TEST(combinations_are_refused)
 {
-    (void)state;
     check_refuses("augment.erase_scale=0.3,0.2", "augment.erase_scale");
     check_refuses("augment.erase_ratio=3,2", "augment.erase_ratio");
     check_refuses("train.epochs=0", "how long to train");
@@ -576,9 +549,8 @@ static void combinations_are_refused(void **state)
     check_refuses("schedule.name=plateau checkpoint.monitor=none", "plateau needs a metric");
 }
 
-static void options_that_do_not_apply_are_refused(void **state)
+TEST(options_that_do_not_apply_are_refused)
 {
-    (void)state;
     check_refuses("optim.name=sgd optim.nesterov=on",
                   "optim.nesterov=on does not apply with optim.momentum=0: leave it out, or change "
                   "optim.momentum");
@@ -617,9 +589,8 @@ static void options_that_do_not_apply_are_refused(void **state)
 
 /* Options of a deck are not errors if they are defaults, if they applied until a later word changed
  * that, or if the deck is a resolved one. They then have their defaults. */
-static void decks_may_have_options_that_do_not_apply(void **state)
+TEST(decks_may_have_options_that_do_not_apply)
 {
-    (void)state;
     static struct options options;
     struct error error = {0};
     write_file("a.ini", "[optim]\nname = sgd\nbetas = 0.8,0.9\n", 35);
@@ -637,9 +608,8 @@ static void decks_may_have_options_that_do_not_apply(void **state)
     assert_int_equal(unlink("a.ini") | unlink("resolved.ini"), 0);
 }
 
-static void decks_of_the_source_are_accepted(void **state)
+TEST(decks_of_the_source_are_accepted)
 {
-    (void)state;
     static const char *const additions[] = {"", " optim.name=lion", " model.name=resnet18",
                                             " model.name=vit_cifar", " data.format=synthetic"};
     char pattern[512], words[1024];
@@ -654,9 +624,8 @@ static void decks_of_the_source_are_accepted(void **state)
     globfree(&decks);
 }
 
-static void resolved_deck_reads_back(void **state)
+TEST(resolved_deck_reads_back)
 {
-    (void)state;
     static struct options options, again;
     struct error error = {0};
     options_default(&options);
@@ -676,9 +645,8 @@ static void resolved_deck_reads_back(void **state)
     free(text);
 }
 
-static void value_text_and_print(void **state)
+TEST(value_text_and_print)
 {
-    (void)state;
     struct options options = with("optim.lr=0.5");
     char text[OPTION_TEXT];
     options_value_text(&options, "train.batch", text, sizeof text);
@@ -693,7 +661,7 @@ static void value_text_and_print(void **state)
     assert_non_null(file);
     options_print(&options, file);
     fclose(file);
-    assert_non_null(strstr(printed, "\noptim      name=adamw lr=0.5* lr_scale=none"));
+    assert_has(printed, "\noptim      name=adamw lr=0.5* lr_scale=none");
     assert_null(strstr(strstr(printed, "lr=0.5*") + 7, "*"));
     for (const char *line = printed; *line != '\0'; line = strchr(line, '\n') + 1)
         assert_true(strchr(line, '\n') - line <= 110);
@@ -711,9 +679,8 @@ static char *print_changed(const struct options *options)
     return printed;
 }
 
-static void changed_options_take_few_lines(void **state)
+TEST(changed_options_take_few_lines)
 {
-    (void)state;
     struct options options = with("optim.lr=0.5");
     struct error error = {0};
     char name[64], *printed = print_changed(&options);
@@ -736,13 +703,12 @@ static void changed_options_take_few_lines(void **state)
     for (const char *line = printed; *line != '\0'; line = strchr(line, '\n') + 1, lines++)
         assert_true(strchr(line, '\n') - line <= 125);
     assert_int_equal(lines, 2);
-    assert_non_null(strstr(printed, " more (deck.ini)\n"));
+    assert_has(printed, " more (deck.ini)\n");
     free(printed);
 }
 
-static void help_knows_keys_and_sections(void **state)
+TEST(help_knows_keys_and_sections)
 {
-    (void)state;
     char *text = NULL;
     size_t size = 0;
     FILE *file = open_memstream(&text, &size);
@@ -753,9 +719,9 @@ static void help_knows_keys_and_sections(void **state)
     options_help(file);
     options_manual(file);
     fclose(file);
-    assert_non_null(strstr(text, "a whole number from 1 to 1000000"));
-    assert_non_null(strstr(text, "optim: optimizer"));
-    assert_non_null(strstr(text, ".It Cm predict.output\n"));
+    assert_has(text, "a whole number from 1 to 1000000");
+    assert_has(text, "optim: optimizer");
+    assert_has(text, ".It Cm predict.output\n");
     free(text);
 }
 
@@ -766,9 +732,8 @@ static void change_append(void *user, const struct option_change *change)
              change->before, change->now, (int)change->effect);
 }
 
-static void changes_between_attempts(void **state)
+TEST(changes_between_attempts)
 {
-    (void)state;
     struct options before, now;
     struct error error = {0};
     char text[256] = "";
@@ -799,9 +764,8 @@ static void changes_between_attempts(void **state)
 }
 
 /* Rows of single options and of whole sections apply. */
-static void effects_of_options(void **state)
+TEST(effects_of_options)
 {
-    (void)state;
     int count[3] = {0};
     for (const struct option_entry *entry = option_table; entry->name != NULL; entry++)
         count[option_effect_of(entry->name)] += option_is_of_run(entry);
@@ -812,37 +776,4 @@ static void effects_of_options(void **state)
     assert_true(count[0] > 60 && count[1] > 30 && count[2] > 15);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(changes_between_attempts),
-        cmocka_unit_test(effects_of_options),
-        cmocka_unit_test(defaults_are_the_cifar_recipe),
-        cmocka_unit_test(values_of_each_kind),
-        cmocka_unit_test(fractions_are_choices_too),
-        cmocka_unit_test(switches_take_all_their_words),
-        cmocka_unit_test(bad_values_are_refused),
-        cmocka_unit_test(unknown_keys_get_the_nearest),
-        cmocka_unit_test(deck_is_read),
-        cmocka_unit_test(old_names_are_accepted),
-        cmocka_unit_test(run_deck_has_no_options_of_other_commands),
-        cmocka_unit_test(batch_and_global_batch_clear_each_other),
-        cmocka_unit_test(batch_and_global_batch_in_one_source_are_refused),
-        cmocka_unit_test(old_resolved_deck_may_have_both_batches),
-        cmocka_unit_test(bad_decks_are_refused_with_their_line),
-        cmocka_unit_test(deck_files_are_refused),
-        cmocka_unit_test(command_line_is_sorted),
-        cmocka_unit_test(command_line_is_refused),
-        cmocka_unit_test(help_reads_no_deck),
-        cmocka_unit_test(combinations_are_refused),
-        cmocka_unit_test(options_that_do_not_apply_are_refused),
-        cmocka_unit_test(decks_may_have_options_that_do_not_apply),
-        cmocka_unit_test(decks_of_the_source_are_accepted),
-        cmocka_unit_test(resolved_deck_reads_back),
-        cmocka_unit_test(value_text_and_print),
-        cmocka_unit_test(changed_options_take_few_lines),
-        cmocka_unit_test(help_knows_keys_and_sections),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, enter_folder, leave_folder);
-}
+TEST_MAIN(.setup = enter_folder, .teardown = leave_folder)

@@ -3,16 +3,8 @@
  * errors in one line, and leave options that can be written and read again. */
 #include "core/random.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "config/options.h"
+#include "test.h"
 
 enum { CASES = 3000, CHANGES = 6 };
 
@@ -51,9 +43,8 @@ static void damage(char *text, size_t size, uint32_t number, uint32_t turn)
     }
 }
 
-static void damaged_decks_do_no_harm(void **state)
+TEST(damaged_decks_do_no_harm)
 {
-    (void)state;
     static struct options options, again;
     options_default(&options);
     char *whole = options_to_text(&options);
@@ -87,11 +78,4 @@ static void damaged_decks_do_no_harm(void **state)
     free(whole);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(damaged_decks_do_no_harm),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

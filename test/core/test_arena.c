@@ -3,16 +3,10 @@
  * what was not measured cannot be taken. */
 #include "core/arena.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "test.h"
 
 struct layout {
     void *weights, *train, *evaluation, *sums;
@@ -30,9 +24,8 @@ static struct layout lay_out(struct arena *arena)
     return layout;
 }
 
-static void takes_what_was_measured(void **state)
+TEST(takes_what_was_measured)
 {
-    (void)state;
     struct arena arena;
     arena_measure(&arena);
     assert_true(arena_is_measuring(&arena));
@@ -59,9 +52,8 @@ static void takes_what_was_measured(void **state)
     free(memory);
 }
 
-static void nothing_takes_nothing(void **state)
+TEST(nothing_takes_nothing)
 {
-    (void)state;
     unsigned char memory[1];
     struct arena arena;
     arena_begin(&arena, memory, 0);
@@ -103,21 +95,11 @@ static int ends_the_job(void (*mistake)(struct arena *arena))
     return WIFEXITED(status) && WEXITSTATUS(status) == 1;
 }
 
-static void mistakes_end_the_job(void **state)
+TEST(mistakes_end_the_job)
 {
-    (void)state;
     assert_true(ends_the_job(take_too_much));
     assert_true(ends_the_job(rewind_forward));
     assert_true(ends_the_job(take_more_than_there_are_addresses));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(takes_what_was_measured),
-        cmocka_unit_test(nothing_takes_nothing),
-        cmocka_unit_test(mistakes_end_the_job),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

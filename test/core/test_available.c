@@ -3,16 +3,8 @@
  * caches of files given back; and from the real ones something that can be. */
 #include "core/available.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "temporary.h"
+#include "test.h"
 
 enum { MIB = 1 << 20 };
 
@@ -24,16 +16,14 @@ static const char *begin(void)
     return root;
 }
 
-static void the_kernel_says_what_is_available(void **state)
+TEST(the_kernel_says_what_is_available)
 {
-    (void)state;
     assert_int_equal(memory_available(begin()), 8 * MIB);
     temporary_close();
 }
 
-static void a_group_of_version_2_leaves_less(void **state)
+TEST(a_group_of_version_2_leaves_less)
 {
-    (void)state;
     const char *root = begin();
     temporary_write("proc/self/cgroup", "0::/job/step\n");
     temporary_write("sys/fs/cgroup/job/step/memory.max", "max\n");
@@ -55,9 +45,8 @@ static void a_group_of_version_2_leaves_less(void **state)
     temporary_close();
 }
 
-static void groups_limit_processors(void **state)
+TEST(groups_limit_processors)
 {
-    (void)state;
     const char *root = begin();
     assert_true(cores_quota(root) == 0);
     temporary_write("proc/self/cgroup", "0::/job/step\n");
@@ -77,9 +66,8 @@ static void groups_limit_processors(void **state)
     temporary_close();
 }
 
-static void a_group_of_version_1_leaves_less(void **state)
+TEST(a_group_of_version_1_leaves_less)
 {
-    (void)state;
     const char *root = begin();
     temporary_write("proc/self/cgroup", "5:cpu,cpuacct:/x\n4:memory:/docker/abc\n0::/\n");
     temporary_write("sys/fs/cgroup/memory/memory.limit_in_bytes", "5242880\n");
@@ -94,9 +82,8 @@ static void a_group_of_version_1_leaves_less(void **state)
     temporary_close();
 }
 
-static void without_proc_it_is_not_known(void **state)
+TEST(without_proc_it_is_not_known)
 {
-    (void)state;
     assert_int_equal(memory_available(temporary_open()), 0);
     temporary_write("proc/self/cgroup", "no group\n:\n");
     assert_int_equal(memory_available(temporary_path("")), 0);
@@ -104,15 +91,4 @@ static void without_proc_it_is_not_known(void **state)
     assert_true(memory_available("") > MIB);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_kernel_says_what_is_available),
-        cmocka_unit_test(a_group_of_version_2_leaves_less),
-        cmocka_unit_test(a_group_of_version_1_leaves_less),
-        cmocka_unit_test(groups_limit_processors),
-        cmocka_unit_test(without_proc_it_is_not_known),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

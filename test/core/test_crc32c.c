@@ -2,17 +2,10 @@
 /* CRC32C against published sums (RFC 3720, B.4), in one piece and in many. */
 #include "core/crc32c.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-static void published_sums(void **state)
+TEST(published_sums)
 {
-    (void)state;
     unsigned char data[32];
     assert_int_equal(crc32c_update(0, "123456789", 9), 0xe3069283);
     memset(data, 0, sizeof data);
@@ -25,9 +18,8 @@ static void published_sums(void **state)
     assert_int_equal(crc32c_update(0, data, 0), 0);
 }
 
-static void goes_on_where_it_was(void **state)
+TEST(goes_on_where_it_was)
 {
-    (void)state;
     static const char text[] = "123456789";
     for (size_t cut = 0; cut <= 9; cut++) {
         const uint32_t first = crc32c_update(0, text, cut);
@@ -35,12 +27,4 @@ static void goes_on_where_it_was(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published_sums),
-        cmocka_unit_test(goes_on_where_it_was),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

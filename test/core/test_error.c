@@ -3,20 +3,13 @@
  * ENSURE ends the process with its exit code and prints rank and place. */
 #include "core/error.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "test.h"
 
-static void first_mistake_wins(void **state)
+TEST(first_mistake_wins)
 {
-    (void)state;
     struct error error = {0};
     assert_false(error_set(&error, ERROR_DATA, "%s: %d bytes", "a.bin", 3));
     assert_false(error_set(&error, ERROR_USAGE, "later"));
@@ -29,9 +22,8 @@ static void first_mistake_wins(void **state)
     assert_int_equal(error.kind, ERROR_USAGE);
 }
 
-static void message_is_one_line_that_fits(void **state)
+TEST(message_is_one_line_that_fits)
 {
-    (void)state;
     struct error error = {0};
     error_set(&error, ERROR_FILE, "%s: cannot write", "a\nb\rc\033[31md");
     assert_string_equal(error.text, "a b c [31md: cannot write");
@@ -75,9 +67,8 @@ static int broken_promise(const char *format, void (*handler)(int), char *text, 
     return WEXITSTATUS(status);
 }
 
-static void ensure_ends_the_job(void **state)
+TEST(ensure_ends_the_job)
 {
-    (void)state;
     char text[1024];
     assert_int_equal(broken_promise("sum is %d", NULL, text, sizeof text), ERROR_INTERNAL);
     assert_non_null(strstr(text, "rank 3 on node7: sum is 2 ("));
@@ -91,13 +82,4 @@ static void ensure_ends_the_job(void **state)
     assert_int_equal(broken_promise("no memory for %d rows", leave_with_42, text, sizeof text), 43);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(first_mistake_wins),
-        cmocka_unit_test(message_is_one_line_that_fits),
-        cmocka_unit_test(ensure_ends_the_job),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

@@ -2,18 +2,10 @@
 /* The description of an HDF5 file that is neither a checkpoint nor packed data: types of both byte
  * orders, layouts, filters, attributes and links, as NetCDF-4 and h5py write them. */
 #include <hdf5.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "core/hdf5_reader.h"
 #include "temporary.h"
+#include "test.h"
 
 static char path[512];
 
@@ -127,26 +119,16 @@ static void file_check(void)
     hdf5_reader_close(&reader);
 }
 
-static void test_in_this_process(void **state)
+TEST(test_in_this_process)
 {
-    (void)state;
     subprocess_set_program(NULL);
     file_check();
 }
 
-static void test_in_a_child(void **state)
+TEST(test_in_a_child)
 {
-    (void)state;
     subprocess_set_program("./vittrain");
     file_check();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_in_this_process),
-        cmocka_unit_test(test_in_a_child),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, file_make, temporary_teardown);
-}
+TEST_MAIN(.setup = file_make, .teardown = temporary_teardown)

@@ -1,16 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Rank and number of ranks in the environments of the launchers. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "core/launcher.h"
+
+#include "test.h"
 
 static const char *const variables[] = {"OMPI_COMM_WORLD_RANK",
                                         "OMPI_COMM_WORLD_SIZE",
@@ -97,9 +89,8 @@ static void environment_set(const char *set)
     }
 }
 
-static void each_launcher_is_recognised(void **state)
+TEST(each_launcher_is_recognised)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof environments / sizeof environments[0]; i++) {
         environment_set(environments[i].set);
         assert_int_equal(launcher_rank(), environments[i].rank);
@@ -110,11 +101,4 @@ static void each_launcher_is_recognised(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_launcher_is_recognised),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

@@ -5,20 +5,13 @@
 
 #include <fcntl.h>
 #include <pty.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "test.h"
 
 /* Reads all that comes out of a descriptor; a terminal whose other end closed gives EIO. */
 static void read_all(int descriptor, char *text, size_t size)
@@ -91,9 +84,8 @@ static void speak_quietly(void)
     speak_all();
 }
 
-static void levels_and_ranks(void **state)
+TEST(levels_and_ranks)
 {
-    (void)state;
     char text[1024];
     output_of(speak_as_first, text, sizeof text);
     assert_string_equal(text, "info\nwarning: warn\nvittrain: error: a.bin: cut\n");
@@ -124,9 +116,8 @@ static void speak_to_file(void)
     log_info("kept");
 }
 
-static void file_gets_a_copy(void **state)
+TEST(file_gets_a_copy)
 {
-    (void)state;
     const int descriptor = mkstemp(log_path);
     assert_true(descriptor >= 0);
     char text[1024];
@@ -159,9 +150,8 @@ static void speak_to_full_disk(void)
     log_info("two");
 }
 
-static void full_disk_is_said_once(void **state)
+TEST(full_disk_is_said_once)
 {
-    (void)state;
     char text[1024];
     const int descriptor = mkstemp(full_path);
     assert_true(descriptor >= 0);
@@ -192,9 +182,8 @@ static void terminal_output(char *text, size_t size)
     assert_int_equal(waitpid(child, NULL, 0), child);
 }
 
-static void live_line_is_redrawn(void **state)
+TEST(live_line_is_redrawn)
 {
-    (void)state;
     char text[1024];
     unsetenv("OMPI_COMM_WORLD_RANK");
     terminal_output(text, sizeof text);
@@ -202,9 +191,8 @@ static void live_line_is_redrawn(void **state)
         text, "step 1 of many, too\r\033[Ka line\r\nstep 1 of many, too\r\033[Kthe end\r\n");
 }
 
-static void no_live_line_when_mpirun_has_no_terminal(void **state)
+TEST(no_live_line_when_mpirun_has_no_terminal)
 {
-    (void)state;
     char text[1024];
     const int own = dup(STDOUT_FILENO), nowhere = open("/dev/null", O_WRONLY);
     assert_true(own >= 0 && nowhere >= 0);
@@ -220,9 +208,8 @@ static void no_live_line_when_mpirun_has_no_terminal(void **state)
 }
 
 /* Each datagram is one write. */
-static void a_line_is_one_write(void **state)
+TEST(a_line_is_one_write)
 {
-    (void)state;
     int ends[2];
     struct error error = {.kind = ERROR_DATA};
     char text[1000];
@@ -243,16 +230,4 @@ static void a_line_is_one_write(void **state)
     close(ends[1]);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_line_is_one_write),
-        cmocka_unit_test(levels_and_ranks),
-        cmocka_unit_test(file_gets_a_copy),
-        cmocka_unit_test(full_disk_is_said_once),
-        cmocka_unit_test(live_line_is_redrawn),
-        cmocka_unit_test(no_live_line_when_mpirun_has_no_terminal),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

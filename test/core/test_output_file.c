@@ -3,25 +3,17 @@
  * files of dead processes are removed. */
 #include "core/output_file.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "core/atomic_file.h"
 #include "core/clock.h"
 #include "core/text.h"
 #include "temporary.h"
+#include "test.h"
 
 static void path_of(const char *name, char path[FILE_PATH])
 {
@@ -35,9 +27,8 @@ static void assert_text(const char *name, const char *expected)
     free(text);
 }
 
-static void only_regular_files_are_opened(void **state)
+TEST(only_regular_files_are_opened)
 {
-    (void)state;
     char victim[FILE_PATH], path[FILE_PATH];
     temporary_write("victim", "not yours");
     path_of("victim", victim);
@@ -58,9 +49,8 @@ static void only_regular_files_are_opened(void **state)
     assert_text("victim", "not yours");
 }
 
-static void links_are_replaced_by_temporary_files(void **state)
+TEST(links_are_replaced_by_temporary_files)
 {
-    (void)state;
     char victim[FILE_PATH], path[FILE_PATH], part[FILE_PATH];
     struct error error = {0};
     temporary_write("victim", "not yours");
@@ -102,9 +92,8 @@ static pid_t writer_start(const char *path, double seconds)
     return child;
 }
 
-static void a_second_writer_waits_for_the_first(void **state)
+TEST(a_second_writer_waits_for_the_first)
 {
-    (void)state;
     char path[FILE_PATH];
     struct error error = {0};
     int status = 0;
@@ -122,9 +111,8 @@ static bool is_part(const char *name)
     return text_ends_with(name, ".part");
 }
 
-static void files_of_dead_processes_are_removed(void **state)
+TEST(files_of_dead_processes_are_removed)
 {
-    (void)state;
     char path[FILE_PATH];
     path_of("alive", path);
     pid_t writer = writer_start(path, 60);
@@ -141,15 +129,4 @@ static void files_of_dead_processes_are_removed(void **state)
     output_file_clean(temporary_path("nowhere"), is_part);
 }
 
-int main(void)
-{
-#define FOLDER_TEST(test) cmocka_unit_test_setup_teardown(test, temporary_setup, temporary_teardown)
-    const struct CMUnitTest tests[] = {
-        FOLDER_TEST(only_regular_files_are_opened),
-        FOLDER_TEST(links_are_replaced_by_temporary_files),
-        FOLDER_TEST(a_second_writer_waits_for_the_first),
-        FOLDER_TEST(files_of_dead_processes_are_removed),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(.before = temporary_setup, .after = temporary_teardown)

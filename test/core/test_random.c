@@ -6,18 +6,8 @@
  */
 #include "core/random.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "core/torch_random.h"
+#include "test.h"
 #include "vector_file.h"
 
 struct known_answer {
@@ -38,9 +28,8 @@ static const struct known_answer known_answers[] = {
      {0xa19a75da, 0x4a332dfb, 0xdc534344, 0x542f41d4}},
 };
 
-static void published_vectors(void **state)
+TEST(published_vectors)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof known_answers / sizeof known_answers[0]; i++) {
         const struct known_answer *answer = &known_answers[i];
         const uint64_t seed = (uint64_t)answer->key[1] << 32 | answer->key[0];
@@ -52,18 +41,16 @@ static void published_vectors(void **state)
     }
 }
 
-static void uniform_stays_below_one(void **state)
+TEST(uniform_stays_below_one)
 {
-    (void)state;
     assert_true(random_uniform(0) == 0.0f);
     assert_true(random_uniform(0xff) == 0.0f);
     assert_true(random_uniform(0x80000000) == 0.5f);
     assert_true(random_uniform(0xffffffff) == 1.0f - 0x1p-24f);
 }
 
-static void normal_has_its_moments(void **state)
+TEST(normal_has_its_moments)
 {
-    (void)state;
     enum { BLOCKS = 50000 };
     double sum = 0, squares = 0, product = 0;
     for (uint32_t block = 0; block < BLOCKS; block++) {
@@ -85,9 +72,8 @@ static void normal_has_its_moments(void **state)
     assert_true(isfinite(extreme[0]) && isfinite(extreme[1]));
 }
 
-static void permutation_is_the_known_one(void **state)
+TEST(permutation_is_the_known_one)
 {
-    (void)state;
     /* Computed in Python from the description: Fisher-Yates from the end, two draws a block. */
     static const uint32_t expected[16] = {15, 2, 1, 4, 12, 9, 0, 6, 10, 3, 5, 11, 13, 7, 8, 14};
     uint32_t order[16];
@@ -95,9 +81,8 @@ static void permutation_is_the_known_one(void **state)
     assert_memory_equal(order, expected, sizeof expected);
 }
 
-static void permutation_holds_everything_once(void **state)
+TEST(permutation_holds_everything_once)
 {
-    (void)state;
     enum { COUNT = 50000 };
     uint32_t *order = calloc(COUNT, sizeof *order);
     unsigned char *seen = calloc(COUNT, 1);
@@ -121,9 +106,8 @@ static void permutation_holds_everything_once(void **state)
     free(seen);
 }
 
-static void permutation_is_pytorchs(void **state)
+TEST(permutation_is_pytorchs)
 {
-    (void)state;
     static const struct {
         uint32_t count;
         uint64_t seed;
@@ -162,14 +146,5 @@ int main(int argc, char **argv)
 {
     if (argc == 4 && strcmp(argv[1], "--torch") == 0)
         return print_permutation(argv[2], argv[3]);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published_vectors),
-        cmocka_unit_test(uniform_stays_below_one),
-        cmocka_unit_test(normal_has_its_moments),
-        cmocka_unit_test(permutation_is_the_known_one),
-        cmocka_unit_test(permutation_holds_everything_once),
-        cmocka_unit_test(permutation_is_pytorchs),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return TESTS_RUN();
 }

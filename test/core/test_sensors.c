@@ -3,19 +3,10 @@
  * by one, and from the real ones. docs/outputs.md must contain the table of sensors. */
 #include "core/sensors_cpu.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "temporary.h"
+#include "test.h"
 
 static struct sensor_reading reading;
 
@@ -84,9 +75,8 @@ static void read_at(struct cpu_sensors *sensors, double now)
     assert_true(fabs(reading.value[sensor] - (expected)) <= 1e-9 * fabs((double)(expected)))
 #define assert_unknown(sensor) assert_true(isnan(reading.value[sensor]))
 
-static void load_is_a_mean_since_the_reading_before(void **state)
+TEST(load_is_a_mean_since_the_reading_before)
 {
-    (void)state;
     double tick = 1.0 / (double)sysconf(_SC_CLK_TCK);
     struct cpu_sensors *sensors = cpu_sensors_open(begin(), true);
     read_at(sensors, 10);
@@ -114,9 +104,8 @@ static void load_is_a_mean_since_the_reading_before(void **state)
     temporary_close();
 }
 
-static void only_one_rank_reads_what_the_node_has_once(void **state)
+TEST(only_one_rank_reads_what_the_node_has_once)
 {
-    (void)state;
     const char *root = begin();
     write_energy("1000\n", "1000\n");
     temporary_write("sys/class/hwmon/hwmon0/name", "coretemp\n");
@@ -133,9 +122,8 @@ static void only_one_rank_reads_what_the_node_has_once(void **state)
     temporary_close();
 }
 
-static void energy_goes_over_the_end_of_its_counter(void **state)
+TEST(energy_goes_over_the_end_of_its_counter)
 {
-    (void)state;
     const char *root = begin();
     write_energy("999000000\n", "500000000\n");
     struct cpu_sensors *sensors = cpu_sensors_open(root, true);
@@ -159,9 +147,8 @@ static void energy_goes_over_the_end_of_its_counter(void **state)
 }
 
 /* Only root may read the counter of energy. */
-static void a_part_of_the_energy_is_not_told(void **state)
+TEST(a_part_of_the_energy_is_not_told)
 {
-    (void)state;
     const char *root = begin();
     write_energy("1000\n", "not a number\n");
     struct cpu_sensors *sensors = cpu_sensors_open(root, true);
@@ -181,9 +168,8 @@ static double temperature_with(const char *root)
     return reading.value[SENSOR_CPU_TEMPERATURE];
 }
 
-static void the_temperature_is_a_processors(void **state)
+TEST(the_temperature_is_a_processors)
 {
-    (void)state;
     const char *root = begin();
     assert_true(isnan(temperature_with(root)));
     temporary_write("sys/class/thermal/thermal_zone0/type", "acpitz\n");
@@ -208,9 +194,8 @@ static void the_temperature_is_a_processors(void **state)
     temporary_close();
 }
 
-static void clocks_and_throttling_are_the_ranks_cores(void **state)
+TEST(clocks_and_throttling_are_the_ranks_cores)
 {
-    (void)state;
     const char *root = begin();
     struct cpu_sensors *sensors = cpu_sensors_open(root, true);
     read_at(sensors, 10);
@@ -242,9 +227,8 @@ static void clocks_and_throttling_are_the_ranks_cores(void **state)
 }
 
 /* Eight of 64 cores are read, evenly distributed. */
-static void few_of_many_cores_are_asked(void **state)
+TEST(few_of_many_cores_are_asked)
 {
-    (void)state;
     char name[96], text[32];
     const char *root = begin();
     temporary_write("proc/self/status", "Name:\ta\nCpus_allowed_list:\t0-63\n");
@@ -260,9 +244,8 @@ static void few_of_many_cores_are_asked(void **state)
     temporary_close();
 }
 
-static void without_proc_nothing_is_known(void **state)
+TEST(without_proc_nothing_is_known)
 {
-    (void)state;
     struct cpu_sensors *sensors = cpu_sensors_open(temporary_open(), true);
     read_at(sensors, 10);
     read_at(sensors, 11);
@@ -282,9 +265,8 @@ static void without_proc_nothing_is_known(void **state)
     temporary_close();
 }
 
-static void this_machine_has_a_process(void **state)
+TEST(this_machine_has_a_process)
 {
-    (void)state;
     struct cpu_sensors *sensors = cpu_sensors_open("", true);
     volatile double work = 1;
     read_at(sensors, 10);
@@ -299,9 +281,8 @@ static void this_machine_has_a_process(void **state)
     cpu_sensors_close(sensors);
 }
 
-static void the_documentation_has_each_column(void **state)
+TEST(the_documentation_has_each_column)
 {
-    (void)state;
     char path[4096], row[512];
     snprintf(path, sizeof path, "%s/docs/outputs.md", getenv("TEST_SOURCE"));
     FILE *file = fopen(path, "r");
@@ -316,25 +297,8 @@ static void the_documentation_has_each_column(void **state)
                                              "sum",           "longest", ""};
         snprintf(row, sizeof row, "\n| `%s` | %s | %s | %s | %s |\n", column->name, column->unit,
                  column->of_node ? "node" : "rank", summed[column->kind], column->meaning);
-        if (strstr(text, row) == NULL)
-            fail_msg("docs/outputs.md has no row:%s", row);
+        assert_has(text, row);
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(load_is_a_mean_since_the_reading_before),
-        cmocka_unit_test(only_one_rank_reads_what_the_node_has_once),
-        cmocka_unit_test(energy_goes_over_the_end_of_its_counter),
-        cmocka_unit_test(a_part_of_the_energy_is_not_told),
-        cmocka_unit_test(the_temperature_is_a_processors),
-        cmocka_unit_test(clocks_and_throttling_are_the_ranks_cores),
-        cmocka_unit_test(few_of_many_cores_are_asked),
-        cmocka_unit_test(without_proc_nothing_is_known),
-        cmocka_unit_test(this_machine_has_a_process),
-        cmocka_unit_test(the_documentation_has_each_column),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

@@ -2,17 +2,9 @@
 /* The record of what a process is doing, and its description. */
 #include "core/status.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "config/phase.h"
 #include "core/clock.h"
+#include "test.h"
 
 /* As it will be described `seconds` from now. */
 static void assert_says(double seconds, const char *expected)
@@ -23,9 +15,8 @@ static void assert_says(double seconds, const char *expected)
     assert_string_equal(text, expected);
 }
 
-static void phase_unit_step_and_time_are_told(void **state)
+TEST(phase_unit_step_and_time_are_told)
 {
-    (void)state;
     assert_says(7, "the start, for 0.0 s");
     status_name_unit(0, "stem");
     status_name_unit(1, "blocks.0");
@@ -45,9 +36,8 @@ static void phase_unit_step_and_time_are_told(void **state)
     assert_says(0, "update, step 120, for 0.0 s");
 }
 
-static void every_phase_has_a_name(void **state)
+TEST(every_phase_has_a_name)
 {
-    (void)state;
     for (int phase = 0; phase < PHASE_COUNT; phase++)
         assert_non_null(status_phase_name(phase));
     /* As another rank may send it. */
@@ -56,9 +46,8 @@ static void every_phase_has_a_name(void **state)
     assert_string_equal(text, "an unknown phase of unit 1073741824, for 0.0 s");
 }
 
-static void a_pause_is_taken_once(void **state)
+TEST(a_pause_is_taken_once)
 {
-    (void)state;
     static const char *const wrong[] = {"backward",      "backward:3",     "sleep:3:1",
                                         "backward:3:",   "backward:-1:1",  "backward:3:1s",
                                         "backward:3:1:", "backward:3:1:x", ""};
@@ -84,9 +73,8 @@ static void a_pause_is_taken_once(void **state)
     assert_true(clock_now() - begin < 1);
 }
 
-static void names_are_cut_and_numbers_bounded(void **state)
+TEST(names_are_cut_and_numbers_bounded)
 {
-    (void)state;
     char longer[2 * STATUS_NAME], text[256];
     memset(longer, 'x', sizeof longer - 1);
     longer[sizeof longer - 1] = '\0';
@@ -102,13 +90,6 @@ static void names_are_cut_and_numbers_bounded(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(phase_unit_step_and_time_are_told),
-        cmocka_unit_test(every_phase_has_a_name),
-        cmocka_unit_test(a_pause_is_taken_once),
-        cmocka_unit_test(names_are_cut_and_numbers_bounded),
-    };
     status_set_phases(phase_table, PHASE_COUNT);
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return TESTS_RUN();
 }

@@ -2,18 +2,12 @@
 /* Endings of names, and printed sizes. */
 #include "core/text.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <sys/resource.h>
 
-#include <cmocka.h>
+#include "test.h"
 
-static void a_name_ends_so_or_not(void **state)
+TEST(a_name_ends_so_or_not)
 {
-    (void)state;
     assert_true(text_ends_with("runs/a/step-4.h5", ".h5"));
     assert_true(text_ends_with("a.h5.part", ".h5.part"));
     assert_true(text_ends_with("a.tar.gz", ".gz"));
@@ -25,21 +19,19 @@ static void a_name_ends_so_or_not(void **state)
     assert_false(text_ends_with("", ".h5"));
 }
 
-static void memory_is_shown_in_mib(void **state)
+TEST(memory_is_shown_in_mib)
 {
-    (void)state;
     assert_true(mib(0) == 0);
     assert_true(mib((size_t)3 << 20) == 3);
     assert_true(mib(512 << 10) == 0.5);
 }
 
-static void the_limit_on_files_is_named(void **state)
+TEST(the_limit_on_files_is_named)
 {
     char text[80] = "a.png: Too many open files; close some",
          all[80] = "Too many open files in system";
     char expected[80], small[20] = "Too many open files";
     struct rlimit limit;
-    (void)state;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
     snprintf(expected, sizeof expected,
              "a.png: Too many open files: the limit is %llu (ulimit -n); close some",
@@ -54,13 +46,4 @@ static void the_limit_on_files_is_named(void **state)
     assert_string_equal(small, "Too many open files");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_name_ends_so_or_not),
-        cmocka_unit_test(memory_is_shown_in_mib),
-        cmocka_unit_test(the_limit_on_files_is_named),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

@@ -3,15 +3,7 @@
  * recursive sum. */
 #include "core/tree.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 enum { GRAINS = 70 };
 
@@ -56,9 +48,8 @@ static void sum_in_ranges(int64_t total, int ranks, const int64_t *ends, float *
     *sum = slot_value[pool.waiting[0].slot];
 }
 
-static void every_division_gives_the_same_bits(void **state)
+TEST(every_division_gives_the_same_bits)
 {
-    (void)state;
     for (int i = 0; i < GRAINS; i++)
         leaf[i] = 1 / (float)(3 * i + 1);
     for (int64_t total = 1; total <= GRAINS; total++) {
@@ -73,9 +64,8 @@ static void every_division_gives_the_same_bits(void **state)
     }
 }
 
-static void aligned_ranges_are_one_subtree(void **state)
+TEST(aligned_ranges_are_one_subtree)
 {
-    (void)state;
     struct subtree parts[TREE_PARTS];
     for (int ranks = 1; ranks <= 8; ranks *= 2)
         for (int64_t r = 0; r < ranks; r++) {
@@ -92,12 +82,4 @@ static void aligned_ranges_are_one_subtree(void **state)
     assert_int_equal(tree_cut(0, 0, 0, parts), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_division_gives_the_same_bits),
-        cmocka_unit_test(aligned_ranges_are_one_subtree),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

@@ -4,18 +4,10 @@
  *   cudnn_engines                      run the tests (test_cudnn_engines.sh)
  *   cudnn_engines --list [FILE]        print the engines for the GPU here, or the one in FILE, as
  * CSV cudnn_engines --device-json FILE   write the device properties of the GPU here to FILE */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "../cuda/convolution_engine.h"
 #include "config/options.h"
 #include "model/convnet.h"
+#include "test.h"
 
 /* In the format of CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION. */
 #define PROPERTIES(name, version, processors, shared, reserved, threads, blocks, memory, clock,    \
@@ -227,7 +219,7 @@ static void check_no_workspace(const char *model, const struct engine_device *de
     ++*(int *)user;
 }
 
-static void batches_use_deterministic_tensor_core_engines(void **state)
+TEST(batches_use_deterministic_tensor_core_engines)
 {
     int count = 0;
     (void)state;
@@ -235,7 +227,7 @@ static void batches_use_deterministic_tensor_core_engines(void **state)
     assert_true(count > 300);
 }
 
-static void smaller_batches_need_no_workspace(void **state)
+TEST(smaller_batches_need_no_workspace)
 {
     int count = 0;
     (void)state;
@@ -307,11 +299,6 @@ static void device_json_write(const char *path)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(batches_use_deterministic_tensor_core_engines),
-        cmocka_unit_test(smaller_batches_need_no_workspace),
-    };
-
     if (argc == 3 && strcmp(argv[1], "--device-json") == 0) {
         device_json_write(argv[2]);
         return 0;
@@ -320,6 +307,5 @@ int main(int argc, char **argv)
         engines_list(argv[2]);
         return 0;
     }
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return TESTS_RUN();
 }

@@ -2,19 +2,12 @@
 /* The emulated GPU reports faults that a real one may ignore: each kernel and call in
  * faulty_kernels.cu ends the program with the expected message. Work that the host does not wait
  * for does not run. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "device/device.h"
 #include "device_test.h"
+#include "test.h"
 
 enum { THREADS = 64 };
 
@@ -115,9 +108,8 @@ static int kernel_watch(int number, char *said, size_t size)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 95;
 }
 
-static void faults_are_found(void **state)
+TEST(faults_are_found)
 {
-    (void)state;
     char said[65536];
     for (int i = 0; i < FAULTS; i++) {
         if (sanitized && !faults[i].sanitized)
@@ -133,10 +125,8 @@ static void faults_are_found(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(faults_are_found)};
-    if (!device_test_emulates())
+    if (!device_test_of_gpu())
         return 0;
     setenv("VITTRAIN_TEST_DEVICE", "cuda", 1);
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return TESTS_RUN();
 }

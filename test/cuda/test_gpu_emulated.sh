@@ -31,7 +31,7 @@ trains() {
 }
 
 run 1 cpu $tiny run.backend=cpu run.dir="$work/cpu"
-result 'the CPU trains' "$([ $status -eq 0 ] || echo "exit status $status")" "$work/cpu.log"
+result 'the CPU trains' "$(ended)" "$work/cpu.log"
 trains 'one GPU' 1
 trains 'ddp on 2 GPUs, dependent launches' 2 mesh.strategy=ddp cuda.dependent_launch=on
 trains 'ddp on 4 GPUs, not recorded' 4 mesh.strategy=ddp cuda.graph=off
@@ -40,7 +40,7 @@ trains 'zero2 on 2 GPUs, in micro-batches' 2 mesh.strategy=zero2 train.accumulat
 trains 'fsdp on 4 GPUs' 4 mesh.strategy=fsdp
 trains 'hsdp on 4 GPUs' 4 mesh.strategy=hsdp mesh.shard=2
 run 4 uneven $tiny run.backend=cuda run.dir="$work/uneven" mesh.strategy=ddp train.global_batch=10
-result 'ranks with different numbers of samples' "$([ $status -eq 0 ] || echo "exit status $status")" "$work/uneven.log"
+result 'ranks with different numbers of samples' "$(ended)" "$work/uneven.log"
 
 VITTRAIN_EMULATION_NCCL=22105
 export VITTRAIN_EMULATION_NCCL
@@ -92,7 +92,7 @@ tiny="model.name=cnn_a data.format=cifar10 debug.fraction=0.04 train.precision=f
 run.seed=7 run.threads=1 train.epochs=1 train.steps=5 data.val=none output.tensorboard=off optim.name=sgd optim.lr=1e-2"
 rm -rf "$work/cpu"
 run 1 cpu $tiny run.backend=cpu run.dir="$work/cpu"
-result 'the CPU trains convolutions' "$([ $status -eq 0 ] || echo "exit status $status")" "$work/cpu.log"
+result 'the CPU trains convolutions' "$(ended)" "$work/cpu.log"
 trains 'convolutions, recorded' 1
 trains 'convolutions on 2 GPUs, not recorded' 2 mesh.strategy=fsdp cuda.graph=off
 

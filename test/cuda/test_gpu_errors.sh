@@ -50,8 +50,7 @@ fi
 refuses 'no device is visible' 2 'no GPU is visible.*CUDA_VISIBLE_DEVICES' VITTRAIN_EMULATION_DEVICES=0
 refuses 'a driver of an older CUDA' 2 'driver is for CUDA 11.8, this program was built with CUDA 13.0' \
     VITTRAIN_EMULATION_DRIVER=11080
-refuses 'a module named by hand where no driver is' 2 'no NVIDIA driver.*run.backend=cpu' \
-    VITTRAIN_EMULATION_DRIVER=0
+refuses 'a module named by hand where no driver is' 2 'no NVIDIA driver.*run.backend=cpu' VITTRAIN_EMULATION_DRIVER=0
 refuses 'a driver that is too old' 2 'update the driver' VITTRAIN_EMULATION_FAULT=cudaGetDeviceCount:35
 refuses 'a device in exclusive use' 2 'exclusive mode.*nvidia-smi' VITTRAIN_EMULATION_FAULT=cudaSetDevice:46
 refuses 'a GPU that there is no code for' 2 'sm_70.*with-cuda-arch=70' VITTRAIN_EMULATION_CAPABILITY=70
@@ -59,14 +58,13 @@ gpu="$gpu train.global_batch=600"
 refuses 'too little memory for the plan' 6 'its GPU on .* MiB free.*This would fit: train.global_batch=' \
     VITTRAIN_EMULATION_MEMORY=94000000
 gpu="$small run.backend=cuda"
-refuses 'too little memory for one image' 6 'reserve of 5 %.*This would fit: more ranks' \
-    VITTRAIN_EMULATION_MEMORY=30000000
+refuses 'too little memory for one image' 6 'reserve of 5 %.*This would fit: more ranks' VITTRAIN_EMULATION_MEMORY=30000000
 needs() { awk -v needs="$1" -v times="$2" 'BEGIN { printf "%.0f", needs * times * 1048576 }'; }
 arena=$(sed -n 's/.*a rank needs \([0-9.]*\) MiB.*/\1/p' "$run_log")
 refuses 'memory without a reserve for kernels that libraries load later' 6 'free besides a reserve of 5 %' \
     VITTRAIN_EMULATION_MEMORY="$(needs "$arena" 1.03)"
 refuses 'memory with the reserve' 1 '' VITTRAIN_EMULATION_MEMORY="$(needs "$arena" 1.08)"
-result 'memory with the reserve is enough' "$([ $status -eq 0 ] || echo "exit status $status")" "$run_log"
+result 'memory with the reserve is enough' "$(ended)" "$run_log"
 refuses 'memory that another process takes' 6 'no .* MiB of memory on GPU 0 .*find batch' \
     VITTRAIN_EMULATION_FAULT=cudaMalloc:2
 aborts 'an ECC error' 'GPU 0 \(emulated GPU.*ECC error.*out of service' \

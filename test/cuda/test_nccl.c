@@ -4,23 +4,15 @@
  * of streams and events, and in graphs. The emulation runs streams as late as allowed, so that a
  * missing wait is detected. All ranks run the same tests and add their numbers of failures.
  * `test_nccl WAY` (under mpirun) is a job that fails in that way, for test_nccl_failures.sh. */
-#include <math.h>
 #include <mpi.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "comm/comm.h"
 #include "comm_fixture.h"
 #include "device/device.h"
 #include "device_test.h"
 #include "mesh/mesh.h"
+#include "test.h"
 
 /* The last count exceeds a chunk of the emulation's shared memory, in types of 8 bytes. */
 static const int64_t counts[] = {0, 1, 7, 1000, 140003};
@@ -72,9 +64,8 @@ static void *reduced(const void *values, int64_t count, const struct comm_test_t
     return content;
 }
 
-static void all_reduce_is_mpis(void **state)
+TEST(all_reduce_is_mpis)
 {
-    (void)state;
     int wrong = 0;
     for (int type = 0; type < COMM_TYPES; type++)
         for (int operation = 0; operation < COMM_OPERATIONS; operation++)
@@ -92,9 +83,8 @@ static void all_reduce_is_mpis(void **state)
 }
 
 /* A sum of random numbers depends on the order: by rank. */
-static void sums_go_by_rank_and_are_the_same_everywhere(void **state)
+TEST(sums_go_by_rank_and_are_the_same_everywhere)
 {
-    (void)state;
     const struct comm_test_type fp32 = {.type = COMM_FP32, .size = sizeof(float)};
     float *own = noise_open(world->rank, LARGE), *sum = noise_open(0, LARGE);
     for (int rank = 1; rank < world->size; rank++) {
@@ -137,9 +127,8 @@ static int scatter_and_gather_wrong(int type, int64_t count)
     return wrong;
 }
 
-static void scatter_and_gather_are_an_all_reduce(void **state)
+TEST(scatter_and_gather_are_an_all_reduce)
 {
-    (void)state;
     int wrong = 0;
     for (int type = 0; type < COMM_TYPES; type++)
         for (int i = 0; i < COUNTS; i++)
@@ -148,9 +137,8 @@ static void scatter_and_gather_are_an_all_reduce(void **state)
 }
 
 /* The host waits for the ticket only. */
-static void broadcast_comes_from_its_root(void **state)
+TEST(broadcast_comes_from_its_root)
 {
-    (void)state;
     int wrong = 0;
     for (int root = 0; root < world->size; root++) {
         float *own = noise_open(world->rank, LARGE), *expected = noise_open(root, LARGE);
@@ -241,9 +229,8 @@ static int all_to_all_wrong(int pattern, int64_t count, const struct comm_test_t
     return wrong;
 }
 
-static void all_to_all_brings_the_parts_of_all_ranks(void **state)
+TEST(all_to_all_brings_the_parts_of_all_ranks)
 {
-    (void)state;
     int wrong = 0;
     for (int pattern = 0; pattern < PATTERNS; pattern++)
         for (int type = 0; type < COMM_TYPES; type++)
@@ -301,9 +288,8 @@ static int mesh_wrong(int shard)
     return wrong;
 }
 
-static void two_groups_work_side_by_side(void **state)
+TEST(two_groups_work_side_by_side)
 {
-    (void)state;
     int wrong = 0;
     for (int shard = 1; shard <= world->size; shard++)
         if (world->size % shard == 0)
@@ -312,9 +298,8 @@ static void two_groups_work_side_by_side(void **state)
 }
 
 /* y = sum over ranks of x, repeatedly, with the previous y as x. */
-static void recorded_steps_have_collectives(void **state)
+TEST(recorded_steps_have_collectives)
 {
-    (void)state;
     enum { COUNT = 4099, STEPS = 3 };
     const size_t bytes = COUNT * sizeof(double);
     int wrong = 0;
@@ -354,9 +339,8 @@ static void recorded_steps_have_collectives(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-static void the_mesh_says_how_it_goes(void **state)
+TEST(the_mesh_says_how_it_goes)
 {
-    (void)state;
     char text[512];
     mesh_describe_transport(&mesh, text, sizeof text);
     assert_string_equal(text, world->size > 1 ? "emulated NCCL" : "ring");
@@ -504,34 +488,19 @@ static int job_run(const char *way)
     return sums();
 }
 
-static int tests_run(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_reduce_is_mpis),
-        cmocka_unit_test(sums_go_by_rank_and_are_the_same_everywhere),
-        cmocka_unit_test(scatter_and_gather_are_an_all_reduce),
-        cmocka_unit_test(broadcast_comes_from_its_root),
-        cmocka_unit_test(all_to_all_brings_the_parts_of_all_ranks),
-        cmocka_unit_test(two_groups_work_side_by_side),
-        cmocka_unit_test(recorded_steps_have_collectives),
-        cmocka_unit_test(the_mesh_says_how_it_goes),
-    };
-    groups_open(world->size, false);
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
-
 int main(int argc, char **argv)
 {
     struct error error = {0};
-    if (!device_test_emulates())
+    if (!device_test_of_gpu())
         return 0;
     if (!comm_world_open(&argc, &argv, &world, &error)) {
         fprintf(stderr, "%s\n", error.text);
         return 1;
     }
     device_open();
-    int failed = argc > 1 ? job_run(argv[1]) : tests_run();
+    if (argc == 1)
+        groups_open(world->size, false);
+    int failed = argc > 1 ? job_run(argv[1]) : TESTS_RUN();
     mesh_close(&mesh);
     backend->stream_close(stream);
     backend->close(device);

@@ -74,8 +74,7 @@ check 'a start that hangs ends the job' sums hang:2:0 \
     "rank 0 on .*: NCCL's start \\(number 1 .* has waited .*no data arrives"
 check 'a rank that does not come to the first all-to-all is named' unconnected none \
     'rank 0 on .*: GPU all-to-all of 1 fp32 \(number 2 .* has waited .*missing: rank 2 on .*no collective'
-check 'a rank that does not come to the start is named' late none \
-    'rank 0 on .* has waited .*missing: rank 2 on '
+check 'a rank that does not come to the start is named' late none 'rank 0 on .* has waited .*missing: rank 2 on '
 
 faulty 'a collective that only one rank records' 3 mixed 'a collective is captured in a graph on some ranks only'
 faulty 'ranks that do not call the same' 3 different 'ranks call different collectives'

@@ -5,20 +5,10 @@
 #include "../cuda/nvml.h"
 
 #include <dlfcn.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "device/device.h"
-#include "skip.h"
+#include "test.h"
 
 static const char uuid[] = "GPU-01234567-89ab";
 static struct sensor_reading reading;
@@ -63,9 +53,8 @@ static void assert_common_values(void)
     assert_string_equal(reading.alarm, "");
 }
 
-static void a_gpu_has_all_values(void **state)
+TEST(a_gpu_has_all_values)
 {
-    (void)state;
     struct nvml *nvml = open_library("nvml", uuid, "");
     read_at(nvml, 10);
     assert_common_values();
@@ -82,9 +71,8 @@ static void a_gpu_has_all_values(void **state)
     nvml_close(nvml);
 }
 
-static void an_old_driver_has_fewer(void **state)
+TEST(an_old_driver_has_fewer)
 {
-    (void)state;
     struct nvml *nvml = open_library("nvml_old", uuid, "");
     read_at(nvml, 10);
     assert_common_values();
@@ -96,9 +84,8 @@ static void an_old_driver_has_fewer(void **state)
     nvml_close(nvml);
 }
 
-static void a_device_is_found_by_its_bus(void **state)
+TEST(a_device_is_found_by_its_bus)
 {
-    (void)state;
     static const char *const folders[] = {"nvml", "nvml_old"};
     for (int i = 0; i < 2; i++) {
         struct nvml *nvml = open_library(folders[i], "0000:3b:00.0", "");
@@ -108,18 +95,16 @@ static void a_device_is_found_by_its_bus(void **state)
     }
 }
 
-static void memory_is_asked_for_the_old_way_where_the_new_one_fails(void **state)
+TEST(memory_is_asked_for_the_old_way_where_the_new_one_fails)
 {
-    (void)state;
     struct nvml *nvml = open_library("nvml", uuid, "first version");
     read_at(nvml, 10);
     assert_value(SENSOR_GPU_MEMORY_USED, 6.0 * (1 << 30));
     nvml_close(nvml);
 }
 
-static void a_gpu_without_sensors_leaves_the_fields_empty(void **state)
+TEST(a_gpu_without_sensors_leaves_the_fields_empty)
 {
-    (void)state;
     struct nvml *nvml = open_library("nvml", uuid, "bare");
     read_at(nvml, 10);
     assert_nothing_known();
@@ -132,9 +117,8 @@ static void a_gpu_without_sensors_leaves_the_fields_empty(void **state)
     nvml_close(nvml);
 }
 
-static void a_lost_gpu_is_one_alarm(void **state)
+TEST(a_lost_gpu_is_one_alarm)
 {
-    (void)state;
     struct nvml *nvml = open_library("nvml", uuid, "");
     read_at(nvml, 10);
     setenv("NVML_STAND_IN", "lost", 1);
@@ -148,24 +132,22 @@ static void a_lost_gpu_is_one_alarm(void **state)
     nvml_close(nvml);
 }
 
-static void a_new_uncorrected_error_is_one_alarm(void **state)
+TEST(a_new_uncorrected_error_is_one_alarm)
 {
-    (void)state;
     struct nvml *nvml = open_library("nvml", uuid, "");
     read_at(nvml, 10);
     setenv("NVML_STAND_IN", "broken", 1);
     read_at(nvml, 11);
     assert_value(SENSOR_GPU_ECC_UNCORRECTED, 4);
-    assert_non_null(strstr(reading.alarm, "NVIDIA Stand-in (GPU-01234567-89ab): 2 more uncorrected "
-                                          "memory error(s) (ECC)"));
+    assert_has(reading.alarm, "NVIDIA Stand-in (GPU-01234567-89ab): 2 more uncorrected "
+                              "memory error(s) (ECC)");
     read_at(nvml, 12);
     assert_string_equal(reading.alarm, "");
     nvml_close(nvml);
 }
 
-static void throttling_is_told_in_words_and_seconds(void **state)
+TEST(throttling_is_told_in_words_and_seconds)
 {
-    (void)state;
     struct nvml *nvml = open_library("nvml", uuid, "hot");
     read_at(nvml, 10);
     assert_string_equal(reading.throttle, "power-cap hw-thermal");
@@ -191,8 +173,7 @@ static void assert_trouble(struct nvml *nvml, const char *expected)
     for (int i = 0; i < 2; i++) {
         read_at(nvml, i);
         assert_nothing_known();
-        if (strstr(reading.trouble, expected) == NULL)
-            fail_msg("no \"%s\" in: %s", expected, reading.trouble);
+        assert_has(reading.trouble, expected);
         assert_null(strchr(reading.trouble, '\n'));
     }
     nvml_close(nvml);
@@ -200,9 +181,8 @@ static void assert_trouble(struct nvml *nvml, const char *expected)
 
 /* Through the backend's table, with the library found by its name: one with that name is loaded
  * already. */
-static void the_backend_reads_its_gpu(void **state)
+TEST(the_backend_reads_its_gpu)
 {
-    (void)state;
     char module[4096], library[4096];
     struct error error = {0};
     snprintf(module, sizeof module, "%s/test/emulated-cuda.so", getenv("TEST_BUILD"));
@@ -230,9 +210,8 @@ static void the_backend_reads_its_gpu(void **state)
     dlclose(loaded);
 }
 
-static void what_is_missing_is_named(void **state)
+TEST(what_is_missing_is_named)
 {
-    (void)state;
     assert_trouble(nvml_open("./no/libnvidia-ml.so.1", uuid), "./no/libnvidia-ml.so.1: ");
     assert_trouble(nvml_open("libm.so.6", uuid), "(libm.so.6: no reason given by NVML)");
     assert_trouble(open_library("nvml", uuid, "no driver"), "Driver Not Loaded");
@@ -243,20 +222,4 @@ static void what_is_missing_is_named(void **state)
     nvml_close(NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_gpu_has_all_values),
-        cmocka_unit_test(an_old_driver_has_fewer),
-        cmocka_unit_test(a_device_is_found_by_its_bus),
-        cmocka_unit_test(memory_is_asked_for_the_old_way_where_the_new_one_fails),
-        cmocka_unit_test(a_gpu_without_sensors_leaves_the_fields_empty),
-        cmocka_unit_test(a_lost_gpu_is_one_alarm),
-        cmocka_unit_test(a_new_uncorrected_error_is_one_alarm),
-        cmocka_unit_test(throttling_is_told_in_words_and_seconds),
-        cmocka_unit_test(the_backend_reads_its_gpu),
-        cmocka_unit_test(what_is_missing_is_named),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

@@ -2,19 +2,10 @@
 // devices: cpu gpu
 /* Augmentation: with given parameters compared with torchvision through Pillow, pixel for pixel;
  * the distributions of random draws, and their dependence on seed, epoch and sample only. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "config/options.h"
 #include "data/augment.h"
 #include "device_test.h"
+#include "test.h"
 #include "vector_file.h"
 
 enum { DRAWS = 20000, SIDE = 32 };
@@ -81,8 +72,7 @@ static void apply(const struct pixel_plan *plan, const uint8_t *source, int64_t 
 {
     static const float mean[3] = {0, 0, 0}, std[3] = {1, 1, 1};
     const int64_t pixels = 3 * height * width;
-    struct device_test test;
-    device_test_open(&test, 1);
+    DEVICE_TEST(test, 1);
     void *plans = device_test_zeros(&test, TYPE_FP32, (int64_t)(sizeof *plan + 3) / 4);
     void *planes = device_test_zeros(&test, TYPE_FP32, (pixels + 3) / 4);
     const struct image_transform transform = {.type = TYPE_FP32,
@@ -101,7 +91,6 @@ static void apply(const struct pixel_plan *plan, const uint8_t *source, int64_t 
     test.device->backend->image_transform(test.stream, &transform);
     device_test_wait(&test);
     memcpy(moved, transform.images, (size_t)pixels * sizeof *moved);
-    device_test_close(&test);
 }
 
 static void check_pixels(const char *size)
@@ -128,9 +117,8 @@ static void check_pixels(const char *size)
     vector_file_close(file);
 }
 
-static void test_pixels(void **state)
+TEST(test_pixels)
 {
-    (void)state;
     check_pixels("square");
     check_pixels("wide");
 }
@@ -154,16 +142,14 @@ static void check_matrices(const char *size, int64_t width, int64_t height)
     vector_file_close(file);
 }
 
-static void test_matrices(void **state)
+TEST(test_matrices)
 {
-    (void)state;
     check_matrices("square", 32, 32);
     check_matrices("wide", 28, 20);
 }
 
-static void test_flip_and_rotation(void **state)
+TEST(test_flip_and_rotation)
 {
-    (void)state;
     static struct pixel_plan plans[DRAWS];
     draw_all(plans, 0);
     double flips = 0, bins[10] = {0};
@@ -182,9 +168,8 @@ static void test_flip_and_rotation(void **state)
 
 /* Uniform in +-3.2 and rounded: 3 and -3 are less frequent. The shift of a crop is uniform over
  * -4..4. */
-static void test_translation_and_crop(void **state)
+TEST(test_translation_and_crop)
 {
-    (void)state;
     static struct pixel_plan plans[DRAWS];
     draw_all(plans, 0);
     double moves[2][7] = {{0}}, shifts[2][9] = {{0}};
@@ -206,9 +191,8 @@ static void test_translation_and_crop(void **state)
     }
 }
 
-static void test_erasing(void **state)
+TEST(test_erasing)
 {
-    (void)state;
     static struct pixel_plan plans[DRAWS];
     draw_all(plans, 0);
     double erased = 0, small = 0, tall = 0, left = 0;
@@ -242,9 +226,8 @@ static void test_erasing(void **state)
         assert_int_equal(plans[i].erase_width, 0);
 }
 
-static void test_draws_depend_on_sample(void **state)
+TEST(test_draws_depend_on_sample)
 {
-    (void)state;
     static struct pixel_plan first[DRAWS], second[DRAWS];
     draw_all(first, 3);
     draw_all(second, 3);
@@ -265,9 +248,8 @@ static void test_draws_depend_on_sample(void **state)
     assert_memory_equal(first, second, sizeof first);
 }
 
-static void test_evaluation(void **state)
+TEST(test_evaluation)
 {
-    (void)state;
     struct augment augment;
     struct pixel_plan plan, none = {0};
     augment_open(&augment, &options, SIDE, SIDE, false);
@@ -277,17 +259,4 @@ static void test_evaluation(void **state)
     }
 }
 
-int main(void)
-{
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_pixels, set_up),
-        cmocka_unit_test_setup(test_matrices, set_up),
-        cmocka_unit_test_setup(test_flip_and_rotation, set_up),
-        cmocka_unit_test_setup(test_translation_and_crop, set_up),
-        cmocka_unit_test_setup(test_erasing, set_up),
-        cmocka_unit_test_setup(test_draws_depend_on_sample, set_up),
-        cmocka_unit_test_setup(test_evaluation, set_up),
-    };
-    return cmocka_run_group_tests_name("augment", tests, NULL, NULL);
-}
+TEST_MAIN(.before = set_up)

@@ -2,20 +2,10 @@
 /* Crops compared bit for bit to torchvision on Pillow's images (test/vectors/make_crop.py); the
  * distribution of RandomResizedCrop and RandomCrop; option values; identical results for files and
  * stored pixels. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "config/options.h"
 #include "data/crop.h"
 #include "device_test.h"
+#include "test.h"
 #include "vector_file.h"
 
 enum { BOX, MIDDLE, MOVED }; /* kind of a case in the vectors */
@@ -116,9 +106,8 @@ static void check_case(struct vector_file *file, int number, bool bicubic)
     free(planes);
 }
 
-static void crops_are_torchvisions(void **state)
+TEST_KERNELS(crops_are_torchvisions_with_all_kernels)
 {
-    (void)state;
     struct vector_file *file = vector_file_open("crop.safetensors");
     char name[32];
     int cases = 0;
@@ -131,11 +120,6 @@ static void crops_are_torchvisions(void **state)
     }
     assert_int_equal(cases, 21);
     vector_file_close(file);
-}
-
-static void crops_are_torchvisions_with_all_kernels(void **state)
-{
-    device_test_every_kernels(crops_are_torchvisions, state);
 }
 
 static void open_random_resized(const char *more, int64_t image)
@@ -165,9 +149,8 @@ static void check_uniform(const char *what, double *values, int count, double lo
         fail_msg("%s: %g from uniform", what, distance);
 }
 
-static void random_boxes_are_distributed(void **state)
+TEST(random_boxes_are_distributed)
 {
-    (void)state;
     enum { DRAWS = 20000 };
     static double share[DRAWS], ratio[DRAWS], left[DRAWS], top[DRAWS];
     const int64_t width = 4000, height = 4100;
@@ -191,9 +174,8 @@ static void random_boxes_are_distributed(void **state)
 }
 
 /* No box fits into a strip: the centre is used, as long as the ratio allows. */
-static void strips_give_their_middle(void **state)
+TEST(strips_give_their_middle)
 {
-    (void)state;
     struct crop_plan plan;
     open_random_resized("augment.crop_scale=0.9,1", 32);
     crop_plan_make(&crop, 0, 0, 1000, 10, &plan);
@@ -214,9 +196,8 @@ static void strips_give_their_middle(void **state)
     assert_int_equal(plan.box.width, 1);
 }
 
-static void draws_depend_on_epoch_and_sample(void **state)
+TEST(draws_depend_on_epoch_and_sample)
 {
-    (void)state;
     struct crop_plan one, other;
     open_random_resized("", 224);
     crop_plan_make(&crop, 2, 7, 500, 375, &one);
@@ -233,9 +214,8 @@ static void draws_depend_on_epoch_and_sample(void **state)
 }
 
 /* RandomCrop with padding reaches all positions with equal frequency. */
-static void random_places_are_all_reached(void **state)
+TEST(random_places_are_all_reached)
 {
-    (void)state;
     int seen[8][8] = {{0}};
     set("augment.resize=30 augment.crop=random augment.crop_pad=2 augment.resize_to=square");
     assert_true(crop_open(&crop, &options, true, (struct image_size){27, 27}, true, &error));
@@ -251,9 +231,8 @@ static void random_places_are_all_reached(void **state)
 }
 
 /* Evaluation uses its own options, or else those of training without randomness. */
-static void evaluation_follows_the_options(void **state)
+TEST(evaluation_follows_the_options)
 {
-    (void)state;
     assert_false(crop_is_active(&options, false));
     assert_true(crop_is_active(&options, true));
     open_random_resized("", 224);
@@ -280,9 +259,8 @@ static void evaluation_follows_the_options(void **state)
 
 /* timm's ResizeKeepRatio((292, 146)) and CenterCrop((256, 128)): the resized image covers the size
  * in both directions. */
-static void images_that_are_not_square(void **state)
+TEST(images_that_are_not_square)
 {
-    (void)state;
     const struct image_size tall = {256, 128};
     struct crop_plan plan;
     set("eval.resize=292 eval.resize_to=shorter eval.crop=center");
@@ -307,7 +285,7 @@ static void images_that_are_not_square(void **state)
     assert_int_equal(plan.resized_height, 256);
     set("augment.resize=260 augment.crop=random augment.crop_pad=128");
     assert_false(crop_open(&crop, &options, true, tall, true, &error));
-    assert_non_null(strstr(error.text, "256 x 128"));
+    assert_has(error.text, "256 x 128");
     error_clear(&error);
 }
 
@@ -319,14 +297,11 @@ static void refuses(const char *settings, int64_t image, bool training, const ch
     if (options_check(&options, &error) &&
         crop_open(&crop, &options, true, (struct image_size){image, image}, training, &error))
         fail_msg("%s is taken", settings);
-    assert_int_equal(error.kind, ERROR_USAGE);
-    if (strstr(error.text, expected) == NULL)
-        fail_msg("\"%s\" does not say \"%s\"", error.text, expected);
+    assert_error(&error, ERROR_USAGE, expected);
 }
 
-static void impossible_options_are_refused(void **state)
+TEST(impossible_options_are_refused)
 {
-    (void)state;
     refuses("augment.crop=center", 224, true, "augment.crop needs augment.resize");
     refuses("augment.resize_to=shorter augment.resize=256", 224, true, "needs augment.crop");
     refuses("augment.crop=center augment.resize=9 augment.random_resized_crop=on", 224, true,
@@ -343,9 +318,8 @@ static void impossible_options_are_refused(void **state)
 }
 
 /* A file and its decoded pixels give identical results, with any thread's scratch, new or used. */
-static void files_are_as_their_pixels(void **state)
+TEST(files_are_as_their_pixels)
 {
-    (void)state;
     struct vector_file *file = vector_file_open("image_files.safetensors");
     static const char *const kinds[] = {"jpeg_420", "png_rgb_8", "png_palette_4", "jpeg_1x19"};
     uint8_t from_file[3 * 24 * 24], from_pixels[3 * 24 * 24];
@@ -375,9 +349,8 @@ static void files_are_as_their_pixels(void **state)
 
 /* Scaled decoding is requested if the box stays as large as the output; the result is close to that
  * of full decoding. */
-static void scaled_decoding_is_near(void **state)
+TEST(scaled_decoding_is_near)
 {
-    (void)state;
     struct crop_plan plan = {
         .box = {100, 50, 447, 896}, .resized_width = 224, .resized_height = 224};
     struct image_request request;
@@ -411,9 +384,8 @@ static void scaled_decoding_is_near(void **state)
 }
 
 /* One output with more inputs than a block of the kernel holds. */
-static void long_lines_are_resized(void **state)
+TEST(long_lines_are_resized)
 {
-    (void)state;
     enum { WIDTH = 5000, HEIGHT = 3 };
     uint8_t *pixels = malloc(WIDTH * HEIGHT), planes[4];
     for (int64_t i = 0; i < WIDTH * HEIGHT; i++)
@@ -425,21 +397,4 @@ static void long_lines_are_resized(void **state)
     free(pixels);
 }
 
-int main(void)
-{
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(crops_are_torchvisions_with_all_kernels, set_up),
-        cmocka_unit_test_setup(random_boxes_are_distributed, set_up),
-        cmocka_unit_test_setup(strips_give_their_middle, set_up),
-        cmocka_unit_test_setup(draws_depend_on_epoch_and_sample, set_up),
-        cmocka_unit_test_setup(random_places_are_all_reached, set_up),
-        cmocka_unit_test_setup(evaluation_follows_the_options, set_up),
-        cmocka_unit_test_setup(images_that_are_not_square, set_up),
-        cmocka_unit_test_setup(impossible_options_are_refused, set_up),
-        cmocka_unit_test_setup(files_are_as_their_pixels, set_up),
-        cmocka_unit_test_setup(scaled_decoding_is_near, set_up),
-        cmocka_unit_test_setup(long_lines_are_resized, set_up),
-    };
-    return cmocka_run_group_tests_name("crop", tests, NULL, free_scratch);
-}
+TEST_MAIN(.teardown = free_scratch, .before = set_up)

@@ -1,20 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Messages about a data.root that does not hold the data set: missing, moved, a file, empty, nested
  * too deep, in another format. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "config/options.h"
 #include "data/dataset.h"
 #include "temporary.h"
+#include "test.h"
 
 static char top[1024]; /* the temporary folder */
 
@@ -56,15 +48,11 @@ static void fails(const char *format, const char *root, const char *expected)
     options.data.val = VALIDATION_FRACTION;
     options.data.val_fraction = 0.1;
     assert_false(dataset_open(&dataset, &options, SPLIT_TRAIN, &error));
-    assert_int_equal(error.kind, ERROR_DATA);
-    assert_null(strchr(error.text, '\n'));
-    if (strstr(error.text, wanted) == NULL)
-        fail_msg("\"%s\" does not say \"%s\"", error.text, wanted);
+    assert_error(&error, ERROR_DATA, wanted);
 }
 
-static void missing_roots(void **state)
+TEST(missing_roots)
 {
-    (void)state;
     put("photos/cat/1.jpg");
     put("photos/dog/1.jpg");
     put("plants.zip");
@@ -97,9 +85,8 @@ static void missing_roots(void **state)
     free(before);
 }
 
-static void files_as_roots(void **state)
+TEST(files_as_roots)
 {
-    (void)state;
     put("files/photos.tar.gz");
     put("files/cifar-10-python.tar.gz");
     put("files/set.h5");
@@ -116,9 +103,8 @@ static void files_as_roots(void **state)
     fails("packed", "@/nothing", "data.root=@/nothing: is empty; ");
 }
 
-static void folders_too_high(void **state)
+TEST(folders_too_high)
 {
-    (void)state;
     put("one/cat/1.jpg");
     put("one/cat/2.jpg");
     put("high/photos/all/cat/1.jpg");
@@ -150,9 +136,8 @@ static void folders_too_high(void **state)
     fails("imagefolder", "@/odd", "no folder train, only notes.txt; data.root must contain train");
 }
 
-static void other_formats(void **state)
+TEST(other_formats)
 {
-    (void)state;
     put("torch/cifar-10-batches-py/data_batch_1");
     put("torch/cifar-10-batches-py/batches.meta");
     put("download/cifar-10-python.tar.gz");
@@ -183,14 +168,4 @@ static int open_folder(void **state)
     return 0;
 }
 
-int main(void)
-{
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(missing_roots),
-        cmocka_unit_test(files_as_roots),
-        cmocka_unit_test(folders_too_high),
-        cmocka_unit_test(other_formats),
-    };
-    return cmocka_run_group_tests_name("data_root", tests, open_folder, temporary_teardown);
-}
+TEST_MAIN(.setup = open_folder, .teardown = temporary_teardown)

@@ -2,35 +2,23 @@
 /* Data sets: the CIFAR-10 reader on the sample, on valid and damaged files (with a fuzzer), the
  * splits, and synthetic data. */
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#include "config/options.h"
 #include "core/random.h"
-#include "data/dataset.h"
+#include "dataset_fixture.h"
 #include "temporary.h"
+#include "test.h"
 #include "vector_file.h"
 
 enum { RECORD = 3073, PIXELS = 3072 };
 
-static struct options options;
-static struct dataset dataset;
 static struct error error;
 
 static int set_up(void **state)
 {
     (void)state;
-    options_default(&options);
+    dataset_begin("cifar10");
     error_clear(&error);
-    snprintf(options.data.format, sizeof options.data.format, "cifar10");
     options.data.val = VALIDATION_TEST;
     return 0;
 }
@@ -81,24 +69,18 @@ static void expect_error(enum data_split split, enum error_kind kind, const char
                          const char *more)
 {
     error_clear(&error);
+    dataset_close(&dataset);
     assert_false(dataset_open(&dataset, &options, split, &error));
     assert_int_equal(error.kind, kind);
     if (strstr(error.text, words) == NULL || strstr(error.text, more) == NULL)
         fail_msg("\"%s\" lacks \"%s\" or \"%s\"", error.text, words, more);
 }
 
-static void open_split(enum data_split split)
+TEST(test_sample)
 {
-    if (!dataset_open(&dataset, &options, split, &error))
-        fail_msg("%s", error.text);
-}
-
-static void test_sample(void **state)
-{
-    (void)state;
     use_sample();
     for (int split = SPLIT_TRAIN; split <= SPLIT_TEST; split++) {
-        open_split((enum data_split)split);
+        split_opens((enum data_split)split, -1);
         int64_t seen[10] = {0};
         assert_int_equal(dataset.count, split == SPLIT_TRAIN ? 2000 : 500);
         assert_int_equal(dataset.channels * dataset.height * dataset.width, PIXELS);
@@ -111,12 +93,9 @@ static void test_sample(void **state)
         for (int label = 0; label < 10; label++)
             assert_int_equal(seen[label], dataset.count / 10);
         assert_string_equal(dataset.class_name[9], "truck");
-        dataset_close(&dataset);
     }
     options.data.root[0] = '\0';
-    open_split(SPLIT_TRAIN);
-    assert_int_equal(dataset.count, 2000);
-    dataset_close(&dataset);
+    split_opens(SPLIT_TRAIN, 2000);
 }
 
 static void check_record(int64_t index, int64_t number)
@@ -129,28 +108,22 @@ static void check_record(int64_t index, int64_t number)
         assert_int_equal(pixels[i], content_byte(number, i + 1));
 }
 
-static void test_records(void **state)
+TEST(test_records)
 {
-    (void)state;
     make_set("set/cifar-10-batches-bin");
     for (int parent = 0; parent < 2; parent++) {
         use_root(parent ? "set" : "set/cifar-10-batches-bin");
-        open_split(SPLIT_TRAIN);
-        assert_int_equal(dataset.count, 24);
+        split_opens(SPLIT_TRAIN, 24);
         for (int64_t i = 0; i < 24; i++)
             check_record(i, i);
-        dataset_close(&dataset);
-        open_split(SPLIT_VALIDATION);
-        assert_int_equal(dataset.count, 6);
+        split_opens(SPLIT_VALIDATION, 6);
         for (int64_t i = 0; i < 6; i++)
             check_record(i, 100 + i);
-        dataset_close(&dataset);
     }
 }
 
-static void test_missing(void **state)
+TEST(test_missing)
 {
-    (void)state;
     use_root("nowhere");
     expect_error(SPLIT_TRAIN, ERROR_DATA, "nowhere", "vittrain fetch cifar10");
     temporary_directory("empty");
@@ -175,9 +148,8 @@ static void test_missing(void **state)
 }
 
 /* Four files of exactly the official size; the fifth is missing. The files are sparse. */
-static void test_official_incomplete(void **state)
+TEST(test_official_incomplete)
 {
-    (void)state;
     temporary_directory("official");
     use_root("official");
     for (int i = 1; i <= 5; i++) {
@@ -188,14 +160,11 @@ static void test_official_incomplete(void **state)
         if (i == 4)
             expect_error(SPLIT_TRAIN, ERROR_DATA, "data_batch_5.bin is missing", "fetch");
     }
-    open_split(SPLIT_TRAIN);
-    assert_int_equal(dataset.count, 50000);
-    dataset_close(&dataset);
+    split_opens(SPLIT_TRAIN, 50000);
 }
 
-static void test_wrong_sizes(void **state)
+TEST(test_wrong_sizes)
 {
-    (void)state;
     make_set("sizes");
     use_root("sizes");
     static const int64_t bad[] = {0, 1, RECORD - 1, 2 * RECORD + 1, 3 * RECORD - 1};
@@ -215,9 +184,8 @@ static void set_byte(const char *name, int64_t place, unsigned char value)
     close(file);
 }
 
-static void test_wrong_labels(void **state)
+TEST(test_wrong_labels)
 {
-    (void)state;
     make_set("labels");
     use_root("labels");
     set_byte("labels/data_batch_3.bin", 11 * RECORD, 10);
@@ -225,8 +193,7 @@ static void test_wrong_labels(void **state)
     set_byte("labels/data_batch_3.bin", 11 * RECORD, 255);
     expect_error(SPLIT_TRAIN, ERROR_DATA, "labels/data_batch_3.bin", "record 11 has label 255");
     set_byte("labels/data_batch_3.bin", 11 * RECORD, 9);
-    open_split(SPLIT_TRAIN);
-    dataset_close(&dataset);
+    split_opens(SPLIT_TRAIN, -1);
 }
 
 static void expect_read_error(int64_t index, const char *words)
@@ -235,24 +202,20 @@ static void expect_read_error(int64_t index, const char *words)
     int32_t label;
     error_clear(&error);
     assert_false(dataset_read(&dataset, index, pixels, &label, &error));
-    assert_int_equal(error.kind, ERROR_DATA);
-    if (strstr(error.text, words) == NULL)
-        fail_msg("\"%s\" lacks \"%s\"", error.text, words);
+    assert_error(&error, ERROR_DATA, words);
 }
 
-static void test_file_changed(void **state)
+TEST(test_file_changed)
 {
-    (void)state;
     make_set("changed");
     use_root("changed");
-    open_split(SPLIT_TRAIN);
+    split_opens(SPLIT_TRAIN, -1);
     set_byte("changed/data_batch_1.bin", 2 * RECORD, 77);
     expect_read_error(2, "record 2 has label 77");
     assert_int_equal(truncate(temporary_path("changed/data_batch_1.bin"), 3 * RECORD + 100), 0);
     expect_read_error(3, "cannot read record 3");
     expect_read_error(4, "the file was truncated");
     check_record(5, 5);
-    dataset_close(&dataset);
 }
 
 /* Damage a set of files in one of several ways, from a fixed stream of random numbers. Return true
@@ -275,9 +238,8 @@ static bool damage(uint32_t round)
     return good;
 }
 
-static void test_fuzz(void **state)
+TEST(test_fuzz)
 {
-    (void)state;
     use_root("fuzz");
     int good_rounds = 0;
     for (uint32_t round = 0; round < 400; round++) {
@@ -288,14 +250,13 @@ static void test_fuzz(void **state)
             expect_error(SPLIT_TRAIN, ERROR_DATA, "fuzz/data_batch_", "fetch");
             continue;
         }
-        open_split(SPLIT_TRAIN);
+        split_opens(SPLIT_TRAIN, -1);
         for (int64_t i = 0; i < dataset.count; i++) {
             uint8_t pixels[PIXELS];
             int32_t label;
             assert_true(dataset_read(&dataset, i, pixels, &label, &error));
             assert_in_range(label, 0, 9);
         }
-        dataset_close(&dataset);
     }
     assert_in_range(good_rounds, 50, 350);
 }
@@ -309,9 +270,8 @@ static void count_records(int *seen)
 }
 
 /* The validation split of 60,000 samples is that of PyTorch's random_split with seed 42. */
-static void test_torch_split(void **state)
+TEST(test_torch_split)
 {
-    (void)state;
     snprintf(options.data.format, sizeof options.data.format, "synthetic");
     options.data.samples = 48000;
     options.data.image = 1;
@@ -323,51 +283,42 @@ static void test_torch_split(void **state)
         expected[validation[i]] = 1;
     for (int split = SPLIT_TRAIN; split <= SPLIT_TEST; split++) {
         static const int64_t counts[] = {45000, 5000, 10000};
-        open_split((enum data_split)split);
-        assert_int_equal(dataset.count, counts[split]);
+        split_opens((enum data_split)split, counts[split]);
         for (int64_t i = 0; i < dataset.count; i++)
             assert_int_equal(expected[dataset_record(&dataset, i)], split == SPLIT_VALIDATION);
-        dataset_close(&dataset);
     }
     vector_file_close(file);
 }
 
-static void test_reference_split(void **state)
+TEST(test_reference_split)
 {
-    (void)state;
     use_sample();
     options.data.val = VALIDATION_REFERENCE;
     static const int64_t expected[] = {1875, 208, 417}; /* of 2,500 */
     int seen[2500] = {0};
     for (int split = SPLIT_TRAIN; split <= SPLIT_TEST; split++) {
-        open_split((enum data_split)split);
-        assert_int_equal(dataset.count, expected[split]);
+        split_opens((enum data_split)split, expected[split]);
         count_records(seen);
-        dataset_close(&dataset);
     }
     for (int i = 0; i < 2500; i++)
         assert_int_equal(seen[i], 1);
 
     int again[2500] = {0}, other[2500] = {0};
-    open_split(SPLIT_VALIDATION);
+    split_opens(SPLIT_VALIDATION, -1);
     count_records(again);
-    dataset_close(&dataset);
-    open_split(SPLIT_VALIDATION);
+    split_opens(SPLIT_VALIDATION, -1);
     int first = (int)dataset_record(&dataset, 0);
     assert_int_equal(again[first], 1);
-    dataset_close(&dataset);
     options.run.seed++;
-    open_split(SPLIT_VALIDATION);
+    split_opens(SPLIT_VALIDATION, -1);
     count_records(other);
-    dataset_close(&dataset);
     assert_memory_not_equal(again, other, sizeof again);
 }
 
 /* data.val=0.1: 200 of the 2,000 training samples, a tenth of each class; the test split is
  * unchanged. */
-static void test_held_out(void **state)
+TEST(test_held_out)
 {
-    (void)state;
     use_sample();
     options.data.val = VALIDATION_FRACTION;
     int seen[2000] = {0}, larger[2000] = {0};
@@ -377,7 +328,7 @@ static void test_held_out(void **state)
         options.data.val_fraction = fractions[f];
         options.run.seed++; /* without effect */
         for (int split = SPLIT_TRAIN; split <= SPLIT_VALIDATION; split++) {
-            open_split((enum data_split)split);
+            split_opens((enum data_split)split, -1);
             count_records(f == 0 ? seen : larger);
             for (int64_t i = 0; i < dataset.count; i++) {
                 uint8_t pixels[PIXELS];
@@ -387,7 +338,6 @@ static void test_held_out(void **state)
                 if (split == SPLIT_VALIDATION)
                     (f == 0 ? seen : larger)[dataset_record(&dataset, i)]++;
             }
-            dataset_close(&dataset);
         }
         for (int c = 0; c < 10; c++) {
             const double all = of_class[0][c] + of_class[1][c];
@@ -396,37 +346,27 @@ static void test_held_out(void **state)
     }
     for (int i = 0; i < 2000; i++) /* 1: training, 2: held out */
         assert_true(seen[i] >= 1 && seen[i] <= larger[i] && larger[i] <= 2);
-    open_split(SPLIT_TEST);
-    assert_int_equal(dataset.count, 500);
-    dataset_close(&dataset);
+    split_opens(SPLIT_TEST, 500);
 }
 
-static void test_fraction(void **state)
+TEST(test_fraction)
 {
-    (void)state;
     use_sample();
     options.debug.fraction = 0.1;
     int seen[2000] = {0};
-    open_split(SPLIT_TRAIN);
-    assert_int_equal(dataset.count, 200);
+    split_opens(SPLIT_TRAIN, 200);
     count_records(seen);
     assert_true(dataset_record(&dataset, 199) > 1500);
-    dataset_close(&dataset);
     options.debug.fraction = 1e-9;
-    open_split(SPLIT_TEST);
-    assert_int_equal(dataset.count, 1);
-    dataset_close(&dataset);
+    split_opens(SPLIT_TEST, 1);
 }
 
-static void test_usage(void **state)
+TEST(test_usage)
 {
-    (void)state;
     use_sample();
     options.data.val = VALIDATION_NONE;
     expect_error(SPLIT_VALIDATION, ERROR_USAGE, "data.val=none", "data.val=test");
-    open_split(SPLIT_TRAIN);
-    assert_int_equal(dataset.count, 2000);
-    dataset_close(&dataset);
+    split_opens(SPLIT_TRAIN, 2000);
     snprintf(options.data.format, sizeof options.data.format, "cifar");
     expect_error(SPLIT_TRAIN, ERROR_USAGE, "data.format=cifar", "cifar10");
     snprintf(options.data.format, sizeof options.data.format, "something-else");
@@ -446,12 +386,10 @@ static void use_synthetic(int64_t samples, int64_t image, int64_t classes, int64
     options.model.channels = channels;
 }
 
-static void test_synthetic_shapes(void **state)
+TEST(test_synthetic_shapes)
 {
-    (void)state;
     use_synthetic(11, 5, 3, 1);
-    open_split(SPLIT_TRAIN);
-    assert_int_equal(dataset.count, 11);
+    split_opens(SPLIT_TRAIN, 11);
     uint8_t pixels[2][25];
     int32_t label[2];
     for (int i = 0; i < 2; i++)
@@ -459,13 +397,10 @@ static void test_synthetic_shapes(void **state)
     assert_memory_equal(pixels[0], pixels[1], sizeof pixels[0]);
     assert_int_equal(label[0], label[1]);
     assert_string_equal(dataset.class_name[2], "class 2");
-    dataset_close(&dataset);
 
-    open_split(SPLIT_TEST);
-    assert_int_equal(dataset.count, 3);
+    split_opens(SPLIT_TEST, 3);
     assert_true(dataset_read(&dataset, 0, pixels[1], &label[1], &error));
     assert_memory_not_equal(pixels[0], pixels[1], sizeof pixels[0]);
-    dataset_close(&dataset);
 }
 
 static void read_record(int64_t record, uint8_t pixels[25], int32_t *label)
@@ -477,26 +412,23 @@ static void read_record(int64_t record, uint8_t pixels[25], int32_t *label)
 }
 
 /* data.distinct=4: both splits repeat the first four records that they have without it. */
-static void test_synthetic_distinct(void **state)
+TEST(test_synthetic_distinct)
 {
-    (void)state;
     for (int split = SPLIT_TRAIN; split <= SPLIT_TEST; split += SPLIT_TEST - SPLIT_TRAIN) {
         uint8_t pixels[5][25], again[25];
         int32_t label[5], label_again;
         use_synthetic(44, 5, 3, 1);
-        open_split((enum data_split)split);
+        split_opens((enum data_split)split, -1);
         for (int64_t i = 0; i < 5; i++)
             read_record(i, pixels[i], &label[i]);
-        dataset_close(&dataset);
         options.data.distinct = 4;
-        open_split((enum data_split)split);
+        split_opens((enum data_split)split, -1);
         assert_memory_not_equal(pixels[4], pixels[0], 25);
         for (int64_t i = 0; i < dataset.count; i++) {
             read_record(i, again, &label_again);
             assert_memory_equal(again, pixels[i % 4], 25);
             assert_int_equal(label_again, label[i % 4]);
         }
-        dataset_close(&dataset);
         options.data.distinct = 0;
     }
     use_synthetic(4000000000, 8192, 3, 1);
@@ -524,19 +456,17 @@ static void class_means(int64_t classes, int64_t size, double *mean, int *sample
 }
 
 /* The nearest class mean predicts the class better than chance, so the data can be learnt. */
-static void test_synthetic_is_learnable(void **state)
+TEST(test_synthetic_is_learnable)
 {
-    (void)state;
     enum { CLASSES = 4, SIZE = 3 * 16 * 16 };
     use_synthetic(400, 16, CLASSES, 3);
     static double mean[CLASSES * SIZE];
     int samples[CLASSES] = {0}, right = 0;
-    open_split(SPLIT_TRAIN);
+    split_opens(SPLIT_TRAIN, -1);
     class_means(CLASSES, SIZE, mean, samples);
-    dataset_close(&dataset);
     for (int i = 0; i < CLASSES; i++)
         assert_in_range(samples[i], 70, 130);
-    open_split(SPLIT_TEST);
+    split_opens(SPLIT_TEST, -1);
     for (int64_t i = 0; i < dataset.count; i++) {
         uint8_t pixels[SIZE];
         int32_t label;
@@ -551,32 +481,6 @@ static void test_synthetic_is_learnable(void **state)
         right += best == label;
     }
     assert_true(right > 76);
-    dataset_close(&dataset);
 }
 
-int main(void)
-{
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_sample, set_up),
-        cmocka_unit_test_setup(test_records, set_up),
-        cmocka_unit_test_setup(test_missing, set_up),
-        cmocka_unit_test_setup(test_official_incomplete, set_up),
-        cmocka_unit_test_setup(test_wrong_sizes, set_up),
-        cmocka_unit_test_setup(test_wrong_labels, set_up),
-        cmocka_unit_test_setup(test_file_changed, set_up),
-        cmocka_unit_test_setup(test_fuzz, set_up),
-        cmocka_unit_test_setup(test_torch_split, set_up),
-        cmocka_unit_test_setup(test_reference_split, set_up),
-        cmocka_unit_test_setup(test_held_out, set_up),
-        cmocka_unit_test_setup(test_fraction, set_up),
-        cmocka_unit_test_setup(test_usage, set_up),
-        cmocka_unit_test_setup(test_synthetic_shapes, set_up),
-        cmocka_unit_test_setup(test_synthetic_distinct, set_up),
-        cmocka_unit_test_setup(test_synthetic_is_learnable, set_up),
-    };
-    temporary_open();
-    int failed = cmocka_run_group_tests_name("dataset", tests, NULL, NULL);
-    temporary_close();
-    return failed;
-}
+TEST_MAIN(.setup = temporary_setup, .teardown = temporary_teardown, .before = set_up)

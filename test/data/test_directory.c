@@ -3,28 +3,19 @@
 /* Detects which ranks share a directory. Nodes with local disks are simulated: each rank is a node
  * with its own directory. */
 #include <dirent.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "comm/folder_owner.h"
 #include "core/folder.h"
 #include "temporary.h"
+#include "test.h"
 
 static struct comm *world;
 static struct error error;
 static char root[1024];
 
-static void test_owner(void **state)
+TEST(test_owner)
 {
-    (void)state;
     char path[2048];
     int owner = -1;
     snprintf(path, sizeof path, "%s/made/for/all", root);
@@ -51,9 +42,8 @@ static struct comm *split_alone(struct comm *comm)
 }
 
 /* Every second node has a local disk, the others share one. */
-static void test_private_disks(void **state)
+TEST(test_private_disks)
 {
-    (void)state;
     char path[2048];
     int owner = -1;
     bool private_disk = world->rank % 2 == 1;
@@ -69,9 +59,8 @@ static void test_private_disks(void **state)
     assert_int_equal(owner, private_disk ? world->rank : 0);
 }
 
-static void test_not_a_directory(void **state)
+TEST(test_not_a_directory)
 {
-    (void)state;
     char path[2048];
     int owner = -1;
     snprintf(path, sizeof path, "%s/file", root);
@@ -84,15 +73,13 @@ static void test_not_a_directory(void **state)
     strcat(path, "/below");
     error_clear(&error);
     assert_false(folder_owner(world, path, true, &owner, &error));
-    assert_int_equal(error.kind, ERROR_FILE);
-    assert_non_null(strstr(error.text, "/file: cannot create the folder"));
+    assert_error(&error, ERROR_FILE, "/file: cannot create the folder");
     assert_true(comm_same(world, error.text, strlen(error.text)));
 }
 
 /* The reason is that of the failed mkdir, not of a later check. */
-static void test_reason(void **state)
+TEST(test_reason)
 {
-    (void)state;
     char path[2048];
     snprintf(path, sizeof path, "%s/link", root);
     if (world->rank == 0)
@@ -114,9 +101,8 @@ static void test_reason(void **state)
     assert_non_null(strstr(error.text, "File name too long; go elsewhere"));
 }
 
-static void test_names(void **state)
+TEST(test_names)
 {
-    (void)state;
     char path[2048];
     unsigned seen = 0;
     DIR *entries = NULL;
@@ -139,9 +125,8 @@ static void test_names(void **state)
 }
 
 /* Without the home folder there is no cache folder: a home folder is never created. */
-static void test_cache(void **state)
+TEST(test_cache)
 {
-    (void)state;
     char path[2048], home[2048];
     unsetenv("XDG_CACHE_HOME");
     assert_int_equal(setenv("HOME", root, 1), 0);
@@ -156,18 +141,12 @@ static void test_cache(void **state)
 
 int main(int argc, char **argv)
 {
-    cmocka_set_message_output(CM_OUTPUT_TAP);
     if (!comm_world_open(&argc, &argv, &world, &error))
         return 1;
     if (world->rank == 0)
         snprintf(root, sizeof root, "%s", temporary_open());
     comm_broadcast(world, root, sizeof root, COMM_BYTE, 0);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_owner),           cmocka_unit_test(test_private_disks),
-        cmocka_unit_test(test_not_a_directory), cmocka_unit_test(test_reason),
-        cmocka_unit_test(test_names),           cmocka_unit_test(test_cache),
-    };
-    int failed = cmocka_run_group_tests_name("directory", tests, NULL, NULL);
+    int failed = TESTS_RUN();
     comm_barrier(world);
     if (world->rank == 0)
         temporary_close();

@@ -1,25 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The loader at the ends of epochs: during an evaluation it reads the first batches of the next
  * epoch. It reads each sample of an epoch once, and nothing after the last step. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 #include "comm/comm.h"
 #include "config/options.h"
+#include "model_fixture.h"
 #include "temporary.h"
+#include "test.h"
 #include "train/trainer_state.h"
 
 enum { EPOCHS = 3, BATCH = 16, EPOCH_STEPS = 6, SAMPLES = EPOCH_STEPS * BATCH };
 
-static struct comm *world;
 static const struct dataset_format *format; /* the original format */
 static struct dataset_format training_format, validation_format;
 static atomic_int training_reads, validation_reads, evaluations_without;
@@ -65,9 +58,8 @@ static void options_make(struct options *options)
     assert_true(options_set(assignment, options, &error));
 }
 
-static void the_loader_goes_on_while_an_evaluation_runs(void **state)
+TEST(the_loader_goes_on_while_an_evaluation_runs)
 {
-    (void)state;
     static struct trainer trainer;
     struct options options;
     struct error error = {0};
@@ -90,17 +82,4 @@ static void the_loader_goes_on_while_an_evaluation_runs(void **state)
     assert_int_equal(atomic_load(&training_reads), EPOCHS * SAMPLES);
 }
 
-int main(int argc, char **argv)
-{
-    struct error error = {0};
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_loader_goes_on_while_an_evaluation_runs)};
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    if (!comm_world_open(&argc, &argv, &world, &error)) {
-        fprintf(stderr, "%s\n", error.text);
-        return 1;
-    }
-    int failed = cmocka_run_group_tests_name("epochs", tests, temporary_setup, temporary_teardown);
-    comm_world_close(world);
-    return failed;
-}
+TEST_MAIN_WORLD(.setup = temporary_setup, .teardown = temporary_teardown)

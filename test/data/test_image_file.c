@@ -3,21 +3,13 @@
  * in part, bit for bit; truncated, damaged, oversized and other files; mutated ones
  * (TEST_FUZZ=COUNT for more than a few thousand). */
 #define _GNU_SOURCE /* memmem */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
-
-#include <cmocka.h>
 
 #include "config/options.h"
 #include "core/random.h"
 #include "data/crop.h"
 #include "image_vectors.h"
+#include "test.h"
 
 enum { PIXELS_MOST = 1 << 20 };
 
@@ -105,9 +97,8 @@ static void check_area(const struct sample *sample, struct image_area area)
                  (int)area.y, (int)area.width, (int)area.height);
 }
 
-static void all_kinds_are_pillows(void **state)
+TEST(all_kinds_are_pillows)
 {
-    (void)state;
     for (int i = 0; i < KINDS; i++) {
         const struct sample sample = sample_find(kinds[i]);
         check_area(&sample, (struct image_area){0, 0, sample.width, sample.height});
@@ -127,9 +118,8 @@ static void check_parts(const struct sample *sample, uint32_t number, uint32_t p
     }
 }
 
-static void parts_are_those_of_the_whole(void **state)
+TEST(parts_are_those_of_the_whole)
 {
-    (void)state;
     for (int i = 0; i < KINDS; i++) {
         const struct sample sample = sample_find(kinds[i]);
         check_parts(&sample, (uint32_t)i, 20);
@@ -137,9 +127,8 @@ static void parts_are_those_of_the_whole(void **state)
 }
 
 /* Restart markers change no pixel of the whole or of parts. Files other than JPEG are refused. */
-static void restarts_keep_the_pixels(void **state)
+TEST(restarts_keep_the_pixels)
 {
-    (void)state;
     struct byte_buffer bytes = {0}, again = {0};
     for (int i = 0; i < KINDS; i++) {
         struct sample sample = sample_find(kinds[i]);
@@ -167,9 +156,8 @@ static void restarts_keep_the_pixels(void **state)
 }
 
 /* libjpeg upsamples an image of 3 columns differently from the last 3 columns of a wider one. */
-static void narrow_parts_are_those_of_the_whole(void **state)
+TEST(narrow_parts_are_those_of_the_whole)
 {
-    (void)state;
     struct sample sample = sample_find("jpeg_19x1");
     struct byte_buffer bytes = {0};
     assert_true(image_jpeg_add_restarts(sample.bytes, sample.count, PIXELS_MOST, 16, &bytes));
@@ -180,9 +168,8 @@ static void narrow_parts_are_those_of_the_whole(void **state)
 }
 
 /* A WebP image keeps the scratch memory that JPEG files use. */
-static void formats_share_the_memory(void **state)
+TEST(formats_share_the_memory)
 {
-    (void)state;
     assert_true(byte_buffer_reserve(&pixels.part, 100, &error));
     const uint8_t *part = pixels.part.data;
     const struct sample sample = sample_find("webp_1x1");
@@ -191,9 +178,8 @@ static void formats_share_the_memory(void **state)
 }
 
 /* libjpeg smooths a progressive file without its last scans; large images need much memory. */
-static void incomplete_and_large_files_are_not_encoded_again(void **state)
+TEST(incomplete_and_large_files_are_not_encoded_again)
 {
-    (void)state;
     const struct sample sample = sample_find("jpeg_progressive");
     const int64_t size = sample.width * sample.height;
     struct byte_buffer bytes = {0};
@@ -216,9 +202,8 @@ static void incomplete_and_large_files_are_not_encoded_again(void **state)
 }
 
 /* Intervals outside of the area are not decoded: damage in the first one has no effect. */
-static void other_intervals_do_not_matter(void **state)
+TEST(other_intervals_do_not_matter)
 {
-    (void)state;
     struct sample sample = sample_find("jpeg_420");
     struct byte_buffer bytes = {0};
     assert_true(image_jpeg_add_restarts(sample.bytes, sample.count, PIXELS_MOST, 16, &bytes));
@@ -249,9 +234,8 @@ static double mean_of(const struct sample *sample, int64_t x, int64_t y, int64_t
 }
 
 /* A scaled pixel represents a square of pixels and must be close to their mean on average. */
-static void scaled_images_are_smaller(void **state)
+TEST(scaled_images_are_smaller)
 {
-    (void)state;
     static const char *const some[] = {"jpeg_444",  "jpeg_422",         "jpeg_420",
                                        "jpeg_grey", "jpeg_progressive", "jpeg_cmyk"};
     for (int i = 0; i < 6; i++)
@@ -295,9 +279,8 @@ static void check_scaled_parts(const struct sample *sample)
     }
 }
 
-static void scaled_parts_are_those_of_the_whole(void **state)
+TEST(scaled_parts_are_those_of_the_whole)
 {
-    (void)state;
     static const char *const some[] = {"jpeg_444", "jpeg_422", "jpeg_420", "jpeg_grey"};
     struct byte_buffer bytes = {0};
     for (int i = 0; i < 4; i++) {
@@ -315,16 +298,13 @@ static void fails_with(const void *bytes, size_t count, const char *expected)
 {
     if (decode(bytes, count, NULL, 1, false))
         fail_msg("no error where \"%s\" is expected", expected);
-    assert_int_equal(error.kind, ERROR_DATA);
-    if (strstr(error.text, expected) == NULL)
-        fail_msg("\"%s\" does not say \"%s\"", error.text, expected);
+    assert_error(&error, ERROR_DATA, expected);
 }
 
 /* Truncate each file at each length: the result is an error, or the whole image, or with the option
  * the decoded part. No byte behind the end is read. */
-static void cut_files_are_errors(void **state)
+TEST(cut_files_are_errors)
 {
-    (void)state;
     for (int i = 0; i < KINDS; i++) {
         const struct sample sample = sample_find(kinds[i]);
         const struct image_area whole = {0, 0, sample.width, sample.height};
@@ -347,9 +327,8 @@ static void cut_files_are_errors(void **state)
 }
 
 /* Decoded rows are correct; the rest is grey or black. */
-static void what_is_there_is_taken(void **state)
+TEST(what_is_there_is_taken)
 {
-    (void)state;
     static const struct {
         const char *kind, *data; /* bytes before the data */
         bool has_rows;
@@ -367,7 +346,7 @@ static void what_is_there_is_taken(void **state)
         const size_t before = (size_t)(data - sample.bytes);
         const size_t half = before + (sample.count - before) * 2 / 3;
         assert_false(decode(sample.bytes, half, NULL, 1, false));
-        assert_non_null(strstr(error.text, "data.truncated=accept"));
+        assert_has(error.text, "data.truncated=accept");
         assert_true(decode(sample.bytes, half, NULL, 1, true));
         assert_int_equal(pixels.height, sample.height);
         if (some[i].has_rows)
@@ -376,21 +355,19 @@ static void what_is_there_is_taken(void **state)
 }
 
 /* Bytes behind the requested part are not checked. */
-static void rows_behind_the_area_do_not_matter(void **state)
+TEST(rows_behind_the_area_do_not_matter)
 {
-    (void)state;
     const struct sample sample = sample_find("jpeg_444");
     const struct image_area top = {0, 0, sample.width, 4};
     assert_true(decode(sample.bytes, sample.count * 9 / 10, &top, 1, false));
     assert_true(is_truth(&sample, &top));
     const struct sample webp = sample_find("webp_lossless"); /* its header has the file's size */
     assert_false(decode(webp.bytes, webp.count * 9 / 10, &top, 1, false));
-    assert_non_null(strstr(error.text, "is truncated"));
+    assert_has(error.text, "is truncated");
 }
 
-static void other_files_are_named(void **state)
+TEST(other_files_are_named)
 {
-    (void)state;
     fails_with("", 0, "is empty");
     fails_with("GIF89a..........", 16, "is GIF; only JPEG, PNG and WebP are supported");
     fails_with("RIFF\x10\0\0\0WAVEfmt ", 16, "is not an image");
@@ -408,9 +385,8 @@ static void other_files_are_named(void **state)
 }
 
 /* A header with a huge size must not cause an allocation. */
-static void oversized_images_are_refused(void **state)
+TEST(oversized_images_are_refused)
 {
-    (void)state;
     uint8_t bytes[64] = "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\xff\xff\0\0\xff\xff\x8\x2";
     fails_with(bytes, sizeof bytes, "65535 x 65535 pixels, more than data.max_pixels=1048576");
     memcpy(bytes + 16, "\xff\xff\xff\xff\xff\xff\xff\xff", 8);
@@ -434,9 +410,8 @@ static void oversized_images_are_refused(void **state)
 }
 
 /* The header is found in exactly the bytes that contain it. */
-static void headers_need_few_bytes(void **state)
+TEST(headers_need_few_bytes)
 {
-    (void)state;
     for (int i = 0; i < KINDS; i++) {
         const struct sample sample = sample_find(kinds[i]);
         struct image_header header = {0};
@@ -456,9 +431,8 @@ static void headers_need_few_bytes(void **state)
 }
 
 /* The last scan of a progressive file, repeated hundreds of times: endless work for few bytes. */
-static void many_scans_are_refused(void **state)
+TEST(many_scans_are_refused)
 {
-    (void)state;
     const struct sample sample = sample_find("jpeg_progressive");
     size_t last = 0, end = sample.count - 2;
     for (size_t at = 0; at + 1 < sample.count; at++)
@@ -475,9 +449,8 @@ static void many_scans_are_refused(void **state)
 }
 
 /* A frame with another size than its image data: 16384 x 16384 pixels in a few bytes. */
-static void lying_frames_are_refused(void **state)
+TEST(lying_frames_are_refused)
 {
-    (void)state;
     const struct sample sample = sample_find("webp_inside");
     uint8_t *bytes = malloc(sample.count);
     memcpy(bytes, sample.bytes, sample.count);
@@ -496,9 +469,8 @@ static void lying_frames_are_refused(void **state)
     free(bytes);
 }
 
-static void damaged_files_are_errors(void **state)
+TEST(damaged_files_are_errors)
 {
-    (void)state;
     const struct sample png = sample_find("png_rgb_8"), jpeg = sample_find("jpeg_420");
     uint8_t *bytes = malloc(jpeg.count + png.count);
     memcpy(bytes, png.bytes, png.count);
@@ -516,7 +488,7 @@ static void damaged_files_are_errors(void **state)
 }
 
 /* A chunk that states 1 GB uses no memory: optional chunks are skipped, others are short. */
-static void stated_sizes_use_no_memory(void **state)
+TEST(stated_sizes_use_no_memory)
 {
     static const char *const chunks[] = {"sPLT", "iTXt", "tEXt", "zTXt", "iCCP", "eXIf", "pCAL",
                                          "sCAL", "hIST", "tRNS", "PLTE", "IDAT", "tIME", "xxxx"};
@@ -525,7 +497,6 @@ static void stated_sizes_use_no_memory(void **state)
         "\x90\x77\x53\xde\x3f\xff\xff\x73????\4\xb8k:\0\0\0\0IEND\xae\x42\x60\x82";
     uint8_t bytes[sizeof header - 1];
     struct rusage before, after;
-    (void)state;
     memcpy(bytes, header, sizeof bytes);
     getrusage(RUSAGE_SELF, &before);
     for (size_t i = 0; i < sizeof chunks / sizeof chunks[0]; i++) {
@@ -643,9 +614,8 @@ static void decode_fuzzed(struct fuzzed *input, struct crop *crop, struct crop_s
     free(bytes);
 }
 
-static void mutated_files_do_no_harm(void **state)
+TEST(mutated_files_do_no_harm)
 {
-    (void)state;
     const char *more = getenv("TEST_FUZZ");
     const uint32_t count = more != NULL ? (uint32_t)atol(more) : 3000;
     struct options options;
@@ -675,30 +645,4 @@ static void mutated_files_do_no_harm(void **state)
     free(input.bytes);
 }
 
-int main(void)
-{
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_kinds_are_pillows),
-        cmocka_unit_test(parts_are_those_of_the_whole),
-        cmocka_unit_test(restarts_keep_the_pixels),
-        cmocka_unit_test(narrow_parts_are_those_of_the_whole),
-        cmocka_unit_test(formats_share_the_memory),
-        cmocka_unit_test(incomplete_and_large_files_are_not_encoded_again),
-        cmocka_unit_test(other_intervals_do_not_matter),
-        cmocka_unit_test(scaled_images_are_smaller),
-        cmocka_unit_test(scaled_parts_are_those_of_the_whole),
-        cmocka_unit_test(cut_files_are_errors),
-        cmocka_unit_test(what_is_there_is_taken),
-        cmocka_unit_test(rows_behind_the_area_do_not_matter),
-        cmocka_unit_test(other_files_are_named),
-        cmocka_unit_test(oversized_images_are_refused),
-        cmocka_unit_test(headers_need_few_bytes),
-        cmocka_unit_test(many_scans_are_refused),
-        cmocka_unit_test(lying_frames_are_refused),
-        cmocka_unit_test(damaged_files_are_errors),
-        cmocka_unit_test(stated_sizes_use_no_memory),
-        cmocka_unit_test(mutated_files_do_no_harm),
-    };
-    return cmocka_run_group_tests_name("image_file", tests, image_vectors_open, close_vectors);
-}
+TEST_MAIN(.setup = image_vectors_open, .teardown = close_vectors)

@@ -2,18 +2,9 @@
 /* The orientation in the EXIF metadata of image files: reading it, also from damaged files, and
  * turning whole images, parts and scaled images by it. */
 #define _GNU_SOURCE /* memmem */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "data/image_file.h"
 #include "image_vectors.h"
+#include "test.h"
 
 enum { PIXELS_MOST = 1 << 20 };
 
@@ -65,9 +56,8 @@ static int orientation_of(const uint8_t *bytes, size_t count)
 }
 
 /* Also in files that end anywhere, and in blocks with any byte changed. */
-static void orientations_are_read(void **state)
+TEST(orientations_are_read)
 {
-    (void)state;
     static const char *const names[] = {"jpeg_420", "png_rgb_8", "webp_profile"};
     for (size_t i = 0; i < 3; i++) {
         const struct sample sample = sample_find(names[i]);
@@ -131,9 +121,8 @@ static void expect_turned(const struct sample *sample, int orientation,
                                 3);
 }
 
-static void turned_parts_are_those_of_the_whole(void **state)
+TEST(turned_parts_are_those_of_the_whole)
 {
-    (void)state;
     static const char *const names[] = {"jpeg_420",   "jpeg_restarts",
                                         "png_rgb_8",  "png_rgb_8_interlaced",
                                         "webp_lossy", "webp_animated"};
@@ -150,9 +139,8 @@ static void turned_parts_are_those_of_the_whole(void **state)
 }
 
 /* With scaled decoding, pixels of the turned image are those of the scaled image. */
-static void scaled_images_are_turned(void **state)
+TEST(scaled_images_are_turned)
 {
-    (void)state;
     const struct sample sample = sample_find("jpeg_16x16");
     const struct image_area whole = {0, 0, 16, 16};
     const struct image_header header = {.format = IMAGE_JPEG, .width = 16, .height = 16};
@@ -166,9 +154,8 @@ static void scaled_images_are_turned(void **state)
 }
 
 /* jpeg_orientation has orientation 6. */
-static void restarts_keep_the_orientation(void **state)
+TEST(restarts_keep_the_orientation)
 {
-    (void)state;
     const struct sample sample = sample_find("jpeg_orientation");
     struct byte_buffer bytes = {0};
     assert_int_equal(orientation_of(sample.bytes, sample.count), 6);
@@ -177,15 +164,4 @@ static void restarts_keep_the_orientation(void **state)
     free(bytes.data);
 }
 
-int main(void)
-{
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(orientations_are_read),
-        cmocka_unit_test(turned_parts_are_those_of_the_whole),
-        cmocka_unit_test(scaled_images_are_turned),
-        cmocka_unit_test(restarts_keep_the_orientation),
-    };
-    return cmocka_run_group_tests_name("image_orientation", tests, image_vectors_open,
-                                       close_vectors);
-}
+TEST_MAIN(.setup = image_vectors_open, .teardown = close_vectors)

@@ -60,8 +60,7 @@ fails 2 "a broken file ends the run" 3 "1 of 91 files cannot be used, .*train/ca
     $folder run.dir="$work/broken"
 train 2 skipped "$random data.skip_broken=on"
 compare "left out, the others give the same losses" skipped one 1e-5
-grep -q "1 of 91 files are skipped" "$work/skipped.log" && bad= || bad="not said"
-result "what is left out is said" "$bad" "$work/skipped.log"
+result "what is left out is said" "$(has "$work/skipped.log" "1 of 91 files are skipped")" "$work/skipped.log"
 rm "$tree/train/cat/900.jpg"
 
 # Its header is valid, so the damage is found during training.
@@ -93,7 +92,7 @@ result "nothing in the run's folder has changed but its log" "$(diff -r -x train
 mv "$tree/train/cat" "$tree/train/zebra"
 mv "$tree/val/cat" "$tree/val/zebra"
 run 2 purpose $folder $random run.dir="$work/purpose" train.epochs=3 checkpoint.resume="$work/one/checkpoints/last.h5"
-bad=$([ $status -eq 0 ] || echo "status $status")
+bad=$(ended)
 grep -q "^warning: changed since the checkpoint: class 1 was 'cat', is 'dog'" "$run_log" || bad="$bad; no warning"
 result "checkpoint.resume=FILE continues with other data" "$bad" "$run_log"
 mv "$tree/train/zebra" "$tree/train/cat"
@@ -103,8 +102,7 @@ mv "$tree/val/zebra" "$tree/val/cat"
 mkdir "$work/other" && cp -r "$tree/." "$work/other" && mv "$work/other/train/cat/001.jpg" "$work/other/train/cat/002.jpg"
 differ="'$vittrain' $folder data.root=. run.dir='$work/differ'"
 run_pair differ "env -C '$tree' $differ" "env -C '$work/other' $differ"
-result "ranks must find the same data" "$(failed_otherwise 3 'ranks find different data' | tr '\n' ' ')" \
-    "$work/differ.log"
+result "ranks must find the same data" "$(failed_otherwise 3 'ranks find different data' | tr '\n' ' ')" "$work/differ.log"
 
 run 1 waits $folder run.dir="$work/waits" data.format=synthetic data.root= data.image=1500 data.samples=160 data.val=none \
     train.epochs=2 augment.random_resized_crop=on
@@ -142,8 +140,7 @@ done
 train 1 shards "data.exif=on data.format=webdataset data.root=$work/shards"
 compare "and so do shards" shards turned 0
 train 1 shards_stored "data.format=webdataset data.root=$work/shards"
-grep -q 'warning: data: 10 of 90 files have an EXIF orientation' "$work/shards_stored.log" && bad= || bad="no warning"
-result "files with an orientation in shards are counted" "$bad" "$work/shards_stored.log"
+result "files with an orientation in shards are counted" "$(has "$work/shards_stored.log" 'warning: data: 10 of 90 files have an EXIF orientation')" "$work/shards_stored.log"
 for from in weights.safetensors checkpoints/last.h5; do
     run 1 predict predict "$work/turned/$from" "$marked/val/cat" train.precision=fp32 predict.output="$work/$(basename "${from%.*}").csv"
 done

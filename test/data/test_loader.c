@@ -3,20 +3,13 @@
  * epochs, with any first and last step, and with a record that cannot be read. The data set belongs
  * to the test, so reads can fail and are counted. */
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 #include "config/options.h"
 #include "data/loader.h"
+#include "test.h"
 
 enum { SIDE = 4, PIXELS = 3 * SIDE * SIDE, SAMPLES = 103 };
 
@@ -139,9 +132,8 @@ static void take_steps(struct loader *loader, int64_t epoch, int64_t first_step,
     assert_true(waited >= 0);
 }
 
-static void test_order(void **state)
+TEST(test_order)
 {
-    (void)state;
     for (int workers = 1; workers <= 8; workers++)
         for (int size = 1; size <= 8; size += 7) {
             open_samplers(20, 3, size - 1, size);
@@ -155,9 +147,8 @@ static void test_order(void **state)
 }
 
 /* Epochs of one step, of a few, of more than the ring holds. The first step also ends an epoch. */
-static void test_epochs(void **state)
+TEST(test_epochs)
 {
-    (void)state;
     static const int64_t batches[] = {200, 50, 10};
     for (int workers = 1; workers <= 5; workers += 2)
         for (size_t b = 0; b < sizeof batches / sizeof batches[0]; b++)
@@ -183,9 +174,8 @@ static int wait_for_reads(int count)
 
 /* Before each batch is requested, the ring holds it and the following ones, across epochs. Nothing
  * is read beyond the last step. */
-static void test_ring_stays_full(void **state)
+TEST(test_ring_stays_full)
 {
-    (void)state;
     enum { SLOTS = 4, BATCH = 20, EPOCH_STEPS = 6, STEPS = 3 * EPOCH_STEPS - 1 };
     open_samplers(BATCH, 1, 0, 1);
     struct loader *loader = open_loader(3, SLOTS);
@@ -207,9 +197,8 @@ static void test_ring_stays_full(void **state)
 }
 
 /* Eight ranks and batches of 3: most ranks get no samples. */
-static void test_empty_batches(void **state)
+TEST(test_empty_batches)
 {
-    (void)state;
     for (int rank = 0; rank < 8; rank++) {
         open_samplers(3, 2, rank, 8);
         struct loader *loader = open_loader(2, 3);
@@ -222,9 +211,8 @@ static void test_empty_batches(void **state)
     }
 }
 
-static void test_start_again(void **state)
+TEST(test_start_again)
 {
-    (void)state;
     open_samplers(10, 1, 0, 1);
     struct loader *loader = open_loader(3, 4);
     double waited = 0;
@@ -245,9 +233,8 @@ static void test_start_again(void **state)
 }
 
 /* slots - 1 batches may be held; the ring loads no more than its slots. */
-static void test_held_batches(void **state)
+TEST(test_held_batches)
 {
-    (void)state;
     open_samplers(10, 1, 0, 1);
     struct loader *loader = open_loader(2, 4);
     struct batch *held[3];
@@ -270,9 +257,8 @@ static void test_held_batches(void **state)
     close_samplers();
 }
 
-static void test_bad_record(void **state)
+TEST(test_bad_record)
 {
-    (void)state;
     for (int workers = 1; workers <= 4; workers += 3) {
         open_samplers(40, 1, 0, 1);
         sampler_draw(&expected, 0);
@@ -284,7 +270,7 @@ static void test_bad_record(void **state)
             struct batch *batch = loader_next(loader, &waited);
             assert_int_equal(batch->error.kind, step == 1 ? ERROR_DATA : ERROR_NONE);
             if (step == 1)
-                assert_non_null(strstr(batch->error.text, "is bad"));
+                assert_has(batch->error.text, "is bad");
             for (int64_t i = 0; i < batch->count; i++)
                 assert_int_equal(batch->labels[i],
                                  step == 1 && i == 17 ? 0 : (int64_t)batch->records[i] * 2);
@@ -298,9 +284,8 @@ static void test_bad_record(void **state)
 }
 
 /* Closed before the start, in the middle, while a batch is held, and at the end. */
-static void test_close_anywhere(void **state)
+TEST(test_close_anywhere)
 {
-    (void)state;
     open_samplers(10, 1, 0, 1);
     for (int taken = -1; taken <= 11; taken++) {
         struct loader *loader = open_loader(1 + (taken & 3), 3);
@@ -327,9 +312,8 @@ static void *no_memory(struct device *unused, size_t bytes, struct error *failur
     return NULL;
 }
 
-static void test_no_memory(void **state)
+TEST(test_no_memory)
 {
-    (void)state;
     poor_backend = *device->backend;
     poor_backend.allocate_pinned = no_memory;
     struct device poor = {.backend = &poor_backend};
@@ -339,19 +323,4 @@ static void test_no_memory(void **state)
     close_samplers();
 }
 
-int main(void)
-{
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_order, set_up),
-        cmocka_unit_test_setup(test_epochs, set_up),
-        cmocka_unit_test_setup(test_ring_stays_full, set_up),
-        cmocka_unit_test_setup(test_empty_batches, set_up),
-        cmocka_unit_test_setup(test_start_again, set_up),
-        cmocka_unit_test_setup(test_held_batches, set_up),
-        cmocka_unit_test_setup(test_bad_record, set_up),
-        cmocka_unit_test_setup(test_close_anywhere, set_up),
-        cmocka_unit_test_setup(test_no_memory, set_up),
-    };
-    return cmocka_run_group_tests_name("loader", tests, open_device, close_device);
-}
+TEST_MAIN(.setup = open_device, .teardown = close_device, .before = set_up)

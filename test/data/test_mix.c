@@ -2,19 +2,10 @@
 // devices: cpu gpu
 /* images_mix against torchvision's MixUp and CutMix (test/vectors/make_mix.py) and against double
  * precision, and the distribution of the draws. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "config/options.h"
 #include "data/mix.h"
 #include "device_test.h"
+#include "test.h"
 #include "vector_file.h"
 
 enum { DRAWS = 20000 };
@@ -81,8 +72,7 @@ static double expected_pixel(const struct images_mix *args, const double *images
 
 static void check_definition(enum data_type type, int64_t batch, int64_t side)
 {
-    struct device_test test;
-    device_test_open(&test, 2);
+    DEVICE_TEST(test, 2);
     struct images_mix args = mix_make(&test, type, batch, side, side, 11);
     const struct mix_plan plans[] = {
         {.share = 0.3f},
@@ -116,12 +106,10 @@ static void check_definition(enum data_type type, int64_t batch, int64_t side)
     }
     free(before);
     free(expected);
-    device_test_close(&test);
 }
 
-static void test_definition(void **state)
+TEST_KERNELS(every_kernels)
 {
-    (void)state;
     for (int type = 0; type < 3; type++) {
         check_definition((enum data_type)type, 10, 8);
         check_definition((enum data_type)type, 7, 9); /* odd; not a multiple of eight */
@@ -130,17 +118,11 @@ static void test_definition(void **state)
     check_definition(TYPE_FP32, 3, 33); /* more than one block of a GPU */
 }
 
-static void every_kernels(void **state)
-{
-    device_test_every_kernels(test_definition, state);
-}
-
 /* A pair mixed by torchvision, with its share and rectangle. */
 static void check_torchvision(struct vector_file *file, const char *name, bool cut)
 {
-    struct device_test test;
     char key[64];
-    device_test_open(&test, 1);
+    DEVICE_TEST(test, 1);
     snprintf(key, sizeof key, "%s.parameters", name);
     const double *parameters = vector_file_doubles(file, key, NULL);
     int64_t cases = vector_file_size(file, key, 0), height = vector_file_size(file, "images", 2);
@@ -167,27 +149,22 @@ static void check_torchvision(struct vector_file *file, const char *name, bool c
         for (int64_t c = 0; c < 2 * classes; c++)
             assert_true(fabsf(args.targets[c] - targets[c]) < 1e-6f);
     }
-    device_test_close(&test);
 }
 
-static void test_torchvision(void **state)
+TEST(test_torchvision)
 {
-    (void)state;
     struct vector_file *file = vector_file_open("mix.safetensors");
     check_torchvision(file, "mixup", false);
     check_torchvision(file, "cutmix", true);
     vector_file_close(file);
 }
 
-static void nothing(void **state)
+TEST(nothing)
 {
-    (void)state;
-    struct device_test test;
-    device_test_open(&test, 1);
+    DEVICE_TEST(test, 1);
     struct images_mix args = mix_make(&test, TYPE_FP32, 2, 4, 4, 3);
     args.batch = 0;
     mix_run(&test, &args);
-    device_test_close(&test);
 }
 
 /* Aborts on a CPU; returns the targets elsewhere. */
@@ -207,16 +184,13 @@ static void call_bad_label(struct device_test *test)
     run_bad_label(test);
 }
 
-static void test_bad_label(void **state)
+TEST(test_bad_label)
 {
-    (void)state;
-    struct device_test test;
-    device_test_open(&test, 1);
+    DEVICE_TEST(test, 1);
     if (strcmp(test.device->backend->name, "cpu") == 0)
         device_test_ends(call_bad_label, "not one of 3 classes");
     else
         assert_true(isnan(run_bad_label(&test)[4]));
-    device_test_close(&test);
 }
 
 /* ---- The draws */
@@ -251,18 +225,16 @@ static void check_beta(double alpha)
                  expected4);
 }
 
-static void test_beta(void **state)
+TEST_WITH(test_beta, set_up, NULL)
 {
-    (void)state;
     const double alphas[] = {1e-300, 0.001, 0.2, 0.5, 0.8, 1, 1.5, 8, 100};
     for (size_t i = 0; i < sizeof alphas / sizeof *alphas; i++)
         check_beta(alphas[i]);
 }
 
 /* Beta(1, 1) is uniform: all tenths are equally likely. */
-static void test_uniform(void **state)
+TEST_WITH(test_uniform, set_up, NULL)
 {
-    (void)state;
     struct mix mix = drawn(1, 0, 0);
     int tenth[10] = {0};
     for (uint32_t i = 0; i < DRAWS; i++)
@@ -287,9 +259,8 @@ static int cuts(const struct mix *mix)
     return count;
 }
 
-static void test_choice(void **state)
+TEST_WITH(test_choice, set_up, NULL)
 {
-    (void)state;
     struct mix mix = drawn(0.2, 0, 1);
     assert_int_equal(cuts(&mix), 0);
     mix = drawn(0, 1, 0);
@@ -305,9 +276,8 @@ static void same_plan(const struct mix_plan *a, const struct mix_plan *b)
 }
 
 /* The same draw for the same pair, a different one for another pair, epoch or seed. */
-static void test_keys(void **state)
+TEST_WITH(test_keys, set_up, NULL)
 {
-    (void)state;
     struct mix mix = drawn(0.4, 0, 0), other = mix;
     struct mix_plan plan, again;
     other.seed++;
@@ -326,18 +296,4 @@ static void test_keys(void **state)
     assert_false(mix_is_on(&mix));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kernels),
-        cmocka_unit_test(test_torchvision),
-        cmocka_unit_test(nothing),
-        cmocka_unit_test(test_bad_label),
-        cmocka_unit_test_setup(test_beta, set_up),
-        cmocka_unit_test_setup(test_uniform, set_up),
-        cmocka_unit_test_setup(test_choice, set_up),
-        cmocka_unit_test_setup(test_keys, set_up),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

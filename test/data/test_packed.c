@@ -4,26 +4,17 @@
  * every damage of a file and every failure while writing is an error with a message. */
 #include <fcntl.h>
 #include <hdf5.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "config/options.h"
 #include "core/hdf5_file.h"
 #include "core/random.h"
 #include "data/crop.h"
 #include "data/packed.h"
-#include "skip.h"
 #include "temporary.h"
+#include "test.h"
 
 enum { PIXELS = 3 * 32 * 32, FILES = 37, NAME = 900 };
 
@@ -163,9 +154,8 @@ static bool is_there(const char *file)
     return access(path, F_OK) == 0;
 }
 
-static void test_pixels(void **state)
+TEST(test_pixels)
 {
-    (void)state;
     use_name("pixels.h5");
     assert_int_equal(pack_with(world), 2500 * PIXELS);
     same_split(&options, SPLIT_TRAIN);
@@ -207,9 +197,8 @@ static void make_folder(void)
     comm_barrier(world);
 }
 
-static void test_files(void **state)
+TEST(test_files)
 {
-    (void)state;
     make_folder();
     use_name("files.h5");
     pack_with(world);
@@ -232,9 +221,8 @@ static void test_files(void **state)
     }
 }
 
-static void test_several(void **state)
+TEST(test_several)
 {
-    (void)state;
     use_name("several.h5");
     plan.file_bytes = 500 * PIXELS;
     pack_with(world);
@@ -266,9 +254,8 @@ static void test_several(void **state)
 }
 
 /* Pixels of another size, as the loader would make them. */
-static void test_resized(void **state)
+TEST(test_resized)
 {
-    (void)state;
     uint8_t stored[PIXELS], pixels[PIXELS], expected[PIXELS];
     struct crop crop;
     struct crop_scratch scratch = {0};
@@ -302,9 +289,8 @@ static void test_resized(void **state)
 }
 
 /* Training records in another order, each once; test records unchanged. */
-static void test_shuffled(void **state)
+TEST(test_shuffled)
 {
-    (void)state;
     struct dataset one, other;
     uint8_t pixels[PIXELS], expected[PIXELS];
     int32_t label[2];
@@ -364,14 +350,11 @@ static void refused(const char *words)
     struct dataset dataset;
     error_clear(&error);
     assert_false(dataset_open(&dataset, &packed, SPLIT_TRAIN, &error));
-    assert_int_equal(error.kind, ERROR_DATA);
-    if (strstr(error.text, words) == NULL)
-        fail_msg("\"%s\" lacks \"%s\"", error.text, words);
+    assert_error(&error, ERROR_DATA, words);
 }
 
-static void test_cut(void **state)
+TEST(test_cut)
 {
-    (void)state;
     if (world->rank > 0)
         return;
     make_small("cut.h5");
@@ -411,9 +394,8 @@ static int examine(struct dataset *source)
     return found;
 }
 
-static void test_flipped(void **state)
+TEST(test_flipped)
 {
-    (void)state;
     if (world->rank > 0)
         return;
     make_small("flipped.h5");
@@ -439,15 +421,14 @@ static void test_flipped(void **state)
     write_file(good_file, good_bytes);
     good_file[8192 + 5 * PIXELS] ^= 1;
     assert_int_equal(examine(&source), 1);
-    assert_non_null(strstr(error.text, "flipped.h5: wrong checksum of record "));
+    assert_has(error.text, "flipped.h5: wrong checksum of record ");
     dataset_close(&source);
     free(good_file);
 }
 
 /* A checksum that was verified once is not verified again unless requested. */
-static void test_flipped_later(void **state)
+TEST(test_flipped_later)
 {
-    (void)state;
     if (world->rank > 0)
         return;
     make_small("later.h5");
@@ -510,9 +491,8 @@ static void set_row(const char *table, hid_t type, hsize_t row, const void *valu
     assert_true(H5Fclose(file) >= 0);
 }
 
-static void test_other_files(void **state)
+TEST(test_other_files)
 {
-    (void)state;
     if (world->rank > 0)
         return;
     make_small("other.h5");
@@ -553,9 +533,8 @@ static void test_other_files(void **state)
     refused("several packed data sets (*.h5) in this folder");
 }
 
-static void test_other_offsets(void **state)
+TEST(test_other_offsets)
 {
-    (void)state;
     make_folder();
     use_name("offsets.h5");
     pack_with(world);
@@ -569,9 +548,8 @@ static void test_other_offsets(void **state)
     }
 }
 
-static void test_other_sets(void **state)
+TEST(test_other_sets)
 {
-    (void)state;
     char from[NAME], to[NAME];
     if (world->rank > 0)
         return;
@@ -598,9 +576,8 @@ static void test_other_sets(void **state)
 
 /* data.val=FRACTION: the held-out samples become the packed validation split; a set that has only
  * training samples is divided when it is read. */
-static void test_held_out(void **state)
+TEST(test_held_out)
 {
-    (void)state;
     struct dataset source, packed;
     use_name("held-out.h5");
     options.data.val = VALIDATION_FRACTION;
@@ -630,9 +607,8 @@ static void test_held_out(void **state)
     dataset_close(&packed);
 }
 
-static void test_no_split(void **state)
+TEST(test_no_split)
 {
-    (void)state;
     use_name("train-only.h5");
     options.debug.fraction = 0.02;
     options.data.val = VALIDATION_NONE;
@@ -642,7 +618,7 @@ static void test_no_split(void **state)
     struct dataset dataset;
     packed.data.val = VALIDATION_TEST;
     assert_false(dataset_open(&dataset, &packed, SPLIT_TEST, &error));
-    assert_non_null(strstr(error.text, "train-only.h5 has no test split"));
+    assert_has(error.text, "train-only.h5 has no test split");
 }
 
 /* ---- failures while writing ---- */
@@ -654,18 +630,15 @@ static void fails(enum error_kind kind, const char *words, const char *left)
     char path[NAME];
     error_clear(&error);
     assert_false(packed_write(&options, &plan, world, &bytes, &error));
-    assert_int_equal(error.kind, kind);
-    if (strstr(error.text, words) == NULL)
-        fail_msg("\"%s\" lacks \"%s\"", error.text, words);
+    assert_error(&error, kind, words);
     assert_true(comm_same(world, error.text, strlen(error.text)));
     snprintf(path, sizeof path, "%s.part", left);
     assert_false(is_there(left));
     assert_false(is_there(path));
 }
 
-static void test_cannot_write(void **state)
+TEST(test_cannot_write)
 {
-    (void)state;
     struct rlimit limit, small;
     use_name("no/folder.h5");
     fails(ERROR_FILE, "create the folder", "no/folder.h5");
@@ -686,14 +659,13 @@ static void test_cannot_write(void **state)
     pack_with(world);
     int64_t bytes;
     assert_false(packed_write(&options, &plan, world, &bytes, &error));
-    assert_non_null(strstr(error.text, "limited.h5 already exists: remove it"));
+    assert_has(error.text, "limited.h5 already exists: remove it");
     error_clear(&error);
     same_split(&options, SPLIT_TEST); /* the existing file is unchanged */
 }
 
-static void test_cannot_read(void **state)
+TEST(test_cannot_read)
 {
-    (void)state;
     make_folder();
     use_name("unread.h5");
     plan.as_source = false;
@@ -711,9 +683,8 @@ static void test_cannot_read(void **state)
 }
 
 /* The last rank is in another folder, as on the disk of another node. */
-static void test_private_disk(void **state)
+TEST(test_private_disk)
 {
-    (void)state;
     char here[NAME];
     if (world->size == 1)
         SKIP_BECAUSE("needs more than one rank");
@@ -729,9 +700,8 @@ static void test_private_disk(void **state)
 }
 
 /* Disks of nodes with different data under one name. */
-static void test_different_sources(void **state)
+TEST(test_different_sources)
 {
-    (void)state;
     if (world->size == 1)
         SKIP_BECAUSE("needs more than one rank");
     use_name("different.h5");
@@ -742,7 +712,6 @@ static void test_different_sources(void **state)
 
 int main(int argc, char **argv)
 {
-    cmocka_set_message_output(CM_OUTPUT_TAP);
     hdf5_library_open();
     if (!comm_world_open(&argc, &argv, &world, &error))
         return 1;
@@ -750,26 +719,7 @@ int main(int argc, char **argv)
     if (world->rank == 0)
         snprintf(root, sizeof root, "%s", temporary_open());
     comm_broadcast(world, root, sizeof root, COMM_BYTE, 0);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_pixels, set_up),
-        cmocka_unit_test_setup(test_files, set_up),
-        cmocka_unit_test_setup(test_several, set_up),
-        cmocka_unit_test_setup(test_resized, set_up),
-        cmocka_unit_test_setup(test_shuffled, set_up),
-        cmocka_unit_test_setup(test_cut, set_up),
-        cmocka_unit_test_setup(test_flipped, set_up),
-        cmocka_unit_test_setup(test_flipped_later, set_up),
-        cmocka_unit_test_setup(test_other_files, set_up),
-        cmocka_unit_test_setup(test_other_offsets, set_up),
-        cmocka_unit_test_setup(test_other_sets, set_up),
-        cmocka_unit_test_setup(test_held_out, set_up),
-        cmocka_unit_test_setup(test_no_split, set_up),
-        cmocka_unit_test_setup(test_cannot_write, set_up),
-        cmocka_unit_test_setup(test_cannot_read, set_up),
-        cmocka_unit_test_setup(test_private_disk, set_up),
-        cmocka_unit_test_setup(test_different_sources, set_up),
-    };
-    int failed = cmocka_run_group_tests_name("packed", tests, NULL, NULL);
+    int failed = TESTS_RUN(.before = set_up);
     alone->backend->close(alone);
     comm_barrier(world);
     if (world->rank == 0)

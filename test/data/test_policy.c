@@ -4,20 +4,10 @@
  * random draws, and their dependence on seed, epoch and sample only. With arguments it changes one
  * picture (test/python/check_colours.py):
  *   test_policy KIND AMOUNT HEIGHT WIDTH <PLANES >PLANES */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "config/options.h"
 #include "data/policy.h"
 #include "device_test.h"
+#include "test.h"
 #include "vector_file.h"
 
 enum { DRAWS = 20000, HEIGHT = 30, WIDTH = 40 };
@@ -91,9 +81,8 @@ static void check_picture(struct vector_file *file, const char *name,
     free(picture.image.scratch);
 }
 
-static void changes_are_torchvisions(void **state)
+TEST(changes_are_torchvisions)
 {
-    (void)state;
     static const char *const names[] = {"noise", "ramps", "grey", "pixel", "lines"};
     static const char *const sets[] = {"baseline", "avx2", "avx512", "neon_bf16"};
     int tried = 0;
@@ -118,9 +107,8 @@ static void assert_share(double count, double share)
         fail_msg("a share of %.4f, expected %.4f", count / DRAWS, share);
 }
 
-static void operations_are_as_likely(void **state)
+TEST_WITH(operations_are_as_likely, set_up, NULL)
 {
-    (void)state;
     options.augment.rand_augment = 2;
     struct policy policy = policy_of_options();
     int kinds[2][POLICY_OPERATIONS] = {{0}}, pairs = 0, negative = 0, sheared = 0;
@@ -142,9 +130,8 @@ static void operations_are_as_likely(void **state)
 }
 
 /* Each third of the images has one change, and radii of blurs are uniform. */
-static void three_augments_are_as_likely(void **state)
+TEST_WITH(three_augments_are_as_likely, set_up, NULL)
 {
-    (void)state;
     int grey = 0, solarized = 0, blurred = 0, small = 0;
     options.augment.three_augment = true;
     struct policy policy = policy_of_options();
@@ -175,9 +162,8 @@ static void set_jitter(void)
 }
 
 /* Each factor is uniform between its bounds: check mean and variance. */
-static void factors_are_uniform(void **state)
+TEST_WITH(factors_are_uniform, set_up, NULL)
 {
-    (void)state;
     static const double bounds[POLICY_OPERATIONS + 1][2] = {[CHANGE_BRIGHTNESS] = {0.6, 1.4},
                                                             [CHANGE_CONTRAST] = {0, 2.5},
                                                             [CHANGE_SATURATION] = {0.8, 1.2},
@@ -210,9 +196,8 @@ static void factors_are_uniform(void **state)
 }
 
 /* All 24 orders occur equally often. */
-static void orders_are_as_likely(void **state)
+TEST_WITH(orders_are_as_likely, set_up, NULL)
 {
-    (void)state;
     int orders[16 * 16 * 16] = {0}, seen = 0;
     set_jitter();
     struct policy policy = policy_of_options();
@@ -236,9 +221,8 @@ static void same_changes(const struct image_change *a, const struct image_change
 }
 
 /* Other stages that are switched on do not change the draws of a stage. */
-static void stages_draw_apart(void **state)
+TEST_WITH(stages_draw_apart, set_up, NULL)
 {
-    (void)state;
     set_jitter();
     options.augment.greyscale = 0;
     struct policy jitter = policy_of_options();
@@ -273,9 +257,8 @@ static int draws_that_differ(const struct policy *a, uint32_t epoch, const struc
     return differ;
 }
 
-static void draws_have_their_keys(void **state)
+TEST_WITH(draws_have_their_keys, set_up, NULL)
 {
-    (void)state;
     set_jitter();
     struct policy policy = policy_of_options();
     options.run.seed++;
@@ -286,9 +269,8 @@ static void draws_have_their_keys(void **state)
     assert_true(draws_that_differ(&policy, 5, &other, 5, 0) > 90);
 }
 
-static void off_is_off(void **state)
+TEST_WITH(off_is_off, set_up, NULL)
 {
-    (void)state;
     struct policy policy = policy_of_options();
     struct error error = {0};
     assert_false(policy_is_on(&policy));
@@ -320,18 +302,7 @@ static int change_picture(char **words)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(changes_are_torchvisions),
-        cmocka_unit_test_setup(operations_are_as_likely, set_up),
-        cmocka_unit_test_setup(three_augments_are_as_likely, set_up),
-        cmocka_unit_test_setup(factors_are_uniform, set_up),
-        cmocka_unit_test_setup(orders_are_as_likely, set_up),
-        cmocka_unit_test_setup(stages_draw_apart, set_up),
-        cmocka_unit_test_setup(draws_have_their_keys, set_up),
-        cmocka_unit_test_setup(off_is_off, set_up),
-    };
     if (argc == 5)
         return change_picture(argv + 1);
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return TESTS_RUN();
 }

@@ -1,16 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The sampler: any number of ranks gets the same samples in the same order, each once. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "data/sampler.h"
+
+#include "test.h"
 
 enum { MOST = 1000 };
 
@@ -66,9 +58,8 @@ static int64_t walk_epoch(int64_t count, int64_t batch, int64_t accumulate, int 
     return next;
 }
 
-static void test_every_sample_once(void **state)
+TEST(test_every_sample_once)
 {
-    (void)state;
     static const int64_t counts[] = {1, 7, 64, 65, 100, 101}, batches[] = {1, 3, 8, 64, 200};
     for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++)
         for (size_t b = 0; b < sizeof batches / sizeof batches[0]; b++)
@@ -86,9 +77,8 @@ static void test_every_sample_once(void **state)
                 }
 }
 
-static void test_order(void **state)
+TEST(test_order)
 {
-    (void)state;
     struct sampler sampler;
     uint32_t seen[100] = {0}, first[100];
     sampler_open(&sampler, 5, 100, 10, 1, true, false, 0, 1);
@@ -111,9 +101,8 @@ static void test_order(void **state)
     sampler_close(&sampler);
 }
 
-static void test_limit(void **state)
+TEST(test_limit)
 {
-    (void)state;
     struct sampler sampler;
     sampler_open(&sampler, 5, 100, 30, 1, true, false, 0, 1);
     assert_int_equal(sampler_steps(&sampler), 4);
@@ -128,9 +117,8 @@ static void test_limit(void **state)
 }
 
 /* Each global batch has a third as many samples, each as copies 0, 1, 2; none is in two batches. */
-static void test_repeated(void **state)
+TEST(test_repeated)
 {
-    (void)state;
     enum { COUNT = 100, BATCH = 14, DIFFERENT = 5 };
     struct sampler sampler;
     int batch_of[COUNT], copies[COUNT] = {0};
@@ -166,9 +154,8 @@ static void open_blocks(struct sampler *sampler, int rank, int size)
 
 /* Each sample occurs once; 16 blocks are used completely before the next 16; a batch is in file
  * order. */
-static void test_blocks(void **state)
+TEST(test_blocks)
 {
-    (void)state;
     struct sampler sampler;
     uint32_t first[SAMPLES];
     open_blocks(&sampler, 0, 1);
@@ -211,9 +198,8 @@ static void test_blocks(void **state)
 
 /* Inside its window a sample can be anywhere. Over many epochs, the distance of a block's samples
  * from its start is uniformly distributed, and blocks occur everywhere. */
-static void test_spread(void **state)
+TEST(test_spread)
 {
-    (void)state;
     enum { EPOCHS = 200, EVEN = 16 * BLOCK * 8, EVEN_BLOCKS = EVEN / BLOCK };
     struct sampler sampler;
     double turn = 0, place = 0;
@@ -282,25 +268,11 @@ static void walk_ahead(int size, int64_t first_step)
     assert_true(size > 1 ? own > needed * (1 - 0.06 * size) : own == needed);
 }
 
-static void test_ahead(void **state)
+TEST(test_ahead)
 {
-    (void)state;
     for (int size = 1; size <= 8; size++)
         for (int64_t first_step = 0; first_step < 42; first_step += 13)
             walk_ahead(size, first_step);
 }
 
-int main(void)
-{
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_sample_once),
-        cmocka_unit_test(test_order),
-        cmocka_unit_test(test_limit),
-        cmocka_unit_test(test_repeated),
-        cmocka_unit_test(test_blocks),
-        cmocka_unit_test(test_spread),
-        cmocka_unit_test(test_ahead),
-    };
-    return cmocka_run_group_tests_name("sampler", tests, NULL, NULL);
-}
+TEST_MAIN()

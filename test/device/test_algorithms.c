@@ -3,17 +3,8 @@
 /* Algorithms of matrix products: a device measures and exports them, and the device of another
  * process adopts them, also for a shape that first occurs while a step is recorded. The emulated
  * GPU has two algorithms whose sums round differently. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "device_test.h"
-#include "skip.h"
+#include "test.h"
 
 enum { ROWS = 64, IN = 200, OUT = 24 };
 
@@ -35,27 +26,12 @@ static struct layer layer_make(struct device_test *test)
 
 static void layer_queue(struct device_test *test, const struct layer *layer)
 {
-    const struct linear_forward forward = {.type = TYPE_FP32,
-                                           .rows = ROWS,
-                                           .in = IN,
-                                           .out = OUT,
-                                           .rows_per_sample = 1,
-                                           .x = layer->x,
-                                           .weight = layer->weight,
-                                           .bias = layer->bias,
-                                           .y = layer->y};
-    const struct linear_backward backward = {.type = TYPE_FP32,
-                                             .rows = ROWS,
-                                             .in = IN,
-                                             .out = OUT,
-                                             .rows_per_sample = 1,
-                                             .x = layer->x,
-                                             .weight = layer->weight,
-                                             .dy = layer->dy,
-                                             .dweight = layer->dweight,
-                                             .dbias = layer->dbias};
-    test->device->backend->linear_forward(test->stream, &forward);
-    test->device->backend->linear_backward(test->stream, &backward);
+    DEVICE_RUN(test, linear_forward, .type = TYPE_FP32, .rows = ROWS, .in = IN, .out = OUT,
+               .rows_per_sample = 1, .x = layer->x, .weight = layer->weight, .bias = layer->bias,
+               .y = layer->y);
+    DEVICE_RUN(test, linear_backward, .type = TYPE_FP32, .rows = ROWS, .in = IN, .out = OUT,
+               .rows_per_sample = 1, .x = layer->x, .weight = layer->weight, .dy = layer->dy,
+               .dweight = layer->dweight, .dbias = layer->dbias);
 }
 
 static struct layer layer_run(struct device_test *test)
@@ -104,9 +80,8 @@ static void open_preferring(struct device_test *test, const char *algorithm)
     SKIP_BECAUSE("needs a GPU or the emulated one");
 }
 
-static void adopted_algorithms_give_the_same_bits(void **state)
+TEST(adopted_algorithms_give_the_same_bits)
 {
-    (void)state;
     const char *const preferred[] = {"1", "0apart", "1apart"};
     struct device_test first, second;
     open_preferring(&first, "0");
@@ -133,9 +108,8 @@ static void adopted_algorithms_give_the_same_bits(void **state)
 }
 
 /* A product whose shape first occurs in a recording uses the adopted algorithm. */
-static void recorded_products_take_adopted_algorithms(void **state)
+TEST(recorded_products_take_adopted_algorithms)
 {
-    (void)state;
     struct device_test first, second;
     open_preferring(&first, "1apart");
     const struct layer reference = layer_run(&first);
@@ -156,9 +130,8 @@ static void recorded_products_take_adopted_algorithms(void **state)
 }
 
 /* Column sums are computed in the product or separately, whichever is faster. */
-static void sums_are_timed(void **state)
+TEST(sums_are_timed)
 {
-    (void)state;
     for (int apart = 0; apart < 2; apart++) {
         struct device_test test;
         open_preferring(&test, apart ? "0apart" : "0");
@@ -176,9 +149,8 @@ static void sums_are_timed(void **state)
 }
 
 /* If an algorithm cannot be found or run, the product uses another one or no epilogue. */
-static void refused_algorithms_are_replaced(void **state)
+TEST(refused_algorithms_are_replaced)
 {
-    (void)state;
     const char *const refused[] = {"find-bias", "find-sums", "run-bias",
                                    "run-sums",  "run-0",     "run-bias run-sums run-0"};
     struct device_test first, second;
@@ -217,31 +189,13 @@ static struct gelu_layer gelu_layer_run(struct device_test *test, bool tanh)
         .back = device_test_random(test, TYPE_BF16, IN * GELU_OUT, 0.3f, 4),
         .dhidden = device_test_zeros(test, TYPE_BF16, GELU_ROWS * GELU_OUT),
         .sums = device_test_random(test, TYPE_FP32, GELU_OUT, 1, 5)};
-    const struct linear_forward forward = {.type = TYPE_BF16,
-                                           .rows = GELU_ROWS,
-                                           .in = IN,
-                                           .out = GELU_OUT,
-                                           .rows_per_sample = 1,
-                                           .x = layer.x,
-                                           .weight = layer.weight,
-                                           .bias = layer.bias,
-                                           .pre = layer.pre,
-                                           .gelu_tanh = tanh,
-                                           .y = layer.hidden};
-    const struct linear_backward backward = {.type = TYPE_BF16,
-                                             .rows = GELU_ROWS,
-                                             .in = GELU_OUT,
-                                             .out = IN,
-                                             .rows_per_sample = 1,
-                                             .x = layer.hidden,
-                                             .weight = layer.back,
-                                             .dy = layer.x,
-                                             .pre = layer.pre,
-                                             .gelu_tanh = tanh,
-                                             .dx = layer.dhidden,
-                                             .dx_sums = layer.sums};
-    test->device->backend->linear_forward(test->stream, &forward);
-    test->device->backend->linear_backward(test->stream, &backward);
+    DEVICE_RUN(test, linear_forward, .type = TYPE_BF16, .rows = GELU_ROWS, .in = IN,
+               .out = GELU_OUT, .rows_per_sample = 1, .x = layer.x, .weight = layer.weight,
+               .bias = layer.bias, .pre = layer.pre, .gelu_tanh = tanh, .y = layer.hidden);
+    DEVICE_RUN(test, linear_backward, .type = TYPE_BF16, .rows = GELU_ROWS, .in = GELU_OUT,
+               .out = IN, .rows_per_sample = 1, .x = layer.hidden, .weight = layer.back,
+               .dy = layer.x, .pre = layer.pre, .gelu_tanh = tanh, .dx = layer.dhidden,
+               .dx_sums = layer.sums);
     device_test_wait(test);
     return layer;
 }
@@ -272,7 +226,7 @@ static void check_gelu_plan(int plan, bool tanh, const char *refused)
         snprintf(key, sizeof key, "\ngelu%s%s bf16 128x80x%d library 1 = 000000000000000%d ",
                  tanh ? "-tanh" : "", gradient ? " gradient" : "", IN, refused != NULL ? 0 : plan);
         if (device_test_is_emulated(&second))
-            assert_non_null(strstr(text, key));
+            assert_has(text, key);
     }
     free(text);
     unsetenv("VITTRAIN_EMULATION_GELU");
@@ -282,9 +236,8 @@ static void check_gelu_plan(int plan, bool tanh, const char *refused)
 }
 
 /* GELU is computed by a kernel after the product or in the product, whichever is faster. */
-static void gelu_is_timed(void **state)
+TEST(gelu_is_timed)
 {
-    (void)state;
     for (int plan = 0; plan < 3; plan++)
         check_gelu_plan(plan, false, NULL);
     for (int plan = 0; plan < 4; plan++)
@@ -294,15 +247,4 @@ static void gelu_is_timed(void **state)
     check_gelu_plan(3, true, "run-tanh run-slope");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(adopted_algorithms_give_the_same_bits),
-        cmocka_unit_test(recorded_products_take_adopted_algorithms),
-        cmocka_unit_test(refused_algorithms_are_replaced),
-        cmocka_unit_test(sums_are_timed),
-        cmocka_unit_test(gelu_is_timed),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

@@ -3,19 +3,9 @@
 /* Attention against double precision: output, log of the sum of exponentials, and gradients of q, k
  * and v, for all types, sizes and instruction sets; bits are identical in each run and for any
  * number of threads. */
-#include <inttypes.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "core/crc32c.h"
 #include "device_test.h"
+#include "test.h"
 
 struct attention_case {
     enum data_type type;
@@ -89,32 +79,13 @@ static struct attention_tensors run(struct device_test *test, const struct atten
     if (test->device->backend->sums_gradients)
         t.dqkv_sums = device_test_random(test, TYPE_FP32, 3 * it->heads * it->head_dim, 1, 4);
     const float scale = 1 / sqrtf((float)it->head_dim);
-    const struct device_backend *backend = test->device->backend;
-    backend->attention_forward(test->stream, &(struct attention_forward){.type = it->type,
-                                                                         .batch = it->batch,
-                                                                         .tokens = it->tokens,
-                                                                         .queries = it->queries,
-                                                                         .heads = it->heads,
-                                                                         .head_dim = it->head_dim,
-                                                                         .scale = scale,
-                                                                         .qkv = t.qkv,
-                                                                         .out = t.out,
-                                                                         .lse = t.lse,
-                                                                         .dropout = t.dropout});
-    backend->attention_backward(test->stream, &(struct attention_backward){.type = it->type,
-                                                                           .batch = it->batch,
-                                                                           .tokens = it->tokens,
-                                                                           .queries = it->queries,
-                                                                           .heads = it->heads,
-                                                                           .head_dim = it->head_dim,
-                                                                           .scale = scale,
-                                                                           .qkv = t.qkv,
-                                                                           .out = t.out,
-                                                                           .dout = t.dout,
-                                                                           .lse = t.lse,
-                                                                           .dqkv = t.dqkv,
-                                                                           .dqkv_sums = t.dqkv_sums,
-                                                                           .dropout = t.dropout});
+    DEVICE_RUN(test, attention_forward, .type = it->type, .batch = it->batch, .tokens = it->tokens,
+               .queries = it->queries, .heads = it->heads, .head_dim = it->head_dim, .scale = scale,
+               .qkv = t.qkv, .out = t.out, .lse = t.lse, .dropout = t.dropout);
+    DEVICE_RUN(test, attention_backward, .type = it->type, .batch = it->batch, .tokens = it->tokens,
+               .queries = it->queries, .heads = it->heads, .head_dim = it->head_dim, .scale = scale,
+               .qkv = t.qkv, .out = t.out, .dout = t.dout, .lse = t.lse, .dqkv = t.dqkv,
+               .dqkv_sums = t.dqkv_sums, .dropout = t.dropout);
     device_test_wait(test);
     return t;
 }
@@ -260,46 +231,29 @@ static bool is_for(struct device_test *test, const struct attention_case *it)
     return fits;
 }
 
-static void check_cases(void **state)
+TEST_KERNELS(results_and_gradients_are_right)
 {
-    (void)state;
     for (int i = 0; i < CASES; i++) {
-        struct device_test test;
-        device_test_open(&test, 2);
+        DEVICE_TEST(test, 2);
         if (is_for(&test, &cases[i])) {
             const struct attention_tensors tensors = run(&test, &cases[i]);
             check(&cases[i], &tensors);
         }
-        device_test_close(&test);
     }
 }
 
-static void results_and_gradients_are_right(void **state)
+TEST_KERNELS(threads_do_not_matter)
 {
-    device_test_every_kernels(check_cases, state);
-}
-
-static void check_threads(void **state)
-{
-    (void)state;
     for (int i = 0; i < CASES; i++) {
         const struct attention_case *it = &cases[i];
-        struct device_test one, three;
-        device_test_open(&one, 1);
-        device_test_open(&three, 3);
+        DEVICE_TEST(one, 1);
+        DEVICE_TEST(three, 3);
         if (is_for(&one, it)) {
             const struct attention_tensors a = run(&one, it), b = run(&three, it);
             device_test_same("out", it->type, a.out, b.out, out_count(it));
             device_test_same("dqkv", it->type, a.dqkv, b.dqkv, qkv_count(it));
         }
-        device_test_close(&one);
-        device_test_close(&three);
     }
-}
-
-static void threads_do_not_matter(void **state)
-{
-    device_test_every_kernels(check_threads, state);
 }
 
 /* Replace the variants chosen so far by `variant` (device/choices.h). Return true if one changed.
@@ -321,13 +275,11 @@ static bool variants_set(struct device_test *test, int variant)
     return changed;
 }
 
-static void variants_give_the_same_bits(void **state)
+TEST(variants_give_the_same_bits)
 {
-    (void)state;
     for (int i = 0; i < CASES; i++) {
         const struct attention_case *it = &cases[i];
-        struct device_test test;
-        device_test_open(&test, 1);
+        DEVICE_TEST(test, 1);
         if (test.device->backend != &device_cpu && is_for(&test, it)) {
             run(&test, it);
             variants_set(&test, 0);
@@ -339,19 +291,16 @@ static void variants_give_the_same_bits(void **state)
             device_test_same("lse", TYPE_FP32, first.lse, second.lse,
                              it->batch * it->heads * it->queries);
         }
-        device_test_close(&test);
     }
 }
 
 /* Evaluation stores no sums; scores that differ widely neither overflow nor vanish. */
-static void large_scores_and_no_lse(void **state)
+TEST(large_scores_and_no_lse)
 {
-    (void)state;
     enum { TOKENS = 20, DIM = 8 };
     static const enum data_type types[] = {TYPE_FP32, TYPE_BF16, TYPE_FP16};
     for (int t = 0; t < 3; t++) {
-        struct device_test test;
-        device_test_open(&test, 1);
+        DEVICE_TEST(test, 1);
         struct attention_forward args = {
             .type = types[t],
             .batch = 1,
@@ -370,18 +319,15 @@ static void large_scores_and_no_lse(void **state)
         }
         args.batch = 0;
         test.device->backend->attention_forward(test.stream, &args);
-        device_test_close(&test);
     }
 }
 
 /* Sizes reported as supported work: each is run with the maximum number of tokens. With all of them
  * as queries this takes too long on an emulated GPU; one query needs the same memory. */
-static void most_tokens_fit(void **state)
+TEST(most_tokens_fit)
 {
-    (void)state;
     enum { DIM = 64 };
-    struct device_test test;
-    device_test_open(&test, 1);
+    DEVICE_TEST(test, 1);
     const struct device_backend *backend = test.device->backend;
     int64_t fits = 256, too_many = 1 << 20;
     assert_true(backend->attention_fits(test.device, fits, DIM));
@@ -393,18 +339,6 @@ static void most_tokens_fit(void **state)
     const int64_t queries = backend == &device_cpu ? fits : 1;
     for (enum data_type type = TYPE_FP32; type <= TYPE_BF16; type++)
         run(&test, &(const struct attention_case){type, 1, fits, queries, 1, DIM, 0.1f});
-    device_test_close(&test);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(results_and_gradients_are_right),
-        cmocka_unit_test(threads_do_not_matter),
-        cmocka_unit_test(variants_give_the_same_bits),
-        cmocka_unit_test(large_scores_and_no_lse),
-        cmocka_unit_test(most_tokens_fit),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

@@ -2,16 +2,8 @@
 // devices: cpu gpu
 /* Batch normalisation against double precision: sums, statistics, output and all gradients, for all
  * types, instruction sets and options; bits are identical for any number of threads. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "device_test.h"
+#include "test.h"
 
 struct batch_norm_case {
     enum data_type type;
@@ -96,21 +88,11 @@ static struct batch_norm_tensors make(struct device_test *test, const struct bat
 static void forward(struct device_test *test, const struct batch_norm_case *it,
                     const struct batch_norm_tensors *t, void *y)
 {
-    test->device->backend->batch_norm_forward(
-        test->stream, &(struct batch_norm_forward){.type = it->type,
-                                                   .rows = it->rows,
-                                                   .channels = it->channels,
-                                                   .epsilon = epsilon,
-                                                   .x = t->x,
-                                                   .gamma = t->gamma,
-                                                   .beta = t->beta,
-                                                   .sums = it->running ? NULL : t->sums,
-                                                   .running_mean = t->mean,
-                                                   .running_variance = t->variance,
-                                                   .residual = it->residual ? t->residual : NULL,
-                                                   .relu = it->relu,
-                                                   .y = y,
-                                                   .statistics = t->statistics});
+    DEVICE_RUN(test, batch_norm_forward, .type = it->type, .rows = it->rows,
+               .channels = it->channels, .epsilon = epsilon, .x = t->x, .gamma = t->gamma,
+               .beta = t->beta, .sums = it->running ? NULL : t->sums, .running_mean = t->mean,
+               .running_variance = t->variance, .residual = it->residual ? t->residual : NULL,
+               .relu = it->relu, .y = y, .statistics = t->statistics);
 }
 
 /* Simulates the all-reduce: the other ranks' rows are this rank's repeated. */
@@ -125,50 +107,27 @@ static void add_ranks(struct device_test *test, const struct batch_norm_case *it
 static void backward(struct device_test *test, const struct batch_norm_case *it,
                      const struct batch_norm_tensors *t, bool computes)
 {
-    const struct device_backend *backend = test->device->backend;
 
-    backend->batch_norm_backward_sums(
-        test->stream,
-        &(struct batch_norm_backward_sums){.type = it->type,
-                                           .rows = it->rows,
-                                           .channels = it->channels,
-                                           .x = t->x,
-                                           .y = it->relu && !computes ? t->y : NULL,
-                                           .gamma = computes ? t->gamma : NULL,
-                                           .beta = computes ? t->beta : NULL,
-                                           .add = it->add ? t->add : NULL,
-                                           .statistics = t->statistics,
-                                           .forward_sums = it->running ? NULL : t->sums,
-                                           .running_weight = running_weight,
-                                           .dy = t->dy,
-                                           .sums = t->dsums,
-                                           .dgamma = t->dgamma,
-                                           .dbeta = t->dbeta,
-                                           .drunning_mean = it->running ? NULL : t->dmean,
-                                           .drunning_variance = it->running ? NULL : t->dvariance});
+    DEVICE_RUN(test, batch_norm_backward_sums, .type = it->type, .rows = it->rows,
+               .channels = it->channels, .x = t->x, .y = it->relu && !computes ? t->y : NULL,
+               .gamma = computes ? t->gamma : NULL, .beta = computes ? t->beta : NULL,
+               .add = it->add ? t->add : NULL, .statistics = t->statistics,
+               .forward_sums = it->running ? NULL : t->sums, .running_weight = running_weight,
+               .dy = t->dy, .sums = t->dsums, .dgamma = t->dgamma, .dbeta = t->dbeta,
+               .drunning_mean = it->running ? NULL : t->dmean,
+               .drunning_variance = it->running ? NULL : t->dvariance);
     add_ranks(test, it, t->dsums);
-    backend->batch_norm_backward(
-        test->stream, &(struct batch_norm_backward){.type = it->type,
-                                                    .rows = it->rows,
-                                                    .channels = it->channels,
-                                                    .x = t->x,
-                                                    .gamma = t->gamma,
-                                                    .statistics = t->statistics,
-                                                    .sums = it->running ? NULL : t->dsums,
-                                                    .beta = computes ? t->beta : NULL,
-                                                    .dy = t->dy,
-                                                    .dx = t->dx});
+    DEVICE_RUN(test, batch_norm_backward, .type = it->type, .rows = it->rows,
+               .channels = it->channels, .x = t->x, .gamma = t->gamma, .statistics = t->statistics,
+               .sums = it->running ? NULL : t->dsums, .beta = computes ? t->beta : NULL,
+               .dy = t->dy, .dx = t->dx);
 }
 
 static void run_on(struct device_test *test, const struct batch_norm_case *it,
                    const struct batch_norm_tensors *t, bool computes)
 {
-    test->device->backend->batch_norm_sums(test->stream,
-                                           &(struct batch_norm_sums){.type = it->type,
-                                                                     .rows = it->rows,
-                                                                     .channels = it->channels,
-                                                                     .x = t->x,
-                                                                     .sums = t->sums});
+    DEVICE_RUN(test, batch_norm_sums, .type = it->type, .rows = it->rows, .channels = it->channels,
+               .x = t->x, .sums = t->sums);
     add_ranks(test, it, t->sums);
     forward(test, it, t, t->y);
     backward(test, it, t, computes);
@@ -301,12 +260,10 @@ static void check_channel(const struct channel *c)
     near("dgamma", c, (double)t->dgamma[c->number], before + c->product, least * (1 + c->sizes));
 }
 
-static void batch_norm_is_right(void **state)
+TEST_KERNELS(batch_norm_is_right)
 {
-    (void)state;
     for (int i = 0; i < CASES; i++) {
-        struct device_test test;
-        device_test_open(&test, 2);
+        DEVICE_TEST(test, 2);
         const struct batch_norm_tensors t = run(&test, &cases[i]);
         for (int64_t number = 0; number < cases[i].channels; number++) {
             struct channel channel = {.it = &cases[i], .t = &t, .number = number};
@@ -314,45 +271,32 @@ static void batch_norm_is_right(void **state)
             check_statistics(&channel);
             check_channel(&channel);
         }
-        device_test_close(&test);
     }
 }
 
-static void batch_norm_is_right_with_all_kernels(void **state)
+TEST(threads_do_not_matter)
 {
-    device_test_of_cpu();
-    device_test_every_kernels(batch_norm_is_right, state);
-}
-
-static void threads_do_not_matter(void **state)
-{
-    (void)state;
     device_test_of_cpu();
     for (int i = 0; i < CASES; i++) {
         const struct batch_norm_case *it = &cases[i];
         const int64_t count = it->rows * it->channels;
-        struct device_test one, three;
-        device_test_open(&one, 1);
-        device_test_open(&three, 3);
+        DEVICE_TEST(one, 1);
+        DEVICE_TEST(three, 3);
         const struct batch_norm_tensors a = run(&one, it), b = run(&three, it);
         device_test_same("statistics", TYPE_FP32, a.statistics, b.statistics, 3 * it->channels);
         device_test_same("y", it->type, a.y, b.y, count);
         device_test_same("dx", it->type, a.dx, b.dx, count);
         device_test_same("dgamma", TYPE_FP32, a.dgamma, b.dgamma, it->channels);
         device_test_same("dbeta", TYPE_FP32, a.dbeta, b.dbeta, it->channels);
-        device_test_close(&one);
-        device_test_close(&three);
     }
 }
 
 /* y may be x if nothing follows, and dx may be dy. */
-static void tensors_can_be_written_over(void **state)
+TEST(tensors_can_be_written_over)
 {
-    (void)state;
     const struct batch_norm_case *it = &cases[6];
     const int64_t count = it->rows * it->channels;
-    struct device_test test;
-    device_test_open(&test, 2);
+    DEVICE_TEST(test, 2);
     const struct batch_norm_tensors t = run(&test, it);
     struct batch_norm_tensors over = make(&test, it);
     over.dx = over.dy;
@@ -364,7 +308,6 @@ static void tensors_can_be_written_over(void **state)
     forward(&test, it, &over, over.x);
     device_test_wait(&test);
     device_test_same("y", it->type, over.x, t.y, count);
-    device_test_close(&test);
 }
 
 static const struct batch_norm_case masked_cases[] = {
@@ -399,15 +342,13 @@ static void make_small(struct device_test *test, const struct batch_norm_case *i
 }
 
 /* The mask recomputed from x equals that of the stored y bit for bit, even for y near 0. */
-static void a_computed_mask_is_the_stored_one(void **state)
+TEST_KERNELS(a_computed_mask_is_the_stored_one)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof masked_cases / sizeof masked_cases[0]; i++) {
         const struct batch_norm_case *it = &masked_cases[i];
         const int64_t count = it->rows * it->channels;
-        struct device_test read, computed;
-        device_test_open(&read, 2);
-        device_test_open(&computed, 2);
+        DEVICE_TEST(read, 2);
+        DEVICE_TEST(computed, 2);
         struct batch_norm_tensors a = make(&read, it), b = make(&computed, it);
         make_small(&read, it, &a);
         make_small(&computed, it, &b);
@@ -416,75 +357,42 @@ static void a_computed_mask_is_the_stored_one(void **state)
         device_test_same("dgamma", TYPE_FP32, a.dgamma, b.dgamma, it->channels);
         device_test_same("dbeta", TYPE_FP32, a.dbeta, b.dbeta, it->channels);
         device_test_same("dx", it->type, a.dx, b.dx, count);
-        device_test_close(&read);
-        device_test_close(&computed);
     }
 }
 
-static void a_computed_mask_is_the_stored_one_with_all_kernels(void **state)
-{
-    device_test_of_cpu();
-    device_test_every_kernels(a_computed_mask_is_the_stored_one, state);
-}
-
 /* A rank without rows contributes zeros. */
-static void no_rows_sum_to_zero(void **state)
+TEST(no_rows_sum_to_zero)
 {
-    (void)state;
-    struct device_test test;
-    device_test_open(&test, 2);
-    const struct device_backend *backend = test.device->backend;
+    DEVICE_TEST(test, 2);
     double *sums = numbers(&test, 7);
     float *gradient = device_test_random(&test, TYPE_FP32, 3, 1, 1);
     float *before = device_test_random(&test, TYPE_FP32, 3, 1, 1);
     float *statistics = device_test_zeros(&test, TYPE_FP32, 9);
     sums[0] = sums[5] = sums[6] = 1;
-    backend->batch_norm_sums(test.stream, &(struct batch_norm_sums){.channels = 3, .sums = sums});
+    DEVICE_RUN(&test, batch_norm_sums, .channels = 3, .sums = sums);
     device_test_wait(&test);
     for (int i = 0; i < 7; i++)
         assert_true(sums[i] == 0);
     sums[6] = 1;
-    backend->batch_norm_backward_sums(test.stream,
-                                      &(struct batch_norm_backward_sums){.channels = 3,
-                                                                         .statistics = statistics,
-                                                                         .forward_sums = sums,
-                                                                         .sums = sums,
-                                                                         .dgamma = gradient,
-                                                                         .dbeta = gradient});
-    backend->batch_norm_backward(test.stream, &(struct batch_norm_backward){.channels = 3});
+    DEVICE_RUN(&test, batch_norm_backward_sums, .channels = 3, .statistics = statistics,
+               .forward_sums = sums, .sums = sums, .dgamma = gradient, .dbeta = gradient);
+    DEVICE_RUN(&test, batch_norm_backward, .channels = 3);
     device_test_wait(&test);
     assert_true(sums[6] == 0);
     device_test_same("gradient", TYPE_FP32, gradient, before, 3);
-    device_test_close(&test);
 }
 
 /* Partial sums per channel in the workspace. */
 static void too_wide(struct device_test *test)
 {
     double sums[1] = {0};
-    test->device->backend->batch_norm_sums(
-        test->stream, &(struct batch_norm_sums){.rows = 1, .channels = 1 << 28, .sums = sums});
+    DEVICE_RUN(test, batch_norm_sums, .rows = 1, .channels = 1 << 28, .sums = sums);
 }
 
-static void too_many_channels_end_the_program(void **state)
+TEST(too_many_channels_end_the_program)
 {
-    (void)state;
     device_test_of_cpu();
     device_test_ends(too_wide, "exceed the workspace");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(batch_norm_is_right),
-        cmocka_unit_test(batch_norm_is_right_with_all_kernels),
-        cmocka_unit_test(threads_do_not_matter),
-        cmocka_unit_test(tensors_can_be_written_over),
-        cmocka_unit_test(a_computed_mask_is_the_stored_one),
-        cmocka_unit_test(a_computed_mask_is_the_stored_one_with_all_kernels),
-        cmocka_unit_test(no_rows_sum_to_zero),
-        cmocka_unit_test(too_many_channels_end_the_program),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

@@ -3,20 +3,12 @@
  * processes, and to concurrent ones; no file content causes a failure. */
 #include "device/choices.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "temporary.h"
+#include "test.h"
 
 enum { CANDIDATES = 3 };
 
@@ -78,9 +70,8 @@ static const char *cache(void)
     return temporary_path("cache/deep");
 }
 
-static void measured_once(void **state)
+TEST(measured_once)
 {
-    (void)state;
     assert_int_equal(measured_for("", "a", fastest), CANDIDATES);
     assert_int_equal(measured_for("", "a", fastest), CANDIDATES);
     assert_int_equal(measured_for(cache(), "a 1x2", fastest), CANDIDATES);
@@ -89,9 +80,8 @@ static void measured_once(void **state)
     assert_int_equal(measured_for(cache(), "a 1x2", fastest), 0);
 }
 
-static void what_cannot_be_used_is_not_chosen(void **state)
+TEST(what_cannot_be_used_is_not_chosen)
 {
-    (void)state;
     struct trial trial = {.seconds = {INFINITY, INFINITY, INFINITY}};
     struct choice chosen;
     struct choices *choices = choices_open(cache(), "GPU X, 1.2");
@@ -140,9 +130,8 @@ static void zeros_write(char *text, size_t *length)
     memset(text, 0, *length / 2);
 }
 
-static void damage_is_measured_again(void **state)
+TEST(damage_is_measured_again)
 {
-    (void)state;
     struct trial trial = {.seconds = {1, 2, 3}};
     struct choice chosen;
     struct choices *choices = choices_open(cache(), "GPU X, 1.2");
@@ -167,9 +156,8 @@ static void damage_is_measured_again(void **state)
     assert_int_equal(measured_for(cache(), "after zeros", fastest), 0);
 }
 
-static void no_file_no_harm(void **state)
+TEST(no_file_no_harm)
 {
-    (void)state;
     temporary_file("plain", "x", 1);
     for (int i = 0; i < 2; i++)
         assert_int_equal(measured_for(temporary_path("plain/folder"), "a", fastest), CANDIDATES);
@@ -193,9 +181,8 @@ static bool always_usable(void *context, const struct choice *choice)
 }
 
 /* The lock of the outer measurement is not waited for, which would take 30 s. */
-static void a_measurement_may_need_another(void **state)
+TEST(a_measurement_may_need_another)
 {
-    (void)state;
     struct choice chosen;
     const time_t begin = time(NULL);
     struct choices *choices = choices_open(temporary_path("nested"), "GPU X, 1.2");
@@ -207,9 +194,8 @@ static void a_measurement_may_need_another(void **state)
 
 /* Two ranks that need a key at the same time use the same choice: the second waits for the first.
  */
-static void ranks_agree(void **state)
+TEST(ranks_agree)
 {
-    (void)state;
     int ready[2], status = 0;
     char letter = 0;
     char folder[1024];
@@ -258,9 +244,8 @@ static bool knows(struct choices *choices, const char *key, uint64_t first_word)
 static const struct trial first_fastest = {.seconds = {1, 2, 3}};
 
 /* A rank measures two shapes; another rank has chosen differently for one of them. */
-static void adopted_choices_replace_own(void **state)
+TEST(adopted_choices_replace_own)
 {
-    (void)state;
     struct choices *giver = choices_open("", "GPU X, 1.2"), *taker = choices_open("", "GPU X, 1.2");
     make(giver, "both", fresh(), fastest);
     make(giver, "one", fresh(), fastest);
@@ -282,9 +267,8 @@ static void adopted_choices_replace_own(void **state)
 }
 
 /* The file has a different choice, and adopted choices are not written to it. */
-static void adopted_choices_precede_the_file(void **state)
+TEST(adopted_choices_precede_the_file)
 {
-    (void)state;
     struct choices *giver = choices_open("", "GPU X, 1.2");
     make(giver, "adopted", first_fastest, 1);
     char *text = choices_export(giver);
@@ -294,7 +278,7 @@ static void adopted_choices_precede_the_file(void **state)
     make(taker, "another", fresh(), fastest); /* reads the file */
     make(taker, "adopted", fresh(), 1);
     char *again = choices_export(taker);
-    assert_non_null(strstr(again, "\nadopted = 0000000000000001 "));
+    assert_has(again, "\nadopted = 0000000000000001 ");
     assert_null(strstr(again, "whole")); /* in the file, but not in use */
     assert_int_equal(measured_for(cache(), "adopted", fastest), 0);
     free(text);
@@ -303,9 +287,8 @@ static void adopted_choices_precede_the_file(void **state)
     choices_close(taker);
 }
 
-static void what_cannot_be_adopted_is_measured(void **state)
+TEST(what_cannot_be_adopted_is_measured)
 {
-    (void)state;
     struct choices *giver = choices_open("", "GPU X, 1.2"), *other = choices_open("", "GPU X, 1.3");
     struct choices *taker = choices_open("", "GPU X, 1.2");
     struct trial refuses = fresh();
@@ -336,22 +319,4 @@ static void what_cannot_be_adopted_is_measured(void **state)
     choices_close(careful);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(measured_once),
-        cmocka_unit_test(what_cannot_be_used_is_not_chosen),
-        cmocka_unit_test(damage_is_measured_again),
-        cmocka_unit_test(no_file_no_harm),
-        cmocka_unit_test(a_measurement_may_need_another),
-        cmocka_unit_test(ranks_agree),
-        cmocka_unit_test(adopted_choices_replace_own),
-        cmocka_unit_test(adopted_choices_precede_the_file),
-        cmocka_unit_test(what_cannot_be_adopted_is_measured),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    temporary_open();
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    temporary_close();
-    return failed;
-}
+TEST_MAIN(.setup = temporary_setup, .teardown = temporary_teardown)

@@ -1,18 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // devices: cpu gpu
 /* Convolutions and their gradients against sums in double precision. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "device/cpu.h"
 #include "device/cpu_convolution_implicit.h"
 #include "device_test.h"
+#include "test.h"
 
 struct convolution_case {
     enum data_type type;
@@ -118,29 +110,14 @@ static struct convolution_tensors make(struct device_test *test, const struct co
 
 static struct convolution_tensors run(struct device_test *test, const struct convolution_case *it)
 {
-    const struct device_backend *backend = test->device->backend;
     const struct convolution_tensors t = make(test, it);
 
-    backend->convolution_forward(test->stream,
-                                 &(struct convolution_forward){.type = it->type,
-                                                               .shape = it->shape,
-                                                               .x = t.x,
-                                                               .weight = t.weight,
-                                                               .bias = it->bias ? t.bias : NULL,
-                                                               .relu = it->relu,
-                                                               .y = t.y,
-                                                               .workspace = t.workspace});
-    backend->convolution_backward(test->stream,
-                                  &(struct convolution_backward){.type = it->type,
-                                                                 .shape = it->shape,
-                                                                 .x = t.x,
-                                                                 .weight = t.weight,
-                                                                 .dy = t.dy,
-                                                                 .x_relu = it->x_relu,
-                                                                 .dx = t.dx,
-                                                                 .dweight = t.dweight,
-                                                                 .dbias = it->bias ? t.dbias : NULL,
-                                                                 .workspace = t.workspace});
+    DEVICE_RUN(test, convolution_forward, .type = it->type, .shape = it->shape, .x = t.x,
+               .weight = t.weight, .bias = it->bias ? t.bias : NULL, .relu = it->relu, .y = t.y,
+               .workspace = t.workspace);
+    DEVICE_RUN(test, convolution_backward, .type = it->type, .shape = it->shape, .x = t.x,
+               .weight = t.weight, .dy = t.dy, .x_relu = it->x_relu, .dx = t.dx,
+               .dweight = t.dweight, .dbias = it->bias ? t.dbias : NULL, .workspace = t.workspace);
     device_test_wait(test);
     return t;
 }
@@ -314,22 +291,13 @@ static void check(int number, const struct device_test *test, const struct convo
     truth_free(&truth);
 }
 
-static void convolution_is_right(void **state)
+TEST_KERNELS(convolution_is_right)
 {
-    (void)state;
     for (int i = 0; i < CASES; i++) {
-        struct device_test test;
-        device_test_open(&test, 2);
+        DEVICE_TEST(test, 2);
         const struct convolution_tensors tensors = run(&test, &cases[i]);
         check(i, &test, &tensors);
-        device_test_close(&test);
     }
-}
-
-static void convolution_is_right_with_all_kernels(void **state)
-{
-    device_test_of_cpu();
-    device_test_every_kernels(convolution_is_right, state);
 }
 
 /* The weight's gradient of oneDNN is an exception. */
@@ -342,59 +310,44 @@ static bool sums_have_an_order(const struct device_test *test, const struct conv
            (fp32 && convolution_implicit_workspace(cpu, &it->shape) > 0);
 }
 
-static void check_threads(void **state)
+TEST_KERNELS(threads_do_not_matter)
 {
-    (void)state;
+    device_test_of_cpu();
     for (int i = 0; i < CASES; i++) {
         const struct convolution_case *it = &cases[i];
         const struct convolution_shape *s = &it->shape;
-        struct device_test one, two;
-        device_test_open(&one, 1);
-        device_test_open(&two, 2);
+        DEVICE_TEST(one, 1);
+        DEVICE_TEST(two, 2);
         const struct convolution_tensors a = run(&one, it), b = run(&two, it);
         device_test_same("y", it->type, a.y, b.y, y_count(s));
         device_test_same("dx", it->type, a.dx, b.dx, x_count(s));
         device_test_same("dbias", TYPE_FP32, a.dbias, b.dbias, s->out);
         if (sums_have_an_order(&one, it))
             device_test_same("dweight", TYPE_FP32, a.dweight, b.dweight, weight_count(s));
-        device_test_close(&one);
-        device_test_close(&two);
     }
 }
 
-static void threads_do_not_matter(void **state)
+TEST(reproducible_gradients_do_not_depend_on_threads)
 {
-    device_test_of_cpu();
-    device_test_every_kernels(check_threads, state);
-}
-
-static void reproducible_gradients_do_not_depend_on_threads(void **state)
-{
-    (void)state;
     static const int numbers[] = {7, 8, 11, 15, 18, 30, WIDE};
     device_test_of_cpu();
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         const struct convolution_case *it = &cases[numbers[i]];
-        struct device_test one, two;
-        device_test_open(&one, 1);
-        device_test_open(&two, 2);
+        DEVICE_TEST(one, 1);
+        DEVICE_TEST(two, 2);
         one.device->reproducible = two.device->reproducible = true;
         const struct convolution_tensors a = run(&one, it), b = run(&two, it);
         check(numbers[i], &one, &a);
         device_test_same("dweight", TYPE_FP32, a.dweight, b.dweight, weight_count(&it->shape));
-        device_test_close(&one);
-        device_test_close(&two);
     }
 }
 
 /* dx, dweight and dbias are each computed alone, with identical results. */
-static void gradients_can_be_left_out(void **state)
+TEST(gradients_can_be_left_out)
 {
-    (void)state;
     const struct convolution_case *it = &cases[1];
     const struct convolution_shape *s = &it->shape;
-    struct device_test test;
-    device_test_open(&test, 2);
+    DEVICE_TEST(test, 2);
     const struct convolution_tensors t = run(&test, it), again = make(&test, it);
     struct convolution_backward args = {.type = it->type,
                                         .shape = *s,
@@ -415,60 +368,32 @@ static void gradients_can_be_left_out(void **state)
     device_test_same("dx", it->type, t.dx, again.dx, x_count(s));
     device_test_same("dweight", TYPE_FP32, t.dweight, again.dweight, weight_count(s));
     device_test_same("dbias", TYPE_FP32, t.dbias, again.dbias, s->out);
-    device_test_close(&test);
 }
 
-static void no_samples_do_nothing(void **state)
+TEST(no_samples_do_nothing)
 {
-    (void)state;
     const struct convolution_shape shape = {0, 8, 8, 3, 4, 3, 1, 1};
-    struct device_test test;
-    device_test_open(&test, 2);
+    DEVICE_TEST(test, 2);
     const struct device_backend *backend = test.device->backend;
     const size_t bytes = backend->convolution_workspace(test.device, TYPE_FP32, &shape);
     float *dweight = device_test_random(&test, TYPE_FP32, weight_count(&shape), 1, 1);
     float *before = device_test_random(&test, TYPE_FP32, weight_count(&shape), 1, 1);
     void *workspace = device_test_zeros(&test, TYPE_FP32, (int64_t)bytes / 4 + 1);
-    backend->convolution_forward(
-        test.stream, &(struct convolution_forward){.shape = shape, .workspace = workspace});
-    backend->convolution_backward(
-        test.stream,
-        &(struct convolution_backward){
-            .shape = shape, .dweight = dweight, .dbias = dweight, .workspace = workspace});
+    DEVICE_RUN(&test, convolution_forward, .shape = shape, .workspace = workspace);
+    DEVICE_RUN(&test, convolution_backward, .shape = shape, .dweight = dweight, .dbias = dweight,
+               .workspace = workspace);
     device_test_wait(&test);
     device_test_same("dweight", TYPE_FP32, dweight, before, weight_count(&shape));
-    device_test_close(&test);
 }
 
 /* oneDNN 2.6 computes this case wrongly with AVX2, which ONEDNN_MAX_CPU_ISA selects with kernels of
  * any instruction set. */
-static void check_wrong_case(void **state)
-{
-    (void)state;
-    struct device_test test;
-    device_test_open(&test, 1);
-    const struct cpu_device *cpu = (const struct cpu_device *)test.device;
-    assert_true(convolution_implicit_workspace(cpu, &cases[WRONG_WITH_ONEDNN].shape) > 0);
-    device_test_close(&test);
-}
-
-static void onednn_does_not_compute_what_it_gets_wrong(void **state)
+TEST_KERNELS(onednn_does_not_compute_what_it_gets_wrong)
 {
     device_test_of_cpu();
-    device_test_every_kernels(check_wrong_case, state);
+    DEVICE_TEST(test, 1);
+    const struct cpu_device *cpu = (const struct cpu_device *)test.device;
+    assert_true(convolution_implicit_workspace(cpu, &cases[WRONG_WITH_ONEDNN].shape) > 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(convolution_is_right),
-        cmocka_unit_test(convolution_is_right_with_all_kernels),
-        cmocka_unit_test(threads_do_not_matter),
-        cmocka_unit_test(reproducible_gradients_do_not_depend_on_threads),
-        cmocka_unit_test(gradients_can_be_left_out),
-        cmocka_unit_test(no_samples_do_nothing),
-        cmocka_unit_test(onednn_does_not_compute_what_it_gets_wrong),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

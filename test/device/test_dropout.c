@@ -2,17 +2,8 @@
 // devices: cpu gpu
 /* Dropout masks: the definition in device.h, drawn from core/random.h, for every step, sample and
  * instruction set; the requested rate; backward draws the same mask. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "device_test.h"
+#include "test.h"
 
 static struct dropout dropout_of(struct device_test *test, float rate, uint32_t layer)
 {
@@ -28,8 +19,7 @@ static void check_factors(int64_t samples, int64_t rows_per_sample, int64_t widt
                           float path_rate)
 {
     const int64_t rows = samples * rows_per_sample, padded = (width + 7) / 8 * 8;
-    struct device_test test;
-    device_test_open(&test, 2);
+    DEVICE_TEST(test, 2);
     float *x = device_test_zeros(&test, TYPE_FP32, rows * width);
     for (int64_t i = 0; i < rows * width; i++)
         x[i] = 1;
@@ -50,12 +40,10 @@ static void check_factors(int64_t samples, int64_t rows_per_sample, int64_t widt
         if (fabs(x[i] - expected) > 1e-6 * expected)
             fail_msg("element %lld is %g, not %g", (long long)i, (double)x[i], expected);
     }
-    device_test_close(&test);
 }
 
-static void factors_are_the_definition(void **state)
+TEST_KERNELS(factors_are_the_definition)
 {
-    (void)state;
     check_factors(3, 5, 8, 0.5f, 0);
     check_factors(2, 7, 13, 0.1f, 0);
     check_factors(5, 1, 1000, 0.9f, 0);
@@ -67,27 +55,15 @@ static void factors_are_the_definition(void **state)
     check_factors(0, 2, 20, 0.1f, 0.1f);
 }
 
-static void every_instruction_set_draws_the_same(void **state)
+TEST(rate_and_mean_are_kept)
 {
-    device_test_every_kernels(factors_are_the_definition, state);
-}
-
-static void rate_and_mean_are_kept(void **state)
-{
-    (void)state;
     enum { ROWS = 64, WIDTH = 1024 };
-    struct device_test test;
-    device_test_open(&test, 2);
+    DEVICE_TEST(test, 2);
     float *x = device_test_zeros(&test, TYPE_FP32, ROWS * WIDTH);
     for (int i = 0; i < ROWS * WIDTH; i++)
         x[i] = 1;
-    const struct dropout_apply args = {.rows = ROWS,
-                                       .width = WIDTH,
-                                       .rows_per_sample = 4,
-                                       .x = x,
-                                       .y = x,
-                                       .dropout = dropout_of(&test, 0.1f, 1)};
-    test.device->backend->dropout_apply(test.stream, &args);
+    DEVICE_RUN(&test, dropout_apply, .rows = ROWS, .width = WIDTH, .rows_per_sample = 4, .x = x,
+               .y = x, .dropout = dropout_of(&test, 0.1f, 1));
     device_test_wait(&test);
     double sum = 0, dropped = 0;
     for (int i = 0; i < ROWS * WIDTH; i++) {
@@ -96,7 +72,6 @@ static void rate_and_mean_are_kept(void **state)
     }
     assert_true(fabs(dropped / (ROWS * WIDTH) - 0.1) < 0.005);
     assert_true(fabs(sum / (ROWS * WIDTH) - 1) < 0.005);
-    device_test_close(&test);
 }
 
 /* Apply dropout and drop path to samples begin..end - 1. */
@@ -112,12 +87,10 @@ static void apply_part(struct device_test *test, const struct dropout_apply *who
     test->device->backend->dropout_apply(test->stream, &part);
 }
 
-static void parts_equal_one_call(void **state)
+TEST(parts_equal_one_call)
 {
-    (void)state;
     enum { SAMPLES = 11, ROWS = SAMPLES * 3, WIDTH = 37 };
-    struct device_test test;
-    device_test_open(&test, 2);
+    DEVICE_TEST(test, 2);
     const float *x = device_test_random(&test, TYPE_FP32, ROWS * WIDTH, 1, 5);
     float *y = device_test_zeros(&test, TYPE_FP32, ROWS * WIDTH);
     float *parts = device_test_zeros(&test, TYPE_FP32, ROWS * WIDTH);
@@ -135,18 +108,15 @@ static void parts_equal_one_call(void **state)
     apply_part(&test, &args, 5, SAMPLES);
     device_test_wait(&test);
     device_test_same("y", TYPE_FP32, y, parts, ROWS * WIDTH);
-    device_test_close(&test);
 }
 
-static void all_types(void **state)
+TEST(all_types)
 {
-    (void)state;
     enum { ROWS = 6, WIDTH = 37 };
     static const enum data_type types[] = {TYPE_FP32, TYPE_BF16, TYPE_FP16};
     for (int t = 0; t < 3; t++) {
         const enum data_type type = types[t];
-        struct device_test test;
-        device_test_open(&test, 1);
+        DEVICE_TEST(test, 1);
         void *x = device_test_random(&test, type, ROWS * WIDTH, 1, 4);
         void *y = device_test_zeros(&test, type, ROWS * WIDTH);
         const struct dropout_apply args = {.type = type,
@@ -165,19 +135,7 @@ static void all_types(void **state)
                 device_test_dropout(&args.dropout, i / WIDTH / 3, i / WIDTH % 3 * 40 + i % WIDTH);
         device_test_near("y", type, y, expected, ROWS * WIDTH,
                          1.01 * device_test_precision(type) + 1e-6, 1e-6);
-        device_test_close(&test);
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(factors_are_the_definition),
-        cmocka_unit_test(every_instruction_set_draws_the_same),
-        cmocka_unit_test(rate_and_mean_are_kept),
-        cmocka_unit_test(parts_equal_one_call),
-        cmocka_unit_test(all_types),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

@@ -6,20 +6,13 @@
 #define _GNU_SOURCE /* RUSAGE_THREAD */
 #endif
 #include <float.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-
-#include <cmocka.h>
 
 #include "core/hash.h"
 #include "core/random.h"
 #include "device_test.h"
-#include "skip.h"
+#include "test.h"
 
 /* A reference for sums of squares: an integer in units of 2^-352, one bit per element. */
 enum { BITS = 704, UNIT = 352, BLOCK = 16 };
@@ -107,23 +100,20 @@ static void squares_check(const float *from, int64_t count)
 {
     const struct big expected = squares_expected(from, count);
     for (int threads = 1; threads <= 3; threads++) {
-        struct device_test test;
-        device_test_open(&test, threads);
+        DEVICE_TEST(test, threads);
         const float *values = device_test_copy(&test, TYPE_FP32, from, count);
         for (int parts = 1; parts <= 7; parts += 2) {
             const struct exact_sum *sum = squares_of(&test, values, count, parts);
             assert_true(big_equals(&expected, sum));
             assert_true(value_of(&test, sum) == big_value(&expected));
         }
-        device_test_close(&test);
     }
 }
 
 /* Sums of squares have the bits of the reference, whatever the parts and threads: numbers of normal
  * size, of all magnitudes from denormal to the largest, mostly zeros, all extreme. */
-static void sums_of_squares_are_exact(void **state)
+TEST_KERNELS(sums_of_squares_are_exact)
 {
-    (void)state;
     enum { MOST = 70007, KINDS = 5 };
     static float values[MOST];
     const int64_t counts[] = {0, 1, 15, 1000, 1024, 16385, MOST};
@@ -143,9 +133,8 @@ static void sums_of_squares_are_exact(void **state)
 }
 
 /* Sums of blocks near the middle between two fp64 numbers, 1 and 1 + 2^-52 or 1 + 2^-51. */
-static void sums_of_squares_are_rounded_once(void **state)
+TEST(sums_of_squares_are_rounded_once)
 {
-    (void)state;
     const float ulp = 0x1p-26f, half = 0x1p-27f; /* squares: 2^-52, 2^-54 */
     const struct {
         float odd, below;
@@ -155,43 +144,36 @@ static void sums_of_squares_are_rounded_once(void **state)
                  {ulp, 0, 1 + 0x1p-51},
                  {ulp, 0x1p-149f, 1 + 0x1p-51}};
     for (int i = 0; i < 4; i++) {
-        struct device_test test;
-        device_test_open(&test, 1);
+        DEVICE_TEST(test, 1);
         float values[4 * BLOCK] = {cases[i].below};
         values[BLOCK] = values[BLOCK + 1] = half;
         values[2 * BLOCK] = cases[i].odd;
         values[3 * BLOCK] = 1;
         const float *copy = device_test_copy(&test, TYPE_FP32, values, 4 * BLOCK);
         assert_true(value_of(&test, squares_of(&test, copy, 4 * BLOCK, 1)) == cases[i].expected);
-        device_test_close(&test);
     }
 }
 
-static void sums_of_squares_that_are_not_finite(void **state)
+TEST(sums_of_squares_that_are_not_finite)
 {
-    (void)state;
     enum { COUNT = 3000 };
     const float special[] = {INFINITY, -INFINITY, NAN, -NAN};
     for (int i = 0; i < 4; i++) {
-        struct device_test test;
-        device_test_open(&test, 2);
+        DEVICE_TEST(test, 2);
         float *values = device_test_random(&test, TYPE_FP32, COUNT, 1, 1);
         values[i * 900] = special[i];
         const double sum = value_of(&test, squares_of(&test, values, COUNT, 3));
         assert_true(i < 2 ? isinf(sum) : isnan(sum));
         values[20] = INFINITY;
         assert_true(isnan(value_of(&test, squares_of(&test, values, COUNT, 1))) == (i >= 2));
-        device_test_close(&test);
     }
 }
 
-static void additions(void **state)
+TEST(additions)
 {
-    (void)state;
     const int64_t counts[] = {0, 3, 8, 40001};
     for (int i = 0; i < 4; i++) {
-        struct device_test test;
-        device_test_open(&test, 2);
+        DEVICE_TEST(test, 2);
         float *sum = device_test_random(&test, TYPE_FP32, counts[i], 1, 1);
         const float *before = device_test_random(&test, TYPE_FP32, counts[i], 1, 1);
         const float *addend = device_test_random(&test, TYPE_FP32, counts[i], 1, 2);
@@ -199,15 +181,13 @@ static void additions(void **state)
         device_test_wait(&test);
         for (int64_t j = 0; j < counts[i]; j++)
             assert_true(sum[j] == before[j] + addend[j]);
-        device_test_close(&test);
     }
 }
 
 /* Sums of matrices in place and not, with a norm that is above or below epsilon. */
 static void check_matrix_sum(enum data_type type, int64_t rows, int64_t width, bool both)
 {
-    struct device_test test;
-    device_test_open(&test, 2);
+    DEVICE_TEST(test, 2);
     const double norms[] = {16, 0};
     for (int i = 0; i < 2; i++) {
         const int64_t count = rows * width;
@@ -235,12 +215,10 @@ static void check_matrix_sum(enum data_type type, int64_t rows, int64_t width, b
                         rounding * (0.1 + fabs(expected)));
         }
     }
-    device_test_close(&test);
 }
 
-static void sums_of_matrices(void **state)
+TEST_KERNELS(sums_of_matrices)
 {
-    (void)state;
     for (int type = TYPE_FP32; type <= TYPE_FP16; type++) {
         check_matrix_sum((enum data_type)type, 37, 37, true);
         check_matrix_sum((enum data_type)type, 8, 24, true);
@@ -251,36 +229,31 @@ static void sums_of_matrices(void **state)
 }
 
 /* Exactly the requested bytes are zeroed. */
-static void zeros(void **state)
+TEST(zeros)
 {
-    (void)state;
     const size_t block = 65536,
                  sizes[] = {0, 1, 3, 1000, block - 1, block, block + 1, 5 * block + 7};
     for (int i = 0; i < 8; i++) {
-        struct device_test test;
-        device_test_open(&test, 3);
+        DEVICE_TEST(test, 3);
         unsigned char *memory = device_test_zeros(&test, TYPE_BF16, (int64_t)(3 * block));
         memset(memory, 0xff, 6 * block);
         test.device->backend->zero(test.stream, memory + 5, sizes[i]);
         device_test_wait(&test);
         for (size_t j = 0; j < 6 * block; j++)
             assert_int_equal(memory[j], j >= 5 && j < 5 + sizes[i] ? 0 : 0xff);
-        device_test_close(&test);
     }
 }
 
 /* The first touch of fresh memory causes a page fault: with two threads, each has about half of
  * them. */
-static void zeros_are_the_work_of_all_threads(void **state)
+TEST(zeros_are_the_work_of_all_threads)
 {
-    (void)state;
     device_test_of_cpu();
     const size_t bytes = (size_t)64 << 20;
     int64_t pages[2];
     for (int threads = 1; threads <= 2; threads++) {
-        struct device_test test;
         struct rusage before, after;
-        device_test_open(&test, threads);
+        DEVICE_TEST(test, threads);
         void *memory =
             mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         assert_true(memory != MAP_FAILED);
@@ -290,7 +263,6 @@ static void zeros_are_the_work_of_all_threads(void **state)
         getrusage(RUSAGE_THREAD, &after);
         pages[threads - 1] = after.ru_minflt - before.ru_minflt;
         munmap(memory, bytes);
-        device_test_close(&test);
     }
     print_message("# %lld page faults on one thread, %lld on the first of two\n",
                   (long long)pages[0], (long long)pages[1]);
@@ -307,17 +279,15 @@ static void set_value(enum data_type type, void *values, int64_t index, uint32_t
         ((uint16_t *)values)[index] = (uint16_t)bits;
 }
 
-static void values_that_are_not_finite(void **state)
+TEST_KERNELS(values_that_are_not_finite)
 {
-    (void)state;
     /* By type: infinity, NaN, and the largest finite number. */
     static const uint32_t bits[3][3] = {
         {0xff800000, 0x7f800001, 0x7f7fffff}, {0x7f80, 0xffc1, 0x7f7f}, {0xfc00, 0x7c01, 0x7bff}};
     enum { COUNT_VALUES = 5003 };
     const int64_t places[] = {0, 7, 1023, 1024, 4096, COUNT_VALUES - 1};
     for (enum data_type type = TYPE_FP32; type <= TYPE_FP16; type++) {
-        struct device_test test;
-        device_test_open(&test, 2);
+        DEVICE_TEST(test, 2);
         void *values = device_test_random(&test, type, COUNT_VALUES, 1, 1);
         int64_t *index = device_test_zeros(&test, TYPE_FP32, 2);
         struct nonfinite args = {type, COUNT_VALUES, values, index};
@@ -335,19 +305,16 @@ static void values_that_are_not_finite(void **state)
         test.device->backend->nonfinite(test.stream, &args);
         device_test_wait(&test);
         assert_int_equal(*index, -1);
-        device_test_close(&test);
     }
 }
 
 /* The hash is the sum of those of the elements, also if the array is hashed in two parts. */
-static void hashes_of_elements(void **state)
+TEST_KERNELS(hashes_of_elements)
 {
-    (void)state;
     enum { COUNT_VALUES = 70001, LEFT = 4099 };
     const int64_t counts[] = {0, 1, 31, 1000, COUNT_VALUES};
     const uint64_t key = (uint64_t)3 << 40;
-    struct device_test test;
-    device_test_open(&test, 3);
+    DEVICE_TEST(test, 3);
     float *values = device_test_random(&test, TYPE_FP32, COUNT_VALUES, 1, 1);
     uint64_t *sum = device_test_zeros(&test, TYPE_FP32, 2);
     for (size_t n = 0; n < sizeof counts / sizeof counts[0]; n++) {
@@ -356,23 +323,19 @@ static void hashes_of_elements(void **state)
         for (int64_t i = 0; i < counts[n]; i++)
             expected += hash_element(key + (uint64_t)i, values[i]);
         *sum = 7;
-        test.device->backend->hash(test.stream, &(struct hash){left, values, key, sum});
-        test.device->backend->hash(test.stream, &(struct hash){counts[n] - left, values + left,
-                                                               key + (uint64_t)left, sum});
+        DEVICE_RUN(&test, hash, left, values, key, sum);
+        DEVICE_RUN(&test, hash, counts[n] - left, values + left, key + (uint64_t)left, sum);
         device_test_wait(&test);
         assert_true(*sum == expected);
     }
-    device_test_close(&test);
 }
 
 /* All 65536 values of a type survive the conversion to fp32 and back; NaN stays NaN. */
-static void all_halves_survive(void **state)
+TEST_KERNELS(all_halves_survive)
 {
-    (void)state;
     enum { ALL = 1 << 16 };
     for (enum data_type type = TYPE_BF16; type <= TYPE_FP16; type++) {
-        struct device_test test;
-        device_test_open(&test, 2);
+        DEVICE_TEST(test, 2);
         uint16_t *halves = device_test_zeros(&test, type, ALL);
         uint16_t *back = device_test_zeros(&test, type, ALL);
         float *wide = device_test_zeros(&test, TYPE_FP32, ALL);
@@ -390,7 +353,6 @@ static void all_halves_survive(void **state)
                 assert_int_equal(back[i], i);
             }
         }
-        device_test_close(&test);
     }
 }
 
@@ -439,28 +401,15 @@ static void check_edges(struct device_test *test, enum data_type type, const flo
     device_test_same("copies", type, again, expected, count);
 }
 
-static void halves_are_rounded_to_nearest_even(void **state)
+TEST_KERNELS(halves_are_rounded_to_nearest_even)
 {
-    (void)state;
-    struct device_test test;
-    device_test_open(&test, 1);
+    DEVICE_TEST(test, 1);
     check_rounding(&test, TYPE_FP16, 0, 0x7c00 - 1, 3);
     check_rounding(&test, TYPE_BF16, 0x0080, 0x7f80 - 1, 7);
     const float edges[] = {65519.9f, 65520, 1e30f, -INFINITY, 0x1p-25f, 0x1.8p-25f};
     check_edges(&test, TYPE_FP16, edges, (uint16_t[]){0x7bff, 0x7c00, 0x7c00, 0xfc00, 0, 1}, 6);
     const float large[] = {0x1.fep127f, 0x1.ffp127f, -0x1.fffffep127f};
     check_edges(&test, TYPE_BF16, large, (uint16_t[]){0x7f7f, 0x7f80, 0xff80}, 3);
-    device_test_close(&test);
-}
-
-static void conversions_with_all_kernels(void **state)
-{
-    device_test_every_kernels(all_halves_survive, state);
-    device_test_every_kernels(halves_are_rounded_to_nearest_even, state);
-    device_test_every_kernels(values_that_are_not_finite, state);
-    device_test_every_kernels(hashes_of_elements, state);
-    device_test_every_kernels(sums_of_squares_are_exact, state);
-    device_test_every_kernels(sums_of_matrices, state);
 }
 
 static void half_to_half(struct device_test *test)
@@ -469,29 +418,9 @@ static void half_to_half(struct device_test *test)
     test->device->backend->convert(test->stream, TYPE_BF16, halves, TYPE_FP16, halves + 1, 1);
 }
 
-static void conversions_between_halves_end_the_program(void **state)
+TEST(conversions_between_halves_end_the_program)
 {
-    (void)state;
     device_test_ends(half_to_half, "between two 16-bit types");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_of_squares_are_exact),
-        cmocka_unit_test(sums_of_squares_are_rounded_once),
-        cmocka_unit_test(sums_of_squares_that_are_not_finite),
-        cmocka_unit_test(sums_of_matrices),
-        cmocka_unit_test(additions),
-        cmocka_unit_test(zeros),
-        cmocka_unit_test(zeros_are_the_work_of_all_threads),
-        cmocka_unit_test(values_that_are_not_finite),
-        cmocka_unit_test(hashes_of_elements),
-        cmocka_unit_test(all_halves_survive),
-        cmocka_unit_test(halves_are_rounded_to_nearest_even),
-        cmocka_unit_test(conversions_with_all_kernels),
-        cmocka_unit_test(conversions_between_halves_end_the_program),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

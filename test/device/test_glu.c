@@ -1,22 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // devices: cpu gpu
 /* SwiGLU and its gradient against the definition in double precision, for all types and sizes. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "device_test.h"
+#include "test.h"
 
 static void check(enum data_type type, int64_t rows, int64_t width, bool in_place)
 {
     const double tolerance = type == TYPE_FP32 ? 2e-6 : 1.001 * device_test_precision(type);
     const int64_t count = rows * width;
-    struct device_test test;
-    device_test_open(&test, 2);
+    DEVICE_TEST(test, 2);
     void *x = device_test_random(&test, type, 2 * count, 3, 1);
     void *given = device_test_random(&test, type, 2 * count, 3, 1);
     void *dy = device_test_random(&test, type, count, 1, 2);
@@ -25,12 +17,9 @@ static void check(enum data_type type, int64_t rows, int64_t width, bool in_plac
     double *expected = calloc((size_t)count + 1, sizeof *expected);
     double *slope = calloc(2 * (size_t)count + 1, sizeof *slope);
     assert_true(expected != NULL && slope != NULL);
-    test.device->backend->glu_forward(
-        test.stream,
-        &(struct glu_forward){.type = type, .rows = rows, .width = width, .x = x, .y = y});
-    test.device->backend->glu_backward(
-        test.stream, &(struct glu_backward){
-                         .type = type, .rows = rows, .width = width, .x = x, .dy = dy, .dx = dx});
+    DEVICE_RUN(&test, glu_forward, .type = type, .rows = rows, .width = width, .x = x, .y = y);
+    DEVICE_RUN(&test, glu_backward, .type = type, .rows = rows, .width = width, .x = x, .dy = dy,
+               .dx = dx);
     device_test_wait(&test);
     for (int64_t i = 0; i < count; i++) {
         const int64_t at = i / width * 2 * width + i % width;
@@ -45,12 +34,10 @@ static void check(enum data_type type, int64_t rows, int64_t width, bool in_plac
     device_test_near("dx", type, dx, slope, 2 * count, tolerance, 1);
     free(slope);
     free(expected);
-    device_test_close(&test);
 }
 
-static void all_types_and_sizes(void **state)
+TEST_KERNELS(all_types_and_sizes)
 {
-    (void)state;
     static const int64_t sizes[][2] = {{0, 8}, {1, 1}, {3, 7}, {5, 24}, {65, 40}, {130, 33}};
     static const enum data_type types[] = {TYPE_FP32, TYPE_BF16, TYPE_FP16};
     for (int t = 0; t < 3; t++)
@@ -58,18 +45,4 @@ static void all_types_and_sizes(void **state)
             check(types[t], sizes[i][0], sizes[i][1], i % 2 == 0);
 }
 
-static void all_types_and_sizes_with_all_kernels(void **state)
-{
-    device_test_of_cpu();
-    device_test_every_kernels(all_types_and_sizes, state);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_types_and_sizes),
-        cmocka_unit_test(all_types_and_sizes_with_all_kernels),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

@@ -3,19 +3,11 @@
 /* Grains (device/grains.h): the outputs of operations and the gradients of parameters have the same
  * bits however the samples are divided into passes, and on any number of threads. They equal those
  * without grains up to rounding. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "core/integer.h"
 #include "core/tree.h"
 #include "device/grains.h"
 #include "device_test.h"
+#include "test.h"
 
 enum { SAMPLES = 43, GRAIN = 8, GRAINS = 6, TENSORS = 8, SLOTS = 12 };
 
@@ -83,37 +75,19 @@ static struct dropout drop(const struct work *work, float rate, uint32_t layer)
 /* ---- linear layers: size = {rows of a sample, in, out} */
 static void linear_run(struct work *work, int64_t first, int64_t count)
 {
-    const struct device_backend *backend = work->test.device->backend;
     const int64_t rows = work->size[0], in = work->size[1], out = work->size[2];
 
-    backend->linear_forward(work->test.stream,
-                            &(struct linear_forward){.type = work->type,
-                                                     .rows = count * rows,
-                                                     .in = in,
-                                                     .out = out,
-                                                     .rows_per_sample = rows,
-                                                     .x = in_at(work, 0, first * rows * in),
-                                                     .weight = work->in[1],
-                                                     .bias = work->in[2],
-                                                     .residual = in_at(work, 3, first * rows * out),
-                                                     .y = out_at(work, 0, first),
-                                                     .dropout = drop(work, 0.2f, 1),
-                                                     .drop_path = drop(work, 0.4f, 2)});
-    backend->linear_backward(work->test.stream,
-                             &(struct linear_backward){.type = work->type,
-                                                       .rows = count * rows,
-                                                       .in = in,
-                                                       .out = out,
-                                                       .rows_per_sample = rows,
-                                                       .x = in_at(work, 0, first * rows * in),
-                                                       .weight = work->in[1],
-                                                       .dy = in_at(work, 3, first * rows * out),
-                                                       .pre = in_at(work, 0, first * rows * in),
-                                                       .dx = out_at(work, 1, first),
-                                                       .dweight = work->sums,
-                                                       .dbias = work->sums + out * in,
-                                                       .overwrite = true,
-                                                       .dropout = drop(work, 0.1f, 3)});
+    DEVICE_RUN(&work->test, linear_forward, .type = work->type, .rows = count * rows, .in = in,
+               .out = out, .rows_per_sample = rows, .x = in_at(work, 0, first * rows * in),
+               .weight = work->in[1], .bias = work->in[2],
+               .residual = in_at(work, 3, first * rows * out), .y = out_at(work, 0, first),
+               .dropout = drop(work, 0.2f, 1), .drop_path = drop(work, 0.4f, 2));
+    DEVICE_RUN(&work->test, linear_backward, .type = work->type, .rows = count * rows, .in = in,
+               .out = out, .rows_per_sample = rows, .x = in_at(work, 0, first * rows * in),
+               .weight = work->in[1], .dy = in_at(work, 3, first * rows * out),
+               .pre = in_at(work, 0, first * rows * in), .dx = out_at(work, 1, first),
+               .dweight = work->sums, .dbias = work->sums + out * in, .overwrite = true,
+               .dropout = drop(work, 0.1f, 3));
 }
 
 static void linear_prepare(struct work *work)
@@ -134,38 +108,19 @@ static void linear_prepare(struct work *work)
 /* ---- layer norms: size = {rows of a sample, width, group} */
 static void norm_run(struct work *work, int64_t first, int64_t count)
 {
-    const struct device_backend *backend = work->test.device->backend;
     const int64_t rows = work->size[0], width = work->size[1], group = work->size[2];
     const int64_t x = first * rows * width, stride = 2 * group * width;
     const int64_t dy = group > 0 ? first * rows / group * stride : x;
     float *mean = (float *)work->in[4] + first * rows, *rstd = mean + SAMPLES * rows;
 
-    backend->norm_forward(work->test.stream, &(struct norm_forward){.type = work->type,
-                                                                    .rows = count * rows,
-                                                                    .width = width,
-                                                                    .epsilon = 1e-5f,
-                                                                    .x = in_at(work, 0, x),
-                                                                    .gamma = work->in[1],
-                                                                    .beta = work->in[2],
-                                                                    .y = out_at(work, 0, first),
-                                                                    .mean = mean,
-                                                                    .rstd = rstd});
-    backend->norm_backward(work->test.stream,
-                           &(struct norm_backward){.type = work->type,
-                                                   .rows = count * rows,
-                                                   .width = width,
-                                                   .group = group,
-                                                   .stride = stride,
-                                                   .x = in_at(work, 0, x),
-                                                   .gamma = work->in[1],
-                                                   .dy = in_at(work, 3, dy),
-                                                   .mean = mean,
-                                                   .rstd = rstd,
-                                                   .add = group > 0 ? NULL : in_at(work, 0, x),
-                                                   .dx = out_at(work, 1, first),
-                                                   .dgamma = work->sums,
-                                                   .dbeta = work->sums + width,
-                                                   .overwrite = true});
+    DEVICE_RUN(&work->test, norm_forward, .type = work->type, .rows = count * rows, .width = width,
+               .epsilon = 1e-5f, .x = in_at(work, 0, x), .gamma = work->in[1], .beta = work->in[2],
+               .y = out_at(work, 0, first), .mean = mean, .rstd = rstd);
+    DEVICE_RUN(&work->test, norm_backward, .type = work->type, .rows = count * rows, .width = width,
+               .group = group, .stride = stride, .x = in_at(work, 0, x), .gamma = work->in[1],
+               .dy = in_at(work, 3, dy), .mean = mean, .rstd = rstd,
+               .add = group > 0 ? NULL : in_at(work, 0, x), .dx = out_at(work, 1, first),
+               .dgamma = work->sums, .dbeta = work->sums + width, .overwrite = true);
 }
 
 static void norm_prepare(struct work *work)
@@ -189,19 +144,11 @@ static void scale_run(struct work *work, int64_t first, int64_t count)
 {
     const int64_t rows = work->size[0], width = work->size[1];
 
-    work->test.device->backend->scale_backward(
-        work->test.stream, &(struct scale_backward){.type = work->type,
-                                                    .rows = count * rows,
-                                                    .width = width,
-                                                    .rows_per_sample = rows,
-                                                    .pre = in_at(work, 0, first * rows * width),
-                                                    .dy = in_at(work, 1, first * rows * width),
-                                                    .scale = work->in[2],
-                                                    .dx = out_at(work, 0, first),
-                                                    .dscale = work->sums,
-                                                    .overwrite = true,
-                                                    .dropout = drop(work, 0.3f, 4),
-                                                    .drop_path = drop(work, 0.3f, 5)});
+    DEVICE_RUN(&work->test, scale_backward, .type = work->type, .rows = count * rows,
+               .width = width, .rows_per_sample = rows, .pre = in_at(work, 0, first * rows * width),
+               .dy = in_at(work, 1, first * rows * width), .scale = work->in[2],
+               .dx = out_at(work, 0, first), .dscale = work->sums, .overwrite = true,
+               .dropout = drop(work, 0.3f, 4), .drop_path = drop(work, 0.3f, 5));
 }
 
 static void scale_prepare(struct work *work)
@@ -221,20 +168,11 @@ static void tokens_run(struct work *work, int64_t first, int64_t count)
 {
     const int64_t tokens = work->size[0], width = work->size[1], registers = work->size[2];
 
-    work->test.device->backend->tokens_backward(
-        work->test.stream,
-        &(struct tokens_backward){.type = work->type,
-                                  .batch = count,
-                                  .tokens = tokens,
-                                  .width = width,
-                                  .registers = registers,
-                                  .class_token = true,
-                                  .dx = in_at(work, 0, first * tokens * width),
-                                  .dpatches = out_at(work, 0, first),
-                                  .dclass_token = work->sums,
-                                  .dregister_tokens = work->sums + width,
-                                  .dposition = work->sums + (1 + registers) * width,
-                                  .overwrite = true});
+    DEVICE_RUN(&work->test, tokens_backward, .type = work->type, .batch = count, .tokens = tokens,
+               .width = width, .registers = registers, .class_token = true,
+               .dx = in_at(work, 0, first * tokens * width), .dpatches = out_at(work, 0, first),
+               .dclass_token = work->sums, .dregister_tokens = work->sums + width,
+               .dposition = work->sums + (1 + registers) * width, .overwrite = true);
 }
 
 static void tokens_prepare(struct work *work)
@@ -267,33 +205,18 @@ static int64_t pixels_of(const struct work *work)
 
 static void convolution_run(struct work *work, int64_t first, int64_t count)
 {
-    const struct device_backend *backend = work->test.device->backend;
     const struct convolution_shape shape = shape_of(work, count);
     const int64_t x = first * shape.height * shape.width * shape.in;
     const int64_t y = first * pixels_of(work) * shape.out;
 
-    backend->convolution_forward(work->test.stream,
-                                 &(struct convolution_forward){.type = work->type,
-                                                               .shape = shape,
-                                                               .x = in_at(work, 0, x),
-                                                               .weight = work->in[1],
-                                                               .bias = work->in[2],
-                                                               .relu = true,
-                                                               .y = out_at(work, 0, first),
-                                                               .workspace = work->workspace});
-    backend->convolution_backward(
-        work->test.stream,
-        &(struct convolution_backward){.type = work->type,
-                                       .shape = shape,
-                                       .x = in_at(work, 0, x),
-                                       .weight = work->in[1],
-                                       .dy = in_at(work, 3, y),
-                                       .dx = out_at(work, 1, first),
-                                       .dweight = work->sums,
-                                       .dbias = work->sums +
-                                                shape.out * shape.in * shape.kernel * shape.kernel,
-                                       .overwrite = true,
-                                       .workspace = work->workspace});
+    DEVICE_RUN(&work->test, convolution_forward, .type = work->type, .shape = shape,
+               .x = in_at(work, 0, x), .weight = work->in[1], .bias = work->in[2], .relu = true,
+               .y = out_at(work, 0, first), .workspace = work->workspace);
+    DEVICE_RUN(&work->test, convolution_backward, .type = work->type, .shape = shape,
+               .x = in_at(work, 0, x), .weight = work->in[1], .dy = in_at(work, 3, y),
+               .dx = out_at(work, 1, first), .dweight = work->sums,
+               .dbias = work->sums + shape.out * shape.in * shape.kernel * shape.kernel,
+               .overwrite = true, .workspace = work->workspace);
 }
 
 static void convolution_prepare(struct work *work)
@@ -352,52 +275,24 @@ static void batch_norm_run(struct work *work, int64_t first, int64_t count)
 
     backend->copy(work->test.stream, dy, in_at(work, 3, from),
                   (size_t)(rows * channels) * type_size(work->type));
-    backend->batch_norm_sums(
-        work->test.stream,
-        &(struct batch_norm_sums){work->type, rows, channels, in_at(work, 0, from), sums});
+    DEVICE_RUN(&work->test, batch_norm_sums, work->type, rows, channels, in_at(work, 0, from),
+               sums);
     add_sums(work, work->sums_forward, work->phase == 0, sums);
-    backend->batch_norm_forward(work->test.stream,
-                                &(struct batch_norm_forward){.type = work->type,
-                                                             .rows = rows,
-                                                             .channels = channels,
-                                                             .epsilon = 1e-5f,
-                                                             .x = in_at(work, 0, from),
-                                                             .gamma = work->in[1],
-                                                             .beta = work->in[2],
-                                                             .sums = sums,
-                                                             .relu = true,
-                                                             .y = out_at(work, 0, first),
-                                                             .statistics = statistics});
-    backend->batch_norm_backward_sums(
-        work->test.stream,
-        &(struct batch_norm_backward_sums){.type = work->type,
-                                           .rows = rows,
-                                           .channels = channels,
-                                           .x = in_at(work, 0, from),
-                                           .gamma = work->in[1],
-                                           .beta = work->in[2],
-                                           .statistics = statistics,
-                                           .forward_sums = sums,
-                                           .running_weight = 0.1f,
-                                           .dy = dy,
-                                           .sums = dsums,
-                                           .dgamma = gradient,
-                                           .dbeta = gradient + channels,
-                                           .drunning_mean = gradient + 2 * channels,
-                                           .drunning_variance = gradient + 3 * channels,
-                                           .overwrite = true});
+    DEVICE_RUN(&work->test, batch_norm_forward, .type = work->type, .rows = rows,
+               .channels = channels, .epsilon = 1e-5f, .x = in_at(work, 0, from),
+               .gamma = work->in[1], .beta = work->in[2], .sums = sums, .relu = true,
+               .y = out_at(work, 0, first), .statistics = statistics);
+    DEVICE_RUN(&work->test, batch_norm_backward_sums, .type = work->type, .rows = rows,
+               .channels = channels, .x = in_at(work, 0, from), .gamma = work->in[1],
+               .beta = work->in[2], .statistics = statistics, .forward_sums = sums,
+               .running_weight = 0.1f, .dy = dy, .sums = dsums, .dgamma = gradient,
+               .dbeta = gradient + channels, .drunning_mean = gradient + 2 * channels,
+               .drunning_variance = gradient + 3 * channels, .overwrite = true);
     add_sums(work, work->sums_backward, work->phase == 1, dsums);
-    backend->batch_norm_backward(work->test.stream,
-                                 &(struct batch_norm_backward){.type = work->type,
-                                                               .rows = rows,
-                                                               .channels = channels,
-                                                               .x = in_at(work, 0, from),
-                                                               .gamma = work->in[1],
-                                                               .statistics = statistics,
-                                                               .sums = dsums,
-                                                               .beta = work->in[2],
-                                                               .dy = dy,
-                                                               .dx = out_at(work, 1, first)});
+    DEVICE_RUN(&work->test, batch_norm_backward, .type = work->type, .rows = rows,
+               .channels = channels, .x = in_at(work, 0, from), .gamma = work->in[1],
+               .statistics = statistics, .sums = dsums, .beta = work->in[2], .dy = dy,
+               .dx = out_at(work, 1, first));
 }
 
 static void batch_norm_prepare(struct work *work)
@@ -576,9 +471,8 @@ static void check(prepare_work *prepare, const int64_t *size)
 
 #define CHECK(prepare, ...) check(prepare, (const int64_t[]){__VA_ARGS__})
 
-static void linear_layers(void **state)
+TEST(linear_layers)
 {
-    (void)state;
     CHECK(linear_prepare, 65, 48, 40);
     CHECK(linear_prepare, 1, 70, 10);
     CHECK(linear_prepare, 50, 96, 200);
@@ -606,9 +500,8 @@ static void check_calls(enum data_type type, const int64_t *size, int64_t sample
 
 /* Up to eight grains, and more than a call adds; sizes with several blocks of rows, columns and
  * outputs, and with slow strides. */
-static void calls_with_several_grains(void **state)
+TEST(calls_with_several_grains)
 {
-    (void)state;
     static const int64_t sizes[][3] = {
         {65, 48, 40}, {1, 7, 5}, {21, 800, 24}, {1, 388, 2304}, {2, 1024, 12}};
     const int last = getenv("VITTRAIN_TEST_DEVICE") != NULL ? 1 : 5;
@@ -620,31 +513,27 @@ static void calls_with_several_grains(void **state)
         }
 }
 
-static void layer_norms(void **state)
+TEST(layer_norms)
 {
-    (void)state;
     CHECK(norm_prepare, 65, 48, 0);
     CHECK(norm_prepare, 1, 33, 0);
     CHECK(norm_prepare, 12, 16, 4);
 }
 
-static void layer_scales(void **state)
+TEST(layer_scales)
 {
-    (void)state;
     CHECK(scale_prepare, 17, 48);
     CHECK(scale_prepare, 1, 13);
 }
 
-static void token_sequences(void **state)
+TEST(token_sequences)
 {
-    (void)state;
     CHECK(tokens_prepare, 17, 48, 2);
     CHECK(tokens_prepare, 5, 7, 0);
 }
 
-static void convolutions(void **state)
+TEST(convolutions)
 {
-    (void)state;
     CHECK(convolution_prepare, 9, 7, 3, 4, 3, 1, 1);
     CHECK(convolution_prepare, 8, 8, 32, 48, 3, 1, 1);
     CHECK(convolution_prepare, 9, 9, 40, 24, 3, 2, 1);
@@ -652,9 +541,8 @@ static void convolutions(void **state)
     CHECK(convolution_prepare, 6, 6, 16, 32, 1, 2, 0);
 }
 
-static void batch_norms(void **state)
+TEST(batch_norms)
 {
-    (void)state;
     CHECK(batch_norm_prepare, 36, 24);
     CHECK(batch_norm_prepare, 1, 13);
 }
@@ -679,27 +567,23 @@ static double pool_sum(const double *values, int64_t rows, int64_t stride)
     return numbers[pool.waiting[0].slot];
 }
 
-static void sums_of_rows(void **state)
+TEST(sums_of_rows)
 {
-    (void)state;
     static const int64_t rows[] = {1, 2, 3, 5, 6, 7, 8, 11, 16, 21, 100, 255, 300};
     enum { COLUMNS = 37, MOST = 300 };
-    struct device_test test;
 
-    device_test_open(&test, 2);
+    DEVICE_TEST(test, 2);
     const float *random = device_test_random(&test, TYPE_FP32, MOST * COLUMNS, 1, 1);
     double *from = device_test_zeros(&test, TYPE_FP32, 2 * MOST * COLUMNS);
     double *sums = device_test_zeros(&test, TYPE_FP32, 2 * COLUMNS);
     for (int64_t i = 0; i < MOST * COLUMNS; i++)
         from[i] = (double)random[i] / 3; /* sums are rounded */
     for (size_t n = 0; n < sizeof rows / sizeof rows[0]; n++) {
-        const struct tree_sums args = {rows[n], COLUMNS, from, sums};
-        test.device->backend->tree_sums(test.stream, &args);
+        DEVICE_RUN(&test, tree_sums, rows[n], COLUMNS, from, sums);
         device_test_wait(&test);
         for (int64_t j = 0; j < COLUMNS; j++)
             assert_true(sums[j] == pool_sum(from + j, rows[n], COLUMNS));
     }
-    device_test_close(&test);
 }
 
 static void begin_inside_a_grain(struct device_test *test)
@@ -721,32 +605,15 @@ static void accumulate(struct device_test *test)
 {
     float *gradient = device_test_zeros(test, TYPE_FP32, 8);
     grains_begin(grains_open(test->device, GRAIN), 0, GRAIN, GRAIN);
-    test->device->backend->scale_backward(
-        test->stream, &(struct scale_backward){.rows = GRAIN, .width = 8, .dscale = gradient});
+    DEVICE_RUN(test, scale_backward, .rows = GRAIN, .width = 8, .dscale = gradient);
 }
 
-static void wrong_use_ends_the_program(void **state)
+TEST(wrong_use_ends_the_program)
 {
-    (void)state;
     device_test_ends(begin_inside_a_grain, "not whole grains");
     device_test_ends(end_inside_a_grain, "not whole grains");
     device_test_ends(open_unaligned, "are not aligned");
     device_test_ends(accumulate, "written, not accumulated");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(linear_layers),
-        cmocka_unit_test(calls_with_several_grains),
-        cmocka_unit_test(layer_norms),
-        cmocka_unit_test(layer_scales),
-        cmocka_unit_test(token_sequences),
-        cmocka_unit_test(convolutions),
-        cmocka_unit_test(batch_norms),
-        cmocka_unit_test(sums_of_rows),
-        cmocka_unit_test(wrong_use_ends_the_program),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

@@ -3,18 +3,10 @@
 /* image_transform: the resize bit for bit as in Pillow (test/vectors/make_device.py), the other
  * stages pixel by pixel against the definition of struct pixel_plan. test_augment compares it to
  * torchvision. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "core/random.h"
 #include "device/image.h"
 #include "device_test.h"
+#include "test.h"
 #include "vector_file.h"
 
 /* With these values the images are the levels themselves. */
@@ -38,9 +30,8 @@ static void *bytes_copy(struct device_test *test, const void *bytes, size_t coun
     return memcpy(device_test_zeros(test, TYPE_FP32, (int64_t)(count + 3) / 4), bytes, count);
 }
 
-static void resizes_are_pillows(void **state)
+TEST_KERNELS(resizes_are_pillows)
 {
-    (void)state;
     struct vector_file *file = vector_file_open("device_resize.safetensors");
     char source[32], expected[32];
     int cases = 0;
@@ -49,9 +40,8 @@ static void resizes_are_pillows(void **state)
         snprintf(expected, sizeof expected, "expected%d", cases);
         if (!vector_file_has(file, source))
             break;
-        struct device_test test;
         int64_t count;
-        device_test_open(&test, 2);
+        DEVICE_TEST(test, 2);
         const uint8_t *bytes = vector_file_bytes(file, source, &count);
         const struct image_transform args = {.batch = 1,
                                              .channels = 1,
@@ -68,15 +58,9 @@ static void resizes_are_pillows(void **state)
             if ((int)(images[i] + 0.5f) != truth[i])
                 fail_msg("%s: pixel %d is %g, not %d", source, (int)i, (double)images[i],
                          (int)truth[i]);
-        device_test_close(&test);
     }
     assert_int_equal(cases, 9);
     vector_file_close(file);
-}
-
-static void resizes_are_pillows_with_all_kernels(void **state)
-{
-    device_test_every_kernels(resizes_are_pillows, state);
 }
 
 static uint8_t *random_source(struct device_test *test, int64_t count)
@@ -170,9 +154,8 @@ static struct pixel_plan *random_plans(struct device_test *test, int64_t count, 
 static void check_plans(enum data_type type, int64_t batch, int64_t channels, int64_t height,
                         int64_t width)
 {
-    struct device_test test;
     int64_t plane = height * width;
-    device_test_open(&test, 2);
+    DEVICE_TEST(test, 2);
     const uint8_t *source = random_source(&test, batch * channels * plane);
     const struct pixel_plan *plans = random_plans(&test, batch, width, height);
     const void *images = run(&test, (struct image_transform){.type = type,
@@ -194,12 +177,10 @@ static void check_plans(enum data_type type, int64_t batch, int64_t channels, in
                                  i % plane / width);
         assert_true(device_test_value(type, images, i) == numbers[channel][level]);
     }
-    device_test_close(&test);
 }
 
-static void plans_are_followed(void **state)
+TEST_KERNELS(plans_are_followed)
 {
-    (void)state;
     check_plans(TYPE_FP32, 200, 3, 20, 24);
     check_plans(TYPE_BF16, 70, 3, 32, 32);
     check_plans(TYPE_FP16, 5, 1, 7, 300);
@@ -207,19 +188,12 @@ static void plans_are_followed(void **state)
     check_plans(TYPE_FP32, 0, 3, 8, 8);
 }
 
-static void plans_are_followed_with_all_kernels(void **state)
-{
-    device_test_every_kernels(plans_are_followed, state);
-}
-
 /* With a resize the plan applies to the resized image: the result equals that of two calls. */
-static void plans_come_after_the_resize(void **state)
+TEST(plans_come_after_the_resize)
 {
-    (void)state;
     enum { BATCH = 70, PLANE = 18 * 26 };
     for (int threads = 1; threads <= 3; threads += 2) {
-        struct device_test test;
-        device_test_open(&test, threads);
+        DEVICE_TEST(test, threads);
         struct image_transform args = {.batch = BATCH,
                                        .channels = 3,
                                        .source_height = 31,
@@ -242,42 +216,25 @@ static void plans_come_after_the_resize(void **state)
         args.source_width = 26;
         assert_int_equal(image_transform_scratch(&args), 0);
         device_test_same("images", TYPE_FP32, images, run(&test, args), BATCH * 3 * PLANE);
-        device_test_close(&test);
     }
 }
 
 static void too_large(struct device_test *test)
 {
-    test->device->backend->image_transform(
-        test->stream, &(struct image_transform){
-                          .batch = 1, .channels = 1, .height = 1, .width = 8193, .mean = zeros});
+    DEVICE_RUN(test, image_transform, .batch = 1, .channels = 1, .height = 1, .width = 8193,
+               .mean = zeros);
 }
 
 static void too_many_channels(struct device_test *test)
 {
-    test->device->backend->image_transform(
-        test->stream,
-        &(struct image_transform){
-            .batch = 1, .channels = IMAGE_CHANNELS + 1, .height = 1, .width = 1, .mean = zeros});
+    DEVICE_RUN(test, image_transform, .batch = 1, .channels = IMAGE_CHANNELS + 1, .height = 1,
+               .width = 1, .mean = zeros);
 }
 
-static void images_too_large_end_the_program(void **state)
+TEST(images_too_large_end_the_program)
 {
-    (void)state;
     device_test_ends(too_large, "are too large");
     device_test_ends(too_many_channels, "are too large");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(resizes_are_pillows),
-        cmocka_unit_test(resizes_are_pillows_with_all_kernels),
-        cmocka_unit_test(plans_are_followed),
-        cmocka_unit_test(plans_are_followed_with_all_kernels),
-        cmocka_unit_test(plans_come_after_the_resize),
-        cmocka_unit_test(images_too_large_end_the_program),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

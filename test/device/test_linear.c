@@ -2,19 +2,9 @@
 // devices: cpu gpu
 /* Linear layers against double precision: outputs and all gradients, for all options, types and
  * instruction sets; bits are identical for any number of threads. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "device/cpu.h"
 #include "device_test.h"
-#include "skip.h"
+#include "test.h"
 
 struct linear_case {
     enum data_type type;
@@ -116,22 +106,11 @@ static struct forward_tensors run_forward(struct device_test *test, const struct
     const size_t bytes = (size_t)(rows * it->out) * type_size(it->type);
     if (it->in_place)
         memcpy(t.y, t.residual, bytes);
-    const struct linear_forward args = {.type = it->type,
-                                        .rows = rows,
-                                        .in = it->in,
-                                        .out = it->out,
-                                        .rows_per_sample = it->rows_per_sample,
-                                        .x = t.x,
-                                        .weight = t.weight,
-                                        .bias = t.bias,
-                                        .residual = it->in_place ? t.y : t.residual,
-                                        .scale = t.scale,
-                                        .pre = t.pre,
-                                        .gelu_tanh = it->gelu_tanh,
-                                        .y = t.y,
-                                        .dropout = t.dropout,
-                                        .drop_path = t.drop_path};
-    test->device->backend->linear_forward(test->stream, &args);
+    DEVICE_RUN(test, linear_forward, .type = it->type, .rows = rows, .in = it->in, .out = it->out,
+               .rows_per_sample = it->rows_per_sample, .x = t.x, .weight = t.weight, .bias = t.bias,
+               .residual = it->in_place ? t.y : t.residual, .scale = t.scale, .pre = t.pre,
+               .gelu_tanh = it->gelu_tanh, .y = t.y, .dropout = t.dropout,
+               .drop_path = t.drop_path);
     device_test_wait(test);
     return t;
 }
@@ -192,19 +171,16 @@ static void check_forward(const struct linear_case *it, const struct forward_ten
 }
 
 /* On the emulated GPU also without an algorithm that adds the bias. */
-static void forward_is_right(void **state)
+TEST(forward_is_right)
 {
-    (void)state;
     bool emulated = false;
     for (int i = 0; i < CASES * (1 + emulated); i++) {
-        struct device_test test;
         if (i == CASES)
             setenv("VITTRAIN_EMULATION_REFUSE", "find-bias", 1);
-        device_test_open(&test, 2);
+        DEVICE_TEST(test, 2);
         emulated = device_test_is_emulated(&test);
         const struct forward_tensors tensors = run_forward(&test, &cases[i % CASES]);
         check_forward(&cases[i % CASES], &tensors, test.device->backend != &device_cpu);
-        device_test_close(&test);
     }
     unsetenv("VITTRAIN_EMULATION_REFUSE");
 }
@@ -233,22 +209,10 @@ static struct backward_tensors run_backward(struct device_test *test, const stru
         .dropout = dropout_of(test, it->dropout)};
     if (it->pre && test->device->backend->sums_gradients)
         t.dx_sums = device_test_random(test, TYPE_FP32, it->in, 1, 10);
-    const struct linear_backward args = {.type = it->type,
-                                         .rows = rows,
-                                         .in = it->in,
-                                         .out = it->out,
-                                         .rows_per_sample = it->rows_per_sample,
-                                         .x = t.x,
-                                         .weight = t.weight,
-                                         .dy = t.dy,
-                                         .pre = t.pre,
-                                         .gelu_tanh = it->gelu_tanh,
-                                         .dx = t.dx,
-                                         .dweight = t.dweight,
-                                         .dbias = t.dbias,
-                                         .dx_sums = t.dx_sums,
-                                         .dropout = t.dropout};
-    test->device->backend->linear_backward(test->stream, &args);
+    DEVICE_RUN(test, linear_backward, .type = it->type, .rows = rows, .in = it->in, .out = it->out,
+               .rows_per_sample = it->rows_per_sample, .x = t.x, .weight = t.weight, .dy = t.dy,
+               .pre = t.pre, .gelu_tanh = it->gelu_tanh, .dx = t.dx, .dweight = t.dweight,
+               .dbias = t.dbias, .dx_sums = t.dx_sums, .dropout = t.dropout);
     device_test_wait(test);
     return t;
 }
@@ -313,16 +277,13 @@ static void check_gradients(const struct linear_case *it, const struct backward_
     free(dbias);
 }
 
-static void backward_is_right(void **state)
+TEST(backward_is_right)
 {
-    (void)state;
     for (int i = 0; i < CASES; i++) {
-        struct device_test test;
-        device_test_open(&test, 2);
+        DEVICE_TEST(test, 2);
         const struct backward_tensors tensors = run_backward(&test, &cases[i]);
         check_dx(&cases[i], &tensors);
         check_gradients(&cases[i], &tensors);
-        device_test_close(&test);
     }
 }
 
@@ -331,15 +292,13 @@ static void assert_same_bits(enum data_type type, const void *a, const void *b, 
     assert_memory_equal(a, b, (size_t)count * type_size(type));
 }
 
-static void threads_do_not_matter(void **state)
+TEST(threads_do_not_matter)
 {
-    (void)state;
     device_test_of_cpu();
     for (int i = 0; i < CASES; i++) {
         const struct linear_case *it = &cases[i];
-        struct device_test one, three;
-        device_test_open(&one, 1);
-        device_test_open(&three, 3);
+        DEVICE_TEST(one, 1);
+        DEVICE_TEST(three, 3);
         const struct forward_tensors f1 = run_forward(&one, it);
         const struct backward_tensors b1 = run_backward(&one, it);
         device_test_adopt(&three, &one);
@@ -350,14 +309,11 @@ static void threads_do_not_matter(void **state)
         assert_same_bits(TYPE_FP32, b1.dweight, b3.dweight, it->out * it->in);
         if (it->bias)
             assert_same_bits(TYPE_FP32, b1.dbias, b3.dbias, it->out);
-        device_test_close(&one);
-        device_test_close(&three);
     }
 }
 
-static void every_instruction_set_is_right(void **state)
+TEST(every_instruction_set_is_right)
 {
-    (void)state;
     device_test_of_cpu();
     device_test_every_kernels(forward_is_right, state);
     device_test_every_kernels(backward_is_right, state);
@@ -370,8 +326,7 @@ static void every_instruction_set_is_right(void **state)
 
 static void check_on_two_threads(const struct linear_case *it, bool converts)
 {
-    struct device_test test;
-    device_test_open(&test, 2);
+    DEVICE_TEST(test, 2);
     if (converts)
         ((struct cpu_device *)test.device)->limits.multiplies_bf16 = false;
     const struct forward_tensors forward = run_forward(&test, it);
@@ -379,14 +334,12 @@ static void check_on_two_threads(const struct linear_case *it, bool converts)
     const struct backward_tensors backward = run_backward(&test, it);
     check_dx(it, &backward);
     check_gradients(it, &backward);
-    device_test_close(&test);
 }
 
 /* Operands to be converted exceed the workspace: tasks of all rows, of very many inputs or outputs,
  * and a weight of many elements. bf16 is also tested on processors that multiply it. */
-static void wide_layers_fit(void **state)
+TEST(wide_layers_fit)
 {
-    (void)state;
     device_test_of_cpu();
     const struct linear_case layers[] = {
         {TYPE_BF16, 1, 1151, 6000, 6, true, true, false, false, 0, 0, false, false},
@@ -398,41 +351,28 @@ static void wide_layers_fit(void **state)
     }
 }
 
-static void no_rows_do_nothing(void **state)
+TEST(no_rows_do_nothing)
 {
-    (void)state;
-    struct device_test test;
-    device_test_open(&test, 2);
+    DEVICE_TEST(test, 2);
     float *weight = device_test_zeros(&test, TYPE_FP32, 4);
     float *gradient = device_test_zeros(&test, TYPE_FP32, 4);
     for (int i = 0; i < 4; i++)
         gradient[i] = (float)i + 1;
-    test.device->backend->linear_forward(
-        test.stream,
-        &(struct linear_forward){.in = 2, .out = 2, .rows_per_sample = 1, .weight = weight});
-    test.device->backend->linear_backward(test.stream,
-                                          &(struct linear_backward){.in = 2,
-                                                                    .out = 2,
-                                                                    .rows_per_sample = 1,
-                                                                    .weight = weight,
-                                                                    .dweight = gradient,
-                                                                    .dbias = gradient});
+    DEVICE_RUN(&test, linear_forward, .in = 2, .out = 2, .rows_per_sample = 1, .weight = weight);
+    DEVICE_RUN(&test, linear_backward, .in = 2, .out = 2, .rows_per_sample = 1, .weight = weight,
+               .dweight = gradient, .dbias = gradient);
     device_test_wait(&test);
     assert_true(gradient[0] == 1 && gradient[3] == 4);
-    device_test_close(&test);
 }
 
 /* More rows than a GPU's workspace has room for if the sums cannot be stored in y. */
-static void much_in_place(void **state)
+TEST(much_in_place)
 {
-    (void)state;
     const struct linear_case it = {TYPE_FP32, 3,    240,  3,    6000,  true, false,
                                    true,      true, 0.1f, 0.5f, false, false};
-    struct device_test test;
-    device_test_open(&test, 2);
+    DEVICE_TEST(test, 2);
     const struct forward_tensors tensors = run_forward(&test, &it);
     check_forward(&it, &tensors, false);
-    device_test_close(&test);
 }
 
 /* Frozen weights, and the first layer of a model: NULL gradients are not computed, the others are
@@ -440,8 +380,7 @@ static void much_in_place(void **state)
 static void check_parts(int64_t grain_rows)
 {
     enum { ROWS = 20, IN = 12, OUT = 9 };
-    struct device_test test;
-    device_test_open(&test, 2);
+    DEVICE_TEST(test, 2);
     struct linear_backward args = {.rows = ROWS,
                                    .in = IN,
                                    .out = OUT,
@@ -472,23 +411,19 @@ static void check_parts(int64_t grain_rows)
     /* On a GPU, both together may be computed by another algorithm than each alone. */
     device_test_near_in_norm("dweight", TYPE_FP32, args.dweight, dweight, OUT * IN, 1e-6);
     device_test_near_in_norm("dbias", TYPE_FP32, args.dbias, only.dbias, OUT, 1e-6);
-    device_test_close(&test);
 }
 
-static void parts_can_be_left_out(void **state)
+TEST(parts_can_be_left_out)
 {
-    (void)state;
     check_parts(0);
     check_parts(24);
 }
 
 /* TF32 on request: products that are exact in fp32 lose digits only with TF32. */
-static void tf32_is_on_request(void **state)
+TEST(tf32_is_on_request)
 {
-    (void)state;
     enum { ROWS = 64, WIDTH = 64 };
-    struct device_test test;
-    device_test_open(&test, 1);
+    DEVICE_TEST(test, 1);
     const struct device_backend *backend = test.device->backend;
     struct device_limits limits;
     backend->limits(test.device, &limits);
@@ -501,39 +436,29 @@ static void tf32_is_on_request(void **state)
         x[i] = 1 + 0x1p-12f;
         weight[i] = i % (WIDTH + 1) == 0;
     }
-    const struct linear_forward args = {.rows = ROWS,
-                                        .in = WIDTH,
-                                        .out = WIDTH,
-                                        .rows_per_sample = 1,
-                                        .x = x,
-                                        .weight = weight,
-                                        .y = y};
     for (int tf32 = 0; tf32 < 2; tf32++) {
         backend->settings_set(test.device, &(struct device_settings){.tf32 = tf32, .cache = ""});
-        backend->linear_forward(test.stream, &args);
+        DEVICE_RUN(&test, linear_forward, .rows = ROWS, .in = WIDTH, .out = WIDTH,
+                   .rows_per_sample = 1, .x = x, .weight = weight, .y = y);
         device_test_wait(&test);
         /* With tf32 the library's fastest algorithm may still use fp32. */
         const bool expects = tf32 && rounds && (y[0] == 1 || device_test_is_emulated(&test));
         for (int i = 0; i < ROWS * WIDTH; i++)
             assert_true(y[i] == (expects ? 1 : x[i]));
     }
-    device_test_close(&test);
 }
 
-static void limits_are_known(void **state)
+TEST(limits_are_known)
 {
-    (void)state;
     device_test_of_cpu();
-    struct device_test test;
     struct device_limits limits;
-    device_test_open(&test, 2);
+    DEVICE_TEST(test, 2);
     device_cpu.limits(test.device, &limits);
     assert_int_equal(limits.threads, 2);
-    assert_non_null(strstr(limits.name, "2 threads"));
+    assert_has(limits.name, "2 threads");
     assert_true(limits.peak_flops[TYPE_FP32] == 0);
     assert_true(device_cpu.measure_peak(test.device, TYPE_FP32) > 1e8);
     assert_true(device_cpu.measure_peak(test.device, TYPE_BF16) > 1e8);
-    device_test_close(&test);
 }
 
 enum { LARGE_ROWS = 8192, LARGE_WIDTH = 2048, LARGE_INNER = 256, LARGE_SAMPLES = 2000 };
@@ -551,8 +476,7 @@ static void check_large_forward(bool approximate)
     const struct linear_case it = {TYPE_BF16, LARGE_ROWS, 1,          LARGE_INNER, LARGE_WIDTH,
                                    true,      true,       false,      false,       0,
                                    0,         false,      approximate};
-    struct device_test test;
-    device_test_open(&test, 1);
+    DEVICE_TEST(test, 1);
     const struct forward_tensors t = run_forward(&test, &it);
     for (int64_t sample = 0; sample < LARGE_SAMPLES; sample++) {
         const int64_t row = sample * 7919 % LARGE_ROWS, column = sample * 104729 % LARGE_WIDTH;
@@ -563,7 +487,6 @@ static void check_large_forward(bool approximate)
         check_element("pre", t.pre, row * LARGE_WIDTH + column, sum);
         check_element("y", t.y, row * LARGE_WIDTH + column, gelu(sum, approximate));
     }
-    device_test_close(&test);
 }
 
 static void check_large_backward(bool approximate)
@@ -571,8 +494,7 @@ static void check_large_backward(bool approximate)
     const struct linear_case it = {TYPE_BF16, LARGE_ROWS, 1,          LARGE_WIDTH, LARGE_INNER,
                                    true,      true,       false,      false,       0,
                                    0,         false,      approximate};
-    struct device_test test;
-    device_test_open(&test, 1);
+    DEVICE_TEST(test, 1);
     const struct backward_tensors t = run_backward(&test, &it);
     for (int64_t sample = 0; sample < LARGE_SAMPLES; sample++) {
         const int64_t row = sample * 7919 % LARGE_ROWS, column = sample * 104729 % LARGE_WIDTH;
@@ -585,13 +507,11 @@ static void check_large_backward(bool approximate)
         check_element("dx", t.dx, i, sum);
     }
     check_dx_sums(&it, &t);
-    device_test_close(&test);
 }
 
 /* So large that a GPU's libraries may compute GELU in the product. */
-static void large_gelu_is_right(void **state)
+TEST(large_gelu_is_right)
 {
-    (void)state;
     struct device_test test;
     device_test_open(&test, 1);
     const bool is_gpu = test.device->backend != &device_cpu && !device_test_is_emulated(&test);
@@ -604,16 +524,4 @@ static void large_gelu_is_right(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(forward_is_right),      cmocka_unit_test(backward_is_right),
-        cmocka_unit_test(threads_do_not_matter), cmocka_unit_test(every_instruction_set_is_right),
-        cmocka_unit_test(wide_layers_fit),       cmocka_unit_test(no_rows_do_nothing),
-        cmocka_unit_test(tf32_is_on_request),    cmocka_unit_test(much_in_place),
-        cmocka_unit_test(parts_can_be_left_out), cmocka_unit_test(large_gelu_is_right),
-        cmocka_unit_test(limits_are_known),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

@@ -3,16 +3,8 @@
 /* Linear layers with ReLU: linear_forward and linear_backward must give the values without ReLU
  * where these are positive, or where x is. The variants without ReLU are tested in test_linear.c.
  */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "device_test.h"
+#include "test.h"
 
 struct relu_case {
     enum data_type type;
@@ -36,8 +28,7 @@ static void mask(enum data_type type, void *values, const void *by, int64_t coun
 
 static void check_forward(const struct relu_case *it)
 {
-    struct device_test test;
-    device_test_open(&test, 2);
+    DEVICE_TEST(test, 2);
     void *y = device_test_zeros(&test, it->type, it->rows * it->out);
     struct linear_forward args = {.type = it->type,
                                   .rows = it->rows,
@@ -56,14 +47,12 @@ static void check_forward(const struct relu_case *it)
     device_test_wait(&test);
     mask(it->type, y, y, it->rows * it->out);
     device_test_same("y", it->type, y, args.y, it->rows * it->out);
-    device_test_close(&test);
 }
 
 static void check_backward(const struct relu_case *it)
 {
     const int64_t count = it->rows * it->in;
-    struct device_test test;
-    device_test_open(&test, 2);
+    DEVICE_TEST(test, 2);
     void *x = device_test_random(&test, it->type, count, 1, 1), *dx;
     mask(it->type, x, x, count);
     struct linear_backward args = {
@@ -84,55 +73,27 @@ static void check_backward(const struct relu_case *it)
     device_test_wait(&test);
     mask(it->type, dx, x, count);
     device_test_same("dx", it->type, dx, args.dx, count);
-    device_test_close(&test);
 }
 
-static void relu_is_right(void **state)
+TEST_KERNELS(relu_is_right)
 {
-    (void)state;
     for (int i = 0; i < CASES; i++) {
         check_forward(&cases[i]);
         check_backward(&cases[i]);
     }
 }
 
-static void relu_is_right_with_all_kernels(void **state)
-{
-    device_test_of_cpu();
-    device_test_every_kernels(relu_is_right, state);
-}
-
 /* A loss of NaN must not be hidden. */
-static void not_a_number_gets_through(void **state)
+TEST(not_a_number_gets_through)
 {
-    (void)state;
-    struct device_test test;
-    device_test_open(&test, 1);
+    DEVICE_TEST(test, 1);
     float *x = device_test_random(&test, TYPE_FP32, 8, 1, 1);
     float *y = device_test_zeros(&test, TYPE_FP32, 2);
     x[3] = NAN;
-    test.device->backend->linear_forward(
-        test.stream,
-        &(struct linear_forward){.rows = 1,
-                                 .in = 8,
-                                 .out = 2,
-                                 .rows_per_sample = 1,
-                                 .x = x,
-                                 .weight = device_test_random(&test, TYPE_FP32, 16, 1, 2),
-                                 .relu = true,
-                                 .y = y});
+    DEVICE_RUN(&test, linear_forward, .rows = 1, .in = 8, .out = 2, .rows_per_sample = 1, .x = x,
+               .weight = device_test_random(&test, TYPE_FP32, 16, 1, 2), .relu = true, .y = y);
     device_test_wait(&test);
     assert_true(isnan(y[0]) && isnan(y[1]));
-    device_test_close(&test);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(relu_is_right),
-        cmocka_unit_test(relu_is_right_with_all_kernels),
-        cmocka_unit_test(not_a_number_gets_through),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

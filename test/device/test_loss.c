@@ -2,18 +2,8 @@
 // devices: cpu gpu
 /* Cross-entropy against PyTorch (test/vectors/make_device.py) and against double precision: losses,
  * gradients, counters; ties, smoothing, soft targets, extreme logits, NaN. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "device_test.h"
-#include "skip.h"
+#include "test.h"
 #include "vector_file.h"
 
 /* Sums in device memory. */
@@ -25,11 +15,10 @@ static struct loss_sums *sums_of(struct device_test *test, struct loss_sums sums
 static void check_vector(struct vector_file *file, const char *name, enum cross_entropy_kind kind,
                          float smoothing, bool soft)
 {
-    struct device_test test;
     char key[64];
     int64_t batch = vector_file_size(file, "logits", 0);
     int64_t classes = vector_file_size(file, "logits", 1), count = batch * classes;
-    device_test_open(&test, 2);
+    DEVICE_TEST(test, 2);
     float *losses = device_test_zeros(&test, TYPE_FP32, batch);
     float *gradient = device_test_zeros(&test, TYPE_FP32, count);
     struct loss_sums *sums = sums_of(&test, (struct loss_sums){0});
@@ -64,12 +53,10 @@ static void check_vector(struct vector_file *file, const char *name, enum cross_
     expected = vector_file_doubles(file, key, NULL);
     for (int64_t i = 0; i < batch * classes; i++)
         assert_true(fabs((double)gradient[i] - expected[i] / 8) < 1e-7);
-    device_test_close(&test);
 }
 
-static void losses_are_pytorchs(void **state)
+TEST(losses_are_pytorchs)
 {
-    (void)state;
     struct vector_file *file = vector_file_open("device_loss.safetensors");
     check_vector(file, "labels", CROSS_ENTROPY_SOFTMAX, 0, false);
     check_vector(file, "smooth", CROSS_ENTROPY_SOFTMAX, 0.1f, false);
@@ -133,21 +120,11 @@ static struct loss_tensors run(struct device_test *test, const struct loss_case 
         t.labels[i] = (int32_t)(i * 7 % it->classes);
     for (int64_t i = 0; i < count; i++)
         t.targets[i] = fabsf(t.targets[i]); /* their sum need not be 1 */
-    test->device->backend->cross_entropy(
-        test->stream, &(struct cross_entropy){.type = it->type,
-                                              .kind = it->kind,
-                                              .batch = it->batch,
-                                              .classes = it->classes,
-                                              .smoothing = it->smoothing,
-                                              .scale = scale,
-                                              .logits = t.logits,
-                                              .labels = it->soft ? NULL : t.labels,
-                                              .targets = it->soft ? t.targets : NULL,
-                                              .dlogits = t.dlogits,
-                                              .sums = t.sums,
-                                              .losses = t.losses,
-                                              .predicted = t.predicted,
-                                              .probabilities = t.probabilities});
+    DEVICE_RUN(test, cross_entropy, .type = it->type, .kind = it->kind, .batch = it->batch,
+               .classes = it->classes, .smoothing = it->smoothing, .scale = scale,
+               .logits = t.logits, .labels = it->soft ? NULL : t.labels,
+               .targets = it->soft ? t.targets : NULL, .dlogits = t.dlogits, .sums = t.sums,
+               .losses = t.losses, .predicted = t.predicted, .probabilities = t.probabilities);
     device_test_wait(test);
     return t;
 }
@@ -207,12 +184,10 @@ static void check_row(const struct loss_case *it, const struct loss_tensors *t, 
     sums->samples += 1;
 }
 
-static void losses_are_right(void **state)
+TEST_KERNELS(losses_are_right)
 {
-    (void)state;
     for (int i = 0; i < CASES; i++) {
-        struct device_test test;
-        device_test_open(&test, 2);
+        DEVICE_TEST(test, 2);
         const struct loss_tensors t = run(&test, &cases[i]);
         struct loss_sums sums = {1, 2, 3, 4};
         for (int64_t row = 0; row < cases[i].batch; row++)
@@ -220,59 +195,42 @@ static void losses_are_right(void **state)
         assert_true(fabs(t.sums->loss - sums.loss) <= 1e-6 * sums.loss);
         assert_true(t.sums->top1 == sums.top1 && t.sums->top5 == sums.top5);
         assert_true(t.sums->samples == sums.samples);
-        device_test_close(&test);
     }
 }
 
-static void losses_are_right_with_all_kernels(void **state)
+TEST(threads_do_not_matter)
 {
-    device_test_every_kernels(losses_are_right, state);
-}
-
-static void threads_do_not_matter(void **state)
-{
-    (void)state;
     for (int i = 0; i < CASES; i++) {
-        struct device_test one, three;
-        device_test_open(&one, 1);
-        device_test_open(&three, 3);
+        DEVICE_TEST(one, 1);
+        DEVICE_TEST(three, 3);
         const struct loss_tensors a = run(&one, &cases[i]), b = run(&three, &cases[i]);
         int64_t count = cases[i].batch * cases[i].classes;
         device_test_same("dlogits", cases[i].type, a.dlogits, b.dlogits, count);
         device_test_same("losses", TYPE_FP32, a.losses, b.losses, cases[i].batch);
         assert_memory_equal(a.sums, b.sums, sizeof *a.sums);
-        device_test_close(&one);
-        device_test_close(&three);
     }
 }
 
 /* The sum has the same bits if the batch is divided into parts that are added in reverse, as on
  * several ranks. It is a sum of multiples of 2^-26. */
-static void parts_do_not_matter(void **state)
+TEST(parts_do_not_matter)
 {
-    (void)state;
     enum { BATCH = 300, CLASSES = 10 };
-    struct device_test test;
-    device_test_open(&test, 2);
+    DEVICE_TEST(test, 2);
     const float *logits = device_test_random(&test, TYPE_FP32, BATCH * CLASSES, 5, 1);
     const int32_t *labels = device_test_zeros(&test, TYPE_FP32, BATCH);
     double first = 0;
     for (int64_t part = BATCH; part >= 1; part /= 7) {
         struct loss_sums *sums = sums_of(&test, (struct loss_sums){0});
         for (int64_t begin = (BATCH - 1) / part * part; begin >= 0; begin -= part)
-            test.device->backend->cross_entropy(
-                test.stream,
-                &(struct cross_entropy){.batch = BATCH - begin < part ? BATCH - begin : part,
-                                        .classes = CLASSES,
-                                        .logits = logits + begin * CLASSES,
-                                        .labels = labels + begin,
-                                        .sums = sums});
+            DEVICE_RUN(&test, cross_entropy, .batch = BATCH - begin < part ? BATCH - begin : part,
+                       .classes = CLASSES, .logits = logits + begin * CLASSES,
+                       .labels = labels + begin, .sums = sums);
         device_test_wait(&test);
         first = part == BATCH ? sums->loss : first;
         assert_true(sums->loss == first && sums->samples == BATCH);
         assert_true(fmod(sums->loss, 0x1p-26) == 0);
     }
-    device_test_close(&test);
 }
 
 /* Counters and prediction of one row. */
@@ -283,14 +241,10 @@ static struct loss_sums count_row(const float *logits, int64_t classes, int32_t 
     device_test_open(&test, 1);
     struct loss_sums *sums = sums_of(&test, (struct loss_sums){0});
     int32_t *guess = device_test_zeros(&test, TYPE_FP32, 1);
-    test.device->backend->cross_entropy(
-        test.stream,
-        &(struct cross_entropy){.batch = 1,
-                                .classes = classes,
-                                .logits = device_test_copy(&test, TYPE_FP32, logits, classes),
-                                .labels = device_test_copy(&test, TYPE_FP32, &label, 1),
-                                .sums = sums,
-                                .predicted = guess});
+    DEVICE_RUN(&test, cross_entropy, .batch = 1, .classes = classes,
+               .logits = device_test_copy(&test, TYPE_FP32, logits, classes),
+               .labels = device_test_copy(&test, TYPE_FP32, &label, 1), .sums = sums,
+               .predicted = guess);
     device_test_wait(&test);
     const struct loss_sums counted = *sums;
     *predicted = *guess;
@@ -298,9 +252,8 @@ static struct loss_sums count_row(const float *logits, int64_t classes, int32_t 
     return counted;
 }
 
-static void ties_are_won_by_the_lower_class(void **state)
+TEST(ties_are_won_by_the_lower_class)
 {
-    (void)state;
     const float logits[] = {1, 2, 2, 2, 0, 2, 2, 2};
     int32_t predicted = -1;
     struct loss_sums sums = count_row(logits, 8, 1, &predicted);
@@ -316,9 +269,8 @@ static void ties_are_won_by_the_lower_class(void **state)
 }
 
 /* NaN anywhere makes the loss NaN, so that training can stop, and does not count as correct. */
-static void not_a_number_is_seen(void **state)
+TEST(not_a_number_is_seen)
 {
-    (void)state;
     for (int32_t at = 0; at < 19; at++) {
         float logits[19] = {0};
         int32_t predicted;
@@ -341,11 +293,9 @@ static struct cross_entropy equal_row(struct device_test *test, int32_t label)
                                   .sums = sums_of(test, (struct loss_sums){0})};
 }
 
-static void everything_can_be_left_out(void **state)
+TEST(everything_can_be_left_out)
 {
-    (void)state;
-    struct device_test test;
-    device_test_open(&test, 1);
+    DEVICE_TEST(test, 1);
     struct cross_entropy args = equal_row(&test, 1);
     test.device->backend->cross_entropy(test.stream, &args);
     device_test_wait(&test);
@@ -355,7 +305,6 @@ static void everything_can_be_left_out(void **state)
     test.device->backend->cross_entropy(test.stream, &args);
     device_test_wait(&test);
     assert_true(fabs((double)args.losses[0] - log(3)) < 1e-6);
-    device_test_close(&test);
 }
 
 static void negative_label(struct device_test *test)
@@ -371,25 +320,22 @@ static void large_label(struct device_test *test)
 }
 
 /* Data sets check labels earlier. */
-static void a_label_outside_ends_the_program(void **state)
+TEST(a_label_outside_ends_the_program)
 {
-    (void)state;
     device_test_of_cpu(); /* other devices detect labels too late to abort */
     device_test_ends(negative_label, "not one of 3 classes");
     device_test_ends(large_label, "not one of 3 classes");
 }
 
 /* If a label is not checked in time, its loss and gradient are NaN, which stops a run. */
-static void a_label_outside_is_not_a_number(void **state)
+TEST(a_label_outside_is_not_a_number)
 {
-    (void)state;
     const char *device = getenv("VITTRAIN_TEST_DEVICE");
     if (device == NULL || strcmp(device, "cuda") != 0)
         SKIP_BECAUSE("needs a GPU or the emulated one");
     const int32_t labels[] = {-1, 3, INT32_MIN, INT32_MAX};
     for (int i = 0; i < 4; i++) {
-        struct device_test test;
-        device_test_open(&test, 1);
+        DEVICE_TEST(test, 1);
         struct cross_entropy args = equal_row(&test, labels[i]);
         float *gradient = device_test_zeros(&test, TYPE_FP32, 3);
         args.dlogits = gradient;
@@ -399,17 +345,14 @@ static void a_label_outside_is_not_a_number(void **state)
         assert_true(isnan(args.sums->loss) && args.sums->top1 == 0);
         for (int class = 0; class < 3; class ++)
             assert_true(isnan(gradient[class]));
-        device_test_close(&test);
     }
 }
 
 /* The loss scale affects the gradient only. */
-static void the_scaler_multiplies_the_gradient(void **state)
+TEST_KERNELS(the_scaler_with_all_kernels)
 {
-    (void)state;
     enum { BATCH = 5, CLASSES = 19, ELEMENTS = BATCH * CLASSES };
-    struct device_test test;
-    device_test_open(&test, 1);
+    DEVICE_TEST(test, 1);
     const struct loss_scaler scaler = {.scale = 1024};
     struct cross_entropy args = {.batch = BATCH,
                                  .classes = CLASSES,
@@ -436,29 +379,6 @@ static void the_scaler_multiplies_the_gradient(void **state)
         device_test_same("losses", TYPE_FP32, losses[1], losses[0], BATCH);
         assert_memory_equal(sums[1], sums[0], sizeof *sums[0]);
     }
-    device_test_close(&test);
 }
 
-static void the_scaler_with_all_kernels(void **state)
-{
-    device_test_every_kernels(the_scaler_multiplies_the_gradient, state);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(losses_are_pytorchs),
-        cmocka_unit_test(losses_are_right),
-        cmocka_unit_test(losses_are_right_with_all_kernels),
-        cmocka_unit_test(threads_do_not_matter),
-        cmocka_unit_test(parts_do_not_matter),
-        cmocka_unit_test(ties_are_won_by_the_lower_class),
-        cmocka_unit_test(not_a_number_is_seen),
-        cmocka_unit_test(everything_can_be_left_out),
-        cmocka_unit_test(a_label_outside_ends_the_program),
-        cmocka_unit_test(a_label_outside_is_not_a_number),
-        cmocka_unit_test(the_scaler_with_all_kernels),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

@@ -2,16 +2,8 @@
 // devices: cpu gpu
 /* Max pooling, its gradient, and transposition between channels first and last, against plain
  * loops: all types and instruction sets; equal values, NaN, windows past the edge. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "device_test.h"
+#include "test.h"
 
 struct pool_case {
     enum data_type type;
@@ -75,36 +67,18 @@ static void *make_x(struct device_test *test, const struct pool_case *it)
 static void backward(struct device_test *test, const struct pool_case *it,
                      const struct pool_tensors *t)
 {
-    test->device->backend->max_pool_backward(
-        test->stream, &(struct max_pool_backward){.type = it->type,
-                                                  .batch = it->batch,
-                                                  .height = it->height,
-                                                  .width = it->width,
-                                                  .channels = it->channels,
-                                                  .kernel = it->kernel,
-                                                  .stride = it->stride,
-                                                  .padding = it->padding,
-                                                  .dy = t->dy,
-                                                  .add = it->add ? t->add : NULL,
-                                                  .index = t->index,
-                                                  .dx = t->dx});
+    DEVICE_RUN(test, max_pool_backward, .type = it->type, .batch = it->batch, .height = it->height,
+               .width = it->width, .channels = it->channels, .kernel = it->kernel,
+               .stride = it->stride, .padding = it->padding, .dy = t->dy,
+               .add = it->add ? t->add : NULL, .index = t->index, .dx = t->dx);
 }
 
 static void forward(struct device_test *test, const struct pool_case *it,
                     const struct pool_tensors *t, uint8_t *index)
 {
-    test->device->backend->max_pool_forward(test->stream,
-                                            &(struct max_pool_forward){.type = it->type,
-                                                                       .batch = it->batch,
-                                                                       .height = it->height,
-                                                                       .width = it->width,
-                                                                       .channels = it->channels,
-                                                                       .kernel = it->kernel,
-                                                                       .stride = it->stride,
-                                                                       .padding = it->padding,
-                                                                       .x = t->x,
-                                                                       .y = t->y,
-                                                                       .index = index});
+    DEVICE_RUN(test, max_pool_forward, .type = it->type, .batch = it->batch, .height = it->height,
+               .width = it->width, .channels = it->channels, .kernel = it->kernel,
+               .stride = it->stride, .padding = it->padding, .x = t->x, .y = t->y, .index = index);
 }
 
 static struct pool_tensors run(struct device_test *test, const struct pool_case *it)
@@ -153,13 +127,11 @@ static void check_window(const struct pool_case *it, const struct pool_tensors *
     dx[place] += it->add ? device_test_value(it->type, t->add, number) : 0;
 }
 
-static void max_pool_is_right(void **state)
+TEST_KERNELS(max_pool_is_right)
 {
-    (void)state;
     for (int i = 0; i < CASES; i++) {
         const struct pool_case *it = &cases[i];
-        struct device_test test;
-        device_test_open(&test, 2);
+        DEVICE_TEST(test, 2);
         const struct pool_tensors t = run(&test, it);
         double *dx = calloc((size_t)x_count(it), sizeof *dx);
         assert_non_null(dx);
@@ -168,50 +140,36 @@ static void max_pool_is_right(void **state)
         device_test_near("dx", it->type, t.dx, dx, x_count(it),
                          1.01 * device_test_precision(it->type), it->type == TYPE_FP32 ? 20 : 0.01);
         free(dx);
-        device_test_close(&test);
     }
 }
 
-static void max_pool_is_right_with_all_kernels(void **state)
+TEST(evaluation_keeps_no_index)
 {
-    device_test_of_cpu();
-    device_test_every_kernels(max_pool_is_right, state);
-}
-
-static void evaluation_keeps_no_index(void **state)
-{
-    (void)state;
     const struct pool_case *it = &cases[3];
-    struct device_test test;
-    device_test_open(&test, 2);
+    DEVICE_TEST(test, 2);
     const struct pool_tensors t = run(&test, it);
     struct pool_tensors again = t;
     again.y = device_test_zeros(&test, it->type, y_count(it));
     forward(&test, it, &again, NULL);
     device_test_wait(&test);
     device_test_same("y", it->type, t.y, again.y, y_count(it));
-    device_test_close(&test);
 }
 
 static void too_large(struct device_test *test)
 {
-    test->device->backend->max_pool_forward(
-        test->stream,
-        &(struct max_pool_forward){
-            .batch = 1, .height = 20, .width = 20, .channels = 1, .kernel = 16, .stride = 1});
+    DEVICE_RUN(test, max_pool_forward, .batch = 1, .height = 20, .width = 20, .channels = 1,
+               .kernel = 16, .stride = 1);
 }
 
-static void a_window_beyond_the_index_ends_the_program(void **state)
+TEST(a_window_beyond_the_index_ends_the_program)
 {
-    (void)state;
     device_test_ends(too_large, "max pool");
 }
 
 static void check_transpose(enum data_type type, int64_t batch, int64_t rows, int64_t columns)
 {
     const size_t size = type_size(type);
-    struct device_test test;
-    device_test_open(&test, 2);
+    DEVICE_TEST(test, 2);
     const char *x = device_test_random(&test, type, batch * rows * columns, 1, 1);
     const char *y = device_test_zeros(&test, type, batch * rows * columns);
     struct transpose args = {
@@ -226,12 +184,10 @@ static void check_transpose(enum data_type type, int64_t batch, int64_t rows, in
                 const int64_t to = (b * columns + c) * rows + r;
                 assert_memory_equal(x + (size_t)from * size, y + (size_t)to * size, size);
             }
-    device_test_close(&test);
 }
 
-static void transpose_is_right(void **state)
+TEST(transpose_is_right)
 {
-    (void)state;
     check_transpose(TYPE_FP32, 2, 3, 1024);
     check_transpose(TYPE_FP32, 1, 70, 67);
     check_transpose(TYPE_BF16, 3, 49, 130);
@@ -239,15 +195,4 @@ static void transpose_is_right(void **state)
     check_transpose(TYPE_BF16, 0, 4, 4);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(max_pool_is_right),
-        cmocka_unit_test(max_pool_is_right_with_all_kernels),
-        cmocka_unit_test(evaluation_keeps_no_index),
-        cmocka_unit_test(a_window_beyond_the_index_ends_the_program),
-        cmocka_unit_test(transpose_is_right),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

@@ -2,16 +2,8 @@
 // devices: cpu gpu
 /* Layer normalisation against double precision: output, statistics and all gradients, for all
  * types, instruction sets and options; bits are identical for any number of threads. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "device_test.h"
+#include "test.h"
 
 /* The tensor that dx overwrites. */
 enum place { PLACE_OWN, PLACE_ADD, PLACE_DY };
@@ -95,30 +87,14 @@ static struct norm_tensors run(struct device_test *test, const struct norm_case 
     t.dx = it->place == PLACE_ADD  ? t.add
            : it->place == PLACE_DY ? t.dy
                                    : device_test_zeros(test, it->type, count);
-    test->device->backend->norm_forward(test->stream, &(struct norm_forward){.type = it->type,
-                                                                             .rows = it->rows,
-                                                                             .width = width,
-                                                                             .epsilon = epsilon,
-                                                                             .x = t.x,
-                                                                             .gamma = t.gamma,
-                                                                             .beta = t.beta,
-                                                                             .y = t.y,
-                                                                             .mean = t.mean,
-                                                                             .rstd = t.rstd});
-    test->device->backend->norm_backward(
-        test->stream, &(struct norm_backward){.type = it->type,
-                                              .rows = it->rows,
-                                              .width = width,
-                                              .x = t.x,
-                                              .gamma = t.gamma,
-                                              .dy = t.dy,
-                                              .mean = t.mean,
-                                              .rstd = t.rstd,
-                                              .add = it->add ? t.add : NULL,
-                                              .dx = t.dx,
-                                              .dgamma = it->parameters ? t.dgamma : NULL,
-                                              .dbeta = it->parameters ? t.dbeta : NULL,
-                                              .add_sums = t.add_sums});
+    DEVICE_RUN(test, norm_forward, .type = it->type, .rows = it->rows, .width = width,
+               .epsilon = epsilon, .x = t.x, .gamma = t.gamma, .beta = t.beta, .y = t.y,
+               .mean = t.mean, .rstd = t.rstd);
+    DEVICE_RUN(test, norm_backward, .type = it->type, .rows = it->rows, .width = width, .x = t.x,
+               .gamma = t.gamma, .dy = t.dy, .mean = t.mean, .rstd = t.rstd,
+               .add = it->add ? t.add : NULL, .dx = t.dx,
+               .dgamma = it->parameters ? t.dgamma : NULL, .dbeta = it->parameters ? t.dbeta : NULL,
+               .add_sums = t.add_sums);
     device_test_wait(test);
     return t;
 }
@@ -237,63 +213,41 @@ static void check(const struct norm_case *it, const struct norm_tensors *t)
     free(truth.dbeta_sizes);
 }
 
-static void norm_is_right(void **state)
+TEST_KERNELS(norm_is_right)
 {
-    (void)state;
     for (int i = 0; i < CASES; i++) {
-        struct device_test test;
-        device_test_open(&test, 2);
+        DEVICE_TEST(test, 2);
         const struct norm_tensors tensors = run(&test, &cases[i]);
         check(&cases[i], &tensors);
-        device_test_close(&test);
     }
 }
 
-static void norm_is_right_with_all_kernels(void **state)
+TEST(threads_do_not_matter)
 {
-    device_test_of_cpu();
-    device_test_every_kernels(norm_is_right, state);
-}
-
-static void threads_do_not_matter(void **state)
-{
-    (void)state;
     device_test_of_cpu();
     for (int i = 0; i < CASES; i++) {
         const struct norm_case *it = &cases[i];
-        struct device_test one, three;
-        device_test_open(&one, 1);
-        device_test_open(&three, 3);
+        DEVICE_TEST(one, 1);
+        DEVICE_TEST(three, 3);
         const struct norm_tensors a = run(&one, it), b = run(&three, it);
         device_test_same("y", it->type, a.y, b.y, it->rows * it->width);
         device_test_same("dx", it->type, a.dx, b.dx, it->rows * it->width);
         device_test_same("dgamma", TYPE_FP32, a.dgamma, b.dgamma, it->width);
         device_test_same("dbeta", TYPE_FP32, a.dbeta, b.dbeta, it->width);
-        device_test_close(&one);
-        device_test_close(&three);
     }
 }
 
 /* Evaluation stores no statistics and computes the same y. */
-static void statistics_can_be_left_out(void **state)
+TEST(statistics_can_be_left_out)
 {
-    (void)state;
     const struct norm_case *it = &cases[0];
-    struct device_test test;
-    device_test_open(&test, 2);
+    DEVICE_TEST(test, 2);
     const struct norm_tensors t = run(&test, it);
     void *y = device_test_zeros(&test, it->type, it->rows * it->width);
-    test.device->backend->norm_forward(test.stream, &(struct norm_forward){.type = it->type,
-                                                                           .rows = it->rows,
-                                                                           .width = it->width,
-                                                                           .epsilon = epsilon,
-                                                                           .x = t.x,
-                                                                           .gamma = t.gamma,
-                                                                           .beta = t.beta,
-                                                                           .y = y});
+    DEVICE_RUN(&test, norm_forward, .type = it->type, .rows = it->rows, .width = it->width,
+               .epsilon = epsilon, .x = t.x, .gamma = t.gamma, .beta = t.beta, .y = y);
     device_test_wait(&test);
     device_test_same("y", it->type, t.y, y, it->rows * it->width);
-    device_test_close(&test);
 }
 
 /* Rows in groups, as the queries of heads are in [tokens, 3, heads, head_dim]: the same bits as for
@@ -302,8 +256,7 @@ static void check_groups(const struct norm_case *it, int64_t group, int64_t stri
 {
     const int64_t width = it->width, count = it->rows * width, span = it->rows / group * stride;
     const size_t size = type_size(it->type);
-    struct device_test test;
-    device_test_open(&test, 2);
+    DEVICE_TEST(test, 2);
     const struct norm_tensors t = run(&test, it);
     char *x = device_test_random(&test, it->type, span, 1, 8);
     char *before = device_test_random(&test, it->type, span, 1, 8);
@@ -318,32 +271,12 @@ static void check_groups(const struct norm_case *it, int64_t group, int64_t stri
         memcpy(x + at, row_of(it->type, t.x, row * width), (size_t)width * size);
         memcpy(dx + at, row_of(it->type, t.dy_kept, row * width), (size_t)width * size);
     }
-    test.device->backend->norm_forward(test.stream, &(struct norm_forward){.type = it->type,
-                                                                           .rows = it->rows,
-                                                                           .width = width,
-                                                                           .group = group,
-                                                                           .stride = stride,
-                                                                           .epsilon = epsilon,
-                                                                           .x = x,
-                                                                           .gamma = t.gamma,
-                                                                           .beta = t.beta,
-                                                                           .y = x,
-                                                                           .kept = kept,
-                                                                           .mean = mean,
-                                                                           .rstd = rstd});
-    test.device->backend->norm_backward(test.stream, &(struct norm_backward){.type = it->type,
-                                                                             .rows = it->rows,
-                                                                             .width = width,
-                                                                             .group = group,
-                                                                             .stride = stride,
-                                                                             .x = kept,
-                                                                             .gamma = t.gamma,
-                                                                             .dy = dx,
-                                                                             .mean = mean,
-                                                                             .rstd = rstd,
-                                                                             .dx = dx,
-                                                                             .dgamma = dgamma,
-                                                                             .dbeta = dbeta});
+    DEVICE_RUN(&test, norm_forward, .type = it->type, .rows = it->rows, .width = width,
+               .group = group, .stride = stride, .epsilon = epsilon, .x = x, .gamma = t.gamma,
+               .beta = t.beta, .y = x, .kept = kept, .mean = mean, .rstd = rstd);
+    DEVICE_RUN(&test, norm_backward, .type = it->type, .rows = it->rows, .width = width,
+               .group = group, .stride = stride, .x = kept, .gamma = t.gamma, .dy = dx,
+               .mean = mean, .rstd = rstd, .dx = dx, .dgamma = dgamma, .dbeta = dbeta);
     device_test_wait(&test);
     device_test_same("kept", it->type, kept, t.x, count);
     device_test_same("dgamma", TYPE_FP32, dgamma, t.dgamma, width);
@@ -359,12 +292,10 @@ static void check_groups(const struct norm_case *it, int64_t group, int64_t stri
                              row_of(it->type, side ? x : dx, start + group * width),
                              row_of(it->type, before, start + group * width), rest);
     }
-    device_test_close(&test);
 }
 
-static void groups_of_rows(void **state)
+TEST(groups_of_rows)
 {
-    (void)state;
     static const enum data_type types[] = {TYPE_FP32, TYPE_BF16, TYPE_FP16};
     for (int i = 0; i < 3; i++) {
         const struct norm_case heads = {types[i], 60, 64, false, true, PLACE_OWN, 0, 0};
@@ -375,47 +306,27 @@ static void groups_of_rows(void **state)
     }
 }
 
-static void no_rows_do_nothing(void **state)
+TEST(no_rows_do_nothing)
 {
-    (void)state;
-    struct device_test test;
-    device_test_open(&test, 2);
+    DEVICE_TEST(test, 2);
     float *gradient = device_test_zeros(&test, TYPE_FP32, 2);
     gradient[0] = 1;
     gradient[1] = 2;
-    test.device->backend->norm_forward(test.stream, &(struct norm_forward){.width = 2});
-    test.device->backend->norm_backward(
-        test.stream, &(struct norm_backward){.width = 2, .dgamma = gradient, .dbeta = gradient});
+    DEVICE_RUN(&test, norm_forward, .width = 2);
+    DEVICE_RUN(&test, norm_backward, .width = 2, .dgamma = gradient, .dbeta = gradient);
     device_test_wait(&test);
     assert_true(gradient[0] == 1 && gradient[1] == 2);
-    device_test_close(&test);
 }
 
 static void too_wide(struct device_test *test)
 {
     float sums[1] = {0};
-    test->device->backend->norm_backward(
-        test->stream,
-        &(struct norm_backward){.rows = 1, .width = 1 << 28, .dgamma = sums, .dbeta = sums});
+    DEVICE_RUN(test, norm_backward, .rows = 1, .width = 1 << 28, .dgamma = sums, .dbeta = sums);
 }
 
-static void a_norm_beyond_the_workspace_ends_the_program(void **state)
+TEST(a_norm_beyond_the_workspace_ends_the_program)
 {
-    (void)state;
     device_test_ends(too_wide, "exceeds the workspace");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(norm_is_right),
-        cmocka_unit_test(norm_is_right_with_all_kernels),
-        cmocka_unit_test(threads_do_not_matter),
-        cmocka_unit_test(statistics_can_be_left_out),
-        cmocka_unit_test(groups_of_rows),
-        cmocka_unit_test(no_rows_do_nothing),
-        cmocka_unit_test(a_norm_beyond_the_workspace_ends_the_program),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

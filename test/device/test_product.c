@@ -1,19 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The CPU's matrix products against double precision, for all layouts of operands; oneDNN must
  * never use its reference loops. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <dnnl.h>
 
 #include "device/cpu_product.h"
 #include "device_test.h"
+#include "test.h"
 
 struct operands {
     void *a, *b;
@@ -57,8 +50,7 @@ static double expected_at(const struct product *p, const struct operands *o, int
 
 static void check(const struct product *p)
 {
-    struct device_test test;
-    device_test_open(&test, 1);
+    DEVICE_TEST(test, 1);
     struct product_cache *cache = product_cache_open(1);
     const struct operands o = operands_make(&test, p);
     const struct product_plan *plan = product_plan(cache, p);
@@ -77,12 +69,10 @@ static void check(const struct product *p)
     assert_null(strstr(product_implementation(plan), "ref"));
 #endif
     product_cache_close(cache);
-    device_test_close(&test);
 }
 
-static void every_way_to_lie(void **state)
+TEST(every_way_to_lie)
 {
-    (void)state;
     for (int way = 0; way < 16; way++) {
         const bool a = way & 1, b = way & 2, accumulate = way & 4, gaps = way & 8;
         struct product p = {.m = 37,
@@ -102,9 +92,8 @@ static void every_way_to_lie(void **state)
     }
 }
 
-static void other_sizes(void **state)
+TEST(other_sizes)
 {
-    (void)state;
     check(&(struct product){.m = 1, .n = 1, .k = 1, .a_stride = 1, .b_stride = 1, .c_stride = 1});
     check(&(struct product){.m = 4,
                             .n = 10,
@@ -133,9 +122,8 @@ const dnnl_version_t *dnnl_version(void)
     return &version;
 }
 
-static void library_of_other_headers_is_refused(void **state)
+TEST(library_of_other_headers_is_refused)
 {
-    (void)state;
     struct error error = {0};
     struct device_limits limits;
     struct device *device = device_cpu.open(0, 1, &error);
@@ -148,16 +136,7 @@ static void library_of_other_headers_is_refused(void **state)
     assert_null(device_cpu.open(0, 1, &error));
     library_major--;
     snprintf(expected, sizeof expected, "headers of oneDNN %d:", library_major);
-    assert_non_null(strstr(error.text, expected));
+    assert_has(error.text, expected);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_way_to_lie),
-        cmocka_unit_test(other_sizes),
-        cmocka_unit_test(library_of_other_headers_is_refused),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

@@ -3,21 +3,14 @@
  * they adopt, and compute the same bits; devices without tiles make no choices. Where oneDNN
  * multiplies with AMX, its bits can be those of tiles, so calls of the tile kernels are counted. */
 #include <dirent.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "device/choices.h"
 #include "device/cpu.h"
 #include "device/tile_kernels.h"
 #include "device_test.h"
 #include "temporary.h"
+#include "test.h"
 
 enum { ROWS = 70, IN = 100, OUT = 50 };
 
@@ -62,21 +55,12 @@ static struct results layer_run(struct device_test *test)
         .x = device_test_random(test, TYPE_BF16, ROWS * IN, 1, 1),
         .weight = device_test_random(test, TYPE_BF16, OUT * IN, 1, 2),
         .y = results.y};
-    const struct linear_backward backward = {
-        .type = TYPE_BF16,
-        .rows = ROWS,
-        .in = IN,
-        .out = OUT,
-        .rows_per_sample = 1,
-        .x = forward.x,
-        .weight = forward.weight,
-        .dy = device_test_random(test, TYPE_BF16, ROWS * OUT, 1, 4),
-        .dx = results.dx,
-        .dweight = results.dweight,
-        .dbias = results.dbias};
     tile_calls = 0;
     test->device->backend->linear_forward(test->stream, &forward);
-    test->device->backend->linear_backward(test->stream, &backward);
+    DEVICE_RUN(test, linear_backward, .type = TYPE_BF16, .rows = ROWS, .in = IN, .out = OUT,
+               .rows_per_sample = 1, .x = forward.x, .weight = forward.weight,
+               .dy = device_test_random(test, TYPE_BF16, ROWS * OUT, 1, 4), .dx = results.dx,
+               .dweight = results.dweight, .dbias = results.dbias);
     return results;
 }
 
@@ -123,9 +107,8 @@ static int files_in(const char *folder)
     return count;
 }
 
-static void adopted_choices_are_used(void **state)
+TEST(adopted_choices_are_used)
 {
-    (void)state;
     struct device_test first, second;
     const char *folder = temporary_directory("cache");
     open_as(&first, "amx-emulated", 1, folder);
@@ -135,7 +118,7 @@ static void adopted_choices_are_used(void **state)
         static const char *const operations[] = {"forward", "input", "weight"};
         char line[64];
         snprintf(line, sizeof line, "\nbf16 %s 70x100x50 = 0000000000000000 ", operations[i]);
-        assert_non_null(strstr(tiles, line));
+        assert_has(tiles, line);
     }
     /* A choice is valid for any number of threads. */
     open_as(&second, "amx-emulated", 2, folder);
@@ -157,16 +140,15 @@ static void adopted_choices_are_used(void **state)
     device_test_close(&first);
 }
 
-static void without_tiles_nothing_is_chosen(void **state)
+TEST(without_tiles_nothing_is_chosen)
 {
-    (void)state;
     struct device_test test;
     const char *folder = temporary_directory("cache");
     open_as(&test, "baseline", 1, folder);
     const struct device_backend *backend = test.device->backend;
     layer_run(&test);
     char *text = backend->choices_export(test.device);
-    assert_non_null(strstr(text, ", baseline, oneDNN "));
+    assert_has(text, ", baseline, oneDNN ");
     assert_string_equal(strchr(text, '\n'), "\n");
     assert_false(backend->choices_are_new(test.device));
     assert_false(backend->choices_adopt(test.device, "GPU X, 1.2\n"));
@@ -176,9 +158,8 @@ static void without_tiles_nothing_is_chosen(void **state)
 }
 
 /* The rule holds even if another choice was adopted. */
-static void reproducible_devices_do_not_measure(void **state)
+TEST(reproducible_devices_do_not_measure)
 {
-    (void)state;
     struct device_test first, second;
     const char *folder = temporary_directory("cache");
     open_as(&first, "amx-emulated", 1, folder);
@@ -199,13 +180,4 @@ static void reproducible_devices_do_not_measure(void **state)
     device_test_close(&first);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(adopted_choices_are_used),
-        cmocka_unit_test(without_tiles_nothing_is_chosen),
-        cmocka_unit_test(reproducible_devices_do_not_measure),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, temporary_setup, temporary_teardown);
-}
+TEST_MAIN(.setup = temporary_setup, .teardown = temporary_teardown)

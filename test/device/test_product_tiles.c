@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Matrix products in tiles against double precision, for all layouts of operands and for sizes
  * around those of a tile. Bits do not depend on threads and cache sizes. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "device/cpu_product_tiles.h"
 #include "device_test.h"
+#include "test.h"
 
 enum { ALONG_A = 1, ALONG_B = 2, LAYOUTS = 4, GAP = 3 };
 
@@ -98,27 +90,22 @@ static void check(const struct operands *o, const struct shape *s, struct device
 
 static void check_shape(const struct shape *s)
 {
-    struct device_test first;
     struct operands reference, other;
-    device_test_open(&first, 1);
+    DEVICE_TEST(first, 1);
     run(&first, &reference, s, false);
     check(&reference, s, &first);
     for (int threads = 1; threads <= 3; threads++) {
-        struct device_test test;
-        device_test_open(&test, threads);
+        DEVICE_TEST(test, threads);
         run(&test, &other, s, threads > 1);
         assert_memory_equal(other.c, reference.c, (size_t)(s->m * s->n) * sizeof *other.c);
         if (other.product.a.sums != NULL)
             assert_memory_equal(other.product.a.sums, reference.product.a.sums,
                                 (size_t)s->m * sizeof(float));
-        device_test_close(&test);
     }
-    device_test_close(&first);
 }
 
-static void sizes_around_a_tile(void **state)
+TEST(sizes_around_a_tile)
 {
-    (void)state;
     static const int64_t sizes[] = {1, 16, 17, 33, 70};
     enum { SIZES = sizeof sizes / sizeof sizes[0] };
     for (int i = 0; i < SIZES * SIZES * SIZES; i++)
@@ -126,28 +113,24 @@ static void sizes_around_a_tile(void **state)
                                     sizes[i / SIZES / SIZES], i % LAYOUTS});
 }
 
-static void many_blocks(void **state)
+TEST(many_blocks)
 {
-    (void)state;
     for (int layout = 0; layout < LAYOUTS; layout++)
         check_shape(&(struct shape){300, 170, 400, layout});
 }
 
 /* Several blocks of columns. */
-static void more_than_the_workspace(void **state)
+TEST(more_than_the_workspace)
 {
-    (void)state;
     check_shape(&(struct shape){3, 4200, 1030, ALONG_A + ALONG_B});
     check_shape(&(struct shape){3, 4200, 1030, ALONG_A});
 }
 
 /* The gradient of a weight in blocks of rows, and a layer too wide for tiles. */
-static void wide_layers(void **state)
+TEST(wide_layers)
 {
-    (void)state;
     enum { ROWS = 40, OUT = 100000, WIDER = TILE_PRODUCT_WIDEST };
-    struct device_test test;
-    device_test_open(&test, 2);
+    DEVICE_TEST(test, 2);
     const struct device_backend *backend = test.device->backend;
     const uint16_t *x = device_test_random(&test, TYPE_BF16, ROWS, 1, 1);
     const uint16_t *dy = device_test_random(&test, TYPE_BF16, ROWS * WIDER, 1, 2);
@@ -178,30 +161,20 @@ static void wide_layers(void **state)
         }
     }
     char *text = backend->choices_export(test.device);
-    assert_non_null(strstr(text, "bf16 weight 40x1x100000 = 0000000000000000 "));
+    assert_has(text, "bf16 weight 40x1x100000 = 0000000000000000 ");
     assert_null(strstr(text, "131008"));
     free(text);
-    device_test_close(&test);
 }
 
-static void the_peak_is_measured(void **state)
+TEST(the_peak_is_measured)
 {
-    (void)state;
-    struct device_test test;
-    device_test_open(&test, 2);
+    DEVICE_TEST(test, 2);
     assert_true(tile_product_measure_peak((struct cpu_device *)test.device) > 1e6);
     assert_true(device_cpu.measure_peak(test.device, TYPE_BF16) > 1e8);
-    device_test_close(&test);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_around_a_tile),     cmocka_unit_test(many_blocks),
-        cmocka_unit_test(more_than_the_workspace), cmocka_unit_test(wide_layers),
-        cmocka_unit_test(the_peak_is_measured),
-    };
     setenv("VITTRAIN_CPU", "amx-emulated", 1);
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return TESTS_RUN();
 }

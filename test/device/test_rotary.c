@@ -2,15 +2,8 @@
 // devices: cpu gpu
 /* The rotation of queries and keys against its definition in double precision, for all types and
  * sizes, and its inverse. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "device_test.h"
+#include "test.h"
 
 static void check(enum data_type type, int64_t batch, const int64_t *size, bool inverse)
 {
@@ -18,21 +11,14 @@ static void check(enum data_type type, int64_t batch, const int64_t *size, bool 
     const int64_t tokens = size[0], heads = size[3], width = size[4];
     const int64_t patches = size[1] * size[2];
     const int64_t count = batch * tokens * 3 * heads * width, half = width / 2;
-    struct device_test test;
-    device_test_open(&test, 2);
+    DEVICE_TEST(test, 2);
     void *qkv = device_test_random(&test, type, count, 3, 1);
     void *given = device_test_random(&test, type, count, 3, 1);
     double *expected = calloc((size_t)count + 1, sizeof *expected);
     assert_non_null(expected);
-    test.device->backend->rotary(test.stream, &(struct rotary){.type = type,
-                                                               .batch = batch,
-                                                               .tokens = tokens,
-                                                               .grid = {size[1], size[2]},
-                                                               .heads = heads,
-                                                               .head_dim = width,
-                                                               .temperature = 100,
-                                                               .inverse = inverse,
-                                                               .qkv = qkv});
+    DEVICE_RUN(&test, rotary, .type = type, .batch = batch, .tokens = tokens,
+               .grid = {size[1], size[2]}, .heads = heads, .head_dim = width, .temperature = 100,
+               .inverse = inverse, .qkv = qkv);
     device_test_wait(&test);
     for (int64_t e = 0; e < count; e++) {
         const int64_t row = e / (heads * width), i = e % width % half, quarter = half / 2;
@@ -50,12 +36,10 @@ static void check(enum data_type type, int64_t batch, const int64_t *size, bool 
     }
     device_test_near("qkv", type, qkv, expected, count, tolerance, 1);
     free(expected);
-    device_test_close(&test);
 }
 
-static void all_types_and_sizes(void **state)
+TEST_KERNELS(all_types_and_sizes)
 {
-    (void)state;
     /* tokens, rows and columns of patches, heads, head_dim */
     static const int64_t sizes[][5] = {
         {5, 2, 2, 3, 64}, {9, 2, 3, 2, 24}, {4, 1, 4, 1, 4}, {3, 0, 0, 2, 8}, {69, 4, 16, 3, 32}};
@@ -66,18 +50,4 @@ static void all_types_and_sizes(void **state)
                 check(types[t], batch, sizes[i], (t + i + batch) % 2 == 0);
 }
 
-static void all_types_and_sizes_with_all_kernels(void **state)
-{
-    device_test_of_cpu();
-    device_test_every_kernels(all_types_and_sizes, state);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_types_and_sizes),
-        cmocka_unit_test(all_types_and_sizes_with_all_kernels),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

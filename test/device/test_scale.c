@@ -2,16 +2,8 @@
 // devices: cpu gpu
 /* The gradient of LayerScale against its definition in double precision, for all types and sizes,
  * with dropout and drop path. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "device_test.h"
+#include "test.h"
 
 struct scale_case {
     enum data_type type;
@@ -58,19 +50,11 @@ static struct scale_tensors run(struct device_test *test, const struct scale_cas
                               .dscale = device_test_random(test, TYPE_FP32, it->width, 1, 4),
                               .dropout = dropout_of(test, it->dropout, 7),
                               .drop_path = dropout_of(test, it->drop_path, 8)};
-    test->device->backend->scale_backward(
-        test->stream, &(struct scale_backward){.type = it->type,
-                                               .rows = rows,
-                                               .width = it->width,
-                                               .rows_per_sample = it->rows_per_sample,
-                                               .pre = t.pre,
-                                               .dy = it->in_place ? t.dx : t.dy,
-                                               .scale = t.scale,
-                                               .dx = t.dx,
-                                               .dscale = it->frozen ? NULL : t.dscale,
-                                               .overwrite = it->overwrite,
-                                               .dropout = t.dropout,
-                                               .drop_path = t.drop_path});
+    DEVICE_RUN(test, scale_backward, .type = it->type, .rows = rows, .width = it->width,
+               .rows_per_sample = it->rows_per_sample, .pre = t.pre,
+               .dy = it->in_place ? t.dx : t.dy, .scale = t.scale, .dx = t.dx,
+               .dscale = it->frozen ? NULL : t.dscale, .overwrite = it->overwrite,
+               .dropout = t.dropout, .drop_path = t.drop_path);
     device_test_wait(test);
     return t;
 }
@@ -80,8 +64,7 @@ static void check(const struct scale_case *it)
     const int64_t rows = it->samples * it->rows_per_sample, count = rows * it->width;
     const int64_t padded = (it->width + 7) / 8 * 8;
     const double tolerance = it->type == TYPE_FP32 ? 1e-6 : 1.001 * device_test_precision(it->type);
-    struct device_test test;
-    device_test_open(&test, 2);
+    DEVICE_TEST(test, 2);
     const struct scale_tensors t = run(&test, it);
     const float *before = device_test_random(&test, TYPE_FP32, it->width, 1, 4);
     double *dx = calloc((size_t)count + 1, sizeof *dx);
@@ -105,46 +88,25 @@ static void check(const struct scale_case *it)
                      sqrt((double)rows + 1));
     free(dscale);
     free(dx);
-    device_test_close(&test);
 }
 
-static void gradients_are_right(void **state)
+TEST_KERNELS(gradients_are_right)
 {
-    (void)state;
     for (int i = 0; i < CASES; i++)
         check(&cases[i]);
 }
 
-static void gradients_are_right_with_all_kernels(void **state)
+TEST(threads_do_not_matter)
 {
-    device_test_of_cpu();
-    device_test_every_kernels(gradients_are_right, state);
-}
-
-static void threads_do_not_matter(void **state)
-{
-    (void)state;
     device_test_of_cpu();
     for (int i = 0; i < CASES; i++) {
         const struct scale_case *it = &cases[i];
-        struct device_test one, three;
-        device_test_open(&one, 1);
-        device_test_open(&three, 3);
+        DEVICE_TEST(one, 1);
+        DEVICE_TEST(three, 3);
         const struct scale_tensors a = run(&one, it), b = run(&three, it);
         device_test_same("dscale", TYPE_FP32, a.dscale, b.dscale, it->width);
         device_test_same("dx", it->type, a.dx, b.dx, it->samples * it->rows_per_sample * it->width);
-        device_test_close(&one);
-        device_test_close(&three);
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_are_right),
-        cmocka_unit_test(gradients_are_right_with_all_kernels),
-        cmocka_unit_test(threads_do_not_matter),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // devices: cpu gpu
 /* Mean squared error of models with one or several outputs, against double precision. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "device_test.h"
+#include "test.h"
 
 struct error_case {
     enum data_type type;
@@ -52,8 +45,7 @@ static double truth_of(const struct error_case *it, const void *predictions, dou
 static void check(const struct error_case *it)
 {
     const int64_t count = it->batch * it->outputs;
-    struct device_test test;
-    device_test_open(&test, 2);
+    DEVICE_TEST(test, 2);
     void *predictions = device_test_random(&test, it->type, count, 2, 1);
     void *kept = device_test_random(&test, it->type, count, 2, 1);
     int32_t *labels = device_test_zeros(&test, TYPE_FP32, it->batch);
@@ -87,20 +79,12 @@ static void check(const struct error_case *it)
     device_test_near("gradient", it->type, args.dpredictions, gradient, count,
                      2 * device_test_precision(it->type), 1e-3);
     free(gradient);
-    device_test_close(&test);
 }
 
-static void error_is_right(void **state)
+TEST_KERNELS(error_is_right)
 {
-    (void)state;
     for (int i = 0; i < CASES; i++)
         check(&cases[i]);
-}
-
-static void error_is_right_with_all_kernels(void **state)
-{
-    device_test_of_cpu();
-    device_test_every_kernels(error_is_right, state);
 }
 
 /* Return the sum of losses of `batch` predictions with label 0, added in parts in reverse order. */
@@ -113,13 +97,9 @@ static double loss_in_parts(const float *from, int64_t batch, int64_t part)
     struct loss_sums *sums =
         device_test_zeros(&test, TYPE_FP32, (int64_t)(sizeof *sums / sizeof(float)));
     for (int64_t begin = (batch - 1) / part * part; begin >= 0; begin -= part)
-        test.device->backend->squared_error(
-            test.stream,
-            &(struct squared_error){.batch = batch - begin < part ? batch - begin : part,
-                                    .outputs = 1,
-                                    .predictions = predictions + begin,
-                                    .labels = labels + begin,
-                                    .sums = sums});
+        DEVICE_RUN(&test, squared_error, .batch = batch - begin < part ? batch - begin : part,
+                   .outputs = 1, .predictions = predictions + begin, .labels = labels + begin,
+                   .sums = sums);
     device_test_wait(&test);
     const double loss = sums->loss;
     device_test_close(&test);
@@ -127,9 +107,8 @@ static double loss_in_parts(const float *from, int64_t batch, int64_t part)
 }
 
 /* Losses are rounded to multiples of 2^-26 before they are added. */
-static void parts_do_not_matter(void **state)
+TEST(parts_do_not_matter)
 {
-    (void)state;
     enum { BATCH = 100 };
     float predictions[BATCH];
     for (int i = 0; i < BATCH; i++)
@@ -140,9 +119,8 @@ static void parts_do_not_matter(void **state)
     assert_true(loss_in_parts(predictions, BATCH, 1) == whole);
 }
 
-static void large_losses_are_kept(void **state)
+TEST(large_losses_are_kept)
 {
-    (void)state;
     const float large[] = {1e30f, 0x1.000002p20f, INFINITY, NAN};
     for (int i = 0; i < 3; i++)
         assert_true(loss_in_parts(&large[i], 1, 1) == (double)large[i] * (double)large[i]);
@@ -150,33 +128,15 @@ static void large_losses_are_kept(void **state)
 }
 
 /* Evaluation needs no gradient. */
-static void everything_can_be_left_out(void **state)
+TEST(everything_can_be_left_out)
 {
-    (void)state;
-    struct device_test test;
-    device_test_open(&test, 1);
+    DEVICE_TEST(test, 1);
     float *predictions = device_test_random(&test, TYPE_FP32, 4, 1, 1);
     float *before = device_test_random(&test, TYPE_FP32, 4, 1, 1);
-    test.device->backend->squared_error(
-        test.stream, &(struct squared_error){.batch = 4,
-                                             .outputs = 1,
-                                             .label_unit = 1,
-                                             .predictions = predictions,
-                                             .labels = device_test_zeros(&test, TYPE_FP32, 4)});
+    DEVICE_RUN(&test, squared_error, .batch = 4, .outputs = 1, .label_unit = 1,
+               .predictions = predictions, .labels = device_test_zeros(&test, TYPE_FP32, 4));
     device_test_wait(&test);
     device_test_same("predictions", TYPE_FP32, predictions, before, 4);
-    device_test_close(&test);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(error_is_right),
-        cmocka_unit_test(error_is_right_with_all_kernels),
-        cmocka_unit_test(parts_do_not_matter),
-        cmocka_unit_test(large_losses_are_kept),
-        cmocka_unit_test(everything_can_be_left_out),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

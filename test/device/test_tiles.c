@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The emulation of AMX's tile instructions: products of tiles that are not full have the bits of
  * the order of operations in Intel's manual; denormal numbers; operands that do not match. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #define TILES_EMULATED
 #pragma GCC diagnostic ignored "-Wpsabi" /* vectors of 64 bytes */
 #include "device/tiles.h"
 #include "device_test.h"
+#include "test.h"
 
 enum { ROWS = 5, PAIRS = 3, COLUMNS = 7 };
 
@@ -50,11 +44,9 @@ static void multiply(struct numbers *it)
     tile_store(0, it->c, sizeof it->c[0]);
 }
 
-static void products_have_the_manuals_bits(void **state)
+TEST(products_have_the_manuals_bits)
 {
-    (void)state;
-    struct device_test test;
-    device_test_open(&test, 1);
+    DEVICE_TEST(test, 1);
     struct numbers it, before;
     memcpy(it.a, device_test_random(&test, TYPE_BF16, sizeof it.a / 2, 1, 1), sizeof it.a);
     memcpy(it.b, device_test_random(&test, TYPE_BF16, sizeof it.b / 2, 1, 2), sizeof it.b);
@@ -66,12 +58,10 @@ static void products_have_the_manuals_bits(void **state)
             assert_true(it.c[row][column] == expected(&before, row, column));
         assert_true(it.c[row][COLUMNS] == before.c[row][COLUMNS]);
     }
-    device_test_close(&test);
 }
 
-static void denormal_numbers_are_zero(void **state)
+TEST(denormal_numbers_are_zero)
 {
-    (void)state;
     struct numbers it = {.c = {{0x1p-130f}}};
     it.a[0][0] = 0x0040; /* 2^-127 */
     it.b[0][0] = 0x7000; /* 2^97 */
@@ -80,9 +70,8 @@ static void denormal_numbers_are_zero(void **state)
 }
 
 /* A configuration is restored; one that is in use is not loaded again, which would clear tiles. */
-static void configurations_nest(void **state)
+TEST(configurations_nest)
 {
-    (void)state;
     struct tile_configuration now;
     tile_load_configuration(&small);
     const struct tile_configuration outer = tiles_begin(), inner = tiles_begin();
@@ -117,22 +106,11 @@ static void configure_large(struct device_test *test)
     tile_load_configuration(&large);
 }
 
-static void wrong_use_ends(void **state)
+TEST(wrong_use_ends)
 {
-    (void)state;
     device_test_ends(multiply_mismatch, "do not match");
     device_test_ends(multiply_unconfigured, "is not configured");
     device_test_ends(configure_large, "17 rows");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_have_the_manuals_bits),
-        cmocka_unit_test(denormal_numbers_are_zero),
-        cmocka_unit_test(wrong_use_ends),
-        cmocka_unit_test(configurations_nest),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

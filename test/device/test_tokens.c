@@ -2,16 +2,8 @@
 // devices: cpu gpu
 /* Patches, tokens and pooling against their definitions, including gradients: sums over samples in
  * double precision, copies bit for bit. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "device_test.h"
+#include "test.h"
 
 static const enum data_type types[] = {TYPE_FP32, TYPE_BF16, TYPE_FP16};
 
@@ -26,20 +18,12 @@ static void check_near(const char *what, enum data_type type, const void *tensor
 static void check_patches(enum data_type type, int64_t batch, int64_t channels, int64_t height,
                           int64_t width, int64_t patch)
 {
-    struct device_test test;
     int64_t across = width / patch, count = batch * channels * height * width, i = 0;
-    device_test_open(&test, 2);
+    DEVICE_TEST(test, 2);
     const void *images = device_test_random(&test, type, count, 1, 1);
     void *rows = device_test_zeros(&test, type, count);
-    test.device->backend->patches_forward(test.stream,
-                                          &(struct patches_forward){.type = type,
-                                                                    .batch = batch,
-                                                                    .channels = channels,
-                                                                    .height = height,
-                                                                    .width = width,
-                                                                    .patch = patch,
-                                                                    .images = images,
-                                                                    .rows = rows});
+    DEVICE_RUN(&test, patches_forward, .type = type, .batch = batch, .channels = channels,
+               .height = height, .width = width, .patch = patch, .images = images, .rows = rows);
     device_test_wait(&test);
     for (int64_t row = 0; row < batch * (height / patch) * across; row++)
         for (int64_t c = 0; c < channels; c++)
@@ -54,12 +38,10 @@ static void check_patches(enum data_type type, int64_t batch, int64_t channels, 
                     assert_true(device_test_value(type, rows, i) == expected);
                 }
     assert_int_equal(i, count);
-    device_test_close(&test);
 }
 
-static void patches_are_cut(void **state)
+TEST(patches_are_cut)
 {
-    (void)state;
     for (int i = 0; i < 3; i++) {
         check_patches(types[i], 3, 3, 32, 32, 4);
         check_patches(types[i], 2, 1, 6, 9, 3);
@@ -88,10 +70,9 @@ enum { TOKEN_CASES = sizeof token_cases / sizeof token_cases[0] };
 
 static void check_tokens_forward(enum data_type type, const struct tokens_case *it)
 {
-    struct device_test test;
     int64_t classes = it->class_token ? 1 : 0, first = classes + it->registers;
     int64_t patches = it->tokens - first, width = it->width;
-    device_test_open(&test, 2);
+    DEVICE_TEST(test, 2);
     const void *rows = device_test_random(&test, type, it->batch * patches * width, 1, 1);
     const void *class_token = device_test_random(&test, type, width, 1, 2);
     const void *registers = device_test_random(&test, type, it->registers * width, 1, 7);
@@ -100,18 +81,10 @@ static void check_tokens_forward(enum data_type type, const struct tokens_case *
     void *x = device_test_zeros(&test, type, it->batch * it->tokens * width);
     double *expected = calloc((size_t)(it->batch * it->tokens * width) + 1, sizeof *expected);
     assert_non_null(expected);
-    test.device->backend->tokens_forward(
-        test.stream, &(struct tokens_forward){.type = type,
-                                              .batch = it->batch,
-                                              .tokens = it->tokens,
-                                              .width = width,
-                                              .registers = it->registers,
-                                              .unplaced = it->unplaced,
-                                              .patches = rows,
-                                              .class_token = it->class_token ? class_token : NULL,
-                                              .register_tokens = registers,
-                                              .position = position,
-                                              .x = x});
+    DEVICE_RUN(&test, tokens_forward, .type = type, .batch = it->batch, .tokens = it->tokens,
+               .width = width, .registers = it->registers, .unplaced = it->unplaced,
+               .patches = rows, .class_token = it->class_token ? class_token : NULL,
+               .register_tokens = registers, .position = position, .x = x);
     device_test_wait(&test);
     for (int64_t i = 0; i < it->batch * it->tokens * width; i++) {
         int64_t sample = i / width / it->tokens, token = i / width % it->tokens, j = i % width;
@@ -127,7 +100,6 @@ static void check_tokens_forward(enum data_type type, const struct tokens_case *
     }
     check_near("x", type, x, expected, it->batch * it->tokens * width);
     free(expected);
-    device_test_close(&test);
 }
 
 struct tokens_gradients {
@@ -147,20 +119,12 @@ static struct tokens_gradients run_tokens_backward(struct device_test *test, enu
         .dregisters = device_test_random(test, TYPE_FP32, it->registers * width, 1, 8),
         .dposition = device_test_random(test, TYPE_FP32, it->tokens * width, 1, 6),
     };
-    test->device->backend->tokens_backward(
-        test->stream,
-        &(struct tokens_backward){.type = type,
-                                  .batch = it->batch,
-                                  .tokens = it->tokens,
-                                  .width = width,
-                                  .registers = it->registers,
-                                  .unplaced = it->unplaced,
-                                  .class_token = it->class_token,
-                                  .dx = g.dx,
-                                  .dpatches = g.dpatches,
-                                  .dclass_token = parameters ? g.dclass_token : NULL,
-                                  .dregister_tokens = parameters ? g.dregisters : NULL,
-                                  .dposition = parameters ? g.dposition : NULL});
+    DEVICE_RUN(test, tokens_backward, .type = type, .batch = it->batch, .tokens = it->tokens,
+               .width = width, .registers = it->registers, .unplaced = it->unplaced,
+               .class_token = it->class_token, .dx = g.dx, .dpatches = g.dpatches,
+               .dclass_token = parameters ? g.dclass_token : NULL,
+               .dregister_tokens = parameters ? g.dregisters : NULL,
+               .dposition = parameters ? g.dposition : NULL);
     device_test_wait(test);
     return g;
 }
@@ -179,10 +143,9 @@ static void check_sum(enum data_type type, const struct tokens_case *it, const v
 
 static void check_tokens_backward(enum data_type type, const struct tokens_case *it)
 {
-    struct device_test test;
     int64_t classes = it->class_token ? 1 : 0, first = classes + it->registers;
     int64_t patches = it->tokens - first, width = it->width;
-    device_test_open(&test, 2);
+    DEVICE_TEST(test, 2);
     const struct tokens_gradients g = run_tokens_backward(&test, type, it, true);
     const float *class_before = device_test_random(&test, TYPE_FP32, width, 1, 5);
     const float *registers_before =
@@ -208,12 +171,10 @@ static void check_tokens_backward(enum data_type type, const struct tokens_case 
     device_test_same("frozen", TYPE_FP32, without.dregisters, registers_before,
                      it->registers * width);
     device_test_same("dpatches", type, without.dpatches, g.dpatches, it->batch * patches * width);
-    device_test_close(&test);
 }
 
-static void tokens_are_right(void **state)
+TEST_KERNELS(tokens_are_right)
 {
-    (void)state;
     for (int type = 0; type < 3; type++)
         for (int i = 0; i < TOKEN_CASES; i++) {
             check_tokens_forward(types[type], &token_cases[i]);
@@ -221,27 +182,17 @@ static void tokens_are_right(void **state)
         }
 }
 
-static void tokens_are_right_with_all_kernels(void **state)
+TEST(threads_do_not_matter)
 {
-    device_test_of_cpu();
-    device_test_every_kernels(tokens_are_right, state);
-}
-
-static void threads_do_not_matter(void **state)
-{
-    (void)state;
     device_test_of_cpu();
     for (int i = 0; i < TOKEN_CASES; i++) {
         const struct tokens_case *it = &token_cases[i];
-        struct device_test one, three;
-        device_test_open(&one, 1);
-        device_test_open(&three, 3);
+        DEVICE_TEST(one, 1);
+        DEVICE_TEST(three, 3);
         const struct tokens_gradients a = run_tokens_backward(&one, TYPE_BF16, it, true);
         const struct tokens_gradients b = run_tokens_backward(&three, TYPE_BF16, it, true);
         device_test_same("dclass_token", TYPE_FP32, a.dclass_token, b.dclass_token, it->width);
         device_test_same("dposition", TYPE_FP32, a.dposition, b.dposition, it->tokens * it->width);
-        device_test_close(&one);
-        device_test_close(&three);
     }
 }
 
@@ -257,22 +208,18 @@ static const struct pool_case pool_cases[] = {
 
 static void check_pool(enum data_type type, const struct pool_case *it)
 {
-    struct device_test test;
     int64_t width = it->width, count = it->batch * it->tokens * width;
     int64_t begin = it->mean ? it->first : 0, end = it->mean ? it->tokens : 1;
-    device_test_open(&test, 2);
+    DEVICE_TEST(test, 2);
     const void *x = device_test_random(&test, type, count, 1, 1);
     const void *dy = device_test_random(&test, type, it->batch * width, 1, 2);
     void *y = device_test_zeros(&test, type, it->batch * width);
     void *dx = device_test_random(&test, type, count, 1, 3);
     double *expected = calloc((size_t)count + 1, sizeof *expected);
     assert_non_null(expected);
-    test.device->backend->pool_forward(
-        test.stream,
-        &(struct pool_forward){type, it->batch, it->tokens, width, it->first, it->mean, x, y});
-    test.device->backend->pool_backward(
-        test.stream,
-        &(struct pool_backward){type, it->batch, it->tokens, width, it->first, it->mean, dy, dx});
+    DEVICE_RUN(&test, pool_forward, type, it->batch, it->tokens, width, it->first, it->mean, x, y);
+    DEVICE_RUN(&test, pool_backward, type, it->batch, it->tokens, width, it->first, it->mean, dy,
+               dx);
     device_test_wait(&test);
     for (int64_t i = 0; i < it->batch * width; i++)
         for (int64_t token = begin; token < end; token++)
@@ -289,33 +236,13 @@ static void check_pool(enum data_type type, const struct pool_case *it)
     }
     check_near("dx", type, dx, expected, count);
     free(expected);
-    device_test_close(&test);
 }
 
-static void pooling_is_right(void **state)
+TEST_KERNELS(pooling_is_right)
 {
-    (void)state;
     for (int type = 0; type < 3; type++)
         for (size_t i = 0; i < sizeof pool_cases / sizeof pool_cases[0]; i++)
             check_pool(types[type], &pool_cases[i]);
 }
 
-static void pooling_is_right_with_all_kernels(void **state)
-{
-    device_test_of_cpu();
-    device_test_every_kernels(pooling_is_right, state);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(patches_are_cut),
-        cmocka_unit_test(tokens_are_right),
-        cmocka_unit_test(tokens_are_right_with_all_kernels),
-        cmocka_unit_test(threads_do_not_matter),
-        cmocka_unit_test(pooling_is_right),
-        cmocka_unit_test(pooling_is_right_with_all_kernels),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

@@ -2,116 +2,40 @@
 // devices: cpu gpu
 /* The optimizers against torch.optim (test/vectors/make_device.py), and related operations on flat
  * buffers: clipping, loss scale, segments, moving average, compute copy. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "device/exact_sum.h"
 #include "device_test.h"
+#include "test.h"
 #include "vector_file.h"
 
+/* beta2: alpha of RMSprop. */
 struct update_case {
     const char *name;
-    struct update settings;
-    struct step_params params;
+    enum update_rule rule;
+    double rate, beta1, momentum, beta2, epsilon;
     float decay;
-    bool moment1, moment2;
+    double max_norm, trust;
+    bool nesterov, trust_clip, moment1, moment2;
 };
 
 /* As in make_device.py. Those with trust_clip have always_adapt. */
 static const struct update_case cases[] = {
-    {"sgd", {.rule = UPDATE_SGD}, {.rate = 0.1}, 0, false, false},
-    {"sgd_decay", {.rule = UPDATE_SGD}, {.rate = 0.1}, 0.05f, false, false},
-    {"sgd_momentum", {.rule = UPDATE_SGD}, {.rate = 0.05, .momentum = 0.9}, 0.01f, true, false},
-    {"sgd_nesterov",
-     {.rule = UPDATE_SGD, .nesterov = true, .max_norm = 1.5},
-     {.rate = 0.05, .momentum = 0.8},
-     0.01f,
-     true,
-     false},
-    {"adam",
-     {.rule = UPDATE_ADAM, .beta2 = 0.999, .epsilon = 1e-8},
-     {.rate = 0.01, .beta1 = 0.9},
-     0,
-     true,
-     true},
-    {"adam_decay",
-     {.rule = UPDATE_ADAM, .beta2 = 0.95, .epsilon = 1e-3, .max_norm = 2},
-     {.rate = 0.02, .beta1 = 0.8},
-     0.1f,
-     true,
-     true},
-    {"adamw",
-     {.rule = UPDATE_ADAMW, .beta2 = 0.999, .epsilon = 1e-8, .max_norm = 1},
-     {.rate = 0.01, .beta1 = 0.9},
-     0.05f,
-     true,
-     true},
-    {"adamw_other",
-     {.rule = UPDATE_ADAMW, .beta2 = 0.9, .epsilon = 1e-6},
-     {.rate = 0.1, .beta1 = 0.5},
-     0.3f,
-     true,
-     true},
-    {"rmsprop",
-     {.rule = UPDATE_RMSPROP, .alpha = 0.99, .epsilon = 1e-8},
-     {.rate = 0.01},
-     0,
-     false,
-     true},
-    {"rmsprop_momentum",
-     {.rule = UPDATE_RMSPROP, .alpha = 0.9, .epsilon = 1e-5, .max_norm = 3},
-     {.rate = 0.01, .momentum = 0.9},
-     0.1f,
-     true,
-     true},
-    {"lion", {.rule = UPDATE_LION, .beta2 = 0.99}, {.rate = 0.01, .beta1 = 0.9}, 0, true, false},
-    {"lion_decay",
-     {.rule = UPDATE_LION, .beta2 = 0.95, .max_norm = 2},
-     {.rate = 0.02, .beta1 = 0.8},
-     0.3f,
-     true,
-     false},
-    {"lamb",
-     {.rule = UPDATE_LAMB, .beta2 = 0.999, .epsilon = 1e-6, .trust = 1},
-     {.rate = 0.02, .beta1 = 0.9},
-     0.1f,
-     true,
-     true},
-    {"lamb_clip",
-     {.rule = UPDATE_LAMB,
-      .beta2 = 0.95,
-      .epsilon = 1e-3,
-      .trust = 1,
-      .trust_clip = true,
-      .max_norm = 2},
-     {.rate = 0.1, .beta1 = 0.8},
-     0.3f,
-     true,
-     true},
-    {"lars",
-     {.rule = UPDATE_LARS, .epsilon = 1e-8, .trust = 0.001},
-     {.rate = 0.5},
-     0.1f,
-     false,
-     false},
-    {"lars_momentum",
-     {.rule = UPDATE_LARS, .epsilon = 1e-8, .trust = 0.01, .max_norm = 1.5},
-     {.rate = 5, .momentum = 0.9},
-     0.05f,
-     true,
-     false},
-    {"lars_clip",
-     {.rule = UPDATE_LARS, .epsilon = 1e-2, .trust = 0.03, .trust_clip = true, .nesterov = true},
-     {.rate = 0.05, .momentum = 0.8},
-     0.1f,
-     true,
-     false},
+    {"sgd", UPDATE_SGD, 0.1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+    {"sgd_decay", UPDATE_SGD, 0.1, 0, 0, 0, 0, 0.05f, 0, 0, 0, 0, 0, 0},
+    {"sgd_momentum", UPDATE_SGD, 0.05, 0, 0.9, 0, 0, 0.01f, 0, 0, 0, 0, 1, 0},
+    {"sgd_nesterov", UPDATE_SGD, 0.05, 0, 0.8, 0, 0, 0.01f, 1.5, 0, 1, 0, 1, 0},
+    {"adam", UPDATE_ADAM, 0.01, 0.9, 0, 0.999, 1e-8, 0, 0, 0, 0, 0, 1, 1},
+    {"adam_decay", UPDATE_ADAM, 0.02, 0.8, 0, 0.95, 1e-3, 0.1f, 2, 0, 0, 0, 1, 1},
+    {"adamw", UPDATE_ADAMW, 0.01, 0.9, 0, 0.999, 1e-8, 0.05f, 1, 0, 0, 0, 1, 1},
+    {"adamw_other", UPDATE_ADAMW, 0.1, 0.5, 0, 0.9, 1e-6, 0.3f, 0, 0, 0, 0, 1, 1},
+    {"rmsprop", UPDATE_RMSPROP, 0.01, 0, 0, 0.99, 1e-8, 0, 0, 0, 0, 0, 0, 1},
+    {"rmsprop_momentum", UPDATE_RMSPROP, 0.01, 0, 0.9, 0.9, 1e-5, 0.1f, 3, 0, 0, 0, 1, 1},
+    {"lion", UPDATE_LION, 0.01, 0.9, 0, 0.99, 0, 0, 0, 0, 0, 0, 1, 0},
+    {"lion_decay", UPDATE_LION, 0.02, 0.8, 0, 0.95, 0, 0.3f, 2, 0, 0, 0, 1, 0},
+    {"lamb", UPDATE_LAMB, 0.02, 0.9, 0, 0.999, 1e-6, 0.1f, 0, 1, 0, 0, 1, 1},
+    {"lamb_clip", UPDATE_LAMB, 0.1, 0.8, 0, 0.95, 1e-3, 0.3f, 2, 1, 0, 1, 1, 1},
+    {"lars", UPDATE_LARS, 0.5, 0, 0, 0, 1e-8, 0.1f, 0, 0.001, 0, 0, 0, 0},
+    {"lars_momentum", UPDATE_LARS, 5, 0, 0.9, 0, 1e-8, 0.05f, 1.5, 0.01, 0, 0, 1, 0},
+    {"lars_clip", UPDATE_LARS, 0.05, 0, 0.8, 0, 1e-2, 0.1f, 0, 0.03, 1, 1, 1, 0},
 };
 
 enum { CASES = sizeof cases / sizeof cases[0], STEPS = 5, FIRST = 21, COUNT = 45, GAP = 3 };
@@ -150,30 +74,34 @@ static void measure(const struct device_test *test, struct update args)
 
 static void check_optimizer(const struct update_case *it, const struct vector_file *file)
 {
-    struct device_test test;
-    device_test_open(&test, 2);
+    DEVICE_TEST(test, 2);
     const float *start = vector_file_floats(file, "start", NULL);
     const float *gradients = vector_file_floats(file, "gradients", NULL);
     const double *expected = vector_file_doubles(file, it->name, NULL);
-    bool adapts = it->settings.rule == UPDATE_LAMB || it->settings.rule == UPDATE_LARS;
-    const struct update_segment segments[] = {{.begin = 0,
-                                               .end = FIRST,
-                                               .weight_decay = it->decay,
-                                               .rate_scale = 1,
-                                               .adapts = adapts,
-                                               .tensor = 1},
-                                              {.begin = FIRST + GAP,
-                                               .end = COUNT + GAP,
-                                               .rate_scale = 0.5f,
-                                               .adapts = it->settings.trust_clip}};
+    bool adapts = it->rule == UPDATE_LAMB || it->rule == UPDATE_LARS;
+    const struct update_segment segments[] = {
+        {.begin = 0,
+         .end = FIRST,
+         .weight_decay = it->decay,
+         .rate_scale = 1,
+         .adapts = adapts,
+         .tensor = 1},
+        {.begin = FIRST + GAP, .end = COUNT + GAP, .rate_scale = 0.5f, .adapts = it->trust_clip}};
     float *weights = device_test_zeros(&test, TYPE_FP32, PADDED);
     float *gradient = device_test_random(&test, TYPE_FP32, PADDED, 1, 1);
     double average[COUNT], *norm_squared = device_test_number(&test, 0);
-    struct step_params *params = device_test_params(&test, 0, 0, it->params.rate, 0);
-    params->beta1 = it->params.beta1;
-    params->momentum = it->params.momentum;
-    struct update args = it->settings;
-    args.params = params;
+    struct step_params *params = device_test_params(&test, 0, 0, it->rate, 0);
+    params->beta1 = it->beta1;
+    params->momentum = it->momentum;
+    struct update args = {.rule = it->rule,
+                          .beta2 = it->beta2,
+                          .alpha = it->beta2,
+                          .epsilon = it->epsilon,
+                          .max_norm = it->max_norm,
+                          .trust = it->trust,
+                          .trust_clip = it->trust_clip,
+                          .nesterov = it->nesterov,
+                          .params = params};
     args.count = PADDED;
     args.weights = weights;
     args.gradient = gradient;
@@ -215,21 +143,14 @@ static void check_optimizer(const struct update_case *it, const struct vector_fi
     device_test_same("copy", TYPE_BF16, args.copy, copy, PADDED);
     for (int i = 0; i < GAP; i++)
         assert_true(weights[FIRST + i] == 0 && weights[COUNT + GAP + i] == 0);
-    device_test_close(&test);
 }
 
-static void optimizers_are_pytorchs(void **state)
+TEST_KERNELS(optimizers_are_pytorchs)
 {
-    (void)state;
     struct vector_file *file = vector_file_open("device_update.safetensors");
     for (int i = 0; i < CASES; i++)
         check_optimizer(&cases[i], file);
     vector_file_close(file);
-}
-
-static void optimizers_are_pytorchs_with_all_kernels(void **state)
-{
-    device_test_every_kernels(optimizers_are_pytorchs, state);
 }
 
 /* Memory of an AdamW update of `count` elements with a copy in this type. */
@@ -264,16 +185,14 @@ static void check_unchanged(struct device_test *test, const struct update *args)
     device_test_same("copy", args->copy_type, args->copy, fresh.copy, args->count);
 }
 
-static void threads_do_not_matter(void **state)
+TEST(threads_do_not_matter)
 {
-    (void)state;
     enum { MANY = 100003 };
     const struct update_segment segments[] = {
         {.begin = 0, .end = 50001, .weight_decay = 0.1f, .rate_scale = 1},
         {.begin = 50008, .end = MANY, .weight_decay = 0, .rate_scale = 0.3f}};
-    struct device_test one, three;
-    device_test_open(&one, 1);
-    device_test_open(&three, 3);
+    DEVICE_TEST(one, 1);
+    DEVICE_TEST(three, 3);
     struct update a = adamw_of(&one, MANY, TYPE_FP16), b = adamw_of(&three, MANY, TYPE_FP16);
     a.segments = b.segments = segments;
     a.segment_count = b.segment_count = 2;
@@ -286,8 +205,6 @@ static void threads_do_not_matter(void **state)
     device_test_same("average", TYPE_FP32, a.average, b.average, MANY);
     device_test_same("copy", TYPE_FP16, a.copy, b.copy, MANY);
     assert_true(norm_squared_of(&one, a.weights, MANY) == norm_squared_of(&three, b.weights, MANY));
-    device_test_close(&one);
-    device_test_close(&three);
 }
 
 /* The sums of squares of LAMB's and LARS's directions, of segments that need several blocks. */
@@ -306,9 +223,8 @@ static void check_norms(enum update_rule rule, double norm_squared)
     /* The last segment as on two ranks. */
     struct update_segment parts[] = {segments[0], segments[1], segments[2], segments[2]};
     parts[2].end = parts[3].begin = 40016 + 16 * 101;
-    struct device_test one, three;
-    device_test_open(&one, 1);
-    device_test_open(&three, 3);
+    DEVICE_TEST(one, 1);
+    DEVICE_TEST(three, 3);
     struct update a = adamw_of(&one, MANY, TYPE_BF16), b = adamw_of(&three, MANY, TYPE_BF16);
     a.rule = b.rule = rule;
     a.segments = segments;
@@ -348,32 +264,22 @@ static void check_norms(enum update_rule rule, double norm_squared)
         assert_true(exact_sum_value(&b.norms[tensor].direction) == sums[1]);
     }
     check_unchanged(&one, &a);
-    device_test_close(&one);
-    device_test_close(&three);
 }
 
-static void norms_are_sums_of_squares(void **state)
+TEST_KERNELS(norms_are_sums_of_squares)
 {
-    (void)state;
     check_norms(UPDATE_LAMB, 16);
     check_norms(UPDATE_LARS, 16);
     check_norms(UPDATE_LAMB, INFINITY);
 }
 
-static void norms_with_all_kernels(void **state)
-{
-    device_test_every_kernels(norms_are_sums_of_squares, state);
-}
-
 /* Segments of any length and position, more than one launch of a kernel handles: the same result as
  * if each were updated alone; elements between them do not change. */
-static void segments_are_updated_each_for_itself(void **state)
+TEST(segments_are_updated_each_for_itself)
 {
-    (void)state;
     enum { SEGMENTS = 150, ELEMENTS = 12000 };
     struct update_segment segments[SEGMENTS];
-    struct device_test test;
-    device_test_open(&test, 1);
+    DEVICE_TEST(test, 1);
     int64_t end = 3;
     for (int i = 0; i < SEGMENTS; i++) {
         const int64_t begin = end + i % 3, length = i == 70 ? 9001 : i * 7 % 29;
@@ -404,7 +310,6 @@ static void segments_are_updated_each_for_itself(void **state)
         bool inside = s < SEGMENTS && segments[s].begin <= i && segments[s].rate_scale != 0;
         assert_true((all.moment2[i] != 0) == inside); /* it was 0 */
     }
-    device_test_close(&test);
 }
 
 /* Buffer `number` of the chain below, cut from `all`; some are not aligned. */
@@ -432,13 +337,11 @@ static struct update chain_part(const struct update *all, int number, int64_t co
 
 /* One call for a chain of buffers, more than one launch of a kernel handles: the same result as one
  * call each. */
-static void chained_buffers_are_updated_like_single_ones(void **state)
+TEST(chained_buffers_are_updated_like_single_ones)
 {
-    (void)state;
     enum { CHAIN = 23, EACH = 88, ELEMENTS = CHAIN * (EACH + 8) };
-    struct device_test test;
     struct update chain[CHAIN];
-    device_test_open(&test, 1);
+    DEVICE_TEST(test, 1);
     const struct update together = adamw_of(&test, ELEMENTS, TYPE_BF16);
     const struct update single = adamw_of(&test, ELEMENTS, TYPE_BF16);
     for (int i = 0; i < CHAIN; i++) {
@@ -456,17 +359,14 @@ static void chained_buffers_are_updated_like_single_ones(void **state)
     device_test_same("copy", TYPE_BF16, together.copy, single.copy, ELEMENTS);
     for (int i = 0; i < CHAIN; i++)
         assert_true((chain[i].moment2[65] != 0) == (i != 4)); /* it was 0 */
-    device_test_close(&test);
 }
 
-static void an_infinite_norm_changes_nothing(void **state)
+TEST(an_infinite_norm_changes_nothing)
 {
-    (void)state;
     const double norms[] = {INFINITY, NAN};
     const double max_norms[] = {0, 1};
     for (int i = 0; i < 4; i++) {
-        struct device_test test;
-        device_test_open(&test, 1);
+        DEVICE_TEST(test, 1);
         struct update args = adamw_of(&test, 100, TYPE_BF16);
         const struct update_segment segment = {
             .begin = 0, .end = 100, .weight_decay = 0.1f, .rate_scale = 1};
@@ -476,15 +376,12 @@ static void an_infinite_norm_changes_nothing(void **state)
         args.max_norm = max_norms[i / 2];
         test.device->backend->update(test.stream, &args);
         check_unchanged(&test, &args);
-        device_test_close(&test);
     }
 }
 
-static void frozen_segments_and_empty_buffers(void **state)
+TEST(frozen_segments_and_empty_buffers)
 {
-    (void)state;
-    struct device_test test;
-    device_test_open(&test, 1);
+    DEVICE_TEST(test, 1);
     struct update args = adamw_of(&test, 100, TYPE_FP32);
     const struct update_segment segments[] = {
         {.begin = 0, .end = 60, .weight_decay = 0.1f, .rate_scale = 0},
@@ -497,21 +394,18 @@ static void frozen_segments_and_empty_buffers(void **state)
     test.device->backend->update(test.stream, &args);
     args.count = 100;
     check_unchanged(&test, &args);
-    device_test_close(&test);
 }
 
 /* Clipping uses the coefficient of torch.nn.utils.clip_grad_norm_; a small norm is left unchanged.
  */
-static void clipping_multiplies_the_gradient(void **state)
+TEST(clipping_multiplies_the_gradient)
 {
-    (void)state;
     const double max_norms[] = {1, 4.1, 0}, coefficients[] = {0.25, 1, 1};
     const float slopes[] = {1, -2, 3};
     const struct update_segment segment = {
         .begin = 0, .end = 3, .weight_decay = 0, .rate_scale = 1};
     for (int i = 0; i < 3; i++) {
-        struct device_test test;
-        device_test_open(&test, 1);
+        DEVICE_TEST(test, 1);
         struct update args = {.rule = UPDATE_SGD,
                               .count = 3,
                               .weights = device_test_zeros(&test, TYPE_FP32, 3),
@@ -526,7 +420,6 @@ static void clipping_multiplies_the_gradient(void **state)
         for (int j = 0; j < 3; j++)
             assert_true(fabs((double)(args.weights[j] + slopes[j] * (float)coefficients[i])) <
                         2e-6);
-        device_test_close(&test);
     }
 }
 
@@ -538,16 +431,14 @@ static struct loss_scaler *scaler_of(struct device_test *test, struct loss_scale
 
 /* Running statistics between two segments that are optimised: neither clipped nor scaled, without
  * decay and moments; average and copy are updated. */
-static void running_statistics_follow(void **state)
+TEST(running_statistics_follow)
 {
-    (void)state;
     enum { FROM = 21, TO = 60, ALL = 83 };
     const struct update_segment segments[] = {
         {.begin = 0, .end = FROM, .weight_decay = 0.1f, .rate_scale = 1},
         {.begin = FROM, .end = TO, .rate_scale = 1, .running = true, .keep = 0.75f},
         {.begin = TO, .end = ALL, .rate_scale = 1}};
-    struct device_test test;
-    device_test_open(&test, 2);
+    DEVICE_TEST(test, 2);
     struct update args = adamw_of(&test, ALL, TYPE_BF16), before = adamw_of(&test, ALL, TYPE_BF16);
     args.segments = segments;
     args.segment_count = 3;
@@ -576,22 +467,19 @@ static void running_statistics_follow(void **state)
     before.norm_squared = device_test_number(&test, INFINITY);
     test.device->backend->update(test.stream, &before);
     check_unchanged(&test, &before);
-    device_test_close(&test);
 }
 
 /* The loss scale is divided out exactly: it affects neither clipping nor the number of Adam's
  * updates. */
-static void the_scale_leaves_no_trace(void **state)
+TEST(the_scale_leaves_no_trace)
 {
-    (void)state;
     enum { ELEMENTS = 1001 };
     const struct update_segment segment = {
         .begin = 0, .end = ELEMENTS, .weight_decay = 0.1f, .rate_scale = 1};
     const double norm_squared = 9, max_norms[] = {0, 0.7};
     const float scales[] = {65536, 0x1p-24f, 1};
     for (int i = 0; i < 6; i++) {
-        struct device_test test;
-        device_test_open(&test, 1);
+        DEVICE_TEST(test, 1);
         const float scale = scales[i / 2];
         const double scaled_norm = norm_squared * (double)scale * (double)scale;
         struct loss_scaler *scaler = scaler_of(&test, (struct loss_scaler){scale, 0, 4});
@@ -617,7 +505,6 @@ static void the_scale_leaves_no_trace(void **state)
         device_test_same("moment1", TYPE_FP32, scaled.moment1, plain.moment1, ELEMENTS);
         device_test_same("moment2", TYPE_FP32, scaled.moment2, plain.moment2, ELEMENTS);
         device_test_same("copy", TYPE_FP16, scaled.copy, plain.copy, ELEMENTS);
-        device_test_close(&test);
     }
 }
 
@@ -635,11 +522,9 @@ static void check_scaler(struct device_test *test, struct loss_scaler *scaler, i
 }
 
 /* Halved if the norm is not finite, doubled after 2000 consecutive good steps, within bounds. */
-static void the_scale_follows_the_norms(void **state)
+TEST(the_scale_follows_the_norms)
 {
-    (void)state;
-    struct device_test test;
-    device_test_open(&test, 1);
+    DEVICE_TEST(test, 1);
     struct loss_scaler *scaler = scaler_of(&test, (struct loss_scaler){65536, 0, 0});
     check_scaler(&test, scaler, 1999, 1e300, (struct loss_scaler){65536, 1999, 0});
     check_scaler(&test, scaler, 1, INFINITY, (struct loss_scaler){32768, 0, 1});
@@ -649,7 +534,6 @@ static void the_scale_follows_the_norms(void **state)
     check_scaler(&test, scaler, 1, NAN, (struct loss_scaler){LOSS_SCALE_LEAST, 0, 8});
     *scaler = (struct loss_scaler){LOSS_SCALE_MOST, 1999, 7};
     check_scaler(&test, scaler, 1, 1e300, (struct loss_scaler){LOSS_SCALE_MOST, 0, 7});
-    device_test_close(&test);
 }
 
 /* A sequence of gradients, some of which are not finite. */
@@ -705,49 +589,37 @@ static void scaler_run_check(const struct scaler_run *run, int64_t step, float s
 }
 
 /* Against torch.amp.GradScaler, clipping and AdamW (test/vectors/make_scaler.py). */
-static void scaling_is_pytorchs(void **state)
+TEST(scaling_is_pytorchs)
 {
-    (void)state;
     struct scaler_run run = scaler_run_open();
     const struct update_segment segment = {
         .begin = 0, .end = WEIGHTS, .weight_decay = 0.05f, .rate_scale = 1};
-    struct device_test test;
-    device_test_open(&test, 1);
+    DEVICE_TEST(test, 1);
     const struct device_backend *backend = test.device->backend;
     const float *start = vector_file_floats(run.file, "start", NULL);
     float *weights = device_test_copy(&test, TYPE_FP32, start, WEIGHTS);
     float *gradient = device_test_zeros(&test, TYPE_FP32, WEIGHTS);
     struct exact_sum *sum = device_test_zeros(&test, TYPE_FP32, sizeof *sum / sizeof(float));
+    float *moment1 = device_test_zeros(&test, TYPE_FP32, WEIGHTS);
+    float *moment2 = device_test_zeros(&test, TYPE_FP32, WEIGHTS);
     double *norm_squared = device_test_number(&test, 0);
     struct loss_scaler *scaler = scaler_of(&test, (struct loss_scaler){65536, 0, 0});
     struct step_params *params = device_test_params(&test, 0, 0, 0.01, 0);
     params->beta1 = 0.9;
-    const struct update args = {.rule = UPDATE_ADAMW,
-                                .count = WEIGHTS,
-                                .weights = weights,
-                                .gradient = gradient,
-                                .moment1 = device_test_zeros(&test, TYPE_FP32, WEIGHTS),
-                                .moment2 = device_test_zeros(&test, TYPE_FP32, WEIGHTS),
-                                .segments = &segment,
-                                .segment_count = 1,
-                                .params = params,
-                                .beta2 = 0.999,
-                                .epsilon = 1e-8,
-                                .norm_squared = norm_squared,
-                                .max_norm = 1,
-                                .scaler = scaler};
     for (int64_t step = 0; step < run.steps; step++) {
         scaler_run_gradient(&run, step, scaler->scale, gradient);
         params->update = step + 1;
         backend->zero(test.stream, sum, sizeof *sum);
         backend->sum_squares(test.stream, gradient, WEIGHTS, sum);
         backend->sum_value(test.stream, sum, norm_squared);
-        backend->update(test.stream, &args);
+        DEVICE_RUN(&test, update, .rule = UPDATE_ADAMW, .count = WEIGHTS, .weights = weights,
+                   .gradient = gradient, .moment1 = moment1, .moment2 = moment2,
+                   .segments = &segment, .segment_count = 1, .params = params, .beta2 = 0.999,
+                   .epsilon = 1e-8, .norm_squared = norm_squared, .max_norm = 1, .scaler = scaler);
         backend->scaler_update(test.stream, scaler, norm_squared);
         device_test_wait(&test);
         scaler_run_check(&run, step, scaler->scale, weights);
     }
-    device_test_close(&test);
     vector_file_close(run.file);
 }
 
@@ -775,21 +647,18 @@ static void sgd_without_buffer(struct device_test *test)
 {
     struct step_params *params = device_test_params(test, 0, 0, 1, 1);
     params->momentum = 0.9;
-    test->device->backend->update(test->stream,
-                                  &(struct update){.rule = UPDATE_SGD, .params = params});
+    DEVICE_RUN(test, update, .rule = UPDATE_SGD, .params = params);
 }
 
-static void mistakes_end_the_program(void **state)
+TEST(mistakes_end_the_program)
 {
-    (void)state;
     device_test_ends(adam_without_moment1, "without moment1");
     device_test_ends(adam_without_moment2, "without moment2");
 }
 
 /* Only the CPU checks the parameters when the update is queued. */
-static void momentum_without_a_buffer_ends_the_program(void **state)
+TEST(momentum_without_a_buffer_ends_the_program)
 {
-    (void)state;
     device_test_of_cpu();
     device_test_ends(sgd_without_buffer, "without moment1");
 }
@@ -802,8 +671,7 @@ static void check_muon(enum data_type type, bool nesterov)
         {.begin = 0, .end = MATRIX, .weight_decay = 0.1f, .rate_scale = 0.5f, .matrix = true},
         {.begin = MATRIX, .end = ELEMENTS, .weight_decay = 0.1f, .rate_scale = 1}};
     const enum data_type directions = direction_type(type);
-    struct device_test test;
-    device_test_open(&test, 1);
+    DEVICE_TEST(test, 1);
     double *norm_squared = device_test_number(&test, 16);
     struct update muon = adamw_of(&test, ELEMENTS, type), adamw = adamw_of(&test, ELEMENTS, type);
     float *zeros = device_test_zeros(&test, TYPE_FP32, ELEMENTS);
@@ -864,43 +732,12 @@ static void check_muon(enum data_type type, bool nesterov)
     device_test_wait(&test);
     assert_memory_equal(weights, muon.weights, sizeof weights);
     assert_memory_equal(moment, muon.moment1, sizeof moment);
-    device_test_close(&test);
 }
 
-static void muon_updates_matrices_in_two_calls(void **state)
+TEST_KERNELS(muon_updates_matrices_in_two_calls)
 {
-    (void)state;
     for (int i = 0; i < 6; i++)
         check_muon((enum data_type)(i / 2), i % 2 != 0);
 }
 
-static void muon_with_all_kernels(void **state)
-{
-    device_test_every_kernels(muon_updates_matrices_in_two_calls, state);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(optimizers_are_pytorchs),
-        cmocka_unit_test(optimizers_are_pytorchs_with_all_kernels),
-        cmocka_unit_test(threads_do_not_matter),
-        cmocka_unit_test(segments_are_updated_each_for_itself),
-        cmocka_unit_test(chained_buffers_are_updated_like_single_ones),
-        cmocka_unit_test(an_infinite_norm_changes_nothing),
-        cmocka_unit_test(frozen_segments_and_empty_buffers),
-        cmocka_unit_test(clipping_multiplies_the_gradient),
-        cmocka_unit_test(running_statistics_follow),
-        cmocka_unit_test(the_scale_leaves_no_trace),
-        cmocka_unit_test(the_scale_follows_the_norms),
-        cmocka_unit_test(scaling_is_pytorchs),
-        cmocka_unit_test(mistakes_end_the_program),
-        cmocka_unit_test(momentum_without_a_buffer_ends_the_program),
-        cmocka_unit_test(norms_are_sums_of_squares),
-        cmocka_unit_test(norms_with_all_kernels),
-        cmocka_unit_test(muon_updates_matrices_in_two_calls),
-        cmocka_unit_test(muon_with_all_kernels),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

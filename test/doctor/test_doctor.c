@@ -4,25 +4,17 @@
 #include "tools/doctor/doctor.h"
 
 #include <jansson.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "core/clock.h"
 #include "temporary.h"
+#include "test.h"
 
 /* ---- rows */
-static void the_worst_that_is_said_counts(void **state)
+TEST(the_worst_that_is_said_counts)
 {
-    (void)state;
     struct doctor_row row = {.check = "x"};
     doctor_say(&row, DOCTOR_PASS, NULL, "all is well");
     assert_int_equal(row.verdict, DOCTOR_PASS);
@@ -53,9 +45,8 @@ static char *printed(void (*print)(const struct doctor *, double, FILE *),
     return text;
 }
 
-static void rows_become_a_table_and_json(void **state)
+TEST(rows_become_a_table_and_json)
 {
-    (void)state;
     struct comm world = {.size = 8};
     static struct doctor doctor = {
         .row = {{.check = "deck"}, {.check = "data"}, {.check = "clock"}},
@@ -66,10 +57,10 @@ static void rows_become_a_table_and_json(void **state)
     doctor_say(&rows[0], DOCTOR_PASS, NULL, "same");
     doctor_say(&rows[1], DOCTOR_FAIL, "copy \"it\"", "node\xff has others");
     char *table = printed(doctor_print_table, &doctor), *text = printed(doctor_print_json, &doctor);
-    assert_non_null(strstr(table, "pass  deck          same\n"));
-    assert_non_null(strstr(table, "fail  data          node\xff has others\n"));
-    assert_non_null(strstr(table, "-> copy \"it\"\n"));
-    assert_non_null(strstr(table, "8 ranks on 2 nodes, 1.2 s: 1 pass, 0 warn, 1 fail, 1 skipped"));
+    assert_has(table, "pass  deck          same\n");
+    assert_has(table, "fail  data          node\xff has others\n");
+    assert_has(table, "-> copy \"it\"\n");
+    assert_has(table, "8 ranks on 2 nodes, 1.2 s: 1 pass, 0 warn, 1 fail, 1 skipped");
     json_t *object = json_loads(text, 0, NULL);
     assert_non_null(object);
     const json_t *row = json_array_get(json_object_get(object, "checks"), 1);
@@ -93,9 +84,8 @@ static struct doctor_facts bound(int64_t node, int64_t threads, int first, int l
     return facts;
 }
 
-static void crowded_cpus_are_found(void **state)
+TEST(crowded_cpus_are_found)
 {
-    (void)state;
     /* Each its own. */
     struct doctor_facts facts[4] = {bound(0, 2, 0, 1), bound(0, 2, 2, 3), bound(0, 2, 4, 5),
                                     bound(0, 2, 6, 7)};
@@ -126,9 +116,8 @@ static void crowded_cpus_are_found(void **state)
     assert_int_equal(doctor_find_crowd(facts, 4, 0, false).cores, 8);
 }
 
-static void sets_of_cpus_are_named(void **state)
+TEST(sets_of_cpus_are_named)
 {
-    (void)state;
     char text[64];
     struct doctor_facts facts = bound(0, 1, 0, 3), more = bound(0, 1, 130, 130);
     facts.cores[2] |= more.cores[2];
@@ -140,9 +129,8 @@ static void sets_of_cpus_are_named(void **state)
     assert_string_equal(text, "0-3,");
 }
 
-static void numa_nodes_are_counted(void **state)
+TEST(numa_nodes_are_counted)
 {
-    (void)state;
     int64_t nodes, used;
     const char *root = temporary_open();
     static const char *const lists[] = {"0-3,8-11\n", "4-7,12-15\n", "\n"};
@@ -161,9 +149,8 @@ static void numa_nodes_are_counted(void **state)
 }
 
 /* ---- the network */
-static void all_nodes_meet_once(void **state)
+TEST(all_nodes_meet_once)
 {
-    (void)state;
     for (int nodes = 2; nodes <= 9; nodes++) {
         int met[9][9] = {{0}};
         for (int round = 0; round < network_rounds(nodes); round++)
@@ -217,9 +204,8 @@ static void assert_row(const struct doctor_row *row, enum doctor_verdict verdict
         fail_msg("verdict %d, %s; wanted %d, %s", row->verdict, row->found, verdict, part);
 }
 
-static void slow_nodes_and_links_are_named(void **state)
+TEST(slow_nodes_and_links_are_named)
 {
-    (void)state;
     struct node_network node[8];
     for (int nodes = 2; nodes <= 8; nodes++) {
         struct doctor_row well = {0}, slow = {0}, link = {0};
@@ -248,9 +234,8 @@ static void slow_nodes_and_links_are_named(void **state)
     }
 }
 
-static void slow_for_the_interface(void **state)
+TEST(slow_for_the_interface)
 {
-    (void)state;
     struct node_network node[2];
     struct doctor_row slow = {0}, broken = {0}, unknown = {0};
     network_make(node, 2);
@@ -265,9 +250,8 @@ static void slow_for_the_interface(void **state)
     assert_row(&unknown, DOCTOR_PASS, "minimum 10");
 }
 
-static void far_nodes_are_named(void **state)
+TEST(far_nodes_are_named)
 {
-    (void)state;
     struct node_network node[4];
     struct doctor_row row = {0}, far = {0};
     network_make(node, 4);
@@ -278,9 +262,8 @@ static void far_nodes_are_named(void **state)
     assert_row(&far, DOCTOR_WARN, "500 us from n2 to ");
 }
 
-static void wrong_interfaces_are_named(void **state)
+TEST(wrong_interfaces_are_named)
 {
-    (void)state;
     struct node_network node[2];
     struct doctor_row row = {0}, other = {0}, renamed = {0}, faster = {0}, set = {0}, none = {0};
     network_make(node, 2);
@@ -310,9 +293,8 @@ static void wrong_interfaces_are_named(void **state)
     assert_row(&none, DOCTOR_PASS, "InfiniBand");
 }
 
-static void clocks_are_compared(void **state)
+TEST(clocks_are_compared)
 {
-    (void)state;
     struct node_network node[3];
     struct doctor_row row = {0}, off = {0}, far = {0};
     network_make(node, 3);
@@ -335,9 +317,8 @@ static void look(struct data_look *look, const char *root)
     doctor_data_read(look);
 }
 
-static void data_are_compared(void **state)
+TEST(data_are_compared)
 {
-    (void)state;
     static struct data_look one, other;
     static char large[3 << 20];
     char text[256], roots[2][512];
@@ -365,7 +346,7 @@ static void data_are_compared(void **state)
     large[50] = 0;
     look(&other, roots[1]);
     assert_true(doctor_data_differs(&other, &one, text, sizeof text));
-    assert_non_null(strstr(text, "/1/a.bin differs from"));
+    assert_has(text, "/1/a.bin differs from");
     large[sizeof large - 1] = 1; /* pieces reach the end of large files */
     temporary_file("1/a.bin", large, 100);
     temporary_file("1/sub/b.bin", large, sizeof large);
@@ -374,7 +355,7 @@ static void data_are_compared(void **state)
     temporary_file("1/sub/c.bin", large, 101);
     look(&other, roots[1]);
     assert_true(doctor_data_differs(&other, &one, text, sizeof text));
-    assert_non_null(strstr(text, "the first node has 3 files"));
+    assert_has(text, "the first node has 3 files");
     look(&other, temporary_path("none"));
     assert_int_equal(other.error.kind, ERROR_DATA);
     other = (struct data_look){.seconds = -1};
@@ -385,9 +366,8 @@ static void data_are_compared(void **state)
     temporary_close();
 }
 
-static void room_for_checkpoints(void **state)
+TEST(room_for_checkpoints)
 {
-    (void)state;
     struct doctor_row much = {0}, little = {0}, none = {0};
     doctor_judge_space(&much, 1000000000, 100000000, 3, "runs");
     assert_row(&much, DOCTOR_PASS, "1 GB free for runs; 5 checkpoints of 100.00 MB take 0.5 GB");
@@ -405,9 +385,8 @@ static void sleep_for(void *seconds)
               NULL);
 }
 
-static void what_hangs_is_left_behind(void **state)
+TEST(what_hangs_is_left_behind)
 {
-    (void)state;
     static double quick = 0.01, slow = 2;
     double start = clock_now();
     assert_true(doctor_bounded(sleep_for, &quick, 5));
@@ -423,9 +402,8 @@ static void words(const char *what, double seconds)
     fprintf(stderr, "last: %s, %g\n", what, seconds);
 }
 
-static void what_is_not_over_in_time_ends_the_program(void **state)
+TEST(what_is_not_over_in_time_ends_the_program)
 {
-    (void)state;
     int channel[2], status;
     char text[512] = "";
     size_t used = 0;
@@ -446,29 +424,8 @@ static void what_is_not_over_in_time_ends_the_program(void **state)
     close(channel[0]);
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(WEXITSTATUS(status), ERROR_PEER);
-    assert_non_null(strstr(text, "last: slow, 0.2\nvittrain: failure: rank 0 on "));
-    assert_non_null(strstr(text, ": doctor: slow did not finish within 0 s"));
+    assert_has(text, "last: slow, 0.2\nvittrain: failure: rank 0 on ");
+    assert_has(text, ": doctor: slow did not finish within 0 s");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_worst_that_is_said_counts),
-        cmocka_unit_test(rows_become_a_table_and_json),
-        cmocka_unit_test(crowded_cpus_are_found),
-        cmocka_unit_test(sets_of_cpus_are_named),
-        cmocka_unit_test(numa_nodes_are_counted),
-        cmocka_unit_test(all_nodes_meet_once),
-        cmocka_unit_test(slow_nodes_and_links_are_named),
-        cmocka_unit_test(slow_for_the_interface),
-        cmocka_unit_test(far_nodes_are_named),
-        cmocka_unit_test(wrong_interfaces_are_named),
-        cmocka_unit_test(clocks_are_compared),
-        cmocka_unit_test(data_are_compared),
-        cmocka_unit_test(room_for_checkpoints),
-        cmocka_unit_test(what_hangs_is_left_behind),
-        cmocka_unit_test(what_is_not_over_in_time_ends_the_program),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

@@ -1,24 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Downloads from a server on this machine: complete, interrupted, resumed, with wrong content; data
  * sets unpacked from valid and hostile archives. */
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <archive.h>
 #include <archive_entry.h>
-#include <cmocka.h>
 
 #include "core/log.h"
 #include "temporary.h"
+#include "test.h"
 #include "tools/fetch/download.h"
 #include "web_server.h"
 
@@ -80,9 +73,7 @@ static void expect_success(bool good)
 static void expect_failure(bool good, enum error_kind kind, const char *words)
 {
     assert_false(good);
-    assert_int_equal(error.kind, kind);
-    if (strstr(error.text, words) == NULL)
-        fail_msg("\"%s\" lacks \"%s\"", error.text, words);
+    assert_error(&error, kind, words);
     assert_false(is_there(""));
 }
 
@@ -98,9 +89,8 @@ static void leave_part(const unsigned char *bytes, size_t count, const char *url
         temporary_file("here/data.bin.part.from", from, (size_t)length);
 }
 
-static void test_whole(void **state)
+TEST(test_whole)
 {
-    (void)state;
     expect_success(fetch_file(web_server_url("range/data.bin"), target, sha256, md5, &error));
     assert_string_equal(requests(), "/range/data.bin -\n");
     expect_success(fetch_file(web_server_url("range/data.bin"), target, sha256, md5, &error));
@@ -110,17 +100,15 @@ static void test_whole(void **state)
     expect_success(fetch_file(web_server_url("range/data.bin"), target, sha256, NULL, &error));
 }
 
-static void test_cut_connections(void **state)
+TEST(test_cut_connections)
 {
-    (void)state;
     expect_success(fetch_file(web_server_url("cut/2000/data.bin"), target, NULL, md5, &error));
     assert_string_equal(requests(), "/cut/2000/data.bin -\n/cut/2000/data.bin bytes=2000-\n"
                                     "/cut/2000/data.bin bytes=4000-\n");
 }
 
-static void test_going_on(void **state)
+TEST(test_going_on)
 {
-    (void)state;
     leave_part(content, 1234, web_server_url("range/data.bin"), etag);
     expect_success(fetch_file(web_server_url("range/data.bin"), target, NULL, NULL, &error));
     assert_string_equal(requests(), "/range/data.bin bytes=1234-\n");
@@ -131,9 +119,8 @@ static void test_going_on(void **state)
 }
 
 /* The part is of another address, of another version, or the server knows no ranges. */
-static void test_not_going_on(void **state)
+TEST(test_not_going_on)
 {
-    (void)state;
     unsigned char other[1234] = {0};
     leave_part(other, sizeof other, "http://elsewhere/data.bin", "");
     expect_success(fetch_file(web_server_url("range/data.bin"), target, NULL, NULL, &error));
@@ -152,18 +139,16 @@ static void test_not_going_on(void **state)
 }
 
 /* The beginning was of something else: found by the sum, and got again as a whole. */
-static void test_parts_that_do_not_fit(void **state)
+TEST(test_parts_that_do_not_fit)
 {
-    (void)state;
     unsigned char other[1234] = {0};
     leave_part(other, sizeof other, web_server_url("range/data.bin"), etag);
     expect_success(fetch_file(web_server_url("range/data.bin"), target, sha256, NULL, &error));
     assert_string_equal(requests(), "/range/data.bin bytes=1234-\n/range/data.bin -\n");
 }
 
-static void test_wrong_sum(void **state)
+TEST(test_wrong_sum)
 {
-    (void)state;
     static const char wrong[] = "00000000000000000000000000000000";
     const char *url = web_server_url("range/data.bin");
     expect_failure(fetch_file(url, target, NULL, wrong, &error), ERROR_NETWORK, md5);
@@ -175,9 +160,8 @@ static void test_wrong_sum(void **state)
     assert_string_equal(requests(), "/range/data.bin -\n/range/data.bin -\n");
 }
 
-static void test_sum_of_the_server(void **state)
+TEST(test_sum_of_the_server)
 {
-    (void)state;
     char rest[256];
     snprintf(rest, sizeof rest, "linked/%s/data.bin", sha256);
     expect_success(fetch_file(web_server_url(rest), target, NULL, NULL, &error));
@@ -187,9 +171,8 @@ static void test_sum_of_the_server(void **state)
                    sha256);
 }
 
-static void test_refusals(void **state)
+TEST(test_refusals)
 {
-    (void)state;
     expect_failure(fetch_file(web_server_url("range/none.bin"), target, NULL, NULL, &error),
                    ERROR_NETWORK, "HTTP 404");
     assert_string_equal(requests(), "/range/none.bin -\n");
@@ -203,24 +186,21 @@ static void test_refusals(void **state)
 }
 
 /* It breaks off each time and cannot go on: no endless loop. */
-static void test_torn(void **state)
+TEST(test_torn)
 {
-    (void)state;
     expect_failure(fetch_file(web_server_url("torn/2000/data.bin"), target, NULL, md5, &error),
                    ERROR_NETWORK, "cannot resume it");
 }
 
 /* Nobody listens there; a few tries, then an end. */
-static void test_no_server(void **state)
+TEST(test_no_server)
 {
-    (void)state;
     expect_failure(fetch_file("http://127.0.0.1:1/data.bin", target, NULL, NULL, &error),
                    ERROR_NETWORK, "127.0.0.1");
 }
 
-static void test_file_url(void **state)
+TEST(test_file_url)
 {
-    (void)state;
     char url[2048];
     snprintf(url, sizeof url, "file://%s", temporary_path("served/data.bin"));
     expect_success(fetch_file(url, target, sha256, NULL, &error));
@@ -232,9 +212,8 @@ static void test_file_url(void **state)
     expect_failure(fetch_file(url, target, NULL, NULL, &error), ERROR_NETWORK, "none.bin");
 }
 
-static void test_unwritable(void **state)
+TEST(test_unwritable)
 {
-    (void)state;
     const char *url = web_server_url("range/data.bin");
     temporary_file("file", "", 0);
     expect_failure(fetch_file(url, temporary_path("file/below/data.bin"), NULL, NULL, &error),
@@ -249,9 +228,8 @@ static void test_unwritable(void **state)
 
 /* A limit on the size of files simulates a full disk. The received part is kept, and the download
  * resumes. */
-static void test_no_room(void **state)
+TEST(test_no_room)
 {
-    (void)state;
     struct rlimit before, small;
     signal(SIGXFSZ, SIG_IGN);
     getrlimit(RLIMIT_FSIZE, &before);
@@ -344,9 +322,8 @@ static void expect_bad_archive(const char *words)
     assert_int_not_equal(access(temporary_path("unpacked/folder/second.part"), F_OK), 0);
 }
 
-static void test_archive(void **state)
+TEST_WITH(test_archive, set_up_archive, NULL)
 {
-    (void)state;
     make_archive(first_text, second_text);
     if (!unpack("range/")) /* completed with the archive's name */
         fail_msg("%s", error.text);
@@ -365,9 +342,8 @@ static void test_archive(void **state)
     assert_string_equal(requests(), "/range/set.tar.gz -\n/range/set.tar.gz -\n");
 }
 
-static void test_bad_archives(void **state)
+TEST_WITH(test_bad_archives, set_up_archive, NULL)
 {
-    (void)state;
     make_archive(first_text, "the second 0ne");
     expect_bad_archive("SHA-256");
     make_archive(first_text, "the second one and more");
@@ -383,9 +359,8 @@ static void test_bad_archives(void **state)
     expect_bad_archive("set.tar.gz");
 }
 
-static void test_weights(void **state)
+TEST_WITH(test_weights, set_up_archive, NULL)
 {
-    (void)state;
     static const char tiny[] = "\x02\0\0\0\0\0\0\0{}", page[] = "<html>sign in first</html>";
     const char *url = web_server_url("range/");
     char directory[1024];
@@ -417,25 +392,6 @@ static int open_all(void **state)
 
 int main(void)
 {
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_whole, set_up),
-        cmocka_unit_test_setup(test_cut_connections, set_up),
-        cmocka_unit_test_setup(test_going_on, set_up),
-        cmocka_unit_test_setup(test_not_going_on, set_up),
-        cmocka_unit_test_setup(test_parts_that_do_not_fit, set_up),
-        cmocka_unit_test_setup(test_wrong_sum, set_up),
-        cmocka_unit_test_setup(test_sum_of_the_server, set_up),
-        cmocka_unit_test_setup(test_refusals, set_up),
-        cmocka_unit_test_setup(test_torn, set_up),
-        cmocka_unit_test_setup(test_no_server, set_up),
-        cmocka_unit_test_setup(test_file_url, set_up),
-        cmocka_unit_test_setup(test_unwritable, set_up),
-        cmocka_unit_test_setup(test_no_room, set_up),
-        cmocka_unit_test_setup(test_archive, set_up_archive),
-        cmocka_unit_test_setup(test_bad_archives, set_up_archive),
-        cmocka_unit_test_setup(test_weights, set_up_archive),
-    };
     log_open(0, LOG_WARN);
     temporary_open();
     temporary_directory("served");
@@ -447,7 +403,7 @@ int main(void)
     unsetenv("http_proxy"); /* the server is on this machine */
     unsetenv("all_proxy");
     unsetenv("ALL_PROXY");
-    int failed = cmocka_run_group_tests_name("download", tests, open_all, NULL);
+    int failed = TESTS_RUN(.setup = open_all, .before = set_up);
     web_server_close();
     temporary_close();
     return failed;

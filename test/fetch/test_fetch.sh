@@ -40,22 +40,19 @@ requests() {
 
 model=vit_small_patch32_224
 printf '\002\000\000\000\000\000\000\000{}' >"$work/served/$model.safetensors"
-run 0 "model.init=weights/$model.safetensors" \
-    "$vittrain" fetch weights $model fetch.url="$home/range/" fetch.dir=weights
+run 0 "model.init=weights/$model.safetensors" "$vittrain" fetch weights $model fetch.url="$home/range/" fetch.dir=weights
 cmp -s "$work/weights/$model.safetensors" "$work/served/$model.safetensors" || bad="$bad; other content"
 report 'weights arrive in fetch.dir' "$bad"
 
 cp "$work/served/$model.safetensors" "$work/served/resnet18.safetensors"
-run 0 "model.init=weights/resnet18.safetensors" \
-    "$vittrain" fetch weights resnet18 fetch.url="$home/range/" fetch.dir=weights
+run 0 "model.init=weights/resnet18.safetensors" "$vittrain" fetch weights resnet18 fetch.url="$home/range/" fetch.dir=weights
 report 'there are weights of ResNets' "$bad"
 
 run 0 'already exists' "$vittrain" fetch weights $model fetch.url="$home/range/" fetch.dir=weights
 [ "$(requests /range/$model.safetensors)" = 1 ] || bad="$bad; asked for again"
 report 'what is there is not fetched again' "$bad"
 
-run 0 'the weights are in' $MPIRUN -np 4 \
-    "$vittrain" fetch weights $model fetch.url="$home/range/copy/" fetch.dir=shared/deep
+run 0 'the weights are in' $MPIRUN -np 4 "$vittrain" fetch weights $model fetch.url="$home/range/copy/" fetch.dir=shared/deep
 [ "$(requests /range/copy/$model.safetensors)" = 1 ] || bad="$bad; not asked for exactly once"
 left=$(ls -A "$work/shared/deep")
 [ "$left" = $model.safetensors ] || bad="$bad; left: $left"

@@ -56,7 +56,7 @@ all() {
 }
 
 run 1 vit $vit run.dir="$work/vit"
-bad=$([ $status -eq 0 ] || echo "exit status $status")
+bad=$(ended)
 [ "$(wc -l <vit/receipt.csv)" = 11 ] || bad="$bad; not 10 receipts"
 result 'a ViT has receipts of 10 steps' "$bad" "$work/vit.log"
 layouts 'a ViT' vit "$vit" 3<<END

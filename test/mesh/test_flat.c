@@ -1,26 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 1 2 3 4
 // devices: cpu gpu
-/* Meshes and flat buffers on 1 to 4 ranks, on CPUs and (emulated) GPUs, for all shard sizes: equal
- * initial values, sums and norms; gathered units are whole. All ranks run the same tests and sum
+/* Flat buffers on 1 to 4 ranks, on CPUs and (emulated) GPUs, for all shard sizes: equal initial
+ * values, sums and norms; gathered units are whole. All ranks run the same tests and sum
  * their numbers of failures before an assertion, so that no rank waits for one that has failed. */
 #include "mesh/flat.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "config/options.h"
 #include "core/random.h"
 #include "device/exact_sum.h"
 #include "device_test.h"
 #include "mesh/initial.h"
+#include "test.h"
 
 enum { UNITS = 3, SEED = 42 };
 
@@ -154,91 +144,8 @@ static float *start_of(const struct flat_buffer *buffer)
     return values;
 }
 
-static void normal_numbers_invert_the_distribution(void **state)
+TEST(start_is_the_same_on_every_mesh)
 {
-    (void)state;
-    enum { COUNT = 400000 };
-    static float value[COUNT];
-    struct unit_tensor tensor = PARAMETER("t", COUNT, INITIAL_NORMAL, 1, true);
-    tensor.index = 7;
-    initial_draw(&tensor, 5, 0, COUNT, value);
-    double sum = 0, squares = 0, error = 0;
-    for (int i = 0; i < COUNT; i++) {
-        struct random_block drawn =
-            random_block_at(5, RANDOM_INITIAL_WEIGHTS, 0, 0, 7, (uint32_t)i / 4);
-        double uniform = ((double)(drawn.word[i % 4] >> 9) + 0.5) * 0x1p-22 - 1;
-        error = fmax(error, fabs(erf(value[i] / sqrt(2)) - uniform));
-        sum += value[i];
-        squares += (double)value[i] * value[i];
-    }
-    assert_true(error < 1e-6);
-    assert_true(fabs(sum / COUNT) < 0.01 && fabs(squares / COUNT - 1) < 0.01);
-}
-
-static void truncated_numbers_stay_within_two(void **state)
-{
-    (void)state;
-    enum { COUNT = 100000 };
-    static float value[COUNT];
-    struct unit_tensor tensor = PARAMETER("t", COUNT, INITIAL_TRUNCATED_NORMAL, 1, true);
-    initial_draw(&tensor, 5, 0, COUNT, value);
-    double squares = 0, largest = 0;
-    for (int i = 0; i < COUNT; i++) {
-        squares += (double)value[i] * value[i];
-        largest = fmax(largest, fabs((double)value[i]));
-    }
-    /* The variance of a standard normal distribution truncated at +-2. */
-    assert_true(fabs(squares / COUNT - 0.7737413) < 0.01);
-    assert_true(largest <= 2 && largest > 1.99);
-}
-
-/* Initial values of [out, in, kernel, kernel] filters, drawn in two parts. */
-static void filters_draw(enum initial_rule rule, int64_t out, int64_t in, int64_t kernel,
-                         float *value)
-{
-    struct unit_tensor tensor = PARAMETER("t", 0, rule, 0.5, true);
-    tensor.dimensions = 4;
-    memcpy(tensor.shape, (int64_t[]){out, in, kernel, kernel}, sizeof tensor.shape);
-    tensor.count = out * in * kernel * kernel;
-    initial_draw(&tensor, 5, 0, 20, value);
-    initial_draw(&tensor, 5, 20, tensor.count - 20, value + 20);
-}
-
-static void cosine_filters_are_orthonormal_pairs(void **state)
-{
-    (void)state;
-    enum { FILTERS = 24, PATCH = 12 };
-    float value[FILTERS][PATCH];
-    filters_draw(INITIAL_COSINES, FILTERS, 3, 2, value[0]);
-    for (int a = 0; a < FILTERS; a++) {
-        for (int b = 0; b < FILTERS; b++) {
-            double product = 0, expected = a / 2 != b / 2 ? 0 : a == b ? 1 : -1;
-            for (int i = 0; i < PATCH; i++)
-                product += (double)value[a][i] * value[b][i];
-            assert_true(fabs(product - expected) < 1e-6);
-        }
-        /* The first pair is the mean of a patch. */
-        assert_true(a > 1 || fabs(value[a][a] - (a == 0 ? 1 : -1) / sqrt(PATCH)) < 1e-6);
-    }
-}
-
-static void dirac_filters_pass_on_their_channel(void **state)
-{
-    (void)state;
-    enum { IN = 3, OUT = 5, WINDOW = 9, FILTER = IN * WINDOW };
-    float value[OUT * FILTER], normal[OUT * FILTER];
-    filters_draw(INITIAL_DIRAC, OUT, IN, 3, value);
-    filters_draw(INITIAL_NORMAL, OUT, IN, 3, normal);
-    for (int i = 0; i < IN * FILTER; i++) {
-        int filter = i / FILTER, at = i % FILTER;
-        assert_true(value[i] == (at == filter * WINDOW + WINDOW / 2 ? 1 : 0));
-    }
-    assert_memory_equal(value + IN * FILTER, normal + IN * FILTER, 2 * FILTER * sizeof *value);
-}
-
-static void start_is_the_same_on_every_mesh(void **state)
-{
-    (void)state;
     int wrong = 0;
     for (int shard = 1; shard > 0; shard = next_shard(shard)) {
         struct house house;
@@ -312,9 +219,8 @@ static int passes_wrong(struct house *house)
     return wrong;
 }
 
-static void gathered_units_are_whole(void **state)
+TEST(gathered_units_are_whole)
 {
-    (void)state;
     int wrong = 0;
     for (int shard = 1; shard > 0; shard = next_shard(shard))
         for (int policy = KEEP_ALL; policy < POLICIES; policy++)
@@ -383,9 +289,8 @@ static int64_t gradients_wrong(int shard, enum policy policy, enum data_type typ
     return wrong;
 }
 
-static void gradients_are_added_over_the_mesh(void **state)
+TEST(gradients_are_added_over_the_mesh)
 {
-    (void)state;
     int64_t wrong = 0;
     for (int shard = 1; shard > 0; shard = next_shard(shard))
         for (int policy = KEEP_ALL; policy < POLICIES; policy++)
@@ -473,9 +378,8 @@ static int64_t norms_wrong(const struct house *house, struct whole_sums *sums)
 }
 
 /* The norm of the gradient, and LARS's norms of the weights and gradients of tensors. */
-static void norms_have_the_same_bits_on_every_mesh(void **state)
+TEST(norms_have_the_same_bits_on_every_mesh)
 {
-    (void)state;
     int64_t wrong = 0;
     struct error error = {0};
     struct whole_sums *sums = device->backend->allocate_pinned(device, sizeof *sums, &error);
@@ -559,9 +463,8 @@ static int64_t overwriting_wrong(int shard, enum policy policy, bool samples)
     return wrong;
 }
 
-static void the_first_pass_overwrites_gradients(void **state)
+TEST(the_first_pass_overwrites_gradients)
 {
-    (void)state;
     int64_t wrong = 0;
     for (int shard = 1; shard > 0; shard = next_shard(shard))
         for (int policy = KEEP_ALL; policy < POLICIES; policy++)
@@ -571,9 +474,8 @@ static void the_first_pass_overwrites_gradients(void **state)
 }
 
 /* If the values fit fp16 but their sum does not, all ranks get infinity. */
-static void a_sum_that_overflows_is_seen_by_all(void **state)
+TEST(a_sum_that_overflows_is_seen_by_all)
 {
-    (void)state;
     for (int shard = 1; shard > 0; shard = next_shard(shard))
         for (int policy = KEEP_ALL; policy < POLICIES; policy++) {
             struct house house;
@@ -609,9 +511,8 @@ static float element_rate(const struct unit *unit, int64_t i, float *decay)
     return -1;
 }
 
-static void segments_say_what_the_tensors_say(void **state)
+TEST(segments_say_what_the_tensors_say)
 {
-    (void)state;
     int64_t wrong = 0;
     for (int shard = 1; shard > 0; shard = next_shard(shard)) {
         struct house house;
@@ -643,9 +544,8 @@ static void segments_say_what_the_tensors_say(void **state)
 
 /* As in PyTorch: r = 0.9 r + 0.1 s for each micro-batch. The weights sum to 1 also if some
  * micro-batches have no samples. */
-static void running_statistics_weigh_one(void **state)
+TEST(running_statistics_weigh_one)
 {
-    (void)state;
     for (int64_t accumulate = 1; accumulate <= 8; accumulate++)
         for (int64_t pieces = 1; pieces <= accumulate; pieces++) {
             double all = pow(0.9, (double)accumulate);
@@ -661,9 +561,8 @@ static void running_statistics_weigh_one(void **state)
         }
 }
 
-static void sums_are_added_over_all_ranks(void **state)
+TEST(sums_are_added_over_all_ranks)
 {
-    (void)state;
     for (int shard = 1; shard > 0; shard = next_shard(shard)) {
         struct house house;
         house_open(&house, shard, KEEP_ALL, TYPE_FP32, true);
@@ -679,9 +578,8 @@ static void sums_are_added_over_all_ranks(void **state)
     }
 }
 
-static void a_flipped_bit_is_found_and_named(void **state)
+TEST(a_flipped_bit_is_found_and_named)
 {
-    (void)state;
     int wrong = 0;
     for (int shard = 1; shard > 0; shard = next_shard(shard)) {
         struct house house;
@@ -706,9 +604,8 @@ static void a_flipped_bit_is_found_and_named(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-static void a_hash_depends_on_the_values_only(void **state)
+TEST(a_hash_depends_on_the_values_only)
 {
-    (void)state;
     uint64_t first[2 * UNITS], hash[2 * UNITS], changed[2 * UNITS];
     int wrong = 0;
     for (int shard = 1; shard > 0; shard = next_shard(shard)) {
@@ -745,9 +642,8 @@ static void a_hash_depends_on_the_values_only(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-static void values_that_are_not_finite_are_named(void **state)
+TEST(values_that_are_not_finite_are_named)
 {
-    (void)state;
     struct house house;
     char text[TENSOR_NAME + 32];
     house_open(&house, 1, KEEP_ALL, TYPE_FP32, true);
@@ -764,9 +660,8 @@ static void values_that_are_not_finite_are_named(void **state)
     house_close(&house);
 }
 
-static void averages_and_masters_change_places(void **state)
+TEST(averages_and_masters_change_places)
 {
-    (void)state;
     int wrong = 0;
     for (int type = TYPE_FP32; type <= TYPE_FP16; type++) {
         struct house house;
@@ -783,9 +678,8 @@ static void averages_and_masters_change_places(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-static void memory_is_what_the_mesh_needs(void **state)
+TEST(memory_is_what_the_mesh_needs)
 {
-    (void)state;
     struct house house;
     house_open(&house, 1, KEEP_ALL, TYPE_FP32, false);
     const struct flat_buffer *buffer = &house.flat.buffers[1];
@@ -812,9 +706,8 @@ static void memory_is_what_the_mesh_needs(void **state)
 }
 
 /* A rank stores 1/N of all units, and two whole units with their gradients. */
-static void sharded_memory_is_a_part_and_two_units(void **state)
+TEST(sharded_memory_is_a_part_and_two_units)
 {
-    (void)state;
     struct house house;
     house_open(&house, world->size, KEEP_NOTHING, TYPE_FP32, true);
     size_t parts = 0, slots = 0;
@@ -831,102 +724,9 @@ static void sharded_memory_is_a_part_and_two_units(void **state)
     house_close(&house);
 }
 
-/* Returns the error of an invalid mesh, NULL for a valid one. */
-static const char *imagined(int ranks, int node_ranks, int strategy, int64_t shard, char *described)
-{
-    static struct error error;
-    struct options options = {.mesh = {.strategy = strategy, .shard = shard}};
-    struct mesh mesh;
-    error = (struct error){0};
-    if (!mesh_imagine(&mesh, ranks - 1, ranks, node_ranks, &options.mesh, &error))
-        return error.text;
-    mesh_describe(&mesh, described, 128);
-    assert_int_equal(mesh.shard->size * mesh.replica->size, ranks);
-    assert_int_equal(mesh.replica->rank * mesh.shard->size + mesh.shard->rank, ranks - 1);
-    mesh_close(&mesh);
-    return NULL;
-}
-
-static void every_strategy_is_a_point_on_the_mesh(void **state)
-{
-    (void)state;
-    static const struct {
-        int strategy;
-        int64_t shard;
-        const char *described;
-    } cases[] = {
-        {STRATEGY_DDP, 0, "ddp, 8 ranks on 2 nodes: replica 8 x shard 1"},
-        {STRATEGY_DDP, 1, "ddp, 8 ranks on 2 nodes: replica 8 x shard 1"},
-        {STRATEGY_ZERO1, 0, "zero1, 8 ranks on 2 nodes: replica 1 x shard 8"},
-        {STRATEGY_ZERO2, 2, "zero2, 8 ranks on 2 nodes: replica 4 x shard 2"},
-        {STRATEGY_FSDP, 0, "fsdp, 8 ranks on 2 nodes: replica 1 x shard 8"},
-        {STRATEGY_HSDP, 0, "hsdp, 8 ranks on 2 nodes: replica 2 x shard 4"},
-        {STRATEGY_HSDP, 8, "hsdp, 8 ranks on 2 nodes: replica 1 x shard 8"},
-    };
-    char described[128];
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        assert_null(imagined(8, 4, cases[i].strategy, cases[i].shard, described));
-        assert_string_equal(described, cases[i].described);
-    }
-}
-
-static void meshes_that_cannot_be_are_errors(void **state)
-{
-    (void)state;
-    char described[128];
-    const char *text = imagined(8, 4, STRATEGY_FSDP, 3, described);
-    assert_non_null(text);
-    assert_non_null(strstr(text, "mesh.shard=3 does not divide the 8 ranks"));
-    text = imagined(8, 4, STRATEGY_DDP, 4, described);
-    assert_non_null(text);
-    assert_non_null(strstr(text, "mesh.strategy=ddp does not shard"));
-    text = imagined(8, 3, STRATEGY_HSDP, 0, described);
-    assert_non_null(text);
-    assert_non_null(strstr(text, "the nodes have 2 to 3 ranks: start as many on each"));
-}
-
-static void meshes_are_described(void **state)
-{
-    (void)state;
-    struct options options = {.mesh = {.strategy = STRATEGY_HSDP}};
-    struct error error = {0};
-    struct mesh mesh;
-    char text[128], expected[128];
-    assert_true(mesh_open(&mesh, world, &options.mesh, &error));
-    mesh_describe(&mesh, text, sizeof text);
-    snprintf(expected, sizeof expected, "hsdp, %d rank%s on 1 node: replica 1 x shard %d",
-             world->size, world->size > 1 ? "s" : "", world->size);
-    assert_string_equal(text, expected);
-    mesh_close(&mesh);
-}
-
 int main(int argc, char **argv)
 {
     struct error error = {0};
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(normal_numbers_invert_the_distribution),
-        cmocka_unit_test(truncated_numbers_stay_within_two),
-        cmocka_unit_test(cosine_filters_are_orthonormal_pairs),
-        cmocka_unit_test(dirac_filters_pass_on_their_channel),
-        cmocka_unit_test(start_is_the_same_on_every_mesh),
-        cmocka_unit_test(gathered_units_are_whole),
-        cmocka_unit_test(gradients_are_added_over_the_mesh),
-        cmocka_unit_test(norms_have_the_same_bits_on_every_mesh),
-        cmocka_unit_test(the_first_pass_overwrites_gradients),
-        cmocka_unit_test(a_sum_that_overflows_is_seen_by_all),
-        cmocka_unit_test(segments_say_what_the_tensors_say),
-        cmocka_unit_test(running_statistics_weigh_one),
-        cmocka_unit_test(sums_are_added_over_all_ranks),
-        cmocka_unit_test(a_flipped_bit_is_found_and_named),
-        cmocka_unit_test(a_hash_depends_on_the_values_only),
-        cmocka_unit_test(values_that_are_not_finite_are_named),
-        cmocka_unit_test(averages_and_masters_change_places),
-        cmocka_unit_test(memory_is_what_the_mesh_needs),
-        cmocka_unit_test(sharded_memory_is_a_part_and_two_units),
-        cmocka_unit_test(every_strategy_is_a_point_on_the_mesh),
-        cmocka_unit_test(meshes_that_cannot_be_are_errors),
-        cmocka_unit_test(meshes_are_described),
-    };
     const struct device_backend *backend = NULL;
     if (!comm_world_open(&argc, &argv, &world, &error) ||
         (backend = device_test_backend(&error)) == NULL ||
@@ -940,8 +740,7 @@ int main(int argc, char **argv)
     void *memory = device->backend->allocate(device, workspace, &error);
     device->backend->workspace_set(device, memory, workspace);
     units_lay_out();
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = TESTS_RUN();
     device->backend->release(device, memory);
     device->backend->stream_close(stream);
     device->backend->close(device);

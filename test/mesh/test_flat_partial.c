@@ -4,16 +4,8 @@
  * gradient has the bits of one recursive sum over the grains of a global batch. */
 #include "mesh/flat_partial.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "device_test.h"
+#include "test.h"
 
 enum { UNITS = 5, FROZEN_UNIT = 1, MOST = 13, PASSES = 3 };
 
@@ -167,17 +159,16 @@ static int all_wrong(int64_t wrong)
 }
 
 /* Full and short batches; with 1 grain, most ranks have none. */
-static void every_mesh_has_the_sum_of_the_tree(void **state)
+TEST(every_mesh_has_the_sum_of_the_tree)
 {
-    (void)state;
     static const int64_t totals[] = {MOST, 1, 12, 8, 2, 3, 5, 6, 7, MOST};
     int64_t wrong = 0;
     for (int shard = 1; shard <= world->size; shard++)
         for (int variant = 0; variant < POLICIES * PASSES; variant++) {
             const int64_t passes = 1 + variant / POLICIES;
-            struct fixture fixture;
             if (world->size % shard != 0)
                 continue;
+            struct fixture fixture;
             fixture_open(&fixture, shard, (enum policy)(variant % POLICIES), passes);
             for (size_t i = 0; i < sizeof totals / sizeof totals[0]; i++) {
                 step_run(&fixture, totals[i], passes);
@@ -189,9 +180,8 @@ static void every_mesh_has_the_sum_of_the_tree(void **state)
 }
 
 /* A sum from the first grain to the last differs, so the test above can fail. */
-static void the_sum_depends_on_the_order(void **state)
+TEST(the_sum_depends_on_the_order)
 {
-    (void)state;
     int different = 0;
     for (int64_t e = 0; e < units[3].count; e++) {
         float sum = leaf(3, e, 0);
@@ -203,9 +193,8 @@ static void the_sum_depends_on_the_order(void **state)
 }
 
 /* Without padding and with one subtree per rank, partial sums do not change the bytes sent. */
-static void one_subtree_per_rank_sends_the_same_bytes(void **state)
+TEST(one_subtree_per_rank_sends_the_same_bytes)
 {
-    (void)state;
     for (int shard = 1; shard <= world->size; shard++) {
         struct fixture plain, exact;
         const struct unit unit = units[3];
@@ -228,11 +217,6 @@ static void one_subtree_per_rank_sends_the_same_bytes(void **state)
 int main(int argc, char **argv)
 {
     struct error error = {0};
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_mesh_has_the_sum_of_the_tree),
-        cmocka_unit_test(the_sum_depends_on_the_order),
-        cmocka_unit_test(one_subtree_per_rank_sends_the_same_bytes),
-    };
     const struct device_backend *backend = NULL;
     if (!comm_world_open(&argc, &argv, &world, &error) ||
         (backend = device_test_backend(&error)) == NULL ||
@@ -243,8 +227,7 @@ int main(int argc, char **argv)
     device_test_print(device);
     stream = device->backend->stream_open(device);
     frozen[0].trainable = first[1].trainable = false;
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = TESTS_RUN();
     device->backend->stream_close(stream);
     device->backend->close(device);
     comm_world_close(world);

@@ -45,8 +45,7 @@ while [ $from -lt $count ]; do
     checkpoint=$work/$source/checkpoints/last.h5
     # The number of ranks in the stored deck is ignored.
     run 1 predict predict "$checkpoint" predict.output="$work/one.csv"
-    result "one rank predicts with $source's" "$([ $status -eq 0 ] || echo "status $status")" \
-        "$work/predict.log"
+    result "one rank predicts with $source's" "$(ended)" "$work/predict.log"
     probabilities "$work/one.csv" >"$work/b"
     for other in $others; do
         place $((from + other))
@@ -79,8 +78,7 @@ for model in deit3_small_patch16_224 vit_small_patch14_reg4_dinov2 vit_small_pat
 done
 
 # Without run.dir: the newest unfinished run of the same name and deck, with another strategy.
-run 2 stopped $steps mesh.strategy=fsdp train.steps=8 checkpoint.every_seconds=1e-9 \
-    train.max_seconds=0.0001
+run 2 stopped $steps mesh.strategy=fsdp train.steps=8 checkpoint.every_seconds=1e-9 train.max_seconds=0.0001
 run 3 goes-on $steps mesh.strategy=zero1 train.steps=8
 column "$work"/runs/*/metrics.csv train loss >"$work/a"
 bad=$(differ "$work/a" "$work/whole.loss" 1e-5)
@@ -96,8 +94,7 @@ for line in 'hsdp, replica 2 x shard 2, computing in fp32' 'model    vit_cifar' 
     'shard 1, replica 0: elements 6304 to [0-9]+, 1 piece$' '^total: 4 units, 32 tensors, '; do
     grep -qE "$line" "$work/plan.log" || bad="$bad no '$line';"
 done
-result 'plan lists what is in a checkpoint' "${bad:-$([ $status -eq 0 ] || echo "status $status")}" \
-    "$work/plan.log"
+result 'plan lists what is in a checkpoint' "${bad:-$([ $status -eq 0 ] || echo "status $status")}" "$work/plan.log"
 for setting in "$work/none.h5 4" "$work/hsdp-4/metrics.csv 2"; do
     run 2 plan plan ${setting% *}
     bad=$([ $status -eq "${setting##* }" ] || echo "exit status $status")

@@ -57,10 +57,8 @@ while read -r strategy some <&3; do
         train $ranks $strategy$ranks mesh.strategy=$strategy
         check "losses of $strategy on $ranks ranks" $strategy$ranks
     done
-    train 2 pieces$strategy mesh.strategy=$strategy train.accumulate=3 \
-        train.checkpoint_activations=block
-    check "losses of $strategy on 2 ranks, batches in 3 pieces, activations recomputed" \
-        pieces$strategy
+    train 2 pieces$strategy mesh.strategy=$strategy train.accumulate=3 train.checkpoint_activations=block
+    check "losses of $strategy on 2 ranks, batches in 3 pieces, activations recomputed" pieces$strategy
     train ${some%% *} muon$strategy mesh.strategy=$strategy $muon
     check "losses of Muon with $strategy on ${some%% *} ranks" muon$strategy trajectory_muon
     train 2 nmuon$strategy mesh.strategy=$strategy $nmuon

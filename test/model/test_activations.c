@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* train.checkpoint_activations=block: gradients are the same bit for bit, the outputs of all units
  * are valid after the backward pass, and the saved memory is exactly as planned. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "test.h"
 #include "vit_fixture.h"
 
 enum { BATCH = 5, DEPTH = 4 };
@@ -99,9 +92,8 @@ static void check_same_bits(struct vit_shape shape, enum data_type compute)
     vit_fixture_close(&kept);
 }
 
-static void test_same_bits(void **state)
+TEST(test_same_bits)
 {
-    (void)state;
     static const enum data_type types[] = {TYPE_FP32, TYPE_BF16};
     for (int i = 0; i < 2; i++) {
         check_same_bits(vit_fixture_token_shape(DEPTH), types[i]);
@@ -161,9 +153,8 @@ static void check_arena(const char *name, struct vit_shape shape, enum data_type
     assert_int_equal(kept - recomputed, saved);
 }
 
-static void test_arena(void **state)
+TEST(test_arena)
 {
-    (void)state;
     check_arena("class token, fp32", vit_fixture_token_shape(DEPTH), TYPE_FP32, 10, 1);
     check_arena("class token, bf16", vit_fixture_token_shape(DEPTH), TYPE_BF16, 10, 1);
     check_arena("mean pooling, fp32", vit_fixture_mean_shape(DEPTH), TYPE_FP32, 9, 9);
@@ -171,12 +162,4 @@ static void test_arena(void **state)
     check_arena("one block, fp32", vit_fixture_token_shape(1), TYPE_FP32, 10, 1);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_bits),
-        cmocka_unit_test(test_arena),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

@@ -6,25 +6,14 @@
  * all gradients, and weights and running statistics after one or two updates. The default device is
  * the emulated GPU; VITTRAIN_TEST_DEVICE=cuda selects a real one. With several ranks each has a
  * part of the batch, and batch norm's sums use the emulated collectives. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "comm/comm.h"
 #include "core/random.h"
 #include "device_test.h"
 #include "model_fixture.h"
+#include "test.h"
 #include "vit_fixture.h"
 
 enum { BATCH = 6, IMAGE = 13, CLASSES = 5 };
-
-static struct comm *world;
 
 static const char *const settings[] = {"optim.name=sgd",          "optim.momentum=0.9",
                                        "optim.weight_decay=0.05", "optim.ema=0.5",
@@ -144,37 +133,27 @@ static void check(enum data_type compute, int64_t steps, double tolerance)
     vit_fixture_close(&cpu);
 }
 
-static void steps_in_fp32(void **state)
+TEST(steps_in_fp32)
 {
-    (void)state;
     check(TYPE_FP32, 2, 1e-5);
 }
 
-static void steps_in_bf16(void **state)
+TEST(steps_in_bf16)
 {
-    (void)state;
     check(TYPE_BF16, 1, 1e-2);
 }
 
-static void steps_in_fp16(void **state)
+TEST(steps_in_fp16)
 {
-    (void)state;
     check(TYPE_FP16, 1, 2e-3);
 }
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_in_fp32),
-        cmocka_unit_test(steps_in_bf16),
-        cmocka_unit_test(steps_in_fp16),
-    };
-    const char *wanted = getenv("VITTRAIN_TEST_DEVICE");
-    bool real = wanted != NULL && strcmp(wanted, "cuda") == 0;
-    if (!real && !device_test_emulates())
+    if (!device_test_of_gpu())
         return 0;
-    world = fixture_world_open(&argc, &argv);
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    fixture_world_open(&argc, &argv);
+    int failed = TESTS_RUN();
     comm_world_close(world);
     return failed;
 }

@@ -38,8 +38,7 @@ train 1 few train.global_batch=14 debug.fraction=0.05 train.steps=16
 train 4 few-4 train.global_batch=14 debug.fraction=0.05 train.steps=16 mesh.strategy=fsdp
 compare 'ranks without samples' few-4 few 1e-6
 train 2 pieces train.accumulate=3 train.global_batch=14 debug.fraction=0.05 train.steps=16
-train 2 pieces-fsdp train.accumulate=3 train.global_batch=14 debug.fraction=0.05 train.steps=16 \
-    mesh.strategy=fsdp
+train 2 pieces-fsdp train.accumulate=3 train.global_batch=14 debug.fraction=0.05 train.steps=16 mesh.strategy=fsdp
 compare 'pieces of batches, by another strategy' pieces-fsdp pieces 1e-6
 
 train 2 local model.sync_bn=off
@@ -79,15 +78,14 @@ result 'plan tells state from parameters' "$bad" "$work/plan.log"
 for precision in fp16 bf16; do
     train 2 $precision train.precision=$precision mesh.reduce=compute train.clip_norm=1 train.steps=20
     head -n 20 "$work/one.loss" >"$work/b"
-    result "$precision, gradients added in it" "$(differ "$work/b" "$work/$precision.loss" 3e-2)" \
-        "$work/$precision.log"
+    result "$precision, gradients added in it" "$(differ "$work/b" "$work/$precision.loss" 3e-2)" "$work/$precision.log"
 done
 
 numbers="model.name=linear data.format=synthetic data.task=regression data.samples=2048 train.batch=16 \
 optim.name=sgd optim.lr=0.01 optim.weight_decay=0 train.epochs=4 augment.flip=0 augment.rotate=0 \
 augment.translate=0 augment.erase=0 train.precision=fp32 output.log_every=1"
 run 2 numbers $numbers checkpoint.monitor=loss run.dir="$work/numbers"
-bad=$([ $status -eq 0 ] || echo "exit status $status")
+bad=$(ended)
 # The targets are uniform with a variance of 1/12 and do not depend on the inputs.
 column "$work/numbers/metrics.csv" val loss |
     awk '{ last = $2 } NR == 1 { first = $2 } END { exit !(last < first && last > 0.07 && last < 0.11) }' ||
@@ -98,7 +96,7 @@ result 'a regression' "$bad" "$work/numbers.log"
 fails 1 'the best of a regression is that of its loss' 2 'checkpoint.monitor=loss' $numbers
 # Each better evaluation writes a checkpoint, besides checkpoint.every; checkpoint.monitor=none turns that off.
 run 1 toy "$TEST_SOURCE/input/linear.ini" checkpoint.keep=100 train.test=on output.tensorboard=off run.dir="$work/toy"
-bad=$([ $status -eq 0 ] || echo "exit status $status")
+bad=$(ended)
 steps=$(cd "$work/toy/checkpoints" && echo step-*.h5)
 [ "$steps" = "step-00000640.h5 step-00001280.h5 step-00001920.h5 step-00002560.h5 step-00003200.h5" ] || bad="$bad; $steps"
 [ ! -e "$work/toy/checkpoints/best.h5" ] || bad="$bad; best.h5"
@@ -119,7 +117,5 @@ fails 1 'a regression of classes' 2 'data.task' $numbers checkpoint.monitor=loss
 fails 1 'patches of a convolutional model' 2 'model.patch=4 does not apply with model.name=cnn_a' model.name=cnn_a model.patch=4
 fails 1 'a width of a ViT' 2 'model.width=4 does not apply with model.name=vit_cifar' model.width=4
 fails 1 'batch norm of a ViT' 2 'model.sync_bn=on does not apply' model.sync_bn=on
-fails 1 'activations computed anew' 2 'checkpoint_activations' model.name=cnn_b \
-    train.checkpoint_activations=block
-fails 1 'an image that leaves nothing' 2 '8 x 8 pixels are too small for cnn_a' model.name=cnn_a \
-    model.image=8
+fails 1 'activations computed anew' 2 'checkpoint_activations' model.name=cnn_b train.checkpoint_activations=block
+fails 1 'an image that leaves nothing' 2 '8 x 8 pixels are too small for cnn_a' model.name=cnn_a model.image=8

@@ -2,18 +2,10 @@
 /* Whole models in grains (device/grains.h). Logits and gradients have the same bits in one pass and
  * in several passes, whose gradients are added in the order of core/tree.h. They equal those
  * without grains up to rounding. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "core/random.h"
 #include "core/tree.h"
 #include "device_test.h"
+#include "test.h"
 #include "vit_fixture.h"
 
 enum { GRAIN = 8, GRAINS = 4, SAMPLES = 29, PASSES = 3 };
@@ -137,9 +129,8 @@ static void check(struct vit_shape shape, enum data_type type)
     result_free(&once);
 }
 
-static void models_in_fp32(void **state)
+TEST(models_in_fp32)
 {
-    (void)state;
     check(vit_fixture_token_shape(2), TYPE_FP32);
     check(vit_fixture_mean_shape(2), TYPE_FP32);
     check(vit_fixture_parts_shape(2), TYPE_FP32);
@@ -148,27 +139,16 @@ static void models_in_fp32(void **state)
     check(vit_fixture_reference_shape(2), TYPE_FP32);
 }
 
-static void attention_pools(void **state)
+TEST(attention_pools)
 {
-    (void)state;
     check(vit_fixture_map_shape(1), TYPE_FP32);
     check(vit_fixture_map_shape(1), TYPE_BF16);
 }
 
-static void models_in_halves(void **state)
+TEST(models_in_halves)
 {
-    (void)state;
     check(vit_fixture_parts_shape(2), TYPE_BF16);
     check(vit_fixture_rotary_shape(2), TYPE_FP16);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(models_in_fp32),
-        cmocka_unit_test(attention_pools),
-        cmocka_unit_test(models_in_halves),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

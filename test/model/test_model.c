@@ -2,18 +2,9 @@
 // devices: cpu gpu
 /* Whole models against PyTorch and timm (test/vectors/make_models.py): logits, loss, all gradients,
  * and the weights after several steps of each optimizer and schedule. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "config/options.h"
 #include "model/registry.h"
+#include "test.h"
 #include "train/optimizer.h"
 #include "train/schedule.h"
 #include "vit_fixture.h"
@@ -154,24 +145,21 @@ static const char *const part_files[] = {
 };
 enum { PART_FILES = sizeof part_files / sizeof part_files[0] };
 
-static void test_fp32_model(void **state)
+TEST(test_fp32_model)
 {
-    (void)state;
     for (int i = 0; i < MODEL_FILES; i++)
         check_model(model_files[i], TYPE_FP32, (struct tolerance){1e-5, 2e-7});
 }
 
-static void test_fp32_parts(void **state)
+TEST(test_fp32_parts)
 {
-    (void)state;
     for (int i = 0; i < PART_FILES; i++)
         check_model(part_files[i], TYPE_FP32, (struct tolerance){1e-5, 2e-7});
 }
 
 /* Fixed positions are those of big_vision before any weights are loaded. */
-static void test_fixed_positions(void **state)
+TEST(test_fixed_positions)
 {
-    (void)state;
     struct vit_fixture fixture;
     struct vector_file *file = vector_file_open("model_sincos.safetensors");
     struct vit_shape shape = vit_fixture_shape(file);
@@ -193,17 +181,15 @@ static const char *const convnet_files[] = {
 };
 enum { CONVNET_FILES = sizeof convnet_files / sizeof convnet_files[0] };
 
-static void test_fp32_convnet(void **state)
+TEST(test_fp32_convnet)
 {
-    (void)state;
     for (int i = 0; i < CONVNET_FILES; i++)
         check_model(convnet_files[i], TYPE_FP32, (struct tolerance){5e-5, 2e-6});
 }
 
 /* bf16 has 8 bits: each operation rounds to 1/256. */
-static void test_bf16_model(void **state)
+TEST(test_bf16_model)
 {
-    (void)state;
     for (int i = 0; i < MODEL_FILES; i++)
         check_model(model_files[i], TYPE_BF16, (struct tolerance){5e-2, 5e-3});
     for (int i = 0; i < PART_FILES; i++)
@@ -310,18 +296,16 @@ static const struct rule convnet_rules[] = {
      {CONVNET_SGD, "optim.freeze=stem,layer1.0,layer2.0.bn2"}},
 };
 
-static void test_optimizers(void **state)
+TEST(test_optimizers)
 {
-    (void)state;
     int wrong = 0;
     for (size_t i = 0; i < sizeof optimizer_rules / sizeof optimizer_rules[0]; i++)
         wrong += check_rule(&optimizer_rules[i], TYPE_FP32, step_tolerance);
     assert_int_equal(wrong, 0);
 }
 
-static void test_convnet_steps(void **state)
+TEST(test_convnet_steps)
 {
-    (void)state;
     int wrong = 0;
     for (size_t i = 0; i < sizeof convnet_rules / sizeof convnet_rules[0]; i++)
         wrong += check_rule(&convnet_rules[i], TYPE_FP32, (struct tolerance){1e-5, 1e-5});
@@ -352,9 +336,8 @@ static const struct rule schedule_rules[] = {
       "schedule.threshold=1e-2"}},
 };
 
-static void test_schedules(void **state)
+TEST(test_schedules)
 {
-    (void)state;
     int wrong = 0;
     for (size_t i = 0; i < sizeof schedule_rules / sizeof schedule_rules[0]; i++)
         wrong += check_rule(&schedule_rules[i], TYPE_FP32, step_tolerance);
@@ -362,15 +345,13 @@ static void test_schedules(void **state)
 }
 
 /* Master weights are fp32, so that small updates add up in bf16 training. */
-static void test_bf16_steps(void **state)
+TEST(test_bf16_steps)
 {
-    (void)state;
     assert_int_equal(check_rule(&optimizer_rules[0], TYPE_BF16, (struct tolerance){0, 2.5e-3}), 0);
 }
 
-static void test_moving_average(void **state)
+TEST(test_moving_average)
 {
-    (void)state;
     const char *const assignments[] = {ADAMW, ROUGH_EPSILON, "optim.ema=0.9", NULL};
     struct vit_fixture fixture;
     struct vector_file *file =
@@ -478,9 +459,8 @@ static int64_t parameters_of(const char *name, const char *assignment, const dou
     return count;
 }
 
-static void test_registry(void **state)
+TEST(test_registry)
 {
-    (void)state;
     const double *mean, *std;
     size_t names = 0;
     while (model_names()[names] != NULL)
@@ -548,9 +528,8 @@ static const struct unit_tensor *tensor_named(const struct model *model, const c
 
 /* Rates and weight decay of each parameter are those of timm.optim.param_groups_layer_decay, and
  * Muon orthogonalizes the updates of the same tensors as timm's. */
-static void test_groups(void **state)
+TEST(test_groups)
 {
-    (void)state;
     struct grouped grouped = {.model = NULL};
     const char *folder = getenv("srcdir");
     char path[1024], model[64], option[64], name[TENSOR_NAME];
@@ -580,19 +559,9 @@ static void test_groups(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fp32_parts),      cmocka_unit_test(test_fp32_model),
-        cmocka_unit_test(test_fp32_convnet),    cmocka_unit_test(test_bf16_model),
-        cmocka_unit_test(test_optimizers),      cmocka_unit_test(test_schedules),
-        cmocka_unit_test(test_bf16_steps),      cmocka_unit_test(test_moving_average),
-        cmocka_unit_test(test_registry),        cmocka_unit_test(test_convnet_steps),
-        cmocka_unit_test(test_fixed_positions), cmocka_unit_test(test_groups),
-    };
     /* GPUs compare the other models with the CPU (test_vit_device, test_convnet_device). */
-    const struct CMUnitTest gpu_tests[] = {cmocka_unit_test(test_fp32_parts)};
     const char *device = getenv("VITTRAIN_TEST_DEVICE");
-    cmocka_set_message_output(CM_OUTPUT_TAP);
     if (device != NULL && strcmp(device, "cuda") == 0)
-        return cmocka_run_group_tests(gpu_tests, NULL, NULL);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+        cmocka_set_test_filter("test_fp32_parts");
+    return TESTS_RUN();
 }

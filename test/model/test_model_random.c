@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Properties of models: the gradient is the slope of the loss, also with dropout; the gradients of
  * parts of a batch add up; an empty batch does nothing; invalid shapes are refused. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "config/options.h"
 #include "core/random.h"
+#include "test.h"
 #include "vit_fixture.h"
 
 enum { BATCH = 5, DEPTH = 3, SEED = 11 };
@@ -113,9 +105,8 @@ static void check_slopes(struct vit_shape shape)
     vit_fixture_close(&fixture);
 }
 
-static void test_slopes(void **state)
+TEST(test_slopes)
 {
-    (void)state;
     check_slopes(vit_fixture_token_shape(DEPTH));
     check_slopes(vit_fixture_reference_shape(DEPTH));
     check_slopes(vit_fixture_mean_shape(DEPTH));
@@ -127,9 +118,8 @@ static void test_slopes(void **state)
 }
 
 /* Another step draws other masks; evaluation draws none. */
-static void test_dropout_follows_the_step(void **state)
+TEST(test_dropout_follows_the_step)
 {
-    (void)state;
     struct vit_fixture fixture;
     open_scattered(&fixture, vit_fixture_token_shape(DEPTH), TYPE_FP32);
     double first = loss_of_batch(&fixture);
@@ -173,9 +163,8 @@ static void check_parts(struct vit_shape shape)
     vit_fixture_close(&whole);
 }
 
-static void test_parts_add_up(void **state)
+TEST(test_parts_add_up)
 {
-    (void)state;
     check_parts(vit_fixture_token_shape(DEPTH));
     check_parts(vit_fixture_reference_shape(DEPTH));
     check_parts(vit_fixture_mean_shape(DEPTH));
@@ -200,9 +189,8 @@ static void check_empty_batch(struct vit_shape shape, enum data_type compute)
     vit_fixture_close(&fixture);
 }
 
-static void test_empty_batch(void **state)
+TEST(test_empty_batch)
 {
-    (void)state;
     check_empty_batch(vit_fixture_token_shape(DEPTH), TYPE_FP32);
     check_empty_batch(vit_fixture_token_shape(DEPTH), TYPE_BF16);
     check_empty_batch(vit_fixture_map_shape(DEPTH), TYPE_FP32);
@@ -212,14 +200,11 @@ static void expect_refusal(struct vit_shape shape, const char *word)
 {
     struct error error = {0};
     assert_null(vit_open(&shape, NULL, TYPE_FP32, &error));
-    assert_int_equal(error.kind, ERROR_USAGE);
-    if (strstr(error.text, word) == NULL)
-        fail_msg("\"%s\" does not speak of %s", error.text, word);
+    assert_error(&error, ERROR_USAGE, word);
 }
 
-static void test_bad_shapes(void **state)
+TEST(test_bad_shapes)
 {
-    (void)state;
     struct vit_shape shape = vit_fixture_token_shape(DEPTH);
     shape.patch = 5;
     expect_refusal(shape, "model.patch=5");
@@ -253,14 +238,11 @@ static void expect_bad_option(const char *assignment, const char *word)
     options_default(&options);
     assert_true(options_set(assignment, &options, &error));
     assert_null(model_open(&options, NULL, TYPE_FP32, &error));
-    assert_int_equal(error.kind, ERROR_USAGE);
-    if (strstr(error.text, word) == NULL)
-        fail_msg("\"%s\" does not speak of %s", error.text, word);
+    assert_error(&error, ERROR_USAGE, word);
 }
 
-static void test_bad_options(void **state)
+TEST(test_bad_options)
 {
-    (void)state;
     expect_bad_option("model.name=vit_cifra", "did you mean vit_cifar");
     expect_bad_option("optim.freeze=blocks.99", "blocks.99");
     expect_bad_option("optim.freeze=stem,head,blocks", "nothing to train");
@@ -268,9 +250,8 @@ static void test_bad_options(void **state)
 }
 
 /* Freeze by unit, by a prefix of names, and a single tensor. */
-static void test_freeze(void **state)
+TEST(test_freeze)
 {
-    (void)state;
     struct options options;
     struct error error = {0};
     options_default(&options);
@@ -287,14 +268,4 @@ static void test_freeze(void **state)
     model_close(model);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_slopes),       cmocka_unit_test(test_dropout_follows_the_step),
-        cmocka_unit_test(test_parts_add_up), cmocka_unit_test(test_empty_batch),
-        cmocka_unit_test(test_bad_shapes),   cmocka_unit_test(test_bad_options),
-        cmocka_unit_test(test_freeze),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

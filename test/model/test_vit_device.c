@@ -4,19 +4,11 @@
  * and the weights after two updates with dropout, drop path, clipping and moving average. The
  * default device is the emulated GPU; VITTRAIN_TEST_DEVICE=cuda selects a real one. One test
  * compares the CPU with emulated tiles. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "core/random.h"
 #include "device_test.h"
+#include "test.h"
 #include "vit_fixture.h"
 
 enum { BATCH = 3, STEPS = 2 };
@@ -74,9 +66,8 @@ static void check_model(const struct vit_shape *shape, enum data_type compute, d
 }
 
 /* A rank without samples must contribute zeros to the sum over ranks. */
-static void an_empty_batch_has_no_gradient(void **state)
+TEST(an_empty_batch_has_no_gradient)
 {
-    (void)state;
     const struct vit_shape shape = vit_fixture_token_shape(2);
     const char *const devices[] = {"cpu", "cuda"};
     for (int i = 0; i < 2; i++) {
@@ -91,9 +82,8 @@ static void an_empty_batch_has_no_gradient(void **state)
     }
 }
 
-static void steps_in_fp32(void **state)
+TEST(steps_in_fp32)
 {
-    (void)state;
     const struct vit_shape token = vit_fixture_token_shape(2), mean = vit_fixture_mean_shape(2);
     const struct vit_shape parts = vit_fixture_parts_shape(2), map = vit_fixture_map_shape(2);
     const struct vit_shape wide = vit_fixture_wide_shape(2);
@@ -106,9 +96,8 @@ static void steps_in_fp32(void **state)
 
 /* Without dropout, the gradients of the biases of proj and fc2 are sums of the residual's gradient;
  * drop path changes that of the second block only. */
-static void steps_without_dropout(void **state)
+TEST(steps_without_dropout)
 {
-    (void)state;
     struct vit_shape token = vit_fixture_token_shape(2), map = vit_fixture_map_shape(2);
     token.dropout = token.drop_path = map.dropout = 0;
     check_model(&token, TYPE_FP32, 1e-5, "cuda");
@@ -116,44 +105,30 @@ static void steps_without_dropout(void **state)
     check_model(&token, TYPE_BF16, 1e-2, "cuda");
 }
 
-static void steps_in_bf16(void **state)
+TEST(steps_in_bf16)
 {
-    (void)state;
     const struct vit_shape shape = vit_fixture_reference_shape(2);
     check_model(&shape, TYPE_BF16, 1e-2, "cuda");
 }
 
 /* Heads of 64 are multiplied on tiles. */
-static void steps_with_tiles(void **state)
+TEST(steps_with_tiles)
 {
-    (void)state;
     struct vit_shape shape = vit_fixture_reference_shape(2);
     shape.dim = 128;
     shape.heads = 2;
     check_model(&shape, TYPE_BF16, 1e-2, "amx-emulated");
 }
 
-static void steps_in_fp16(void **state)
+TEST(steps_in_fp16)
 {
-    (void)state;
     const struct vit_shape shape = vit_fixture_token_shape(2);
     check_model(&shape, TYPE_FP16, 2e-3, "cuda");
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_empty_batch_has_no_gradient),
-        cmocka_unit_test(steps_in_fp32),
-        cmocka_unit_test(steps_without_dropout),
-        cmocka_unit_test(steps_in_bf16),
-        cmocka_unit_test(steps_with_tiles),
-        cmocka_unit_test(steps_in_fp16),
-    };
-    const char *wanted = getenv("VITTRAIN_TEST_DEVICE");
-    bool real = wanted != NULL && strcmp(wanted, "cuda") == 0;
-    if (!real && !device_test_emulates())
+    if (!device_test_of_gpu())
         return 0;
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return TESTS_RUN();
 }

@@ -4,21 +4,11 @@
  * step; the largest batch fits, and one more does not. */
 #include "plan/plan.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "comm_fixture.h"
 #include "config/options.h"
 #include "model_fixture.h"
+#include "test.h"
 #include "train/run.h"
-
-static struct comm *world;
 
 /* Settings that each strategy is tested with. */
 static const char *const variants[] = {
@@ -197,9 +187,8 @@ static int plan_wrong(int strategy, const char *variant)
     return wrong;
 }
 
-static void plans_are_what_runs_take(void **state)
+TEST(plans_are_what_runs_take)
 {
-    (void)state;
     int wrong = 0;
     for (int strategy = STRATEGY_DDP; strategy <= STRATEGY_HSDP; strategy++)
         for (int i = 0; i < VARIANTS; i++)
@@ -217,9 +206,8 @@ static void imagined_open(struct plan *plan, int ranks, int strategy, const char
         fail_msg("%s", error.text);
 }
 
-static void rows_add_up_to_the_arena(void **state)
+TEST(rows_add_up_to_the_arena)
 {
-    (void)state;
     for (int i = 0; i < VARIANTS; i++) {
         struct plan plan;
         struct session session;
@@ -244,9 +232,8 @@ static void rows_add_up_to_the_arena(void **state)
     }
 }
 
-static void the_largest_batch_fits_and_one_more_does_not(void **state)
+TEST(the_largest_batch_fits_and_one_more_does_not)
 {
-    (void)state;
     for (int i = 0; i < VARIANTS; i++) {
         struct plan plan;
         struct plan_entry entry;
@@ -274,9 +261,8 @@ static void the_largest_batch_fits_and_one_more_does_not(void **state)
 }
 
 /* Bytes sent between nodes, for groups on several nodes: 8 ranks, 4 per node. */
-static void the_network_carries_what_leaves_a_node(void **state)
+TEST(the_network_carries_what_leaves_a_node)
 {
-    (void)state;
     struct plan plan;
     struct plan_entry entry;
     imagined_open(&plan, 8, STRATEGY_HSDP, "train.precision=bf16");
@@ -295,9 +281,8 @@ static void the_network_carries_what_leaves_a_node(void **state)
     assert_true(entry.sent_network == 0 && entry.sent_replica > 0);
 }
 
-static void ranks_that_cannot_run_so_are_an_error(void **state)
+TEST(ranks_that_cannot_run_so_are_an_error)
 {
-    (void)state;
     struct plan plan;
     struct plan_entry entry;
     struct options options;
@@ -311,17 +296,4 @@ static void ranks_that_cannot_run_so_are_an_error(void **state)
     assert_false(plan_open(&plan, &options, 6, 4, &error));
 }
 
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plans_are_what_runs_take),
-        cmocka_unit_test(rows_add_up_to_the_arena),
-        cmocka_unit_test(the_largest_batch_fits_and_one_more_does_not),
-        cmocka_unit_test(the_network_carries_what_leaves_a_node),
-        cmocka_unit_test(ranks_that_cannot_run_so_are_an_error),
-    };
-    world = fixture_world_open(&argc, &argv);
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    comm_world_close(world);
-    return failed;
-}
+TEST_MAIN_WORLD()

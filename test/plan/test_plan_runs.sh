@@ -86,8 +86,7 @@ grep -q '^hsdp .*the nodes have 2 to 4 ranks' "$work/nohsdp.log" || bad="$bad; h
 [ "$(grep -c ' none$' "$work/nohsdp.log")" = 8 ] || bad="$bad; largest batch"
 result 'a strategy that is not possible has a message in its row' "$bad" "$work/nohsdp.log"
 
-fails 2 'an impossible mesh' 2 'mesh.shard=3 does not divide' plan $small mesh.strategy=fsdp \
-    mesh.shard=3 plan.ranks=4
+fails 2 'an impossible mesh' 2 'mesh.shard=3 does not divide' plan $small mesh.strategy=fsdp mesh.shard=3 plan.ranks=4
 fails 2 'an unknown format' 2 'data.format=imagenet' plan $small data.format=imagenet
 fails 2 "an operand" 2 "plan takes decks.*or one checkpoint" plan $small something
 

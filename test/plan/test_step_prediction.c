@@ -3,20 +3,11 @@
  * against cases computed by hand; machine files and their errors. */
 #include "plan/step_prediction.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "config/options.h"
 #include "config/phase.h"
 #include "core/log.h"
 #include "plan/plan.h"
+#include "test.h"
 
 static void near(double value, double expected)
 {
@@ -74,9 +65,8 @@ static const double last_block =
     2.0 * DIM * (TOKENS * 3 * DIM + DIM + 8 * DIM) + 4.0 * 1 * TOKENS * DIM;
 static const double head = 2.0 * DIM * 10;
 
-static void vit_base_is_as_counted_by_hand(void **state)
+TEST(vit_base_is_as_counted_by_hand)
 {
-    (void)state;
     struct step_prediction prediction;
     struct plan_details details;
     step_predict_one("model.name=vit_base_patch32_224 data.classes=10 data.image=224 train.batch=3",
@@ -103,9 +93,8 @@ static void vit_base_is_as_counted_by_hand(void **state)
 }
 
 /* If no token is skipped, the sum over units equals the model's count. */
-static void units_add_up_to_the_models_count(void **state)
+TEST(units_add_up_to_the_models_count)
 {
-    (void)state;
     static const char *const settings[] = {
         "model.name=vit_cifar model.pool=mean train.batch=4 train.accumulate=2",
         "model.name=vit_cifar model.pool=mean model.depth=2 train.batch=4 mesh.strategy=fsdp",
@@ -126,9 +115,8 @@ static void units_add_up_to_the_models_count(void **state)
 }
 
 /* The recomputation of a block skips its last matrix product. The last block is not recomputed. */
-static void recomputation_counts(void **state)
+TEST(recomputation_counts)
 {
-    (void)state;
     struct step_prediction kept, anew;
     struct plan_details details;
     double dim = 192, tokens = 65, hidden = 768, batch = 4;
@@ -177,9 +165,8 @@ static void script_sends_what_is_planned(const char *settings)
     }
 }
 
-static void scripts_send_what_is_planned(void **state)
+TEST(scripts_send_what_is_planned)
 {
-    (void)state;
     script_sends_what_is_planned("model.name=vit_cifar train.batch=2 train.accumulate=2 "
                                  "mesh.reduce=compute train.precision=bf16");
     script_sends_what_is_planned(
@@ -242,9 +229,8 @@ static void simulated(const char *words, const struct machine *machine, double s
     step_script_close(&script);
 }
 
-static void two_queues(void **state)
+TEST(two_queues)
 {
-    (void)state;
     struct machine machine = slow_machine();
     simulated("c2 s3 w0", &machine, 5, 3, 0);          /* no overlap */
     simulated("s1 c2 w0 c1", &machine, 3, 0, 0);       /* hidden */
@@ -264,9 +250,8 @@ static void two_queues(void **state)
     simulated("s2 c3 w0", &machine, 3.5, 0.5, 0);
 }
 
-static void loaders_work_ahead(void **state)
+TEST(loaders_work_ahead)
 {
-    (void)state;
     struct machine machine = slow_machine();
     struct step_prediction prediction = {.seconds = 4};
     step_prediction_add_loading(&prediction, &machine, 100);
@@ -280,9 +265,8 @@ static void loaders_work_ahead(void **state)
     near(prediction.data, 6);
 }
 
-static void groups_lie_on_nodes(void **state)
+TEST(groups_lie_on_nodes)
 {
-    (void)state;
     static const struct {
         int ranks, node_ranks, shard;
         struct group_shape shards, replicas;
@@ -299,9 +283,8 @@ static void groups_lie_on_nodes(void **state)
     }
 }
 
-static void collectives_by_hand(void **state)
+TEST(collectives_by_hand)
 {
-    (void)state;
     struct machine machine = slow_machine();
     const struct group_shape node = {4, 1, 1}, nodes = {4, 2, 1}, side_by_side = {1, 2, 4};
     const struct collective sum = {.action = ACTION_SUM, .bytes = 8};
@@ -329,9 +312,8 @@ static void collectives_by_hand(void **state)
 }
 
 /* Measured points are met; interpolation between two points, and beyond them. */
-static void measured_points(void **state)
+TEST(measured_points)
 {
-    (void)state;
     struct machine machine = slow_machine();
     struct speed *speed = &machine.speed[TYPE_FP32][OPERATION_linear_forward];
     struct duration *duration = &machine.inside.measured[ACTION_GATHER];
@@ -368,9 +350,8 @@ static bool machine_from(const char *text, struct machine *machine, struct error
     return good;
 }
 
-static void wrong_machine_files(void **state)
+TEST(wrong_machine_files)
 {
-    (void)state;
     static const struct {
         const char *text, *message;
     } cases[] = {
@@ -395,28 +376,24 @@ static void wrong_machine_files(void **state)
         static struct machine machine;
         struct error error;
         assert_false(machine_from(cases[i].text, &machine, &error));
-        assert_int_equal(error.kind, ERROR_USAGE);
-        if (strstr(error.text, cases[i].message) == NULL)
-            fail_msg("\"%s\", not \"%s\"", error.text, cases[i].message);
+        assert_error(&error, ERROR_USAGE, cases[i].message);
     }
 }
 
 /* More points than fit. */
-static void too_many_points(void **state)
+TEST(too_many_points)
 {
-    (void)state;
     static struct machine machine;
     char text[4096] = "[fp32]\n";
     struct error error;
     for (int i = 0; i <= MACHINE_POINTS; i++)
         snprintf(text + strlen(text), sizeof text - strlen(text), "copy = %dx1x1 5\n", i + 1);
     assert_false(machine_from(text, &machine, &error));
-    assert_non_null(strstr(error.text, "more than 32 times"));
+    assert_has(error.text, "more than 32 times");
 }
 
-static void missing_speeds_are_errors(void **state)
+TEST(missing_speeds_are_errors)
 {
-    (void)state;
     struct machine machine = slow_machine();
     struct step_script script;
     struct step_prediction prediction;
@@ -425,23 +402,22 @@ static void missing_speeds_are_errors(void **state)
     script_write(&script, "s1 c1 w0");
     machine.inside.bandwidth = 0;
     assert_false(step_predict(&prediction, &script, 1, &machine, &mesh, &error));
-    assert_non_null(strstr(error.text, "no speed of the network inside a node"));
+    assert_has(error.text, "no speed of the network inside a node");
     error = (struct error){0};
     machine.between.bandwidth = 0;
     mesh = mesh_shape(2, 1, 2);
     assert_false(step_predict(&prediction, &script, 1, &machine, &mesh, &error));
-    assert_non_null(strstr(error.text, "no speed of the network between nodes"));
+    assert_has(error.text, "no speed of the network between nodes");
     error = (struct error){0};
     script.event[1].counted.type = TYPE_BF16;
     machine.between.bandwidth = 1;
     assert_false(step_predict(&prediction, &script, 1, &machine, &mesh, &error));
-    assert_non_null(strstr(error.text, "no speed of matrix products in bf16"));
+    assert_has(error.text, "no speed of matrix products in bf16");
     step_script_close(&script);
 }
 
-static void files_read_as_they_were_written(void **state)
+TEST(files_read_as_they_were_written)
 {
-    (void)state;
     static struct machine written, read;
     static char text[8192], again[8192];
     struct error error;
@@ -469,23 +445,7 @@ static void files_read_as_they_were_written(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(vit_base_is_as_counted_by_hand),
-        cmocka_unit_test(units_add_up_to_the_models_count),
-        cmocka_unit_test(recomputation_counts),
-        cmocka_unit_test(scripts_send_what_is_planned),
-        cmocka_unit_test(two_queues),
-        cmocka_unit_test(loaders_work_ahead),
-        cmocka_unit_test(groups_lie_on_nodes),
-        cmocka_unit_test(collectives_by_hand),
-        cmocka_unit_test(measured_points),
-        cmocka_unit_test(wrong_machine_files),
-        cmocka_unit_test(too_many_points),
-        cmocka_unit_test(missing_speeds_are_errors),
-        cmocka_unit_test(files_read_as_they_were_written),
-    };
     log_open(0, LOG_WARN);
     status_set_phases(phase_table, PHASE_COUNT);
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return TESTS_RUN();
 }

@@ -43,7 +43,7 @@ page() {
 folder=$work/run
 steps="$small run.tags=python,suite run.dir=$folder train.epochs=2 checkpoint.every=0.5 checkpoint.keep=9 optim.ema=0.9"
 run 2 first $steps
-result "a run on two ranks" "$([ $status -eq 0 ] || echo "status $status")" "$work/first.log"
+result "a run on two ranks" "$(ended)" "$work/first.log"
 
 read_by "TensorBoard reads the events of a run" check_tensorboard.py "$folder" --parts 1
 read_by "h5py reads a checkpoint" check_h5py.py "$folder/checkpoints/last.h5"
@@ -54,8 +54,7 @@ read_by "safetensors reads the weights" check_safetensors.py "$folder/weights.sa
 for file in "$folder"/checkpoints/step-*.h5; do newest=$file; done
 rm "$newest" "$folder/result.json"
 run 2 second $steps
-grep -q 'resuming from' "$work/second.log" && bad= || bad="not resumed"
-result "the run goes on" "$bad" "$work/second.log"
+result "the run goes on" "$(has "$work/second.log" 'resuming from')" "$work/second.log"
 read_by "TensorBoard sees no step twice in a resumed run" check_tensorboard.py "$folder" --parts 2
 
 # A third attempt after two checkpoints were lost, ended by a killed rank.
@@ -75,7 +74,7 @@ skipped "Weights & Biases gets each step once" wandb ||
     read_by "Weights & Biases gets each step once" check_wandb.py "$folder"
 
 run 1 half $small run.dir="$work/half" train.precision=fp16 train.epochs=1
-result "a run in fp16" "$([ $status -eq 0 ] || echo "status $status")" "$work/half.log"
+result "a run in fp16" "$(ended)" "$work/half.log"
 read_by "TensorBoard reads the scale of the loss" check_tensorboard.py "$work/half" --parts 1
 
 page "the book's Python reads a checkpoint" read-checkpoint.md
@@ -91,7 +90,7 @@ by_torch "PyTorch has the losses of augmented training with the same random numb
     "$MPIRUN" "$sample" "$work/augmented"
 
 run 2 pack convert data data.root="$sample" convert.output="$work/packed.h5"
-result "packing on two ranks" "$([ $status -eq 0 ] || echo "status $status")" "$work/pack.log"
+result "packing on two ranks" "$(ended)" "$work/pack.log"
 read_by "h5py reads packed data" check_packed.py "$work/packed.h5" "$sample"
 
 by_torch "real images get the colours that Pillow gives them" check_colours.py "$TEST_BUILD/test/data/test_policy"
@@ -101,7 +100,7 @@ images() {
     rm -f "$work/images.h5"
     run 2 images convert data data.format=imagefolder data.root="$2" data.scaled_decode=off data.val=none data.exif=on \
         convert.output="$work/images.h5" convert.kind=decoded convert.size="$3"
-    result "$1 are packed as pixels" "$([ $status -eq 0 ] || echo "status $status")" "$work/images.log"
+    result "$1 are packed as pixels" "$(ended)" "$work/images.log"
     read_by "$1 are as Pillow decodes and resizes them" check_images.py "$work/images.h5" "$2/train" train
 }
 for class in train/bird train/cat train/dog val/bird val/cat val/dog; do mkdir -p "$work/tree/$class"; done

@@ -2,21 +2,12 @@
 /* Charts as SVG and as PNG: positions of points and lines; escaped text; formatted numbers. */
 #include "tools/report/chart.h"
 
-#include <math.h>
 #include <png.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "markup.h"
-#include "skip.h"
 #include "temporary.h"
+#include "test.h"
 #include "tools/report/escape.h"
 #include "tools/report/format.h"
 #include "tools/report/ticks.h"
@@ -39,9 +30,8 @@ static char *escaped(void (*escape)(FILE *, const char *), const char *text)
     return result;
 }
 
-static void names_of_any_bytes_are_text(void **state)
+TEST(names_of_any_bytes_are_text)
 {
-    (void)state;
     assert_string_equal(escaped(escape_html, "<b>&\"'"), "&lt;b&gt;&amp;&quot;&#39;");
     assert_string_equal(escaped(escape_html, "Z\xC3\xBC rich"), "Z\xC3\xBC rich");
     assert_string_equal(escaped(escape_html, "\xF0\x9F\x90\x88"), "\xF0\x9F\x90\x88");
@@ -55,7 +45,7 @@ static void names_of_any_bytes_are_text(void **state)
     assert_string_equal(escaped(escape_csv, "a,\"b\""), "\"a,\"\"b\"\"\"");
 }
 
-static void figures_are_short(void **state)
+TEST(figures_are_short)
 {
     static const struct {
         enum figure figure;
@@ -83,7 +73,6 @@ static void figures_are_short(void **state)
         {FIGURE_WATTS, 301.5, "302 W"},
     };
     char text[FORMAT_TEXT];
-    (void)state;
     for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++) {
         format_figure(text, figures[i].figure, figures[i].value);
         assert_string_equal(text, figures[i].text);
@@ -105,10 +94,9 @@ static void assert_ticks(const struct ticks *ticks, const char *texts)
     assert_string_equal(all, texts);
 }
 
-static void axes_have_round_numbers(void **state)
+TEST(axes_have_round_numbers)
 {
     struct ticks ticks;
-    (void)state;
     ticks_linear(&ticks, 0, 10, 5);
     assert_ticks(&ticks, "0 2 4 6 8 10");
     ticks_linear(&ticks, 0.31, 2.4, 4);
@@ -187,7 +175,7 @@ static const char *last_path(const char *svg)
     return path;
 }
 
-static void svg_has_points_where_they_belong(void **state)
+TEST(svg_has_points_where_they_belong)
 {
     const double x[] = {0, 1, 2, 3, 4}, y[] = {2.5, 1.5, NAN, 0.75, 0.5};
     const struct chart_series series[] = {
@@ -198,10 +186,9 @@ static void svg_has_points_where_they_belong(void **state)
                                 .series_count = 1,
                                 .series = series};
     double points[8];
-    (void)state;
     char *svg = embedded(&chart, 400, 250);
     const struct frame frame = frame_of(svg);
-    assert_non_null(strstr(svg, "viewBox=\"0 0 400 250\""));
+    assert_has(svg, "viewBox=\"0 0 400 250\"");
     assert_int_equal(sscanf(last_path(svg), "M%lf %lf %lf %lfM%lf %lf %lf %lf\"", &points[0],
                             &points[1], &points[2], &points[3], &points[4], &points[5], &points[6],
                             &points[7]),
@@ -224,7 +211,7 @@ static void svg_has_points_where_they_belong(void **state)
 }
 
 /* The labels of both axes are inside the drawing, also if the page enlarges them. */
-static void labels_have_room(void **state)
+TEST(labels_have_room)
 {
     const double x[] = {0, 1234567}, y[] = {0, 0.00098765};
     const struct chart_series series[] = {{.x = x, .y = y, .count = 2}};
@@ -232,7 +219,6 @@ static void labels_have_room(void **state)
         .x = {.label = "step", .whole = true}, .series_count = 1, .series = series};
     char *text = NULL;
     size_t size = 0;
-    (void)state;
     FILE *stream = open_memstream(&text, &size);
     chart_embed(&chart, stream, "id", &(struct chart_size){600, 330, 1.6, 100, 1});
     fclose(stream);
@@ -252,7 +238,7 @@ static void labels_have_room(void **state)
     free(text);
 }
 
-static void values_are_titles(void **state)
+TEST(values_are_titles)
 {
     const double x[] = {100, 200, 300}, y[] = {2.5, NAN, 0.5}, at[] = {200}, rare[] = {1234.6};
     const struct chart_series series[] = {{.name = "<a>", .x = x, .y = y, .count = 3},
@@ -262,7 +248,6 @@ static void values_are_titles(void **state)
                                 .y = {.label = "%"},
                                 .series_count = 2,
                                 .series = series};
-    (void)state;
     char *svg = embedded(&chart, 400, 250);
     assert_int_equal(text_count(svg, "class=\"at\""), 3);
     assert_int_equal(text_count(svg, "<title>step 100\n&lt;a&gt; 2.500 %\nb 1,235 % at step 200<"),
@@ -271,12 +256,11 @@ static void values_are_titles(void **state)
     free(svg);
 }
 
-static void lines_are_interrupted_at_unknown_values(void **state)
+TEST(lines_are_interrupted_at_unknown_values)
 {
     double x[9], y[9] = {1, 2, NAN, 4, NAN, INFINITY, 7, 8, -INFINITY};
     const struct chart_series series[] = {{.x = x, .y = y, .count = 9}};
     const struct chart chart = {.series_count = 1, .series = series};
-    (void)state;
     for (int i = 0; i < 9; i++)
         x[i] = i;
     char *svg = chart_svg(&chart, 300, 200);
@@ -286,12 +270,11 @@ static void lines_are_interrupted_at_unknown_values(void **state)
     free(svg);
 }
 
-static void many_points_keep_their_extremes(void **state)
+TEST(many_points_keep_their_extremes)
 {
     enum { COUNT = 100000 };
     double *x = calloc(COUNT, sizeof *x), *y = calloc(COUNT, sizeof *y);
     char spike[32];
-    (void)state;
     for (int i = 0; i < COUNT; i++) {
         x[i] = i;
         y[i] = i % 2;
@@ -312,7 +295,7 @@ static void many_points_keep_their_extremes(void **state)
     free(y);
 }
 
-static void nothing_and_one_value_are_drawn(void **state)
+TEST(nothing_and_one_value_are_drawn)
 {
     const double x[] = {3}, y[] = {7}, zero[] = {0};
     const struct chart_series one[] = {{.name = "one", .x = x, .y = y, .count = 1}};
@@ -329,11 +312,10 @@ static void nothing_and_one_value_are_drawn(void **state)
         {.series_count = 1, .series = huge},
         {.y = {.scale = CHART_LOG}, .series_count = 1, .series = huge},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof charts / sizeof charts[0]; i++)
         for (int page = 0; page < 2; page++) { /* hardly any space */
             char *svg = page ? embedded(&charts[i], 60, 40) : chart_svg(&charts[i], 60, 40);
-            assert_non_null(strstr(svg, "</svg>"));
+            assert_has(svg, "</svg>");
             assert_null(strstr(svg, "nan"));
             assert_null(strstr(svg, "\"inf"));
             free(svg);
@@ -394,7 +376,7 @@ static struct picture picture_of(const struct chart *chart, int width, int heigh
 
 /* A solid line below and a dashed one above: each colour is found along its line and nowhere else;
  * the title is dark. */
-static void png_has_lines_and_text(void **state)
+TEST(png_has_lines_and_text)
 {
     const double x[] = {0, 10}, low[] = {1, 1}, high[] = {9, 9};
     const struct chart_series series[] = {{.x = x, .y = low, .count = 2},
@@ -405,7 +387,6 @@ static void png_has_lines_and_text(void **state)
                                 .series_count = 2,
                                 .series = series};
     const unsigned first = chart_colours[0], second = chart_colours[1], dark = 0x1b1f24;
-    (void)state;
     need_cairo();
     struct picture picture = picture_of(&chart, 640, 400);
     assert_int_equal(picture.width, 640);
@@ -426,10 +407,9 @@ static void png_has_lines_and_text(void **state)
     free(picture.rgb);
 }
 
-static void png_that_cannot_be_written_is_an_error(void **state)
+TEST(png_that_cannot_be_written_is_an_error)
 {
     struct error error = {0};
-    (void)state;
     need_cairo();
     assert_false(chart_png(&(struct chart){.title = "x"}, 1, temporary_path("no/such/a.png"), 80,
                            60, &error));
@@ -442,21 +422,4 @@ static void png_that_cannot_be_written_is_an_error(void **state)
     assert_int_not_equal(access(temporary_path("folder.png.part"), F_OK), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_of_any_bytes_are_text),
-        cmocka_unit_test(figures_are_short),
-        cmocka_unit_test(axes_have_round_numbers),
-        cmocka_unit_test(svg_has_points_where_they_belong),
-        cmocka_unit_test(labels_have_room),
-        cmocka_unit_test(values_are_titles),
-        cmocka_unit_test(lines_are_interrupted_at_unknown_values),
-        cmocka_unit_test(many_points_keep_their_extremes),
-        cmocka_unit_test(nothing_and_one_value_are_drawn),
-        cmocka_unit_test(png_has_lines_and_text),
-        cmocka_unit_test(png_that_cannot_be_written_is_an_error),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, temporary_setup, temporary_teardown);
-}
+TEST_MAIN(.setup = temporary_setup, .teardown = temporary_teardown)

@@ -2,20 +2,12 @@
 /* Exports of run folders: the expected lines are those of the other programs' logs. */
 #include "tools/report/export.h"
 
-#include <math.h>
 #include <png.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "config/command_options.h"
 #include "temporary.h"
+#include "test.h"
 
 static int make_folder(void **state)
 {
@@ -95,9 +87,8 @@ static void assert_export(int format, const char *name, const char *expected)
     free(found);
 }
 
-static void numbers_look_as_python_prints_them(void **state)
+TEST(numbers_look_as_python_prints_them)
 {
-    (void)state;
     static const struct {
         double value;
         const char *text;
@@ -158,9 +149,8 @@ static void assert_picture(const char *name)
     assert_int_equal(png_get_uint_32(head + 20), 500);
 }
 
-static void course_result_file_of_a_deep_cnn(void **state)
+TEST_WITH(course_result_file_of_a_deep_cnn, make_folder, temporary_teardown)
 {
-    (void)state;
     put_run("cnn_b");
     put_result();
     assert_export(
@@ -173,9 +163,8 @@ static void course_result_file_of_a_deep_cnn(void **state)
 }
 
 /* The accuracy within an epoch is of all samples so far: (100 x 0.5 + 412 x 0.75) / 512. */
-static void course_result_file_of_a_vit(void **state)
+TEST_WITH(course_result_file_of_a_vit, make_folder, temporary_teardown)
 {
-    (void)state;
     put_run("vit_cifar");
     temporary_write("run/deck.ini", "[output]\nlog_every = 512\n");
     put_result();
@@ -192,9 +181,8 @@ static void course_result_file_of_a_vit(void **state)
                                     "Training time (excluding setup): 38.25 seconds\n");
 }
 
-static void course_log_of_a_cnn(void **state)
+TEST_WITH(course_log_of_a_cnn, make_folder, temporary_teardown)
 {
-    (void)state;
     put_run("cnn_a");
     temporary_write("run/epochs.csv", "epoch,step\n");
     assert_export(FORMAT_COURSE, "course.log",
@@ -209,9 +197,8 @@ static void course_log_of_a_cnn(void **state)
                   "Epoch [2/2], Step [512/600], Loss: 1.3001\n");
 }
 
-static void course_log_of_a_resumed_cnn(void **state)
+TEST_WITH(course_log_of_a_resumed_cnn, make_folder, temporary_teardown)
 {
-    (void)state;
     put_run("cnn_b");
     temporary_write(
         "run/run.json",
@@ -247,28 +234,26 @@ static void course_log_of_a_resumed_cnn(void **state)
                   "Epoch [2/2], Step [512/600], Loss: 1.2500\n");
 }
 
-static void course_log_of_a_vit(void **state)
+TEST_WITH(course_log_of_a_vit, make_folder, temporary_teardown)
 {
-    (void)state;
     char *text;
     struct error error = {0};
     put_run("vit_cifar");
     temporary_write("run/deck.ini", "[output]\nlog_every = 512\n[checkpoint]\nevery = 0.5\n");
     assert_true(export_run(FORMAT_COURSE, &error));
     text = temporary_text("run/course.log");
-    assert_non_null(strstr(text, "Starting Vision Transformer training with:\n"
-                                 " Number of epochs: 2\n Batch size: 16\n Learning rate: 0.001\n"
-                                 " Image size: 32\n Device: cuda:0\n"));
-    assert_non_null(strstr(text, "Time: 20.00s\nSaved checkpoint to "));
-    assert_non_null(strstr(text, "/checkpoints/step-00000600.h5\n"));
-    assert_non_null(strstr(text, "/checkpoints/step-00001200.h5\n"));
+    assert_has(text, "Starting Vision Transformer training with:\n"
+                     " Number of epochs: 2\n Batch size: 16\n Learning rate: 0.001\n"
+                     " Image size: 32\n Device: cuda:0\n");
+    assert_has(text, "Time: 20.00s\nSaved checkpoint to ");
+    assert_has(text, "/checkpoints/step-00000600.h5\n");
+    assert_has(text, "/checkpoints/step-00001200.h5\n");
     free(text);
 }
 
 /* Folders of classes may have names of any length. */
-static void course_matrix_of_long_names(void **state)
+TEST_WITH(course_matrix_of_long_names, make_folder, temporary_teardown)
 {
-    (void)state;
     struct error error = {0};
     put_run("cnn_a");
     temporary_write("run/result.json",
@@ -276,14 +261,13 @@ static void course_matrix_of_long_names(void **state)
                     " sentence\"}], \"confusion_matrix\": [[7]]}");
     assert_true(export_run(FORMAT_COURSE, &error));
     char *text = temporary_text("run/16_2_1_2.txt");
-    assert_non_null(strstr(text, "\n      a class whose name was written \n"
-                                 "a class whose name was written       7\n"));
+    assert_has(text, "\n      a class whose name was written \n"
+                     "a class whose name was written       7\n");
     free(text);
 }
 
-static void interrupted_run(void **state)
+TEST_WITH(interrupted_run, make_folder, temporary_teardown)
 {
-    (void)state;
     put_run("cnn_a");
     temporary_write("run/epochs.csv",
                     "epoch,step,train_loss,train_top1,val_loss,val_top1,seconds,eval_seconds\n"
@@ -303,15 +287,13 @@ static void interrupted_run(void **state)
     assert_picture("accuracy_plot");
 }
 
-static void incomplete_run_json(void **state)
+TEST_WITH(incomplete_run_json, make_folder, temporary_teardown)
 {
-    (void)state;
     struct error error = {0};
     put_run("cnn_a");
     temporary_write("run/run.json", "{\"model\": \"cnn_a\", \"ranks\": 2, \"nodes\": 1}");
     assert_false(export_run(FORMAT_COURSE, &error));
-    assert_int_equal(error.kind, ERROR_FILE);
-    assert_non_null(strstr(error.text, "neither run.json nor result.json has global_batch"));
+    assert_error(&error, ERROR_FILE, "neither run.json nor result.json has global_batch");
     error_clear(&error);
     temporary_write("run/run.json", "{\"ranks\": 2, \"nodes\": 1, \"global_batch\": 32,"
                                     " \"steps_per_epoch\": 600, \"total_steps\": 1e300}");
@@ -319,9 +301,8 @@ static void incomplete_run_json(void **state)
     assert_int_equal(error.kind, ERROR_FILE);
 }
 
-static void unwritable_files(void **state)
+TEST_WITH(unwritable_files, make_folder, temporary_teardown)
 {
-    (void)state;
     static const struct {
         int format;
         const char *name;
@@ -338,8 +319,7 @@ static void unwritable_files(void **state)
         unlink(temporary_path(name));
         temporary_directory(inside);
         assert_false(export_run(cases[i].format, &error));
-        assert_int_equal(error.kind, ERROR_FILE);
-        assert_non_null(strstr(error.text, cases[i].name));
+        assert_error(&error, ERROR_FILE, cases[i].name);
         assert_int_equal(rmdir(temporary_path(inside)), 0);
         assert_int_equal(rmdir(temporary_path(name)), 0);
     }
@@ -347,9 +327,8 @@ static void unwritable_files(void **state)
 
 /* ---- PyTorch's ImageNet example */
 
-static void imagenet_log(void **state)
+TEST_WITH(imagenet_log, make_folder, temporary_teardown)
 {
-    (void)state;
     put_run("resnet18");
     temporary_write("run/deck.ini", "[output]\nlog_every = 512\n");
     temporary_write("run/result.json", "{}");
@@ -376,37 +355,34 @@ static void imagenet_log(void **state)
 
 /* ---- PyTorch Lightning */
 
-static void lightning_log(void **state)
+TEST_WITH(lightning_log, make_folder, temporary_teardown)
 {
-    (void)state;
     put_run("vit_base_patch32_224");
     temporary_write("run/units.csv", "unit,parameters\nstem,87455232\nhead,7690\n(the step),0\n");
     struct error error = {0};
     assert_true(export_run(FORMAT_LIGHTNING, &error));
     char *text = temporary_text("run/lightning.log");
-    assert_non_null(strstr(text, "\u2502 0   \u2502 net                          \u2502 "
-                                 "VisionTransformer \u2502 87.5 M \u2502\n"));
-    assert_non_null(strstr(text, "\u2502 2   \u2502 net.head                     \u2502 "
-                                 "Unit              \u2502  7.7 K \u2502\n\u2514"));
-    assert_non_null(strstr(text, "Trainable params: 87.5 M    \nNon-trainable params: 7.7 K     \n"
-                                 "Total params: 87.5 M    \n"
-                                 "Total estimated model params size (MB): 349       \n"));
-    assert_non_null(
-        strstr(text, "Epoch 0    \u2501\u2501\u2501\u2501\u2501\u2501\u2501\u2501\u2501\u2501"
+    assert_has(text, "\u2502 0   \u2502 net                          \u2502 "
+                     "VisionTransformer \u2502 87.5 M \u2502\n");
+    assert_has(text, "\u2502 2   \u2502 net.head                     \u2502 "
+                     "Unit              \u2502  7.7 K \u2502\n\u2514");
+    assert_has(text, "Trainable params: 87.5 M    \nNon-trainable params: 7.7 K     \n"
+                     "Total params: 87.5 M    \n"
+                     "Total estimated model params size (MB): 349       \n");
+    assert_has(text, "Epoch 0    \u2501\u2501\u2501\u2501\u2501\u2501\u2501\u2501\u2501\u2501"
                      "\u2501\u2501\u2501\u2501\u2501\u2501\u2501\u2501\u2501\u2501\u2501\u2501"
                      "\u2501\u2501\u2501\u2501\u2501\u2501\u2501\u2501 650/650 0:00:22 \u2022 "
                      "0:00:00 28.89it/s loss: 1.5 v_num: 0 train/loss_step: 1.5 "
                      "train/acc_step: 0.5 val/loss: 1.4 val/acc: 0.5 val/acc_best: 0.5 "
-                     "train/loss_epoch: 2.031 train/acc_epoch: 0.3\n"));
+                     "train/loss_epoch: 2.031 train/acc_epoch: 0.3\n");
     free(text);
     text = temporary_text("run/exec_time.log");
     assert_string_equal(text, "'train' execution time: 4479.0 (s)");
     free(text);
 }
 
-static void lightning_hparams(void **state)
+TEST_WITH(lightning_hparams, make_folder, temporary_teardown)
 {
-    (void)state;
     put_run("cnn_a");
     temporary_write("run/deck.ini", "[run]\nname = it's one\nseed = 7\n[optim]\nlr = 1e-05\n"
                                     "nesterov = off\n");
@@ -418,9 +394,8 @@ static void lightning_hparams(void **state)
 
 /* ---- PyTorch's torchrun tutorial */
 
-static void torchrun_log(void **state)
+TEST_WITH(torchrun_log, make_folder, temporary_teardown)
 {
-    (void)state;
     put_run("linear");
     temporary_write("run/run.json",
                     "{\"model\": \"linear\", \"ranks\": 2, \"nodes\": 1, \"global_batch\": 32,"
@@ -435,23 +410,4 @@ static void torchrun_log(void **state)
                   "Final model saved at %s/weights.safetensors\n");
 }
 
-int main(void)
-{
-#define RUN(test) cmocka_unit_test_setup_teardown(test, make_folder, temporary_teardown)
-    const struct CMUnitTest tests[] = {cmocka_unit_test(numbers_look_as_python_prints_them),
-                                       RUN(course_result_file_of_a_deep_cnn),
-                                       RUN(course_result_file_of_a_vit),
-                                       RUN(course_log_of_a_cnn),
-                                       RUN(course_log_of_a_resumed_cnn),
-                                       RUN(course_log_of_a_vit),
-                                       RUN(course_matrix_of_long_names),
-                                       RUN(interrupted_run),
-                                       RUN(incomplete_run_json),
-                                       RUN(unwritable_files),
-                                       RUN(imagenet_log),
-                                       RUN(lightning_log),
-                                       RUN(lightning_hparams),
-                                       RUN(torchrun_log)};
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

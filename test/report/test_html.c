@@ -2,20 +2,12 @@
 /* The HTML report of complete, interrupted, malformed and large runs. */
 #include "tools/report/html.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "markup.h"
 #include "temporary.h"
+#include "test.h"
 #include "tools/report/facts.h"
 
 static const char metrics_head[] = "epoch,step,split,loss,top1,lr,images_per_second,step_seconds,"
@@ -112,20 +104,13 @@ static char *page_of(const char *const *folders, int count)
     assert_int_equal(text_count(page, "<img"), text_count(page, " src=\"data:image/png;base64,"));
     assert_null(strstr(page, "@import"));
     assert_null(strstr(page, "url("));
-    assert_non_null(strstr(page, "<html lang=\"en\">"));
+    assert_has(page, "<html lang=\"en\">");
     page_check(page);
     return page;
 }
 
-static void assert_has(const char *page, const char *part)
+TEST(a_run_is_shown)
 {
-    if (strstr(page, part) == NULL)
-        fail_msg("no %s", part);
-}
-
-static void a_run_is_shown(void **state)
-{
-    (void)state;
     small_run_make("one", "64");
     char *page = page_of((const char *const[]){"one"}, 1);
     assert_has(page, "<h1>Run one</h1>");
@@ -155,9 +140,8 @@ static void a_run_is_shown(void **state)
     free(page);
 }
 
-static void local_times_optimizer_and_choice_on_the_test_set(void **state)
+TEST(local_times_optimizer_and_choice_on_the_test_set)
 {
-    (void)state;
     small_run_make("zone", "64");
     temporary_write("zone/run.json",
                     "{\"parts\": [{\"started\": \"2026-11-21T23:03:59.123Z\", "
@@ -182,9 +166,8 @@ static void local_times_optimizer_and_choice_on_the_test_set(void **state)
     free(page);
 }
 
-static void misclassified_images_are_shown(void **state)
+TEST(misclassified_images_are_shown)
 {
-    (void)state;
     small_run_make("wrong", "64");
     temporary_write("wrong/misclassified.json",
                     "{\"split\": \"test\", \"samples\": [{\"name\": \"a\\\"b.png\", \"class\": 0, "
@@ -206,9 +189,8 @@ static void misclassified_images_are_shown(void **state)
     free(page);
 }
 
-static void runs_are_side_by_side(void **state)
+TEST(runs_are_side_by_side)
 {
-    (void)state;
     small_run_make("a", "64");
     small_run_make("b & <c>", "128");
     char *page = page_of((const char *const[]){"a", "b & <c>"}, 2);
@@ -243,10 +225,9 @@ static void other_run_make(const char *folder, const char *part, const char *oth
 }
 
 /* Runs of different models or precision, on different parts of the data. */
-static void only_like_is_compared(void **state)
+TEST(only_like_is_compared)
 {
     char text[8192] = "";
-    (void)state;
     other_run_make("vit", "200", "100, \"image\": 32, \"precision\": \"fp32\"",
                    "[debug]\nfraction = 1\nbatches = 0\n[model]\ninit = none\n");
     other_run_make("cnn", "\"vit\"",
@@ -279,10 +260,9 @@ static void only_like_is_compared(void **state)
     free(page);
 }
 
-static void tables_can_be_pasted(void **state)
+TEST(tables_can_be_pasted)
 {
     char text[8192] = "";
-    (void)state;
     small_run_make("a", "64");
     small_run_make("b|c,\"d\"", "64");
     struct record *records = records_read((const char *const[]){"a", "b|c,\"d\""}, 2);
@@ -309,10 +289,9 @@ static void tables_can_be_pasted(void **state)
     assert_int_equal(commas[2], commas[0] + 1); /* the one in its name */
 }
 
-static void missing_files_are_listed(void **state)
+TEST(missing_files_are_listed)
 {
     static const char text[] = "epoch,step,split,loss\n0,1,train,2.5\n0,2,train,nan\n0,3,tr";
-    (void)state;
     temporary_write("cut/metrics.csv", text);
     temporary_write("cut/result.json",
                     "{\"classes\": 7, \"confusion_matrix\": {}, \"finished\": \"maybe\"");
@@ -341,9 +320,8 @@ static void missing_files_are_listed(void **state)
 }
 
 /* The table of values has at most 100 evaluations, spread over the run, and always the last one. */
-static void values_cover_the_whole_run(void **state)
+TEST(values_cover_the_whole_run)
 {
-    (void)state;
     temporary_directory("evaluations");
     FILE *file = fopen(temporary_path("evaluations/metrics.csv"), "w");
     fputs(metrics_head, file);
@@ -403,9 +381,8 @@ static void large_result_make(void)
     fclose(file);
 }
 
-static void a_large_run_makes_a_small_page(void **state)
+TEST(a_large_run_makes_a_small_page)
 {
-    (void)state;
     temporary_directory("large");
     large_tables_make();
     large_result_make();
@@ -421,9 +398,8 @@ static void a_large_run_makes_a_small_page(void **state)
 
 /* 40 classes: one path per shade of a picture. Each fourth image of class 3 is taken for class 5.
  */
-static void many_classes_are_a_picture(void **state)
+TEST(many_classes_are_a_picture)
 {
-    (void)state;
     temporary_directory("forty");
     FILE *file = fopen(temporary_path("forty/result.json"), "w");
     fputs("{\"classes\": [", file);
@@ -453,9 +429,8 @@ static void many_classes_are_a_picture(void **state)
 }
 
 /* An MFU above 100 % is not shown. A loss of NaN does not end the axis. */
-static void impossible_values_are_left_out(void **state)
+TEST(impossible_values_are_left_out)
 {
-    (void)state;
     temporary_write("wild/metrics.csv", "step,split,loss,peak_share,elapsed_seconds\n"
                                         "10,train,2.5,5.21,1\n20,train,nan,5.21,2\n"
                                         "30,train,nan,5.21,3\n");
@@ -469,10 +444,9 @@ static void impossible_values_are_left_out(void **state)
     free(page);
 }
 
-static void a_page_that_cannot_be_written_is_an_error(void **state)
+TEST(a_page_that_cannot_be_written_is_an_error)
 {
     struct error error = {0};
-    (void)state;
     small_run_make("one", "64");
     struct record *records = records_read((const char *const[]){"one"}, 1);
     assert_false(html_write(records, 1, temporary_path("no/such/page.html"), &error));
@@ -480,22 +454,4 @@ static void a_page_that_cannot_be_written_is_an_error(void **state)
     records_close(records, 1);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_run_is_shown),
-        cmocka_unit_test(local_times_optimizer_and_choice_on_the_test_set),
-        cmocka_unit_test(misclassified_images_are_shown),
-        cmocka_unit_test(runs_are_side_by_side),
-        cmocka_unit_test(only_like_is_compared),
-        cmocka_unit_test(tables_can_be_pasted),
-        cmocka_unit_test(missing_files_are_listed),
-        cmocka_unit_test(values_cover_the_whole_run),
-        cmocka_unit_test(a_large_run_makes_a_small_page),
-        cmocka_unit_test(many_classes_are_a_picture),
-        cmocka_unit_test(impossible_values_are_left_out),
-        cmocka_unit_test(a_page_that_cannot_be_written_is_an_error),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, temporary_setup, temporary_teardown);
-}
+TEST_MAIN(.setup = temporary_setup, .teardown = temporary_teardown)

@@ -2,20 +2,12 @@
 /* The log book: pages, index, notes of users, concurrent writers. */
 #include "tools/report/logbook.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "temporary.h"
+#include "test.h"
 #include "tools/report/escape.h"
 
 static char book[4096];
@@ -62,12 +54,6 @@ static void run_add(const char *folder, const char *started, double top1)
     record_free(&record);
 }
 
-static void assert_has(const char *text, const char *part)
-{
-    if (strstr(text, part) == NULL)
-        fail_msg("no \"%s\" in:\n%s", part, text);
-}
-
 static int lines_with(const char *text, const char *begin)
 {
     int count = 0;
@@ -79,9 +65,8 @@ static int lines_with(const char *text, const char *begin)
     return count;
 }
 
-static void markup_in_names_is_escaped(void **state)
+TEST(markup_in_names_is_escaped)
 {
-    (void)state;
     char *text = NULL;
     size_t length = 0;
     const char *const cells[] = {"a|b", "<!-- x -->", "`c` *d* [e]\nf\x01", "vit_base_patch32"};
@@ -94,9 +79,8 @@ static void markup_in_names_is_escaped(void **state)
     free(text);
 }
 
-static void pages_and_index_are_made(void **state)
+TEST(pages_and_index_are_made)
 {
-    (void)state;
     run_add("first", "2026-11-20T10:00:00.000Z", 0.25);
     run_add("second", "2026-11-21T10:00:00.000Z", 0.5);
     char *index = temporary_text("book/README.md"), *page = temporary_text("book/first.md");
@@ -114,9 +98,8 @@ static void pages_and_index_are_made(void **state)
     free(page);
 }
 
-static void runs_of_one_name_have_pages_of_their_own(void **state)
+TEST(runs_of_one_name_have_pages_of_their_own)
 {
-    (void)state;
     run_add("here/same", "2026-11-20T11:00:00.000Z", 0.1);
     run_add("there/same", "2026-11-20T12:00:00.000Z", 0.2);
     run_add("here/same", "2026-11-20T11:00:00.000Z", 0.3); /* the same run again: the same page */
@@ -136,9 +119,8 @@ static void runs_of_one_name_have_pages_of_their_own(void **state)
     free(index);
 }
 
-static void notes_are_kept(void **state)
+TEST(notes_are_kept)
 {
-    (void)state;
     static const char before[] =
         "Ours\n<!-- vittrain: begin -->\nold\n<!-- vittrain: end -->\nlast";
     static const char foreign[] = "# My own\n\nno marks here";
@@ -159,9 +141,8 @@ static void notes_are_kept(void **state)
     free(page);
 }
 
-static void missing_marks_are_appended(void **state)
+TEST(missing_marks_are_appended)
 {
-    (void)state;
     static const char cut[] = "a note\n<!-- vittrain: begin -->\nhalf";
     temporary_write("book/README.md", cut);
     run_add("old", "2026-11-20T14:00:00.000Z", 0.1);
@@ -220,10 +201,9 @@ static void round_run(const char *name, int round)
 }
 
 /* After each round the index and found.csv have all rows. */
-static void concurrent_writers_lose_nothing(void **state)
+TEST(concurrent_writers_lose_nothing)
 {
     static const char name[] = "free";
-    (void)state;
     char link[64], row[64];
     snprintf(link, sizeof link, "| [%s-", name);
     snprintf(row, sizeof row, ",lr,%s,", name);
@@ -242,9 +222,8 @@ static void concurrent_writers_lose_nothing(void **state)
     }
 }
 
-static void a_book_that_cannot_be_written_is_an_error(void **state)
+TEST(a_book_that_cannot_be_written_is_an_error)
 {
-    (void)state;
     struct error error = {0};
     struct record record = run_make("late", "2026-11-20T14:00:00.000Z", 0.1);
     temporary_file("file", "x", 1);
@@ -263,9 +242,8 @@ static void a_book_that_cannot_be_written_is_an_error(void **state)
     record_free(&record);
 }
 
-static void search_results_are_on_the_page(void **state)
+TEST(search_results_are_on_the_page)
 {
-    (void)state;
     struct error error = {0};
     static const char deck[] = "[model]\nname = vit_cifar\n[mesh]\nstrategy = ddp\n";
     const struct found found = {.what = "batch",
@@ -290,9 +268,8 @@ static void search_results_are_on_the_page(void **state)
 }
 
 /* Uploads, skipped steps and warnings of the log. */
-static void uploads_and_warnings_are_on_the_page(void **state)
+TEST(uploads_and_warnings_are_on_the_page)
 {
-    (void)state;
     static const char sent[] = "{\"uploads\": {\"s3://b/late.h5\": {}}, \"checkpoints\": "
                                "{\"s3://b/step-1.h5\": true}}";
     static const char metrics[] = "step,split,skipped_steps\n1,train,0\n2,train,3\n2,val,\n";
@@ -315,9 +292,8 @@ static void uploads_and_warnings_are_on_the_page(void **state)
 }
 
 /* A killed run has no result, no end, and an incomplete table. */
-static void an_interrupted_run_has_a_page(void **state)
+TEST(an_interrupted_run_has_a_page)
 {
-    (void)state;
     struct error error = {0};
     struct record record;
     static const char run[] =
@@ -346,18 +322,5 @@ static void an_interrupted_run_has_a_page(void **state)
 int main(void)
 {
     setenv("TZ", "UTC0", 1); /* pages have local times */
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(markup_in_names_is_escaped),
-        cmocka_unit_test(pages_and_index_are_made),
-        cmocka_unit_test(runs_of_one_name_have_pages_of_their_own),
-        cmocka_unit_test(notes_are_kept),
-        cmocka_unit_test(missing_marks_are_appended),
-        cmocka_unit_test(concurrent_writers_lose_nothing),
-        cmocka_unit_test(a_book_that_cannot_be_written_is_an_error),
-        cmocka_unit_test(search_results_are_on_the_page),
-        cmocka_unit_test(uploads_and_warnings_are_on_the_page),
-        cmocka_unit_test(an_interrupted_run_has_a_page),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, make_folder, temporary_teardown);
+    return TESTS_RUN(.setup = make_folder, .teardown = temporary_teardown);
 }

@@ -3,20 +3,12 @@
 #include "tools/report/record.h"
 
 #include <jansson.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "config/options.h"
 #include "temporary.h"
+#include "test.h"
 #include "tools/report/facts.h"
 #include "tools/report/logbook.h"
 
@@ -47,9 +39,8 @@ static struct table table_of(const char *text)
     return table;
 }
 
-static void table_gives_cells_by_name(void **state)
+TEST(table_gives_cells_by_name)
 {
-    (void)state;
     struct table table = table_of("step,loss,top1\n1,2.5,\n2,1.25,0.5\n");
     assert_int_equal(table.columns, 3);
     assert_int_equal(table.rows, 2);
@@ -63,9 +54,8 @@ static void table_gives_cells_by_name(void **state)
     table_free(&table);
 }
 
-static void table_skips_an_incomplete_line(void **state)
+TEST(table_skips_an_incomplete_line)
 {
-    (void)state;
     struct table table = table_of("step,loss\n1,2.5\n2,1.2");
     assert_int_equal(table.rows, 1);
     assert_true(table.torn);
@@ -79,9 +69,8 @@ static void table_skips_an_incomplete_line(void **state)
     table_free(&table);
 }
 
-static void table_of_other_widths_is_read(void **state)
+TEST(table_of_other_widths_is_read)
 {
-    (void)state;
     struct table table = table_of("a,b,c\r\n1\r\n1,2,3,4,5\r\n\r\n7,8,9\r\n");
     assert_int_equal(table.rows, 3);
     assert_string_equal(table_text(&table, 0, 1), "");
@@ -90,9 +79,8 @@ static void table_of_other_widths_is_read(void **state)
     table_free(&table);
 }
 
-static void table_reads_quoted_cells(void **state)
+TEST(table_reads_quoted_cells)
 {
-    (void)state;
     struct table table = table_of("a,b\n\"one, two\",\"say \"\"no\"\"\"\n\"open,3\nx,y\n");
     assert_int_equal(table.rows, 3);
     assert_string_equal(table_text(&table, 0, 0), "one, two");
@@ -103,9 +91,8 @@ static void table_reads_quoted_cells(void **state)
     table_free(&table);
 }
 
-static void tables_join_by_names(void **state)
+TEST(tables_join_by_names)
 {
-    (void)state;
     struct table one = table_of("step,rank\n1,0\n2,0\n"), other = table_of("rank,power\n1,99\n");
     table_join(&one, &other);
     assert_int_equal(one.rows, 3);
@@ -124,9 +111,8 @@ static void tables_join_by_names(void **state)
     table_free(&nothing);
 }
 
-static void table_without_a_header_is_an_error(void **state)
+TEST(table_without_a_header_is_an_error)
 {
-    (void)state;
     static const char *const texts[] = {"", "step,loss", "\n1,2\n"};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         struct table table;
@@ -139,9 +125,8 @@ static void table_without_a_header_is_an_error(void **state)
     }
 }
 
-static void whole_run_is_read(void **state)
+TEST(whole_run_is_read)
 {
-    (void)state;
     struct options options;
     options_default(&options);
     options.train.epochs = 3;
@@ -204,9 +189,8 @@ static void whole_run_is_read(void **state)
     record_free(&record);
 }
 
-static void interrupted_run_lists_missing_files(void **state)
+TEST(interrupted_run_lists_missing_files)
 {
-    (void)state;
     temporary_write("cut/deck.ini",
                     "[train]\nepochs = 2\n[gone]\nkey = value\nlong = one\nlong += two\n");
     temporary_write("cut/metrics.csv", "step,split,loss\n1,train,2.5\n2,tra");
@@ -234,9 +218,8 @@ static void interrupted_run_lists_missing_files(void **state)
 }
 
 /* A share of the peak above 1, or values that stop, prove that the peak was wrong. */
-static void wrong_peak_gives_no_share(void **state)
+TEST(wrong_peak_gives_no_share)
 {
-    (void)state;
     static const struct {
         const char *metrics;
         double mean;
@@ -257,15 +240,13 @@ static void wrong_peak_gives_no_share(void **state)
     }
 }
 
-static void other_folders_are_errors(void **state)
+TEST(other_folders_are_errors)
 {
-    (void)state;
     struct record record;
     struct error error = {0};
     temporary_directory("empty");
     assert_false(record_read(&record, temporary_path("empty"), &error));
-    assert_int_equal(error.kind, ERROR_FILE);
-    assert_non_null(strstr(error.text, "not a run folder"));
+    assert_error(&error, ERROR_FILE, "not a run folder");
     error_clear(&error);
     assert_false(record_read(&record, temporary_path("nowhere"), &error));
     assert_int_equal(error.kind, ERROR_FILE);
@@ -289,9 +270,8 @@ static struct found found_example(const char *what, double value)
                           .detail = "a plot, \"this\"\none"};
 }
 
-static void found_rows_are_added(void **state)
+TEST(found_rows_are_added)
 {
-    (void)state;
     struct error error = {0};
     struct table table;
     const struct found one = found_example("batch", 512), two = found_example("batch", 640);
@@ -318,9 +298,8 @@ static void found_rows_are_added(void **state)
     table_free(&table);
 }
 
-static void found_reports_write_errors(void **state)
+TEST(found_reports_write_errors)
 {
-    (void)state;
     struct error error = {0};
     const struct found found = found_example("lr", 1e-3);
     temporary_write("file", "x");
@@ -332,22 +311,4 @@ static void found_reports_write_errors(void **state)
     assert_int_equal(error.kind, ERROR_FILE);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(table_gives_cells_by_name),
-        cmocka_unit_test(table_skips_an_incomplete_line),
-        cmocka_unit_test(table_of_other_widths_is_read),
-        cmocka_unit_test(table_reads_quoted_cells),
-        cmocka_unit_test(tables_join_by_names),
-        cmocka_unit_test(table_without_a_header_is_an_error),
-        cmocka_unit_test(whole_run_is_read),
-        cmocka_unit_test(interrupted_run_lists_missing_files),
-        cmocka_unit_test(wrong_peak_gives_no_share),
-        cmocka_unit_test(other_folders_are_errors),
-        cmocka_unit_test(found_rows_are_added),
-        cmocka_unit_test(found_reports_write_errors),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, temporary_setup, temporary_teardown);
-}
+TEST_MAIN(.setup = temporary_setup, .teardown = temporary_teardown)

@@ -6,18 +6,9 @@
 #include "runlog/monitor.h"
 
 #include <dirent.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "../cuda/nvml.h"
 #include "config/options.h"
@@ -25,6 +16,7 @@
 #include "core/folder.h"
 #include "core/log.h"
 #include "temporary.h"
+#include "test.h"
 
 static struct comm *world;
 static char top[512]; /* shared by all ranks; each test has a folder in it */
@@ -228,9 +220,8 @@ static bool has_thread(const char *wanted)
     return found;
 }
 
-static void rows_are_written_at_the_interval(void **state)
+TEST(rows_are_written_at_the_interval)
 {
-    (void)state;
     struct monitor_setup setup = some_setup(0.2);
     struct monitor_summary summary;
     setup.root = "";
@@ -251,7 +242,7 @@ static void rows_are_written_at_the_interval(void **state)
                             &second, &milliseconds),
                      7);
     snprintf(begins, sizeof begins, "Z,17,%d,%s,", world->rank, comm_host());
-    assert_non_null(strstr(row, begins));
+    assert_has(row, begins);
     int rows = count_words(text, "\n") - 1;
     assert_true(seconds > 0.5 && rows <= 3 + seconds / 0.2); /* no reading is too early */
     assert_true(cell(row, "resident_bytes") > 1 << 20);
@@ -269,9 +260,8 @@ static void rows_are_written_at_the_interval(void **state)
     free(text);
 }
 
-static void attempts_of_a_run_form_one_table(void **state)
+TEST(attempts_of_a_run_form_one_table)
 {
-    (void)state;
     struct monitor_setup setup = some_setup(100);
     struct monitor_summary summary;
     run_short(&setup, &summary);
@@ -306,9 +296,8 @@ static void write_energy(const char *microjoules)
     write_root("sys/class/powercap/intel-rapl:0/energy_uj", microjoules);
 }
 
-static void summary_covers_all_ranks(void **state)
+TEST(summary_covers_all_ranks)
 {
-    (void)state;
     struct monitor_setup setup = some_setup(100);
     struct monitor_summary summary;
     int ranks = world->size;
@@ -342,9 +331,8 @@ static void summary_covers_all_ranks(void **state)
 }
 
 /* The values differ between readings and between ranks. */
-static void sums_follow_the_kind_of_sensor(void **state)
+TEST(sums_follow_the_kind_of_sensor)
 {
-    (void)state;
     struct monitor_setup setup = some_setup(1);
     struct monitor_summary summary;
     struct sensor_sums sums[SENSOR_COUNT];
@@ -382,9 +370,8 @@ static void sums_follow_the_kind_of_sensor(void **state)
     assert_string_equal(summary.joules_of, "GPU");
 }
 
-static void gpu_faults_are_logged_once(void **state)
+TEST(gpu_faults_are_logged_once)
 {
-    (void)state;
     struct monitor_setup setup = some_setup(0.1);
     char expected[256];
     setup.device = &gpu;
@@ -418,9 +405,8 @@ static void gpu_faults_are_logged_once(void **state)
 }
 
 /* The driver hangs for longer than monitor_stop waits. */
-static void hanging_sensor_does_not_block_the_run(void **state)
+TEST(hanging_sensor_does_not_block_the_run)
 {
-    (void)state;
     struct monitor_setup setup = some_setup(0.1);
     struct monitor_summary summary;
     char expected[256];
@@ -443,7 +429,7 @@ static void hanging_sensor_does_not_block_the_run(void **state)
     snprintf(expected, sizeof expected, "warning: rank %d on %s: a sensor", world->rank,
              comm_host());
     assert_int_equal(count_words(said, "warning"), 1);
-    assert_non_null(strstr(said, expected));
+    assert_has(said, expected);
     free(said);
     for (int i = 0; i < SENSOR_COUNT; i++)
         assert_true(isnan(summary.value[i]));
@@ -456,9 +442,8 @@ static void hanging_sensor_does_not_block_the_run(void **state)
     free(after);
 }
 
-static void unwritable_table_is_one_warning(void **state)
+TEST(unwritable_table_is_one_warning)
 {
-    (void)state;
     struct monitor_setup setup = some_setup(0.1);
     struct monitor_summary summary;
     bool last = world->rank == world->size - 1;
@@ -482,9 +467,8 @@ static void unwritable_table_is_one_warning(void **state)
     free(said);
 }
 
-static void removed_folder_is_one_warning(void **state)
+TEST(removed_folder_is_one_warning)
 {
-    (void)state;
     struct monitor_setup setup = some_setup(0.1);
     struct monitor_summary summary;
     console_catch();
@@ -509,9 +493,8 @@ static void removed_folder_is_one_warning(void **state)
 }
 
 /* The training thread writes rows at the same time. */
-static void points_are_written_to_tensorboard(void **state)
+TEST(points_are_written_to_tensorboard)
 {
-    (void)state;
     struct monitor_setup setup = some_setup(0.1);
     struct run_folder run = {0};
     struct options options;
@@ -569,9 +552,8 @@ static void points_are_written_to_tensorboard(void **state)
     assert_true(busy >= 2 && busy == masks);
 }
 
-static void without_a_monitor_nothing_happens(void **state)
+TEST(without_a_monitor_nothing_happens)
 {
-    (void)state;
     struct monitor_summary summary;
     monitor_step(NULL, 3);
     monitor_stop(NULL);
@@ -603,9 +585,8 @@ static void smi_remove(char *old)
 }
 
 /* Each rank acts as the first rank of a node. */
-static void each_node_writes_the_output_of_nvidia_smi(void **state)
+TEST(each_node_writes_the_output_of_nvidia_smi)
 {
-    (void)state;
     char script[256], path[900], title[128];
     struct monitor_setup setup = some_setup(60);
     setup.of_node = true;
@@ -630,15 +611,14 @@ static void each_node_writes_the_output_of_nvidia_smi(void **state)
     char *text = read_text(path);
     snprintf(title, sizeof title, "| of rank %d |\n", world->rank);
     assert_int_equal(strncmp(text, comm_host(), strlen(comm_host())), 0);
-    assert_non_null(strstr(text, title));
+    assert_has(text, title);
     free(text);
     comm_barrier(world);
 }
 
 /* A missing or failing nvidia-smi is ignored; one that hangs is killed at the end of the run. */
-static void failing_nvidia_smi_does_not_block_the_run(void **state)
+TEST(failing_nvidia_smi_does_not_block_the_run)
 {
-    (void)state;
     static const char *const scripts[] = {"#!/bin/sh\necho No devices were found\nexit 6\n",
                                           "#!/dev/null/none\n", "#!/bin/sh\nsleep 600\n"};
     char path[900];
@@ -665,33 +645,16 @@ static void failing_nvidia_smi_does_not_block_the_run(void **state)
     free(said);
 }
 
-#define TEST(name) cmocka_unit_test_setup(name, begin)
-
 int main(int argc, char **argv)
 {
     struct error error = {0};
-    cmocka_set_message_output(CM_OUTPUT_TAP);
     if (!comm_world_open(&argc, &argv, &world, &error))
         return 1;
     log_open(world->rank, LOG_WARN);
     if (world->rank == 0)
         snprintf(top, sizeof top, "%s", temporary_open());
     comm_broadcast(world, top, sizeof top, COMM_BYTE, 0);
-    const struct CMUnitTest tests[] = {
-        TEST(rows_are_written_at_the_interval),
-        TEST(attempts_of_a_run_form_one_table),
-        TEST(summary_covers_all_ranks),
-        TEST(sums_follow_the_kind_of_sensor),
-        TEST(gpu_faults_are_logged_once),
-        TEST(hanging_sensor_does_not_block_the_run),
-        TEST(unwritable_table_is_one_warning),
-        TEST(removed_folder_is_one_warning),
-        TEST(points_are_written_to_tensorboard),
-        TEST(each_node_writes_the_output_of_nvidia_smi),
-        TEST(failing_nvidia_smi_does_not_block_the_run),
-        TEST(without_a_monitor_nothing_happens),
-    };
-    int failed = cmocka_run_group_tests_name("monitor", tests, NULL, NULL);
+    int failed = TESTS_RUN(.before = begin);
     comm_barrier(world);
     if (world->rank == 0)
         temporary_close();

@@ -40,7 +40,7 @@ page_faults() {
 for ranks in 1 2; do
     folder=$work/run$ranks
     run $ranks run$ranks $small train.epochs=4 output.monitor=0.1 run.dir="$folder"
-    bad=$([ $status -eq 0 ] || echo "status $status")
+    bad=$(ended)
     for table in monitor.csv monitor-1.csv; do
         [ $ranks = 2 ] || [ $table = monitor.csv ] || continue
         count=$(rows "$folder/$table")
@@ -69,13 +69,13 @@ result 'what a node has once is in one table' "$bad"
 before=$(rows "$work/run2/monitor.csv")
 run 2 further $small train.epochs=5 output.monitor=0.1 run.dir="$work/run2"
 after=$(rows "$work/run2/monitor.csv")
-bad=$([ $status -eq 0 ] || echo "status $status")
+bad=$(ended)
 [ "$after" -gt "$before" ] 2>/dev/null || bad="$bad; $before rows before, after it: $after"
 [ "$(grep -c '^time,' "$work/run2/monitor-1.csv")" = 1 ] || bad="$bad; not one header"
 result 'going on appends' "$bad" "$work/further.log"
 
 run 2 none $small train.epochs=4 output.monitor=0 run.dir="$work/none"
-bad=$([ $status -eq 0 ] || echo "status $status")$(ls "$work"/none/monitor* 2>/dev/null)
+bad=$(ended)$(ls "$work"/none/monitor* 2>/dev/null)
 [ "$(value "$work/none/result.json" sensors)" = None ] || bad="$bad; sensors in result.json"
 result 'none' "$bad" "$work/none.log"
 column "$work/run2/metrics.csv" train loss | head -100 >"$work/a"
@@ -83,13 +83,13 @@ column "$work/none/metrics.csv" train loss >"$work/b"
 result 'the losses are the same without' "$(differ "$work/a" "$work/b" 0)"
 
 run 1 nocsv $small train.steps=3 output.csv=off run.dir="$work/nocsv"
-bad=$([ $status -eq 0 ] || echo "status $status")$(ls "$work"/nocsv/monitor* 2>/dev/null)
+bad=$(ended)$(ls "$work"/nocsv/monitor* 2>/dev/null)
 [ "$(value "$work/nocsv/result.json" sensors readings)" = 2 ] || bad="$bad; not 2 readings"
 result 'without tables: a summary' "$bad" "$work/nocsv.log"
 
 mkdir -p "$work/taken/monitor-1.csv"
 run 2 taken $small train.steps=3 run.dir="$work/taken"
-bad=$([ $status -eq 0 ] || echo "status $status")
+bad=$(ended)
 [ "$(grep -c '^warning: ' "$work/taken.log")" = 1 ] &&
     grep -q '^warning: rank 1 on .*monitor-1.csv.*the run continues' "$work/taken.log" || bad="$bad; not one warning"
 result 'a table that cannot be written' "$bad" "$work/taken.log"
@@ -123,7 +123,7 @@ result 'is removed at the end' "$bad" "$work/page.log"
 
 mkfifo "$work/device"
 run 1 device $small train.steps=3 output.prometheus="$work/device" run.dir="$work/devices"
-bad=$([ $status -eq 0 ] || echo "status $status")
+bad=$(ended)
 [ -p "$work/device" ] || bad="$bad; it is gone"
 grep -q '^warning: .*/device: it is a device or pipe.* the run continues' "$work/device.log" || bad="$bad; no warning"
 result 'a page never replaces a device' "$bad" "$work/device.log"

@@ -3,17 +3,9 @@
 #include "runlog/results.h"
 
 #include <jansson.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "temporary.h"
+#include "test.h"
 
 static int64_t confusion[4] = {3, 1, 2, 4};
 static const struct evaluation evaluation = {.samples = 10,
@@ -70,9 +62,8 @@ static double number(const json_t *object, const char *key)
     return json_number_value(value);
 }
 
-static void file_has_the_results(void **state)
+TEST(file_has_the_results)
 {
-    (void)state;
     struct run_folder folder = {0};
     struct results results = some_results();
     struct error error = {0};
@@ -103,9 +94,8 @@ static void file_has_the_results(void **state)
     json_decref(object);
 }
 
-static void sensors_follow_their_table(void **state)
+TEST(sensors_follow_their_table)
 {
-    (void)state;
     struct results results = some_results();
     struct monitor_summary sensors = {
         .joules = 7200, .joules_of = "GPU", .seconds = 60, .readings = 7, .reading_seconds = 1e-4};
@@ -141,9 +131,8 @@ static void sensors_follow_their_table(void **state)
     json_decref(object);
 }
 
-static void unwritable_folder_is_an_error(void **state)
+TEST(unwritable_folder_is_an_error)
 {
-    (void)state;
     struct run_folder folder = {.path = ""};
     struct results results = some_results();
     struct error error = {0};
@@ -155,13 +144,12 @@ static void unwritable_folder_is_an_error(void **state)
     temporary_close();
 }
 
-static void classes_and_matrix_are_written(void **state)
+TEST(classes_and_matrix_are_written)
 {
-    (void)state;
     char *names[] = {"cat", "\xe9t\xe9"}; /* the second is not UTF-8 */
     struct dataset dataset = {.classes = 2, .class_name = names};
     char *text = evaluation_to_text(&evaluation, "test", &dataset);
-    assert_non_null(strstr(text, "\"confusion_matrix\": [\n  [3, 1],\n  [2, 4]\n ]"));
+    assert_has(text, "\"confusion_matrix\": [\n  [3, 1],\n  [2, 4]\n ]");
     json_t *object = parse(text);
     const json_t *classes = json_object_get(object, "classes");
     const json_t *matrix = json_object_get(object, "confusion_matrix");
@@ -180,9 +168,8 @@ static void classes_and_matrix_are_written(void **state)
     json_decref(object);
 }
 
-static void test_split_and_target_are_written(void **state)
+TEST(test_split_and_target_are_written)
 {
-    (void)state;
     struct results results = some_results();
     results.test = &evaluation;
     results.test_weights = "best";
@@ -205,9 +192,8 @@ static void test_split_and_target_are_written(void **state)
     json_decref(object);
 }
 
-static void no_accuracy_without_an_evaluation(void **state)
+TEST(no_accuracy_without_an_evaluation)
 {
-    (void)state;
     struct results results = some_results();
 
     results.evaluation = NULL;
@@ -222,16 +208,4 @@ static void no_accuracy_without_an_evaluation(void **state)
     json_decref(object);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(file_has_the_results),
-        cmocka_unit_test(sensors_follow_their_table),
-        cmocka_unit_test(unwritable_folder_is_an_error),
-        cmocka_unit_test(classes_and_matrix_are_written),
-        cmocka_unit_test(test_split_and_target_are_written),
-        cmocka_unit_test(no_accuracy_without_an_evaluation),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

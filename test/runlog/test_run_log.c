@@ -3,20 +3,12 @@
  * resumed form one table. */
 #include "runlog/run_log.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "config/options.h"
 #include "core/csv.h"
 #include "temporary.h"
+#include "test.h"
 
 #define METRICS_HEADER                                                                             \
     "epoch,step,split,loss,top1,top5,lr,grad_norm,images_per_second,step_seconds,data_seconds,"    \
@@ -123,9 +115,8 @@ static void assert_file(const char *name, const char *expected)
     epoch "," step ",train,2.5,0.125,,0.0003,0.333333333,1000,0.064,0,0.06,0.01,0.004,0.5," step   \
           ",32768,1,0.02,0.04,,0.0001\n"
 
-static void rows_have_the_given_values(void **state)
+TEST_WITH(rows_have_the_given_values, make_folder, temporary_teardown)
 {
-    (void)state;
     struct run_log *log = open_log(0);
 
     write_train(log, 5);
@@ -135,9 +126,8 @@ static void rows_have_the_given_values(void **state)
     assert_file("epochs.csv", EPOCHS_HEADER "0,10,2,0.25,0.75,,,,0.1,12.5,0.5,100,0.01,0.0625\n");
 }
 
-static void rows_after_the_checkpoint_are_removed(void **state)
+TEST_WITH(rows_after_the_checkpoint_are_removed, make_folder, temporary_teardown)
 {
-    (void)state;
     struct run_log *log = open_log(0);
 
     for (int64_t step = 5; step <= 25; step += 5)
@@ -155,9 +145,8 @@ static void rows_after_the_checkpoint_are_removed(void **state)
                                             "1,20,2,0.25,0.75,,,,0.1,12.5,0.5,100,0.01,0.0625\n");
 }
 
-static void row_of_a_partial_epoch_is_removed(void **state)
+TEST_WITH(row_of_a_partial_epoch_is_removed, make_folder, temporary_teardown)
 {
-    (void)state;
     struct run_log *log = open_log(0);
 
     write_train(log, 15);
@@ -170,9 +159,8 @@ static void row_of_a_partial_epoch_is_removed(void **state)
 }
 
 /* Rows that a killed attempt wrote at the step of its checkpoint, after that checkpoint. */
-static void evaluations_after_the_checkpoint_are_removed(void **state)
+TEST_WITH(evaluations_after_the_checkpoint_are_removed, make_folder, temporary_teardown)
 {
-    (void)state;
     static const char before[] = METRICS_HEADER ROW("0", "5") "0,10,val,1\n" ROW("0", "20");
     static const char val[] = "0,20,val,1\n", test[] = "0,20,test,1\n";
     char written[2048], kept[2048];
@@ -190,9 +178,8 @@ static void evaluations_after_the_checkpoint_are_removed(void **state)
     assert_file("metrics.csv", before);
 }
 
-static void truncated_last_line_is_dropped(void **state)
+TEST_WITH(truncated_last_line_is_dropped, make_folder, temporary_teardown)
 {
-    (void)state;
     temporary_write("metrics.csv", METRICS_HEADER ROW("0", "5") "1,10,train,2.");
     temporary_write("epochs.csv", "epoch,st");
     close_log(open_log(100));
@@ -200,17 +187,15 @@ static void truncated_last_line_is_dropped(void **state)
     assert_file("epochs.csv", EPOCHS_HEADER);
 }
 
-static void lines_without_a_step_are_dropped(void **state)
+TEST_WITH(lines_without_a_step_are_dropped, make_folder, temporary_teardown)
 {
-    (void)state;
     temporary_write("metrics.csv", METRICS_HEADER "\nnonsense\n1,,x\n" ROW("0", "5"));
     close_log(open_log(5));
     assert_file("metrics.csv", METRICS_HEADER ROW("0", "5"));
 }
 
-static void new_run_removes_all_rows(void **state)
+TEST_WITH(new_run_removes_all_rows, make_folder, temporary_teardown)
 {
-    (void)state;
     struct run_log *log = open_log(0);
 
     write_train(log, 5);
@@ -220,17 +205,15 @@ static void new_run_removes_all_rows(void **state)
 }
 
 /* Rows of an older version with fewer columns get empty cells. */
-static void newer_columns_are_empty(void **state)
+TEST_WITH(newer_columns_are_empty, make_folder, temporary_teardown)
 {
-    (void)state;
     temporary_write("epochs.csv", "epoch,step,train_loss\n0,10,2.5\n1,20,2.25\n2,30,2\n");
     close_log(open_log(20));
     assert_file("epochs.csv", EPOCHS_HEADER "0,10,2.5,,,,,,,,,,,\n1,20,2.25,,,,,,,,,,,\n");
 }
 
-static void table_with_other_columns_is_an_error_and_stays(void **state)
+TEST_WITH(table_with_other_columns_is_an_error_and_stays, make_folder, temporary_teardown)
 {
-    (void)state;
     struct error error = {0};
 
     static const char *const tables[] = {"a,b\n1,2\n", "epoch,step,spl\n1,2,train\n"};
@@ -239,16 +222,13 @@ static void table_with_other_columns_is_an_error_and_stays(void **state)
         temporary_write("metrics.csv", tables[i]);
         assert_null(
             run_log_open(&folder, &options.output, &(struct run_log_position){.step = 10}, &error));
-        assert_int_equal(error.kind, ERROR_FILE);
-        assert_non_null(
-            strstr(error.text, "metrics.csv: its columns are not those of this program"));
+        assert_error(&error, ERROR_FILE, "metrics.csv: its columns are not those of this program");
         assert_file("metrics.csv", tables[i]);
     }
 }
 
-static void outputs_can_be_disabled(void **state)
+TEST_WITH(outputs_can_be_disabled, make_folder, temporary_teardown)
 {
-    (void)state;
     struct error error = {0};
 
     options.output.csv = false;
@@ -264,9 +244,8 @@ static void outputs_can_be_disabled(void **state)
     run_log_close(NULL);
 }
 
-static void missing_folder_is_an_error(void **state)
+TEST_WITH(missing_folder_is_an_error, make_folder, temporary_teardown)
 {
-    (void)state;
     struct run_folder missing = {.path = ""};
     struct error error = {0};
 
@@ -280,9 +259,8 @@ static void missing_folder_is_an_error(void **state)
 }
 
 /* On a full disk, a row or the flush reports the error. */
-static void full_disk_is_an_error(void **state)
+TEST_WITH(full_disk_is_an_error, make_folder, temporary_teardown)
 {
-    (void)state;
     struct csv csv = {.path = "metrics.csv"};
     struct error error = {0};
     bool good = true;
@@ -292,8 +270,7 @@ static void full_disk_is_an_error(void **state)
     csv_integer(&csv, 1);
     assert_true(csv_end_row(&csv, &error));
     assert_false(csv_flush(&csv, &error));
-    assert_int_equal(error.kind, ERROR_FILE);
-    assert_non_null(strstr(error.text, "No space left"));
+    assert_error(&error, ERROR_FILE, "No space left");
     error_clear(&error);
     for (int row = 0; row < 10000 && good; row++) {
         csv_number(&csv, row);
@@ -318,33 +295,11 @@ static void assert_due(int tags, const int64_t *steps, int count)
     assert_int_equal(found, count);
 }
 
-static void intervals_end_at_the_steps_of_the_tags(void **state)
+TEST(intervals_end_at_the_steps_of_the_tags)
 {
-    (void)state;
     assert_due(TAGS_VITTRAIN, (const int64_t[]){50, 100, 150}, 3);
     assert_due(TAGS_LIGHTNING, (const int64_t[]){50, 100, 150}, 3);
     assert_due(TAGS_IMAGENET, (const int64_t[]){1, 51, 76, 126}, 4);
 }
 
-int main(void)
-{
-#define FOLDER_TEST(test) cmocka_unit_test_setup_teardown(test, make_folder, temporary_teardown)
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(intervals_end_at_the_steps_of_the_tags),
-
-        FOLDER_TEST(rows_have_the_given_values),
-        FOLDER_TEST(rows_after_the_checkpoint_are_removed),
-        FOLDER_TEST(row_of_a_partial_epoch_is_removed),
-        FOLDER_TEST(evaluations_after_the_checkpoint_are_removed),
-        FOLDER_TEST(truncated_last_line_is_dropped),
-        FOLDER_TEST(lines_without_a_step_are_dropped),
-        FOLDER_TEST(new_run_removes_all_rows),
-        FOLDER_TEST(newer_columns_are_empty),
-        FOLDER_TEST(table_with_other_columns_is_an_error_and_stays),
-        FOLDER_TEST(outputs_can_be_disabled),
-        FOLDER_TEST(missing_folder_is_an_error),
-        FOLDER_TEST(full_disk_is_an_error),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

@@ -67,11 +67,6 @@ differs() {
     done
 }
 
-# has FILE PATTERN: reports a missing pattern.
-has() {
-    grep -q -- "$2" "$1" || echo "missing: $2;"
-}
-
 # left: rclone processes of this test.
 left() {
     for file in /proc/[0-9]*/cmdline; do
@@ -86,11 +81,6 @@ gone() {
         sleep 0.1
     done
     left
-}
-
-# ended: reports a bad exit status.
-ended() {
-    [ $status -eq "${1:-0}" ] || echo "exit status $status;"
 }
 
 # A folder of a run with a checkpoint of 40 MB.

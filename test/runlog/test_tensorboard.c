@@ -4,19 +4,11 @@
 #include "runlog/tensorboard.h"
 
 #include <dirent.h>
-#include <inttypes.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 
-#include <cmocka.h>
-
 #include "temporary.h"
+#include "test.h"
 
 enum { RECORDS = 8, RECORD_SIZE = 512, FILES = 4 };
 
@@ -129,9 +121,8 @@ static struct tensorboard *open_board(void)
     return board;
 }
 
-static void events_have_the_published_fields(void **state)
+TEST(events_have_the_published_fields)
 {
-    (void)state;
     static const char version[] = "\x1a\x0d" /* 3: file version */ "brain.Event:2";
     static const char point[] = "\x10\xac\x02"      /* 2: step 300 */
                                 "\x2a\x12"          /* 5: summary */
@@ -160,9 +151,8 @@ static void events_have_the_published_fields(void **state)
 
 /* TensorBoard reads files in the order of their names, so names must not depend on the clock alone.
  */
-static void later_files_sort_last(void **state)
+TEST(later_files_sort_last)
 {
-    (void)state;
     struct event_file *files = calloc(FILES, sizeof *files);
     struct error error = {0};
 
@@ -179,9 +169,8 @@ static void later_files_sort_last(void **state)
     free(files);
 }
 
-static void missing_folder_is_an_error(void **state)
+TEST(missing_folder_is_an_error)
 {
-    (void)state;
     struct error error = {0};
 
     assert_null(tensorboard_open(temporary_path("none"), &error));
@@ -189,9 +178,8 @@ static void missing_folder_is_an_error(void **state)
 }
 
 /* The limit on the file size acts as a full disk. */
-static void full_disk_is_an_error(void **state)
+TEST(full_disk_is_an_error)
 {
-    (void)state;
     struct error error = {0};
     struct rlimit old, small = {.rlim_cur = 20000};
     struct tensorboard *board = open_board();
@@ -206,20 +194,8 @@ static void full_disk_is_an_error(void **state)
                tensorboard_flush(board, &error);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
     assert_false(good);
-    assert_int_equal(error.kind, ERROR_FILE);
-    assert_non_null(strstr(error.text, "events.out.tfevents."));
+    assert_error(&error, ERROR_FILE, "events.out.tfevents.");
     tensorboard_close(board);
 }
 
-int main(void)
-{
-#define FOLDER_TEST(test) cmocka_unit_test_setup_teardown(test, make_folder, temporary_teardown)
-    const struct CMUnitTest tests[] = {
-        FOLDER_TEST(events_have_the_published_fields),
-        FOLDER_TEST(later_files_sort_last),
-        FOLDER_TEST(missing_folder_is_an_error),
-        FOLDER_TEST(full_disk_is_an_error),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(.before = make_folder, .after = temporary_teardown)

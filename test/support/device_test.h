@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Shared by tests of the device's operations: a device with a number of threads and its workspace,
  * random tensors of any type, and their values as double. Memory is freed by device_test_close. The
- * device is the CPU, or the one named by VITTRAIN_TEST_DEVICE (test/support/run_test.sh): there operations
- * are only queued, and device_test_wait must be called before results are read. Tensors are in
- * pinned memory, which the host and every device can access. */
+ * device is the CPU, or the one named by VITTRAIN_TEST_DEVICE (test/support/run_test.sh): there
+ * operations are only queued, and device_test_wait must be called before results are read. Tensors
+ * are in pinned memory, which the host and every device can access. */
 #ifndef VITTRAIN_TEST_DEVICE_TEST_H
 #define VITTRAIN_TEST_DEVICE_TEST_H
 
-#include <stdint.h>
-
 #include "device/device.h"
+#include "test.h"
 
 enum { DEVICE_TEST_TENSORS = 64 };
 
@@ -33,6 +32,15 @@ void device_test_open(struct device_test *test, int threads);
 void device_test_take(struct device_test *test, struct device *device);
 void device_test_close(struct device_test *test);
 
+/* Declare and open a device that is closed at the end of the block. */
+#define DEVICE_TEST(name, threads)                                                                 \
+    __attribute__((cleanup(device_test_close))) struct device_test name;                           \
+    device_test_open(&name, threads)
+
+/* Queue an operation; its arguments are the members of its struct. */
+#define DEVICE_RUN(test, operation, ...)                                                           \
+    (test)->device->backend->operation((test)->stream, &(const struct operation){__VA_ARGS__})
+
 /* Wait for all queued work. */
 void device_test_wait(struct device_test *test);
 
@@ -40,9 +48,9 @@ void device_test_wait(struct device_test *test);
  * for itself, and another algorithm can give other bits. */
 void device_test_adopt(struct device_test *test, const struct device_test *from);
 
-/* Use the emulated module for GPUs. Return false, after reporting that the whole test program is
- * skipped, if it was not built. */
-bool device_test_emulates(void);
+/* Use the emulated module for GPUs, unless VITTRAIN_TEST_DEVICE is cuda. Return false, after
+ * reporting that the whole test program is skipped, if it was not built. */
+bool device_test_of_gpu(void);
 
 /* Return true if the device is the emulated GPU. */
 bool device_test_is_emulated(const struct device_test *test);
@@ -71,6 +79,19 @@ void device_test_set_kernels(const char *name);
 /* Run a test once for each instruction set of this processor; devices opened by the test use it. On
  * other devices: once. */
 void device_test_every_kernels(void (*test)(void **state), void **state);
+
+/* TEST for device_test_every_kernels. */
+#define TEST_KERNELS(function)                                                                     \
+    static void function(void **state);                                                            \
+    static void function##_kernels(void **state)                                                   \
+    {                                                                                              \
+        device_test_every_kernels(function, state);                                                \
+    }                                                                                              \
+    __attribute__((constructor)) static void function##_add(void)                                  \
+    {                                                                                              \
+        test_add(&test_list, #function, function##_kernels, NULL, NULL);                           \
+    }                                                                                              \
+    static void function(__attribute__((unused)) void **state)
 
 /* Fail unless `call` ends the program because of a programming error, with a text that contains
  * `message`. It runs in a new process, which does not have this one's variables. */

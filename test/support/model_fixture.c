@@ -3,18 +3,14 @@
 #include "model_fixture.h"
 
 #include <dirent.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "core/log.h"
+#include "test.h"
+
+struct comm *world;
+char folder[64];
 
 /* ---- a device that only moves memory ---- */
 
@@ -117,26 +113,23 @@ static void make_units(struct fixture *fixture, const struct fixture_shape *shap
     fixture->tensors[2][0].kind = TENSOR_STATE;
 }
 
-struct comm *fixture_world_open(int *argc, char ***argv)
+void fixture_world_open(int *argc, char ***argv)
 {
     struct error error = {.kind = ERROR_NONE};
-    struct comm *world = NULL;
     if (!comm_world_open(argc, argv, &world, &error)) {
         fprintf(stderr, "%s\n", error.text);
         exit(1);
     }
     comm_set_timeout(60); /* a rank whose test fails must not block the others */
     log_open(world->rank, LOG_QUIET);
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return world;
 }
 
-void fixture_open(struct fixture *fixture, struct comm *world, int shard,
-                  const struct fixture_shape *shape, int moments, bool averaged)
+void fixture_open_on(struct fixture *fixture, struct comm *comm, int shard,
+                     const struct fixture_shape *shape, int moments, bool averaged)
 {
-    *fixture = (struct fixture){.world = world, .device.backend = &memory_backend};
+    *fixture = (struct fixture){.world = comm, .device.backend = &memory_backend};
     make_units(fixture, shape);
-    mesh_split(&fixture->mesh, world, shard);
+    mesh_split(&fixture->mesh, comm, shard);
     flat_open(&fixture->flat, fixture->units, FIXTURE_UNITS, &fixture->mesh, &fixture->device, NULL,
               TYPE_FP32, moments, averaged, true);
     arena_measure(&fixture->arena);
@@ -147,6 +140,12 @@ void fixture_open(struct fixture *fixture, struct comm *world, int shard,
     memset(memory, 0, size);
     arena_begin(&fixture->arena, memory, size);
     flat_allocate(&fixture->flat, &fixture->arena);
+}
+
+void fixture_open(struct fixture *fixture, int shard, const struct fixture_shape *shape,
+                  int moments, bool averaged)
+{
+    fixture_open_on(fixture, world, shard, shape, moments, averaged);
 }
 
 void fixture_close(struct fixture *fixture)
@@ -235,7 +234,7 @@ float *fixture_tensor(const struct fixture *fixture, const char *name,
 
 /* ---- folders ---- */
 
-void fixture_directory(struct comm *world, char *path, size_t size)
+void fixture_directory(char *path, size_t size)
 {
     memset(path, 0, size);
     if (world->rank == 0) {
@@ -248,19 +247,19 @@ void fixture_directory(struct comm *world, char *path, size_t size)
 
 static void remove_files(const char *path)
 {
-    DIR *folder = opendir(path);
-    for (struct dirent *entry = folder != NULL ? readdir(folder) : NULL; entry != NULL;
-         entry = readdir(folder)) {
+    DIR *opened = opendir(path);
+    for (struct dirent *entry = opened != NULL ? readdir(opened) : NULL; entry != NULL;
+         entry = readdir(opened)) {
         char file[512];
         snprintf(file, sizeof file, "%s/%s", path, entry->d_name);
         unlink(file);
     }
-    if (folder != NULL)
-        closedir(folder);
+    if (opened != NULL)
+        closedir(opened);
     rmdir(path);
 }
 
-void fixture_remove(struct comm *world, const char *path)
+void fixture_remove(const char *path)
 {
     comm_barrier(world);
     if (world->rank == 0)
@@ -268,7 +267,21 @@ void fixture_remove(struct comm *world, const char *path)
     comm_barrier(world);
 }
 
-int64_t fixture_total(struct comm *world, int64_t count)
+int fixture_folder_make(void **state)
+{
+    (void)state;
+    fixture_directory(folder, sizeof folder);
+    return 0;
+}
+
+int fixture_folder_remove(void **state)
+{
+    (void)state;
+    fixture_remove(folder);
+    return 0;
+}
+
+int64_t fixture_total(int64_t count)
 {
     comm_all_reduce(world, &count, 1, COMM_INT64, COMM_SUM);
     return count;

@@ -6,6 +6,7 @@
 
 #include "checkpoint/state.h"
 #include "mesh/flat.h"
+#include "test.h"
 
 enum { FIXTURE_UNITS = 3, FIXTURE_TENSORS = 6 };
 
@@ -31,13 +32,32 @@ struct fixture {
 
 /* Open the world of a test program with several ranks, which prints only its results. Ends the
  * program on failure. */
-struct comm *fixture_world_open(int *argc, char ***argv);
+void fixture_world_open(int *argc, char ***argv);
+extern struct comm *world;
+
+/* The main function of a program with several ranks, which opens `world`. Arguments: those of
+ * TEST_MAIN. */
+#define TEST_MAIN_WORLD(...)                                                                       \
+    int main(int argc, char **argv)                                                                \
+    {                                                                                              \
+        fixture_world_open(&argc, &argv);                                                          \
+        const int failed = TESTS_RUN(__VA_ARGS__);                                                 \
+        comm_world_close(world);                                                                   \
+        return failed;                                                                             \
+    }
 
 /* Collective. Open the model on the world's ranks with shard groups of `shard` ranks; all values
  * are zero. */
-void fixture_open(struct fixture *fixture, struct comm *world, int shard,
-                  const struct fixture_shape *shape, int moments, bool averaged);
+void fixture_open(struct fixture *fixture, int shard, const struct fixture_shape *shape,
+                  int moments, bool averaged);
+void fixture_open_on(struct fixture *fixture, struct comm *comm, int shard,
+                     const struct fixture_shape *shape, int moments, bool averaged);
 void fixture_close(struct fixture *fixture);
+
+/* Declare and open a model that is closed at the end of the block. */
+#define FIXTURE(name, ...)                                                                         \
+    __attribute__((cleanup(fixture_close))) struct fixture name;                                   \
+    fixture_open(&name, __VA_ARGS__)
 
 /* Set every element to a value that depends on salt, unit, state kind and position; zero in gaps
  * and padding. */
@@ -56,10 +76,15 @@ float *fixture_tensor(const struct fixture *fixture, const char *name,
                       const struct unit_tensor **tensor);
 
 /* Create a temporary directory, the same on all ranks; and remove it with its contents. */
-void fixture_directory(struct comm *world, char *path, size_t size);
-void fixture_remove(struct comm *world, const char *path);
+void fixture_directory(char *path, size_t size);
+void fixture_remove(const char *path);
+
+/* The same before and after each test. */
+extern char folder[64];
+int fixture_folder_make(void **state);
+int fixture_folder_remove(void **state);
 
 /* The sum of the counts of all ranks. */
-int64_t fixture_total(struct comm *world, int64_t count);
+int64_t fixture_total(int64_t count);
 
 #endif

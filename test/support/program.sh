@@ -47,6 +47,16 @@ result() {
     [ -z "$3" ] || tr -d '\0' <"$3" | sed 's/^/# /' # Open MPI 5 ends its output with a NUL byte
 }
 
+# ended [STATUS]: print the exit status of the newest command if it is another one than STATUS (0).
+ended() { [ "$status" -eq "${1:-0}" ] || echo "exit status $status;"; }
+
+# has FILE PATTERN...: print the patterns that no line of the file matches.
+has() {
+    in=$1
+    shift
+    for pattern; do grep -aqE -- "$pattern" "$in" || echo "no \"$pattern\" in ${in##*/};"; done
+}
+
 # needs PROGRAM...: skip the test if one of these programs is not installed.
 needs() {
     for program; do

@@ -6,15 +6,9 @@
 
 #include <ftw.h>
 #include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
-#include <cmocka.h>
+#include "test.h"
 
 static char root[PATH_MAX / 2];
 static char path[PATH_MAX];

@@ -2,19 +2,10 @@
 /* Device memory is accessed only through the backend, so that the tests run on any device. */
 #include "vit_fixture.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "config/options.h"
 #include "device_test.h"
 #include "model/registry.h"
+#include "test.h"
 #include "train/optimizer.h"
 
 static int64_t grain; /* samples; 0: without grains */
@@ -392,16 +383,11 @@ void vit_fixture_run(struct vit_fixture *fixture, int64_t first, int64_t count, 
         flat_gather_wait(&fixture->flat, u);
         model->type->forward(model, &pass, u);
     }
-    struct cross_entropy loss = {.type = model->compute,
-                                 .batch = count,
-                                 .classes = model->classes,
-                                 .smoothing = (float)smoothing,
-                                 .scale = 1.0f / (float)fixture->batch,
-                                 .logits = fixture->logits,
-                                 .labels = fixture->labels + first,
-                                 .dlogits = backward ? fixture->logits : NULL,
-                                 .sums = fixture->sums};
-    fixture->device->backend->cross_entropy(fixture->stream, &loss);
+    DEVICE_RUN(fixture, cross_entropy, .type = model->compute, .batch = count,
+               .classes = model->classes, .smoothing = (float)smoothing,
+               .scale = 1.0f / (float)fixture->batch, .logits = fixture->logits,
+               .labels = fixture->labels + first, .dlogits = backward ? fixture->logits : NULL,
+               .sums = fixture->sums);
     if (backward)
         run_backward(fixture, &pass);
     if (fixture->grains != NULL)

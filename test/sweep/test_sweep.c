@@ -2,17 +2,8 @@
 /* The search space of a sweep: parsing of keys, values and ranges, and errors that name them; the
  * grid; suggestions, which depend only on the seed; densities, which equal Optuna's
  * (test/vectors/make_tpe.py). The estimator finds better points than random search. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "config/options.h"
+#include "test.h"
 #include "tools/sweep/sweep_space.h"
 #include "tools/sweep/sweep_tpe.h"
 
@@ -36,15 +27,13 @@ static void word_fails(const char *word, const char *pattern)
     assert_true(good);
     if (sweep_space_add(&space, word, &varies, &error))
         fail_msg("%s is taken", word);
-    if (strstr(error.text, pattern) == NULL)
-        fail_msg("%s: \"%s\" has no \"%s\"", word, error.text, pattern);
+    assert_has(error.text, pattern);
     assert_int_equal(error.kind, ERROR_USAGE);
     sweep_space_free(&space);
 }
 
-static void words_that_are_wrong(void **state)
+TEST(words_that_are_wrong)
 {
-    (void)state;
     word_fails("optim.rl=1,2", "did you mean optim.lr");
     word_fails("optim.lr=1,-2", "optim.lr=-2: must be");
     word_fails("optim.lr=1,two", "optim.lr=two: must be");
@@ -67,11 +56,10 @@ static void words_that_are_wrong(void **state)
     word_fails("sweep.seed=1,2", "one value");
 }
 
-static void words_that_do_not_vary(void **state)
+TEST(words_that_do_not_vary)
 {
     static const char *const words[] = {"optim.lr=1", "optim.betas=0.9,0.99", "data.root=../x",
                                         "run.dir=a", "optim.freeze+=,stem"};
-    (void)state;
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         struct sweep_space space = {0};
         struct error error = {0};
@@ -82,7 +70,7 @@ static void words_that_do_not_vary(void **state)
     }
 }
 
-static void the_grid(void **state)
+TEST(the_grid)
 {
     static const char *const words[] = {"optim.lr=1e-4..0.1:log:4", "optim.betas=0.9,0.99;0.8,0.9",
                                         "model.name=cnn_a,cnn_b,resnet18", NULL};
@@ -92,7 +80,6 @@ static void the_grid(void **state)
     struct error error = {0};
     char text[OPTION_TEXT];
     double value;
-    (void)state;
     space_make(&space, words);
     assert_int_equal(sweep_grid_size(&space, &error), 24);
     for (int i = 0; i < 24; i++) {
@@ -111,18 +98,17 @@ static void the_grid(void **state)
     sweep_space_free(&space);
     space_make(&space, (const char *const[]){"optim.lr=1e-4..0.1:log", NULL});
     assert_int_equal(sweep_grid_size(&space, &error), -1);
-    assert_non_null(strstr(error.text, "has no grid"));
+    assert_has(error.text, "has no grid");
     sweep_space_free(&space);
 }
 
 static const char *const mixed[] = {"optim.lr=1e-4..0.1:log", "model.depth=2..8",
                                     "train.batch=1..64:log", "optim.name=sgd,adam,adamw", NULL};
 
-static void points_are_within(void **state)
+TEST(points_are_within)
 {
     struct sweep_space space;
     int64_t seen[9] = {0};
-    (void)state;
     space_make(&space, mixed);
     for (int i = 0; i < 700; i++) {
         struct sweep_point point = {{0}}, again = {{0}};
@@ -148,13 +134,12 @@ static void points_are_within(void **state)
     sweep_space_free(&space);
 }
 
-static void densities_are_optunas(void **state)
+TEST(densities_are_optunas)
 {
     char path[1024], line[256];
     static struct sweep_point trials[128];
     struct sweep_space space;
     int count = 0, taken = 0, compared = 0;
-    (void)state;
     space_make(&space, mixed);
     snprintf(path, sizeof path, "%s/test/vectors/tpe.txt", getenv("TEST_SOURCE"));
     FILE *file = fopen(path, "r");
@@ -213,9 +198,8 @@ static double best_mean(bool estimates, int seeds)
     return sum / seeds;
 }
 
-static void the_estimator_beats_chance(void **state)
+TEST(the_estimator_beats_chance)
 {
-    (void)state;
     double random = best_mean(false, 20), tpe = best_mean(true, 20);
     print_message("# best of 40 trials, mean over 20 seeds: random %.4f, tpe %.4f\n", random, tpe);
     /* The distance to the optimum of 0.9 is less than half that of random search. */
@@ -226,12 +210,11 @@ static void the_estimator_beats_chance(void **state)
 }
 
 /* Failed trials rank last, and running ones like failed ones, even if there are no others. */
-static void trials_without_a_value(void **state)
+TEST(trials_without_a_value)
 {
     struct sweep_seen seen[40];
     struct sweep_space space;
     int near = 0;
-    (void)state;
     space_make(&space, (const char *const[]){"optim.lr=1e-4..0.1:log", NULL});
     for (int i = 0; i < 40; i++) {
         memset(&seen[i], 0, sizeof seen[i]);
@@ -249,17 +232,4 @@ static void trials_without_a_value(void **state)
     sweep_space_free(&space);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(words_that_are_wrong),
-        cmocka_unit_test(words_that_do_not_vary),
-        cmocka_unit_test(the_grid),
-        cmocka_unit_test(points_are_within),
-        cmocka_unit_test(densities_are_optunas),
-        cmocka_unit_test(the_estimator_beats_chance),
-        cmocka_unit_test(trials_without_a_value),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

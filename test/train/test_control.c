@@ -1,22 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ranks: 1 2 3
 /* Control flags: a flag that one rank sets reaches all ranks, however late that rank is. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 #include "train/control.h"
 
-static struct comm *world;
+#include "model_fixture.h"
+#include "test.h"
 
-static void no_flags_give_no_flags(void **state)
+TEST(no_flags_give_no_flags)
 {
-    (void)state;
     struct control control;
     const struct control_flags none = {0};
     control = (struct control){.world = world};
@@ -29,9 +22,8 @@ static void no_flags_give_no_flags(void **state)
 }
 
 /* Each rank in turn sets each flag, 2 ms after the other ranks started. */
-static void a_flag_of_one_rank_reaches_all_ranks(void **state)
+TEST(a_flag_of_one_rank_reaches_all_ranks)
 {
-    (void)state;
     const struct timespec late = {.tv_nsec = 2000000};
     struct control control;
     control = (struct control){.world = world};
@@ -52,9 +44,8 @@ static void a_flag_of_one_rank_reaches_all_ranks(void **state)
 }
 
 /* A signal usually reaches all ranks: flags are 0 or 1, not counts. */
-static void a_flag_of_all_ranks_is_one(void **state)
+TEST(a_flag_of_all_ranks_is_one)
 {
-    (void)state;
     const struct control_flags all = {.stop = 1, .time_over = 1, .checkpoint = 1, .writing = 1};
     struct control control;
     control = (struct control){.world = world};
@@ -65,9 +56,8 @@ static void a_flag_of_all_ranks_is_one(void **state)
 }
 
 /* Other collectives of a step run between start and wait; a failed step never waits. */
-static void close_waits_for_a_started_all_reduce(void **state)
+TEST(close_waits_for_a_started_all_reduce)
 {
-    (void)state;
     struct control control;
     const struct control_flags stop = {.stop = 1};
     control = (struct control){.world = world};
@@ -79,19 +69,4 @@ static void close_waits_for_a_started_all_reduce(void **state)
     control_close(&unused);
 }
 
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_flags_give_no_flags),
-        cmocka_unit_test(a_flag_of_one_rank_reaches_all_ranks),
-        cmocka_unit_test(a_flag_of_all_ranks_is_one),
-        cmocka_unit_test(close_waits_for_a_started_all_reduce),
-    };
-    struct error error = {.kind = ERROR_NONE};
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    if (!comm_world_open(&argc, &argv, &world, &error))
-        return 1;
-    int failed = cmocka_run_group_tests_name("control", tests, NULL, NULL);
-    comm_world_close(world);
-    return failed;
-}
+TEST_MAIN_WORLD()

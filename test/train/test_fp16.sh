@@ -101,10 +101,9 @@ for setting in "1 ddp" "2 fsdp"; do
     rm -rf "$work/part" "$work/elsewhere"
 done
 run 1 plan plan "$work/whole/checkpoints/last.h5"
-grep -q "^fp16 .*, $count steps skipped in all" "$work/plan.log" && bad= || bad="no word of it"
-result 'plan knows the scale in a checkpoint' "$bad" "$work/plan.log"
+result 'plan knows the scale in a checkpoint' "$(has "$work/plan.log" "^fp16 .*, $count steps skipped in all")" "$work/plan.log"
 run 2 eval eval "$work/whole/checkpoints/last.h5" predict.split=val
-result 'eval in fp16' "$([ $status -eq 0 ] || echo "exit status $status")" "$work/eval.log"
+result 'eval in fp16' "$(ended)" "$work/eval.log"
 train 1 whole train.steps=28 train.precision=fp32
 bad="exit status $status"
 [ $status -ne 0 ] || bad=$(grep -q 'resuming from .*step-00000025.h5' "$work/whole.log" || echo "not resumed")

@@ -4,22 +4,14 @@
  * cuda.cache. */
 #include "train/hardware.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "config/options.h"
 #include "device_test.h"
+#include "model_fixture.h"
 #include "temporary.h"
-
-static struct comm *world;
+#include "test.h"
 
 /* Open the device under test as the program does. */
 static void open_with(const char *setting, struct device_test *test)
@@ -46,24 +38,17 @@ static float product_of(struct device_test *test, float value)
     float *x = device_test_zeros(test, TYPE_FP32, SIZE * SIZE);
     float *weight = device_test_zeros(test, TYPE_FP32, SIZE * SIZE);
     float *y = device_test_zeros(test, TYPE_FP32, SIZE * SIZE);
-    const struct linear_forward args = {.rows = SIZE,
-                                        .in = SIZE,
-                                        .out = SIZE,
-                                        .rows_per_sample = 1,
-                                        .x = x,
-                                        .weight = weight,
-                                        .y = y};
     for (int i = 0; i < SIZE; i++)
         x[i * SIZE] = value;
     weight[0] = 1;
-    test->device->backend->linear_forward(test->stream, &args);
+    DEVICE_RUN(test, linear_forward, .rows = SIZE, .in = SIZE, .out = SIZE, .rows_per_sample = 1,
+               .x = x, .weight = weight, .y = y);
     device_test_wait(test);
     return y[0];
 }
 
-static void tf32_is_the_options(void **state)
+TEST(tf32_is_the_options)
 {
-    (void)state;
     const float value = 1 + 0x1p-12f;
     for (int tf32 = 0; tf32 < 2; tf32++) {
         struct device_test test;
@@ -104,9 +89,8 @@ static bool launch_succeeds(const char *setting, const char *opened)
 }
 
 /* The emulated GPU refuses dependent launches below compute capability 9.0. */
-static void dependent_launches_are_the_options(void **state)
+TEST(dependent_launches_are_the_options)
 {
-    (void)state;
     const char *module = getenv("VITTRAIN_CUDA_MODULE");
     if (module == NULL || strstr(module, "emulated") == NULL)
         skip();
@@ -115,9 +99,8 @@ static void dependent_launches_are_the_options(void **state)
     assert_true(launch_succeeds("cuda.dependent_launch=off", "90"));
 }
 
-static void threads_are_the_options(void **state)
+TEST(threads_are_the_options)
 {
-    (void)state;
     device_test_of_cpu();
     struct device_test test;
     struct device_limits limits;
@@ -133,18 +116,17 @@ static void check_folder(const char *setting, const char *cache, const char *hom
 {
     struct error error = {0};
     struct options options;
-    char folder[1024];
+    char found[1024];
     options_default(&options);
     assert_true(options_set(setting, &options, &error));
     cache != NULL ? setenv("XDG_CACHE_HOME", cache, 1) : unsetenv("XDG_CACHE_HOME");
     home != NULL ? setenv("HOME", home, 1) : unsetenv("HOME");
-    hardware_cache_folder(&options, folder, sizeof folder);
-    assert_string_equal(folder, expected);
+    hardware_cache_folder(&options, found, sizeof found);
+    assert_string_equal(found, expected);
 }
 
-static void the_cache_is_where_the_options_say(void **state)
+TEST(the_cache_is_where_the_options_say)
 {
-    (void)state;
     char home[512], below[1024];
     snprintf(home, sizeof home, "%s", temporary_directory("home"));
     snprintf(below, sizeof below, "%s/.cache/vittrain", home);
@@ -157,19 +139,4 @@ static void the_cache_is_where_the_options_say(void **state)
     check_folder("cuda.cache=some/folder", "/caches", home, "some/folder");
 }
 
-int main(int argc, char **argv)
-{
-    struct error error = {0};
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(dependent_launches_are_the_options), /* forks: before any use of CUDA */
-        cmocka_unit_test(tf32_is_the_options),
-        cmocka_unit_test(threads_are_the_options),
-        cmocka_unit_test(the_cache_is_where_the_options_say),
-    };
-    if (!comm_world_open(&argc, &argv, &world, &error))
-        return 1;
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    int failed = cmocka_run_group_tests(tests, temporary_setup, temporary_teardown);
-    comm_world_close(world);
-    return failed;
-}
+TEST_MAIN_WORLD(.setup = temporary_setup, .teardown = temporary_teardown)

@@ -3,28 +3,19 @@
 /* Training in fp16: an overflow skips the update on all ranks and changes only the scale. Other
  * failures (an unreadable record, non-finite weights) end the run on all ranks in the same step. */
 #include <fcntl.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "comm/comm.h"
 #include "comm_fixture.h"
 #include "config/options.h"
 #include "model_fixture.h"
 #include "temporary.h"
+#include "test.h"
 #include "train/trainer_state.h"
 
 enum { RECORD = 3073, RECORDS = 160, BATCH = 8, STEPS = RECORDS / BATCH };
 
-static struct comm *world;
-static char folder[256]; /* the same on all ranks */
+static char data_folder[256]; /* the same on all ranks */
 
 static const char *const meshes[] = {
     "mesh.strategy=ddp",
@@ -45,11 +36,11 @@ static int make_data(void **state)
         assert_non_null(records);
         for (int i = 0; i < RECORDS * RECORD; i++)
             records[i] = (unsigned char)(i % RECORD == 0 ? i / RECORD % 10 : i * 7 % 251);
-        snprintf(folder, sizeof folder, "%s", temporary_open());
+        snprintf(data_folder, sizeof data_folder, "%s", temporary_open());
         temporary_file("data_batch_1.bin", records, RECORDS * RECORD);
         free(records);
     }
-    comm_broadcast(world, folder, sizeof folder, COMM_BYTE, 0);
+    comm_broadcast(world, data_folder, sizeof data_folder, COMM_BYTE, 0);
     return 0;
 }
 
@@ -74,8 +65,8 @@ static void loss_run_open(struct trainer *trainer, const char *settings)
     struct error error = {0};
     struct options options;
     options_default(&options);
-    snprintf(words, sizeof words, "%s data.root=%s run.dir=%s/run-%d %s", small, folder, folder,
-             runs++, settings);
+    snprintf(words, sizeof words, "%s data.root=%s run.dir=%s/run-%d %s", small, data_folder,
+             data_folder, runs++, settings);
     for (char *word = strtok(words, " "); word != NULL; word = strtok(NULL, " "))
         if (!options_set(word, &options, &error))
             fail_msg("%s", error.text);
@@ -152,9 +143,8 @@ static void check_overflows(const char *mesh)
     trainer_close(&trainer);
 }
 
-static void an_overflow_changes_nothing_but_the_scale(void **state)
+TEST(an_overflow_changes_nothing_but_the_scale)
 {
-    (void)state;
     for (int i = 0; i < MESHES; i++)
         check_overflows(meshes[i]);
 }
@@ -171,7 +161,7 @@ static void check_bad_record(const char *precision, const char *mesh, int64_t ba
     loss_run_open(&trainer, settings);
     trainer.run.session.io.ahead = ahead;
     loader_stop(trainer.run.train.loader);
-    snprintf(path, sizeof path, "%s/data_batch_1.bin", folder);
+    snprintf(path, sizeof path, "%s/data_batch_1.bin", data_folder);
     int file = world->rank == 0 ? open(path, O_WRONLY) : -1;
     const off_t place = (bad_step * BATCH + BATCH - 1) * RECORD;
     assert_true(world->rank != 0 || pwrite(file, &labels[0], 1, place) == 1);
@@ -182,33 +172,29 @@ static void check_bad_record(const char *precision, const char *mesh, int64_t ba
         assert_int_equal(ranks_where(run_step(&trainer, step, &error)),
                          step < bad_step + ahead ? world->size : 0);
     }
-    assert_int_equal(error.kind, ERROR_DATA);
-    assert_non_null(strstr(error.text, "has label 77"));
+    assert_error(&error, ERROR_DATA, "has label 77");
     assert_true(world->rank != 0 || pwrite(file, &labels[1], 1, place) == 1);
     close(file);
     comm_barrier(world); /* the next run reads the file */
     trainer_close(&trainer);
 }
 
-static void a_record_that_cannot_be_read_is_no_overflow(void **state)
+TEST(a_record_that_cannot_be_read_is_no_overflow)
 {
-    (void)state;
     /* Without the invalid record the gradient would also overflow. */
     for (int i = 0; i < MESHES; i++)
         check_bad_record("train.precision=fp16 train.loss_scale=1099511627776", meshes[i], i, 0);
 }
 
-static void a_record_that_cannot_be_read_is_said_with_its_steps_outcome(void **state)
+TEST(a_record_that_cannot_be_read_is_said_with_its_steps_outcome)
 {
-    (void)state;
     for (int i = 0; i < MESHES; i++)
         check_bad_record("train.precision=fp32", meshes[i], i, RESULTS_AHEAD);
 }
 
 /* A smaller scale does not help with non-finite weights. */
-static void the_lowest_scale_ends_the_run(void **state)
+TEST(the_lowest_scale_ends_the_run)
 {
-    (void)state;
     for (int i = 0; i < MESHES; i++) {
         struct trainer trainer;
         struct error error = {0};
@@ -223,16 +209,14 @@ static void the_lowest_scale_ends_the_run(void **state)
         assert_int_equal(ranks_where(run_step(&trainer, 0, &error)), world->size);
         assert_int_equal(trainer.run.session.io.result.scaler.good_steps, 0);
         assert_int_equal(ranks_where(run_step(&trainer, 1, &error)), 0);
-        assert_int_equal(error.kind, ERROR_NUMERIC);
-        assert_non_null(strstr(error.text, "step 2: NaN or infinity in the weights blocks.0"));
+        assert_error(&error, ERROR_NUMERIC, "step 2: NaN or infinity in the weights blocks.0");
         trainer_close(&trainer);
     }
 }
 
 /* A run resumed in another type knows the number of Adam's updates. */
-static void skipped_updates_count_in_other_types(void **state)
+TEST(skipped_updates_count_in_other_types)
 {
-    (void)state;
     struct trainer trainer;
     struct error error = {0};
     int64_t count;
@@ -252,9 +236,8 @@ static void skipped_updates_count_in_other_types(void **state)
     free(after);
 }
 
-static void the_norm_is_that_of_the_gradient(void **state)
+TEST(the_norm_is_that_of_the_gradient)
 {
-    (void)state;
     static const char *const settings[] = {"train.precision=fp32",
                                            "train.precision=fp16 train.loss_scale=1",
                                            "train.precision=fp16 train.loss_scale=16"};
@@ -272,18 +255,4 @@ static void the_norm_is_that_of_the_gradient(void **state)
     assert_true(fabs(norms[1] / norms[0] - 1) < 0.01 && fabs(norms[2] / norms[0] - 1) < 0.01);
 }
 
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_overflow_changes_nothing_but_the_scale),
-        cmocka_unit_test(a_record_that_cannot_be_read_is_no_overflow),
-        cmocka_unit_test(a_record_that_cannot_be_read_is_said_with_its_steps_outcome),
-        cmocka_unit_test(the_lowest_scale_ends_the_run),
-        cmocka_unit_test(skipped_updates_count_in_other_types),
-        cmocka_unit_test(the_norm_is_that_of_the_gradient),
-    };
-    world = fixture_world_open(&argc, &argv);
-    int failed = cmocka_run_group_tests(tests, make_data, drop_data);
-    comm_world_close(world);
-    return failed;
-}
+TEST_MAIN_WORLD(.setup = make_data, .teardown = drop_data)

@@ -3,14 +3,8 @@
  * update rules are tested with the devices. */
 #include "train/optimizer.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "config/options.h"
+#include "test.h"
 
 enum { UNITS = 2, PADDED = 64, SHARD = 32 };
 
@@ -123,9 +117,8 @@ static void step_once(void)
         assert_false(buffers[i].whole);
 }
 
-static void each_unit_is_updated_where_this_rank_owns_it(void **state)
+TEST(each_unit_is_updated_where_this_rank_owns_it)
 {
-    (void)state;
     options.optim.name = OPTIMIZER_ADAMW;
     step_once();
     for (int i = 0; i < UNITS; i++) {
@@ -149,9 +142,8 @@ static void each_unit_is_updated_where_this_rank_owns_it(void **state)
     }
 }
 
-static void masters_that_are_read_themselves_have_no_copy(void **state)
+TEST(masters_that_are_read_themselves_have_no_copy)
 {
-    (void)state;
     struct optimizer optimizer;
     struct flat_model flat = flat_of_halves(0);
 
@@ -163,9 +155,8 @@ static void masters_that_are_read_themselves_have_no_copy(void **state)
     assert_ptr_equal(asked[1].copy, (float *)(void *)copies[1] + SHARD);
 }
 
-static void rules_keep_the_moments_they_need(void **state)
+TEST(rules_keep_the_moments_they_need)
 {
-    (void)state;
     options.optim.name = OPTIMIZER_SGD;
     assert_int_equal(optimizer_moments(&options), 0);
     options.optim.name = OPTIMIZER_RMSPROP;
@@ -180,9 +171,8 @@ static void rules_keep_the_moments_they_need(void **state)
     assert_int_equal(optimizer_moments(&options), 2);
 }
 
-static void sgd_moves_with_momentum(void **state)
+TEST(sgd_moves_with_momentum)
 {
-    (void)state;
     options.optim.name = OPTIMIZER_SGD;
     options.optim.momentum = 0.75;
     options.optim.nesterov = true;
@@ -194,9 +184,8 @@ static void sgd_moves_with_momentum(void **state)
 }
 
 /* The device gets the squares as moment2, wherever they are stored. */
-static void rmsprop_without_momentum_keeps_squares_in_the_first_moment(void **state)
+TEST(rmsprop_without_momentum_keeps_squares_in_the_first_moment)
 {
-    (void)state;
     options.optim.name = OPTIMIZER_RMSPROP;
     step_once();
     assert_int_equal(asked[0].rule, UPDATE_RMSPROP);
@@ -210,9 +199,8 @@ static void rmsprop_without_momentum_keeps_squares_in_the_first_moment(void **st
     assert_ptr_equal(asked[0].moment2, memory[0] + 2);
 }
 
-static void the_scaler_follows_the_updates(void **state)
+TEST(the_scaler_follows_the_updates)
 {
-    (void)state;
     struct optimizer optimizer;
     struct flat_model flat = flat_of_halves(2);
 
@@ -223,9 +211,8 @@ static void the_scaler_follows_the_updates(void **state)
     assert_true(scaler_updated);
 }
 
-static void a_place_says_what_schedules_move(void **state)
+TEST(a_place_says_what_schedules_move)
 {
-    (void)state;
     struct optimizer optimizer;
 
     options.optim.momentum = 0.75;
@@ -236,9 +223,8 @@ static void a_place_says_what_schedules_move(void **state)
     assert_true(at.rate == 0.25 && at.beta1 == 0.9 && at.momentum == 0.75);
 }
 
-static void onecycle_moves_momentum_and_beta1(void **state)
+TEST(onecycle_moves_momentum_and_beta1)
 {
-    (void)state;
     struct optimizer optimizer;
     struct schedule schedule;
 
@@ -259,19 +245,4 @@ static void onecycle_moves_momentum_and_beta1(void **state)
     assert_true(optimizer.beta1 == 0.9);
 }
 
-int main(void)
-{
-#define OPTIMIZER_TEST(test) cmocka_unit_test_setup(test, set_options)
-    const struct CMUnitTest tests[] = {
-        OPTIMIZER_TEST(each_unit_is_updated_where_this_rank_owns_it),
-        OPTIMIZER_TEST(masters_that_are_read_themselves_have_no_copy),
-        OPTIMIZER_TEST(rules_keep_the_moments_they_need),
-        OPTIMIZER_TEST(sgd_moves_with_momentum),
-        OPTIMIZER_TEST(rmsprop_without_momentum_keeps_squares_in_the_first_moment),
-        OPTIMIZER_TEST(the_scaler_follows_the_updates),
-        OPTIMIZER_TEST(a_place_says_what_schedules_move),
-        OPTIMIZER_TEST(onecycle_moves_momentum_and_beta1),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(.before = set_options)

@@ -4,21 +4,10 @@
  */
 #include "train/range_test.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "comm_fixture.h"
 #include "config/options.h"
 #include "model_fixture.h"
-
-static struct comm *world;
+#include "test.h"
 
 /* Opens a run before its first training step. */
 static void rehearsal_open(struct run *run, const char *settings)
@@ -50,9 +39,8 @@ static const char *const settings[] = {
     "data.image=32 model.image=32 find.steps=5",
 };
 
-static void all_ranks_get_the_same_curve(void **state)
+TEST(all_ranks_get_the_same_curve)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
         static struct run run;
         struct range_test test;
@@ -87,9 +75,8 @@ static void curve_make(struct range_test *test, double depth, double noise)
     }
 }
 
-static void a_fall_is_found(void **state)
+TEST(a_fall_is_found)
 {
-    (void)state;
     struct range_test test;
     struct range_suggestion found;
     curve_make(&test, 1.0, 0.05);
@@ -99,9 +86,8 @@ static void a_fall_is_found(void **state)
     assert_true(found.steepest < found.lowest && found.highest < found.steepest);
 }
 
-static void noise_is_no_fall(void **state)
+TEST(noise_is_no_fall)
 {
-    (void)state;
     struct range_test test;
     struct range_suggestion found;
     curve_make(&test, 0, 0.05);
@@ -116,13 +102,4 @@ static void noise_is_no_fall(void **state)
     assert_true(isnan(found.steepest_rate));
 }
 
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_ranks_get_the_same_curve),
-                                       cmocka_unit_test(a_fall_is_found),
-                                       cmocka_unit_test(noise_is_no_fall)};
-    world = fixture_world_open(&argc, &argv);
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    comm_world_close(world);
-    return failed;
-}
+TEST_MAIN_WORLD()

@@ -7,21 +7,12 @@
  * [3, image, image] bytes. test/python/check_evaluation.py compares them with timm's. */
 #include "train/resolve.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "checkpoint/model_metadata.h"
 #include "config/options.h"
 #include "data/crop.h"
 #include "data/dataset.h"
 #include "model/model.h"
+#include "test.h"
 
 static const struct dataset files = {.encoded = true, .channels = 3, .classes = 10};
 static const struct dataset pixels = {.channels = 3, .height = 32, .width = 32, .classes = 10};
@@ -78,9 +69,8 @@ static const char cifar[] =
     "augment.resize_to=square augment.interpolation=bilinear augment.flip=0.5 augment.rotate=15 "
     "augment.translate=0.1 augment.erase=0.5 augment.mean=auto eval.resize=auto eval.crop=auto";
 
-static void photographs_get_timms_recipe(void **state)
+TEST(photographs_get_timms_recipe)
 {
-    (void)state;
     expect("model.name=vit_tiny_patch16_224", &files, photos);
     check("augment.interpolation=bicubic augment.mean=0.5,0.5,0.5 augment.std=0.5,0.5,0.5 "
           "eval.resize=248");
@@ -93,9 +83,8 @@ static void photographs_get_timms_recipe(void **state)
     check("eval.resize=73");
 }
 
-static void small_models_get_that_of_cifar(void **state)
+TEST(small_models_get_that_of_cifar)
 {
-    (void)state;
     expect("", &pixels, cifar);
     expect("", &files, cifar);
     expect("model.name=cnn_a", &pixels, cifar);
@@ -103,9 +92,8 @@ static void small_models_get_that_of_cifar(void **state)
     expect("model.name=resnet18 augment.resize=32", &files, "augment.recipe=cifar");
 }
 
-static void stored_pixels_are_only_resized(void **state)
+TEST(stored_pixels_are_only_resized)
 {
-    (void)state;
     expect(
         "model.name=vit_tiny_patch16_224", &pixels,
         "augment.recipe=plain augment.random_resized_crop=off augment.crop=none augment.rotate=0 "
@@ -114,9 +102,8 @@ static void stored_pixels_are_only_resized(void **state)
     assert_false(crop_is_active(&options, false));
 }
 
-static void values_that_are_set_remain(void **state)
+TEST(values_that_are_set_remain)
 {
-    (void)state;
     expect("model.name=resnet18 augment.random_resized_crop=off augment.rotate=5 "
            "augment.mean=0.1,0.2,0.3",
            &files,
@@ -137,9 +124,8 @@ static void values_that_are_set_remain(void **state)
 }
 
 /* timm's metadata of weights that were trained with other pixels than the architecture's usual. */
-static void weights_bring_their_preprocessing(void **state)
+TEST(weights_bring_their_preprocessing)
 {
-    (void)state;
     static const char timm[] =
         "{\"architecture\":\"resnet18\",\"input_size\":\"[3,224,224]\",\"mean\":\"[0.1,0.2,0.3]\","
         "\"std\":\"[0.4,0.5,0.6]\",\"interpolation\":\"bicubic\",\"crop_pct\":\"0.95\"}";
@@ -159,9 +145,8 @@ static void weights_bring_their_preprocessing(void **state)
 }
 
 /* A resolved deck keeps its meaning, also one of an earlier version, without augment.recipe. */
-static void resolved_decks_are_stable(void **state)
+TEST(resolved_decks_are_stable)
 {
-    (void)state;
     expect("model.name=vit_tiny_patch16_224", &files, photos);
     const struct options once = options;
     resolve(&files);
@@ -192,9 +177,8 @@ static void check_crop(bool encoded, bool training, const struct crop *before)
     assert_memory_equal(&crop.resize, &before->resize, sizeof crop.resize);
 }
 
-static void decks_keep_their_results(void **state)
+TEST(decks_keep_their_results)
 {
-    (void)state;
     static const struct {
         const char *deck;
         bool encoded;
@@ -261,15 +245,13 @@ static void decks_keep_their_results(void **state)
     }
 }
 
-static void bad_models_are_errors(void **state)
+TEST(bad_models_are_errors)
 {
-    (void)state;
     struct error error = {0};
     options_default(&options);
     set("model.name=vit_huge");
     assert_false(options_resolve(&options, &files, NULL, &error));
-    assert_int_equal(error.kind, ERROR_USAGE);
-    assert_non_null(strstr(error.text, "unknown model.name=vit_huge"));
+    assert_error(&error, ERROR_USAGE, "unknown model.name=vit_huge");
 }
 
 /* ---- Pixels of one file. */
@@ -313,21 +295,9 @@ static bool pixels_make(char **words, struct error *error)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(photographs_get_timms_recipe),
-        cmocka_unit_test(small_models_get_that_of_cifar),
-        cmocka_unit_test(stored_pixels_are_only_resized),
-        cmocka_unit_test(values_that_are_set_remain),
-        cmocka_unit_test(weights_bring_their_preprocessing),
-        cmocka_unit_test(resolved_decks_are_stable),
-        cmocka_unit_test(decks_keep_their_results),
-        cmocka_unit_test(bad_models_are_errors),
-    };
     struct error error = {0};
-    if (argc < 3) {
-        cmocka_set_message_output(CM_OUTPUT_TAP);
-        return cmocka_run_group_tests(tests, NULL, NULL);
-    }
+    if (argc < 3)
+        return TESTS_RUN();
     if (pixels_make(argv + 1, &error))
         return 0;
     fprintf(stderr, "%s\n", error.text);

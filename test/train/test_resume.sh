@@ -23,8 +23,7 @@ same() {
 
 for ranks in 1 2; do
     run $ranks whole$ranks $steps run.dir="$work/whole$ranks"
-    result "a run of two epochs on $ranks ranks" "$([ $status -eq 0 ] || echo "status $status")" \
-        "$work/whole$ranks.log"
+    result "a run of two epochs on $ranks ranks" "$(ended)" "$work/whole$ranks.log"
     # Stopped by train.max_seconds in the middle of the second epoch, with a checkpoint per step.
     run $ranks part$ranks $steps run.dir="$work/part$ranks" checkpoint.every=0.1 checkpoint.keep=50
     for file in "$work/part$ranks"/checkpoints/step-*.h5; do
@@ -35,8 +34,7 @@ for ranks in 1 2; do
     done
     rm -f "$work/part$ranks/result.json" "$work/part$ranks/weights.safetensors"
     run $ranks part$ranks $steps run.dir="$work/part$ranks"
-    grep -q 'resuming from .*step-00000030.h5' "$work/part$ranks.log" && bad= || bad="not resumed"
-    result "the newest good checkpoint is found on $ranks ranks" "$bad" "$work/part$ranks.log"
+    result "the newest good checkpoint is found on $ranks ranks" "$(has "$work/part$ranks.log" 'resuming from .*step-00000030.h5')" "$work/part$ranks.log"
     same "resumed in the middle of an epoch on $ranks ranks, bit for bit" part$ranks whole$ranks 0
 done
 run 2 part1 $steps run.dir="$work/part1"
@@ -65,7 +63,7 @@ fails 1 'other weights at the start are an error' 2 'model.init was none, is .*w
 cp -r "$work/part1" "$work/recipe"
 cp "$work/recipe/deck.ini" "$work/recipe.ini"
 run 2 recipe $steps run.dir="$work/recipe" train.epochs=3 optim.lr=1e-3 output.log_every=2
-bad=$([ $status -eq 0 ] || echo "status $status")
+bad=$(ended)
 [ "$(grep '^changed' "$work/recipe.log")" = 'changed since the checkpoint: optim.lr 0.003 -> 0.001' ] || bad="$bad; other lines"
 for line in 'train.epochs 2 -> 3' 'output.log_every 1 -> 2' 'optim.lr 0.003 -> 0.001'; do
     grep -q " changed since the checkpoint: $line\$" "$work/recipe/train.log" || bad="$bad; no $line in train.log"
@@ -102,7 +100,7 @@ result 'a run goes on for more epochs, on other ranks, up to rounding' \
     "$bad$(differ "$work/a" "$work/b" 1e-5)" "$work/part1.log"
 if grep -q '^device: .*amx-emulated' "$work/whole3.log"; then other=baseline; else other=amx-emulated; fi
 VITTRAIN_CPU=$other run 1 other $steps run.dir="$work/whole1" train.epochs=4
-bad=$([ $status -eq 0 ] || echo "exit status $status")
+bad=$(ended)
 grep -q "^algorithms of matrix products for .* do not apply to .*$other.*: results agree up to rounding" "$work/other.log" ||
     bad="$bad; the log does not report it"
 grep -q '^algorithms of matrix products' "$work"/part*.log "$work/whole3.log" && bad="$bad; reported without a reason"
@@ -119,10 +117,8 @@ bad=
 [ $status -eq 4 ] || bad="exit status $status"
 grep -q 'ignored: .*it is truncated' "$work/damaged.log" || bad="$bad; no reason"
 grep -q '^vittrain: error: cannot resume from .*part1.*: no valid checkpoint' "$work/damaged.log" || bad="$bad; no error"
-result 'a run whose checkpoints are all damaged is not started over' "$bad" \
-    "$work/damaged.log"
-run 2 clock $steps run.dir="$work/clock" train.global_batch=600 train.epochs=3 \
-    checkpoint.every_seconds=1e-9
+result 'a run whose checkpoints are all damaged is not started over' "$bad" "$work/damaged.log"
+run 2 clock $steps run.dir="$work/clock" train.global_batch=600 train.epochs=3 checkpoint.every_seconds=1e-9
 bad=
 for step in 1 2 3; do
     [ -e "$work/clock/checkpoints/step-0000000$step.h5" ] || bad="$bad no step $step;"
@@ -152,8 +148,7 @@ done
 bad=$(diff "$work/straight.best" "$work/parts.best")
 grep -q 'no gain' "$work/straight.best" || bad="$bad; not stopped"
 grep -q '"value": 2' "$work/best" || bad="$bad; no best at the end of a part"
-result 'a run in parts has the best and stops where one without an end between does' "$bad" \
-    "$work/parts.log"
+result 'a run in parts has the best and stops where one without an end between does' "$bad" "$work/parts.log"
 
 # A deck with train.batch resumes with the global batch of its checkpoint, with mesh.elastic.
 share="$steps train.global_batch=0 run.dir=$work/elastic"

@@ -3,16 +3,8 @@
  * schedule, by step and by epoch, with and without warm-up. */
 #include "train/schedule.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "config/options.h"
+#include "test.h"
 #include "vector_file.h"
 
 /* As in make_schedule.py. */
@@ -67,9 +59,8 @@ static void check_case(const struct vector_file *file, const char *name)
     }
 }
 
-static void rates_are_torchs(void **state)
+TEST(rates_are_torchs)
 {
-    (void)state;
     struct vector_file *file = vector_file_open("schedule.safetensors");
     char names[2048];
     int cases = 0;
@@ -82,9 +73,8 @@ static void rates_are_torchs(void **state)
     vector_file_close(file);
 }
 
-static void warmup_of_epochs_rises_by_epoch(void **state)
+TEST(warmup_of_epochs_rises_by_epoch)
 {
-    (void)state;
     struct options options;
     struct schedule schedule;
 
@@ -97,9 +87,8 @@ static void warmup_of_epochs_rises_by_epoch(void **state)
     assert_true(schedule_rate(&schedule, 99) == 1);
 }
 
-static void warmup_longer_than_the_run_only_rises(void **state)
+TEST(warmup_longer_than_the_run_only_rises)
 {
-    (void)state;
     struct options options;
     struct schedule schedule;
 
@@ -110,9 +99,8 @@ static void warmup_longer_than_the_run_only_rises(void **state)
 }
 
 /* After the last step of the schedule the rate is constant. */
-static void rates_stay_finite_at_the_ends(void **state)
+TEST(rates_stay_finite_at_the_ends)
 {
-    (void)state;
     static const char *const names[] = {"constant", "cosine", "step", "onecycle", "linear"};
     static const int64_t lengths[] = {1, 2, 3, 4};
 
@@ -135,9 +123,8 @@ static void rates_stay_finite_at_the_ends(void **state)
         }
 }
 
-static void plateau_needs_a_first_value(void **state)
+TEST(plateau_needs_a_first_value)
 {
-    (void)state;
     struct options options;
     struct schedule schedule;
 
@@ -152,9 +139,8 @@ static void plateau_needs_a_first_value(void **state)
     assert_close(schedule_rate(&schedule, 0), 0.05, "plateau in warm-up", 0);
 }
 
-static void rate_is_scaled_by_the_global_batch(void **state)
+TEST(rate_is_scaled_by_the_global_batch)
 {
-    (void)state;
     struct options options;
 
     set_all(&options, "optim.lr=0.1 optim.lr_batch=256 optim.lr_scale=none");
@@ -165,16 +151,4 @@ static void rate_is_scaled_by_the_global_batch(void **state)
     assert_close(schedule_base_rate(&options, 1024), 0.2, "sqrt", 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rates_are_torchs),
-        cmocka_unit_test(warmup_of_epochs_rises_by_epoch),
-        cmocka_unit_test(warmup_longer_than_the_run_only_rises),
-        cmocka_unit_test(rates_stay_finite_at_the_ends),
-        cmocka_unit_test(plateau_needs_a_first_value),
-        cmocka_unit_test(rate_is_scaled_by_the_global_batch),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

@@ -7,22 +7,16 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* dladdr */
 #endif
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <dlfcn.h>
 #include <dnnl.h>
 
 #include "comm/comm.h"
 #include "config/options.h"
+#include "model_fixture.h"
 #include "temporary.h"
+#include "test.h"
 #include "train/trainer_state.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -94,8 +88,6 @@ dnnl_status_t dnnl_primitive_execute(const_dnnl_primitive_t primitive, dnnl_stre
 }
 #endif
 
-static struct comm *world;
-
 static void options_make(struct options *options, const char *directory)
 {
     static const char *const settings[] = {
@@ -120,9 +112,8 @@ static void steps_run(struct trainer *trainer, int64_t first, int64_t end)
             fail_msg("%s", error.text);
 }
 
-static void a_step_allocates_nothing(void **state)
+TEST(a_step_allocates_nothing)
 {
-    (void)state;
     struct options options;
     struct trainer trainer;
     struct error error = {0};
@@ -141,16 +132,4 @@ static void a_step_allocates_nothing(void **state)
     assert_int_equal(after - before, 0);
 }
 
-int main(int argc, char **argv)
-{
-    struct error error = {0};
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_step_allocates_nothing)};
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    if (!comm_world_open(&argc, &argv, &world, &error)) {
-        fprintf(stderr, "%s\n", error.text);
-        return 1;
-    }
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    comm_world_close(world);
-    return failed;
-}
+TEST_MAIN_WORLD()

@@ -4,13 +4,7 @@
  */
 #include "train/step_io.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 enum { UPLOADS = 3 * PARAMS_SLOTS + 1 };
 
@@ -83,9 +77,8 @@ static const struct device_backend backend = {.allocate_pinned = pinned_allocate
                                               .copy = copy_queue};
 static struct device device = {.backend = &backend};
 
-static void parameters_arrive_unchanged(void **state)
+TEST(parameters_arrive_unchanged)
 {
-    (void)state;
     struct step_io io = {0};
     struct error error = {0};
     struct step_params arrived[UPLOADS] = {{0}};
@@ -107,9 +100,8 @@ static void parameters_arrive_unchanged(void **state)
     assert_int_equal(open_events, 0);
 }
 
-static void without_pinned_memory_nothing_is_open(void **state)
+TEST(without_pinned_memory_nothing_is_open)
 {
-    (void)state;
     struct step_io io = {0};
     struct error error = {0};
     short_of_memory = true;
@@ -119,12 +111,4 @@ static void without_pinned_memory_nothing_is_open(void **state)
     assert_int_equal(open_events, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parameters_arrive_unchanged),
-        cmocka_unit_test(without_pinned_memory_nothing_is_open),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN()

@@ -38,7 +38,7 @@ stopped_otherwise() {
 }
 
 run 2 whole $steps run.dir="$work/whole"
-bad=$([ $status -eq 0 ] || echo "status $status")
+bad=$(ended)
 left=0
 for part in 1 2 3 4 5; do
     begin parts $steps

@@ -3,16 +3,10 @@
  * consecutive windows; noise is not reported. */
 #include "train/straggler.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "core/log.h"
+#include "test.h"
 
 enum { RANKS = 8 };
 
@@ -28,9 +22,8 @@ static int found(const struct rank_times *times, int ranks, bool *slow)
     return straggler_find(times, ranks, 10, slow);
 }
 
-static void slow_rank_is_found_by_data_and_by_compute(void **state)
+TEST(slow_rank_is_found_by_data_and_by_compute)
 {
-    (void)state;
     struct rank_times times[RANKS];
     bool slow[RANKS];
     usual(times, RANKS);
@@ -45,9 +38,8 @@ static void slow_rank_is_found_by_data_and_by_compute(void **state)
     assert_true(slow[2] && slow[5]);
 }
 
-static void fast_ranks_are_no_reason(void **state)
+TEST(fast_ranks_are_no_reason)
 {
-    (void)state;
     struct rank_times times[RANKS];
     bool slow[RANKS];
     usual(times, RANKS);
@@ -55,9 +47,8 @@ static void fast_ranks_are_no_reason(void **state)
     assert_int_equal(found(times, RANKS, slow), 0);
 }
 
-static void half_of_the_ranks_may_be_slow(void **state)
+TEST(half_of_the_ranks_may_be_slow)
 {
-    (void)state;
     struct rank_times times[RANKS];
     bool slow[RANKS];
     usual(times, RANKS);
@@ -73,9 +64,8 @@ static void half_of_the_ranks_may_be_slow(void **state)
 }
 
 /* On a GPU the compute time contains the waits for other ranks. */
-static void without_known_waits_only_data_count(void **state)
+TEST(without_known_waits_only_data_count)
 {
-    (void)state;
     struct rank_times times[RANKS];
     bool slow[RANKS];
     for (int rank = 0; rank < RANKS; rank++)
@@ -102,9 +92,8 @@ static bool window_of(struct straggler *straggler, int slow_rank)
     return straggler_update(straggler);
 }
 
-static void verdict_needs_windows_in_a_row(void **state)
+TEST(verdict_needs_windows_in_a_row)
 {
-    (void)state;
     struct straggler straggler;
     straggler_open(&straggler, &(struct comm){.size = RANKS}, host_of);
     assert_false(window_of(&straggler, 6));
@@ -148,9 +137,8 @@ static const char *log_of(const struct rank_times *times)
     return text;
 }
 
-static void rank_and_node_are_named_once(void **state)
+TEST(rank_and_node_are_named_once)
 {
-    (void)state;
     struct rank_times times[RANKS];
     usual(times, RANKS);
     assert_string_equal(log_of(times), "");
@@ -176,14 +164,5 @@ static void rank_and_node_are_named_once(void **state)
 int main(void)
 {
     log_open(0, LOG_INFO);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(slow_rank_is_found_by_data_and_by_compute),
-        cmocka_unit_test(fast_ranks_are_no_reason),
-        cmocka_unit_test(half_of_the_ranks_may_be_slow),
-        cmocka_unit_test(without_known_waits_only_data_count),
-        cmocka_unit_test(verdict_needs_windows_in_a_row),
-        cmocka_unit_test(rank_and_node_are_named_once),
-    };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return TESTS_RUN();
 }

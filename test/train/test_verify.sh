@@ -11,7 +11,7 @@ verified() {
     title=$1 on=$2 line=$3
     shift 3
     run "$on" verify verify "$@"
-    bad=$([ $status -eq 0 ] || echo "exit status $status")
+    bad=$(ended)
     grep -qxE "$line" "$work/verify.log" || bad="$bad; no line $line"
     result "$title" "$bad" "$work/verify.log"
 }
@@ -20,7 +20,7 @@ verified() {
 cells() { cut -d, -f1 "$1" | tr '\n' ' '; }
 
 run 2 whole $steps run.dir="$work/whole"
-bad=$([ $status -eq 0 ] || echo "exit status $status")
+bad=$(ended)
 [ "$(cells whole/receipt.csv)" = 'step 4 8 12 16 20 24 28 32 36 40 44 48 50 ' ] || bad="$bad; $(cells whole/receipt.csv)"
 head -n 1 whole/receipt.csv | grep -qx 'step,loss,grad_norm,stem,blocks.0,blocks.1,head,stem.state,blocks.0.state,blocks.1.state,head.state,grains' ||
     bad="$bad; columns"
@@ -77,8 +77,7 @@ fails 2 'a start after the last receipt' 2 'no receipt after step 25, the last o
     verify "$work/edited" verify.from=25
 truncate -s 5000 edited/checkpoints/step-00000015.h5
 verified 'a damaged checkpoint is ignored' 2 'identical: steps 11 to 20, 3 receipts' "$work/edited"
-grep -q 'ignored: .*step-00000015.h5 cannot be used' "$work/verify.log" && bad= || bad='no warning'
-result 'with a warning' "$bad" "$work/verify.log"
+result 'with a warning' "$(has "$work/verify.log" 'ignored: .*step-00000015.h5 cannot be used')" "$work/verify.log"
 sed -n 1,2p whole/receipt.csv >edited/receipt.csv
 fails 2 'no checkpoint before the receipts' 4 \
     'edited/checkpoints has no valid checkpoint before the receipt of step 4; set verify.from=0' verify "$work/edited"
@@ -95,7 +94,7 @@ head -c -9 whole/receipt.csv >edited/receipt.csv
 verified 'an incomplete last line is ignored' 2 'identical: steps 46 to 48, 1 receipt' "$work/edited"
 exact="$small train.exact=layout train.global_batch=32 train.grain=8 train.steps=6 output.tensorboard=off data.val=none"
 run 1 exact $exact output.receipt=1 run.dir="$work/exact"
-bad=$([ $status -eq 0 ] || echo "exit status $status")
+bad=$(ended)
 [ "$(tail -n 6 exact/receipt.csv | grep -cE '(,[0-9a-f]{16}){8},[0-9a-f]{16}( [0-9a-f]{16}){3}$')" = 6 ] || bad="$bad; no hashes of 4 grains"
 result 'with train.exact=layout receipts have hashes of grains' "$bad" exact/receipt.csv
 verified 'they are the same on other ranks' 3 'identical: steps 1 to 6, 6 receipts' "$work/exact" verify.from=0 train.accumulate=2

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* Writes WebDataset's tar shards into the folder of a test, data.root. */
+#ifndef VITTRAIN_TEST_SHARDS_H
+#define VITTRAIN_TEST_SHARDS_H
+
+#include <archive.h>
+
+#include "dataset_fixture.h"
+#include "temporary.h"
+#include "test.h"
+
+extern const uint8_t *image; /* a JPEG file */
+extern size_t image_bytes;
+extern char shard_path[2048]; /* of the last path_of */
+extern const int few[3];      /* labels of put */
+
+/* For TEST_MAIN; each test has its own folder. */
+int shards_open(void **state);
+int shards_close(void **state);
+int shards_begin(void **state);
+
+/* The path of a file in the folder. */
+const char *path_of(const char *name);
+
+struct archive *shard_begin(const char *name, const char *format);
+void member(struct archive *archive, const char *name, const void *bytes, size_t count);
+void text(struct archive *archive, const char *name, const char *content);
+void jpeg(struct archive *archive, const char *name);
+void shard_end(struct archive *archive);
+
+/* A shard of samples 0, 1, ... with these labels; one with the labels `few`; one with eight samples
+ * that cannot be used. */
+void put_shard(const char *name, int count, const int *labels);
+void put(const char *name);
+void put_problems(void);
+
+/* Whole files. Rewriting a file is slower on some file systems, so the old one is removed. */
+char *shard_read(const char *name, size_t *bytes);
+void shard_write(const char *name, const void *content, size_t bytes);
+void file_write(const char *path, const void *content, size_t bytes);
+
+/* Set the checksum of a tar header. */
+void header_sum(char *header);
+
+/* The record is the image, with this label and this end of its name. */
+void check_record(int64_t index, int32_t expected, const char *ending);
+
+#endif

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ranks: 1 2 3 4
+/* The mesh of each strategy, and strategies that do not fit the ranks. */
+#include "mesh/mesh.h"
+
+#include "config/options.h"
+#include "model_fixture.h"
+#include "test.h"
+
+/* Returns the error of an invalid mesh, NULL for a valid one. */
+static const char *imagined(int ranks, int node_ranks, int strategy, int64_t shard, char *described)
+{
+    static struct error error;
+    struct options options = {.mesh = {.strategy = strategy, .shard = shard}};
+    struct mesh mesh;
+    error = (struct error){0};
+    if (!mesh_imagine(&mesh, ranks - 1, ranks, node_ranks, &options.mesh, &error))
+        return error.text;
+    mesh_describe(&mesh, described, 128);
+    assert_int_equal(mesh.shard->size * mesh.replica->size, ranks);
+    assert_int_equal(mesh.replica->rank * mesh.shard->size + mesh.shard->rank, ranks - 1);
+    mesh_close(&mesh);
+    return NULL;
+}
+
+TEST(every_strategy_is_a_point_on_the_mesh)
+{
+    static const struct {
+        int strategy;
+        int64_t shard;
+        const char *described;
+    } cases[] = {
+        {STRATEGY_DDP, 0, "ddp, 8 ranks on 2 nodes: replica 8 x shard 1"},
+        {STRATEGY_DDP, 1, "ddp, 8 ranks on 2 nodes: replica 8 x shard 1"},
+        {STRATEGY_ZERO1, 0, "zero1, 8 ranks on 2 nodes: replica 1 x shard 8"},
+        {STRATEGY_ZERO2, 2, "zero2, 8 ranks on 2 nodes: replica 4 x shard 2"},
+        {STRATEGY_FSDP, 0, "fsdp, 8 ranks on 2 nodes: replica 1 x shard 8"},
+        {STRATEGY_HSDP, 0, "hsdp, 8 ranks on 2 nodes: replica 2 x shard 4"},
+        {STRATEGY_HSDP, 8, "hsdp, 8 ranks on 2 nodes: replica 1 x shard 8"},
+    };
+    char described[128];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_null(imagined(8, 4, cases[i].strategy, cases[i].shard, described));
+        assert_string_equal(described, cases[i].described);
+    }
+}
+
+TEST(meshes_that_cannot_be_are_errors)
+{
+    char described[128];
+    const char *text = imagined(8, 4, STRATEGY_FSDP, 3, described);
+    assert_non_null(text);
+    assert_has(text, "mesh.shard=3 does not divide the 8 ranks");
+    text = imagined(8, 4, STRATEGY_DDP, 4, described);
+    assert_non_null(text);
+    assert_has(text, "mesh.strategy=ddp does not shard");
+    text = imagined(8, 3, STRATEGY_HSDP, 0, described);
+    assert_non_null(text);
+    assert_has(text, "the nodes have 2 to 3 ranks: start as many on each");
+}
+
+TEST(meshes_are_described)
+{
+    struct options options = {.mesh = {.strategy = STRATEGY_HSDP}};
+    struct error error = {0};
+    struct mesh mesh;
+    char text[128], expected[128];
+    assert_true(mesh_open(&mesh, world, &options.mesh, &error));
+    mesh_describe(&mesh, text, sizeof text);
+    snprintf(expected, sizeof expected, "hsdp, %d rank%s on 1 node: replica 1 x shard %d",
+             world->size, world->size > 1 ? "s" : "", world->size);
+    assert_string_equal(text, expected);
+    mesh_close(&mesh);
+}
+
+TEST_MAIN_WORLD()

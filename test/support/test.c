@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "test.h"
+
+void test_add(struct test_list *list, const char *name, CMUnitTestFunction function,
+              CMFixtureFunction before, CMFixtureFunction after)
+{
+    if (list->count == TEST_MOST)
+        abort();
+    list->tests[list->count++] = (struct CMUnitTest){name, function, before, after, NULL};
+}
+
+int tests_run(const struct test_group *group)
+{
+    struct test_list *list = group->list;
+    for (size_t i = 0; i < list->count; i++) {
+        struct CMUnitTest *test = &list->tests[i];
+        if (test->setup_func == NULL && test->teardown_func == NULL) {
+            test->setup_func = group->before;
+            test->teardown_func = group->after;
+        }
+    }
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return _cmocka_run_group_tests("tests", list->tests, list->count, group->setup,
+                                   group->teardown);
+}
+
+void assert_has(const char *text, const char *part)
+{
+    if (strstr(text, part) == NULL)
+        fail_msg("\"%s\" is not in: %s", part, text);
+}
+
+void assert_error(const struct error *error, enum error_kind kind, const char *part)
+{
+    assert_has(error->text, part);
+    assert_int_equal(error->kind, kind);
+    assert_null(strchr(error->text, '\n'));
+}

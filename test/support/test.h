@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* Included by every test program, with the headers that cmocka and most tests need. TEST(name)
+ * { ... } defines a test and adds it to the program's list. The tests run in the order of the
+ * source; TEST_MAIN() is the program. */
+#ifndef VITTRAIN_TEST_TEST_H
+#define VITTRAIN_TEST_TEST_H
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/error.h"
+
+enum { TEST_MOST = 64 };
+
+struct test_list {
+    struct CMUnitTest tests[TEST_MOST];
+    size_t count;
+};
+
+struct test_group {
+    struct test_list *list;
+    CMFixtureFunction setup, teardown; /* of the program */
+    CMFixtureFunction before, after;   /* of each test that has none of its own */
+};
+
+/* One per program. */
+__attribute__((unused)) static struct test_list test_list;
+
+void test_add(struct test_list *list, const char *name, CMUnitTestFunction function,
+              CMFixtureFunction before, CMFixtureFunction after);
+
+/* Run the tests; return the exit status. */
+int tests_run(const struct test_group *group);
+
+#define TEST_WITH(function, before, after)                                                         \
+    static void function(void **state);                                                            \
+    __attribute__((constructor)) static void function##_add(void)                                  \
+    {                                                                                              \
+        test_add(&test_list, #function, function, before, after);                                  \
+    }                                                                                              \
+    static void function(__attribute__((unused)) void **state)
+#define TEST(function) TEST_WITH(function, NULL, NULL)
+
+/* Arguments: other members of struct test_group. */
+#define TEST_GROUP(...) (&(const struct test_group){.list = &test_list, __VA_ARGS__})
+#define TESTS_RUN(...) tests_run(TEST_GROUP(__VA_ARGS__))
+#define TEST_MAIN(...)                                                                             \
+    int main(void)                                                                                 \
+    {                                                                                              \
+        return TESTS_RUN(__VA_ARGS__);                                                             \
+    }
+
+/* Fail unless the text contains the part. */
+void assert_has(const char *text, const char *part);
+
+/* Fail unless the error is of this kind, and its text is one line that contains the part. */
+void assert_error(const struct error *error, enum error_kind kind, const char *part);
+
+/* Skip the calling test with a reason, which run_test.sh appends to the test's result line. */
+#define SKIP_BECAUSE(reason)                                                                       \
+    do {                                                                                           \
+        printf("# skipped: %s\n", reason);                                                         \
+        skip();                                                                                    \
+    } while (0)
+
+#endif
