@@ -92,8 +92,7 @@ static bool numbers_read(struct walk *walk, hid_t attribute, hid_t type, struct 
     return good;
 }
 
-static bool texts_read(struct walk *walk, hid_t attribute, hid_t type, hid_t space,
-                       struct hdf5_attribute *to)
+static bool texts_read(struct walk *walk, hid_t attribute, hid_t type, struct hdf5_attribute *to)
 {
     const bool variable = H5Tis_variable_str(type) > 0;
     const size_t size = H5Tget_size(type);
@@ -105,9 +104,9 @@ static bool texts_read(struct walk *walk, hid_t attribute, hid_t type, hid_t spa
         if (text != NULL)
             fwrite(text, 1, variable ? strlen(text) : strnlen(text, size), walk->values.file);
         fputc('\0', walk->values.file);
+        if (variable)
+            H5free_memory(texts[n]);
     }
-    if (good && variable)
-        H5Dvlen_reclaim(type, space, H5P_DEFAULT, values);
     free(values);
     return good;
 }
@@ -129,7 +128,7 @@ static herr_t attribute_describe(hid_t object, const char *name, const H5A_info_
     if (good && (class == H5T_INTEGER || class == H5T_FLOAT))
         good = numbers_read(walk, attribute, type, &to);
     else if (good && class == H5T_STRING)
-        good = texts_read(walk, attribute, type, space, &to);
+        good = texts_read(walk, attribute, type, &to);
     fwrite(&to, sizeof to, 1, walk->attributes.file);
     H5Sclose(space);
     H5Tclose(type);
