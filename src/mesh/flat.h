@@ -173,14 +173,6 @@ void flat_gradient_close(struct flat_model *flat, int unit, bool last);
 /* Waits for all reductions: then `gradient` is the global sum. */
 void flat_reduce_wait(struct flat_model *flat);
 
-/* Returns the bytes that a rank sends in a step of `passes` passes whose backward pass ends at unit
- * `first_unit`. Counted as in a ring, which is the minimum: a gather or scatter of N bytes per rank
- * sends (size - 1) N, an all-reduce of N bytes 2 N (size - 1) / size. */
-struct flat_traffic {
-    double shard, replica;
-};
-struct flat_traffic flat_traffic(const struct flat_model *flat, int64_t passes, int first_unit);
-
 /* Sets *norm_squared (device) to the sum of squares of the global gradient, on each rank, without
  * running statistics. The bits do not depend on the mesh. */
 void flat_norm(struct flat_model *flat);

@@ -285,18 +285,6 @@ static void partial_replicas_gather(struct flat_model *flat, int unit)
                                                     COMM_FP32, buffer->ready);
 }
 
-/* For the global batch of the last flat_begin_pass; flat_use_grains begins with the largest. */
-static struct flat_traffic partial_traffic(const struct flat_model *flat,
-                                           const struct flat_buffer *buffer, int64_t passes)
-{
-    (void)passes;
-    const struct comm *shard = flat->mesh->shard, *replica = flat->mesh->replica;
-    const int *parts = flat->partials.parts, *groups = parts + shard->size;
-    double shards = (double)buffer->shard_count * parts[shard->rank] * (shard->size - 1);
-    double replicas = (double)buffer->block * (groups[replica->rank] + 1) * (replica->size - 1);
-    return (struct flat_traffic){shards * sizeof(float), replicas * sizeof(float)};
-}
-
 const struct gradient_reduction reduction_partial = {.allocate = partial_allocate,
                                                      .allocate_slot = partial_allocate_slot,
                                                      .open = partial_open,
@@ -304,5 +292,4 @@ const struct gradient_reduction reduction_partial = {.allocate = partial_allocat
                                                      .shards_start = partial_shards_start,
                                                      .shards_finish = partial_shards_finish,
                                                      .replicas_start = partial_replicas_start,
-                                                     .replicas_gather = partial_replicas_gather,
-                                                     .traffic = partial_traffic};
+                                                     .replicas_gather = partial_replicas_gather};

@@ -97,22 +97,10 @@ static void all_reduce_start(struct flat_model *flat, int unit)
                                                     comm_type_of[type], COMM_SUM, buffer->ready);
 }
 
-static struct flat_traffic scatter_traffic(const struct flat_model *flat,
-                                           const struct flat_buffer *buffer, int64_t passes)
-{
-    const struct comm *shard = flat->mesh->shard, *replica = flat->mesh->replica;
-    double part = (double)buffer->shard_count *
-                  (double)type_size(flat->low_precision_reduce ? flat->type : TYPE_FP32);
-    return (struct flat_traffic){.shard = ring_volume(shard, part) *
-                                          (double)(flat->slots_gradients ? passes : 1),
-                                 .replica = 2 * ring_volume(replica, part) / replica->size};
-}
-
 const struct gradient_reduction reduction_scatter = {.allocate = scatter_allocate,
                                                      .allocate_slot = scatter_allocate_slot,
                                                      .open = scatter_open,
                                                      .close = scatter_close,
                                                      .shards_start = scatter_start,
                                                      .shards_finish = scatter_finish,
-                                                     .replicas_start = all_reduce_start,
-                                                     .traffic = scatter_traffic};
+                                                     .replicas_start = all_reduce_start};

@@ -25,9 +25,6 @@ struct gradient_reduction {
      * the same). flat_reduce_wait waits for the last one. Not called for a group of one rank. */
     void (*replicas_start)(struct flat_model *flat, int unit);
     void (*replicas_gather)(struct flat_model *flat, int unit);
-    /* Return the bytes that this rank sends to reduce a unit in a step of `passes` passes. */
-    struct flat_traffic (*traffic)(const struct flat_model *flat, const struct flat_buffer *buffer,
-                                   int64_t passes);
 };
 
 /* Reduce-scatter and all-reduce. */
@@ -45,9 +42,6 @@ void gradient_zero_gaps(const struct flat_model *flat, const struct flat_buffer 
 
 /* Return the elements of the largest unit that uses a slot. */
 int64_t flat_slot_elements(const struct flat_model *flat, int number);
-
-/* Return the bytes that a rank sends in a gather or scatter of `bytes` bytes per rank. */
-double ring_volume(const struct comm *group, double bytes);
 
 extern const enum comm_type comm_type_of[];
 

@@ -84,15 +84,6 @@ static void entry_fill(const struct plan *plan, struct session *session, size_t 
     entry->feeds = session->memory.loader_bytes;
     entry->snapshot = session->memory.snapshot_bytes;
     entry->needs = session_needs(session);
-    if (plan->training) {
-        int shard = entry->shard, replica = entry->replica;
-        struct flat_traffic traffic = flat_traffic(&session->flat, plan->options.train.accumulate,
-                                                   model_first_trainable(session->model));
-        entry->sent_shard = traffic.shard;
-        entry->sent_replica = traffic.replica;
-        entry->sent_network = traffic.shard * network_share(plan, shard, 1) +
-                              traffic.replica * network_share(plan, replica, shard);
-    }
     if (room > 0) {
         int64_t pieces = plan->training ? plan->options.train.accumulate : 1;
         int64_t batch = largest_micro_batch(plan, session, room) * pieces;
@@ -162,6 +153,30 @@ bool plan_script(const struct plan *plan, struct session *session, struct step_s
     session_measure(session, micro_batch(plan), &plan->source, true, NULL);
     step_script_make(script, session, &plan->source);
     return true;
+}
+
+void plan_add_traffic(const struct plan *plan, struct plan_entry *entry)
+{
+    struct plan wanted = *plan;
+    struct session session;
+    struct step_script script;
+    if (entry->error.kind != ERROR_NONE)
+        return;
+    wanted.options = options_with(plan, entry->strategy, entry->checkpoint_activations);
+    const bool good = plan_script(&wanted, &session, &script, &entry->error);
+    for (int i = 0; good && i < script.count; i++) {
+        const struct collective *sent = &script.event[i].collective;
+        if (script.event[i].kind != EVENT_START)
+            continue;
+        if (sent->replica)
+            entry->sent_replica += machine_network_bytes(sent, entry->replica);
+        else
+            entry->sent_shard += machine_network_bytes(sent, entry->shard);
+    }
+    entry->sent_network = entry->sent_shard * network_share(plan, entry->shard, 1) +
+                          entry->sent_replica * network_share(plan, entry->replica, entry->shard);
+    step_script_close(&script);
+    session_close(&session);
 }
 
 bool plan_predict(const struct plan *plan, enum strategy_choice strategy,

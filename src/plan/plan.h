@@ -31,7 +31,7 @@ struct plan_entry {
     size_t snapshot;                 /* bytes for checkpoints in the background (host) */
     size_t needs;                    /* bytes that must be free (session_needs) */
     size_t base;                     /* bytes that the process uses before it allocates */
-    double sent_shard, sent_replica; /* bytes sent per step in the groups */
+    double sent_shard, sent_replica; /* bytes sent per step in the groups (plan_add_traffic) */
     double sent_network;             /* bytes of these that are sent to other nodes */
     int64_t largest_batch;           /* largest train.batch that fits; 0: none */
 };
@@ -46,6 +46,9 @@ MUST_CHECK bool plan_open(struct plan *plan, const struct options *options, int 
 void plan_make(const struct plan *plan, enum strategy_choice strategy,
                enum checkpoint_activations_choice checkpoint_activations, size_t room,
                struct plan_entry *entry);
+
+/* Set the bytes that a training step sends. */
+void plan_add_traffic(const struct plan *plan, struct plan_entry *entry);
 
 /* The model and the mesh of a prediction. */
 struct plan_details {

@@ -145,6 +145,7 @@ static void strategies_print(const struct plan *plan, const struct machine *mach
         for (int strategy = STRATEGY_DDP; strategy <= STRATEGY_HSDP; strategy++) {
             plan_make(plan, (enum strategy_choice)strategy,
                       (enum checkpoint_activations_choice)block, room, &entry);
+            plan_add_traffic(plan, &entry);
             entry_print(plan, machine, &entry, base);
         }
 }

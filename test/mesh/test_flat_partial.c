@@ -192,28 +192,6 @@ TEST(the_sum_depends_on_the_order)
     assert_in_range(different, 100, 960);
 }
 
-/* Without padding and with one subtree per rank, partial sums do not change the bytes sent. */
-TEST(one_subtree_per_rank_sends_the_same_bytes)
-{
-    for (int shard = 1; shard <= world->size; shard++) {
-        struct fixture plain, exact;
-        const struct unit unit = units[3];
-        if (world->size % shard != 0 || (world->size & (world->size - 1)) != 0)
-            continue;
-        for (int u = 0; u < UNITS; u++)
-            units[u] = unit;
-        fixture_open(&plain, shard, KEEP_ALL, 0);
-        fixture_open(&exact, shard, KEEP_ALL, 1);
-        flat_begin_pass(&exact.flat, 8, 0);
-        const struct flat_traffic a = flat_traffic(&plain.flat, 1, 0);
-        const struct flat_traffic b = flat_traffic(&exact.flat, 1, 0);
-        assert_true(a.shard == b.shard && a.replica == b.replica);
-        assert_int_equal(exact.flat.partials.parts[0], 1);
-        fixture_close(&exact);
-        fixture_close(&plain);
-    }
-}
-
 int main(int argc, char **argv)
 {
     struct error error = {0};

@@ -180,6 +180,7 @@ static int plan_wrong(int strategy, const char *variant)
         fail_msg("%s", error.text);
     plan_make(&plan, (enum strategy_choice)strategy,
               (enum checkpoint_activations_choice)options.train.checkpoint_activations, 0, &entry);
+    plan_add_traffic(&plan, &entry);
     if (entry.error.kind != ERROR_NONE)
         fail_msg("%s", entry.error.text);
     int wrong = entry_wrong(&entry, &run.session, variant);
@@ -260,24 +261,31 @@ TEST(the_largest_batch_fits_and_one_more_does_not)
     }
 }
 
+static void traffic_plan(const struct plan *plan, enum strategy_choice strategy,
+                         struct plan_entry *entry)
+{
+    plan_make(plan, strategy, CHECKPOINT_ACTIVATIONS_NONE, 0, entry);
+    plan_add_traffic(plan, entry);
+}
+
 /* Bytes sent between nodes, for groups on several nodes: 8 ranks, 4 per node. */
 TEST(the_network_carries_what_leaves_a_node)
 {
     struct plan plan;
     struct plan_entry entry;
     imagined_open(&plan, 8, STRATEGY_HSDP, "train.precision=bf16");
-    plan_make(&plan, STRATEGY_HSDP, CHECKPOINT_ACTIVATIONS_NONE, 0, &entry);
+    traffic_plan(&plan, STRATEGY_HSDP, &entry);
     assert_int_equal(entry.shard, 4);
     assert_int_equal(entry.replica, 2);
     assert_true(entry.sent_network == entry.sent_replica && entry.sent_replica > 0);
     /* A rank forwards seven parts. The four parts of the other node cross nodes and are divided
      * among four ranks. */
-    plan_make(&plan, STRATEGY_FSDP, CHECKPOINT_ACTIVATIONS_NONE, 0, &entry);
+    traffic_plan(&plan, STRATEGY_FSDP, &entry);
     assert_true(entry.sent_replica == 0 && entry.sent_network * 7 == entry.sent_shard);
-    plan_make(&plan, STRATEGY_DDP, CHECKPOINT_ACTIVATIONS_NONE, 0, &entry);
+    traffic_plan(&plan, STRATEGY_DDP, &entry);
     assert_true(entry.sent_shard == 0 && entry.sent_network * 7 == entry.sent_replica);
     plan.node_ranks = 8;
-    plan_make(&plan, STRATEGY_DDP, CHECKPOINT_ACTIVATIONS_NONE, 0, &entry);
+    traffic_plan(&plan, STRATEGY_DDP, &entry);
     assert_true(entry.sent_network == 0 && entry.sent_replica > 0);
 }
 

@@ -134,46 +134,6 @@ TEST(recomputation_counts)
     plan_details_close(&details);
 }
 
-/* The script sends the bytes of flat_traffic, which test_plan compares with a real mesh. */
-static void script_sends_what_is_planned(const char *settings)
-{
-    static struct plan plan;
-    plan_make_open(&plan, settings, 8, 4);
-    for (int strategy = STRATEGY_DDP; strategy <= STRATEGY_HSDP; strategy++) {
-        struct plan_entry entry;
-        struct session session;
-        struct step_script script;
-        struct options options = plan.options;
-        struct error error = {0};
-        double shard = 0, replica = 0;
-        plan_make(&plan, (enum strategy_choice)strategy, CHECKPOINT_ACTIVATIONS_NONE, 0, &entry);
-        options.mesh.strategy = strategy;
-        assert_true(session_imagine(&session, &options, 8, 4, true, &error));
-        session_measure(&session, 1, &plan.source, true, NULL);
-        step_script_make(&script, &session, &plan.source);
-        for (int i = 0; i < script.count; i++) {
-            const struct collective *collective = &script.event[i].collective;
-            if (script.event[i].kind != EVENT_START)
-                continue;
-            *(collective->replica ? &replica : &shard) += machine_network_bytes(
-                collective, collective->replica ? entry.replica : entry.shard);
-        }
-        near(shard, entry.sent_shard);
-        near(replica, entry.sent_replica);
-        step_script_close(&script);
-        session_close(&session);
-    }
-}
-
-TEST(scripts_send_what_is_planned)
-{
-    script_sends_what_is_planned("model.name=vit_cifar train.batch=2 train.accumulate=2 "
-                                 "mesh.reduce=compute train.precision=bf16");
-    script_sends_what_is_planned(
-        "model.name=vit_cifar train.batch=2 train.precision=bf16 optim.name=muon");
-    script_sends_what_is_planned("model.name=vit_cifar train.batch=2 optim.name=lamb");
-}
-
 /* A machine with 1 FLOP/s and 1 byte/s, without latency. */
 static struct machine slow_machine(void)
 {
