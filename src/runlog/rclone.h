@@ -10,22 +10,21 @@
 
 #include "core/error.h"
 
-enum { RCLONE_PATH = 2048, RCLONE_VERSION = 64 };
+enum { RCLONE_PATH = 2048 };
 
-/* Outcome of a command after rclone's own retries. */
 enum rclone_outcome {
     RCLONE_DONE,
-    RCLONE_MISSING,  /* no such file or folder */
-    RCLONE_LATER,    /* failure of the network or the server; a later try may succeed */
-    RCLONE_REFUSED,  /* needs a change by the user: credentials, permissions, names */
-    RCLONE_CANCELLED /* by `cancelled` */
+    RCLONE_MISSING,     /* no such file or folder */
+    RCLONE_UNREACHABLE, /* no connection to the server, or out of time */
+    RCLONE_FAILED,
+    RCLONE_CANCELLED
 };
 
 /* Settings of the commands for one remote. One thread at a time runs commands. */
 struct rclone {
     int64_t rate;          /* bandwidth limit in bytes per second; 0: none */
     double seconds;        /* time limit of a command; 0: none */
-    const char *label;     /* name in progress lines; NULL: no progress */
+    const char *label;     /* name in the progress line of a terminal; NULL: no progress */
     atomic_bool cancelled; /* set by any thread: ends the running command within seconds */
 };
 
@@ -36,25 +35,26 @@ bool rclone_is_remote(const char *path);
 /* True if an object path names one file and not the folder of a run. */
 bool rclone_is_file(const char *path);
 
-/* Checks a remote's path ("s3://BUCKET/PATH" or "REMOTE:PATH") and that rclone is installed and
- * new enough. `option` names the setting in messages. Errors: ERROR_USAGE, ERROR_NETWORK. */
+/* Check the form of a remote's path ("s3://BUCKET/PATH" or "REMOTE:PATH"). `option` names the
+ * setting in messages. ERROR_USAGE. */
 MUST_CHECK bool rclone_check(const char *path, const char *option, struct error *error);
 
-/* The version of the rclone on PATH, "1.60.1". ERROR_NETWORK: none, or older than this program
- * needs. */
-MUST_CHECK bool rclone_version(char version[RCLONE_VERSION], struct error *error);
+/* Write the first line of `rclone version`. ERROR_NETWORK: not installed. */
+MUST_CHECK bool rclone_version(char version[64], struct error *error);
 
-/* Joins a remote's path and a name below it. */
+/* Join a remote's path and a name below it. */
 void rclone_join(const char *remote, const char *name, char path[RCLONE_PATH]);
 
-/* Runs `rclone WORD...`; the list ends with NULL. `input`: text for its standard input (at most 64
- * KiB), or NULL. `output`: receives its standard output as text, or NULL; output that does not fit
- * is RCLONE_REFUSED. `error` is set for LATER, REFUSED and MISSING. The child ends with this
- * process: it receives SIGPIPE when it writes its next statistics, within a second. */
-enum rclone_outcome rclone_run(struct rclone *rclone, const char *const *words, const char *input,
-                               char *output, size_t size, struct error *error);
+/* Run `rclone WORD...`; the list ends with NULL. `output`: receives its standard output as text, or
+ * NULL. The error is rclone's last message. The child ends with this process: it receives SIGPIPE
+ * when it writes its next statistics, within a second. */
+enum rclone_outcome rclone_run(struct rclone *rclone, const char *const *words, char *output,
+                               size_t size, struct error *error);
 
-/* Copies a remote file to PATH by way of PATH.part, unless PATH already has its size and time. */
+/* Read the file name in a small remote text file, such as last.txt. False and "": there is none. */
+bool rclone_read_name(struct rclone *rclone, const char *path, char *name, size_t size);
+
+/* Copy a remote file to PATH, unless PATH already has its size and time. */
 enum rclone_outcome rclone_get(struct rclone *rclone, const char *remote, const char *path,
                                struct error *error);
 

@@ -14,25 +14,24 @@ struct upload_setup {
     const char *folder; /* of the run; must exist */
     const char *remote; /* "s3://BUCKET/PATH" or "REMOTE:PATH"; see upload_open */
     const char *option; /* what named the remote, for messages */
-    double every;       /* seconds between two copies of a log file that grows */
+    double every;       /* seconds between two copies of the log files */
     int64_t rate;       /* bandwidth limit in bytes per second; 0: none */
     bool shows_progress;
 };
 
-/* Checks rclone, the path, and that files can be written there. A remote that ends in '/' or ':',
- * or names only a bucket, is completed with the folder's name. A network failure is only a warning:
- * it may be over when there is something to send. NULL: ERROR_USAGE, ERROR_NETWORK, ERROR_FILE. */
+/* Check the path, and send the log files to test rclone, credentials and permissions. A remote that
+ * ends in '/' or ':', or names only a bucket, is completed with the folder's name. A server that
+ * cannot be reached is only a warning. NULL: ERROR_USAGE, ERROR_NETWORK, ERROR_FILE. */
 struct upload *upload_open(const struct upload_setup *setup, struct error *error);
 
-/* Starts the thread that copies new files; it runs at nice 19, as do its children. */
+/* Start the thread that copies new files; it runs at nice 19, as do its children. */
 void upload_start(struct upload *upload);
 
-/* Ends the upload. With a thread: waits for at most `seconds` until everything is sent, then logs
- * what is missing. NULL is allowed. */
+/* End the upload. With a thread: wait for at most `seconds` until everything is sent, then log the
+ * result. NULL is allowed. */
 void upload_close(struct upload *upload, double seconds);
 
-/* Sends everything now, without a thread. Returns when all is sent, or after three tries in a row
- * that sent nothing. ERROR_NETWORK: what is missing. */
+/* Send everything now, without a thread. Errors: ERROR_NETWORK. */
 void upload_all(struct upload *upload, struct error *error);
 
 #endif

@@ -12,10 +12,9 @@
 MUST_CHECK bool retrieve_file(struct trainer *trainer, const char *remote, const char *option,
                               char *path, size_t size, struct error *error);
 
-/* Collective. Finds the newest valid checkpoint of the remote and of the run's folder, copies it
- * into checkpoints/ and sets trainer->resume_path, which stays empty without one. If the
- * folder held no run, its log, tables and events are copied, too, so that later uploads are
- * complete. */
+/* Collective. Copies the checkpoints of the remote into checkpoints/ and sets
+ * trainer->resume_path to the newest valid one there; it stays empty without one. If the folder
+ * held no run, its log, tables and events are copied, too, so that later uploads are complete. */
 MUST_CHECK bool retrieve_newest(struct trainer *trainer, const char *remote, struct error *error);
 
 #endif

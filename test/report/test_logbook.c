@@ -267,23 +267,18 @@ TEST(search_results_are_on_the_page)
     free(page);
 }
 
-/* Uploads, skipped steps and warnings of the log. */
-TEST(uploads_and_warnings_are_on_the_page)
+/* Skipped steps and warnings of the log. */
+TEST(warnings_are_on_the_page)
 {
-    static const char sent[] = "{\"uploads\": {\"s3://b/late.h5\": {}}, \"checkpoints\": "
-                               "{\"s3://b/step-1.h5\": true}}";
     static const char metrics[] = "step,split,skipped_steps\n1,train,0\n2,train,3\n2,val,\n";
     static const char log[] = "2026-11-21T10:00:01 warning: a | slow <disk>\n";
     static const char table[] = "node at time, step 3\n| <A100> |\n";
-    temporary_write("wrong/.upload.json", sent);
     temporary_write("wrong/metrics.csv", metrics);
     temporary_write("wrong/train.log", log);
     temporary_write("wrong/nvidia-smi.txt", table);
     temporary_write("wrong/checkpoints/step-00000001.h5", log);
     run_add("wrong", "2026-11-20T17:00:00.000Z", 0.25);
     char *page = temporary_text("book/wrong.md");
-    assert_has(page, "\n* uploaded: s3://b/step-1.h5\n");
-    assert_has(page, "\n* upload not finished: s3://b/late.h5\n");
     assert_has(page, "\n| Skipped steps | 3 |\n");
     assert_has(page, "\n* 2026-11-21T10:00:01 warning: a \\| slow &lt;disk>\n");
     assert_has(page, "\n```text\nnode at time, step 3\n| <A100> |\n```\n");

@@ -105,7 +105,7 @@ start_store
 
 run 1 whole $runs run.dir="$work/whole" output.upload=s3://bucket/runs/
 bad="$(ended)$(differs "$work/whole" runs/whole)$(has "$run_log" 'all of the run is in s3://bucket/runs/whole')"
-bad="$bad$(has "$work/runs/logbook/whole.md" '^\* uploaded: s3://bucket/runs/whole/checkpoints/step-0*12.h5')"
+bad="$bad$(has "$work/runs/logbook/whole.md" '^\* uploaded to s3://bucket/runs/')"
 result 'a run is in the bucket at its end' "$bad" "$run_log"
 
 faults '{"share": 0.15}'
@@ -130,8 +130,8 @@ result 'also if the server is down at the start' "$bad" "$work/outage.log"
 
 stop_store
 run 1 down $runs run.dir="$work/down" output.upload=s3://bucket/down output.upload_wait=0.5
-bad="$(ended)$(has "$run_log" "are not in .*step-0*12.h5.*send them with .vittrain upload $work/down s3://bucket/down.")"
-result 'if it stays down, the run lists the missing files' "$bad$(gone)" "$run_log"
+bad="$(ended)$(has "$run_log" "not all files .* are in .*send them with .vittrain upload $work/down s3://bucket/down.")"
+result 'if it stays down, the run names the command that sends its files' "$bad$(gone)" "$run_log"
 
 start_store
 send "$work/down" s3://bucket/down
@@ -141,44 +141,39 @@ faults '{"next": [{"kind": "slow", "seconds": 90, "count": 99, "method": "PUT", 
 begin=$(date +%s)
 run 1 slow $runs run.dir="$work/slow" output.upload=s3://bucket/slow output.upload_wait=2
 faults '{}'
-bad="$(ended)$(has "$run_log" 'are not in .*step-0*12.h5: out of time; send them with')"
+bad="$(ended)$(has "$run_log" 'are in s3://bucket/slow: out of time; send them with')"
 [ $(($(date +%s) - begin)) -lt 60 ] || bad="$bad it waited for the server"
 result 'a slow server does not delay the end of a run' "$bad$(gone)" "$run_log"
 faults '{"next": [{"kind": "slow", "seconds": 90, "count": 99, "method": "PUT", "match": "last.txt"}]}'
 run 1 links $runs run.dir="$work/links" output.upload=s3://bucket/links output.upload_wait=25
 faults '{}'
-result 'links that are not sent are listed' \
-    "$(ended)$(has "$run_log" 'are not in s3://bucket/links: checkpoints/last.txt, checkpoints/best.txt: out of time')" "$run_log"
+result 'a run whose links are not sent is incomplete' \
+    "$(ended)$(has "$run_log" 'are in s3://bucket/links: out of time')" "$run_log"
 
 AWS_SECRET_ACCESS_KEY=wrong
-fails 2 'a wrong secret fails before the first step' 8 'SignatureDoesNotMatch.*check access key and secret key' \
-    $never output.upload=s3://bucket/x
+fails 2 'a wrong secret fails before the first step' 8 SignatureDoesNotMatch $never output.upload=s3://bucket/x
 AWS_SECRET_ACCESS_KEY=sec/ret+1
-fails 1 'so does a missing bucket' 8 'NoSuchBucket.*create the bucket' $never output.upload=s3://nowhere/x
+fails 1 'so does a missing bucket' 8 NoSuchBucket $never output.upload=s3://nowhere/x
 AWS_ACCESS_KEY_ID=AKREADER AWS_SECRET_ACCESS_KEY=reader
-fails 1 'missing permission' 8 'AccessDenied.*give these credentials' $never output.upload=s3://bucket/x
+fails 1 'missing permission' 8 AccessDenied $never output.upload=s3://bucket/x
 unset AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY
-fails 1 'missing credentials' 8 'NoCredentialProviders.*set AWS_ACCESS_KEY_ID' $never output.upload=s3://bucket/x
+fails 1 'missing credentials' 8 NoCredentialProviders $never output.upload=s3://bucket/x
 AWS_ACCESS_KEY_ID=AKTEST AWS_SECRET_ACCESS_KEY=sec/ret+1
 export AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY
 fails 1 'a path that is no remote' 2 'give s3://BUCKET/PATH, or REMOTE:PATH' $never output.upload=bucket/x
 fails 1 'a connection string, with its password masked' 2 'pass=[*]:y is not a remote path: give s3://BUCKET/PATH' $never output.upload=:sftp,pass=x:y
-fails 1 'an unknown remote' 8 'section in config.*rclone listremotes' $never output.upload=nobody:x
+fails 1 'an unknown remote' 8 'section in config' $never output.upload=nobody:x
 
-mkdir "$work/old" "$work/none"
-printf '#!/bin/sh\necho rclone v1.45.2\n' >"$work/old/rclone"
-chmod +x "$work/old/rclone"
+mkdir "$work/none"
 path=$PATH
 for program in $(echo "$mpirun" | cut -d' ' -f1) timeout env sh; do # what the test itself needs
     ln -sf "$(command -v "$program")" "$work/none/"
 done
-PATH=$work/old:$path
-fails 1 'an old rclone' 8 'rclone is too old: version 1.45.2; install 1.53 or newer' $never output.upload=s3://bucket/x
-"$vittrain" doctor $never output.upload=s3://bucket/x >"$work/doctor.log" 2>&1
-result 'doctor reports it' "$(has "$work/doctor.log" 'fail  rclone .*too old')" "$work/doctor.log"
 PATH=$work/none
 fails 1 'no rclone' 8 'cannot start rclone: No such file.*install it' $never checkpoint.resume=s3://bucket/x
+"$vittrain" doctor $never output.upload=s3://bucket/x >"$work/doctor.log" 2>&1
 PATH=$path
+result 'doctor reports it' "$(has "$work/doctor.log" 'fail  rclone ')" "$work/doctor.log"
 
 make_big "$work/big"
 send "$work/big" s3://bucket/big
@@ -188,11 +183,6 @@ send "$work/big" s3://bucket/big
 [ "$(grep -c 'PUT /bucket/big/checkpoints/step' "$store/requests")" = "$puts" ] || bad="$bad it was sent again"
 result 'a file that is there is not sent again' "$bad$(ended)" "$work/upload.log"
 
-output=$(flock "$work/big/.upload.lock" "$vittrain" upload "$work/big" s3://bucket/big 2>&1)
-bad=$([ $? -eq 2 ] || echo "another exit status;")
-echo "$output" >"$work/upload.log"
-result 'one process at a time uploads a folder' "$bad$(has "$work/upload.log" 'another process')" "$work/upload.log"
-
 faults '{"next": [{"kind": "403", "count": 99, "match": "best.txt"}]}'
 send "$work/big" s3://bucket/refused
 faults '{}'
@@ -201,7 +191,7 @@ bad="$(ended 8)$(has "$work/upload.log" 'AccessDenied')"
 result 'a refused file fails the command' "$bad" "$work/upload.log"
 
 run 2 wrong $runs run.dir="$work/wrong" output.upload=s3://bucket/wrong optim.lr=1e38 optim.name=sgd
-result 'a run that fails does not wait' "$(ended 7)$(has "$run_log" 'are not in s3://bucket/wrong: .*vittrain upload')" \
+result 'a run that fails does not wait' "$(ended 7)$(has "$run_log" 'are in s3://bucket/wrong: .*vittrain upload')" \
     "$run_log"
 
 for signal in KILL TERM; do

@@ -176,7 +176,7 @@ void doctor_look_libraries(struct doctor *doctor, struct doctor_row *row)
 void doctor_look_rclone(struct doctor *doctor, struct doctor_row *row)
 {
     const struct options *options = doctor->options;
-    char version[RCLONE_VERSION];
+    char version[64];
     struct error error = {.kind = ERROR_NONE};
     if (doctor->world->rank != 0)
         return;
@@ -184,7 +184,7 @@ void doctor_look_rclone(struct doctor *doctor, struct doctor_row *row)
                         rclone_is_remote(options->checkpoint.resume) ||
                         rclone_is_remote(options->model.init);
     if (rclone_version(version, &error))
-        doctor_say(row, DOCTOR_PASS, NULL, "rclone %s", version);
+        doctor_say(row, DOCTOR_PASS, NULL, "%s", version);
     else if (needed)
         doctor_say(row, DOCTOR_FAIL, "needed by output.upload, checkpoint.resume and model.init",
                    "%s", error.text);

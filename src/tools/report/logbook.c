@@ -140,13 +140,12 @@ static void line_write(FILE *stream, const char *before, const char *text)
     fputc('\n', stream);
 }
 
-/* The checkpoints in the run's folder, and the uploads that .upload.json records. */
+/* The checkpoints in the run's folder, and where the folder is uploaded. */
 static void checkpoints_write(FILE *stream, const struct record *record)
 {
     static const char *const link_names[] = {"last.h5", "best.h5"};
     char path[sizeof record->path + 300], links[2][300] = {"", ""};
-    const char *url = record_option(record, "output.upload"), *object;
-    json_t *value;
+    const char *url = record_option(record, "output.upload");
 
     fputs("\n## Checkpoints\n\n", stream);
     if (record->checkpoints.count == 0)
@@ -169,13 +168,6 @@ static void checkpoints_write(FILE *stream, const struct record *record)
     }
     if (url != NULL && url[0] != '\0')
         line_write(stream, "uploaded to ", url);
-    snprintf(path, sizeof path, "%s/.upload.json", record->path);
-    json_t *state = json_load_file(path, 0, NULL);
-    json_object_foreach(json_object_get(state, "checkpoints"), object, value)
-        line_write(stream, "uploaded: ", object);
-    json_object_foreach(json_object_get(state, "uploads"), object, value)
-        line_write(stream, "upload not finished: ", object);
-    json_decref(state);
 }
 
 /* The tables that nvidia-smi printed about the middle of the run, one file per node. */
