@@ -34,8 +34,7 @@ enum sweep_choice { SWEEP_CHOICES(OPTION_CONSTANT) };
     X(FORMAT_HTML, "html")                                                                         \
     X(FORMAT_COURSE, "course")                                                                     \
     X(FORMAT_IMAGENET, "imagenet")                                                                 \
-    X(FORMAT_LIGHTNING, "lightning")                                                               \
-    X(FORMAT_TORCHRUN, "torchrun")
+    X(FORMAT_LIGHTNING, "lightning")
 enum report_format { FORMAT_CHOICES(OPTION_CONSTANT) };
 
 struct fetch_options {

@@ -513,7 +513,7 @@ const struct option_entry option_table[] = {
              "private disks."},
 
     {PLACE(output, tensorboard_tags), CHOICES(TAGS_CHOICES), .preset = "vittrain",
-     .help = "Names and steps of the TensorBoard points: vittrain's (also course and torchrun), or "
+     .help = "Names and steps of the TensorBoard points: vittrain's (also course), or "
              "those of PyTorch's ImageNet example or of PyTorch Lightning (docs/outputs.md)."},
     {PLACE(output, log_every), .kind = OPTION_IS_INTEGER, .preset = "10", .least = 1, .most = 1e9,
      .help = "Steps between two rows of metrics.csv and progress lines."},
@@ -718,7 +718,7 @@ const struct option_entry option_table[] = {
      .help =
          "html: only the HTML page. Others: also the log lines and files of another program, in "
          "each run folder (docs/outputs.md): a course's programs on CIFAR-10, PyTorch's "
-         "ImageNet example, PyTorch Lightning, PyTorch's torchrun tutorial."},
+         "ImageNet example, the Lightning-Hydra template."},
 
     {PLACE(sweep, method), CHOICES(SWEEP_CHOICES), .preset = "grid",
      .help = "Search method. grid: all combinations. random: random search. tpe: tree-structured "

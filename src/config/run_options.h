@@ -24,13 +24,12 @@ enum background_choice { BACKGROUND_CHOICES(OPTION_CONSTANT) };
     X(FLIP_GRADIENT, "gradient") X(FLIP_WEIGHT, "weight") X(FLIP_MESSAGE, "message")
 enum flip_choice { FLIP_CHOICES(OPTION_CONSTANT) };
 
-/* Programs whose tags are written; course and torchrun write vittrain's. */
+/* Programs whose tags are written; course writes vittrain's. */
 #define TAGS_CHOICES(X)                                                                            \
     X(TAGS_VITTRAIN, "vittrain")                                                                   \
     X(TAGS_COURSE, "course")                                                                       \
     X(TAGS_IMAGENET, "imagenet")                                                                   \
-    X(TAGS_LIGHTNING, "lightning")                                                                 \
-    X(TAGS_TORCHRUN, "torchrun")
+    X(TAGS_LIGHTNING, "lightning")
 enum tags_choice { TAGS_CHOICES(OPTION_CONSTANT) };
 
 enum { LOG_EVERY_DEFAULT = 10 }; /* output.log_every */

@@ -112,8 +112,7 @@ static const struct {
     [TAGS_VITTRAIN] = {vittrain_tags, false, false, 0},
     [TAGS_COURSE] = {vittrain_tags, false, false, 0},
     [TAGS_IMAGENET] = {imagenet_tags, true, true, 0},
-    [TAGS_LIGHTNING] = {lightning_tags, true, false, -1},
-    [TAGS_TORCHRUN] = {vittrain_tags, false, false, 0}};
+    [TAGS_LIGHTNING] = {lightning_tags, true, false, -1}};
 /* clang-format on */
 
 /* Write the points of a row (struct metrics_row or epoch_row) that are not NAN. */

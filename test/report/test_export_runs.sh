@@ -143,9 +143,7 @@ result "ImageNet's lines are in imagenet.log" "$(
     counted "^Epoch: \[[01]\]\[( 0| 8|16)/20\]${tab}Time +$meter${tab}Data +$meter${tab}$loss${tab}Acc@1 +$share${tab}Acc@5 +$share\$" "$log" 6
     counted "^Test: \[4/5\]${tab}Time +$meter${tab}$loss${tab}Acc@1 +$share${tab}Acc@5 +$share\$" "$log" 2
     counted '^ \* Acc@1 [0-9]+[.][0-9]{3} Acc@5 [0-9]+[.][0-9]{3}$' "$log" 2
-    differs rates "$(grep '^lr: ' "$log" | tr '\n' ' ')" "lr: [0.0015] lr: [0.0] "
-    counted '^CPU times: user .*s, sys: .*s, total: .*s$' "$log" 1
-    counted '^Wall time: .*s$' "$log" 1)" "$run_log"
+    differs rates "$(grep '^lr: ' "$log" | tr '\n' ' ')" "lr: [0.0015] lr: [0.0] ")" "$run_log"
 result "and its tags in the events" "$(
     differs tags "$(points "$work/imagenet" | awk '{ print $1 }' | sort -u | tr '\n' ' ')" \
         "Loss/train Loss/val acc1/train acc1/val acc5/train acc5/val lr "
@@ -169,12 +167,8 @@ for epochs in 2 3; do
     run 2 lightning $tiny run.dir="$work/lightning" output.tensorboard_tags=lightning train.epochs=$epochs
 done
 export_run lightning lightning
-result "Lightning's lines are in lightning.log" "$(
+result "Lightning's tags are in the events of both attempts" "$(
     differs status $status 0
-    counted '^Trainable params: 10[.]0 K' "$log" 2
-    counted '^Total estimated model params size \(MB\): 0' "$log" 2
-    counted '^Epoch [012] .* 25/25 0:00:.* [0-9.]+it/s loss: .* v_num: 0 train/loss_step: .* val/acc_best: [0-9.]+ train/loss_epoch: .* train/acc_epoch: [0-9.]+$' "$log" 3)" "$run_log"
-result "and its tags, over both attempts" "$(
     differs tags "$(points "$work/lightning" | awk '{ print $1 }' | sort -u | tr '\n' ' ')" \
         "epoch hp_metric train/acc_epoch train/acc_step train/loss_epoch train/loss_step val/acc val/acc_best val/loss "
     differs steps "$(steps "$work/lightning" train/loss_step)" "9 19 29 39 49 59"
@@ -198,20 +192,3 @@ result "exec_time.log has the time of a run that ended, and of one that failed" 
     counted "^'train' execution time: [0-9]+[.][0-9]+ \(s\)\$" "$work/$name/exec_time.log" 1
 done)" "$run_log"
 
-# ---- torchrun, in two attempts
-
-for epochs in 2 3; do
-    run 2 torchrun $tiny run.dir="$work/torchrun" train.epochs=$epochs
-done
-export_run torchrun torchrun
-result "the torchrun tutorial's lines are in torchrun.log" "$(
-    differs status $status 0
-    differs lines "$(sed "s|$work/||" "$log")" "[GPU0] Epoch 0 | Batchsize: 10 | Steps: 20
-Epoch 0 | Training snapshot saved at torchrun/checkpoints/step-00000020.h5
-[GPU0] Epoch 1 | Batchsize: 10 | Steps: 20
-Epoch 1 | Training snapshot saved at torchrun/checkpoints/step-00000040.h5
-Loading snapshot
-Resuming training from snapshot at Epoch 2
-[GPU0] Epoch 2 | Batchsize: 10 | Steps: 20
-Epoch 2 | Training snapshot saved at torchrun/checkpoints/step-00000060.h5
-Final model saved at torchrun/weights.safetensors")" "$run_log"

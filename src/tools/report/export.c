@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Walks through metrics.csv and epochs.csv in the order of the steps and calls the format for each
- * attempt, epoch, row and checkpoint. Here are also the formats of PyTorch's ImageNet example,
- * of PyTorch Lightning and of PyTorch's torchrun tutorial. */
+ * attempt, epoch, row and checkpoint. Here are also the format of PyTorch's ImageNet example, and
+ * the files of the Lightning-Hydra template. */
 #include "tools/report/export.h"
 
 #include <jansson.h>
@@ -26,12 +26,6 @@ double export_attempt_number(const struct export_run *run, int attempt, const ch
     char path[64];
     snprintf(path, sizeof path, "parts.%d.%s", attempt, key);
     return record_number(run->record, path);
-}
-
-double export_attempt_seconds(const struct export_run *run)
-{
-    double seconds = export_attempt_number(run, record_attempts(run->record) - 1, "seconds");
-    return isnan(seconds) ? record_number(run->record, "total_seconds") : seconds;
 }
 
 const char *export_number(double value, char *text, size_t size)
@@ -95,168 +89,14 @@ static void imagenet_epoch(const struct export_run *run, int64_t row, bool impro
             export_number(export_cell(table, row, "next_lr"), rate, sizeof rate));
 }
 
-/* A time as IPython's %time prints it: "1h 14min 39s", below a minute "5.12 s", "312 ms". */
-static const char *ipython_time(double seconds, char *text, size_t size)
-{
-    static const struct {
-        const char *name;
-        int64_t seconds;
-    } parts[] = {{"d", 86400}, {"h", 3600}, {"min", 60}, {"s", 1}};
-    static const char *const units[] = {"s", "ms", "\302\265s", "ns"};
-    if (!(seconds >= 60)) {
-        int unit = seconds > 0 ? (int)-floor(log10(seconds) / 3) : 3;
-        unit = unit < 0 ? 0 : unit > 3 ? 3 : unit;
-        snprintf(text, size, "%.3g %s", seconds * pow(1000, unit), units[unit]);
-        return text;
-    }
-    int64_t left = (int64_t)fmin(seconds, 1e15);
-    text[0] = '\0';
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        size_t used = strlen(text);
-        if (left >= parts[i].seconds)
-            snprintf(text + used, size - used, "%s%lld%s", used > 0 ? " " : "",
-                     (long long)(left / parts[i].seconds), parts[i].name);
-        left %= parts[i].seconds;
-    }
-    return text;
-}
-
-static void imagenet_end(const struct export_run *run)
-{
-    const struct table *ranks = &run->record->ranks;
-    double user_seconds = NAN, system_seconds = NAN; /* of rank 0 in the newest attempt */
-    char user[64], system[64], total[64];
-    for (int64_t row = 0; row < ranks->rows; row++)
-        if (export_cell(ranks, row, "rank") == 0) {
-            user_seconds = export_cell(ranks, row, "user_seconds");
-            system_seconds = export_cell(ranks, row, "system_seconds");
-        }
-    fprintf(run->log, "CPU times: user %s, sys: %s, total: %s\n",
-            ipython_time(user_seconds, user, sizeof user),
-            ipython_time(system_seconds, system, sizeof system),
-            ipython_time(user_seconds + system_seconds, total, sizeof total));
-    fprintf(run->log, "Wall time: %s\n",
-            ipython_time(export_attempt_seconds(run), total, sizeof total));
-}
-
 static const struct export_format export_imagenet = {.name = "imagenet",
                                                      .log_every = 50,
                                                      .log_every_vit = 50,
                                                      .from_first = true,
                                                      .step = imagenet_step,
-                                                     .epoch = imagenet_epoch,
-                                                     .end = imagenet_end};
+                                                     .epoch = imagenet_epoch};
 
-/* ---- PyTorch Lightning's rich console without colours: the model summary, and the progress bar at
- * the end of each epoch. Epochs count from 0. Also hparams.yaml and exec_time.log. */
-
-enum { NAME_WIDTH = 28, TYPE_WIDTH = 17, COUNT_WIDTH = 6, COUNT_SIZE = 40 };
-
-/* Three digits and a letter: "87.5 M", "7.7 K", "349  ", "0  ". */
-static const char *count_text(double count, char *text, size_t size)
-{
-    static const char letters[] = " KMBT";
-    int group = 0;
-    for (; count >= 1000 && letters[group + 1] != '\0'; group++)
-        count /= 1000;
-    if (group == 0 || count >= 100)
-        snprintf(text, size, "%.0f %c", floor(count), letters[group]);
-    else
-        snprintf(text, size, "%.1f %c", count, letters[group]);
-    return text;
-}
-
-/* A horizontal line of the table's frame. */
-static void frame_write(const struct export_run *run, const char *left, const char *middle,
-                        const char *right, const char *stroke)
-{
-    static const int widths[] = {5, NAME_WIDTH + 2, TYPE_WIDTH + 2, COUNT_WIDTH + 2};
-    for (int column = 0; column < 4; column++) {
-        fputs(column == 0 ? left : middle, run->log);
-        for (int i = 0; i < widths[column]; i++)
-            fputs(stroke, run->log);
-    }
-    fprintf(run->log, "%s\n", right);
-}
-
-static void summary_row_write(const struct export_run *run, int64_t number, const char *name,
-                              const char *type, double count)
-{
-    char figure[COUNT_SIZE];
-    count_text(count, figure, sizeof figure);
-    if (count < 1000)
-        figure[strcspn(figure, " ")] = '\0';
-    fprintf(run->log, "\u2502 %-3lld \u2502 %-*s \u2502 %-*s \u2502 %*s \u2502\n",
-            (long long)number, NAME_WIDTH, name, TYPE_WIDTH, type, COUNT_WIDTH, figure);
-}
-
-static void lightning_attempt(const struct export_run *run, const char *resumed)
-{
-    const struct table *units = &run->record->units;
-    const int unit = table_column(units, "unit");
-    const double total = record_number(run->record, "parameters");
-    const double trained = record_number(run->record, "trainable_parameters");
-    char figure[COUNT_SIZE];
-    (void)resumed;
-    frame_write(run, "\u250f", "\u2533", "\u2513", "\u2501");
-    fprintf(run->log, "\u2503     \u2503 %-*s \u2503 %-*s \u2503 %*s \u2503\n", NAME_WIDTH, "Name",
-            TYPE_WIDTH, "Type", COUNT_WIDTH, "Params");
-    frame_write(run, "\u2521", "\u2547", "\u2529", "\u2501");
-    summary_row_write(run, 0, "net",
-                      strncmp(run->model, "vit", 3) == 0 ? "VisionTransformer" : "ConvNet", total);
-    for (int64_t row = 0; row < units->rows; row++) {
-        char name[256];
-        if (table_text(units, row, unit)[0] == '(') /* "(the step)" is no unit */
-            continue;
-        snprintf(name, sizeof name, "net.%s", table_text(units, row, unit));
-        summary_row_write(run, row + 1, name, "Unit", export_cell(units, row, "parameters"));
-    }
-    frame_write(run, "\u2514", "\u2534", "\u2518", "\u2500");
-    fprintf(run->log, "Trainable params: %-10s\n", count_text(trained, figure, sizeof figure));
-    fprintf(run->log, "Non-trainable params: %-10s\n",
-            count_text(total - trained, figure, sizeof figure));
-    fprintf(run->log, "Total params: %-10s\n", count_text(total, figure, sizeof figure));
-    fprintf(run->log, "Total estimated model params size (MB): %-10s\n",
-            count_text(floor(total * 4 / 1e6), figure, sizeof figure)); /* fp32 */
-}
-
-/* Print a metric, rounded to three decimals as Python's round() does; nothing for NAN. */
-static void metric_write(const struct export_run *run, const char *name, double value)
-{
-    char number[40];
-    if (!isnan(value))
-        fprintf(run->log, " %s: %s", name,
-                export_number(round(value * 1000) / 1000, number, sizeof number));
-}
-
-static void lightning_epoch(const struct export_run *run, int64_t row, bool improved)
-{
-    const struct table *table = &run->record->epochs;
-    const double val_steps = record_number(run->record, "val_steps");
-    const double evaluation = export_cell(table, row, "eval_seconds");
-    const double seconds =
-        export_cell(table, row, "seconds") + (isnan(evaluation) ? 0 : evaluation);
-    const long long whole = (long long)seconds;
-    const long long batches =
-        (long long)run->epoch_steps + (isnan(evaluation) || isnan(val_steps) ? 0 : (int)val_steps);
-    /* Lightning pads to the width of "Validation". */
-    const int digits = snprintf(NULL, 0, "%lld", (long long)run->epoch), padding = 5 - 2 * digits;
-    (void)improved;
-    fprintf(run->log, "Epoch %lld%*s ", (long long)run->epoch, padding > 0 ? padding : 0, "");
-    for (int i = 0; i < 30; i++)
-        fputs("\u2501", run->log);
-    fprintf(run->log, " %lld/%lld %lld:%02lld:%02lld \u2022 0:00:00 %.2fit/s loss: %.3g v_num: 0",
-            batches, batches, whole / 3600, whole / 60 % 60, whole % 60,
-            seconds > 0 ? (double)batches / seconds : 0, run->last_loss);
-    metric_write(run, "train/loss_step", run->last_loss);
-    metric_write(run, "train/acc_step", run->last_top1);
-    metric_write(run, "val/loss", export_cell(table, row, "val_loss"));
-    metric_write(run, "val/acc", export_cell(table, row, "val_top1"));
-    metric_write(run, "val/acc_best", run->best_top1);
-    metric_write(run, "train/loss_epoch", export_cell(table, row, "train_loss"));
-    metric_write(run, "train/acc_epoch", export_cell(table, row, "train_top1"));
-    fputc('\n', run->log);
-}
+/* ---- the Lightning-Hydra template: exec_time.log and hparams.yaml, no lines */
 
 /* Print an option's value as YAML: numbers and switches as such, all else in quotes. */
 static void yaml_write(FILE *file, const char *text)
@@ -278,6 +118,13 @@ static void yaml_write(FILE *file, const char *text)
     }
 }
 
+/* Wall time of the newest attempt, with set-up; NAN if unknown. */
+static double attempt_seconds(const struct export_run *run)
+{
+    double seconds = export_attempt_number(run, record_attempts(run->record) - 1, "seconds");
+    return isnan(seconds) ? record_number(run->record, "total_seconds") : seconds;
+}
+
 static bool lightning_files(const struct export_run *run, struct error *error)
 {
     const struct record *record = run->record;
@@ -288,7 +135,7 @@ static bool lightning_files(const struct export_run *run, struct error *error)
     struct atomic_file file = {0};
     snprintf(path, sizeof path, "%s/exec_time.log", record->path);
     snprintf(text, sizeof text, "'train' execution time: %s (s)",
-             export_number(export_attempt_seconds(run), number, sizeof number));
+             export_number(attempt_seconds(run), number, sizeof number));
     if (!atomic_file_write(path, text, error))
         return false;
     snprintf(path, sizeof path, "%s/hparams.yaml", record->path);
@@ -310,48 +157,11 @@ static bool lightning_files(const struct export_run *run, struct error *error)
     return atomic_file_commit(&file, error);
 }
 
-static const struct export_format export_lightning = {.name = "lightning",
-                                                      .attempt = lightning_attempt,
-                                                      .epoch = lightning_epoch,
-                                                      .files = lightning_files};
-
-/* ---- PyTorch's torchrun tutorial */
-
-static void torchrun_attempt(const struct export_run *run, const char *resumed)
-{
-    if (resumed != NULL)
-        fprintf(run->log, "Loading snapshot\nResuming training from snapshot at Epoch %lld\n",
-                (long long)run->epochs_done);
-}
-
-static void torchrun_epoch_begin(const struct export_run *run)
-{
-    fprintf(run->log, "[GPU0] Epoch %lld | Batchsize: %lld | Steps: %lld\n", (long long)run->epoch,
-            (long long)run->batch, (long long)run->epoch_steps);
-}
-
-static void torchrun_checkpoint(const struct export_run *run, const char *path)
-{
-    fprintf(run->log, "Epoch %lld | Training snapshot saved at %s\n", (long long)run->epoch, path);
-}
-
-static void torchrun_end(const struct export_run *run)
-{
-    const char *weights = record_option(run->record, "output.weights");
-    if (weights == NULL || strcmp(weights, "off") != 0)
-        fprintf(run->log, "Final model saved at %s/weights.safetensors\n", run->record->path);
-}
-
-static const struct export_format export_torchrun = {.name = "torchrun",
-                                                     .attempt = torchrun_attempt,
-                                                     .epoch_begin = torchrun_epoch_begin,
-                                                     .checkpoint = torchrun_checkpoint,
-                                                     .end = torchrun_end};
+static const struct export_format export_lightning = {.files = lightning_files};
 
 static const struct export_format *const formats[] = {[FORMAT_COURSE] = &export_course,
                                                       [FORMAT_IMAGENET] = &export_imagenet,
-                                                      [FORMAT_LIGHTNING] = &export_lightning,
-                                                      [FORMAT_TORCHRUN] = &export_torchrun};
+                                                      [FORMAT_LIGHTNING] = &export_lightning};
 
 /* ---- the walk */
 
@@ -536,8 +346,11 @@ bool export_write(const struct record *record, int format, struct error *error)
     ENSURE(run.log != NULL && run.result != NULL, "out of memory for an export");
     run_walk(&run, formats[format]);
     ENSURE(fclose(run.log) == 0 && fclose(run.result) == 0, "out of memory for an export");
-    snprintf(path, sizeof path, "%s/%s.log", record->path, formats[format]->name);
-    bool good = atomic_file_write(path, log, error);
+    bool good = true;
+    if (formats[format]->name != NULL) {
+        snprintf(path, sizeof path, "%s/%s.log", record->path, formats[format]->name);
+        good = atomic_file_write(path, log, error);
+    }
     if (good && formats[format] == &export_course) {
         snprintf(path, sizeof path, "%s/%lld_%lld_%lld_%lld.txt", record->path,
                  (long long)run.batch, (long long)run.epochs, (long long)run.nodes,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Exporters: the log lines and files of other training programs, made from a run's folder for
- * scripts that read them (docs/outputs.md). Each writes FORMAT.log and the format's other files. */
+ * scripts that read them (docs/outputs.md). */
 #ifndef VITTRAIN_TOOLS_REPORT_EXPORT_H
 #define VITTRAIN_TOOLS_REPORT_EXPORT_H
 
@@ -48,7 +48,7 @@ struct export_run {
 
 /* Callbacks in the order of the run; NULL: no output. */
 struct export_format {
-    const char *name;
+    const char *name; /* of the log, NAME.log; NULL: only `files` */
     /* Steps of an epoch between two lines if output.log_every has its default, for CNNs and ViTs;
      * from_first: counted from the epoch's first step, else multiples. */
     int64_t log_every, log_every_vit;
@@ -72,9 +72,6 @@ double export_cell(const struct table *table, int64_t row, const char *column);
 
 /* A number of the current attempt in run.json; NAN if unknown. */
 double export_attempt_number(const struct export_run *run, int attempt, const char *key);
-
-/* Wall time of the newest attempt, with set-up; NAN if unknown. */
-double export_attempt_seconds(const struct export_run *run);
 
 /* A number as Python's repr() prints it: the fewest digits that read back, "0.05", "1e-05". */
 const char *export_number(double value, char *text, size_t size);
