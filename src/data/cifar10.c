@@ -73,8 +73,7 @@ static bool find_directory(const char *root, char *directory, size_t size, struc
     snprintf(directory, size, "%s/cifar-10-batches-bin", root);
     if (has_files(directory))
         return true;
-    return data_root_unexpected(root, "cifar10", "no data_batch_*.bin or test_batch.bin", advice,
-                                error);
+    return data_root_unexpected(root, "no data_batch_*.bin or test_batch.bin", advice, error);
 }
 
 /* Fill `buffer` from `offset`; false if the file ends early or cannot be read. */

@@ -151,8 +151,6 @@ static bool no_test_images(const char *root, struct error *error)
     struct listing found = {0};
     if (!listing_read(root, &found, NULL, NULL, error))
         return false;
-    if (found.count == 1)
-        data_root_one_class(root, root, found.names[0], error);
     listing_name_some(&found, names, sizeof names);
     listing_free(&found);
     if (listing_join(parent, sizeof parent, root, "..", error) &&
@@ -192,9 +190,8 @@ static bool find_training(const struct options *options, char *path, size_t size
         return true;
     snprintf(path, size, "%s", root);
     if (!is_flat(root))
-        return data_root_unexpected(root, options->data.format, "no folder train", advice, error);
-    return !data_root_holds_other(root, options->data.format, error) &&
-           (options->data.val != VALIDATION_TEST || no_test_images(root, error));
+        return data_root_unexpected(root, "no folder train", advice, error);
+    return options->data.val != VALIDATION_TEST || no_test_images(root, error);
 }
 
 /* Without a test folder, as in ImageNet, the validation folder is the test split. In a flat folder,
@@ -220,10 +217,9 @@ static bool find_split(const struct options *options, enum data_split split,
                      root, own ? "" : "test, ");
 }
 
-/* Classes are those of the training folder; without one, those of this split. Training needs two or
- * more. */
-static bool find_classes(const struct options *options, enum data_split split,
-                         struct dataset *dataset, const char *path, struct error *error)
+/* Classes are those of the training folder; without one, those of this split. */
+static bool find_classes(const struct options *options, struct dataset *dataset, const char *path,
+                         struct error *error)
 {
     char train[LISTING_PATH];
     const bool trained = find_named(options->data.root, train_names, train, sizeof train);
@@ -233,15 +229,9 @@ static bool find_classes(const struct options *options, enum data_split split,
     const bool good = listing_read(trained ? train : path, &found, NULL, NULL, error);
     dataset->class_name = found.names; /* freed by dataset_close */
     dataset->classes = (int64_t)found.count;
-    if (!good)
-        return false;
-    if (trained)
-        path = train;
-    if (dataset->classes == 0)
-        return error_set(error, ERROR_DATA, "%s: no class folders: it needs one folder per class",
-                         path);
-    return dataset->classes > 1 || split != SPLIT_TRAIN ||
-           data_root_one_class(options->data.root, path, dataset->class_name[0], error);
+    return (good && dataset->classes > 0) ||
+           error_set(error, ERROR_DATA, "%s: no class folders: it needs one folder per class",
+                     trained ? train : path);
 }
 
 /* A class that is missing in the training folder has no output in the model: an error. */
@@ -287,8 +277,8 @@ static bool add_split(const struct options *options, enum data_split split, stru
 {
     char path[LISTING_PATH];
     return find_split(options, split, dataset, path, sizeof path, error) &&
-           find_classes(options, split, dataset, path, error) &&
-           check_classes(dataset, path, error) && add_classes(options, dataset, path, error);
+           find_classes(options, dataset, path, error) && check_classes(dataset, path, error) &&
+           add_classes(options, dataset, path, error);
 }
 
 /* Add the records of a split; with data.val=reference all records, training first. A flat folder

@@ -110,9 +110,8 @@ bool packed_find(const char *given, char name[PACKED_PATH], int64_t *files, stru
                              "data.root=%s: several packed data sets (*.h5) in this folder: name "
                              "the file",
                              given);
-        return found == 1 ||
-               (data_root_check(given, advice, error) &&
-                data_root_unexpected(given, "packed", "no packed data (*.h5)", advice, error));
+        return found == 1 || (data_root_check(given, advice, error) &&
+                              data_root_unexpected(given, "no packed data (*.h5)", advice, error));
     }
     *files = name_of(given, name);
     if (there || *files > 1)

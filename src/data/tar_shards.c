@@ -82,7 +82,7 @@ static bool add(struct tar_shards *shards, const char *path, struct error *error
     return true;
 }
 
-bool tar_shards_is_shard(const char *name)
+static bool is_shard(const char *name)
 {
     return name[0] != '.' && text_ends_with(name, ".tar");
 }
@@ -92,8 +92,7 @@ static bool add_folder(struct tar_shards *shards, const char *folder, struct err
 {
     char path[LISTING_PATH];
     struct listing found = {0};
-    bool good = !listing_is_folder(folder) ||
-                listing_read(folder, NULL, &found, tar_shards_is_shard, error);
+    bool good = !listing_is_folder(folder) || listing_read(folder, NULL, &found, is_shard, error);
     for (size_t i = 0; good && i < found.count; i++)
         good = listing_join(path, sizeof path, folder, found.names[i], error) &&
                add(shards, path, error);
@@ -110,9 +109,9 @@ static bool add_root(struct tar_shards *shards, const char *root, struct error *
         snprintf(path, sizeof path, "%s/%s", root, split_words[i].word);
         good = add_folder(shards, path, error);
     }
-    return good && (shards->count > before ||
-                    data_root_unexpected(root, "webdataset", "no shards (*.tar or train/*.tar)",
-                                         root_advice, error));
+    return good &&
+           (shards->count > before ||
+            data_root_unexpected(root, "no shards (*.tar or train/*.tar)", root_advice, error));
 }
 
 /* Add the files that match a name with wildcards; without wildcards, the file. */

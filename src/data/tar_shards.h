@@ -42,9 +42,6 @@ struct tar_shards {
  * else in that of its folder, is its split; without such a word it is a training shard. */
 MUST_CHECK bool tar_shards_find(const char *root, struct tar_shards *shards, struct error *error);
 
-/* True if a file of this name in a folder is a shard. */
-bool tar_shards_is_shard(const char *name);
-
 /* Return the shards of a split and their number. */
 struct tar_shard *tar_shards_of(const struct tar_shards *shards, enum data_split split,
                                 int64_t *count);
