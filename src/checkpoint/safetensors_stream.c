@@ -17,6 +17,7 @@
 #include "core/integer.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "device/image.h"
 
 /* ---- sources of the tensors ---- */
 
@@ -270,35 +271,16 @@ static void read_entry(const struct safetensors_input *input, const struct safet
  * Bicubic interpolation as in PIL and torch (antialias=True): Keys' kernel with a = -1/2, widened
  * by the ratio if the grid shrinks, with weights normalised at the border. */
 
-/* Keys (1981), a = -0.5. */
-static double cubic(double x)
-{
-    const double a = -0.5;
-    x = fabs(x);
-    if (x < 1)
-        return ((a + 2) * x - (a + 3)) * x * x + 1;
-    if (x < 2)
-        return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a;
-    return 0;
-}
-
 /* weight[i * from + j]: weight of old position j in new position i. */
 static void fill_weights(double *weight, int64_t from, int64_t to)
 {
-    double scale = (double)from / (double)to;
-    double stretch = scale > 1 ? scale : 1;
+    const struct resize_span span = {
+        .extent = (double)from, .source = from, .size = to, .filter = FILTER_BICUBIC};
+    memset(weight, 0, (size_t)(from * to) * sizeof *weight);
     for (int64_t i = 0; i < to; i++) {
-        double *row = weight + i * from;
-        double center = scale * ((double)i + 0.5), sum = 0;
-        int64_t first = (int64_t)fmax(center - 2 * stretch + 0.5, 0);
-        int64_t last = (int64_t)fmin(center + 2 * stretch + 0.5, (double)from);
-        memset(row, 0, (size_t)from * sizeof *row);
-        for (int64_t j = first; j < last; j++) {
-            row[j] = cubic(((double)j - center + 0.5) / stretch);
-            sum += row[j];
-        }
-        for (int64_t j = first; j < last; j++)
-            row[j] /= sum;
+        const struct resize_window window = resize_window_of(&span, i);
+        for (int64_t j = window.first; j < window.end; j++)
+            weight[i * from + j] = resize_weight(&window, j);
     }
 }
 

@@ -51,12 +51,15 @@ struct ticket {
     struct ticket *next;
     struct group *group;
     enum action action;
-    void *buffer;
+    union {
+        void *buffer;
+        const void *sent; /* send, all-to-all: only read */
+    };
     int64_t count;
     enum comm_type type;
     enum comm_operation operation;
     int peer; /* root, or the other rank */
-    /* All-to-all; `buffer` contains the values to send. */
+    /* All-to-all. */
     void *received;
     int64_t stride;
     const int *parts;

@@ -221,7 +221,7 @@ static struct ticket *group_all_to_all(struct comm *comm, const void *sent, int6
 {
     const struct ticket ticket = {.group = (struct group *)comm,
                                   .action = ACTION_ALL_TO_ALL,
-                                  .buffer = (void *)(uintptr_t)sent,
+                                  .sent = sent,
                                   .stride = stride,
                                   .parts = parts,
                                   .received = received,
@@ -236,11 +236,10 @@ static struct ticket *group_all_to_all(struct comm *comm, const void *sent, int6
 static struct ticket *group_send(struct comm *comm, const void *data, int64_t bytes, int to)
 {
     ENSURE(to != comm->rank, "a rank sends to itself");
-    return group_start(comm, (struct ticket){.action = ACTION_SEND,
-                                             .buffer = (void *)(uintptr_t)data,
-                                             .count = bytes,
-                                             .type = COMM_BYTE,
-                                             .peer = to});
+    return group_start(
+        comm,
+        (struct ticket){
+            .action = ACTION_SEND, .sent = data, .count = bytes, .type = COMM_BYTE, .peer = to});
 }
 
 static struct ticket *group_receive(struct comm *comm, void *data, int64_t bytes, int from)

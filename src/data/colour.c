@@ -33,7 +33,7 @@ static void blend_level(const struct colour_image *image, int level, double fact
     memset(from, level, sizeof from);
     for (int i = 0; i < LEVELS; i++)
         table[i] = (uint8_t)i;
-    image->kernels->colour->blend(LEVELS, from, (float)factor, table);
+    image->host.colour->blend(LEVELS, from, (float)factor, table);
     look_up(image, table);
 }
 
@@ -46,7 +46,7 @@ void colour_contrast(const struct colour_image *image, double factor)
 {
     const int64_t plane = plane_of(image);
     int64_t sum = 0;
-    image->kernels->colour->grey(plane, image->planes, image->scratch);
+    image->host.colour->grey(plane, image->planes, image->scratch);
     for (int64_t i = 0; i < plane; i++)
         sum += image->scratch[i];
     blend_level(image, plane > 0 ? (int)((double)sum / (double)plane + 0.5) : 0, factor);
@@ -55,10 +55,10 @@ void colour_contrast(const struct colour_image *image, double factor)
 void colour_saturation(const struct colour_image *image, double factor)
 {
     const int64_t plane = plane_of(image);
-    image->kernels->colour->grey(plane, image->planes, image->scratch);
+    image->host.colour->grey(plane, image->planes, image->scratch);
     for (int64_t channel = 0; channel < CHANNELS; channel++)
-        image->kernels->colour->blend(plane, image->scratch, (float)factor,
-                                      image->planes + channel * plane);
+        image->host.colour->blend(plane, image->scratch, (float)factor,
+                                  image->planes + channel * plane);
 }
 
 void colour_sharpness(const struct colour_image *image, double factor)
@@ -66,20 +66,20 @@ void colour_sharpness(const struct colour_image *image, double factor)
     const int64_t plane = plane_of(image);
     memcpy(image->scratch, image->planes, (size_t)(CHANNELS * plane));
     for (int64_t channel = 0; channel < CHANNELS; channel++)
-        image->kernels->colour->smooth(image->height, image->width, image->planes + channel * plane,
-                                       image->scratch + channel * plane);
-    image->kernels->colour->blend(CHANNELS * plane, image->scratch, (float)factor, image->planes);
+        image->host.colour->smooth(image->height, image->width, image->planes + channel * plane,
+                                   image->scratch + channel * plane);
+    image->host.colour->blend(CHANNELS * plane, image->scratch, (float)factor, image->planes);
 }
 
 void colour_hue(const struct colour_image *image, double part)
 {
-    image->kernels->colour->hue(plane_of(image), image->planes, (uint8_t)(int32_t)(part * 255));
+    image->host.colour->hue(plane_of(image), image->planes, (uint8_t)(int32_t)(part * 255));
 }
 
 void colour_greyscale(const struct colour_image *image)
 {
     const int64_t plane = plane_of(image);
-    image->kernels->colour->grey(plane, image->planes, image->scratch);
+    image->host.colour->grey(plane, image->planes, image->scratch);
     for (int64_t channel = 0; channel < CHANNELS; channel++)
         memcpy(image->planes + channel * plane, image->scratch, (size_t)plane);
 }

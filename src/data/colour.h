@@ -6,13 +6,13 @@
 
 #include <stdint.h>
 
-#include "device/kernels.h"
+#include "device/image.h"
 
 struct colour_image {
     uint8_t *planes;  /* [3, height, width]: red, green, blue */
     uint8_t *scratch; /* same size as planes */
     int64_t height, width;
-    const struct cpu_kernels *kernels;
+    struct image_host host;
 };
 
 /* Blend the image with black, its mean grey, its greyscale version, or its smoothed version. factor

@@ -10,7 +10,6 @@
 #include "config/options.h"
 #include "core/random.h"
 #include "device/image.h"
-#include "device/kernels.h"
 
 /* Blocks of the sample's stream, in another layer than those of augment.c. */
 enum { LAYER_CROP = 1, BLOCK_TAKE = 0, BLOCK_ATTEMPT = 1 };
@@ -100,11 +99,8 @@ bool crop_open(struct crop *crop, const struct options *options, bool encoded,
     crop->resize.width = crop->resize.height * image.width / image.height;
     if (!crop->active)
         return true;
-    const struct cpu_kernels *kernels = cpu_kernels_choose(error);
-    if (kernels == NULL)
-        return false;
-    crop->kernels = kernels->image;
-    return crop->random_resized || check_sizes(crop, training ? "augment" : "eval", error);
+    return image_host_choose(&crop->host, error) &&
+           (crop->random_resized || check_sizes(crop, training ? "augment" : "eval", error));
 }
 
 /* ---- Plans. */
@@ -327,7 +323,7 @@ bool crop_from_pixels(const struct crop *crop, const struct crop_plan *plan,
 {
     struct resampling work;
     const int64_t width = crop->image.width, count = crop->image.height * width;
-    const struct image_kernels *kernels = crop->kernels;
+    const struct image_kernels *kernels = crop->host.image;
     const int64_t interleaved = source->pixel_stride;
     if (!resampling_make(&work, crop, plan, source->scale, interleaved, scratch, error))
         return false;

@@ -30,7 +30,7 @@ struct crop {
     bool accept_truncated;
     bool turn; /* image files are turned by their EXIF orientation */
     int64_t most_pixels;
-    const struct image_kernels *kernels;
+    struct image_host host;
 };
 
 /* Crop of one image: the box is resized to resized_width x resized_height; of this the output's

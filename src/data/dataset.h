@@ -96,6 +96,9 @@ MUST_CHECK bool dataset_label(struct dataset *dataset, int64_t index, int32_t *l
 /* Hint that samples [first, first + count) will be read soon. */
 void dataset_advise(struct dataset *dataset, int64_t first, int64_t count);
 
+/* The same for a range of bytes of a file; for formats. */
+void dataset_advise_range(int descriptor, int64_t begin, int64_t end);
+
 /* Return the record number of a sample; augmentation uses it as a key. */
 uint32_t dataset_record(const struct dataset *dataset, int64_t index);
 

@@ -286,9 +286,6 @@ static int64_t packed_size(struct dataset *dataset, int64_t record, struct error
     return stretch->offset[number + 1] - stretch->offset[number];
 }
 
-/* Linux reads at most its read-ahead size per hint; this is the default. */
-enum { ADVICE = 128 << 10 };
-
 static void packed_advise(struct dataset *dataset, int64_t first, int64_t end)
 {
     const struct packed *self = dataset->self;
@@ -296,11 +293,9 @@ static void packed_advise(struct dataset *dataset, int64_t first, int64_t end)
         const struct packed_stretch *stretch = stretch_of(self, first);
         const int64_t stretch_end = stretch->first + stretch->part.records;
         const int64_t last = end < stretch_end ? end : stretch_end;
-        const int64_t to = record_begin(self, stretch, last - stretch->first);
-        for (int64_t at = record_begin(self, stretch, first - stretch->first); at < to;
-             at += ADVICE)
-            posix_fadvise(stretch->descriptor, at, to - at < ADVICE ? to - at : ADVICE,
-                          POSIX_FADV_WILLNEED);
+        dataset_advise_range(stretch->descriptor,
+                             record_begin(self, stretch, first - stretch->first),
+                             record_begin(self, stretch, last - stretch->first));
         first = last;
     }
 }

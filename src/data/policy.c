@@ -38,13 +38,12 @@ bool policy_open(struct policy *policy, const struct options *options, bool trai
     policy->hue = options->augment.hue;
     policy->greyscale = options->augment.greyscale;
     policy->three_augment = options->augment.three_augment;
-    policy->kernels = cpu_kernels_choose(error);
-    return policy->kernels != NULL;
+    return image_host_choose(&policy->host, error);
 }
 
 bool policy_is_on(const struct policy *policy)
 {
-    return policy->kernels != NULL;
+    return policy->host.image != NULL;
 }
 
 /* ---- RandAugment. */
@@ -170,8 +169,8 @@ int policy_draw(const struct policy *policy, uint32_t epoch, uint32_t sample, in
 }
 
 /* ---- Geometric changes in place, bit for bit those of torchvision's affine and rotate of PIL
- * images: nearest neighbour, zeros outside. Whole pixels are moved with the kernels of the device:
- * a pixel_plan with one stage. */
+ * images: nearest neighbour, zeros outside. Whole pixels are moved by a
+ * pixel_plan with one stage. */
 
 enum { CHANNELS = 3, PIECE = 256 /* pixels per call of the kernel */ };
 
@@ -184,8 +183,8 @@ static void image_move(const struct colour_image *image, const struct pixel_plan
     for (int64_t y = 0; y < image->height; y++)
         for (int64_t x = 0; x < width; x += PIECE) {
             int64_t count = x + PIECE < width ? PIECE : width - x;
-            image->kernels->image->follow(plan, (int32_t)width, (int32_t)image->height, (int32_t)x,
-                                          (int32_t)y, (int32_t)count, origin);
+            image->host.image->follow(plan, (int32_t)width, (int32_t)image->height, (int32_t)x,
+                                      (int32_t)y, (int32_t)count, origin);
             for (int64_t channel = 0; channel < CHANNELS; channel++) {
                 const uint8_t *from = image->scratch + channel * plane;
                 uint8_t *to = image->planes + channel * plane + y * width + x;
@@ -266,7 +265,7 @@ void image_change(const struct colour_image *image, const struct image_change *c
 void policy_apply(const struct policy *policy, uint32_t epoch, uint32_t sample, int64_t height,
                   int64_t width, uint8_t *planes, uint8_t *scratch)
 {
-    const struct colour_image image = {planes, scratch, height, width, policy->kernels};
+    const struct colour_image image = {planes, scratch, height, width, policy->host};
     struct image_change changes[POLICY_MOST];
     int count = policy_draw(policy, epoch, sample, height, width, changes);
     for (int i = 0; i < count; i++)

@@ -48,7 +48,7 @@ struct policy {
     double brightness, contrast, saturation, hue; /* 0: off */
     double greyscale;                             /* probability */
     bool three_augment;
-    const struct cpu_kernels *kernels;
+    struct image_host host; /* zero: no policy */
 };
 
 /* Set the policy of a split. False: the processor lacks the instructions that VITTRAIN_CPU names.

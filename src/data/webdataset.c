@@ -338,9 +338,6 @@ static int64_t webdataset_size(struct dataset *dataset, int64_t record, struct e
     return record_of(dataset->self, record, &shard)->bytes;
 }
 
-/* Linux reads at most its read-ahead size per hint; this is the default. */
-enum { ADVICE = 128 << 10 };
-
 static void webdataset_advise(struct dataset *dataset, int64_t first, int64_t end)
 {
     while (first < end) {
@@ -348,10 +345,8 @@ static void webdataset_advise(struct dataset *dataset, int64_t first, int64_t en
         const int64_t shard_end = shard->first + shard->count;
         const int64_t next = end < shard_end ? end : shard_end;
         const struct tar_record *last = &shard->records[next - 1 - shard->first];
-        const int64_t to = last->offset + last->bytes;
-        for (int64_t at = shard->records[first - shard->first].offset; at < to; at += ADVICE)
-            posix_fadvise(shard->descriptor, at, to - at < ADVICE ? to - at : ADVICE,
-                          POSIX_FADV_WILLNEED);
+        dataset_advise_range(shard->descriptor, shard->records[first - shard->first].offset,
+                             last->offset + last->bytes);
         first = next;
     }
 }

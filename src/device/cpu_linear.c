@@ -361,8 +361,7 @@ static void gradient_of_x(struct cpu_device *cpu, const struct linear_backward *
                                .epilogue = cpu->kernels->linear->backward};
 
     if (args->pre != NULL) {
-        /* This epilogue only reads it. */
-        memcpy(&task.operands.pre, &args->pre, sizeof args->pre);
+        task.operands.pre_read = args->pre;
         task.dropout = args->dropout;
     }
     task.rows = cut_pass(args->rows, args->grain_rows, task.size);

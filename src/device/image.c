@@ -57,35 +57,46 @@ static double cubic(double distance)
     return distance < 2 ? (((distance - 5) * distance + 8) * distance - 4) * a : 0;
 }
 
-/* Return the filter's value at the centre of input `i`. `scale`: inputs per output, at least 1. */
-static double filter_weight(enum resize_filter filter, double center, double scale, int64_t i)
+/* Return the filter's value at the centre of input `i`. */
+static double filter_value(const struct resize_window *window, int64_t i)
 {
-    double distance = fabs(((double)i - center + 0.5) * (1 / scale));
-    if (filter == FILTER_BICUBIC)
+    const double distance = fabs(((double)i - window->center + 0.5) * (1 / window->scale));
+    if (window->span->filter == FILTER_BICUBIC)
         return cubic(distance);
     return distance < 1 ? 1 - distance : 0;
 }
 
-/* Compute the weights of one output pixel; their sum is 1. If the image shrinks, the filter covers
- * more than one input (antialiasing). */
+struct resize_window resize_window_of(const struct resize_span *span, int64_t output)
+{
+    const double reach = span_support(span);
+    struct resize_window window = {.span = span,
+                                   .center = span->begin + ((double)output + 0.5) *
+                                                               (span->extent / (double)span->size),
+                                   .scale = image_support(span->extent, span->size)};
+    window.first = (int64_t)(window.center - reach + 0.5);
+    window.first = window.first < 0 ? 0 : window.first;
+    window.end = (int64_t)(window.center + reach + 0.5);
+    window.end = window.end > span->source ? span->source : window.end;
+    for (int64_t i = window.first; i < window.end; i++)
+        window.sum += filter_value(&window, i);
+    return window;
+}
+
+double resize_weight(const struct resize_window *window, int64_t input)
+{
+    return filter_value(window, input) / window->sum;
+}
+
 static void axis_weigh(struct resize_axis *axis, const struct resize_span *span, int64_t at,
                        int64_t output)
 {
-    double scale = image_support(span->extent, span->size), reach = span_support(span);
-    double center = span->begin + ((double)output + 0.5) * (span->extent / (double)span->size);
-    int64_t first = (int64_t)(center - reach + 0.5), end = (int64_t)(center + reach + 0.5);
-    double sum = 0;
-
-    first = first < 0 ? 0 : first;
-    end = end > span->source ? span->source : end;
-    axis->first[at] = (int32_t)first;
-    axis->count[at] = (int32_t)(end - first);
-    for (int64_t i = first; i < end; i++)
-        sum += filter_weight(span->filter, center, scale, i);
-    for (int64_t i = first; i < end; i++) {
-        double weight =
-            filter_weight(span->filter, center, scale, i) / sum * (1 << IMAGE_RESIZE_BITS);
-        axis->weights[at * axis->taps + i - first] = (int32_t)(weight + (weight < 0 ? -0.5 : 0.5));
+    const struct resize_window window = resize_window_of(span, output);
+    axis->first[at] = (int32_t)window.first;
+    axis->count[at] = (int32_t)(window.end - window.first);
+    for (int64_t i = window.first; i < window.end; i++) {
+        const double weight = resize_weight(&window, i) * (1 << IMAGE_RESIZE_BITS);
+        axis->weights[at * axis->taps + i - window.first] =
+            (int32_t)(weight + (weight < 0 ? -0.5 : 0.5));
     }
 }
 
@@ -100,6 +111,15 @@ void resize_axis_make(struct resize_axis *axis, const struct resize_span *span, 
     axis->weights = axis->count + count;
     for (int64_t i = 0; i < count; i++)
         axis_weigh(axis, span, i, begin + i);
+}
+
+bool image_host_choose(struct image_host *host, struct error *error)
+{
+    const struct cpu_kernels *kernels = cpu_kernels_choose(error);
+    *host = (struct image_host){.image = NULL};
+    if (kernels != NULL)
+        *host = (struct image_host){kernels->image, kernels->colour};
+    return kernels != NULL;
 }
 
 struct image_scratch image_scratch_of(const struct image_transform *args)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Shared by the image_transform of all backends: limits of image sizes and the layout of the resize
- * scratch. */
+/* Images: limits of sizes and layout of the resize scratch, shared by the image_transform of all
+ * backends; and the functions with which the host resizes and changes images before. */
 #ifndef VITTRAIN_DEVICE_IMAGE_H
 #define VITTRAIN_DEVICE_IMAGE_H
 
@@ -40,10 +40,75 @@ struct resize_span {
     enum resize_filter filter;
 };
 
-struct resize_axis;
+/* kernels_image.c. One axis of a resize: output i is the sum of `count[i]` inputs from `first[i]`
+ * on, with weights[i * taps ...] in units of 1 / 2^22. */
+struct resize_axis {
+    int64_t source, size, taps;
+    int32_t *first, *count, *weights;
+};
 
-/* resize_axis_make computes the weights of outputs begin .. begin + count - 1 (device/kernels.h) in
- * the caller's memory; resize_axis_numbers returns its size in int32_t. */
+/* Rows of pixels with interleaved channels; the stride is in bytes. */
+struct resize_lines {
+    const uint8_t *from;
+    int64_t count, row_stride, channels;
+};
+
+/* The 256 levels of a pixel as values of the images' type. */
+union pixel_table {
+    float fp32[256];
+    uint16_t half[256];
+};
+
+struct image_kernels {
+    /* [lines->count, axis->source, lines->channels] -> [lines->channels, lines->count, axis->size]
+     */
+    void (*resize_horizontal)(const struct resize_axis *axis, const struct resize_lines *lines,
+                              uint8_t *to);
+    /* [axis->source, width] -> [axis->size, width] */
+    void (*resize_vertical)(const struct resize_axis *axis, int64_t width, const uint8_t *from,
+                            uint8_t *to);
+    /* Trace `count` output pixels from (x, y) on: index into the resized plane, or -1 for zero. */
+    void (*follow)(const struct pixel_plan *plan, int32_t width, int32_t height, int32_t x,
+                   int32_t y, int32_t count, int32_t *origin);
+    /* images[i] = table[plane[origin[i]]], or table[plane[i]] if origin is NULL. */
+    void (*look_up)(enum data_type type, const union pixel_table *table, const uint8_t *plane,
+                    const int32_t *origin, int64_t count, void *images);
+};
+
+/* kernels_colour.c: operations on planes of bytes, as in Pillow (data/colour.h). */
+struct colour_kernels {
+    /* Grey levels of planes [3, plane]. */
+    void (*grey)(int64_t plane, const uint8_t *planes, uint8_t *levels);
+    /* to = from + factor * (to - from) in fp32, clamped to 0..255 and truncated. */
+    void (*blend)(int64_t count, const uint8_t *from, float factor, uint8_t *to);
+    /* Shift the hue of planes [3, plane] by `shift` of 256 levels. */
+    void (*hue)(int64_t plane, uint8_t *planes, uint8_t shift);
+    /* Smooth a plane; the pixels at its edge are not written. */
+    void (*smooth)(int64_t height, int64_t width, const uint8_t *from, uint8_t *to);
+};
+
+/* The host's functions for the instruction set of this processor. */
+struct image_host {
+    const struct image_kernels *image;
+    const struct colour_kernels *colour;
+};
+
+MUST_CHECK bool image_host_choose(struct image_host *host, struct error *error);
+
+/* A resize window: the inputs of one output. */
+struct resize_window {
+    const struct resize_span *span;
+    int64_t first, end; /* inputs with a weight */
+    double center, scale, sum;
+};
+
+/* Return the window of output `output`, and the weight of one of its inputs; the sum of all weights
+ * is 1. If the image shrinks, the filter covers more inputs (antialiasing). */
+struct resize_window resize_window_of(const struct resize_span *span, int64_t output);
+double resize_weight(const struct resize_window *window, int64_t input);
+
+/* resize_axis_make computes the weights of outputs begin .. begin + count - 1 in the
+ * caller's memory; resize_axis_numbers returns its size in int32_t. */
 size_t resize_axis_numbers(const struct resize_span *span, int64_t count);
 void resize_axis_make(struct resize_axis *axis, const struct resize_span *span, int64_t begin,
                       int64_t count, int32_t *memory);

@@ -7,6 +7,7 @@
 #define VITTRAIN_DEVICE_KERNELS_H
 
 #include "device/device.h"
+#include "device/image.h" /* struct image_kernels, struct colour_kernels */
 
 /* The subjects, as (prefix of the table, member of struct cpu_kernels). */
 #define KERNEL_SUBJECTS(SUBJECT)                                                                   \
@@ -69,8 +70,11 @@ struct linear_row {
     float path_scale;   /* drop path factor, with residual */
     bool relu;          /* forward only */
     const void *relu_x; /* backward: output of a ReLU, or NULL */
-    void *pre;          /* or NULL */
-    float *products;    /* drop only, or NULL */
+    union {             /* or NULL */
+        void *pre;
+        const void *pre_read; /* backward, drop */
+    };
+    float *products; /* drop only, or NULL */
     void *y;
 };
 
@@ -270,53 +274,6 @@ struct update_kernels {
     /* Write the direction whose norm is part of the trust ratio to direction[0..end - begin]. */
     void (*measure)(const struct update *args, const struct update_coefficients *coefficients,
                     int64_t begin, int64_t end, float *direction);
-};
-
-/* kernels_image.c. One axis of a resize: output i is the sum of `count[i]` inputs from `first[i]`
- * on, with weights[i * taps ...] in units of 1 / 2^22. */
-struct resize_axis {
-    int64_t source, size, taps;
-    int32_t *first, *count, *weights;
-};
-
-/* Rows of pixels with interleaved channels; the stride is in bytes. */
-struct resize_lines {
-    const uint8_t *from;
-    int64_t count, row_stride, channels;
-};
-
-/* The 256 levels of a pixel as values of the images' type. */
-union pixel_table {
-    float fp32[256];
-    uint16_t half[256];
-};
-
-struct image_kernels {
-    /* [lines->count, axis->source, lines->channels] -> [lines->channels, lines->count, axis->size]
-     */
-    void (*resize_horizontal)(const struct resize_axis *axis, const struct resize_lines *lines,
-                              uint8_t *to);
-    /* [axis->source, width] -> [axis->size, width] */
-    void (*resize_vertical)(const struct resize_axis *axis, int64_t width, const uint8_t *from,
-                            uint8_t *to);
-    /* Trace `count` output pixels from (x, y) on: index into the resized plane, or -1 for zero. */
-    void (*follow)(const struct pixel_plan *plan, int32_t width, int32_t height, int32_t x,
-                   int32_t y, int32_t count, int32_t *origin);
-    /* images[i] = table[plane[origin[i]]], or table[plane[i]] if origin is NULL. */
-    void (*look_up)(enum data_type type, const union pixel_table *table, const uint8_t *plane,
-                    const int32_t *origin, int64_t count, void *images);
-};
-
-/* kernels_colour.c: operations on planes of bytes, as in Pillow (data/colour.h). */
-struct colour_kernels {
-    /* Grey levels of planes [3, plane]. */
-    void (*grey)(int64_t plane, const uint8_t *planes, uint8_t *levels);
-    /* to = from + factor * (to - from) in fp32, clamped to 0..255 and truncated. */
-    void (*blend)(int64_t count, const uint8_t *from, float factor, uint8_t *to);
-    /* Shift the hue of planes [3, plane] by `shift` of 256 levels. */
-    void (*hue)(int64_t plane, uint8_t *planes, uint8_t shift);
-    /* Smooth a plane; the pixels at its edge are not written. */
-    void (*smooth)(int64_t height, int64_t width, const uint8_t *from, uint8_t *to);
 };
 
 struct cpu_kernels {

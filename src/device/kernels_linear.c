@@ -48,9 +48,9 @@ KERNEL_INLINE vector_float backward_part(const struct linear_row *row, enum data
 
     if (row->relu_x != NULL)
         return vector_select(part_load(type, row->relu_x, i, count) > 0, value, vector_all(0));
-    if (row->pre == NULL)
+    if (row->pre_read == NULL)
         return value;
-    value *= vector_gelu_gradient(part_load(type, row->pre, i, count), row->gelu_tanh);
+    value *= vector_gelu_gradient(part_load(type, row->pre_read, i, count), row->gelu_tanh);
     if (row->mask != NULL)
         value *= part_load(TYPE_FP32, row->mask, i, count);
     return value;
@@ -66,7 +66,7 @@ KERNEL_INLINE vector_float drop_part(const struct linear_row *row, enum data_typ
     if (row->products != NULL)
         part_store(TYPE_FP32, row->products, i,
                    part_load(TYPE_FP32, row->products, i, count) +
-                       value * part_load(type, row->pre, i, count),
+                       value * part_load(type, row->pre_read, i, count),
                    count);
     if (row->scale != NULL)
         value *= part_load(type, row->scale, i, count);

@@ -64,11 +64,11 @@ static void patch_embedding_add(struct unit_builder *builder, const struct vit_s
     double bound = 1 / sqrt((double)(shape->channels * shape->patch * shape->patch));
     struct unit_tensor *tensor =
         tensor_add(builder, VIT_PATCH_WEIGHT, "patch_embed.proj.weight", 4, weight_shape);
-    tensor->initial = shape->course_project ? INITIAL_TRUNCATED_NORMAL : INITIAL_UNIFORM;
-    tensor->initial_scale = shape->course_project ? 0.02 : bound;
+    tensor->initial = shape->initial_zero ? INITIAL_TRUNCATED_NORMAL : INITIAL_UNIFORM;
+    tensor->initial_scale = shape->initial_zero ? 0.02 : bound;
     tensor =
         tensor_add(builder, VIT_PATCH_BIAS, "patch_embed.proj.bias", 1, (int64_t[]){shape->dim});
-    tensor->initial = shape->course_project ? INITIAL_ZERO : INITIAL_UNIFORM;
+    tensor->initial = shape->initial_zero ? INITIAL_ZERO : INITIAL_UNIFORM;
     tensor->initial_scale = bound;
     tensor->decay = false;
 }
@@ -81,7 +81,7 @@ static void position_add(struct unit_builder *builder, const struct vit *vit)
                    (int64_t[]){1, vit->tokens - vit->unplaced, shape->dim});
     tensor->grid[0] = vit->grid[0];
     tensor->grid[1] = vit->grid[1];
-    tensor->initial = shape->course_project ? INITIAL_ZERO : INITIAL_TRUNCATED_NORMAL;
+    tensor->initial = shape->initial_zero ? INITIAL_ZERO : INITIAL_TRUNCATED_NORMAL;
     tensor->initial_scale = 0.02;
     tensor->decay = false;
     if (shape->position == POSITION_SINCOS) {
@@ -95,9 +95,9 @@ static void position_add(struct unit_builder *builder, const struct vit *vit)
 static void token_initialize(struct unit_tensor *tensor, const struct vit_shape *shape)
 {
     bool rotary = shape->position == POSITION_ROTARY;
-    tensor->initial = shape->course_project ? INITIAL_ZERO
-                      : rotary              ? INITIAL_TRUNCATED_NORMAL
-                                            : INITIAL_NORMAL;
+    tensor->initial = shape->initial_zero ? INITIAL_ZERO
+                      : rotary            ? INITIAL_TRUNCATED_NORMAL
+                                          : INITIAL_NORMAL;
     tensor->initial_scale = rotary ? 0.02 : 1e-6;
     tensor->decay = false;
 }

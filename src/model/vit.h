@@ -24,12 +24,13 @@ struct vit_shape {
     bool swiglu; /* SwiGLU in the blocks; `hidden` is then the width of its output */
     bool gelu_tanh;
     float norm_epsilon;
-    /* true: as the course project's CIFAR model. Positions, class token and biases start at zero,
-     * weights from a normal distribution of 0.02. Dropout follows the embedding, the attention
-     * weights and fc2; drop_path is elementwise dropout of the output of both branches. false: as
-     * timm. Dropout also follows the attention's projection and the hidden layer; drop_path drops
-     * whole branches, with a rate that grows with depth. */
-    bool course_project;
+    /* Positions, tokens and the bias of the patch embedding start at zero, its weight from a normal
+     * distribution of 0.02; else as in timm. */
+    bool initial_zero;
+    /* drop_path is elementwise dropout of the output of both branches, which replaces the dropout
+     * after the attention's projection and after the hidden layer; else it drops whole branches,
+     * with a rate that grows with depth. */
+    bool drop_elements;
 };
 
 /* Describe a model of this shape. Returns NULL and sets the error if the shape is invalid. device:

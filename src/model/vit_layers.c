@@ -30,12 +30,12 @@ struct dropout vit_block_dropout(const struct vit *vit, const struct model_pass 
     double rate = shape->dropout;
     if (unit > (int)shape->depth)
         return (struct dropout){.rate = 0};
-    if (shape->course_project && site == DROPOUT_PROJECTION)
+    if (shape->drop_elements && site == DROPOUT_PROJECTION)
         rate = shape->drop_path;
-    if (shape->course_project && site == DROPOUT_HIDDEN)
+    if (shape->drop_elements && site == DROPOUT_HIDDEN)
         rate = 0;
     /* Two consecutive dropouts equal one whose keep rate is the product of both. */
-    if (shape->course_project && site == DROPOUT_OUT)
+    if (shape->drop_elements && site == DROPOUT_OUT)
         rate = 1 - (1 - shape->dropout) * (1 - shape->drop_path);
     return vit_dropout(pass, rate, (uint32_t)(unit - 1) * DROPOUTS_PER_BLOCK + site);
 }
@@ -45,7 +45,7 @@ struct dropout vit_block_drop_path(const struct vit *vit, const struct model_pas
 {
     const struct vit_shape *shape = &vit->shape;
     double depth = (double)(shape->depth > 1 ? shape->depth - 1 : 1);
-    bool none = shape->course_project || unit > (int)shape->depth;
+    bool none = shape->drop_elements || unit > (int)shape->depth;
     double rate = none ? 0 : shape->drop_path * (unit - 1) / depth;
     return vit_dropout(pass, rate, (uint32_t)(unit - 1) * DROPOUTS_PER_BLOCK + site);
 }

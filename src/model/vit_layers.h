@@ -25,7 +25,7 @@ float *vit_gradient(const struct vit *vit, const struct model_pass *pass, int un
 /* Dropout number `layer`, or none in evaluations. */
 struct dropout vit_dropout(const struct model_pass *pass, double rate, uint32_t layer);
 
-/* Elementwise dropout number `site` of a block; see vit_shape.course_project for the rates. The
+/* Elementwise dropout number `site` of a block; see vit_shape.drop_elements for the rates. The
  * attention pool has none. */
 struct dropout vit_block_dropout(const struct vit *vit, const struct model_pass *pass, int unit,
                                  uint32_t site);

@@ -47,15 +47,14 @@ static void picture_check(struct picture *picture, const struct image_change *ch
                      (int)change->kind, change->amount, i, picture->image.planes[i], expected[i]);
 }
 
-static void check_picture(struct vector_file *file, const char *name,
-                          const struct cpu_kernels *kernels)
+static void check_picture(struct vector_file *file, const char *name, const struct image_host *host)
 {
     char key[64];
     int64_t count;
     snprintf(key, sizeof key, "%s.source", name);
     struct picture picture = {.image = {.height = vector_file_size(file, key, 1),
                                         .width = vector_file_size(file, key, 2),
-                                        .kernels = kernels},
+                                        .host = *host},
                               .source = vector_file_bytes(file, key, &count)};
     const int64_t height = picture.image.height, width = picture.image.width;
     picture.bytes = (size_t)count;
@@ -90,11 +89,12 @@ TEST(changes_are_torchvisions)
     for (size_t set = 0; set < sizeof sets / sizeof *sets; set++) {
         struct error error = {0};
         device_test_set_kernels(sets[set]);
-        const struct cpu_kernels *kernels = cpu_kernels_choose(&error);
+        struct image_host host;
+        const bool supported = image_host_choose(&host, &error);
         device_test_set_kernels(NULL);
-        for (size_t i = 0; kernels != NULL && i < sizeof names / sizeof *names; i++)
-            check_picture(file, names[i], kernels);
-        tried += kernels != NULL;
+        for (size_t i = 0; supported && i < sizeof names / sizeof *names; i++)
+            check_picture(file, names[i], &host);
+        tried += supported;
     }
     assert_true(tried > 0);
     vector_file_close(file);
@@ -284,13 +284,12 @@ static int change_picture(char **words)
 {
     struct error error = {0};
     const struct image_change change = {(enum image_change_kind)atoi(words[0]), atof(words[1])};
-    struct colour_image image = {
-        .height = atoll(words[2]), .width = atoll(words[3]), .kernels = cpu_kernels_choose(&error)};
+    struct colour_image image = {.height = atoll(words[2]), .width = atoll(words[3])};
     const size_t bytes = (size_t)(3 * image.height * image.width);
     image.planes = malloc(bytes);
     image.scratch = malloc(bytes);
-    bool good = image.kernels != NULL && image.planes != NULL && image.scratch != NULL &&
-                fread(image.planes, 1, bytes, stdin) == bytes;
+    bool good = image_host_choose(&image.host, &error) && image.planes != NULL &&
+                image.scratch != NULL && fread(image.planes, 1, bytes, stdin) == bytes;
     if (good) {
         image_change(&image, &change);
         good = fwrite(image.planes, 1, bytes, stdout) == bytes;

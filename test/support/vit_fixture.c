@@ -220,7 +220,7 @@ struct vit_shape vit_fixture_map_shape(int64_t depth)
 struct vit_shape vit_fixture_reference_shape(int64_t depth)
 {
     struct vit_shape shape = vit_fixture_token_shape(depth);
-    shape.course_project = true;
+    shape.initial_zero = shape.drop_elements = true;
     shape.embed_norm = true;
     shape.qkv_bias = false;
     return shape;
