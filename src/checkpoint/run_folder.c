@@ -102,13 +102,18 @@ static bool lock_folder(const char *path, struct run_folder *folder, struct erro
     return true;
 }
 
-/* Mark in the lock file that an attempt has begun (its length becomes even) or ended (odd). The
- * length also grows each time. Changing it needs no disk space. */
+/* Write into the lock file that an attempt has begun or ended without an error: "attempt 2 ended".
+ * The second text overwrites the first, which needs no disk space. */
 static void lock_mark(const struct run_folder *folder, bool ended)
 {
-    struct stat status;
-    if (fstat(folder->lock, &status) != 0 ||
-        ftruncate(folder->lock, status.st_size + (status.st_size % 2 == ended ? 2 : 1)) != 0)
+    char text[64] = "";
+    long long attempt = 0;
+    if (pread(folder->lock, text, sizeof text - 1, 0) < 0 ||
+        sscanf(text, "attempt %lld", &attempt) != 1)
+        attempt = 0;
+    const int length = snprintf(text, sizeof text, "attempt %lld %-8s\n", attempt + !ended,
+                                ended ? "ended" : "running");
+    if (pwrite(folder->lock, text, (size_t)length, 0) != length)
         log_warn("cannot write %s/.lock: %s", folder->path, strerror(errno));
 }
 
@@ -130,19 +135,29 @@ void run_folder_close(struct run_folder *folder)
  * their files. */
 static bool is_temporary(const char *name)
 {
-    static const char *const patterns[] = {"deck*.ini",         "run.json",
-                                           "result.json",       "metrics.csv",
-                                           "epochs.csv",        "receipt.csv",
-                                           "units.csv",         "ranks.csv",
-                                           "monitor*.csv",      "misclassified.json",
-                                           "report.html",       "nvidia-smi*.txt",
-                                           ".upload.json",      "exec_time.log",
-                                           "best.safetensors",  "weights.safetensors",
-                                           "course.log",        "hparams.yaml",
-                                           "imagenet.log",      "lightning.log",
-                                           "torchrun.log",      "*_*_*_*.txt",
-                                           "accuracy_plot.png", ".probe-*",
-                                           "step-*.h5",         "training_metrics.png",
+    static const char *const patterns[] = {"deck*.ini",
+                                           "run.json",
+                                           "result.json",
+                                           "metrics.csv",
+                                           "epochs.csv",
+                                           "receipt.csv",
+                                           "units.csv",
+                                           "ranks.csv",
+                                           "monitor*.csv",
+                                           "misclassified.json",
+                                           "report.html",
+                                           "nvidia-smi*.txt",
+                                           "exec_time.log",
+                                           "best.safetensors",
+                                           "weights.safetensors",
+                                           "course.log",
+                                           "hparams.yaml",
+                                           "imagenet.log",
+                                           "*_*_*_*.txt",
+                                           "accuracy_plot.png",
+                                           ".probe-*",
+                                           "step-*.h5",
+                                           "training_metrics.png",
                                            "tags.log"};
     char stem[NAME_MAX + 1];
     snprintf(stem, sizeof stem, "%s", name);
@@ -188,22 +203,12 @@ void run_folder_discard(const struct run_folder *folder, struct comm *world, boo
         rmdir(folder->path);
 }
 
-void run_folder_clean(const char *path, bool has_lock)
+void run_folder_clean(const char *path)
 {
-    char checkpoints[FILE_PATH], name[FILE_PATH];
+    char checkpoints[FILE_PATH];
     output_file_clean(path, is_temporary);
     snprintf(checkpoints, sizeof checkpoints, "%s/checkpoints", path);
-    if (has_lock) {
-        output_file_clean(checkpoints, is_temporary);
-        return;
-    }
-    snprintf(name, sizeof name, "%s/.lock", path);
-    int lock = output_file_open(name, O_RDWR);
-    if (lock < 0)
-        return;
-    if (flock(lock, LOCK_EX | LOCK_NB) == 0)
-        output_file_clean(checkpoints, is_temporary);
-    close(lock);
+    output_file_clean(checkpoints, is_temporary);
 }
 
 static const char advice[] = "choose another by run.dir";
@@ -283,7 +288,7 @@ static bool folder_name_parse(const char *folder, const char *name, char date[DA
     return *folder == '-' && end != folder + 1 && *end == '\0';
 }
 
-bool run_folder_is_of(const char *folder, const char *name)
+static bool is_of(const char *folder, const char *name)
 {
     char date[DATE_LENGTH + 1];
     long suffix;
@@ -326,7 +331,7 @@ bool run_folder_may_resume(const struct options *options)
     for (const char *name; (name = folder_next(&entries, runs_folder)) != NULL;) {
         char path[sizeof runs_folder + 1 + NAME_MAX];
         snprintf(path, sizeof path, "%s/%s", runs_folder, name);
-        found = found || (run_folder_is_of(name, options->run.name) && holds_checkpoints(path) &&
+        found = found || (is_of(name, options->run.name) && holds_checkpoints(path) &&
                           run_folder_finished_steps(path) < 0);
     }
     return found;

@@ -39,9 +39,6 @@ MUST_CHECK bool run_folder_open(struct run_folder *folder, struct mesh *mesh,
  * unfinished run (train.max_seconds). A damaged result.json counts as a finished run of 0 steps. */
 int64_t run_folder_finished_steps(const char *folder);
 
-/* True if `folder` has the form NAME-DATE for this run name. */
-bool run_folder_is_of(const char *folder, const char *name);
-
 /* Rank 0. Write run.tags to tags.log as the Lightning-Hydra template does: ['one', 'two']. Without
  * tags no file is written. */
 MUST_CHECK bool run_folder_save_tags(const struct run_folder *folder, const struct options *options,
@@ -60,13 +57,12 @@ void run_folder_discard(const struct run_folder *folder, struct comm *world, boo
 /* Not collective. True if a run with these options may find a checkpoint from which it resumes. */
 bool run_folder_may_resume(const struct options *options);
 
-/* Not collective. Remove temporary files of killed processes from a run folder. has_lock: the
- * caller has locked the folder and is not writing a checkpoint. Otherwise temporary files of
- * checkpoints are removed only if no run holds the lock. */
-void run_folder_clean(const char *path, bool has_lock);
+/* Rank 0, which has locked the folder and is not writing a checkpoint. Remove temporary files of
+ * killed processes. */
+void run_folder_clean(const char *path);
 
-/* Rank 0. Record that the attempt has ended without an error: .lock grows to the next odd length.
- * run_folder_open has made it even. `vittrain launch` reads the length. */
+/* Rank 0. Write into .lock that the attempt has ended without an error; run_folder_open has written
+ * that it is running (docs/outputs.md). */
 void run_folder_end(const struct run_folder *folder);
 
 /* Not collective. Release the lock. Does nothing for a folder that is all zero. */

@@ -126,8 +126,6 @@ bad=$(interrupt 1 page KILL end:10 $alone $book)
 bad=$bad$(left "$work/page" "$vittrain" run.dir="$work/page" $alone $book)
 [ -e "$work/book/page.md" ] && grep -q page.md "$work/book/README.md" || bad="$bad no page;"
 result 'the page of a run that was killed before is written; temporary files are removed' "$bad" "$work/left.log"
-bad=$(left "$work/page" "$vittrain" report "$work/page" $book)
-result 'a report removes temporary files, too' "$bad" "$work/left.log"
 
 # ---- symbolic links in the run folder
 

@@ -106,7 +106,7 @@ check 'exit code 0 is a failure: a rank reported one; after two attempts without
     9 1 'gave up after 1 restart, two in a row without a new checkpoint: rank 3'
 launch again --restarts 1 -- sh -c "[ -e '$work/once' ] && exit 0; touch '$work/once'; $said; exit 9"
 check 'a command that fails once succeeds the next time' 0 1 'rank 3 on node: killed$'
-printf '#!/bin/sh\n[ -e "$0.once" ] && exec "$@"\n: >"$0.once"; mkdir -p "%s"; printf 12 >"%s/.lock"\n' \
+printf '#!/bin/sh\n[ -e "$0.once" ] && exec "$@"\n: >"$0.once"; mkdir -p "%s"; echo attempt 1 running >"%s/.lock"\n' \
     "$work/lost" "$work/lost" >"$work/loses" && chmod +x "$work/loses"
 launch lost --restarts 1 -- "$work/loses" "$vittrain" run.dir="$work/lost" $small
 check 'exit code 0 is a failure: the run did not end' 0 1 'exit code 0, but the run did not end'

@@ -38,11 +38,11 @@ struct launch {
     char **words;          /* the command of the next attempt, NULL-terminated; 2 spare entries */
 
     int restarts;
-    int fruitless; /* consecutive attempts without a new checkpoint */
-    double pause;  /* seconds before the next restart */
-    int64_t step;  /* step of the newest checkpoint; -1: none */
-    int64_t mark;  /* launched_run_mark before the attempt */
-    bool begun;    /* the run has written a checkpoint since the launch */
+    int fruitless;            /* consecutive attempts without a new checkpoint */
+    double pause;             /* seconds before the next restart */
+    int64_t step;             /* step of the newest checkpoint; -1: none */
+    struct attempt_mark mark; /* before the attempt */
+    bool begun;               /* the run has written a checkpoint since the launch */
     struct launched_run run;
     struct launched_hosts hosts;
 };
@@ -232,7 +232,7 @@ static bool hosts_settle(struct launch *launch, struct error *error)
 static bool mpirun_is_wrong(struct launch *launch, const struct attempt *attempt)
 {
     bool began = attempt->seconds >= long_enough || attempt->mistake[0] != '\0' ||
-                 launched_run_mark(&launch->run) != launch->mark;
+                 launched_run_mark(&launch->run).number != launch->mark.number;
     bool exited = attempt->signal == 0 && attempt->code != 0 && attempt->code != SIGKILL;
     return launch->run.here == HERE_ALL_RANKS && !began && exited && !names_failure(attempt);
 }

@@ -102,14 +102,21 @@ void launched_run_read(struct launched_run *run, int count, char *const *words);
  * finds the run folder. */
 int64_t launched_run_step(struct launched_run *run);
 
-/* Return the length of the run's lock file, which run_folder_open and run_folder_end change; -1 if
- * it is not on this host. */
-int64_t launched_run_mark(struct launched_run *run);
+/* The text of the run's lock file: "attempt 2 ended". */
+struct attempt_mark {
+    int64_t number; /* 0: an older version wrote the file; -1: it is not on this host */
+    bool ended;
+};
+
+struct attempt_mark launched_run_mark(struct launched_run *run);
+
+/* True if a name has the form NAME-DATE for this run.name. */
+bool launched_folder_is_of(const char *folder, const char *name);
 
 /* True if the attempt has not ended in the run folder, although the command returned 0. `before`:
  * launched_run_mark before the attempt. Without a run folder on this host, true only if mpirun
  * starts rank 0 here. A command other than mpirun may decide not to start the run. */
-bool launched_run_is_cut_off(struct launched_run *run, int64_t before);
+bool launched_run_is_cut_off(struct launched_run *run, struct attempt_mark before);
 
 /* Wait until no process holds the lock of the run folder; false: still held after `seconds`. */
 bool launched_run_wait(const struct launched_run *run, double seconds);

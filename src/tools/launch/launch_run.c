@@ -12,7 +12,6 @@
 
 #include "app/app.h"
 #include "checkpoint/checkpoint_name.h"
-#include "checkpoint/run_folder.h"
 #include "config/command_line.h"
 #include "config/options.h"
 #include "core/clock.h"
@@ -47,6 +46,13 @@ void launched_run_read(struct launched_run *run, int count, char *const *words)
         snprintf(run->folder, sizeof run->folder, "%s", run->options.run.dir);
 }
 
+bool launched_folder_is_of(const char *folder, const char *name)
+{
+    const size_t length = strlen(name);
+    return strncmp(folder, name, length) == 0 && folder[length] == '-' &&
+           strspn(folder + length + 1, "0123456789") == strlen("YYYYmmdd");
+}
+
 /* Find the folder runs/NAME-... that was modified last, after the launch. */
 static void folder_find(struct launched_run *run)
 {
@@ -56,7 +62,7 @@ static void folder_find(struct launched_run *run)
         char path[sizeof "runs/" + NAME_MAX];
         struct stat status;
         snprintf(path, sizeof path, "runs/%s", name);
-        if (!run_folder_is_of(name, run->options.run.name) || stat(path, &status) != 0)
+        if (!launched_folder_is_of(name, run->options.run.name) || stat(path, &status) != 0)
             continue;
         double changed = (double)status.st_mtim.tv_sec + 1e-9 * (double)status.st_mtim.tv_nsec;
         if (changed < newest)
@@ -87,29 +93,33 @@ int64_t launched_run_step(struct launched_run *run)
     return newest;
 }
 
-int64_t launched_run_mark(struct launched_run *run)
+struct attempt_mark launched_run_mark(struct launched_run *run)
 {
-    char path[OPTION_TEXT + 16];
-    struct stat status;
+    struct attempt_mark mark = {.number = -1};
+    char path[OPTION_TEXT + 16], text[64] = "", word[16] = "";
+    long long number = 0;
     if (!folder_known(run))
-        return -1;
+        return mark;
     snprintf(path, sizeof path, "%s/.lock", run->folder);
-    int lock = output_file_open(path, O_RDWR); /* NFS reads the length again in open() */
+    const int lock = output_file_open(path, O_RDWR);
     if (lock < 0)
-        return -1;
-    int64_t length = fstat(lock, &status) == 0 ? (int64_t)status.st_size : -1;
+        return mark;
+    if (read(lock, text, sizeof text - 1) >= 0 &&
+        sscanf(text, "attempt %lld %15s", &number, word) == 2)
+        mark.ended = strcmp(word, "ended") == 0;
+    mark.number = number;
     close(lock);
-    return length;
+    return mark;
 }
 
-bool launched_run_is_cut_off(struct launched_run *run, int64_t before)
+bool launched_run_is_cut_off(struct launched_run *run, struct attempt_mark before)
 {
-    int64_t now = launched_run_mark(run);
-    if (now < 0)
+    const struct attempt_mark now = launched_run_mark(run);
+    if (now.number < 0)
         return run->here != HERE_UNKNOWN;
     if (run->by_mpirun)
-        return now % 2 == 0 || now == before;
-    return now % 2 == 0 && now > 0; /* 0: a run of an older version */
+        return !now.ended || now.number == before.number;
+    return !now.ended && now.number > 0;
 }
 
 bool launched_run_wait(const struct launched_run *run, double seconds)

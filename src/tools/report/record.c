@@ -20,6 +20,8 @@
 #include "core/text.h"
 #include "core/text_file.h"
 
+enum { RUN_FORMAT = 1 }; /* of the run folder, docs/outputs.md */
+
 /* ---- lines of text */
 
 void lines_add(struct lines *lines, const char *format, ...)
@@ -404,7 +406,14 @@ bool record_read(struct record *record, const char *folder, struct error *error)
                          "%s is not a run folder: it has no deck.ini, metrics.csv or result.json",
                          record->path);
     files_open(record);
-    return true;
+    const double format = record_number(record, "format");
+    if (!(format > RUN_FORMAT))
+        return true;
+    error_set(error, ERROR_FILE,
+              "cannot read %s: run.json has format %g, this program reads %d; use a newer version",
+              record->path, format, RUN_FORMAT);
+    record_free(record);
+    return false;
 }
 
 void record_free(struct record *record)

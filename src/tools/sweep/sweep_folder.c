@@ -13,7 +13,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "checkpoint/run_folder.h"
 #include "config/options.h"
 #include "core/atomic_file.h"
 #include "core/folder.h"
@@ -124,7 +123,7 @@ static bool folder_find(struct sweep *sweep)
     for (const char *name; (name = folder_next(&entries, parent)) != NULL;) {
         char path[OPTION_TEXT];
         snprintf(path, sizeof path, "%s/%.255s", parent, name);
-        if (run_folder_is_of(name, sweep->options.run.name) && strcmp(path, found) > 0 &&
+        if (launched_folder_is_of(name, sweep->options.run.name) && strcmp(path, found) > 0 &&
             folder_equals(sweep, path) && folder_is_unfinished(sweep, path))
             snprintf(found, sizeof found, "%s", path);
     }
