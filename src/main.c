@@ -53,6 +53,7 @@ static int run(struct comm *world, const struct options *options, const struct c
             error_set(error, ERROR_USAGE, "%s must be the first word: vittrain %s", command->name,
                       command->synopsis);
     }
+    fit_advise(error);
     if (error->kind != ERROR_NONE && world->rank == 0)
         log_error(error);
     log_close();
@@ -111,7 +112,6 @@ int main(int argc, char **argv)
         error_set(&error, ERROR_USAGE, "--json: the command %s has no such flag", command->name);
     if (command != NULL && command->prepare != NULL)
         command->prepare();
-    session_set_advisor(fit_advise);
     hdf5_library_open();
     struct comm *world;
     struct error world_error = {0};

@@ -60,13 +60,6 @@ MUST_CHECK bool app_same_options(struct comm *world, const struct options *optio
  * code. */
 int app_inform(const struct command_line *line);
 
-/* Run the fast checks of `doctor` and log a warning for each problem. Collective. */
-struct session;
-void doctor_start(const struct session *session);
-
-/* Run `convert data`. Collective. */
-void convert_data(const struct options *options, struct comm *world, struct error *error);
-
 /* Flush standard output and check that all was written; it may be a file on a full disk. */
 MUST_CHECK bool app_output_arrived(struct error *error);
 

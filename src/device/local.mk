@@ -73,23 +73,27 @@ kernel_sources = \
 	src/device/vector.h
 kernel_cflags = $(AM_CFLAGS) -O3 -fno-math-errno -fno-trapping-math -fno-stack-protector
 kernel_libraries = libkernels_baseline.a
+libvittrain_a_LIBADD = $(libkernels_baseline_a_OBJECTS)
 libkernels_baseline_a_SOURCES = $(kernel_sources)
 libkernels_baseline_a_CPPFLAGS = $(AM_CPPFLAGS) -DKERNELS=baseline
 libkernels_baseline_a_CFLAGS = $(kernel_cflags)
 if KERNELS_AVX2
 kernel_libraries += libkernels_avx2.a
+libvittrain_a_LIBADD += $(libkernels_avx2_a_OBJECTS)
 libkernels_avx2_a_SOURCES = $(kernel_sources)
 libkernels_avx2_a_CPPFLAGS = $(AM_CPPFLAGS) -DKERNELS=avx2
 libkernels_avx2_a_CFLAGS = $(kernel_cflags) -march=x86-64-v3
 endif
 if KERNELS_AVX512
 kernel_libraries += libkernels_avx512.a
+libvittrain_a_LIBADD += $(libkernels_avx512_a_OBJECTS)
 libkernels_avx512_a_SOURCES = $(kernel_sources)
 libkernels_avx512_a_CPPFLAGS = $(AM_CPPFLAGS) -DKERNELS=avx512
 libkernels_avx512_a_CFLAGS = $(kernel_cflags) -march=x86-64-v4 -mprefer-vector-width=512
 endif
 if KERNELS_NEON_BF16
 kernel_libraries += libkernels_neon_bf16.a
+libvittrain_a_LIBADD += $(libkernels_neon_bf16_a_OBJECTS)
 libkernels_neon_bf16_a_SOURCES = $(kernel_sources)
 libkernels_neon_bf16_a_CPPFLAGS = $(AM_CPPFLAGS) -DKERNELS=neon_bf16
 libkernels_neon_bf16_a_CFLAGS = $(kernel_cflags) -march=armv8.2-a+bf16
@@ -104,13 +108,16 @@ tile_sources = \
 	src/device/tiles_product.c \
 	src/device/tiles_table.c
 kernel_libraries += libtiles_emulated.a
+libvittrain_a_LIBADD += $(libtiles_emulated_a_OBJECTS)
 libtiles_emulated_a_SOURCES = $(tile_sources) src/device/tile_emulation.c
 libtiles_emulated_a_CPPFLAGS = $(AM_CPPFLAGS) -DKERNELS=amx_emulated -DTILES_EMULATED
 libtiles_emulated_a_CFLAGS = $(kernel_cflags) -Wno-psabi
 if KERNELS_AMX
 kernel_libraries += libtiles_amx.a
+libvittrain_a_LIBADD += $(libtiles_amx_a_OBJECTS)
 libtiles_amx_a_SOURCES = $(tile_sources)
 libtiles_amx_a_CPPFLAGS = $(AM_CPPFLAGS) -DKERNELS=amx
 libtiles_amx_a_CFLAGS = $(kernel_cflags) $(AMX_CFLAGS)
 endif
-noinst_LIBRARIES += $(kernel_libraries)
+# Their objects are part of libvittrain.a; Automake makes the rules for them.
+EXTRA_LIBRARIES = $(kernel_libraries)

@@ -9,6 +9,7 @@
 #include "config/options.h"
 #include "model/registry.h"
 #include "plan/plan.h"
+#include "train/session.h"
 
 /* Plan the run with other settings, with the same batch or with the largest one that fits. If it
  * fits, append the settings to `advice` and return true. */
@@ -58,15 +59,15 @@ static bool strategies_try(const struct plan *plan, int checkpoint_activations, 
     return false;
 }
 
-void fit_advise(const struct session *session, const struct image_source *source, bool training,
-                size_t room, char *advice, size_t size)
+static void advice_write(const struct memory_shortage *shortage, char *advice, size_t size)
 {
-    const struct mesh *mesh = &session->mesh;
-    const struct plan plan = {.options = *session->options,
-                              .ranks = mesh->world->size,
-                              .node_ranks = mesh->node->size,
-                              .source = *source,
-                              .training = training};
+    const struct plan plan = {.options = shortage->options,
+                              .ranks = shortage->ranks,
+                              .node_ranks = shortage->node_ranks,
+                              .source = shortage->source,
+                              .training = shortage->training};
+    const bool training = plan.training;
+    const size_t room = (size_t)shortage->room;
     int own = plan.options.mesh.strategy, kept = plan.options.train.checkpoint_activations;
     bool blocks = training && kept != CHECKPOINT_ACTIVATIONS_BLOCK &&
                   model_recomputes(plan.options.model.name);
@@ -84,4 +85,15 @@ void fit_advise(const struct session *session, const struct image_source *source
                 size);
     if (advice[0] == '\0')
         snprintf(advice, size, "more ranks on more nodes, or a smaller model");
+}
+
+void fit_advise(struct error *error)
+{
+    char advice[512];
+    const struct memory_shortage *shortage = session_shortage();
+    if (shortage == NULL || error->kind != ERROR_MEMORY)
+        return;
+    advice_write(shortage, advice, sizeof advice);
+    const size_t used = strlen(error->text);
+    snprintf(error->text + used, sizeof error->text - used, "; this would fit: %s", advice);
 }

@@ -3,11 +3,10 @@
 #ifndef VITTRAIN_PLAN_FIT_H
 #define VITTRAIN_PLAN_FIT_H
 
-#include "train/session.h"
+#include "core/error.h"
 
-/* Names the batch, strategy or activation checkpointing with which the session would fit into
- * `room` bytes per rank. A session_advisor (train/session.h); local. */
-void fit_advise(const struct session *session, const struct image_source *source, bool training,
-                size_t room, char *advice, size_t size);
+/* Local. If a session did not fit into memory (session_shortage), add to the error the batch,
+ * strategy or activation checkpointing with which it would. */
+void fit_advise(struct error *error);
 
 #endif

@@ -317,11 +317,26 @@ static bool pinned_allocate(struct session *session, struct error *error)
     return true;
 }
 
-static session_advisor *memory_advisor;
+static struct memory_shortage shortage; /* room 0: none */
 
-void session_set_advisor(session_advisor *advisor)
+const struct memory_shortage *session_shortage(void)
 {
-    memory_advisor = advisor;
+    return shortage.room > 0 ? &shortage : NULL;
+}
+
+/* Collective. Describe what does not fit; room: INT64_MAX where it fits. */
+static void shortage_set(const struct session *session, const struct image_source *source,
+                         bool training, int64_t room)
+{
+    const struct mesh *mesh = &session->mesh;
+    comm_all_reduce(mesh->world, &room, 1, COMM_INT64, COMM_MIN);
+    if (room < INT64_MAX)
+        shortage = (struct memory_shortage){.options = *session->options,
+                                            .source = *source,
+                                            .training = training,
+                                            .ranks = mesh->world->size,
+                                            .node_ranks = mesh->node->size,
+                                            .room = room};
 }
 
 /* Collective, after session_measure. Returns false and an error if the session does not fit. */
@@ -333,10 +348,10 @@ static bool memory_check(struct session *session, const struct image_source *sou
     size_t needed = session_needs(session);
     session->memory.base = hardware_memory_base(session->device);
     size_t room = hardware_memory_room(session->device, node, options, session->memory.base);
-    if (error->kind == ERROR_NONE && room > 0 && needed > room) {
-        char advice[512] = "a smaller batch or model", where[256];
-        if (memory_advisor != NULL)
-            memory_advisor(session, source, training, room, advice, sizeof advice);
+    const bool fits = error->kind != ERROR_NONE || room == 0 || needed <= room;
+    shortage.room = 0;
+    if (!fits) {
+        char where[256];
         if (options->plan.memory > 0)
             snprintf(where, sizeof where, "plan.memory leaves %.1f MiB besides its libraries",
                      mib(room));
@@ -351,11 +366,13 @@ static bool memory_check(struct session *session, const struct image_source *sou
                 comm_host(), mib(room), node->size, node->size == 1 ? "" : "s", RESERVE_PERCENT);
         error_set(error, ERROR_MEMORY,
                   "too little memory: a rank needs %.1f MiB for %lld image%s per pass, and %s. "
-                  "This would fit: %s; `vittrain plan` shows more",
-                  mib(needed), (long long)session->batch, session->batch == 1 ? "" : "s", where,
-                  advice);
+                  "`vittrain plan` shows what fits",
+                  mib(needed), (long long)session->batch, session->batch == 1 ? "" : "s", where);
     }
-    return comm_agree(session->mesh.world, error);
+    if (comm_agree(session->mesh.world, error))
+        return true;
+    shortage_set(session, source, training, fits ? INT64_MAX : (int64_t)room);
+    return false;
 }
 
 void session_place(struct session *session, void *memory, size_t bytes,

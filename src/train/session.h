@@ -5,6 +5,7 @@
 #ifndef VITTRAIN_TRAIN_SESSION_H
 #define VITTRAIN_TRAIN_SESSION_H
 
+#include "config/options.h"
 #include "core/arena.h"
 #include "device/device.h"
 #include "device/grains.h"
@@ -14,8 +15,6 @@
 #include "model/model.h"
 #include "train/input.h"
 #include "train/step_io.h"
-
-struct options;
 
 /* This rank's memory. */
 struct session_memory {
@@ -101,11 +100,15 @@ MUST_CHECK bool session_allocate(struct session *session, int64_t batch,
                                  const struct image_source *source, bool training,
                                  struct error *error);
 
-/* Registers a function that names settings with which the session would fit into `room` bytes. Its
- * text becomes part of session_allocate's error. */
-typedef void session_advisor(const struct session *session, const struct image_source *source,
-                             bool training, size_t room, char *text, size_t size);
-void session_set_advisor(session_advisor *advisor);
+/* What the last session_allocate could not fit into memory; NULL: it did. For plan/fit.h. */
+struct memory_shortage {
+    struct options options;
+    struct image_source source;
+    bool training;
+    int ranks, node_ranks;
+    int64_t room; /* bytes per rank, on the rank with the least */
+};
+const struct memory_shortage *session_shortage(void);
 
 /* Lays out what session_measure has measured in `bytes` bytes of device memory. */
 void session_place(struct session *session, void *memory, size_t bytes,

@@ -126,15 +126,6 @@ static bool folder_prepare(struct trainer *trainer, struct error *error)
         return false;
     log_info("run folder: %s%s", trainer->folder.path,
              trainer->folder.resuming ? " (resuming)" : "");
-    const struct upload_setup upload = {.folder = trainer->folder.path,
-                                        .remote = options->output.upload,
-                                        .option = "output.upload",
-                                        .every = options->output.upload_every,
-                                        .rate = options->output.upload_rate};
-    if (trainer->run.world->rank == 0 && upload.remote[0] != '\0')
-        trainer->output.upload = upload_open(&upload, error);
-    if (!comm_agree(trainer->run.world, error))
-        return false;
     enum writers_choice writers = WRITERS_AUTO;
     if (!checkpoint_probe(trainer->folder.checkpoints, trainer->run.world,
                           (enum writers_choice)options->checkpoint.writers, &writers, error))
@@ -146,8 +137,18 @@ static bool folder_prepare(struct trainer *trainer, struct error *error)
                                    .options = options};
     if (!trainer_find_checkpoint(trainer, error))
         return false;
+    /* After the log of earlier attempts was copied from there, if it was. */
+    const struct upload_setup upload = {.folder = trainer->folder.path,
+                                        .remote = options->output.upload,
+                                        .option = "output.upload",
+                                        .every = options->output.upload_every,
+                                        .rate = options->output.upload_rate};
+    if (trainer->run.world->rank == 0 && upload.remote[0] != '\0')
+        trainer->output.upload = upload_open(&upload, error);
+    if (!comm_agree(trainer->run.world, error))
+        return false;
     if (trainer->run.world->rank == 0)
-        run_folder_clean(trainer->folder.path, true);
+        run_folder_clean(trainer->folder.path);
     return true;
 }
 
@@ -339,21 +340,14 @@ void trainer_close(struct trainer *trainer)
     run_folder_close(&trainer->folder);
 }
 
-bool trainer_train(const struct options *options, struct comm *world,
-                   void (*opened)(const struct session *session), char *folder, size_t size,
-                   struct error *error)
+bool trainer_train(struct trainer *trainer, char *folder, size_t size, struct error *error)
 {
-    struct trainer trainer;
-    folder[0] = '\0';
-    if (!trainer_open(&trainer, options, world, error))
-        return false;
-    if (opened != NULL)
-        opened(&trainer.run.session);
-    bool succeeded = trainer.stop.succeeded = trainer_run(&trainer, error);
+    const bool succeeded = trainer->stop.succeeded = trainer_run(trainer, error);
     if (!succeeded)
-        run_record_fail(&trainer, error);
-    if (trainer.attempt.number > 0 || (trainer.stop.was_over && world->rank == 0))
-        snprintf(folder, size, "%s", trainer.folder.path);
-    trainer_close(&trainer);
+        run_record_fail(trainer, error);
+    const bool recorded =
+        trainer->attempt.number > 0 || (trainer->stop.was_over && trainer->run.world->rank == 0);
+    snprintf(folder, size, "%s", recorded ? trainer->folder.path : "");
+    trainer_close(trainer);
     return succeeded;
 }

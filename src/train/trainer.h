@@ -7,17 +7,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct comm;
 struct error;
-struct options;
-struct session;
+struct trainer;
 
-/* Collective. Runs the training and closes everything. opened: called after the set-up, or NULL.
- * folder: on rank 0 set to the run folder if this attempt was recorded in it or the run was
- * finished before, else to "". Returns false and an error, also after an attempt that was recorded
- * as failed. */
-bool trainer_train(const struct options *options, struct comm *world,
-                   void (*opened)(const struct session *session), char *folder, size_t size,
-                   struct error *error);
+/* Collective. Run the training that trainer_open has set up (train/trainer_state.h), record its end
+ * and close everything. folder: on rank 0 set to the run folder if this attempt was recorded in it
+ * or the run was finished before, else to "". Return false and an error, also after an attempt that
+ * was recorded as failed. */
+bool trainer_train(struct trainer *trainer, char *folder, size_t size, struct error *error);
 
 #endif

@@ -2,7 +2,7 @@
 /* The lines of `predict`, also with class names that need quoting in CSV and JSON. */
 #include <jansson.h>
 
-#include "app/prediction.h"
+#include "commands/prediction.h"
 
 #include "test.h"
 

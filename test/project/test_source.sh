@@ -23,7 +23,8 @@ plan
 tools/report
 app
 tools/launch
-tools/bench tools/doctor tools/fetch tools/sweep'
+tools/bench tools/doctor tools/fetch tools/sweep
+commands'
 
 # level MODULE: its number, from 1.
 level() { echo "$levels" | awk -v module="$1" '{ for (i = 1; i <= NF; i++) if ($i == module) print NR }'; }
@@ -40,6 +41,13 @@ for folder in src/*/local.mk src/tools/*/local.mk; do
     done
 done >"$work/includes" 2>&1
 result 'no module includes a header of a higher one' "$(head -n 3 "$work/includes" | tr '\n' ';')" "$work/includes"
+
+# The name of a checkpoint is part of the documented run folder.
+for tool in report launch sweep; do
+    grep -hv checkpoint_name.h src/tools/$tool/*.[ch] | sed -nE "s|^#include \"(.*)/[^/]*\"\$|\1 $tool|p"
+done | sort -u | grep -vE '^(core|config|app|tools/.*) ' >"$work/tools"
+result 'report, launch and sweep use no module of the engine but core and config' \
+    "$(tr '\n' ';' <"$work/tools")" "$work/tools"
 
 {
     find benchmarks cuda jobs m4 packaging src test -name '*.[ch]' -o -name '*.cu' -o -name '*.cpp' -o -name '*.proto' \
@@ -86,6 +94,13 @@ awk '/__launch_bounds__\(/ { bound = $0; sub(/.*__launch_bounds__\(/, "", bound)
         if (bound != "" && (given == "" || index(bound, given) != 1)) print FILENAME ":" FNR
         bound = "" }' cuda/*.cu >"$work/bounds"
 result 'kernel_begin gets the threads of __launch_bounds__' "$(head -n 3 "$work/bounds" | tr '\n' ';')" "$work/bounds"
+
+make -s --no-print-directory -C "$TEST_BUILD" \
+    --eval='linked: ; @printf "%s\n" $(vittrain_LDADD) $(AM_LDFLAGS)' linked >"$work/linked"
+result 'libvittrain.a is linked once and without --undefined' "$({
+    [ "$(grep -c 'libvittrain\.a$' "$work/linked")" = 1 ] || echo 'not once'
+    grep -e --undefined "$work/linked"
+})" "$work/linked"
 
 if command -v readelf >/dev/null && [ "$(uname -s)" = Linux ] && grep -q 'HARDENING_LDFLAGS = .*now' "$TEST_BUILD/Makefile"; then
     result 'the program is linked with full RELRO' "$(readelf -d "$vittrain" | grep -q BIND_NOW || echo 'no BIND_NOW')"

@@ -4,9 +4,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "comm/comm.h"
 #include "core/random.h"
 #include "core/subprocess.h"
 #include "test.h"
+
+/* The module for GPUs calls these functions of the program that opens it, which includes their
+ * files of libvittrain.a. */
+extern void (*const device_test_called[])(void);
+void (*const device_test_called[])(void) = {(void (*)(void))comm_broadcast,
+                                            (void (*)(void))comm_give_up};
 
 static const char *device_name(void)
 {

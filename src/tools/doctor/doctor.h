@@ -212,6 +212,10 @@ struct node_network {
     double uncertain;  /* half of the round trip, in seconds */
 };
 
+/* Run the fast checks at the start of `train` and log a warning for each problem. Collective. */
+struct session;
+void doctor_start(const struct session *session);
+
 /* Return the partner of a node in a round of a round-robin tournament, or -1. There are
  * network_rounds(nodes) rounds: nodes - 1, or `nodes` if that is odd. */
 int network_partner(int nodes, int round, int node);

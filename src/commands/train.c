@@ -9,8 +9,10 @@
 #include "config/command_line.h"
 #include "config/options.h"
 #include "core/log.h"
+#include "tools/doctor/doctor.h"
 #include "tools/report/logbook.h"
 #include "train/trainer.h"
+#include "train/trainer_state.h"
 
 /* Add the run to the log book. A failure is a warning. */
 static void logbook_follow(const char *folder, const char *logbook)
@@ -44,6 +46,7 @@ static void options_log(const struct options *options,
 static void train_run(const struct options *options, const struct command_line *line,
                       struct comm *world, struct error *error)
 {
+    struct trainer trainer;
     char folder[OPTION_TEXT];
     signal(SIGPIPE, SIG_IGN); /* continue if standard output is a pipe whose reader has exited */
     if (line->operand_count > 0)
@@ -54,7 +57,10 @@ static void train_run(const struct options *options, const struct command_line *
     if (!options->output.verbose)
         options_log(options, options_print_changed, log_info);
     options_log(options, options_print, log_detail);
-    trainer_train(options, world, doctor_start, folder, sizeof folder, error);
+    if (!trainer_open(&trainer, options, world, error))
+        return;
+    doctor_start(&trainer.run.session);
+    error_defer(trainer_train(&trainer, folder, sizeof folder, error));
     if (folder[0] != '\0' && options->output.logbook[0] != '\0')
         logbook_follow(folder, options->output.logbook);
 }

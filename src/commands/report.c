@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "app/app.h"
-#include "checkpoint/run_folder.h"
 #include "config/command_line.h"
 #include "config/option.h"
 #include "config/options.h"
@@ -55,8 +54,6 @@ static bool records_take(struct report *report, const char *const *folders, stru
             report->count = i;
             return false;
         }
-    for (int i = 0; i < report->count; i++)
-        run_folder_clean(report->records[i].path, false);
     return true;
 }
 
@@ -97,7 +94,7 @@ static bool exports_write(const struct report *report, struct error *error)
     for (int i = 0; report->options.report.format != FORMAT_HTML && i < report->count; i++) {
         if (!export_write(&report->records[i], report->options.report.format, error))
             return false;
-        log_info("report: %s/%s.log", report->records[i].path, name);
+        log_info("report: files of report.format=%s are in %s", name, report->records[i].path);
     }
     return true;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Predictions as text. Names of classes and files come from folders and may contain characters
  * that have a meaning in CSV or JSON, so they are quoted. */
-#include "app/prediction.h"
+#include "commands/prediction.h"
 
 #include <inttypes.h>
 #include <jansson.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* One sample's prediction as a table, CSV or JSON, for `vittrain predict`. */
-#ifndef VITTRAIN_APP_PREDICTION_H
-#define VITTRAIN_APP_PREDICTION_H
+#ifndef VITTRAIN_COMMANDS_PREDICTION_H
+#define VITTRAIN_COMMANDS_PREDICTION_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "app/app.h"
-#include "app/prediction.h"
+#include "commands/prediction.h"
 #include "config/command_line.h"
 #include "config/options.h"
 #include "core/log.h"
