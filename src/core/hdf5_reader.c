@@ -70,10 +70,10 @@ static bool description_receive(struct subprocess *child, struct hdf5_descriptio
 static bool attribute_is_valid(const struct hdf5_description *file,
                                struct hdf5_attribute *attribute)
 {
-    const int64_t rest = file->value_bytes - attribute->offset;
     attribute->name[HDF5_NAME - 1] = '\0';
-    if (attribute->offset < 0 || rest < 0 || attribute->count < 0)
+    if (attribute->offset < 0 || attribute->offset > file->value_bytes || attribute->count < 0)
         return false;
+    const int64_t rest = file->value_bytes - attribute->offset;
     if (attribute->kind == HDF5_TEXT && attribute->count > 0)
         return memchr(file->values + attribute->offset, '\0', (size_t)rest) != NULL;
     return attribute->kind == HDF5_NO_VALUE || attribute->count <= rest / (int64_t)sizeof(double);
@@ -81,11 +81,15 @@ static bool attribute_is_valid(const struct hdf5_description *file,
 
 static bool object_is_valid(const struct hdf5_description *file, struct hdf5_object *object)
 {
-    bool good = object->dimensions >= 0 && object->dimensions <= HDF5_DIMENSIONS &&
+    object->name[sizeof object->name - 1] = object->type[sizeof object->type - 1] = '\0';
+    const bool has_size = strlen(object->type) > 2 && strcmp(object->type, "|O") != 0;
+    bool good = object->depth >= 0 && object->depth <= HDF5_MOST_OBJECTS &&
+                (!has_size || atoll(object->type + 2) == object->element_bytes) &&
+                object->dimensions >= 0 && object->dimensions <= HDF5_DIMENSIONS &&
                 object->filter_count >= 0 && object->filter_count <= HDF5_FILTERS &&
                 object->first_attribute >= 0 && object->attribute_count >= 0 &&
+                object->attribute_count <= file->attribute_count &&
                 object->first_attribute <= file->attribute_count - object->attribute_count;
-    object->name[sizeof object->name - 1] = object->type[sizeof object->type - 1] = '\0';
     for (int64_t d = 0; good && d < object->dimensions; d++)
         good = object->extent[d] >= 0;
     return good;
