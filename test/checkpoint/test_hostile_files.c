@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Malicious HDF5 files: the program reads them in a child process, and each gives one error line
  * and no crash. First files with links, storage, types and sizes that no file of the program has.
- * Then files with changed bytes in the metadata and corrected checksums. Arguments:
+ * Then files with changed bytes in the metadata and corrected checksums,
+ * and descriptions with changed numbers. Arguments:
  * - COUNT SEED: try COUNT changed checkpoints and as many packed files.
  * - --link FILE TARGET: replace the units of a checkpoint by a link to another file.
  * - --set FILE NAME VALUE: change an attribute of a checkpoint.
@@ -22,6 +23,7 @@
 #include "core/crc32c.h"
 #include "core/durable.h"
 #include "core/hdf5_file.h"
+#include "core/hdf5_reader.h"
 #include "core/random.h"
 #include "core/subprocess.h"
 #include "data/packed.h"
@@ -631,6 +633,46 @@ static int mutations = IN_CHECK;
 TEST(test_changed_checkpoints)
 {
     mutations_try(checkpoint, read_checkpoint, mutations);
+}
+
+/* A child that HDF5 has corrupted can send any description. */
+static void descriptions_try(const char *from, bool (*read)(const char *path), int count)
+{
+    static const int64_t extreme[] = {0, 1, -1, 9, 1000000, INT64_MAX, INT64_MIN, INT64_MAX - 7};
+    static unsigned char message[1 << 16], changed[sizeof message];
+    char command[2048], path[512];
+    int refusals = 0;
+    snprintf(path, sizeof path, "%s", temporary_path("description"));
+    snprintf(command, sizeof command, "printf '%%s\\0' '%s' | ./vittrain " HDF5_CHILD " >'%s'",
+             from, path);
+    assert_int_equal(system(command), 0);
+    FILE *file = fopen(path, "r");
+    const size_t bytes = fread(message, 1, sizeof message, file);
+    fclose(file);
+    assert_true(bytes > sizeof(struct hdf5_description) && bytes < sizeof message);
+    snprintf(command, sizeof command, "cat '%s'", path);
+    set_script(command);
+    for (int n = 0; n < count; n++) {
+        memcpy(changed, message, bytes);
+        for (uint32_t changes = 1 + draw(4); changes > 0; changes--) {
+            const size_t most = draw(3) == 0 ? sizeof(struct hdf5_description) : bytes;
+            memcpy(changed + draw((uint32_t)most / 8) * 8, &extreme[draw(8)], 8);
+        }
+        file = fopen(path, "w");
+        fwrite(changed, 1, bytes, file);
+        fclose(file);
+        const bool good = read(from);
+        assert_true(good || error.kind == ERROR_CHECKPOINT || error.kind == ERROR_DATA);
+        refusals += !good;
+    }
+    print_message("# %d of %d descriptions refused\n", refusals, count);
+    subprocess_set_program("./vittrain");
+}
+
+TEST(test_changed_descriptions)
+{
+    descriptions_try(checkpoint, read_checkpoint, 4 * mutations);
+    descriptions_try(packed, read_packed, 4 * mutations);
 }
 
 TEST(test_changed_packed_files)
