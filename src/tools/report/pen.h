@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Lines and text of a chart: drawn by Cairo, or written as SVG elements. Sizes are in CSS pixels.
- */
+/* Lines and text of a chart. Pages have SVG elements, whose text can be searched and selected and
+ * which need no library; Cairo, which is optional, draws PNG files. Sizes are in CSS pixels. */
 #ifndef VITTRAIN_TOOLS_REPORT_PEN_H
 #define VITTRAIN_TOOLS_REPORT_PEN_H
 
