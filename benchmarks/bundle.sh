@@ -34,7 +34,8 @@ if [[ $module == vittrain-cuda.so ]]; then
         fail "vittrain-cuda.so is not built for sm_90 alone: configure with --with-cuda-arch=90 and build again"
     make -q vittrain-cuda.so || fail "vittrain-cuda.so is older than its sources: run make"
     # With VITTRAIN_CUDA_MODULE, the program opens the module even without a GPU.
-    if VITTRAIN_CUDA_MODULE=$PWD/vittrain-cuda.so LD_LIBRARY_PATH=$(make -s cuda-library-dir) ./vittrain doctor data.format=synthetic run.backend=cuda output.logbook= 2>&1 | grep 'cannot open the GPU module'; then
+    if VITTRAIN_CUDA_MODULE=$PWD/vittrain-cuda.so LD_LIBRARY_PATH=$(make -s cuda-library-dir) ./vittrain doctor \
+        data.format=synthetic run.backend=cuda output.logbook= 2>&1 | grep 'cannot open the GPU module'; then
         fail "vittrain-cuda.so cannot be opened"
     fi
 fi

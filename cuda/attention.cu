@@ -164,9 +164,11 @@ __global__ static void __launch_bounds__(ATTENTION_THREADS, width <= 64 && tiles
         struct query_tile<width> tile[tiles];
         int mine = round + warp * tiles * TILE;
         bool active = mine < view.queries;
-        UNROLL
-    for (int t = 0; active && t < tiles; t++)
-            tile_begin<number, width>(tile[t], queries, mine + t * TILE, view.head_dim);
+        if (active) {
+            UNROLL
+            for (int t = 0; t < tiles; t++)
+                tile_begin<number, width>(tile[t], queries, mine + t * TILE, view.head_dim);
+        }
         for (int first = 0; first < view.tokens; first += view.chunk) {
             if (round == 0 || view.chunk < view.tokens)
                 count = chunk_load<number, width>(rows_shared, keys, values, first, view);
@@ -177,9 +179,11 @@ __global__ static void __launch_bounds__(ATTENTION_THREADS, width <= 64 && tiles
             for (; active && row < count; row += TILE)
                 step_run<number, width, tiles, 1>(tile, view, rows_shared, row, first + row, draws);
         }
-        UNROLL
-    for (int t = 0; active && t < tiles; t++)
-            tile_finish<number, width>(tile[t], view, out_rows(view, out), lse);
+        if (active) {
+            UNROLL
+            for (int t = 0; t < tiles; t++)
+                tile_finish<number, width>(tile[t], view, out_rows(view, out), lse);
+        }
     }
 }
 

@@ -22,20 +22,20 @@ struct backward_tensors {
 
 /* Return the warps' column sums, [warps, 3, width], which follow the sums of queries in shared
  * memory. They exist if backward_tensors.sums is not NULL. */
-__device__ static inline float *columns_of(const struct attention_view &view,
-                                           const struct query_sums &sums)
+__device__ static inline float *warp_sums_of(const struct attention_view &view,
+                                             const struct query_sums &sums)
 {
     return sums.correction + (view.tokens + TILE - 1) / TILE * TILE;
 }
 
 /* Add the column sums of the first `count` rows of a tile to the warp's sums of this part. */
 template <int width>
-__device__ static inline void columns_take(const struct attention_view &view,
-                                           const struct query_sums &sums, int part, int count,
-                                           const struct sum_matrix (&tile)[width / 8])
+__device__ static inline void warp_sums_add(const struct attention_view &view,
+                                            const struct query_sums &sums, int part, int count,
+                                            const struct sum_matrix (&tile)[width / 8])
 {
     int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
-    float *columns = columns_of(view, sums) + (warp * 3 + part) * width;
+    float *columns = warp_sums_of(view, sums) + (warp * 3 + part) * width;
     UNROLL
     for (int i = 0; i < width / 8 * 2; i++) {
         const float *value = tile[i / 2].value + i % 2;
@@ -50,8 +50,8 @@ __device__ static inline void columns_take(const struct attention_view &view,
 /* Add the warps' column sums, which start at `columns`, and store the totals. Those of dq and dk
  * are multiplied by the scale, as tile_store does with the gradients. */
 template <int width>
-__device__ static inline void columns_store(const struct attention_view &view, float *to,
-                                            const float *columns)
+__device__ static inline void warp_sums_store(const struct attention_view &view, float *to,
+                                              const float *columns)
 {
     __syncthreads();
     for (int i = (int)threadIdx.x; i < 3 * view.head_dim; i += (int)blockDim.x) {
@@ -168,7 +168,7 @@ queries_pass(const struct attention_view &view, const struct backward_tensors &g
         tile_store<number, width>(qkv_rows(view, (number *)given.dqkv, 0, view.tokens), its.first,
                                   its.sums, view.scale, view.scale, view.head_dim);
         if (given.sums != NULL)
-            columns_take<width>(view, sums, 0, view.queries - its.first, its.sums);
+            warp_sums_add<width>(view, sums, 0, view.queries - its.first, its.sums);
     }
 }
 
@@ -242,8 +242,8 @@ __device__ static inline void tokens_pass(const struct attention_view &view,
         tile_store<number, width>(qkv_rows(view, dqkv, 2, view.tokens), its.first, its.dvalue, 1, 1,
                                   view.head_dim);
         if (given.sums != NULL) {
-            columns_take<width>(view, sums, 1, view.tokens - its.first, its.dkey);
-            columns_take<width>(view, sums, 2, view.tokens - its.first, its.dvalue);
+            warp_sums_add<width>(view, sums, 1, view.tokens - its.first, its.dkey);
+            warp_sums_add<width>(view, sums, 2, view.tokens - its.first, its.dvalue);
         }
     }
 }
@@ -263,11 +263,11 @@ __global__ static void __launch_bounds__(ATTENTION_THREADS, width <= 32   ? 4
     struct query_sums sums = {lse, lse + (view.tokens + TILE - 1) / TILE * TILE};
     if (given.sums != NULL)
         for (int i = (int)threadIdx.x; i < (int)blockDim.x / WARP * 3 * width; i += (int)blockDim.x)
-            columns_of(view, sums)[i] = 0; /* a barrier follows in queries_pass */
+            warp_sums_of(view, sums)[i] = 0; /* a barrier follows in queries_pass */
     queries_pass<number, width>(view, given, rows_shared, sums, draws);
     tokens_pass<number, width>(view, given, rows_shared, sums, draws);
     if (given.sums != NULL)
-        columns_store<width>(view, given.sums, columns_of(view, sums));
+        warp_sums_store<width>(view, given.sums, warp_sums_of(view, sums));
 }
 
 static size_t sums_bytes(const struct attention_backward *args)

@@ -145,11 +145,13 @@ __device__ static inline void rows_store(struct head_rows<float> rows, int first
 {
     int lane = (int)threadIdx.x % WARP;
     UNROLL
-    for (int r = 0; r < ROWS; r++)
+    for (int r = 0; r < ROWS; r++) {
         UNROLL
-    for (int i = 0; i < LANE_DIMS; i++)
-        if (first + r < rows.count && i * WARP + lane < head_dim)
-            rows.first[(first + r) * rows.stride + i * WARP + lane] = sums.value[r][i] * factor[r];
+        for (int i = 0; i < LANE_DIMS; i++)
+            if (first + r < rows.count && i * WARP + lane < head_dim)
+                rows.first[(first + r) * rows.stride + i * WARP + lane] =
+                    sums.value[r][i] * factor[r];
+    }
 }
 
 /* Dropout factors of 4 queries and the lane's token; 1 without dropout. */

@@ -13,7 +13,7 @@ extern "C" {
 #include "device/device.h"
 
 struct cuda_device;
-struct convolutions;
+struct engines;
 
 enum convolution_part {
     CONVOLUTION_FORWARD, /* y = x * filter */
@@ -43,8 +43,8 @@ size_t convolutions_bytes(struct cuda_device *cuda, enum data_type type,
 /* Allocates no device memory. Legal in stream capture if convolutions_bytes or an earlier call had
  * the same shape. */
 void convolution_run(struct stream *stream, const struct convolution *convolution);
-/* Close cuda->convolutions. NULL does nothing. */
-void convolutions_close(struct convolutions *convolutions);
+/* Close cuda->engines, which products with GELU use, too. NULL does nothing. */
+void engines_close(struct engines *engines);
 
 #ifdef __cplusplus
 }

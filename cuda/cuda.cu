@@ -9,7 +9,6 @@
 #include <time.h>
 
 #include "convolution.h"
-#include "gelu_product.h"
 #include "nvml.h"
 #include "product.h"
 #include "watch.h"
@@ -300,8 +299,7 @@ static void cuda_close(struct device *device)
 {
     struct cuda_device *cuda = (struct cuda_device *)device;
     products_close(cuda->products);
-    convolutions_close(cuda->convolutions);
-    gelu_products_close(cuda->gelu_products);
+    engines_close(cuda->engines);
     nvml_close(cuda->nvml);
     free(cuda);
 }

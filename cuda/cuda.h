@@ -7,10 +7,9 @@
 
 #include "portable.h"
 
-struct products;      /* product.h */
-struct convolutions;  /* convolution.h */
-struct gelu_products; /* gelu_product.h */
-struct nvml;          /* nvml.h */
+struct products; /* product.h */
+struct engines;  /* convolution.h */
+struct nvml;     /* nvml.h */
 
 struct cuda_device {
     struct device device; /* first member: a struct device * is a struct cuda_device * */
@@ -22,9 +21,8 @@ struct cuda_device {
     double peak_fp32, peak_tf32; /* FLOP/s; limits contains one of them; 0: unknown */
     bool tf32;                   /* fp32 operands may be rounded to TF32 (settings_set) */
     struct products *products;
-    struct convolutions *convolutions;   /* NULL until the first convolution */
-    struct gelu_products *gelu_products; /* NULL until the first one */
-    struct nvml *nvml;                   /* NULL until the first reading */
+    struct engines *engines; /* NULL until the first convolution or product with GELU */
+    struct nvml *nvml;       /* NULL until the first reading */
     unsigned char *workspace;
 };
 

@@ -2,6 +2,10 @@
 #include "engine.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "convolution.h"
 
 typedef cudnnBackendDescriptor_t descriptor;
 
@@ -194,4 +198,39 @@ void engine_close(struct engine *engine)
     descriptor_close(engine->plan);
     descriptor_close(engine->config);
     *engine = (struct engine){NULL, NULL, 0};
+}
+
+/* ---- Engines in use */
+struct engine_entry *engines_find(struct engines **engines, const void *key, size_t bytes)
+{
+    if (*engines == NULL) {
+        *engines = calloc(1, sizeof **engines);
+        ENSURE(*engines != NULL, "no memory for engines");
+        GRAPH_CHECK(cudnnCreate(&(*engines)->handle));
+    }
+    struct engines *all = *engines;
+    for (int i = 0; i < all->count; i++)
+        if (all->entries[i].key_bytes == bytes && memcmp(all->entries[i].key, key, bytes) == 0)
+            return &all->entries[i];
+    if (all->count == all->room) {
+        all->room = all->room > 0 ? 2 * all->room : 64;
+        all->entries = realloc(all->entries, (size_t)all->room * sizeof *all->entries);
+        ENSURE(all->entries != NULL, "no memory for engines");
+    }
+    ENSURE(bytes <= ENGINE_KEY, "a key of %zu bytes", bytes);
+    struct engine_entry *entry = &all->entries[all->count++];
+    *entry = (struct engine_entry){.key_bytes = bytes};
+    memcpy(entry->key, key, bytes);
+    return entry;
+}
+
+void engines_close(struct engines *engines)
+{
+    if (engines == NULL)
+        return;
+    for (int i = 0; i < engines->count; i++)
+        engine_close(&engines->entries[i].engine);
+    GRAPH_CHECK(cudnnDestroy(engines->handle));
+    free(engines->entries);
+    free(engines);
 }

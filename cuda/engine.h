@@ -28,6 +28,24 @@ struct engine {
 };
 void engine_close(struct engine *engine);
 
+/* Engines in use, found by keys of any struct; bytes are compared. */
+enum { ENGINE_KEY = 96 };
+struct engine_entry {
+    unsigned char key[ENGINE_KEY];
+    size_t key_bytes;
+    bool searched; /* for the caller */
+    struct engine engine;
+};
+struct engines {
+    cudnnHandle_t handle;
+    struct engine_entry *entries;
+    int count, room;
+};
+
+/* Return the entry of a key, which may be new; valid until the next call. Opens *engines if it is
+ * NULL. engines_close: see convolution.h. */
+struct engine_entry *engines_find(struct engines **engines, const void *key, size_t bytes);
+
 /* Abort with the call that failed, what it was for (may be "") and cuDNN's message. */
 void engine_fail(cudnnStatus_t result, const char *call, const char *file, int line,
                  const char *name);
@@ -65,10 +83,11 @@ struct engine_rules {
     size_t limit;      /* bytes of workspace */
 };
 
-/* Of the engines that cuDNN proposes for the graph and that follow the rules, skip `skip` ones and
- * build the plan of the first whose plan can be built. Return false if there is none. */
+/* Build the plan of the first engine in cuDNN's list for the graph that follows the rules and whose
+ * plan can be built, after skipping `skip` engines that follow the rules. Return false if no plan
+ * was built. */
 bool engine_open(const struct engine_device *device, cudnnBackendDescriptor_t graph,
-                 cudnnBackendHeurMode_t mode, const struct engine_rules *rules, int number,
+                 cudnnBackendHeurMode_t mode, const struct engine_rules *rules, int skip,
                  struct engine *engine);
 
 /* Queue the plan on the handle's stream with these tensors. */

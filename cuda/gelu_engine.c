@@ -28,11 +28,11 @@ static descriptor matrix_open(int64_t identifier, cudnnDataType_t type, int64_t 
 static void matrices_open(const struct gelu_shape *s, descriptor matrices[TENSORS])
 {
     const cudnnDataType_t type = engine_type((enum data_type)s->type);
-    const bool turned = !s->gradient; /* b is stored as [columns, inner] */
+    const bool b_transposed = !s->gradient; /* b is stored as [columns, inner] */
 
     matrices[A] = matrix_open(A, type, s->rows, s->inner, s->inner, 1, false);
-    matrices[B] = matrix_open(B, type, s->inner, s->columns, turned ? 1 : s->columns,
-                              turned ? s->inner : 1, false);
+    matrices[B] = matrix_open(B, type, s->inner, s->columns, b_transposed ? 1 : s->columns,
+                              b_transposed ? s->inner : 1, false);
     matrices[PRE] = matrix_open(PRE, type, s->rows, s->columns, s->columns, 1, false);
     matrices[C] = matrix_open(C, type, s->rows, s->columns, s->columns, 1, false);
     matrices[BIAS] = matrix_open(BIAS, type, 1, s->columns, s->columns, 1, false);

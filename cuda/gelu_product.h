@@ -35,7 +35,4 @@ int gelu_product_version(void);
  * unless the stream is being recorded. Return false if there is no such plan. */
 bool gelu_product_queue(struct stream *stream, const struct gelu_product *product, int number);
 
-/* Close cuda->gelu_products. NULL does nothing. */
-void gelu_products_close(struct gelu_products *products);
-
 #endif

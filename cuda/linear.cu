@@ -182,36 +182,22 @@ static int gelu_variants(const struct gelu_product *p, const struct dropout *dro
                : 1;
 }
 
-/* Return `product`, that of variant 0, with GELU or its gradient as the epilogue. */
-static struct product gelu_epilogue(const struct gelu_product *p, const struct product *product)
+/* Queue a variant with GELU or its gradient in the product. `product` is that of variant 0. */
+static bool gelu_together_queue(struct stream *stream, const struct gelu_product *p,
+                                const struct product *product, int variant)
 {
     struct product together = *product;
     together.epilogue = p->gradient ? EPILOGUE_GELU_GRADIENT : EPILOGUE_GELU;
     together.pre = p->pre;
     together.c = p->c;
-    return together;
-}
-
-static bool gelu_together_queue(struct stream *stream, const struct gelu_product *p,
-                                const struct product *product, int variant)
-{
-    const struct product together = gelu_epilogue(p, product);
     return variant <= GELU_PLANS ? gelu_product_queue(stream, p, variant - 1)
                                  : product_try(stream, &together);
 }
 
-/* Algorithms of products are chosen before variants are measured, since both lock the file of
- * choices. */
 static void gelu_run(struct stream *stream, const struct gelu_product *p, int variants,
-                     const struct product *product, variant_queue *queue, void *context)
+                     variant_queue *queue, void *context)
 {
     char key[CHOICE_KEY];
-    if (variants > 1)
-        product_prepare(stream, product);
-    if (variants > 1 + GELU_PLANS) {
-        const struct product together = gelu_epilogue(p, product);
-        product_prepare(stream, &together);
-    }
     snprintf(key, sizeof key, "gelu%s%s %s %lldx%lldx%lld library %d", p->tanh ? "-tanh" : "",
              p->gradient ? " gradient" : "", type_name(p->type), (long long)p->rows,
              (long long)p->columns, (long long)p->inner, gelu_product_version());
@@ -285,8 +271,8 @@ static void forward_gelu(struct stream *stream, const struct linear_forward *arg
     gelu.product = forward_product_of(args, 0, args->rows, NULL, args->pre);
     gelu.fused = {args->type, args->gelu_tanh, false,      args->rows, args->out, args->in,
                   args->x,    args->weight,    args->bias, args->pre,  args->y};
-    gelu_run(stream, &gelu.fused, gelu_variants(&gelu.fused, &args->dropout), &gelu.product,
-             gelu_forward_queue, &gelu);
+    gelu_run(stream, &gelu.fused, gelu_variants(&gelu.fused, &args->dropout), gelu_forward_queue,
+             &gelu);
 }
 
 /* Epilogue of the rows from `first` on, whose sums are at `sum`. */
@@ -422,7 +408,7 @@ static void backward_gelu(struct stream *stream, const struct linear_backward *a
         gelu.args.dx_sums = (float *)cuda_workspace_products(stream->cuda);
         gelu.args.overwrite = true;
     }
-    gelu_run(stream, &gelu.fused, variants, product, gelu_gradient_queue, &gelu);
+    gelu_run(stream, &gelu.fused, variants, gelu_gradient_queue, &gelu);
     if (adds)
         cuda_add(stream, args->dx_sums, gelu.args.dx_sums, args->in);
 }

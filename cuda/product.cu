@@ -238,11 +238,6 @@ bool product_try(struct stream *stream, const struct product *product)
     return plan_queue(stream, product, product->c, NULL) == NULL;
 }
 
-void product_prepare(struct stream *stream, const struct product *product)
-{
-    plan_find(stream, product);
-}
-
 void product_run_sums(struct stream *stream, const struct product *product, float *sums)
 {
     size_t bytes = (size_t)product->rows * sizeof(float);
@@ -344,11 +339,6 @@ static void plan_choose(struct stream *stream, struct plan *plan, const struct p
     if (product->epilogue != EPILOGUE_BIAS_GRADIENT_A && is_apart(&candidates[count - 1]) &&
         count > 1)
         count--; /* `apart` moves more bytes or fails, so it is not measured */
-    if (product->epilogue == EPILOGUE_BIAS_GRADIENT_A) {
-        /* The plan that `apart` needs is created before the file of choices is locked. */
-        struct product plain = without_epilogue(product);
-        plan_find(stream, &plain);
-    }
     bool measures = count > 1 && !stream_is_recorded(stream) && !stream->cuda->device.reproducible;
     if (measures && fastest_find(&trial, name, count, &plan->choice))
         return;

@@ -49,8 +49,6 @@ struct choices *products_choices(struct products *products);
 void product_run(struct stream *stream, const struct product *product);
 /* product_run, but return false if the library cannot compute the epilogue. */
 bool product_try(struct stream *stream, const struct product *product);
-/* Choose the algorithm of product_run now. */
-void product_prepare(struct stream *stream, const struct product *product);
 
 /* Run a product with a_transposed and no epilogue, and compute the sum of each row of op(a) over
  * `inner` into sums[row], accumulating if product->add is not NULL. The sums are computed by the

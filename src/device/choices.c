@@ -34,7 +34,8 @@ struct entry {
 struct choices {
     char folder[PATH_SIZE], path[PATH_SIZE + 256], of[OF_SIZE];
     bool keeps, warned;
-    bool locked;     /* by choices_make, whose measurement may call it for another key */
+    int file;        /* open and locked in choices_make, which a measurement may call; else -1 */
+    bool whole;      /* the last line read or written is complete */
     long read_bytes; /* bytes of the file read so far */
     struct entry *entries;
     int count, room;
@@ -105,24 +106,23 @@ static bool line_read(const char *line, char key[CHOICE_KEY], struct choice *cho
 }
 
 /* Read the lines added since the last call: the last line of a key wins, but an entry in use does
- * not change. Return true if the last line is complete. */
-static bool file_read(struct choices *choices, int file)
+ * not change. */
+static void file_read(struct choices *choices)
 {
     char line[LINE], key[CHOICE_KEY];
     struct choice choice;
-    bool whole = true;
-    const int copy = dup(file);
+    const int copy = dup(choices->file);
     FILE *stream = copy >= 0 ? fdopen(copy, "r") : NULL;
     if (stream == NULL) {
         if (copy >= 0)
             close(copy);
         warn_once(choices, strerror(errno));
-        return true;
+        return;
     }
     if (fseek(stream, choices->read_bytes, SEEK_SET) != 0)
         warn_once(choices, strerror(errno));
     while (fgets(line, sizeof line, stream) != NULL) {
-        whole = strchr(line, '\n') != NULL;
+        choices->whole = strchr(line, '\n') != NULL;
         if (line_read(line, key, &choice)) {
             struct entry *entry = entry_make(choices, key);
             if (!entry->used && !entry->adopted)
@@ -132,7 +132,6 @@ static bool file_read(struct choices *choices, int file)
     }
     choices->read_bytes = ftell(stream);
     fclose(stream);
-    return whole;
 }
 
 /* Lock the file, but give up after a while: a stopped process may hold the lock, and some file
@@ -148,32 +147,30 @@ static void file_lock(int file)
     }
 }
 
-/* Open and lock the file; -1 if nothing is stored. */
-static int file_open(struct choices *choices)
+/* Open and lock the file if choices are stored. */
+static void file_open(struct choices *choices)
 {
     if (!choices->keeps)
-        return -1;
+        return;
     struct error unmade = {0}; /* ignored: open fails then */
     error_defer(folder_make(choices->folder, "", &unmade));
-    const int file = open(choices->path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (file < 0) {
+    choices->file = open(choices->path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    choices->keeps = choices->file >= 0;
+    if (choices->keeps)
+        file_lock(choices->file);
+    else
         warn_once(choices, strerror(errno));
-        choices->keeps = false;
-        return -1;
-    }
-    file_lock(file);
-    return file;
 }
 
-static void file_add(struct choices *choices, int file, bool whole, const char *key,
-                     const struct choice *choice)
+static void file_add(struct choices *choices, const char *key, const struct choice *choice)
 {
     char line[LINE + 1] = "\n";
-    const int start = whole ? 0 : 1; /* ends a truncated line */
+    const int start = choices->whole ? 0 : 1; /* ends a truncated line */
     const int length = start + line_write(line + start, key, choice);
     errno = 0;
-    if (write(file, line, (size_t)length) != length)
+    if (write(choices->file, line, (size_t)length) != length)
         warn_once(choices, errno != 0 ? strerror(errno) : "cannot be written");
+    choices->whole = true;
     choices->read_bytes += length;
 }
 
@@ -188,6 +185,8 @@ struct choices *choices_open(const char *folder, const char *of)
         name[length++] = isalnum((unsigned char)*letter) ? *letter : '-';
     name[length] = '\0';
     snprintf(choices->of, sizeof choices->of, "%s", of);
+    choices->file = -1;
+    choices->whole = true;
     choices->keeps = folder[0] != '\0' && strlen(folder) < PATH_SIZE;
     snprintf(choices->folder, sizeof choices->folder, "%s", folder);
     snprintf(choices->path, sizeof choices->path, "%s/products-%s", choices->folder, name);
@@ -234,19 +233,20 @@ void choices_put(struct choices *choices, const char *key, const struct choice *
     entry->choice = *choice;
 }
 
-/* Measure unless the file has a usable choice by now; `file` is locked, or -1. */
-static bool measure(struct choices *choices, int file, const char *key,
-                    const struct choice *candidates, int count, choice_time *time,
-                    choice_usable *usable, void *context, struct choice *chosen)
+/* Measure unless the file has a usable choice by now. */
+static bool measure(struct choices *choices, const char *key, const struct choice *candidates,
+                    int count, choice_time *time, choice_usable *usable, void *context,
+                    struct choice *chosen)
 {
-    const bool whole = file < 0 || file_read(choices, file);
-    if (file >= 0 && choices_find(choices, key, usable, context, chosen))
+    if (choices->file >= 0)
+        file_read(choices);
+    if (choices->file >= 0 && choices_find(choices, key, usable, context, chosen))
         return true;
     if (!fastest_find(candidates, count, time, context, chosen))
         return false;
     choices_put(choices, key, chosen);
-    if (file >= 0)
-        file_add(choices, file, whole, key, chosen);
+    if (choices->file >= 0)
+        file_add(choices, key, chosen);
     return true;
 }
 
@@ -258,14 +258,14 @@ bool choices_make(struct choices *choices, const char *key, const struct choice 
            key);
     if (choices_find(choices, key, usable, context, chosen))
         return true;
-    const int file = choices->locked ? -1 : file_open(choices);
-    const bool outer = choices->locked;
-    choices->locked = true;
-    const bool found =
-        measure(choices, file, key, candidates, count, time, usable, context, chosen);
-    choices->locked = outer;
-    if (file >= 0)
-        close(file); /* releases the lock */
+    const bool opens = choices->file < 0;
+    if (opens)
+        file_open(choices);
+    const bool found = measure(choices, key, candidates, count, time, usable, context, chosen);
+    if (opens && choices->file >= 0) {
+        close(choices->file); /* releases the lock */
+        choices->file = -1;
+    }
     return found;
 }
 

@@ -31,7 +31,7 @@ typedef double choice_time(void *context, int candidate);
 /* Find or make the choice for `key` (one line, shorter than CHOICE_KEY): an earlier choice of this
  * process or of one that shares the file, if `usable` accepts it, else the fastest of count > 0
  * candidates. Other processes that share the file wait meanwhile, so `time` must not wait for
- * another process. It may call choices_make for another key, which the file does not keep then.
+ * another process. It may call choices_make for another key.
  * Return false if no candidate can be used. */
 typedef bool choice_usable(void *context, const struct choice *choice);
 bool choices_make(struct choices *choices, const char *key, const struct choice *candidates,

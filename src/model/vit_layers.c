@@ -116,7 +116,7 @@ struct linear_backward vit_linear_gradient(const struct vit *vit, const struct m
                                     .overwrite = flat_overwrites_gradient(pass->flat, unit)};
 }
 
-float *vit_take_bias_gradient(const struct vit *vit, struct linear_backward *layer, bool possible)
+float *vit_move_bias_gradient(const struct vit *vit, struct linear_backward *layer, bool possible)
 {
     float *dbias = layer->dbias;
     if (!possible || !vit->model.device->backend->sums_gradients)
@@ -125,9 +125,10 @@ float *vit_take_bias_gradient(const struct vit *vit, struct linear_backward *lay
     return dbias;
 }
 
-float *vit_take_from_residual(const struct vit *vit, const struct model_pass *pass, int unit,
-                              enum vit_tensor weight, struct linear_backward *layer)
+float *vit_move_residual_bias_gradient(const struct vit *vit, const struct model_pass *pass,
+                                       int unit, enum vit_tensor weight,
+                                       struct linear_backward *layer)
 {
-    return vit_take_bias_gradient(
+    return vit_move_bias_gradient(
         vit, layer, layer->dy == vit->dx && vit_gradient(vit, pass, unit, weight) != NULL);
 }

@@ -54,11 +54,12 @@ struct linear_backward vit_linear_gradient(const struct vit *vit, const struct m
 /* Return where another operation must add the column sums of the layer's dy, the gradient of the
  * bias, and remove it from the layer's arguments. Return NULL if the layer computes it. possible:
  * whether an operation that writes or reads dy can. */
-float *vit_take_bias_gradient(const struct vit *vit, struct linear_backward *layer, bool possible);
+float *vit_move_bias_gradient(const struct vit *vit, struct linear_backward *layer, bool possible);
 
-/* vit_take_bias_gradient if dy is vit->dx, which the backward pass of the norm with this weight
+/* vit_move_bias_gradient if dy is vit->dx, which the backward pass of the norm with this weight
  * adds to its result. */
-float *vit_take_from_residual(const struct vit *vit, const struct model_pass *pass, int unit,
-                              enum vit_tensor weight, struct linear_backward *layer);
+float *vit_move_residual_bias_gradient(const struct vit *vit, const struct model_pass *pass,
+                                       int unit, enum vit_tensor weight,
+                                       struct linear_backward *layer);
 
 #endif

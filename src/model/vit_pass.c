@@ -357,8 +357,8 @@ static void mlp_branch_backward(struct vit *vit, const struct model_pass *pass, 
     fc2.pre = shape->swiglu ? NULL : block->pre;
     fc2.gelu_tanh = shape->gelu_tanh;
     fc2.dx = vit->dhidden;
-    fc2.dx_sums = vit_take_bias_gradient(vit, &fc1, fc2.pre != NULL);
-    float *dx_sums = vit_take_from_residual(vit, pass, unit, VIT_NORM2_WEIGHT, &fc2);
+    fc2.dx_sums = vit_move_bias_gradient(vit, &fc1, fc2.pre != NULL);
+    float *dx_sums = vit_move_residual_bias_gradient(vit, pass, unit, VIT_NORM2_WEIGHT, &fc2);
     fc2.dropout = vit_block_dropout(vit, pass, unit, DROPOUT_HIDDEN);
     backend->linear_backward(pass->stream, &fc2);
     const struct glu_backward gate = {.type = vit->model.compute,
@@ -394,9 +394,9 @@ static float *attention_out_backward(struct vit *vit, const struct model_pass *p
     projection.x = block->attention;
     projection.dy = branch_gradient(vit, pass, unit, DROPOUT_PROJECTION, vit->dx);
     projection.dx = vit->dattention;
-    float *dx_sums = norm_follows
-                         ? vit_take_from_residual(vit, pass, unit, VIT_NORM1_WEIGHT, &projection)
-                         : NULL;
+    float *dx_sums = norm_follows ? vit_move_residual_bias_gradient(vit, pass, unit,
+                                                                    VIT_NORM1_WEIGHT, &projection)
+                                  : NULL;
     backend->linear_backward(pass->stream, &projection);
     const struct attention_backward attention = {
         .type = vit->model.compute,
@@ -429,7 +429,7 @@ static void attention_branch_backward(struct vit *vit, const struct model_pass *
     struct linear_backward qkv = vit_linear_gradient(vit, pass, unit, VIT_QKV_WEIGHT, vit->tokens,
                                                      shape->dim, 3 * shape->dim);
     bool dqkv_changes = shape->position == POSITION_ROTARY || shape->qk_norm;
-    float *dqkv_sums = vit_take_bias_gradient(vit, &qkv, !dqkv_changes);
+    float *dqkv_sums = vit_move_bias_gradient(vit, &qkv, !dqkv_changes);
     float *dx_sums = attention_out_backward(vit, pass, unit, dqkv_sums, true);
     rotate(vit, pass, vit->dqkv, true);
     qk_norm_gradient(vit, pass, unit);

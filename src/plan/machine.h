@@ -40,8 +40,7 @@ struct network {
     int members;            /* ranks or nodes during the measurement */
     double share;           /* of the bandwidth that is left if all nodes communicate */
     bool tree;              /* latency grows with the logarithm of the members; else linearly */
-    bool beside;            /* `computes` and `sends` were measured */
-    double computes, sends; /* speed of operations and of communication beside each other, 0 to 1 */
+    double computes, sends; /* speed of operations and of communication that overlap, 0 to 1 */
 };
 
 struct machine {

@@ -21,7 +21,7 @@ struct step_prediction {
     int units;
     struct unit_prediction step; /* sum */
     double data;                 /* seconds in which the step waits for images */
-    double slowed;               /* extra seconds of operations beside communication */
+    double slowed;               /* extra seconds of operations that overlap with communication */
     double seconds;              /* of the step: operations + slowed + exposed + data */
 };
 

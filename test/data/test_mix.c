@@ -275,7 +275,7 @@ static void same_plan(const struct mix_plan *a, const struct mix_plan *b)
                 a->width == b->width && a->height == b->height);
 }
 
-/* The same draw for the same pair, a different one for another pair, epoch or seed. */
+/* A pair gets equal draws, and another pair, epoch or seed different ones. */
 TEST_WITH(test_keys, set_up, NULL)
 {
     struct mix mix = drawn(0.4, 0, 0), other = mix;

@@ -180,16 +180,21 @@ static bool always_usable(void *context, const struct choice *choice)
     return true;
 }
 
-/* The lock of the outer measurement is not waited for, which would take 30 s. */
+/* The file keeps both choices, also after a truncated line. The lock of the outer measurement is
+ * not waited for, which would take 30 s. */
 TEST(a_measurement_may_need_another)
 {
     struct choice chosen;
     const time_t begin = time(NULL);
+    temporary_directory("nested");
+    temporary_file("nested/products-GPU-X--1-2", "trunc", 5);
     struct choices *choices = choices_open(temporary_path("nested"), "GPU X, 1.2");
     assert_true(choices_make(choices, "outer", candidates, CANDIDATES, nesting_time, always_usable,
                              choices, &chosen));
     assert_true(time(NULL) - begin < 20);
     choices_close(choices);
+    assert_int_equal(measured_for(temporary_path("nested"), "inner", fastest), 0);
+    assert_int_equal(measured_for(temporary_path("nested"), "outer", 1), 0);
 }
 
 /* Two ranks that need a key at the same time use the same choice: the second waits for the first.

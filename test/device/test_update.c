@@ -705,7 +705,7 @@ static void check_muon(enum data_type type, bool nesterov)
         assert_true(fabs((double)direction[i] - expected) <
                     1e-6 + (directions == TYPE_BF16 ? fabs(expected) / 250 : 0));
     }
-    /* The same as AdamW; weights of the matrix are unchanged. */
+    /* All but the matrix is updated as by AdamW; the weights of the matrix are unchanged. */
     device_test_same("weights", TYPE_FP32, muon.weights + MATRIX, adamw.weights + MATRIX, REST);
     device_test_same("moment2", TYPE_FP32, muon.moment2, adamw.moment2, ELEMENTS);
     device_test_same("weights", TYPE_FP32, muon.weights, adamw.weights, MATRIX);

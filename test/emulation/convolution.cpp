@@ -7,7 +7,7 @@
 #include "value.h"
 
 /* Nothing is opened. */
-void convolutions_close(struct convolutions *)
+void engines_close(struct engines *)
 {
 }
 

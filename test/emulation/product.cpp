@@ -226,8 +226,9 @@ static void product_check(const struct product *p, void *c)
     ENSURE(p->rows > 0 && p->columns > 0 && p->inner > 0, "product with a size of 0");
     bool has_bias = p->epilogue != EPILOGUE_NONE && p->epilogue != EPILOGUE_GELU_GRADIENT;
     bool has_pre = p->epilogue == EPILOGUE_GELU || p->epilogue == EPILOGUE_GELU_GRADIENT;
-    ENSURE(has_bias == (p->bias != NULL), "a product's bias");
-    ENSURE(has_pre == (p->pre != NULL) && (!has_pre || p->columns % 8 == 0), "a product's GELU");
+    ENSURE(has_bias == (p->bias != NULL), "a bias without its epilogue, or the reverse");
+    ENSURE(has_pre == (p->pre != NULL) && (!has_pre || p->columns % 8 == 0),
+           "an invalid operand of GELU");
     if (has_pre)
         must_hold(p, p->pre, p->rows * p->columns, p->c_type, "pre");
     must_hold(p, p->a, p->rows * p->inner, p->type, "a");

@@ -44,8 +44,8 @@ void device_test_close(struct device_test *test);
 /* Wait for all queued work. */
 void device_test_wait(struct device_test *test);
 
-/* Let a device take the algorithms that another one has chosen, as ranks of a run do: each measures
- * for itself, and another algorithm can give other bits. */
+/* Adopt the algorithms of another device, as ranks of a run do: those that a device measures itself
+ * can differ and give other bits. */
 void device_test_adopt(struct device_test *test, const struct device_test *from);
 
 /* Use the emulated module for GPUs, unless VITTRAIN_TEST_DEVICE is cuda. Return false, after
