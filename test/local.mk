@@ -26,10 +26,10 @@ test/nvml_old/libnvidia-ml.so.1: $(srcdir)/test/cuda/nvml_stand_in.c
 	$(CC) $(CFLAGS) -DOLD -shared -fPIC -Wl,-soname,libnvidia-ml.so.1 \
 		$(srcdir)/test/cuda/nvml_stand_in.c -o $@
 
-test_data += test/node_stand_in.so
-CLEANFILES += test/node_stand_in.so
-test/node_stand_in.so: $(srcdir)/test/doctor/node_stand_in.c
-	$(AM_V_CCLD)$(CC) $(CFLAGS) -shared -fPIC $(srcdir)/test/doctor/node_stand_in.c -o $@
+test_data += test/doctor/node_stand_in.so
+CLEANFILES += test/doctor/node_stand_in.so
+test/doctor/node_stand_in.so: $(srcdir)/test/doctor/node_stand_in.c
+	$(AM_V_CCLD)$(MKDIR_P) test/doctor && $(CC) $(CFLAGS) -shared -fPIC $(srcdir)/test/doctor/node_stand_in.c -o $@
 
 # What scripts need: it looks at pictures.
 EXTRA_PROGRAMS = test/report/look_at_picture
@@ -93,10 +93,12 @@ if CMOCKA
 check_LIBRARIES = test/libsupport.a
 check_PROGRAMS = $(test_programs)
 check_DATA = $(test_data)
-TESTS = $(check_PROGRAMS) $(test_scripts)
-# Of the other scripts, sanitizers would make minutes each.
-if !SANITIZERS
-TESTS += $(long_test_scripts)
+# Scripts first, because the longest ones wait most of their time. With sanitizers, those of long_test_scripts would take
+# minutes each.
+if SANITIZERS
+TESTS = $(test_scripts) $(check_PROGRAMS)
+else
+TESTS = $(long_test_scripts) $(test_scripts) $(check_PROGRAMS)
 endif
 endif
 TEST_EXTENSIONS = .sh
