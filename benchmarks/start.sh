@@ -8,11 +8,11 @@
 #   benchmarks/start.sh ranks RANKS... >> benchmarks/results/start-DATE.csv
 #       Messages, time and processor time from the start of cnn_a to the update of the first step, for each number of
 #       ranks, and the time of a program that only calls MPI_Init_thread and MPI_Finalize. 8 consecutive ranks count as a
-#       node. Needs `make test/app/start_count`.
+#       node. Needs `make test/commands/start_count`.
 #   benchmarks/start.sh model CSV CLUSTER.ini
 #       Prediction for 64 to 4096 ranks from the rows of one commit and a machine description (input/clusters).
 #
-# Environment: VITTRAIN, MPIRUN; START_COUNT_PROGRAM (test/app/start_count of the build).
+# Environment: VITTRAIN, MPIRUN; START_COUNT_PROGRAM (test/commands/start_count of the build).
 set -euo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
@@ -55,7 +55,7 @@ fi
 . "$here/common.sh"
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-count=$(readlink -f "${START_COUNT_PROGRAM:-$here/../test/app/start_count}")
+count=$(readlink -f "${START_COUNT_PROGRAM:-$here/../test/commands/start_count}")
 cd "$scratch"
 
 # cell NAME COLUMN: print a cell of the table `counts`.
@@ -75,7 +75,7 @@ ranks_measure() {
         data.format=synthetic data.val=none run.threads=1 train.steps=1 train.global_batch=128 train.precision=fp32 \
         output.weights=off output.logbook= checkpoint.every=0 run.backend=cpu "run.dir=$scratch/run$ranks" >log 2>&1 ||
         { tail -n 3 log >&2; exit 1; }
-    awk -f "$here/../test/app/start_counts.awk" "count$ranks"/rank.* >counts
+    awk -f "$here/../test/commands/start_counts.awk" "count$ranks"/rank.* >counts
     start_row "mpirun to update" "$(awk "BEGIN { printf \"%.3f\", $(cell 'update at' 4) - $begin }")" s
     start_row "MPI_Init" "$(cell 'MPI_Init seconds' 4)" s
     start_row "MPI_Init to update" "$(cell 'MPI_Init to update seconds' 4)" s

@@ -36,12 +36,12 @@ EXTRA_PROGRAMS = test/report/look_at_picture
 test_data += test/report/look_at_picture$(EXEEXT)
 
 # The program with counters, for test_start.sh.
-EXTRA_PROGRAMS += test/app/start_count
-test_app_start_count_SOURCES = src/main.c test/app/start_count.c
-test_app_start_count_LDADD = $(program_libraries)
-test_app_start_count_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=progress_start -Wl,--wrap=transport_run \
+EXTRA_PROGRAMS += test/commands/start_count
+test_commands_start_count_SOURCES = src/main.c test/commands/start_count.c
+test_commands_start_count_LDADD = $(program_libraries)
+test_commands_start_count_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=progress_start -Wl,--wrap=transport_run \
 	-Wl,--wrap=heartbeat_turn -Wl,--wrap=status_set_phase -Wl,--wrap=gethostname
-test_data += test/app/start_count$(EXEEXT)
+test_data += test/commands/start_count$(EXEEXT)
 
 # Programs of the benchmarks: they must build.
 test_data += \

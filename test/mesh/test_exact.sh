@@ -113,7 +113,7 @@ END
     unset VITTRAIN_CUDA_MODULE
 fi
 
-vittrain=$TEST_BUILD/test/app/start_count # with simulated nodes
+vittrain=$TEST_BUILD/test/commands/start_count # with simulated nodes
 mkdir counts
 export START_COUNT="$work/counts" START_NODE_RANKS=2
 layouts 'a ViT on nodes of 2 ranks:' vit "$vit" 3<<END

@@ -5,7 +5,7 @@
 # that a rank sends and receives may grow by a constant, as the logarithm does. Collectives that grow faster are listed.
 . "$TEST_SOURCE/test/support/program.sh"
 
-vittrain=$TEST_BUILD/test/app/start_count
+vittrain=$TEST_BUILD/test/commands/start_count
 START_NODE_RANKS=2
 export START_NODE_RANKS
 for ranks in 2 4 8; do
@@ -14,7 +14,7 @@ for ranks in 2 4 8; do
     mkdir "$START_COUNT"
     run $ranks "start$ranks" model.name=cnn_a data.format=synthetic data.val=none run.threads=1 train.steps=1 \
         train.global_batch=16 train.precision=fp32 output.weights=off output.logbook= run.dir="$work/run$ranks"
-    awk -f "$TEST_SOURCE/test/app/start_counts.awk" "$START_COUNT"/rank.* >"counts$ranks" && grep -q '^collective' "counts$ranks"
+    awk -f "$TEST_SOURCE/test/commands/start_counts.awk" "$START_COUNT"/rank.* >"counts$ranks" && grep -q '^collective' "counts$ranks"
     counted=$?
     result "$ranks ranks reach the first update, and their calls are counted" "$([ $status -eq 0 ] && [ $counted -eq 0 ] &&
         [ -s "$START_COUNT/rank.$((ranks - 1))" ] || echo "status $status, of the counts: $counted")" "$run_log"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Sum the tables of test/app/start_count: awk -f start_counts.awk FOLDER/rank.*
+# Sum the tables of test/commands/start_count: awk -f start_counts.awk FOLDER/rank.*
 # Prints rows with tabs between the cells:
 #   collective NAME CALLS STEPS MESSAGES BYTES ADDRESS...
 #       The calls from one place of the program. CALLS: largest number of calls of a rank. STEPS: largest number of
