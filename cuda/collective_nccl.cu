@@ -50,7 +50,7 @@ const char *collective_id(void *id)
 const char *collective_open(const void *id, int rank, int size, struct collective **opened)
 {
     struct collective *collective = (struct collective *)calloc(1, sizeof *collective);
-    ENSURE(collective != NULL, "no memory for a group of GPUs");
+    ENSURE_MEMORY(collective != NULL, "no memory for a group of GPUs");
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 1;
     setenv("NCCL_RUNTIME_CONNECT", "0", 0);

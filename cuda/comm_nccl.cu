@@ -535,14 +535,14 @@ extern "C" bool nccl_keep_order(struct error *error)
                          "of two groups: use NCCL 2.26 or newer, or another mesh.strategy; or set "
                          "%s=0 to try",
                          library, variable);
-    ENSURE(setenv(variable, "1", 0) == 0, "no memory for the environment");
+    ENSURE_MEMORY(setenv(variable, "1", 0) == 0, "no memory for the environment");
     return true;
 }
 
 extern "C" struct comm *nccl_open(struct comm *host, struct error *error)
 {
     struct nccl_group *group = (struct nccl_group *)calloc(1, sizeof *group);
-    ENSURE(group != NULL, "no memory for a group of GPUs");
+    ENSURE_MEMORY(group != NULL, "no memory for a group of GPUs");
     group->comm.backend = &comm_nccl;
     group->comm.rank = host->rank;
     group->comm.size = host->size;

@@ -124,7 +124,7 @@ static bool cuda_choices_adopt(struct device *device, const char *choices)
 static struct stream *cuda_stream_open(struct device *device)
 {
     struct stream *stream = (struct stream *)calloc(1, sizeof *stream);
-    ENSURE(stream != NULL, "no memory for a stream");
+    ENSURE_MEMORY(stream != NULL, "no memory for a stream");
     stream->cuda = (struct cuda_device *)device;
     CUDA_CHECK(cudaStreamCreateWithFlags(&stream->handle, cudaStreamNonBlocking));
     return stream;
@@ -177,7 +177,7 @@ static void cuda_stream_synchronize(struct stream *stream)
 static struct event *cuda_event_open(struct device *)
 {
     struct event *event = (struct event *)calloc(1, sizeof *event);
-    ENSURE(event != NULL, "no memory for an event");
+    ENSURE_MEMORY(event != NULL, "no memory for an event");
     CUDA_CHECK(cudaEventCreateWithFlags(&event->handle, cudaEventDisableTiming));
     return event;
 }
@@ -236,7 +236,7 @@ static struct graph *cuda_graph_end(struct stream *stream)
 {
     struct graph *graph = (struct graph *)calloc(1, sizeof *graph);
     cudaGraph_t recorded = NULL;
-    ENSURE(graph != NULL, "no memory for a graph");
+    ENSURE_MEMORY(graph != NULL, "no memory for a graph");
     CUDA_CHECK(cudaStreamEndCapture(stream->handle, &recorded));
     CUDA_CHECK(cudaGraphInstantiate(&graph->executable, recorded, 0));
     CUDA_CHECK(cudaGraphDestroy(recorded));
@@ -391,7 +391,7 @@ extern "C" const struct device_backend vittrain_device_cuda = {
 static struct device *cuda_open(int number, int threads, struct error *error)
 {
     struct cuda_device *cuda = (struct cuda_device *)calloc(1, sizeof *cuda);
-    ENSURE(cuda != NULL, "no memory for a device");
+    ENSURE_MEMORY(cuda != NULL, "no memory for a device");
     cuda->device.backend = &vittrain_device_cuda;
     cuda->limits.threads = threads > 0 ? threads : 1;
     if (!choice_open(cuda, number, error)) {

@@ -205,7 +205,7 @@ struct engine_entry *engines_find(struct engines **engines, const void *key, siz
 {
     if (*engines == NULL) {
         *engines = calloc(1, sizeof **engines);
-        ENSURE(*engines != NULL, "no memory for engines");
+        ENSURE_MEMORY(*engines != NULL, "no memory for engines");
         GRAPH_CHECK(cudnnCreate(&(*engines)->handle));
     }
     struct engines *all = *engines;
@@ -215,7 +215,7 @@ struct engine_entry *engines_find(struct engines **engines, const void *key, siz
     if (all->count == all->room) {
         all->room = all->room > 0 ? 2 * all->room : 64;
         all->entries = realloc(all->entries, (size_t)all->room * sizeof *all->entries);
-        ENSURE(all->entries != NULL, "no memory for engines");
+        ENSURE_MEMORY(all->entries != NULL, "no memory for engines");
     }
     ENSURE(bytes <= ENGINE_KEY, "a key of %zu bytes", bytes);
     struct engine_entry *entry = &all->entries[all->count++];

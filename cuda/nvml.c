@@ -145,7 +145,7 @@ struct nvml *nvml_open(const char *library, const char *device)
 {
     const char *file = library != NULL ? library : "libnvidia-ml.so.1";
     struct nvml *nvml = calloc(1, sizeof *nvml);
-    ENSURE(nvml != NULL, "no memory for sensors");
+    ENSURE_MEMORY(nvml != NULL, "no memory for sensors");
     nvml->read_at = nvml->uncorrected = NAN;
     nvml->library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     if (nvml->library == NULL) {

@@ -60,7 +60,7 @@ static struct product without_epilogue(const struct product *product)
 struct products *products_open(struct cuda_device *cuda)
 {
     struct products *products = (struct products *)calloc(1, sizeof *products);
-    ENSURE(products != NULL, "no memory for products");
+    ENSURE_MEMORY(products != NULL, "no memory for products");
     products->cuda = cuda;
     products->library = product_library_open();
     products_set(products, false, "");
@@ -352,10 +352,10 @@ static struct plan *plan_add(struct products *products)
         products->room = products->room > 0 ? 2 * products->room : 64;
         products->plans = (struct plan **)realloc(products->plans,
                                                   (size_t)products->room * sizeof *products->plans);
-        ENSURE(products->plans != NULL, "no memory for products");
+        ENSURE_MEMORY(products->plans != NULL, "no memory for products");
     }
     struct plan *plan = (struct plan *)calloc(1, sizeof *plan);
-    ENSURE(plan != NULL, "no memory for products");
+    ENSURE_MEMORY(plan != NULL, "no memory for products");
     products->plans[products->count++] = plan;
     return plan;
 }

@@ -40,7 +40,7 @@ static const char *library_reason(cublasStatus_t result)
 struct product_library *product_library_open(void)
 {
     struct product_library *library = (struct product_library *)calloc(1, sizeof *library);
-    ENSURE(library != NULL, "no memory for products");
+    ENSURE_MEMORY(library != NULL, "no memory for products");
     LIBRARY_CHECK(cublasLtCreate(&library->handle));
     return library;
 }
@@ -98,7 +98,7 @@ struct product_descriptors *product_descriptors_open(const struct product_shape 
     cublasOperation_t b_operation = shape->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     struct product_descriptors *descriptors =
         (struct product_descriptors *)calloc(1, sizeof *descriptors);
-    ENSURE(descriptors != NULL, "no memory for products");
+    ENSURE_MEMORY(descriptors != NULL, "no memory for products");
     descriptors->alignment = shape->alignment;
     LIBRARY_CHECK(cublasLtMatmulDescCreate(
         &descriptors->operation, shape->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,

@@ -66,7 +66,7 @@ int64_t app_build_sum(void)
     enum { CHUNK = 1 << 20 };
     FILE *file = fopen("/proc/self/exe", "re");
     unsigned char *chunk = malloc(CHUNK);
-    ENSURE(chunk != NULL, "no memory to read the program's file");
+    ENSURE_MEMORY(chunk != NULL, "no memory to read the program's file");
     uint32_t crc = 0;
     size_t got;
     while (file != NULL && (got = fread(chunk, 1, CHUNK, file)) > 0)
@@ -122,7 +122,7 @@ bool app_same_options(struct comm *world, const struct options *options, struct 
     if (comm_same(world, options, sizeof *options))
         return true;
     struct options *of_first = malloc(sizeof *of_first);
-    ENSURE(of_first != NULL, "no memory to compare options");
+    ENSURE_MEMORY(of_first != NULL, "no memory to compare options");
     *of_first = *options;
     comm_broadcast(world, of_first, sizeof *of_first, COMM_BYTE, 0);
     if (options_difference(options, of_first, difference, sizeof difference))

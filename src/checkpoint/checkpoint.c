@@ -60,7 +60,7 @@ static void listing_add(const char *directory, const char *name, struct listing 
         !join(path, sizeof path, directory, name) || lstat(path, &file) != 0)
         return;
     struct listed *grown = realloc(listing->entry, (size_t)(listing->count + 1) * sizeof *grown);
-    ENSURE(grown != NULL, "no memory for the list of checkpoints");
+    ENSURE_MEMORY(grown != NULL, "no memory for the list of checkpoints");
     listing->entry = grown;
     struct listed *entry = &grown[listing->count++];
     snprintf(entry->name, sizeof entry->name, "%s", name);

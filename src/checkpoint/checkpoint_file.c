@@ -24,8 +24,8 @@ void checkpoint_contents_open(struct checkpoint_contents *contents, const struct
                                              .units_borrowed = true,
                                              .unit_count = unit_count,
                                              .layout = calloc(count, sizeof *contents->layout)};
-    ENSURE(contents->deck != NULL && contents->units != NULL && contents->layout != NULL,
-           "no memory for a checkpoint's plan");
+    ENSURE_MEMORY(contents->deck != NULL && contents->units != NULL && contents->layout != NULL,
+                  "no memory for a checkpoint's plan");
     snprintf(contents->model, sizeof contents->model, "%s", model);
     snprintf(contents->compute, sizeof contents->compute, "%s", compute);
     snprintf(contents->program, sizeof contents->program, "%s", PACKAGE_STRING);

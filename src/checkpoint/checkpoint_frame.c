@@ -126,7 +126,7 @@ _Static_assert(sizeof(struct training_state) == 23 * 8, "struct training_state h
 static void tensors_write(hid_t group, const struct unit *unit)
 {
     struct tensor_row *rows = calloc((size_t)unit->tensor_count, sizeof *rows);
-    ENSURE(rows != NULL, "no memory for a table of tensors");
+    ENSURE_MEMORY(rows != NULL, "no memory for a table of tensors");
     for (int t = 0; t < unit->tensor_count; t++) {
         const struct unit_tensor *tensor = &unit->tensors[t];
         snprintf(rows[t].name, sizeof rows[t].name, "%s", tensor->name);
@@ -286,7 +286,7 @@ static bool tensors_read(struct hdf5_reader *file, const struct hdf5_object *gro
     int64_t end = 0;
     bool good = true;
     unit->tensors = calloc((size_t)rows, sizeof *unit->tensors);
-    ENSURE(unit->tensors != NULL, "no memory for a table of tensors");
+    ENSURE_MEMORY(unit->tensors != NULL, "no memory for a table of tensors");
     for (int t = 0; good && t < rows; t++) {
         good = tensor_parse(&unit->tensors[t], &row[t], end, unit->count);
         end = good ? row[t].offset + row[t].count : end;
@@ -315,7 +315,7 @@ static bool pieces_read(struct hdf5_reader *file, const struct hdf5_object *grou
     contents->piece_count += layout->piece_count;
     contents->pieces =
         realloc(contents->pieces, (size_t)contents->piece_count * sizeof *contents->pieces);
-    ENSURE(contents->pieces != NULL, "no memory for a table of pieces");
+    ENSURE_MEMORY(contents->pieces != NULL, "no memory for a table of pieces");
     memcpy(contents->pieces + layout->first_piece, rows,
            (size_t)layout->piece_count * sizeof *rows);
     for (int64_t p = 0; good && p < layout->piece_count; p++) {
@@ -367,8 +367,8 @@ static bool units_read(struct hdf5_reader *file, struct checkpoint_contents *con
         count++;
     contents->units = calloc(count + 1, sizeof *contents->units);
     contents->layout = calloc(count + 1, sizeof *contents->layout);
-    ENSURE(contents->units != NULL && contents->layout != NULL,
-           "no memory for the units of a checkpoint");
+    ENSURE_MEMORY(contents->units != NULL && contents->layout != NULL,
+                  "no memory for the units of a checkpoint");
     while ((unit = hdf5_next(file, units, unit)) != NULL)
         if (!unit_read(file, unit, contents, error))
             return false;

@@ -49,7 +49,7 @@ static char *algorithms_export(const struct flat_model *flat)
 static char *text_copy(const char *text)
 {
     char *copy = text != NULL ? strdup(text) : NULL;
-    ENSURE(copy != NULL || text == NULL, "no memory for a checkpoint's plan");
+    ENSURE_MEMORY(copy != NULL || text == NULL, "no memory for a checkpoint's plan");
     return copy;
 }
 
@@ -74,7 +74,8 @@ static void contents_plan(struct checkpoint_part *part, const struct checkpoint_
         most += (size_t)(contents->layout[u].count / STATE_BLOCK + flat->mesh->world->size);
     contents->pieces = calloc(most, sizeof *contents->pieces);
     part->owner = calloc(most, sizeof *part->owner);
-    ENSURE(contents->pieces != NULL && part->owner != NULL, "no memory for a checkpoint's plan");
+    ENSURE_MEMORY(contents->pieces != NULL && part->owner != NULL,
+                  "no memory for a checkpoint's plan");
     int *rank = state_ranks(flat->mesh);
     for (int u = 0; u < flat->count; u++)
         unit_divide(part, u, rank);
@@ -139,7 +140,7 @@ void checkpoint_part_gather_sums(struct checkpoint_part *part)
     const struct checkpoint_contents *contents = &part->contents;
     int64_t sums = contents->piece_count * STATE_KINDS;
     int64_t *sum = calloc((size_t)sums, sizeof *sum);
-    ENSURE(sum != NULL, "no memory for a checkpoint's sums");
+    ENSURE_MEMORY(sum != NULL, "no memory for a checkpoint's sums");
     for (int64_t n = 0; n < sums; n++)
         sum[n] = contents->pieces[n / STATE_KINDS].crc[n % STATE_KINDS];
     comm_all_reduce(part->world, sum, sums, COMM_INT64, COMM_SUM);

@@ -30,8 +30,8 @@ void checkpoint_contents_share(struct checkpoint_contents *contents, struct comm
     if (world->rank != 0) {
         contents->layout = calloc((size_t)contents->unit_count, sizeof *contents->layout);
         contents->pieces = calloc((size_t)contents->piece_count, sizeof *contents->pieces);
-        ENSURE(contents->layout != NULL && contents->pieces != NULL,
-               "no memory for the tables of a checkpoint");
+        ENSURE_MEMORY(contents->layout != NULL && contents->pieces != NULL,
+                      "no memory for the tables of a checkpoint");
     }
     comm_broadcast(world, contents->layout,
                    contents->unit_count * (int64_t)sizeof *contents->layout, COMM_BYTE, 0);
@@ -197,7 +197,7 @@ bool checkpoint_contents_verify(const char *path, enum writers_choice writers, s
     int sharers = writers == WRITERS_NODE0 ? 1 : world->size;
     int descriptor = world->rank < sharers ? open_file(path, error) : -1;
     float *staging = malloc(STATE_BLOCK * sizeof(float));
-    ENSURE(staging != NULL, "no memory to check a checkpoint");
+    ENSURE_MEMORY(staging != NULL, "no memory to check a checkpoint");
     for (int64_t u = 0; descriptor >= 0 && u < contents->unit_count; u++) {
         const struct checkpoint_layout *layout = &contents->layout[u];
         int64_t end = layout->first_piece + layout->piece_count;
@@ -258,7 +258,7 @@ static bool load_vectors(const char *path, bool by_all, const struct checkpoint_
     struct loading loading = {.path = path, .contents = contents, .flat = flat, .by_all = by_all};
     loading.descriptor = by_all || world->rank == 0 ? open_file(path, error) : -1;
     loading.staging = calloc(STATE_BLOCK, sizeof(float));
-    ENSURE(loading.staging != NULL, "no memory to read a checkpoint");
+    ENSURE_MEMORY(loading.staging != NULL, "no memory to read a checkpoint");
     for (int u = 0; u < flat->count; u++)
         for (enum state_kind kind = 0; kind < STATE_KINDS; kind++)
             if (wanted >> kind & 1)

@@ -249,7 +249,7 @@ static bool put_vectors(struct checkpoint_part *part, struct error *error)
 {
     const struct checkpoint_contents *contents = &part->contents;
     float *staging = malloc(STATE_BLOCK * sizeof(float));
-    ENSURE(staging != NULL, "no memory for a piece of a checkpoint");
+    ENSURE_MEMORY(staging != NULL, "no memory for a piece of a checkpoint");
     for (int64_t u = 0; u < contents->unit_count; u++) {
         const struct checkpoint_layout *layout = &contents->layout[u];
         for (enum state_kind kind = 0; kind < STATE_KINDS; kind++)
@@ -329,7 +329,7 @@ struct checkpoint_writer *checkpoint_writer_open(const struct checkpoint_target 
                                                  struct error *error)
 {
     struct checkpoint_writer *writer = calloc(1, sizeof *writer);
-    ENSURE(writer != NULL, "no memory for a writer of checkpoints");
+    ENSURE_MEMORY(writer != NULL, "no memory for a writer of checkpoints");
     writer->target = *target;
     writer->flat = flat;
     pthread_mutex_init(&writer->lock, NULL);

@@ -19,7 +19,7 @@
 static float *block_open(void)
 {
     float *block = malloc(STATE_BLOCK * sizeof *block);
-    ENSURE(block != NULL, "no memory to convert weights");
+    ENSURE_MEMORY(block != NULL, "no memory to convert weights");
     return block;
 }
 
@@ -112,7 +112,7 @@ static void plan_contents(struct checkpoint_contents *contents, const struct con
         contents->piece_count += layout->piece_count;
     }
     contents->pieces = calloc((size_t)contents->piece_count, sizeof *contents->pieces);
-    ENSURE(contents->pieces != NULL, "no memory for a checkpoint's plan");
+    ENSURE_MEMORY(contents->pieces != NULL, "no memory for a checkpoint's plan");
 }
 
 /* Read a piece of a unit's parameters, with zeros between tensors. */
@@ -191,7 +191,7 @@ static bool take_metadata(struct checkpoint_contents *contents, const char *weig
     if (metadata.model.name[0] == '\0') {
         free(contents->metadata);
         contents->metadata = strdup(start->metadata);
-        ENSURE(contents->metadata != NULL, "no memory for a checkpoint's plan");
+        ENSURE_MEMORY(contents->metadata != NULL, "no memory for a checkpoint's plan");
     }
     model_metadata_free(&metadata);
     return true;

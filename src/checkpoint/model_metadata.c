@@ -61,14 +61,14 @@ static void put_list(json_t *object, const char *key, const struct option_list *
     if (list->count == 0)
         return;
     FILE *stream = open_memstream(&text, &size);
-    ENSURE(stream != NULL, "no memory for metadata");
+    ENSURE_MEMORY(stream != NULL, "no memory for metadata");
     for (int i = 0; i < list->count; i++) {
         char number[32];
         text_shortest_decimal(list->value[i], true, number, sizeof number);
         fprintf(stream, "%c%s", i == 0 ? '[' : ',', number);
     }
     fputc(']', stream);
-    ENSURE(fclose(stream) == 0, "no memory for metadata");
+    ENSURE_MEMORY(fclose(stream) == 0, "no memory for metadata");
     value_put(object, key, json_string(text));
     free(text);
 }
@@ -77,7 +77,7 @@ static void put_list(json_t *object, const char *key, const struct option_list *
 static void put_as_text(json_t *object, const char *key, json_t *value)
 {
     char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
-    ENSURE(text != NULL, "no memory for metadata");
+    ENSURE_MEMORY(text != NULL, "no memory for metadata");
     value_put(object, key, json_string(text));
     free(text);
     json_decref(value);
@@ -131,7 +131,7 @@ static char *metadata_to_text(const struct model_metadata *metadata)
     if (metadata->class_count > 0)
         put_names(object, metadata);
     char *text = json_dumps(object, JSON_COMPACT);
-    ENSURE(text != NULL, "no memory for metadata");
+    ENSURE_MEMORY(text != NULL, "no memory for metadata");
     json_decref(object);
     return text;
 }
@@ -288,12 +288,12 @@ static void parse_classes(const json_t *object, struct model_metadata *metadata)
         metadata->model.classes = 0;
     } else if (count > 0) {
         metadata->class_name = calloc(count, sizeof *metadata->class_name);
-        ENSURE(metadata->class_name != NULL, "no memory for the names of classes");
+        ENSURE_MEMORY(metadata->class_name != NULL, "no memory for the names of classes");
         for (; (size_t)metadata->class_count < count; metadata->class_count++) {
             const json_t *name = json_array_get(names, (size_t)metadata->class_count);
             metadata->class_name[metadata->class_count] = strdup(json_string_value(name));
-            ENSURE(metadata->class_name[metadata->class_count] != NULL,
-                   "no memory for the names of classes");
+            ENSURE_MEMORY(metadata->class_name[metadata->class_count] != NULL,
+                          "no memory for the names of classes");
         }
     }
     json_decref(number);

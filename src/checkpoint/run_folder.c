@@ -421,13 +421,13 @@ bool run_folder_save_tags(const struct run_folder *folder, const struct options 
     if (tag == NULL)
         return true;
     FILE *stream = open_memstream(&text, &size);
-    ENSURE(stream != NULL, "no memory for the tags");
+    ENSURE_MEMORY(stream != NULL, "no memory for the tags");
     for (const char *joint = "["; tag != NULL; tag = text_next_item(tag + length, &length)) {
         fprintf(stream, "%s'%.*s'", joint, (int)length, tag);
         joint = ", ";
     }
     fputs("]\n", stream);
-    ENSURE(fclose(stream) == 0, "no memory for the tags");
+    ENSURE_MEMORY(fclose(stream) == 0, "no memory for the tags");
     bool good = run_folder_write(folder, "tags.log", text, error);
     free(text);
     return good;

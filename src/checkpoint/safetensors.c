@@ -35,7 +35,7 @@ bool safetensors_read(const char *path, bool accepts_other_head, struct flat_mod
         for (int s = 0; s < input.source_count; s++)
             comm_broadcast(world, &input.source[s].kind, 1, COMM_INT64, 0);
         float *block = calloc(STATE_BLOCK, sizeof(float));
-        ENSURE(block != NULL, "no memory to read weights");
+        ENSURE_MEMORY(block != NULL, "no memory to read weights");
         for (int s = 0; s < input.source_count; s++)
             if (input.source[s].kind != SOURCE_NONE)
                 read_tensor(&input, flat, &input.source[s], block, error);
@@ -72,7 +72,7 @@ bool safetensors_write(const char *path, const struct flat_model *flat, const ch
         return false;
     int *ranks = state_ranks(flat->mesh);
     float *block = malloc(STATE_BLOCK * sizeof(float));
-    ENSURE(block != NULL, "no memory to write weights");
+    ENSURE_MEMORY(block != NULL, "no memory to write weights");
     for (int u = 0; u < flat->count; u++) {
         const struct unit *unit = flat->buffers[u].unit;
         for (int t = 0; t < unit->tensor_count; t++)

@@ -309,7 +309,7 @@ static void position_resize(const float *from, const int64_t *old, float *to, co
     const int64_t weights = larger(old[0] * grid[0], old[1] * grid[1]);
     double *weight = malloc((size_t)weights * sizeof *weight);
     float *rows = malloc((size_t)(old[0] * grid[1] * width) * sizeof *rows);
-    ENSURE(weight != NULL && rows != NULL, "no memory to resize position embeddings");
+    ENSURE_MEMORY(weight != NULL && rows != NULL, "no memory to resize position embeddings");
     memcpy(to, from, (size_t)(prefix * width) * sizeof *to);
     from += prefix * width;
     to += prefix * width;
@@ -333,7 +333,7 @@ static float *read_resized(const struct safetensors_input *input,
     int64_t prefix = prefix_rows(source->tensor), width = entry->shape[2];
     float *from = calloc((size_t)entry->count, sizeof *from);
     float *to = calloc((size_t)source->tensor->count, sizeof *to);
-    ENSURE(from != NULL && to != NULL, "no memory for position embeddings");
+    ENSURE_MEMORY(from != NULL && to != NULL, "no memory for position embeddings");
     for (int64_t done = 0; done < entry->count; done += STATE_BLOCK) {
         int64_t left = entry->count - done, count = left < STATE_BLOCK ? left : STATE_BLOCK;
         read_entry(input, entry, done, count, from + done, error);
@@ -354,7 +354,7 @@ void safetensors_input_list(struct safetensors_input *input, const char *path,
     for (int u = 0; u < unit_count; u++)
         input->source_count += units[u].tensor_count;
     input->source = calloc((size_t)input->source_count, sizeof *input->source);
-    ENSURE(input->source != NULL, "no memory for a list of tensors");
+    ENSURE_MEMORY(input->source != NULL, "no memory for a list of tensors");
     struct safetensors_source *source = input->source;
     for (int u = 0; u < unit_count; u++)
         for (int t = 0; t < units[u].tensor_count; t++)
@@ -368,7 +368,7 @@ bool safetensors_input_open(struct safetensors_input *input, struct error *error
     if (input->descriptor < 0)
         return durable_unreadable(error, ERROR_CHECKPOINT, input->path, errno);
     input->raw = malloc(STATE_BLOCK * sizeof(double));
-    ENSURE(input->raw != NULL, "no memory to read weights");
+    ENSURE_MEMORY(input->raw != NULL, "no memory to read weights");
     return safetensors_header_read(input->descriptor, input->path, &input->header, error) &&
            choose_sources(input, error);
 }
@@ -402,7 +402,7 @@ static json_t *describe_tensor(const struct unit_tensor *tensor, int64_t begin)
     json_t *shape = json_array();
     for (int d = 0; d < tensor->dimensions; d++) {
         int failed = json_array_append_new(shape, json_integer(tensor->shape[d]));
-        ENSURE(failed == 0, "no memory for the header of weights");
+        ENSURE_MEMORY(failed == 0, "no memory for the header of weights");
     }
     int64_t end = begin + tensor->count * (int64_t)sizeof(float);
     return json_pack("{s:s, s:o, s:[I,I]}", "dtype", "F32", "shape", shape, "data_offsets",
@@ -434,13 +434,13 @@ static char *make_header(const struct unit *units, int unit_count, const char *m
         for (int t = 0; t < units[u].tensor_count; t++) {
             const struct unit_tensor *tensor = &units[u].tensors[t];
             int failed = json_object_set_new(header, tensor->name, describe_tensor(tensor, begin));
-            ENSURE(failed == 0, "no memory for the header of weights");
+            ENSURE_MEMORY(failed == 0, "no memory for the header of weights");
             begin += tensor->count * (int64_t)sizeof(float);
             tensors++;
         }
     bool different = json_object_size(header) == tensors + 1;
     char *text = json_dumps(header, JSON_COMPACT);
-    ENSURE(text != NULL, "no memory for the header of weights");
+    ENSURE_MEMORY(text != NULL, "no memory for the header of weights");
     json_decref(header);
     *data_bytes = begin;
     if (different)
@@ -454,7 +454,7 @@ static bool write_header(struct safetensors_output *output, const char *text, si
                          struct error *error)
 {
     char *bytes = malloc(8 + length);
-    ENSURE(bytes != NULL, "no memory for the header of %s", output->path);
+    ENSURE_MEMORY(bytes != NULL, "no memory for the header of %s", output->path);
     for (int byte = 0; byte < 8; byte++)
         bytes[byte] = (char)(length >> (8 * byte) & 0xff);
     memset(bytes + 8, ' ', length);

@@ -37,7 +37,7 @@ int *state_ranks(const struct mesh *mesh)
     struct comm *world = mesh->world;
     int64_t *position = calloc((size_t)world->size, sizeof *position);
     int *ranks = calloc((size_t)world->size, sizeof *ranks);
-    ENSURE(position != NULL && ranks != NULL, "no memory for a list of ranks");
+    ENSURE_MEMORY(position != NULL && ranks != NULL, "no memory for a list of ranks");
     position[world->rank] = mesh->shard->rank * (int64_t)mesh->replica->size + mesh->replica->rank;
     comm_all_gather(world, position, 1, COMM_INT64);
     for (int rank = 0; rank < world->size; rank++) {

@@ -33,7 +33,7 @@ char *comm_broadcast_text(struct comm *comm, const char *text, int root)
     int64_t size = comm->rank == root ? (int64_t)strlen(text) + 1 : 0;
     comm_broadcast(comm, &size, 1, COMM_INT64, root);
     char *copy = malloc((size_t)size);
-    ENSURE(copy != NULL, "no memory for a text of %lld bytes", (long long)size);
+    ENSURE_MEMORY(copy != NULL, "no memory for a text of %lld bytes", (long long)size);
     if (comm->rank == root)
         memcpy(copy, text, (size_t)size);
     comm_broadcast(comm, copy, size, COMM_BYTE, root);
@@ -88,7 +88,7 @@ struct comm *comm_split_node(struct comm *comm)
 struct comm *comm_split_nodes(struct comm *comm, int *node_of, int *nodes)
 {
     int64_t *first = malloc((size_t)comm->size * sizeof *first); /* lowest rank on a rank's node */
-    ENSURE(first != NULL, "no memory to count nodes");
+    ENSURE_MEMORY(first != NULL, "no memory to count nodes");
     struct comm *here = comm_split_node(comm);
     first[comm->rank] = comm->rank;
     comm_all_reduce(here, &first[comm->rank], 1, COMM_INT64, COMM_MIN);
@@ -103,7 +103,7 @@ struct comm *comm_split_nodes(struct comm *comm, int *node_of, int *nodes)
 int comm_node_count(struct comm *world, int *node)
 {
     int nodes, *node_of = malloc((size_t)world->size * sizeof *node_of);
-    ENSURE(node_of != NULL, "no memory to count nodes");
+    ENSURE_MEMORY(node_of != NULL, "no memory to count nodes");
     struct comm *here = comm_split_nodes(world, node_of, &nodes);
     *node = node_of[world->rank];
     here->backend->close(here);

@@ -156,7 +156,7 @@ const struct comm_backend comm_fake = {
 struct comm *comm_fake_open(int rank, int size)
 {
     struct comm *comm = malloc(sizeof *comm);
-    ENSURE(comm != NULL, "no memory for a group of ranks");
+    ENSURE_MEMORY(comm != NULL, "no memory for a group of ranks");
     *comm = (struct comm){.backend = &comm_fake, .rank = rank, .size = size};
     return comm;
 }

@@ -31,7 +31,7 @@ static bool probe_create(const char *path, struct error *error)
 bool folder_owner(struct comm *world, const char *path, bool make, int *owner, struct error *error)
 {
     int nodes, *node_of = malloc((size_t)world->size * sizeof *node_of);
-    ENSURE(node_of != NULL, "no memory to count nodes");
+    ENSURE_MEMORY(node_of != NULL, "no memory to count nodes");
     struct comm *neighbours = comm_split_nodes(world, node_of, &nodes);
     const int node = node_of[world->rank];
     free(node_of);

@@ -74,7 +74,7 @@ void heartbeat_open(MPI_Comm communicator, int rank, int size)
         heart.message[m].request = MPI_REQUEST_NULL;
     if (heart.is_monitor) {
         heart.heard = calloc((size_t)size, sizeof *heart.heard);
-        ENSURE(heart.heard != NULL, "no memory for the heartbeats of %d ranks", size);
+        ENSURE_MEMORY(heart.heard != NULL, "no memory for the heartbeats of %d ranks", size);
     }
     stall_open(rank, size);
     heart.open = true;

@@ -89,7 +89,7 @@ int *group_world_ranks(const struct group *group)
     int size = group->comm.size;
     MPI_Group here, world;
     int *world_rank = malloc(2 * (size_t)size * sizeof *world_rank), *here_rank = world_rank + size;
-    ENSURE(world_rank != NULL, "no memory for a group of ranks");
+    ENSURE_MEMORY(world_rank != NULL, "no memory for a group of ranks");
     for (int rank = 0; rank < size; rank++)
         here_rank[rank] = rank;
     MPI_CHECK(MPI_Comm_group(group->communicator, &here));
@@ -104,7 +104,7 @@ int *group_world_ranks(const struct group *group)
 static struct comm *group_open(MPI_Comm communicator)
 {
     struct group *group = calloc(1, sizeof *group);
-    ENSURE(group != NULL, "no memory for a group of ranks");
+    ENSURE_MEMORY(group != NULL, "no memory for a group of ranks");
     group->comm = (struct comm){.backend = &comm_mpi, .rank = 0, .size = 1};
     group->communicator = communicator;
     group->identity = ((int64_t)groups.rank << 32) + ++groups.made;
@@ -345,7 +345,7 @@ static void world_find_hosts(void)
     char host[HOST_NAME] = "";
     strcpy(host, comm_host());
     groups.host = calloc((size_t)groups.size, sizeof *groups.host);
-    ENSURE(groups.host != NULL, "no memory for the names of %d hosts", groups.size);
+    ENSURE_MEMORY(groups.host != NULL, "no memory for the names of %d hosts", groups.size);
     if (groups.use_mpi)
         MPI_CHECK(MPI_Allgather(host, HOST_NAME, MPI_CHAR, groups.host, HOST_NAME, MPI_CHAR,
                                 MPI_COMM_WORLD));

@@ -116,12 +116,12 @@ void progress_open(void)
     pthread_condattr_destroy(&monotonic);
     const size_t huge_page = (size_t)2 << 20; /* see cpu_allocate */
     void *scratch = aligned_alloc(huge_page, SCRATCH_BYTES);
-    ENSURE(scratch != NULL, "no memory for the communication thread");
+    ENSURE_MEMORY(scratch != NULL, "no memory for the communication thread");
     madvise(scratch, SCRATCH_BYTES, MADV_HUGEPAGE);
     /* New threads inherit the timer slack. With the default, a sleep of 20 us takes 70 us. */
     prctl(PR_SET_TIMERSLACK, 1000);
     int failed = thread_start(&progress.thread, "communication", thread_main, scratch);
-    ENSURE(failed == 0, "no thread for communication: %s", strerror(failed));
+    ENSURE_MEMORY(failed == 0, "no thread for communication: %s", strerror(failed));
     progress.open = true;
 }
 
@@ -156,7 +156,7 @@ struct ticket *progress_ticket(const struct ticket *wanted)
     pthread_mutex_unlock(&progress.lock);
     if (ticket == NULL)
         ticket = malloc(sizeof *ticket);
-    ENSURE(ticket != NULL, "no memory for a ticket");
+    ENSURE_MEMORY(ticket != NULL, "no memory for a ticket");
     *ticket = *wanted;
     return ticket;
 }

@@ -75,7 +75,7 @@ void signals_open(void)
     /* Inherited by all threads, including those created by libraries. */
     ENSURE(pthread_sigmask(SIG_BLOCK, &waited_for, NULL) == 0, "cannot block signals");
     int failed = pthread_create(&thread, NULL, signals_main, NULL);
-    ENSURE(failed == 0, "no thread for signals: %s", strerror(failed));
+    ENSURE_MEMORY(failed == 0, "no thread for signals: %s", strerror(failed));
     pthread_detach(thread);
 }
 

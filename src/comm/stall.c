@@ -43,7 +43,7 @@ void stall_open(int rank, int size)
     if (rank != 0)
         return;
     stall.rank = calloc((size_t)size, sizeof *stall.rank);
-    ENSURE(stall.rank != NULL, "no memory for the statuses of %d ranks", size);
+    ENSURE_MEMORY(stall.rank != NULL, "no memory for the statuses of %d ranks", size);
 }
 
 void stall_update(int rank, const struct status *status, double now, double silence)

@@ -190,7 +190,7 @@ static struct placement placement_find(struct comm *comm)
 {
     struct placement placement = {.equal = true, .by_node = true};
     int *node_of = malloc(2 * (size_t)comm->size * sizeof *node_of), *ranks = node_of + comm->size;
-    ENSURE(node_of != NULL, "no memory to place %d ranks", comm->size);
+    ENSURE_MEMORY(node_of != NULL, "no memory to place %d ranks", comm->size);
     placement.inside = comm_split_nodes(comm, node_of, &placement.nodes);
     memset(ranks, 0, (size_t)placement.nodes * sizeof *ranks);
     for (int rank = 0; rank < comm->size; rank++)

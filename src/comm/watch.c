@@ -236,7 +236,7 @@ void watch_check(const struct ticket *ticket, double waited)
     if (watch_timeout <= 0 || waited < watch_timeout)
         return;
     struct answer *answers = calloc((size_t)group->comm.size, sizeof *answers);
-    ENSURE(answers != NULL, "no memory for the answers of %d ranks", group->comm.size);
+    ENSURE_MEMORY(answers != NULL, "no memory for the answers of %d ranks", group->comm.size);
     watch_ask(ticket, answers);
     watch_list_missing(ticket, answers, missing, sizeof missing);
     bool later = watch_defers(ticket, answers);
@@ -255,7 +255,7 @@ void comm_give_up(struct comm *comm, int64_t number, const char *what, double se
     ENSURE(comm->backend == &comm_mpi, "the watch needs a group of MPI");
     const struct ticket ticket = {.group = (struct group *)comm, .what = what, .sequence = number};
     struct answer *answers = calloc((size_t)comm->size, sizeof *answers);
-    ENSURE(answers != NULL, "no memory for the answers of %d ranks", comm->size);
+    ENSURE_MEMORY(answers != NULL, "no memory for the answers of %d ranks", comm->size);
     int before = comm->rank + 1;
     if (why == NULL) {
         watch_ask(&ticket, answers);

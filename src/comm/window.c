@@ -98,7 +98,7 @@ size_t comm_shared_bytes(int ranks)
 struct window *window_open(struct comm *comm, int64_t identity, struct error *error)
 {
     struct window *window = malloc(sizeof *window);
-    ENSURE(window != NULL, "no memory for a window");
+    ENSURE_MEMORY(window != NULL, "no memory for a window");
     *window = window_plan(comm->size, comm->rank);
     struct error own = {0};
     char name[NAME_SIZE] = "";

@@ -66,7 +66,7 @@ static void text_collect(struct prediction *prediction, const char *lines, size_
         comm_receive(world, sizes, sizeof sizes, rank);
         const size_t received[2] = {(size_t)sizes[0], (size_t)sizes[1]};
         char *text = malloc(received[0] + received[1] + 1);
-        ENSURE(text != NULL, "no memory for the predictions of a batch");
+        ENSURE_MEMORY(text != NULL, "no memory for the predictions of a batch");
         comm_receive(world, text, received[0], rank);
         comm_receive(world, text + received[0], received[1], rank);
         text_write(prediction, text, received[0], text + received[0], received[1], error);
@@ -123,7 +123,7 @@ static void batch_visit(void *self, const struct batch *batch, const int32_t *pr
     char *text[2] = {NULL, NULL};
     size_t size[2] = {0, 0};
     FILE *lines = open_memstream(&text[0], &size[0]), *faults = open_memstream(&text[1], &size[1]);
-    ENSURE(lines != NULL && faults != NULL, "no memory for the predictions of a batch");
+    ENSURE_MEMORY(lines != NULL && faults != NULL, "no memory for the predictions of a batch");
     const struct inference *inference = prediction->inference;
     bool good = true;
     for (int64_t i = 0; good && i < batch->count * inference->run.session.model->classes; i++)
@@ -131,7 +131,7 @@ static void batch_visit(void *self, const struct batch *batch, const int32_t *pr
     if (good)
         batch_write(prediction, batch, predicted, probabilities, lines, faults);
     const int failed = fclose(lines) | fclose(faults);
-    ENSURE(failed == 0, "no memory for the predictions of a batch");
+    ENSURE_MEMORY(failed == 0, "no memory for the predictions of a batch");
     text_collect(prediction, text[0], size[0], text[1], size[1], error);
     free(text[0]);
     free(text[1]);

@@ -71,7 +71,7 @@ static void write_json_name(FILE *text, const char *name)
 {
     json_t *value = value_name(name);
     char *json = json_dumps(value, JSON_ENCODE_ANY);
-    ENSURE(json != NULL, "no memory for JSON");
+    ENSURE_MEMORY(json != NULL, "no memory for JSON");
     fputs(json, text);
     free(json);
     json_decref(value);

@@ -48,7 +48,7 @@ static bool words_take(struct report *report, int count, char **words, const cha
 static bool records_take(struct report *report, const char *const *folders, struct error *error)
 {
     report->records = calloc((size_t)report->count, sizeof *report->records);
-    ENSURE(report->records != NULL, "no memory for runs");
+    ENSURE_MEMORY(report->records != NULL, "no memory for runs");
     for (int i = 0; i < report->count; i++)
         if (!record_read(&report->records[i], folders[i], error)) {
             report->count = i;
@@ -124,7 +124,7 @@ static int report_run(int count, char **words)
     if (launcher_rank() > 0)
         return ERROR_NONE; /* one rank is enough */
     const char **folders = calloc((size_t)count + 1, sizeof *folders);
-    ENSURE(folders != NULL, "no memory for runs");
+    ENSURE_MEMORY(folders != NULL, "no memory for runs");
     log_open(0, LOG_INFO);
     option_warn_old_names();
     if (words_take(&report, count, words, folders, &error) &&

@@ -35,9 +35,9 @@ static void options_log(const struct options *options,
     char *text = NULL, *rest = NULL;
     size_t size = 0;
     FILE *file = open_memstream(&text, &size);
-    ENSURE(file != NULL, "no memory for the options");
+    ENSURE_MEMORY(file != NULL, "no memory for the options");
     print(options, file);
-    ENSURE(fclose(file) == 0, "no memory for the options");
+    ENSURE_MEMORY(fclose(file) == 0, "no memory for the options");
     for (char *line = strtok_r(text, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest))
         log("%s", line);
     free(text);

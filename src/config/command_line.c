@@ -113,7 +113,7 @@ bool options_parse(int argc, char **argv, const char *const *commands, struct op
     static const char **operands;
     free(operands);
     operands = calloc((size_t)argc + 1, sizeof *operands);
-    ENSURE(operands != NULL, "no memory for %d words", argc);
+    ENSURE_MEMORY(operands != NULL, "no memory for %d words", argc);
     memset(line, 0, sizeof *line);
     line->operand = operands;
     options_default(options);

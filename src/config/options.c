@@ -115,7 +115,7 @@ static char *deck_text(const struct options *options, bool of_run)
     size_t size = 0;
     const char *last = NULL;
     FILE *file = open_memstream(&text, &size);
-    ENSURE(file != NULL, "no memory for the resolved deck");
+    ENSURE_MEMORY(file != NULL, "no memory for the resolved deck");
     for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
         if ((of_run && !option_is_of_run(entry)) || option_is_cleared(entry, options))
             continue;
@@ -127,7 +127,7 @@ static char *deck_text(const struct options *options, bool of_run)
         option_write(entry, options, value, sizeof value);
         deck_write_pair(file, option_key(entry), value);
     }
-    ENSURE(fclose(file) == 0, "no memory for the resolved deck");
+    ENSURE_MEMORY(fclose(file) == 0, "no memory for the resolved deck");
     return text;
 }
 

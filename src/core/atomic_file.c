@@ -16,7 +16,7 @@ bool atomic_file_open(struct atomic_file *file, const char *path, struct error *
     snprintf(file->part, sizeof file->part, "%s.part", path);
     int descriptor = durable_create(file->part, error);
     file->stream = descriptor >= 0 ? fdopen(descriptor, "w") : NULL;
-    ENSURE(descriptor < 0 || file->stream != NULL, "no memory for %s", path);
+    ENSURE_MEMORY(descriptor < 0 || file->stream != NULL, "no memory for %s", path);
     return file->stream != NULL;
 }
 

@@ -58,16 +58,6 @@ void error_on_abort(void (*handler)(int exit_code))
     abort_handler = handler;
 }
 
-/* True if the text of ENSURE describes a limit of the machine: memory or threads. */
-static bool is_limit(const char *text)
-{
-    static const char *const begins[] = {"no memory", "out of memory", "no thread"};
-    for (size_t i = 0; i < sizeof begins / sizeof begins[0]; i++)
-        if (strncmp(text, begins[i], strlen(begins[i])) == 0)
-            return true;
-    return false;
-}
-
 void error_abort(const char *file, int line, const char *format, ...)
 {
     char text[ERROR_TEXT_SIZE];
@@ -77,7 +67,7 @@ void error_abort(const char *file, int line, const char *format, ...)
     va_end(arguments);
     text_remove_control(text);
     fflush(stdout);
-    const enum error_kind kind = is_limit(text) ? ERROR_MEMORY : ERROR_INTERNAL;
+    const enum error_kind kind = file == NULL ? ERROR_MEMORY : ERROR_INTERNAL;
     if (kind == ERROR_MEMORY)
         fprintf(stderr,
                 "vittrain: error: rank %d on %s: %s; check free memory and the limits of this job "

@@ -56,7 +56,8 @@ int error_rank(void);
 const char *error_host(void);
 void error_on_abort(void (*handler)(int exit_code));
 
-/* End the job with one line on stderr: rank, host, file and line. */
+/* End the job with one line on stderr: rank, host, file and line. file NULL: this machine or job
+ * has too little memory or threads; the line has advice, and the exit code is ERROR_MEMORY. */
 void error_abort(const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 3, 4), noreturn));
 
@@ -66,6 +67,13 @@ void error_abort(const char *file, int line, const char *format, ...)
     do {                                                                                           \
         if (!(condition))                                                                          \
             error_abort(__FILE__, __LINE__, __VA_ARGS__);                                          \
+    } while (0)
+
+/* Abort with ERROR_MEMORY if an allocation or the creation of a thread failed. */
+#define ENSURE_MEMORY(condition, ...)                                                              \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            error_abort(NULL, 0, __VA_ARGS__);                                                     \
     } while (0)
 
 #endif

@@ -228,7 +228,7 @@ static void energies_find(struct cpu_sensors *sensors)
 struct cpu_sensors *cpu_sensors_open(const char *root, bool of_node)
 {
     struct cpu_sensors *sensors = calloc(1, sizeof *sensors);
-    ENSURE(sensors != NULL, "no memory for sensors");
+    ENSURE_MEMORY(sensors != NULL, "no memory for sensors");
     snprintf(sensors->root, sizeof sensors->root, "%s", root);
     sensors->of_node = of_node;
     sensors->read_at = NAN;

@@ -23,7 +23,7 @@ FILE *text_file_open(const char *path)
         return NULL;
     }
     FILE *stream = fdopen(file, "r");
-    ENSURE(stream != NULL, "no memory for %s", path);
+    ENSURE_MEMORY(stream != NULL, "no memory for %s", path);
     return stream;
 }
 

@@ -15,12 +15,13 @@ enum { DIGITS = 9 };
 /* jansson calls that create or store a value fail only if memory is short. */
 void value_put(json_t *object, const char *key, json_t *value)
 {
-    ENSURE(value != NULL && json_object_set_new(object, key, value) == 0, "no memory for JSON");
+    ENSURE_MEMORY(value != NULL && json_object_set_new(object, key, value) == 0,
+                  "no memory for JSON");
 }
 
 void value_append(json_t *array, json_t *value)
 {
-    ENSURE(value != NULL && json_array_append_new(array, value) == 0, "no memory for JSON");
+    ENSURE_MEMORY(value != NULL && json_array_append_new(array, value) == 0, "no memory for JSON");
 }
 
 json_t *value_number(double value)
@@ -44,12 +45,12 @@ json_t *value_name(const char *text)
     if (value != NULL)
         return value;
     char *plain = strdup(text);
-    ENSURE(plain != NULL, "no memory for JSON");
+    ENSURE_MEMORY(plain != NULL, "no memory for JSON");
     for (char *letter = plain; *letter != '\0'; letter++)
         if ((unsigned char)*letter >= 0x80)
             *letter = '?';
     value = json_string(plain);
-    ENSURE(value != NULL, "no memory for JSON");
+    ENSURE_MEMORY(value != NULL, "no memory for JSON");
     free(plain);
     return value;
 }
@@ -81,7 +82,7 @@ static void rows_join(char *text)
 char *value_to_text(json_t *object)
 {
     char *text = json_dumps(object, JSON_INDENT(1) | JSON_REAL_PRECISION(DIGITS));
-    ENSURE(text != NULL, "no memory for JSON");
+    ENSURE_MEMORY(text != NULL, "no memory for JSON");
     json_decref(object);
     rows_join(text);
     return text;

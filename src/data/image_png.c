@@ -199,7 +199,8 @@ size_t image_png_encode(const uint8_t *pixels, int64_t height, int64_t width, in
                        .format = channels == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY};
     png_alloc_size_t count = PNG_IMAGE_PNG_SIZE_MAX(image);
     *bytes = malloc(count);
-    ENSURE(*bytes != NULL && png_image_write_to_memory(&image, *bytes, &count, 0, pixels, 0, NULL),
-           "no memory for a PNG of %lld x %lld", (long long)width, (long long)height);
+    ENSURE_MEMORY(*bytes != NULL &&
+                      png_image_write_to_memory(&image, *bytes, &count, 0, pixels, 0, NULL),
+                  "no memory for a PNG of %lld x %lld", (long long)width, (long long)height);
     return count;
 }

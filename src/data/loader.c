@@ -146,7 +146,7 @@ static void fault_keep(const struct loader *loader, int64_t sample, const struct
     char **fault = &loader->dataset->fault[sample];
     free(*fault);
     *fault = strdup(reason->text);
-    ENSURE(*fault != NULL, "no memory for a message");
+    ENSURE_MEMORY(*fault != NULL, "no memory for a message");
     memset(pixels, 0, (size_t)loader->sample_bytes);
 }
 

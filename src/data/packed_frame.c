@@ -61,7 +61,7 @@ static void classes_write(hid_t file, const struct packed_set *set)
     for (size_t i = 0; i < classes; i++)
         size = strlen(set->class_name[i]) >= size ? strlen(set->class_name[i]) + 1 : size;
     char *table = calloc(classes, size);
-    ENSURE(table != NULL, "no memory for the names of %zu classes", classes);
+    ENSURE_MEMORY(table != NULL, "no memory for the names of %zu classes", classes);
     for (size_t i = 0; i < classes; i++)
         memcpy(table + i * size, set->class_name[i], strlen(set->class_name[i]));
     hdf5_text_table_write(file, "classes", size, set->classes, table);
@@ -179,11 +179,11 @@ static bool classes_read(struct hdf5_reader *file, struct packed_set *set, struc
         return false;
     set->classes = hdf5_elements(found);
     set->class_name = calloc((size_t)set->classes, sizeof *set->class_name);
-    ENSURE(set->class_name != NULL, "no memory for the names of classes");
+    ENSURE_MEMORY(set->class_name != NULL, "no memory for the names of classes");
     for (int64_t i = 0; i < set->classes; i++) {
         set->class_name[i] =
             strndup(table + i * found->element_bytes, (size_t)found->element_bytes);
-        ENSURE(set->class_name[i] != NULL, "no memory for the names of classes");
+        ENSURE_MEMORY(set->class_name[i] != NULL, "no memory for the names of classes");
     }
     free(table);
     return true;

@@ -319,7 +319,7 @@ static bool files_open(struct packing *packing, struct error *error)
     struct packed_set *set = &packing->set;
     struct comm *world = packing->world;
     int64_t *inode = calloc((size_t)set->files, sizeof *inode);
-    ENSURE(inode != NULL, "no memory for %lld files", (long long)set->files);
+    ENSURE_MEMORY(inode != NULL, "no memory for %lld files", (long long)set->files);
     if (world->rank == 0)
         frames_make(packing, error);
     bool good = comm_agree(world, error);

@@ -32,7 +32,8 @@ void sampler_open(struct sampler *sampler, uint64_t seed, int64_t count, int64_t
         struct sampler_order *order = &sampler->order[i];
         order->epoch = -1;
         order->samples = malloc(((size_t)count + 1) * sizeof *order->samples);
-        ENSURE(order->samples != NULL, "no memory for the order of %lld samples", (long long)count);
+        ENSURE_MEMORY(order->samples != NULL, "no memory for the order of %lld samples",
+                      (long long)count);
     }
 }
 
@@ -56,7 +57,8 @@ void sampler_use_blocks(struct sampler *sampler, int64_t block)
         ENSURE(order->epoch < 0, "blocks of %lld samples after an epoch was drawn",
                (long long)block);
         order->blocks = malloc(((size_t)sampler->block_count + 1) * sizeof *order->blocks);
-        ENSURE(order->blocks != NULL, "no memory for %lld blocks", (long long)sampler->block_count);
+        ENSURE_MEMORY(order->blocks != NULL, "no memory for %lld blocks",
+                      (long long)sampler->block_count);
     }
 }
 
@@ -107,8 +109,8 @@ static void windows_mix(const struct sampler *sampler, struct sampler_order *ord
     uint32_t *draw = malloc(((size_t)count + 1) * sizeof *draw);
     uint32_t *mixed = malloc(((size_t)count + 1) * sizeof *mixed);
     int64_t *next = malloc((size_t)windows * sizeof *next);
-    ENSURE(draw != NULL && mixed != NULL && next != NULL, "no memory to shuffle %lu samples",
-           (unsigned long)count);
+    ENSURE_MEMORY(draw != NULL && mixed != NULL && next != NULL, "no memory to shuffle %lu samples",
+                  (unsigned long)count);
     random_permutation(sampler->seed, RANDOM_SHUFFLE_WINDOW, (uint32_t)order->epoch, count, draw);
     for (int64_t window = 0; window < windows; window++)
         next[window] = block_begin(sampler, order, window * SHUFFLE_WINDOW);

@@ -59,7 +59,7 @@ static struct entry *entry_make(struct choices *choices, const char *key)
             choices->room = choices->room > 0 ? 2 * choices->room : 64;
             choices->entries =
                 realloc(choices->entries, (size_t)choices->room * sizeof *choices->entries);
-            ENSURE(choices->entries != NULL, "no memory for choices");
+            ENSURE_MEMORY(choices->entries != NULL, "no memory for choices");
         }
         entry = &choices->entries[choices->count++];
         *entry = (struct entry){.used = false};
@@ -180,7 +180,7 @@ struct choices *choices_open(const char *folder, const char *of)
     char name[200];
     size_t length = 0;
     struct choices *choices = calloc(1, sizeof *choices);
-    ENSURE(choices != NULL, "no memory for choices");
+    ENSURE_MEMORY(choices != NULL, "no memory for choices");
     for (const char *letter = of; *letter != '\0' && length < sizeof name - 1; letter++)
         name[length++] = isalnum((unsigned char)*letter) ? *letter : '-';
     name[length] = '\0';
@@ -273,7 +273,7 @@ bool choices_make(struct choices *choices, const char *key, const struct choice 
 char *choices_export(const struct choices *choices)
 {
     char *text = malloc(OF_SIZE + 1 + (size_t)choices->count * LINE);
-    ENSURE(text != NULL, "no memory for choices");
+    ENSURE_MEMORY(text != NULL, "no memory for choices");
     size_t length = (size_t)sprintf(text, "%s\n", choices->of);
     for (int i = 0; i < choices->count; i++) {
         const struct entry *entry = &choices->entries[i];

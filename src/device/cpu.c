@@ -207,7 +207,7 @@ static bool team_starts;
 /* Called at exit. libgomp ends the process if it cannot start a thread. */
 static void team_check(void)
 {
-    ENSURE(!team_starts, "no thread for computing (run.threads)");
+    ENSURE_MEMORY(!team_starts, "no thread for computing (run.threads)");
 }
 
 /* Start the threads of OpenMP, which keeps them for later parallel regions. */
@@ -228,7 +228,7 @@ static struct device *cpu_open(int number, int threads, struct error *error)
     const struct cpu_kernels *kernels = cpu_kernels_choose(error);
 
     (void)number;
-    ENSURE(cpu != NULL, "no memory for a device");
+    ENSURE_MEMORY(cpu != NULL, "no memory for a device");
     if (kernels == NULL || !product_library_check(error)) {
         free(cpu);
         return NULL;
@@ -360,7 +360,7 @@ static struct stream *cpu_stream_open(struct device *device)
 {
     struct stream *stream = calloc(1, sizeof *stream);
 
-    ENSURE(stream != NULL, "no memory for a stream");
+    ENSURE_MEMORY(stream != NULL, "no memory for a stream");
     stream->cpu = (struct cpu_device *)device;
     return stream;
 }
@@ -392,7 +392,7 @@ static struct event *cpu_event_open(struct device *device)
     struct event *event = calloc(1, sizeof *event);
 
     (void)device;
-    ENSURE(event != NULL, "no memory for an event");
+    ENSURE_MEMORY(event != NULL, "no memory for an event");
     return event;
 }
 

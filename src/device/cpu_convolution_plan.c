@@ -52,7 +52,7 @@ struct convolution_cache *convolution_cache_open(int threads)
 {
     struct convolution_cache *cache = calloc(1, sizeof *cache);
 
-    ENSURE(cache != NULL, "no memory for convolutions");
+    ENSURE_MEMORY(cache != NULL, "no memory for convolutions");
     cache->threads = threads;
     onednn_check(dnnl_engine_create(&cache->engine, dnnl_cpu, 0), "engine");
     onednn_check(dnnl_stream_create(&cache->stream, cache->engine, dnnl_stream_default_flags),
@@ -285,7 +285,7 @@ static struct convolution_plan *plan_open(const struct convolution_cache *cache,
     struct plan_description described = plan_describe(cache, it);
     struct convolution_plan *plan = calloc(1, sizeof *plan);
 
-    ENSURE(plan != NULL, "no memory for a convolution");
+    ENSURE_MEMORY(plan != NULL, "no memory for a convolution");
     plan->convolution = *it;
     plan->cache = cache;
     memcpy(plan->bytes, described.bytes, sizeof plan->bytes);

@@ -20,7 +20,8 @@ static inline void onednn_primitive_create(dnnl_primitive_t *primitive,
                                            const_dnnl_primitive_desc_t description,
                                            const char *what)
 {
-    ENSURE(memory_mappable((size_t)16 << 20), "no memory for the machine code of a %s", what);
+    ENSURE_MEMORY(memory_mappable((size_t)16 << 20), "no memory for the machine code of a %s",
+                  what);
     onednn_check(dnnl_primitive_create(primitive, description), what);
 }
 

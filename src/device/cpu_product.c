@@ -42,10 +42,10 @@ struct product_cache *product_cache_open(int threads)
 {
     struct product_cache *cache = calloc(1, sizeof *cache);
 
-    ENSURE(cache != NULL, "no memory for products");
+    ENSURE_MEMORY(cache != NULL, "no memory for products");
     cache->threads = threads;
     cache->streams = calloc((size_t)threads, sizeof *cache->streams);
-    ENSURE(cache->streams != NULL, "no memory for products");
+    ENSURE_MEMORY(cache->streams != NULL, "no memory for products");
     onednn_check(dnnl_engine_create(&cache->engine, dnnl_cpu, 0), "engine");
     for (int thread = 0; thread < threads; thread++)
         onednn_check(
@@ -184,9 +184,9 @@ static struct product_plan *plan_open(struct product_cache *cache, const struct 
         describe((struct matrix){product->m, product->n, product->c_stride, false, dnnl_f32})};
     struct product_plan *plan = calloc(1, sizeof *plan);
 
-    ENSURE(plan != NULL, "no memory for a product");
+    ENSURE_MEMORY(plan != NULL, "no memory for a product");
     plan->threads = calloc((size_t)cache->threads, sizeof *plan->threads);
-    ENSURE(plan->threads != NULL, "no memory for a product");
+    ENSURE_MEMORY(plan->threads != NULL, "no memory for a product");
     plan->product = *product;
     dnnl_primitive_desc_t description = product_describe(cache, product, matrices);
     onednn_implementation(description, plan->implementation);
@@ -341,7 +341,7 @@ static double rate_of_size(struct product_cache *cache, enum data_type type, int
                             .operand = (size_t)(size * size) * sizeof(float)};
 
     square.memory = calloc(1, 3 * square.operand + PRODUCT_SCRATCH);
-    ENSURE(square.memory != NULL, "no memory to measure products");
+    ENSURE_MEMORY(square.memory != NULL, "no memory to measure products");
     const double rate = product_rate(square_run, &square, 2.0 * (double)(size * size * size));
     free(square.memory);
     return rate;

@@ -72,7 +72,7 @@ bool product_takes_tiles(struct cpu_device *cpu, const struct product_trial *tri
              (long long)trial->in, (long long)trial->out);
     if (!choices_find(cpu->choices, key, is_usable, &measurement, &choice)) {
         measurement.result = malloc((size_t)trial->result_elements * sizeof(float));
-        ENSURE(measurement.result != NULL, "no memory to measure products");
+        ENSURE_MEMORY(measurement.result != NULL, "no memory to measure products");
         choices_make(cpu->choices, key, candidates, CANDIDATES, trial_time, is_usable, &measurement,
                      &choice);
         free(measurement.result);

@@ -253,8 +253,8 @@ double tile_product_measure_peak(const struct cpu_device *cpu)
     struct square square = {.cpu = *cpu};
     void *memory = NULL;
 
-    ENSURE(posix_memalign(&memory, 4096, workspace + 8 * numbers) == 0,
-           "no memory to measure products");
+    ENSURE_MEMORY(posix_memalign(&memory, 4096, workspace + 8 * numbers) == 0,
+                  "no memory to measure products");
     square.cpu.threads = 1;
     square.cpu.workspace = memory;
     uint16_t *a = (uint16_t *)(square.cpu.workspace + workspace);

@@ -535,7 +535,7 @@ struct grains *grains_open(struct device *device, int64_t samples)
     ENSURE(samples > 0 && samples % 8 == 0, "grains of %lld samples are not aligned",
            (long long)samples);
     struct grains *grains = calloc(1, sizeof *grains);
-    ENSURE(grains != NULL, "no memory for grains");
+    ENSURE_MEMORY(grains != NULL, "no memory for grains");
     grains->previous = active;
     grains->device = device;
     grains->samples = samples;

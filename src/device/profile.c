@@ -79,9 +79,9 @@ struct profile *profile_open(struct device *device, int units)
 {
     ENSURE(active == NULL, "a device is being profiled already");
     struct profile *profile = calloc(1, sizeof *profile);
-    ENSURE(profile != NULL, "no memory for a profile");
+    ENSURE_MEMORY(profile != NULL, "no memory for a profile");
     profile->per_unit = calloc((size_t)units + 1, sizeof *profile->per_unit);
-    ENSURE(profile->per_unit != NULL, "no memory for a profile");
+    ENSURE_MEMORY(profile->per_unit != NULL, "no memory for a profile");
     profile->device = device;
     profile->inner = device->backend;
     profile->outer = *device->backend;
@@ -124,7 +124,7 @@ static void tallies_print(const struct tally *tally, int count, const char *cons
                           double total)
 {
     bool *printed = calloc((size_t)count, sizeof *printed);
-    ENSURE(printed != NULL, "no memory for a profile");
+    ENSURE_MEMORY(printed != NULL, "no memory for a profile");
     for (int line = 0; line < count; line++) {
         int longest = -1;
         for (int i = 0; i < count; i++)

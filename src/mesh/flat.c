@@ -88,8 +88,8 @@ void flat_open(struct flat_model *flat, const struct unit *units, int unit_count
                                                         mesh->world->size > 1 && type != TYPE_FP32};
     flat->buffers = calloc((size_t)unit_count + 1, sizeof *flat->buffers);
     flat->updates = calloc((size_t)unit_count + 1, sizeof *flat->updates);
-    ENSURE(flat->buffers != NULL && flat->updates != NULL, "no memory to describe %d units",
-           unit_count);
+    ENSURE_MEMORY(flat->buffers != NULL && flat->updates != NULL, "no memory to describe %d units",
+                  unit_count);
     mesh->shard_data->device = mesh->replica_data->device = device->backend;
     flat->norm_ready = device->backend->event_open(device);
     flat->sums_ready = device->backend->event_open(device);
@@ -219,7 +219,7 @@ void flat_set_segments(struct flat_model *flat, double weight_decay, int64_t acc
         free(buffer->segments);
         buffer->segments = calloc((size_t)unit->tensor_count + 1, sizeof *buffer->segments);
         buffer->segment_count = 0;
-        ENSURE(buffer->segments != NULL, "no memory for the segments of %s", unit->name);
+        ENSURE_MEMORY(buffer->segments != NULL, "no memory for the segments of %s", unit->name);
         for (int t = 0; t < unit->tensor_count; t++) {
             if (!segment_of(buffer, &unit->tensors[t], weight_decay, accumulate, &next))
                 continue;
@@ -280,7 +280,7 @@ void flat_initialize(struct flat_model *flat, uint64_t seed)
     /* A multiple of 4 that fits into the cache. */
     enum { CHUNK = 1 << 18 };
     float *chunk = malloc(CHUNK * sizeof *chunk);
-    ENSURE(chunk != NULL, "no memory to draw the weights");
+    ENSURE_MEMORY(chunk != NULL, "no memory to draw the weights");
     for (int i = 0; i < flat->count; i++)
         buffer_initialize(flat, &flat->buffers[i], seed, chunk, CHUNK);
     free(chunk);

@@ -275,7 +275,7 @@ bool flat_check_same(struct flat_model *flat, struct error *error)
     for (int i = 0; i < flat->count; i++)
         count += flat->buffers[i].unit->tensor_count;
     int64_t *own = calloc(2 * (size_t)count + 1, sizeof *own), *leader = own + count, *hash = own;
-    ENSURE(own != NULL, "no memory to compare weights");
+    ENSURE_MEMORY(own != NULL, "no memory to compare weights");
     hash_take(flat);
     for (int i = 0; i < flat->count; i++)
         for (int t = 0; t < flat->buffers[i].unit->tensor_count; t++) {

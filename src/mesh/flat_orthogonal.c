@@ -36,11 +36,11 @@ void flat_orthogonal_open(struct flat_model *flat)
     const struct comm *shard = flat->mesh->shard, *replica = flat->mesh->replica;
     int ranks = shard->size * replica->size;
     double *work = calloc((size_t)ranks, sizeof *work);
-    ENSURE(work != NULL, "no memory to distribute matrices over %d ranks", ranks);
+    ENSURE_MEMORY(work != NULL, "no memory to distribute matrices over %d ranks", ranks);
     for (int i = 0; i < flat->count; i++) {
         struct flat_buffer *buffer = &flat->buffers[i];
         buffer->owner = calloc((size_t)buffer->unit->tensor_count + 1, sizeof *buffer->owner);
-        ENSURE(buffer->owner != NULL, "no memory to describe %s", buffer->unit->name);
+        ENSURE_MEMORY(buffer->owner != NULL, "no memory to describe %s", buffer->unit->name);
         for (int t = 0; t < buffer->unit->tensor_count; t++) {
             const struct unit_tensor *tensor = &buffer->unit->tensors[t];
             int owner = 0;

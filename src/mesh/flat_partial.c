@@ -82,7 +82,8 @@ void flat_use_grains(struct flat_model *flat, int64_t most, int64_t passes, bool
     flat->slots_gradients = flat->slots_gradients && passes == 1;
     flat->partials = (struct flat_partials){.most = most, .passes = passes, .spare = spare};
     flat->partials.parts = calloc((size_t)(shards + replicas), sizeof *flat->partials.parts);
-    ENSURE(flat->partials.parts != NULL, "no memory to describe %d ranks", shards * replicas);
+    ENSURE_MEMORY(flat->partials.parts != NULL, "no memory to describe %d ranks",
+                  shards * replicas);
     for (int64_t total = 1; total <= most; total++)
         batch_measure(flat, total);
     for (int i = 0; i < flat->count; i++) {

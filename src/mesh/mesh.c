@@ -38,7 +38,7 @@ static struct placement world_enter(struct mesh *mesh, struct comm *world)
 {
     int size = world->size, rank = world->rank;
     int *node = malloc(2 * (size_t)size * sizeof *node), *ranks = node + size;
-    ENSURE(node != NULL, "no memory to place %d ranks", size);
+    ENSURE_MEMORY(node != NULL, "no memory to place %d ranks", size);
     *mesh = (struct mesh){.world = world};
     mesh->node = comm_split_nodes(world, node, &mesh->node_count);
     mesh->node_index = node[rank];

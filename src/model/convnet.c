@@ -168,7 +168,7 @@ static void unit_describe(struct tensors *tensors, int number)
     unit->depth = number;
     snprintf(unit->name, sizeof unit->name, "%s", convnet->unit_name[number]);
     unit->tensors = calloc(4 * CONVNET_NODES, sizeof *unit->tensors);
-    ENSURE(unit->tensors != NULL, "no memory for a model's description");
+    ENSURE_MEMORY(unit->tensors != NULL, "no memory for a model's description");
     for (int n = 0; n < convnet->node_count; n++) {
         struct convnet_node *node = &convnet->nodes[n];
         if (node->unit != number)
@@ -192,7 +192,7 @@ static void units_describe(struct convnet *convnet)
 {
     struct tensors tensors = {.convnet = convnet};
     convnet->model.units = calloc((size_t)convnet->model.unit_count, sizeof(struct unit));
-    ENSURE(convnet->model.units != NULL, "no memory for a model's description");
+    ENSURE_MEMORY(convnet->model.units != NULL, "no memory for a model's description");
     for (int u = 0; u < convnet->model.unit_count; u++)
         unit_describe(&tensors, u);
 }
@@ -268,7 +268,7 @@ struct model *convnet_open(const char *name, const struct convnet_shape *shape,
                            struct device *device, enum data_type compute, struct error *error)
 {
     struct convnet *convnet = calloc(1, sizeof *convnet);
-    ENSURE(convnet != NULL, "no memory for a model's description");
+    ENSURE_MEMORY(convnet != NULL, "no memory for a model's description");
     const struct image_size image = {shape->image,
                                      shape->image_width > 0 ? shape->image_width : shape->image};
     convnet->model = (struct model){.type = &convnet_type,

@@ -374,7 +374,7 @@ struct model *vit_open(const struct vit_shape *shape, struct device *device, enu
     if (!shape_check(shape, error))
         return NULL;
     struct vit *vit = calloc(1, sizeof *vit);
-    ENSURE(vit != NULL, "no memory for a model's description");
+    ENSURE_MEMORY(vit != NULL, "no memory for a model's description");
     vit->shape = *shape;
     vit->shape.norm_first = shape->pool_map || (shape->norm_first && shape->pool_mean);
     const struct image_size image = {shape->image,
@@ -404,11 +404,11 @@ struct model *vit_open(const struct vit_shape *shape, struct device *device, enu
                                 .flops_per_image = flops_per_image(vit)};
     vit->slot = calloc((size_t)unit_count, sizeof *vit->slot);
     vit->blocks = calloc((size_t)shape->depth + 1, sizeof *vit->blocks);
-    ENSURE(vit->model.units != NULL && vit->slot != NULL && vit->blocks != NULL,
-           "no memory for a model's description");
+    ENSURE_MEMORY(vit->model.units != NULL && vit->slot != NULL && vit->blocks != NULL,
+                  "no memory for a model's description");
     for (int u = 0; u < unit_count; u++) {
         vit->model.units[u].tensors = calloc(VIT_TENSORS, sizeof(struct unit_tensor));
-        ENSURE(vit->model.units[u].tensors != NULL, "no memory for a model's description");
+        ENSURE_MEMORY(vit->model.units[u].tensors != NULL, "no memory for a model's description");
     }
     units_describe(vit);
     if (shape->position == POSITION_ROTARY)

@@ -129,10 +129,10 @@ static void details_fill(const struct session *session, struct plan_details *det
                                      .needs = session_needs(session),
                                      .units = model->unit_count};
     details->unit_name = calloc((size_t)model->unit_count + 1, sizeof *details->unit_name);
-    ENSURE(details->unit_name != NULL, "no memory for names");
+    ENSURE_MEMORY(details->unit_name != NULL, "no memory for names");
     for (int u = 0; u < model->unit_count; u++) {
         details->unit_name[u] = strdup(model->units[u].name);
-        ENSURE(details->unit_name[u] != NULL, "no memory for names");
+        ENSURE_MEMORY(details->unit_name[u] != NULL, "no memory for names");
     }
 }
 
@@ -214,7 +214,7 @@ size_t (*plan_rows(const struct plan *plan, struct session *session,
     }
     size_t(*rows)[MEMORY_CLASSES] =
         calloc((size_t)session->model->unit_count + ARENA_UNIT_ROWS, sizeof *rows);
-    ENSURE(rows != NULL, "no memory for a plan");
+    ENSURE_MEMORY(rows != NULL, "no memory for a plan");
     session_measure(session, micro_batch(plan), &plan->source, plan->training, rows);
     return rows;
 }

@@ -140,7 +140,7 @@ bool plan_checkpoint_print(const char *path, struct error *error)
 {
     struct checkpoint_contents contents = {.unit_count = 0};
     struct options *deck = calloc(1, sizeof *deck);
-    ENSURE(deck != NULL, "no memory for a deck");
+    ENSURE_MEMORY(deck != NULL, "no memory for a deck");
     options_default(deck);
     bool good = checkpoint_file_read(path, &contents, error) &&
                 checkpoint_deck_parse(contents.deck, path, deck, error);

@@ -32,7 +32,7 @@ static bool plugin_data_write(struct tensorboard *board, const char *tag,
     data->has_version = true;
     data->version = DATA_VERSION;
     uint8_t *content = malloc(tensorboard__hparams_plugin_data__get_packed_size(data));
-    ENSURE(content != NULL, "out of memory");
+    ENSURE_MEMORY(content != NULL, "out of memory");
     const size_t bytes = tensorboard__hparams_plugin_data__pack(data, content);
     bool good = tensorboard_plugin_data(board, tag, "hparams", content, bytes, error);
     free(content);
@@ -123,7 +123,7 @@ bool hparams_write(struct tensorboard *board, const struct options *options,
                    const char *const *metrics, struct error *error)
 {
     struct hparams *hparams = calloc(1, sizeof *hparams);
-    ENSURE(hparams != NULL, "out of memory");
+    ENSURE_MEMORY(hparams != NULL, "out of memory");
     options_visit(options, option_add, hparams);
     bool good =
         experiment_write(board, hparams, metrics, error) && start_write(board, hparams, error);

@@ -16,12 +16,12 @@ char *receipt_header(const struct unit *units, int count)
     char *text = NULL;
     size_t size = 0;
     FILE *stream = open_memstream(&text, &size);
-    ENSURE(stream != NULL, "no memory for the header of receipts");
+    ENSURE_MEMORY(stream != NULL, "no memory for the header of receipts");
     fputs("step,loss,grad_norm", stream);
     for (int i = 0; i < 2 * count; i++)
         fprintf(stream, ",%s%s", units[i % count].name, i < count ? "" : ".state");
     fputs(last_column, stream);
-    ENSURE(fclose(stream) == 0, "no memory for the header of receipts");
+    ENSURE_MEMORY(fclose(stream) == 0, "no memory for the header of receipts");
     return text;
 }
 
@@ -131,7 +131,7 @@ static bool table_parse(struct receipt_table *table, char *text, int64_t *number
         lines += *c == '\n';
     table->rows = calloc(lines, sizeof *table->rows);
     table->hashes = calloc(lines * hashes, sizeof *table->hashes);
-    ENSURE(table->rows != NULL && table->hashes != NULL, "no memory for receipts");
+    ENSURE_MEMORY(table->rows != NULL && table->hashes != NULL, "no memory for receipts");
     int64_t last = 0;
     for (line = next_line(&text); text != NULL; line = next_line(&text)) {
         struct receipt *row = &table->rows[table->count];
@@ -151,7 +151,7 @@ bool receipt_table_read(struct receipt_table *table, const char *text, const cha
     int64_t number = 1;
     *table = (struct receipt_table){.count = 0};
     char *copy = strdup(text);
-    ENSURE(copy != NULL, "no memory for receipts");
+    ENSURE_MEMORY(copy != NULL, "no memory for receipts");
     bool good = table_parse(table, copy, &number);
     table->header = copy; /* the first line */
     return good || error_set(error, ERROR_DATA,

@@ -164,7 +164,7 @@ struct run_log *run_log_open(const struct run_folder *folder, const struct outpu
 {
     struct run_log *log = calloc(1, sizeof *log);
     const int64_t step = position->step;
-    ENSURE(log != NULL, "out of memory");
+    ENSURE_MEMORY(log != NULL, "out of memory");
     log->tags = options->tensorboard_tags;
     bool good = !options->csv || tables_open(log, folder->path, position, error);
     if (good && options->tensorboard) {

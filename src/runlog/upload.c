@@ -187,7 +187,7 @@ static bool remote_complete(struct upload *upload, const char *remote, struct er
 struct upload *upload_open(const struct upload_setup *setup, struct error *error)
 {
     struct upload *upload = calloc(1, sizeof *upload);
-    ENSURE(upload != NULL, "no memory for uploads");
+    ENSURE_MEMORY(upload != NULL, "no memory for uploads");
     upload->setup = *setup;
     upload->rclone.rate = setup->rate;
     upload->rclone.label = setup->shows_progress ? "upload" : NULL;

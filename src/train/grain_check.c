@@ -51,7 +51,7 @@ void grain_check_open(struct grain_check *check, struct session *session)
         check->bytes += parts[i].bytes * (size_t)session->grain;
     check->own = calloc(2, check->bytes);
     check->table = calloc((size_t)session->mesh.world->size, CHECK_FIELDS * sizeof *check->table);
-    ENSURE(check->own != NULL && check->table != NULL, "no memory to check grains");
+    ENSURE_MEMORY(check->own != NULL && check->table != NULL, "no memory to check grains");
     check->received = check->own + check->bytes;
 }
 

@@ -15,8 +15,8 @@ void grain_hashes_add(struct grain_hashes *hashes, struct session *session, int6
     if (count == 0)
         return;
     float *gradient = malloc((size_t)values * sizeof *gradient);
-    ENSURE(gradient != NULL, "no memory to hash the loss gradients of %lld samples",
-           (long long)count);
+    ENSURE_MEMORY(gradient != NULL, "no memory to hash the loss gradients of %lld samples",
+                  (long long)count);
     /* The memory of probabilities is free in training. */
     backend->convert(session->stream, TYPE_FP32, session->probabilities, session->compute,
                      session->logits, values);

@@ -27,7 +27,7 @@ void misclassified_begin(struct misclassified *list, const struct image_source *
 {
     if (list->sample == NULL)
         list->sample = calloc(SAMPLES, sizeof *list->sample);
-    ENSURE(list->sample != NULL, "out of memory for the misclassified samples");
+    ENSURE_MEMORY(list->sample != NULL, "out of memory for the misclassified samples");
     list->source = *source;
     list->classes = classes;
     list->count = 0;
@@ -113,7 +113,7 @@ void misclassified_visit(void *self, const struct batch *batch, const int32_t *p
 static void gather(struct misclassified *list, struct comm *world)
 {
     float *all = calloc((size_t)world->size * SAMPLES, sizeof *all), least = -1;
-    ENSURE(all != NULL, "out of memory for the samples of %d ranks", world->size);
+    ENSURE_MEMORY(all != NULL, "out of memory for the samples of %d ranks", world->size);
     for (int i = 0; i < SAMPLES; i++)
         all[world->rank * SAMPLES + i] = i < list->count ? list->sample[i].probability : -1;
     comm_all_gather(world, all, SAMPLES * (int64_t)sizeof *all, COMM_BYTE);
@@ -139,7 +139,7 @@ static char *base64(const uint8_t *bytes, size_t count)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     char *text = malloc((count + 2) / 3 * 4 + 1), *to = text;
-    ENSURE(text != NULL, "out of memory for a thumbnail");
+    ENSURE_MEMORY(text != NULL, "out of memory for a thumbnail");
     for (size_t i = 0; i < count; i += 3) {
         const uint32_t group = (uint32_t)bytes[i] << 16 |
                                (i + 1 < count ? (uint32_t)bytes[i + 1] << 8 : 0) |

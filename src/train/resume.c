@@ -47,7 +47,7 @@ static json_t *split_describe(struct dataset *dataset, struct error *error)
     uint32_t list = dataset->sum, content = 0;
     struct byte_buffer bytes = {.data = NULL};
     json_t *split = json_object(), *counts = json_array();
-    ENSURE(samples != NULL, "no memory for %lld classes", (long long)dataset->classes);
+    ENSURE_MEMORY(samples != NULL, "no memory for %lld classes", (long long)dataset->classes);
     for (int64_t i = 0; i < dataset->count; i++) {
         const uint32_t record = dataset_record(dataset, i);
         int32_t label;

@@ -22,7 +22,7 @@ static char *folder_list(const char *remote, enum rclone_outcome *outcome, struc
 {
     struct rclone rclone = {.seconds = listing_seconds};
     char *names = calloc(1, LISTING);
-    ENSURE(names != NULL, "no memory for a listing");
+    ENSURE_MEMORY(names != NULL, "no memory for a listing");
     *outcome = rclone_run(&rclone, (const char *[]){"lsf", "--files-only", remote, NULL}, names,
                           LISTING, error);
     if (*outcome == RCLONE_MISSING) {

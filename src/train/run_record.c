@@ -56,7 +56,7 @@ static struct rank_facts *rank_facts_gather(const struct trainer *trainer)
     const struct step_times *times = &trainer->attempt.times;
     struct comm *world = trainer->run.world;
     struct rank_facts *facts = calloc((size_t)world->size, sizeof *facts);
-    ENSURE(facts != NULL, "out of memory for the figures of %d ranks", world->size);
+    ENSURE_MEMORY(facts != NULL, "out of memory for the figures of %d ranks", world->size);
     struct rank_facts *own = &facts[world->rank];
     struct rusage usage = {0};
     getrusage(RUSAGE_SELF, &usage);
@@ -129,7 +129,7 @@ static double *unit_seconds_reduce(const struct trainer *trainer)
     int units = session->model->unit_count;
     int64_t count = (int64_t)UNIT_TIMES * (units + 1);
     double *seconds = calloc((size_t)count, sizeof *seconds);
-    ENSURE(seconds != NULL, "out of memory for the times of %d units", units);
+    ENSURE_MEMORY(seconds != NULL, "out of memory for the times of %d units", units);
     double *rest = seconds + (size_t)UNIT_TIMES * (size_t)units;
     rest[0] = times->forward;
     rest[1] = times->backward + times->reduce + times->update - times->exposed;
@@ -221,7 +221,7 @@ static json_t *command_line(void)
     if (file == NULL)
         return json_null();
     FILE *stream = open_memstream(&text, &length);
-    ENSURE(stream != NULL, "out of memory for the command line");
+    ENSURE_MEMORY(stream != NULL, "out of memory for the command line");
     for (int i = 0; getdelim(&word, &size, '\0', file) >= 0; i++) {
         if (i > 0)
             fputc(' ', stream);
@@ -229,7 +229,7 @@ static json_t *command_line(void)
     }
     free(word);
     fclose(file);
-    ENSURE(fclose(stream) == 0, "out of memory for the command line");
+    ENSURE_MEMORY(fclose(stream) == 0, "out of memory for the command line");
     text_mask_password(text);
     json_t *value = value_name(text);
     free(text);
@@ -459,7 +459,7 @@ static void facts_compare(const json_t *recorded, const json_t *own, const char 
         if (before == NULL || json_equal(before, now))
             continue;
         char *was = json_dumps(before, JSON_ENCODE_ANY), *is = json_dumps(now, JSON_ENCODE_ANY);
-        ENSURE(was != NULL && is != NULL, "no memory to compare machines");
+        ENSURE_MEMORY(was != NULL && is != NULL, "no memory to compare machines");
         snprintf(text + used, size - used, "%s%s %s, here %s", used > 0 ? "; " : "", *keys, was,
                  is);
         free(was);

@@ -400,10 +400,11 @@ bool session_allocate(struct session *session, int64_t batch, const struct image
                   (long long)source->channels, (long long)session->model->channels,
                   (long long)source->channels);
     memory->rows = calloc(units + ARENA_UNIT_ROWS, sizeof *memory->rows);
-    ENSURE(memory->rows != NULL, "no memory for the memory table of %zu units", units);
+    ENSURE_MEMORY(memory->rows != NULL, "no memory for the memory table of %zu units", units);
     if (training && session_sees_times(session)) {
         session->timer.seconds = calloc(units, sizeof *session->timer.seconds);
-        ENSURE(session->timer.seconds != NULL, "no memory for the times of %zu units", units);
+        ENSURE_MEMORY(session->timer.seconds != NULL, "no memory for the times of %zu units",
+                      units);
     }
     session_measure(session, batch, source, training, memory->rows);
     snapshot_decide(session);
@@ -459,7 +460,7 @@ void session_close(struct session *session)
     const struct model *model = session->model;
     if (session->profile != NULL) {
         const char **names = calloc((size_t)model->unit_count + 1, sizeof *names);
-        ENSURE(names != NULL, "no memory for a profile");
+        ENSURE_MEMORY(names != NULL, "no memory for a profile");
         for (int u = 0; u < model->unit_count; u++)
             names[u] = model->units[u].name;
         names[model->unit_count] = "(the step)";

@@ -25,8 +25,8 @@ void straggler_open(struct straggler *straggler, const struct comm *world,
     *straggler = (struct straggler){.ranks = world->size, .rank = world->rank, .host_of = host_of};
     straggler->window = calloc(ranks, sizeof *straggler->window);
     straggler->windows_slow = calloc(ranks, sizeof *straggler->windows_slow);
-    ENSURE(straggler->window != NULL && straggler->windows_slow != NULL,
-           "no memory for the times of %zu ranks", ranks);
+    ENSURE_MEMORY(straggler->window != NULL && straggler->windows_slow != NULL,
+                  "no memory for the times of %zu ranks", ranks);
 }
 
 void straggler_close(struct straggler *straggler)
@@ -65,7 +65,7 @@ static double part_median(const struct rank_times *times, int ranks, enum part p
 {
     bool known = waiting_is_known(times, ranks);
     double *values = malloc((size_t)ranks * sizeof *values);
-    ENSURE(values != NULL, "no memory to compare %d ranks", ranks);
+    ENSURE_MEMORY(values != NULL, "no memory to compare %d ranks", ranks);
     for (int rank = 0; rank < ranks; rank++)
         values[rank] = (const double[]){[PART_DATA] = times[rank].data,
                                         [PART_COMPUTE] = times[rank].compute,
@@ -93,7 +93,7 @@ int straggler_find(const struct rank_times *times, int ranks, double seconds, bo
 bool straggler_update(struct straggler *straggler)
 {
     bool *slow = calloc((size_t)straggler->ranks, sizeof *slow), found = false;
-    ENSURE(slow != NULL, "no memory to compare %d ranks", straggler->ranks);
+    ENSURE_MEMORY(slow != NULL, "no memory to compare %d ranks", straggler->ranks);
     straggler_find(straggler->window, straggler->ranks, straggler->seconds, slow);
     for (int rank = 0; rank < straggler->ranks; rank++) {
         straggler->windows_slow[rank] = slow[rank] ? straggler->windows_slow[rank] + 1 : 0;

@@ -136,7 +136,7 @@ static bool write_in_background(struct fixture *fixture, const struct checkpoint
                                 const struct checkpoint_order *order, struct error *error)
 {
     float *snapshot = malloc(checkpoint_snapshot_bytes(&fixture->flat));
-    ENSURE(snapshot != NULL, "no memory for a test");
+    ENSURE_MEMORY(snapshot != NULL, "no memory for a test");
     struct checkpoint_writer *writer =
         checkpoint_writer_open(target, &fixture->flat, snapshot, error);
     bool good = writer != NULL && checkpoint_writer_start(writer, order, error);

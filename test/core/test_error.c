@@ -40,8 +40,10 @@ static void leave_with_42(int exit_code)
     _exit(exit_code == ERROR_INTERNAL ? 42 : 43);
 }
 
-/* Runs a false ENSURE in a child; gives its exit code and what it wrote to stderr. */
-static int broken_promise(const char *format, void (*handler)(int), char *text, size_t size)
+/* Runs a false ENSURE or ENSURE_MEMORY in a child; gives its exit code and what it wrote to stderr.
+ */
+static int broken_promise(bool of_memory, const char *format, void (*handler)(int), char *text,
+                          size_t size)
 {
     int ends[2];
     assert_int_equal(pipe(ends), 0);
@@ -51,6 +53,7 @@ static int broken_promise(const char *format, void (*handler)(int), char *text, 
         dup2(ends[1], STDERR_FILENO);
         error_identify(3, "node7");
         error_on_abort(handler);
+        ENSURE_MEMORY(!of_memory, format, 2);
         ENSURE(1 + 1 == 3, format, 2);
         _exit(99);
     }
@@ -70,16 +73,17 @@ static int broken_promise(const char *format, void (*handler)(int), char *text, 
 TEST(ensure_ends_the_job)
 {
     char text[1024];
-    assert_int_equal(broken_promise("sum is %d", NULL, text, sizeof text), ERROR_INTERNAL);
+    assert_int_equal(broken_promise(false, "sum is %d", NULL, text, sizeof text), ERROR_INTERNAL);
     assert_non_null(strstr(text, "rank 3 on node7: sum is 2 ("));
     assert_non_null(strstr(text, "test_error.c:"));
     assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
-    assert_int_equal(broken_promise("sum is %d", leave_with_42, text, sizeof text), 42);
-    assert_int_equal(broken_promise("no memory for %d rows", NULL, text, sizeof text),
+    assert_int_equal(broken_promise(false, "sum is %d", leave_with_42, text, sizeof text), 42);
+    assert_int_equal(broken_promise(true, "no room for %d rows", NULL, text, sizeof text),
                      ERROR_MEMORY);
-    assert_string_equal(text, "vittrain: error: rank 3 on node7: no memory for 2 rows; check free "
+    assert_string_equal(text, "vittrain: error: rank 3 on node7: no room for 2 rows; check free "
                               "memory and the limits of this job (ulimit -v, ulimit -u)\n");
-    assert_int_equal(broken_promise("no memory for %d rows", leave_with_42, text, sizeof text), 43);
+    assert_int_equal(broken_promise(true, "no room for %d rows", leave_with_42, text, sizeof text),
+                     43);
 }
 
 TEST_MAIN()

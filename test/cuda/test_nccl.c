@@ -39,7 +39,7 @@ static unsigned char *device_memory(size_t bytes)
 static void *content_of(const void *memory, size_t bytes)
 {
     unsigned char *content = malloc(bytes + 1);
-    ENSURE(content != NULL, "no memory");
+    ENSURE_MEMORY(content != NULL, "no memory");
     backend->copy(stream, content, memory, bytes);
     backend->stream_synchronize(stream);
     return content;

@@ -282,7 +282,7 @@ static void stacks_allocate(void)
             continue;
         void *stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        ENSURE(stack != MAP_FAILED, "no memory for the stack of an emulated thread");
+        ENSURE_MEMORY(stack != MAP_FAILED, "no memory for the stack of an emulated thread");
         state.fibres[i].stack = (unsigned char *)stack;
     }
 }

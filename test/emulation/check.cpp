@@ -56,9 +56,9 @@ static bool is_guarded(enum memory_kind kind)
 
 static void pages_protect(void *begin, size_t bytes, int protection)
 {
-    ENSURE(mprotect(begin, bytes, protection) == 0,
-           "no memory to protect that of the emulated GPU; check the limit on mappings "
-           "(vm.max_map_count)");
+    ENSURE_MEMORY(mprotect(begin, bytes, protection) == 0,
+                  "no memory to protect that of the emulated GPU; check the limit on mappings "
+                  "(vm.max_map_count)");
 }
 
 static struct allocation *allocation_of(uintptr_t address);
@@ -122,19 +122,19 @@ void *memory_allocate(size_t bytes, enum memory_kind kind)
     struct allocation *made = (struct allocation *)calloc(1, sizeof *made);
     void *memory = NULL;
     size_t alignment = kind == EMULATED_SHARED ? 16 : 256;
-    ENSURE(made != NULL, "no memory for the emulated GPU");
+    ENSURE_MEMORY(made != NULL, "no memory for the emulated GPU");
     if (is_guarded(kind))
         memory = chunks_allocate(bytes);
     else if (posix_memalign(&memory, alignment, bytes + (bytes == 0)) != 0)
         memory = NULL;
-    ENSURE(memory != NULL, "no memory for the emulated GPU");
+    ENSURE_MEMORY(memory != NULL, "no memory for the emulated GPU");
     memset(memory, 0xff, bytes); /* NaN in every type */
     made->begin = (unsigned char *)memory;
     made->bytes = bytes;
     made->kind = kind;
     if (CHECKS) {
         made->shadow = (struct shadow *)calloc(bytes + 1, sizeof *made->shadow);
-        ENSURE(made->shadow != NULL, "no memory to watch the emulated GPU");
+        ENSURE_MEMORY(made->shadow != NULL, "no memory to watch the emulated GPU");
     }
     made->next = allocations;
     allocations = made;

@@ -95,7 +95,7 @@ static void element_set(enum comm_type type, void *buffer, int64_t i, int value)
 void *buffer_open(enum comm_type type, int64_t count, int rank, unsigned salt)
 {
     void *buffer = malloc((size_t)count * 8 + 8);
-    ENSURE(buffer != NULL, "no memory for %lld elements", (long long)count);
+    ENSURE_MEMORY(buffer != NULL, "no memory for %lld elements", (long long)count);
     for (int64_t i = 0; i < count; i++)
         element_set(type, buffer, i, small_value(rank, i, salt));
     return buffer;
@@ -104,7 +104,7 @@ void *buffer_open(enum comm_type type, int64_t count, int rank, unsigned salt)
 float *noise_open(int rank, int64_t count)
 {
     float *noise = malloc((size_t)count * sizeof *noise + 4);
-    ENSURE(noise != NULL, "no memory for %lld elements", (long long)count);
+    ENSURE_MEMORY(noise != NULL, "no memory for %lld elements", (long long)count);
     for (int64_t i = 0; i < count; i++) {
         struct random_block block =
             random_block_at(3, RANDOM_SYNTHETIC, 0, 0, (uint32_t)rank, (uint32_t)i);
@@ -117,7 +117,7 @@ bool differs_from_root(const float *values, int64_t count)
 {
     const size_t bytes = (size_t)count * sizeof *values;
     float *root = malloc(bytes + 4);
-    ENSURE(root != NULL, "no memory for %lld elements", (long long)count);
+    ENSURE_MEMORY(root != NULL, "no memory for %lld elements", (long long)count);
     memcpy(root, values, bytes);
     MPI_Bcast(root, (int)count, MPI_FLOAT, 0, MPI_COMM_WORLD);
     bool differs = memcmp(values, root, bytes) != 0;

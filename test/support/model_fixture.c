@@ -136,7 +136,7 @@ void fixture_open_on(struct fixture *fixture, struct comm *comm, int shard,
     flat_allocate(&fixture->flat, &fixture->arena);
     size_t size = fixture->arena.peak;
     void *memory = aligned_alloc(ARENA_ALIGNMENT, size);
-    ENSURE(memory != NULL, "no memory for a test");
+    ENSURE_MEMORY(memory != NULL, "no memory for a test");
     memset(memory, 0, size);
     arena_begin(&fixture->arena, memory, size);
     flat_allocate(&fixture->flat, &fixture->arena);

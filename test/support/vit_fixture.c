@@ -412,7 +412,7 @@ double vit_fixture_norm(struct vit_fixture *fixture)
 static void poison(struct vit_fixture *fixture, float *values, int64_t count)
 {
     float *nans = malloc((size_t)count * sizeof *nans);
-    ENSURE(nans != NULL, "no memory for %lld numbers", (long long)count);
+    ENSURE_MEMORY(nans != NULL, "no memory for %lld numbers", (long long)count);
     for (int64_t i = 0; i < count; i++)
         nans[i] = NAN;
     fixture->device->backend->copy(fixture->stream, values, nans, (size_t)count * sizeof *nans);
@@ -446,7 +446,7 @@ void vit_fixture_train(struct vit_fixture *fixture, double smoothing)
 static float *host_copy(struct vit_fixture *fixture, const float *values, int64_t count)
 {
     float *copy = malloc((size_t)count * sizeof *copy);
-    ENSURE(copy != NULL, "no memory for %lld numbers", (long long)count);
+    ENSURE_MEMORY(copy != NULL, "no memory for %lld numbers", (long long)count);
     fixture->device->backend->copy(fixture->stream, copy, values, (size_t)count * sizeof *copy);
     fixture->device->backend->stream_synchronize(fixture->stream);
     return copy;

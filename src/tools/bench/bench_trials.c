@@ -70,7 +70,7 @@ bool trial_tensors_open(struct machine_bench *self, size_t pool_bytes, size_t co
     uint32_t state = 1;
     self->pool_bytes = pool_bytes;
     self->numbers = malloc(TRIAL_BYTES);
-    ENSURE(self->numbers != NULL, "no memory for numbers");
+    ENSURE_MEMORY(self->numbers != NULL, "no memory for numbers");
     /* GPUs multiply zeros faster. These bits are moderate numbers in fp32, and in both halves as
      * bf16 or fp16. */
     for (size_t i = 0; i < TRIAL_BYTES / sizeof *self->numbers; i++) {

@@ -230,7 +230,7 @@ static void rows_join(struct comm *leaders, const struct doctor_row *own, struct
     if (worst <= DOCTOR_PASS)
         return;
     struct doctor_row *all = calloc((size_t)leaders->size, sizeof *all);
-    ENSURE(all != NULL, "no memory for the warnings of %d nodes", leaders->size);
+    ENSURE_MEMORY(all != NULL, "no memory for the warnings of %d nodes", leaders->size);
     all[leaders->rank] = *own;
     comm_all_gather(leaders, all, sizeof *all, COMM_BYTE);
     for (int node = 0; node < leaders->size; node++)
@@ -244,7 +244,7 @@ static void rows_join(struct comm *leaders, const struct doctor_row *own, struct
 static void node_check(const struct session *session, struct doctor *doctor)
 {
     struct doctor *here = calloc(1, sizeof *here);
-    ENSURE(here != NULL, "no memory to check a node");
+    ENSURE_MEMORY(here != NULL, "no memory to check a node");
     here->options = session->options;
     here->world = here->node = session->mesh.node;
     here->node_count = 1;
@@ -268,7 +268,7 @@ void doctor_start(const struct session *session)
     enum { SPACE = 2, CLOCK, TRANSPORT, ROWS };
     char text[256];
     struct doctor *doctor = calloc(1, sizeof *doctor);
-    ENSURE(doctor != NULL, "no memory to check the nodes");
+    ENSURE_MEMORY(doctor != NULL, "no memory to check the nodes");
     doctor->options = session->options;
     doctor->flat = &session->flat;
     doctor->world = session->mesh.world;

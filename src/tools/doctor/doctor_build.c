@@ -76,7 +76,7 @@ static uint32_t file_sum(const char *path)
     size_t got;
     FILE *file = fopen(path, "re");
     unsigned char *chunk = malloc(CHUNK);
-    ENSURE(chunk != NULL, "no memory to read a library");
+    ENSURE_MEMORY(chunk != NULL, "no memory to read a library");
     while (file != NULL && (got = fread(chunk, 1, CHUNK, file)) > 0)
         crc = crc32c_update(crc, chunk, got);
     if (file != NULL)
@@ -158,7 +158,7 @@ void doctor_look_libraries(struct doctor *doctor, struct doctor_row *row)
 {
     struct libraries *own = calloc(2, sizeof *own), *first = own + 1;
     char difference[256], versions[384];
-    ENSURE(own != NULL, "no memory for the names of libraries");
+    ENSURE_MEMORY(own != NULL, "no memory for the names of libraries");
     dl_iterate_phdr(library_add, own);
     *first = *own;
     comm_broadcast(doctor->world, first, sizeof *first, COMM_BYTE, 0);

@@ -93,7 +93,7 @@ static uint32_t sample_sum(const char *path)
     unsigned char *piece = malloc(PIECE);
     struct stat status;
     uint32_t crc = 0;
-    ENSURE(piece != NULL, "no memory to read a sample");
+    ENSURE_MEMORY(piece != NULL, "no memory to read a sample");
     int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file >= 0 && fstat(file, &status) == 0)
         for (int64_t i = 0; i < PIECES; i++) {
@@ -199,7 +199,7 @@ void doctor_look_data(struct doctor *doctor, struct doctor_row *row)
     if (leaders == NULL)
         return;
     struct data_look *look = calloc(1, sizeof *look), *first = malloc(sizeof *first);
-    ENSURE(look != NULL && first != NULL, "no memory to check the data set");
+    ENSURE_MEMORY(look != NULL && first != NULL, "no memory to check the data set");
     const char *root = options->data.root;
     snprintf(look->root, sizeof look->root, "%s",
              root[0] != '\0' ? root : dataset_sample_directory());

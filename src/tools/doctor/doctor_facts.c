@@ -129,8 +129,8 @@ void doctor_gather_facts(struct doctor *doctor)
     struct comm *world = doctor->world;
     doctor->facts = calloc((size_t)world->size, sizeof *doctor->facts);
     doctor->first_rank = calloc((size_t)doctor->node_count, sizeof *doctor->first_rank);
-    ENSURE(doctor->facts != NULL && doctor->first_rank != NULL, "no memory for %d ranks",
-           world->size);
+    ENSURE_MEMORY(doctor->facts != NULL && doctor->first_rank != NULL, "no memory for %d ranks",
+                  world->size);
     facts_read(doctor, &doctor->facts[world->rank]);
     comm_all_gather(world, doctor->facts, sizeof *doctor->facts, COMM_BYTE);
     for (int rank = world->size - 1; rank >= 0; rank--)
@@ -162,7 +162,7 @@ void doctor_say_of(struct doctor *doctor, struct comm *group, struct doctor_row 
     if (any == 0)
         return;
     char(*texts)[SIZE] = calloc((size_t)group->size, SIZE), *own = texts[group->rank];
-    ENSURE(texts != NULL, "no memory for the findings of %d ranks", group->size);
+    ENSURE_MEMORY(texts != NULL, "no memory for the findings of %d ranks", group->size);
     if (found) {
         va_list arguments;
         va_start(arguments, format);

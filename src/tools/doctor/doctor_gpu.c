@@ -100,7 +100,7 @@ void doctor_look_gpus(struct doctor *doctor, struct doctor_row *row)
     }
     struct comm *world = doctor->world;
     struct gpu_facts *gpu = calloc((size_t)world->size, sizeof *gpu);
-    ENSURE(gpu != NULL, "no memory for the GPUs of %d ranks", world->size);
+    ENSURE_MEMORY(gpu != NULL, "no memory for the GPUs of %d ranks", world->size);
     gpu_read(doctor, &gpu[world->rank]);
     comm_all_gather(world, gpu, sizeof *gpu, COMM_BYTE);
     judge(doctor, gpu, row);

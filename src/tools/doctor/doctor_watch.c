@@ -75,8 +75,8 @@ void doctor_watch_open(double patience, double grace)
 {
     watch.grace = grace;
     doctor_watch("starting MPI", patience);
-    ENSURE(pthread_create(&watch.thread, NULL, watch_main, NULL) == 0,
-           "no thread to limit the time of checks");
+    ENSURE_MEMORY(pthread_create(&watch.thread, NULL, watch_main, NULL) == 0,
+                  "no thread to limit the time of checks");
     watch.open = true;
 }
 
@@ -121,9 +121,10 @@ bool doctor_bounded(void (*work)(void *), void *argument, double seconds)
     pthread_t thread;
     double end = clock_now() + seconds;
     struct bounded *bounded = malloc(sizeof *bounded);
-    ENSURE(bounded != NULL, "no memory for a thread");
+    ENSURE_MEMORY(bounded != NULL, "no memory for a thread");
     *bounded = (struct bounded){.work = work, .argument = argument};
-    ENSURE(pthread_create(&thread, NULL, bounded_main, bounded) == 0, "no thread for a check");
+    ENSURE_MEMORY(pthread_create(&thread, NULL, bounded_main, bounded) == 0,
+                  "no thread for a check");
     while (atomic_load(&bounded->state) == BOUNDED_RUNNING && clock_now() < end)
         nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
     if (atomic_exchange(&bounded->state, BOUNDED_ABANDONED) == BOUNDED_RUNNING) {

@@ -82,7 +82,7 @@ static bool launch_read(struct launch *launch, int count, char **words, struct e
         return error_set(error, ERROR_USAGE, "launch: no command after --: %s",
                          command_launch.synopsis);
     launch->words = calloc((size_t)launch->count + 3, sizeof *launch->words);
-    ENSURE(launch->words != NULL, "no memory for %d words", launch->count);
+    ENSURE_MEMORY(launch->words != NULL, "no memory for %d words", launch->count);
     launch->original = words + i + 1;
     memcpy(launch->words, launch->original, (size_t)launch->count * sizeof *launch->words);
     return !launcher_has_ranks() ||

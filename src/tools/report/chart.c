@@ -286,7 +286,7 @@ static void series_draw(const struct drawing *drawing, int place)
     const struct pen_stroke stroke = series_stroke(drawing, place);
     /* At most two per point: a column has at most four points and one interruption. */
     struct pen_point *points = calloc((size_t)series->count * 2 + 1, sizeof *points);
-    ENSURE(points != NULL, "no memory for a chart");
+    ENSURE_MEMORY(points != NULL, "no memory for a chart");
     const int64_t count = series_thin(drawing, series, points);
     if (count > 0)
         pen_curve(&drawing->pen, &stroke, points, count);
@@ -489,13 +489,13 @@ char *chart_svg(const struct chart *chart, double width, double height)
     char *text = NULL;
     size_t size = 0;
     drawing.pen.svg = open_memstream(&text, &size);
-    ENSURE(drawing.pen.svg != NULL, "no memory for a chart");
+    ENSURE_MEMORY(drawing.pen.svg != NULL, "no memory for a chart");
     layout_make(&drawing);
     svg_open(&drawing, " xmlns=\"http://www.w3.org/2000/svg\"");
     fputs(">\n", drawing.pen.svg);
     chart_draw(&drawing);
     fputs("</svg>\n", drawing.pen.svg);
-    ENSURE(fclose(drawing.pen.svg) == 0, "no memory for a chart");
+    ENSURE_MEMORY(fclose(drawing.pen.svg) == 0, "no memory for a chart");
     return text;
 }
 

@@ -343,9 +343,9 @@ bool export_write(const struct record *record, int format, struct error *error)
         return false;
     run.log = open_memstream(&log, &sizes[0]);
     run.result = open_memstream(&result, &sizes[1]);
-    ENSURE(run.log != NULL && run.result != NULL, "out of memory for an export");
+    ENSURE_MEMORY(run.log != NULL && run.result != NULL, "out of memory for an export");
     run_walk(&run, formats[format]);
-    ENSURE(fclose(run.log) == 0 && fclose(run.result) == 0, "out of memory for an export");
+    ENSURE_MEMORY(fclose(run.log) == 0 && fclose(run.result) == 0, "out of memory for an export");
     bool good = true;
     if (formats[format]->name != NULL) {
         snprintf(path, sizeof path, "%s/%s.log", record->path, formats[format]->name);

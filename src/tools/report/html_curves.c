@@ -211,7 +211,7 @@ static void measure_draw(const struct page *page, const struct measure *measure,
     struct chart_series *series = calloc(most, sizeof *series);
     char(*names)[SERIES_NAME] = calloc(most, sizeof *names);
     double longest = 0;
-    ENSURE(series != NULL && names != NULL, "no memory for a chart");
+    ENSURE_MEMORY(series != NULL && names != NULL, "no memory for a chart");
     for (int i = 0; i < page->count; i++)
         longest = fmax(longest, table_facts(&page->records[i].metrics, "elapsed_seconds").most);
     const struct time_unit time = time_unit_of(longest);

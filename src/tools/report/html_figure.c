@@ -49,7 +49,7 @@ void figure_write(const struct page *page, const char *id, const struct chart *c
 void series_open(struct chart_series *series, int64_t most)
 {
     double *x = calloc((size_t)most * 2 + 1, sizeof *x);
-    ENSURE(x != NULL, "no memory for a chart");
+    ENSURE_MEMORY(x != NULL, "no memory for a chart");
     *series = (struct chart_series){.x = x, .y = x + most};
 }
 

@@ -44,7 +44,7 @@ static void readings_open(struct readings *readings, const struct table *table)
     *readings = (struct readings){.table = table};
     readings->times = calloc((size_t)table->rows + 1, sizeof *readings->times);
     readings->ranks = calloc((size_t)table->rows + 1, sizeof *readings->ranks);
-    ENSURE(readings->times != NULL && readings->ranks != NULL, "no memory for readings");
+    ENSURE_MEMORY(readings->times != NULL && readings->ranks != NULL, "no memory for readings");
     for (int64_t row = 0; row < table->rows; row++) {
         const double number = table_number(table, row, rank);
         readings->times[row] = format_stamp_seconds(table_text(table, row, time));

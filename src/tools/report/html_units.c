@@ -30,7 +30,7 @@ static void bars_open(struct bars *bars, int rows)
 {
     bars->rows = calloc((size_t)rows, sizeof *bars->rows);
     bars->values = calloc((size_t)rows * PARTS_MOST, sizeof *bars->values);
-    ENSURE(bars->rows != NULL && bars->values != NULL, "no memory for a chart");
+    ENSURE_MEMORY(bars->rows != NULL && bars->values != NULL, "no memory for a chart");
 }
 
 static void bars_free(struct bars *bars)
@@ -197,7 +197,7 @@ static void units_draw(const struct page *page, const struct unit_chart *chart)
 {
     struct bars *all = calloc((size_t)page->count, sizeof *all);
     double most = 0;
-    ENSURE(all != NULL, "no memory for a chart");
+    ENSURE_MEMORY(all != NULL, "no memory for a chart");
     for (int run = 0; run < page->count; run++) {
         bars_open(&all[run], ROWS_MOST);
         unit_bars_fill(&page->records[run].units, chart, &all[run]);

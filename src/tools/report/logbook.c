@@ -101,7 +101,7 @@ static bool marked_replace(const char *path, const char *title, const char *text
     if (old == NULL && errno != ENOENT)
         return durable_failed(error, "read", path, errno);
     FILE *stream = open_memstream(&whole, &length);
-    ENSURE(stream != NULL, "no memory for %s", path);
+    ENSURE_MEMORY(stream != NULL, "no memory for %s", path);
     if (old == NULL || old[0] == '\0') {
         fprintf(stream, "%s\n%s%s%s", title, begin_mark, text, end_mark);
     } else if (marks_find(old, &begin, &end)) {
@@ -110,7 +110,7 @@ static bool marked_replace(const char *path, const char *title, const char *text
         const char *gap = old[strlen(old) - 1] == '\n' ? "\n" : "\n\n";
         fprintf(stream, "%s%s%s%s%s", old, gap, begin_mark, text, end_mark);
     }
-    ENSURE(fclose(stream) == 0, "no memory for %s", path);
+    ENSURE_MEMORY(fclose(stream) == 0, "no memory for %s", path);
     bool good = file_replace(path, whole, error);
     free(whole);
     free(old);
@@ -313,7 +313,7 @@ static void row_write(FILE *stream, const struct record *record)
     char *row = NULL;
     size_t length = 0;
     FILE *memory = open_memstream(&row, &length);
-    ENSURE(memory != NULL, "no memory for a page of the log book");
+    ENSURE_MEMORY(memory != NULL, "no memory for a page of the log book");
     for (int i = 0; i < ROW_KEYS; i++) {
         char cell[61], figure[FORMAT_TEXT];
         snprintf(cell, sizeof cell, "%s",
@@ -322,7 +322,7 @@ static void row_write(FILE *stream, const struct record *record)
         markdown_text(memory, cell);
         fputs(" |", memory);
     }
-    ENSURE(fclose(memory) == 0, "no memory for a page of the log book");
+    ENSURE_MEMORY(fclose(memory) == 0, "no memory for a page of the log book");
     for (char *dashes = row; (dashes = strstr(dashes, "--")) != NULL;)
         dashes[0] = '_';
     fprintf(stream, "%s%s%s\n", row_mark, row, mark_end);
@@ -338,17 +338,17 @@ static bool page_make(const char *logbook, const struct record *record, struct e
     if (!page_claim(logbook, record, identity, path, sizeof path, error))
         return false;
     FILE *stream = open_memstream(&text, &length);
-    ENSURE(stream != NULL, "no memory for a page of the log book");
+    ENSURE_MEMORY(stream != NULL, "no memory for a page of the log book");
     fprintf(stream, "%s%s%s\n", run_mark, identity, mark_end);
     row_write(stream, record);
     page_write(stream, record, logbook);
-    ENSURE(fclose(stream) == 0, "no memory for a page of the log book");
+    ENSURE_MEMORY(fclose(stream) == 0, "no memory for a page of the log book");
     stream = open_memstream(&title, &length);
-    ENSURE(stream != NULL, "no memory for a page of the log book");
+    ENSURE_MEMORY(stream != NULL, "no memory for a page of the log book");
     fputs("# ", stream);
     markdown_text(stream, record->name);
     fputs("\n\nNotes (text outside the marks is kept):\n", stream);
-    ENSURE(fclose(stream) == 0, "no memory for a page of the log book");
+    ENSURE_MEMORY(fclose(stream) == 0, "no memory for a page of the log book");
     bool good = marked_replace(path, title, text, error);
     if (!good && stat(path, &status) == 0 && status.st_size == 0)
         unlink(path); /* created above, but not written */
@@ -379,9 +379,9 @@ static void entry_add(struct entry **entries, int *count, const char *logbook, c
     if (row == NULL)
         return;
     *entries = realloc(*entries, (size_t)(*count + 1) * sizeof **entries);
-    ENSURE(*entries != NULL, "no memory for the log book's index");
+    ENSURE_MEMORY(*entries != NULL, "no memory for the log book's index");
     (*entries)[*count] = (struct entry){.file = strdup(file), .row = row};
-    ENSURE((*entries)[*count].file != NULL, "no memory for the log book's index");
+    ENSURE_MEMORY((*entries)[*count].file != NULL, "no memory for the log book's index");
     ++*count;
 }
 
@@ -399,7 +399,7 @@ static char *index_text(const char *logbook)
     if (count > 1)
         qsort(entries, (size_t)count, sizeof *entries, entry_compare);
     FILE *stream = open_memstream(&text, &length);
-    ENSURE(stream != NULL, "no memory for the log book's index");
+    ENSURE_MEMORY(stream != NULL, "no memory for the log book's index");
     fputs("| Run |", stream);
     for (int i = 0; i < ROW_KEYS; i++)
         fprintf(stream, " %s |", fact_find(row_keys[i])->name);
@@ -417,7 +417,7 @@ static char *index_text(const char *logbook)
         free(entries[i].row);
     }
     free(entries);
-    ENSURE(fclose(stream) == 0, "no memory for the log book's index");
+    ENSURE_MEMORY(fclose(stream) == 0, "no memory for the log book's index");
     return text;
 }
 
@@ -525,9 +525,9 @@ bool found_add(const char *logbook, const struct found *found, struct error *err
         return false;
     snprintf(path, sizeof path, "%s/found.csv", logbook);
     FILE *stream = open_memstream(&row, &length);
-    ENSURE(stream != NULL, "no memory for a row of %s", path);
+    ENSURE_MEMORY(stream != NULL, "no memory for a row of %s", path);
     found_write(found, stream);
-    ENSURE(fclose(stream) == 0, "no memory for a row of %s", path);
+    ENSURE_MEMORY(fclose(stream) == 0, "no memory for a row of %s", path);
     bool good = found_make(path, error) && row_append(path, row, length, error);
     free(row);
     return good;

@@ -30,13 +30,13 @@ void lines_add(struct lines *lines, const char *format, ...)
     char *text = NULL;
     size_t size = 0;
     FILE *stream = open_memstream(&text, &size);
-    ENSURE(stream != NULL, "no memory for a line of text");
+    ENSURE_MEMORY(stream != NULL, "no memory for a line of text");
     va_start(arguments, format);
     vfprintf(stream, format, arguments);
     va_end(arguments);
-    ENSURE(fclose(stream) == 0, "no memory for a line of text");
+    ENSURE_MEMORY(fclose(stream) == 0, "no memory for a line of text");
     lines->line = realloc(lines->line, (size_t)(lines->count + 1) * sizeof *lines->line);
-    ENSURE(lines->line != NULL, "no memory for a line of text");
+    ENSURE_MEMORY(lines->line != NULL, "no memory for a line of text");
     lines->line[lines->count++] = text;
 }
 
@@ -88,7 +88,7 @@ static void setting_add(struct record *record, const char *section, const char *
     if (setting == NULL) {
         size_t count = (size_t)record->deck_count + 1;
         record->deck = realloc(record->deck, count * sizeof *record->deck);
-        ENSURE(record->deck != NULL, "no memory for a run's deck");
+        ENSURE_MEMORY(record->deck != NULL, "no memory for a run's deck");
         setting = &record->deck[record->deck_count++];
         *setting = (struct record_setting){0};
         memcpy(setting->key, key, sizeof key);
@@ -97,7 +97,7 @@ static void setting_add(struct record *record, const char *section, const char *
     }
     const size_t length = setting->value != NULL ? strlen(setting->value) : 0;
     setting->value = realloc(setting->value, length + strlen(value) + 1);
-    ENSURE(setting->value != NULL, "no memory for a run's deck");
+    ENSURE_MEMORY(setting->value != NULL, "no memory for a run's deck");
     memcpy(setting->value + length, value, strlen(value) + 1);
 }
 
@@ -153,7 +153,7 @@ static void deck_open(struct record *record)
     free(line);
     fclose(file);
     record->settings = calloc((size_t)record->deck_count + 1, sizeof(struct record_setting *));
-    ENSURE(record->settings != NULL, "no memory for a run's deck");
+    ENSURE_MEMORY(record->settings != NULL, "no memory for a run's deck");
     for (int i = 0; i < record->deck_count; i++)
         if (!same_value(&record->deck[i]))
             record->settings[record->setting_count++] = &record->deck[i];
@@ -262,7 +262,7 @@ static void line_count(struct trouble *troubles, int *count, int64_t *more, cons
         return;
     }
     troubles[*count] = (struct trouble){.text = strdup(line), .times = 1};
-    ENSURE(troubles[*count].text != NULL, "no memory for a line of a log");
+    ENSURE_MEMORY(troubles[*count].text != NULL, "no memory for a line of a log");
     ++*count;
 }
 

@@ -109,7 +109,7 @@ void run_table_classes(struct sheet *sheet, const struct record *record)
     const size_t count = json_array_size(classes);
     struct ranked *order = calloc(count + 1, sizeof *order);
 
-    ENSURE(order != NULL, "no memory for a table");
+    ENSURE_MEMORY(order != NULL, "no memory for a table");
     sheet->title = tested ? "Classes (test split)" : "Classes";
     sheet->class = "classes";
     sheet_column(sheet, "class", SHEET_TEXT);
@@ -210,7 +210,7 @@ void run_table_ranks(struct sheet *sheet, const struct record *record)
     int *columns = calloc((size_t)ranks->columns + 1, sizeof *columns);
     char words[64];
 
-    ENSURE(columns != NULL, "no memory for a table");
+    ENSURE_MEMORY(columns != NULL, "no memory for a table");
     sheet->title = "Ranks";
     sheet->class = "ranks";
     for (int i = 0; i < ranks->columns; i++) {

@@ -78,7 +78,7 @@ static void rows_cut(struct table *table, char *rest, const char *end)
     char *line;
     int64_t most = count_of(rest, '\n');
     table->cells = calloc((size_t)(most * table->columns) + 1, sizeof *table->cells);
-    ENSURE(table->cells != NULL, "no memory for a table");
+    ENSURE_MEMORY(table->cells != NULL, "no memory for a table");
     while ((line = line_next(&rest)) != NULL) {
         char **cells = table->cells + table->rows * table->columns;
         int count = *line != '\0' ? line_cut(line, cells, table->columns) : 0;
@@ -106,7 +106,7 @@ bool table_read(struct table *table, const char *path, struct error *error)
     int most = (int)count_of(line, ',') + 1;
     table->names = calloc((size_t)most, sizeof *table->names);
     table->texts = calloc(1, sizeof *table->texts);
-    ENSURE(table->names != NULL && table->texts != NULL, "no memory for a table");
+    ENSURE_MEMORY(table->names != NULL && table->texts != NULL, "no memory for a table");
     table->texts[table->text_count++] = text;
     table->columns = line_cut(line, table->names, most);
     rows_cut(table, rest, text + length);
@@ -144,14 +144,14 @@ void table_join(struct table *table, struct table *more)
                            .torn = table->torn || more->torn};
     joined.names = calloc((size_t)(table->columns + more->columns) + 1, sizeof *joined.names);
     joined.texts = calloc((size_t)joined.text_count + 1, sizeof *joined.texts);
-    ENSURE(joined.names != NULL && joined.texts != NULL, "no memory for a table");
+    ENSURE_MEMORY(joined.names != NULL && joined.texts != NULL, "no memory for a table");
     for (int i = 0; i < table->columns; i++)
         joined.names[i] = table->names[i];
     for (int i = 0; i < more->columns; i++)
         if (table_column(table, more->names[i]) < 0)
             joined.names[joined.columns++] = more->names[i];
     joined.cells = calloc((size_t)(joined.rows * joined.columns) + 1, sizeof *joined.cells);
-    ENSURE(joined.cells != NULL, "no memory for a table");
+    ENSURE_MEMORY(joined.cells != NULL, "no memory for a table");
     rows_copy(table, joined.names, joined.columns, joined.cells);
     rows_copy(more, joined.names, joined.columns, joined.cells + table->rows * joined.columns);
     for (int i = 0; i < joined.text_count; i++)

@@ -36,10 +36,10 @@ static char *words_text(const struct sweep_words *words)
     char *text = NULL;
     size_t size = 0;
     FILE *file = open_memstream(&text, &size);
-    ENSURE(file != NULL, "no memory for %d words", words->count);
+    ENSURE_MEMORY(file != NULL, "no memory for %d words", words->count);
     for (int i = 0; i < words->count; i++)
         fprintf(file, "%s\n", words->word[i]);
-    ENSURE(fclose(file) == 0, "no memory for %d words", words->count);
+    ENSURE_MEMORY(fclose(file) == 0, "no memory for %d words", words->count);
     return text;
 }
 
@@ -300,7 +300,7 @@ int sweep_table_open(const struct sweep *sweep, struct sweep_table *table, struc
 struct sweep_row *sweep_table_add(struct sweep_table *table)
 {
     struct sweep_row *rows = realloc(table->rows, (size_t)(table->count + 1) * sizeof *rows);
-    ENSURE(rows != NULL, "no memory for %lld trials", (long long)table->count + 1);
+    ENSURE_MEMORY(rows != NULL, "no memory for %lld trials", (long long)table->count + 1);
     table->rows = rows;
     rows[table->count] = (struct sweep_row){.state = SWEEP_RUNNING, .metric = NAN};
     return &rows[table->count++];
@@ -419,7 +419,7 @@ void sweep_table_print(const struct sweep *sweep, const struct sweep_table *tabl
     bool less;
     int widths[SWEEP_KEYS];
     int64_t *order = calloc((size_t)table->count + 1, sizeof *order); /* by rank */
-    ENSURE(order != NULL, "no memory for the order of %lld trials", (long long)table->count);
+    ENSURE_MEMORY(order != NULL, "no memory for the order of %lld trials", (long long)table->count);
     for (int64_t i = 0; i < table->count; i++) {
         int64_t at = i;
         for (; at > 0 && is_better(sweep, &table->rows[i], &table->rows[order[at - 1]]); at--)

@@ -111,10 +111,10 @@ static bool choice_add(struct sweep_key *key, const char *text, struct error *er
         return error_set(error, ERROR_USAGE, "%s: more than %d values", key->entry->name,
                          SWEEP_CHOICES);
     char **choices = realloc(key->choices, (size_t)(key->count + 1) * sizeof *choices);
-    ENSURE(choices != NULL, "no memory for values of %s", key->entry->name);
+    ENSURE_MEMORY(choices != NULL, "no memory for values of %s", key->entry->name);
     key->choices = choices;
     choices[key->count] = strdup(value);
-    ENSURE(choices[key->count] != NULL, "no memory for a value of %s", key->entry->name);
+    ENSURE_MEMORY(choices[key->count] != NULL, "no memory for a value of %s", key->entry->name);
     key->count++;
     return true;
 }
