@@ -2,7 +2,7 @@
 /* Batch normalisation over the rows of [rows, channels], limited by memory bandwidth. A thread
  * processes eight channels down the rows, so values per channel are read once and sums stay in
  * registers: fp32 within a thread, fp64 beyond. Sums over rows take two launches: one partial sum
- * per block and channel, then their sum in order. The formulas are in device.h. */
+ * per block and channel, then their sum in order. The formulas are in operations.h. */
 #include "cuda.h"
 #include "device/tree_sum.h"
 #include "kernel.h"

@@ -7,34 +7,17 @@
 #include "cuda.h"
 #include "kernel.h"
 
-static int64_t rows_in(const struct convolution_shape *shape)
-{
-    return shape->batch * shape->height * shape->width;
-}
-
-static int64_t rows_out(const struct convolution_shape *shape)
-{
-    return shape->batch *
-           convolved_size(shape->height, shape->kernel, shape->stride, shape->padding) *
-           convolved_size(shape->width, shape->kernel, shape->stride, shape->padding);
-}
-
 static bool is_nothing(const struct convolution_shape *shape)
 {
-    return rows_in(shape) == 0 || rows_out(shape) == 0 || shape->in == 0 || shape->out == 0;
-}
-
-static bool is_linear(const struct convolution_shape *shape)
-{
-    return shape->kernel == 1 && shape->stride == 1 && shape->padding == 0;
+    return convolution_pixels(shape) == 0 || convolved_pixels(shape) == 0 || shape->in == 0 || shape->out == 0;
 }
 
 /* Return the samples per library call: the batch is split if a tensor has more elements than the
  * library supports. A multiple of 8, so that pieces of any type are aligned to 16 bytes. */
 static int64_t samples_at_a_time(const struct convolution_shape *shape)
 {
-    int64_t x = rows_in(shape) / shape->batch * shape->in;
-    int64_t y = rows_out(shape) / shape->batch * shape->out;
+    int64_t x = convolution_pixels(shape) / shape->batch * shape->in;
+    int64_t y = convolved_pixels(shape) / shape->batch * shape->out;
     int64_t most = convolutions_numbers() / (x > y ? x : y);
     most -= most > 8 ? most % 8 : 0;
     return most < 1 ? 1 : most < shape->batch ? most : shape->batch;
@@ -44,14 +27,14 @@ static int64_t samples_at_a_time(const struct convolution_shape *shape)
 static size_t filter_bytes(enum data_type type, const struct convolution_shape *shape)
 {
     const size_t alignment = 256;
-    size_t count = (size_t)(shape->out * shape->in * shape->kernel * shape->kernel);
+    size_t count = (size_t)convolution_weights(shape);
     return (count * type_size(type) + alignment - 1) / alignment * alignment;
 }
 
 size_t cuda_convolution_workspace(struct device *device, enum data_type type,
                                   const struct convolution_shape *shape)
 {
-    if (is_nothing(shape) || is_linear(shape))
+    if (is_nothing(shape) || convolution_is_linear(shape))
         return 0;
     struct convolution_shape piece = *shape;
     piece.batch = samples_at_a_time(shape);
@@ -108,8 +91,8 @@ static void run_in_pieces(struct stream *stream, const struct convolution *whole
 {
     const struct convolution_shape *shape = &whole->shape;
     size_t size = type_size(whole->type);
-    size_t x_bytes = (size_t)(rows_in(shape) / shape->batch * shape->in) * size;
-    size_t y_bytes = (size_t)(rows_out(shape) / shape->batch * shape->out) * size;
+    size_t x_bytes = (size_t)(convolution_pixels(shape) / shape->batch * shape->in) * size;
+    size_t y_bytes = (size_t)(convolved_pixels(shape) / shape->batch * shape->out) * size;
     int64_t most = samples_at_a_time(shape);
     struct convolution piece = *whole;
     for (int64_t first = 0; first < shape->batch; first += most) {
@@ -124,28 +107,13 @@ static void run_in_pieces(struct stream *stream, const struct convolution *whole
 }
 
 /* ---- Forward */
-static void forward_linear(struct stream *stream, const struct convolution_forward *args)
-{
-    struct linear_forward linear = {};
-    linear.type = args->type;
-    linear.rows = rows_in(&args->shape);
-    linear.in = args->shape.in;
-    linear.out = args->shape.out;
-    linear.rows_per_sample = args->shape.height * args->shape.width;
-    linear.x = args->x;
-    linear.weight = args->weight;
-    linear.bias = args->bias;
-    linear.relu = args->relu;
-    linear.y = args->y;
-    cuda_linear_forward(stream, &linear);
-}
-
 void cuda_convolution_forward(struct stream *stream, const struct convolution_forward *args)
 {
     if (is_nothing(&args->shape))
         return;
-    if (is_linear(&args->shape)) {
-        forward_linear(stream, args);
+    if (convolution_is_linear(&args->shape)) {
+        const struct linear_forward linear = convolution_as_linear(args);
+        cuda_linear_forward(stream, &linear);
         return;
     }
     struct convolution convolution =
@@ -155,37 +123,19 @@ void cuda_convolution_forward(struct stream *stream, const struct convolution_fo
     filter_transpose(stream, &convolution, args->weight);
     run_in_pieces(stream, &convolution, NULL, false);
     if (args->bias != NULL || args->relu)
-        cuda_bias_relu(stream, args->type, rows_out(&args->shape), args->shape.out, args->bias,
+        cuda_bias_relu(stream, args->type, convolved_pixels(&args->shape), args->shape.out, args->bias,
                        args->relu, args->y);
 }
 
 /* ---- Backward */
-static void backward_linear(struct stream *stream, const struct convolution_backward *args)
-{
-    struct linear_backward linear = {};
-    linear.type = args->type;
-    linear.rows = rows_in(&args->shape);
-    linear.in = args->shape.in;
-    linear.out = args->shape.out;
-    linear.rows_per_sample = args->shape.height * args->shape.width;
-    linear.x = args->x;
-    linear.weight = args->weight;
-    linear.dy = args->dy;
-    linear.x_relu = args->x_relu;
-    linear.dx = args->dx;
-    linear.dweight = args->dweight;
-    linear.dbias = args->dbias;
-    linear.overwrite = args->overwrite;
-    cuda_linear_backward(stream, &linear);
-}
-
 void cuda_convolution_backward(struct stream *stream, const struct convolution_backward *args)
 {
     const struct convolution_shape *shape = &args->shape;
     if (is_nothing(shape))
         return;
-    if (is_linear(shape)) {
-        backward_linear(stream, args);
+    if (convolution_is_linear(shape)) {
+        const struct linear_backward linear = convolution_backward_as_linear(args);
+        cuda_linear_backward(stream, &linear);
         return;
     }
     struct convolution convolution =
@@ -196,7 +146,7 @@ void cuda_convolution_backward(struct stream *stream, const struct convolution_b
         run_in_pieces(stream, &convolution, args->dweight, args->overwrite);
     }
     if (args->dbias != NULL)
-        columns_sum(stream, args->type, args->dy, rows_out(shape), shape->out, args->dbias,
+        columns_sum(stream, args->type, args->dy, convolved_pixels(shape), shape->out, args->dbias,
                     args->overwrite);
     if (args->dx == NULL)
         return;
@@ -205,5 +155,5 @@ void cuda_convolution_backward(struct stream *stream, const struct convolution_b
     filter_transpose(stream, &convolution, args->weight);
     run_in_pieces(stream, &convolution, NULL, false);
     if (args->x_relu)
-        cuda_relu_gradient(stream, args->type, rows_in(shape) * shape->in, args->x, args->dx);
+        cuda_relu_gradient(stream, args->type, convolution_pixels(shape) * shape->in, args->x, args->dx);
 }

@@ -216,7 +216,7 @@ static void cuda_event_synchronize(struct event *event)
     cuda_wait_for(event->handle);
 }
 
-static void cuda_copy(struct stream *stream, void *to, const void *from, size_t bytes)
+void cuda_copy(struct stream *stream, void *to, const void *from, size_t bytes)
 {
     if (bytes > 0)
         CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream->handle));
@@ -306,6 +306,8 @@ static void cuda_close(struct device *device)
 
 static struct device *cuda_open(int number, int threads, struct error *error);
 
+/* clang-format off */
+#define ENTRY(name, ...) .name = cuda_##name,
 extern "C" const struct device_backend vittrain_device_cuda = {
     .name = "cuda",
     .open = cuda_open,
@@ -345,48 +347,9 @@ extern "C" const struct device_backend vittrain_device_cuda = {
     .range_begin = cuda_range_begin,
     .range_end = cuda_range_end,
     .capture = cuda_capture,
-    .copy = cuda_copy,
-    .zero = cuda_zero,
-    .convert = cuda_convert,
-    .add = cuda_add,
-    .linear_forward = cuda_linear_forward,
-    .linear_backward = cuda_linear_backward,
-    .norm_forward = cuda_norm_forward,
-    .norm_backward = cuda_norm_backward,
-    .attention_forward = cuda_attention_forward,
-    .attention_backward = cuda_attention_backward,
-    .dropout_apply = cuda_dropout_apply,
-    .scale_backward = cuda_scale_backward,
-    .rotary = cuda_rotary,
-    .glu_forward = cuda_glu_forward,
-    .glu_backward = cuda_glu_backward,
-    .patches_forward = cuda_patches_forward,
-    .tokens_forward = cuda_tokens_forward,
-    .tokens_backward = cuda_tokens_backward,
-    .pool_forward = cuda_pool_forward,
-    .pool_backward = cuda_pool_backward,
-    .convolution_forward = cuda_convolution_forward,
-    .convolution_backward = cuda_convolution_backward,
-    .batch_norm_sums = cuda_batch_norm_sums,
-    .batch_norm_forward = cuda_batch_norm_forward,
-    .batch_norm_backward_sums = cuda_batch_norm_backward_sums,
-    .batch_norm_backward = cuda_batch_norm_backward,
-    .max_pool_forward = cuda_max_pool_forward,
-    .max_pool_backward = cuda_max_pool_backward,
-    .transpose = cuda_transpose,
-    .cross_entropy = cuda_cross_entropy,
-    .squared_error = cuda_squared_error,
-    .update = cuda_update,
-    .scaler_update = cuda_scaler_update,
-    .sum_squares = cuda_sum_squares,
-    .sum_value = cuda_sum_value,
-    .matrix_sum = cuda_matrix_sum,
-    .tree_sums = cuda_tree_sums,
-    .hash = cuda_hash,
-    .nonfinite = cuda_nonfinite,
-    .image_transform = cuda_image_transform,
-    .images_mix = cuda_images_mix,
+    DEVICE_OPERATIONS(ENTRY)
 };
+/* clang-format on */
 
 static struct device *cuda_open(int number, int threads, struct error *error)
 {

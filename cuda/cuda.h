@@ -78,53 +78,11 @@ void cuda_relu_gradient(struct stream *stream, enum data_type type, int64_t coun
 void cuda_transpose_add(struct stream *stream, const struct transpose *args, float *sum,
                         bool overwrite);
 
-void cuda_zero(struct stream *stream, void *memory, size_t bytes);
-void cuda_convert(struct stream *stream, enum data_type to_type, void *to, enum data_type from_type,
-                  const void *from, int64_t count);
-void cuda_add(struct stream *stream, float *sum, const float *addend, int64_t count);
-void cuda_linear_forward(struct stream *stream, const struct linear_forward *args);
-void cuda_linear_backward(struct stream *stream, const struct linear_backward *args);
-void cuda_norm_forward(struct stream *stream, const struct norm_forward *args);
-void cuda_norm_backward(struct stream *stream, const struct norm_backward *args);
+#define CUDA_OPERATION(name, kind, parameters, ...) void cuda_##name parameters;
+DEVICE_OPERATIONS(CUDA_OPERATION)
 bool cuda_attention_fits(struct device *device, int64_t tokens, int64_t head_dim);
-void cuda_attention_forward(struct stream *stream, const struct attention_forward *args);
-void cuda_attention_backward(struct stream *stream, const struct attention_backward *args);
-void cuda_dropout_apply(struct stream *stream, const struct dropout_apply *args);
-void cuda_scale_backward(struct stream *stream, const struct scale_backward *args);
-void cuda_rotary(struct stream *stream, const struct rotary *args);
-void cuda_glu_forward(struct stream *stream, const struct glu_forward *args);
-void cuda_glu_backward(struct stream *stream, const struct glu_backward *args);
-void cuda_patches_forward(struct stream *stream, const struct patches_forward *args);
-void cuda_tokens_forward(struct stream *stream, const struct tokens_forward *args);
-void cuda_tokens_backward(struct stream *stream, const struct tokens_backward *args);
-void cuda_pool_forward(struct stream *stream, const struct pool_forward *args);
-void cuda_pool_backward(struct stream *stream, const struct pool_backward *args);
 size_t cuda_convolution_workspace(struct device *device, enum data_type type,
                                   const struct convolution_shape *shape);
-void cuda_convolution_forward(struct stream *stream, const struct convolution_forward *args);
-void cuda_convolution_backward(struct stream *stream, const struct convolution_backward *args);
-void cuda_batch_norm_sums(struct stream *stream, const struct batch_norm_sums *args);
-void cuda_batch_norm_forward(struct stream *stream, const struct batch_norm_forward *args);
-void cuda_batch_norm_backward_sums(struct stream *stream,
-                                   const struct batch_norm_backward_sums *args);
-void cuda_batch_norm_backward(struct stream *stream, const struct batch_norm_backward *args);
-void cuda_max_pool_forward(struct stream *stream, const struct max_pool_forward *args);
-void cuda_max_pool_backward(struct stream *stream, const struct max_pool_backward *args);
-void cuda_transpose(struct stream *stream, const struct transpose *args);
-void cuda_squared_error(struct stream *stream, const struct squared_error *args);
-void cuda_cross_entropy(struct stream *stream, const struct cross_entropy *args);
-void cuda_update(struct stream *stream, const struct update *args);
-void cuda_scaler_update(struct stream *stream, struct loss_scaler *scaler,
-                        const double *norm_squared);
-void cuda_sum_squares(struct stream *stream, const float *values, int64_t count,
-                      struct exact_sum *sum);
-void cuda_sum_value(struct stream *stream, const struct exact_sum *sum, double *value);
-void cuda_matrix_sum(struct stream *stream, const struct matrix_sum *args);
-void cuda_tree_sums(struct stream *stream, const struct tree_sums *args);
-void cuda_hash(struct stream *stream, const struct hash *args);
-void cuda_nonfinite(struct stream *stream, const struct nonfinite *args);
-void cuda_image_transform(struct stream *stream, const struct image_transform *args);
-void cuda_images_mix(struct stream *stream, const struct images_mix *args);
 
 /* comm_nccl.cu: comm_open and comm_keep_order of device.h. */
 extern "C" struct comm *nccl_open(struct comm *host, struct error *error);

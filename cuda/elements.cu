@@ -116,8 +116,7 @@ static void dropout_launch(struct stream *stream, const struct dropout_apply *ar
 
 void cuda_dropout_apply(struct stream *stream, const struct dropout_apply *args)
 {
-    bool nothing = args->dropout.rate == 0 && args->drop_path.rate == 0 && args->x == args->y;
-    if (args->rows > 0 && args->width > 0 && !nothing)
+    if (args->rows > 0 && args->width > 0 && !dropout_is_idle(args))
         NUMBER_SWITCH(args->type, dropout_launch, stream, args);
 }
 

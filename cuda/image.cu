@@ -141,7 +141,7 @@ __device__ static inline bool inside(int x, int y, const struct pixels &pixels)
     return x >= 0 && x < pixels.width && y >= 0 && y < pixels.height;
 }
 
-/* Trace a pixel back from the output, stage by stage (device.h, struct pixel_plan). */
+/* Trace a pixel back from the output, stage by stage (operations.h, struct pixel_plan). */
 __device__ static inline struct point point_follow(const struct pixel_plan &plan,
                                                    const struct pixels &pixels, int x, int y)
 {

@@ -55,7 +55,7 @@ __device__ static inline void gradient_put(float *gradient, float value, bool ov
     *gradient = overwrite ? value : *gradient + value;
 }
 
-/* ---- Dropout (device.h, struct dropout) */
+/* ---- Dropout (types.h, struct dropout) */
 struct mask {
     uint32_t threshold; /* 0: nothing is dropped */
     float scale;        /* factor of kept elements */

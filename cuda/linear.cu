@@ -310,23 +310,21 @@ static void forward_in_place(struct stream *stream, const struct linear_forward 
 
 void cuda_linear_forward(struct stream *stream, const struct linear_forward *args)
 {
-    bool drops = args->dropout.rate > 0 || (args->residual != NULL && args->drop_path.rate > 0);
+    const enum linear_epilogue epilogue = linear_epilogue(args);
     if (args->rows == 0 || args->in == 0 || args->out == 0)
         return;
-    if (args->pre != NULL && args->scale == NULL) {
+    if (epilogue == LINEAR_GELU) {
         forward_gelu(stream, args);
-    } else if (args->pre != NULL) {
-        forward_product(stream, args, 0, args->rows, NULL, args->pre);
-        NUMBER_SWITCH(args->type, drop_launch, stream, args, 0, args->rows, args->pre);
-    } else if (!drops) {
+    } else if (epilogue != LINEAR_DROP) {
         forward_product(stream, args, 0, args->rows, args->residual, args->y);
-        if (args->relu)
+        if (epilogue == LINEAR_RELU)
             cuda_bias_relu(stream, args->type, args->rows, args->out, NULL, true, args->y);
-    } else if (args->residual == args->y) {
+    } else if (args->pre == NULL && args->residual == args->y) {
         forward_in_place(stream, args);
     } else {
-        forward_product(stream, args, 0, args->rows, NULL, args->y);
-        NUMBER_SWITCH(args->type, drop_launch, stream, args, 0, args->rows, args->y);
+        void *sum = args->pre != NULL ? args->pre : args->y;
+        forward_product(stream, args, 0, args->rows, NULL, sum);
+        NUMBER_SWITCH(args->type, drop_launch, stream, args, 0, args->rows, sum);
     }
 }
 

@@ -1,55 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # the module for GPUs: cuda/*.cu by nvcc. Those that call a library have a host's version in
 # test/emulation/.
-cuda_sources = \
-	cuda/attention.cu \
-	cuda/attention_backward.cu \
-	cuda/attention_float.cu \
-	cuda/batch_norm.cu \
-	cuda/choice.cu \
-	cuda/columns.cu \
-	cuda/comm_nccl.cu \
-	cuda/convolution.cu \
-	cuda/cuda.cu \
-	cuda/elements.cu \
-	cuda/image.cu \
-	cuda/glu.cu \
-	cuda/linear.cu \
-	cuda/rotary.cu \
-	cuda/loss.cu \
-	cuda/mix.cu \
-	cuda/norm.cu \
-	cuda/pool.cu \
-	cuda/product.cu \
-	cuda/scale.cu \
-	cuda/tokens.cu \
-	cuda/update.cu \
-	cuda/variant.cu
-cuda_library_sources = \
-	cuda/collective_nccl.cu \
-	cuda/convolution_cudnn.cu \
-	cuda/gelu_cudnn.cu \
-	cuda/product_cublaslt.cu
-cuda_headers = \
-	cuda/attention.h \
-	cuda/collective.h \
-	cuda/columns.h \
-	cuda/convolution.h \
-	cuda/convolution_engine.h \
-	cuda/cuda.h \
-	cuda/engine.h \
-	cuda/exact.h \
-	cuda/gelu_engine.h \
-	cuda/gelu_product.h \
-	cuda/kernel.h \
-	cuda/number.h \
-	cuda/nvml.h \
-	cuda/portable.h \
-	cuda/product.h \
-	cuda/product_library.h \
-	cuda/tensor_core.h \
-	cuda/variant.h \
-	cuda/watch.h
 cuda_cppflags = -I$(CUDA_LIBRARY_DIR)/../include
 nvcc_flags = -std=c++17 -O3 -lineinfo -Xcompiler -fPIC,-Wall,-Wextra,-Wno-missing-field-initializers -I$(srcdir)/cuda \
 	-I$(srcdir)/src $(RANDOM123_CFLAGS) $(NVCC_ARCH)

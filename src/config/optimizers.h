@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 /* Values of optim.name. The list defines two enums with equal values: OPTIMIZER_LION for options,
- * UPDATE_LION for devices (device.h). */
+ * UPDATE_LION for devices (operations.h). */
 #define OPTIMIZERS(X, PREFIX)                                                                      \
     X(PREFIX##SGD, "sgd")                                                                          \
     X(PREFIX##ADAM, "adam")                                                                        \

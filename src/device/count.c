@@ -21,193 +21,185 @@ static double added(const float *sum, bool overwrite, double count)
     return sum == NULL ? 0 : (overwrite ? 1 : 2) * count * sizeof(float);
 }
 
-/* An operation without matrix products. */
-static struct counted moved(enum operation operation, enum data_type type, double bytes)
+/* Add a kernel that the GPU backend launches, for comparison with the profile of a step
+ * (benchmarks/gpu_page). Small kernels that finish sums are left out: their data stays in the L2
+ * cache. */
+static void kernel_add(struct counted *counted, const char *family, const char *result,
+                       double flops, double bytes)
 {
-    return (struct counted){
-        .operation = operation, .type = type, .bytes = bytes, .size = {bytes, 1, 1}};
+    ENSURE(counted->kernels < COUNTED_KERNELS, "more than %d kernels", COUNTED_KERNELS);
+    counted->kernel[counted->kernels++] =
+        (struct counted_kernel){.family = family, .result = result, .flops = flops, .bytes = bytes};
 }
 
-static struct counted count_linear_forward(const struct linear_forward *args)
+static struct counted moves(enum data_type type, double bytes)
 {
-    double rows = (double)args->rows, in = (double)args->in, out = (double)args->out;
-    double y = bytes_of(args->type, args->y, rows * out);
-    return (struct counted){.operation = OPERATION_linear_forward,
-                            .type = args->type,
-                            .flops = 2 * rows * in * out,
-                            .bytes = bytes_of(args->type, args->x, rows * in) +
-                                     bytes_of(args->type, args->weight, in * out) +
-                                     bytes_of(args->type, args->bias, out) +
-                                     bytes_of(args->type, args->residual, rows * out) +
-                                     bytes_of(args->type, args->scale, out) +
-                                     bytes_of(args->type, args->pre, rows * out) + y,
-                            .size = {rows, out, in}};
+    return (struct counted){.type = type, .bytes = bytes, .size = {bytes, 1, 1}};
 }
 
-static struct counted count_linear_backward(const struct linear_backward *args)
+static struct counted draws(const struct dropout *dropout, double elements, struct counted counted)
 {
-    double rows = (double)args->rows, in = (double)args->in, out = (double)args->out;
-    int products = (args->dx != NULL) + (args->dweight != NULL);
-    return (struct counted){.operation = OPERATION_linear_backward,
-                            .type = args->type,
-                            .flops = 2 * rows * in * out * products,
-                            .bytes = products * bytes_of(args->type, args->dy, rows * out) +
-                                     bytes_of(args->type, args->dx, rows * in + in * out) +
-                                     bytes_of(args->type, args->pre, rows * in) +
-                                     bytes_of(args->type, args->dweight, rows * in) +
-                                     added(args->dweight, args->overwrite, in * out) +
-                                     added(args->dbias, args->overwrite, out) +
-                                     added(args->dx_sums, args->overwrite, in),
-                            .size = {rows, out, in}};
+    counted.drawn = dropout->rate > 0 ? elements : 0;
+    return counted;
 }
 
-/* Elements of q for the queries, and of k and v for all tokens. */
-static double attention_inputs(int64_t batch, int64_t tokens, int64_t queries, int64_t heads,
-                               int64_t head_dim)
+/* ---- Costs (operations.h) */
+#define T(tensor, count) bytes_of(args->type, args->tensor, (double)(count))
+#define F(tensor, count) bytes_of(TYPE_FP32, args->tensor, (double)(count))
+#define SUM(tensor, count) added(args->tensor, args->overwrite, (double)(count))
+#define MOVES(bytes) moves(args->type, bytes)
+#define MOVES_FP32(bytes) moves(TYPE_FP32, bytes)
+#define DRAWS(dropout, count, cost) draws(&args->dropout, count, cost)
+#define ROWS(width) ((double)args->rows * (double)args->width)
+#define TOKENS ((double)(args->batch * args->tokens) * (double)args->width)
+#define IMAGES ((double)(args->batch * args->height) * (double)(args->width * args->channels))
+
+static struct counted linear_forward_cost(const struct linear_forward *args)
 {
-    return (double)(batch * heads * head_dim) * (double)(queries + 2 * tokens);
+    const double rows = (double)args->rows, in = (double)args->in, out = (double)args->out;
+    const double y = T(y, rows * out);
+    struct counted counted = {.type = args->type,
+                              .flops = 2 * rows * in * out,
+                              .bytes = T(x, rows * in) + T(weight, in * out) + T(bias, out) +
+                                       T(residual, rows * out) + T(scale, out) +
+                                       T(pre, rows * out) + y,
+                              .size = {rows, out, in}};
+    const enum linear_epilogue epilogue = linear_epilogue(args);
+
+    kernel_add(&counted, "product", args->pre != NULL ? "pre" : "y", counted.flops,
+               T(x, rows * in) + T(weight, in * out) + T(bias, out) + y +
+                   (epilogue == LINEAR_DROP ? 0 : T(residual, rows * out)));
+    if (epilogue == LINEAR_DROP)
+        kernel_add(&counted, "dropout", "y", 0, 2 * y + T(residual, rows * out));
+    else if (epilogue != LINEAR_PLAIN)
+        kernel_add(&counted, epilogue == LINEAR_GELU ? "gelu" : "relu", "y", 0, 2 * y);
+    return DRAWS(dropout, rows * out, counted);
 }
 
-static struct counted count_attention_forward(const struct attention_forward *args)
+static struct counted linear_backward_cost(const struct linear_backward *args)
 {
-    double heads = (double)(args->batch * args->heads), tokens = (double)args->tokens;
-    double queries = (double)args->queries, width = (double)args->head_dim;
-    double inputs =
-        attention_inputs(args->batch, args->tokens, args->queries, args->heads, args->head_dim);
-    return (struct counted){.operation = OPERATION_attention_forward,
-                            .type = args->type,
-                            .flops = 4 * heads * queries * tokens * width,
-                            .bytes = bytes_of(args->type, args->qkv, inputs) +
-                                     bytes_of(args->type, args->out, heads * queries * width) +
-                                     bytes_of(TYPE_FP32, args->lse, heads * queries),
+    const double rows = (double)args->rows, in = (double)args->in, out = (double)args->out;
+    const double x = rows * in * (double)type_size(args->type), flops = 2 * rows * in * out;
+    const int products = (args->dx != NULL) + (args->dweight != NULL);
+    struct counted counted = {.type = args->type,
+                              .flops = flops * products,
+                              .bytes = products * T(dy, rows * out) + T(dx, rows * in + in * out) +
+                                       T(pre, rows * in) + T(dweight, rows * in) +
+                                       SUM(dweight, in * out) + SUM(dbias, out) + SUM(dx_sums, in),
+                              .size = {rows, out, in}};
+
+    if (args->dweight != NULL)
+        kernel_add(&counted, "product", "dweight", flops,
+                   x + T(dy, rows * out) + 2 * F(dweight, in * out) + F(dbias, out));
+    if (args->dx != NULL)
+        kernel_add(&counted, "product", "dx", flops,
+                   T(dy, rows * out) + T(dx, in * out + rows * in));
+    if (args->dx != NULL && (args->pre != NULL || args->x_relu))
+        kernel_add(&counted, args->pre != NULL ? "gelu_gradient" : "relu_gradient", "dx", 0, 3 * x);
+    return args->pre != NULL ? DRAWS(dropout, rows * in, counted) : counted;
+}
+
+/* heads: of all samples; width: of a head; products: matrix products of queries x tokens. */
+static struct counted attention_cost(enum data_type type, double heads, double queries,
+                                     double tokens, double width, int products, double bytes)
+{
+    return (struct counted){.type = type,
+                            .flops = 2 * products * heads * queries * tokens * width,
+                            .bytes = bytes,
                             .size = {heads * queries / tokens, tokens, width}};
 }
 
-static struct counted count_attention_backward(const struct attention_backward *args)
+static struct counted attention_forward_cost(const struct attention_forward *args)
 {
-    double heads = (double)(args->batch * args->heads), tokens = (double)args->tokens;
-    double queries = (double)args->queries, width = (double)args->head_dim;
-    double inputs =
-        attention_inputs(args->batch, args->tokens, args->queries, args->heads, args->head_dim);
-    return (struct counted){
-        .operation = OPERATION_attention_backward,
-        .type = args->type,
-        .flops = 8 * heads * queries * tokens * width,
-        .bytes = bytes_of(args->type, args->qkv, inputs + 3 * heads * tokens * width) +
-                 2 * bytes_of(args->type, args->out, heads * queries * width) +
-                 bytes_of(TYPE_FP32, args->lse, heads * queries) +
-                 added(args->dqkv_sums, args->overwrite, 3 * (double)args->heads * width),
-        .size = {heads * queries / tokens, tokens, width}};
+    const double heads = (double)(args->batch * args->heads), queries = (double)args->queries;
+    const double tokens = (double)args->tokens, width = (double)args->head_dim;
+    const double bytes = T(qkv, heads * width * (queries + 2 * tokens)) +
+                         T(out, heads * queries * width) + F(lse, heads * queries);
+    const struct counted cost = attention_cost(args->type, heads, queries, tokens, width, 2, bytes);
+
+    return DRAWS(dropout, cost.size[0] * tokens * tokens, cost);
 }
 
+static struct counted attention_backward_cost(const struct attention_backward *args)
+{
+    const double heads = (double)(args->batch * args->heads), queries = (double)args->queries;
+    const double tokens = (double)args->tokens, width = (double)args->head_dim;
+    const double bytes = T(qkv, heads * width * (queries + 5 * tokens)) +
+                         2 * T(out, heads * queries * width) + F(lse, heads * queries) +
+                         SUM(dqkv_sums, 3 * (double)args->heads * width);
+    const struct counted cost = attention_cost(args->type, heads, queries, tokens, width, 4, bytes);
+
+    return DRAWS(dropout, cost.size[0] * tokens * tokens, cost);
+}
+
+/* Elements of tensors, and the inner dimension of one output. */
 struct convolved {
-    double x, y, weight, window; /* numbers of elements; window: inner dimension of one output */
+    double x, y, weight, inner;
 };
 
 static struct convolved convolved(const struct convolution_shape *shape)
 {
-    int64_t height = convolved_size(shape->height, shape->kernel, shape->stride, shape->padding);
-    int64_t width = convolved_size(shape->width, shape->kernel, shape->stride, shape->padding);
-    double window = (double)(shape->in * shape->kernel * shape->kernel);
-    return (struct convolved){.x = (double)(shape->batch * shape->height * shape->width) *
-                                   (double)shape->in,
-                              .y = (double)(shape->batch * height * width) * (double)shape->out,
-                              .weight = window * (double)shape->out,
-                              .window = window};
+    return (struct convolved){.x = (double)convolution_pixels(shape) * (double)shape->in,
+                              .y = (double)convolved_pixels(shape) * (double)shape->out,
+                              .weight = (double)convolution_weights(shape),
+                              .inner = (double)(shape->in * shape->kernel * shape->kernel)};
 }
 
-static struct counted count_convolution_forward(const struct convolution_forward *args)
+static struct counted convolution_forward_cost(const struct convolution_forward *args)
 {
-    struct convolved shape = convolved(&args->shape);
-    double out = (double)args->shape.out;
-    return (struct counted){.operation = OPERATION_convolution_forward,
-                            .type = args->type,
-                            .flops = 2 * shape.y * shape.window,
-                            .bytes = bytes_of(args->type, args->x, shape.x + shape.y) +
-                                     bytes_of(args->type, args->weight, shape.weight) +
-                                     bytes_of(args->type, args->bias, out),
-                            .size = {shape.y / (out > 0 ? out : 1), out, shape.window}};
-}
+    const struct convolved n = convolved(&args->shape);
+    const double out = (double)args->shape.out, weight = T(weight, n.weight);
+    struct counted counted = {.type = args->type,
+                              .flops = 2 * n.y * n.inner,
+                              .bytes = T(x, n.x + n.y) + weight + T(bias, out),
+                              .size = {n.y / (out > 0 ? out : 1), out, n.inner}};
 
-static struct counted count_convolution_backward(const struct convolution_backward *args)
-{
-    struct convolved shape = convolved(&args->shape);
-    double out = (double)args->shape.out;
-    int products = (args->dx != NULL) + (args->dweight != NULL);
-    return (struct counted){.operation = OPERATION_convolution_backward,
-                            .type = args->type,
-                            .flops = 2 * shape.y * shape.window * products,
-                            .bytes = products * bytes_of(args->type, args->dy, shape.y) +
-                                     bytes_of(args->type, args->dx, shape.x + shape.weight) +
-                                     bytes_of(args->type, args->dweight, shape.x) +
-                                     added(args->dweight, args->overwrite, shape.weight) +
-                                     added(args->dbias, args->overwrite, out),
-                            .size = {shape.y / (out > 0 ? out : 1), out, shape.window}};
-}
-
-#define MOVED(name, expression)                                                                    \
-    static struct counted count_##name(const struct name *args)                                    \
-    {                                                                                              \
-        return moved(OPERATION_##name, args->type, expression);                                    \
+    if (convolution_is_linear(&args->shape)) {
+        const struct linear_forward linear = convolution_as_linear(args);
+        return linear_forward_cost(&linear);
     }
-#define ROWS(width) ((double)args->rows * (double)(width))
-#define TOKENS ((double)(args->batch * args->tokens) * (double)args->width)
-#define IMAGES(height, width) ((double)(args->batch * (height)) * (double)((width)*args->channels))
-#define T(tensor, count) bytes_of(args->type, args->tensor, count)
-
-MOVED(norm_forward, T(x, 2 * ROWS(args->width)) + T(kept, ROWS(args->width)) +
-                        2 * bytes_of(TYPE_FP32, args->mean, ROWS(1)))
-MOVED(norm_backward, T(x, ROWS(args->width)) + T(dy, ROWS(args->width)) +
-                         T(add, ROWS(args->width)) + T(dx, ROWS(args->width)) +
-                         added(args->add_sums, args->overwrite, (double)args->width) +
-                         2 * bytes_of(TYPE_FP32, args->mean, ROWS(1)))
-MOVED(dropout_apply, T(x, 2 * ROWS(args->width)))
-MOVED(scale_backward, T(pre, ROWS(args->width)) + T(dy, ROWS(args->width)) +
-                          T(dx, ROWS(args->width)) +
-                          added(args->dscale, args->overwrite, (double)args->width))
-MOVED(rotary, T(qkv, 4.0 * (double)(args->batch * args->grid[0] * args->grid[1] * args->heads) *
-                         (double)args->head_dim))
-MOVED(glu_forward, T(x, 3 * ROWS(args->width)))
-MOVED(glu_backward, T(x, 5 * ROWS(args->width)))
-MOVED(patches_forward, T(images, 2 * IMAGES(args->height, args->width)))
-MOVED(tokens_forward, T(x, 2 * TOKENS))
-MOVED(tokens_backward, T(dx, 2 * TOKENS))
-MOVED(pool_forward, T(x, (args->mean ? TOKENS : 0) + (double)(args->batch * args->width)))
-MOVED(pool_backward, T(dx, TOKENS))
-MOVED(batch_norm_sums, T(x, ROWS(args->channels)))
-MOVED(batch_norm_forward, T(x, 2 * ROWS(args->channels)) + T(residual, ROWS(args->channels)))
-MOVED(batch_norm_backward_sums,
-      T(x, ROWS(args->channels)) + T(y, ROWS(args->channels)) + T(add, ROWS(args->channels)) +
-          T(dy, (args->y != NULL || args->add != NULL ? 2 : 1) * ROWS(args->channels)))
-MOVED(batch_norm_backward, T(x, 3 * ROWS(args->channels)))
-MOVED(max_pool_forward, T(x, IMAGES(args->height, args->width) * 1.25))
-MOVED(max_pool_backward, T(dx, IMAGES(args->height, args->width) * 1.25) +
-                             T(add, IMAGES(args->height, args->width) / 4))
-MOVED(transpose, T(x, 2.0 * (double)(args->batch * args->rows) * (double)args->columns))
-MOVED(cross_entropy, T(logits, (double)args->batch *(double)args->classes) +
-                         T(dlogits, (double)args->batch *(double)args->classes))
-MOVED(squared_error, T(predictions, 2.0 * (double)args->batch * (double)args->outputs))
-MOVED(matrix_sum, T(x, 2 * ROWS(args->width)) + T(z, ROWS(args->width)))
-static struct counted count_tree_sums(const struct tree_sums *args)
-{
-    return moved(OPERATION_tree_sums, TYPE_FP32,
-                 (double)(args->rows + 1) * (double)args->count * sizeof(double));
+    kernel_add(&counted, "transpose", "filters", 0, 2 * weight);
+    kernel_add(&counted, "convolution", "y", counted.flops, T(x, n.x + n.y) + weight);
+    if (args->relu || args->bias != NULL)
+        kernel_add(&counted, "relu", "y", 0, 2 * T(y, n.y));
+    return counted;
 }
 
-static struct counted count_hash(const struct hash *args)
+static struct counted convolution_backward_cost(const struct convolution_backward *args)
 {
-    return moved(OPERATION_hash, TYPE_FP32, (double)args->count * sizeof(float));
-}
+    const struct convolved n = convolved(&args->shape);
+    const double size = (double)type_size(args->type), out = (double)args->shape.out;
+    const double x = n.x * size, y = n.y * size, weight = n.weight * size;
+    const double flops = 2 * n.y * n.inner;
+    const int products = (args->dx != NULL) + (args->dweight != NULL);
+    struct counted counted = {.type = args->type,
+                              .flops = flops * products,
+                              .bytes = products * y + T(dx, n.x + n.weight) + T(dweight, n.x) +
+                                       SUM(dweight, n.weight) + SUM(dbias, out),
+                              .size = {n.y / (out > 0 ? out : 1), out, n.inner}};
 
-MOVED(nonfinite, T(values, (double)args->count))
-MOVED(image_transform,
-      (double)(args->batch * args->source_height * args->source_width) * (double)args->channels +
-          T(images, IMAGES(args->height, args->width)))
-MOVED(images_mix, T(images, 2 * IMAGES(args->height, args->width)))
+    if (convolution_is_linear(&args->shape)) {
+        const struct linear_backward linear = convolution_backward_as_linear(args);
+        return linear_backward_cost(&linear);
+    }
+    if (args->dweight != NULL) {
+        kernel_add(&counted, "convolution", "dweight", flops, x + y + weight);
+        kernel_add(&counted, "transpose", "dweight", 0, weight + 2 * F(dweight, n.weight));
+    }
+    if (args->dbias != NULL)
+        kernel_add(&counted, "column_sums", "dbias", 0, y);
+    if (args->dx == NULL)
+        return counted;
+    kernel_add(&counted, "transpose", "filters", 0, 2 * weight);
+    kernel_add(&counted, "convolution", "dx", flops, y + weight + x);
+    if (args->x_relu)
+        kernel_add(&counted, "relu_gradient", "dx", 0, 3 * x);
+    return counted;
+}
 
 /* Master weights, moments and averages are read and written, gradients read, copies written. With
  * `measure` weights, moments and gradients are only read. */
-static struct counted count_update(const struct update *args)
+static double update_bytes(const struct update *args)
 {
     double bytes = 0;
     for (const struct update *update = args; update != NULL; update = update->next) {
@@ -221,223 +213,41 @@ static struct counted count_update(const struct update *args)
                      bytes_of(update->copy_type, update->copy, count) +
                      bytes_of(direction_type(update->copy_type), update->direction, count);
     }
-    return moved(OPERATION_update, TYPE_FP32, bytes);
+    return bytes;
 }
 
-/* ---- The kernels of each operation and the bytes that each moves, for comparison with the profile
- * of a step on a GPU (benchmarks/gpu_page). The order is the launch order of cuda/linear.cu and
- * cuda/convolution.cu. Small kernels that finish sums are left out: their data stays in the L2
- * cache. */
-static void kernel_add(struct counted *counted, const char *family, const char *result,
-                       double flops, double bytes)
+static void ignored(struct stream *stream, ...)
 {
-    ENSURE(counted->kernels < COUNTED_KERNELS, "more than %d kernels of %s", COUNTED_KERNELS,
-           operation_name[counted->operation]);
-    counted->kernel[counted->kernels++] =
-        (struct counted_kernel){.family = family, .result = result, .flops = flops, .bytes = bytes};
+    (void)stream;
 }
 
-static void linear_forward_kernels(struct counted *counted, const struct linear_forward *args)
+/* Report an operation that does something. It is one kernel unless its cost has others. Dropout
+ * that it draws is reported as an operation of its own, since random numbers take time. */
+static void report(enum device_operation operation, struct counted counted)
 {
-    double size = (double)type_size(args->type);
-    double rows = (double)args->rows, in = (double)args->in, out = (double)args->out;
-    double y = rows * out * size;
-    bool drops = args->dropout.rate > 0 || (args->residual != NULL && args->drop_path.rate > 0);
-    /* The residual is added by the dropout kernel, which also scales. */
-    bool later = args->scale != NULL || (drops && args->pre == NULL);
-    double product = (rows * in + in * out + (args->bias != NULL ? out : 0)) * size + y +
-                     (args->residual != NULL && !later ? y : 0);
-    kernel_add(counted, "product", args->pre != NULL ? "pre" : "y", counted->flops, product);
-    if (later)
-        kernel_add(counted, "dropout", "y", 0, (args->residual != NULL ? 3 : 2) * y);
-    else if (args->pre != NULL)
-        kernel_add(counted, "gelu", "y", 0, 2 * y);
-    else if (args->relu)
-        kernel_add(counted, "relu", "y", 0, 2 * y);
-}
+    struct counted dropout =
+        moves(counted.type, 2 * counted.drawn * (double)type_size(counted.type));
 
-static void linear_backward_kernels(struct counted *counted, const struct linear_backward *args)
-{
-    double size = (double)type_size(args->type);
-    double rows = (double)args->rows, in = (double)args->in, out = (double)args->out;
-    double x = rows * in * size, dy = rows * out * size, flops = 2 * rows * in * out;
-    if (args->dweight != NULL)
-        kernel_add(counted, "product", "dweight", flops,
-                   x + dy + (2 * in * out + (args->dbias != NULL ? out : 0)) * sizeof(float));
-    if (args->dx != NULL)
-        kernel_add(counted, "product", "dx", flops, dy + in * out * size + x);
-    if (args->dx != NULL && args->pre != NULL)
-        kernel_add(counted, "gelu_gradient", "dx", 0, 3 * x);
-    else if (args->dx != NULL && args->x_relu)
-        kernel_add(counted, "relu_gradient", "dx", 0, 3 * x);
-}
-
-/* A 1 x 1 convolution is a linear layer over pixels. */
-static bool is_linear(const struct convolution_shape *shape)
-{
-    return shape->kernel == 1 && shape->stride == 1 && shape->padding == 0;
-}
-
-static void convolution_forward_kernels(struct counted *counted,
-                                        const struct convolution_forward *args)
-{
-    struct convolved shape = convolved(&args->shape);
-    double size = (double)type_size(args->type), x = shape.x * size, y = shape.y * size;
-    double weight = shape.weight * size;
-    bool linear = is_linear(&args->shape);
-    if (!linear)
-        kernel_add(counted, "transpose", "filters", 0, 2 * weight);
-    kernel_add(counted, linear ? "product" : "convolution", "y", counted->flops, x + weight + y);
-    if (args->relu || (args->bias != NULL && !linear))
-        kernel_add(counted, "relu", "y", 0, 2 * y);
-}
-
-static void convolution_backward_kernels(struct counted *counted,
-                                         const struct convolution_backward *args)
-{
-    struct convolved shape = convolved(&args->shape);
-    double size = (double)type_size(args->type), x = shape.x * size, y = shape.y * size;
-    double weight = shape.weight * size;
-    bool linear = is_linear(&args->shape);
-    const char *family = linear ? "product" : "convolution";
-    double flops = counted->flops / ((args->dx != NULL) + (args->dweight != NULL));
-    double gradient = shape.weight * sizeof(float);
-    if (args->dweight != NULL)
-        kernel_add(counted, family, "dweight", flops, x + y + (linear ? 2 * gradient : weight));
-    if (args->dweight != NULL && !linear)
-        kernel_add(counted, "transpose", "dweight", 0, weight + 2 * gradient);
-    if (args->dbias != NULL && !linear)
-        kernel_add(counted, "column_sums", "dbias", 0, y);
-    if (args->dx == NULL)
+    counted.operation = operation;
+    dropout.operation = OPERATION_dropout_apply;
+    if (counted.flops + counted.bytes <= 0)
         return;
-    if (!linear)
-        kernel_add(counted, "transpose", "filters", 0, 2 * weight);
-    kernel_add(counted, family, "dx", flops, y + weight + x);
-    if (args->x_relu)
-        kernel_add(counted, "relu_gradient", "dx", 0, 3 * x);
+    if (counted.kernels == 0)
+        kernel_add(&counted, operation_name[operation], "", counted.flops, counted.bytes);
+    active.counter->operation(active.counter, &counted);
+    if (counted.drawn > 0)
+        active.counter->operation(active.counter, &dropout);
 }
 
-/* True if the operation launches nothing: dropout in place at rate 0. */
-static bool is_idle(const struct counted *counted, const void *args)
-{
-    const struct dropout_apply *drop = args;
-    return counted->operation == OPERATION_dropout_apply && drop->dropout.rate == 0 &&
-           drop->drop_path.rate == 0 && drop->x == drop->y;
-}
-
-static void count_kernels(struct counted *counted, const void *args)
-{
-    if (counted->operation == OPERATION_linear_forward)
-        linear_forward_kernels(counted, args);
-    else if (counted->operation == OPERATION_linear_backward)
-        linear_backward_kernels(counted, args);
-    else if (counted->operation == OPERATION_convolution_forward)
-        convolution_forward_kernels(counted, args);
-    else if (counted->operation == OPERATION_convolution_backward)
-        convolution_backward_kernels(counted, args);
-    else if (!is_idle(counted, args))
-        kernel_add(counted, operation_name[counted->operation], "", counted->flops, counted->bytes);
-}
-
-static void report(const struct counted *counted)
-{
-    active.counter->operation(active.counter, counted);
-}
-
-/* Dropout fused into another operation costs its random numbers: report it as a separate operation.
- */
-static void report_dropout(enum data_type type, const struct dropout *dropout, double elements)
-{
-    struct counted counted =
-        moved(OPERATION_dropout_apply, type, 2 * elements * (double)type_size(type));
-    if (dropout->rate > 0)
-        report(&counted);
-}
-
-static void report_fused_dropout(const struct counted *counted, enum operation operation,
-                                 const void *args)
-{
-    double rows = counted->size[0], tokens = counted->size[1];
-    const struct linear_forward *forward = args;
-    const struct linear_backward *backward = args;
-    const struct attention_forward *attention = args;
-    const struct attention_backward *attention_gradient = args;
-    const struct scale_backward *scale = args;
-    if (operation == OPERATION_linear_forward)
-        report_dropout(counted->type, &forward->dropout, rows * counted->size[1]);
-    else if (operation == OPERATION_linear_backward && backward->pre != NULL)
-        report_dropout(counted->type, &backward->dropout, rows * counted->size[2]);
-    else if (operation == OPERATION_scale_backward)
-        report_dropout(counted->type, &scale->dropout, (double)(scale->rows * scale->width));
-    else if (operation == OPERATION_attention_forward)
-        report_dropout(counted->type, &attention->dropout, rows * tokens * tokens);
-    else if (operation == OPERATION_attention_backward)
-        report_dropout(counted->type, &attention_gradient->dropout, rows * tokens * tokens);
-}
-
-#define COUNTED(name)                                                                              \
-    static void counted_##name(struct stream *stream, const struct name *args)                     \
+/* clang-format off */
+#define COUNTED(name, kind, parameters, arguments, cost)                                           \
+    static void counted_##name parameters                                                          \
     {                                                                                              \
-        (void)stream;                                                                              \
-        struct counted counted = count_##name(args);                                               \
-        count_kernels(&counted, args);                                                             \
-        report(&counted);                                                                          \
-        report_fused_dropout(&counted, OPERATION_##name, args);                                    \
+        ignored arguments;                                                                         \
+        report(OPERATION_##name, cost);                                                            \
     }
 DEVICE_OPERATIONS(COUNTED)
-
-static void report_moved(enum operation operation, double bytes)
-{
-    struct counted counted = moved(operation, TYPE_FP32, bytes);
-    count_kernels(&counted, NULL);
-    report(&counted);
-}
-
-static void counted_copy(struct stream *stream, void *to, const void *from, size_t bytes)
-{
-    (void)stream, (void)to, (void)from;
-    report_moved(OPERATION_copy, 2 * (double)bytes);
-}
-
-static void counted_zero(struct stream *stream, void *memory, size_t bytes)
-{
-    (void)stream, (void)memory;
-    report_moved(OPERATION_zero, (double)bytes);
-}
-
-static void counted_convert(struct stream *stream, enum data_type to_type, void *to,
-                            enum data_type from_type, const void *from, int64_t count)
-{
-    (void)stream, (void)to, (void)from;
-    report_moved(OPERATION_convert,
-                 (double)count * (double)(type_size(to_type) + type_size(from_type)));
-}
-
-static void counted_add(struct stream *stream, float *sum, const float *addend, int64_t count)
-{
-    (void)stream, (void)sum, (void)addend;
-    report_moved(OPERATION_add, 3 * (double)count * sizeof(float));
-}
-
-static void counted_scaler_update(struct stream *stream, struct loss_scaler *scaler,
-                                  const double *norm_squared)
-{
-    (void)stream, (void)scaler, (void)norm_squared;
-    report_moved(OPERATION_scaler_update, sizeof(struct loss_scaler));
-}
-
-static void counted_sum_squares(struct stream *stream, const float *values, int64_t count,
-                                struct exact_sum *sum)
-{
-    (void)stream, (void)values, (void)sum;
-    report_moved(OPERATION_sum_squares, (double)count * sizeof(float));
-}
-
-static void counted_sum_value(struct stream *stream, const struct exact_sum *sum, double *value)
-{
-    (void)stream, (void)sum, (void)value;
-    report_moved(OPERATION_sum_value, sizeof *sum + sizeof *value);
-}
+/* clang-format on */
 
 static void event_ignored(struct event *event, struct stream *stream)
 {
@@ -460,9 +270,8 @@ void count_open(struct device *device, struct counter *counter)
     active.inner = device->backend;
     active.outer = *device->backend;
     active.counter = counter;
-#define REPLACE(name) active.outer.name = counted_##name;
+#define REPLACE(name, ...) active.outer.name = counted_##name;
     DEVICE_OPERATIONS(REPLACE)
-    DEVICE_OTHERS(REPLACE)
     active.outer.range_begin = NULL;
     active.outer.range_end = NULL;
     active.outer.event_record = event_ignored;

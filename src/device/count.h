@@ -5,7 +5,7 @@
 #ifndef VITTRAIN_DEVICE_COUNT_H
 #define VITTRAIN_DEVICE_COUNT_H
 
-#include "device/operations.h"
+#include "device/device.h"
 
 /* One kernel of an operation, as launched by the GPU backend. family: type of kernel ("product",
  * "gelu"; the operation's name if the operation is one kernel). result: the tensor written ("dx"),
@@ -22,12 +22,13 @@ enum { COUNTED_KERNELS = 6 };
  * assuming an ideal cache. size: of a matrix product: rows, columns, inner dimension; of attention:
  * heads of all samples, tokens, head dimension; otherwise: bytes, 1, 1. */
 struct counted {
-    enum operation operation;
+    enum device_operation operation;
     enum data_type type;
     double flops, bytes;
     double size[3];
+    double drawn; /* elements whose dropout is drawn in the operation */
     struct counted_kernel kernel[COUNTED_KERNELS]; /* in launch order */
-    int kernels;                                   /* 0: fused into another kernel, or no work */
+    int kernels;                                   /* 0: fused into another kernel */
 };
 
 /* Callback for each operation, in the order of the calls. */

@@ -426,10 +426,9 @@ void cpu_copy(struct stream *stream, void *to, const void *from, size_t bytes)
 }
 
 /* clang-format off */
-#define ENTRY(name) .name = cpu_##name,
+#define ENTRY(name, ...) .name = cpu_##name,
 const struct device_backend device_cpu = {
     DEVICE_OPERATIONS(ENTRY)
-    DEVICE_OTHERS(ENTRY)
     .name = "cpu",
     .open = cpu_open,
     .close = cpu_close,

@@ -9,7 +9,6 @@
 #include "core/integer.h"
 #include "device/cpu_product.h"
 #include "device/device.h"
-#include "device/operations.h"
 #include "device/tile_kernels.h"
 
 struct choices;
@@ -79,13 +78,8 @@ struct mask_source cpu_mask_source(const struct dropout *dropout, int64_t sample
 /* Return the drop path factor of this sample's branch: 1 if drop path is off. */
 float cpu_path_scale(const struct dropout *drop_path, int64_t sample);
 
-#define CPU_OPERATION(name) void cpu_##name(struct stream *stream, const struct name *args);
+#define CPU_OPERATION(name, kind, parameters, ...) void cpu_##name parameters;
 DEVICE_OPERATIONS(CPU_OPERATION)
-void cpu_copy(struct stream *stream, void *to, const void *from, size_t bytes);
-void cpu_zero(struct stream *stream, void *memory, size_t bytes);
-void cpu_convert(struct stream *stream, enum data_type to_type, void *to, enum data_type from_type,
-                 const void *from, int64_t count);
-void cpu_add(struct stream *stream, float *sum, const float *addend, int64_t count);
 bool cpu_attention_fits(struct device *device, int64_t tokens, int64_t head_dim);
 int cpu_linear_grain_level(struct device *device, const struct linear_backward *args);
 size_t cpu_convolution_workspace(struct device *device, enum data_type type,
@@ -97,10 +91,5 @@ void cpu_convolution_direct_forward(const struct cpu_device *cpu,
                                     const struct convolution_forward *args);
 void cpu_convolution_direct_backward(const struct cpu_device *cpu,
                                      const struct convolution_backward *args);
-void cpu_scaler_update(struct stream *stream, struct loss_scaler *scaler,
-                       const double *norm_squared);
-void cpu_sum_squares(struct stream *stream, const float *values, int64_t count,
-                     struct exact_sum *sum);
-void cpu_sum_value(struct stream *stream, const struct exact_sum *sum, double *value);
 
 #endif

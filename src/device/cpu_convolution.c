@@ -19,18 +19,12 @@ enum { COPIED_ELEMENTS = 4 << 20 };
 
 static int64_t x_elements(const struct convolution_shape *s)
 {
-    return s->batch * s->height * s->width * s->in;
+    return convolution_pixels(s) * s->in;
 }
 
 static int64_t y_elements(const struct convolution_shape *s)
 {
-    return s->batch * convolved_size(s->height, s->kernel, s->stride, s->padding) *
-           convolved_size(s->width, s->kernel, s->stride, s->padding) * s->out;
-}
-
-static int64_t weight_elements(const struct convolution_shape *s)
-{
-    return s->out * s->in * s->kernel * s->kernel;
+    return convolved_pixels(s) * s->out;
 }
 
 /* True if operands are multiplied in this type, not as fp32 copies. oneDNN 2.6 computes a wrong
@@ -98,7 +92,7 @@ static struct copies copies_layout(const struct cpu_device *cpu, enum data_type 
     copies.x = (float *)copies.rest;
     copies.rest += aligned(x_elements(&part));
     copies.weight = (float *)copies.rest;
-    copies.rest += aligned(weight_elements(&part));
+    copies.rest += aligned(convolution_weights(&part));
     copies.bias = (float *)copies.rest;
     copies.rest += aligned(part.out);
     copies.y = (float *)copies.rest;
@@ -114,8 +108,8 @@ static size_t copies_bytes(const struct cpu_device *cpu, enum data_type type,
     part.batch = samples_at_a_time(cpu, type, shape);
     return !copies_operands(cpu, type, shape)
                ? 0
-               : aligned(x_elements(&part)) + aligned(weight_elements(&part)) + aligned(part.out) +
-                     aligned(y_elements(&part));
+               : aligned(x_elements(&part)) + aligned(convolution_weights(&part)) +
+                     aligned(part.out) + aligned(y_elements(&part));
 }
 
 /* Return the type in which convolutions of a type are computed. */
@@ -250,7 +244,7 @@ static void forward_part(const struct cpu_device *cpu, const struct convolution_
     part.y = copies->y;
     convert(cpu, TYPE_FP32, copies->x, args->type, args->x, x_elements(&args->shape));
     convert(cpu, TYPE_FP32, copies->weight, args->type, args->weight,
-            weight_elements(&args->shape));
+            convolution_weights(&args->shape));
     if (args->bias == NULL)
         part.bias = NULL;
     else
@@ -336,7 +330,7 @@ static void backward_copied(const struct cpu_device *cpu, const struct convoluti
 
     convert(cpu, TYPE_FP32, copies->x, args->type, args->x, elements);
     convert(cpu, TYPE_FP32, copies->weight, args->type, args->weight,
-            weight_elements(&args->shape));
+            convolution_weights(&args->shape));
     convert(cpu, TYPE_FP32, copies->y, args->type, args->dy, y_elements(&args->shape));
     part.type = TYPE_FP32;
     part.x = copies->x;
@@ -362,7 +356,7 @@ void cpu_convolution_backward(struct stream *stream, const struct convolution_ba
         return;
     /* The functions below always accumulate, so overwriting starts from zero. */
     if (args->overwrite && args->dweight != NULL)
-        cpu_zero(stream, args->dweight, (size_t)weight_elements(shape) * sizeof *args->dweight);
+        cpu_zero(stream, args->dweight, (size_t)convolution_weights(shape) * sizeof *args->dweight);
     if (args->overwrite && args->dbias != NULL)
         cpu_zero(stream, args->dbias, (size_t)shape->out * sizeof *args->dbias);
     if (cpu_convolution_is_direct(shape)) {

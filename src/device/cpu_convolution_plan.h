@@ -33,7 +33,7 @@ size_t convolution_plan_workspace(struct convolution_cache *cache,
 /* Return oneDNN's name of the implementation. */
 const char *convolution_implementation(const struct convolution_plan *plan);
 
-/* Shapes and types as in device.h; bias is used only if the plan has one. */
+/* Shapes and types as in operations.h; bias is used only if the plan has one. */
 void convolution_run_forward(const struct convolution_plan *plan, const void *x, const void *weight,
                              const void *bias, void *y, void *workspace);
 void convolution_run_input(const struct convolution_plan *plan, void *dx, const void *weight,

@@ -45,6 +45,8 @@ void cpu_dropout_apply(struct stream *stream, const struct dropout_apply *args)
     const struct cpu_kernels *kernels = cpu->kernels;
     const int64_t padded = (args->width + 7) / 8 * 8;
 
+    if (dropout_is_idle(args))
+        return;
 #pragma omp parallel for num_threads(cpu_threads_for(cpu, args->rows * args->width))
     for (int64_t r = 0; r < args->rows; r++) {
         const int64_t sample = r / args->rows_per_sample;

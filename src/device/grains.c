@@ -293,101 +293,108 @@ static int64_t rows_per_sample(int64_t rows)
     return rows / active->count;
 }
 
-static void norm_backward_grain(struct stream *stream, const void *whole,
-                                const struct grain_range *grain)
+/* Set the rows of sums of all grains to zero; no effect if channels is -1. The `sums` of the
+ * operation are written by grains_add_sums. */
+static void rows_clear(struct stream *stream, int64_t channels)
 {
-    struct norm_backward args = *(const struct norm_backward *)whole;
-    const int64_t row = grain->first * rows_per_sample(args.rows);
-    const int64_t grouped = args.group > 0 ? row / args.group * args.stride : row * args.width;
-
-    args.rows = grain->count * rows_per_sample(args.rows);
-    args.x = element(args.type, args.x, row * args.width);
-    args.dy = element(args.type, args.dy, grouped);
-    args.mean += row;
-    args.rstd += row;
-    args.add = element(args.type, args.add, row * args.width);
-    args.dx = element_to_write(args.type, args.dx, grouped);
-    args.dgamma = grain->gradient[0];
-    args.dbeta = grain->gradient[1];
-    active->inner->norm_backward(stream, &args);
+    if (!active->inside || channels < 0)
+        return;
+    active->row_count = 2 * channels + 1;
+    ENSURE(active->total * active->row_count <= active->row_capacity,
+           "no room for %lld sums of %lld grains", (long long)active->row_count,
+           (long long)active->total);
+    active->inner->zero(stream, active->rows,
+                        (size_t)(active->total * active->row_count) * sizeof *active->rows);
 }
 
-static void grains_norm_backward(struct stream *stream, const struct norm_backward *args)
+/* Return the row of sums of a grain of this pass. */
+static double *row_of(const struct grain_range *grain)
 {
-    const struct gradient gradients[GRADIENTS] = {{args->dgamma, args->width},
-                                                  {args->dbeta, args->width}};
-
-    if (is_summed("norm_backward", args->rows, args->overwrite))
-        for_each_grain(stream, norm_backward_grain, args, gradients);
-    else
-        active->inner->norm_backward(stream, args);
+    return active->rows + (active->first + grain->first) / active->samples * active->row_count;
 }
 
-static void scale_backward_grain(struct stream *stream, const void *whole,
-                                 const struct grain_range *grain)
-{
-    struct scale_backward args = *(const struct scale_backward *)whole;
-    const int64_t first = grain->first * args.rows_per_sample * args.width;
+/* Define grains_NAME: an operation that sums over samples runs once per grain, with the arguments
+ * that NAME_cut sets. channels: of a batch norm, otherwise -1. The last arguments are the
+ * gradients.
+ */
+#define SUMMED(name, rows, overwrite, channels, ...)                                               \
+    static void name##_grain(struct stream *stream, const void *whole,                             \
+                             const struct grain_range *grain)                                      \
+    {                                                                                              \
+        struct name args = *(const struct name *)whole;                                            \
+        name##_cut(&args, grain);                                                                  \
+        active->inner->name(stream, &args);                                                        \
+    }                                                                                              \
+    static void grains_##name(struct stream *stream, const struct name *args)                      \
+    {                                                                                              \
+        rows_clear(stream, channels);                                                              \
+        if (is_summed(#name, rows, overwrite))                                                     \
+            for_each_grain(stream, name##_grain, args, (struct gradient[GRADIENTS]){__VA_ARGS__}); \
+        else                                                                                       \
+            active->inner->name(stream, args);                                                     \
+    }
 
-    args.rows = grain->count * args.rows_per_sample;
-    args.pre = element(args.type, args.pre, first);
-    args.dy = element(args.type, args.dy, first);
-    args.dx = element_to_write(args.type, args.dx, first);
-    args.dscale = grain->gradient[0];
-    dropout_shift(&args.dropout, grain);
-    dropout_shift(&args.drop_path, grain);
-    active->inner->scale_backward(stream, &args);
+static void norm_backward_cut(struct norm_backward *args, const struct grain_range *grain)
+{
+    const int64_t row = grain->first * rows_per_sample(args->rows);
+    const int64_t grouped = args->group > 0 ? row / args->group * args->stride : row * args->width;
+
+    args->rows = grain->count * rows_per_sample(args->rows);
+    args->x = element(args->type, args->x, row * args->width);
+    args->dy = element(args->type, args->dy, grouped);
+    args->mean += row;
+    args->rstd += row;
+    args->add = element(args->type, args->add, row * args->width);
+    args->dx = element_to_write(args->type, args->dx, grouped);
+    args->dgamma = grain->gradient[0];
+    args->dbeta = grain->gradient[1];
 }
 
-static void grains_scale_backward(struct stream *stream, const struct scale_backward *args)
-{
-    const struct gradient gradients[GRADIENTS] = {{args->dscale, args->width}};
+SUMMED(norm_backward, args->rows, args->overwrite, -1, {args->dgamma, args->width},
+       {args->dbeta, args->width})
 
-    if (is_summed("scale_backward", args->rows, args->overwrite))
-        for_each_grain(stream, scale_backward_grain, args, gradients);
-    else
-        active->inner->scale_backward(stream, args);
+static void scale_backward_cut(struct scale_backward *args, const struct grain_range *grain)
+{
+    const int64_t first = grain->first * args->rows_per_sample * args->width;
+
+    args->rows = grain->count * args->rows_per_sample;
+    args->pre = element(args->type, args->pre, first);
+    args->dy = element(args->type, args->dy, first);
+    args->dx = element_to_write(args->type, args->dx, first);
+    args->dscale = grain->gradient[0];
+    dropout_shift(&args->dropout, grain);
+    dropout_shift(&args->drop_path, grain);
 }
 
-static void tokens_backward_grain(struct stream *stream, const void *whole,
-                                  const struct grain_range *grain)
-{
-    struct tokens_backward args = *(const struct tokens_backward *)whole;
-    const int64_t patches = args.tokens - args.registers - args.class_token;
-    const int64_t first = grain->first * rows_per_sample(args.batch);
+SUMMED(scale_backward, args->rows, args->overwrite, -1, {args->dscale, args->width})
 
-    args.batch = grain->count * rows_per_sample(args.batch);
-    args.dx = element(args.type, args.dx, first * args.tokens * args.width);
-    args.dpatches = element_to_write(args.type, args.dpatches, first * patches * args.width);
-    args.dclass_token = grain->gradient[0];
-    args.dregister_tokens = grain->gradient[1];
-    args.dposition = grain->gradient[2];
-    active->inner->tokens_backward(stream, &args);
+static void tokens_backward_cut(struct tokens_backward *args, const struct grain_range *grain)
+{
+    const int64_t patches = args->tokens - args->registers - args->class_token;
+    const int64_t first = grain->first * rows_per_sample(args->batch);
+
+    args->batch = grain->count * rows_per_sample(args->batch);
+    args->dx = element(args->type, args->dx, first * args->tokens * args->width);
+    args->dpatches = element_to_write(args->type, args->dpatches, first * patches * args->width);
+    args->dclass_token = grain->gradient[0];
+    args->dregister_tokens = grain->gradient[1];
+    args->dposition = grain->gradient[2];
 }
 
-static void grains_tokens_backward(struct stream *stream, const struct tokens_backward *args)
-{
-    const struct gradient gradients[GRADIENTS] = {
-        {args->dclass_token, args->width},
-        {args->dregister_tokens, args->registers * args->width},
-        {args->dposition, (args->tokens - args->unplaced) * args->width}};
+SUMMED(tokens_backward, args->batch, args->overwrite, -1, {args->dclass_token, args->width},
+       {args->dregister_tokens, args->registers * args->width},
+       {args->dposition, (args->tokens - args->unplaced) * args->width})
 
-    if (is_summed("tokens_backward", args->batch, args->overwrite))
-        for_each_grain(stream, tokens_backward_grain, args, gradients);
-    else
-        active->inner->tokens_backward(stream, args);
+/* Return the elements of x before the samples of a grain. */
+static int64_t x_before(const struct convolution_shape *s, const struct grain_range *grain)
+{
+    return grain->first * s->height * s->width * s->in;
 }
 
-/* Return the elements of x per sample. */
-static int64_t image_of(const struct convolution_shape *s)
+/* Return the elements of y before the samples of a grain. */
+static int64_t y_before(const struct convolution_shape *s, const struct grain_range *grain)
 {
-    return s->height * s->width * s->in;
-}
-
-/* Return the elements of y per sample. */
-static int64_t result_of(const struct convolution_shape *s)
-{
-    return convolved_size(s->height, s->kernel, s->stride, s->padding) *
+    return grain->first * convolved_size(s->height, s->kernel, s->stride, s->padding) *
            convolved_size(s->width, s->kernel, s->stride, s->padding) * s->out;
 }
 
@@ -397,8 +404,8 @@ static void convolution_forward_grain(struct stream *stream, const void *whole,
     struct convolution_forward args = *(const struct convolution_forward *)whole;
 
     args.shape.batch = grain->count;
-    args.x = element(args.type, args.x, grain->first * image_of(&args.shape));
-    args.y = element_to_write(args.type, args.y, grain->first * result_of(&args.shape));
+    args.x = element(args.type, args.x, x_before(&args.shape, grain));
+    args.y = element_to_write(args.type, args.y, y_before(&args.shape, grain));
     active->inner->convolution_forward(stream, &args);
 }
 
@@ -411,32 +418,19 @@ static void grains_convolution_forward(struct stream *stream,
         active->inner->convolution_forward(stream, args);
 }
 
-static void convolution_backward_grain(struct stream *stream, const void *whole,
-                                       const struct grain_range *grain)
+static void convolution_backward_cut(struct convolution_backward *args,
+                                     const struct grain_range *grain)
 {
-    struct convolution_backward args = *(const struct convolution_backward *)whole;
-
-    args.shape.batch = grain->count;
-    args.x = element(args.type, args.x, grain->first * image_of(&args.shape));
-    args.dy = element(args.type, args.dy, grain->first * result_of(&args.shape));
-    args.dx = element_to_write(args.type, args.dx, grain->first * image_of(&args.shape));
-    args.dweight = grain->gradient[0];
-    args.dbias = grain->gradient[1];
-    active->inner->convolution_backward(stream, &args);
+    args->shape.batch = grain->count;
+    args->x = element(args->type, args->x, x_before(&args->shape, grain));
+    args->dy = element(args->type, args->dy, y_before(&args->shape, grain));
+    args->dx = element_to_write(args->type, args->dx, x_before(&args->shape, grain));
+    args->dweight = grain->gradient[0];
+    args->dbias = grain->gradient[1];
 }
 
-static void grains_convolution_backward(struct stream *stream,
-                                        const struct convolution_backward *args)
-{
-    const struct convolution_shape *s = &args->shape;
-    const struct gradient gradients[GRADIENTS] = {
-        {args->dweight, s->out * s->in * s->kernel * s->kernel}, {args->dbias, s->out}};
-
-    if (is_summed("convolution_backward", s->batch, args->overwrite))
-        for_each_grain(stream, convolution_backward_grain, args, gradients);
-    else
-        active->inner->convolution_backward(stream, args);
-}
+SUMMED(convolution_backward, args->shape.batch, args->overwrite, -1,
+       {args->dweight, convolution_weights(&args->shape)}, {args->dbias, args->shape.out})
 
 /* Return the largest workspace of a whole batch, for evaluations, and of grains of any length. */
 static size_t grains_convolution_workspace(struct device *device, enum data_type type,
@@ -452,83 +446,38 @@ static size_t grains_convolution_workspace(struct device *device, enum data_type
     return most;
 }
 
-/* Return the row of sums of a grain of this pass. The `sums` of the operation are written by
- * grains_add_sums. */
-static double *row_of(const struct grain_range *grain)
+static void batch_norm_sums_cut(struct batch_norm_sums *args, const struct grain_range *grain)
 {
-    return active->rows + (active->first + grain->first) / active->samples * active->row_count;
+    const int64_t of_sample = rows_per_sample(args->rows);
+
+    args->x = element(args->type, args->x, grain->first * of_sample * args->channels);
+    args->rows = grain->count * of_sample;
+    args->sums = row_of(grain);
 }
 
-/* Set the rows of sums of all grains to zero. */
-static void rows_clear(struct stream *stream, int64_t channels)
+SUMMED(batch_norm_sums, args->rows, true, args->channels, {0})
+
+static void batch_norm_backward_sums_cut(struct batch_norm_backward_sums *args,
+                                         const struct grain_range *grain)
 {
-    active->row_count = 2 * channels + 1;
-    ENSURE(active->total * active->row_count <= active->row_capacity,
-           "no room for %lld sums of %lld grains", (long long)active->row_count,
-           (long long)active->total);
-    active->inner->zero(stream, active->rows,
-                        (size_t)(active->total * active->row_count) * sizeof *active->rows);
+    const int64_t of_sample = rows_per_sample(args->rows);
+    const int64_t first = grain->first * of_sample * args->channels;
+
+    args->rows = grain->count * of_sample;
+    args->x = element(args->type, args->x, first);
+    args->y = element(args->type, args->y, first);
+    args->add = element(args->type, args->add, first);
+    args->dy = element_to_write(args->type, args->dy, first);
+    args->sums = row_of(grain);
+    args->dgamma = grain->gradient[0];
+    args->dbeta = grain->gradient[1];
+    args->drunning_mean = grain->gradient[2];
+    args->drunning_variance = grain->gradient[3];
 }
 
-static void batch_norm_sums_grain(struct stream *stream, const void *whole,
-                                  const struct grain_range *grain)
-{
-    struct batch_norm_sums args = *(const struct batch_norm_sums *)whole;
-    const int64_t of_sample = rows_per_sample(args.rows);
-
-    args.x = element(args.type, args.x, grain->first * of_sample * args.channels);
-    args.rows = grain->count * of_sample;
-    args.sums = row_of(grain);
-    active->inner->batch_norm_sums(stream, &args);
-}
-
-static void grains_batch_norm_sums(struct stream *stream, const struct batch_norm_sums *args)
-{
-    if (!active->inside) {
-        active->inner->batch_norm_sums(stream, args);
-        return;
-    }
-    rows_clear(stream, args->channels);
-    if (is_summed("batch_norm_sums", args->rows, true))
-        for_each_grain(stream, batch_norm_sums_grain, args, (struct gradient[GRADIENTS]){{0}});
-}
-
-static void batch_norm_backward_sums_grain(struct stream *stream, const void *whole,
-                                           const struct grain_range *grain)
-{
-    struct batch_norm_backward_sums args = *(const struct batch_norm_backward_sums *)whole;
-    const int64_t of_sample = rows_per_sample(args.rows);
-    const int64_t first = grain->first * of_sample * args.channels;
-
-    args.rows = grain->count * of_sample;
-    args.x = element(args.type, args.x, first);
-    args.y = element(args.type, args.y, first);
-    args.add = element(args.type, args.add, first);
-    args.dy = element_to_write(args.type, args.dy, first);
-    args.sums = row_of(grain);
-    args.dgamma = grain->gradient[0];
-    args.dbeta = grain->gradient[1];
-    args.drunning_mean = grain->gradient[2];
-    args.drunning_variance = grain->gradient[3];
-    active->inner->batch_norm_backward_sums(stream, &args);
-}
-
-static void grains_batch_norm_backward_sums(struct stream *stream,
-                                            const struct batch_norm_backward_sums *args)
-{
-    const struct gradient gradients[GRADIENTS] = {{args->dgamma, args->channels},
-                                                  {args->dbeta, args->channels},
-                                                  {args->drunning_mean, args->channels},
-                                                  {args->drunning_variance, args->channels}};
-
-    if (!active->inside) {
-        active->inner->batch_norm_backward_sums(stream, args);
-        return;
-    }
-    rows_clear(stream, args->channels);
-    if (is_summed("batch_norm_backward_sums", args->rows, args->overwrite))
-        for_each_grain(stream, batch_norm_backward_sums_grain, args, gradients);
-}
+SUMMED(batch_norm_backward_sums, args->rows, args->overwrite, args->channels,
+       {args->dgamma, args->channels}, {args->dbeta, args->channels},
+       {args->drunning_mean, args->channels}, {args->drunning_variance, args->channels})
 
 struct grains *grains_open(struct device *device, int64_t samples)
 {
@@ -543,16 +492,11 @@ struct grains *grains_open(struct device *device, int64_t samples)
     grains->inner = device->backend;
     grains->outer = *device->backend;
     grains->outer.sums_gradients = false;
-    grains->outer.linear_forward = grains_linear_forward;
-    grains->outer.linear_backward = grains_linear_backward;
-    grains->outer.norm_backward = grains_norm_backward;
-    grains->outer.scale_backward = grains_scale_backward;
-    grains->outer.tokens_backward = grains_tokens_backward;
-    grains->outer.convolution_forward = grains_convolution_forward;
-    grains->outer.convolution_backward = grains_convolution_backward;
     grains->outer.convolution_workspace = grains_convolution_workspace;
-    grains->outer.batch_norm_sums = grains_batch_norm_sums;
-    grains->outer.batch_norm_backward_sums = grains_batch_norm_backward_sums;
+#define REPLACE_PASS(name)
+#define REPLACE_GRAIN(name) grains->outer.name = grains_##name;
+#define REPLACE(name, kind, ...) REPLACE_##kind(name)
+    DEVICE_OPERATIONS(REPLACE)
     device->backend = &grains->outer;
     device->reproducible = true;
     active = grains;

@@ -36,7 +36,7 @@
 KERNEL_SUBJECTS(KERNEL_DECLARE)
 #endif
 
-/* Source of one sample's dropout mask (device.h, struct dropout). */
+/* Source of one sample's dropout mask (types.h, struct dropout). */
 struct mask_source {
     uint32_t threshold; /* 0: nothing is dropped */
     float scale;        /* factor of kept elements */
@@ -80,7 +80,7 @@ struct linear_row {
 
 /* kernels_linear.c */
 struct linear_kernels {
-    /* The epilogue of struct linear_forward (device.h). */
+    /* The epilogue of struct linear_forward. */
     void (*forward)(const struct linear_row *row);
     /* y = sum * mask * gelu'(pre), or sum if pre is NULL; 0 where relu_x <= 0. */
     void (*backward)(const struct linear_row *row);
@@ -92,7 +92,7 @@ struct linear_kernels {
 };
 
 /* One head of one sample. Rows of q, k and v have a distance of `stride` elements, rows of out
- * `out_stride`. Names as in device.h. */
+ * `out_stride`. Names as in operations.h. */
 struct attention_head {
     enum data_type type;
     int64_t tokens, queries, head_dim, stride, out_stride;
@@ -170,7 +170,7 @@ struct batch_norm_kernels {
                  float *buffer);
     void (*forward)(const struct batch_norm_forward *args,
                     const struct batch_norm_channels *channels, int64_t begin, int64_t end);
-    /* dy as in device.h; sums[0 .. 2 * channels] += sums of dy, of dy * (x - mean) * rstd. */
+    /* dy as in operations.h; sums[0 .. 2 * channels] += sums of dy, of dy * (x - mean) * rstd. */
     void (*backward_sums)(const struct batch_norm_backward_sums *args,
                           const struct batch_norm_channels *channels, int64_t begin, int64_t end,
                           double *sums, float *buffer);

@@ -119,7 +119,7 @@ static void multiply(const struct small_product *product)
 }
 
 /* Layout of a head's fp32 copies. Distances between rows: `width` for q, k, v and their products,
- * `scores` for scores, `mask` for masks (device.h). */
+ * `scores` for scores, `mask` for masks (operations.h). */
 struct layout {
     int64_t width, scores, mask, queries;
 };

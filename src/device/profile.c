@@ -2,21 +2,15 @@
 /* The profiling backend: replaces each operation by one that measures it. */
 #include "device/profile.h"
 
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/clock.h"
 #include "core/log.h"
-#include "device/operations.h"
+#include "device/device.h"
 
-#define NAME(name) #name,
-const char *const operation_name[OPERATIONS] = {DEVICE_OPERATIONS(NAME) DEVICE_OTHERS(NAME)};
-
-/* From `copy` on, the table contains only operations. */
-_Static_assert(sizeof(struct device_backend) - offsetof(struct device_backend, copy) ==
-                   OPERATIONS * sizeof(void (*)(void)),
-               "an operation of device.h is missing in operations.h");
+#define NAME(name, ...) #name,
+const char *const operation_name[OPERATIONS] = {DEVICE_OPERATIONS(NAME)};
 
 enum { STEPS_BEFORE = 2 };
 
@@ -47,33 +41,14 @@ static void measured(struct stream *stream, int operation, double begin)
     unit->calls++;
 }
 
-#define TIMED(name, parameters, ...)                                                               \
+#define TIMED(name, kind, parameters, arguments, ...)                                              \
     static void timed_##name parameters                                                            \
     {                                                                                              \
         double begin = clock_now();                                                                \
-        active->inner->name(__VA_ARGS__);                                                          \
+        active->inner->name arguments;                                                             \
         measured(stream, OPERATION_##name, begin);                                                 \
     }
-#define TIMED_ARGS(name)                                                                           \
-    TIMED(name, (struct stream * stream, const struct name *args), stream, args)
-DEVICE_OPERATIONS(TIMED_ARGS)
-TIMED(copy, (struct stream * stream, void *to, const void *from, size_t bytes), stream, to, from,
-      bytes)
-TIMED(zero, (struct stream * stream, void *memory, size_t bytes), stream, memory, bytes)
-TIMED(convert,
-      (struct stream * stream, enum data_type to_type, void *to, enum data_type from_type,
-       const void *from, int64_t count),
-      stream, to_type, to, from_type, from, count)
-TIMED(add, (struct stream * stream, float *sum, const float *addend, int64_t count), stream, sum,
-      addend, count)
-TIMED(scaler_update,
-      (struct stream * stream, struct loss_scaler *scaler, const double *norm_squared), stream,
-      scaler, norm_squared)
-TIMED(sum_squares,
-      (struct stream * stream, const float *values, int64_t count, struct exact_sum *sum), stream,
-      values, count, sum)
-TIMED(sum_value, (struct stream * stream, const struct exact_sum *sum, double *value), stream, sum,
-      value)
+DEVICE_OPERATIONS(TIMED)
 
 struct profile *profile_open(struct device *device, int units)
 {
@@ -87,9 +62,8 @@ struct profile *profile_open(struct device *device, int units)
     profile->outer = *device->backend;
     profile->units = units;
     profile->unit = -1;
-#define REPLACE(name) profile->outer.name = timed_##name;
+#define REPLACE(name, ...) profile->outer.name = timed_##name;
     DEVICE_OPERATIONS(REPLACE)
-    DEVICE_OTHERS(REPLACE)
     device->backend = &profile->outer;
     active = profile;
     return profile;

@@ -200,7 +200,7 @@ SHARED_FUNCTION float matrix_sum_factor(const struct matrix_sum *args)
 }
 
 /* Halve the loss scale if the gradient of this step was not finite. Double it after
- * LOSS_SCALER_GOOD_STEPS finite ones. The operation scaler_update (device.h) calls it. */
+ * LOSS_SCALER_GOOD_STEPS finite ones. The operation scaler_update calls it. */
 SHARED_FUNCTION void loss_scaler_adjust(struct loss_scaler *scaler, double norm_squared)
 {
     if (!isfinite(norm_squared)) {

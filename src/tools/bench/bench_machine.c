@@ -15,7 +15,7 @@
 
 /* The meaning of the sizes depends on the operation: see bench_machine.h. */
 struct trial {
-    enum operation operation;
+    enum device_operation operation;
     machine_trial *run;
     int64_t size[6];
 };

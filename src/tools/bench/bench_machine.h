@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Shared by the topics `machine` and `device` of `vittrain bench`: bench_machine.c and
  * bench_network.c (the machine file of `plan`), bench_device.c (the layers of some models) and
- * bench_trials.c (operations of device.h at any size). */
+ * bench_trials.c (operations at any size). */
 #ifndef VITTRAIN_TOOLS_BENCH_BENCH_MACHINE_H
 #define VITTRAIN_TOOLS_BENCH_BENCH_MACHINE_H
 

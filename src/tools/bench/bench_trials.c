@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Trials: operations of device.h at any size, as models start them, on tensors of arbitrary
+/* Trials: operations at any size, as models start them, on tensors of arbitrary
  * numbers.
  *
  * In a training step an operation finds its tensors outside of the caches, because all other
