@@ -605,9 +605,9 @@ const struct option_entry option_table[] = {
              "which makes small models faster. No effect below compute capability 9.0."},
     {PLACE(cuda, cache), .kind = OPTION_IS_TEXT, .preset = "auto",
      .help =
-         "Folder that stores the fastest algorithms of matrix products of GPUs and of CPUs with "
-         "AMX, and the measured peak rates of CPUs. auto: ~/.cache/vittrain. none: measure them in "
-         "each run. A resumed run uses the algorithms in its checkpoint."},
+         "Folder that stores the fastest algorithms of matrix products of GPUs, and the measured "
+         "peak rates of CPUs. auto: ~/.cache/vittrain. none: measure them in each run. A resumed "
+         "run uses the algorithms in its checkpoint."},
     {PLACE(cuda, share), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "Allow several ranks on one GPU. For tests; it is slower."},
 

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The fastest of several algorithms, measured once and stored in a text file; used for matrix
- * products on GPUs and on CPUs with AMX. Ranks of a node that share the file make the same choices.
- * All ranks of a run agree by exchanging choices as text, and a resumed run reads them from its
- * checkpoint.
- */
+ * products on GPUs. Ranks of a node that share the file make the same choices. All ranks of a run
+ * agree by exchanging choices as text, and a resumed run reads them from its checkpoint. */
 #ifndef VITTRAIN_DEVICE_CHOICES_H
 #define VITTRAIN_DEVICE_CHOICES_H
 

@@ -21,8 +21,6 @@
 #include "core/text.h"
 #include "device/choices.h"
 #include "device/cpu_convolution_plan.h"
-#include "device/cpu_product_choice.h"
-#include "device/cpu_product_tiles.h"
 #ifdef HAVE_KERNELS_AMX
 #include <cpuid.h>
 #endif
@@ -222,6 +220,18 @@ static void team_start(int threads)
     team_starts = false;
 }
 
+/* No algorithm is chosen by measurement; the text of the choices only identifies the kernels, whose
+ * bits differ. The name has no number of threads. */
+static struct choices *identity_open(const struct cpu_device *cpu)
+{
+    char of[256], library[64];
+    const char *end = strrchr(cpu->limits.name, ',');
+
+    product_library(library, sizeof library);
+    snprintf(of, sizeof of, "%.*s, %s", (int)(end - cpu->limits.name), cpu->limits.name, library);
+    return choices_open("", of);
+}
+
 static struct device *cpu_open(int number, int threads, struct error *error)
 {
     struct cpu_device *cpu = calloc(1, sizeof *cpu);
@@ -242,7 +252,7 @@ static struct device *cpu_open(int number, int threads, struct error *error)
     cpu->convolutions = convolution_cache_open(cpu->threads);
     limits_find(cpu);
     caches_find(cpu);
-    cpu->choices = product_choices_open(cpu, "");
+    cpu->choices = identity_open(cpu);
     return &cpu->device;
 }
 
@@ -256,26 +266,11 @@ static void cpu_close(struct device *device)
     free(cpu);
 }
 
-static void cpu_settings_set(struct device *device, const struct device_settings *settings)
-{
-    struct cpu_device *cpu = (struct cpu_device *)device;
-
-    choices_close(cpu->choices);
-    cpu->choices = product_choices_open(cpu, settings->cache);
-}
-
 static char *cpu_choices_export(struct device *device)
 {
     const struct cpu_device *cpu = (struct cpu_device *)device;
 
     return choices_export(cpu->choices);
-}
-
-static bool cpu_choices_are_new(struct device *device)
-{
-    const struct cpu_device *cpu = (struct cpu_device *)device;
-
-    return choices_are_new(cpu->choices);
 }
 
 static bool cpu_choices_adopt(struct device *device, const char *text)
@@ -434,9 +429,7 @@ const struct device_backend device_cpu = {
     .close = cpu_close,
     .limits = cpu_limits,
     .measure_peak = cpu_measure_peak,
-    .settings_set = cpu_settings_set,
     .choices_export = cpu_choices_export,
-    .choices_are_new = cpu_choices_are_new,
     .choices_adopt = cpu_choices_adopt,
     .attention_fits = cpu_attention_fits,
     .linear_grain_level = cpu_linear_grain_level,

@@ -9,7 +9,7 @@
 #include "core/integer.h"
 #include "device/cpu_product.h"
 #include "device/device.h"
-#include "device/tile_kernels.h"
+#include "device/tiles/tiles.h"
 
 struct choices;
 struct convolution_cache;
@@ -21,7 +21,7 @@ struct cpu_device {
     struct product_cache *products;
     struct convolution_cache *convolutions;
     const struct tile_kernels *tiles; /* AMX or its emulation; NULL without */
-    struct choices *choices;          /* cpu_product_choice.h; NULL without tiles */
+    struct choices *choices;          /* identifies the kernels */
     int64_t l1_bytes, l2_bytes;       /* data caches of a core */
     unsigned char *workspace;
     struct device_limits limits;

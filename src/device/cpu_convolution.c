@@ -2,10 +2,10 @@
 /* Convolutions on the CPU. kernels_convolution.c computes those with few channels,
  * cpu_convolution_implicit.c most of those in fp32 without AVX-512, and oneDNN all others. Types
  * that the processor cannot multiply are converted to fp32, a few samples at a time. On processors
- * with AMX, tiles_convolution.c computes the weight's gradient in bf16. Where oneDNN computes this
- * gradient, the order of its sums depends on the number of threads; these are the only results
- * whose bits may differ between numbers of threads. If results must be reproducible, it is computed
- * by cpu_convolution_implicit.c instead. */
+ * with AMX, tiles/kernels_convolution.c computes the weight's gradient in bf16. Where oneDNN
+ * computes this gradient, the order of its sums depends on the number of threads; these are the
+ * only results whose bits may differ between numbers of threads. If results must be reproducible,
+ * it is computed by cpu_convolution_implicit.c instead. */
 #include <string.h>
 
 #include "device/cpu.h"

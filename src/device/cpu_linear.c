@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Linear layers on the CPU. Tiles multiply bf16 where they are faster (cpu_product_choice.h). For
+/* Linear layers on the CPU. Tiles multiply bf16 where the processor has them (takes_tiles). For
  * oneDNN, a matrix product is split into tasks: blocks of the result whose size depends on the
  * shape only. A thread computes its block and then the epilogue (bias, GELU, dropout, residual)
  * while the block is in its cache. Types that the processor cannot multiply are converted to fp32:
@@ -10,8 +10,6 @@
 
 #include "device/cpu_linear.h"
 #include "device/cpu_product.h"
-#include "device/cpu_product_choice.h"
-#include "device/cpu_product_tiles.h"
 
 /* Target number of rows and maximum number of columns of a task: rows x columns x fp32 fit into the
  * L2 cache. The faster the multiplication, the more rows are needed to amortise packing the other
@@ -308,16 +306,22 @@ static void run_with_onednn(struct linear_task *task, const void *weight, int64_
     }
 }
 
-static void run_product(struct linear_task *task, const void *weight, int64_t weight_stride,
-                        bool tiles)
+/* True if tiles multiply operands of this type. The rule depends on the shape only, so that results
+ * have the same bits in each run and on any number of threads. */
+static bool takes_tiles(const struct cpu_device *cpu, enum data_type type, int64_t in, int64_t out)
 {
-    if (tiles)
+    return has_tiles(cpu, type) && in + out <= TILE_PRODUCT_WIDEST;
+}
+
+static void run_product(struct linear_task *task, const void *weight, int64_t weight_stride)
+{
+    if (takes_tiles(task->cpu, task->type, task->inner, task->row_width))
         run_with_tiles(task, weight, weight_stride);
     else
         run_with_onednn(task, weight, weight_stride);
 }
 
-static void forward(struct cpu_device *cpu, const struct linear_forward *args, bool tiles)
+static void forward(struct cpu_device *cpu, const struct linear_forward *args)
 {
     struct linear_task task = {.cpu = cpu,
                                .type = args->type,
@@ -341,10 +345,10 @@ static void forward(struct cpu_device *cpu, const struct linear_forward *args, b
                                .epilogue = cpu->kernels->linear->forward};
 
     task.rows = cut_pass(args->rows, args->grain_rows, task.size);
-    run_product(&task, args->weight, args->in, tiles);
+    run_product(&task, args->weight, args->in);
 }
 
-static void gradient_of_x(struct cpu_device *cpu, const struct linear_backward *args, bool tiles)
+static void gradient_of_x(struct cpu_device *cpu, const struct linear_backward *args)
 {
     struct linear_task task = {.cpu = cpu,
                                .type = args->type,
@@ -365,7 +369,7 @@ static void gradient_of_x(struct cpu_device *cpu, const struct linear_backward *
         task.dropout = args->dropout;
     }
     task.rows = cut_pass(args->rows, args->grain_rows, task.size);
-    run_product(&task, args->weight, args->in, tiles);
+    run_product(&task, args->weight, args->in);
 }
 
 /* dweight += or = dy^T . x over some rows of dy and x, in place or as fp32 copies. */
@@ -497,9 +501,9 @@ static bool copies_rows(const struct cpu_device *cpu, const struct linear_backwa
            is_slow_stride(args->type, args->out);
 }
 
-static void gradient_of_weight(struct cpu_device *cpu, const struct linear_backward *args,
-                               bool tiles)
+static void gradient_of_weight(struct cpu_device *cpu, const struct linear_backward *args)
 {
+    const bool tiles = args->dweight != NULL && takes_tiles(cpu, args->type, args->in, args->out);
     const bool native = is_native(cpu, args->type);
     const struct task_size *size = task_size_of(cpu, args->type);
     struct weight_task task = {.cpu = cpu,
@@ -539,74 +543,16 @@ int cpu_linear_grain_level(struct device *device, const struct linear_backward *
     return has_tiles(cpu, args->type) || copies_rows(cpu, args) ? 0 : GRAINS_LEVEL;
 }
 
-/* Trials of the three products (cpu_product_choice.h) write to `result` only and have no epilogue,
- * except that the gradient of the bias is computed. */
-static void try_forward(struct cpu_device *cpu, const void *args, void *result, bool tiles)
-{
-    struct linear_forward trial = *(const struct linear_forward *)args;
-
-    trial.residual = trial.scale = trial.pre = NULL;
-    trial.dropout.rate = 0;
-    trial.y = result;
-    forward(cpu, &trial, tiles);
-}
-
-static void try_gradient_of_x(struct cpu_device *cpu, const void *args, void *result, bool tiles)
-{
-    struct linear_backward trial = *(const struct linear_backward *)args;
-
-    trial.pre = NULL;
-    trial.x_relu = false;
-    trial.dx = result;
-    gradient_of_x(cpu, &trial, tiles);
-}
-
-static void try_gradient_of_weight(struct cpu_device *cpu, const void *args, void *result,
-                                   bool tiles)
-{
-    struct linear_backward trial = *(const struct linear_backward *)args;
-
-    trial.dweight = result;
-    trial.dbias = trial.dweight + trial.out * trial.in;
-    trial.overwrite = true;
-    gradient_of_weight(cpu, &trial, tiles);
-}
-
 void cpu_linear_forward(struct stream *stream, const struct linear_forward *args)
 {
-    const struct product_trial trial = {.operation = "forward",
-                                        .type = args->type,
-                                        .rows = args->rows,
-                                        .in = args->in,
-                                        .out = args->out,
-                                        .result_elements = args->rows * args->out,
-                                        .run = try_forward,
-                                        .args = args};
-
     if (args->rows > 0)
-        forward(stream->cpu, args, product_takes_tiles(stream->cpu, &trial));
+        forward(stream->cpu, args);
 }
 
 void cpu_linear_backward(struct stream *stream, const struct linear_backward *args)
 {
-    struct cpu_device *cpu = stream->cpu;
-    const struct product_trial weight = {.operation = "weight",
-                                         .type = args->type,
-                                         .rows = args->rows,
-                                         .in = args->in,
-                                         .out = args->out,
-                                         .result_elements = args->out * (args->in + 1),
-                                         .run = try_gradient_of_weight,
-                                         .args = args};
-    struct product_trial x = weight;
-
-    if (args->rows == 0)
-        return;
-    if (args->dweight != NULL || args->dbias != NULL)
-        gradient_of_weight(cpu, args, args->dweight != NULL && product_takes_tiles(cpu, &weight));
-    x.operation = "input";
-    x.result_elements = args->rows * args->in;
-    x.run = try_gradient_of_x;
-    if (args->dx != NULL)
-        gradient_of_x(cpu, args, product_takes_tiles(cpu, &x));
+    if (args->rows > 0 && (args->dweight != NULL || args->dbias != NULL))
+        gradient_of_weight(stream->cpu, args);
+    if (args->rows > 0 && args->dx != NULL)
+        gradient_of_x(stream->cpu, args);
 }

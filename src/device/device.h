@@ -13,7 +13,6 @@ struct event;
 struct graph;
 struct comm;
 
-/* CPUs use `cache` only. */
 struct device_settings {
     bool tf32; /* matrix products and convolutions may round fp32 to TF32's 10 bits */
     bool
@@ -90,16 +89,16 @@ struct device_backend {
     size_t (*workspace_bytes)(struct device *device);
     void (*workspace_set)(struct device *device, void *memory, size_t bytes);
 
-    /* Called before the first operation. */
+    /* Called before the first operation. NULL: the device has no settings. */
     void (*settings_set)(struct device *device, const struct device_settings *settings);
 
     /* The algorithms of matrix products that this device has chosen by measurement (choices.h), as
-     * text. Other ranks and resumed runs adopt them to get identical bits. All NULL if the backend
-     * does not choose. choices_adopt returns true if an algorithm in use changed: graphs captured
-     * before still use the old one. */
+     * text. Other ranks and resumed runs adopt them to get identical bits. choices_adopt returns
+     * true if an algorithm in use changed: graphs captured before still use the old one.
+     * choices_are_new: true if choices were made since the last adoption; NULL if the device does
+     * not choose, whose text only identifies its kernels. */
     char *(*choices_export)(struct device *device); /* the caller frees it */
-    bool (*choices_are_new)(
-        struct device *device); /* true if choices were made since the last adoption */
+    bool (*choices_are_new)(struct device *device);
     bool (*choices_adopt)(struct device *device, const char *choices);
 
     struct stream *(*stream_open)(struct device *device);

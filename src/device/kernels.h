@@ -109,7 +109,7 @@ struct attention_head {
     float *memory;
 };
 
-/* kernels_attention.c, tiles_attention.c */
+/* kernels_attention.c, tiles/kernels_attention.c */
 struct attention_kernels {
     /* Return the number of floats that `memory` must have; 0 if the head is not supported. */
     int64_t (*memory)(const struct attention_head *head, bool backward);

@@ -193,8 +193,8 @@ KERNEL_INLINE int32_t inside(int32_t x, int32_t y, int32_t width, int32_t height
     return (x >= 0) & (x < width) & (y >= 0) & (y < height);
 }
 
-/* Trace pixels back stage by stage (operations.h, struct pixel_plan). Branch-free, so that the loop is
- * vectorised. */
+/* Trace pixels back stage by stage (operations.h, struct pixel_plan). Branch-free, so that the loop
+ * is vectorised. */
 KERNEL_INLINE void follow_pixels(const struct pixel_plan *plan, bool rotate, int32_t width,
                                  int32_t height, int32_t begin, int32_t line, int32_t count,
                                  int32_t *origin)

@@ -35,7 +35,7 @@ endif
 # Operations on tiles, compiled for AMX and with an emulation of its instructions.
 kernel_libraries += libtiles_emulated.a
 libvittrain_a_LIBADD += $(libtiles_emulated_a_OBJECTS)
-libtiles_emulated_a_SOURCES = $(tile_sources) src/device/tile_emulation.c
+libtiles_emulated_a_SOURCES = $(tile_sources) src/device/tiles/emulation.c
 libtiles_emulated_a_CPPFLAGS = $(AM_CPPFLAGS) -DKERNELS=amx_emulated -DTILES_EMULATED
 libtiles_emulated_a_CFLAGS = $(kernel_cflags) -Wno-psabi
 if KERNELS_AMX

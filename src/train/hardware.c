@@ -49,7 +49,8 @@ static struct device *backend_open(const char *name, const struct options *optio
     const struct device_settings settings = {.tf32 = options->cuda.tf32,
                                              .dependent_launch = options->cuda.dependent_launch,
                                              .cache = folder};
-    backend->settings_set(device, &settings);
+    if (backend->settings_set != NULL)
+        backend->settings_set(device, &settings);
     return device;
 }
 

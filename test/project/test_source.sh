@@ -34,10 +34,10 @@ for folder in src/*/local.mk src/tools/*/local.mk; do
     module=${module%/}
     own=$(level "$module")
     [ -n "$own" ] || { echo "$module has no level in test/project/test_source.sh"; continue; }
-    for other in $(cat "$folder"*.[ch] | sed -nE 's|^#include "(.*)/[^/]*"$|\1|p' | sort -u); do
-        below=$(level "$other")
-        [ "$other" = "$module" ] || [ "${below:-99}" -lt "$own" ] ||
-            grep -n "^#include \"$other/" "$folder"*.[ch]
+    files=$(find "$folder" -name '*.[ch]')
+    for other in $(cat $files | sed -nE 's|^#include "(.*)/[^/]*"$|\1|p' | sort -u); do
+        below=$(level "${other%/tiles}")
+        [ "${other%/tiles}" = "$module" ] || [ "${below:-99}" -lt "$own" ] || grep -n "^#include \"$other/" $files
     done
 done >"$work/includes" 2>&1
 result 'no module includes a header of a higher one' "$(head -n 3 "$work/includes" | tr '\n' ';')" "$work/includes"

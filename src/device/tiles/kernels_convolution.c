@@ -14,8 +14,8 @@
  * thread's workspace and then multiplied for all channels of the task while it is in the L2 cache.
  */
 #include "device/cpu.h"
-#include "device/tile_kernels.h"
-#include "device/tiles.h"
+#include "device/tiles/tile.h"
+#include "device/tiles/tiles.h"
 
 /* Maximum channels of dy and x in a task; target number of tasks; bytes of a chunk. */
 enum { TASK_OUT = 128, TASK_IN = 64, TASKS = 32, CHUNK_BYTES = 640 << 10 };

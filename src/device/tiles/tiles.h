@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Operations that multiply bf16 with tiles (tiles.h). Each tiles_SUBJECT.c is compiled twice: with
+/* What the CPU backend computes in bf16 with tiles (tile.h): matrix products, attention, and weight
+ * gradients of convolutions. Each kernels_SUBJECT.c of this folder is compiled twice: with
  * -DKERNELS=amx for processors with AMX, and with -DKERNELS=amx_emulated for tests on any
  * processor, where plain C replaces the tile instructions. Shapes that an operation does not
  * support are computed without tiles. */
-#ifndef VITTRAIN_DEVICE_TILE_KERNELS_H
-#define VITTRAIN_DEVICE_TILE_KERNELS_H
+#ifndef VITTRAIN_DEVICE_TILES_TILES_H
+#define VITTRAIN_DEVICE_TILES_TILES_H
 
 #include "device/kernels.h"
 
 struct cpu_device;
 
-/* tiles_convolution.c */
+/* kernels_convolution.c */
 struct tile_convolution_kernels {
     /* Return the bytes of workspace; 0 if the shape is not supported. */
     size_t (*workspace)(const struct convolution_shape *shape);
@@ -38,7 +39,7 @@ struct tile_block {
     bool begin; /* c starts at 0 */
 };
 
-/* tiles_product.c */
+/* kernels_product.c */
 struct tile_product_kernels {
     void (*pack)(const struct tile_strip *strip, uint16_t *tiles);
     void (*multiply)(const struct tile_block *block);
@@ -63,5 +64,42 @@ const struct tile_kernels *cpu_tiles_choose(void);
 
 /* tile_kernels_amx is compiled in if HAVE_KERNELS_AMX is defined (config.h). */
 extern const struct tile_kernels tile_kernels_amx, tile_kernels_amx_emulated;
+
+/* ---- Products of matrices on all threads of a device (product.c). Each element of the result is
+ * summed in the order of k, so its bits do not depend on threads or block sizes. */
+
+/* An operand has lines (rows of a, columns of b) of k numbers each. along_k: a row in memory is a
+ * line; otherwise it holds one number of each line. stride: elements from one row in memory to the
+ * next. */
+struct tile_operand {
+    const uint16_t *from;
+    int64_t lines, stride;
+    bool along_k;
+    float *sums; /* [lines] += sums over k, or NULL; only of a, without along_k */
+};
+
+/* Finish columns column..column+count of a row of the result. column: a multiple of 32. count: at
+ * most TILE_PRODUCT_COLUMNS. buffer: scratch of TILE_PRODUCT_COLUMNS floats. */
+typedef void tile_product_finish(const void *context, int64_t row, int64_t column, int64_t count,
+                                 const float *sum, float *buffer);
+enum { TILE_PRODUCT_COLUMNS = 768 };
+
+struct tile_product {
+    int64_t k;
+    struct tile_operand a, b;
+    tile_product_finish *finish;
+    const void *context;
+};
+
+/* k must be at most tile_product_depth(product), which is at least 32 if both operands have at most
+ * TILE_PRODUCT_WIDEST lines together. */
+enum { TILE_PRODUCT_WIDEST = 131008 };
+void tile_product_run(const struct cpu_device *cpu, const struct tile_product *product);
+
+/* Return the largest k whose packed operands fit into the workspace. */
+int64_t tile_product_depth(const struct tile_product *product);
+
+/* Measure the operations per second of one thread, as product_measure_peak does. */
+double tile_product_measure_peak(const struct cpu_device *cpu);
 
 #endif

@@ -3,7 +3,7 @@
  * Manual. Each thread has its own tiles. The program aborts where the processor raises an
  * exception. */
 #include "core/error.h"
-#include "device/tiles.h"
+#include "device/tiles/tile.h"
 
 enum { TILES = 8 };
 

@@ -17,7 +17,7 @@
 #include <math.h>
 
 #include "device/cpu.h"
-#include "device/tiles.h"
+#include "device/tiles/tile.h"
 
 /* PAIR: lines of a pair of strips. WIDEST: largest dimension of a head. */
 enum { PAIR = 2 * TILE, WIDEST = 128 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Products of bf16 matrices in tiles: pack an operand, multiply packed operands. */
-#include "device/tile_kernels.h"
-#include "device/tiles.h"
+#include "device/tiles/tile.h"
+#include "device/tiles/tiles.h"
 
 /* Load the 16 words of each row of a tile. With along_k, a row has 32 numbers of one line;
  * otherwise it has a pair of numbers of each of 16 lines. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* The table of the operations on tiles; compiled like all tiles_*.c. */
-#include "device/tile_kernels.h"
+/* The table of the operations on tiles; compiled like all kernels. */
+#include "device/tiles/tiles.h"
 
 const struct tile_kernels KERNEL(tile_kernels) = {
 #ifdef __AMX_BF16__

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Tiles: eight registers of 16 rows of 64 bytes, in Intel's AMX or, if TILES_EMULATED is defined,
- * emulated by C functions. Only tiles_*.c, tile_emulation.c and its test include this. Vectors
- * (vector.h) then have 16 numbers, one row of a tile, on all processors.
+ * emulated by C functions. Only the kernels of this folder, emulation.c and its test include this.
+ * Vectors (vector.h) then have 16 numbers, one row of a tile, on all processors.
  *
  * tile_multiply(sum, a, b) adds to a tile of 16 x 16 fp32 numbers the product of 16 x 32 bf16
  * numbers, a, with 32 x 16 bf16 numbers. b is stored as 16 rows of pairs: word n of row k holds
  * elements (2k, n) and (2k + 1, n). On Sapphire Rapids a product takes 16 cycles, a load 8 cycles,
  * a store 16 cycles. Tile numbers are literals, as the intrinsics of some compilers require.
  */
-#ifndef VITTRAIN_DEVICE_TILES_H
-#define VITTRAIN_DEVICE_TILES_H
+#ifndef VITTRAIN_DEVICE_TILES_TILE_H
+#define VITTRAIN_DEVICE_TILES_TILE_H
 
 #include "device/vector.h"
 

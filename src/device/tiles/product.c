@@ -9,13 +9,11 @@
  * by all columns of the task and adds to sums in its own workspace. The pair stays in the L1 cache,
  * the columns of b and the sums in the L2 cache. After the last block of k, the rows of a pair are
  * finished while they are in the cache. */
-#include "device/cpu_product_tiles.h"
-
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/cpu.h"
 #include "device/cpu_product.h"
-#include "device/tile_kernels.h"
 
 /* Lines of a strip and of a pair of strips; k of a tile. */
 enum { STRIP = 16, PAIR = 2 * STRIP, INNER = 32 };
@@ -23,6 +21,8 @@ enum { STRIP = 16, PAIR = 2 * STRIP, INNER = 32 };
 enum { PAIR_TILE_BYTES = 2 * 2 * TILE_NUMBERS, PAIR_SUMS_BYTES = 4 * PAIR * PAIR };
 /* Most pairs of rows and of columns of a task; most tiles of a block of k. */
 enum { ROWS_MOST = 8, COLUMNS_MOST = TILE_PRODUCT_COLUMNS / PAIR, DEPTH_MOST = 16 };
+_Static_assert(TILE_PRODUCT_WIDEST == WORKSPACE_SHARED / 128 - 64,
+               "two tiles of each line of the widest operands fit into the shared workspace");
 
 /* Division of `total` into `parts` of almost equal size. */
 struct split {
