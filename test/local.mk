@@ -11,7 +11,7 @@ $(srcdir)/test/tests.mk: list-tests
 list-tests:
 .PHONY: list-tests
 
-# What stands in for the driver's library, a present one and one as it was years ago.
+# Libraries that replace the driver's NVML in tests: a current version and an old one.
 nvml_libraries = \
 	test/nvml/libnvidia-ml.so.1 \
 	test/nvml_old/libnvidia-ml.so.1
@@ -31,7 +31,7 @@ CLEANFILES += test/doctor/node_stand_in.so
 test/doctor/node_stand_in.so: $(srcdir)/test/doctor/node_stand_in.c
 	$(AM_V_CCLD)$(MKDIR_P) test/doctor && $(CC) $(CFLAGS) -shared -fPIC $(srcdir)/test/doctor/node_stand_in.c -o $@
 
-# What scripts need: it looks at pictures.
+# A program with which scripts check pictures.
 EXTRA_PROGRAMS = test/report/look_at_picture
 test_data += test/report/look_at_picture$(EXEEXT)
 
@@ -43,7 +43,7 @@ test_commands_start_count_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=progress_start -Wl,
 	-Wl,--wrap=heartbeat_turn -Wl,--wrap=status_set_phase -Wl,--wrap=gethostname
 test_data += test/commands/start_count$(EXEEXT)
 
-# Programs of the benchmarks: they must build.
+# Programs of the benchmarks: make check builds them.
 test_data += \
 	benchmarks/bench_checkpoint$(EXEEXT) \
 	benchmarks/bench_input$(EXEEXT) \
@@ -93,8 +93,8 @@ if CMOCKA
 check_LIBRARIES = test/libsupport.a
 check_PROGRAMS = $(test_programs)
 check_DATA = $(test_data)
-# Scripts first, because the longest ones wait most of their time. With sanitizers, those of long_test_scripts would take
-# minutes each.
+# Scripts first, because the longest ones wait most of their time. With sanitizers, long_test_scripts are left out: each
+# would take minutes.
 if SANITIZERS
 TESTS = $(test_scripts) $(check_PROGRAMS)
 else
@@ -122,7 +122,7 @@ if !CMOCKA
 	@echo "make check: cmocka is missing: install it (Debian, Ubuntu: libcmocka-dev), then run configure again" >&2; exit 1
 endif
 
-# What clusters do to runs, all of it (half an hour; root): a table goes to FAULTS_CSV.
+# Runs with every fault that clusters cause (half an hour; root). The results are written to FAULTS_CSV.
 check-faults: vittrain
 	cd '$(abs_builddir)' && TEST_SOURCE='$(abs_srcdir)' TEST_BUILD='$(abs_builddir)' sh '$(abs_srcdir)/test/comm/check_faults.sh'
 .PHONY: check-faults

@@ -60,7 +60,7 @@ static hid_t piece_type(void)
                          sizeof members / sizeof *members);
 }
 
-/* The types as the reader finds them. */
+/* The types of the tables as a description has them (hdf5_reader.h). */
 static const char tensor_row_text[] = "|V128", piece_text[] = "|V32";
 _Static_assert(sizeof(struct tensor_row) == 128 && sizeof(struct checkpoint_piece) == 32,
                "rows of the tables have no padding");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Finds out which nodes share a folder; node-local disks have the same paths. */
+/* Finds out which nodes share a folder. A path alone does not show it: it may be on each node's own
+ * disk. */
 #ifndef VITTRAIN_COMM_FOLDER_OWNER_H
 #define VITTRAIN_COMM_FOLDER_OWNER_H
 

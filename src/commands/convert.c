@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* The command `convert`: checkpoint to weights or weights to checkpoint, on one rank with a few MiB
- * of memory; or packed data, on all ranks. */
+/* The command `convert`. One rank converts a checkpoint to weights or weights to a checkpoint, with
+ * a few MiB of memory; all ranks pack data. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -39,8 +39,8 @@ static bool files_check(const struct command_line *line, struct error *error)
     return true;
 }
 
-/* Options that are normally taken from the data set are taken from the weights, as the data set may
- * be missing here. */
+/* Options that a run takes from the data set are taken from the weights, because the data set may
+ * be missing. */
 static void checkpoint_make(const char *weights, const char *checkpoint,
                             const struct options *given, struct error *error)
 {

@@ -33,7 +33,7 @@ static void find_note(const struct options *options, struct found *found)
         log_warn("log book: %s", error.text);
 }
 
-/* Maximum number of rows of the curve on standard output; the file has all. */
+/* Maximum number of rows of the curve on standard output; the file has all rows. */
 enum { ROWS = 40 };
 
 static const char curve_header[] = "step,rate,loss,smoothed";
@@ -48,7 +48,7 @@ struct search {
 
 /* ---- preparation */
 
-/* The file is opened before the test, so that an unwritable one is an error before it. */
+/* Open the file before the test, so that a path that cannot be written is an error at once. */
 static bool curve_open(struct search *search, const char *output, struct error *error)
 {
     char path[FILE_PATH];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* The command `plan`. Rank 0 computes and prints; the others only report how many share a node. */
+/* The command `plan`. Rank 0 computes and prints. The other ranks only report how many of them
+ * share a node. */
 #include <string.h>
 
 #include "app/app.h"

@@ -12,7 +12,7 @@
 #include "core/error.h"
 #include "core/value.h"
 
-/* `unknown` is what stands where a probability is not finite. */
+/* `unknown` is written for a probability that is not finite. */
 static void write_probabilities(FILE *text, const struct prediction_line *line, const char *unknown)
 {
     for (int64_t c = 0; c < line->classes; c++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* The command `report`: an HTML page about runs, and a table in CSV. Without MPI. */
+/* The command `report` writes an HTML page about runs and a table in CSV. It does not use MPI. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,7 +101,7 @@ static bool exports_write(const struct report *report, struct error *error)
 
 /* Update the run's page in the log book: the one of output.logbook, else the run's own if it
  * exists. */
-static void logbook_follow(const struct report *report, const struct record *record)
+static void logbook_update_run(const struct report *report, const struct record *record)
 {
     struct error error = {.kind = ERROR_NONE};
     const char *logbook = report->names_logbook ? report->options.output.logbook
@@ -132,7 +132,7 @@ static int report_run(int count, char **words)
         csv_write(&report, &error) && exports_write(&report, &error))
         error_defer(app_output_arrived(&error));
     for (int i = 0; error.kind == ERROR_NONE && i < report.count; i++)
-        logbook_follow(&report, &report.records[i]);
+        logbook_update_run(&report, &report.records[i]);
     for (int i = 0; i < report.count && report.records != NULL; i++)
         record_free(&report.records[i]);
     free(report.records);

@@ -15,7 +15,7 @@
 #include "train/trainer_state.h"
 
 /* Add the run to the log book. A failure is a warning. */
-static void logbook_follow(const char *folder, const char *logbook)
+static void logbook_add_run(const char *folder, const char *logbook)
 {
     struct record record;
     struct error error = {.kind = ERROR_NONE};
@@ -62,7 +62,7 @@ static void train_run(const struct options *options, const struct command_line *
     doctor_start(&trainer.run.session);
     error_defer(trainer_train(&trainer, folder, sizeof folder, error));
     if (folder[0] != '\0' && options->output.logbook[0] != '\0')
-        logbook_follow(folder, options->output.logbook);
+        logbook_add_run(folder, options->output.logbook);
 }
 
 const struct command command_train = {

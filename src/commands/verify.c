@@ -11,7 +11,7 @@ static void verify_run(const struct options *options, const struct command_line 
                        struct comm *world, struct error *error)
 {
     char result[256];
-    (void)options; /* those of the run are read first */
+    (void)options; /* the run's options are read first, then those of the line */
     if (line->operand_count != 1) {
         error_set(error, ERROR_USAGE,
                   "verify needs one run: the folder of a run with receipts (output.receipt)");

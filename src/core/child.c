@@ -77,7 +77,8 @@ static void log_read(struct child *child, pid_t target, int log)
     }
 }
 
-/* Wait for the end of the program; a hanging driver can make it immortal. */
+/* Wait for the end of the program, with a limit: SIGKILL has no effect in a driver call that hangs.
+ */
 static void child_reap(struct child *child, pid_t pid, pid_t target)
 {
     const double until = clock_now() + reap_seconds;

@@ -10,9 +10,9 @@
 struct child {
     const char *const *words; /* NULL-terminated; the program is searched in PATH */
     char *const *environment; /* NULL: that of this process */
-    char *output;             /* becomes the begin of its standard output, as text; or NULL */
+    char *output;             /* receives the beginning of its standard output, as text; or NULL */
     size_t output_size;
-    char *log; /* becomes the end of its standard error, as text */
+    char *log; /* receives the end of its standard error, as text */
     size_t log_size;
     double seconds; /* time limit; 0: none */
     bool own_group; /* in a process group of its own, which is killed as a whole */
@@ -26,8 +26,8 @@ struct child {
     int status;     /* of waitpid; -1 if it could not be reaped */
 };
 
-/* Run the program to its end. Return 0, or an errno value if it cannot be started. It ends with
- * this process if it writes to its standard error regularly: SIGPIPE. */
+/* Run the program to its end. Return 0, or an errno value if it cannot be started. If
+ * this process ends first, SIGPIPE ends the program when it next writes to its standard error. */
 int child_run(struct child *child);
 
 #endif

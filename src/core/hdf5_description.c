@@ -9,7 +9,7 @@
 #include "core/hdf5_file.h"
 #include "core/hdf5_reader.h"
 
-/* An array that grows. */
+/* An array that grows, written as a file (open_memstream). */
 struct stream {
     FILE *file;
     char *data;
@@ -175,7 +175,7 @@ static bool dataset_describe(hid_t dataset, struct hdf5_object *to)
     to->kind = HDF5_DATASET;
     type_describe(type, to);
     layout_describe(dataset, creation, to);
-    if (good && to->layout != HDF5_VIRTUAL) { /* the space of that may open other files */
+    if (good && to->layout != HDF5_VIRTUAL) { /* HDF5 may open other files for it */
         space = H5Dget_space(dataset);
         const int dimensions = H5Sget_simple_extent_dims(space, extent, NULL);
         good = dimensions >= 0;

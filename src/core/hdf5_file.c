@@ -62,7 +62,7 @@ void hdf5_errors_begin(struct hdf5_errors *errors)
 
 bool hdf5_errors_end(struct hdf5_errors *errors)
 {
-    /* HDF5 stays silent: after errors in damaged files it would print more at exit. */
+    /* Printing stays off, because HDF5 prints further errors of damaged files at exit. */
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
     if (errors->reason[0] == '\0')
         return true;
@@ -74,7 +74,7 @@ bool hdf5_errors_end(struct hdf5_errors *errors)
 
 hid_t hdf5_file_open(const char *path)
 {
-    /* Without its class, an external link is an error of the call that reaches it. */
+    /* Without the class of external links, a call that follows one fails. */
     if (H5Lis_registered(H5L_TYPE_EXTERNAL) > 0 && H5Lunregister(H5L_TYPE_EXTERNAL) < 0)
         return -1;
     hid_t access = access_open();

@@ -35,16 +35,16 @@ void hdf5_errors_begin(struct hdf5_errors *errors);
  * an object can fail to write. */
 bool hdf5_errors_end(struct hdf5_errors *errors);
 
-/* Create a file, which is open for writing, with everything that `fill` writes; data sets of
- * hdf5_space_leave are holes to be written later. The disk space of the whole file is reserved if
- * the file system supports it. *bytes is the size of the file. */
+/* Write everything that `fill` creates to the file `descriptor`, which is open for writing. Data
+ * sets of hdf5_space_leave are holes that the caller writes later. The disk space of the whole file
+ * is reserved if the file system supports it. *bytes is the size of the file. */
 MUST_CHECK bool hdf5_frame_create(int descriptor, const char *path,
                                   void (*fill)(hid_t file, void *context), void *context,
                                   int64_t *bytes, struct error *error);
 
 /* The functions below are for `fill`. hdf5_frame_create reports their failures. */
 
-/* Write an attribute: a number of a struct; a text. */
+/* Write an attribute: a number from the struct `from`, or a text. */
 void hdf5_number_write(hid_t object, const struct hdf5_number *number, const void *from);
 void hdf5_text_write(hid_t object, const char *name, const char *text);
 

@@ -26,7 +26,7 @@ bool hdf5_refuse(const struct hdf5_reader *reader, struct error *error, const ch
                      reader->purpose, reason);
 }
 
-/* ---- the message of the child ---- */
+/* ---- the description that the child sends ---- */
 
 _Noreturn void hdf5_child_run(void)
 {
@@ -249,7 +249,6 @@ bool hdf5_text_read(const struct hdf5_reader *reader, const struct hdf5_object *
 
 /* ---- data sets ---- */
 
-/* -1 if the number is too large. */
 int64_t hdf5_elements(const struct hdf5_object *dataset)
 {
     int64_t elements = 1;
@@ -291,7 +290,7 @@ void *hdf5_dataset_read(struct hdf5_reader *reader, const struct hdf5_object *da
 {
     const int64_t bytes = hdf5_elements(dataset) * dataset->element_bytes;
     int64_t crc;
-    /* Several links can refer to one data set. */
+    /* If many links refer to one data set, the sum of all reads must not exceed the file's size. */
     if (bytes > most_table || bytes > reader->bytes - reader->bytes_read) {
         hdf5_refuse(reader, error, "its table '%s' is too large: the file is damaged",
                     dataset->name);

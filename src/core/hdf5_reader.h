@@ -22,9 +22,9 @@ enum hdf5_value { HDF5_NO_VALUE, HDF5_INTEGER, HDF5_UNSIGNED, HDF5_REAL, HDF5_TE
 
 struct hdf5_attribute {
     char name[HDF5_NAME];
-    int64_t kind;  /* enum hdf5_value; HDF5_NO_VALUE: of another type */
-    int64_t count; /* of the values: 8 bytes each, or consecutive null-terminated texts */
-    int64_t offset;
+    int64_t kind;   /* enum hdf5_value; HDF5_NO_VALUE: neither numbers nor texts */
+    int64_t count;  /* of the values: 8 bytes each, or consecutive null-terminated texts */
+    int64_t offset; /* of the first value, in bytes, in hdf5_description.values */
 };
 
 enum hdf5_object_kind {
@@ -71,9 +71,9 @@ void hdf5_describe(const char *path, struct hdf5_description *description);
 void hdf5_description_free(struct hdf5_description *description);
 
 struct hdf5_reader {
-    enum error_kind kind; /* of an unusable file */
+    enum error_kind kind; /* of the error for an unusable file */
     const char *purpose;  /* for messages: "a checkpoint" */
-    /* All else is zero before the first file. */
+    /* The caller sets the other members to zero before the first file. */
     const char *path;
     int descriptor;
     int64_t bytes;      /* of the file */
@@ -83,9 +83,9 @@ struct hdf5_reader {
     struct subprocess child; /* reads all files that are opened with this reader */
 };
 
-/* Open a file, which must be a regular file, in place of the file before. The description is
- * checked: it is consistent, and `objects` begins with the root group. `path` must stay valid. Call
- * hdf5_reader_close in any case. */
+/* Close the previous file and open another, which must be a regular file. Check that the
+ * description is consistent and that `objects` begins with the root group. `path` must stay valid.
+ * Call hdf5_reader_close in any case. */
 MUST_CHECK bool hdf5_reader_open(struct hdf5_reader *reader, const char *path, struct error *error);
 
 void hdf5_reader_close(struct hdf5_reader *reader);
@@ -103,12 +103,12 @@ const struct hdf5_object *hdf5_next(const struct hdf5_reader *reader,
 const struct hdf5_object *hdf5_find(const struct hdf5_reader *reader,
                                     const struct hdf5_object *group, const char *name);
 
-/* Copy an attribute that is one number: to an int64_t, uint64_t or double. False if it is missing,
- * of another kind, or does not fit. */
+/* Copy an attribute that is one number to *value: an int64_t, uint64_t or double, as `kind` states.
+ * Return false if the attribute is missing, of another kind, or does not fit. */
 bool hdf5_number_get(const struct hdf5_reader *reader, const struct hdf5_object *object,
                      const char *name, enum hdf5_value kind, void *value);
 
-/* An attribute that is one number, and its place in a struct. */
+/* An attribute that is one number, and the member of a struct that stores it. */
 struct hdf5_number {
     const char *name;
     enum hdf5_value kind;
@@ -116,7 +116,7 @@ struct hdf5_number {
     double least, most; /* valid range; every value is valid if both are equal */
 };
 
-/* Read it and check its range. On failure set the error. */
+/* Read such an attribute into the struct `to` and check its range. On failure set the error. */
 MUST_CHECK bool hdf5_number_read(const struct hdf5_reader *reader, const struct hdf5_object *object,
                                  const struct hdf5_number *number, void *to, struct error *error);
 
@@ -132,21 +132,23 @@ MUST_CHECK bool hdf5_text_read(const struct hdf5_reader *reader, const struct hd
 #define HDF5_NATIVE ">"
 #endif
 
-/* Return a contiguous data set of this type that is not empty and inside the file. `type`: "|S" is
- * a text of any fixed length. On failure set the error and return NULL. */
+/* Return a member of a group that must be a contiguous data set of this type, not empty and inside
+ * the file. `type`: "|S" is a text of any fixed length. On failure set the error and return NULL.
+ */
 const struct hdf5_object *hdf5_dataset_find(const struct hdf5_reader *reader,
                                             const struct hdf5_object *group, const char *name,
                                             const char *type, struct error *error);
 
+/* Return the number of elements, or -1 if an int64_t cannot hold it. */
 int64_t hdf5_elements(const struct hdf5_object *dataset);
 
-/* Read such a data set into new memory, followed by a zero byte, and verify its attribute crc32c,
- * if it has one. On failure set the error and return NULL. */
+/* Read a data set that hdf5_dataset_find returned into new memory, followed by a zero byte, and
+ * verify its attribute crc32c, if it has one. On failure set the error and return NULL. */
 void *hdf5_dataset_read(struct hdf5_reader *reader, const struct hdf5_object *dataset,
                         struct error *error);
 
-/* The word that makes this program the child process, and its work: for each path that it receives,
- * send a description. */
+/* The child process is this program with the argument HDF5_CHILD. It sends a description of each
+ * file whose path it receives. */
 #define HDF5_CHILD "describe-hdf5"
 _Noreturn void hdf5_child_run(void);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Images: limits of sizes and layout of the resize scratch, shared by the image_transform of all
- * backends; and the functions with which the host resizes and changes images before. */
+ * backends; and functions with which the host resizes and augments images before they are sent to
+ * the device. */
 #ifndef VITTRAIN_DEVICE_IMAGE_H
 #define VITTRAIN_DEVICE_IMAGE_H
 

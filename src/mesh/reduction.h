@@ -14,15 +14,16 @@ struct gradient_reduction {
                      struct arena *arena);
     void (*allocate_slot)(struct flat_model *flat, int number, struct arena *arena);
     /* Before a unit's backward pass: set buffer->overwrites. If the unit learns, also set to zero
-     * what the pass adds to or does not write. */
+     * what the pass adds to or does not write. samples: false if this rank has none in the pass. */
     void (*open)(struct flat_model *flat, struct flat_buffer *buffer, bool samples);
     /* After the backward pass of a unit that learns. */
     void (*close)(struct flat_model *flat, struct flat_buffer *buffer);
     /* Start and finish the collective in the shard group. Not called for a group of one rank. */
     void (*shards_start)(struct flat_model *flat, int unit);
     void (*shards_finish)(struct flat_model *flat, int unit);
-    /* Start the collective in the replica group, and the one that distributes the sums (NULL: it is
-     * the same). flat_reduce_wait waits for the last one. Not called for a group of one rank. */
+    /* Start the collective in the replica group, then the one that distributes the sums (NULL: the
+     * first one also does that). flat_reduce_wait waits for the last one. Not called for a group of
+     * one rank. */
     void (*replicas_start)(struct flat_model *flat, int unit);
     void (*replicas_gather)(struct flat_model *flat, int unit);
 };

@@ -24,8 +24,8 @@ struct vit_shape {
     bool swiglu; /* SwiGLU in the blocks; `hidden` is then the width of its output */
     bool gelu_tanh;
     float norm_epsilon;
-    /* Positions, tokens and the bias of the patch embedding start at zero, its weight from a normal
-     * distribution of 0.02; else as in timm. */
+    /* Positions, tokens and the bias of the patch embedding start at zero, its weight from a
+     * normal distribution with standard deviation 0.02; else as in timm. */
     bool initial_zero;
     /* drop_path is elementwise dropout of the output of both branches, which replaces the dropout
      * after the attention's projection and after the hidden layer; else it drops whole branches,

@@ -6,7 +6,7 @@
 #include "core/error.h"
 
 /* Local. If a session did not fit into memory (session_shortage), add to the error the batch,
- * strategy or activation checkpointing with which it would. */
+ * strategy or activation checkpointing with which it would fit. */
 void fit_advise(struct error *error);
 
 #endif

@@ -37,10 +37,11 @@ struct network {
     double latency;   /* seconds per message */
     double bandwidth; /* bytes/s: sent by a rank inside a node, by a node between nodes */
     struct duration measured[COLLECTIVE_ACTIONS];
-    int members;            /* ranks or nodes during the measurement */
-    double share;           /* of the bandwidth that is left if all nodes communicate */
-    bool tree;              /* latency grows with the logarithm of the members; else linearly */
-    double computes, sends; /* speed of operations and of communication that overlap, 0 to 1 */
+    int members;  /* ranks or nodes during the measurement */
+    double share; /* of the bandwidth that is left if all nodes communicate */
+    bool tree;    /* latency grows with the logarithm of the members; else linearly */
+    /* Relative speed, 0 to 1, of operations and of communication while they overlap. */
+    double computes, sends;
 };
 
 struct machine {

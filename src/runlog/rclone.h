@@ -46,12 +46,13 @@ MUST_CHECK bool rclone_version(char version[64], struct error *error);
 void rclone_join(const char *remote, const char *name, char path[RCLONE_PATH]);
 
 /* Run `rclone WORD...`; the list ends with NULL. `output`: receives its standard output as text, or
- * NULL. The error is rclone's last message. The child ends with this process: it receives SIGPIPE
- * when it writes its next statistics, within a second. */
+ * NULL. The error is rclone's last message. If this process ends, SIGPIPE ends the child when it
+ * writes its next statistics, within a second. */
 enum rclone_outcome rclone_run(struct rclone *rclone, const char *const *words, char *output,
                                size_t size, struct error *error);
 
-/* Read the file name in a small remote text file, such as last.txt. False and "": there is none. */
+/* Read the file name in a small remote text file, such as last.txt. Without one, set "" and return
+ * false. */
 bool rclone_read_name(struct rclone *rclone, const char *path, char *name, size_t size);
 
 /* Copy a remote file to PATH, unless PATH already has its size and time. */

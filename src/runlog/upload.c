@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* A pass copies the files of the run's folder, then the checkpoints that last.h5 and best.h5 point
  * to, then these links as last.txt and best.txt, since remotes have no links. rclone compares size
- * and time and sends what changed. RUN/.upload has the text files as they were sent last, which
- * name the checkpoints to delete when others are sent. */
+ * and time and sends what changed. RUN/.upload has the text files that were sent last; they name
+ * the checkpoints to delete from the remote when others have been sent. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* gettid */
 #endif

@@ -15,7 +15,7 @@ struct control_flags {
     int64_t writing;    /* this rank still writes its part of a background checkpoint */
 };
 
-/* Begin with zeros and the group of all ranks. */
+/* Initially zero, except `world`. */
 struct control {
     struct comm *world;
     struct ticket *ticket;

@@ -15,7 +15,7 @@
 #include "data/dataset.h"
 #include "model/model.h"
 
-enum { PHOTOS_LEAST = 64 /* pixels: smaller inputs are those of CIFAR */ };
+enum { PHOTOS_LEAST = 64 /* pixels: smaller images have the recipe `cifar` */ };
 static const double usual_crop_fraction = 0.875;
 
 static bool crop_is_set(int crop)
@@ -43,8 +43,8 @@ static void choice_set(int *option, int automatic, int value)
         *option = value;
 }
 
-/* Evaluation of the centre of an image whose aspect ratio is kept; as the weights describe it, in
- * proportion to the size of the model's images. */
+/* Evaluate the centre of an image. If the metadata of the weights have a size for the resize, use
+ * it in proportion to the size of the model's images; else resize the shorter side. */
 static void evaluation_resolve(struct eval_options *eval, const struct model_entry *entry,
                                const struct model_metadata *weights, int64_t image)
 {

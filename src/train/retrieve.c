@@ -101,7 +101,7 @@ bool retrieve_file(struct trainer *trainer, const char *remote, const char *opti
 
 /* ---- the newest checkpoint */
 
-/* Put the log of earlier attempts before this attempt's, which is already open. */
+/* Insert the log of earlier attempts before the log of this attempt, which is already open. */
 static void logs_join(const char *earlier, const char *path)
 {
     char chunk[4096];

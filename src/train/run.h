@@ -30,9 +30,9 @@ struct run {
 MUST_CHECK bool run_open(struct run *run, const struct options *options, struct comm *world,
                          struct error *error);
 
-/* Collective. Opens the model for data that are open: `train` or, without training, `validation`.
- * The caller has set world, options and validates. weights: metadata of the initial weights, or
- * NULL. */
+/* Collective. Opens the model for a split that the caller has opened: `train` or, without training,
+ * `validation`. The caller has set world, options and validates. weights: metadata of the initial
+ * weights, or NULL. */
 MUST_CHECK bool run_open_model(struct run *run, bool training, const struct model_metadata *weights,
                                struct error *error);
 

@@ -100,7 +100,7 @@ MUST_CHECK bool session_allocate(struct session *session, int64_t batch,
                                  const struct image_source *source, bool training,
                                  struct error *error);
 
-/* What the last session_allocate could not fit into memory; NULL: it did. For plan/fit.h. */
+/* A session that did not fit into memory. For plan/fit.h. */
 struct memory_shortage {
     struct options options;
     struct image_source source;
@@ -108,6 +108,7 @@ struct memory_shortage {
     int ranks, node_ranks;
     int64_t room; /* bytes per rank, on the rank with the least */
 };
+/* Return the session of the last session_allocate if it did not fit, else NULL. */
 const struct memory_shortage *session_shortage(void);
 
 /* Lays out what session_measure has measured in `bytes` bytes of device memory. */

@@ -137,7 +137,7 @@ static bool folder_prepare(struct trainer *trainer, struct error *error)
                                    .options = options};
     if (!trainer_find_checkpoint(trainer, error))
         return false;
-    /* After the log of earlier attempts was copied from there, if it was. */
+    /* Not before the log of earlier attempts has been copied from the remote. */
     const struct upload_setup upload = {.folder = trainer->folder.path,
                                         .remote = options->output.upload,
                                         .option = "output.upload",

@@ -28,13 +28,14 @@ void text(struct archive *archive, const char *name, const char *content);
 void jpeg(struct archive *archive, const char *name);
 void shard_end(struct archive *archive);
 
-/* A shard of samples 0, 1, ... with these labels; one with the labels `few`; one with eight samples
- * that cannot be used. */
+/* Write a shard: put_shard with samples 0, 1, ... and these labels, put with the labels `few`,
+ * put_problems with eight samples that cannot be used. */
 void put_shard(const char *name, int count, const int *labels);
 void put(const char *name);
 void put_problems(void);
 
-/* Whole files. Rewriting a file is slower on some file systems, so the old one is removed. */
+/* Read or write a whole file. An old file is removed first, because some file systems rewrite files
+ * slowly. */
 char *shard_read(const char *name, size_t *bytes);
 void shard_write(const char *name, const void *content, size_t bytes);
 void file_write(const char *path, const void *content, size_t bytes);
@@ -42,7 +43,7 @@ void file_write(const char *path, const void *content, size_t bytes);
 /* Set the checksum of a tar header. */
 void header_sum(char *header);
 
-/* The record is the image, with this label and this end of its name. */
+/* Fail unless the record is the image with this label, and its name has this ending. */
 void check_record(int64_t index, int32_t expected, const char *ending);
 
 #endif

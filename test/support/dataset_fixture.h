@@ -12,11 +12,11 @@ extern struct dataset dataset;
 /* Set the options to their defaults for a format; close the data set. */
 void dataset_begin(const char *format);
 
-/* Open a split in the place of the previous data set; the test fails if that is an error, or if it
- * has not this number of samples. -1: any number. */
+/* Close the data set and open a split. The test fails if the split cannot be opened or has another
+ * number of samples. -1: any number. */
 void split_opens(enum data_split split, int64_t count);
 
-/* The split cannot be opened: one line, which contains `part`. */
+/* The test fails unless opening the split is an error whose text is one line with `part`. */
 void split_fails(enum data_split split, const char *part);
 
 #endif

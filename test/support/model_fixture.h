@@ -79,7 +79,7 @@ float *fixture_tensor(const struct fixture *fixture, const char *name,
 void fixture_directory(char *path, size_t size);
 void fixture_remove(const char *path);
 
-/* The same before and after each test. */
+/* A temporary folder for each test: functions to run before and after it. */
 extern char folder[64];
 int fixture_folder_make(void **state);
 int fixture_folder_remove(void **state);

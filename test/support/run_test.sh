@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # Run one test program and print one TAP stream. The first lines of its source may name numbers of ranks and devices
-# (test/list.sh). The program runs alone, or under mpirun with each number of ranks. The output of rank 0 is printed; that of another rank only if it failed. Results are
-# renumbered. A run that ends early or with an exit status other than 0 is a failed result.
+# (test/list.sh). The program runs alone, or under mpirun with each number of ranks. The output of rank 0 is printed; that of
+# another rank only if it failed. Results are renumbered. A run that ends early or with an exit status other than 0 is a failed result.
 #   run_test.sh test/FOLDER/test_NAME   (the Makefile calls it, in the folder of the build)
 #   run_test.sh --rank PROGRAM          (mpirun calls it, once a rank)
 # Environment: MPIRUN, TEST_TIMEOUT (seconds for one run, 300), TEST_FAST (if set, no emulated GPU and no more than
@@ -13,11 +13,11 @@ here=$(dirname "$0")
 if [ "$1" = --rank ]; then
     eval "rank=$TEST_RANK"
     [ "$rank" = 0 ] && exec "$2"
-    said=$(mktemp) || exit 1
-    trap 'rm -f "$said"' EXIT
-    "$2" >"$said"
+    output=$(mktemp) || exit 1
+    trap 'rm -f "$output"' EXIT
+    "$2" >"$output"
     status=$?
-    [ $status -eq 0 ] || sed "s/^/# rank $rank: /" "$said"
+    [ $status -eq 0 ] || sed "s/^/# rank $rank: /" "$output"
     exit $status
 fi
 
@@ -58,7 +58,7 @@ run_all </dev/null | awk '
     /^device / { device = ", " substr($0, 8); label = " [" substr($0, 8) "]"; next }
     /^1\.\.0/ { skipped = 1; print "ok " ++total " - all of it" label " # SKIP" substr($0, index($0, "SKIP") + 4); next }
     /^1\.\.[0-9]+/ { planned += substr($1, 4); next }
-    /^# skipped: / { reason = " " substr($0, 12); next } # test/support/skip.h
+    /^# skipped: / { reason = " " substr($0, 12); next } # SKIP_BECAUSE in test/support/test.h
     /^(not )?ok / {
         bad = sub(/^not ok [0-9]* *(- )?/, "")
         if (!bad) sub(/^ok [0-9]* *(- )?/, "")

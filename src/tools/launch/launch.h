@@ -104,7 +104,7 @@ int64_t launched_run_step(struct launched_run *run);
 
 /* The text of the run's lock file: "attempt 2 ended". */
 struct attempt_mark {
-    int64_t number; /* 0: an older version wrote the file; -1: it is not on this host */
+    int64_t number; /* 0: an older version wrote the file; -1: this host has no such file */
     bool ended;
 };
 
