@@ -178,7 +178,7 @@ bool safetensors_header_read(int descriptor, const char *path, struct safetensor
     if (fstat(descriptor, &file) != 0)
         return durable_unreadable(error, ERROR_CHECKPOINT, path, errno);
     if (!S_ISREG(file.st_mode))
-        return error_set(error, ERROR_CHECKPOINT, "cannot read %s: it is not a file", path);
+        return error_set(error, ERROR_CHECKPOINT, "cannot read %s: it is not a regular file", path);
     if (file.st_size < 8)
         return error_set(error, ERROR_CHECKPOINT,
                          "%s is not a safetensors file: it is shorter than 8 bytes", path);

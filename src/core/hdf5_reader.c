@@ -136,7 +136,8 @@ static bool file_open(struct hdf5_reader *reader, struct error *error)
     reader->bytes = (int64_t)file.st_size;
     reader->bytes_read = 0;
     if (!S_ISREG(file.st_mode))
-        return error_set(error, reader->kind, "cannot read %s: it is not a file", reader->path);
+        return error_set(error, reader->kind, "cannot read %s: it is not a regular file",
+                         reader->path);
     return file.st_size > 0 || error_set(error, reader->kind, "%s is empty", reader->path);
 }
 

@@ -68,7 +68,7 @@ bool data_root_check(const char *root, const char *advice, struct error *error)
     if (stat(root, &status) != 0)
         return error_set(error, ERROR_DATA, "data.root=%s: %s; %s", root, strerror(errno), advice);
     if (!S_ISDIR(status.st_mode))
-        return error_set(error, ERROR_DATA, "data.root=%s: is a file, not a folder; %s", root,
+        return error_set(error, ERROR_DATA, "data.root=%s: it is a file, not a folder; %s", root,
                          advice);
     const bool good = listing_read(root, &found, &found, NULL, error);
     const bool is_empty = found.count == 0;

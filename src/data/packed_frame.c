@@ -159,7 +159,8 @@ static bool attributes_read(const struct hdf5_reader *file, struct packed_set *s
                            set->encoded ? "encoded" : "decoded", (long long)set->channels,
                            (long long)set->height, (long long)set->width);
     if (header.file != number)
-        return hdf5_refuse(file, error, "it is file %lld of its set, but its name says %lld",
+        return hdf5_refuse(file, error,
+                           "its header states file %lld of its set, its name file %lld",
                            (long long)header.file, (long long)number);
     return hdf5_text_read(file, root, "source", set->source, sizeof set->source, error) &&
            hdf5_text_read(file, root, "program", set->program, sizeof set->program, error);
@@ -338,8 +339,8 @@ static bool read_files(struct hdf5_reader *reader, const char *name, int64_t fil
     if (!header_read(reader, path, set, 0, error))
         return false;
     if (set->files != files)
-        return error_set(error, ERROR_DATA, "%s: it is one of %lld files, but its name says %lld",
-                         path, (long long)set->files, (long long)files);
+        return error_set(error, ERROR_DATA, "%s: its header states %lld files, its name %lld", path,
+                         (long long)set->files, (long long)files);
     for (int64_t file = 1; file < files; file++) {
         packed_path(path, name, file, files);
         if (!add_file(reader, path, set, file, error))

@@ -227,7 +227,7 @@ static void trouble_log(struct upload *upload, bool failed)
     if (failed && !upload->failing)
         log_warn("upload: %s; the run continues, the upload is tried again", upload->trouble.text);
     if (!failed && upload->failing)
-        log_info("upload: works again");
+        log_info("upload: successful again");
     upload->failing = failed;
 }
 

@@ -215,7 +215,7 @@ TEST(test_files_of_another_kind)
     store((const unsigned char *)"", 0);
     assert_not_read(&fixture, file, "is empty");
     assert_not_read(&fixture, "not-there.h5", "No such file");
-    assert_not_read(&fixture, folder, "not a file");
+    assert_not_read(&fixture, folder, "not a regular file");
     char *deck = NULL;
     struct error error = {.kind = ERROR_NONE};
     assert_false(checkpoint_read_deck(file, world, &deck, &error));

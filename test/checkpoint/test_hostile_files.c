@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Malicious HDF5 files: the program reads them in a child process, and each gives one error line
- * and no crash. First files with links, storage, types and sizes that no file of the program has.
- * Then files with changed bytes in the metadata and corrected checksums,
- * and descriptions with changed numbers. Arguments:
+/* Malicious HDF5 files: the program reads them in a child process; each is refused with one error
+ * line and without a crash. The files have links, storage, types and sizes that no file of the
+ * program has, or changed bytes in the metadata with corrected checksums. A last test changes
+ * numbers in descriptions. Arguments:
  * - COUNT SEED: try COUNT changed checkpoints and as many packed files.
  * - --link FILE TARGET: replace the units of a checkpoint by a link to another file.
  * - --set FILE NAME VALUE: change an attribute of a checkpoint.
@@ -114,7 +114,8 @@ static bool read_packed(const char *path)
     return good;
 }
 
-/* Assert that the file is refused with one line of this kind, which has these words, in time. */
+/* Assert that the file is refused with one line of this kind that contains `words`, within the time
+ * limit. */
 static void refused(bool (*read)(const char *path), const char *path, enum error_kind kind,
                     const char *words)
 {

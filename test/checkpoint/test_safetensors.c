@@ -318,7 +318,7 @@ TEST_WITH(test_files_that_are_none, fixture_folder_make, fixture_folder_remove)
         assert_int_equal(truncate(path, 5), 0);
     comm_barrier(world);
     assert_refused(&usual, path, "shorter than 8 bytes", "");
-    assert_refused(&usual, folder, "it is not a file", "");
+    assert_refused(&usual, folder, "it is not a regular file", "");
 }
 
 /* A converted checkpoint may have any tensor names. */

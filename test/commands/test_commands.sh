@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # long
-# The commands as a user meets them: what they leave, and that each mistake gives one line that says
-# what and where, the exit status of its kind, and no run folder.
+# All commands: the files that they write. Each invalid call prints one error line with reason and place, returns the exit status
+# of its kind and creates no run folder.
 . "$TEST_SOURCE/test/support/program.sh"
 
 # json KEY FILE: the number after "KEY":

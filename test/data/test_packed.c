@@ -505,7 +505,7 @@ TEST(test_other_files)
     refused("its data set 'bytes' has the wrong size");
     set_number("height", 32);
     set_number("files", 2);
-    refused("one of 2 files, but its name says 1");
+    refused("its header states 2 files, its name 1");
     set_number("files", 1);
     set_kind("rotated");
     refused("its kind is 'rotated'");
@@ -571,7 +571,7 @@ TEST(test_other_sets)
     snprintf(to, sizeof to, "%s/set-00000-of-00002.h5", root);
     unlink(from);
     assert_int_equal(link(to, from), 0);
-    refused("it is file 0 of its set, but its name says 1");
+    refused("its header states file 0 of its set, its name file 1");
 }
 
 /* data.val=FRACTION: the held-out samples become the packed validation split; a set that has only

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // sources: test/data/shards.c
 /* The stored index of WebDataset's tar shards, and random damage of shards and index. With a number
- * as argument, only the test of random damage runs, with so many mutations. */
+ * as argument, only the test of random damage runs, with that number of mutations. */
 #include <fcntl.h>
 #include <glob.h>
 #include <pthread.h>
@@ -175,7 +175,8 @@ TEST(index_of_another_process_is_waited_for)
     free(builder.content);
 }
 
-/* The builder was killed: its lock is gone, and its part is replaced. */
+/* The process that built the index was killed: its lock is released, and its partial file is
+ * replaced. */
 TEST(rest_of_a_killed_process_is_replaced)
 {
     char part[2100];

@@ -77,50 +77,51 @@ static int all_wrong(int64_t wrong)
     return (int)wrong;
 }
 
-struct house {
+struct flat_fixture {
     struct mesh mesh;
     struct flat_model flat;
     struct arena arena;
     void *memory;
 };
 
-/* Whole between uses: weights and gradients, weights, nothing. */
+/* Sharded between uses: nothing; gradients; gradients and weights. */
 enum policy { KEEP_ALL, KEEP_WEIGHTS, KEEP_NOTHING, POLICIES };
 
-static void house_open(struct house *house, int shard, enum policy policy, enum data_type type,
-                       bool training)
+static void flat_fixture_open(struct flat_fixture *fixture, int shard, enum policy policy,
+                              enum data_type type, bool training)
 {
     struct error error = {0};
-    mesh_split(&house->mesh, world, shard);
-    assert_true(mesh_use_device(&house->mesh, device, &error));
-    house->mesh.reduce_compute = type != TYPE_FP32;
-    house->mesh.shard_gradients = policy >= KEEP_WEIGHTS;
-    house->mesh.shard_weights = policy == KEEP_NOTHING;
-    flat_open(&house->flat, units, UNITS, &house->mesh, device, stream, type, 2, true, training);
-    arena_measure(&house->arena);
-    flat_allocate(&house->flat, &house->arena);
-    size_t bytes = house->arena.peak;
-    house->memory =
+    mesh_split(&fixture->mesh, world, shard);
+    assert_true(mesh_use_device(&fixture->mesh, device, &error));
+    fixture->mesh.reduce_compute = type != TYPE_FP32;
+    fixture->mesh.shard_gradients = policy >= KEEP_WEIGHTS;
+    fixture->mesh.shard_weights = policy == KEEP_NOTHING;
+    flat_open(&fixture->flat, units, UNITS, &fixture->mesh, device, stream, type, 2, true,
+              training);
+    arena_measure(&fixture->arena);
+    flat_allocate(&fixture->flat, &fixture->arena);
+    size_t bytes = fixture->arena.peak;
+    fixture->memory =
         device->backend->allocate_pinned(device, bytes, &error); /* readable by the test */
-    assert_non_null(house->memory);
-    memset(house->memory, 0xff, bytes);
-    mesh_use_memory(&house->mesh, house->memory, bytes);
-    arena_begin(&house->arena, house->memory, bytes);
-    flat_allocate(&house->flat, &house->arena);
-    assert_int_equal(house->arena.used, bytes);
-    flat_set_segments(&house->flat, 0.25, 1);
-    flat_initialize(&house->flat, SEED);
-    flat_refresh(&house->flat);
+    assert_non_null(fixture->memory);
+    memset(fixture->memory, 0xff, bytes);
+    mesh_use_memory(&fixture->mesh, fixture->memory, bytes);
+    arena_begin(&fixture->arena, fixture->memory, bytes);
+    flat_allocate(&fixture->flat, &fixture->arena);
+    assert_int_equal(fixture->arena.used, bytes);
+    flat_set_segments(&fixture->flat, 0.25, 1);
+    flat_initialize(&fixture->flat, SEED);
+    flat_refresh(&fixture->flat);
     queue_wait();
 }
 
-static void house_close(struct house *house)
+static void flat_fixture_close(struct flat_fixture *fixture)
 {
     queue_wait();
-    mesh_leave_device(&house->mesh);
-    flat_close(&house->flat);
-    device->backend->release_pinned(device, house->memory);
-    mesh_close(&house->mesh);
+    mesh_leave_device(&fixture->mesh);
+    flat_close(&fixture->flat);
+    device->backend->release_pinned(device, fixture->memory);
+    mesh_close(&fixture->mesh);
 }
 
 /* Returns the next shard size that divides the number of ranks, 0 after the last. */
@@ -148,10 +149,10 @@ TEST(start_is_the_same_on_every_mesh)
 {
     int wrong = 0;
     for (int shard = 1; shard > 0; shard = next_shard(shard)) {
-        struct house house;
-        house_open(&house, shard, KEEP_ALL, TYPE_BF16, true);
+        struct flat_fixture fixture;
+        flat_fixture_open(&fixture, shard, KEEP_ALL, TYPE_BF16, true);
         for (int u = 0; u < UNITS; u++) {
-            const struct flat_buffer *buffer = &house.flat.buffers[u];
+            const struct flat_buffer *buffer = &fixture.flat.buffers[u];
             size_t part = (size_t)buffer->shard_count * sizeof(float);
             float *start = start_of(buffer);
             wrong += memcmp(buffer->master, start + buffer->shard_begin, part) != 0;
@@ -163,7 +164,7 @@ TEST(start_is_the_same_on_every_mesh)
                 memcmp(buffer->whole_gradient, start, (size_t)buffer->padded * sizeof(float)) != 0;
             free(start);
         }
-        house_close(&house);
+        flat_fixture_close(&fixture);
     }
     assert_int_equal(all_wrong(wrong), 0);
 }
@@ -178,23 +179,23 @@ static float *pinned_floats(int64_t count)
 }
 
 /* True if the unit's weights equal `start` plus `more` in the compute type. */
-static int gathered_wrong(struct house *house, int unit, float more)
+static int gathered_wrong(struct flat_fixture *fixture, int unit, float more)
 {
-    const struct flat_buffer *buffer = &house->flat.buffers[unit];
+    const struct flat_buffer *buffer = &fixture->flat.buffers[unit];
     float *start = start_of(buffer);
     float *wide = pinned_floats(2 * buffer->padded), *expected = wide + buffer->padded;
     for (int64_t i = 0; i < buffer->padded; i++)
         wide[i] = start[i] + more;
-    device->backend->convert(stream, house->flat.type, expected, TYPE_FP32, wide, buffer->padded);
-    flat_gather_start(&house->flat, unit);
-    flat_gather_wait(&house->flat, unit);
+    device->backend->convert(stream, fixture->flat.type, expected, TYPE_FP32, wide, buffer->padded);
+    flat_gather_start(&fixture->flat, unit);
+    flat_gather_wait(&fixture->flat, unit);
     queue_wait();
     int wrong = memcmp(buffer->weights, expected,
-                       (size_t)buffer->padded * type_size(house->flat.type)) != 0;
-    wrong += flat_weight(&house->flat, unit, 1) !=
+                       (size_t)buffer->padded * type_size(fixture->flat.type)) != 0;
+    wrong += flat_weight(&fixture->flat, unit, 1) !=
              (const char *)buffer->weights +
-                 (size_t)buffer->unit->tensors[1].offset * type_size(house->flat.type);
-    flat_free(&house->flat, unit);
+                 (size_t)buffer->unit->tensors[1].offset * type_size(fixture->flat.type);
+    flat_free(&fixture->flat, unit);
     free(start);
     device->backend->release_pinned(device, wide);
     return wrong;
@@ -202,20 +203,20 @@ static int gathered_wrong(struct house *house, int unit, float more)
 
 /* Gathers the units in the order of a step after an update: forward, then backward, each while its
  * neighbour is in use. */
-static int passes_wrong(struct house *house)
+static int passes_wrong(struct flat_fixture *fixture)
 {
     int wrong = 0;
     for (int u = 0; u < UNITS; u++)
-        wrong += gathered_wrong(house, u, 0);
+        wrong += gathered_wrong(fixture, u, 0);
     for (int u = 0; u < UNITS; u++)
-        for (int64_t i = 0; i < house->flat.buffers[u].shard_count; i++)
-            house->flat.buffers[u].master[i] += 0.5f;
-    flat_refresh(&house->flat);
+        for (int64_t i = 0; i < fixture->flat.buffers[u].shard_count; i++)
+            fixture->flat.buffers[u].master[i] += 0.5f;
+    flat_refresh(&fixture->flat);
     for (int u = UNITS - 1; u >= 0; u--)
-        wrong += gathered_wrong(house, u, 0.5f);
+        wrong += gathered_wrong(fixture, u, 0.5f);
     /* The last two units are still in their slots and are not gathered again. */
-    wrong += house->flat.slots_weights && house->flat.buffers[UNITS - 1].weights != NULL;
-    wrong += !house->flat.buffers[0].whole || !house->flat.buffers[1].whole;
+    wrong += fixture->flat.slots_weights && fixture->flat.buffers[UNITS - 1].weights != NULL;
+    wrong += !fixture->flat.buffers[0].whole || !fixture->flat.buffers[1].whole;
     return wrong;
 }
 
@@ -225,26 +226,26 @@ TEST(gathered_units_are_whole)
     for (int shard = 1; shard > 0; shard = next_shard(shard))
         for (int policy = KEEP_ALL; policy < POLICIES; policy++)
             for (int type = TYPE_FP32; type <= TYPE_FP16; type++) {
-                struct house house;
-                house_open(&house, shard, (enum policy)policy, (enum data_type)type, true);
-                wrong += passes_wrong(&house);
-                house_close(&house);
+                struct flat_fixture fixture;
+                flat_fixture_open(&fixture, shard, (enum policy)policy, (enum data_type)type, true);
+                wrong += passes_wrong(&fixture);
+                flat_fixture_close(&fixture);
             }
     assert_int_equal(all_wrong(wrong), 0);
 }
 
 /* The backward pass of one micro-batch. The sums of its values are exact in all types, except for
  * one that 16 bits round away. Frozen units have no gradients. */
-static void gradients_add(struct house *house, bool last)
+static void gradients_add(struct flat_fixture *fixture, bool last)
 {
     for (int u = UNITS - 1; u >= 0; u--) {
-        struct flat_buffer *buffer = &house->flat.buffers[u];
-        flat_gradient_open(&house->flat, u, false);
+        struct flat_buffer *buffer = &fixture->flat.buffers[u];
+        flat_gradient_open(&fixture->flat, u, false);
         queue_wait();
         for (int64_t i = 0; i < buffer->padded; i++)
             buffer->whole_gradient[i] += (float)((world->rank + 1) * (i % 11 - 5));
         buffer->whole_gradient[5] += 0x1p-20f + (world->rank == 0 ? 1 : 0);
-        flat_gradient_close(&house->flat, u, last);
+        flat_gradient_close(&fixture->flat, u, last);
     }
 }
 
@@ -259,15 +260,15 @@ static int64_t gradients_wrong(int shard, enum policy policy, enum data_type typ
 {
     int64_t wrong = 0, size = world->size;
     double squares = 0, sum_squares = 0;
-    struct house house;
-    house_open(&house, shard, policy, type, true);
-    flat_begin_gradients(&house.flat);
+    struct flat_fixture fixture;
+    flat_fixture_open(&fixture, shard, policy, type, true);
+    flat_begin_gradients(&fixture.flat);
     for (int micro = 0; micro < micro_batches; micro++)
-        gradients_add(&house, micro == micro_batches - 1);
-    flat_reduce_wait(&house.flat);
+        gradients_add(&fixture, micro == micro_batches - 1);
+    flat_reduce_wait(&fixture.flat);
     queue_wait();
     for (int u = 0; u < UNITS; u++) {
-        struct flat_buffer *buffer = &house.flat.buffers[u];
+        struct flat_buffer *buffer = &fixture.flat.buffers[u];
         for (int64_t i = 0; i < buffer->shard_count; i++) {
             int64_t place = i + buffer->shard_begin;
             float sum = (float)(micro_batches * size * (size + 1) / 2 * (place % 11 - 5));
@@ -278,14 +279,14 @@ static int64_t gradients_wrong(int shard, enum policy policy, enum data_type typ
                 squares += (double)sum * sum;
         }
     }
-    comm_all_reduce(house.mesh.shard, &squares, 1, COMM_FP64, COMM_SUM);
-    flat_norm(&house.flat);
-    flat_norm(&house.flat); /* overwrites the previous norm */
+    comm_all_reduce(fixture.mesh.shard, &squares, 1, COMM_FP64, COMM_SUM);
+    flat_norm(&fixture.flat);
+    flat_norm(&fixture.flat); /* overwrites the previous norm */
     queue_wait();
-    sum_squares = *house.flat.norm_squared;
+    sum_squares = *fixture.flat.norm_squared;
     wrong += fabs(sum_squares - squares) > 1e-12 * squares;
-    wrong += !comm_same(world, house.flat.norm_squared, sizeof(double));
-    house_close(&house);
+    wrong += !comm_same(world, fixture.flat.norm_squared, sizeof(double));
+    flat_fixture_close(&fixture);
     return wrong;
 }
 
@@ -344,16 +345,16 @@ static bool sums_equal(struct exact_sum a, struct exact_sum b)
     return carry == 0 && a.infinities == b.infinities && a.nans == b.nans;
 }
 
-static int64_t tensor_norms_wrong(const struct house *house, const struct unit_tensor *tensor,
-                                  const struct whole_sums *sums)
+static int64_t tensor_norms_wrong(const struct flat_fixture *fixture,
+                                  const struct unit_tensor *tensor, const struct whole_sums *sums)
 {
-    const struct tensor_norms *norms = &house->flat.norms[tensor->index];
+    const struct tensor_norms *norms = &fixture->flat.norms[tensor->index];
     return !sums_equal(norms->weights, sums->tensor[0]) +
            !sums_equal(norms->direction, sums->tensor[1]);
 }
 
 /* Compares the norms of the mesh with the sums of squares of whole tensors. */
-static int64_t norms_wrong(const struct house *house, struct whole_sums *sums)
+static int64_t norms_wrong(const struct flat_fixture *fixture, struct whole_sums *sums)
 {
     int64_t wrong = 0;
     memset(&sums->gradient, 0, sizeof sums->gradient);
@@ -371,10 +372,10 @@ static int64_t norms_wrong(const struct house *house, struct whole_sums *sums)
                 device->backend->sum_squares(stream, sums->values[1], tensor->count,
                                              &sums->gradient);
             queue_wait();
-            wrong += tensor->adapts ? tensor_norms_wrong(house, tensor, sums) : 0;
+            wrong += tensor->adapts ? tensor_norms_wrong(fixture, tensor, sums) : 0;
         }
-    wrong += !sums_equal(*house->flat.norm_sum, sums->gradient);
-    return wrong + (*house->flat.norm_squared != exact_sum_value(&sums->gradient));
+    wrong += !sums_equal(*fixture->flat.norm_sum, sums->gradient);
+    return wrong + (*fixture->flat.norm_squared != exact_sum_value(&sums->gradient));
 }
 
 /* The norm of the gradient, and LARS's norms of the weights and gradients of tensors. */
@@ -387,11 +388,11 @@ TEST(norms_have_the_same_bits_on_every_mesh)
     sums->params = (struct step_params){.update = 1};
     stem[2].adapts = block[2].adapts = head[0].adapts = true;
     for (int shard = 1; shard > 0; shard = next_shard(shard)) {
-        struct house house;
-        house_open(&house, shard, KEEP_WEIGHTS, TYPE_FP32, true);
-        flat_norms_begin(&house.flat);
+        struct flat_fixture fixture;
+        flat_fixture_open(&fixture, shard, KEEP_WEIGHTS, TYPE_FP32, true);
+        flat_norms_begin(&fixture.flat);
         for (int u = 0; u < UNITS; u++) {
-            const struct flat_buffer *buffer = &house.flat.buffers[u];
+            const struct flat_buffer *buffer = &fixture.flat.buffers[u];
             gradient_fill(buffer);
             device->backend->update(stream, &(struct update){.rule = UPDATE_LARS,
                                                              .count = buffer->shard_count,
@@ -400,14 +401,14 @@ TEST(norms_have_the_same_bits_on_every_mesh)
                                                              .segments = buffer->segments,
                                                              .segment_count = buffer->segment_count,
                                                              .params = &sums->params,
-                                                             .norms = house.flat.norms,
+                                                             .norms = fixture.flat.norms,
                                                              .measure = true});
         }
-        flat_norms_sum(&house.flat);
-        flat_norm(&house.flat);
+        flat_norms_sum(&fixture.flat);
+        flat_norm(&fixture.flat);
         queue_wait();
-        wrong += norms_wrong(&house, sums);
-        house_close(&house);
+        wrong += norms_wrong(&fixture, sums);
+        flat_fixture_close(&fixture);
     }
     stem[2].adapts = block[2].adapts = head[0].adapts = false;
     device->backend->release_pinned(device, sums);
@@ -443,23 +444,23 @@ static int64_t opened_wrong(const struct flat_buffer *buffer, bool samples)
 static int64_t overwriting_wrong(int shard, enum policy policy, bool samples)
 {
     int64_t wrong = 0;
-    struct house house;
-    house_open(&house, shard, policy, TYPE_FP32, true);
-    bool stays = !house.flat.slots_gradients;
+    struct flat_fixture fixture;
+    flat_fixture_open(&fixture, shard, policy, TYPE_FP32, true);
+    bool stays = !fixture.flat.slots_gradients;
     for (int u = 0; u < UNITS && stays; u++)
-        fill_with_nan(&house.flat.buffers[u]);
-    flat_begin_gradients(&house.flat);
+        fill_with_nan(&fixture.flat.buffers[u]);
+    flat_begin_gradients(&fixture.flat);
     for (int pass = 0; pass < 2; pass++)
         for (int u = UNITS - 1; u >= 0; u--) {
-            const struct flat_buffer *buffer = &house.flat.buffers[u];
-            flat_gradient_open(&house.flat, u, samples);
+            const struct flat_buffer *buffer = &fixture.flat.buffers[u];
+            flat_gradient_open(&fixture.flat, u, samples);
             queue_wait();
             wrong += stays && pass == 1 ? buffer->overwrites : opened_wrong(buffer, samples);
             fill_with_nan(buffer);
-            flat_gradient_close(&house.flat, u, pass == 1);
+            flat_gradient_close(&fixture.flat, u, pass == 1);
         }
-    flat_reduce_wait(&house.flat);
-    house_close(&house);
+    flat_reduce_wait(&fixture.flat);
+    flat_fixture_close(&fixture);
     return wrong;
 }
 
@@ -478,23 +479,23 @@ TEST(a_sum_that_overflows_is_seen_by_all)
 {
     for (int shard = 1; shard > 0; shard = next_shard(shard))
         for (int policy = KEEP_ALL; policy < POLICIES; policy++) {
-            struct house house;
-            house_open(&house, shard, (enum policy)policy, TYPE_FP16, true);
-            flat_begin_gradients(&house.flat);
+            struct flat_fixture fixture;
+            flat_fixture_open(&fixture, shard, (enum policy)policy, TYPE_FP16, true);
+            flat_begin_gradients(&fixture.flat);
             for (int u = UNITS - 1; u >= 0; u--) {
-                struct flat_buffer *buffer = &house.flat.buffers[u];
-                flat_gradient_open(&house.flat, u, false);
+                struct flat_buffer *buffer = &fixture.flat.buffers[u];
+                flat_gradient_open(&fixture.flat, u, false);
                 queue_wait();
                 if (u == 1)
                     buffer->whole_gradient[0] += 60000;
-                flat_gradient_close(&house.flat, u, true);
+                flat_gradient_close(&fixture.flat, u, true);
             }
-            flat_reduce_wait(&house.flat);
-            flat_norm(&house.flat);
+            flat_reduce_wait(&fixture.flat);
+            flat_norm(&fixture.flat);
             queue_wait();
-            const bool finite = isfinite(*house.flat.norm_squared);
+            const bool finite = isfinite(*fixture.flat.norm_squared);
             assert_int_equal(all_wrong(finite), world->size > 1 ? 0 : 1);
-            house_close(&house);
+            flat_fixture_close(&fixture);
         }
 }
 
@@ -515,10 +516,10 @@ TEST(segments_say_what_the_tensors_say)
 {
     int64_t wrong = 0;
     for (int shard = 1; shard > 0; shard = next_shard(shard)) {
-        struct house house;
-        house_open(&house, shard, KEEP_ALL, TYPE_FP32, true);
+        struct flat_fixture fixture;
+        flat_fixture_open(&fixture, shard, KEEP_ALL, TYPE_FP32, true);
         for (int u = 0; u < UNITS; u++) {
-            const struct flat_buffer *buffer = &house.flat.buffers[u];
+            const struct flat_buffer *buffer = &fixture.flat.buffers[u];
             int at = 0;
             for (int64_t i = 0; i < buffer->shard_count; i++) {
                 float decay = 0, rate = element_rate(&units[u], i + buffer->shard_begin, &decay);
@@ -534,10 +535,10 @@ TEST(segments_say_what_the_tensors_say)
             }
         }
         if (shard == 1) /* cls and pos; patches | norms; qkv; frozen; state | head */
-            wrong += house.flat.buffers[0].segment_count != 2 ||
-                     house.flat.buffers[1].segment_count != 4 ||
-                     house.flat.buffers[2].segment_count != 1;
-        house_close(&house);
+            wrong += fixture.flat.buffers[0].segment_count != 2 ||
+                     fixture.flat.buffers[1].segment_count != 4 ||
+                     fixture.flat.buffers[2].segment_count != 1;
+        flat_fixture_close(&fixture);
     }
     assert_int_equal(all_wrong(wrong), 0);
 }
@@ -564,17 +565,17 @@ TEST(running_statistics_weigh_one)
 TEST(sums_are_added_over_all_ranks)
 {
     for (int shard = 1; shard > 0; shard = next_shard(shard)) {
-        struct house house;
-        house_open(&house, shard, KEEP_ALL, TYPE_FP32, true);
-        double *sums = (double *)(void *)house.flat.buffers[2].whole_gradient;
+        struct flat_fixture fixture;
+        flat_fixture_open(&fixture, shard, KEEP_ALL, TYPE_FP32, true);
+        double *sums = (double *)(void *)fixture.flat.buffers[2].whole_gradient;
         sums[0] = 1 + world->rank;
         sums[1] = 0.1;
-        flat_add_sums(&house.flat, sums, 2);
+        flat_add_sums(&fixture.flat, sums, 2);
         queue_wait();
         assert_true(sums[0] == world->size * (world->size + 1) / 2);
         assert_true(fabs(sums[1] - 0.1 * world->size) < 1e-15);
         assert_true(comm_same(world, sums, 2 * sizeof *sums));
-        house_close(&house);
+        flat_fixture_close(&fixture);
     }
 }
 
@@ -582,24 +583,24 @@ TEST(a_flipped_bit_is_found_and_named)
 {
     int wrong = 0;
     for (int shard = 1; shard > 0; shard = next_shard(shard)) {
-        struct house house;
+        struct flat_fixture fixture;
         struct error error = {0};
-        house_open(&house, shard, KEEP_ALL, TYPE_FP32, true);
-        wrong += !flat_check_same(&house.flat, &error);
-        struct flat_buffer *buffer = &house.flat.buffers[1];
+        flat_fixture_open(&fixture, shard, KEEP_ALL, TYPE_FP32, true);
+        wrong += !flat_check_same(&fixture.flat, &error);
+        struct flat_buffer *buffer = &fixture.flat.buffers[1];
         int64_t begin, end;
         bool last = world->rank == world->size - 1;
         if (last && flat_tensor_part(buffer, &block[2], &begin, &end))
             ((uint32_t *)(void *)buffer->master)[end - 1] ^= 1;
-        bool same = flat_check_same(&house.flat, &error);
+        bool same = flat_check_same(&fixture.flat, &error);
         char expected[64];
         snprintf(expected, sizeof expected, "rank %d holds other bits in qkv.weight",
                  world->size - 1);
-        if (house.mesh.replica->size > 1)
+        if (fixture.mesh.replica->size > 1)
             wrong += same || strstr(error.text, expected) == NULL;
         else
             wrong += !same;
-        house_close(&house);
+        flat_fixture_close(&fixture);
     }
     assert_int_equal(all_wrong(wrong), 0);
 }
@@ -609,10 +610,10 @@ TEST(a_hash_depends_on_the_values_only)
     uint64_t first[2 * UNITS], hash[2 * UNITS], changed[2 * UNITS];
     int wrong = 0;
     for (int shard = 1; shard > 0; shard = next_shard(shard)) {
-        struct house house;
-        house_open(&house, shard, KEEP_ALL, TYPE_FP32, true);
+        struct flat_fixture fixture;
+        flat_fixture_open(&fixture, shard, KEEP_ALL, TYPE_FP32, true);
         for (int u = 0; u < UNITS; u++) {
-            struct flat_buffer *buffer = &house.flat.buffers[u];
+            struct flat_buffer *buffer = &fixture.flat.buffers[u];
             for (int64_t i = 0; i < buffer->shard_count; i++) {
                 int64_t index = buffer->shard_begin + i;
                 buffer->moment1[i] = (float)index;
@@ -620,108 +621,109 @@ TEST(a_hash_depends_on_the_values_only)
                     buffer->master[i] = buffer->moment1[i] = (float)shard;
             }
         }
-        flat_hash(&house.flat, hash);
+        flat_hash(&fixture.flat, hash);
         if (shard == 1)
             memcpy(first, hash, sizeof first);
         wrong += memcmp(first, hash, sizeof first) != 0;
         /* Two values of a unit change places, on all ranks that hold them. */
-        struct flat_buffer *buffer = &house.flat.buffers[1];
+        struct flat_buffer *buffer = &fixture.flat.buffers[1];
         int64_t begin, end;
         if (flat_tensor_part(buffer, &block[2], &begin, &end) && end - begin > 1) {
             float value = buffer->master[begin];
             buffer->master[begin] = buffer->master[begin + 1];
             buffer->master[begin + 1] = value;
         }
-        flat_hash(&house.flat, changed);
+        flat_hash(&fixture.flat, changed);
         for (int u = 0; u < 2 * UNITS; u++)
             wrong += (changed[u] != hash[u]) != (u == 1);
         /* A weight and a moment with the same bits have different hashes. */
         wrong += hash[0] == hash[UNITS];
-        house_close(&house);
+        flat_fixture_close(&fixture);
     }
     assert_int_equal(all_wrong(wrong), 0);
 }
 
 TEST(values_that_are_not_finite_are_named)
 {
-    struct house house;
+    struct flat_fixture fixture;
     char text[TENSOR_NAME + 32];
-    house_open(&house, 1, KEEP_ALL, TYPE_FP32, true);
-    assert_false(flat_find_nonfinite(&house.flat, true, text, sizeof text));
-    assert_false(flat_find_nonfinite(&house.flat, false, text, sizeof text));
-    flat_gradient(&house.flat, 1, 0)[3] = INFINITY;
-    flat_gradient(&house.flat, 1, 2)[1002] = NAN;
-    assert_true(flat_find_nonfinite(&house.flat, true, text, sizeof text));
+    flat_fixture_open(&fixture, 1, KEEP_ALL, TYPE_FP32, true);
+    assert_false(flat_find_nonfinite(&fixture.flat, true, text, sizeof text));
+    assert_false(flat_find_nonfinite(&fixture.flat, false, text, sizeof text));
+    flat_gradient(&fixture.flat, 1, 0)[3] = INFINITY;
+    flat_gradient(&fixture.flat, 1, 2)[1002] = NAN;
+    assert_true(flat_find_nonfinite(&fixture.flat, true, text, sizeof text));
     assert_string_equal(text, "qkv.weight[1002]");
-    house.flat.buffers[0].master[stem[1].offset] = NAN;
-    house.flat.buffers[1].master[2] = NAN;
-    assert_true(flat_find_nonfinite(&house.flat, false, text, sizeof text));
+    fixture.flat.buffers[0].master[stem[1].offset] = NAN;
+    fixture.flat.buffers[1].master[2] = NAN;
+    assert_true(flat_find_nonfinite(&fixture.flat, false, text, sizeof text));
     assert_string_equal(text, "pos_embed[0]");
-    house_close(&house);
+    flat_fixture_close(&fixture);
 }
 
 TEST(averages_and_masters_change_places)
 {
     int wrong = 0;
     for (int type = TYPE_FP32; type <= TYPE_FP16; type++) {
-        struct house house;
-        house_open(&house, world->size, KEEP_NOTHING, (enum data_type)type, true);
+        struct flat_fixture fixture;
+        flat_fixture_open(&fixture, world->size, KEEP_NOTHING, (enum data_type)type, true);
         for (int u = 0; u < UNITS; u++)
-            for (int64_t i = 0; i < house.flat.buffers[u].shard_count; i++)
-                house.flat.buffers[u].average[i] += 1;
-        flat_swap_average(&house.flat);
-        wrong += gathered_wrong(&house, 1, 1);
-        flat_swap_average(&house.flat);
-        wrong += gathered_wrong(&house, 1, 0);
-        house_close(&house);
+            for (int64_t i = 0; i < fixture.flat.buffers[u].shard_count; i++)
+                fixture.flat.buffers[u].average[i] += 1;
+        flat_swap_average(&fixture.flat);
+        wrong += gathered_wrong(&fixture, 1, 1);
+        flat_swap_average(&fixture.flat);
+        wrong += gathered_wrong(&fixture, 1, 0);
+        flat_fixture_close(&fixture);
     }
     assert_int_equal(all_wrong(wrong), 0);
 }
 
 TEST(memory_is_what_the_mesh_needs)
 {
-    struct house house;
-    house_open(&house, 1, KEEP_ALL, TYPE_FP32, false);
-    const struct flat_buffer *buffer = &house.flat.buffers[1];
+    struct flat_fixture fixture;
+    flat_fixture_open(&fixture, 1, KEEP_ALL, TYPE_FP32, false);
+    const struct flat_buffer *buffer = &fixture.flat.buffers[1];
     assert_ptr_equal(buffer->master, buffer->weights);
     assert_null(buffer->gradient);
     assert_null(buffer->moment1);
-    assert_null(flat_gradient(&house.flat, 1, 0));
-    assert_int_equal(house.arena.by_class[MEMORY_GRADIENTS], 0);
-    house_close(&house);
+    assert_null(flat_gradient(&fixture.flat, 1, 0));
+    assert_int_equal(fixture.arena.by_class[MEMORY_GRADIENTS], 0);
+    flat_fixture_close(&fixture);
 
-    house_open(&house, world->size, KEEP_ALL, TYPE_BF16, true);
-    buffer = &house.flat.buffers[2];
+    flat_fixture_open(&fixture, world->size, KEEP_ALL, TYPE_BF16, true);
+    buffer = &fixture.flat.buffers[2];
     size_t part = (size_t)buffer->shard_count * 4, whole = (size_t)buffer->padded;
     assert_int_equal(buffer->padded, buffer->shard_count * world->size);
-    assert_true(house.arena.by_class[MEMORY_WEIGHTS] >= part + 2 * whole);
-    assert_true(house.arena.by_class[MEMORY_WEIGHTS] < part + 2 * whole + 32768);
-    assert_true(house.arena.by_class[MEMORY_GRADIENTS] < (world->size > 1 ? 6 : 4) * whole + 65536);
-    assert_true(house.arena.by_class[MEMORY_OPTIMIZER] < 3 * part + 65536);
-    assert_ptr_equal(flat_gradient(&house.flat, 2, 0), buffer->whole_gradient);
-    assert_null(flat_gradient(&house.flat, 1, 3)); /* frozen */
-    assert_ptr_equal(flat_gradient(&house.flat, 1, 4),
-                     house.flat.buffers[1].whole_gradient + block[4].offset); /* statistics */
-    house_close(&house);
+    assert_true(fixture.arena.by_class[MEMORY_WEIGHTS] >= part + 2 * whole);
+    assert_true(fixture.arena.by_class[MEMORY_WEIGHTS] < part + 2 * whole + 32768);
+    assert_true(fixture.arena.by_class[MEMORY_GRADIENTS] <
+                (world->size > 1 ? 6 : 4) * whole + 65536);
+    assert_true(fixture.arena.by_class[MEMORY_OPTIMIZER] < 3 * part + 65536);
+    assert_ptr_equal(flat_gradient(&fixture.flat, 2, 0), buffer->whole_gradient);
+    assert_null(flat_gradient(&fixture.flat, 1, 3)); /* frozen */
+    assert_ptr_equal(flat_gradient(&fixture.flat, 1, 4),
+                     fixture.flat.buffers[1].whole_gradient + block[4].offset); /* statistics */
+    flat_fixture_close(&fixture);
 }
 
 /* A rank stores 1/N of all units, and two whole units with their gradients. */
 TEST(sharded_memory_is_a_part_and_two_units)
 {
-    struct house house;
-    house_open(&house, world->size, KEEP_NOTHING, TYPE_FP32, true);
+    struct flat_fixture fixture;
+    flat_fixture_open(&fixture, world->size, KEEP_NOTHING, TYPE_FP32, true);
     size_t parts = 0, slots = 0;
     for (int u = 0; u < UNITS; u++)
-        parts += (size_t)house.flat.buffers[u].shard_count * sizeof(float);
+        parts += (size_t)fixture.flat.buffers[u].shard_count * sizeof(float);
     /* The stem uses the head's slot. One rank needs no slots. */
     for (int u = world->size > 1 ? 1 : UNITS; u < UNITS; u++)
-        slots += (size_t)house.flat.buffers[u].padded * sizeof(float);
-    const size_t *by_class = house.arena.by_class, slack = (size_t)16 * ARENA_ALIGNMENT;
+        slots += (size_t)fixture.flat.buffers[u].padded * sizeof(float);
+    const size_t *by_class = fixture.arena.by_class, slack = (size_t)16 * ARENA_ALIGNMENT;
     assert_in_range(by_class[MEMORY_WEIGHTS], parts, parts + slack);
     assert_in_range(by_class[MEMORY_GRADIENTS], parts, parts + slack);
     assert_in_range(by_class[MEMORY_OPTIMIZER], 3 * parts, 3 * parts + slack);
     assert_in_range(by_class[MEMORY_GATHERED], 2 * slots, 2 * slots + slack);
-    house_close(&house);
+    flat_fixture_close(&fixture);
 }
 
 int main(int argc, char **argv)

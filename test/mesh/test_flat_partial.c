@@ -40,7 +40,7 @@ struct fixture {
     void *memory;
 };
 
-/* What is not sharded between uses: weights and gradients, weights, nothing. */
+/* Sharded between uses: nothing; gradients; gradients and weights. */
 enum policy { KEEP_ALL, KEEP_WEIGHTS, KEEP_NOTHING, POLICIES };
 
 static void fixture_open(struct fixture *fixture, int shard, enum policy policy, int64_t passes)
