@@ -49,6 +49,7 @@ static const struct {
     /* srun --mpi=pmix, srun --mpi=pmi2 */
     {"PMIX_RANK=7 SLURM_PROCID=7", 7, -1, -1, true, true},
     {"PMIX_RANK=7 SLURM_PROCID=7 SLURM_STEP_NUM_TASKS=9", 7, 9, -1, true, true},
+    {"PMIX_RANK=0 FLUX_TASK_RANK=0 FLUX_JOB_SIZE=1", 0, 1, -1, true, true},
     {"PMI_RANK=7 PMI_SIZE=9 SLURM_PROCID=7", 7, 9, -1, true, true},
     /* A batch script of 8 tasks; one task that srun starts in that job; two; two in a container
      * that gets only these variables. */
