@@ -52,9 +52,8 @@ void option_warn_old_names(void)
             continue;
         old_names.logged[i] = true;
         if (alias->now != NULL)
-            log_warn("option %s is now called %s; the old name still works%s%s", alias->old,
-                     alias->now, alias->advice != NULL ? "; " : "",
-                     alias->advice != NULL ? alias->advice : "");
+            log_warn("option %s is now %s; the old form still works%s%s", alias->old, alias->now,
+                     alias->advice != NULL ? "; " : "", alias->advice != NULL ? alias->advice : "");
         else
             log_warn("option %s no longer exists and is ignored", alias->old);
     }
