@@ -31,6 +31,41 @@ static void open_with(const char *setting, struct device_test *test)
     device_test_take(test, opened);
 }
 
+/* Run a kernel in a child process. Return whether it succeeds if the emulated GPU's compute
+ * capability is `opened` when the device is opened, and 8.0 when the kernel is launched. */
+static bool launch_succeeds(const char *setting, const char *opened)
+{
+    fflush(NULL);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct device_test test;
+        assert_non_null(freopen("/dev/null", "w", stderr));
+        setenv("VITTRAIN_EMULATION_CAPABILITY", opened, 1);
+        open_with(setting, &test);
+        setenv("VITTRAIN_EMULATION_CAPABILITY", "80", 1);
+        float *x = device_test_zeros(&test, TYPE_FP32, 8);
+        test.device->backend->add(test.stream, x, x, 8);
+        device_test_wait(&test);
+        _exit(0);
+    }
+    int status = 0;
+    assert_true(waitpid(child, &status, 0) == child);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+/* The emulated GPU refuses dependent launches below compute capability 9.0. The first test, because
+ * a child process cannot use CUDA after its parent has. */
+TEST(dependent_launches_are_the_options)
+{
+    const char *module = getenv("VITTRAIN_CUDA_MODULE");
+    if (module == NULL || strstr(module, "emulated") == NULL)
+        skip();
+    assert_false(launch_succeeds("cuda.dependent_launch=on", "90"));
+    assert_true(launch_succeeds("cuda.dependent_launch=on", "80"));
+    assert_true(launch_succeeds("cuda.dependent_launch=off", "90"));
+}
+
 /* Multiply 1 by a number that TF32 cannot represent. */
 static float product_of(struct device_test *test, float value)
 {
@@ -63,40 +98,6 @@ TEST(tf32_is_the_options)
                     (product == value && !device_test_is_emulated(&test)));
         device_test_close(&test);
     }
-}
-
-/* Run a kernel in a child process. Return whether it succeeds if the emulated GPU's compute
- * capability is `opened` when the device is opened, and 8.0 when the kernel is launched. */
-static bool launch_succeeds(const char *setting, const char *opened)
-{
-    fflush(NULL);
-    const pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        struct device_test test;
-        assert_non_null(freopen("/dev/null", "w", stderr));
-        setenv("VITTRAIN_EMULATION_CAPABILITY", opened, 1);
-        open_with(setting, &test);
-        setenv("VITTRAIN_EMULATION_CAPABILITY", "80", 1);
-        float *x = device_test_zeros(&test, TYPE_FP32, 8);
-        test.device->backend->add(test.stream, x, x, 8);
-        device_test_wait(&test);
-        _exit(0);
-    }
-    int status = 0;
-    assert_true(waitpid(child, &status, 0) == child);
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
-/* The emulated GPU refuses dependent launches below compute capability 9.0. */
-TEST(dependent_launches_are_the_options)
-{
-    const char *module = getenv("VITTRAIN_CUDA_MODULE");
-    if (module == NULL || strstr(module, "emulated") == NULL)
-        skip();
-    assert_false(launch_succeeds("cuda.dependent_launch=on", "90"));
-    assert_true(launch_succeeds("cuda.dependent_launch=on", "80"));
-    assert_true(launch_succeeds("cuda.dependent_launch=off", "90"));
 }
 
 TEST(threads_are_the_options)
