@@ -83,5 +83,5 @@ if take_gpu; then
     train 1 gpu run.backend=cuda
     same 'losses on an emulated GPU' gpu 1e-4
 else
-    echo 'ok 17 - losses on an emulated GPU # SKIP no g++ for the emulated GPU'
+    result 'losses on an emulated GPU # SKIP no g++ for the emulated GPU' ''
 fi
