@@ -433,6 +433,7 @@ TEST(test_synthetic_distinct)
     }
     use_synthetic(4000000000, 8192, 3, 1);
     options.data.distinct = 4000000000;
+    dataset_close(&dataset);
     assert_false(dataset_open(&dataset, &options, SPLIT_TRAIN, &error));
     assert_int_equal(error.kind, ERROR_MEMORY);
     assert_non_null(strstr(error.text, "MiB are available to a rank): lower data.distinct"));
