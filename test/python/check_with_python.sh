@@ -14,7 +14,7 @@ MPIRUN=${MPIRUN:-mpirun --oversubscribe --bind-to none}
 read_by() {
     name=$1 script=$2
     shift 2
-    "$PYTHON" "$TEST_SOURCE/test/$script" "$@" >"$work/said" 2>&1 && bad= || bad="$script: status $?"
+    "$PYTHON" "$TEST_SOURCE/test/python/$script" "$@" >"$work/said" 2>&1 && bad= || bad="$script: status $?"
     result "$name" "$bad" "$work/said"
 }
 
