@@ -108,7 +108,7 @@ static enum rclone_outcome links_send(struct upload *upload, char target[LINKS][
     bool good = folder_make(folder, "make it writable", &upload->trouble);
     for (int n = 0; n < LINKS; n++) {
         snprintf(path, sizeof path, "%s/%s.txt", folder, link_names[n]);
-        snprintf(text, sizeof text, "%s\n", target[n]);
+        snprintf(text, sizeof text, "%.*s\n", NAME - 1, target[n]);
         earlier[n] = text_file_read(path, NULL);
         good = good && (target[n][0] == '\0' || atomic_file_write(path, text, &upload->trouble));
     }
