@@ -232,17 +232,17 @@ static bool cifar10_label(struct dataset *dataset, int64_t record, int32_t *labe
     return true;
 }
 
-static bool cifar10_read(struct dataset *dataset, int64_t record, uint8_t *pixels, int32_t *label,
+static bool cifar10_read(struct dataset *dataset, int64_t record, void *values, int32_t *label,
                          struct error *error)
 {
     const struct cifar_file *file = file_of(dataset->self, record);
     int64_t place = record - file->first;
     unsigned char first = 0;
-    struct iovec parts[2] = {{&first, 1}, {pixels, PIXELS}};
+    struct iovec parts[2] = {{&first, 1}, {values, PIXELS}};
     ssize_t got = preadv(file->descriptor, parts, 2, (off_t)(place * RECORD));
     if (got != RECORD) { /* a short read: read again in pieces to find the cause */
         if (!read_fully(file, &first, 1, place * RECORD, error) ||
-            !read_fully(file, pixels, PIXELS, place * RECORD + 1, error))
+            !read_fully(file, values, PIXELS, place * RECORD + 1, error))
             return false;
     }
     *label = first;

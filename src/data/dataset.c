@@ -113,7 +113,8 @@ bool dataset_describe(struct dataset *dataset, const struct options *options, st
         opened.format->describe(options, &opened);
     else if (!dataset_open(&opened, options, SPLIT_TRAIN, error))
         return false;
-    *dataset = (struct dataset){.encoded = opened.encoded,
+    *dataset = (struct dataset){.type = opened.type,
+                                .encoded = opened.encoded,
                                 .channels = opened.channels,
                                 .height = opened.height,
                                 .width = opened.width,
@@ -131,12 +132,12 @@ uint32_t dataset_record(const struct dataset *dataset, int64_t index)
     return dataset->subset != NULL ? dataset->subset[index] : (uint32_t)index;
 }
 
-bool dataset_read(struct dataset *dataset, int64_t index, uint8_t *pixels, int32_t *label,
+bool dataset_read(struct dataset *dataset, int64_t index, void *values, int32_t *label,
                   struct error *error)
 {
     ENSURE(index >= 0 && index < dataset->count, "sample %lld of %lld", (long long)index,
            (long long)dataset->count);
-    return dataset->format->read(dataset, dataset_record(dataset, index), pixels, label, error);
+    return dataset->format->read(dataset, dataset_record(dataset, index), values, label, error);
 }
 
 bool dataset_load(struct dataset *dataset, int64_t index, struct byte_buffer *bytes, int32_t *label,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* A data set: numbered records of uint8 pixels with a label. A format is one file and one line in
- * the list in dataset.c. dataset_open checks the files and reports everything that is wrong with
- * them. */
+/* A data set: numbered records of uint8 pixels or float32 values, with a label. A format is one
+ * file and one line in the list in dataset.c. dataset_open checks the files and reports everything
+ * that is wrong with them. */
 #ifndef VITTRAIN_DATA_DATASET_H
 #define VITTRAIN_DATA_DATASET_H
 
@@ -29,9 +29,9 @@ struct dataset_format {
     /* Set channels, height, width and classes from the options alone; NULL if only the files have
      * them. */
     void (*describe)(const struct options *options, struct dataset *dataset);
-    /* Read one record to pixels: [channels, height, width]. Thread-safe. A read that fails, because
-     * a file changed for example, sets the error. */
-    bool (*read)(struct dataset *dataset, int64_t record, uint8_t *pixels, int32_t *label,
+    /* Read one record to values: [channels, height, width] of the data set's type, aligned for it.
+     * Thread-safe. A read that fails, because a file changed for example, sets the error. */
+    bool (*read)(struct dataset *dataset, int64_t record, void *values, int32_t *label,
                  struct error *error);
     /* Encoded data sets only, instead of read: load the record's image file. Thread-safe. The
      * caller's buffer is grown if necessary. */
@@ -49,9 +49,13 @@ struct dataset_format {
     bool splits; /* has a validation split besides the test split (data.val=val) */
 };
 
+/* Type of a record's values. float32 is in the byte order of the host; NaN is a missing value. */
+enum dataset_type { DATASET_UINT8, DATASET_FLOAT32 };
+
 struct dataset {
     const struct dataset_format *format;
     int64_t count;
+    enum dataset_type type;
     bool encoded;                    /* records are image files: `load` is set and not `read` */
     uint32_t sum;                    /* checksum of the listed records, to compare ranks */
     int64_t channels, height, width; /* of each record; 3, 0, 0 if encoded */
@@ -82,10 +86,10 @@ MUST_CHECK bool dataset_open(struct dataset *dataset, const struct options *opti
  * read; dataset_close is not needed. */
 MUST_CHECK bool dataset_describe(struct dataset *dataset, const struct options *options,
                                  struct error *error);
-/* Read sample `index` of the split, 0 <= index < count: pixels, or the file if encoded.
+/* Read sample `index` of the split, 0 <= index < count: values, or the file if encoded.
  * Thread-safe. */
-MUST_CHECK bool dataset_read(struct dataset *dataset, int64_t index, uint8_t *pixels,
-                             int32_t *label, struct error *error);
+MUST_CHECK bool dataset_read(struct dataset *dataset, int64_t index, void *values, int32_t *label,
+                             struct error *error);
 MUST_CHECK bool dataset_load(struct dataset *dataset, int64_t index, struct byte_buffer *bytes,
                              int32_t *label, struct error *error);
 

@@ -247,13 +247,13 @@ static bool read_record(const struct packed_stretch *stretch, int64_t number, ui
         stretch->path, (long long)number);
 }
 
-static bool packed_read(struct dataset *dataset, int64_t record, uint8_t *pixels, int32_t *label,
+static bool packed_read(struct dataset *dataset, int64_t record, void *values, int32_t *label,
                         struct error *error)
 {
     const struct packed *self = dataset->self;
     const struct packed_stretch *stretch = stretch_of(self, record);
     const int64_t number = record - stretch->first;
-    return read_record(stretch, number, pixels, self->record_bytes,
+    return read_record(stretch, number, values, self->record_bytes,
                        record_begin(self, stretch, number), label, error);
 }
 

@@ -168,7 +168,7 @@ static bool synthetic_label(struct dataset *dataset, int64_t record, int32_t *la
     return true;
 }
 
-static bool synthetic_read(struct dataset *dataset, int64_t record, uint8_t *pixels, int32_t *label,
+static bool synthetic_read(struct dataset *dataset, int64_t record, void *values, int32_t *label,
                            struct error *error)
 {
     (void)error;
@@ -177,9 +177,9 @@ static bool synthetic_read(struct dataset *dataset, int64_t record, uint8_t *pix
     const size_t bytes = record_bytes(dataset);
     *label = label_draw(dataset, sample);
     if (self->images != NULL)
-        memcpy(pixels, self->images + (sample - self->first) * bytes, bytes);
+        memcpy(values, self->images + (sample - self->first) * bytes, bytes);
     else
-        pixels_draw(dataset, sample, *label, pixels);
+        pixels_draw(dataset, sample, *label, values);
     return true;
 }
 

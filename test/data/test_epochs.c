@@ -18,16 +18,16 @@ static struct dataset_format training_format, validation_format;
 static atomic_int training_reads, validation_reads, evaluations_without;
 static int validation_samples;
 
-static bool training_read(struct dataset *dataset, int64_t record, uint8_t *pixels, int32_t *label,
+static bool training_read(struct dataset *dataset, int64_t record, void *values, int32_t *label,
                           struct error *error)
 {
     atomic_fetch_add(&training_reads, 1);
-    return format->read(dataset, record, pixels, label, error);
+    return format->read(dataset, record, values, label, error);
 }
 
 /* The first read of an evaluation waits up to 20 s until a batch of the next epoch was read. */
-static bool validation_read(struct dataset *dataset, int64_t record, uint8_t *pixels,
-                            int32_t *label, struct error *error)
+static bool validation_read(struct dataset *dataset, int64_t record, void *values, int32_t *label,
+                            struct error *error)
 {
     const int number = atomic_fetch_add(&validation_reads, 1);
     const int epoch = number / validation_samples + 1;
@@ -37,7 +37,7 @@ static bool validation_read(struct dataset *dataset, int64_t record, uint8_t *pi
             nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
         atomic_fetch_add(&evaluations_without, atomic_load(&training_reads) < wanted);
     }
-    return format->read(dataset, record, pixels, label, error);
+    return format->read(dataset, record, values, label, error);
 }
 
 static void options_make(struct options *options)

@@ -16,7 +16,7 @@ enum { SIDE = 4, PIXELS = 3 * SIDE * SIDE, SAMPLES = 103 };
 static atomic_int reads, signals_open;
 static atomic_long bad_record;
 
-static bool probe_read(struct dataset *dataset, int64_t record, uint8_t *pixels, int32_t *label,
+static bool probe_read(struct dataset *dataset, int64_t record, void *values, int32_t *label,
                        struct error *error)
 {
     (void)dataset;
@@ -28,7 +28,7 @@ static bool probe_read(struct dataset *dataset, int64_t record, uint8_t *pixels,
     *label = 1 << 30;
     if (record == atomic_load(&bad_record))
         return error_set(error, ERROR_DATA, "record %lld is bad", (long long)record);
-    memset(pixels, (int)record, PIXELS);
+    memset(values, (int)record, PIXELS);
     *label = (int32_t)record * 2;
     return true;
 }
