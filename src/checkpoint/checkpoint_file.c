@@ -37,14 +37,14 @@ void checkpoint_contents_open(struct checkpoint_contents *contents, const struct
     }
 }
 
-bool checkpoint_has(const struct checkpoint_contents *contents, enum state_kind kind)
+bool checkpoint_has(const struct checkpoint_contents *contents, enum flat_vector kind)
 {
     switch (kind) {
-    case STATE_PARAMETER:
+    case FLAT_MASTER:
         return true;
-    case STATE_MOMENT1:
+    case FLAT_MOMENT1:
         return contents->moments >= 1;
-    case STATE_MOMENT2:
+    case FLAT_MOMENT2:
         return contents->moments >= 2;
     default:
         return contents->averaged != 0;
@@ -52,7 +52,7 @@ bool checkpoint_has(const struct checkpoint_contents *contents, enum state_kind 
 }
 
 int64_t checkpoint_piece_offset(const struct checkpoint_contents *contents, int64_t u,
-                                enum state_kind kind, int64_t p)
+                                enum flat_vector kind, int64_t p)
 {
     return contents->layout[u].offset[kind] + contents->pieces[p].begin * (int64_t)sizeof(float);
 }
@@ -79,7 +79,7 @@ void checkpoint_range(const struct checkpoint_contents *contents, int64_t u, int
 
 bool checkpoint_piece_read(int descriptor, const char *path,
                            const struct checkpoint_contents *contents, int64_t u, int64_t p,
-                           enum state_kind kind, float *block, struct error *error)
+                           enum flat_vector kind, float *block, struct error *error)
 {
     const struct checkpoint_piece *piece = &contents->pieces[p];
     size_t bytes = (size_t)piece->count * sizeof(float);
@@ -92,7 +92,7 @@ bool checkpoint_piece_read(int descriptor, const char *path,
         error, ERROR_CHECKPOINT,
         "%s is damaged: the checksum of bytes %lld to %lld is wrong (%s of unit %s); use "
         "another checkpoint",
-        path, (long long)offset, (long long)offset + (long long)bytes - 1, state_name[kind],
+        path, (long long)offset, (long long)offset + (long long)bytes - 1, flat_vector_name[kind],
         contents->layout[u].name);
 }
 

@@ -10,23 +10,23 @@
 #include <stdint.h>
 
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/state.h"
+#include "checkpoint/vectors.h"
 #include "core/error.h"
 #include "mesh/unit.h"
 
-/* Elements [begin, begin + count) of a unit, at most STATE_BLOCK, written by one rank; and their
+/* Elements [begin, begin + count) of a unit, at most VECTOR_BLOCK, written by one rank; and their
  * CRC32C in the vector of each kind (0 if there is none). */
 struct checkpoint_piece {
     int64_t begin, count;
-    uint32_t crc[STATE_KINDS];
+    uint32_t crc[FLAT_VECTORS];
 };
 
 /* The location of a unit in the file. */
 struct checkpoint_layout {
-    char name[TENSOR_NAME];      /* of the unit */
-    int64_t count;               /* elements of each vector */
-    int64_t offset[STATE_KINDS]; /* of each vector, bytes; -1: no such vector */
-    int64_t table_offset;        /* of the table of pieces, bytes */
+    char name[TENSOR_NAME];       /* of the unit */
+    int64_t count;                /* elements of each vector */
+    int64_t offset[FLAT_VECTORS]; /* of each vector, bytes; -1: no such vector */
+    int64_t table_offset;         /* of the table of pieces, bytes */
     int64_t first_piece, piece_count;
 };
 
@@ -60,11 +60,11 @@ void checkpoint_contents_open(struct checkpoint_contents *contents, const struct
                               const char *deck);
 
 /* True if the file has vectors of this kind. */
-bool checkpoint_has(const struct checkpoint_contents *contents, enum state_kind kind);
+bool checkpoint_has(const struct checkpoint_contents *contents, enum flat_vector kind);
 
 /* The offset in the file, in bytes, of piece p, which belongs to unit u. */
 int64_t checkpoint_piece_offset(const struct checkpoint_contents *contents, int64_t u,
-                                enum state_kind kind, int64_t p);
+                                enum flat_vector kind, int64_t p);
 
 /* Elements [*begin, *end) of unit u that the rank at this mesh position writes. Ranks that hold the
  * same shard divide it. May be empty. */
@@ -85,7 +85,7 @@ MUST_CHECK bool checkpoint_file_read(const char *path, struct checkpoint_content
 /* Read piece p, which belongs to unit u, of one vector and verify its CRC32C. */
 MUST_CHECK bool checkpoint_piece_read(int descriptor, const char *path,
                                       const struct checkpoint_contents *contents, int64_t u,
-                                      int64_t p, enum state_kind kind, float *block,
+                                      int64_t p, enum flat_vector kind, float *block,
                                       struct error *error);
 
 void checkpoint_contents_free(struct checkpoint_contents *contents);

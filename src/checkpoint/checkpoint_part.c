@@ -15,7 +15,7 @@
 #include "config/run_options.h"
 #include "core/durable.h"
 
-/* Divide a unit into the pieces of all ranks. rank: see state_ranks. */
+/* Divide a unit into the pieces of all ranks. rank: see vector_ranks. */
 static void unit_divide(struct checkpoint_part *part, int64_t u, const int *rank)
 {
     struct checkpoint_contents *contents = &part->contents;
@@ -25,10 +25,10 @@ static void unit_divide(struct checkpoint_part *part, int64_t u, const int *rank
         for (int64_t replica = 0; replica < contents->replica; replica++) {
             int64_t begin, end;
             checkpoint_range(contents, u, shard, replica, &begin, &end);
-            for (; begin < end; begin += STATE_BLOCK) {
+            for (; begin < end; begin += VECTOR_BLOCK) {
                 struct checkpoint_piece *piece = &contents->pieces[contents->piece_count];
                 piece->begin = begin;
-                piece->count = end - begin < STATE_BLOCK ? end - begin : STATE_BLOCK;
+                piece->count = end - begin < VECTOR_BLOCK ? end - begin : VECTOR_BLOCK;
                 part->owner[contents->piece_count++] = rank[shard * contents->replica + replica];
             }
         }
@@ -71,12 +71,12 @@ static void contents_plan(struct checkpoint_part *part, const struct checkpoint_
     contents->algorithms = algorithms_export(flat);
     size_t most = 0; /* each rank has at most one short piece per unit */
     for (int u = 0; u < flat->count; u++)
-        most += (size_t)(contents->layout[u].count / STATE_BLOCK + flat->mesh->world->size);
+        most += (size_t)(contents->layout[u].count / VECTOR_BLOCK + flat->mesh->world->size);
     contents->pieces = calloc(most, sizeof *contents->pieces);
     part->owner = calloc(most, sizeof *part->owner);
     ENSURE_MEMORY(contents->pieces != NULL && part->owner != NULL,
                   "no memory for a checkpoint's plan");
-    int *rank = state_ranks(flat->mesh);
+    int *rank = vector_ranks(flat->mesh);
     for (int u = 0; u < flat->count; u++)
         unit_divide(part, u, rank);
     free(rank);
@@ -138,14 +138,14 @@ bool checkpoint_part_begin(struct checkpoint_part *part, const struct checkpoint
 void checkpoint_part_gather_sums(struct checkpoint_part *part)
 {
     const struct checkpoint_contents *contents = &part->contents;
-    int64_t sums = contents->piece_count * STATE_KINDS;
+    int64_t sums = contents->piece_count * FLAT_VECTORS;
     int64_t *sum = calloc((size_t)sums, sizeof *sum);
     ENSURE_MEMORY(sum != NULL, "no memory for a checkpoint's sums");
     for (int64_t n = 0; n < sums; n++)
-        sum[n] = contents->pieces[n / STATE_KINDS].crc[n % STATE_KINDS];
+        sum[n] = contents->pieces[n / FLAT_VECTORS].crc[n % FLAT_VECTORS];
     comm_all_reduce(part->world, sum, sums, COMM_INT64, COMM_SUM);
     for (int64_t n = 0; n < sums; n++)
-        contents->pieces[n / STATE_KINDS].crc[n % STATE_KINDS] = (uint32_t)sum[n];
+        contents->pieces[n / FLAT_VECTORS].crc[n % FLAT_VECTORS] = (uint32_t)sum[n];
     free(sum);
 }
 

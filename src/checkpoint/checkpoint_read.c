@@ -63,8 +63,8 @@ static bool compare_unit(const struct unit *theirs, const struct unit *ours, cha
         const struct unit_tensor *a = &theirs->tensors[t], *b = &ours->tensors[t];
         if (tensors_equal(a, b))
             continue;
-        state_shape_text(a->shape, a->dimensions, there, sizeof there);
-        state_shape_text(b->shape, b->dimensions, here, sizeof here);
+        vector_shape_text(a->shape, a->dimensions, there, sizeof there);
+        vector_shape_text(b->shape, b->dimensions, here, sizeof here);
         snprintf(text, size, "it holds %s %s where this model has %s %s", a->name, there, b->name,
                  here);
         return false;
@@ -196,13 +196,14 @@ bool checkpoint_contents_verify(const char *path, enum writers_choice writers, s
 {
     int sharers = writers == WRITERS_NODE0 ? 1 : world->size;
     int descriptor = world->rank < sharers ? open_file(path, error) : -1;
-    float *staging = malloc(STATE_BLOCK * sizeof(float));
+    float *staging = malloc(VECTOR_BLOCK * sizeof(float));
     ENSURE_MEMORY(staging != NULL, "no memory to check a checkpoint");
     for (int64_t u = 0; descriptor >= 0 && u < contents->unit_count; u++) {
         const struct checkpoint_layout *layout = &contents->layout[u];
         int64_t end = layout->first_piece + layout->piece_count;
         for (int64_t p = layout->first_piece; error->kind == ERROR_NONE && p < end; p++)
-            for (enum state_kind kind = 0; p % sharers == world->rank && kind < STATE_KINDS; kind++)
+            for (enum flat_vector kind = 0; p % sharers == world->rank && kind < FLAT_VECTORS;
+                 kind++)
                 if ((wanted >> kind & 1) != 0 && layout->offset[kind] >= 0 &&
                     error->kind == ERROR_NONE)
                     error_defer(checkpoint_piece_read(descriptor, path, contents, u, p, kind,
@@ -225,7 +226,7 @@ struct loading {
     bool by_all;    /* each rank reads its shard; else rank 0 broadcasts each block */
 };
 
-static void load_vector(const struct loading *loading, int u, enum state_kind kind,
+static void load_vector(const struct loading *loading, int u, enum flat_vector kind,
                         struct error *error)
 {
     const struct flat_model *flat = loading->flat;
@@ -237,17 +238,17 @@ static void load_vector(const struct loading *loading, int u, enum state_kind ki
         if (end > begin + buffer->shard_count)
             end = begin + buffer->shard_count;
     }
-    for (; begin < end; begin += STATE_BLOCK) {
-        int64_t count = end - begin < STATE_BLOCK ? end - begin : STATE_BLOCK;
+    for (; begin < end; begin += VECTOR_BLOCK) {
+        int64_t count = end - begin < VECTOR_BLOCK ? end - begin : VECTOR_BLOCK;
         if (loading->descriptor >= 0 && error->kind == ERROR_NONE)
             error_defer(durable_read(loading->descriptor, loading->path, loading->staging,
                                      (size_t)count * sizeof(float),
                                      offset + begin * (int64_t)sizeof(float), error));
         if (!loading->by_all)
             comm_broadcast(flat->mesh->world, loading->staging, count, COMM_FP32, 0);
-        state_store(flat, u, kind, begin, count, loading->staging);
+        vector_store(flat, u, kind, begin, count, loading->staging);
     }
-    state_clear_padding(flat, u, kind);
+    vector_clear_padding(flat, u, kind);
 }
 
 /* Collective. */
@@ -257,10 +258,10 @@ static bool load_vectors(const char *path, bool by_all, const struct checkpoint_
     struct comm *world = flat->mesh->world;
     struct loading loading = {.path = path, .contents = contents, .flat = flat, .by_all = by_all};
     loading.descriptor = by_all || world->rank == 0 ? open_file(path, error) : -1;
-    loading.staging = calloc(STATE_BLOCK, sizeof(float));
+    loading.staging = calloc(VECTOR_BLOCK, sizeof(float));
     ENSURE_MEMORY(loading.staging != NULL, "no memory to read a checkpoint");
     for (int u = 0; u < flat->count; u++)
-        for (enum state_kind kind = 0; kind < STATE_KINDS; kind++)
+        for (enum flat_vector kind = 0; kind < FLAT_VECTORS; kind++)
             if (wanted >> kind & 1)
                 load_vector(&loading, u, kind, error);
     flat->device->backend->stream_synchronize(flat->stream);
@@ -274,13 +275,13 @@ static bool load_vectors(const char *path, bool by_all, const struct checkpoint_
 static unsigned wanted_vectors(const struct checkpoint_contents *contents,
                                const struct flat_model *flat, bool weights_only)
 {
-    unsigned wanted = 1u << STATE_PARAMETER;
+    unsigned wanted = 1u << FLAT_MASTER;
     if (!weights_only && flat->moments >= 1)
-        wanted |= 1u << STATE_MOMENT1;
+        wanted |= 1u << FLAT_MOMENT1;
     if (!weights_only && flat->moments >= 2)
-        wanted |= 1u << STATE_MOMENT2;
+        wanted |= 1u << FLAT_MOMENT2;
     if (flat->averaged && contents->averaged)
-        wanted |= 1u << STATE_EMA;
+        wanted |= 1u << FLAT_AVERAGE;
     return wanted;
 }
 
@@ -330,7 +331,7 @@ bool checkpoint_read(const char *path, const struct checkpoint_target *target,
                load_vectors(path, readers == WRITERS_ALL, &contents, flat, wanted, error);
     }
     if (good && !contents.averaged)
-        state_reset_ema(flat);
+        vector_reset_ema(flat);
     if (good && !weights_only)
         algorithms_adopt(&contents, flat);
     if (good && state != NULL)

@@ -66,7 +66,7 @@ size_t checkpoint_snapshot_bytes(const struct flat_model *flat)
 /* ---- pieces ---- */
 
 /* Called for each piece p (of unit u) that this rank owns, with its memory in the snapshot. */
-typedef void piece_action(struct checkpoint_writer *writer, int64_t u, enum state_kind kind,
+typedef void piece_action(struct checkpoint_writer *writer, int64_t u, enum flat_vector kind,
                           int64_t p, float *memory);
 
 static void owned_pieces_visit(struct checkpoint_writer *writer, piece_action *action)
@@ -76,7 +76,7 @@ static void owned_pieces_visit(struct checkpoint_writer *writer, piece_action *a
     float *memory = writer->snapshot;
     for (int64_t u = 0; u < contents->unit_count; u++) {
         int64_t first = contents->layout[u].first_piece, count = contents->layout[u].piece_count;
-        for (enum state_kind kind = 0; kind < STATE_KINDS; kind++)
+        for (enum flat_vector kind = 0; kind < FLAT_VECTORS; kind++)
             for (int64_t p = first; checkpoint_has(contents, kind) && p < first + count; p++)
                 if (part->owner[p] == part->world->rank) {
                     action(writer, u, kind, p, memory);
@@ -88,14 +88,14 @@ static void owned_pieces_visit(struct checkpoint_writer *writer, piece_action *a
            "a snapshot is larger than was planned");
 }
 
-static void piece_copy(struct checkpoint_writer *writer, int64_t u, enum state_kind kind, int64_t p,
-                       float *memory)
+static void piece_copy(struct checkpoint_writer *writer, int64_t u, enum flat_vector kind,
+                       int64_t p, float *memory)
 {
     const struct checkpoint_piece *piece = &writer->part.contents.pieces[p];
-    state_copy_start(writer->flat, (int)u, kind, piece->begin, piece->count, memory);
+    vector_copy_start(writer->flat, (int)u, kind, piece->begin, piece->count, memory);
 }
 
-static void piece_write(struct checkpoint_writer *writer, int64_t u, enum state_kind kind,
+static void piece_write(struct checkpoint_writer *writer, int64_t u, enum flat_vector kind,
                         int64_t p, float *memory)
 {
     struct checkpoint_part *part = &writer->part;
@@ -222,15 +222,15 @@ bool checkpoint_writer_finish(struct checkpoint_writer *writer, struct error *er
 
 /* Send a piece from its owner to the rank that writes, and write it. After an error pieces are
  * still sent, since other ranks wait for them, but not written. */
-static void put_piece(struct checkpoint_part *part, float *staging, int64_t u, enum state_kind kind,
-                      int64_t p, struct error *error)
+static void put_piece(struct checkpoint_part *part, float *staging, int64_t u,
+                      enum flat_vector kind, int64_t p, struct error *error)
 {
     struct checkpoint_piece *piece = &part->contents.pieces[p];
     size_t bytes = (size_t)piece->count * sizeof(float);
     int rank = part->world->rank, owner = part->owner[p];
     int writer = part->by_all ? owner : 0;
     if (owner == rank) {
-        state_copy(part->flat, (int)u, kind, piece->begin, piece->count, staging);
+        vector_copy(part->flat, (int)u, kind, piece->begin, piece->count, staging);
         piece->crc[kind] = crc32c_update(0, staging, bytes);
         if (writer != rank)
             comm_send(part->world, staging, bytes, writer);
@@ -248,11 +248,11 @@ static void put_piece(struct checkpoint_part *part, float *staging, int64_t u, e
 static bool put_vectors(struct checkpoint_part *part, struct error *error)
 {
     const struct checkpoint_contents *contents = &part->contents;
-    float *staging = malloc(STATE_BLOCK * sizeof(float));
+    float *staging = malloc(VECTOR_BLOCK * sizeof(float));
     ENSURE_MEMORY(staging != NULL, "no memory for a piece of a checkpoint");
     for (int64_t u = 0; u < contents->unit_count; u++) {
         const struct checkpoint_layout *layout = &contents->layout[u];
-        for (enum state_kind kind = 0; kind < STATE_KINDS; kind++)
+        for (enum flat_vector kind = 0; kind < FLAT_VECTORS; kind++)
             for (int64_t p = 0; checkpoint_has(contents, kind) && p < layout->piece_count; p++)
                 put_piece(part, staging, u, kind, layout->first_piece + p, error);
     }

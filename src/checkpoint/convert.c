@@ -18,7 +18,7 @@
 
 static float *block_open(void)
 {
-    float *block = malloc(STATE_BLOCK * sizeof *block);
+    float *block = malloc(VECTOR_BLOCK * sizeof *block);
     ENSURE_MEMORY(block != NULL, "no memory to convert weights");
     return block;
 }
@@ -40,7 +40,7 @@ static void tensor_overlap(const struct unit_tensor *tensor, int64_t begin, int6
 
 /* Tensors have the same order in both files, so the parts of each piece are appended. */
 static void copy_vectors(int descriptor, const char *path,
-                         const struct checkpoint_contents *contents, enum state_kind kind,
+                         const struct checkpoint_contents *contents, enum flat_vector kind,
                          struct safetensors_output *output, struct error *error)
 {
     float *block = block_open();
@@ -76,7 +76,7 @@ bool convert_to_weights(const char *checkpoint, const char *weights, bool averag
         safetensors_output_open(&output, weights, contents.units, (int)contents.unit_count,
                                 contents.metadata, error)) {
         bool averaged = average && contents.averaged;
-        copy_vectors(descriptor, checkpoint, &contents, averaged ? STATE_EMA : STATE_PARAMETER,
+        copy_vectors(descriptor, checkpoint, &contents, averaged ? FLAT_AVERAGE : FLAT_MASTER,
                      &output, error);
         error_defer(safetensors_output_close(&output, error));
     }
@@ -108,7 +108,7 @@ static void plan_contents(struct checkpoint_contents *contents, const struct con
     for (int64_t u = 0; u < contents->unit_count; u++) {
         struct checkpoint_layout *layout = &contents->layout[u];
         layout->first_piece = contents->piece_count;
-        layout->piece_count = (layout->count + STATE_BLOCK - 1) / STATE_BLOCK;
+        layout->piece_count = (layout->count + VECTOR_BLOCK - 1) / VECTOR_BLOCK;
         contents->piece_count += layout->piece_count;
     }
     contents->pieces = calloc((size_t)contents->piece_count, sizeof *contents->pieces);
@@ -141,13 +141,13 @@ static void put_unit(struct making *making, int64_t u, struct error *error)
     struct checkpoint_piece *pieces = contents->pieces + layout->first_piece;
     for (int64_t p = 0; p < layout->piece_count && error->kind == ERROR_NONE; p++) {
         struct checkpoint_piece *piece = &pieces[p];
-        int64_t begin = p * STATE_BLOCK, left = layout->count - begin;
+        int64_t begin = p * VECTOR_BLOCK, left = layout->count - begin;
         *piece = (struct checkpoint_piece){.begin = begin,
-                                           .count = left < STATE_BLOCK ? left : STATE_BLOCK};
+                                           .count = left < VECTOR_BLOCK ? left : VECTOR_BLOCK};
         size_t bytes = (size_t)piece->count * sizeof(float);
         gather_piece(making, u, piece, error);
-        for (enum state_kind kind = 0; kind < STATE_KINDS; kind++) {
-            bool weights = kind == STATE_PARAMETER || kind == STATE_EMA;
+        for (enum flat_vector kind = 0; kind < FLAT_VECTORS; kind++) {
+            bool weights = kind == FLAT_MASTER || kind == FLAT_AVERAGE;
             const float *block = weights ? making->block : making->zeros;
             if (!checkpoint_has(contents, kind) || error->kind != ERROR_NONE)
                 continue;
@@ -170,7 +170,7 @@ static void make_checkpoint(struct making *making, const char *path, struct erro
         return;
     making->block = block_open();
     making->zeros = block_open();
-    memset(making->zeros, 0, STATE_BLOCK * sizeof *making->zeros);
+    memset(making->zeros, 0, VECTOR_BLOCK * sizeof *making->zeros);
     for (int64_t u = 0; u < making->contents.unit_count; u++)
         put_unit(making, u, error);
     free(making->block);

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # checkpoint: HDF5 checkpoints, safetensors, run folder
 libvittrain_a_SOURCES += \
-	src/checkpoint/checkpoint.c \
+	src/checkpoint/checkpoint_folder.c \
 	src/checkpoint/checkpoint.h \
 	src/checkpoint/checkpoint_file.c \
 	src/checkpoint/checkpoint_file.h \
-	src/checkpoint/checkpoint_frame.c \
+	src/checkpoint/checkpoint_hdf5.c \
 	src/checkpoint/checkpoint_name.c \
 	src/checkpoint/checkpoint_name.h \
 	src/checkpoint/checkpoint_part.c \
@@ -26,7 +26,7 @@ libvittrain_a_SOURCES += \
 	src/checkpoint/safetensors_header.h \
 	src/checkpoint/safetensors_stream.c \
 	src/checkpoint/safetensors_stream.h \
-	src/checkpoint/state.c \
-	src/checkpoint/state.h \
+	src/checkpoint/vectors.c \
+	src/checkpoint/vectors.h \
 	src/checkpoint/weights_file.c \
 	src/checkpoint/weights_file.h

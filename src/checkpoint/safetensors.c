@@ -5,19 +5,19 @@
 #include <stdlib.h>
 
 #include "checkpoint/safetensors_stream.h"
-#include "checkpoint/state.h"
+#include "checkpoint/vectors.h"
 
 /* Collective. Read a tensor on rank 0 and store it in the shards. */
 static void read_tensor(struct safetensors_input *input, const struct flat_model *flat,
                         struct safetensors_source *source, float *block, struct error *error)
 {
     const struct unit_tensor *tensor = source->tensor;
-    for (int64_t done = 0; done < tensor->count; done += STATE_BLOCK) {
-        int64_t left = tensor->count - done, count = left < STATE_BLOCK ? left : STATE_BLOCK;
+    for (int64_t done = 0; done < tensor->count; done += VECTOR_BLOCK) {
+        int64_t left = tensor->count - done, count = left < VECTOR_BLOCK ? left : VECTOR_BLOCK;
         if (input->descriptor >= 0)
             safetensors_input_read(input, source, done, count, block, error);
         comm_broadcast(flat->mesh->world, block, count, COMM_FP32, 0);
-        state_store(flat, source->u, STATE_PARAMETER, tensor->offset + done, count, block);
+        vector_store(flat, source->u, FLAT_MASTER, tensor->offset + done, count, block);
     }
 }
 
@@ -34,13 +34,13 @@ bool safetensors_read(const char *path, bool accepts_other_head, struct flat_mod
     if (good) {
         for (int s = 0; s < input.source_count; s++)
             comm_broadcast(world, &input.source[s].kind, 1, COMM_INT64, 0);
-        float *block = calloc(STATE_BLOCK, sizeof(float));
+        float *block = calloc(VECTOR_BLOCK, sizeof(float));
         ENSURE_MEMORY(block != NULL, "no memory to read weights");
         for (int s = 0; s < input.source_count; s++)
             if (input.source[s].kind != SOURCE_NONE)
                 read_tensor(&input, flat, &input.source[s], block, error);
         free(block);
-        state_reset_ema(flat);
+        vector_reset_ema(flat);
         good = comm_agree(world, error);
     }
     safetensors_input_close(&input);
@@ -52,9 +52,9 @@ static void write_tensor(const struct flat_model *flat, const int *ranks, int u,
                          const struct unit_tensor *tensor, struct safetensors_output *output,
                          float *block, struct error *error)
 {
-    for (int64_t done = 0; done < tensor->count; done += STATE_BLOCK) {
-        int64_t left = tensor->count - done, count = left < STATE_BLOCK ? left : STATE_BLOCK;
-        state_gather(flat, ranks, u, tensor->offset + done, count, block);
+    for (int64_t done = 0; done < tensor->count; done += VECTOR_BLOCK) {
+        int64_t left = tensor->count - done, count = left < VECTOR_BLOCK ? left : VECTOR_BLOCK;
+        vector_gather(flat, ranks, u, tensor->offset + done, count, block);
         if (flat->mesh->world->rank == 0)
             safetensors_output_append(output, block, count, error);
     }
@@ -70,8 +70,8 @@ bool safetensors_write(const char *path, const struct flat_model *flat, const ch
                                             metadata, error));
     if (!comm_agree(world, error))
         return false;
-    int *ranks = state_ranks(flat->mesh);
-    float *block = malloc(STATE_BLOCK * sizeof(float));
+    int *ranks = vector_ranks(flat->mesh);
+    float *block = malloc(VECTOR_BLOCK * sizeof(float));
     ENSURE_MEMORY(block != NULL, "no memory to write weights");
     for (int u = 0; u < flat->count; u++) {
         const struct unit *unit = flat->buffers[u].unit;

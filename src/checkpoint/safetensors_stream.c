@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "checkpoint/model_metadata.h"
-#include "checkpoint/state.h"
+#include "checkpoint/vectors.h"
 #include "core/durable.h"
 #include "core/integer.h"
 #include "core/log.h"
@@ -150,8 +150,8 @@ static void choose_source(const struct safetensors_input *input, struct safetens
         return;
     }
     const struct safetensors_entry *entry = source->entry;
-    state_shape_text(tensor->shape, tensor->dimensions, here, sizeof here);
-    state_shape_text(entry->shape, entry->dimensions, there, sizeof there);
+    vector_shape_text(tensor->shape, tensor->dimensions, here, sizeof here);
+    vector_shape_text(entry->shape, entry->dimensions, there, sizeof there);
     if (!safetensors_is_weight(entry, &type))
         list_add(bad, "%s has dtype %s", tensor->name, entry->dtype);
     else if (is_other_grid(input, source)) {
@@ -254,7 +254,7 @@ static void to_floats(enum safetensors_type type, const unsigned char *raw, int6
     }
 }
 
-/* Read elements [begin, begin + count) of an entry; count is at most STATE_BLOCK. */
+/* Read elements [begin, begin + count) of an entry; count is at most VECTOR_BLOCK. */
 static void read_entry(const struct safetensors_input *input, const struct safetensors_entry *entry,
                        int64_t begin, int64_t count, float *to, struct error *error)
 {
@@ -334,8 +334,8 @@ static float *read_resized(const struct safetensors_input *input,
     float *from = calloc((size_t)entry->count, sizeof *from);
     float *to = calloc((size_t)source->tensor->count, sizeof *to);
     ENSURE_MEMORY(from != NULL && to != NULL, "no memory for position embeddings");
-    for (int64_t done = 0; done < entry->count; done += STATE_BLOCK) {
-        int64_t left = entry->count - done, count = left < STATE_BLOCK ? left : STATE_BLOCK;
+    for (int64_t done = 0; done < entry->count; done += VECTOR_BLOCK) {
+        int64_t left = entry->count - done, count = left < VECTOR_BLOCK ? left : VECTOR_BLOCK;
         read_entry(input, entry, done, count, from + done, error);
     }
     position_resize(from, source->grid, to, source->tensor->grid, prefix, width);
@@ -367,7 +367,7 @@ bool safetensors_input_open(struct safetensors_input *input, struct error *error
     input->descriptor = open(input->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (input->descriptor < 0)
         return durable_unreadable(error, ERROR_CHECKPOINT, input->path, errno);
-    input->raw = malloc(STATE_BLOCK * sizeof(double));
+    input->raw = malloc(VECTOR_BLOCK * sizeof(double));
     ENSURE_MEMORY(input->raw != NULL, "no memory to read weights");
     return safetensors_header_read(input->descriptor, input->path, &input->header, error) &&
            choose_sources(input, error);

@@ -44,7 +44,7 @@ void safetensors_input_list(struct safetensors_input *input, const char *path,
 /* Open the file and choose the source of each tensor. Fails as safetensors_read does. */
 MUST_CHECK bool safetensors_input_open(struct safetensors_input *input, struct error *error);
 
-/* Read elements [begin, begin + count) of a tensor as fp32; count is at most STATE_BLOCK. The
+/* Read elements [begin, begin + count) of a tensor as fp32; count is at most VECTOR_BLOCK. The
  * source must not be SOURCE_NONE. Does nothing if `error` is set. */
 void safetensors_input_read(struct safetensors_input *input, struct safetensors_source *source,
                             int64_t begin, int64_t count, float *to, struct error *error);

@@ -301,20 +301,22 @@ static _Noreturn void job_end(const char *text)
     failure_end();
 }
 
+/* Silence in seconds after which a warning is printed. mesh.heartbeat_timeout ends the job. */
+static const double WARNING_AFTER = 5;
+
 /* Warn before the launcher notices a lost node: lines printed while it ends the job may be lost. */
 static void silent_warn(double longest, double now)
 {
-    const double suspicious = 5;
     static bool warned;
     char text[3072];
-    bool reports = heart.rank == 0 || silence_of(0, now) >= suspicious;
-    double least = fmax(suspicious - 2 * heart.period, suspicious / 2);
-    if (!warned && reports && longest >= suspicious &&
+    bool reports = heart.rank == 0 || silence_of(0, now) >= WARNING_AFTER;
+    double least = fmax(WARNING_AFTER - 2 * heart.period, WARNING_AFTER / 2);
+    if (!warned && reports && longest >= WARNING_AFTER &&
         silent_describe(least, now, text, sizeof text))
         log_alarm("%s", text);
-    else if (warned && longest < suspicious)
+    else if (warned && longest < WARNING_AFTER)
         log_alarm("heartbeats of all ranks arrive again");
-    warned = longest >= suspicious && (warned || reports);
+    warned = longest >= WARNING_AFTER && (warned || reports);
 }
 
 /* On a monitor rank: end the job if a rank has been silent for too long. */

@@ -14,7 +14,7 @@ libvittrain_a_SOURCES += \
 	src/comm/messages.c \
 	src/comm/mpi.c \
 	src/comm/mpi_check.h \
-	src/comm/progress.c \
+	src/comm/comm_thread.c \
 	src/comm/ring.c \
 	src/comm/shared.c \
 	src/comm/signals.c \

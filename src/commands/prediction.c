@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "core/error.h"
-#include "core/value.h"
+#include "core/json_value.h"
 
 /* `unknown` is written for a probability that is not finite. */
 static void write_probabilities(FILE *text, const struct prediction_line *line, const char *unknown)

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "config/flag.h"
+#include "config/foreign_flag.h"
 #include "config/option.h"
 #include "config/option_conditions.h"
 #include "config/options.h"
@@ -44,7 +44,7 @@ static bool parse_flag(const char *word, const char *next, struct command_line *
             *targets[i] = true;
             return true;
         }
-    return flag_refuse(word, next, command_flags, error);
+    return foreign_flag_refuse(word, next, command_flags, error);
 }
 
 /* Parse one word; `next` is the one after it, or NULL. */

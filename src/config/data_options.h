@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Options of the data set and its images: [data], [augment] and [eval]. */
+/* Options of the data set and its images: [data], [augment] and [eval]. Defaults, ranges and help:
+ * options_table.c. */
 #ifndef VITTRAIN_CONFIG_DATA_OPTIONS_H
 #define VITTRAIN_CONFIG_DATA_OPTIONS_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Options of the ranks' cooperation: [mesh]. */
+/* Options of the ranks' cooperation: [mesh]. Defaults, ranges and help: options_table.c. */
 #ifndef VITTRAIN_CONFIG_MESH_OPTIONS_H
 #define VITTRAIN_CONFIG_MESH_OPTIONS_H
 
@@ -11,7 +11,7 @@
     X(STRATEGY_ZERO2, "zero2")                                                                     \
     X(STRATEGY_FSDP, "fsdp")                                                                       \
     X(STRATEGY_HSDP, "hsdp")
-enum strategy_choice { STRATEGY_CHOICES(OPTION_CONSTANT) };
+enum strategy_choice { STRATEGY_CHOICES(OPTION_CONSTANT) STRATEGIES };
 
 #define REDUCE_CHOICES(X) X(REDUCE_FP32, "fp32") X(REDUCE_COMPUTE, "compute")
 enum reduce_choice { REDUCE_CHOICES(OPTION_CONSTANT) };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Options of the model: [model]. */
+/* Options of the model: [model]. Defaults, ranges and help: options_table.c. */
 #ifndef VITTRAIN_CONFIG_MODEL_OPTIONS_H
 #define VITTRAIN_CONFIG_MODEL_OPTIONS_H
 

@@ -12,7 +12,7 @@
 #include <strings.h>
 
 #include "config/deck.h"
-#include "config/flag.h"
+#include "config/foreign_flag.h"
 #include "config/options.h"
 #include "core/log.h"
 #include "core/text.h"
@@ -157,7 +157,7 @@ const char *option_find_nearest(const char *name)
     }
     names[count] = keys[count] = NULL;
     const char *last_dot = strrchr(name, '.'),
-               *foreign = flag_option(last_dot != NULL ? last_dot + 1 : name);
+               *foreign = foreign_flag_option(last_dot != NULL ? last_dot + 1 : name);
     if (foreign != NULL)
         return foreign;
     const char *nearest = text_nearest(name, names);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Options of a run as a whole: [run], [checkpoint], [output], [debug] and [cuda]. */
+/* Options of a run as a whole: [run], [checkpoint], [output], [debug] and [cuda]. Defaults, ranges
+ * and help: options_table.c. */
 #ifndef VITTRAIN_CONFIG_RUN_OPTIONS_H
 #define VITTRAIN_CONFIG_RUN_OPTIONS_H
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Options of training: [train], [optim] and [schedule]. */
+/* Options of training: [train], [optim] and [schedule]. Defaults, ranges and help: options_table.c.
+ */
 #ifndef VITTRAIN_CONFIG_TRAIN_OPTIONS_H
 #define VITTRAIN_CONFIG_TRAIN_OPTIONS_H
 

@@ -56,8 +56,8 @@ libvittrain_a_SOURCES += \
 	src/core/torch_random.h \
 	src/core/tree.c \
 	src/core/tree.h \
-	src/core/value.c \
-	src/core/value.h \
+	src/core/json_value.c \
+	src/core/json_value.h \
 	src/core/version.c \
 	src/core/version.h
 

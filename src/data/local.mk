@@ -35,7 +35,7 @@ libvittrain_a_SOURCES += \
 	src/data/packed.c \
 	src/data/packed.h \
 	src/data/packed_file.c \
-	src/data/packed_frame.c \
+	src/data/packed_hdf5.c \
 	src/data/packed_write.c \
 	src/data/policy.c \
 	src/data/policy.h \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Packed data sets: declarations shared by packed_file.c (names of files), packed_frame.c (their
+/* Packed data sets: declarations shared by packed_file.c (names of files), packed_hdf5.c (their
  * headers), packed.c (reader) and packed_write.c (writer). docs/data.md describes the format. */
 #ifndef VITTRAIN_DATA_PACKED_H
 #define VITTRAIN_DATA_PACKED_H

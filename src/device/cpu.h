@@ -32,6 +32,9 @@ struct stream {
     struct cpu_device *cpu;
 };
 
+/* Elements that a thread handles at once in memory-bound operations. */
+enum { CPU_BLOCK = 1 << 14 };
+
 /* For `#pragma omp parallel num_threads(...)`: all threads of the device, or one if the work
  * (roughly, in elements) is less than starting threads costs. */
 static inline int cpu_threads_for(const struct cpu_device *cpu, int64_t elements)

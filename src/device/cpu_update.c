@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Operations on flat buffers: optimizer step, loss scale, sums of squares, search for non-finite
- * values, zeroing, conversion, addition. They are memory-bound; blocks of a fixed size are
+/* Optimizer step, loss scale and sums of squares. They are memory-bound; blocks of a fixed size are
  * distributed over the threads. */
 #include "device/cpu.h"
 
-#include <string.h>
-
 #include "device/update_rule.h"
-
-enum { BLOCK = 1 << 14 };
 
 /* Return the arguments of the kernel for a segment. */
 static struct update segment_rule(const struct update *args, const struct update_segment *segment)
@@ -46,9 +41,9 @@ static void segment_measure(const struct cpu_device *cpu, const struct update *a
     struct exact_sum weights = norms->weights, directions = norms->direction;
     const int threads = cpu_threads_for(cpu, segment->end - segment->begin);
 #pragma omp parallel for num_threads(threads) reduction(exact : weights, directions)
-    for (int64_t i = segment->begin; i < segment->end; i += BLOCK) {
-        int64_t end = smaller(i + BLOCK, segment->end);
-        float *direction = cpu_workspace_thread(cpu, BLOCK * sizeof *direction);
+    for (int64_t i = segment->begin; i < segment->end; i += CPU_BLOCK) {
+        int64_t end = smaller(i + CPU_BLOCK, segment->end);
+        float *direction = cpu_workspace_thread(cpu, CPU_BLOCK * sizeof *direction);
         kernels->update->measure(args, coefficients, i, end, direction);
         kernels->elements->sum_squares(args->weights + i, end - i, &weights);
         kernels->elements->sum_squares(direction, end - i, &directions);
@@ -76,8 +71,9 @@ static void buffer_update(const struct cpu_device *cpu, const struct update *arg
         const struct update rule = segment_rule(args, segment);
         int64_t count = segment->end - segment->begin;
 #pragma omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, count))
-        for (int64_t i = segment->begin; i < segment->end; i += BLOCK)
-            cpu->kernels->update->update(&rule, &coefficients, i, smaller(i + BLOCK, segment->end));
+        for (int64_t i = segment->begin; i < segment->end; i += CPU_BLOCK)
+            cpu->kernels->update->update(&rule, &coefficients, i,
+                                         smaller(i + CPU_BLOCK, segment->end));
     }
 }
 
@@ -101,8 +97,8 @@ void cpu_sum_squares(struct stream *stream, const float *values, int64_t count,
     const int threads = cpu_threads_for(cpu, count);
     struct exact_sum total = *sum;
 #pragma omp parallel for num_threads(threads) reduction(exact : total)
-    for (int64_t i = 0; i < count; i += BLOCK)
-        cpu->kernels->elements->sum_squares(values + i, smaller(BLOCK, count - i), &total);
+    for (int64_t i = 0; i < count; i += CPU_BLOCK)
+        cpu->kernels->elements->sum_squares(values + i, smaller(CPU_BLOCK, count - i), &total);
     *sum = total;
 }
 
@@ -110,71 +106,4 @@ void cpu_sum_value(struct stream *stream, const struct exact_sum *sum, double *v
 {
     (void)stream;
     *value = exact_sum_value(sum);
-}
-
-void cpu_hash(struct stream *stream, const struct hash *args)
-{
-    const struct cpu_device *cpu = stream->cpu;
-    uint64_t total = 0;
-#pragma omp parallel for num_threads(cpu_threads_for(cpu, args->count)) reduction(+ : total)
-    for (int64_t i = 0; i < args->count; i += BLOCK)
-        total += cpu->kernels->elements->hash(args->values + i, smaller(BLOCK, args->count - i),
-                                              args->key + (uint64_t)i);
-    *args->sum += total;
-}
-
-void cpu_nonfinite(struct stream *stream, const struct nonfinite *args)
-{
-    *args->index =
-        stream->cpu->kernels->elements->find_nonfinite(args->type, args->values, args->count);
-}
-
-void cpu_zero(struct stream *stream, void *memory, size_t bytes)
-{
-    const struct cpu_device *cpu = stream->cpu;
-    const int64_t count = (int64_t)bytes, block = BLOCK * (int64_t)sizeof(float);
-#pragma omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, count / 4))
-    for (int64_t i = 0; i < count; i += block)
-        memset((char *)memory + i, 0, (size_t)smaller(block, count - i));
-}
-
-void cpu_convert(struct stream *stream, enum data_type to_type, void *to, enum data_type from_type,
-                 const void *from, int64_t count)
-{
-    const struct cpu_device *cpu = stream->cpu;
-    const struct convert_kernels *convert = cpu->kernels->convert;
-    ENSURE(to_type == TYPE_FP32 || from_type == TYPE_FP32 || to_type == from_type,
-           "conversion between two 16-bit types");
-    if (to_type == from_type) {
-        if (count > 0)
-            memcpy(to, from, (size_t)count * type_size(to_type));
-        return;
-    }
-#pragma omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, count))
-    for (int64_t i = 0; i < count; i += BLOCK) {
-        int64_t some = smaller(BLOCK, count - i);
-        if (to_type == TYPE_FP32)
-            convert->to_fp32((float *)to + i, from_type, (const uint16_t *)from + i, some);
-        else
-            convert->from_fp32(to_type, (uint16_t *)to + i, (const float *)from + i, some);
-    }
-}
-
-void cpu_add(struct stream *stream, float *sum, const float *addend, int64_t count)
-{
-    const struct cpu_device *cpu = stream->cpu;
-#pragma omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, count))
-    for (int64_t i = 0; i < count; i += BLOCK)
-        cpu->kernels->elements->add(TYPE_FP32, sum + i, sum + i, addend + i,
-                                    smaller(BLOCK, count - i));
-}
-
-void cpu_matrix_sum(struct stream *stream, const struct matrix_sum *args)
-{
-    const struct cpu_device *cpu = stream->cpu;
-    const float factor = matrix_sum_factor(args);
-#pragma omp parallel for schedule(static)                                                          \
-    num_threads(cpu_threads_for(cpu, args->rows * args->width))
-    for (int64_t row = 0; row < args->rows; row++)
-        cpu->kernels->elements->matrix_sum_row(args, factor, row);
 }

@@ -19,6 +19,22 @@ _Static_assert(FLAT_ALIGNMENT % EXACT_BLOCK == 0, "a part begins within a block 
 
 static const double running_momentum = 0.1; /* PyTorch's default */
 
+const char *const flat_vector_name[FLAT_VECTORS] = {"master", "moment1", "moment2", "average"};
+
+float *flat_vector_memory(const struct flat_buffer *buffer, enum flat_vector vector)
+{
+    switch (vector) {
+    case FLAT_MASTER:
+        return buffer->master;
+    case FLAT_MOMENT1:
+        return buffer->moment1;
+    case FLAT_MOMENT2:
+        return buffer->moment2;
+    default:
+        return buffer->average;
+    }
+}
+
 /* True if the model reads the masters themselves. */
 static bool flat_shares_master(const struct flat_model *flat)
 {

@@ -24,6 +24,9 @@ enum reduction_stage {
     REDUCTION_RESULT    /* the last one, which writes the sums to `gradient` */
 };
 
+/* The vectors of a unit, of which each rank holds a shard. */
+enum flat_vector { FLAT_MASTER, FLAT_MOMENT1, FLAT_MOMENT2, FLAT_AVERAGE, FLAT_VECTORS };
+
 struct flat_buffer {
     const struct unit *unit;
     int64_t padded;                     /* elements, a multiple of 16 * shard size */
@@ -198,6 +201,11 @@ MUST_CHECK bool flat_check_same(struct flat_model *flat, struct error *error);
  * average. A hash is the sum (core/hash.h) over all elements of the tensors, without padding, so it
  * does not depend on the shards. Collective in the shard group; reads all state of the model. */
 void flat_hash(const struct flat_model *flat, uint64_t *hash);
+
+/* Name of a vector: "master", "moment1", "moment2", "average". */
+extern const char *const flat_vector_name[FLAT_VECTORS];
+/* Returns this rank's shard in device memory; NULL if the model has no such vector. */
+float *flat_vector_memory(const struct flat_buffer *buffer, enum flat_vector vector);
 
 /* Sets begin and end of this rank's part of a tensor, as elements of its shard. Returns false if
  * the rank owns no part of it. */

@@ -209,22 +209,20 @@ void flat_add_sums(const struct flat_model *flat, double *sums, int64_t count)
 
 /* ---- hashes of the state */
 
-/* State kinds, which are the highest byte of the keys of hashes. */
-enum { STATE_WEIGHTS = 1, STATE_MOMENT1, STATE_MOMENT2, STATE_AVERAGE, STATE_END };
-
-/* Adds the hash of this rank's part of a tensor to *flat->hash. state: device memory [shard_count],
- * or NULL. */
+/* Adds the hash of this rank's part of a tensor to *flat->hash, if the model has the vector. The
+ * vector's number is the highest byte of the keys. */
 static void part_hash(const struct flat_model *flat, const struct flat_buffer *buffer,
-                      const struct unit_tensor *tensor, const float *state, int kind)
+                      const struct unit_tensor *tensor, enum flat_vector vector)
 {
-    enum { KIND_SHIFT = 56 };
+    enum { VECTOR_SHIFT = 56 };
+    const float *values = flat_vector_memory(buffer, vector);
     int64_t begin, end;
-    if (state == NULL || !flat_tensor_part(buffer, tensor, &begin, &end))
+    if (values == NULL || !flat_tensor_part(buffer, tensor, &begin, &end))
         return;
     flat->device->backend->hash(flat->stream,
                                 &(struct hash){.count = end - begin,
-                                               .values = state + begin,
-                                               .key = ((uint64_t)kind << KIND_SHIFT) +
+                                               .values = values + begin,
+                                               .key = (((uint64_t)vector + 1) << VECTOR_SHIFT) +
                                                       (uint64_t)(buffer->shard_begin + begin),
                                                .sum = flat->hash});
 }
@@ -245,14 +243,10 @@ void flat_hash(const struct flat_model *flat, uint64_t *hash)
     hash_take(flat);
     for (int i = 0; i < flat->count; i++) {
         const struct flat_buffer *buffer = &flat->buffers[i];
-        const float *const state[STATE_END] = {[STATE_WEIGHTS] = buffer->master,
-                                               [STATE_MOMENT1] = buffer->moment1,
-                                               [STATE_MOMENT2] = buffer->moment2,
-                                               [STATE_AVERAGE] = buffer->average};
-        for (int kind = STATE_WEIGHTS; kind < STATE_END; kind++) {
+        for (enum flat_vector vector = FLAT_MASTER; vector < FLAT_VECTORS; vector++) {
             for (int t = 0; t < buffer->unit->tensor_count; t++)
-                part_hash(flat, buffer, &buffer->unit->tensors[t], state[kind], kind);
-            if (kind == STATE_WEIGHTS)
+                part_hash(flat, buffer, &buffer->unit->tensors[t], vector);
+            if (vector == FLAT_MASTER)
                 hash[i] = hash_take(flat);
         }
         hash[flat->count + i] = hash_take(flat);
@@ -279,8 +273,7 @@ bool flat_check_same(struct flat_model *flat, struct error *error)
     hash_take(flat);
     for (int i = 0; i < flat->count; i++)
         for (int t = 0; t < flat->buffers[i].unit->tensor_count; t++) {
-            part_hash(flat, &flat->buffers[i], &flat->buffers[i].unit->tensors[t],
-                      flat->buffers[i].master, STATE_WEIGHTS);
+            part_hash(flat, &flat->buffers[i], &flat->buffers[i].unit->tensors[t], FLAT_MASTER);
             *hash++ = (int64_t)hash_take(flat);
         }
     for (int t = 0; t < count; t++)

@@ -65,9 +65,9 @@ static int shard_size(const struct mesh_options *options, int ranks,
     int shard = (int)options->shard;
     if (shard == 0 && strategy->within_node && placement->node_ranks == 0) {
         error_set(error, ERROR_USAGE,
-                  "mesh.strategy=hsdp shards over the ranks of a node, but the nodes have %d to %d "
+                  "mesh.strategy=%s shards over the ranks of a node, but the nodes have %d to %d "
                   "ranks: start as many on each, or set mesh.shard",
-                  placement->fewest, placement->most);
+                  strategy->name, placement->fewest, placement->most);
         return 0;
     }
     if (shard == 0)

@@ -52,7 +52,7 @@ static bool way_try(const struct plan *plan, int strategy, int checkpoint_activa
 static bool strategies_try(const struct plan *plan, int checkpoint_activations, size_t room,
                            char *advice, size_t size)
 {
-    for (int strategy = STRATEGY_DDP; strategy <= STRATEGY_HSDP; strategy++)
+    for (int strategy = 0; strategy < STRATEGIES; strategy++)
         if (strategy != plan->options.mesh.strategy &&
             way_try(plan, strategy, checkpoint_activations, true, room, advice, size))
             return true;

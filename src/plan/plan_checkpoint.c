@@ -80,9 +80,9 @@ static void head_print(const char *path, const struct checkpoint_contents *conte
     state_print(contents, deck);
     deck_print(deck);
     printf("vectors ");
-    for (enum state_kind kind = 0; kind < STATE_KINDS; kind++)
+    for (enum flat_vector kind = 0; kind < FLAT_VECTORS; kind++)
         if (checkpoint_has(contents, kind))
-            printf(" %s", state_name[kind]);
+            printf(" %s", flat_vector_name[kind]);
     printf(" (fp32, each as long as its unit)\n\n");
 }
 
@@ -109,7 +109,7 @@ static void units_print(const struct checkpoint_contents *contents)
 {
     int64_t elements = 0, parameters = 0, tensors = 0, vectors = 0;
     char shape[128];
-    for (enum state_kind kind = 0; kind < STATE_KINDS; kind++)
+    for (enum flat_vector kind = 0; kind < FLAT_VECTORS; kind++)
         vectors += checkpoint_has(contents, kind);
     printf("%-36s %-6s %-22s %12s %14s\n", "unit and tensors", "type", "shape", "elements",
            "bytes");
@@ -120,7 +120,7 @@ static void units_print(const struct checkpoint_contents *contents)
                (long long)(vectors * unit->count) * (long long)sizeof(float));
         for (int t = 0; t < unit->tensor_count; t++) {
             const struct unit_tensor *tensor = &unit->tensors[t];
-            state_shape_text(tensor->shape, tensor->dimensions, shape, sizeof shape);
+            vector_shape_text(tensor->shape, tensor->dimensions, shape, sizeof shape);
             printf("  %-34s %-6s %-22s %12lld %14lld\n", tensor->name,
                    tensor->kind == TENSOR_STATE ? "state" : "fp32", shape, (long long)tensor->count,
                    (long long)tensor->count * (long long)sizeof(float));

@@ -142,7 +142,7 @@ static void strategies_print(const struct plan *plan, const struct machine *mach
     for (int block = CHECKPOINT_ACTIVATIONS_NONE;
          block <= (recomputes ? CHECKPOINT_ACTIVATIONS_BLOCK : CHECKPOINT_ACTIVATIONS_NONE);
          block++)
-        for (int strategy = STRATEGY_DDP; strategy <= STRATEGY_HSDP; strategy++) {
+        for (int strategy = 0; strategy < STRATEGIES; strategy++) {
             plan_make(plan, (enum strategy_choice)strategy,
                       (enum checkpoint_activations_choice)block, room, &entry);
             plan_add_traffic(plan, &entry);

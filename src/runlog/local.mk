@@ -3,8 +3,8 @@
 libvittrain_a_SOURCES += \
 	src/runlog/hparams.c \
 	src/runlog/hparams.h \
-	src/runlog/metrics.c \
-	src/runlog/metrics.h \
+	src/runlog/evaluation.c \
+	src/runlog/evaluation.h \
 	src/runlog/monitor.c \
 	src/runlog/monitor.h \
 	src/runlog/prometheus.c \

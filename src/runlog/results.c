@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/value.h"
+#include "core/json_value.h"
 
 static json_t *class_to_json(const struct class_metrics *metrics, const char *name)
 {

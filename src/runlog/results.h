@@ -9,7 +9,7 @@
 #include "checkpoint/run_folder.h"
 #include "core/error.h"
 #include "data/dataset.h"
-#include "runlog/metrics.h"
+#include "runlog/evaluation.h"
 #include "runlog/monitor.h"
 
 /* NULL, NAN and negative counts are unknown: null in the JSON. */

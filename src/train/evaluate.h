@@ -3,7 +3,7 @@
 #ifndef VITTRAIN_TRAIN_EVALUATE_H
 #define VITTRAIN_TRAIN_EVALUATE_H
 
-#include "runlog/metrics.h"
+#include "runlog/evaluation.h"
 #include "train/control.h"
 #include "train/feed.h"
 #include "train/session.h"

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/value.h"
+#include "core/json_value.h"
 #include "data/image_file.h"
 
 enum { SAMPLES = 12, SIDE = 64 };

@@ -11,8 +11,8 @@
 #include "config/option_changes.h"
 #include "core/crc32c.h"
 #include "core/integer.h"
+#include "core/json_value.h"
 #include "core/log.h"
-#include "core/value.h"
 
 enum { SAMPLED_CLASSES = 256 };
 

@@ -16,10 +16,10 @@
 #include "core/atomic_file.h"
 #include "core/clock.h"
 #include "core/csv.h"
+#include "core/json_value.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "core/text_file.h"
-#include "core/value.h"
 #include "core/version.h"
 #include "train/hardware.h"
 

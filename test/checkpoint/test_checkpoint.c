@@ -285,7 +285,7 @@ TEST(test_weights_only)
     write_file(&trained, WRITERS_ALL, "without.h5", 1);
     read_file(&evaluated, WRITERS_ALL, "without.h5", true, &error);
     assert_string_equal(error.text, "");
-    assert_int_equal(fixture_wrong(&evaluated, 2, STATE_EMA, STATE_PARAMETER), 0);
+    assert_int_equal(fixture_wrong(&evaluated, 2, FLAT_AVERAGE, FLAT_MASTER), 0);
     fixture_close(&evaluated);
     fixture_close(&trained);
 }

@@ -55,7 +55,7 @@ static void write_checkpoint(void)
         units[u].tensor_count = TENSORS;
         units[u].count = ELEMENTS;
         pieces[u] = (struct checkpoint_piece){.count = ELEMENTS};
-        for (int kind = 0; kind < STATE_KINDS; kind++)
+        for (int kind = 0; kind < FLAT_VECTORS; kind++)
             pieces[u].crc[kind] = crc32c_update(0, zeros, sizeof zeros);
         snprintf(tensors[u][0].name, TENSOR_NAME, "%d.weight", u);
         snprintf(tensors[u][1].name, TENSOR_NAME, "%d.bias", u);

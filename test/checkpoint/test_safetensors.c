@@ -28,8 +28,8 @@ static void write_on_one_read_on_other(int from_shard, int to_shard,
     assert_string_equal(error.text, "");
     error_defer(safetensors_read(path, true, &to.flat, &error));
     assert_string_equal(error.text, "");
-    assert_int_equal(fixture_total(fixture_wrong(&to, 7, STATE_PARAMETER, STATE_PARAMETER)), 0);
-    assert_int_equal(fixture_total(fixture_wrong(&to, 7, STATE_EMA, STATE_PARAMETER)), 0);
+    assert_int_equal(fixture_total(fixture_wrong(&to, 7, FLAT_MASTER, FLAT_MASTER)), 0);
+    assert_int_equal(fixture_total(fixture_wrong(&to, 7, FLAT_AVERAGE, FLAT_MASTER)), 0);
     fixture_close(&to);
     fixture_close(&from);
 }

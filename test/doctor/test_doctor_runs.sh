@@ -30,7 +30,7 @@ bad=$(ends 10)
 grep -q '"fail": 3,' doctor.json && [ "$(head -c 1 doctor.json)" = '{' ] || bad="$bad no JSON;"
 grep -q '^vittrain: error: doctor: 3 of 18 checks failed: run folder, space, data$' said || bad="$bad no error;"
 result 'as JSON, without a folder and data' "$bad" "$work/doctor.json"
-fails 1 'no other command has --json' 2 'the command plan has no such flag' plan --json
+fails 1 'a command without --json' 2 'the command train has no such flag' train --json
 run 1 deck doctor train.bacth=3
 bad=$(ends 10; says fail deck 'train.bacth')
 grep -q -- '-> correct it' "$run_log" || bad="$bad other advice;"

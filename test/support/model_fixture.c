@@ -165,7 +165,7 @@ static bool in_tensor(const struct unit *unit, int64_t place)
 }
 
 /* Finite values of all magnitudes and signs. */
-static float value_at(uint32_t salt, int u, enum state_kind kind, int64_t place)
+static float value_at(uint32_t salt, int u, enum flat_vector kind, int64_t place)
 {
     uint64_t hash = salt * 0x9e3779b97f4a7c15u + (uint64_t)place * 31 + (uint64_t)u * 1000003 +
                     (uint64_t)kind * 7919;
@@ -177,7 +177,7 @@ static float value_at(uint32_t salt, int u, enum state_kind kind, int64_t place)
     return value;
 }
 
-static float expected(const struct fixture *fixture, uint32_t salt, int u, enum state_kind kind,
+static float expected(const struct fixture *fixture, uint32_t salt, int u, enum flat_vector kind,
                       int64_t place)
 {
     return in_tensor(&fixture->units[u], place) ? value_at(salt, u, kind, place) : 0;
@@ -187,21 +187,21 @@ void fixture_fill(struct fixture *fixture, uint32_t salt)
 {
     for (int u = 0; u < FIXTURE_UNITS; u++) {
         const struct flat_buffer *buffer = &fixture->flat.buffers[u];
-        for (enum state_kind kind = 0; kind < STATE_KINDS; kind++) {
-            float *memory = state_memory(buffer, kind);
+        for (enum flat_vector kind = 0; kind < FLAT_VECTORS; kind++) {
+            float *memory = flat_vector_memory(buffer, kind);
             for (int64_t i = 0; memory != NULL && i < buffer->shard_count; i++)
                 memory[i] = expected(fixture, salt, u, kind, buffer->shard_begin + i);
         }
     }
 }
 
-int64_t fixture_wrong(const struct fixture *fixture, uint32_t salt, enum state_kind kind,
-                      enum state_kind as)
+int64_t fixture_wrong(const struct fixture *fixture, uint32_t salt, enum flat_vector kind,
+                      enum flat_vector as)
 {
     int64_t wrong = 0;
     for (int u = 0; u < FIXTURE_UNITS; u++) {
         const struct flat_buffer *buffer = &fixture->flat.buffers[u];
-        const float *memory = state_memory(buffer, kind);
+        const float *memory = flat_vector_memory(buffer, kind);
         for (int64_t i = 0; i < buffer->shard_count; i++) {
             float value = expected(fixture, salt, u, as, buffer->shard_begin + i);
             wrong += memcmp(&value, &memory[i], sizeof value) != 0;
@@ -213,8 +213,8 @@ int64_t fixture_wrong(const struct fixture *fixture, uint32_t salt, enum state_k
 int64_t fixture_all_wrong(const struct fixture *fixture, uint32_t salt)
 {
     int64_t wrong = 0;
-    for (enum state_kind kind = 0; kind < STATE_KINDS; kind++)
-        if (state_memory(&fixture->flat.buffers[0], kind) != NULL)
+    for (enum flat_vector kind = 0; kind < FLAT_VECTORS; kind++)
+        if (flat_vector_memory(&fixture->flat.buffers[0], kind) != NULL)
             wrong += fixture_wrong(fixture, salt, kind, kind);
     return wrong;
 }

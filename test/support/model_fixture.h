@@ -4,7 +4,7 @@
 #ifndef VITTRAIN_TEST_MODEL_FIXTURE_H
 #define VITTRAIN_TEST_MODEL_FIXTURE_H
 
-#include "checkpoint/state.h"
+#include "checkpoint/vectors.h"
 #include "mesh/flat.h"
 #include "test.h"
 
@@ -65,8 +65,8 @@ void fixture_fill(struct fixture *fixture, uint32_t salt);
 
 /* Return the number of elements of this rank's shard of `kind` that are not, bit for bit, what
  * fixture_fill(salt) gives to kind `as`. */
-int64_t fixture_wrong(const struct fixture *fixture, uint32_t salt, enum state_kind kind,
-                      enum state_kind as);
+int64_t fixture_wrong(const struct fixture *fixture, uint32_t salt, enum flat_vector kind,
+                      enum flat_vector as);
 
 /* Return the number of wrong elements in this rank's shards of all kinds. */
 int64_t fixture_all_wrong(const struct fixture *fixture, uint32_t salt);

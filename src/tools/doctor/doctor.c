@@ -11,8 +11,8 @@
 
 #include "config/command_line.h"
 #include "core/clock.h"
+#include "core/json_value.h"
 #include "core/log.h"
-#include "core/value.h"
 #include "train/session.h"
 
 /* ---- rows */

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "checkpoint/state.h"
+#include "checkpoint/vectors.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "core/error.h"
 
-const char *const state_name[STATE_KINDS] = {"master", "moment1", "moment2", "average"};
-
-void state_shape_text(const int64_t *shape, int dimensions, char *text, size_t size)
+void vector_shape_text(const int64_t *shape, int dimensions, char *text, size_t size)
 {
     size_t used = (size_t)snprintf(text, size, "[");
     for (int d = 0; d < dimensions && used < size; d++)
@@ -18,21 +16,7 @@ void state_shape_text(const int64_t *shape, int dimensions, char *text, size_t s
         snprintf(text + used, size - used, "]");
 }
 
-float *state_memory(const struct flat_buffer *buffer, enum state_kind kind)
-{
-    switch (kind) {
-    case STATE_PARAMETER:
-        return buffer->master;
-    case STATE_MOMENT1:
-        return buffer->moment1;
-    case STATE_MOMENT2:
-        return buffer->moment2;
-    default:
-        return buffer->average;
-    }
-}
-
-int *state_ranks(const struct mesh *mesh)
+int *vector_ranks(const struct mesh *mesh)
 {
     struct comm *world = mesh->world;
     int64_t *position = calloc((size_t)world->size, sizeof *position);
@@ -61,51 +45,51 @@ static int64_t overlap(const struct flat_buffer *buffer, int64_t shard_begin, in
     return first;
 }
 
-void state_store(const struct flat_model *flat, int u, enum state_kind kind, int64_t begin,
-                 int64_t count, const float *block)
+void vector_store(const struct flat_model *flat, int u, enum flat_vector kind, int64_t begin,
+                  int64_t count, const float *block)
 {
     const struct flat_buffer *buffer = &flat->buffers[u];
     int64_t length, first = overlap(buffer, buffer->shard_begin, begin, count, &length);
     if (length == 0)
         return;
     flat->device->backend->copy(flat->stream,
-                                state_memory(buffer, kind) + (first - buffer->shard_begin),
+                                flat_vector_memory(buffer, kind) + (first - buffer->shard_begin),
                                 block + (first - begin), (size_t)length * sizeof(float));
     flat->device->backend->stream_synchronize(flat->stream);
 }
 
-void state_copy_start(const struct flat_model *flat, int u, enum state_kind kind, int64_t begin,
-                      int64_t count, float *block)
+void vector_copy_start(const struct flat_model *flat, int u, enum flat_vector kind, int64_t begin,
+                       int64_t count, float *block)
 {
     const struct flat_buffer *buffer = &flat->buffers[u];
-    const float *memory = state_memory(buffer, kind);
+    const float *memory = flat_vector_memory(buffer, kind);
     int64_t first = begin - buffer->shard_begin;
     ENSURE(memory != NULL && first >= 0 && first + count <= buffer->shard_count,
-           "unit %s: this rank has no %s [%lld]", buffer->unit->name, state_name[kind],
+           "unit %s: this rank has no %s [%lld]", buffer->unit->name, flat_vector_name[kind],
            (long long)begin);
     if (count > 0)
         flat->device->backend->copy(flat->stream, block, memory + first,
                                     (size_t)count * sizeof(float));
 }
 
-void state_copy(const struct flat_model *flat, int u, enum state_kind kind, int64_t begin,
-                int64_t count, float *block)
+void vector_copy(const struct flat_model *flat, int u, enum flat_vector kind, int64_t begin,
+                 int64_t count, float *block)
 {
-    state_copy_start(flat, u, kind, begin, count, block);
+    vector_copy_start(flat, u, kind, begin, count, block);
     flat->device->backend->stream_synchronize(flat->stream);
 }
 
-void state_clear_padding(const struct flat_model *flat, int u, enum state_kind kind)
+void vector_clear_padding(const struct flat_model *flat, int u, enum flat_vector kind)
 {
     const struct flat_buffer *buffer = &flat->buffers[u];
     int64_t used = buffer->unit->count - buffer->shard_begin;
     used = used < 0 ? 0 : used;
     if (used < buffer->shard_count)
-        flat->device->backend->zero(flat->stream, state_memory(buffer, kind) + used,
+        flat->device->backend->zero(flat->stream, flat_vector_memory(buffer, kind) + used,
                                     (size_t)(buffer->shard_count - used) * sizeof(float));
 }
 
-void state_reset_ema(const struct flat_model *flat)
+void vector_reset_ema(const struct flat_model *flat)
 {
     for (int u = 0; flat->averaged && u < flat->count; u++) {
         const struct flat_buffer *buffer = &flat->buffers[u];
@@ -115,8 +99,8 @@ void state_reset_ema(const struct flat_model *flat)
     flat->device->backend->stream_synchronize(flat->stream);
 }
 
-void state_gather(const struct flat_model *flat, const int *ranks, int u, int64_t begin,
-                  int64_t count, float *block)
+void vector_gather(const struct flat_model *flat, const int *ranks, int u, int64_t begin,
+                   int64_t count, float *block)
 {
     const struct flat_buffer *buffer = &flat->buffers[u];
     struct comm *world = flat->mesh->world;
@@ -130,7 +114,7 @@ void state_gather(const struct flat_model *flat, const int *ranks, int u, int64_
         float *part = block + (first - begin);
         size_t bytes = (size_t)length * sizeof(float);
         if (owner == world->rank)
-            state_copy(flat, u, STATE_PARAMETER, first, length, part);
+            vector_copy(flat, u, FLAT_MASTER, first, length, part);
         if (owner == world->rank && owner != 0)
             comm_send(world, part, bytes, 0);
         else if (world->rank == 0 && owner != 0)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "runlog/metrics.h"
+#include "runlog/evaluation.h"
 
 #include <inttypes.h>
 #include <stdio.h>

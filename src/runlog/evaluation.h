@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Evaluation of a split: loss, accuracies, the confusion matrix and the metrics of each class. */
-#ifndef VITTRAIN_RUNLOG_METRICS_H
-#define VITTRAIN_RUNLOG_METRICS_H
+#ifndef VITTRAIN_RUNLOG_EVALUATION_H
+#define VITTRAIN_RUNLOG_EVALUATION_H
 
 #include <stdint.h>
 

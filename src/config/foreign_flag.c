@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Flags of PyTorch's examples, torchrun, timm, Lightning and Hydra, and the settings with the same
  * meaning. */
-#include "config/flag.h"
+#include "config/foreign_flag.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -103,7 +103,7 @@ static int flag_find(const char *name)
     return -1;
 }
 
-const char *flag_option(const char *name)
+const char *foreign_flag_option(const char *name)
 {
     const int found = flag_find(name);
     return found >= 0 ? flags[found].key : NULL;
@@ -144,7 +144,8 @@ static const char *flag_nearest(const char *word, const char *const *known)
     return text_nearest(word, known);
 }
 
-bool flag_refuse(const char *word, const char *next, const char *const *known, struct error *error)
+bool foreign_flag_refuse(const char *word, const char *next, const char *const *known,
+                         struct error *error)
 {
     char flag[FLAG_MOST], name[FLAG_MOST], setting[OPTION_KEY + OPTION_TEXT];
     snprintf(flag, sizeof flag, "%.*s", (int)strcspn(word, "="), word);

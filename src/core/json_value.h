@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* JSON values: jansson calls that abort when memory is short, and conversions to JSON. */
-#ifndef VITTRAIN_CORE_VALUE_H
-#define VITTRAIN_CORE_VALUE_H
+#ifndef VITTRAIN_CORE_JSON_VALUE_H
+#define VITTRAIN_CORE_JSON_VALUE_H
 
 #include <stdint.h>
 

@@ -3,7 +3,7 @@
  *   confusion = [[5, 1, 0, 0], [2, 3, 1, 0], [0, 0, 4, 0], [1, 0, 1, 0]]
  *   tp = diag; fp = columns - tp; fn = rows - tp; tn = all - tp - fp - fn
  * The last class is never predicted (precision 0 / 0). */
-#include "runlog/metrics.h"
+#include "runlog/evaluation.h"
 
 #include <unistd.h>
 

@@ -51,10 +51,10 @@ static hid_t piece_type(void)
     const struct hdf5_member members[] = {
         PIECE("begin", begin, H5T_NATIVE_INT64),
         PIECE("count", count, H5T_NATIVE_INT64),
-        PIECE("crc32c_master", crc[STATE_PARAMETER], H5T_NATIVE_UINT32),
-        PIECE("crc32c_moment1", crc[STATE_MOMENT1], H5T_NATIVE_UINT32),
-        PIECE("crc32c_moment2", crc[STATE_MOMENT2], H5T_NATIVE_UINT32),
-        PIECE("crc32c_average", crc[STATE_EMA], H5T_NATIVE_UINT32),
+        PIECE("crc32c_master", crc[FLAT_MASTER], H5T_NATIVE_UINT32),
+        PIECE("crc32c_moment1", crc[FLAT_MOMENT1], H5T_NATIVE_UINT32),
+        PIECE("crc32c_moment2", crc[FLAT_MOMENT2], H5T_NATIVE_UINT32),
+        PIECE("crc32c_average", crc[FLAT_AVERAGE], H5T_NATIVE_UINT32),
     };
     return hdf5_row_type(sizeof(struct checkpoint_piece), members,
                          sizeof members / sizeof *members);
@@ -150,10 +150,10 @@ static void unit_write(hid_t units, const struct checkpoint_contents *contents, 
     hid_t group = hdf5_group_make(units, unit->name), piece = piece_type();
     tensors_write(group, unit);
     hdf5_space_leave(group, "pieces", piece, 1, &layout->piece_count, &layout->table_offset);
-    for (enum state_kind kind = 0; kind < STATE_KINDS; kind++) {
+    for (enum flat_vector kind = 0; kind < FLAT_VECTORS; kind++) {
         layout->offset[kind] = -1;
         if (checkpoint_has(contents, kind))
-            hdf5_space_leave(group, state_name[kind], H5T_NATIVE_FLOAT, 1, &unit->count,
+            hdf5_space_leave(group, flat_vector_name[kind], H5T_NATIVE_FLOAT, 1, &unit->count,
                              &layout->offset[kind]);
     }
     H5Tclose(piece);
@@ -319,7 +319,7 @@ static bool pieces_read(struct hdf5_reader *file, const struct hdf5_object *grou
     memcpy(contents->pieces + layout->first_piece, rows,
            (size_t)layout->piece_count * sizeof *rows);
     for (int64_t p = 0; good && p < layout->piece_count; p++) {
-        good = rows[p].begin == next && rows[p].count >= 1 && rows[p].count <= STATE_BLOCK &&
+        good = rows[p].begin == next && rows[p].count >= 1 && rows[p].count <= VECTOR_BLOCK &&
                rows[p].count <= layout->count - next;
         next += good ? rows[p].count : 0;
     }
@@ -338,16 +338,16 @@ static bool unit_read(struct hdf5_reader *file, const struct hdf5_object *group,
     if (snprintf(unit->name, sizeof unit->name, "%s", group->name) >= TENSOR_NAME)
         return hdf5_refuse(file, error, "the name of a unit is too long: %s", group->name);
     memcpy(layout->name, unit->name, sizeof layout->name);
-    for (enum state_kind kind = 0; kind < STATE_KINDS; kind++) {
+    for (enum flat_vector kind = 0; kind < FLAT_VECTORS; kind++) {
         layout->offset[kind] = -1;
         if (!checkpoint_has(contents, kind))
             continue;
         const struct hdf5_object *vector =
-            hdf5_dataset_find(file, group, state_name[kind], VECTOR, error);
+            hdf5_dataset_find(file, group, flat_vector_name[kind], VECTOR, error);
         if (vector == NULL)
             return false;
         layout->offset[kind] = vector->offset;
-        if (kind == STATE_PARAMETER)
+        if (kind == FLAT_MASTER)
             unit->count = layout->count = hdf5_elements(vector);
         if (hdf5_elements(vector) != layout->count)
             return hdf5_refuse(file, error, "the vectors of unit %s differ in length", unit->name);

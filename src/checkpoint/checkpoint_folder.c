@@ -165,7 +165,7 @@ static bool is_valid(const char *path, const struct checkpoint_target *target, s
     if (good) {
         checkpoint_contents_share(&contents, world);
         good = checkpoint_contents_verify(path, target->writers, world, &contents,
-                                          (1u << STATE_KINDS) - 1, &trouble);
+                                          (1u << FLAT_VECTORS) - 1, &trouble);
     }
     checkpoint_contents_free(&contents);
     if (!good && trouble.kind == ERROR_MEMORY)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* JSON values. */
-#include "core/value.h"
+#include "core/json_value.h"
 
 #include <jansson.h>
 #include <math.h>
