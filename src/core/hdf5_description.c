@@ -8,6 +8,10 @@
 
 #include "core/hdf5_file.h"
 #include "core/hdf5_reader.h"
+#include "core/text.h"
+
+/* HDF5's limit is that of a header message, 64 KiB. */
+enum { HDF5_MOST_COMPACT = 1 << 17 };
 
 /* An array that grows, written as a file (open_memstream). */
 struct stream {
@@ -18,7 +22,9 @@ struct stream {
 
 struct walk {
     struct hdf5_description *to;
-    struct stream objects, attributes, values;
+    struct stream objects, attributes, values, chunks;
+    const char *datasets; /* of hdf5_reader */
+    hsize_t user_block;   /* bytes before the file's first one in HDF5 */
     char path[HDF5_NAME]; /* of the current object */
 };
 
@@ -38,6 +44,18 @@ static bool name_copy(struct walk *walk, char *to, const char *name)
            fault(walk, "the name %.60s... is longer than %d bytes", name, HDF5_NAME - 1);
 }
 
+/* True if the layout of a floating-point type is that of IEEE's half precision, for which HDF5
+ * before 1.14.4 has no name. */
+static bool is_half(hid_t type)
+{
+    size_t sign, exponent, exponent_bits, mantissa, mantissa_bits;
+    return H5Tget_class(type) == H5T_FLOAT && H5Tget_size(type) == 2 &&
+           H5Tget_precision(type) == 16 && H5Tget_ebias(type) == 15 &&
+           H5Tget_fields(type, &sign, &exponent, &exponent_bits, &mantissa, &mantissa_bits) >= 0 &&
+           sign == 15 && exponent == 10 && exponent_bits == 5 && mantissa == 0 &&
+           mantissa_bits == 10;
+}
+
 static const char *number_text(hid_t type)
 {
     const struct {
@@ -55,7 +73,7 @@ static const char *number_text(hid_t type)
     for (size_t n = 0; n < sizeof numbers / sizeof *numbers; n++)
         if (H5Tequal(type, numbers[n].type) > 0)
             return numbers[n].text;
-    return NULL;
+    return !is_half(type) ? NULL : H5Tget_order(type) == H5T_ORDER_BE ? ">f2" : "<f2";
 }
 
 static void type_describe(hid_t type, struct hdf5_object *to)
@@ -63,6 +81,11 @@ static void type_describe(hid_t type, struct hdf5_object *to)
     const H5T_class_t class = H5Tget_class(type);
     const bool is_number = class == H5T_INTEGER || class == H5T_FLOAT;
     const char *text = is_number ? number_text(type) : NULL;
+    if (class == H5T_ENUM) { /* h5py's bool */
+        hid_t base = H5Tget_super(type);
+        text = number_text(base);
+        H5Tclose(base);
+    }
     if (class == H5T_STRING && H5Tis_variable_str(type) > 0)
         text = "|O";
     to->element_bytes = (int64_t)H5Tget_size(type);
@@ -138,13 +161,78 @@ static herr_t attribute_describe(hid_t object, const char *name, const H5A_info_
 
 /* ---- objects ---- */
 
+/* True if hdf5_reader.datasets has the current object. */
+static bool is_wanted(const struct walk *walk)
+{
+    size_t length;
+    for (const char *item = text_next_item(walk->datasets, &length); item != NULL;
+         item = text_next_item(item + length, &length)) {
+        const size_t slashes = strspn(item, "/");
+        const size_t rest = slashes < length ? length - slashes : 0;
+        if (strlen(walk->path) == rest && strncmp(walk->path, item + slashes, rest) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Add a chunk, given the index of its first element in each dimension. */
+static bool chunk_add(struct walk *walk, struct hdf5_object *to, const hsize_t *first,
+                      haddr_t offset, hsize_t bytes, unsigned skipped)
+{
+    struct hdf5_chunk chunk = {
+        .offset = (int64_t)offset, .bytes = (uint32_t)bytes, .skipped = skipped};
+#if !H5_VERSION_GE(1, 14, 4)
+    chunk.offset += (int64_t)walk->user_block;
+#endif
+    for (int64_t d = 0; d < to->dimensions; d++) {
+        if ((int64_t)first[d] >= to->extent[d])
+            return true;
+        chunk.index = chunk.index * ((to->extent[d] + to->chunk[d] - 1) / to->chunk[d]) +
+                      (int64_t)first[d] / to->chunk[d];
+    }
+    to->chunk_count++;
+    fwrite(&chunk, sizeof chunk, 1, walk->chunks.file);
+    return walk->to->chunk_count++ < HDF5_MOST_CHUNKS || fault(walk, "it has too many chunks");
+}
+
+static bool chunks_describe(struct walk *walk, hid_t dataset, struct hdf5_object *to)
+{
+    hsize_t count = 0, first[H5S_MAX_RANK], bytes;
+    haddr_t offset;
+    unsigned skipped;
+    hid_t space = H5Dget_space(dataset);
+    bool good = H5Dget_num_chunks(dataset, space, &count) >= 0;
+    to->first_chunk = walk->to->chunk_count;
+    for (hsize_t n = 0; good && n < count; n++)
+        good = H5Dget_chunk_info(dataset, space, n, first, &skipped, &offset, &bytes) >= 0 &&
+               chunk_add(walk, to, first, offset, bytes, skipped);
+    H5Sclose(space);
+    return good;
+}
+
+/* Copy the data of a compact data set, which are in its header. */
+static bool compact_describe(struct walk *walk, hid_t dataset, hid_t type, struct hdf5_object *to)
+{
+    char *data = calloc(1, HDF5_MOST_COMPACT);
+    const bool good = data != NULL && H5Dget_storage_size(dataset) <= HDF5_MOST_COMPACT &&
+                      H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0;
+    to->offset = ftello(walk->values.file);
+    if (good)
+        fwrite(data, 1, (size_t)H5Dget_storage_size(dataset), walk->values.file);
+    free(data);
+    return good;
+}
+
 static void layout_describe(hid_t dataset, hid_t creation, struct hdf5_object *to)
 {
     hsize_t chunk[H5S_MAX_RANK];
     switch (H5Pget_layout(creation)) {
     case H5D_CONTIGUOUS:
         to->layout = H5Pget_external_count(creation) == 0 ? HDF5_CONTIGUOUS : HDF5_EXTERNAL;
-        to->offset = to->layout == HDF5_CONTIGUOUS ? (int64_t)H5Dget_offset(dataset) : -1;
+        /* With a user block, the offset of a data set without storage is not HADDR_UNDEF. */
+        to->offset = to->layout == HDF5_CONTIGUOUS && H5Dget_storage_size(dataset) > 0
+                         ? (int64_t)H5Dget_offset(dataset)
+                         : -1;
         break;
     case H5D_CHUNKED:
         to->layout = HDF5_CHUNKED;
@@ -154,6 +242,7 @@ static void layout_describe(hid_t dataset, hid_t creation, struct hdf5_object *t
         break;
     case H5D_COMPACT:
         to->layout = HDF5_COMPACT;
+        to->offset = -1;
         break;
     default:
         to->layout = HDF5_VIRTUAL;
@@ -167,7 +256,24 @@ static void layout_describe(hid_t dataset, hid_t creation, struct hdf5_object *t
     }
 }
 
-static bool dataset_describe(hid_t dataset, struct hdf5_object *to)
+/* Describe where the values of a data set are, and the fill value. */
+static bool values_describe(struct walk *walk, hid_t dataset, hid_t type, hid_t creation,
+                            struct hdf5_object *to)
+{
+    const bool is_number = to->type[0] != '\0' && strchr("iuf", to->type[1]) != NULL;
+    H5D_fill_value_t defined = H5D_FILL_VALUE_UNDEFINED;
+    bool good = true;
+    if (H5Tget_class(type) != H5T_ENUM && is_number &&
+        H5Pfill_value_defined(creation, &defined) >= 0 && defined != H5D_FILL_VALUE_UNDEFINED)
+        good = H5Pget_fill_value(creation, H5T_NATIVE_DOUBLE, &to->fill) >= 0;
+    if (good && is_number && is_wanted(walk) && to->layout == HDF5_CHUNKED)
+        good = chunks_describe(walk, dataset, to);
+    if (good && is_number && is_wanted(walk) && to->layout == HDF5_COMPACT)
+        good = compact_describe(walk, dataset, type, to);
+    return good;
+}
+
+static bool dataset_describe(struct walk *walk, hid_t dataset, struct hdf5_object *to)
 {
     hsize_t extent[H5S_MAX_RANK];
     hid_t type = H5Dget_type(dataset), creation = H5Dget_create_plist(dataset), space = -1;
@@ -184,6 +290,8 @@ static bool dataset_describe(hid_t dataset, struct hdf5_object *to)
         for (int d = 0; to->kind == HDF5_DATASET && d < dimensions; d++)
             to->extent[d] = (int64_t)extent[d];
         to->dimensions = to->kind == HDF5_DATASET ? dimensions : 0;
+        good = good &&
+               (to->kind != HDF5_DATASET || values_describe(walk, dataset, type, creation, to));
         H5Sclose(space);
     }
     H5Pclose(creation);
@@ -201,7 +309,7 @@ static bool object_describe(struct walk *walk, hid_t file, const char *path, str
     bool good =
         kind != H5I_BADID &&
         H5Aiterate2(object, H5_INDEX_NAME, H5_ITER_NATIVE, NULL, attribute_describe, walk) >= 0 &&
-        (kind != H5I_DATASET || dataset_describe(object, to));
+        (kind != H5I_DATASET || dataset_describe(walk, object, to));
     to->attribute_count = walk->to->attribute_count - to->first_attribute;
     H5Oclose(object);
     return good;
@@ -235,16 +343,29 @@ static void *stream_close(struct stream *stream, bool *good)
     return stream->data;
 }
 
-void hdf5_describe(const char *path, struct hdf5_description *description)
+/* Return the size of the user block, which MATLAB for example writes before the file. */
+static hsize_t user_block_of(hid_t file)
 {
-    struct walk walk = {.to = description};
+    hsize_t bytes = 0;
+    hid_t creation = file >= 0 ? H5Fget_create_plist(file) : -1;
+    if (creation >= 0) {
+        H5Pget_userblock(creation, &bytes);
+        H5Pclose(creation);
+    }
+    return bytes;
+}
+
+void hdf5_describe(const char *path, const char *datasets, struct hdf5_description *description)
+{
+    struct walk walk = {.to = description, .datasets = datasets};
     struct hdf5_errors errors;
     long long bytes, base, needed;
     memset(description, 0, sizeof *description);
-    bool memory =
-        stream_open(&walk.objects) && stream_open(&walk.attributes) && stream_open(&walk.values);
+    bool memory = stream_open(&walk.objects) && stream_open(&walk.attributes) &&
+                  stream_open(&walk.values) && stream_open(&walk.chunks);
     hdf5_errors_begin(&errors);
     hid_t file = memory ? hdf5_file_open(path) : -1;
+    walk.user_block = user_block_of(file);
     bool good = file >= 0 && link_describe(file, ".", NULL, &walk) >= 0 &&
                 H5Lvisit(file, H5_INDEX_CRT_ORDER, H5_ITER_INC, link_describe, &walk) >= 0;
     H5Fclose(file);
@@ -252,6 +373,7 @@ void hdf5_describe(const char *path, struct hdf5_description *description)
     description->objects = stream_close(&walk.objects, &memory);
     description->attributes = stream_close(&walk.attributes, &memory);
     description->values = stream_close(&walk.values, &memory);
+    description->chunks = stream_close(&walk.chunks, &memory);
     description->value_bytes = (int64_t)walk.values.bytes;
     if (sscanf(errors.reason,
                "truncated file: eof = %lld, sblock->base_addr = %lld, stored_eof = %lld", &bytes,
@@ -263,7 +385,8 @@ void hdf5_describe(const char *path, struct hdf5_description *description)
         fault(&walk, "%s%s%.150s", walk.path, walk.path[0] == '\0' ? "" : ": ",
               errors.reason[0] != '\0' ? errors.reason : "HDF5 cannot read it");
     if (description->fault[0] != '\0')
-        description->object_count = description->attribute_count = description->value_bytes = 0;
+        description->object_count = description->attribute_count = description->value_bytes =
+            description->chunk_count = 0;
 }
 
 void hdf5_description_free(struct hdf5_description *description)
@@ -271,5 +394,6 @@ void hdf5_description_free(struct hdf5_description *description)
     free(description->objects);
     free(description->attributes);
     free(description->values);
+    free(description->chunks);
     memset(description, 0, sizeof *description);
 }

@@ -30,17 +30,19 @@ bool hdf5_refuse(const struct hdf5_reader *reader, struct error *error, const ch
 
 _Noreturn void hdf5_child_run(void)
 {
-    char *path = NULL;
-    size_t size = 0;
+    char *path = NULL, *datasets = NULL;
+    size_t size = 0, datasets_size = 0;
     if (!subprocess_limit())
         _exit(ERROR_MEMORY);
-    while (getdelim(&path, &size, '\0', stdin) > 0) {
+    while (getdelim(&path, &size, '\0', stdin) > 0 &&
+           getdelim(&datasets, &datasets_size, '\0', stdin) > 0) {
         struct hdf5_description file;
-        hdf5_describe(path, &file);
+        hdf5_describe(path, datasets, &file);
         fwrite(&file, sizeof file, 1, stdout);
         fwrite(file.objects, sizeof *file.objects, (size_t)file.object_count, stdout);
         fwrite(file.attributes, sizeof *file.attributes, (size_t)file.attribute_count, stdout);
         fwrite(file.values, 1, (size_t)file.value_bytes, stdout);
+        fwrite(file.chunks, sizeof *file.chunks, (size_t)file.chunk_count, stdout);
         hdf5_description_free(&file);
         if (fflush(stdout) != 0)
             _exit(ERROR_FILE);
@@ -51,19 +53,22 @@ _Noreturn void hdf5_child_run(void)
 static bool description_receive(struct subprocess *child, struct hdf5_description *file)
 {
     struct hdf5_description got;
-    void *objects = NULL, *attributes = NULL, *values = NULL;
+    void *objects = NULL, *attributes = NULL, *values = NULL, *chunks = NULL;
     if (!subprocess_read(child, &got, sizeof got))
         return false;
     const bool good = subprocess_read_array(child, &objects, sizeof *got.objects, got.object_count,
                                             HDF5_MOST_OBJECTS) &&
                       subprocess_read_array(child, &attributes, sizeof *got.attributes,
                                             got.attribute_count, HDF5_MOST_ATTRIBUTES) &&
-                      subprocess_read_array(child, &values, 1, got.value_bytes, HDF5_MOST_VALUES);
+                      subprocess_read_array(child, &values, 1, got.value_bytes, HDF5_MOST_VALUES) &&
+                      subprocess_read_array(child, &chunks, sizeof *got.chunks, got.chunk_count,
+                                            HDF5_MOST_CHUNKS);
     *file = got;
     file->fault[sizeof file->fault - 1] = '\0';
     file->objects = objects;
     file->attributes = attributes;
     file->values = values;
+    file->chunks = chunks;
     return good;
 }
 
@@ -89,7 +94,10 @@ static bool object_is_valid(const struct hdf5_description *file, struct hdf5_obj
                 object->filter_count >= 0 && object->filter_count <= HDF5_FILTERS &&
                 object->first_attribute >= 0 && object->attribute_count >= 0 &&
                 object->attribute_count <= file->attribute_count &&
-                object->first_attribute <= file->attribute_count - object->attribute_count;
+                object->first_attribute <= file->attribute_count - object->attribute_count &&
+                object->first_chunk >= 0 && object->chunk_count >= 0 &&
+                object->chunk_count <= file->chunk_count &&
+                object->first_chunk <= file->chunk_count - object->chunk_count;
     for (int64_t d = 0; good && d < object->dimensions; d++)
         good = object->extent[d] >= 0;
     return good;
@@ -141,13 +149,14 @@ static bool file_open(struct hdf5_reader *reader, struct error *error)
     return file.st_size > 0 || error_set(error, reader->kind, "%s is empty", reader->path);
 }
 
-static bool child_describe(struct hdf5_reader *reader, struct error *error)
+static bool child_describe(struct hdf5_reader *reader, const char *datasets, struct error *error)
 {
     const char *const words[] = {HDF5_CHILD, NULL};
     if (!reader->has_child && !subprocess_start(&reader->child, words, error))
         return false;
     reader->has_child = true;
     if (subprocess_send(&reader->child, reader->path, strlen(reader->path) + 1) &&
+        subprocess_send(&reader->child, datasets, strlen(datasets) + 1) &&
         description_receive(&reader->child, &reader->file))
         return true;
     reader->has_child = false;
@@ -160,9 +169,10 @@ bool hdf5_reader_open(struct hdf5_reader *reader, const char *path, struct error
     reader->path = path;
     if (!file_open(reader, error))
         return false;
+    const char *datasets = reader->datasets != NULL ? reader->datasets : "";
     if (!subprocess_has_program())
-        hdf5_describe(path, &reader->file);
-    else if (!child_describe(reader, error))
+        hdf5_describe(path, datasets, &reader->file);
+    else if (!child_describe(reader, datasets, error))
         return false;
     if (reader->file.fault[0] != '\0')
         return hdf5_refuse(reader, error, "%s", reader->file.fault);
@@ -193,9 +203,23 @@ const struct hdf5_object *hdf5_find(const struct hdf5_reader *reader,
     return member;
 }
 
-/* Return an attribute that has values. */
-static const struct hdf5_attribute *
-attribute_find(const struct hdf5_reader *reader, const struct hdf5_object *object, const char *name)
+const struct hdf5_object *hdf5_path_find(const struct hdf5_reader *reader, const char *path)
+{
+    const struct hdf5_object *found = reader->file.objects;
+    for (path += strspn(path, "/"); found != NULL && *path != '\0'; path += strspn(path, "/")) {
+        char name[HDF5_NAME];
+        const size_t length = strcspn(path, "/");
+        if (length >= sizeof name)
+            return NULL;
+        snprintf(name, sizeof name, "%.*s", (int)length, path);
+        found = hdf5_find(reader, found, name);
+        path += length;
+    }
+    return found;
+}
+
+const struct hdf5_attribute *hdf5_attribute_find(const struct hdf5_reader *reader,
+                                                 const struct hdf5_object *object, const char *name)
 {
     const struct hdf5_attribute *attribute = reader->file.attributes + object->first_attribute;
     for (int64_t n = 0; n < object->attribute_count; n++)
@@ -207,7 +231,7 @@ attribute_find(const struct hdf5_reader *reader, const struct hdf5_object *objec
 bool hdf5_number_get(const struct hdf5_reader *reader, const struct hdf5_object *object,
                      const char *name, enum hdf5_value kind, void *value)
 {
-    const struct hdf5_attribute *attribute = attribute_find(reader, object, name);
+    const struct hdf5_attribute *attribute = hdf5_attribute_find(reader, object, name);
     int64_t integer;
     if (attribute == NULL || attribute->count != 1 || attribute->kind == HDF5_TEXT ||
         attribute->kind == HDF5_NO_VALUE || (attribute->kind == HDF5_REAL) != (kind == HDF5_REAL))
@@ -215,6 +239,25 @@ bool hdf5_number_get(const struct hdf5_reader *reader, const struct hdf5_object 
     memcpy(&integer, reader->file.values + attribute->offset, sizeof integer);
     memcpy(value, &integer, sizeof integer);
     return attribute->kind == kind || integer >= 0;
+}
+
+int hdf5_reals_get(const struct hdf5_reader *reader, const struct hdf5_object *object,
+                   const char *name, double *values, int most)
+{
+    const struct hdf5_attribute *attribute = hdf5_attribute_find(reader, object, name);
+    int count = 0;
+    if (attribute == NULL || attribute->kind == HDF5_TEXT || attribute->kind == HDF5_NO_VALUE)
+        return 0;
+    for (; count < most && count < attribute->count; count++) {
+        int64_t integer;
+        memcpy(&integer, reader->file.values + attribute->offset + 8 * count, sizeof integer);
+        memcpy(&values[count], &integer, sizeof integer);
+        if (attribute->kind == HDF5_INTEGER)
+            values[count] = (double)integer;
+        else if (attribute->kind == HDF5_UNSIGNED)
+            values[count] = (double)(uint64_t)integer;
+    }
+    return count;
 }
 
 bool hdf5_number_read(const struct hdf5_reader *reader, const struct hdf5_object *object,
@@ -241,7 +284,7 @@ bool hdf5_number_read(const struct hdf5_reader *reader, const struct hdf5_object
 bool hdf5_text_read(const struct hdf5_reader *reader, const struct hdf5_object *object,
                     const char *name, char *text, size_t size, struct error *error)
 {
-    const struct hdf5_attribute *attribute = attribute_find(reader, object, name);
+    const struct hdf5_attribute *attribute = hdf5_attribute_find(reader, object, name);
     if (attribute == NULL || attribute->kind != HDF5_TEXT)
         return hdf5_refuse(reader, error, "its attribute '%s' is missing or not a text", name);
     snprintf(text, size, "%s", reader->file.values + attribute->offset);

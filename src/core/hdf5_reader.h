@@ -15,8 +15,9 @@
 
 enum { HDF5_NAME = 256, HDF5_DIMENSIONS = 8, HDF5_FILTERS = 8 };
 
-/* Limits of a description: objects, attributes, and bytes of their values. */
+/* Limits of a description: objects, attributes, bytes of their values, and chunks. */
 enum { HDF5_MOST_OBJECTS = 1 << 16, HDF5_MOST_ATTRIBUTES = 1 << 18, HDF5_MOST_VALUES = 1 << 26 };
+enum { HDF5_MOST_CHUNKS = 1 << 24 };
 
 enum hdf5_value { HDF5_NO_VALUE, HDF5_INTEGER, HDF5_UNSIGNED, HDF5_REAL, HDF5_TEXT };
 
@@ -48,9 +49,21 @@ struct hdf5_object {
     int64_t element_bytes;
     int64_t dimensions, extent[HDF5_DIMENSIONS]; /* 0 dimensions: a scalar */
     int64_t layout;                              /* enum hdf5_layout */
-    int64_t offset; /* contiguous: position in the file; -1: no space is allocated */
+    int64_t
+        offset;  /* contiguous: position in the file; -1: no space is allocated. compact: position
+                  * in hdf5_description.values, if hdf5_reader.datasets has it, else -1 */
+    double fill; /* value of elements that were not written */
     int64_t chunk[HDF5_DIMENSIONS];
     int64_t filter_count, filter[HDF5_FILTERS]; /* HDF5's numbers of the filters, in order */
+    int64_t first_chunk, chunk_count; /* chunks in the file, if hdf5_reader.datasets has it */
+};
+
+/* A chunk in the file. */
+struct hdf5_chunk {
+    int64_t index; /* in the grid of chunks, in row-major order */
+    int64_t offset;
+    uint32_t bytes;   /* in the file */
+    uint32_t skipped; /* bit n is set: filter n was not applied */
 };
 
 /* Objects are in order of a depth-first walk; the members of a group are in order of creation if
@@ -58,21 +71,24 @@ struct hdf5_object {
  * several times, but the members of a group occur once. */
 struct hdf5_description {
     char fault[HDF5_NAME]; /* why HDF5 cannot read the file; "" if it can */
-    int64_t object_count, attribute_count, value_bytes;
+    int64_t object_count, attribute_count, value_bytes, chunk_count;
     struct hdf5_object *objects;
     struct hdf5_attribute *attributes;
     char *values;
+    struct hdf5_chunk *chunks;
 };
 
-/* Describe a file with HDF5, which may crash or not return if the file is damaged. Call
- * hdf5_description_free in any case. */
-void hdf5_describe(const char *path, struct hdf5_description *description);
+/* Describe a file with HDF5, which may crash or not return if the file is damaged. `datasets` is
+ * that of hdf5_reader, not NULL. Call hdf5_description_free in any case. */
+void hdf5_describe(const char *path, const char *datasets, struct hdf5_description *description);
 
 void hdf5_description_free(struct hdf5_description *description);
 
 struct hdf5_reader {
     enum error_kind kind; /* of the error for an unusable file */
     const char *purpose;  /* for messages: "a checkpoint" */
+    const char *datasets; /* paths of data sets whose chunks and compact data are described,
+                           * separated by commas; NULL: none */
     /* The caller sets the other members to zero before the first file. */
     const char *path;
     int descriptor;
@@ -98,6 +114,19 @@ bool hdf5_refuse(const struct hdf5_reader *reader, struct error *error, const ch
 const struct hdf5_object *hdf5_next(const struct hdf5_reader *reader,
                                     const struct hdf5_object *group,
                                     const struct hdf5_object *member);
+
+/* Return the object of this path, such as "/fields/u", or NULL. */
+const struct hdf5_object *hdf5_path_find(const struct hdf5_reader *reader, const char *path);
+
+/* Return an attribute that has values, or NULL. */
+const struct hdf5_attribute *hdf5_attribute_find(const struct hdf5_reader *reader,
+                                                 const struct hdf5_object *object,
+                                                 const char *name);
+
+/* Copy at most `most` values of an attribute that is numbers, and return their number; 0 if it is
+ * missing or not numbers. */
+int hdf5_reals_get(const struct hdf5_reader *reader, const struct hdf5_object *object,
+                   const char *name, double *values, int most);
 
 /* Return the member of this name, or NULL. */
 const struct hdf5_object *hdf5_find(const struct hdf5_reader *reader,

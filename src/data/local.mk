@@ -1,6 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # data: data sets, sampler, augmentation, loader
 libvittrain_a_SOURCES += \
+	src/data/array.c \
+	src/data/array.h \
+	src/data/array_filter.c \
+	src/data/array_filter.h \
+	src/data/array_hdf5.c \
+	src/data/array_hdf5.h \
+	src/data/array_value.c \
+	src/data/array_value.h \
 	src/data/augment.c \
 	src/data/augment.h \
 	src/data/byte_buffer.c \
@@ -45,6 +53,8 @@ libvittrain_a_SOURCES += \
 	src/data/sampler.h \
 	src/data/split.c \
 	src/data/split.h \
+	src/data/split_files.c \
+	src/data/split_files.h \
 	src/data/synthetic.c \
 	src/data/tar_cache.c \
 	src/data/tar_cache.h \

@@ -37,9 +37,7 @@ struct tar_shards {
     int64_t count;
 };
 
-/* Find the shards of data.root. It is a folder, or file names with braces ({000..146}, {a,b}) and
- * wildcards, separated by "::". The word train, val, valid, validation or test in a shard's name,
- * else in that of its folder, is its split; without such a word it is a training shard. */
+/* Find the shards of data.root, as split_files_find does. */
 MUST_CHECK bool tar_shards_find(const char *root, struct tar_shards *shards, struct error *error);
 
 /* Return the shards of a split and their number. */

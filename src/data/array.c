@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "data/array.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/durable.h"
+#include "core/integer.h"
+#include "data/array_filter.h"
+#include "data/array_value.h"
+#include "data/byte_buffer.h"
+
+/* A reader keeps decoded chunks up to this size, at least one. */
+static const int64_t most_kept_bytes = (int64_t)1 << 28;
+
+struct kept_chunk {
+    int64_t index; /* -1: none */
+    struct byte_buffer buffer;
+};
+
+/* Memory of one thread that reads. */
+struct array_reader {
+    struct array_reader *next;
+    struct byte_buffer stored, work;
+    struct inflate_state *inflate; /* NULL: not used yet */
+    struct kept_chunk *kept;
+    int64_t kept_count, oldest;
+};
+
+/* The part of a chunk that is in a box: loops over its elements, innermost first, in units of
+ * elements. Dimensions that are contiguous in both places are one loop. */
+struct piece {
+    int loops;
+    int64_t count[ARRAY_DIMENSIONS], from_stride[ARRAY_DIMENSIONS], to_stride[ARRAY_DIMENSIONS];
+    int64_t from, to; /* of the first element in the chunk and in memory */
+    int64_t span;     /* from the first element to the last one in the chunk, inclusive */
+};
+
+/* ---- opening ---- */
+
+int64_t array_elements(const struct array *array)
+{
+    int64_t elements = 1;
+    for (int d = 0; d < array->dimensions; d++)
+        elements *= array->extent[d];
+    return elements;
+}
+
+void array_begin(struct array *array, const char *path, const char *name, int descriptor,
+                 int64_t file_bytes)
+{
+    *array = (struct array){.path = path, .descriptor = descriptor, .file_bytes = file_bytes};
+    snprintf(array->name, sizeof array->name, "%s", name);
+    pthread_mutex_init(&array->mutex, NULL);
+}
+
+static bool refuse(const struct array *array, const char *reason, struct error *error)
+{
+    return error_set(error, ERROR_DATA, "%s: cannot read '%s': %s", array->path, array->name,
+                     reason);
+}
+
+static int chunk_compare(const void *left, const void *right)
+{
+    const struct array_chunk *a = left, *b = right;
+    return (a->index > b->index) - (a->index < b->index);
+}
+
+/* Set grid and chunk_bytes; false if a product overflows or a chunk has no elements. */
+static bool sizes_set(struct array *array)
+{
+    int64_t chunks = 1, elements = array->element_bytes;
+    array->chunk_bytes = array->element_bytes;
+    for (int d = 0; d < array->dimensions; d++) {
+        if (array->extent[d] < 0 || array->chunk[d] < 1 ||
+            __builtin_mul_overflow(array->chunk_bytes, array->chunk[d], &array->chunk_bytes) ||
+            __builtin_mul_overflow(elements, array->extent[d], &elements))
+            return false;
+        array->grid[d] =
+            array->extent[d] / array->chunk[d] + (array->extent[d] % array->chunk[d] > 0);
+        if (__builtin_mul_overflow(chunks, array->grid[d], &chunks))
+            return false;
+    }
+    return true;
+}
+
+bool array_open(struct array *array, struct error *error)
+{
+    array->is_plain = array->kind == 'f' && array->element_bytes == sizeof(float) &&
+                      !array->swapped && !array->rule.active;
+    if (!sizes_set(array))
+        return refuse(array, "its shape is invalid: the file is damaged", error);
+    qsort(array->chunks, (size_t)array->chunk_count, sizeof *array->chunks, chunk_compare);
+    for (int64_t n = 0; n < array->chunk_count; n++) {
+        const struct array_chunk *chunk = &array->chunks[n];
+        const int64_t bytes = array->filter_count > 0 ? chunk->bytes : array->chunk_bytes;
+        if (chunk->offset < 0 || bytes > array->file_bytes ||
+            chunk->offset > array->file_bytes - bytes)
+            return refuse(
+                array, "a chunk is outside the file: the file is truncated; copy it again", error);
+    }
+    return true;
+}
+
+static void reader_free(struct array_reader *reader)
+{
+    for (int64_t n = 0; n < reader->kept_count; n++)
+        free(reader->kept[n].buffer.data);
+    free(reader->kept);
+    free(reader->stored.data);
+    free(reader->work.data);
+    free(reader->inflate);
+    free(reader);
+}
+
+void array_close(struct array *array)
+{
+    for (struct array_reader *next; array->readers != NULL; array->readers = next) {
+        next = array->readers->next;
+        reader_free(array->readers);
+    }
+    pthread_mutex_destroy(&array->mutex);
+    free(array->chunks);
+    free(array->data);
+    array->chunks = NULL;
+    array->data = NULL;
+    array->chunk_count = 0;
+}
+
+/* ---- readers ---- */
+
+static struct kept_chunk *kept_find(struct array_reader *reader, int64_t index)
+{
+    for (int64_t n = 0; n < reader->kept_count; n++)
+        if (reader->kept[n].index == index)
+            return &reader->kept[n];
+    return NULL;
+}
+
+/* Return a reader that keeps as many chunks as the box has. */
+static struct array_reader *reader_new(const struct array *array, int64_t chunks)
+{
+    struct array_reader *reader = calloc(1, sizeof *reader);
+    ENSURE_MEMORY(reader != NULL, "no memory to read an array");
+    reader->kept_count =
+        smaller(larger(chunks, 1), larger(most_kept_bytes / array->chunk_bytes, 1));
+    reader->kept = calloc((size_t)reader->kept_count, sizeof *reader->kept);
+    ENSURE_MEMORY(reader->kept != NULL, "no memory to read an array");
+    for (int64_t n = 0; n < reader->kept_count; n++)
+        reader->kept[n].index = -1;
+    return reader;
+}
+
+/* Return a reader that is not in use, if possible one that keeps the chunk `index`. */
+static struct array_reader *reader_take(struct array *array, int64_t index, int64_t chunks)
+{
+    pthread_mutex_lock(&array->mutex);
+    struct array_reader **link = &array->readers;
+    while (*link != NULL && kept_find(*link, index) == NULL)
+        link = &(*link)->next;
+    if (*link == NULL)
+        link = &array->readers;
+    struct array_reader *reader = *link;
+    if (reader != NULL)
+        *link = reader->next;
+    pthread_mutex_unlock(&array->mutex);
+    return reader != NULL ? reader : reader_new(array, chunks);
+}
+
+static void reader_give(struct array *array, struct array_reader *reader)
+{
+    pthread_mutex_lock(&array->mutex);
+    reader->next = array->readers;
+    array->readers = reader;
+    pthread_mutex_unlock(&array->mutex);
+}
+
+/* ---- chunks ---- */
+
+static const struct array_chunk *chunk_find(const struct array *array, int64_t index)
+{
+    const struct array_chunk wanted = {.index = index};
+    if (index < array->chunk_count && array->chunks[index].index == index)
+        return &array->chunks[index];
+    return bsearch(&wanted, array->chunks, (size_t)array->chunk_count, sizeof wanted,
+                   chunk_compare);
+}
+
+static bool chunk_refuse(const struct array *array, int64_t index, const char *reason,
+                         struct error *error)
+{
+    char place[ARRAY_DIMENSIONS * 24] = "";
+    int64_t at[ARRAY_DIMENSIONS];
+    size_t used = 0;
+    for (int d = array->dimensions; d-- > 0; index /= array->grid[d])
+        at[d] = index % array->grid[d] * array->chunk[d];
+    for (int d = 0; d < array->dimensions && used < sizeof place; d++)
+        used += (size_t)snprintf(place + used, sizeof place - used, "%s%lld", d > 0 ? ", " : "",
+                                 (long long)at[d]);
+    return error_set(error, ERROR_DATA,
+                     "%s: cannot read the chunk at [%s] of '%s': %s; copy or write the file again",
+                     array->path, place, array->name, reason);
+}
+
+static bool bytes_read(const struct array *array, int64_t index, void *to, int64_t bytes,
+                       int64_t offset, struct error *error)
+{
+    return durable_pread(array->descriptor, to, (size_t)bytes, offset) == (size_t)bytes ||
+           chunk_refuse(array, index, errno == 0 ? "the file is truncated" : strerror(errno),
+                        error);
+}
+
+/* Undo one filter from `from` to `to`, or in place (*from is then unchanged, *bytes shrinks). */
+static const char *filter_undo(const struct array *array, struct array_reader *reader,
+                               enum array_filter filter, const uint8_t *from, size_t *bytes,
+                               struct byte_buffer *to)
+{
+    size_t count = to->capacity;
+    const char *fault = NULL;
+    switch (filter) {
+    case ARRAY_DEFLATE:
+        if (reader->inflate == NULL)
+            reader->inflate = filter_inflate_new();
+        ENSURE_MEMORY(reader->inflate != NULL, "no memory to decompress an array");
+        fault = filter_inflate(reader->inflate, from, *bytes, to->data, &count);
+        *bytes = count;
+        break;
+    case ARRAY_SHUFFLE:
+        if (*bytes > to->capacity)
+            fault = "it is larger than its shape";
+        else
+            filter_unshuffle(from, *bytes, (size_t)array->element_bytes, to->data);
+        break;
+    case ARRAY_FLETCHER32:
+        if (!filter_fletcher32_matches(from, *bytes))
+            fault = "its checksum is wrong: the file is damaged";
+        else
+            *bytes -= sizeof(uint32_t);
+        break;
+    }
+    return fault;
+}
+
+/* Decode reader->stored into kept->buffer. */
+static const char *filters_undo(const struct array *array, struct array_reader *reader,
+                                const struct array_chunk *chunk, struct kept_chunk *kept)
+{
+    const uint8_t *from = reader->stored.data;
+    size_t bytes = chunk->bytes;
+    const char *fault = NULL;
+    for (int n = array->filter_count; fault == NULL && n-- > 0;) {
+        if (chunk->skipped >> n & 1)
+            continue;
+        struct byte_buffer *to = from == kept->buffer.data ? &reader->work : &kept->buffer;
+        fault = filter_undo(array, reader, array->filter[n], from, &bytes, to);
+        from = array->filter[n] == ARRAY_FLETCHER32 ? from : to->data;
+    }
+    if (fault == NULL && bytes != (size_t)array->chunk_bytes)
+        fault = "its size is not that of its shape: the file is damaged";
+    if (fault != NULL)
+        return fault;
+    if (from == reader->work.data) {
+        const struct byte_buffer work = reader->work;
+        reader->work = kept->buffer;
+        kept->buffer = work;
+    } else if (from == reader->stored.data) {
+        memcpy(kept->buffer.data, from, bytes);
+    }
+    return NULL;
+}
+
+/* Return the decoded elements of a chunk, or NULL. */
+static const uint8_t *chunk_decode(const struct array *array, struct array_reader *reader,
+                                   const struct array_chunk *chunk, struct error *error)
+{
+    enum { SLACK = 64 }; /* checksums inside of a compressed stream */
+    struct kept_chunk *kept = kept_find(reader, chunk->index);
+    if (kept != NULL)
+        return kept->buffer.data;
+    kept = &reader->kept[reader->oldest];
+    reader->oldest = (reader->oldest + 1) % reader->kept_count;
+    kept->index = -1;
+    const size_t bytes = (size_t)array->chunk_bytes + SLACK;
+    if (!byte_buffer_reserve(&reader->stored, chunk->bytes, error) ||
+        !byte_buffer_reserve(&reader->work, bytes, error) ||
+        !byte_buffer_reserve(&kept->buffer, bytes, error) ||
+        !bytes_read(array, chunk->index, reader->stored.data, chunk->bytes, chunk->offset, error))
+        return NULL;
+    const char *fault = filters_undo(array, reader, chunk, kept);
+    if (fault != NULL) {
+        chunk_refuse(array, chunk->index, fault, error);
+        return NULL;
+    }
+    kept->index = chunk->index;
+    return kept->buffer.data;
+}
+
+/* ---- boxes ---- */
+
+/* Find the part of the chunk with these coordinates in the grid. */
+static void piece_make(const struct array *array, const struct array_box *box, const int64_t *at,
+                       struct piece *piece)
+{
+    int64_t stride = 1;
+    *piece = (struct piece){.loops = 0, .span = 1};
+    for (int d = array->dimensions; d-- > 0; stride *= array->chunk[d]) {
+        const int64_t origin = at[d] * array->chunk[d];
+        const int64_t first = larger(box->begin[d], origin);
+        const int64_t end = smaller(box->begin[d] + box->count[d], origin + array->chunk[d]);
+        const int inner = piece->loops - 1;
+        piece->from += (first - origin) * stride;
+        piece->to += (first - box->begin[d]) * box->stride[d];
+        piece->span += (end - first - 1) * stride;
+        if (piece->loops > 0 && end - first == 1)
+            continue;
+        if (piece->loops > 0 && stride == piece->from_stride[inner] * piece->count[inner] &&
+            box->stride[d] == piece->to_stride[inner] * piece->count[inner]) {
+            piece->count[inner] *= end - first;
+        } else {
+            piece->count[piece->loops] = end - first;
+            piece->from_stride[piece->loops] = stride;
+            piece->to_stride[piece->loops++] = box->stride[d];
+        }
+    }
+    if (piece->loops == 0) {
+        piece->count[0] = piece->from_stride[0] = piece->to_stride[0] = 1;
+        piece->loops = 1;
+    }
+}
+
+/* Convert the elements of a piece. `from`: its first element, or NULL for the fill value. */
+static void piece_convert(const struct array *array, const struct piece *piece, const uint8_t *from,
+                          struct array_target to)
+{
+    int64_t at[ARRAY_DIMENSIONS] = {0};
+    int64_t source = 0, target = piece->to;
+    for (int loop = 0; loop < piece->loops;) {
+        array_values_convert(array, from == NULL ? NULL : from + source * array->element_bytes,
+                             piece->count[0], to, target, piece->to_stride[0]);
+        for (loop = 1; loop < piece->loops; loop++) {
+            source += piece->from_stride[loop];
+            target += piece->to_stride[loop];
+            if (++at[loop] < piece->count[loop])
+                break;
+            source -= at[loop] * piece->from_stride[loop];
+            target -= at[loop] * piece->to_stride[loop];
+            at[loop] = 0;
+        }
+    }
+}
+
+/* Read the part of one chunk that is in the box. */
+static bool piece_read(const struct array *array, struct array_reader *reader, int64_t index,
+                       const struct piece *piece, struct array_target to, struct error *error)
+{
+    const struct array_chunk *chunk = array->data == NULL ? chunk_find(array, index) : NULL;
+    const int64_t first = piece->from * array->element_bytes;
+    const int64_t bytes = piece->span * array->element_bytes;
+    const uint8_t *from = NULL;
+    if (array->data != NULL) {
+        from = array->data + first;
+    } else if (chunk != NULL && array->filter_count > 0) {
+        from = chunk_decode(array, reader, chunk, error);
+        if (from == NULL)
+            return false;
+        from += first;
+    } else if (chunk != NULL) {
+        if (array->is_plain && to.floats != NULL && piece->loops == 1 && piece->to_stride[0] == 1)
+            return bytes_read(array, index, to.floats + piece->to, bytes, chunk->offset + first,
+                              error);
+        if (!byte_buffer_reserve(&reader->stored, (size_t)bytes, error) ||
+            !bytes_read(array, index, reader->stored.data, bytes, chunk->offset + first, error))
+            return false;
+        from = reader->stored.data;
+    }
+    piece_convert(array, piece, from, to);
+    return true;
+}
+
+static bool box_read(struct array *array, const struct array_box *box, struct array_target to,
+                     struct error *error)
+{
+    int64_t first[ARRAY_DIMENSIONS], at[ARRAY_DIMENSIONS], end[ARRAY_DIMENSIONS];
+    int64_t chunks = 1, index = 0;
+    for (int d = 0; d < array->dimensions; d++) {
+        ENSURE(box->begin[d] >= 0 && box->count[d] > 0 &&
+                   box->begin[d] <= array->extent[d] - box->count[d],
+               "a box outside of '%s'", array->name);
+        first[d] = at[d] = box->begin[d] / array->chunk[d];
+        end[d] = (box->begin[d] + box->count[d] - 1) / array->chunk[d] + 1;
+        chunks *= end[d] - first[d];
+        index = index * array->grid[d] + at[d];
+    }
+    struct array_reader *reader = reader_take(array, index, chunks);
+    bool good = true;
+    for (int d = 0; good && d >= 0;) {
+        struct piece piece;
+        index = 0;
+        for (d = 0; d < array->dimensions; d++)
+            index = index * array->grid[d] + at[d];
+        piece_make(array, box, at, &piece);
+        good = piece_read(array, reader, index, &piece, to, error);
+        for (d = array->dimensions - 1; d >= 0 && ++at[d] == end[d]; d--)
+            at[d] = first[d];
+    }
+    reader_give(array, reader);
+    return good;
+}
+
+bool array_read(struct array *array, const struct array_box *box, float *to, struct error *error)
+{
+    return box_read(array, box, (struct array_target){.floats = to}, error);
+}
+
+bool array_read_doubles(struct array *array, const struct array_box *box, double *to,
+                        struct error *error)
+{
+    return box_read(array, box, (struct array_target){.doubles = to}, error);
+}

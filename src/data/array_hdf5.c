@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "data/array_hdf5.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/durable.h"
+
+/* HDF5's numbers of filters. */
+static const struct {
+    int64_t number;
+    const char *name;
+    int filter; /* enum array_filter; -1: not supported */
+} filters[] = {
+    {1, "deflate", ARRAY_DEFLATE},
+    {2, "shuffle", ARRAY_SHUFFLE},
+    {3, "fletcher32", ARRAY_FLETCHER32},
+    {4, "szip", -1},
+    {5, "nbit", -1},
+    {6, "scaleoffset", -1},
+    {305, "lzo", -1},
+    {307, "bzip2", -1},
+    {32000, "lzf", -1},
+    {32001, "blosc", -1},
+    {32004, "lz4", -1},
+    {32008, "bitshuffle", -1},
+    {32013, "zfp", -1},
+    {32015, "zstd", -1},
+    {32026, "blosc2", -1},
+};
+
+enum { FILTERS = sizeof filters / sizeof filters[0] };
+
+static void filter_name(int64_t number, char *text, size_t size)
+{
+    for (int n = 0; n < FILTERS; n++)
+        if (filters[n].number == number) {
+            snprintf(text, size, "%s", filters[n].name);
+            return;
+        }
+    snprintf(text, size, "number %lld", (long long)number);
+}
+
+static int filter_of(int64_t number)
+{
+    for (int n = 0; n < FILTERS; n++)
+        if (filters[n].number == number)
+            return filters[n].filter;
+    return -1;
+}
+
+void array_hdf5_filter_names(const struct hdf5_object *dataset, char *text, size_t size)
+{
+    size_t used = 0;
+    snprintf(text, size, "no filter");
+    for (int64_t n = 0; n < dataset->filter_count && used < size; n++) {
+        char name[32];
+        filter_name(dataset->filter[n], name, sizeof name);
+        used += (size_t)snprintf(text + used, size - used, "%s%s", n > 0 ? ", " : "", name);
+    }
+}
+
+static bool is_number(const struct hdf5_object *dataset)
+{
+    const int64_t bytes = dataset->element_bytes;
+    const char kind = dataset->type[0] == '\0' ? '\0' : dataset->type[1];
+    return (kind == 'i' || kind == 'u' || kind == 'f') && (bytes != 1 || kind != 'f') &&
+           (bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8);
+}
+
+static bool is_swapped(const struct hdf5_object *dataset)
+{
+    return dataset->type[0] != '|' && dataset->type[0] != HDF5_NATIVE[0];
+}
+
+void array_hdf5_type_name(const struct hdf5_object *dataset, char *text, size_t size)
+{
+    const char kind = dataset->type[0] == '\0' ? '\0' : dataset->type[1];
+    const char *name = kind == 'i' ? "int" : kind == 'u' ? "uint" : "float";
+    if (is_number(dataset))
+        snprintf(text, size, "%s%s%lld",
+                 !is_swapped(dataset)      ? ""
+                 : dataset->type[0] == '>' ? "big-endian "
+                                           : "little-endian ",
+                 name, 8 * (long long)dataset->element_bytes);
+    else
+        snprintf(text, size, "%s", kind == 'S' || kind == 'O' ? "text" : "no number");
+}
+
+bool array_hdf5_readable(const struct hdf5_object *dataset, char reason[ARRAY_REASON])
+{
+    char name[32];
+    if (dataset->kind == HDF5_LINK)
+        snprintf(reason, ARRAY_REASON, "it is a link: name the data set itself");
+    else if (dataset->kind == HDF5_GROUP)
+        snprintf(reason, ARRAY_REASON, "it is a group: name a data set in it");
+    else if (dataset->kind != HDF5_DATASET)
+        snprintf(reason, ARRAY_REASON, "it is no data set of at most %d dimensions",
+                 HDF5_DIMENSIONS);
+    else if (dataset->layout == HDF5_VIRTUAL || dataset->layout == HDF5_EXTERNAL)
+        snprintf(reason, ARRAY_REASON,
+                 "it is %s: copy the values with `h5repack -l %.60s:CONTI IN.h5 OUT.h5`",
+                 dataset->layout == HDF5_VIRTUAL ? "a virtual data set" : "in external files",
+                 dataset->name);
+    else if (!is_number(dataset))
+        snprintf(reason, ARRAY_REASON,
+                 "its type is not an integer or a floating-point number of 1, 2, 4 or 8 bytes: "
+                 "write each of its numbers as a data set of its own");
+    else {
+        for (int64_t n = 0; n < dataset->filter_count; n++)
+            if (filter_of(dataset->filter[n]) < 0) {
+                filter_name(dataset->filter[n], name, sizeof name);
+                snprintf(
+                    reason, ARRAY_REASON,
+                    "its filter %s is not supported: rewrite the file with `h5repack -f SHUF -f "
+                    "GZIP=4 IN.h5 OUT.h5`",
+                    name);
+                return false;
+            }
+        return true;
+    }
+    return false;
+}
+
+bool array_hdf5_file_open(struct hdf5_reader *reader, const char *path, struct error *error)
+{
+    unsigned char first[8] = {0};
+    if (hdf5_reader_open(reader, path, error))
+        return true;
+    if (reader->is_open && durable_pread(reader->descriptor, first, sizeof first, 0) > 3 &&
+        memcmp(first, "CDF", 3) == 0) {
+        error_clear(error);
+        return error_set(error, ERROR_DATA,
+                         "%s is a NetCDF-3 file: convert it with `nccopy -k nc4 %s NEW.nc`", path,
+                         path);
+    }
+    return false;
+}
+
+/* ---- conventions of NetCDF ---- */
+
+static void missing_add(struct array *array, double value)
+{
+    struct array_rule *rule = &array->rule;
+    if (rule->missing_count == ARRAY_MISSING || isnan(value))
+        return;
+    /* 1e20 as a double is not the float that the data have. */
+    if (array->kind == 'f' && array->element_bytes == sizeof(float))
+        value = (double)(float)value;
+    rule->missing[rule->missing_count++] = value;
+    rule->active = true;
+}
+
+static void rule_read(const struct hdf5_reader *reader, const struct hdf5_object *dataset,
+                      struct array *array)
+{
+    struct array_rule *rule = &array->rule;
+    double values[ARRAY_MISSING];
+    *rule = (struct array_rule){.scale = 1, .least = (double)-INFINITY, .most = (double)INFINITY};
+    const bool scales = hdf5_reals_get(reader, dataset, "scale_factor", &rule->scale, 1) > 0;
+    const bool shifts = hdf5_reals_get(reader, dataset, "add_offset", &rule->offset, 1) > 0;
+    const bool has_least = hdf5_reals_get(reader, dataset, "valid_min", &rule->least, 1) > 0;
+    const bool has_most = hdf5_reals_get(reader, dataset, "valid_max", &rule->most, 1) > 0;
+    const bool has_range = hdf5_reals_get(reader, dataset, "valid_range", values, 2) == 2;
+    if (has_range) {
+        rule->least = values[0];
+        rule->most = values[1];
+    }
+    rule->active = scales || shifts || has_least || has_most || has_range;
+    if (hdf5_reals_get(reader, dataset, "_FillValue", values, 1) > 0)
+        missing_add(array, values[0]);
+    const int count = hdf5_reals_get(reader, dataset, "missing_value", values, ARRAY_MISSING);
+    for (int n = 0; n < count; n++)
+        missing_add(array, values[n]);
+    /* NetCDF's default fill value of floating-point numbers. */
+    if (array->kind == 'f' && array->fill == (double)9.9692099683868690e+36f)
+        missing_add(array, array->fill);
+}
+
+/* ---- data sets ---- */
+
+/* Copy the places of the values: the chunks, or the values themselves. */
+static bool places_read(const struct hdf5_reader *reader, const struct hdf5_object *dataset,
+                        struct array *array, struct error *error)
+{
+    const bool is_chunked = dataset->layout == HDF5_CHUNKED;
+    const int64_t bytes = array_elements(array) * array->element_bytes;
+    const struct hdf5_chunk whole = {.offset = dataset->offset};
+    const struct hdf5_chunk *chunks =
+        is_chunked ? reader->file.chunks + dataset->first_chunk : &whole;
+    array->chunk_count = is_chunked ? dataset->chunk_count
+                                    : dataset->layout == HDF5_CONTIGUOUS && dataset->offset >= 0;
+    array->chunks = calloc((size_t)array->chunk_count + 1, sizeof *array->chunks);
+    if (dataset->layout == HDF5_COMPACT) {
+        if (dataset->offset < 0 || dataset->offset > reader->file.value_bytes - bytes)
+            return hdf5_refuse(reader, error, "'%s' has an invalid size: the file is damaged",
+                               array->name);
+        array->data = malloc((size_t)bytes + 1);
+        if (array->data != NULL)
+            memcpy(array->data, reader->file.values + dataset->offset, (size_t)bytes);
+    }
+    if (array->chunks == NULL || (dataset->layout == HDF5_COMPACT && array->data == NULL))
+        return error_set(error, ERROR_MEMORY, "%s: no memory for the chunks of '%s'", array->path,
+                         array->name);
+    for (int64_t n = 0; n < array->chunk_count; n++)
+        array->chunks[n] = (struct array_chunk){.index = chunks[n].index,
+                                                .offset = chunks[n].offset,
+                                                .bytes = chunks[n].bytes,
+                                                .skipped = chunks[n].skipped};
+    return true;
+}
+
+/* Set the shape; false if it is empty or too large. */
+static bool shape_read(const struct hdf5_object *dataset, struct array *array)
+{
+    int64_t bytes = array->element_bytes;
+    array->dimensions = (int)dataset->dimensions;
+    for (int d = 0; d < array->dimensions; d++) {
+        array->extent[d] = dataset->extent[d];
+        array->chunk[d] = dataset->layout == HDF5_CHUNKED ? dataset->chunk[d] : dataset->extent[d];
+        if (array->extent[d] < 1 || __builtin_mul_overflow(bytes, array->extent[d], &bytes))
+            return false;
+    }
+    return true;
+}
+
+bool array_hdf5_open(const struct hdf5_reader *reader, const char *name, const char *path,
+                     int descriptor, struct array *array, struct error *error)
+{
+    char reason[ARRAY_REASON];
+    const struct hdf5_object *dataset = hdf5_path_find(reader, name);
+    array_begin(array, path, name, descriptor, reader->bytes);
+    if (dataset == NULL)
+        return error_set(error, ERROR_DATA,
+                         "%s has no data set '%s': `vittrain data describe %s` lists them", path,
+                         name, path);
+    if (!array_hdf5_readable(dataset, reason))
+        return error_set(error, ERROR_DATA, "%s: cannot read '%s': %s", path, name, reason);
+    array->kind = dataset->type[1];
+    array->swapped = is_swapped(dataset);
+    array->element_bytes = dataset->element_bytes;
+    array->fill = dataset->fill;
+    array->filter_count = (int)dataset->filter_count;
+    for (int n = 0; n < array->filter_count; n++)
+        array->filter[n] = (enum array_filter)filter_of(dataset->filter[n]);
+    if (!shape_read(dataset, array))
+        return error_set(error, ERROR_DATA, "%s: cannot read '%s': it is empty", path, name);
+    rule_read(reader, dataset, array);
+    return places_read(reader, dataset, array, error) && array_open(array, error);
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "data/array_value.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/integer.h"
+
+enum { BLOCK = 512 };
+
+/* Return the value of an IEEE half-precision number. */
+static double half_value(uint16_t bits)
+{
+    const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
+    double value = mantissa * 0x1p-24;
+    if (exponent == 31)
+        value = mantissa == 0 ? (double)INFINITY : (double)NAN;
+    else if (exponent > 0)
+        value = (double)(uint32_t)(1 << exponent) * (1 + mantissa * 0x1p-10) * 0x1p-15;
+    return bits >> 15 ? -value : value;
+}
+
+#define SWAP8(word) (word)
+#define SWAP16 __builtin_bswap16
+#define SWAP32 __builtin_bswap32
+#define SWAP64 __builtin_bswap64
+
+/* Load words of this size as numbers of this type. */
+#define LOAD(bits, type)                                                                           \
+    for (int64_t i = 0; i < count; i++) {                                                          \
+        uint##bits##_t word;                                                                       \
+        type number;                                                                               \
+        memcpy(&word, from + i * (bits / 8), sizeof word);                                         \
+        if (swapped)                                                                               \
+            word = SWAP##bits(word);                                                               \
+        memcpy(&number, &word, sizeof number);                                                     \
+        to[i] = (double)number;                                                                    \
+    }                                                                                              \
+    break
+
+static void load_signed(const uint8_t *from, int64_t bytes, bool swapped, int64_t count, double *to)
+{
+    switch (bytes) {
+    case 1:
+        LOAD(8, int8_t);
+    case 2:
+        LOAD(16, int16_t);
+    case 4:
+        LOAD(32, int32_t);
+    default:
+        LOAD(64, int64_t);
+    }
+}
+
+static void load_unsigned(const uint8_t *from, int64_t bytes, bool swapped, int64_t count,
+                          double *to)
+{
+    switch (bytes) {
+    case 1:
+        LOAD(8, uint8_t);
+    case 2:
+        LOAD(16, uint16_t);
+    case 4:
+        LOAD(32, uint32_t);
+    default:
+        LOAD(64, uint64_t);
+    }
+}
+
+static void load_real(const uint8_t *from, int64_t bytes, bool swapped, int64_t count, double *to)
+{
+    switch (bytes) {
+    case 2:
+        for (int64_t i = 0; i < count; i++) {
+            uint16_t word;
+            memcpy(&word, from + 2 * i, sizeof word);
+            to[i] = half_value(swapped ? SWAP16(word) : word);
+        }
+        break;
+    case 4:
+        LOAD(32, float);
+    default:
+        LOAD(64, double);
+    }
+}
+
+static void rule_apply(const struct array_rule *rule, double *values, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (!(values[i] >= rule->least && values[i] <= rule->most))
+            values[i] = (double)NAN;
+    for (int n = 0; n < rule->missing_count; n++)
+        for (int64_t i = 0; i < count; i++)
+            if (values[i] == rule->missing[n])
+                values[i] = (double)NAN;
+    for (int64_t i = 0; i < count; i++)
+        values[i] = values[i] * rule->scale + rule->offset;
+}
+
+static void block_load(const struct array *array, const uint8_t *from, int64_t count,
+                       double *values)
+{
+    if (from == NULL)
+        for (int64_t i = 0; i < count; i++)
+            values[i] = array->fill;
+    else if (array->kind == 'f')
+        load_real(from, array->element_bytes, array->swapped, count, values);
+    else if (array->kind == 'i')
+        load_signed(from, array->element_bytes, array->swapped, count, values);
+    else
+        load_unsigned(from, array->element_bytes, array->swapped, count, values);
+    if (array->rule.active)
+        rule_apply(&array->rule, values, count);
+}
+
+void array_values_convert(const struct array *array, const uint8_t *from, int64_t count,
+                          struct array_target to, int64_t first, int64_t stride)
+{
+    double values[BLOCK];
+    if (array->is_plain && from != NULL && to.floats != NULL && stride == 1) {
+        memcpy(to.floats + first, from, (size_t)count * sizeof *to.floats);
+        return;
+    }
+    for (int64_t done = 0; done < count; done += BLOCK) {
+        const int64_t block = smaller(count - done, BLOCK);
+        block_load(array, from == NULL ? NULL : from + done * array->element_bytes, block, values);
+        if (to.floats != NULL)
+            for (int64_t i = 0; i < block; i++)
+                to.floats[first + (done + i) * stride] = (float)values[i];
+        else
+            for (int64_t i = 0; i < block; i++)
+                to.doubles[first + (done + i) * stride] = values[i];
+    }
+}

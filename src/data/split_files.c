@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "data/split_files.h"
+
+#include <ctype.h>
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "config/option_types.h"
+#include "core/text.h"
+#include "data/data_root.h"
+#include "data/listing.h"
+
+enum { FILES_MOST = 1 << 20 };
+
+static const struct {
+    const char *word;
+    enum data_split split;
+} split_words[] = {{"train", SPLIT_TRAIN},           {"training", SPLIT_TRAIN},
+                   {"val", SPLIT_VALIDATION},        {"valid", SPLIT_VALIDATION},
+                   {"validation", SPLIT_VALIDATION}, {"test", SPLIT_TEST}};
+
+enum { SPLIT_WORDS = sizeof split_words / sizeof split_words[0] };
+
+/* Find the first word of a name that means a split. A word is a sequence of letters. */
+static bool split_of_name(const char *name, size_t length, enum data_split *split)
+{
+    for (size_t begin = 0, end; begin < length; begin = end + 1) {
+        for (end = begin; end < length && isalpha((unsigned char)name[end]);)
+            end++;
+        for (int i = 0; i < SPLIT_WORDS; i++)
+            if (strlen(split_words[i].word) == end - begin &&
+                strncmp(split_words[i].word, name + begin, end - begin) == 0) {
+                *split = split_words[i].split;
+                return true;
+            }
+    }
+    return false;
+}
+
+static enum data_split split_of_path(const char *path)
+{
+    enum data_split split = SPLIT_TRAIN;
+    const char *slash = strrchr(path, '/');
+    const char *name = slash != NULL ? slash + 1 : path;
+    if (split_of_name(name, strlen(name), &split) || slash == NULL)
+        return split;
+    const char *folder = slash;
+    while (folder > path && folder[-1] != '/')
+        folder--;
+    split_of_name(folder, (size_t)(slash - folder), &split);
+    return split;
+}
+
+/* The array grows to each power of two. */
+static bool add(struct split_files *files, const char *path, struct error *error)
+{
+    const size_t count = (size_t)files->count;
+    if (count >= FILES_MOST)
+        return error_set(error, ERROR_DATA, "data.root: more than %d %s", FILES_MOST,
+                         files->kind->plural);
+    if ((count & (count - 1)) == 0) {
+        const size_t wanted = count == 0 ? 1 : 2 * count;
+        struct split_file *larger = realloc(files->file, wanted * sizeof *larger);
+        if (larger == NULL)
+            return error_set(error, ERROR_MEMORY, "no memory for a list of %zu %s", wanted,
+                             files->kind->plural);
+        files->file = larger;
+    }
+    char *copy = strdup(path);
+    if (copy == NULL)
+        return error_set(error, ERROR_MEMORY, "no memory for the name %s", path);
+    files->file[files->count++] = (struct split_file){.path = copy, .split = split_of_path(path)};
+    return true;
+}
+
+static bool has_ending(const struct split_files *files, const char *name)
+{
+    for (const char *const *ending = files->kind->endings; *ending != NULL; ending++)
+        if (name[0] != '.' && text_ends_with(name, *ending))
+            return true;
+    return false;
+}
+
+/* Add all files of this kind in a folder; a folder that does not exist is empty. */
+static bool add_folder(struct split_files *files, const char *folder, struct error *error)
+{
+    char path[LISTING_PATH];
+    struct listing found = {0};
+    bool good = !listing_is_folder(folder) || listing_read(folder, NULL, &found, NULL, error);
+    for (size_t i = 0; good && i < found.count; i++)
+        good = !has_ending(files, found.names[i]) ||
+               (listing_join(path, sizeof path, folder, found.names[i], error) &&
+                add(files, path, error));
+    listing_free(&found);
+    return good;
+}
+
+static bool add_root(struct split_files *files, const char *root, struct error *error)
+{
+    char path[LISTING_PATH];
+    const int64_t before = files->count;
+    bool good = add_folder(files, root, error);
+    for (int i = 0; good && i < SPLIT_WORDS; i++) {
+        snprintf(path, sizeof path, "%s/%s", root, split_words[i].word);
+        good = add_folder(files, path, error);
+    }
+    return good && (files->count > before ||
+                    data_root_unexpected(root, files->kind->expected, files->kind->advice, error));
+}
+
+/* Add the files that match a name with wildcards; without wildcards, the file. */
+static bool add_matches(struct split_files *files, const char *pattern, struct error *error)
+{
+    glob_t found = {0};
+    if (strpbrk(pattern, "*?[") == NULL)
+        return add(files, pattern, error);
+    const int status = glob(pattern, GLOB_ERR, NULL, &found);
+    bool good = status == 0 || error_set(error, ERROR_DATA, "data.root: no file matches %s%s",
+                                         pattern, status == GLOB_NOMATCH ? "" : ": cannot search");
+    for (size_t i = 0; good && i < found.gl_pathc; i++)
+        good = add(files, found.gl_pathv[i], error);
+    globfree(&found);
+    return good;
+}
+
+/* Return the brace that closes the one at `open`, or NULL. */
+static const char *closing_brace(const char *open)
+{
+    int depth = 0;
+    for (const char *at = open; *at != '\0'; at++) {
+        depth += (*at == '{') - (*at == '}');
+        if (depth == 0)
+            return at;
+    }
+    return NULL;
+}
+
+static bool expand(struct split_files *files, const char *pattern, struct error *error);
+
+/* Expand a pattern in which text replaces the braces from `open` to `close`. */
+static bool expand_with(struct split_files *files, const char *pattern, const char *open,
+                        const char *close, const char *text, size_t length, struct error *error)
+{
+    char path[LISTING_PATH];
+    const int used = snprintf(path, sizeof path, "%.*s%.*s%s", (int)(open - pattern), pattern,
+                              (int)length, text, close + 1);
+    if (used < 0 || (size_t)used >= sizeof path)
+        return error_set(error, ERROR_USAGE, "data.root=%s: too long", pattern);
+    return expand(files, path, error);
+}
+
+/* Expand {000..146}: numbers have as many digits as the longer limit if one begins with 0. */
+static bool expand_range(struct split_files *files, const char *pattern, const char *open,
+                         const char *close, bool *is_range, struct error *error)
+{
+    long first, last;
+    int first_end = 0, last_end = 0;
+    char text[32];
+    *is_range = sscanf(open, "{%9ld%n..%9ld%n", &first, &first_end, &last, &last_end) == 2 &&
+                open + last_end == close && isdigit((unsigned char)open[1]) &&
+                isdigit((unsigned char)open[first_end + 2]);
+    if (!*is_range)
+        return true;
+    const int first_digits = first_end - 1, last_digits = last_end - first_end - 2;
+    const bool padded = open[1] == '0' || open[first_end + 2] == '0';
+    const int digits = !padded ? 1 : first_digits > last_digits ? first_digits : last_digits;
+    if (first > last)
+        return error_set(error, ERROR_USAGE, "data.root=%s: a range that ends before it begins",
+                         pattern);
+    bool good = true;
+    for (long i = first; good && i <= last; i++) {
+        const int length = snprintf(text, sizeof text, "%0*ld", digits, i);
+        good = expand_with(files, pattern, open, close, text, (size_t)length, error);
+    }
+    return good;
+}
+
+/* Expand the first pair of braces; the rest by recursion. */
+static bool expand(struct split_files *files, const char *pattern, struct error *error)
+{
+    const char *open = strchr(pattern, '{');
+    if (open == NULL)
+        return add_matches(files, pattern, error);
+    const char *close = closing_brace(open);
+    if (close == NULL)
+        return error_set(error, ERROR_USAGE, "data.root=%s: a brace is not closed", pattern);
+    bool is_range;
+    if (!expand_range(files, pattern, open, close, &is_range, error))
+        return false;
+    int depth = 0;
+    bool good = true;
+    const char *begin = open + 1;
+    for (const char *at = begin; !is_range && good && at <= close; at++) {
+        depth += (*at == '{') - (*at == '}');
+        if ((*at == ',' && depth == 0) || at == close) {
+            good = expand_with(files, pattern, open, close, begin, (size_t)(at - begin), error);
+            begin = at + 1;
+        }
+    }
+    return good;
+}
+
+static bool add_pattern(struct split_files *files, const char *pattern, struct error *error)
+{
+    struct stat status;
+    if (strstr(pattern, "://") != NULL || strncmp(pattern, "pipe:", 5) == 0)
+        return error_set(error, ERROR_USAGE,
+                         "data.root=%s: %s are read from local files only: download them, or "
+                         "mount the store",
+                         pattern, files->kind->plural);
+    if (strpbrk(pattern, "{*?[") != NULL)
+        return expand(files, pattern, error);
+    if (stat(pattern, &status) == 0 && !S_ISDIR(status.st_mode))
+        return add(files, pattern, error);
+    return data_root_check(pattern, files->kind->advice, error) && add_root(files, pattern, error);
+}
+
+static int compare(const void *left, const void *right)
+{
+    const struct split_file *a = left, *b = right;
+    return a->split != b->split ? (a->split > b->split) - (a->split < b->split)
+                                : strcmp(a->path, b->path);
+}
+
+bool split_files_find(const char *root, const struct split_file_kind *kind,
+                      struct split_files *files, struct error *error)
+{
+    char text[OPTION_TEXT];
+    files->kind = kind;
+    snprintf(text, sizeof text, "%s", root);
+    for (char *pattern = text, *next; pattern != NULL; pattern = next) {
+        next = strstr(pattern, "::");
+        if (next != NULL) {
+            *next = '\0';
+            next += 2;
+        }
+        if (!add_pattern(files, pattern, error))
+            return false;
+    }
+    qsort(files->file, (size_t)files->count, sizeof *files->file, compare);
+    for (int64_t i = 1; i < files->count; i++)
+        if (strcmp(files->file[i - 1].path, files->file[i].path) == 0)
+            return error_set(error, ERROR_USAGE, "data.root=%s: it names %s twice", root,
+                             files->file[i].path);
+    return true;
+}
+
+struct split_file *split_files_of(const struct split_files *files, enum data_split split,
+                                  int64_t *count)
+{
+    int64_t first = 0;
+    while (first < files->count && files->file[first].split < split)
+        first++;
+    for (*count = 0; first + *count < files->count; ++*count)
+        if (files->file[first + *count].split != split)
+            break;
+    return files->file + first;
+}
+
+void split_files_free(struct split_files *files)
+{
+    for (int64_t i = 0; i < files->count; i++)
+        free(files->file[i].path);
+    free(files->file);
+    *files = (struct split_files){0};
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* The files of a data set whose split is a word of their names. */
+#ifndef VITTRAIN_DATA_SPLIT_FILES_H
+#define VITTRAIN_DATA_SPLIT_FILES_H
+
+#include "data/dataset.h"
+
+struct split_file_kind {
+    const char *const *endings; /* of the files in a folder, NULL-terminated: ".tar" */
+    /* For messages. */
+    const char *plural;   /* "shards" */
+    const char *expected; /* what a folder should have: "no shards (...)" */
+    const char *advice;   /* "set data.root to the folder of the shards or to their names" */
+};
+
+struct split_file {
+    char *path;
+    enum data_split split;
+};
+
+/* Sorted by split, then by path. Initialize with zeros. */
+struct split_files {
+    const struct split_file_kind *kind;
+    struct split_file *file;
+    int64_t count;
+};
+
+/* Find the files of data.root. It is a folder, or file names with braces ({000..146}, {a,b}) and
+ * wildcards, separated by "::". The word train, val, valid, validation or test in a file's name,
+ * else in that of its folder, is its split; without such a word it is a training file. Call
+ * split_files_free in any case. */
+MUST_CHECK bool split_files_find(const char *root, const struct split_file_kind *kind,
+                                 struct split_files *files, struct error *error);
+
+/* Return the files of a split and their number. */
+struct split_file *split_files_of(const struct split_files *files, enum data_split split,
+                                  int64_t *count);
+
+void split_files_free(struct split_files *files);
+
+#endif

@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* Arrays of HDF5 and NetCDF-4 files have the values that h5py and netCDF4 read
+ * (test/vectors/make_arrays.py), in boxes of any shape and order; what cannot be read is refused
+ * with a reason; damaged files are errors. With a number as argument, only the test of random
+ * damage runs, with that number of mutations. */
+#include <fcntl.h>
+#include <math.h>
+#include <pthread.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/random.h"
+#include "data/array_hdf5.h"
+#include "temporary.h"
+#include "test.h"
+
+enum { MOST_ELEMENTS = 4096, NAME = 128, PATH = 1024 };
+
+static int mutations = 100;
+
+static char source[PATH];
+
+static const char *vector_path(const char *name)
+{
+    const char *directory = getenv("srcdir");
+    snprintf(source, sizeof source, "%s/test/vectors/%s", directory != NULL ? directory : ".",
+             name);
+    return source;
+}
+
+/* A file, with the names of all data sets in its root group. */
+struct file {
+    struct hdf5_reader reader;
+    char path[PATH], names[1 << 14];
+    int descriptor;
+    struct error error;
+};
+
+/* Describe the file twice: first to find the names, then with the chunks. */
+static bool file_open(struct file *file, const char *path)
+{
+    *file = (struct file){.reader = {.kind = ERROR_DATA, .purpose = "arrays"}, .descriptor = -1};
+    snprintf(file->path, sizeof file->path, "%s", path);
+    if (!array_hdf5_file_open(&file->reader, file->path, &file->error))
+        return false;
+    const struct hdf5_object *root = file->reader.file.objects, *member = NULL;
+    size_t used = 0;
+    while ((member = hdf5_next(&file->reader, root, member)) != NULL)
+        if (member->kind == HDF5_DATASET && used + HDF5_NAME < sizeof file->names)
+            used += (size_t)snprintf(file->names + used, sizeof file->names - used,
+                                     "/%s,/expected/%s,", member->name, member->name);
+    file->reader.datasets = file->names;
+    file->descriptor = open(file->path, O_RDONLY | O_CLOEXEC);
+    return file->descriptor >= 0 && array_hdf5_file_open(&file->reader, file->path, &file->error);
+}
+
+static void file_close(struct file *file)
+{
+    hdf5_reader_close(&file->reader);
+    if (file->descriptor >= 0)
+        close(file->descriptor);
+}
+
+static bool array_of(struct file *file, const char *name, struct array *array)
+{
+    return array_hdf5_open(&file->reader, name, file->path, file->descriptor, array, &file->error);
+}
+
+static struct array_box whole(const struct array *array)
+{
+    struct array_box box = {.begin = {0}};
+    int64_t stride = 1;
+    for (int d = array->dimensions; d-- > 0; stride *= array->extent[d]) {
+        box.count[d] = array->extent[d];
+        box.stride[d] = stride;
+    }
+    return box;
+}
+
+static void values_same(const char *name, double value, double expected)
+{
+    if (isnan(expected) ? !isnan(value) : value != expected)
+        fail_msg("%s: %.17g instead of %.17g", name, value, expected);
+}
+
+/* Read a box with its dimensions in reverse order in memory, as floats, and compare. */
+static void box_check(struct array *array, const double *expected, const struct array_box *box)
+{
+    static float got[MOST_ELEMENTS];
+    struct array_box reversed = *box;
+    struct error error = {0};
+    int64_t stride = 1, at[ARRAY_DIMENSIONS] = {0};
+    for (int d = 0; d < array->dimensions; stride *= box->count[d++])
+        reversed.stride[d] = stride;
+    for (int pass = 0; pass < 2; pass++) {
+        const struct array_box *order = pass == 0 ? box : &reversed;
+        if (!array_read(array, order, got, &error))
+            fail_msg("%s", error.text);
+        for (int d = 0; d >= 0;) {
+            int64_t from = 0, to = 0;
+            for (d = 0; d < array->dimensions; d++) {
+                from = from * array->extent[d] + box->begin[d] + at[d];
+                to += at[d] * order->stride[d];
+            }
+            values_same(array->name, (double)got[to], (double)(float)expected[from]);
+            for (d = array->dimensions - 1; d >= 0 && ++at[d] == box->count[d]; d--)
+                at[d] = 0;
+        }
+    }
+}
+
+static void boxes_check(struct array *array, const double *expected)
+{
+    for (uint32_t draw = 0; draw < 40; draw++) {
+        struct array_box box = {.begin = {0}};
+        int64_t stride = 1;
+        for (int d = array->dimensions; d-- > 0; stride *= box.count[d]) {
+            const struct random_block random =
+                random_block_at(1, RANDOM_SYNTHETIC, 0, draw, (uint32_t)d, 0);
+            const int64_t extent = array->extent[d];
+            box.begin[d] = draw < 20 && d > 0 ? 0 : random.word[0] % extent;
+            box.count[d] =
+                draw < 20 ? d == 0 ? 1 : extent : 1 + random.word[1] % (extent - box.begin[d]);
+            box.stride[d] = stride;
+        }
+        box_check(array, expected, &box);
+    }
+}
+
+/* Compare all data sets that have an expected one; return their number. */
+static int file_check(const char *name)
+{
+    static double got[MOST_ELEMENTS], expected[MOST_ELEMENTS];
+    static struct file file;
+    int checked = 0;
+    if (!file_open(&file, vector_path(name)))
+        fail_msg("%s", file.error.text);
+    const struct hdf5_object *root = file.reader.file.objects, *member = NULL;
+    while ((member = hdf5_next(&file.reader, root, member)) != NULL) {
+        char reference[NAME];
+        struct array array, other;
+        snprintf(reference, sizeof reference, "expected/%s", member->name);
+        if (member->kind != HDF5_DATASET || hdf5_path_find(&file.reader, reference) == NULL)
+            continue;
+        if (!array_of(&file, member->name, &array) || !array_of(&file, reference, &other))
+            fail_msg("%s", file.error.text);
+        const int64_t elements = array_elements(&array);
+        const struct array_box box = whole(&array), same = whole(&other);
+        assert_true(elements <= MOST_ELEMENTS && elements == array_elements(&other));
+        if (!array_read_doubles(&array, &box, got, &file.error) ||
+            !array_read_doubles(&other, &same, expected, &file.error))
+            fail_msg("%s", file.error.text);
+        for (int64_t i = 0; i < elements; i++)
+            values_same(member->name, got[i], expected[i]);
+        boxes_check(&array, expected);
+        array_close(&array);
+        array_close(&other);
+        checked++;
+    }
+    file_close(&file);
+    return checked;
+}
+
+TEST(values_are_those_of_h5py)
+{
+    subprocess_set_program(NULL);
+    assert_int_equal(file_check("arrays.h5"), 50);
+    assert_int_equal(file_check("arrays_latest.h5"), 9);
+}
+
+TEST(values_are_those_of_netcdf)
+{
+    assert_int_equal(file_check("arrays.nc"), 6);
+}
+
+TEST(values_are_the_same_through_the_child)
+{
+    subprocess_set_program("./vittrain");
+    assert_int_equal(file_check("arrays.h5"), 50);
+    subprocess_set_program(NULL);
+}
+
+TEST(what_cannot_be_read_is_refused)
+{
+    static const char *const refused[][2] = {
+        {"refused/lzf", "its filter lzf is not supported: rewrite the file with `h5repack"},
+        {"refused/offset", "its filter scaleoffset is not supported"},
+        {"refused/compound", "its type is not an integer or a floating-point number"},
+        {"refused/complex", "its type is not"},
+        {"refused/text", "its type is not"},
+        {"refused/virtual", "it is a virtual data set: copy the values with `h5repack"},
+        {"refused/external", "it is in external files"},
+        {"refused/empty", "it is empty"},
+        {"refused/link", "it is a link"},
+        {"refused", "it is a group"},
+        {"nothing", "arrays.h5 has no data set 'nothing': `vittrain data describe"},
+    };
+    static struct file file;
+    assert_true(file_open(&file, vector_path("arrays.h5")));
+    for (size_t n = 0; n < sizeof refused / sizeof refused[0]; n++) {
+        struct array array;
+        error_clear(&file.error);
+        assert_false(array_of(&file, refused[n][0], &array));
+        if (strstr(file.error.text, refused[n][1]) == NULL)
+            fail_msg("%s: %s", refused[n][0], file.error.text);
+        array_close(&array);
+    }
+    file_close(&file);
+}
+
+static void file_write(const char *path, const char *data, size_t bytes)
+{
+    FILE *file = fopen(path, "w");
+    assert_true(file != NULL && fwrite(data, 1, bytes, file) == bytes && fclose(file) == 0);
+}
+
+TEST(other_formats_are_named)
+{
+    static struct file file;
+    file_write(temporary_path("old.nc"), "CDF\1\0\0\0\0more", 12);
+    assert_false(file_open(&file, temporary_path("old.nc")));
+    assert_non_null(strstr(file.error.text, "is a NetCDF-3 file: convert it with `nccopy -k nc4"));
+    file_close(&file);
+    file_write(temporary_path("text.h5"), "a text, not HDF5", 16);
+    assert_false(file_open(&file, temporary_path("text.h5")));
+    assert_non_null(strstr(file.error.text, "text.h5 cannot be used as arrays"));
+    file_close(&file);
+}
+
+/* Read all arrays of a file that may be damaged; return the number of errors. */
+static int all_read(const char *path)
+{
+    static double got[MOST_ELEMENTS];
+    static struct file file;
+    int errors = 0;
+    if (!file_open(&file, path)) {
+        assert_true(file.error.text[0] != '\0');
+        file_close(&file);
+        return 1;
+    }
+    const struct hdf5_object *root = file.reader.file.objects, *member = NULL;
+    while ((member = hdf5_next(&file.reader, root, member)) != NULL) {
+        struct array array;
+        error_clear(&file.error);
+        bool good =
+            array_of(&file, member->name, &array) && array_elements(&array) <= MOST_ELEMENTS;
+        const struct array_box box = whole(&array);
+        good = good && array_read_doubles(&array, &box, got, &file.error);
+        assert_true(good || member->kind != HDF5_DATASET || file.error.text[0] != '\0' ||
+                    array_elements(&array) > MOST_ELEMENTS);
+        errors += file.error.text[0] != '\0';
+        array_close(&array);
+    }
+    file_close(&file);
+    return errors;
+}
+
+static char *file_load(const char *path, size_t *bytes)
+{
+    struct stat status;
+    const int descriptor = open(path, O_RDONLY);
+    assert_true(descriptor >= 0 && fstat(descriptor, &status) == 0);
+    char *data = malloc((size_t)status.st_size);
+    *bytes = (size_t)status.st_size;
+    assert_true(data != NULL && read(descriptor, data, *bytes) == status.st_size);
+    close(descriptor);
+    return data;
+}
+
+/* Change one byte of the first chunk of a data set and return the error of reading it. */
+static void damage_check(const char *dataset, int64_t offset, const char *expected)
+{
+    static double got[MOST_ELEMENTS];
+    static struct file file;
+    size_t bytes;
+    struct array array;
+    char *data = file_load(vector_path("arrays.h5"), &bytes), name[PATH];
+    snprintf(name, sizeof name, "%s", temporary_path("chunk.h5"));
+    file_write(name, data, bytes);
+    assert_true(file_open(&file, name));
+    assert_true(array_of(&file, dataset, &array));
+    data[array.chunks[0].offset + (offset < 0 ? array.chunks[0].bytes + offset : offset)] ^= 16;
+    file_write(name, data, bytes);
+    const struct array_box box = whole(&array);
+    assert_false(array_read_doubles(&array, &box, got, &file.error));
+    if (strstr(file.error.text, expected) == NULL)
+        fail_msg("%s: %s", dataset, file.error.text);
+    array_close(&array);
+    file_close(&file);
+    free(data);
+}
+
+TEST(damaged_chunks_are_errors)
+{
+    damage_check("fletcher", 3,
+                 "cannot read the chunk at [0, 0, 0, 0] of 'fletcher': its checksum");
+    damage_check("all0", 20, "its checksum is wrong");
+    damage_check("deflate0", 0, "of its deflate stream is wrong");
+    damage_check("deflate0", -1, "the checksum of its deflate stream is wrong");
+}
+
+/* ---- threads ---- */
+
+static struct array *shared;
+
+static void *samples_read(void *argument)
+{
+    const double *expected = argument;
+    struct error error = {0};
+    float got[MOST_ELEMENTS];
+    const int64_t elements = array_elements(shared) / shared->extent[0];
+    for (int64_t n = 0; n < 400; n++) {
+        struct array_box box = whole(shared);
+        box.begin[0] = n % shared->extent[0];
+        box.count[0] = 1;
+        if (!array_read(shared, &box, got, &error))
+            return &shared;
+        for (int64_t i = 0; i < elements; i++)
+            if (got[i] != (float)expected[box.begin[0] * elements + i])
+                return &shared;
+    }
+    return NULL;
+}
+
+TEST(threads_read_one_array)
+{
+    static double expected[MOST_ELEMENTS];
+    static struct file file;
+    struct array array;
+    pthread_t thread[4];
+    assert_true(file_open(&file, vector_path("arrays.h5")));
+    assert_true(array_of(&file, "all4", &array));
+    const struct array_box box = whole(&array);
+    assert_true(array_read_doubles(&array, &box, expected, &file.error));
+    for (int64_t i = 0; i < array_elements(&array); i++)
+        expected[i] = (double)(float)expected[i];
+    shared = &array;
+    for (int t = 0; t < 4; t++)
+        assert_int_equal(pthread_create(&thread[t], NULL, samples_read, expected), 0);
+    for (int t = 0; t < 4; t++) {
+        void *result;
+        assert_int_equal(pthread_join(thread[t], &result), 0);
+        assert_null(result);
+    }
+    array_close(&array);
+    file_close(&file);
+}
+
+TEST(damaged_files_are_errors)
+{
+    size_t bytes;
+    char *data = file_load(vector_path("arrays_latest.h5"), &bytes);
+    const char *path = temporary_path("damaged.h5");
+    char name[PATH];
+    int errors = 0;
+    snprintf(name, sizeof name, "%s", path);
+    subprocess_set_program("./vittrain"); /* HDF5 may crash */
+    for (int n = 0; n < mutations; n++) {
+        const struct random_block random =
+            random_block_at(2, RANDOM_SYNTHETIC, 0, (uint32_t)n, 0, 0);
+        char *byte = data + random.word[0] % bytes;
+        const char before = *byte;
+        *byte = (char)random.word[1];
+        file_write(name, data, n % 10 == 9 ? random.word[2] % bytes : bytes);
+        errors += all_read(name) > 0;
+        *byte = before;
+    }
+    subprocess_set_program(NULL);
+    assert_true(mutations < 100 || errors > mutations / 10);
+    free(data);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 2) {
+        mutations = atoi(argv[1]);
+        cmocka_set_test_filter("damaged_files_are_errors");
+    }
+    return TESTS_RUN(.setup = temporary_setup, .teardown = temporary_teardown);
+}
