@@ -11,17 +11,27 @@
 
 #include "core/error.h"
 
-FILE *text_file_open(const char *path)
+int text_file_descriptor(const char *path, int64_t *bytes)
 {
     struct stat status;
     int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (file < 0)
-        return NULL;
+        return -1;
     if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode)) {
         close(file);
         errno = S_ISDIR(status.st_mode) ? EISDIR : EINVAL;
-        return NULL;
+        return -1;
     }
+    *bytes = status.st_size;
+    return file;
+}
+
+FILE *text_file_open(const char *path)
+{
+    int64_t bytes;
+    const int file = text_file_descriptor(path, &bytes);
+    if (file < 0)
+        return NULL;
     FILE *stream = fdopen(file, "r");
     ENSURE_MEMORY(stream != NULL, "no memory for %s", path);
     return stream;

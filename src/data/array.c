@@ -2,10 +2,11 @@
 #include "data/array.h"
 
 #include <errno.h>
-#include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/durable.h"
 #include "core/integer.h"
@@ -57,10 +58,30 @@ void array_begin(struct array *array, const char *path, const char *name, int de
     pthread_mutex_init(&array->mutex, NULL);
 }
 
-static bool refuse(const struct array *array, const char *reason, struct error *error)
+bool array_refuse(const struct array *array, struct error *error, const char *format, ...)
 {
+    char reason[ERROR_TEXT_SIZE / 2];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(reason, sizeof reason, format, arguments);
+    va_end(arguments);
     return error_set(error, ERROR_DATA, "%s: cannot read '%s': %s", array->path, array->name,
                      reason);
+}
+
+bool array_type_set(struct array *array, const char *type)
+{
+    const bool little = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
+    const char order = type[0], kind = order == '\0' ? '\0' : type[1];
+    char *end = NULL;
+    const int64_t bytes = kind == '\0' ? 0 : strtol(type + 2, &end, 10);
+    array->kind = kind == 'b' ? 'u' : kind;
+    array->element_bytes = bytes;
+    array->swapped = order == (little ? '>' : '<');
+    return (order == '<' || order == '>' || order == '|') && end != NULL && *end == '\0' &&
+           (bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8) &&
+           (kind == 'i' || kind == 'u' || (kind == 'b' && bytes == 1) ||
+            (kind == 'f' && bytes > 1));
 }
 
 static int chunk_compare(const void *left, const void *right)
@@ -92,15 +113,15 @@ bool array_open(struct array *array, struct error *error)
     array->is_plain = array->kind == 'f' && array->element_bytes == sizeof(float) &&
                       !array->swapped && !array->rule.active;
     if (!sizes_set(array))
-        return refuse(array, "its shape is invalid: the file is damaged", error);
+        return array_refuse(array, error, "its shape is invalid: the file is damaged");
     qsort(array->chunks, (size_t)array->chunk_count, sizeof *array->chunks, chunk_compare);
     for (int64_t n = 0; n < array->chunk_count; n++) {
         const struct array_chunk *chunk = &array->chunks[n];
         const int64_t bytes = array->filter_count > 0 ? chunk->bytes : array->chunk_bytes;
         if (chunk->offset < 0 || bytes > array->file_bytes ||
             chunk->offset > array->file_bytes - bytes)
-            return refuse(
-                array, "a chunk is outside the file: the file is truncated; copy it again", error);
+            return array_refuse(
+                array, error, "a chunk is outside the file: the file is truncated; copy it again");
     }
     return true;
 }
@@ -123,6 +144,9 @@ void array_close(struct array *array)
         reader_free(array->readers);
     }
     pthread_mutex_destroy(&array->mutex);
+    if (array->owns_descriptor && array->descriptor >= 0)
+        close(array->descriptor);
+    array->descriptor = -1;
     free(array->chunks);
     free(array->data);
     array->chunks = NULL;

@@ -39,7 +39,8 @@ struct array_reader;
 struct array {
     const char *path; /* of the file, for messages */
     char name[ARRAY_NAME];
-    int descriptor; /* owned by the caller */
+    int descriptor;       /* -1: none */
+    bool owns_descriptor; /* array_close closes it */
     int64_t file_bytes;
     char kind;    /* of the elements: 'i' signed, 'u' unsigned, 'f' floating-point */
     bool swapped; /* the byte order is not that of this machine */
@@ -73,6 +74,14 @@ struct array_box {
  * array_close in any case. */
 void array_begin(struct array *array, const char *path, const char *name, int descriptor,
                  int64_t file_bytes);
+
+/* Set the type of the elements from a text as in NumPy's array interface: "<f4", "|u1". False if
+ * it is not an integer or a floating-point number of 1, 2, 4 or 8 bytes. */
+bool array_type_set(struct array *array, const char *type);
+
+/* Set the error "FILE: cannot read 'NAME': REASON". Return false. */
+bool array_refuse(const struct array *array, struct error *error, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* Check the description and prepare reading. */
 MUST_CHECK bool array_open(struct array *array, struct error *error);

@@ -7,6 +7,8 @@ libvittrain_a_SOURCES += \
 	src/data/array_filter.h \
 	src/data/array_hdf5.c \
 	src/data/array_hdf5.h \
+	src/data/array_npy.c \
+	src/data/array_npy.h \
 	src/data/array_value.c \
 	src/data/array_value.h \
 	src/data/augment.c \

@@ -9,12 +9,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "array_check.h"
 #include "core/random.h"
 #include "data/array_hdf5.h"
 #include "temporary.h"
 #include "test.h"
 
-enum { MOST_ELEMENTS = 4096, NAME = 128, PATH = 1024 };
+enum { MOST_ELEMENTS = ARRAY_CHECK_ELEMENTS, NAME = 128, PATH = 1024 };
 
 static int mutations = 100;
 
@@ -66,71 +67,10 @@ static bool array_of(struct file *file, const char *name, struct array *array)
     return array_hdf5_open(&file->reader, name, file->path, file->descriptor, array, &file->error);
 }
 
-static struct array_box whole(const struct array *array)
-{
-    struct array_box box = {.begin = {0}};
-    int64_t stride = 1;
-    for (int d = array->dimensions; d-- > 0; stride *= array->extent[d]) {
-        box.count[d] = array->extent[d];
-        box.stride[d] = stride;
-    }
-    return box;
-}
-
-static void values_same(const char *name, double value, double expected)
-{
-    if (isnan(expected) ? !isnan(value) : value != expected)
-        fail_msg("%s: %.17g instead of %.17g", name, value, expected);
-}
-
-/* Read a box with its dimensions in reverse order in memory, as floats, and compare. */
-static void box_check(struct array *array, const double *expected, const struct array_box *box)
-{
-    static float got[MOST_ELEMENTS];
-    struct array_box reversed = *box;
-    struct error error = {0};
-    int64_t stride = 1, at[ARRAY_DIMENSIONS] = {0};
-    for (int d = 0; d < array->dimensions; stride *= box->count[d++])
-        reversed.stride[d] = stride;
-    for (int pass = 0; pass < 2; pass++) {
-        const struct array_box *order = pass == 0 ? box : &reversed;
-        if (!array_read(array, order, got, &error))
-            fail_msg("%s", error.text);
-        for (int d = 0; d >= 0;) {
-            int64_t from = 0, to = 0;
-            for (d = 0; d < array->dimensions; d++) {
-                from = from * array->extent[d] + box->begin[d] + at[d];
-                to += at[d] * order->stride[d];
-            }
-            values_same(array->name, (double)got[to], (double)(float)expected[from]);
-            for (d = array->dimensions - 1; d >= 0 && ++at[d] == box->count[d]; d--)
-                at[d] = 0;
-        }
-    }
-}
-
-static void boxes_check(struct array *array, const double *expected)
-{
-    for (uint32_t draw = 0; draw < 40; draw++) {
-        struct array_box box = {.begin = {0}};
-        int64_t stride = 1;
-        for (int d = array->dimensions; d-- > 0; stride *= box.count[d]) {
-            const struct random_block random =
-                random_block_at(1, RANDOM_SYNTHETIC, 0, draw, (uint32_t)d, 0);
-            const int64_t extent = array->extent[d];
-            box.begin[d] = draw < 20 && d > 0 ? 0 : random.word[0] % extent;
-            box.count[d] =
-                draw < 20 ? d == 0 ? 1 : extent : 1 + random.word[1] % (extent - box.begin[d]);
-            box.stride[d] = stride;
-        }
-        box_check(array, expected, &box);
-    }
-}
-
 /* Compare all data sets that have an expected one; return their number. */
 static int file_check(const char *name)
 {
-    static double got[MOST_ELEMENTS], expected[MOST_ELEMENTS];
+    static double expected[MOST_ELEMENTS];
     static struct file file;
     int checked = 0;
     if (!file_open(&file, vector_path(name)))
@@ -144,15 +84,11 @@ static int file_check(const char *name)
             continue;
         if (!array_of(&file, member->name, &array) || !array_of(&file, reference, &other))
             fail_msg("%s", file.error.text);
-        const int64_t elements = array_elements(&array);
-        const struct array_box box = whole(&array), same = whole(&other);
-        assert_true(elements <= MOST_ELEMENTS && elements == array_elements(&other));
-        if (!array_read_doubles(&array, &box, got, &file.error) ||
-            !array_read_doubles(&other, &same, expected, &file.error))
+        const struct array_box box = array_whole(&other);
+        assert_int_equal(array_elements(&array), array_elements(&other));
+        if (!array_read_doubles(&other, &box, expected, &file.error))
             fail_msg("%s", file.error.text);
-        for (int64_t i = 0; i < elements; i++)
-            values_same(member->name, got[i], expected[i]);
-        boxes_check(&array, expected);
+        array_check(&array, expected);
         array_close(&array);
         array_close(&other);
         checked++;
@@ -244,7 +180,7 @@ static int all_read(const char *path)
         error_clear(&file.error);
         bool good =
             array_of(&file, member->name, &array) && array_elements(&array) <= MOST_ELEMENTS;
-        const struct array_box box = whole(&array);
+        const struct array_box box = array_whole(&array);
         good = good && array_read_doubles(&array, &box, got, &file.error);
         assert_true(good || member->kind != HDF5_DATASET || file.error.text[0] != '\0' ||
                     array_elements(&array) > MOST_ELEMENTS);
@@ -281,7 +217,7 @@ static void damage_check(const char *dataset, int64_t offset, const char *expect
     assert_true(array_of(&file, dataset, &array));
     data[array.chunks[0].offset + (offset < 0 ? array.chunks[0].bytes + offset : offset)] ^= 16;
     file_write(name, data, bytes);
-    const struct array_box box = whole(&array);
+    const struct array_box box = array_whole(&array);
     assert_false(array_read_doubles(&array, &box, got, &file.error));
     if (strstr(file.error.text, expected) == NULL)
         fail_msg("%s: %s", dataset, file.error.text);
@@ -310,7 +246,7 @@ static void *samples_read(void *argument)
     float got[MOST_ELEMENTS];
     const int64_t elements = array_elements(shared) / shared->extent[0];
     for (int64_t n = 0; n < 400; n++) {
-        struct array_box box = whole(shared);
+        struct array_box box = array_whole(shared);
         box.begin[0] = n % shared->extent[0];
         box.count[0] = 1;
         if (!array_read(shared, &box, got, &error))
@@ -330,7 +266,7 @@ TEST(threads_read_one_array)
     pthread_t thread[4];
     assert_true(file_open(&file, vector_path("arrays.h5")));
     assert_true(array_of(&file, "all4", &array));
-    const struct array_box box = whole(&array);
+    const struct array_box box = array_whole(&array);
     assert_true(array_read_doubles(&array, &box, expected, &file.error));
     for (int64_t i = 0; i < array_elements(&array); i++)
         expected[i] = (double)(float)expected[i];

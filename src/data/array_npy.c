@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "data/array_npy.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/durable.h"
+#include "core/text_file.h"
+
+enum { PREFIX = 12, MOST_HEADER = 1 << 16 };
+
+/* Return the value of a key of the header, which is a Python dictionary, or NULL. */
+static const char *value_of(const char *header, const char *key)
+{
+    const char *at = strstr(header, key);
+    if (at == NULL)
+        return NULL;
+    at += strlen(key);
+    return at + strspn(at, " ");
+}
+
+/* Set the shape from a tuple: "(3, 4)", "(3,)" or "()". */
+static bool shape_read(const char *text, struct array *array, struct error *error)
+{
+    bool good = *text++ == '(';
+    while (good && *(text += strspn(text, " ")) != ')') {
+        char *end;
+        errno = 0;
+        const int64_t extent = strtoll(text, &end, 10);
+        good = end > text && errno == 0 && extent >= 0;
+        if (!good)
+            break;
+        if (array->dimensions == ARRAY_DIMENSIONS)
+            return array_refuse(array, error, "it has more than %d dimensions", ARRAY_DIMENSIONS);
+        if (extent == 0)
+            return array_refuse(array, error, "it is empty");
+        array->extent[array->dimensions] = array->chunk[array->dimensions] = extent;
+        array->dimensions++;
+        text = end + (*end == 'L'); /* Python 2 */
+        text += strspn(text, " ");
+        good = *text == ',' || *text == ')';
+        text += *text == ',';
+    }
+    return good || array_refuse(array, error, "its header is damaged: copy the file again");
+}
+
+static bool header_read(const char *header, struct array *array, struct error *error)
+{
+    char type[16];
+    const char *descr = value_of(header, "'descr':");
+    const char *order = value_of(header, "'fortran_order':");
+    const char *shape = value_of(header, "'shape':");
+    if (descr == NULL || order == NULL || shape == NULL)
+        return array_refuse(array, error, "its header is damaged: copy the file again");
+    if (sscanf(descr, "'%15[^']'", type) != 1 || !array_type_set(array, type))
+        return array_refuse(array, error,
+                            "its type %.*s is not an integer or a floating-point number of 1, 2, 4 "
+                            "or 8 bytes: convert it with numpy.astype",
+                            (int)strcspn(descr, ",}"), descr);
+    if (strncmp(order, "False", 5) != 0)
+        return array_refuse(array, error,
+                            "it is in Fortran order: write it with "
+                            "numpy.save(FILE, numpy.ascontiguousarray(ARRAY))");
+    return shape_read(shape, array, error);
+}
+
+/* Read the header's text; NULL if the file is no .npy file or ends before the text does. */
+static char *header_load(const struct array *array, int64_t *offset)
+{
+    uint8_t prefix[PREFIX] = {0};
+    if (durable_pread(array->descriptor, prefix, sizeof prefix, 0) < sizeof prefix ||
+        memcmp(prefix, "\x93NUMPY", 6) != 0 || prefix[6] < 1 || prefix[6] > 3)
+        return NULL;
+    size_t length = prefix[8] | (size_t)prefix[9] << 8;
+    *offset = 10;
+    if (prefix[6] > 1) {
+        length |= (size_t)prefix[10] << 16 | (size_t)prefix[11] << 24;
+        *offset = 12;
+    }
+    char *header = length < MOST_HEADER ? malloc(length + 1) : NULL;
+    if (header == NULL || durable_pread(array->descriptor, header, length, *offset) < length) {
+        free(header);
+        return NULL;
+    }
+    header[length] = '\0';
+    *offset += (int64_t)length;
+    return header;
+}
+
+bool array_npy_open(const char *path, const char *name, struct array *array, struct error *error)
+{
+    int64_t bytes = 0, offset = 0;
+    unsigned char first[4] = {0};
+    const int descriptor = text_file_descriptor(path, &bytes);
+    const int reason = errno;
+    array_begin(array, path, name, descriptor, bytes);
+    array->owns_descriptor = true;
+    if (descriptor < 0)
+        return durable_unreadable(error, ERROR_DATA, path, reason);
+    if (durable_pread(descriptor, first, sizeof first, 0) == sizeof first &&
+        memcmp(first, "PK\3\4", sizeof first) == 0)
+        return error_set(error, ERROR_DATA,
+                         "%s is an archive of arrays (.npz): write each array to a file of its own "
+                         "with numpy.save",
+                         path);
+    char *header = header_load(array, &offset);
+    if (header == NULL)
+        return error_set(error, ERROR_DATA,
+                         "%s is no .npy file, or its header is damaged: copy the file again", path);
+    const bool good = header_read(header, array, error);
+    free(header);
+    if (!good)
+        return false;
+    array->chunks = calloc(1, sizeof *array->chunks);
+    ENSURE_MEMORY(array->chunks != NULL, "no memory for %s", path);
+    array->chunks[0].offset = offset;
+    array->chunk_count = 1;
+    return array_open(array, error);
+}
