@@ -42,7 +42,7 @@ struct checkpoint_bench {
 };
 
 /* Fill with random bytes: some disks compress or deduplicate. */
-static void fill(void *memory, size_t bytes, uint64_t seed)
+static void memory_fill(void *memory, size_t bytes, uint64_t seed)
 {
     uint64_t word = seed * 0x9e3779b97f4a7c15u + 1, *to = memory;
     for (size_t n = 0; n < bytes / sizeof word; n++) {
@@ -75,7 +75,7 @@ static void open_model(struct checkpoint_bench *bench, int shard)
     ENSURE(bench->memory != NULL, "%s", error.text);
     arena_begin(&arena, bench->memory, size);
     flat_allocate(&bench->flat, &arena);
-    fill(bench->memory, size, (uint64_t)bench->mesh.shard->rank);
+    memory_fill(bench->memory, size, (uint64_t)bench->mesh.shard->rank);
     for (int u = 0; u < bench->flat.count; u++)
         bench->bytes += bench->flat.buffers[u].unit->count * 3 * (int64_t)sizeof(float);
 }
@@ -149,7 +149,7 @@ static void remove_files(const struct checkpoint_bench *bench)
     comm_barrier(bench->world);
 }
 
-static void measure(struct checkpoint_bench *bench)
+static void checkpoint_measure(struct checkpoint_bench *bench)
 {
     static const enum work order[2][WORKS] = {{PLAIN, WRITE, READ, WRITE_NODE0},
                                               {WRITE, READ, PLAIN, WRITE_NODE0}};
@@ -171,8 +171,8 @@ static int by_value(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-static void report(const struct checkpoint_bench *bench, const char *metric, double value,
-                   const char *unit)
+static void row_print(const struct checkpoint_bench *bench, const char *metric, double value,
+                      const char *unit)
 {
     const int shards = bench->mesh.shard->size, ranks = bench->world->size;
     bench_row_print(&bench->host, &(struct bench_row){.work = "checkpoint",
@@ -201,10 +201,10 @@ static void report_all(struct checkpoint_bench *bench)
     for (int r = 0; r < bench->repetitions; r++)
         ratio[r] = bench->seconds[PLAIN][r] / bench->seconds[WRITE][r];
     for (enum work work = 0; work < WORKS; work++)
-        report(bench, work_name[work],
-               (double)bench->bytes / median(bench->seconds[work], bench->repetitions) / 1e6,
-               "MB/s");
-    report(bench, "checkpoint over plain write", median(ratio, bench->repetitions), "x");
+        row_print(bench, work_name[work],
+                  (double)bench->bytes / median(bench->seconds[work], bench->repetitions) / 1e6,
+                  "MB/s");
+    row_print(bench, "checkpoint over plain write", median(ratio, bench->repetitions), "x");
 }
 
 int main(int argc, char **argv)
@@ -226,9 +226,9 @@ int main(int argc, char **argv)
     snprintf(bench.plain_path, sizeof bench.plain_path, "%s/bench.plain", bench.folder);
     bench.block = malloc(PLAIN_BLOCK);
     ENSURE(bench.block != NULL, "no memory");
-    fill(bench.block, PLAIN_BLOCK, 1000 + (uint64_t)bench.world->rank);
+    memory_fill(bench.block, PLAIN_BLOCK, 1000 + (uint64_t)bench.world->rank);
     open_model(&bench, argc > 3 ? atoi(argv[3]) : 1);
-    measure(&bench);
+    checkpoint_measure(&bench);
     if (bench.world->rank == 0)
         report_all(&bench);
     close_model(&bench);

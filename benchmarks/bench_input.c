@@ -34,7 +34,7 @@ struct input_bench {
     int64_t side; /* of the output images */
 };
 
-static void *take(struct input_bench *bench, size_t bytes, struct error *error)
+static void *memory_take(struct input_bench *bench, size_t bytes, struct error *error)
 {
     if (bytes == 0)
         return NULL;
@@ -83,8 +83,9 @@ static bool open_all(struct input_bench *bench, struct error *error)
                                  .mean = mean,
                                  .std = std};
     int64_t elements = options->train.batch * dataset->channels * bench->side * bench->side;
-    bench->transform.images = take(bench, (size_t)elements * 2, error);
-    bench->transform.scratch = take(bench, image_transform_scratch(&bench->transform), error);
+    bench->transform.images = memory_take(bench, (size_t)elements * 2, error);
+    bench->transform.scratch =
+        memory_take(bench, image_transform_scratch(&bench->transform), error);
     return error->kind == ERROR_NONE;
 }
 
@@ -100,7 +101,7 @@ static void close_all(struct input_bench *bench)
     dataset_close(&bench->dataset);
 }
 
-static void transform(struct input_bench *bench, const struct batch *batch)
+static void batch_transform(struct input_bench *bench, const struct batch *batch)
 {
     bench->transform.source = batch->pixels;
     bench->transform.plans = batch->plans;
@@ -117,7 +118,7 @@ static double processor_seconds(void)
 }
 
 /* Images per second over some seconds. Without LOADING one batch is transformed repeatedly. */
-static double measure(struct input_bench *bench, int work, double *of_processor_time)
+static double input_measure(struct input_bench *bench, int work, double *of_processor_time)
 {
     double begin = clock_now(), waited = 0, before = processor_seconds();
     int64_t images = 0;
@@ -127,7 +128,7 @@ static double measure(struct input_bench *bench, int work, double *of_processor_
         ENSURE(batch->error.kind == ERROR_NONE, "%s", batch->error.text);
         do {
             if (work & TRANSFORMING)
-                transform(bench, batch);
+                batch_transform(bench, batch);
             images += batch->count;
         } while (!(work & LOADING) && clock_now() - begin < SECONDS);
         loader_give_back(bench->loader, batch);
@@ -138,7 +139,8 @@ static double measure(struct input_bench *bench, int work, double *of_processor_
     return (double)images / seconds;
 }
 
-static void report(const struct input_bench *bench, const char *name, const char *of, double value)
+static void row_print(const struct input_bench *bench, const char *name, const char *of,
+                      double value)
 {
     char model[64], metric[96], source[32] = "files";
     struct device_limits limits;
@@ -175,9 +177,9 @@ int main(int argc, char **argv)
     bench_header_print();
     static const char *const names[] = {NULL, "loader", "transform", "loader and transform"};
     for (int work = LOADING; work <= (LOADING | TRANSFORMING); work++) {
-        double of_processor_time, speed = measure(&bench, work, &of_processor_time);
-        report(&bench, names[work], "", speed);
-        report(&bench, names[work], " in processor time", of_processor_time);
+        double of_processor_time, speed = input_measure(&bench, work, &of_processor_time);
+        row_print(&bench, names[work], "", speed);
+        row_print(&bench, names[work], " in processor time", of_processor_time);
     }
     close_all(&bench);
     return 0;

@@ -136,7 +136,7 @@ static struct rate measure_copy(const struct packed_bench *bench)
                          (double)copied / (cores_now() - cores)};
 }
 
-static int compare(const void *left, const void *right)
+static int numbers_compare(const void *left, const void *right)
 {
     const double a = *(const double *)left, b = *(const double *)right;
     return (a > b) - (a < b);
@@ -144,12 +144,12 @@ static int compare(const void *left, const void *right)
 
 static double median(double *values)
 {
-    qsort(values, TURNS, sizeof *values, compare);
+    qsort(values, TURNS, sizeof *values, numbers_compare);
     return values[TURNS / 2];
 }
 
-static void report(const struct packed_bench *bench, const char *metric, double value,
-                   const char *unit)
+static void row_print(const struct packed_bench *bench, const char *metric, double value,
+                      const char *unit)
 {
     char model[32];
     snprintf(model, sizeof model, "%lld pixels decoded", (long long)bench->dataset.width);
@@ -190,12 +190,12 @@ int main(int argc, char **argv)
     const double gigabytes = (double)bench.record_bytes / 1e9;
     bench_host_read(&bench.host);
     bench_header_print();
-    report(&bench, "loader", median(loaded[0]) * gigabytes, "GB/s");
-    report(&bench, "memory copy", median(copied[0]) * gigabytes, "GB/s");
-    report(&bench, "loader over memory copy", median(ratio[0]), "");
-    report(&bench, "loader (a core)", median(loaded[1]) * gigabytes, "GB/s");
-    report(&bench, "memory copy (a core)", median(copied[1]) * gigabytes, "GB/s");
-    report(&bench, "loader over memory copy (a core)", median(ratio[1]), "");
+    row_print(&bench, "loader", median(loaded[0]) * gigabytes, "GB/s");
+    row_print(&bench, "memory copy", median(copied[0]) * gigabytes, "GB/s");
+    row_print(&bench, "loader over memory copy", median(ratio[0]), "");
+    row_print(&bench, "loader (a core)", median(loaded[1]) * gigabytes, "GB/s");
+    row_print(&bench, "memory copy (a core)", median(copied[1]) * gigabytes, "GB/s");
+    row_print(&bench, "loader over memory copy (a core)", median(ratio[1]), "");
     loader_close(bench.loader);
     sampler_close(&bench.sampler);
     device_cpu.close(bench.device);

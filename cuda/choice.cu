@@ -49,7 +49,7 @@ void cuda_check(cudaError_t result, const char *call, const char *file, int line
                     cudaGetErrorString(result), cudaGetErrorName(result), advice_for(result));
 }
 
-static bool refused(cudaError_t result, const char *call, struct error *error)
+static bool call_refused(cudaError_t result, const char *call, struct error *error)
 {
     (void)cudaGetLastError();
     return error_set(error, ERROR_USAGE, "GPU: %s: %s; %s", call, cudaGetErrorString(result),
@@ -61,7 +61,7 @@ static bool driver_check(struct error *error)
     int driver = 0, runtime = 0;
     cudaError_t result = cudaDriverGetVersion(&driver);
     if (result != cudaSuccess)
-        return refused(result, "cudaDriverGetVersion", error);
+        return call_refused(result, "cudaDriverGetVersion", error);
     CUDA_CHECK(cudaRuntimeGetVersion(&runtime));
     if (driver == 0)
         return error_set(error, ERROR_USAGE,
@@ -128,11 +128,11 @@ bool choice_open(struct cuda_device *cuda, int number, struct error *error)
         return false;
     cudaError_t result = cudaGetDeviceCount(&count);
     if (result != cudaSuccess)
-        return refused(result, "cudaGetDeviceCount", error);
+        return call_refused(result, "cudaGetDeviceCount", error);
     cuda->number = number % count;
     result = cudaGetDeviceProperties(&properties, cuda->number);
     if (result != cudaSuccess)
-        return refused(result, "cudaGetDeviceProperties", error);
+        return call_refused(result, "cudaGetDeviceProperties", error);
     cuda->capability = properties.major * 10 + properties.minor;
     cuda->multiprocessors = properties.multiProcessorCount;
     cuda->shared_bytes = properties.sharedMemPerBlockOptin;
@@ -145,7 +145,7 @@ bool choice_open(struct cuda_device *cuda, int number, struct error *error)
     result = cudaSetDevice(cuda->number);
     if (result == cudaSuccess)
         result = cudaFree(NULL); /* creates the context; fails if an exclusive device is in use */
-    return result == cudaSuccess || refused(result, "cudaSetDevice", error);
+    return result == cudaSuccess || call_refused(result, "cudaSetDevice", error);
 }
 
 void choice_survey(const struct cuda_device *cuda, struct device_survey *survey)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The backend "nccl" of comm.h: collectives on GPU memory. Each group has its own stream, which
- * waits for `after`, runs the collective and records an event. A stream that waits for a ticket
+ * waits for `after`, runs the collective and records an event. A stream that waits for a request
  * waits for that event; the host does not block. During graph capture, stream and event become part
  * of the graph. While the host waits for the GPU it checks that the collectives make progress
  * (watch.h). To find missing ranks it uses a separate MPI group. */
@@ -19,11 +19,11 @@ extern "C" {
 }
 
 /* Collectives in flight; flat_mesh.c has a few per unit at most. */
-enum { TICKETS = 1024 };
+enum { REQUESTS = 1024 };
 
 struct nccl_group;
 
-struct ticket {
+struct comm_request {
     struct nccl_group *group;
     struct collective_call call;
     int64_t number; /* number of the collective in its group, from 1 */
@@ -37,18 +37,18 @@ struct nccl_group {
     struct comm *host; /* the same ranks over MPI, to find missing ranks */
     struct collective *collective;
     cudaStream_t stream;
-    struct ticket tickets[TICKETS]; /* collective n uses tickets[n % TICKETS] */
-    int64_t started;                /* number of the last one; 1 is the opening of the group */
-    int64_t queued;                 /* last one whose event is recorded */
-    int64_t over;                   /* last one that the host has seen complete */
-    bool recorded;                  /* a graph contains collectives of this group */
-    bool connected;                 /* for all-to-alls: all pairs of ranks */
-    double progress;                /* clock time when the last completion was seen */
+    struct comm_request requests[REQUESTS]; /* collective n uses requests[n % REQUESTS] */
+    int64_t started; /* number of the last one; 1 is the opening of the group */
+    int64_t queued;  /* last one whose event is recorded */
+    int64_t over;    /* last one that the host has seen complete */
+    bool recorded;   /* a graph contains collectives of this group */
+    bool connected;  /* for all-to-alls: all pairs of ranks */
+    double progress; /* clock time when the last completion was seen */
     struct nccl_group *next;
 };
 
 /* Two locks. The thread that ends the job never releases them, because no thread may use an aborted
- * communicator. `lock` protects the list, tickets and collective_error; `calls` serialises all
+ * communicator. `lock` protects the list, requests and collective_error; `calls` serialises all
  * other calls on a communicator of the list, which may block. */
 static struct {
     pthread_mutex_t lock, calls;
@@ -162,123 +162,124 @@ static void guard_end(struct guard *guard)
 }
 
 /* ---- Collectives */
-static void call_describe(const struct ticket *ticket, char *text, size_t size)
+static void call_describe(const struct comm_request *request, char *text, size_t size)
 {
     static const char *const names[] = {"all-reduce", "reduce-scatter", "all-gather", "broadcast",
                                         "all-to-all"};
-    snprintf(text, size, "GPU %s of %lld %s%s", names[ticket->call.kind],
-             (long long)ticket->call.count, comm_type_name(ticket->call.type),
-             ticket->recorded ? ", or an earlier one in a graph," : "");
+    snprintf(text, size, "GPU %s of %lld %s%s", names[request->call.kind],
+             (long long)request->call.count, comm_type_name(request->call.type),
+             request->recorded ? ", or an earlier one in a graph," : "");
 }
 
-/* End the job because of this ticket. The caller holds watch.lock. */
-static void group_give_up(struct nccl_group *group, const struct ticket *ticket, double seconds,
-                          const char *failed)
+/* End the job because of this request. The caller holds watch.lock. */
+static void group_give_up(struct nccl_group *group, const struct comm_request *request,
+                          double seconds, const char *failed)
 {
     char what[160], why[1200];
-    call_describe(ticket, what, sizeof what);
+    call_describe(request, what, sizeof what);
     if (failed != NULL)
         snprintf(why, sizeof why,
                  "%s; a rank or the network may have failed: set NCCL_DEBUG=INFO for details",
                  failed);
-    comm_give_up(group->host, ticket->number, what, seconds, failed != NULL ? why : NULL,
+    comm_give_up(group->host, request->number, what, seconds, failed != NULL ? why : NULL,
                  groups_abort);
 }
 
-static struct ticket *ticket_take(struct nccl_group *group, const struct collective_call *call)
+static struct comm_request *request_take(struct nccl_group *group,
+                                         const struct collective_call *call)
 {
     pthread_mutex_lock(&watch.lock);
-    struct ticket *ticket = &group->tickets[++group->started % TICKETS];
-    ENSURE(!ticket->open, "%d collectives in flight", TICKETS);
-    ticket->call = *call;
-    ticket->number = group->started;
-    ticket->open = true;
+    struct comm_request *request = &group->requests[++group->started % REQUESTS];
+    ENSURE(!request->open, "%d collectives in flight", REQUESTS);
+    request->call = *call;
+    request->number = group->started;
+    request->open = true;
     pthread_mutex_unlock(&watch.lock);
-    comm_entered(group->host, ticket->number);
-    return ticket;
+    comm_entered(group->host, request->number);
+    return request;
 }
 
 /* Run the call; return what failed. An all-to-all waits for ranks that exchange messages for the
  * first time. All pairs have done so once every rank had values to send. */
-static const char *ticket_run(struct nccl_group *group, const struct ticket *ticket)
+static const char *request_run(struct nccl_group *group, const struct comm_request *request)
 {
-    const bool connects = ticket->call.kind == CALL_ALL_TO_ALL && !group->connected;
+    const bool connects = request->call.kind == CALL_ALL_TO_ALL && !group->connected;
     char what[160];
     struct guard guard;
-    call_describe(ticket, what, sizeof what);
+    call_describe(request, what, sizeof what);
     if (connects)
-        guard_begin(&guard, group, ticket->number, what);
+        guard_begin(&guard, group, request->number, what);
     pthread_mutex_lock(&watch.calls);
-    const char *failed = collective_run(group->collective, &ticket->call, group->stream);
+    const char *failed = collective_run(group->collective, &request->call, group->stream);
     pthread_mutex_unlock(&watch.calls);
     if (connects) {
         guard_end(&guard);
         group->connected = true;
         for (int rank = 0; rank < group->comm.size; rank++)
-            group->connected = group->connected && ticket->call.parts[rank] > 0;
+            group->connected = group->connected && request->call.parts[rank] > 0;
     }
     return failed;
 }
 
-static struct ticket *group_start(struct comm *comm, const struct collective_call *call,
-                                  struct event *after)
+static struct comm_request *group_start(struct comm *comm, const struct collective_call *call,
+                                        struct event *after)
 {
     struct nccl_group *group = group_of(comm);
     enum cudaStreamCaptureStatus capture;
     ENSURE(call->count >= 0, "a collective of a negative count");
     if (call->count == 0)
         return NULL;
-    struct ticket *ticket = ticket_take(group, call);
+    struct comm_request *request = request_take(group, call);
     if (after != NULL)
         CUDA_CHECK(cudaStreamWaitEvent(group->stream, after->handle, 0));
     CUDA_CHECK(cudaStreamIsCapturing(group->stream, &capture));
-    ticket->recorded = capture == cudaStreamCaptureStatusActive;
-    group->recorded = group->recorded || ticket->recorded;
-    const char *failed = ticket_run(group, ticket);
+    request->recorded = capture == cudaStreamCaptureStatusActive;
+    group->recorded = group->recorded || request->recorded;
+    const char *failed = request_run(group, request);
     if (failed != NULL) {
         pthread_mutex_lock(&watch.lock);
-        group_give_up(group, ticket, 0, failed);
+        group_give_up(group, request, 0, failed);
     }
-    CUDA_CHECK(cudaEventRecord(ticket->over, group->stream));
+    CUDA_CHECK(cudaEventRecord(request->over, group->stream));
     pthread_mutex_lock(&watch.lock);
-    group->queued = ticket->number;
+    group->queued = request->number;
     pthread_mutex_unlock(&watch.lock);
-    return ticket;
+    return request;
 }
 
-static struct ticket *group_all_reduce(struct comm *comm, void *buffer, int64_t count,
-                                       enum comm_type type, enum comm_operation operation,
-                                       struct event *after)
+static struct comm_request *group_all_reduce(struct comm *comm, void *buffer, int64_t count,
+                                             enum comm_type type, enum comm_operation operation,
+                                             struct event *after)
 {
     const struct collective_call call = {CALL_ALL_REDUCE, buffer, count, type, operation, 0};
     return group_start(comm, &call, after);
 }
 
-static struct ticket *group_reduce_scatter(struct comm *comm, void *buffer, int64_t count,
-                                           enum comm_type type, enum comm_operation operation,
-                                           struct event *after)
+static struct comm_request *group_reduce_scatter(struct comm *comm, void *buffer, int64_t count,
+                                                 enum comm_type type, enum comm_operation operation,
+                                                 struct event *after)
 {
     const struct collective_call call = {CALL_REDUCE_SCATTER, buffer, count, type, operation, 0};
     return group_start(comm, &call, after);
 }
 
-static struct ticket *group_all_gather(struct comm *comm, void *buffer, int64_t count,
-                                       enum comm_type type, struct event *after)
+static struct comm_request *group_all_gather(struct comm *comm, void *buffer, int64_t count,
+                                             enum comm_type type, struct event *after)
 {
     const struct collective_call call = {CALL_ALL_GATHER, buffer, count, type, COMM_SUM, 0};
     return group_start(comm, &call, after);
 }
 
-static struct ticket *group_broadcast(struct comm *comm, void *buffer, int64_t count,
-                                      enum comm_type type, int root, struct event *after)
+static struct comm_request *group_broadcast(struct comm *comm, void *buffer, int64_t count,
+                                            enum comm_type type, int root, struct event *after)
 {
     const struct collective_call call = {CALL_BROADCAST, buffer, count, type, COMM_SUM, root};
     return group_start(comm, &call, after);
 }
 
-static struct ticket *group_all_to_all(struct comm *comm, const void *sent, int64_t stride,
-                                       const int *parts, void *received, int64_t count,
-                                       enum comm_type type, struct event *after)
+static struct comm_request *group_all_to_all(struct comm *comm, const void *sent, int64_t stride,
+                                             const int *parts, void *received, int64_t count,
+                                             enum comm_type type, struct event *after)
 {
     const struct collective_call call = {CALL_ALL_TO_ALL,
                                          const_cast<void *>(sent),
@@ -292,16 +293,16 @@ static struct ticket *group_all_to_all(struct comm *comm, const void *sent, int6
     return comm_parts_before(parts, comm->size) == 0 ? NULL : group_start(comm, &call, after);
 }
 
-static void group_wait(struct ticket *ticket, struct stream *stream)
+static void group_wait(struct comm_request *request, struct stream *stream)
 {
-    if (ticket == NULL)
+    if (request == NULL)
         return;
-    ENSURE(ticket->open, "second wait for a ticket");
+    ENSURE(request->open, "second wait for a request");
     if (stream != NULL)
-        CUDA_CHECK(cudaStreamWaitEvent(stream->handle, ticket->over, 0));
+        CUDA_CHECK(cudaStreamWaitEvent(stream->handle, request->over, 0));
     else
-        cuda_wait_for(ticket->over);
-    ticket->open = false;
+        cuda_wait_for(request->over);
+    request->open = false;
 }
 
 /* The GPU's time is not the host's: nothing to report. */
@@ -311,13 +312,13 @@ static void group_times(struct comm *, double *busy, double *exposed)
 }
 
 /* ---- Functions supported by host groups only */
-static struct ticket *group_send(struct comm *, const void *, int64_t, int)
+static struct comm_request *group_send(struct comm *, const void *, int64_t, int)
 {
     ENSURE(false, "sends between GPUs are not supported");
     return NULL;
 }
 
-static struct ticket *group_receive(struct comm *, void *, int64_t, int)
+static struct comm_request *group_receive(struct comm *, void *, int64_t, int)
 {
     ENSURE(false, "receives between GPUs are not supported");
     return NULL;
@@ -365,10 +366,10 @@ static void group_use_memory(struct comm *comm, void *memory, size_t bytes)
  * Captured collectives cannot be queried. */
 static bool group_advance(struct nccl_group *group, double now)
 {
-    if (group->over < group->started - TICKETS)
-        group->over = group->started - TICKETS;
+    if (group->over < group->started - REQUESTS)
+        group->over = group->started - REQUESTS;
     while (group->over < group->queued) {
-        const struct ticket *next = &group->tickets[(group->over + 1) % TICKETS];
+        const struct comm_request *next = &group->requests[(group->over + 1) % REQUESTS];
         if (!next->recorded && cudaEventQuery(next->over) == cudaErrorNotReady)
             return true;
         group->over++;
@@ -383,12 +384,12 @@ static void group_look(struct nccl_group *group, double now)
     const bool waits = group_advance(group, now);
     const double since = group->progress > waiting.began ? group->progress : waiting.began;
     const int64_t number = waits ? group->over + 1 : group->started;
-    const struct ticket *ticket = &group->tickets[number % TICKETS];
+    const struct comm_request *request = &group->requests[number % REQUESTS];
     const char *failed = collective_error(group->collective);
     const bool late = (waits || group->recorded) && timeout > 0 && now - since > timeout;
     if (failed == NULL && !late)
         return;
-    group_give_up(group, ticket, now - since, failed);
+    group_give_up(group, request, now - since, failed);
 }
 
 void watch_begin(void)
@@ -415,7 +416,7 @@ void watch_turn(void)
 void watch_drain(void)
 {
     for (struct nccl_group *group = watch.first; group != NULL; group = group->next) {
-        const struct ticket *last = &group->tickets[group->queued % TICKETS];
+        const struct comm_request *last = &group->requests[group->queued % REQUESTS];
         if (group->queued > 1 && !last->recorded)
             cuda_wait_for(last->over);
     }
@@ -473,23 +474,23 @@ static void group_open_stream(struct nccl_group *group)
     int least = 0, greatest = 0;
     CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&least, &greatest));
     CUDA_CHECK(cudaStreamCreateWithPriority(&group->stream, cudaStreamNonBlocking, greatest));
-    for (int i = 0; i < TICKETS; i++) {
-        group->tickets[i].group = group;
-        CUDA_CHECK(cudaEventCreateWithFlags(&group->tickets[i].over, cudaEventDisableTiming));
+    for (int i = 0; i < REQUESTS; i++) {
+        group->requests[i].group = group;
+        CUDA_CHECK(cudaEventCreateWithFlags(&group->requests[i].over, cudaEventDisableTiming));
     }
 }
 
 static void group_close(struct comm *comm)
 {
     struct nccl_group *group = group_of(comm);
-    cudaEvent_t last = group->tickets[0].over;
+    cudaEvent_t last = group->requests[0].over;
     CUDA_CHECK(cudaEventRecord(last, group->stream));
     cuda_wait_for(last);
     watch_leave(group);
-    for (int i = 0; i < TICKETS; i++) {
-        ENSURE(!group->tickets[i].open,
+    for (int i = 0; i < REQUESTS; i++) {
+        ENSURE(!group->requests[i].open,
                "a group of GPUs is closed before a collective has completed");
-        CUDA_CHECK(cudaEventDestroy(group->tickets[i].over));
+        CUDA_CHECK(cudaEventDestroy(group->requests[i].over));
     }
     collective_close(group->collective);
     CUDA_CHECK(cudaStreamDestroy(group->stream));

@@ -136,7 +136,7 @@ struct point {
     int x, y; /* x < 0: zero */
 };
 
-__device__ static inline bool inside(int x, int y, const struct pixels &pixels)
+__device__ static inline bool is_inside(int x, int y, const struct pixels &pixels)
 {
     return x >= 0 && x < pixels.width && y >= 0 && y < pixels.height;
 }
@@ -151,18 +151,18 @@ __device__ static inline struct point point_follow(const struct pixel_plan &plan
         return {-1, 0};
     x -= plan.translate_x;
     y -= plan.translate_y;
-    if (!inside(x, y, pixels))
+    if (!is_inside(x, y, pixels))
         return {-1, 0};
     if (plan.rotate) {
         int rotated_x = (m[0] * x + m[1] * y + m[2]) >> 16;
         y = (m[3] * x + m[4] * y + m[5]) >> 16;
         x = rotated_x;
-        if (!inside(x, y, pixels))
+        if (!is_inside(x, y, pixels))
             return {-1, 0};
     }
     x = (plan.flip ? pixels.width - 1 - x : x) + plan.shift_x;
     y += plan.shift_y;
-    if (!inside(x, y, pixels))
+    if (!is_inside(x, y, pixels))
         return {-1, 0};
     return {x, y};
 }

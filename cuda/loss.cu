@@ -34,7 +34,7 @@ struct row_result {
 
 /* ---- Reductions over the lanes of a warp, then over the warps of the block: `join` in a fixed
  * order, and every thread gets the result. `room` holds one value per warp. */
-__device__ static inline void join(struct peak *a, const struct peak &b)
+__device__ static inline void sums_join(struct peak *a, const struct peak &b)
 {
     a->logit = fmaxf(a->logit, b.logit);
     if (b.target > a->target || (b.target == a->target && b.label < a->label)) {
@@ -43,7 +43,7 @@ __device__ static inline void join(struct peak *a, const struct peak &b)
     }
 }
 
-__device__ static inline void join(struct row_sums *a, const struct row_sums &b)
+__device__ static inline void sums_join(struct row_sums *a, const struct row_sums &b)
 {
     a->weight += b.weight;
     a->product += b.product;
@@ -71,13 +71,13 @@ template <typename joined> __device__ static inline void block_join(joined *own,
 {
     int warps = (int)blockDim.x / WARP;
     for (int distance = WARP / 2; distance > 0; distance /= 2)
-        join(own, lane_of(*own, distance));
+        sums_join(own, lane_of(*own, distance));
     if (threadIdx.x % WARP == 0)
         room[threadIdx.x / WARP] = *own;
     __syncthreads();
     *own = room[0];
     for (int warp = 1; warp < warps; warp++)
-        join(own, room[warp]);
+        sums_join(own, room[warp]);
 }
 
 /* ---- One row */
@@ -93,7 +93,8 @@ __device__ static inline struct peak peak_find(const number *logits, const struc
 {
     struct peak peak = {-INFINITY, -INFINITY, 0x7fffffff};
     for (int i = (int)threadIdx.x; i < row.classes; i += (int)blockDim.x)
-        join(&peak, {number_load(logits[i]), row.targets != NULL ? row.targets[i] : -INFINITY, i});
+        sums_join(&peak,
+                  {number_load(logits[i]), row.targets != NULL ? row.targets[i] : -INFINITY, i});
     return peak;
 }
 

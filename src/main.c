@@ -24,8 +24,8 @@ static const struct command *command_of(const struct command_line *line)
 }
 
 /* Check that all ranks have the same program, command and options. */
-static bool agree(struct comm *world, const struct options *options,
-                  const struct command_line *line, struct error *error)
+static bool ranks_agree(struct comm *world, const struct options *options,
+                        const struct command_line *line, struct error *error)
 {
     struct error build_error = {0};
     if (!app_same_build(world, &build_error))
@@ -39,13 +39,13 @@ static bool agree(struct comm *world, const struct options *options,
 }
 
 /* Run the command. All ranks have parsed command line and decks; rank 0 prints the error. */
-static int run(struct comm *world, const struct options *options, const struct command_line *line,
-               struct error *error)
+static int command_run(struct comm *world, const struct options *options,
+                       const struct command_line *line, struct error *error)
 {
     const struct command *command = command_of(line);
     log_open(world->rank, options->output.verbose ? LOG_DETAIL : LOG_INFO);
     option_warn_old_names();
-    if ((command != NULL && command->compares) || agree(world, options, line, error)) {
+    if ((command != NULL && command->compares) || ranks_agree(world, options, line, error)) {
         ENSURE(command != NULL, "no command %s", line->command);
         if (command->run != NULL)
             command->run(options, line, world, error);
@@ -119,7 +119,7 @@ int main(int argc, char **argv)
         log_error(&world_error);
         return (int)world_error.kind;
     }
-    const int code = run(world, &options, &line, &error);
+    const int code = command_run(world, &options, &line, &error);
     comm_world_close(world);
     return code;
 }

@@ -314,7 +314,7 @@ static void manual_print(FILE *file)
 
 /* ---- answers */
 
-static int inform(const struct command_line *line)
+static int answer_print(const struct command_line *line)
 {
     struct error error = {0};
     if (line->version) {
@@ -344,7 +344,7 @@ int app_inform(const struct command_line *line)
 {
     if (launcher_rank() > 0)
         return ERROR_NONE;
-    const int code = inform(line);
+    const int code = answer_print(line);
     struct error error = {0};
     if (app_output_arrived(&error))
         return code;

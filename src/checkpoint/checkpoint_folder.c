@@ -32,7 +32,7 @@ struct training_state training_state_begin(int64_t global_batch, uint64_t seed)
                                    .plateau_best = NAN};
 }
 
-static bool join(char *path, size_t size, const char *directory, const char *name)
+static bool path_join(char *path, size_t size, const char *directory, const char *name)
 {
     return snprintf(path, size, "%s/%s", directory, name) < (int)size;
 }
@@ -57,7 +57,7 @@ static void listing_add(const char *directory, const char *name, struct listing 
     char path[PATH_MAX];
     struct stat file;
     if (!(text_ends_with(name, ".h5") || text_ends_with(name, ".h5.part")) ||
-        !join(path, sizeof path, directory, name) || lstat(path, &file) != 0)
+        !path_join(path, sizeof path, directory, name) || lstat(path, &file) != 0)
         return;
     struct listed *grown = realloc(listing->entry, (size_t)(listing->count + 1) * sizeof *grown);
     ENSURE_MEMORY(grown != NULL, "no memory for the list of checkpoints");
@@ -129,7 +129,7 @@ static bool keep_candidates(const struct checkpoint_target *target, struct listi
         struct checkpoint_contents contents = {.unit_count = 0};
         struct error trouble = {.kind = ERROR_NONE};
         char path[PATH_MAX];
-        if (is_link(entry) || !join(path, sizeof path, directory, entry->name))
+        if (is_link(entry) || !path_join(path, sizeof path, directory, entry->name))
             continue;
         if (text_ends_with(entry->name, ".part"))
             report_line(report, "%s: it was not written completely\n", path);
@@ -191,7 +191,7 @@ bool checkpoint_find(const struct checkpoint_target *target, struct comm *world,
         for (int64_t n = 0; n < count && !found && error->kind == ERROR_NONE; n++) {
             char candidate[PATH_MAX] = "";
             if (world->rank == 0)
-                join(candidate, sizeof candidate, target->directory, listing.entry[n].name);
+                path_join(candidate, sizeof candidate, target->directory, listing.entry[n].name);
             comm_broadcast(world, candidate, sizeof candidate, COMM_BYTE, 0);
             found = is_valid(candidate, target, world, &report, error);
             if (found)
@@ -224,7 +224,7 @@ static void make_link(const char *directory, const char *name, const char *link_
                       struct error *error)
 {
     char path[PATH_MAX], part[PATH_MAX];
-    if (!join(path, sizeof path, directory, link_name) ||
+    if (!path_join(path, sizeof path, directory, link_name) ||
         snprintf(part, sizeof part, "%s.part", path) >= (int)sizeof part) {
         error_set(error, ERROR_FILE, "the name %s/%s is too long", directory, link_name);
         return;
@@ -257,7 +257,7 @@ void checkpoint_prune(const char *directory, int64_t keep)
         bool stale = text_ends_with(entry->name, ".part");
         bool surplus = entry->number >= 0 && !is_link(entry) && keep > 0 && ++seen > keep &&
                        !is_linked(&listing, entry->name);
-        if ((stale || surplus) && join(path, sizeof path, directory, entry->name))
+        if ((stale || surplus) && path_join(path, sizeof path, directory, entry->name))
             unlink(path);
     }
     free(listing.entry);

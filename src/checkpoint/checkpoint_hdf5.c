@@ -149,12 +149,12 @@ static void unit_write(hid_t units, const struct checkpoint_contents *contents, 
     struct checkpoint_layout *layout = &contents->layout[u];
     hid_t group = hdf5_group_make(units, unit->name), piece = piece_type();
     tensors_write(group, unit);
-    hdf5_space_leave(group, "pieces", piece, 1, &layout->piece_count, &layout->table_offset);
+    hdf5_dataset_reserve(group, "pieces", piece, 1, &layout->piece_count, &layout->table_offset);
     for (enum flat_vector kind = 0; kind < FLAT_VECTORS; kind++) {
         layout->offset[kind] = -1;
         if (checkpoint_has(contents, kind))
-            hdf5_space_leave(group, flat_vector_name[kind], H5T_NATIVE_FLOAT, 1, &unit->count,
-                             &layout->offset[kind]);
+            hdf5_dataset_reserve(group, flat_vector_name[kind], H5T_NATIVE_FLOAT, 1, &unit->count,
+                                 &layout->offset[kind]);
     }
     H5Tclose(piece);
     H5Gclose(group);

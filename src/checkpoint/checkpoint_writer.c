@@ -292,8 +292,8 @@ bool checkpoint_write(const struct checkpoint_target *target, const struct flat_
     return good;
 }
 
-static bool start(struct checkpoint_writer *writer, const struct checkpoint_order *order,
-                  struct error *error)
+static bool checkpoint_start(struct checkpoint_writer *writer, const struct checkpoint_order *order,
+                             struct error *error)
 {
     struct comm *world = writer->flat->mesh->world;
     status_set_phase(PHASE_CHECKPOINT_BEGIN);
@@ -358,7 +358,7 @@ bool checkpoint_writer_start(struct checkpoint_writer *writer, const struct chec
     double begin = clock_now();
     writer->began = begin;
     writer->blocked_before = writer->blocked;
-    bool good = start(writer, order, error);
+    bool good = checkpoint_start(writer, order, error);
     writer->blocked += clock_now() - begin;
     if (good && writer->stage == STAGE_NONE)
         completion_log(writer);

@@ -31,7 +31,7 @@ bool safetensors_is_weight(const struct safetensors_entry *entry, enum safetenso
     return false;
 }
 
-static bool bad(struct error *error, const char *path, const char *name, const char *what)
+static bool tensor_refuse(struct error *error, const char *path, const char *name, const char *what)
 {
     return error_set(error, ERROR_CHECKPOINT,
                      "%s is not a valid safetensors file: tensor '%.64s' %s; get the file again",
@@ -86,18 +86,18 @@ static bool entry_parse(const char *path, const char *name, const json_t *json, 
     int64_t end, bytes;
     entry->name = name;
     if (!json_is_object(json))
-        return bad(error, path, name, "is not described by an object");
+        return tensor_refuse(error, path, name, "is not described by an object");
     if (!type_parse(json, entry))
-        return bad(error, path, name, "has a missing or unknown dtype");
+        return tensor_refuse(error, path, name, "has a missing or unknown dtype");
     if (!shape_parse(json, entry))
-        return bad(error, path, name, "has a missing, negative or too large shape");
+        return tensor_refuse(error, path, name, "has a missing, negative or too large shape");
     if (!offsets_parse(json, &entry->begin, &end))
-        return bad(error, path, name, "has missing, negative or reversed data_offsets");
+        return tensor_refuse(error, path, name, "has missing, negative or reversed data_offsets");
     if (end > data_bytes)
-        return bad(error, path, name, "is beyond the end of the file");
+        return tensor_refuse(error, path, name, "is beyond the end of the file");
     if (__builtin_mul_overflow(entry->count, entry->element, &bytes) || bytes != end - entry->begin)
-        return bad(error, path, name,
-                   "has data_offsets that do not agree with its dtype and shape");
+        return tensor_refuse(error, path, name,
+                             "has data_offsets that do not agree with its dtype and shape");
     return true;
 }
 
@@ -117,9 +117,9 @@ static bool check_filling(const struct safetensors_header *header, int64_t data_
     for (int64_t n = 0; n < header->count; n++) {
         const struct safetensors_entry *entry = &header->entry[n];
         if (entry->begin < next)
-            return bad(error, path, entry->name, "overlaps another tensor");
+            return tensor_refuse(error, path, entry->name, "overlaps another tensor");
         if (entry->begin > next)
-            return bad(error, path, entry->name, "has a gap before it");
+            return tensor_refuse(error, path, entry->name, "has a gap before it");
         next = entry->begin + entry->count * entry->element;
     }
     if (next != data_bytes)

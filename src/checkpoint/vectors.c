@@ -35,8 +35,8 @@ int *vector_ranks(const struct mesh *mesh)
 
 /* Intersect [begin, begin + count) with the shard that begins at shard_begin. Return its first
  * element; *length may be 0. */
-static int64_t overlap(const struct flat_buffer *buffer, int64_t shard_begin, int64_t begin,
-                       int64_t count, int64_t *length)
+static int64_t shard_overlap(const struct flat_buffer *buffer, int64_t shard_begin, int64_t begin,
+                             int64_t count, int64_t *length)
 {
     int64_t end = begin + count, shard_end = shard_begin + buffer->shard_count;
     int64_t first = begin > shard_begin ? begin : shard_begin;
@@ -49,7 +49,7 @@ void vector_store(const struct flat_model *flat, int u, enum flat_vector kind, i
                   int64_t count, const float *block)
 {
     const struct flat_buffer *buffer = &flat->buffers[u];
-    int64_t length, first = overlap(buffer, buffer->shard_begin, begin, count, &length);
+    int64_t length, first = shard_overlap(buffer, buffer->shard_begin, begin, count, &length);
     if (length == 0)
         return;
     flat->device->backend->copy(flat->stream,
@@ -108,7 +108,7 @@ void vector_gather(const struct flat_model *flat, const int *ranks, int u, int64
     for (int shard = 0; shard < flat->mesh->shard->size; shard++) {
         int64_t length, first;
         int owner = ranks[shard * replicas];
-        first = overlap(buffer, shard * buffer->shard_count, begin, count, &length);
+        first = shard_overlap(buffer, shard * buffer->shard_count, begin, count, &length);
         if (length == 0)
             continue;
         float *part = block + (first - begin);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Groups of ranks (MPI communicators) and their collectives. Starting a collective returns a
- * ticket, like the MPI_Request of a non-blocking collective. The collective begins when the device
+ * request, like the MPI_Request of a non-blocking collective. The collective begins when the device
  * event `after` has completed and is complete when `wait` returns. All ranks of a group must start
  * the same collectives in the same order. Counts may be 0, and buffers larger than 2^31 bytes.
  * Reductions add in a fixed order: all ranks of the group get the same bits, and the same layout
@@ -22,29 +22,29 @@ enum comm_type { COMM_BYTE, COMM_INT64, COMM_FP32, COMM_FP64, COMM_BF16, COMM_FP
 enum comm_operation { COMM_SUM, COMM_MIN, COMM_MAX };
 
 struct comm;
-struct ticket;
+struct comm_request;
 
 /* An implementation of collectives. Buffers are host memory for "mpi" and "fake", device memory for
  * "nccl" (cuda/comm_nccl.cu). */
 struct comm_backend {
     const char *name;
     bool simulated; /* the other ranks do not exist, so a split cannot know their colors */
-    /* Non-blocking; the buffer belongs to the collective until its ticket was waited for. The
-     * ticket is NULL for a group of one rank, except in all_to_all, and for a count of 0. All
+    /* Non-blocking; the buffer belongs to the collective until its request was waited for. The
+     * request is NULL for a group of one rank, except in all_to_all, and for a count of 0. All
      * except all_to_all are in place. reduce_scatter: `buffer` [size * count]; rank r gets the sum
      * of all ranks' blocks r in its block r, the rest of the buffer is undefined. all_gather:
      * `buffer` [size * count]; rank r provides block r, all ranks get all blocks. broadcast: from
      * rank `root`. */
-    struct ticket *(*all_reduce)(struct comm *comm, void *buffer, int64_t count,
-                                 enum comm_type type, enum comm_operation operation,
-                                 struct event *after);
-    struct ticket *(*reduce_scatter)(struct comm *comm, void *buffer, int64_t count,
-                                     enum comm_type type, enum comm_operation operation,
-                                     struct event *after);
-    struct ticket *(*all_gather)(struct comm *comm, void *buffer, int64_t count,
-                                 enum comm_type type, struct event *after);
-    struct ticket *(*broadcast)(struct comm *comm, void *buffer, int64_t count, enum comm_type type,
-                                int root, struct event *after);
+    struct comm_request *(*all_reduce)(struct comm *comm, void *buffer, int64_t count,
+                                       enum comm_type type, enum comm_operation operation,
+                                       struct event *after);
+    struct comm_request *(*reduce_scatter)(struct comm *comm, void *buffer, int64_t count,
+                                           enum comm_type type, enum comm_operation operation,
+                                           struct event *after);
+    struct comm_request *(*all_gather)(struct comm *comm, void *buffer, int64_t count,
+                                       enum comm_type type, struct event *after);
+    struct comm_request *(*broadcast)(struct comm *comm, void *buffer, int64_t count,
+                                      enum comm_type type, int root, struct event *after);
     /* Rank r provides parts[r] partial values in `sent`, `stride` elements apart, each [size *
      * count]. Rank b gets block b of every partial value of every rank: `received` [sum of parts *
      * count], ordered by rank, then by number of the partial value. It can then add them in an
@@ -52,15 +52,15 @@ struct comm_backend {
      * overlap. `parts` [size] has the same values on all ranks, may contain 0, and must not change
      * before `wait` returns. With one rank `wait` copies the values, on its stream; the stream may
      * be NULL if the buffers are in host memory. */
-    struct ticket *(*all_to_all)(struct comm *comm, const void *sent, int64_t stride,
-                                 const int *parts, void *received, int64_t count,
-                                 enum comm_type type, struct event *after);
+    struct comm_request *(*all_to_all)(struct comm *comm, const void *sent, int64_t stride,
+                                       const int *parts, void *received, int64_t count,
+                                       enum comm_type type, struct event *after);
     /* Point-to-point transfers, in order with the collectives of the group. */
-    struct ticket *(*send)(struct comm *comm, const void *data, int64_t bytes, int to);
-    struct ticket *(*receive)(struct comm *comm, void *data, int64_t bytes, int from);
-    /* Wait for the collective and free the ticket; NULL is allowed. If the backend supports it and
+    struct comm_request *(*send)(struct comm *comm, const void *data, int64_t bytes, int to);
+    struct comm_request *(*receive)(struct comm *comm, void *data, int64_t bytes, int from);
+    /* Wait for the collective and free the request; NULL is allowed. If the backend supports it and
      * `stream` is not NULL, the stream waits instead of the host. */
-    void (*wait)(struct ticket *ticket, struct stream *stream);
+    void (*wait)(struct comm_request *request, struct stream *stream);
     /* Total seconds of this process's collectives (busy) and of waiting for them (exposed). */
     void (*times)(struct comm *comm, double *busy, double *exposed);
     /* Collective over `comm`. New groups: of the ranks with the same color, ordered by key, then

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* The communication thread: one per process. It runs tickets in the order in which they were
+/* The communication thread: one per process. It runs requests in the order in which they were
  * started, so that the gradients of one unit are reduced while the next unit computes. It shares
  * the cores with computing threads, so it sleeps instead of spinning. */
 #include "comm/internal.h"
@@ -21,14 +21,14 @@ static struct {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t queued, done;
-    struct ticket *first, *last; /* queue of tickets that have not started */
-    struct ticket *unused;       /* free list: no allocation in a step */
+    struct comm_request *first, *last; /* queue of requests that have not started */
+    struct comm_request *unused;       /* free list: no allocation in a step */
     bool open, stop;
     double busy, exposed;
 } progress = {.lock = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
 
 /* From time to time: send heartbeats, and answer queries of other ranks. */
-static void thread_turn(const struct ticket *current, double now)
+static void thread_turn(const struct comm_request *current, double now)
 {
     const double every = 0.2;
     static double next;
@@ -39,8 +39,8 @@ static void thread_turn(const struct ticket *current, double now)
     watch_turn(current);
 }
 
-/* Wait for the next ticket; NULL: stop. */
-static struct ticket *ticket_take(void)
+/* Wait for the next request; NULL: stop. */
+static struct comm_request *request_take(void)
 {
     enum { ANSWER_NANOSECONDS = 200 * 1000 * 1000 };
     pthread_mutex_lock(&progress.lock);
@@ -57,11 +57,11 @@ static struct ticket *ticket_take(void)
             pthread_mutex_lock(&progress.lock);
         }
     }
-    struct ticket *ticket = progress.first;
-    if (ticket != NULL)
-        progress.first = ticket->next;
+    struct comm_request *request = progress.first;
+    if (request != NULL)
+        progress.first = request->next;
     pthread_mutex_unlock(&progress.lock);
-    return ticket;
+    return request;
 }
 
 /* Request a short scheduler time slice (Linux 6.12 and later; ignored by others). The thread runs
@@ -86,18 +86,18 @@ static void thread_wake_quickly(void)
 static void *thread_main(void *argument)
 {
     unsigned char *scratch = argument;
-    struct ticket *ticket;
+    struct comm_request *request;
     thread_wake_quickly();
-    while ((ticket = ticket_take()) != NULL) {
-        progress_wait_event(ticket);
-        ticket->began = clock_now();
-        if (ticket->sequence > 0)
-            ticket->group->entered = ticket->sequence;
-        transport_run(ticket, scratch);
+    while ((request = request_take()) != NULL) {
+        progress_wait_event(request);
+        request->began = clock_now();
+        if (request->sequence > 0)
+            request->group->entered = request->sequence;
+        transport_run(request, scratch);
         double end = clock_now();
         pthread_mutex_lock(&progress.lock);
-        progress.busy += end - ticket->began;
-        ticket->done = true;
+        progress.busy += end - request->began;
+        request->done = true;
         pthread_cond_broadcast(&progress.done);
         pthread_mutex_unlock(&progress.lock);
         thread_turn(NULL, end);
@@ -138,90 +138,90 @@ void progress_close(void)
     pthread_join(progress.thread, NULL);
     pthread_cond_destroy(&progress.queued);
     while (progress.unused != NULL) {
-        struct ticket *ticket = progress.unused;
-        progress.unused = ticket->next;
-        free(ticket);
+        struct comm_request *request = progress.unused;
+        progress.unused = request->next;
+        free(request);
     }
     progress.open = progress.stop = false;
 }
 
-struct ticket *progress_ticket(const struct ticket *wanted)
+struct comm_request *progress_request(const struct comm_request *wanted)
 {
     ENSURE(wanted->after == NULL || wanted->group->comm.device != NULL,
            "a collective waits for an event, but its group has no device");
     pthread_mutex_lock(&progress.lock);
-    struct ticket *ticket = progress.unused;
-    if (ticket != NULL)
-        progress.unused = ticket->next;
+    struct comm_request *request = progress.unused;
+    if (request != NULL)
+        progress.unused = request->next;
     pthread_mutex_unlock(&progress.lock);
-    if (ticket == NULL)
-        ticket = malloc(sizeof *ticket);
-    ENSURE_MEMORY(ticket != NULL, "no memory for a ticket");
-    *ticket = *wanted;
-    return ticket;
+    if (request == NULL)
+        request = malloc(sizeof *request);
+    ENSURE_MEMORY(request != NULL, "no memory for a request");
+    *request = *wanted;
+    return request;
 }
 
-void progress_release(struct ticket *ticket)
+void progress_release(struct comm_request *request)
 {
     pthread_mutex_lock(&progress.lock);
-    ticket->next = progress.unused;
-    progress.unused = ticket;
+    request->next = progress.unused;
+    progress.unused = request;
     pthread_mutex_unlock(&progress.lock);
 }
 
-void progress_wait_event(const struct ticket *ticket)
+void progress_wait_event(const struct comm_request *request)
 {
-    if (ticket->after != NULL)
-        ticket->group->comm.device->event_synchronize(ticket->after);
+    if (request->after != NULL)
+        request->group->comm.device->event_synchronize(request->after);
 }
 
-void progress_copy(const struct ticket *ticket, struct stream *stream)
+void progress_copy(const struct comm_request *request, struct stream *stream)
 {
-    const struct device_backend *device = ticket->group->comm.device;
-    const int64_t width = comm_type_size(ticket->type);
+    const struct device_backend *device = request->group->comm.device;
+    const int64_t width = comm_type_size(request->type);
     if (stream == NULL) {
-        progress_wait_event(ticket);
-        blocks_copy(ticket, 0, 0, ticket->parts[0] * ticket->count, ticket->received);
+        progress_wait_event(request);
+        blocks_copy(request, 0, 0, request->parts[0] * request->count, request->received);
         return;
     }
     ENSURE(device != NULL, "a copy on a stream, but the group has no device");
-    if (ticket->after != NULL)
-        device->stream_wait(stream, ticket->after);
-    for (int part = 0; part < ticket->parts[0]; part++)
-        device->copy(stream, (unsigned char *)ticket->received + part * ticket->count * width,
-                     (unsigned char *)ticket->buffer + part * ticket->stride * width,
-                     (size_t)(ticket->count * width));
+    if (request->after != NULL)
+        device->stream_wait(stream, request->after);
+    for (int part = 0; part < request->parts[0]; part++)
+        device->copy(stream, (unsigned char *)request->received + part * request->count * width,
+                     (unsigned char *)request->buffer + part * request->stride * width,
+                     (size_t)(request->count * width));
 }
 
-struct ticket *progress_start(const struct ticket *wanted)
+struct comm_request *progress_start(const struct comm_request *wanted)
 {
-    struct ticket *ticket = progress_ticket(wanted);
+    struct comm_request *request = progress_request(wanted);
     pthread_mutex_lock(&progress.lock);
     if (progress.first == NULL)
-        progress.first = ticket;
+        progress.first = request;
     else
-        progress.last->next = ticket;
-    progress.last = ticket;
+        progress.last->next = request;
+    progress.last = request;
     pthread_cond_signal(&progress.queued);
     pthread_mutex_unlock(&progress.lock);
-    return ticket;
+    return request;
 }
 
-void progress_wait(struct ticket *ticket)
+void progress_wait(struct comm_request *request)
 {
-    if (ticket == NULL)
+    if (request == NULL)
         return;
     pthread_mutex_lock(&progress.lock);
-    if (!ticket->done) {
+    if (!request->done) {
         double start = clock_now();
         status_set_waiting(true);
-        while (!ticket->done)
+        while (!request->done)
             pthread_cond_wait(&progress.done, &progress.lock);
         status_set_waiting(false);
         progress.exposed += clock_now() - start;
     }
     pthread_mutex_unlock(&progress.lock);
-    progress_release(ticket);
+    progress_release(request);
 }
 
 void progress_count(double seconds)
@@ -265,16 +265,16 @@ void progress_idle(struct idle *idle, bool moved)
     if (moved) {
         idle->turns = 0;
         if (++idle->moves % MOVES == 0)
-            thread_turn(idle->ticket, clock_now());
+            thread_turn(idle->request, clock_now());
         return;
     }
     if (!idle_sleep(idle))
         return;
-    thread_turn(idle->ticket, idle->now);
+    thread_turn(idle->request, idle->now);
     if (idle->now == idle->since)
         idle->next_watch = idle->now + watch_every;
     if (idle->now > idle->next_watch) {
         idle->next_watch = idle->now + watch_every;
-        watch_check(idle->ticket, idle->now - idle->since);
+        watch_check(idle->request, idle->now - idle->since);
     }
 }

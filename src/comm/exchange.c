@@ -14,9 +14,9 @@
 #include "core/clock.h"
 #include "core/status.h"
 
-static size_t ticket_bytes(const struct ticket *ticket)
+static size_t request_bytes(const struct comm_request *request)
 {
-    return (size_t)(ticket->count * comm_type_size(ticket->type));
+    return (size_t)(request->count * comm_type_size(request->type));
 }
 
 /* The slot of a rank for exchange `number`. */
@@ -37,20 +37,21 @@ static bool all_reached(const struct window *window, enum exchange_state state, 
     return true;
 }
 
-void exchange_poll(const struct ticket *ticket)
+void exchange_poll(const struct comm_request *request)
 {
-    struct idle idle = {.ticket = ticket};
-    while (!all_reached(ticket->group->window, ticket->awaits, ticket->number))
+    struct idle idle = {.request = request};
+    while (!all_reached(request->group->window, request->awaits, request->number))
         progress_idle(&idle, false);
 }
 
 /* Wait until the exchange has reached the state on all ranks: poll for 20 us, then with sleeps in
  * between. After 5 ms the communication thread polls instead, which also answers queries and ends
  * the job at the timeout. */
-static void await(const struct ticket *ticket, enum exchange_state state, uint64_t number)
+static void exchange_await(const struct comm_request *request, enum exchange_state state,
+                           uint64_t number)
 {
     const double spin = 20e-6, longest = 5e-3;
-    const struct window *window = ticket->group->window;
+    const struct window *window = request->group->window;
     struct idle idle = {0};
     if (all_reached(window, state, number))
         return;
@@ -66,7 +67,7 @@ static void await(const struct ticket *ticket, enum exchange_state state, uint64
     progress_count(clock_now() - begin);
     if (reached)
         return;
-    struct ticket rest = *ticket;
+    struct comm_request rest = *request;
     rest.awaits = state;
     rest.number = number;
     progress_wait(progress_start(&rest));
@@ -74,59 +75,60 @@ static void await(const struct ticket *ticket, enum exchange_state state, uint64
 
 /* Reduce the slots of `span` ranks to `into`: the lower ranks, whose number is a power of two, then
  * the upper ranks. */
-static void slots_combine(const struct ticket *ticket, int first, int span, unsigned char *into)
+static void slots_combine(const struct comm_request *request, int first, int span,
+                          unsigned char *into)
 {
-    const struct window *window = ticket->group->window;
+    const struct window *window = request->group->window;
     int lower = 1;
     if (span == 1) {
-        memcpy(into, slot_of(window, first, ticket->number), ticket_bytes(ticket));
+        memcpy(into, slot_of(window, first, request->number), request_bytes(request));
         return;
     }
     while (2 * lower < span)
         lower *= 2;
     _Alignas(64) unsigned char upper[SMALL_BYTES];
-    slots_combine(ticket, first, lower, into);
-    slots_combine(ticket, first + lower, span - lower, upper);
-    combine(ticket->type, ticket->operation, into, upper, ticket->count);
+    slots_combine(request, first, lower, into);
+    slots_combine(request, first + lower, span - lower, upper);
+    combine(request->type, request->operation, into, upper, request->count);
 }
 
 /* Finish the oldest exchange in progress. */
 static void exchange_finish(struct window *window)
 {
-    struct ticket *ticket = window->exchange[(window->finished + 1) % EXCHANGE_SLOTS];
-    await(ticket, EXCHANGE_POSTED, ticket->number);
-    slots_combine(ticket, 0, window->size, ticket->buffer);
-    ticket->done = true;
+    struct comm_request *request = window->exchange[(window->finished + 1) % EXCHANGE_SLOTS];
+    exchange_await(request, EXCHANGE_POSTED, request->number);
+    slots_combine(request, 0, window->size, request->buffer);
+    request->done = true;
     counter_set(&window_counters(window, window->rank)->read, ++window->finished);
 }
 
-bool exchange_fits(const struct ticket *ticket)
+bool exchange_fits(const struct comm_request *request)
 {
-    return ticket->action == ACTION_ALL_REDUCE && ticket->group->window != NULL &&
-           ticket_bytes(ticket) <= SMALL_BYTES;
+    return request->action == ACTION_ALL_REDUCE && request->group->window != NULL &&
+           request_bytes(request) <= SMALL_BYTES;
 }
 
-struct ticket *exchange_start(const struct ticket *wanted)
+struct comm_request *exchange_start(const struct comm_request *wanted)
 {
     struct group *group = wanted->group;
     struct window *window = group->window;
-    struct ticket *ticket = progress_ticket(wanted);
-    ticket->number = window->started + 1;
+    struct comm_request *request = progress_request(wanted);
+    request->number = window->started + 1;
     if (window->started - window->finished == EXCHANGE_SLOTS)
         exchange_finish(window);
-    if (ticket->number > EXCHANGE_SLOTS)
-        await(ticket, EXCHANGE_READ, ticket->number - EXCHANGE_SLOTS);
-    progress_wait_event(ticket);
-    memcpy(slot_of(window, window->rank, ticket->number), ticket->buffer, ticket_bytes(ticket));
-    window->exchange[ticket->number % EXCHANGE_SLOTS] = ticket;
-    group->posted = ticket->sequence;
+    if (request->number > EXCHANGE_SLOTS)
+        exchange_await(request, EXCHANGE_READ, request->number - EXCHANGE_SLOTS);
+    progress_wait_event(request);
+    memcpy(slot_of(window, window->rank, request->number), request->buffer, request_bytes(request));
+    window->exchange[request->number % EXCHANGE_SLOTS] = request;
+    group->posted = request->sequence;
     counter_set(&window_counters(window, window->rank)->posted, ++window->started);
-    return ticket;
+    return request;
 }
 
-void exchange_wait(struct ticket *ticket)
+void exchange_wait(struct comm_request *request)
 {
-    while (!ticket->done)
-        exchange_finish(ticket->group->window);
-    progress_release(ticket);
+    while (!request->done)
+        exchange_finish(request->group->window);
+    progress_release(request);
 }

@@ -9,9 +9,9 @@
 
 #include "config/mesh_options.h"
 
-static struct ticket *fake_all_reduce(struct comm *comm, void *buffer, int64_t count,
-                                      enum comm_type type, enum comm_operation operation,
-                                      struct event *after)
+static struct comm_request *fake_all_reduce(struct comm *comm, void *buffer, int64_t count,
+                                            enum comm_type type, enum comm_operation operation,
+                                            struct event *after)
 {
     (void)after;
     /* Zeros do not change a sum, but minima and maxima. */
@@ -22,16 +22,16 @@ static struct ticket *fake_all_reduce(struct comm *comm, void *buffer, int64_t c
     return NULL;
 }
 
-static struct ticket *fake_reduce_scatter(struct comm *comm, void *buffer, int64_t count,
-                                          enum comm_type type, enum comm_operation operation,
-                                          struct event *after)
+static struct comm_request *fake_reduce_scatter(struct comm *comm, void *buffer, int64_t count,
+                                                enum comm_type type, enum comm_operation operation,
+                                                struct event *after)
 {
     unsigned char *own = (unsigned char *)buffer + comm->rank * count * comm_type_size(type);
     return fake_all_reduce(comm, own, count, type, operation, after);
 }
 
-static struct ticket *fake_all_gather(struct comm *comm, void *buffer, int64_t count,
-                                      enum comm_type type, struct event *after)
+static struct comm_request *fake_all_gather(struct comm *comm, void *buffer, int64_t count,
+                                            enum comm_type type, struct event *after)
 {
     (void)after;
     int64_t block = count * comm_type_size(type);
@@ -41,7 +41,7 @@ static struct ticket *fake_all_gather(struct comm *comm, void *buffer, int64_t c
     return NULL;
 }
 
-static struct ticket *fake_receive(struct comm *comm, void *data, int64_t bytes, int from)
+static struct comm_request *fake_receive(struct comm *comm, void *data, int64_t bytes, int from)
 {
     (void)comm;
     (void)from;
@@ -50,17 +50,17 @@ static struct ticket *fake_receive(struct comm *comm, void *data, int64_t bytes,
     return NULL;
 }
 
-static struct ticket *fake_broadcast(struct comm *comm, void *buffer, int64_t count,
-                                     enum comm_type type, int root, struct event *after)
+static struct comm_request *fake_broadcast(struct comm *comm, void *buffer, int64_t count,
+                                           enum comm_type type, int root, struct event *after)
 {
     (void)after;
     return root == comm->rank ? NULL
                               : fake_receive(comm, buffer, count * comm_type_size(type), root);
 }
 
-static struct ticket *fake_all_to_all(struct comm *comm, const void *sent, int64_t stride,
-                                      const int *parts, void *received, int64_t count,
-                                      enum comm_type type, struct event *after)
+static struct comm_request *fake_all_to_all(struct comm *comm, const void *sent, int64_t stride,
+                                            const int *parts, void *received, int64_t count,
+                                            enum comm_type type, struct event *after)
 {
     (void)after;
     const int64_t width = comm_type_size(type), block = count * width;
@@ -74,7 +74,7 @@ static struct ticket *fake_all_to_all(struct comm *comm, const void *sent, int64
     return NULL;
 }
 
-static struct ticket *fake_send(struct comm *comm, const void *data, int64_t bytes, int to)
+static struct comm_request *fake_send(struct comm *comm, const void *data, int64_t bytes, int to)
 {
     (void)comm;
     (void)data;
@@ -83,9 +83,9 @@ static struct ticket *fake_send(struct comm *comm, const void *data, int64_t byt
     return NULL;
 }
 
-static void fake_wait(struct ticket *ticket, struct stream *stream)
+static void fake_wait(struct comm_request *request, struct stream *stream)
 {
-    (void)ticket;
+    (void)request;
     (void)stream;
 }
 

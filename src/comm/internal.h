@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Shared by the files of this module. The backend "mpi" consists of groups (mpi.c), the queue of
- * tickets and the communication thread (progress.c), the choice of the algorithm (transport.c), the
- * algorithms (ring.c, messages.c, shared.c and exchange.c), the watch that names missing ranks
+ * requests and the communication thread (progress.c), the choice of the algorithm (transport.c),
+ * the algorithms (ring.c, messages.c, shared.c and exchange.c), the watch that names missing ranks
  * (watch.c), the heartbeat (heartbeat.c) and the rule for stalled ranks (stall.c). */
 #ifndef VITTRAIN_COMM_INTERNAL_H
 #define VITTRAIN_COMM_INTERNAL_H
@@ -47,8 +47,8 @@ enum action {
 /* States of an exchange, see exchange.c. */
 enum exchange_state { EXCHANGE_NONE, EXCHANGE_POSTED, EXCHANGE_READ };
 
-struct ticket {
-    struct ticket *next;
+struct comm_request {
+    struct comm_request *next;
     struct group *group;
     enum action action;
     union {
@@ -77,7 +77,7 @@ struct ticket {
  * empty. reduces: block r is reduced to rank r. gathers: afterwards block r is sent from rank r to
  * all ranks. */
 struct stage {
-    const struct ticket *ticket; /* type and operation; named in error messages */
+    const struct comm_request *request; /* type and operation; named in error messages */
     const struct group *group;
     unsigned char *buffer;
     int64_t block, stride, total; /* elements */
@@ -92,27 +92,27 @@ int64_t stage_part(const struct stage *stage, int64_t block, int64_t first, int6
 /* The blocks of an all-to-all for rank `to`, in all partial values of this rank, are numbered as
  * one array. Copy its elements first .. first + count - 1 to `into` and return how many of them
  * exist. */
-int64_t blocks_copy(const struct ticket *ticket, int to, int64_t first, int64_t count,
+int64_t blocks_copy(const struct comm_request *request, int to, int64_t first, int64_t count,
                     unsigned char *into);
 /* Return the address of the values from rank `from` in the result of an all-to-all, and their
  * number. */
-unsigned char *blocks_from(const struct ticket *ticket, int from, int64_t *count);
+unsigned char *blocks_from(const struct comm_request *request, int from, int64_t *count);
 
 /* Tags on a group's communicator. */
 enum { TAG_COLLECTIVE = 1, TAG_BYTES = 2 };
 
-/* progress.c: the communication thread runs tickets in the order of progress_start. */
+/* progress.c: the communication thread runs requests in the order of progress_start. */
 void progress_open(void);
 void progress_close(void);
-struct ticket *progress_start(const struct ticket *ticket);
-void progress_wait(struct ticket *ticket);
-/* Return a copy of a ticket that is not queued; progress_release frees it. */
-struct ticket *progress_ticket(const struct ticket *ticket);
-void progress_release(struct ticket *ticket);
+struct comm_request *progress_start(const struct comm_request *request);
+void progress_wait(struct comm_request *request);
+/* Return a copy of a request that is not queued; progress_release frees it. */
+struct comm_request *progress_request(const struct comm_request *request);
+void progress_release(struct comm_request *request);
 /* All-to-all in a group of one rank: copy on the stream, or on the host if it is NULL. */
-void progress_copy(const struct ticket *ticket, struct stream *stream);
-/* Wait for the event `after` of a ticket. */
-void progress_wait_event(const struct ticket *ticket);
+void progress_copy(const struct comm_request *request, struct stream *stream);
+/* Wait for the event `after` of a request. */
+void progress_wait_event(const struct comm_request *request);
 /* Add time in which the calling thread waited for other ranks to the busy and exposed times. */
 void progress_count(double seconds);
 void progress_times(double *busy, double *exposed);
@@ -120,7 +120,7 @@ void progress_times(double *busy, double *exposed);
 /* Call in each iteration of a loop that waits for messages; moved: data arrived since the last
  * call. Sleeps longer the longer nothing arrives; ends the job at the timeout. */
 struct idle {
-    const struct ticket *ticket;
+    const struct comm_request *request;
     int turns; /* calls since data arrived */
     unsigned moves;
     double since, now, next_watch;
@@ -152,23 +152,23 @@ enum { SEGMENT_BYTES = 1 << 20, SCRATCH_BYTES = LANE_WINDOW * SEGMENT_BYTES };
  * of a batch norm of 2048 channels are 32,776 bytes. */
 enum { SMALL_BYTES = 40 << 10, SMALL_BLOCK = 1 << 10 /* of one rank, in an all-gather */ };
 void ring_run(const struct stage *stage, unsigned char *scratch);
-void tree_all_reduce(const struct ticket *ticket, unsigned char *scratch);
-void tree_broadcast(const struct ticket *ticket, int root);
-void tree_all_gather(const struct ticket *ticket, unsigned char *scratch);
-void chain_run(const struct ticket *ticket);
-void pairwise_all_to_all(const struct ticket *ticket, unsigned char *scratch);
+void tree_all_reduce(const struct comm_request *request, unsigned char *scratch);
+void tree_broadcast(const struct comm_request *request, int root);
+void tree_all_gather(const struct comm_request *request, unsigned char *scratch);
+void chain_run(const struct comm_request *request);
+void pairwise_all_to_all(const struct comm_request *request, unsigned char *scratch);
 /* For groups with a window. */
 void shared_run(const struct stage *stage);
-void shared_broadcast(const struct ticket *ticket);
-void shared_all_to_all(const struct ticket *ticket);
+void shared_broadcast(const struct comm_request *request);
+void shared_all_to_all(const struct comm_request *request);
 
 /* exchange.c: small all-reduces of a group with a window, without the communication thread. Only
  * one thread of a process may start and wait for those of a group. */
-bool exchange_fits(const struct ticket *ticket);
-struct ticket *exchange_start(const struct ticket *ticket);
-void exchange_wait(struct ticket *ticket);
-/* On the communication thread: wait until the state that the ticket awaits is reached. */
-void exchange_poll(const struct ticket *ticket);
+bool exchange_fits(const struct comm_request *request);
+struct comm_request *exchange_start(const struct comm_request *request);
+void exchange_wait(struct comm_request *request);
+/* On the communication thread: wait until the state that the request awaits is reached. */
+void exchange_poll(const struct comm_request *request);
 
 /* window.c: memory that the ranks of a group within a node share. Layout: the counters of all
  * ranks, then one area per rank with WINDOW_SLOTS slots of a chunk each, followed by slots for the
@@ -188,9 +188,9 @@ struct window {
     size_t bytes, counters_bytes, area_bytes, part_bytes;
     int size, rank;
     uint64_t chunks; /* of all collectives so far; equal on all ranks */
-    /* Exchanges that this rank has started and finished; the tickets of those in progress. */
+    /* Exchanges that this rank has started and finished; the requests of those in progress. */
     uint64_t started, finished;
-    struct ticket *exchange[EXCHANGE_SLOTS];
+    struct comm_request *exchange[EXCHANGE_SLOTS];
 };
 
 static inline struct window_counters *window_counters(const struct window *window, int rank)
@@ -217,20 +217,20 @@ static inline void counter_set(_Atomic uint64_t *counter, uint64_t value)
 struct window *window_open(struct comm *comm, int64_t identity, struct error *error);
 void window_close(struct window *window);
 
-/* transport.c: run a ticket, or a stage, with the transport of its group. */
-void transport_run(const struct ticket *ticket, unsigned char *scratch);
+/* transport.c: run a request, or a stage, with the transport of its group. */
+void transport_run(const struct comm_request *request, unsigned char *scratch);
 void transport_run_stage(const struct stage *stage, unsigned char *scratch);
 MUST_CHECK bool transport_set(struct comm *comm, enum transport_choice wanted, struct error *error);
 void transport_describe(const struct comm *comm, char *text, size_t size);
 void transport_close(struct group *group);
 
 /* watch.c: ranks query each other over a separate communicator. watch_turn answers queries;
- * `current` is the ticket in progress, or NULL. watch_check ends the job if the ticket has waited
+ * `current` is the request in progress, or NULL. watch_check ends the job if the request has waited
  * for too long. */
 void watch_open(int rank);
 void watch_close(void);
-void watch_turn(const struct ticket *current);
-void watch_check(const struct ticket *ticket, double waited);
+void watch_turn(const struct comm_request *current);
+void watch_check(const struct comm_request *request, double waited);
 
 /* mpi.c: the last collective that this rank started in the group with that identity; 0 if the rank
  * is not in such a group. */

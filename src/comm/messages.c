@@ -50,69 +50,69 @@ void lane_drain(struct lane *lane, struct idle *idle)
 
 /* ---- binomial tree */
 
-static void message_send(const struct ticket *ticket, int to)
+static void message_send(const struct comm_request *request, int to)
 {
     struct lane lane;
-    struct idle idle = {.ticket = ticket};
-    lane_open(&lane, ticket->group->communicator, to, TAG_COLLECTIVE);
-    lane_send(&lane, ticket->buffer, ticket->count * comm_type_size(ticket->type));
+    struct idle idle = {.request = request};
+    lane_open(&lane, request->group->communicator, to, TAG_COLLECTIVE);
+    lane_send(&lane, request->buffer, request->count * comm_type_size(request->type));
     lane_drain(&lane, &idle);
 }
 
-static void message_receive(const struct ticket *ticket, int from, void *buffer)
+static void message_receive(const struct comm_request *request, int from, void *buffer)
 {
     struct lane lane;
-    struct idle idle = {.ticket = ticket};
-    lane_open(&lane, ticket->group->communicator, from, TAG_COLLECTIVE);
-    lane_receive(&lane, buffer, ticket->count * comm_type_size(ticket->type));
+    struct idle idle = {.request = request};
+    lane_open(&lane, request->group->communicator, from, TAG_COLLECTIVE);
+    lane_receive(&lane, buffer, request->count * comm_type_size(request->type));
     lane_drain(&lane, &idle);
 }
 
 /* Reduce to rank 0, then broadcast, so that all ranks get the same bits. */
-void tree_all_reduce(const struct ticket *ticket, unsigned char *scratch)
+void tree_all_reduce(const struct comm_request *request, unsigned char *scratch)
 {
-    int rank = ticket->group->comm.rank, size = ticket->group->comm.size;
+    int rank = request->group->comm.rank, size = request->group->comm.size;
     for (int distance = 1; distance < size; distance *= 2) {
         if (rank & distance) {
-            message_send(ticket, rank - distance);
+            message_send(request, rank - distance);
             break;
         }
         if (rank + distance < size) {
-            message_receive(ticket, rank + distance, scratch);
-            combine(ticket->type, ticket->operation, ticket->buffer, scratch, ticket->count);
+            message_receive(request, rank + distance, scratch);
+            combine(request->type, request->operation, request->buffer, scratch, request->count);
         }
     }
-    tree_broadcast(ticket, 0);
+    tree_broadcast(request, 0);
 }
 
-void tree_broadcast(const struct ticket *ticket, int root)
+void tree_broadcast(const struct comm_request *request, int root)
 {
-    int size = ticket->group->comm.size;
-    int position = (ticket->group->comm.rank - root + size) % size;
+    int size = request->group->comm.size;
+    int position = (request->group->comm.rank - root + size) % size;
     int distance = 1;
     while (distance < size && !(position & distance))
         distance *= 2;
     if (position != 0)
-        message_receive(ticket, (position - distance + root) % size, ticket->buffer);
+        message_receive(request, (position - distance + root) % size, request->buffer);
     for (distance /= 2; distance > 0; distance /= 2)
         if (position + distance < size)
-            message_send(ticket, (position + distance + root) % size);
+            message_send(request, (position + distance + root) % size);
 }
 
 /* Bruck's algorithm. scratch: the block of this rank, followed by the blocks received from the next
  * ranks; each step doubles their number. */
-void tree_all_gather(const struct ticket *ticket, unsigned char *scratch)
+void tree_all_gather(const struct comm_request *request, unsigned char *scratch)
 {
-    int rank = ticket->group->comm.rank, size = ticket->group->comm.size;
-    int64_t block = ticket->count * comm_type_size(ticket->type);
-    unsigned char *data = ticket->buffer;
-    struct idle idle = {.ticket = ticket};
+    int rank = request->group->comm.rank, size = request->group->comm.size;
+    int64_t block = request->count * comm_type_size(request->type);
+    unsigned char *data = request->buffer;
+    struct idle idle = {.request = request};
     memcpy(scratch, data + rank * block, (size_t)block);
     for (int have = 1; have < size; have *= 2) {
         struct lane in, out;
         int64_t bytes = (have < size - have ? have : size - have) * block;
-        lane_open(&in, ticket->group->communicator, (rank + have) % size, TAG_COLLECTIVE);
-        lane_open(&out, ticket->group->communicator, (rank - have + size) % size, TAG_COLLECTIVE);
+        lane_open(&in, request->group->communicator, (rank + have) % size, TAG_COLLECTIVE);
+        lane_open(&out, request->group->communicator, (rank - have + size) % size, TAG_COLLECTIVE);
         lane_receive(&in, scratch + have * block, bytes);
         lane_send(&out, scratch, bytes);
         lane_drain(&in, &idle);
@@ -123,30 +123,30 @@ void tree_all_gather(const struct ticket *ticket, unsigned char *scratch)
 }
 
 /* Find this rank's neighbours in the chain; -1: none. */
-static void chain_ends(const struct ticket *ticket, int *from, int *to)
+static void chain_ends(const struct comm_request *request, int *from, int *to)
 {
-    int rank = ticket->group->comm.rank, size = ticket->group->comm.size;
-    *from = ticket->action == ACTION_RECEIVE ? ticket->peer : -1;
-    *to = ticket->action == ACTION_SEND ? ticket->peer : -1;
-    if (ticket->action == ACTION_BROADCAST) {
-        int position = (rank - ticket->peer + size) % size;
+    int rank = request->group->comm.rank, size = request->group->comm.size;
+    *from = request->action == ACTION_RECEIVE ? request->peer : -1;
+    *to = request->action == ACTION_SEND ? request->peer : -1;
+    if (request->action == ACTION_BROADCAST) {
+        int position = (rank - request->peer + size) % size;
         *from = position > 0 ? (rank + size - 1) % size : -1;
         *to = position < size - 1 ? (rank + 1) % size : -1;
     }
 }
 
-void chain_run(const struct ticket *ticket)
+void chain_run(const struct comm_request *request)
 {
-    int tag = ticket->action == ACTION_BROADCAST ? TAG_COLLECTIVE : TAG_BYTES;
-    int64_t bytes = ticket->count * comm_type_size(ticket->type);
+    int tag = request->action == ACTION_BROADCAST ? TAG_COLLECTIVE : TAG_BYTES;
+    int64_t bytes = request->count * comm_type_size(request->type);
     int64_t messages = (bytes + SEGMENT_BYTES - 1) / SEGMENT_BYTES;
-    unsigned char *data = ticket->buffer;
+    unsigned char *data = request->buffer;
     struct lane in, out;
-    struct idle idle = {.ticket = ticket};
+    struct idle idle = {.request = request};
     int from, to;
-    chain_ends(ticket, &from, &to);
-    lane_open(&in, ticket->group->communicator, from, tag);
-    lane_open(&out, ticket->group->communicator, to, tag);
+    chain_ends(request, &from, &to);
+    lane_open(&in, request->group->communicator, from, tag);
+    lane_open(&out, request->group->communicator, to, tag);
     if (from < 0)
         in.posted = in.done = messages;
     if (to < 0)
@@ -168,17 +168,18 @@ void chain_run(const struct ticket *ticket)
 /* ---- all-to-all */
 
 /* Send this rank's blocks to rank `to` while those of rank `from` are received. */
-static void blocks_exchange(const struct ticket *ticket, int from, int to, unsigned char *scratch)
+static void blocks_exchange(const struct comm_request *request, int from, int to,
+                            unsigned char *scratch)
 {
-    const int64_t width = comm_type_size(ticket->type), segment = SEGMENT_BYTES / width;
-    int64_t going = ticket->parts[ticket->group->comm.rank] * ticket->count, coming;
-    unsigned char *received = blocks_from(ticket, from, &coming);
+    const int64_t width = comm_type_size(request->type), segment = SEGMENT_BYTES / width;
+    int64_t going = request->parts[request->group->comm.rank] * request->count, coming;
+    unsigned char *received = blocks_from(request, from, &coming);
     const int64_t sends = (going + segment - 1) / segment;
     const int64_t receives = (coming + segment - 1) / segment;
     struct lane in, out;
-    struct idle idle = {.ticket = ticket};
-    lane_open(&in, ticket->group->communicator, from, TAG_COLLECTIVE);
-    lane_open(&out, ticket->group->communicator, to, TAG_COLLECTIVE);
+    struct idle idle = {.request = request};
+    lane_open(&in, request->group->communicator, from, TAG_COLLECTIVE);
+    lane_open(&out, request->group->communicator, to, TAG_COLLECTIVE);
     while (in.done < receives || out.done < sends) {
         while (in.posted < receives && !lane_full(&in)) {
             int64_t first = in.posted * segment, left = coming - first;
@@ -186,7 +187,7 @@ static void blocks_exchange(const struct ticket *ticket, int from, int to, unsig
         }
         while (out.posted < sends && !lane_full(&out)) {
             unsigned char *slot = scratch + out.posted % LANE_WINDOW * SEGMENT_BYTES;
-            int64_t count = blocks_copy(ticket, to, out.posted * segment, segment, slot);
+            int64_t count = blocks_copy(request, to, out.posted * segment, segment, slot);
             lane_send(&out, slot, count * width);
         }
         bool came = lane_test(&in), went = lane_test(&out);
@@ -196,12 +197,12 @@ static void blocks_exchange(const struct ticket *ticket, int from, int to, unsig
 
 /* Pairwise exchange: in step t each rank sends to the t-th rank after it and receives from the t-th
  * rank before it. */
-void pairwise_all_to_all(const struct ticket *ticket, unsigned char *scratch)
+void pairwise_all_to_all(const struct comm_request *request, unsigned char *scratch)
 {
-    int rank = ticket->group->comm.rank, size = ticket->group->comm.size;
+    int rank = request->group->comm.rank, size = request->group->comm.size;
     int64_t count;
-    unsigned char *own = blocks_from(ticket, rank, &count);
-    blocks_copy(ticket, rank, 0, count, own);
+    unsigned char *own = blocks_from(request, rank, &count);
+    blocks_copy(request, rank, 0, count, own);
     for (int step = 1; step < size; step++)
-        blocks_exchange(ticket, (rank - step + size) % size, (rank + step) % size, scratch);
+        blocks_exchange(request, (rank - step + size) % size, (rank + step) % size, scratch);
 }

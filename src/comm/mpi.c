@@ -159,110 +159,110 @@ static void *group_handle(struct comm *comm)
 }
 
 /* Number the collective within its group and start or queue it. */
-static struct ticket *group_start(struct comm *comm, struct ticket ticket)
+static struct comm_request *group_start(struct comm *comm, struct comm_request request)
 {
-    if (ticket.count == 0 || comm->size == 1)
+    if (request.count == 0 || comm->size == 1)
         return NULL;
-    ENSURE(ticket.count > 0, "a collective has a negative count");
-    ticket.group = (struct group *)comm;
-    if (ticket.action < ACTION_SEND)
-        ticket.sequence = ++ticket.group->started;
-    return exchange_fits(&ticket) ? exchange_start(&ticket) : progress_start(&ticket);
+    ENSURE(request.count > 0, "a collective has a negative count");
+    request.group = (struct group *)comm;
+    if (request.action < ACTION_SEND)
+        request.sequence = ++request.group->started;
+    return exchange_fits(&request) ? exchange_start(&request) : progress_start(&request);
 }
 
-static struct ticket *group_all_reduce(struct comm *comm, void *buffer, int64_t count,
-                                       enum comm_type type, enum comm_operation operation,
-                                       struct event *after)
+static struct comm_request *group_all_reduce(struct comm *comm, void *buffer, int64_t count,
+                                             enum comm_type type, enum comm_operation operation,
+                                             struct event *after)
 {
-    return group_start(comm, (struct ticket){.action = ACTION_ALL_REDUCE,
-                                             .buffer = buffer,
-                                             .count = count,
-                                             .type = type,
-                                             .operation = operation,
-                                             .after = after});
+    return group_start(comm, (struct comm_request){.action = ACTION_ALL_REDUCE,
+                                                   .buffer = buffer,
+                                                   .count = count,
+                                                   .type = type,
+                                                   .operation = operation,
+                                                   .after = after});
 }
 
-static struct ticket *group_reduce_scatter(struct comm *comm, void *buffer, int64_t count,
-                                           enum comm_type type, enum comm_operation operation,
-                                           struct event *after)
+static struct comm_request *group_reduce_scatter(struct comm *comm, void *buffer, int64_t count,
+                                                 enum comm_type type, enum comm_operation operation,
+                                                 struct event *after)
 {
-    return group_start(comm, (struct ticket){.action = ACTION_REDUCE_SCATTER,
-                                             .buffer = buffer,
-                                             .count = count,
-                                             .type = type,
-                                             .operation = operation,
-                                             .after = after});
+    return group_start(comm, (struct comm_request){.action = ACTION_REDUCE_SCATTER,
+                                                   .buffer = buffer,
+                                                   .count = count,
+                                                   .type = type,
+                                                   .operation = operation,
+                                                   .after = after});
 }
 
-static struct ticket *group_all_gather(struct comm *comm, void *buffer, int64_t count,
-                                       enum comm_type type, struct event *after)
+static struct comm_request *group_all_gather(struct comm *comm, void *buffer, int64_t count,
+                                             enum comm_type type, struct event *after)
 {
-    return group_start(comm, (struct ticket){.action = ACTION_ALL_GATHER,
-                                             .buffer = buffer,
-                                             .count = count,
-                                             .type = type,
-                                             .after = after});
+    return group_start(comm, (struct comm_request){.action = ACTION_ALL_GATHER,
+                                                   .buffer = buffer,
+                                                   .count = count,
+                                                   .type = type,
+                                                   .after = after});
 }
 
-static struct ticket *group_broadcast(struct comm *comm, void *buffer, int64_t count,
-                                      enum comm_type type, int root, struct event *after)
+static struct comm_request *group_broadcast(struct comm *comm, void *buffer, int64_t count,
+                                            enum comm_type type, int root, struct event *after)
 {
-    return group_start(comm, (struct ticket){.action = ACTION_BROADCAST,
-                                             .buffer = buffer,
-                                             .count = count,
-                                             .type = type,
-                                             .peer = root,
-                                             .after = after});
+    return group_start(comm, (struct comm_request){.action = ACTION_BROADCAST,
+                                                   .buffer = buffer,
+                                                   .count = count,
+                                                   .type = type,
+                                                   .peer = root,
+                                                   .after = after});
 }
 
-static struct ticket *group_all_to_all(struct comm *comm, const void *sent, int64_t stride,
-                                       const int *parts, void *received, int64_t count,
-                                       enum comm_type type, struct event *after)
+static struct comm_request *group_all_to_all(struct comm *comm, const void *sent, int64_t stride,
+                                             const int *parts, void *received, int64_t count,
+                                             enum comm_type type, struct event *after)
 {
-    const struct ticket ticket = {.group = (struct group *)comm,
-                                  .action = ACTION_ALL_TO_ALL,
-                                  .sent = sent,
-                                  .stride = stride,
-                                  .parts = parts,
-                                  .received = received,
-                                  .count = count,
-                                  .type = type,
-                                  .after = after};
+    const struct comm_request request = {.group = (struct group *)comm,
+                                         .action = ACTION_ALL_TO_ALL,
+                                         .sent = sent,
+                                         .stride = stride,
+                                         .parts = parts,
+                                         .received = received,
+                                         .count = count,
+                                         .type = type,
+                                         .after = after};
     if (count == 0 || comm_parts_before(parts, comm->size) == 0)
         return NULL;
-    return comm->size == 1 ? progress_ticket(&ticket) : group_start(comm, ticket);
+    return comm->size == 1 ? progress_request(&request) : group_start(comm, request);
 }
 
-static struct ticket *group_send(struct comm *comm, const void *data, int64_t bytes, int to)
+static struct comm_request *group_send(struct comm *comm, const void *data, int64_t bytes, int to)
 {
     ENSURE(to != comm->rank, "a rank sends to itself");
     return group_start(
         comm,
-        (struct ticket){
+        (struct comm_request){
             .action = ACTION_SEND, .sent = data, .count = bytes, .type = COMM_BYTE, .peer = to});
 }
 
-static struct ticket *group_receive(struct comm *comm, void *data, int64_t bytes, int from)
+static struct comm_request *group_receive(struct comm *comm, void *data, int64_t bytes, int from)
 {
     ENSURE(from != comm->rank, "a rank receives from itself");
-    return group_start(comm, (struct ticket){.action = ACTION_RECEIVE,
-                                             .buffer = data,
-                                             .count = bytes,
-                                             .type = COMM_BYTE,
-                                             .peer = from});
+    return group_start(comm, (struct comm_request){.action = ACTION_RECEIVE,
+                                                   .buffer = data,
+                                                   .count = bytes,
+                                                   .type = COMM_BYTE,
+                                                   .peer = from});
 }
 
-static void group_wait(struct ticket *ticket, struct stream *stream)
+static void group_wait(struct comm_request *request, struct stream *stream)
 {
-    if (ticket == NULL)
+    if (request == NULL)
         return;
-    if (ticket->number > 0) {
-        exchange_wait(ticket);
-    } else if (ticket->group->comm.size == 1) {
-        progress_copy(ticket, stream);
-        progress_release(ticket);
+    if (request->number > 0) {
+        exchange_wait(request);
+    } else if (request->group->comm.size == 1) {
+        progress_copy(request, stream);
+        progress_release(request);
     } else {
-        progress_wait(ticket); /* buffers are in host memory, so the host waits */
+        progress_wait(request); /* buffers are in host memory, so the host waits */
     }
 }
 

@@ -27,7 +27,7 @@ struct ring {
 static void ring_plan(struct ring *ring)
 {
     const struct stage *stage = ring->stage;
-    int64_t width = comm_type_size(stage->ticket->type);
+    int64_t width = comm_type_size(stage->request->type);
     int size = stage->group->comm.size;
     /* Even small blocks are divided into a few segments, so that steps overlap. */
     int64_t bytes = stage->block * width / 4;
@@ -63,7 +63,7 @@ static unsigned char *ring_slot(const struct ring *ring, int64_t i)
 
 static void ring_post(struct ring *ring)
 {
-    int64_t width = comm_type_size(ring->stage->ticket->type);
+    int64_t width = comm_type_size(ring->stage->request->type);
     int64_t round = ring->segments * (ring->stage->group->comm.size - 1);
     unsigned char *part;
     while (ring->in.posted < ring->messages && !lane_full(&ring->in)) {
@@ -83,11 +83,11 @@ static void ring_post(struct ring *ring)
 
 void ring_run(const struct stage *stage, unsigned char *scratch)
 {
-    const struct ticket *ticket = stage->ticket;
+    const struct comm_request *request = stage->request;
     const struct comm *comm = &stage->group->comm;
     MPI_Comm communicator = stage->group->communicator;
     struct ring ring = {.stage = stage, .scratch = scratch};
-    struct idle idle = {.ticket = ticket};
+    struct idle idle = {.request = request};
     ring_plan(&ring);
     lane_open(&ring.in, communicator, (comm->rank + comm->size - 1) % comm->size, TAG_COLLECTIVE);
     lane_open(&ring.out, communicator, (comm->rank + 1) % comm->size, TAG_COLLECTIVE);
@@ -97,7 +97,7 @@ void ring_run(const struct stage *stage, unsigned char *scratch)
         if (came && ring_adds(&ring, ring.in.done - 1)) {
             unsigned char *part;
             int64_t count = ring_part(&ring, ring.in.done - 1, 2, &part);
-            combine(ticket->type, ticket->operation, part, ring_slot(&ring, ring.in.done - 1),
+            combine(request->type, request->operation, part, ring_slot(&ring, ring.in.done - 1),
                     count);
         }
         bool left = lane_test(&ring.out);

@@ -71,7 +71,7 @@ static int64_t shared_part(const struct shared *shared, int block, uint64_t chun
 static bool copy_in(struct shared *shared)
 {
     struct window *window = shared->window;
-    int64_t width = comm_type_size(shared->stage->ticket->type);
+    int64_t width = comm_type_size(shared->stage->request->type);
     if (shared->copied == shared->end || !slot_is_free(window, CHUNK_REDUCED, shared->copied))
         return false;
     unsigned char *slot = slot_of(window, window->rank, shared->copied), *part;
@@ -88,19 +88,19 @@ static bool copy_in(struct shared *shared)
 static void part_reduce(const struct shared *shared, unsigned char *own, int64_t count)
 {
     const struct window *window = shared->window;
-    const struct ticket *ticket = shared->stage->ticket;
+    const struct comm_request *request = shared->stage->request;
     const unsigned char *sum = NULL;
     for (int i = 1; i < window->size; i++) {
         unsigned char *slot = slot_of(window, (window->rank + i) % window->size, shared->reduced) +
                               window->part_bytes * (size_t)window->rank;
         if (sum != NULL)
-            combine(ticket->type, ticket->operation, slot, sum, count);
+            combine(request->type, request->operation, slot, sum, count);
         sum = slot;
     }
-    combine(ticket->type, ticket->operation, own, sum, count);
+    combine(request->type, request->operation, own, sum, count);
 }
 
-static bool reduce(struct shared *shared)
+static bool chunk_reduce(struct shared *shared)
 {
     struct window *window = shared->window;
     const struct stage *stage = shared->stage;
@@ -114,7 +114,7 @@ static bool reduce(struct shared *shared)
         part_reduce(shared, own, count);
     if (stage->gathers)
         memcpy(result_of(window, window->rank, shared->reduced), own,
-               (size_t)(count * comm_type_size(stage->ticket->type)));
+               (size_t)(count * comm_type_size(stage->request->type)));
     counter_set(&window_counters(window, window->rank)->reduced, ++shared->reduced);
     return true;
 }
@@ -122,7 +122,7 @@ static bool reduce(struct shared *shared)
 static bool copy_out(struct shared *shared)
 {
     struct window *window = shared->window;
-    int64_t width = comm_type_size(shared->stage->ticket->type);
+    int64_t width = comm_type_size(shared->stage->request->type);
     if (shared->gathered == shared->end || !all_beyond(window, CHUNK_REDUCED, shared->gathered))
         return false;
     for (int i = 1; i < window->size; i++) {
@@ -165,39 +165,39 @@ static int64_t shared_divide(struct shared *shared, int64_t block, enum comm_typ
 void shared_run(const struct stage *stage)
 {
     struct shared shared = {.stage = stage, .window = stage->group->window};
-    struct idle idle = {.ticket = stage->ticket};
-    shared_begin(&shared, shared_divide(&shared, stage->block, stage->ticket->type), stage->reduces,
-                 true, stage->gathers);
+    struct idle idle = {.request = stage->request};
+    shared_begin(&shared, shared_divide(&shared, stage->block, stage->request->type),
+                 stage->reduces, true, stage->gathers);
     while (shared.copied < shared.end || shared.reduced < shared.end ||
            shared.gathered < shared.end) {
         bool moved = copy_out(&shared);
-        moved = reduce(&shared) || moved;
+        moved = chunk_reduce(&shared) || moved;
         moved = copy_in(&shared) || moved;
         progress_idle(&idle, moved);
     }
 }
 
 /* Ranks read the root's slot; a chunk that was read counts as reduced. */
-void shared_broadcast(const struct ticket *ticket)
+void shared_broadcast(const struct comm_request *request)
 {
-    struct window *window = ticket->group->window;
+    struct window *window = request->group->window;
     struct shared shared = {.window = window};
-    struct idle idle = {.ticket = ticket};
-    int64_t bytes = ticket->count * comm_type_size(ticket->type);
-    bool root = window->rank == ticket->peer;
+    struct idle idle = {.request = request};
+    int64_t bytes = request->count * comm_type_size(request->type);
+    bool root = window->rank == request->peer;
     shared_begin(&shared, (bytes + WINDOW_CHUNK - 1) / WINDOW_CHUNK, root, !root, false);
     while (shared.copied < shared.end || shared.reduced < shared.end) {
         uint64_t chunk = root ? shared.copied : shared.reduced;
         int64_t first = (int64_t)(chunk - shared.begin) * WINDOW_CHUNK, left = bytes - first;
-        unsigned char *data = (unsigned char *)ticket->buffer + first;
+        unsigned char *data = (unsigned char *)request->buffer + first;
         size_t part = (size_t)(left < WINDOW_CHUNK ? left : WINDOW_CHUNK);
         bool moves = root ? slot_is_free(window, CHUNK_REDUCED, chunk)
-                          : counter_read(&window_counters(window, ticket->peer)->copied) > chunk;
+                          : counter_read(&window_counters(window, request->peer)->copied) > chunk;
         if (moves && root) {
-            memcpy(slot_of(window, ticket->peer, chunk), data, part);
+            memcpy(slot_of(window, request->peer, chunk), data, part);
             counter_set(&window_counters(window, window->rank)->copied, ++shared.copied);
         } else if (moves) {
-            memcpy(data, slot_of(window, ticket->peer, chunk), part);
+            memcpy(data, slot_of(window, request->peer, chunk), part);
             counter_set(&window_counters(window, window->rank)->reduced, ++shared.reduced);
         }
         progress_idle(&idle, moves);
@@ -205,32 +205,32 @@ void shared_broadcast(const struct ticket *ticket)
 }
 
 /* This rank's own blocks do not use the slot. */
-static bool blocks_copy_in(struct shared *shared, const struct ticket *ticket)
+static bool blocks_copy_in(struct shared *shared, const struct comm_request *request)
 {
     struct window *window = shared->window;
     if (shared->copied == shared->end || !slot_is_free(window, CHUNK_REDUCED, shared->copied))
         return false;
     int64_t first = (int64_t)(shared->copied - shared->begin) * shared->part, count;
     unsigned char *slot = slot_of(window, window->rank, shared->copied);
-    unsigned char *own = blocks_from(ticket, window->rank, &count);
+    unsigned char *own = blocks_from(request, window->rank, &count);
     for (int rank = 0; rank < window->size; rank++)
-        blocks_copy(ticket, rank, first, shared->part,
-                    rank == window->rank ? own + first * comm_type_size(ticket->type)
+        blocks_copy(request, rank, first, shared->part,
+                    rank == window->rank ? own + first * comm_type_size(request->type)
                                          : slot + window->part_bytes * (size_t)rank);
     counter_set(&window_counters(window, window->rank)->copied, ++shared->copied);
     return true;
 }
 
-static bool blocks_copy_out(struct shared *shared, const struct ticket *ticket)
+static bool blocks_copy_out(struct shared *shared, const struct comm_request *request)
 {
     struct window *window = shared->window;
     int64_t first = (int64_t)(shared->reduced - shared->begin) * shared->part, count;
-    int64_t width = comm_type_size(ticket->type);
+    int64_t width = comm_type_size(request->type);
     if (shared->reduced == shared->end || !all_beyond(window, CHUNK_COPIED, shared->reduced))
         return false;
     for (int i = 1; i < window->size; i++) {
         int rank = (window->rank + i) % window->size;
-        unsigned char *into = blocks_from(ticket, rank, &count);
+        unsigned char *into = blocks_from(request, rank, &count);
         int64_t part = count - first < shared->part ? count - first : shared->part;
         if (part > 0)
             memcpy(into + first * width,
@@ -244,18 +244,18 @@ static bool blocks_copy_out(struct shared *shared, const struct ticket *ticket)
 
 /* Like a reduction, but the values of the other ranks are copied and not added. A chunk that was
  * read counts as reduced. The rank with the most values determines the number of chunks. */
-void shared_all_to_all(const struct ticket *ticket)
+void shared_all_to_all(const struct comm_request *request)
 {
-    struct shared shared = {.window = ticket->group->window};
-    struct idle idle = {.ticket = ticket};
+    struct shared shared = {.window = request->group->window};
+    struct idle idle = {.request = request};
     int64_t most = 0;
     for (int rank = 0; rank < shared.window->size; rank++)
-        most = ticket->parts[rank] > most ? ticket->parts[rank] : most;
-    shared_begin(&shared, shared_divide(&shared, most * ticket->count, ticket->type), true, true,
+        most = request->parts[rank] > most ? request->parts[rank] : most;
+    shared_begin(&shared, shared_divide(&shared, most * request->count, request->type), true, true,
                  false);
     while (shared.copied < shared.end || shared.reduced < shared.end) {
-        bool moved = blocks_copy_out(&shared, ticket);
-        moved = blocks_copy_in(&shared, ticket) || moved;
+        bool moved = blocks_copy_out(&shared, request);
+        moved = blocks_copy_in(&shared, request) || moved;
         progress_idle(&idle, moved);
     }
 }

@@ -20,31 +20,31 @@ int64_t stage_part(const struct stage *stage, int64_t block, int64_t first, int6
         end = block * stage->stride + stage->block;
     if (end > stage->total)
         end = stage->total;
-    *part = stage->buffer + (begin < end ? begin : 0) * comm_type_size(stage->ticket->type);
+    *part = stage->buffer + (begin < end ? begin : 0) * comm_type_size(stage->request->type);
     return begin < end ? end - begin : 0;
 }
 
-int64_t blocks_copy(const struct ticket *ticket, int to, int64_t first, int64_t count,
+int64_t blocks_copy(const struct comm_request *request, int to, int64_t first, int64_t count,
                     unsigned char *into)
 {
-    const int64_t width = comm_type_size(ticket->type);
-    const int64_t all = ticket->parts[ticket->group->comm.rank] * ticket->count;
+    const int64_t width = comm_type_size(request->type);
+    const int64_t all = request->parts[request->group->comm.rank] * request->count;
     const int64_t end = first + count < all ? first + count : all;
     for (int64_t i = first, next; i < end; i = next) {
-        int64_t part = i / ticket->count, element = i % ticket->count;
-        next = (part + 1) * ticket->count < end ? (part + 1) * ticket->count : end;
-        int64_t from = part * ticket->stride + to * ticket->count + element;
-        memcpy(into + (i - first) * width, (unsigned char *)ticket->buffer + from * width,
+        int64_t part = i / request->count, element = i % request->count;
+        next = (part + 1) * request->count < end ? (part + 1) * request->count : end;
+        int64_t from = part * request->stride + to * request->count + element;
+        memcpy(into + (i - first) * width, (unsigned char *)request->buffer + from * width,
                (size_t)((next - i) * width));
     }
     return first < end ? end - first : 0;
 }
 
-unsigned char *blocks_from(const struct ticket *ticket, int from, int64_t *count)
+unsigned char *blocks_from(const struct comm_request *request, int from, int64_t *count)
 {
-    int64_t first = comm_parts_before(ticket->parts, from) * ticket->count;
-    *count = ticket->parts[from] * ticket->count;
-    return (unsigned char *)ticket->received + first * comm_type_size(ticket->type);
+    int64_t first = comm_parts_before(request->parts, from) * request->count;
+    *count = request->parts[from] * request->count;
+    return (unsigned char *)request->received + first * comm_type_size(request->type);
 }
 
 void transport_run_stage(const struct stage *stage, unsigned char *scratch)
@@ -65,26 +65,27 @@ void transport_run_stage(const struct stage *stage, unsigned char *scratch)
  * the position of each rank's block, so they process the nodes one by one: the blocks of the ranks
  * of one node are adjacent. */
 
-static struct stage stage_inside(const struct ticket *ticket, bool reduces)
+static struct stage stage_inside(const struct comm_request *request, bool reduces)
 {
-    return (struct stage){.ticket = ticket,
-                          .group = ticket->group->inside,
-                          .buffer = ticket->buffer,
+    return (struct stage){.request = request,
+                          .group = request->group->inside,
+                          .buffer = request->buffer,
                           .reduces = reduces,
                           .gathers = !reduces};
 }
 
-static void all_reduce_run(const struct ticket *ticket, unsigned char *scratch)
+static void all_reduce_run(const struct comm_request *request, unsigned char *scratch)
 {
-    struct stage stage = stage_inside(ticket, true);
-    int64_t local_size = ticket->group->inside->comm.size, nodes = ticket->group->across->comm.size;
-    stage.total = ticket->count;
-    stage.block = stage.stride = (ticket->count + local_size - 1) / local_size;
+    struct stage stage = stage_inside(request, true);
+    int64_t local_size = request->group->inside->comm.size,
+            nodes = request->group->across->comm.size;
+    stage.total = request->count;
+    stage.block = stage.stride = (request->count + local_size - 1) / local_size;
     transport_run_stage(&stage, scratch);
     struct stage across = {
-        .ticket = ticket, .group = ticket->group->across, .reduces = true, .gathers = true};
+        .request = request, .group = request->group->across, .reduces = true, .gathers = true};
     across.total =
-        stage_part(&stage, ticket->group->inside->comm.rank, 0, stage.block, &across.buffer);
+        stage_part(&stage, request->group->inside->comm.rank, 0, stage.block, &across.buffer);
     across.block = across.stride = (across.total + nodes - 1) / nodes;
     transport_run_stage(&across, scratch);
     stage.reduces = false;
@@ -93,89 +94,91 @@ static void all_reduce_run(const struct ticket *ticket, unsigned char *scratch)
 }
 
 /* Process the blocks of the ranks of each node, one node after the other. */
-static void blocks_run_inside(const struct ticket *ticket, bool reduces, unsigned char *scratch)
+static void blocks_run_inside(const struct comm_request *request, bool reduces,
+                              unsigned char *scratch)
 {
-    struct stage stage = stage_inside(ticket, reduces);
-    int64_t local_size = ticket->group->inside->comm.size;
-    stage.block = stage.stride = ticket->count;
-    stage.total = ticket->count * local_size;
-    for (int node = 0; node < ticket->group->across->comm.size; node++) {
+    struct stage stage = stage_inside(request, reduces);
+    int64_t local_size = request->group->inside->comm.size;
+    stage.block = stage.stride = request->count;
+    stage.total = request->count * local_size;
+    for (int node = 0; node < request->group->across->comm.size; node++) {
         transport_run_stage(&stage, scratch);
-        stage.buffer += stage.total * comm_type_size(ticket->type);
+        stage.buffer += stage.total * comm_type_size(request->type);
     }
 }
 
 /* Process the blocks of the ranks with this local rank, one on each node. */
-static void blocks_run_across(const struct ticket *ticket, bool reduces, unsigned char *scratch)
+static void blocks_run_across(const struct comm_request *request, bool reduces,
+                              unsigned char *scratch)
 {
-    const struct group *inside = ticket->group->inside;
-    int64_t first = inside->comm.rank * ticket->count * comm_type_size(ticket->type);
-    struct stage stage = {.ticket = ticket,
-                          .group = ticket->group->across,
-                          .buffer = (unsigned char *)ticket->buffer + first,
-                          .block = ticket->count,
-                          .stride = ticket->count * inside->comm.size,
+    const struct group *inside = request->group->inside;
+    int64_t first = inside->comm.rank * request->count * comm_type_size(request->type);
+    struct stage stage = {.request = request,
+                          .group = request->group->across,
+                          .buffer = (unsigned char *)request->buffer + first,
+                          .block = request->count,
+                          .stride = request->count * inside->comm.size,
                           .reduces = reduces,
                           .gathers = !reduces};
     stage.total = stage.stride * (stage.group->comm.size - 1) + stage.block;
     transport_run_stage(&stage, scratch);
 }
 
-void hierarchical_run(const struct ticket *ticket, unsigned char *scratch)
+void hierarchical_run(const struct comm_request *request, unsigned char *scratch)
 {
-    if (ticket->action == ACTION_ALL_REDUCE) {
-        all_reduce_run(ticket, scratch);
-    } else if (ticket->action == ACTION_REDUCE_SCATTER) {
-        blocks_run_inside(ticket, true, scratch);
-        blocks_run_across(ticket, true, scratch);
+    if (request->action == ACTION_ALL_REDUCE) {
+        all_reduce_run(request, scratch);
+    } else if (request->action == ACTION_REDUCE_SCATTER) {
+        blocks_run_inside(request, true, scratch);
+        blocks_run_across(request, true, scratch);
     } else {
-        blocks_run_across(ticket, false, scratch);
-        blocks_run_inside(ticket, false, scratch);
+        blocks_run_across(request, false, scratch);
+        blocks_run_inside(request, false, scratch);
     }
 }
 
 /* ---- choice of the algorithm */
 
-static void run_large(const struct ticket *ticket, unsigned char *scratch)
+static void run_large(const struct comm_request *request, unsigned char *scratch)
 {
-    int64_t size = ticket->group->comm.size;
-    bool whole = ticket->action == ACTION_ALL_REDUCE;
-    struct stage stage = {.ticket = ticket,
-                          .group = ticket->group,
-                          .buffer = ticket->buffer,
-                          .total = whole ? ticket->count : ticket->count * size,
-                          .reduces = ticket->action != ACTION_ALL_GATHER,
-                          .gathers = ticket->action != ACTION_REDUCE_SCATTER};
+    int64_t size = request->group->comm.size;
+    bool whole = request->action == ACTION_ALL_REDUCE;
+    struct stage stage = {.request = request,
+                          .group = request->group,
+                          .buffer = request->buffer,
+                          .total = whole ? request->count : request->count * size,
+                          .reduces = request->action != ACTION_ALL_GATHER,
+                          .gathers = request->action != ACTION_REDUCE_SCATTER};
     stage.block = stage.stride = (stage.total + size - 1) / size;
     transport_run_stage(&stage, scratch);
 }
 
-void transport_run(const struct ticket *ticket, unsigned char *scratch)
+void transport_run(const struct comm_request *request, unsigned char *scratch)
 {
-    const struct group *group = ticket->group;
-    const int64_t bytes = ticket->count * comm_type_size(ticket->type);
+    const struct group *group = request->group;
+    const int64_t bytes = request->count * comm_type_size(request->type);
     bool small = bytes <= SMALL_BYTES;
-    if (ticket->awaits != EXCHANGE_NONE)
-        exchange_poll(ticket);
-    else if (ticket->action == ACTION_ALL_TO_ALL && group->window != NULL)
-        shared_all_to_all(ticket);
-    else if (ticket->action == ACTION_ALL_TO_ALL)
-        pairwise_all_to_all(ticket, scratch);
-    else if (ticket->action == ACTION_ALL_REDUCE && small)
-        tree_all_reduce(ticket, scratch);
-    else if (ticket->action == ACTION_BROADCAST && small)
-        tree_broadcast(ticket, ticket->peer);
-    else if (ticket->action == ACTION_ALL_GATHER && group->window == NULL && bytes <= SMALL_BLOCK &&
-             bytes * group->comm.size <= SCRATCH_BYTES)
-        tree_all_gather(ticket, scratch);
-    else if (ticket->action == ACTION_BROADCAST && group->window != NULL)
-        shared_broadcast(ticket);
-    else if (ticket->action >= ACTION_BROADCAST)
-        chain_run(ticket);
-    else if (group->across != NULL && (group->by_node || ticket->action == ACTION_ALL_REDUCE))
-        hierarchical_run(ticket, scratch);
+    if (request->awaits != EXCHANGE_NONE)
+        exchange_poll(request);
+    else if (request->action == ACTION_ALL_TO_ALL && group->window != NULL)
+        shared_all_to_all(request);
+    else if (request->action == ACTION_ALL_TO_ALL)
+        pairwise_all_to_all(request, scratch);
+    else if (request->action == ACTION_ALL_REDUCE && small)
+        tree_all_reduce(request, scratch);
+    else if (request->action == ACTION_BROADCAST && small)
+        tree_broadcast(request, request->peer);
+    else if (request->action == ACTION_ALL_GATHER && group->window == NULL &&
+             bytes <= SMALL_BLOCK && bytes * group->comm.size <= SCRATCH_BYTES)
+        tree_all_gather(request, scratch);
+    else if (request->action == ACTION_BROADCAST && group->window != NULL)
+        shared_broadcast(request);
+    else if (request->action >= ACTION_BROADCAST)
+        chain_run(request);
+    else if (group->across != NULL && (group->by_node || request->action == ACTION_ALL_REDUCE))
+        hierarchical_run(request, scratch);
     else
-        run_large(ticket, scratch);
+        run_large(request, scratch);
 }
 
 /* Placement of a group's ranks on nodes. */

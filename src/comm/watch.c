@@ -61,17 +61,17 @@ void comm_entered(struct comm *comm, int64_t number)
     ((struct group *)comm)->entered = number;
 }
 
-static void ticket_describe(const struct ticket *ticket, char *text, size_t size)
+static void request_describe(const struct comm_request *request, char *text, size_t size)
 {
     static const char *const action[] = {"all-reduce", "reduce-scatter", "all-gather", "broadcast",
                                          "all-to-all", "sending",        "receiving"};
-    int length = ticket->what != NULL
-                     ? snprintf(text, size, "%s", ticket->what)
-                     : snprintf(text, size, "%s of %lld %s", action[ticket->action],
-                                (long long)ticket->count, comm_type_name(ticket->type));
-    if (length > 0 && (size_t)length < size && ticket->sequence > 0)
+    int length = request->what != NULL
+                     ? snprintf(text, size, "%s", request->what)
+                     : snprintf(text, size, "%s of %lld %s", action[request->action],
+                                (long long)request->count, comm_type_name(request->type));
+    if (length > 0 && (size_t)length < size && request->sequence > 0)
         snprintf(text + length, size - (size_t)length, " (number %lld of a group of %d ranks)",
-                 (long long)ticket->sequence, ticket->group->comm.size);
+                 (long long)request->sequence, request->group->comm.size);
 }
 
 /* Receive a question if there is one. Called by the communication thread and by comm_give_up. */
@@ -91,7 +91,7 @@ static bool question_take(int *asker, int64_t *identity)
     return there != 0;
 }
 
-void watch_turn(const struct ticket *current)
+void watch_turn(const struct comm_request *current)
 {
     int asker = 0;
     int64_t identity = 0;
@@ -103,7 +103,7 @@ void watch_turn(const struct ticket *current)
         if (current != NULL) {
             answer.waits = true;
             answer.inside = current->group->identity == identity && current->sequence > 0;
-            ticket_describe(current, answer.doing, sizeof answer.doing);
+            request_describe(current, answer.doing, sizeof answer.doing);
         }
         /* Small enough for MPI_Send not to block. */
         MPI_CHECK(
@@ -118,22 +118,22 @@ static void watch_sleep(void)
 }
 
 /* Ask all other ranks of the group. answers[rank].identity stays 0 if a rank does not answer. */
-static void watch_ask(const struct ticket *ticket, struct answer *answers)
+static void watch_ask(const struct comm_request *request, struct answer *answers)
 {
     const double patience = 2;
-    const struct group *group = ticket->group;
+    const struct group *group = request->group;
     int open = 0, *world_rank = group_world_ranks(group);
     for (int rank = 0; rank < group->comm.size; rank++)
         if (rank != group->comm.rank) {
             /* MPI_Send may block: UCX connects only while the other rank calls MPI. */
-            MPI_Request request;
+            MPI_Request sent;
             MPI_CHECK(MPI_Isend(&group->identity, 1, MPI_INT64_T, world_rank[rank], TAG_QUESTION,
-                                watch_communicator, &request));
-            MPI_CHECK(MPI_Request_free(&request));
+                                watch_communicator, &sent));
+            MPI_CHECK(MPI_Request_free(&sent));
             open++;
         }
     for (double start = clock_now(); open > 0 && clock_now() < start + patience;) {
-        watch_turn(ticket);
+        watch_turn(request);
         for (int rank = 0; rank < group->comm.size; rank++) {
             int there = 0, from = world_rank[rank];
             MPI_CHECK(MPI_Iprobe(from, TAG_ANSWER, watch_communicator, &there, MPI_STATUS_IGNORE));
@@ -148,26 +148,26 @@ static void watch_ask(const struct ticket *ticket, struct answer *answers)
     free(world_rank);
 }
 
-static bool is_missing(const struct ticket *ticket, const struct answer *answers, int rank)
+static bool is_missing(const struct comm_request *request, const struct answer *answers, int rank)
 {
-    if (rank == ticket->group->comm.rank)
+    if (rank == request->group->comm.rank)
         return false;
-    if (ticket->sequence == 0)
-        return rank == ticket->peer;
-    return answers[rank].identity == 0 || answers[rank].entered < ticket->sequence;
+    if (request->sequence == 0)
+        return rank == request->peer;
+    return answers[rank].identity == 0 || answers[rank].entered < request->sequence;
 }
 
 /* Write "rank 2 on node7 (in no collective; ...), rank 3 on node8 (does not answer)". */
-static void watch_list_missing(const struct ticket *ticket, const struct answer *answers,
+static void watch_list_missing(const struct comm_request *request, const struct answer *answers,
                                char *text, size_t size)
 {
-    const struct group *group = ticket->group;
+    const struct group *group = request->group;
     size_t used = 0;
     int *world_rank = group_world_ranks(group);
     text[0] = '\0';
     for (int rank = 0; rank < group->comm.size && used < size; rank++) {
         bool silent = answers[rank].identity == 0;
-        if (!is_missing(ticket, answers, rank))
+        if (!is_missing(request, answers, rank))
             continue;
         char doing[256], place[512] = "does not answer";
         status_describe(&answers[rank].status, doing, sizeof doing);
@@ -183,14 +183,14 @@ static void watch_list_missing(const struct ticket *ticket, const struct answer 
 
 /* True if another rank should report: a lower rank waits in the same collective, or all missing
  * ranks wait themselves, for a rank of another group. */
-static bool watch_defers(const struct ticket *ticket, const struct answer *answers)
+static bool watch_defers(const struct comm_request *request, const struct answer *answers)
 {
-    const struct comm *comm = &ticket->group->comm;
+    const struct comm *comm = &request->group->comm;
     bool missing = false, cause = false;
     for (int rank = 0; rank < comm->size; rank++) {
-        if (rank < comm->rank && answers[rank].inside && answers[rank].entered == ticket->sequence)
+        if (rank < comm->rank && answers[rank].inside && answers[rank].entered == request->sequence)
             return true;
-        if (is_missing(ticket, answers, rank)) {
+        if (is_missing(request, answers, rank)) {
             missing = true;
             cause = cause || !answers[rank].waits;
         }
@@ -199,14 +199,14 @@ static bool watch_defers(const struct ticket *ticket, const struct answer *answe
 }
 
 /* why: the error of a failed collective, or NULL to report missing ranks. */
-static void watch_report(const struct ticket *ticket, double waited, const char *missing,
+static void watch_report(const struct comm_request *request, double waited, const char *missing,
                          const char *why)
 {
     char what[192], since[32];
     int self = world_rank();
     time_t start = time(NULL) - (time_t)waited;
     struct tm calendar;
-    ticket_describe(ticket, what, sizeof what);
+    request_describe(request, what, sizeof what);
     strftime(since, sizeof since, "%H:%M:%S", localtime_r(&start, &calendar));
     if (why != NULL)
         fprintf(stderr, "vittrain: failure: rank %d on %s: %s failed after %.1f s (since %s): %s\n",
@@ -217,7 +217,7 @@ static void watch_report(const struct ticket *ticket, double waited, const char 
                 "mesh.timeout%s\n",
                 self, comm_host_of(self), what, waited, since,
                 missing[0] != '\0' ? "missing: " : "all ranks have started it, but no data arrives",
-                missing, ticket->what != NULL ? "; NCCL_DEBUG=INFO prints what NCCL does" : "");
+                missing, request->what != NULL ? "; NCCL_DEBUG=INFO prints what NCCL does" : "");
     fflush(stderr);
 }
 
@@ -228,22 +228,22 @@ static double report_delay(int lower_ranks)
     return 0.5 * (lower_ranks < 10 ? lower_ranks : 10);
 }
 
-void watch_check(const struct ticket *ticket, double waited)
+void watch_check(const struct comm_request *request, double waited)
 {
     const double grace = 5; /* seconds */
     static char missing[4096];
-    const struct group *group = ticket->group;
+    const struct group *group = request->group;
     if (watch_timeout <= 0 || waited < watch_timeout)
         return;
     struct answer *answers = calloc((size_t)group->comm.size, sizeof *answers);
     ENSURE_MEMORY(answers != NULL, "no memory for the answers of %d ranks", group->comm.size);
-    watch_ask(ticket, answers);
-    watch_list_missing(ticket, answers, missing, sizeof missing);
-    bool later = watch_defers(ticket, answers);
+    watch_ask(request, answers);
+    watch_list_missing(request, answers, missing, sizeof missing);
+    bool later = watch_defers(request, answers);
     const double patience = grace + report_delay(group->comm.rank);
     for (double start = clock_now(); later && clock_now() < start + patience; watch_sleep())
-        watch_turn(ticket);
-    watch_report(ticket, waited, missing, NULL);
+        watch_turn(request);
+    watch_report(request, waited, missing, NULL);
     failure_end();
 }
 
@@ -253,22 +253,23 @@ void comm_give_up(struct comm *comm, int64_t number, const char *what, double se
 {
     static char missing[4096];
     ENSURE(comm->backend == &comm_mpi, "the watch needs a group of MPI");
-    const struct ticket ticket = {.group = (struct group *)comm, .what = what, .sequence = number};
+    const struct comm_request request = {
+        .group = (struct group *)comm, .what = what, .sequence = number};
     struct answer *answers = calloc((size_t)comm->size, sizeof *answers);
     ENSURE_MEMORY(answers != NULL, "no memory for the answers of %d ranks", comm->size);
     int before = comm->rank + 1;
     if (why == NULL) {
-        watch_ask(&ticket, answers);
-        watch_list_missing(&ticket, answers, missing, sizeof missing);
+        watch_ask(&request, answers);
+        watch_list_missing(&request, answers, missing, sizeof missing);
         /* Lower ranks that have started the collective report the same. Each adds two
          * delays, because on a busy machine mpirun takes more than 0.4 s to end the job. */
         before = 0;
         for (int rank = 0; rank < comm->rank; rank++)
-            before += is_missing(&ticket, answers, rank) ? 0 : 2;
+            before += is_missing(&request, answers, rank) ? 0 : 2;
     }
     for (double start = clock_now(); clock_now() < start + report_delay(before); watch_sleep())
-        watch_turn(&ticket);
-    watch_report(&ticket, seconds, missing, why);
+        watch_turn(&request);
+    watch_report(&request, seconds, missing, why);
     before_end();
     failure_end();
 }

@@ -22,7 +22,7 @@
 
 /* Add a result to the log book (output.logbook), with strategy and model of the options; rank 0
  * only. A failure is a warning. */
-static void find_note(const struct options *options, struct found *found)
+static void found_record(const struct options *options, struct found *found)
 {
     struct error error = {0};
     if (options->output.logbook[0] == '\0')
@@ -157,7 +157,7 @@ static void suggestion_print(const struct search *search)
 }
 
 /* Add the suggestion to the log book. */
-static void suggestion_note(const struct search *search)
+static void suggestion_record(const struct search *search)
 {
     const struct session *session = &search->run.session;
     char detail[OPTION_TEXT + 8] = "";
@@ -175,7 +175,7 @@ static void suggestion_note(const struct search *search)
                           .peak_bytes = -1,
                           .limit = -1,
                           .detail = detail};
-    find_note(&search->run.options, &found);
+    found_record(&search->run.options, &found);
 }
 
 enum { WIDTH = 800, HEIGHT = 450 };
@@ -274,7 +274,7 @@ static void search_report(struct search *search, struct error *error)
     const char *name = search->run.options.find.output;
     if (app_output_arrived(error) && name[0] != '\0' && curve_write(search, error))
         error_defer(find_lr_plot(name, &search->test, &search->suggestion, error));
-    suggestion_note(search);
+    suggestion_record(search);
 }
 
 /* Run the learning-rate range test and print the result on rank 0. */
@@ -308,7 +308,7 @@ static void batch_run(const struct options *options, struct comm *world, struct 
                               .peak_bytes = (int64_t)best->peak,
                               .limit = (int64_t)search.limit,
                               .detail = ""};
-        find_note(options, &found);
+        found_record(options, &found);
         error_defer(app_output_arrived(error));
     }
     comm_agree(world, error);

@@ -25,8 +25,8 @@ struct report {
 };
 
 /* Split the arguments into run folders and options. */
-static bool words_take(struct report *report, int count, char **words, const char **folders,
-                       struct error *error)
+static bool arguments_parse(struct report *report, int count, char **words, const char **folders,
+                            struct error *error)
 {
     options_default(&report->options);
     for (int i = 0; i < count; i++) {
@@ -127,7 +127,7 @@ static int report_run(int count, char **words)
     ENSURE_MEMORY(folders != NULL, "no memory for runs");
     log_open(0, LOG_INFO);
     option_warn_old_names();
-    if (words_take(&report, count, words, folders, &error) &&
+    if (arguments_parse(&report, count, words, folders, &error) &&
         records_take(&report, folders, &error) && page_write(&report, &error) &&
         csv_write(&report, &error) && exports_write(&report, &error))
         error_defer(app_output_arrived(&error));

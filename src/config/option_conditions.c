@@ -146,9 +146,9 @@ static bool requests_nothing(const char *value)
     return list_matches("0,off,none,auto", value) || value[0] == '\0';
 }
 
-static bool refuse(const char *where, const struct option_entry *entry,
-                   const struct condition *unmet, const struct options *options,
-                   struct error *error)
+static bool option_refuse(const char *where, const struct option_entry *entry,
+                          const struct condition *unmet, const struct options *options,
+                          struct error *error)
 {
     char name[OPTION_KEY], list[OPTION_TEXT], value[OPTION_TEXT], other[OPTION_TEXT];
     char words[OPTION_TEXT];
@@ -186,7 +186,7 @@ static bool deck_check(const char *path, const struct options *options, struct e
         option_write(entry, &defaults, preset, sizeof preset);
         option_write(entry, options, final, sizeof final);
         if (strcmp(value, final) == 0 && strcmp(value, preset) != 0 && !requests_nothing(value))
-            return refuse(where, entry, unmet, options, error);
+            return option_refuse(where, entry, unmet, options, error);
     }
     return true;
 }
@@ -202,7 +202,7 @@ bool option_word_check(const char *word, const struct options *options, struct e
     if (unmet == NULL)
         return true;
     option_write(entry, options, value, sizeof value);
-    return requests_nothing(value) || refuse("", entry, unmet, options, error);
+    return requests_nothing(value) || option_refuse("", entry, unmet, options, error);
 }
 
 void options_settle(struct options *options)

@@ -20,7 +20,7 @@
 
 #include "core/output_file.h"
 
-static const char *advice(int number)
+static const char *errno_advice(int number)
 {
     switch (number) {
     case ENOSPC:
@@ -62,7 +62,7 @@ static const char *reason_text(int number)
 bool durable_failed(struct error *error, const char *doing, const char *path, int number)
 {
     return error_set(error, ERROR_FILE, "cannot %s %s: %s; %s", doing, path, reason_text(number),
-                     advice(number));
+                     errno_advice(number));
 }
 
 int durable_create(const char *path, struct error *error)

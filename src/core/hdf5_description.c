@@ -28,7 +28,8 @@ struct walk {
     char path[HDF5_NAME]; /* of the current object */
 };
 
-__attribute__((format(printf, 2, 3))) static bool fault(struct walk *walk, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static bool fault_set(struct walk *walk, const char *format,
+                                                            ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -41,7 +42,7 @@ __attribute__((format(printf, 2, 3))) static bool fault(struct walk *walk, const
 static bool name_copy(struct walk *walk, char *to, const char *name)
 {
     return snprintf(to, HDF5_NAME, "%s", name) < HDF5_NAME ||
-           fault(walk, "the name %.60s... is longer than %d bytes", name, HDF5_NAME - 1);
+           fault_set(walk, "the name %.60s... is longer than %d bytes", name, HDF5_NAME - 1);
 }
 
 /* True if the layout of a floating-point type is that of IEEE's half precision, for which HDF5
@@ -147,7 +148,7 @@ static herr_t attribute_describe(hid_t object, const char *name, const H5A_info_
     bool good = type >= 0 && to.count >= 0 && name_copy(walk, to.name, name);
     if (good && (to.count > (HDF5_MOST_VALUES - to.offset) / 8 ||
                  walk->to->attribute_count++ >= HDF5_MOST_ATTRIBUTES))
-        good = fault(walk, "it has too many attributes");
+        good = fault_set(walk, "it has too many attributes");
     if (good && (class == H5T_INTEGER || class == H5T_FLOAT))
         good = numbers_read(walk, attribute, type, &to);
     else if (good && class == H5T_STRING)
@@ -192,7 +193,7 @@ static bool chunk_add(struct walk *walk, struct hdf5_object *to, const hsize_t *
     }
     to->chunk_count++;
     fwrite(&chunk, sizeof chunk, 1, walk->chunks.file);
-    return walk->to->chunk_count++ < HDF5_MOST_CHUNKS || fault(walk, "it has too many chunks");
+    return walk->to->chunk_count++ < HDF5_MOST_CHUNKS || fault_set(walk, "it has too many chunks");
 }
 
 static bool chunks_describe(struct walk *walk, hid_t dataset, struct hdf5_object *to)
@@ -324,7 +325,8 @@ static herr_t link_describe(hid_t file, const char *path, const H5L_info_t *link
         to.depth++;
     snprintf(walk->path, sizeof walk->path, "%s", link != NULL ? path : "");
     const bool good =
-        (walk->to->object_count++ < HDF5_MOST_OBJECTS || fault(walk, "it has too many objects")) &&
+        (walk->to->object_count++ < HDF5_MOST_OBJECTS ||
+         fault_set(walk, "it has too many objects")) &&
         name_copy(walk, to.name, name) &&
         ((link != NULL && link->type != H5L_TYPE_HARD) || object_describe(walk, file, path, &to));
     fwrite(&to, sizeof to, 1, walk->objects.file);
@@ -378,12 +380,12 @@ void hdf5_describe(const char *path, const char *datasets, struct hdf5_descripti
     if (sscanf(errors.reason,
                "truncated file: eof = %lld, sblock->base_addr = %lld, stored_eof = %lld", &bytes,
                &base, &needed) == 3)
-        fault(&walk, "it is truncated: it has %lld of its %lld bytes", bytes, needed);
+        fault_set(&walk, "it is truncated: it has %lld of its %lld bytes", bytes, needed);
     if (!memory)
-        fault(&walk, "no memory for its structure");
+        fault_set(&walk, "no memory for its structure");
     if (!good)
-        fault(&walk, "%s%s%.150s", walk.path, walk.path[0] == '\0' ? "" : ": ",
-              errors.reason[0] != '\0' ? errors.reason : "HDF5 cannot read it");
+        fault_set(&walk, "%s%s%.150s", walk.path, walk.path[0] == '\0' ? "" : ": ",
+                  errors.reason[0] != '\0' ? errors.reason : "HDF5 cannot read it");
     if (description->fault[0] != '\0')
         description->object_count = description->attribute_count = description->value_bytes =
             description->chunk_count = 0;

@@ -151,8 +151,8 @@ static hid_t make_dataset(hid_t group, const char *name, hid_t type, int dimensi
     return dataset;
 }
 
-void hdf5_space_leave(hid_t group, const char *name, hid_t type, int dimensions,
-                      const int64_t *extent, int64_t *offset)
+void hdf5_dataset_reserve(hid_t group, const char *name, hid_t type, int dimensions,
+                          const int64_t *extent, int64_t *offset)
 {
     hid_t dataset = make_dataset(group, name, type, dimensions, extent);
     *offset = (int64_t)H5Dget_offset(dataset);

@@ -36,8 +36,8 @@ void hdf5_errors_begin(struct hdf5_errors *errors);
 bool hdf5_errors_end(struct hdf5_errors *errors);
 
 /* Write everything that `fill` creates to the file `descriptor`, which is open for writing. Data
- * sets of hdf5_space_leave are holes that the caller writes later. The disk space of the whole file
- * is reserved if the file system supports it. *bytes is the size of the file. */
+ * sets of hdf5_dataset_reserve are holes that the caller writes later. The disk space of the whole
+ * file is reserved if the file system supports it. *bytes is the size of the file. */
 MUST_CHECK bool hdf5_frame_create(int descriptor, const char *path,
                                   void (*fill)(hid_t file, void *context), void *context,
                                   int64_t *bytes, struct error *error);
@@ -53,8 +53,8 @@ hid_t hdf5_group_make(hid_t parent, const char *name);
 
 /* Create a data set to be written later without HDF5, at *offset in the file. `extent` has
  * `dimensions` elements. */
-void hdf5_space_leave(hid_t group, const char *name, hid_t type, int dimensions,
-                      const int64_t *extent, int64_t *offset);
+void hdf5_dataset_reserve(hid_t group, const char *name, hid_t type, int dimensions,
+                          const int64_t *extent, int64_t *offset);
 
 /* Write a table (rows < 0: a scalar) with its CRC32C as attribute crc32c. */
 void hdf5_table_write(hid_t group, const char *name, hid_t type, int64_t rows, const void *data);

@@ -13,7 +13,7 @@
 #include "core/crc32c.h"
 #include "core/durable.h"
 
-static const int64_t most_table = (int64_t)1 << 30;
+static const int64_t table_most_bytes = (int64_t)1 << 30;
 
 bool hdf5_refuse(const struct hdf5_reader *reader, struct error *error, const char *format, ...)
 {
@@ -335,7 +335,7 @@ void *hdf5_dataset_read(struct hdf5_reader *reader, const struct hdf5_object *da
     const int64_t bytes = hdf5_elements(dataset) * dataset->element_bytes;
     int64_t crc;
     /* If many links refer to one data set, the sum of all reads must not exceed the file's size. */
-    if (bytes > most_table || bytes > reader->bytes - reader->bytes_read) {
+    if (bytes > table_most_bytes || bytes > reader->bytes - reader->bytes_read) {
         hdf5_refuse(reader, error, "its table '%s' is too large: the file is damaged",
                     dataset->name);
         return NULL;

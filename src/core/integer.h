@@ -15,6 +15,11 @@ static inline int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+static inline int64_t integer_clamp(int64_t value, int64_t least, int64_t most)
+{
+    return value < least ? least : value > most ? most : value;
+}
+
 static inline int64_t round_up_division(int64_t a, int64_t b)
 {
     return (a + b - 1) / b;

@@ -46,7 +46,7 @@ bool subprocess_has_program(void)
 }
 
 /* Start the program with default signal handling. Return an errno value. */
-static int spawn(pid_t *pid, char *const *words, int socket)
+static int program_spawn(pid_t *pid, char *const *words, int socket)
 {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
@@ -78,7 +78,7 @@ bool subprocess_start(struct subprocess *child, const char *const *words, struct
         all[n + 1] = (char *)words[n];
     failure = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0 ? 0 : errno;
     if (failure == 0) {
-        failure = spawn(&child->pid, all, ends[1]);
+        failure = program_spawn(&child->pid, all, ends[1]);
         close(ends[1]);
         if (failure != 0)
             close(ends[0]);

@@ -80,7 +80,7 @@ const char *text_nearest(const char *word, const char *const *candidates)
 }
 
 /* Replace `length` bytes by at most three stars. */
-static void mask(char *begin, size_t length)
+static void bytes_mask(char *begin, size_t length)
 {
     const size_t stars = length < 3 ? length : 3;
     memset(begin, '*', stars);
@@ -95,13 +95,13 @@ void text_mask_password(char *text)
         while (at > url && *at != '@') /* the last one before the host */
             at--;
         if (*at == '@' && colon != NULL && colon < at)
-            mask(colon + 1, (size_t)(at - colon) - 1);
+            bytes_mask(colon + 1, (size_t)(at - colon) - 1);
     }
     static const char *const keys[] = {",pass=", ",password=", ",secret_access_key="};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         for (char *value = text; (value = strstr(value, keys[i])) != NULL;) {
             value += strlen(keys[i]);
-            mask(value, strcspn(value, ",: \"'\n"));
+            bytes_mask(value, strcspn(value, ",: \"'\n"));
         }
 }
 

@@ -43,7 +43,7 @@ static uint32_t generator_draw(struct mt19937 *generator)
 }
 
 /* Fisher-Yates from the beginning. */
-static void shuffle(struct mt19937 *generator, uint32_t count, uint32_t *order)
+static void order_shuffle(struct mt19937 *generator, uint32_t count, uint32_t *order)
 {
     for (uint32_t i = 0; i < count; i++)
         order[i] = i;
@@ -56,7 +56,7 @@ static void shuffle(struct mt19937 *generator, uint32_t count, uint32_t *order)
 }
 
 /* The inside-out variant with 64-bit draws. */
-static void shuffle_large(struct mt19937 *generator, uint32_t count, uint32_t *order)
+static void order_shuffle_large(struct mt19937 *generator, uint32_t count, uint32_t *order)
 {
     for (uint32_t i = 0; i < count; i++) {
         const uint64_t high = generator_draw(generator);
@@ -71,5 +71,5 @@ void torch_permutation(uint64_t seed, uint32_t count, uint32_t *order)
 {
     struct mt19937 generator;
     generator_seed(&generator, (uint32_t)seed);
-    (count < UINT32_MAX / 20 ? shuffle : shuffle_large)(&generator, count, order);
+    (count < UINT32_MAX / 20 ? order_shuffle : order_shuffle_large)(&generator, count, order);
 }

@@ -159,7 +159,7 @@ static void draw_box(const struct crop *crop, uint32_t epoch, uint32_t sample, i
 
 /* Offset of torchvision's center_crop; negative if the image is smaller, which pads it with zeros.
  */
-static int64_t middle(int64_t size, int64_t taken)
+static int64_t center_offset(int64_t size, int64_t taken)
 {
     return size < taken ? -((taken - size) / 2) : (int64_t)rint((double)(size - taken) / 2);
 }
@@ -167,7 +167,8 @@ static int64_t middle(int64_t size, int64_t taken)
 /* Resize the image in proportion to the smallest size that covers crop->resize. For square sizes
  * the longer side is rounded down, as by torchvision's Resize; otherwise it is rounded to the
  * nearest integer, as by timm's ResizeKeepRatio. */
-static void cover(const struct crop *crop, int64_t width, int64_t height, struct crop_plan *plan)
+static void plan_cover(const struct crop *crop, int64_t width, int64_t height,
+                       struct crop_plan *plan)
 {
     const struct image_size *to = &crop->resize;
     const bool square = to->width == to->height;
@@ -192,10 +193,10 @@ void crop_plan_make(const struct crop *crop, uint32_t epoch, uint32_t sample, in
         return;
     }
     if (crop->resize_to == RESIZE_SHORTER)
-        cover(crop, width, height, plan);
+        plan_cover(crop, width, height, plan);
     if (crop->take == CROP_CENTER) {
-        plan->left = middle(plan->resized_width, crop->image.width);
-        plan->top = middle(plan->resized_height, crop->image.height);
+        plan->left = center_offset(plan->resized_width, crop->image.width);
+        plan->top = center_offset(plan->resized_height, crop->image.height);
     } else if (crop->take == CROP_RANDOM) {
         const struct random_block draw =
             random_block_at(crop->seed, RANDOM_AUGMENT, LAYER_CROP, epoch, sample, BLOCK_TAKE);
@@ -236,8 +237,8 @@ static struct resize_span span_of(enum resize_filter filter, int64_t begin, int6
 
 /* Reduce the box of one axis to the input pixels of a stretch, with a margin for rounding at this
  * scale. */
-static void narrow(enum resize_filter filter, int64_t *begin, int64_t *extent, int64_t resized,
-                   struct stretch stretch, int64_t scale)
+static void box_narrow(enum resize_filter filter, int64_t *begin, int64_t *extent, int64_t resized,
+                       struct stretch stretch, int64_t scale)
 {
     const double step = (double)*extent / (double)resized;
     const double support = filter == FILTER_BICUBIC ? 2 : 1;
@@ -260,10 +261,10 @@ void crop_request(const struct crop *crop, const struct crop_plan *plan,
         scale *= 2;
     *request = (struct image_request){
         .area = *box, .scale = scale, .accept_truncated = crop->accept_truncated};
-    narrow(crop->filter, &request->area.x, &request->area.width, plan->resized_width,
-           stretch_of(plan->left, plan->resized_width, crop->image.width), scale);
-    narrow(crop->filter, &request->area.y, &request->area.height, plan->resized_height,
-           stretch_of(plan->top, plan->resized_height, crop->image.height), scale);
+    box_narrow(crop->filter, &request->area.x, &request->area.width, plan->resized_width,
+               stretch_of(plan->left, plan->resized_width, crop->image.width), scale);
+    box_narrow(crop->filter, &request->area.y, &request->area.height, plan->resized_height,
+               stretch_of(plan->top, plan->resized_height, crop->image.height), scale);
 }
 
 /* The horizontal and the vertical pass of a crop. */

@@ -195,8 +195,8 @@ static void read_guarded(struct jpeg_reader *reader, const uint8_t *bytes, size_
 
 /* The area with the pixels around it that upsampling reads. WIDE columns are added on each side
  * because libjpeg upsamples differently if a component of an image has less than 3 columns. */
-static struct image_area widen(const struct image_request *request,
-                               const struct image_header *header)
+static struct image_area area_widen(const struct image_request *request,
+                                    const struct image_header *header)
 {
     const struct image_area *area = &request->area;
     const int64_t side = WIDE * request->scale, edge = EDGE * request->scale;
@@ -207,9 +207,9 @@ static struct image_area widen(const struct image_request *request,
                                (bottom > header->height ? header->height : bottom) - top};
 }
 
-static bool decode(const uint8_t *bytes, size_t count, const struct image_header *header,
-                   const struct image_request *request, struct image_pixels *pixels,
-                   struct error *error)
+static bool jpeg_decode(const uint8_t *bytes, size_t count, const struct image_header *header,
+                        const struct image_request *request, struct image_pixels *pixels,
+                        struct error *error)
 {
     struct error own = {0};
     struct jpeg_reader reader = {
@@ -229,15 +229,16 @@ bool image_jpeg_decode(const uint8_t *bytes, size_t count, const struct image_he
 {
     struct byte_buffer *cut = &pixels->part;
     struct image_area part;
-    const struct image_area wide = widen(request, header);
+    const struct image_area wide = area_widen(request, header);
     if (!image_jpeg_cut(bytes, count, &wide, cut, &part, error))
-        return error->kind == ERROR_NONE && decode(bytes, count, header, request, pixels, error);
+        return error->kind == ERROR_NONE &&
+               jpeg_decode(bytes, count, header, request, pixels, error);
     const struct image_header cut_header = {
         .format = IMAGE_JPEG, .width = part.width, .height = part.height};
     struct image_request moved = *request;
     moved.area.x -= part.x;
     moved.area.y -= part.y;
-    const bool good = decode(cut->data, cut->count, &cut_header, &moved, pixels, error);
+    const bool good = jpeg_decode(cut->data, cut->count, &cut_header, &moved, pixels, error);
     pixels->x += part.x / pixels->scale;
     pixels->y += part.y / pixels->scale;
     return good;

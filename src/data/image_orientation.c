@@ -113,13 +113,13 @@ static bool has_mirrored_rows(int orientation)
     return orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
 }
 
-static struct image_area transposed(struct image_area area)
+static struct image_area area_transpose(struct image_area area)
 {
     return (struct image_area){area.y, area.x, area.height, area.width};
 }
 
-static struct image_area mirrored(struct image_area area, int orientation, int64_t width,
-                                  int64_t height)
+static struct image_area area_mirror(struct image_area area, int orientation, int64_t width,
+                                     int64_t height)
 {
     if (has_mirrored_columns(orientation))
         area.x = width - area.x - area.width;
@@ -153,8 +153,8 @@ struct image_request image_request_stored(const struct image_request *request,
 {
     struct image_request moved = *request;
     if (is_transposed(stored->turn))
-        moved.area = transposed(moved.area);
-    moved.area = mirrored(moved.area, stored->turn, stored->width, stored->height);
+        moved.area = area_transpose(moved.area);
+    moved.area = area_mirror(moved.area, stored->turn, stored->width, stored->height);
     /* With a scale, a mirrored image has the same pixels only if its size is a multiple of the
      * scale. */
     while (stored->width % moved.scale != 0 || stored->height % moved.scale != 0)
@@ -183,9 +183,9 @@ bool image_pixels_turn(struct image_pixels *pixels, const struct image_header *s
 {
     const int64_t scale = pixels->scale;
     struct image_area area = {pixels->x, pixels->y, pixels->width, pixels->height};
-    area = mirrored(area, stored->turn, stored->width / scale, stored->height / scale);
+    area = area_mirror(area, stored->turn, stored->width / scale, stored->height / scale);
     if (is_transposed(stored->turn))
-        area = transposed(area);
+        area = area_transpose(area);
     struct byte_buffer *to = &pixels->part;
     if (!byte_buffer_reserve(to, (size_t)(3 * area.width * area.height), error))
         return false;

@@ -29,7 +29,7 @@ struct png_reader {
     bool cut;
 };
 
-static void fail(png_structp png, png_const_charp text)
+static void png_fail(png_structp png, png_const_charp text)
 {
     struct png_reader *reader = png_get_error_ptr(png);
     if (reader->error->kind == ERROR_NONE)
@@ -167,7 +167,7 @@ bool image_png_decode(const uint8_t *bytes, size_t count, const struct image_hea
                                 .request = request,
                                 .pixels = pixels,
                                 .error = &own};
-    reader.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &reader, fail, keep_quiet);
+    reader.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &reader, png_fail, keep_quiet);
     if (reader.png != NULL)
         reader.info = png_create_info_struct(reader.png);
     if (reader.info != NULL)

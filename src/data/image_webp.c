@@ -5,6 +5,7 @@
 #include <webp/decode.h>
 #include <webp/demux.h>
 
+#include "core/integer.h"
 #include "data/image_file.h"
 
 /* Pixels outside the area that chroma upsampling reads. */
@@ -69,24 +70,14 @@ static bool check_frame(const struct webp_frame *frame, const struct image_heade
            error_set(error, ERROR_DATA, "is a damaged WebP: its sizes contradict each other");
 }
 
-static int64_t lesser(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t greater(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* Extend the area by the pixels that upsampling reads, from an even position as libwebp requires,
  * within the frame. Then the area's pixels are those of the whole image. */
 static struct image_area choose_area(const struct image_area *asked, const struct image_area *frame)
 {
-    const int64_t left = greater(asked->x - frame->x - EDGE, 0) & ~INT64_C(1);
-    const int64_t top = greater(asked->y - frame->y - EDGE, 0) & ~INT64_C(1);
-    const int64_t right = lesser(asked->x - frame->x + asked->width + EDGE, frame->width);
-    const int64_t bottom = lesser(asked->y - frame->y + asked->height + EDGE, frame->height);
+    const int64_t left = larger(asked->x - frame->x - EDGE, 0) & ~INT64_C(1);
+    const int64_t top = larger(asked->y - frame->y - EDGE, 0) & ~INT64_C(1);
+    const int64_t right = smaller(asked->x - frame->x + asked->width + EDGE, frame->width);
+    const int64_t bottom = smaller(asked->y - frame->y + asked->height + EDGE, frame->height);
     return (struct image_area){left, top, right - left, bottom - top};
 }
 

@@ -51,15 +51,15 @@ void listing_free(struct listing *listing)
     *listing = (struct listing){0};
 }
 
-static int compare(const void *left, const void *right)
+static int names_compare(const void *left, const void *right)
 {
     return strcmp(*(char *const *)left, *(char *const *)right);
 }
 
 bool listing_has(const struct listing *listing, const char *name)
 {
-    return listing->count > 0 &&
-           bsearch(&name, listing->names, listing->count, sizeof *listing->names, compare) != NULL;
+    return listing->count > 0 && bsearch(&name, listing->names, listing->count,
+                                         sizeof *listing->names, names_compare) != NULL;
 }
 
 void listing_name_some(const struct listing *listing, char *text, size_t size)
@@ -91,10 +91,10 @@ bool listing_is_folder(const char *path)
     return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-static void sort(struct listing *listing)
+static void listing_sort(struct listing *listing)
 {
     if (listing != NULL && listing->count > 0)
-        qsort(listing->names, listing->count, sizeof *listing->names, compare);
+        qsort(listing->names, listing->count, sizeof *listing->names, names_compare);
 }
 
 bool listing_read(const char *folder, struct listing *folders, struct listing *files,
@@ -116,8 +116,8 @@ bool listing_read(const char *folder, struct listing *folders, struct listing *f
             good = listing_add(files, entry->d_name, error);
     }
     closedir(stream);
-    sort(folders);
-    sort(files);
+    listing_sort(folders);
+    listing_sort(files);
     return good;
 }
 
@@ -136,8 +136,8 @@ static bool is_below_itself(const struct level *level)
     return false;
 }
 
-static bool walk(const char *folder, const struct level *above, bool skip_broken,
-                 struct listing *found, struct error *error)
+static bool folder_walk(const char *folder, const struct level *above, bool skip_broken,
+                        struct listing *found, struct error *error)
 {
     struct listing folders = {0};
     struct error reason = {0};
@@ -159,14 +159,14 @@ static bool walk(const char *folder, const struct level *above, bool skip_broken
         good ? listing_add(found, folder, error) : error_set(error, reason.kind, "%s", reason.text);
     for (size_t i = 0; good && i < folders.count; i++)
         good = listing_join(path, sizeof path, folder, folders.names[i], error) &&
-               walk(path, &level, skip_broken, found, error);
+               folder_walk(path, &level, skip_broken, found, error);
     listing_free(&folders);
     return good;
 }
 
 bool listing_walk(const char *folder, bool skip_broken, struct listing *found, struct error *error)
 {
-    const bool good = walk(folder, NULL, skip_broken, found, error);
-    sort(found);
+    const bool good = folder_walk(folder, NULL, skip_broken, found, error);
+    listing_sort(found);
     return good;
 }

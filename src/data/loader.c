@@ -134,7 +134,7 @@ static bool claim_next(struct loader *loader, struct claim *claim)
     return false;
 }
 
-static void advise(void *context, int64_t first, int64_t count)
+static void records_advise(void *context, int64_t first, int64_t count)
 {
     dataset_advise(context, first, count);
 }
@@ -161,7 +161,7 @@ static uint32_t key_epoch(const struct sampler *sampler, uint32_t epoch, int64_t
 /* Write the claimed samples; return the first that failed, or -1. A batch with an error still
  * passes through the model, since other ranks wait for this one; so its labels and plans must be
  * valid. */
-static int64_t fill(struct worker *worker, const struct claim *claim, struct error *error)
+static int64_t claim_fill(struct worker *worker, const struct claim *claim, struct error *error)
 {
     const struct loader *loader = worker->loader;
     const struct slot *slot = claim->slot;
@@ -173,7 +173,8 @@ static int64_t fill(struct worker *worker, const struct claim *claim, struct err
     const int64_t height = crop->active ? crop->image.height : dataset->height;
     const int64_t width = crop->active ? crop->image.width : dataset->width;
     if (claim->first == 0 && slot->announces)
-        sampler_ahead(loader->sampler, slot->epoch, slot->step, slot->starts, advise, dataset);
+        sampler_ahead(loader->sampler, slot->epoch, slot->step, slot->starts, records_advise,
+                      dataset);
     for (int64_t i = claim->first; i < claim->first + claim->count; i++) {
         int64_t sample = samples[slot->begin + i];
         const uint32_t epoch = key_epoch(loader->sampler, slot->epoch, slot->begin + i);
@@ -213,7 +214,7 @@ static void make_batch(struct worker *worker, const struct claim *claim)
     struct error error;
     error_clear(&error);
     pthread_mutex_unlock(&loader->mutex);
-    int64_t failed = fill(worker, claim, &error);
+    int64_t failed = claim_fill(worker, claim, &error);
     pthread_mutex_lock(&loader->mutex);
     if (failed >= 0 && (slot->error_sample < 0 || failed < slot->error_sample)) {
         slot->error_sample = failed;
@@ -275,7 +276,7 @@ static bool start_workers(struct loader *loader, int workers, struct error *erro
     return failure == 0;
 }
 
-static size_t padded(size_t bytes)
+static size_t pad_to_line(size_t bytes)
 {
     return (bytes + 63) / 64 * 64;
 }
@@ -288,10 +289,10 @@ struct slot_layout {
 static struct slot_layout slot_lay_out(int64_t sample_bytes, int64_t capacity)
 {
     struct slot_layout layout = {
-        .pixels = padded((size_t)(capacity * sample_bytes)),
-        .labels = padded((size_t)capacity * sizeof(int32_t)),
-        .plans = padded((size_t)capacity * sizeof(struct pixel_plan)),
-        .mixes = padded((size_t)(capacity / MIX_GROUP + 1) * sizeof(struct mix_plan))};
+        .pixels = pad_to_line((size_t)(capacity * sample_bytes)),
+        .labels = pad_to_line((size_t)capacity * sizeof(int32_t)),
+        .plans = pad_to_line((size_t)capacity * sizeof(struct pixel_plan)),
+        .mixes = pad_to_line((size_t)(capacity / MIX_GROUP + 1) * sizeof(struct mix_plan))};
     layout.bytes = layout.pixels + layout.labels + layout.plans + layout.mixes;
     return layout;
 }

@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "config/options.h"
+#include "core/integer.h"
 #include "core/random.h"
 
 /* Blocks of the pair's stream. An attempt succeeds with a probability above 0.95; if all fail (once
@@ -77,21 +78,16 @@ double mix_draw_share(const struct mix *mix, uint32_t epoch, uint32_t index, dou
     return 1 / (1 + exp(second - first));
 }
 
-static int64_t between(int64_t value, int64_t least, int64_t most)
-{
-    return value < least ? least : value > most ? most : value;
-}
-
 void mix_cut(double share, int64_t center_x, int64_t center_y, int64_t width, int64_t height,
              struct mix_plan *plan)
 {
     double reach = 0.5 * sqrt(1 - share);
     int64_t half_width = (int64_t)(reach * (double)width);
     int64_t half_height = (int64_t)(reach * (double)height);
-    int64_t left = between(center_x - half_width, 0, width);
-    int64_t top = between(center_y - half_height, 0, height);
-    int64_t right = between(center_x + half_width, 0, width);
-    int64_t bottom = between(center_y + half_height, 0, height);
+    int64_t left = integer_clamp(center_x - half_width, 0, width);
+    int64_t top = integer_clamp(center_y - half_height, 0, height);
+    int64_t right = integer_clamp(center_x + half_width, 0, width);
+    int64_t bottom = integer_clamp(center_y + half_height, 0, height);
     double area = (double)((right - left) * (bottom - top));
     *plan = (struct mix_plan){.share = (float)(1 - area / (double)(width * height)),
                               .cut = true,

@@ -51,8 +51,8 @@ static void *read_table(const struct packed_stretch *stretch, int64_t rows, size
     return table;
 }
 
-static bool damaged(const struct packed_stretch *stretch, int64_t record, const char *what,
-                    struct error *error)
+static bool record_refuse(const struct packed_stretch *stretch, int64_t record, const char *what,
+                          struct error *error)
 {
     return error_set(error, ERROR_DATA,
                      "%s: invalid %s of record %lld: the file is damaged; copy or pack it again",
@@ -68,7 +68,7 @@ static bool check_offsets(struct packed_stretch *stretch, struct error *error)
         const int64_t offset = stretch->offset[i];
         if (offset < before || offset > part->byte_count || (i == 0 && offset != 0) ||
             (i == part->records && offset != part->byte_count))
-            return damaged(stretch, i, "offset", error);
+            return record_refuse(stretch, i, "offset", error);
         before = offset;
         stretch->offset[i] += part->bytes;
     }
@@ -87,7 +87,7 @@ static bool read_tables(struct packed *self, struct packed_stretch *stretch, str
         return false;
     for (int64_t i = 0; i < part->records; i++)
         if (stretch->label[i] < 0 || stretch->label[i] >= self->set.classes)
-            return damaged(stretch, i, "label", error);
+            return record_refuse(stretch, i, "label", error);
     return !self->set.encoded || check_offsets(stretch, error);
 }
 
@@ -128,7 +128,7 @@ static bool add_split(struct dataset *dataset, const char *name, enum data_split
     return good;
 }
 
-static void describe(struct dataset *dataset)
+static void packed_describe(struct dataset *dataset)
 {
     struct packed *self = dataset->self;
     dataset->encoded = self->set.encoded;
@@ -173,7 +173,7 @@ static bool packed_open(const struct options *options, enum data_split split,
     if (!packed_find(options->data.root, name, &files, error) ||
         !packed_frames_read(name, files, &self->set, error))
         return false;
-    describe(dataset);
+    packed_describe(dataset);
     if (options->data.exif && !self->set.encoded && split == SPLIT_TRAIN)
         log_warn("data.exif=on has no effect: %s contains decoded pixels, which `convert data` "
                  "turns if it is given data.exif=on",

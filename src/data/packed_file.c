@@ -52,7 +52,7 @@ static int64_t name_of(const char *path, char name[PACKED_PATH])
 
 /* List the sets in a folder: all of them (wanted NULL), or those of one name. Of several files only
  * the first counts. Returns the number of sets. */
-static int search(const char *folder, const char *wanted, char name[PACKED_PATH], int64_t *files)
+static int sets_find(const char *folder, const char *wanted, char name[PACKED_PATH], int64_t *files)
 {
     char path[PACKED_PATH], found_name[PACKED_PATH];
     int found = 0;
@@ -84,8 +84,8 @@ static bool find_numbered(const char *given, char name[PACKED_PATH], int64_t *fi
         memcpy(folder, ".", 2);
     else
         *slash = '\0';
-    const int found = search(slash == folder ? "/" : folder,
-                             slash == NULL ? given : given + (slash - folder) + 1, name, files);
+    const int found = sets_find(slash == folder ? "/" : folder,
+                                slash == NULL ? given : given + (slash - folder) + 1, name, files);
     if (found == 1)
         return true;
     if (found > 1)
@@ -104,7 +104,7 @@ bool packed_find(const char *given, char name[PACKED_PATH], int64_t *files, stru
         return error_set(error, ERROR_USAGE, "data.format=packed needs data.root=FILE.h5");
     const bool there = stat(given, &status) == 0;
     if (there && S_ISDIR(status.st_mode)) {
-        const int found = search(given, NULL, name, files);
+        const int found = sets_find(given, NULL, name, files);
         if (found > 1)
             return error_set(error, ERROR_DATA,
                              "data.root=%s: several packed data sets (*.h5) in this folder: name "

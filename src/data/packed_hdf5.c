@@ -76,13 +76,13 @@ static void part_make(hid_t file, const struct packed_set *set, struct packed_pa
     hid_t group = hdf5_group_make(file, split_name[split]);
     for (int n = 0; n < PART_NUMBERS; n++)
         hdf5_number_write(group, &part_numbers[n], &header);
-    hdf5_space_leave(group, "bytes", H5T_NATIVE_UINT8, set->encoded ? 1 : 4,
-                     set->encoded ? &part->byte_count : decoded, &part->bytes);
-    hdf5_space_leave(group, "label", H5T_NATIVE_INT32, 1, decoded, &part->label);
-    hdf5_space_leave(group, "crc", H5T_NATIVE_UINT32, 1, decoded, &part->crc);
+    hdf5_dataset_reserve(group, "bytes", H5T_NATIVE_UINT8, set->encoded ? 1 : 4,
+                         set->encoded ? &part->byte_count : decoded, &part->bytes);
+    hdf5_dataset_reserve(group, "label", H5T_NATIVE_INT32, 1, decoded, &part->label);
+    hdf5_dataset_reserve(group, "crc", H5T_NATIVE_UINT32, 1, decoded, &part->crc);
     part->offset = -1;
     if (set->encoded)
-        hdf5_space_leave(group, "offset", H5T_NATIVE_INT64, 1, &ends, &part->offset);
+        hdf5_dataset_reserve(group, "offset", H5T_NATIVE_INT64, 1, &ends, &part->offset);
     H5Gclose(group);
 }
 

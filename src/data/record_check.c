@@ -61,7 +61,7 @@ static void report_orientations(const struct check *check)
 }
 
 /* Set the error for broken records, or log their number and that of EXIF orientations. */
-static bool report(const struct check *check, struct error *error)
+static bool check_report(const struct check *check, struct error *error)
 {
     /* The files of a held-out split are those of the training split: log them once. */
     static bool is_logged;
@@ -107,7 +107,7 @@ bool record_check(const struct dataset *dataset, size_t count, const struct opti
     for (int i = 0; i < started; i++)
         pthread_join(threads[i], NULL);
     pthread_mutex_destroy(&check.mutex);
-    return report(&check, error);
+    return check_report(&check, error);
 }
 
 bool record_check_decode(struct check_scratch *scratch, size_t bytes,

@@ -55,7 +55,7 @@ static enum data_split split_of_path(const char *path)
 }
 
 /* The array grows to each power of two. */
-static bool add(struct split_files *files, const char *path, struct error *error)
+static bool add_file(struct split_files *files, const char *path, struct error *error)
 {
     const size_t count = (size_t)files->count;
     if (count >= FILES_MOST)
@@ -93,7 +93,7 @@ static bool add_folder(struct split_files *files, const char *folder, struct err
     for (size_t i = 0; good && i < found.count; i++)
         good = !has_ending(files, found.names[i]) ||
                (listing_join(path, sizeof path, folder, found.names[i], error) &&
-                add(files, path, error));
+                add_file(files, path, error));
     listing_free(&found);
     return good;
 }
@@ -116,12 +116,12 @@ static bool add_matches(struct split_files *files, const char *pattern, struct e
 {
     glob_t found = {0};
     if (strpbrk(pattern, "*?[") == NULL)
-        return add(files, pattern, error);
+        return add_file(files, pattern, error);
     const int status = glob(pattern, GLOB_ERR, NULL, &found);
     bool good = status == 0 || error_set(error, ERROR_DATA, "data.root: no file matches %s%s",
                                          pattern, status == GLOB_NOMATCH ? "" : ": cannot search");
     for (size_t i = 0; good && i < found.gl_pathc; i++)
-        good = add(files, found.gl_pathv[i], error);
+        good = add_file(files, found.gl_pathv[i], error);
     globfree(&found);
     return good;
 }
@@ -138,7 +138,7 @@ static const char *closing_brace(const char *open)
     return NULL;
 }
 
-static bool expand(struct split_files *files, const char *pattern, struct error *error);
+static bool expand_braces(struct split_files *files, const char *pattern, struct error *error);
 
 /* Expand a pattern in which text replaces the braces from `open` to `close`. */
 static bool expand_with(struct split_files *files, const char *pattern, const char *open,
@@ -149,7 +149,7 @@ static bool expand_with(struct split_files *files, const char *pattern, const ch
                               (int)length, text, close + 1);
     if (used < 0 || (size_t)used >= sizeof path)
         return error_set(error, ERROR_USAGE, "data.root=%s: too long", pattern);
-    return expand(files, path, error);
+    return expand_braces(files, path, error);
 }
 
 /* Expand {000..146}: numbers have as many digits as the longer limit if one begins with 0. */
@@ -179,7 +179,7 @@ static bool expand_range(struct split_files *files, const char *pattern, const c
 }
 
 /* Expand the first pair of braces; the rest by recursion. */
-static bool expand(struct split_files *files, const char *pattern, struct error *error)
+static bool expand_braces(struct split_files *files, const char *pattern, struct error *error)
 {
     const char *open = strchr(pattern, '{');
     if (open == NULL)
@@ -212,13 +212,13 @@ static bool add_pattern(struct split_files *files, const char *pattern, struct e
                          "mount the store",
                          pattern, files->kind->plural);
     if (strpbrk(pattern, "{*?[") != NULL)
-        return expand(files, pattern, error);
+        return expand_braces(files, pattern, error);
     if (stat(pattern, &status) == 0 && !S_ISDIR(status.st_mode))
-        return add(files, pattern, error);
+        return add_file(files, pattern, error);
     return data_root_check(pattern, files->kind->advice, error) && add_root(files, pattern, error);
 }
 
-static int compare(const void *left, const void *right)
+static int files_compare(const void *left, const void *right)
 {
     const struct split_file *a = left, *b = right;
     return a->split != b->split ? (a->split > b->split) - (a->split < b->split)
@@ -240,7 +240,7 @@ bool split_files_find(const char *root, const struct split_file_kind *kind,
         if (!add_pattern(files, pattern, error))
             return false;
     }
-    qsort(files->file, (size_t)files->count, sizeof *files->file, compare);
+    qsort(files->file, (size_t)files->count, sizeof *files->file, files_compare);
     for (int64_t i = 1; i < files->count; i++)
         if (strcmp(files->file[i - 1].path, files->file[i].path) == 0)
             return error_set(error, ERROR_USAGE, "data.root=%s: it names %s twice", root,

@@ -159,7 +159,7 @@ static void *build_some(void *argument)
     return NULL;
 }
 
-static bool build(struct tar_shard *shards, int64_t count, struct error *error)
+static bool indexes_build(struct tar_shard *shards, int64_t count, struct error *error)
 {
     struct building building = {.shards = shards, .count = count};
     pthread_t threads[THREADS - 1];
@@ -279,7 +279,7 @@ static bool build_and_store(struct tar_shard *shards, int64_t count, const char 
 {
     struct error reason = {0};
     bool stored = descriptor >= 0;
-    const bool good = build(shards, count, error);
+    const bool good = indexes_build(shards, count, error);
     for (int64_t i = 0; i < count; i++)
         stored = stored && !shards[i].damaged;
     if (good && stored &&

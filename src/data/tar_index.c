@@ -51,7 +51,7 @@ struct builder {
 };
 
 /* FNV-1a */
-static uint64_t hash(const char *text)
+static uint64_t key_hash(const char *text)
 {
     uint64_t value = UINT64_C(0xcbf29ce484222325);
     for (; *text != '\0'; text++)
@@ -59,7 +59,8 @@ static uint64_t hash(const char *text)
     return value;
 }
 
-static void problem(struct tar_shard *shard, const char *name, int64_t position, const char *why)
+static void problem_add(struct tar_shard *shard, const char *name, int64_t position,
+                        const char *why)
 {
     if (shard->problems++ > 0)
         return;
@@ -137,7 +138,7 @@ uint32_t tar_index_pixels(const struct tar_shard *shard, const struct tar_record
 
 /* ---- Samples. */
 
-static bool grow(struct builder *builder, struct error *error)
+static bool builder_grow(struct builder *builder, struct error *error)
 {
     if ((size_t)builder->shard->count < builder->capacity)
         return true;
@@ -190,16 +191,17 @@ static bool add_record(struct builder *builder, int32_t label, struct error *err
                                 .label = label,
                                 .header = (uint32_t)image->header};
     if (!header_sum(shard, record.offset, &record.sum)) {
-        problem(shard, builder->sample.key, builder->sample.position, "its header cannot be read");
+        problem_add(shard, builder->sample.key, builder->sample.position,
+                    "its header cannot be read");
         return true;
     }
     record.pixels = tar_index_pixels(shard, &record, &builder->buffer, INT64_MAX, &header, &reason);
     if (reason.kind == ERROR_MEMORY)
         return error_set(error, ERROR_MEMORY, "%s", reason.text);
     record.orientation = (uint32_t)header.orientation;
-    if (!grow(builder, error))
+    if (!builder_grow(builder, error))
         return false;
-    builder->keys[shard->count] = (struct key){hash(builder->sample.key), shard->count};
+    builder->keys[shard->count] = (struct key){key_hash(builder->sample.key), shard->count};
     shard->records[shard->count++] = record;
     return true;
 }
@@ -218,7 +220,7 @@ static bool sample_end(struct builder *builder, struct error *error)
     else if (labelled && sample->problem == NULL)
         good = read_label(builder, &label, error);
     if (good && sample->problem != NULL)
-        problem(builder->shard, sample->key, sample->position, sample->problem);
+        problem_add(builder->shard, sample->key, sample->position, sample->problem);
     else if (good && labelled)
         good = add_record(builder, label, error);
     free(sample->key);
@@ -316,10 +318,10 @@ static bool add_entry(struct builder *builder, struct archive *archive, struct a
         return true;
     const bool sparse = archive_entry_sparse_count(entry) > 0;
     if (sparse || member.bytes < 0 || member.bytes > shard->bytes - member.offset) {
-        problem(shard, path, position,
-                sparse             ? "is sparse: write it without tar --sparse"
-                : member.bytes < 0 ? "has a size below 0: the shard is damaged"
-                                   : "ends after the end of the file: the shard is truncated");
+        problem_add(shard, path, position,
+                    sparse             ? "is sparse: write it without tar --sparse"
+                    : member.bytes < 0 ? "has a size below 0: the shard is damaged"
+                                       : "ends after the end of the file: the shard is truncated");
         shard->damaged = true;
         error_defer(sample_end(builder, error));
         return false;
@@ -344,10 +346,10 @@ static bool add_entries(struct builder *builder, struct archive *archive, struct
     const char *why = archive_error_string(archive);
     shard->damaged = true;
     if (status != ARCHIVE_EOF)
-        problem(shard, "archive", archive_filter_bytes(archive, 0),
-                why != NULL ? why : "unknown error");
+        problem_add(shard, "archive", archive_filter_bytes(archive, 0),
+                    why != NULL ? why : "unknown error");
     else if (archive_filter_bytes(archive, 0) <= end)
-        problem(shard, "archive", end, "no end of archive: the shard is truncated");
+        problem_add(shard, "archive", end, "no end of archive: the shard is truncated");
     else
         shard->damaged = false;
     return true;
@@ -379,8 +381,8 @@ static void remove_duplicates(struct builder *builder)
             continue;
         }
         tar_index_name(shard, record, name, sizeof name);
-        problem(shard, name, record->offset - record->header,
-                "the shard has an earlier sample of this name");
+        problem_add(shard, name, record->offset - record->header,
+                    "the shard has an earlier sample of this name");
     }
 }
 
@@ -395,16 +397,17 @@ bool tar_index_build(struct tar_shard *shard, struct error *error)
     if (status == ARCHIVE_OK) {
         good = add_entries(&builder, archive, error);
     } else {
-        problem(shard, "archive", 0, why_unknown(shard));
+        problem_add(shard, "archive", 0, why_unknown(shard));
         shard->damaged = true;
     }
     archive_read_free(archive);
     if (good)
         remove_duplicates(&builder);
     if (good && shard->count == 0 && shard->problems == 0)
-        problem(shard, "archive", 0,
-                "no samples: a sample is KEY.jpg, .jpeg, .png or .webp with KEY.cls or .json, and "
-                "KEY has no dot");
+        problem_add(
+            shard, "archive", 0,
+            "no samples: a sample is KEY.jpg, .jpeg, .png or .webp with KEY.cls or .json, and "
+            "KEY has no dot");
     free(builder.sample.key);
     free(builder.keys);
     free(builder.buffer.data);

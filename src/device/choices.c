@@ -234,9 +234,9 @@ void choices_put(struct choices *choices, const char *key, const struct choice *
 }
 
 /* Measure unless the file has a usable choice by now. */
-static bool measure(struct choices *choices, const char *key, const struct choice *candidates,
-                    int count, choice_time *time, choice_usable *usable, void *context,
-                    struct choice *chosen)
+static bool choices_measure(struct choices *choices, const char *key,
+                            const struct choice *candidates, int count, choice_time *time,
+                            choice_usable *usable, void *context, struct choice *chosen)
 {
     if (choices->file >= 0)
         file_read(choices);
@@ -261,7 +261,8 @@ bool choices_make(struct choices *choices, const char *key, const struct choice 
     const bool opens = choices->file < 0;
     if (opens)
         file_open(choices);
-    const bool found = measure(choices, key, candidates, count, time, usable, context, chosen);
+    const bool found =
+        choices_measure(choices, key, candidates, count, time, usable, context, chosen);
     if (opens && choices->file >= 0) {
         close(choices->file); /* releases the lock */
         choices->file = -1;

@@ -16,7 +16,7 @@ static double bytes_of(enum data_type type, const void *tensor, double count)
 }
 
 /* Return the bytes of an fp32 tensor that is accumulated (read and written) or overwritten. */
-static double added(const float *sum, bool overwrite, double count)
+static double sum_bytes(const float *sum, bool overwrite, double count)
 {
     return sum == NULL ? 0 : (overwrite ? 1 : 2) * count * sizeof(float);
 }
@@ -32,12 +32,13 @@ static void kernel_add(struct counted *counted, const char *family, const char *
         (struct counted_kernel){.family = family, .result = result, .flops = flops, .bytes = bytes};
 }
 
-static struct counted moves(enum data_type type, double bytes)
+static struct counted move_cost(enum data_type type, double bytes)
 {
     return (struct counted){.type = type, .bytes = bytes, .size = {bytes, 1, 1}};
 }
 
-static struct counted draws(const struct dropout *dropout, double elements, struct counted counted)
+static struct counted cost_add_drawn(const struct dropout *dropout, double elements,
+                                     struct counted counted)
 {
     counted.drawn = dropout->rate > 0 ? elements : 0;
     return counted;
@@ -46,10 +47,10 @@ static struct counted draws(const struct dropout *dropout, double elements, stru
 /* ---- Costs (operations.h) */
 #define T(tensor, count) bytes_of(args->type, args->tensor, (double)(count))
 #define F(tensor, count) bytes_of(TYPE_FP32, args->tensor, (double)(count))
-#define SUM(tensor, count) added(args->tensor, args->overwrite, (double)(count))
-#define MOVES(bytes) moves(args->type, bytes)
-#define MOVES_FP32(bytes) moves(TYPE_FP32, bytes)
-#define DRAWS(dropout, count, cost) draws(&args->dropout, count, cost)
+#define SUM(tensor, count) sum_bytes(args->tensor, args->overwrite, (double)(count))
+#define MOVES(bytes) move_cost(args->type, bytes)
+#define MOVES_FP32(bytes) move_cost(TYPE_FP32, bytes)
+#define DRAWS(dropout, count, cost) cost_add_drawn(&args->dropout, count, cost)
 #define ROWS(width) ((double)args->rows * (double)args->width)
 #define TOKENS ((double)(args->batch * args->tokens) * (double)args->width)
 #define IMAGES ((double)(args->batch * args->height) * (double)(args->width * args->channels))
@@ -137,7 +138,7 @@ struct convolved {
     double x, y, weight, inner;
 };
 
-static struct convolved convolved(const struct convolution_shape *shape)
+static struct convolved convolved_sizes(const struct convolution_shape *shape)
 {
     return (struct convolved){.x = (double)convolution_pixels(shape) * (double)shape->in,
                               .y = (double)convolved_pixels(shape) * (double)shape->out,
@@ -147,7 +148,7 @@ static struct convolved convolved(const struct convolution_shape *shape)
 
 static struct counted convolution_forward_cost(const struct convolution_forward *args)
 {
-    const struct convolved n = convolved(&args->shape);
+    const struct convolved n = convolved_sizes(&args->shape);
     const double out = (double)args->shape.out, weight = T(weight, n.weight);
     struct counted counted = {.type = args->type,
                               .flops = 2 * n.y * n.inner,
@@ -167,7 +168,7 @@ static struct counted convolution_forward_cost(const struct convolution_forward 
 
 static struct counted convolution_backward_cost(const struct convolution_backward *args)
 {
-    const struct convolved n = convolved(&args->shape);
+    const struct convolved n = convolved_sizes(&args->shape);
     const double size = (double)type_size(args->type), out = (double)args->shape.out;
     const double x = n.x * size, y = n.y * size, weight = n.weight * size;
     const double flops = 2 * n.y * n.inner;
@@ -223,10 +224,10 @@ static void ignored(struct stream *stream, ...)
 
 /* Report an operation that does something. It is one kernel unless its cost has others. Dropout
  * that it draws is reported as an operation of its own, since random numbers take time. */
-static void report(enum device_operation operation, struct counted counted)
+static void operation_report(enum device_operation operation, struct counted counted)
 {
     struct counted dropout =
-        moves(counted.type, 2 * counted.drawn * (double)type_size(counted.type));
+        move_cost(counted.type, 2 * counted.drawn * (double)type_size(counted.type));
 
     counted.operation = operation;
     dropout.operation = OPERATION_dropout_apply;
@@ -244,7 +245,7 @@ static void report(enum device_operation operation, struct counted counted)
     static void counted_##name parameters                                                          \
     {                                                                                              \
         ignored arguments;                                                                         \
-        report(OPERATION_##name, cost);                                                            \
+        operation_report(OPERATION_##name, cost);                                                  \
     }
 DEVICE_OPERATIONS(COUNTED)
 /* clang-format on */

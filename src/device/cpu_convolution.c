@@ -29,8 +29,8 @@ static int64_t y_elements(const struct convolution_shape *s)
 
 /* True if operands are multiplied in this type, not as fp32 copies. oneDNN 2.6 computes a wrong
  * gradient of the weight in bf16 for images that are one pixel wide with a stride above 1. */
-static bool multiplies(const struct cpu_device *cpu, enum data_type type,
-                       const struct convolution_shape *shape)
+static bool type_is_multiplied(const struct cpu_device *cpu, enum data_type type,
+                               const struct convolution_shape *shape)
 {
     return is_native(cpu, type) && (type == TYPE_FP32 || shape->width > 1 || shape->stride == 1);
 }
@@ -53,7 +53,7 @@ static bool replaces_onednn(const struct cpu_device *cpu, enum data_type type,
 static bool copies_operands(const struct cpu_device *cpu, enum data_type type,
                             const struct convolution_shape *shape)
 {
-    return !multiplies(cpu, type, shape) ||
+    return !type_is_multiplied(cpu, type, shape) ||
            (type != TYPE_FP32 && replaces_onednn(cpu, type, shape));
 }
 
@@ -69,7 +69,7 @@ static int64_t samples_at_a_time(const struct cpu_device *cpu, enum data_type ty
     return fit > 0 ? fit : 1;
 }
 
-static size_t aligned(int64_t elements)
+static size_t page_bytes(int64_t elements)
 {
     return ((size_t)elements * sizeof(float) + 4095) / 4096 * 4096;
 }
@@ -90,13 +90,13 @@ static struct copies copies_layout(const struct cpu_device *cpu, enum data_type 
         return copies;
     part.batch = samples_at_a_time(cpu, type, shape);
     copies.x = (float *)copies.rest;
-    copies.rest += aligned(x_elements(&part));
+    copies.rest += page_bytes(x_elements(&part));
     copies.weight = (float *)copies.rest;
-    copies.rest += aligned(convolution_weights(&part));
+    copies.rest += page_bytes(convolution_weights(&part));
     copies.bias = (float *)copies.rest;
-    copies.rest += aligned(part.out);
+    copies.rest += page_bytes(part.out);
     copies.y = (float *)copies.rest;
-    copies.rest += aligned(y_elements(&part));
+    copies.rest += page_bytes(y_elements(&part));
     return copies;
 }
 
@@ -108,15 +108,15 @@ static size_t copies_bytes(const struct cpu_device *cpu, enum data_type type,
     part.batch = samples_at_a_time(cpu, type, shape);
     return !copies_operands(cpu, type, shape)
                ? 0
-               : aligned(x_elements(&part)) + aligned(convolution_weights(&part)) +
-                     aligned(part.out) + aligned(y_elements(&part));
+               : page_bytes(x_elements(&part)) + page_bytes(convolution_weights(&part)) +
+                     page_bytes(part.out) + page_bytes(y_elements(&part));
 }
 
 /* Return the type in which convolutions of a type are computed. */
 static enum data_type computed_type(const struct cpu_device *cpu, enum data_type type,
                                     const struct convolution_shape *shape)
 {
-    return multiplies(cpu, type, shape) ? type : TYPE_FP32;
+    return type_is_multiplied(cpu, type, shape) ? type : TYPE_FP32;
 }
 
 /* Return the bytes of workspace of cpu_convolution_implicit.c; 0 if it does not compute this block
@@ -178,8 +178,8 @@ static int64_t block_end(int64_t begin, int64_t count)
     return begin + BLOCK_ELEMENTS < count ? begin + BLOCK_ELEMENTS : count;
 }
 
-static void convert(const struct cpu_device *cpu, enum data_type to_type, void *to,
-                    enum data_type from_type, const void *from, int64_t count)
+static void elements_convert(const struct cpu_device *cpu, enum data_type to_type, void *to,
+                             enum data_type from_type, const void *from, int64_t count)
 {
     const struct convert_kernels *kernels = cpu->kernels->convert;
 
@@ -233,7 +233,7 @@ static void forward_part(const struct cpu_device *cpu, const struct convolution_
 {
     struct convolution_forward part = *args;
 
-    if (multiplies(cpu, args->type, &args->shape)) {
+    if (type_is_multiplied(cpu, args->type, &args->shape)) {
         forward_native(cpu, args, copies->rest);
         return;
     }
@@ -242,15 +242,15 @@ static void forward_part(const struct cpu_device *cpu, const struct convolution_
     part.weight = copies->weight;
     part.bias = copies->bias;
     part.y = copies->y;
-    convert(cpu, TYPE_FP32, copies->x, args->type, args->x, x_elements(&args->shape));
-    convert(cpu, TYPE_FP32, copies->weight, args->type, args->weight,
-            convolution_weights(&args->shape));
+    elements_convert(cpu, TYPE_FP32, copies->x, args->type, args->x, x_elements(&args->shape));
+    elements_convert(cpu, TYPE_FP32, copies->weight, args->type, args->weight,
+                     convolution_weights(&args->shape));
     if (args->bias == NULL)
         part.bias = NULL;
     else
-        convert(cpu, TYPE_FP32, copies->bias, args->type, args->bias, args->shape.out);
+        elements_convert(cpu, TYPE_FP32, copies->bias, args->type, args->bias, args->shape.out);
     forward_native(cpu, &part, copies->rest);
-    convert(cpu, args->type, args->y, TYPE_FP32, copies->y, y_elements(&args->shape));
+    elements_convert(cpu, args->type, args->y, TYPE_FP32, copies->y, y_elements(&args->shape));
 }
 
 void cpu_convolution_forward(struct stream *stream, const struct convolution_forward *args)
@@ -328,10 +328,10 @@ static void backward_copied(const struct cpu_device *cpu, const struct convoluti
     const int64_t elements = x_elements(&args->shape);
     struct convolution_backward part = *args;
 
-    convert(cpu, TYPE_FP32, copies->x, args->type, args->x, elements);
-    convert(cpu, TYPE_FP32, copies->weight, args->type, args->weight,
-            convolution_weights(&args->shape));
-    convert(cpu, TYPE_FP32, copies->y, args->type, args->dy, y_elements(&args->shape));
+    elements_convert(cpu, TYPE_FP32, copies->x, args->type, args->x, elements);
+    elements_convert(cpu, TYPE_FP32, copies->weight, args->type, args->weight,
+                     convolution_weights(&args->shape));
+    elements_convert(cpu, TYPE_FP32, copies->y, args->type, args->dy, y_elements(&args->shape));
     part.type = TYPE_FP32;
     part.x = copies->x;
     part.weight = copies->weight;
@@ -341,7 +341,7 @@ static void backward_copied(const struct cpu_device *cpu, const struct convoluti
     backward_native(cpu, &part, copies->rest);
     if (args->dx == NULL)
         return;
-    convert(cpu, args->type, args->dx, TYPE_FP32, copies->x, elements);
+    elements_convert(cpu, args->type, args->dx, TYPE_FP32, copies->x, elements);
     if (args->x_relu)
         mask_relu(cpu, args->type, args->dx, args->x, elements);
 }
@@ -350,7 +350,7 @@ void cpu_convolution_backward(struct stream *stream, const struct convolution_ba
 {
     const struct cpu_device *cpu = stream->cpu;
     const struct convolution_shape *shape = &args->shape;
-    const bool native = multiplies(cpu, args->type, shape);
+    const bool native = type_is_multiplied(cpu, args->type, shape);
 
     if (shape->batch == 0)
         return;

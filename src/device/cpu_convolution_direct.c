@@ -81,11 +81,6 @@ static int64_t sample_floats(const struct plane_layout *image)
     return image->channels * image->height * image->width;
 }
 
-static int64_t most(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* Floats of a thread's workspace: input planes, output planes, one fp32 sample, partial sums of the
  * weight's and the bias's gradients. */
 static int64_t thread_floats(const struct convolution_shape *s)
@@ -93,8 +88,9 @@ static int64_t thread_floats(const struct convolution_shape *s)
     const struct plane_layout x = x_image(s), y = y_image(s), dx = dx_image(s), dy = dy_image(s);
     const int64_t sums = (weight_count(s) + round_up(s->out, DIRECT_BLOCK)) * DIRECT_PIXELS;
 
-    return most(image_floats(&x), image_floats(&dy)) + most(image_floats(&y), image_floats(&dx)) +
-           round_up(most(sample_floats(&x), sample_floats(&y)), DIRECT_PIXELS) + sums;
+    return larger(image_floats(&x), image_floats(&dy)) +
+           larger(image_floats(&y), image_floats(&dx)) +
+           round_up(larger(sample_floats(&x), sample_floats(&y)), DIRECT_PIXELS) + sums;
 }
 
 bool cpu_convolution_is_direct(const struct convolution_shape *s)
@@ -142,9 +138,9 @@ static struct direct_task task_open(const struct cpu_device *cpu, enum data_type
     struct direct_task task = {.cpu = cpu, .type = type};
 
     task.read = cpu_workspace_thread(cpu, (size_t)thread_floats(s) * sizeof(float));
-    task.written = task.read + most(image_floats(&x), image_floats(&dy));
-    task.sample = task.written + most(image_floats(&y), image_floats(&dx));
-    task.sums = task.sample + round_up(most(sample_floats(&x), sample_floats(&y)), DIRECT_PIXELS);
+    task.written = task.read + larger(image_floats(&x), image_floats(&dy));
+    task.sample = task.written + larger(image_floats(&y), image_floats(&dx));
+    task.sums = task.sample + round_up(larger(sample_floats(&x), sample_floats(&y)), DIRECT_PIXELS);
     return task;
 }
 
@@ -330,7 +326,7 @@ static void gradient_of_weight(const struct cpu_device *cpu,
 {
     const struct convolution_shape *s = &args->shape;
     const struct direct_memory memory = memory_layout(cpu, s);
-    const int64_t step = most(TASK_SAMPLES, (s->batch + MOST_TASKS - 1) / MOST_TASKS);
+    const int64_t step = larger(TASK_SAMPLES, (s->batch + MOST_TASKS - 1) / MOST_TASKS);
     const int64_t tasks = (s->batch + step - 1) / step;
     const int64_t count = weight_count(s) + round_up(s->out, DIRECT_BLOCK);
 

@@ -148,7 +148,7 @@ static dnnl_data_type_t weight_type(const struct convolution *it)
     return it->pass == CONVOLUTION_WEIGHT ? dnnl_f32 : onednn_type(it->type);
 }
 
-static struct described describe(const struct convolution *it)
+static struct described tensors_describe(const struct convolution *it)
 {
     const struct convolution_shape *s = &it->shape;
     const dnnl_data_type_t type = onednn_type(it->type);
@@ -185,11 +185,11 @@ static dnnl_primitive_desc_t pass_describe(const struct convolution_cache *cache
     dnnl_primitive_desc_t forward = NULL, description;
     dnnl_primitive_attr_t plain = onednn_attributes(false, false);
     dnnl_primitive_attr_t attributes = onednn_attributes(it->relu, false);
-    struct described described = describe(it);
+    struct described described = tensors_describe(it);
 
     if (it->pass != CONVOLUTION_FORWARD) {
         forward_of.pass = CONVOLUTION_FORWARD;
-        struct described forward_shapes = describe(&forward_of);
+        struct described forward_shapes = tensors_describe(&forward_of);
         onednn_check(describe_pass(&forward, cache->engine, &forward_shapes, CONVOLUTION_FORWARD,
                                    it->bias, NULL, plain),
                      "forward convolution");
@@ -239,7 +239,7 @@ static void memory_open(struct convolution_plan *plan, enum operand operand,
                  "memory");
 }
 
-static size_t aligned(size_t bytes)
+static size_t page_bytes(size_t bytes)
 {
     return (bytes + 4095) / 4096 * 4096;
 }
@@ -264,11 +264,11 @@ static struct plan_description plan_describe(const struct convolution_cache *cac
                                                                       : dnnl_query_weights_md);
     onednn_check(onednn_describe_tag(&plan.plain, 4, sizes, weight_type(it), dnnl_oihw), "weight");
     plan.reorder = reorder_describe(cache, it, plan.weight, onednn_handle(&plan.plain));
-    plan.bytes[OPERAND_WEIGHT] = aligned(dnnl_memory_desc_get_size(plan.weight));
-    plan.bytes[OPERAND_SCRATCH] = aligned(
+    plan.bytes[OPERAND_WEIGHT] = page_bytes(dnnl_memory_desc_get_size(plan.weight));
+    plan.bytes[OPERAND_SCRATCH] = page_bytes(
         dnnl_memory_desc_get_size(query_memory(plan.convolution, dnnl_query_scratchpad_md)));
     plan.bytes[OPERAND_REORDER_SCRATCH] =
-        aligned(dnnl_memory_desc_get_size(query_memory(plan.reorder, dnnl_query_scratchpad_md)));
+        page_bytes(dnnl_memory_desc_get_size(query_memory(plan.reorder, dnnl_query_scratchpad_md)));
     return plan;
 }
 
@@ -292,7 +292,7 @@ static struct convolution_plan *plan_open(const struct convolution_cache *cache,
     onednn_implementation(described.convolution, plan->implementation);
     onednn_primitive_create(&plan->primitive, described.convolution, "convolution");
     onednn_primitive_create(&plan->reorder, described.reorder, "reorder");
-    struct described operands = describe(it);
+    struct described operands = tensors_describe(it);
     memory_open(plan, OPERAND_IMAGE, onednn_handle(&operands.image));
     memory_open(plan, OPERAND_WEIGHT, described.weight);
     if (it->bias)

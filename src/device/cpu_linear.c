@@ -321,7 +321,7 @@ static void run_product(struct linear_task *task, const void *weight, int64_t we
         run_with_onednn(task, weight, weight_stride);
 }
 
-static void forward(struct cpu_device *cpu, const struct linear_forward *args)
+static void linear_forward_run(struct cpu_device *cpu, const struct linear_forward *args)
 {
     struct linear_task task = {.cpu = cpu,
                                .type = args->type,
@@ -546,7 +546,7 @@ int cpu_linear_grain_level(struct device *device, const struct linear_backward *
 void cpu_linear_forward(struct stream *stream, const struct linear_forward *args)
 {
     if (args->rows > 0)
-        forward(stream->cpu, args);
+        linear_forward_run(stream->cpu, args);
 }
 
 void cpu_linear_backward(struct stream *stream, const struct linear_backward *args)

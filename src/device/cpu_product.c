@@ -119,7 +119,7 @@ static dnnl_status_t describe_product(dnnl_primitive_desc_t *result, dnnl_engine
 
 #endif
 
-static dnnl_memory_desc_t describe(struct matrix matrix)
+static dnnl_memory_desc_t matrix_describe(struct matrix matrix)
 {
     dnnl_memory_desc_t description;
     const dnnl_dims_t sizes = {matrix.rows, matrix.columns};
@@ -177,11 +177,12 @@ static struct product_plan *plan_open(struct product_cache *cache, const struct 
 {
     const dnnl_data_type_t type = product->type == TYPE_BF16 ? dnnl_bf16 : dnnl_f32;
     dnnl_memory_desc_t matrices[3] = {
-        describe((struct matrix){product->m, product->k, product->a_stride, product->a_transposed,
-                                 type}),
-        describe((struct matrix){product->k, product->n, product->b_stride, product->b_transposed,
-                                 type}),
-        describe((struct matrix){product->m, product->n, product->c_stride, false, dnnl_f32})};
+        matrix_describe((struct matrix){product->m, product->k, product->a_stride,
+                                        product->a_transposed, type}),
+        matrix_describe((struct matrix){product->k, product->n, product->b_stride,
+                                        product->b_transposed, type}),
+        matrix_describe(
+            (struct matrix){product->m, product->n, product->c_stride, false, dnnl_f32})};
     struct product_plan *plan = calloc(1, sizeof *plan);
 
     ENSURE_MEMORY(plan != NULL, "no memory for a product");

@@ -10,7 +10,7 @@
 
 enum { SLOTS = 64 /* samples resized at a time */ };
 
-static size_t align(size_t bytes)
+static size_t scratch_align(size_t bytes)
 {
     return (bytes + IMAGE_SCRATCH_ALIGN - 1) / IMAGE_SCRATCH_ALIGN * IMAGE_SCRATCH_ALIGN;
 }
@@ -40,7 +40,7 @@ static int64_t span_taps(const struct resize_span *span)
 
 static size_t axis_bytes(int64_t size, int64_t taps)
 {
-    return align((size_t)(size * (2 + taps)) * sizeof(int32_t));
+    return scratch_align((size_t)(size * (2 + taps)) * sizeof(int32_t));
 }
 
 size_t resize_axis_numbers(const struct resize_span *span, int64_t count)
@@ -128,13 +128,13 @@ struct image_scratch image_scratch_of(const struct image_transform *args)
         .taps_across = axis_taps((double)args->source_width, args->width),
         .taps_down = axis_taps((double)args->source_height, args->height)};
     const size_t between = (size_t)(args->source_height * args->width);
-    const size_t all_between = align((size_t)args->channels * between);
+    const size_t all_between = scratch_align((size_t)args->channels * between);
 
     scratch.down = axis_bytes(args->width, scratch.taps_across);
     scratch.slots = scratch.down + axis_bytes(args->height, scratch.taps_down);
-    scratch.planes_offset = align(between);
-    scratch.slot_bytes =
-        scratch.planes_offset + align((size_t)(args->channels * args->height * args->width));
+    scratch.planes_offset = scratch_align(between);
+    scratch.slot_bytes = scratch.planes_offset +
+                         scratch_align((size_t)(args->channels * args->height * args->width));
     if (scratch.slot_bytes < all_between)
         scratch.slot_bytes = all_between;
     scratch.slot_count = args->batch < SLOTS ? args->batch : SLOTS;

@@ -30,7 +30,7 @@ struct profile {
 
 static struct profile *active;
 
-static void measured(struct stream *stream, int operation, double begin)
+static void operation_count(struct stream *stream, int operation, double begin)
 {
     active->inner->stream_synchronize(stream);
     double seconds = clock_now() - begin;
@@ -46,7 +46,7 @@ static void measured(struct stream *stream, int operation, double begin)
     {                                                                                              \
         double begin = clock_now();                                                                \
         active->inner->name arguments;                                                             \
-        measured(stream, OPERATION_##name, begin);                                                 \
+        operation_count(stream, OPERATION_##name, begin);                                          \
     }
 DEVICE_OPERATIONS(TIMED)
 

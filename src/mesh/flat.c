@@ -99,7 +99,7 @@ void flat_open(struct flat_model *flat, const struct unit *units, int unit_count
                                 .training = training,
                                 .reduction = &reduction_scatter,
                                 .slots_weights = sharded && mesh->shard_weights,
-                                .slots_gradients = training && sharded && mesh->shard_gradients,
+                                .gradients_in_slots = training && sharded && mesh->shard_gradients,
                                 .low_precision_reduce = training && mesh->reduce_compute &&
                                                         mesh->world->size > 1 && type != TYPE_FP32};
     flat->buffers = calloc((size_t)unit_count + 1, sizeof *flat->buffers);

@@ -51,7 +51,7 @@ struct flat_buffer {
     bool empty;              /* no pass of this step has added to `gradient`: it counts as zero */
     bool overwrites;         /* this pass writes `whole_gradient` instead of adding to it */
     enum reduction_stage stage;
-    struct ticket *gathering, *reducing;
+    struct comm_request *gathering, *reducing;
     struct event *ready; /* recorded when the data of the next collective are computed */
     int64_t stride; /* elements between two partial sums of the whole gradient; at least padded */
     int64_t block;  /* elements of `gradient` whose partial sums one replica adds */
@@ -81,7 +81,7 @@ struct flat_orthogonal {
 /* Partial sums of gradients (flat_partial.h), which are added in the order of core/tree.h. The
  * numbers of partial sums whole..from_replicas are maxima over ranks and global batches. */
 struct flat_partials {
-    int64_t most;                   /* grains of the largest global batch */
+    int64_t most_grains;            /* grains of the largest global batch */
     int64_t passes;                 /* of a step */
     bool spare;                     /* there is memory for one more partial sum (flat_spare_open) */
     int whole;                      /* of the whole gradient, stored by one rank */
@@ -110,7 +110,7 @@ struct flat_model {
     bool averaged;             /* EMA */
     bool training;             /* with gradients */
     bool slots_weights;        /* whole weights are in slots */
-    bool slots_gradients;      /* whole gradients are in slots */
+    bool gradients_in_slots;   /* whole gradients are in slots */
     bool low_precision_reduce; /* gradients are reduced in the compute type */
     double *norm_squared;      /* device: the global gradient's, after flat_norm */
     struct exact_sum *norm_sum;

@@ -73,7 +73,7 @@ static void reduction_advance(struct flat_model *flat, int unit)
     if (flat->mesh->shard->size > 1)
         reduction->shards_finish(flat, unit);
     buffer->reducing = NULL;
-    if (flat->slots_gradients) {
+    if (flat->gradients_in_slots) {
         flat->slots[unit % FLAT_SLOTS].gradient_unit = -1;
         buffer->whole_gradient = NULL;
     }
@@ -114,7 +114,7 @@ void flat_gradient_open(struct flat_model *flat, int unit, bool samples)
     for (int other = flat->count - 1; buffer->learns && other >= 0; other--)
         if (other % FLAT_SLOTS == unit % FLAT_SLOTS)
             reduction_advance(flat, other);
-    if (buffer->learns && flat->slots_gradients) {
+    if (buffer->learns && flat->gradients_in_slots) {
         ENSURE(slot->gradient_unit < 0, "no slot for the gradient of %s", buffer->unit->name);
         slot->gradient_unit = unit;
         buffer->whole_gradient = slot->whole_gradient;
@@ -130,7 +130,7 @@ void flat_gradient_close(struct flat_model *flat, int unit, bool last)
     if (!buffer->learns)
         return;
     flat->reduction->close(flat, buffer);
-    if (!last && !flat->slots_gradients)
+    if (!last && !flat->gradients_in_slots)
         return;
     buffer->last = last;
     buffer->stage = REDUCTION_SHARDS;

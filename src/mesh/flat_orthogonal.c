@@ -109,8 +109,8 @@ void flat_direction_start(struct flat_model *flat, int unit)
 }
 
 /* y = x . weight^T */
-static void multiply(const struct flat_model *flat, int64_t rows, int64_t in, int64_t out,
-                     const void *x, const void *weight, void *y)
+static void matrix_multiply(const struct flat_model *flat, int64_t rows, int64_t in, int64_t out,
+                            const void *x, const void *weight, void *y)
 {
     const struct linear_forward args = {.type = direction_type(flat->type),
                                         .rows = rows,
@@ -138,7 +138,8 @@ static void gram_compute(const struct flat_model *flat, struct matrix matrix, co
                                          .dweight = flat->orthogonal.square,
                                          .overwrite = true};
     if (matrix.side == matrix.rows) {
-        multiply(flat, matrix.rows, matrix.columns, matrix.rows, x, x, flat->orthogonal.gram);
+        matrix_multiply(flat, matrix.rows, matrix.columns, matrix.rows, x, x,
+                        flat->orthogonal.gram);
         return;
     }
     backend->linear_backward(flat->stream, &args);
@@ -155,7 +156,7 @@ static void iterate_once(const struct flat_model *flat, struct matrix matrix, co
     enum data_type type = direction_type(flat->type);
     int64_t side = matrix.side;
     gram_compute(flat, matrix, x);
-    multiply(flat, side, side, side, work->gram, work->gram, work->square);
+    matrix_multiply(flat, side, side, side, work->gram, work->gram, work->square);
     const struct matrix_sum sum = {.type = type,
                                    .rows = side,
                                    .width = side,
@@ -177,7 +178,7 @@ static void iterate_once(const struct flat_model *flat, struct matrix matrix, co
     if (side == matrix.rows)
         flat->device->backend->linear_backward(flat->stream, &from_left);
     else
-        multiply(flat, matrix.rows, side, side, x, work->square, next);
+        matrix_multiply(flat, matrix.rows, side, side, x, work->square, next);
 }
 
 static void matrix_orthogonalize(const struct flat_model *flat, const struct newton_schulz *rule,

@@ -73,18 +73,20 @@ static void batch_measure(struct flat_model *flat, int64_t total)
     partials->from_replicas = (int)larger(partials->from_replicas, from_replicas);
 }
 
-void flat_use_grains(struct flat_model *flat, int64_t most, int64_t passes, bool spare)
+void flat_use_grains(struct flat_model *flat, int64_t most_grains, int64_t passes, bool spare)
 {
     const int shards = flat->mesh->shard->size, replicas = flat->mesh->replica->size;
-    ENSURE(flat->training && !flat->low_precision_reduce && most > 0 && passes > 0,
-           "no partial sums of %lld grains in %lld passes", (long long)most, (long long)passes);
+    ENSURE(flat->training && !flat->low_precision_reduce && most_grains > 0 && passes > 0,
+           "no partial sums of %lld grains in %lld passes", (long long)most_grains,
+           (long long)passes);
     flat->reduction = &reduction_partial;
-    flat->slots_gradients = flat->slots_gradients && passes == 1;
-    flat->partials = (struct flat_partials){.most = most, .passes = passes, .spare = spare};
+    flat->gradients_in_slots = flat->gradients_in_slots && passes == 1;
+    flat->partials =
+        (struct flat_partials){.most_grains = most_grains, .passes = passes, .spare = spare};
     flat->partials.parts = calloc((size_t)(shards + replicas), sizeof *flat->partials.parts);
     ENSURE_MEMORY(flat->partials.parts != NULL, "no memory to describe %d ranks",
                   shards * replicas);
-    for (int64_t total = 1; total <= most; total++)
+    for (int64_t total = 1; total <= most_grains; total++)
         batch_measure(flat, total);
     for (int i = 0; i < flat->count; i++) {
         struct flat_buffer *buffer = &flat->buffers[i];
@@ -92,7 +94,7 @@ void flat_use_grains(struct flat_model *flat, int64_t most, int64_t passes, bool
         if (shards == 1) /* partial sums are sent to replicas in `replicas` blocks */
             buffer->stride = buffer->block * replicas;
     }
-    flat_begin_pass(flat, most, 0);
+    flat_begin_pass(flat, most_grains, 0);
 }
 
 void flat_begin_pass(struct flat_model *flat, int64_t total, int64_t pass)
@@ -100,10 +102,10 @@ void flat_begin_pass(struct flat_model *flat, int64_t total, int64_t pass)
     struct flat_partials *partials = &flat->partials;
     const struct comm *shard = flat->mesh->shard, *replica = flat->mesh->replica;
     const int first = replica->rank * shard->size;
-    if (partials->most == 0)
+    if (partials->most_grains == 0)
         return;
-    ENSURE(total > 0 && total <= partials->most, "%lld grains, at most %lld", (long long)total,
-           (long long)partials->most);
+    ENSURE(total > 0 && total <= partials->most_grains, "%lld grains, at most %lld",
+           (long long)total, (long long)partials->most_grains);
     if (pass == 0) {
         for (int i = 0; i < flat->count; i++)
             flat->buffers[i].pool = (struct tree_pool){.total = total};
@@ -122,15 +124,15 @@ void flat_spare_open(struct flat_model *flat, int unit, bool samples)
     struct flat_buffer *buffer = &flat->buffers[unit];
     ENSURE(flat->partials.spare && buffer->stage == REDUCTION_NONE,
            "no spare memory for the gradient of %s", buffer->unit->name);
-    flat->partials.slot[0] = flat->slots_gradients ? 0 : flat->partials.whole;
-    if (flat->slots_gradients && buffer->learns)
+    flat->partials.slot[0] = flat->gradients_in_slots ? 0 : flat->partials.whole;
+    if (flat->gradients_in_slots && buffer->learns)
         buffer->whole_gradient = flat->slots[unit % FLAT_SLOTS].whole_gradient;
     buffer->overwrites = samples;
 }
 
 void flat_spare_close(struct flat_model *flat, int unit)
 {
-    if (flat->slots_gradients)
+    if (flat->gradients_in_slots)
         flat->buffers[unit].whole_gradient = NULL;
 }
 
@@ -144,9 +146,9 @@ static void partial_allocate(const struct flat_model *flat, struct flat_buffer *
         replicas > 1 ? flat->partials.reduced * buffer->block * replicas : buffer->shard_count;
     int64_t sums = flat->partials.whole + (flat->partials.spare ? 1 : 0);
     int64_t whole = buffer->learns ? sums * buffer->stride : 0;
-    int64_t elements = flat->slots_gradients ? reduced : larger(whole, reduced);
+    int64_t elements = flat->gradients_in_slots ? reduced : larger(whole, reduced);
     buffer->gradient = arena_take(arena, MEMORY_GRADIENTS, (size_t)elements * sizeof(float));
-    buffer->whole_gradient = buffer->learns && !flat->slots_gradients ? buffer->gradient : NULL;
+    buffer->whole_gradient = buffer->learns && !flat->gradients_in_slots ? buffer->gradient : NULL;
 }
 
 static void partial_allocate_slot(struct flat_model *flat, int number, struct arena *arena)
@@ -160,7 +162,7 @@ static void partial_allocate_slot(struct flat_model *flat, int number, struct ar
         part = larger(part, buffer->shard_count);
         block = larger(block, buffer->block);
     }
-    if (flat->slots_gradients)
+    if (flat->gradients_in_slots)
         slot->whole_gradient =
             arena_take(arena, MEMORY_GATHERED, (size_t)(partials->whole * stride) * sizeof(float));
     if (flat->mesh->shard->size > 1)

@@ -10,10 +10,10 @@
 
 #include "mesh/flat.h"
 
-/* Use partial sums. Call it after flat_open and before flat_allocate. most: grains of the largest
- * global batch; passes: micro-batches of a step; spare: take memory for flat_spare_open, too. With
- * several passes, gradients are not sharded before the last pass. */
-void flat_use_grains(struct flat_model *flat, int64_t most, int64_t passes, bool spare);
+/* Use partial sums. Call it after flat_open and before flat_allocate. most_grains: grains of the
+ * largest global batch; passes: micro-batches of a step; spare: take memory for flat_spare_open,
+ * too. With several passes, gradients are not sharded before the last pass. */
+void flat_use_grains(struct flat_model *flat, int64_t most_grains, int64_t passes, bool spare);
 
 /* Call it before each backward pass of a step, with pass = 0, 1, ... total: grains of the global
  * batch. Does nothing without partial sums. */

@@ -9,23 +9,23 @@ const enum comm_type comm_type_of[] = {
 static void scatter_allocate(const struct flat_model *flat, struct flat_buffer *buffer,
                              struct arena *arena)
 {
-    size_t elements = (size_t)(flat->slots_gradients ? buffer->shard_count : buffer->padded);
+    size_t elements = (size_t)(flat->gradients_in_slots ? buffer->shard_count : buffer->padded);
     float *memory = arena_take(arena, MEMORY_GRADIENTS, elements * sizeof *memory);
-    buffer->whole_gradient = flat->slots_gradients ? NULL : memory;
+    buffer->whole_gradient = flat->gradients_in_slots ? NULL : memory;
     buffer->gradient =
-        flat->slots_gradients || memory == NULL ? memory : memory + buffer->shard_begin;
+        flat->gradients_in_slots || memory == NULL ? memory : memory + buffer->shard_begin;
 }
 
 static void scatter_allocate_slot(struct flat_model *flat, int number, struct arena *arena)
 {
-    if (flat->slots_gradients)
+    if (flat->gradients_in_slots)
         flat->slots[number].whole_gradient = arena_take(
             arena, MEMORY_GATHERED, (size_t)flat_slot_elements(flat, number) * sizeof(float));
 }
 
 static void scatter_open(struct flat_model *flat, struct flat_buffer *buffer, bool samples)
 {
-    const bool first = flat->slots_gradients || buffer->empty;
+    const bool first = flat->gradients_in_slots || buffer->empty;
     buffer->overwrites = samples && first;
     if (!buffer->learns || !first)
         return;
@@ -37,7 +37,7 @@ static void scatter_open(struct flat_model *flat, struct flat_buffer *buffer, bo
 
 static void scatter_close(struct flat_model *flat, struct flat_buffer *buffer)
 {
-    buffer->empty = buffer->empty && flat->slots_gradients;
+    buffer->empty = buffer->empty && flat->gradients_in_slots;
 }
 
 static void scatter_start(struct flat_model *flat, int unit)
@@ -70,7 +70,7 @@ static void scatter_finish(struct flat_model *flat, int unit)
                          low + (size_t)buffer->shard_begin * type_size(flat->type),
                          buffer->shard_count);
     }
-    if (!flat->slots_gradients)
+    if (!flat->gradients_in_slots)
         return;
     if (buffer->empty)
         backend->copy(flat->stream, buffer->gradient, part,

@@ -7,8 +7,8 @@
 
 #include "model/convnet.h"
 
-static int convolution(struct convnet *convnet, const char *name, int input, int64_t channels,
-                       int64_t kernel)
+static int convolution_add(struct convnet *convnet, const char *name, int input, int64_t channels,
+                           int64_t kernel)
 {
     return convnet_add(convnet, &(struct convnet_node){.kind = CONVNET_CONVOLUTION,
                                                        .name = name,
@@ -20,14 +20,14 @@ static int convolution(struct convnet *convnet, const char *name, int input, int
                                                        .relu = true});
 }
 
-static int pool(struct convnet *convnet, int input)
+static int pool_add(struct convnet *convnet, int input)
 {
     return convnet_add(
         convnet,
         &(struct convnet_node){.kind = CONVNET_MAX_POOL, .input = input, .kernel = 2, .stride = 2});
 }
 
-static int linear(struct convnet *convnet, const char *name, int input, int64_t out, bool relu)
+static int linear_add(struct convnet *convnet, const char *name, int input, int64_t out, bool relu)
 {
     return convnet_add(
         convnet,
@@ -35,41 +35,41 @@ static int linear(struct convnet *convnet, const char *name, int input, int64_t 
             .kind = CONVNET_LINEAR, .name = name, .input = input, .channels = out, .relu = relu});
 }
 
-static int flatten(struct convnet *convnet, int input)
+static int flatten_add(struct convnet *convnet, int input)
 {
     return convnet_add(convnet, &(struct convnet_node){.kind = CONVNET_FLATTEN, .input = input});
 }
 
 /* Two convolutions, each followed by a pool, then a flat row per sample. */
-static int convolutions(struct convnet *convnet, int64_t first, int64_t second, int64_t kernel)
+static int convolutions_add(struct convnet *convnet, int64_t first, int64_t second, int64_t kernel)
 {
     convnet_unit(convnet, "stem");
-    int node = pool(convnet, convolution(convnet, "conv1", 0, first, kernel));
-    node = pool(convnet, convolution(convnet, "conv2", node, second, kernel));
+    int node = pool_add(convnet, convolution_add(convnet, "conv1", 0, first, kernel));
+    node = pool_add(convnet, convolution_add(convnet, "conv2", node, second, kernel));
     convnet_unit(convnet, "head");
-    return flatten(convnet, node);
+    return flatten_add(convnet, node);
 }
 
 static void cnn_a_describe(struct convnet *convnet, const struct convnet_shape *shape)
 {
-    int node = convolutions(convnet, 4, 8, 3);
-    node = linear(convnet, "fc1", node, 32, true);
-    linear(convnet, "fc2", node, shape->classes, false);
+    int node = convolutions_add(convnet, 4, 8, 3);
+    node = linear_add(convnet, "fc1", node, 32, true);
+    linear_add(convnet, "fc2", node, shape->classes, false);
 }
 
 static void cnn_a_lenet_describe(struct convnet *convnet, const struct convnet_shape *shape)
 {
-    int node = convolutions(convnet, 6, 16, 5);
-    node = linear(convnet, "fc1", node, 120, true);
-    node = linear(convnet, "fc2", node, 36, true);
-    node = linear(convnet, "fc3", node, 72, true);
-    linear(convnet, "fc4", node, shape->classes, false);
+    int node = convolutions_add(convnet, 6, 16, 5);
+    node = linear_add(convnet, "fc1", node, 120, true);
+    node = linear_add(convnet, "fc2", node, 36, true);
+    node = linear_add(convnet, "fc3", node, 72, true);
+    linear_add(convnet, "fc4", node, shape->classes, false);
 }
 
 /* Add a convolution, a max pool if `pools`, a batch norm and a ReLU. A 3 x 3 convolution is padded
  * and begins with Dirac filters; others are not padded and begin with cosine filters. */
-static int block(struct convnet *convnet, const char *layer, int number, int input,
-                 int64_t channels, int64_t kernel, bool pools)
+static int block_add(struct convnet *convnet, const char *layer, int number, int input,
+                     int64_t channels, int64_t kernel, bool pools)
 {
     char convolution_name[TENSOR_NAME], norm[TENSOR_NAME];
     snprintf(convolution_name, sizeof convolution_name, "%.40sconv%d", layer, number);
@@ -83,34 +83,35 @@ static int block(struct convnet *convnet, const char *layer, int number, int inp
                                         .stride = 1,
                                         .padding = kernel == 3 ? 1 : 0,
                                         .initial = kernel == 3 ? CONVNET_DIRAC : CONVNET_COSINES});
-    return convnet_add(convnet, &(struct convnet_node){.kind = CONVNET_BATCH_NORM,
-                                                       .name = norm,
-                                                       .input = pools ? pool(convnet, node) : node,
-                                                       .relu = true});
+    return convnet_add(convnet,
+                       &(struct convnet_node){.kind = CONVNET_BATCH_NORM,
+                                              .name = norm,
+                                              .input = pools ? pool_add(convnet, node) : node,
+                                              .relu = true});
 }
 
 static void cnn_c_describe(struct convnet *convnet, const struct convnet_shape *shape)
 {
     const int64_t channels[] = {shape->width, 4 * shape->width, 4 * shape->width};
     convnet_unit(convnet, "stem");
-    int node = block(convnet, "", 1, 0, 24, 2, false);
+    int node = block_add(convnet, "", 1, 0, 24, 2, false);
     for (int layer = 0; layer < 3; layer++) {
         char unit[TENSOR_NAME], prefix[TENSOR_NAME];
         snprintf(unit, sizeof unit, "layer%d", layer + 1);
         snprintf(prefix, sizeof prefix, "layer%d.", layer + 1);
         convnet_unit(convnet, unit);
-        node = block(convnet, prefix, 1, node, channels[layer], 3, true);
-        node = block(convnet, prefix, 2, node, channels[layer], 3, false);
+        node = block_add(convnet, prefix, 1, node, channels[layer], 3, true);
+        node = block_add(convnet, prefix, 2, node, channels[layer], 3, false);
     }
     convnet_unit(convnet, "head");
     node = convnet_add(convnet, &(struct convnet_node){.kind = CONVNET_MEAN_POOL, .input = node});
-    linear(convnet, "fc", node, shape->classes, false);
+    linear_add(convnet, "fc", node, shape->classes, false);
 }
 
 static void linear_describe(struct convnet *convnet, const struct convnet_shape *shape)
 {
     convnet_unit(convnet, "head");
-    linear(convnet, "", flatten(convnet, 0), shape->classes, false);
+    linear_add(convnet, "", flatten_add(convnet, 0), shape->classes, false);
 }
 
 #define CIFAR_MODEL(name_, describe_)                                                              \

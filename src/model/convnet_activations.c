@@ -91,22 +91,17 @@ void convnet_plan_slots(struct convnet *convnet)
     gradients_plan(convnet);
 }
 
-static void *take(struct arena *arena, int64_t elements, size_t size)
-{
-    return arena_take(arena, MEMORY_ACTIVATIONS, (size_t)elements * size);
-}
-
 static void node_allocate(struct convnet *convnet, struct convnet_node *node, struct arena *arena,
                           int64_t batch)
 {
     size_t size = type_size(convnet->model.compute);
-    node->y = take(arena, batch * convnet_elements(node), size);
+    node->y = activation_take(arena, batch * convnet_elements(node), size);
     if (node->kind == CONVNET_MAX_POOL)
-        node->index = take(arena, batch * convnet_elements(node), sizeof *node->index);
+        node->index = activation_take(arena, batch * convnet_elements(node), sizeof *node->index);
     if (node->kind != CONVNET_BATCH_NORM)
         return;
-    node->statistics = take(arena, 3 * node->channels, sizeof *node->statistics);
-    node->sums = take(arena, 2 * node->channels + 1, sizeof *node->sums);
+    node->statistics = activation_take(arena, 3 * node->channels, sizeof *node->statistics);
+    node->sums = activation_take(arena, 2 * node->channels + 1, sizeof *node->sums);
 }
 
 void convnet_activations(struct model *model, struct arena *arena, int64_t batch, bool training)
@@ -133,8 +128,9 @@ void convnet_activations(struct model *model, struct arena *arena, int64_t batch
     }
     arena_for_all(arena);
     for (int s = 0; s < slots->count; s++)
-        slots->memory[s] = take(arena, batch * slots->size[s], type_size(model->compute));
-    convnet->statistics = take(arena, training ? 0 : 3 * channels, sizeof(float));
-    convnet->sums = take(arena, training ? 2 * channels + 1 : 0, sizeof(double));
-    convnet->workspace = take(arena, (int64_t)workspace, 1);
+        slots->memory[s] =
+            activation_take(arena, batch * slots->size[s], type_size(model->compute));
+    convnet->statistics = activation_take(arena, training ? 0 : 3 * channels, sizeof(float));
+    convnet->sums = activation_take(arena, training ? 2 * channels + 1 : 0, sizeof(double));
+    convnet->workspace = activation_take(arena, (int64_t)workspace, 1);
 }

@@ -230,8 +230,8 @@ static void mean_pool_backward(const struct convnet *convnet, const struct model
 }
 
 /* Transpose [rows, columns] of each sample. */
-static void transpose(const struct convnet *convnet, const struct model_pass *pass, int64_t rows,
-                      int64_t columns, const void *x, void *y)
+static void samples_transpose(const struct convnet *convnet, const struct model_pass *pass,
+                              int64_t rows, int64_t columns, const void *x, void *y)
 {
     const struct transpose args = {.type = convnet->model.compute,
                                    .batch = pass->batch,
@@ -287,7 +287,7 @@ static void node_forward(const struct convnet *convnet, const struct model_pass 
     void *y = output_of(convnet, pass, number);
     switch (node->kind) {
     case CONVNET_IMAGES:
-        transpose(convnet, pass, node->channels, pixels, x, y);
+        samples_transpose(convnet, pass, node->channels, pixels, x, y);
         break;
     case CONVNET_CONVOLUTION:
         convolution_forward(convnet, pass, node, x, y);
@@ -302,7 +302,7 @@ static void node_forward(const struct convnet *convnet, const struct model_pass 
         mean_pool_forward(convnet, pass, node, x, y);
         break;
     case CONVNET_FLATTEN:
-        transpose(convnet, pass, pixels, node->in, x, y);
+        samples_transpose(convnet, pass, pixels, node->in, x, y);
         break;
     case CONVNET_LINEAR:
         linear_forward(convnet, pass, node, x, y);
@@ -331,8 +331,8 @@ static void node_backward(const struct convnet *convnet, const struct model_pass
         mean_pool_backward(convnet, pass, node, dy);
         break;
     case CONVNET_FLATTEN:
-        transpose(convnet, pass, node->in, node->in_height * node->in_width, dy,
-                  input_gradient(convnet, pass, node));
+        samples_transpose(convnet, pass, node->in, node->in_height * node->in_width, dy,
+                          input_gradient(convnet, pass, node));
         break;
     case CONVNET_LINEAR:
         linear_backward(convnet, pass, node, x, dy);

@@ -274,6 +274,11 @@ int model_first_trainable(const struct model *model)
     return model->unit_count;
 }
 
+void *activation_take(struct arena *arena, int64_t elements, size_t size)
+{
+    return arena_take(arena, MEMORY_ACTIVATIONS, (size_t)elements * size);
+}
+
 void model_print_summary(const struct model *model)
 {
     log_detail("  unit       tensors   parameters   MB fp32   largest tensor");

@@ -121,6 +121,9 @@ int model_first_trainable(const struct model *model);
 struct unit_tensor *unit_add_tensor(struct unit *unit, uint32_t *next_index, const char *name,
                                     int dimensions, const int64_t *shape);
 
+/* Take an activation of `elements` elements of `size` bytes from the arena. */
+void *activation_take(struct arena *arena, int64_t elements, size_t size);
+
 /* Log the table of units as details: name, tensors, parameters, MB. */
 void model_print_summary(const struct model *model);
 

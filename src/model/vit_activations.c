@@ -20,11 +20,6 @@ int64_t vit_tokens_after(const struct vit *vit, int unit)
     return unit > last || (unit == last && !vit_pools(&vit->shape)) ? 1 : vit->tokens;
 }
 
-static void *take(struct arena *arena, int64_t elements, size_t size)
-{
-    return arena_take(arena, MEMORY_ACTIVATIONS, (size_t)elements * size);
-}
-
 /* All activations of a block except its output. `kept`: tokens per sample after the attention. */
 static void block_take_inner(const struct vit *vit, struct vit_block *block, struct arena *arena,
                              int64_t batch, int64_t kept, bool training)
@@ -32,29 +27,29 @@ static void block_take_inner(const struct vit *vit, struct vit_block *block, str
     const struct vit_shape *shape = &vit->shape;
     size_t size = type_size(vit->model.compute);
     int64_t rows = batch * vit->tokens, kept_rows = batch * kept;
-    block->norm1 = take(arena, rows * shape->dim, size);
-    block->qkv = take(arena, 3 * rows * shape->dim, size);
-    block->attention = take(arena, kept_rows * shape->dim, size);
-    block->middle = take(arena, kept_rows * shape->dim, size);
-    block->norm2 = take(arena, kept_rows * shape->dim, size);
-    block->pre = take(arena, kept_rows * vit_fc1_width(shape), size);
-    block->hidden = take(arena, kept_rows * shape->hidden, size);
+    block->norm1 = activation_take(arena, rows * shape->dim, size);
+    block->qkv = activation_take(arena, 3 * rows * shape->dim, size);
+    block->attention = activation_take(arena, kept_rows * shape->dim, size);
+    block->middle = activation_take(arena, kept_rows * shape->dim, size);
+    block->norm2 = activation_take(arena, kept_rows * shape->dim, size);
+    block->pre = activation_take(arena, kept_rows * vit_fc1_width(shape), size);
+    block->hidden = activation_take(arena, kept_rows * shape->hidden, size);
     if (shape->layer_scale > 0) {
-        block->branch1 = take(arena, kept_rows * shape->dim, size);
-        block->branch2 = take(arena, kept_rows * shape->dim, size);
+        block->branch1 = activation_take(arena, kept_rows * shape->dim, size);
+        block->branch2 = activation_take(arena, kept_rows * shape->dim, size);
     }
     if (!training)
         return;
     if (shape->qk_norm) {
-        block->qk = take(arena, 2 * rows * shape->dim, size);
-        block->qk_mean = take(arena, 2 * rows * shape->heads, sizeof(float));
-        block->qk_rstd = take(arena, 2 * rows * shape->heads, sizeof(float));
+        block->qk = activation_take(arena, 2 * rows * shape->dim, size);
+        block->qk_mean = activation_take(arena, 2 * rows * shape->heads, sizeof(float));
+        block->qk_rstd = activation_take(arena, 2 * rows * shape->heads, sizeof(float));
     }
-    block->mean1 = take(arena, rows, sizeof(float));
-    block->rstd1 = take(arena, rows, sizeof(float));
-    block->lse = take(arena, kept_rows * shape->heads, sizeof(float));
-    block->mean2 = take(arena, kept_rows, sizeof(float));
-    block->rstd2 = take(arena, kept_rows, sizeof(float));
+    block->mean1 = activation_take(arena, rows, sizeof(float));
+    block->rstd1 = activation_take(arena, rows, sizeof(float));
+    block->lse = activation_take(arena, kept_rows * shape->heads, sizeof(float));
+    block->mean2 = activation_take(arena, kept_rows, sizeof(float));
+    block->rstd2 = activation_take(arena, kept_rows, sizeof(float));
 }
 
 /* If blocks share activations, they share those of the first block: no block has more tokens. */
@@ -75,10 +70,10 @@ static void blocks_take(struct vit *vit, struct arena *arena, int64_t batch, boo
         if (training)
             arena_for_unit(arena, 1 + i);
         if (i == 0 || training)
-            block->out = take(arena, batch * kept * shape->dim, size);
+            block->out = activation_take(arena, batch * kept * shape->dim, size);
     }
     arena_for_unit(arena, (int)shape->depth);
-    vit->selected = take(arena, vit_pools(shape) ? 0 : batch * shape->dim, size);
+    vit->selected = activation_take(arena, vit_pools(shape) ? 0 : batch * shape->dim, size);
 }
 
 static void stem_take(struct vit *vit, struct arena *arena, int64_t batch, bool training)
@@ -87,12 +82,12 @@ static void stem_take(struct vit *vit, struct arena *arena, int64_t batch, bool 
     size_t size = type_size(vit->model.compute);
     int64_t rows = batch * vit->tokens, statistics = training ? rows : 0;
     int64_t patch_width = shape->channels * shape->patch * shape->patch;
-    vit->patch_rows = take(arena, batch * vit->patches * patch_width, size);
-    vit->patch_tokens = take(arena, batch * vit->patches * shape->dim, size);
-    vit->x = take(arena, rows * shape->dim, size);
-    vit->embedded = shape->embed_norm ? take(arena, rows * shape->dim, size) : vit->x;
-    vit->embed_mean = take(arena, shape->embed_norm ? statistics : 0, sizeof(float));
-    vit->embed_rstd = take(arena, shape->embed_norm ? statistics : 0, sizeof(float));
+    vit->patch_rows = activation_take(arena, batch * vit->patches * patch_width, size);
+    vit->patch_tokens = activation_take(arena, batch * vit->patches * shape->dim, size);
+    vit->x = activation_take(arena, rows * shape->dim, size);
+    vit->embedded = shape->embed_norm ? activation_take(arena, rows * shape->dim, size) : vit->x;
+    vit->embed_mean = activation_take(arena, shape->embed_norm ? statistics : 0, sizeof(float));
+    vit->embed_rstd = activation_take(arena, shape->embed_norm ? statistics : 0, sizeof(float));
 }
 
 /* Take the memory of the attention pool. Its output is vit->normed. */
@@ -102,18 +97,18 @@ static void attention_pool_take(struct vit *vit, struct arena *arena, int64_t ba
     size_t size = type_size(vit->model.compute);
     int64_t rows = batch * vit->tokens;
     struct vit_block *pool = &vit->blocks[shape->depth];
-    vit->query = take(arena, shape->dim, size);
-    vit->kv = take(arena, 2 * rows * shape->dim, size);
-    vit->dquery = take(arena, training ? batch * shape->dim : 0, size);
-    pool->qkv = take(arena, 3 * rows * shape->dim, size);
-    pool->attention = take(arena, batch * shape->dim, size);
-    pool->middle = take(arena, batch * shape->dim, size);
-    pool->norm2 = take(arena, batch * shape->dim, size);
-    pool->pre = take(arena, batch * shape->hidden, size);
-    pool->hidden = take(arena, batch * shape->hidden, size);
-    pool->lse = take(arena, training ? batch * shape->heads : 0, sizeof(float));
-    pool->mean2 = take(arena, training ? batch : 0, sizeof(float));
-    pool->rstd2 = take(arena, training ? batch : 0, sizeof(float));
+    vit->query = activation_take(arena, shape->dim, size);
+    vit->kv = activation_take(arena, 2 * rows * shape->dim, size);
+    vit->dquery = activation_take(arena, training ? batch * shape->dim : 0, size);
+    pool->qkv = activation_take(arena, 3 * rows * shape->dim, size);
+    pool->attention = activation_take(arena, batch * shape->dim, size);
+    pool->middle = activation_take(arena, batch * shape->dim, size);
+    pool->norm2 = activation_take(arena, batch * shape->dim, size);
+    pool->pre = activation_take(arena, batch * shape->hidden, size);
+    pool->hidden = activation_take(arena, batch * shape->hidden, size);
+    pool->lse = activation_take(arena, training ? batch * shape->heads : 0, sizeof(float));
+    pool->mean2 = activation_take(arena, training ? batch : 0, sizeof(float));
+    pool->rstd2 = activation_take(arena, training ? batch : 0, sizeof(float));
     pool->out = vit->normed;
 }
 
@@ -122,10 +117,10 @@ static void head_take(struct vit *vit, struct arena *arena, int64_t batch, bool 
     const struct vit_shape *shape = &vit->shape;
     size_t size = type_size(vit->model.compute);
     int64_t rows = shape->norm_first ? batch * vit->tokens : batch;
-    vit->pooled = take(arena, vit_pools(shape) ? rows * shape->dim : 0, size);
-    vit->normed = take(arena, batch * shape->dim, size);
-    vit->head_mean = take(arena, training ? rows : 0, sizeof(float));
-    vit->head_rstd = take(arena, training ? rows : 0, sizeof(float));
+    vit->pooled = activation_take(arena, vit_pools(shape) ? rows * shape->dim : 0, size);
+    vit->normed = activation_take(arena, batch * shape->dim, size);
+    vit->head_mean = activation_take(arena, training ? rows : 0, sizeof(float));
+    vit->head_rstd = activation_take(arena, training ? rows : 0, sizeof(float));
     if (shape->pool_map)
         attention_pool_take(vit, arena, batch, training);
 }
@@ -135,15 +130,15 @@ static void gradients_take(struct vit *vit, struct arena *arena, int64_t batch)
     const struct vit_shape *shape = &vit->shape;
     size_t size = type_size(vit->model.compute);
     int64_t rows = batch * vit->tokens;
-    vit->dx = take(arena, rows * shape->dim, size);
-    vit->dbranch = take(arena, rows * shape->dim, size);
-    vit->dattention = take(arena, rows * shape->dim, size);
-    vit->dspread = take(arena, vit_pools(shape) ? 0 : rows * shape->dim, size);
-    vit->dhidden = take(arena, rows * shape->hidden, size);
-    vit->dqkv = take(arena, 3 * rows * shape->dim, size);
-    vit->dpooled =
-        take(arena, shape->pool_mean && !shape->norm_first ? batch * shape->dim : 0, size);
-    vit->dnormed = take(arena, batch * shape->dim, size);
+    vit->dx = activation_take(arena, rows * shape->dim, size);
+    vit->dbranch = activation_take(arena, rows * shape->dim, size);
+    vit->dattention = activation_take(arena, rows * shape->dim, size);
+    vit->dspread = activation_take(arena, vit_pools(shape) ? 0 : rows * shape->dim, size);
+    vit->dhidden = activation_take(arena, rows * shape->hidden, size);
+    vit->dqkv = activation_take(arena, 3 * rows * shape->dim, size);
+    vit->dpooled = activation_take(
+        arena, shape->pool_mean && !shape->norm_first ? batch * shape->dim : 0, size);
+    vit->dnormed = activation_take(arena, batch * shape->dim, size);
 }
 
 void vit_activations(struct model *model, struct arena *arena, int64_t batch, bool training)

@@ -203,7 +203,8 @@ static void qk_norm_gradient(struct vit *vit, const struct model_pass *pass, int
 }
 
 /* Rotate queries and keys; with `inverse` rotate their gradients back. */
-static void rotate(const struct vit *vit, const struct model_pass *pass, void *qkv, bool inverse)
+static void heads_rotate(const struct vit *vit, const struct model_pass *pass, void *qkv,
+                         bool inverse)
 {
     const struct vit_shape *shape = &vit->shape;
     const struct rotary args = {.type = vit->model.compute,
@@ -233,7 +234,7 @@ static void attention_branch(struct vit *vit, const struct model_pass *pass, int
     qkv.y = block->qkv;
     vit->model.device->backend->linear_forward(pass->stream, &qkv);
     qk_norm(vit, pass, unit);
-    rotate(vit, pass, block->qkv, false);
+    heads_rotate(vit, pass, block->qkv, false);
     attention_out(vit, pass, unit, block_residual(vit, pass, unit, x));
 }
 
@@ -431,7 +432,7 @@ static void attention_branch_backward(struct vit *vit, const struct model_pass *
     bool dqkv_changes = shape->position == POSITION_ROTARY || shape->qk_norm;
     float *dqkv_sums = vit_move_bias_gradient(vit, &qkv, !dqkv_changes);
     float *dx_sums = attention_out_backward(vit, pass, unit, dqkv_sums, true);
-    rotate(vit, pass, vit->dqkv, true);
+    heads_rotate(vit, pass, vit->dqkv, true);
     qk_norm_gradient(vit, pass, unit);
     qkv.x = block->norm1;
     qkv.dy = vit->dqkv;

@@ -203,14 +203,14 @@ static const struct number_key numbers[] = {
     NUMBER("inside.latency", inside.latency, ANY),
     NUMBER("inside.bandwidth", inside.bandwidth, ANY),
     NUMBER("inside.members", inside.members, WHOLE),
-    NUMBER("inside.computes", inside.computes, .least = 0.01, .most = 1),
-    NUMBER("inside.sends", inside.sends, .least = 0.01, .most = 1),
+    NUMBER("inside.computes", inside.compute_speed, .least = 0.01, .most = 1),
+    NUMBER("inside.sends", inside.send_speed, .least = 0.01, .most = 1),
     NUMBER("between.latency", between.latency, ANY),
     NUMBER("between.bandwidth", between.bandwidth, ANY),
     NUMBER("between.members", between.members, WHOLE),
     NUMBER("between.share", between.share, .least = 0.001, .most = 1),
-    NUMBER("between.computes", between.computes, .least = 0.01, .most = 1),
-    NUMBER("between.sends", between.sends, .least = 0.01, .most = 1),
+    NUMBER("between.computes", between.compute_speed, .least = 0.01, .most = 1),
+    NUMBER("between.sends", between.send_speed, .least = 0.01, .most = 1),
 };
 
 struct text_key {
@@ -367,7 +367,7 @@ static bool machine_check(const struct machine *machine, struct error *error)
 
 bool machine_read_stream(struct machine *machine, FILE *file, const char *name, struct error *error)
 {
-    const struct network network = {.members = 2, .share = 1, .computes = 1, .sends = 1};
+    const struct network network = {.members = 2, .share = 1, .compute_speed = 1, .send_speed = 1};
     *machine = (struct machine){.node_ranks = 1,
                                 .nodes = 1,
                                 .threads = 1,

@@ -41,7 +41,7 @@ struct network {
     double share; /* of the bandwidth that is left if all nodes communicate */
     bool tree;    /* latency grows with the logarithm of the members; else linearly */
     /* Relative speed, 0 to 1, of operations and of communication while they overlap. */
-    double computes, sends;
+    double compute_speed, send_speed;
 };
 
 struct machine {

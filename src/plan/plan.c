@@ -35,7 +35,7 @@ static double network_share(const struct plan *plan, int size, int stride)
     return size > 1 ? (double)(nodes - 1) / (size - 1) : 0;
 }
 
-static bool fits(const struct plan *plan, struct session *session, int64_t batch, size_t room)
+static bool batch_fits(const struct plan *plan, struct session *session, int64_t batch, size_t room)
 {
     session_measure(session, batch, &plan->source, plan->training, NULL);
     return session_needs(session) <= room;
@@ -46,7 +46,7 @@ static bool fits(const struct plan *plan, struct session *session, int64_t batch
 static int64_t largest_micro_batch(const struct plan *plan, struct session *session, size_t room)
 {
     int64_t good = 0, bad = 1;
-    while (bad <= BATCH_MOST && fits(plan, session, bad, room)) {
+    while (bad <= BATCH_MOST && batch_fits(plan, session, bad, room)) {
         good = bad;
         bad *= 2;
     }
@@ -54,7 +54,7 @@ static int64_t largest_micro_batch(const struct plan *plan, struct session *sess
         bad = BATCH_MOST + 1;
     while (bad - good > 1) {
         int64_t middle = good + (bad - good) / 2;
-        *(fits(plan, session, middle, room) ? &good : &bad) = middle;
+        *(batch_fits(plan, session, middle, room) ? &good : &bad) = middle;
     }
     return good;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The simulation. Operations and collectives slow each other down, since they share cores or a GPU
- * (struct network: computes, sends). */
+ * (struct network: compute_speed, send_speed). */
 #include "plan/step_prediction.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 /* A started collective. */
 struct queued {
     double left; /* seconds to go without concurrent operations */
-    double computes, sends;
+    double compute_speed, send_speed;
     int unit;
 };
 
@@ -36,16 +36,17 @@ static void queue_move(struct simulation *simulation, double seconds)
 }
 
 /* Run operations that take `seconds` alone, concurrently with the queue. */
-static void compute(struct simulation *simulation, double seconds)
+static void operations_run(struct simulation *simulation, double seconds)
 {
     struct step_prediction *prediction = simulation->prediction;
     double alone = seconds, passed = 0;
     while (seconds > 0 && simulation->first < simulation->started) {
         const struct queued *running = &simulation->queue[simulation->first];
-        double together = fmin(seconds / running->computes, running->left / running->sends);
+        double together =
+            fmin(seconds / running->compute_speed, running->left / running->send_speed);
         passed += together;
-        seconds -= together * running->computes;
-        queue_move(simulation, together * running->sends);
+        seconds -= together * running->compute_speed;
+        queue_move(simulation, together * running->send_speed);
         if (seconds < 1e-15)
             seconds = 0;
     }
@@ -67,8 +68,8 @@ static void wait_for(struct simulation *simulation, int number)
     }
 }
 
-static void start(struct simulation *simulation, const struct script_event *event,
-                  struct unit_prediction *part)
+static void collective_start(struct simulation *simulation, const struct script_event *event,
+                             struct unit_prediction *part)
 {
     const struct machine *machine = simulation->machine;
     const struct group_shape *shape =
@@ -79,16 +80,17 @@ static void start(struct simulation *simulation, const struct script_event *even
     }
     const struct network *network = shape->nodes > 1 ? &machine->between : &machine->inside;
     double seconds = machine_collective_seconds(machine, &event->collective, shape);
-    simulation->queue[simulation->started++] = (struct queued){.left = seconds,
-                                                               .computes = network->computes,
-                                                               .sends = network->sends,
-                                                               .unit = event->unit};
+    simulation->queue[simulation->started++] =
+        (struct queued){.left = seconds,
+                        .compute_speed = network->compute_speed,
+                        .send_speed = network->send_speed,
+                        .unit = event->unit};
     part->communication += seconds;
     simulation->prediction->step.communication += seconds;
 }
 
-static void operation(struct simulation *simulation, const struct script_event *event,
-                      struct unit_prediction *part)
+static void operation_run(struct simulation *simulation, const struct script_event *event,
+                          struct unit_prediction *part)
 {
     struct unit_prediction *step = &simulation->prediction->step;
     double seconds = simulation->machine == NULL
@@ -101,7 +103,7 @@ static void operation(struct simulation *simulation, const struct script_event *
         both[i]->bytes += event->counted.bytes;
         both[i]->seconds[event->phase] += seconds;
     }
-    compute(simulation, seconds);
+    operations_run(simulation, seconds);
 }
 
 /* Check that the machine has all speeds that the script needs. */
@@ -140,9 +142,9 @@ bool step_predict(struct step_prediction *prediction, const struct step_script *
         const struct script_event *event = &script->event[i];
         struct unit_prediction *part = part_of(prediction, event->unit);
         if (event->kind == EVENT_OPERATION)
-            operation(&simulation, event, part);
+            operation_run(&simulation, event, part);
         else if (event->kind == EVENT_START)
-            start(&simulation, event, part);
+            collective_start(&simulation, event, part);
         else
             wait_for(&simulation, event->number);
     }

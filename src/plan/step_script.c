@@ -78,9 +78,10 @@ static int unit_served(enum collective_action action, const void *buffer)
     return -1;
 }
 
-/* A ticket is the collective's number, from 1, which is never dereferenced. */
-static struct ticket *record_collective(const struct comm *comm, enum collective_action action,
-                                        const void *buffer, int64_t count, enum comm_type type)
+/* A request is the collective's number, from 1, which is never dereferenced. */
+static struct comm_request *record_collective(const struct comm *comm,
+                                              enum collective_action action, const void *buffer,
+                                              int64_t count, enum comm_type type)
 {
     if (comm->size == 1 || count == 0)
         return NULL;
@@ -90,45 +91,46 @@ static struct ticket *record_collective(const struct comm *comm, enum collective
     event->collective = (struct collective){.action = action,
                                             .replica = comm == active.session->mesh.replica_data,
                                             .bytes = (double)(count * comm_type_size(type))};
-    return (struct ticket *)((uintptr_t)event->number + 1);
+    return (struct comm_request *)((uintptr_t)event->number + 1);
 }
 
-static struct ticket *record_all_reduce(struct comm *comm, void *buffer, int64_t count,
-                                        enum comm_type type, enum comm_operation operation,
-                                        struct event *after)
+static struct comm_request *record_all_reduce(struct comm *comm, void *buffer, int64_t count,
+                                              enum comm_type type, enum comm_operation operation,
+                                              struct event *after)
 {
     (void)operation, (void)after;
     return record_collective(comm, ACTION_SUM, buffer, count, type);
 }
 
-static struct ticket *record_reduce_scatter(struct comm *comm, void *buffer, int64_t count,
-                                            enum comm_type type, enum comm_operation operation,
-                                            struct event *after)
+static struct comm_request *record_reduce_scatter(struct comm *comm, void *buffer, int64_t count,
+                                                  enum comm_type type,
+                                                  enum comm_operation operation,
+                                                  struct event *after)
 {
     (void)operation, (void)after;
     return record_collective(comm, ACTION_SCATTER, buffer, count, type);
 }
 
-static struct ticket *record_all_gather(struct comm *comm, void *buffer, int64_t count,
-                                        enum comm_type type, struct event *after)
+static struct comm_request *record_all_gather(struct comm *comm, void *buffer, int64_t count,
+                                              enum comm_type type, struct event *after)
 {
     (void)after;
     return record_collective(comm, ACTION_GATHER, buffer, count, type);
 }
 
-static struct ticket *record_all_to_all(struct comm *comm, const void *sent, int64_t stride,
-                                        const int *parts, void *received, int64_t count,
-                                        enum comm_type type, struct event *after)
+static struct comm_request *record_all_to_all(struct comm *comm, const void *sent, int64_t stride,
+                                              const int *parts, void *received, int64_t count,
+                                              enum comm_type type, struct event *after)
 {
     (void)stride, (void)received, (void)after;
     return record_collective(comm, ACTION_ALL_TO_ALL, sent, parts[comm->rank] * count, type);
 }
 
-static void record_wait(struct ticket *ticket, struct stream *stream)
+static void record_wait(struct comm_request *request, struct stream *stream)
 {
     (void)stream;
-    if (ticket != NULL)
-        event_add(EVENT_WAIT)->number = (int)((uintptr_t)ticket - 1);
+    if (request != NULL)
+        event_add(EVENT_WAIT)->number = (int)((uintptr_t)request - 1);
 }
 
 static void recording_begin(struct step_script *script, struct session *session)

@@ -27,7 +27,7 @@ void run_figures_clear(struct run_figures *figures)
 /* ---- the format */
 
 /* Escape backslash, quote and newline. */
-static void escape(const char *text, char *escaped, size_t size)
+static void label_escape(const char *text, char *escaped, size_t size)
 {
     size_t used = 0;
     for (; *text != '\0' && used + 3 < size; text++) {
@@ -133,8 +133,8 @@ bool prometheus_write(const char *path, const struct prometheus_page *page, stru
     char run[OPTION_TEXT], host[OPTION_TEXT / 2];
     if (!atomic_file_open(&file, path, error))
         return false;
-    escape(page->run, run, sizeof run);
-    escape(page->host, host, sizeof host);
+    label_escape(page->run, run, sizeof run);
+    label_escape(page->host, host, sizeof host);
     writer.stream = file.stream;
     snprintf(writer.labels, sizeof writer.labels, "run=\"%s\",rank=\"%d\",host=\"%s\"", run,
              page->rank, host);

@@ -44,7 +44,7 @@ struct upload {
 
     bool running;
     pthread_t thread;
-    atomic_bool last, over; /* the run has ended; the thread is done */
+    atomic_bool run_ended, thread_done;
 };
 
 /* ---- one pass */
@@ -237,16 +237,16 @@ static void *thread_main(void *argument)
 #ifdef SYS_gettid
     setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 19); /* of this thread and its children */
 #endif
-    while (!atomic_load(&upload->over)) {
-        const bool last = atomic_load(&upload->last);
+    while (!atomic_load(&upload->thread_done)) {
+        const bool last = atomic_load(&upload->run_ended);
         const enum rclone_outcome outcome = upload_pass(upload, last);
         const bool cancelled = atomic_load(&upload->rclone.cancelled);
         if (!cancelled)
             trouble_log(upload, outcome != RCLONE_DONE);
         if (cancelled || (last && outcome == RCLONE_DONE))
-            atomic_store(&upload->over, true);
+            atomic_store(&upload->thread_done, true);
         else
-            flag_wait(last ? &upload->rclone.cancelled : &upload->last,
+            flag_wait(last ? &upload->rclone.cancelled : &upload->run_ended,
                       outcome == RCLONE_DONE ? pass_seconds : retry_seconds);
     }
     return NULL;
@@ -265,14 +265,14 @@ static void thread_end(struct upload *upload, double seconds)
 {
     char limit[32];
     atomic_store(&upload->rclone.cancelled, seconds <= 0);
-    atomic_store(&upload->last, true);
-    flag_wait(&upload->over, fmin(1, seconds));
-    if (seconds > 1 && !atomic_load(&upload->over)) {
+    atomic_store(&upload->run_ended, true);
+    flag_wait(&upload->thread_done, fmin(1, seconds));
+    if (seconds > 1 && !atomic_load(&upload->thread_done)) {
         clock_format(seconds, limit, sizeof limit);
         log_info("upload: waiting up to %s for the files that are not sent yet", limit);
-        flag_wait(&upload->over, seconds - 1);
+        flag_wait(&upload->thread_done, seconds - 1);
     }
-    const bool complete = seconds > 0 && atomic_load(&upload->over);
+    const bool complete = seconds > 0 && atomic_load(&upload->thread_done);
     atomic_store(&upload->rclone.cancelled, true);
     pthread_join(upload->thread, NULL);
     if (complete)

@@ -8,7 +8,7 @@ void control_start(struct control *control, const struct control_flags *flags)
     struct comm *world = control->world;
     ENSURE(!control->started, "control flags: the previous all-reduce was not waited for");
     control->flags = *flags;
-    control->ticket =
+    control->request =
         world->backend->all_reduce(world, &control->flags, FLAGS, COMM_INT64, COMM_MAX, NULL);
     control->started = true;
 }
@@ -16,7 +16,7 @@ void control_start(struct control *control, const struct control_flags *flags)
 struct control_flags control_wait(struct control *control)
 {
     ENSURE(control->started, "control flags: no all-reduce was started");
-    control->world->backend->wait(control->ticket, NULL);
+    control->world->backend->wait(control->request, NULL);
     control->started = false;
     return control->flags;
 }

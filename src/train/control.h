@@ -18,7 +18,7 @@ struct control_flags {
 /* Initially zero, except `world`. */
 struct control {
     struct comm *world;
-    struct ticket *ticket;
+    struct comm_request *request;
     bool started;
     struct control_flags flags; /* the buffer of the all-reduce */
 };

@@ -39,8 +39,8 @@ void misclassified_free(struct misclassified *list)
     list->sample = NULL;
 }
 
-static bool precedes(const struct misclassified_sample *one,
-                     const struct misclassified_sample *other)
+static bool sample_precedes(const struct misclassified_sample *one,
+                            const struct misclassified_sample *other)
 {
     return one->probability > other->probability ||
            (one->probability == other->probability && one->record < other->record);
@@ -48,11 +48,11 @@ static bool precedes(const struct misclassified_sample *one,
 
 /* Inserts the sample in order and drops the last one of a full list. Returns its new place, or NULL
  * if it comes after all samples of a full list. */
-static struct misclassified_sample *insert(struct misclassified *list,
-                                           const struct misclassified_sample *sample)
+static struct misclassified_sample *sample_insert(struct misclassified *list,
+                                                  const struct misclassified_sample *sample)
 {
     int place = list->count;
-    while (place > 0 && precedes(sample, &list->sample[place - 1]))
+    while (place > 0 && sample_precedes(sample, &list->sample[place - 1]))
         place--;
     if (place == SAMPLES)
         return NULL;
@@ -103,14 +103,14 @@ void misclassified_visit(void *self, const struct batch *batch, const int32_t *p
             .record = batch->records[i]};
         if (sample.label == sample.predicted || !(sample.probability >= 0))
             continue;
-        struct misclassified_sample *place = insert(list, &sample);
+        struct misclassified_sample *place = sample_insert(list, &sample);
         if (place != NULL)
             thumbnail_make(place, source, batch->pixels + i * bytes);
     }
 }
 
 /* Moves the samples of all ranks with the highest probabilities to rank 0. */
-static void gather(struct misclassified *list, struct comm *world)
+static void samples_gather(struct misclassified *list, struct comm *world)
 {
     float *all = calloc((size_t)world->size * SAMPLES, sizeof *all), least = -1;
     ENSURE_MEMORY(all != NULL, "out of memory for the samples of %d ranks", world->size);
@@ -129,7 +129,7 @@ static void gather(struct misclassified *list, struct comm *world)
             if (world->rank != 0)
                 continue;
             comm_receive(world, &sample, sizeof sample, rank);
-            insert(list, &sample);
+            sample_insert(list, &sample);
         }
     free(all);
 }
@@ -178,7 +178,7 @@ void misclassified_write(struct misclassified *list, const struct run_folder *fo
                          struct comm *world, const struct dataset *dataset, const char *split,
                          struct error *error)
 {
-    gather(list, world);
+    samples_gather(list, world);
     if (world->rank != 0)
         return;
     json_t *object = json_object(), *samples = json_array();

@@ -15,7 +15,7 @@
 #include "data/dataset.h"
 #include "model/model.h"
 
-enum { PHOTOS_LEAST = 64 /* pixels: smaller images have the recipe `cifar` */ };
+enum { PHOTO_MIN_PIXELS = 64 /* pixels: smaller images have the recipe `cifar` */ };
 static const double usual_crop_fraction = 0.875;
 
 static bool crop_is_set(int crop)
@@ -108,9 +108,9 @@ static bool recipe_resolve(struct options *options, const struct dataset *datase
     /* Decks of earlier versions have fixed values and no recipe. */
     const bool evaluates_centre = augment->recipe == RECIPE_PHOTOS || free_geometry;
     if (augment->recipe == RECIPE_AUTO)
-        augment->recipe = image < PHOTOS_LEAST ? RECIPE_CIFAR
-                          : dataset->encoded   ? RECIPE_PHOTOS
-                                               : RECIPE_PLAIN;
+        augment->recipe = image < PHOTO_MIN_PIXELS ? RECIPE_CIFAR
+                          : dataset->encoded       ? RECIPE_PHOTOS
+                                                   : RECIPE_PLAIN;
     const bool photos = augment->recipe == RECIPE_PHOTOS, cifar = augment->recipe == RECIPE_CIFAR;
     number_set(&augment->rotate, cifar ? 15 : 0);
     number_set(&augment->translate, cifar ? 0.1 : 0);

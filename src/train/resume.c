@@ -223,7 +223,8 @@ static void deck_compare(struct comparison *comparison, const char *path, const 
 
 /* Return what to do about a difference. Weights of other shapes cannot be resumed from, and as
  * initial weights only safetensors may have another head. */
-static const char *advice(const struct trainer *trainer, const struct checkpoint_contents *contents)
+static const char *difference_advice(const struct trainer *trainer,
+                                     const struct checkpoint_contents *contents)
 {
     char difference[512];
     if (trainer->receipts.expected != NULL)
@@ -249,7 +250,7 @@ static bool contents_compare(const struct trainer *trainer, const char *path,
     if (comparison.first[0] != '\0')
         return error_set(error, ERROR_USAGE, "cannot %s from %s: %s; use %s",
                          replays ? "replay" : "resume", path, comparison.first,
-                         advice(trainer, contents));
+                         difference_advice(trainer, contents));
     if (replays || comparison.without_effect[0] == '\0')
         return true;
     return error_set(error, ERROR_USAGE,

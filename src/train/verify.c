@@ -103,9 +103,9 @@ static bool table_check(const struct receipt_table *table, const char *folder,
 }
 
 /* Collective. table->count is the number of receipts to compare. */
-static bool replay(const char *folder, const struct options *options,
-                   const struct receipt_table *table, struct comm *world, char *result, size_t size,
-                   struct error *error)
+static bool run_replay(const char *folder, const struct options *options,
+                       const struct receipt_table *table, struct comm *world, char *result,
+                       size_t size, struct error *error)
 {
     static struct trainer trainer;
     char checkpoint[FILE_PATH];
@@ -178,7 +178,7 @@ bool verify_replay(const char *folder, const struct command_line *line, struct c
                          options.verify.to > 0 ? " up to verify.to" : "");
     good =
         good && (options.verify.to > 0 || table_check_end(&table, folder, &options, world, error));
-    good = good && replay(folder, &options, &table, world, result, size, error);
+    good = good && run_replay(folder, &options, &table, world, result, size, error);
     receipt_table_free(&table);
     return good;
 }

@@ -146,7 +146,7 @@ TEST(wrong_results_are_an_error)
 TEST(what_fails_in_mpi_ends_the_job)
 {
     const char *const settings[] = {SMALL, "bench.collective=all_gather", NULL};
-    char said[1024] = "";
+    char output[1024] = "";
     int status;
     if (world->size > 1)
         return;
@@ -164,11 +164,11 @@ TEST(what_fails_in_mpi_ends_the_job)
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     rewind(file);
-    said[fread(said, 1, sizeof said - 1, file)] = '\0';
+    output[fread(output, 1, sizeof output - 1, file)] = '\0';
     fclose(file);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == ERROR_INTERNAL);
-    assert_has(said, "internal error: rank 0 on ");
-    assert_non_null(strstr(said, "MPI_Allgather("));
+    assert_has(output, "internal error: rank 0 on ");
+    assert_non_null(strstr(output, "MPI_Allgather("));
 }
 
 TEST(mistakes_of_the_user_are_told)

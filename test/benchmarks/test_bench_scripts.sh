@@ -93,26 +93,26 @@ row_at() { # DATE WORK MODEL BATCH STRATEGY RANKS METRIC VALUE UNIT LOAD
 { sed "1s/\$/,colour/; 2,\$s/\$/,red/" good.csv; printf '2026-01-01T00:05:00,A proc'; } >torn.csv
 sed 's/,[^,]*,[^,]*,[^,]*,[^,]*,[^,]*,[^,]*$//' good.csv >old.csv
 : >empty.csv
-table_rows torn.csv >read 2>said
+table_rows torn.csv >read 2>output
 table_rows good.csv >expected
 result 'a torn line and unknown columns are told, the rest is read' "$(
     cmp -s read expected || echo "other rows"
-    grep -q 'torn.csv: its last line is torn: left out' said || echo "torn is not told"
-    grep -q 'torn.csv: unknown columns, not looked at: colour' said || echo "unknown columns are not told")" said
-table_rows old.csv >read 2>said
+    grep -q 'torn.csv: its last line is torn: left out' output || echo "torn is not told"
+    grep -q 'torn.csv: unknown columns, not looked at: colour' output || echo "unknown columns are not told")" output
+table_rows old.csv >read 2>output
 result 'tables with the columns of old are read as they are' "$(
-    [ -s said ] && echo "complaints"
+    [ -s output ] && echo "complaints"
     [ "$(wc -l <read)" = "$(wc -l <expected)" ] || echo "not all rows"
     [ "$(cut -f 14 read)" = "$(cut -f 14 expected)" ] || echo "other values"
-    [ "$(cut -f 18 read | sort -u)" = "" ] || echo "cores out of nothing")" said
-{ table_rows empty.csv other.csv nothing.csv; for name in step scaling comm-transports; do table_rows "$here/results/$name-2026-11-21.csv"; done | wc -l; } >read 2>said
+    [ "$(cut -f 18 read | sort -u)" = "" ] || echo "cores out of nothing")" output
+{ table_rows empty.csv other.csv nothing.csv; for name in step scaling comm-transports; do table_rows "$here/results/$name-2026-11-21.csv"; done | wc -l; } >read 2>output
 result 'empty and other tables are named; those of results/ are read' "$(
-    [ "$(wc -l <said)" = 3 ] || echo "not three complaints"
-    [ "$(cat read)" = 548 ] || echo "$(cat read) rows, not 548")" said
+    [ "$(wc -l <output)" = 3 ] || echo "not three complaints"
+    [ "$(cat read)" = 548 ] || echo "$(cat read) rows, not 548")" output
 
 # ---- Markdown.
 printf 'before\n<!-- figures: begin -->\nold\n<!-- figures: end -->\nafter\n' >page.md
-"$here/table" --into page.md good.csv torn.csv 2>said
+"$here/table" --into page.md good.csv torn.csv 2>output
 result 'table writes the newest figures between its marks' "$(
     [ "$(head -n 1 page.md; tail -n 1 page.md)" = "$(printf 'before\nafter')" ] || echo "the rest is changed"
     ! grep -q '^old$' page.md || echo "old figures stayed"
@@ -120,9 +120,9 @@ result 'table writes the newest figures between its marks' "$(
     grep -qF '| weak scaling | vit_cifar | bf16 | ddp | 4 | 360 | 0.9 |' page.md || echo "scaling"
     grep -qF '| all_reduce | 2 | 10 us | 0.655 GB/s |  | 0.655 GB/s |' page.md || echo "communication")" page.md
 echo 'no marks' >plain.md
-"$here/table" --into plain.md good.csv >said 2>&1
+"$here/table" --into plain.md good.csv >output 2>&1
 status=$?
-result 'table leaves a page without marks alone' "$([ $status = 2 ] && [ "$(cat plain.md)" = 'no marks' ] || echo "status $status")" said
+result 'table leaves a page without marks alone' "$([ $status = 2 ] && [ "$(cat plain.md)" = 'no marks' ] || echo "status $status")" output
 
 # ---- Pictures.
 if command -v gnuplot >/dev/null; then
@@ -145,7 +145,7 @@ if command -v gnuplot >/dev/null; then
         plot=$here/plot drawn="scaling roofline breakdown communication pytorch"
     fi
     { cat good.csv torn-history; printf '2026-01'; } >history.csv
-    bash $plot -o pictures history.csv empty.csv >said 2>&1
+    bash $plot -o pictures history.csv empty.csv >output 2>&1
     status=$?
     result 'plot draws what there is as PNG and SVG' "$(
         [ $status = 0 ] || echo "exit status $status"
@@ -159,34 +159,34 @@ if command -v gnuplot >/dev/null; then
         grep -q '>16 B<' pictures/communication.svg && ! grep -q '>broadcast<' pictures/communication.svg || echo "sizes"
         [ "$(grep -o '>[AB] [^<]*: cnn_b, batch 64, bf16, 1 thread<' pictures/pytorch.svg | tr -d '\n')" = \
             '>A processor: cnn_b, batch 64, bf16, 1 thread<>B CPU: cnn_b, batch 64, bf16, 1 thread<' ] || echo "rows of processors"
-        grep -q 'scaling is not drawn' said && echo "said that it is not drawn"
+        grep -q 'scaling is not drawn' output && echo "it is printed that it is not drawn"
         bash $plot -o pictures empty.csv >/dev/null 2>&1 && echo "success where there is nothing"
-        grep -q 'torn: left out' said && grep -q 'empty.csv: empty' said || echo "not told")" said
+        grep -q 'torn: left out' output && grep -q 'empty.csv: empty' output || echo "not told")" output
     mkdir run
     printf 'epoch,step,split,step_seconds,data_seconds,compute_seconds,exposed_comm_seconds\n0,1,train,9,0,9,0\n0,2,train,9,0,9,0\n0,3,train,0.2,0.1,0.08,0.01\n0,4,tr' >run/metrics.csv
-    bash "$here/plot" -o of_run run >said 2>&1
+    bash "$here/plot" -o of_run run >output 2>&1
     result "plot draws a run's steps, torn as its table is" "$(
         grep -q '>run (200 ms)<' of_run/breakdown.svg || echo "no bar of the run"
         [ "$(find of_run -name '*.png' | wc -l)" = 1 ] || echo "more than that"
-        grep -q 'scaling is not drawn: no rows of scaling' said || echo "what is missing is not told")" said
+        grep -q 'scaling is not drawn: no rows of scaling' output || echo "what is missing is not told")" output
 else
     number=$((number + 2))
     echo "ok $((number - 1)) - pictures # SKIP no gnuplot"
     echo "ok $number - pictures of a run # SKIP no gnuplot"
 fi
 mkdir bin && for tool in bash dirname readlink sed head tr getconf awk uname; do ln -s "$(command -v $tool)" bin; done
-PATH=$work/bin bash "$here/plot" good.csv >said 2>&1
+PATH=$work/bin bash "$here/plot" good.csv >output 2>&1
 status=$?
 result 'plot says in one line that there is no gnuplot' "$(
-    [ $status = 77 ] && [ "$(wc -l <said)" = 1 ] && grep -q 'no gnuplot' said || echo "exit status $status")" said
+    [ $status = 77 ] && [ "$(wc -l <output)" = 1 ] && grep -q 'no gnuplot' output || echo "exit status $status")" output
 
 # ---- Paired times. Limits of signed ranks: 6 pairs have the smallest and largest, 10 the 9th of 55 means from each end.
-localedef -i de_DE -f UTF-8 "$work/de_DE.UTF-8" >said 2>&1 # a decimal comma must not matter; not installed everywhere
+localedef -i de_DE -f UTF-8 "$work/de_DE.UTF-8" >output 2>&1 # a decimal comma must not matter; not installed everywhere
 judged() { # STATUS PATTERN FILE: what is not so
-    LOCPATH=$work LC_ALL=de_DE.UTF-8 "$here/compare" --pairs "$3" >said 2>&1
+    LOCPATH=$work LC_ALL=de_DE.UTF-8 "$here/compare" --pairs "$3" >output 2>&1
     status=$?
     [ $status = "$1" ] || echo "exit status $status, not $1;"
-    grep -qE "$2" said || echo "$(cat said), not $2"
+    grep -qE "$2" output || echo "$(cat output), not $2"
 }
 printf '1 %s\n' 1.10 1.12 1.14 1.11 1.13 1.15 >pairs
 result 'six pairs: their smallest and largest ratio' \
@@ -203,9 +203,9 @@ result 'too few, or too different pairs: it cannot be told' "$(
     awk '{ print $2, $1 * 0.5 }' disturbed >faster
     judged 0 faster faster)"
 mkdir -p built && ln -s "$vittrain" built/vittrain
-PAIRS=1 STEPS=2 BENCH_CSV=$work/paired.csv "$here/compare" built built cnn_a:8:1 >said 2>&1
+PAIRS=1 STEPS=2 BENCH_CSV=$work/paired.csv "$here/compare" built built cnn_a:8:1 >output 2>&1
 status=$?
 "$here/compare" no_such_commit built >unknown 2>&1
 result 'compare runs programs in pairs, and knows what is no commit' "$(
-    [ $status = 77 ] && grep -q '^cnn_a:8:1: inconclusive: 1 pairs' said || echo "exit status $status"
-    grep -q 'no_such_commit is no commit' unknown || echo "$(cat unknown)")" said
+    [ $status = 77 ] && grep -q '^cnn_a:8:1: inconclusive: 1 pairs' output || echo "exit status $status"
+    grep -q 'no_such_commit is no commit' unknown || echo "$(cat unknown)")" output

@@ -39,7 +39,7 @@ for case in 1:ddp 2:ddp 2:zero1 2:zero2 2:fsdp 4:hsdp; do
     run $ranks $name $steps $mesh $often run.dir="$work/$name"
     grep -q 'resuming from .*step-00000030.h5' "$work/$name.log" || status="$status, not resumed"
     grep -q 'checkpoints: .* in the background; training was blocked' "$work/$name.log" ||
-        status="$status, not said how long they took"
+        status="$status, not printed how long they took"
     same "$strategy on $ranks ranks goes on from a checkpoint made in the background, bit for bit" \
         $name whole$name
 done

@@ -12,13 +12,13 @@ job() { timeout 60 $MPIRUN -np $ranks "$TEST_BUILD/test/checkpoint/test_checkpoi
 check() {
     bad=
     # MPICH's mpirun may return 0 after a rank was killed. The newest step also shows the kill, except at the folder's sync.
-    job die 2 "$2" "$3" "$4" $way >said && [ "$TEST_MPI" != mpich ] && bad="the job did not die"
+    job die 2 "$2" "$3" "$4" $way >output && [ "$TEST_MPI" != mpich ] && bad="the job did not die"
     job check >found || bad="$bad; the check failed"
     grep -q "^newest $5\$" found || bad="$bad; not newest: $5"
     left=$(find . -name '*.part')
     [ -z "$left" ] || bad="$bad; $left is left"
-    cat found >>said
-    result "rank $4 of $ranks killed at $1 ($2 number $3), $way" "$bad" said
+    cat found >>output
+    result "rank $4 of $ranks killed at $1 ($2 number $3), $way" "$bad" output
 }
 
 for ranks in 2 4; do

@@ -254,7 +254,7 @@ TEST(fp16_is_added_in_fp32_and_rounded_to_even)
 TEST(many_in_flight_end_in_any_order)
 {
     enum { FLIGHTS = 24 };
-    struct ticket *ticket[FLIGHTS];
+    struct comm_request *request[FLIGHTS];
     double *buffer[FLIGHTS];
     const struct comm_backend *backend = world->backend;
     int64_t count[FLIGHTS], wrong = 0;
@@ -264,14 +264,14 @@ TEST(many_in_flight_end_in_any_order)
         buffer[i] = malloc((size_t)(count[i] * size) * sizeof **buffer + 8);
         for (int64_t j = 0; j < count[i] * size; j++)
             buffer[i][j] = (double)(world->rank + i + j);
-        ticket[i] = i % 3 == 0
-                        ? backend->all_reduce(world, buffer[i], count[i], COMM_FP64, COMM_SUM, NULL)
-                    : i % 3 == 1
-                        ? backend->all_gather(world, buffer[i], count[i], COMM_FP64, NULL)
-                        : backend->broadcast(world, buffer[i], count[i], COMM_FP64, i % size, NULL);
+        request[i] =
+            i % 3 == 0 ? backend->all_reduce(world, buffer[i], count[i], COMM_FP64, COMM_SUM, NULL)
+            : i % 3 == 1
+                ? backend->all_gather(world, buffer[i], count[i], COMM_FP64, NULL)
+                : backend->broadcast(world, buffer[i], count[i], COMM_FP64, i % size, NULL);
     }
     for (int i = FLIGHTS - 1; i >= 0; i--) {
-        backend->wait(ticket[i], NULL);
+        backend->wait(request[i], NULL);
         for (int64_t j = 0; j < count[i]; j++) {
             double last = (double)(i + j + (size - 1) * (count[i] + 1));
             if (i % 3 == 0)
@@ -295,11 +295,11 @@ TEST(split_groups_work_side_by_side)
     float *buffer = malloc(300007 * sizeof *buffer);
     for (int i = 0; i < 300007; i++)
         buffer[i] = (float)(world->rank + i % 10);
-    struct ticket *ticket =
+    struct comm_request *request =
         half->backend->all_reduce(half, buffer, 300007, COMM_FP32, COMM_SUM, NULL);
     int64_t members = 1;
     comm_all_reduce(world, &members, 1, COMM_INT64, COMM_SUM);
-    half->backend->wait(ticket, NULL);
+    half->backend->wait(request, NULL);
     int ranks = half->size * (half->size - 1) + color * half->size;
     for (int i = 0; i < 300007; i++)
         wrong += buffer[i] != (float)(ranks + half->size * (i % 10));

@@ -10,14 +10,14 @@
 check_job() {
     name=$1 ranks=$2 job=$3
     shift 3
-    timeout 30 $MPIRUN -np "$ranks" "$TEST_BUILD/test/comm/"$job >said 2>&1 </dev/null
+    timeout 30 $MPIRUN -np "$ranks" "$TEST_BUILD/test/comm/"$job >output 2>&1 </dev/null
     status=$?
     bad=
     [ $status -ne 0 ] && [ $status -ne 124 ] || bad="exit status $status"
     for pattern in "$@"; do
-        grep -qE "$pattern" said || bad="$bad; no line with \"$pattern\""
+        grep -qE "$pattern" output || bad="$bad; no line with \"$pattern\""
     done
-    result "$name" "$bad" said
+    result "$name" "$bad" output
 }
 
 # check NAME WAY PATTERN...: the same with 3 ranks of test_comm.
@@ -49,9 +49,9 @@ check 'the rank that all others wait for is named, by one that knows' beyond \
     'rank 1 on .*missing: rank 2 on .*does not answer'
 check 'a message that does not come names its sender' alone \
     'rank 1 on .*: receiving of 1 bytes .*missing: rank 2 on .*in no collective'
-"$TEST_BUILD/test/comm/test_comm" fault >said 2>&1 </dev/null
+"$TEST_BUILD/test/comm/test_comm" fault >output 2>&1 </dev/null
 result 'a fault is named without a launcher' \
-    "$(grep -cE '^vittrain: failure: rank 0 on .*: segmentation fault' said | grep -vx 1)" said
+    "$(grep -cE '^vittrain: failure: rank 0 on .*: segmentation fault' output | grep -vx 1)" output
 for transport in 'ring 0 1000000' 'shared 0 1000000' 'hierarchical 2 1000000' 'shared 0 100'; do
     check_job "a rank that does not come is named: $transport" 4 "test_transport $transport" \
         "all-reduce of ${transport##* } fp32 \(number [0-9]+ of a group of 4 .*missing: rank 3 on .*in no coll"

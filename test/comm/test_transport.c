@@ -75,7 +75,7 @@ struct flight {
     void *buffer, *reference;
     void *received; /* of an all-to-all */
     int parts[RANKS_MOST];
-    struct ticket *ticket;
+    struct comm_request *request;
 };
 
 static int64_t draw_count(const uint32_t word[4])
@@ -98,7 +98,7 @@ static void all_to_all_start(struct flight *flight, unsigned number)
     free(flight->reference);
     flight->received = calloc(bytes + 1, 1);
     flight->reference = calloc(bytes + 1, 1);
-    flight->ticket =
+    flight->request =
         comm->backend->all_to_all(comm, flight->buffer, flight->total / 2, flight->parts,
                                   flight->received, flight->count, type->type, NULL);
 }
@@ -147,17 +147,18 @@ static void flight_start(struct flight *flight, struct comm *const group[GROUPS]
     flight->buffer = buffer_open(type->type, flight->total, world->rank, number);
     flight->reference = buffer_open(type->type, flight->total, world->rank, number);
     if (flight->kind == ALL_REDUCE)
-        flight->ticket =
+        flight->request =
             backend->all_reduce(comm, flight->buffer, flight->count, type->type, operation, NULL);
     else if (flight->kind == REDUCE_SCATTER)
-        flight->ticket = backend->reduce_scatter(comm, flight->buffer, flight->count, type->type,
-                                                 operation, NULL);
+        flight->request = backend->reduce_scatter(comm, flight->buffer, flight->count, type->type,
+                                                  operation, NULL);
     else if (flight->kind == ALL_GATHER)
-        flight->ticket = backend->all_gather(comm, flight->buffer, flight->count, type->type, NULL);
+        flight->request =
+            backend->all_gather(comm, flight->buffer, flight->count, type->type, NULL);
     else if (flight->kind == ALL_TO_ALL)
         all_to_all_start(flight, number);
     else
-        flight->ticket =
+        flight->request =
             backend->broadcast(comm, flight->buffer, flight->count, type->type, flight->root, NULL);
 }
 
@@ -167,7 +168,7 @@ static int64_t flight_end(struct flight *flight)
     MPI_Comm mpi = *(MPI_Comm *)comm_handle(comm);
     size_t width = comm_types[flight->type].size, block = (size_t)flight->count * width;
     unsigned char *got = flight->buffer, *expected = flight->reference;
-    comm->backend->wait(flight->ticket, NULL);
+    comm->backend->wait(flight->request, NULL);
     size_t from = 0, bytes = (size_t)flight->total * width;
     if (flight->kind == ALL_REDUCE || flight->kind == REDUCE_SCATTER)
         reference_reduce(flight->type, expected, flight->total,
@@ -281,7 +282,7 @@ TEST(small_ones_may_be_many_and_late)
 {
     enum { SMALL = 11, LARGE = 100000 };
     struct comm *group[GROUPS];
-    struct ticket *ticket[SMALL];
+    struct comm_request *request[SMALL];
     int64_t value[SMALL], wrong = 0;
     float *large = calloc(LARGE, sizeof *large);
     groups_open(&(struct layout){TRANSPORT_SHARED, 0, false}, group);
@@ -290,14 +291,14 @@ TEST(small_ones_may_be_many_and_late)
     for (int late = 0; late < group[0]->size; late += step) {
         if (group[0]->rank == late)
             usleep(20000);
-        struct ticket *beside =
+        struct comm_request *beside =
             backend->all_reduce(group[0], large, LARGE, COMM_FP32, COMM_SUM, NULL);
         for (int i = 0; i < SMALL; i++) {
             value[i] = 100 * i + group[0]->rank;
-            ticket[i] = backend->all_reduce(group[0], &value[i], 1, COMM_INT64, COMM_MAX, NULL);
+            request[i] = backend->all_reduce(group[0], &value[i], 1, COMM_INT64, COMM_MAX, NULL);
         }
         for (int i = SMALL - 1; i >= 0; i--) {
-            backend->wait(ticket[i], NULL);
+            backend->wait(request[i], NULL);
             wrong += value[i] != 100 * i + group[0]->size - 1;
         }
         backend->wait(beside, NULL);

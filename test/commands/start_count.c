@@ -41,8 +41,8 @@ struct record {
 static struct {
     pthread_mutex_t lock;
     struct record record[RECORDS];
-    int queued, begun;  /* tickets, which run in the order in which they are queued */
-    int order[RECORDS]; /* index of the record of each ticket */
+    int queued, begun;  /* requests, which run in the order in which they are queued */
+    int order[RECORDS]; /* index of the record of each request */
     int records;
     int rank;
     bool stepping, written;
@@ -126,41 +126,41 @@ static void table_write(void)
 
 /* ---- functions of the program */
 
-struct ticket *__real_progress_start(const struct ticket *ticket);
-struct ticket *__wrap_progress_start(const struct ticket *ticket);
-void __real_transport_run(const struct ticket *ticket, unsigned char *scratch);
-void __wrap_transport_run(const struct ticket *ticket, unsigned char *scratch);
+struct comm_request *__real_progress_start(const struct comm_request *request);
+struct comm_request *__wrap_progress_start(const struct comm_request *request);
+void __real_transport_run(const struct comm_request *request, unsigned char *scratch);
+void __wrap_transport_run(const struct comm_request *request, unsigned char *scratch);
 void __real_heartbeat_turn(double now);
 void __wrap_heartbeat_turn(double now);
 void __real_status_set_phase(int phase);
 void __wrap_status_set_phase(int phase);
 
-/* Only the main thread starts collectives. Tickets that only wait for an exchange are not counted:
+/* Only the main thread starts collectives. Requests that only wait for an exchange are not counted:
  * their number depends on the time. */
-struct ticket *__wrap_progress_start(const struct ticket *ticket)
+struct comm_request *__wrap_progress_start(const struct comm_request *request)
 {
     static const char *const action[] = {"all-reduce", "reduce-scatter", "all-gather",
                                          "broadcast",  "send",           "receive"};
-    if (ticket->awaits != EXCHANGE_NONE)
-        return __real_progress_start(ticket);
+    if (request->awaits != EXCHANGE_NONE)
+        return __real_progress_start(request);
     pthread_mutex_lock(&count.lock);
     count.order[count.queued++ % RECORDS] = count.records;
-    record_add(action[ticket->action], ticket->count * comm_type_size(ticket->type),
-               ticket->group->comm.size);
+    record_add(action[request->action], request->count * comm_type_size(request->type),
+               request->group->comm.size);
     pthread_mutex_unlock(&count.lock);
-    return __real_progress_start(ticket);
+    return __real_progress_start(request);
 }
 
-void __wrap_transport_run(const struct ticket *ticket, unsigned char *scratch)
+void __wrap_transport_run(const struct comm_request *request, unsigned char *scratch)
 {
-    if (ticket->awaits != EXCHANGE_NONE) {
-        __real_transport_run(ticket, scratch);
+    if (request->awaits != EXCHANGE_NONE) {
+        __real_transport_run(request, scratch);
         return;
     }
     pthread_mutex_lock(&count.lock);
     current = &count.record[count.order[count.begun++ % RECORDS]];
     pthread_mutex_unlock(&count.lock);
-    __real_transport_run(ticket, scratch);
+    __real_transport_run(request, scratch);
     current = NULL;
 }
 

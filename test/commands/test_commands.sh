@@ -10,8 +10,8 @@ json() {
     sed -n "s/.*\"$1\": *\\(-\\{0,1\\}[0-9.e-]*\\).*/\\1/p" "$2" | head -1
 }
 
-# said NAME STATUS EXPECTED FILE: the status of a command whose standard error is FILE.
-said() {
+# status_check NAME STATUS EXPECTED FILE: the status of a command whose standard error is FILE.
+status_check() {
     bad=
     [ "$2" -eq "$3" ] || bad="exit status $2, not $3"
     [ "$(grep -c '^vittrain: error: ' "$4")" = 1 ] || bad="$bad; not one line of error"
@@ -193,12 +193,12 @@ fails 3 'predictions on a full device' 5 ': rank 0 on [^ ]*: cannot write predic
     ulimit -f 4
     "$vittrain" predict "$best" predict.output="$work/kept.csv" 2>"$work/limit.log" </dev/null
 )
-said 'predictions beyond the limit on files' $? 5 "$work/limit.log"
+status_check 'predictions beyond the limit on files' $? 5 "$work/limit.log"
 bad=$(cmp "$work/p1.csv" "$work/kept.csv" 2>&1)$(ls "$work"/kept.csv.part 2>/dev/null)
 result 'predictions that could not be written leave the older ones' "$bad"
 for command in "eval $best" "predict $best" --help; do
     "$vittrain" $command >/dev/full 2>"$work/full.log" </dev/null
-    said "standard output is full: ${command%% *}" $? 5 "$work/full.log"
+    status_check "standard output is full: ${command%% *}" $? 5 "$work/full.log"
 done
 "$vittrain" $small train.steps=2 run.dir="$work/closed" <&- >&- 2>&-
 bad="$([ $? -eq 0 ] || echo "status $?")$(grep -L '^\[run\]' "$work/closed/deck.ini")"

@@ -85,7 +85,7 @@ static void kernel_run(int number)
     _exit(values[0] == last + 32 ? 0 : 96);
 }
 
-static int kernel_watch(int number, char *said, size_t size)
+static int kernel_watch(int number, char *output, size_t size)
 {
     int ends[2], status = 0;
     size_t length = 0;
@@ -100,9 +100,9 @@ static int kernel_watch(int number, char *said, size_t size)
         kernel_run(number);
     }
     close(ends[1]);
-    while (length + 1 < size && (got = read(ends[0], said + length, size - 1 - length)) > 0)
+    while (length + 1 < size && (got = read(ends[0], output + length, size - 1 - length)) > 0)
         length += (size_t)got;
-    said[length] = '\0';
+    output[length] = '\0';
     close(ends[0]);
     assert_true(waitpid(child, &status, 0) == child);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 95;
@@ -110,17 +110,17 @@ static int kernel_watch(int number, char *said, size_t size)
 
 TEST(faults_are_found)
 {
-    char said[65536];
+    char output[65536];
     for (int i = 0; i < FAULTS; i++) {
         if (sanitized && !faults[i].sanitized)
             continue;
-        int status = kernel_watch(i, said, sizeof said);
+        int status = kernel_watch(i, output, sizeof output);
         if (faults[i].says == NULL ? status != 0 : status == 0 || status >= 95)
-            fail_msg("%s: status %d: %s", faults[i].what, status, said);
-        if (faults[i].says != NULL && !sanitized && strstr(said, faults[i].says) == NULL)
-            fail_msg("%s: not \"%s\" but: %s", faults[i].what, faults[i].says, said);
+            fail_msg("%s: status %d: %s", faults[i].what, status, output);
+        if (faults[i].says != NULL && !sanitized && strstr(output, faults[i].says) == NULL)
+            fail_msg("%s: not \"%s\" but: %s", faults[i].what, faults[i].says, output);
     }
-    assert_int_equal(kernel_watch(FAULTS, said, sizeof said), 98);
+    assert_int_equal(kernel_watch(FAULTS, output, sizeof output), 98);
 }
 
 int main(void)

@@ -61,7 +61,7 @@ run 2 hanging $tiny run.backend=cuda run.dir="$work/hanging" mesh.strategy=fsdp 
 bad=
 [ $status -eq 9 ] || bad="exit status $status"
 grep -qE '^vittrain: failure: rank [01] on .*: GPU .* \(number [0-9]+ of a group of 2 ranks\) has waited' "$work/hanging.log" ||
-    bad="$bad; not said"
+    bad="$bad; not printed"
 grep -q '^warning: stalled' "$work/hanging.log" && bad="$bad; a rank is named"
 result 'a collective that hangs ends the training' "$bad" "$work/hanging.log"
 unset VITTRAIN_EMULATION_COLLECTIVE

@@ -9,7 +9,7 @@ gpu="$small run.backend=cuda"
 
 # refuses NAME STATUS PATTERN SETTING...: `plan` fails on the emulated GPU with this environment.
 refuses() {
-    name=$1 expected=$2 said=$3
+    name=$1 expected=$2 pattern=$3
     shift 3
     run_log=$work/refused.log
     env VITTRAIN_CUDA_MODULE="$module" "$@" timeout 120 "$vittrain" train $gpu train.steps=1 \
@@ -17,17 +17,17 @@ refuses() {
     status=$?
     rm -rf "$work/refused"
     [ "$expected" = 1 ] && return
-    result "$name" "$(failed_otherwise "$expected" "$said" | tr '\n' ' ')" "$run_log"
+    result "$name" "$(failed_otherwise "$expected" "$pattern" | tr '\n' ' ')" "$run_log"
 }
 
 # aborts NAME PATTERN SETTING: the same during training: one line, and the job ends.
 aborts() {
-    name=$1 said=$2
-    refuses "$name" 1 "$said" "$3"
+    name=$1 pattern=$2
+    refuses "$name" 1 "$pattern" "$3"
     bad=
     [ $status -eq 1 ] || bad="exit status $status"
     [ "$(grep -c '^vittrain: internal error: ' "$run_log")" = 1 ] || bad="$bad; not one line"
-    grep '^vittrain: internal error: ' "$run_log" | grep -qE "$said" || bad="$bad; no $said"
+    grep '^vittrain: internal error: ' "$run_log" | grep -qE "$pattern" || bad="$bad; no $pattern"
     result "$name" "$bad" "$run_log"
 }
 

@@ -111,12 +111,12 @@ static int scatter_and_gather_wrong(int type, int64_t count)
     struct event *ready = backend->event_open(device);
     backend->copy(stream, memory, own, bytes);
     backend->event_record(ready, stream);
-    struct ticket *ticket =
+    struct comm_request *request =
         group->backend->reduce_scatter(group, memory, count, tested->type, COMM_SUM, ready);
-    group->backend->wait(ticket, stream);
+    group->backend->wait(request, stream);
     backend->event_record(ready, stream);
-    ticket = group->backend->all_gather(group, memory, count, tested->type, ready);
-    group->backend->wait(ticket, stream);
+    request = group->backend->all_gather(group, memory, count, tested->type, ready);
+    group->backend->wait(request, stream);
     void *got = content_of(memory, bytes);
     reference_reduce(type, own, count * world->size, MPI_SUM, MPI_COMM_WORLD);
     int wrong = memcmp(own, got, bytes) != 0;
@@ -136,7 +136,7 @@ TEST(scatter_and_gather_are_an_all_reduce)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-/* The host waits for the ticket only. */
+/* The host waits for the request only. */
 TEST(broadcast_comes_from_its_root)
 {
     int wrong = 0;
@@ -146,9 +146,9 @@ TEST(broadcast_comes_from_its_root)
         struct event *ready = backend->event_open(device);
         backend->copy(stream, memory, own, LARGE * sizeof *own);
         backend->event_record(ready, stream);
-        struct ticket *ticket =
+        struct comm_request *request =
             group->backend->broadcast(group, memory, LARGE, COMM_FP32, root, ready);
-        group->backend->wait(ticket, NULL);
+        group->backend->wait(request, NULL);
         float *got = content_of(memory, LARGE * sizeof *own);
         wrong += memcmp(got, expected, LARGE * sizeof *own) != 0;
         backend->event_close(ready);
@@ -207,9 +207,9 @@ static int all_to_all_wrong(int pattern, int64_t count, const struct comm_test_t
         if (time == 1)
             backend->graph_begin(stream);
         backend->event_record(ready, stream);
-        struct ticket *ticket = group->backend->all_to_all(group, sent, stride, parts, received,
-                                                           count, type->type, ready);
-        group->backend->wait(ticket, stream);
+        struct comm_request *request = group->backend->all_to_all(
+            group, sent, stride, parts, received, count, type->type, ready);
+        group->backend->wait(request, stream);
         struct graph *graph = time == 1 ? backend->graph_end(stream) : NULL;
         if (graph != NULL)
             backend->graph_run(graph, stream);
@@ -253,7 +253,7 @@ static int mesh_wrong(int shard)
     mesh_split(&split, world, shard);
     ENSURE(mesh_use_device(&split, device, &error), "%s", error.text);
     struct comm *shards = split.shard_data, *replicas = split.replica_data;
-    struct ticket *gathering[UNITS], *reducing[UNITS];
+    struct comm_request *gathering[UNITS], *reducing[UNITS];
     float *values = (float *)(void *)device_memory(2 * UNITS * COUNT * sizeof *values), *host;
     struct event *ready = backend->event_open(device);
     host = noise_open(0, 2L * UNITS * COUNT);
@@ -312,9 +312,9 @@ TEST(recorded_steps_have_collectives)
     backend->graph_begin(stream);
     backend->copy(stream, memory + bytes, memory, bytes);
     backend->event_record(ready, stream);
-    struct ticket *ticket =
+    struct comm_request *request =
         group->backend->all_reduce(group, memory + bytes, COUNT, COMM_FP64, COMM_SUM, ready);
-    group->backend->wait(ticket, stream);
+    group->backend->wait(request, stream);
     backend->copy(stream, memory, memory + bytes, bytes);
     struct graph *graph = backend->graph_end(stream);
     for (int step = 0; step < STEPS; step++) {
@@ -325,8 +325,8 @@ TEST(recorded_steps_have_collectives)
     for (int i = 0; i < COUNT; i++)
         wrong += got[i] != i * factor;
     /* Also outside of the graph afterwards. */
-    ticket = group->backend->all_reduce(group, memory, COUNT, COMM_FP64, COMM_SUM, NULL);
-    group->backend->wait(ticket, NULL);
+    request = group->backend->all_reduce(group, memory, COUNT, COMM_FP64, COMM_SUM, NULL);
+    group->backend->wait(request, NULL);
     double *again = content_of(memory, bytes);
     for (int i = 0; i < COUNT; i++)
         wrong += again[i] != i * factor * world->size;
@@ -350,8 +350,9 @@ TEST(the_mesh_says_how_it_goes)
 static void sum_once(void)
 {
     unsigned char *memory = device_memory(sizeof(float));
-    struct ticket *ticket = group->backend->all_reduce(group, memory, 1, COMM_FP32, COMM_SUM, NULL);
-    group->backend->wait(ticket, stream);
+    struct comm_request *request =
+        group->backend->all_reduce(group, memory, 1, COMM_FP32, COMM_SUM, NULL);
+    group->backend->wait(request, stream);
     backend->stream_synchronize(stream);
     backend->release(device, memory);
 }
@@ -434,10 +435,10 @@ static int overlapping(void)
     struct comm *replicas = mesh.replica_data;
     unsigned char *memory = device_memory(2 * sizeof(float));
     for (int i = 0; i < 10; i++) {
-        struct ticket *first =
+        struct comm_request *first =
             group->backend->all_reduce(group, memory, 1, COMM_FP32, COMM_SUM, NULL);
-        struct ticket *second = replicas->backend->all_reduce(replicas, memory + sizeof(float), 1,
-                                                              COMM_FP32, COMM_SUM, NULL);
+        struct comm_request *second = replicas->backend->all_reduce(
+            replicas, memory + sizeof(float), 1, COMM_FP32, COMM_SUM, NULL);
         group->backend->wait(first, NULL);
         replicas->backend->wait(second, NULL);
     }

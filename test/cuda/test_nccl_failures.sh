@@ -16,9 +16,9 @@ tidy() {
     done
 }
 
-# run RANKS WAY FAULT: set $status, write the output to the file `said`; at most 30 s.
+# run RANKS WAY FAULT: set $status, write what it prints to the file `output`; at most 30 s.
 run() {
-    VITTRAIN_EMULATION_COLLECTIVE=$3 timeout 30 $MPIRUN -np "$1" "$TEST_BUILD/test/cuda/test_nccl" "$2" >said 2>&1 </dev/null
+    VITTRAIN_EMULATION_COLLECTIVE=$3 timeout 30 $MPIRUN -np "$1" "$TEST_BUILD/test/cuda/test_nccl" "$2" >output 2>&1 </dev/null
     status=$?
 }
 
@@ -32,21 +32,21 @@ check() {
     run $ranks "$way" "$fault"
     bad=
     [ $status -eq 9 ] || bad="exit status $status"
-    lines=$(grep -c '^vittrain: ' said)
+    lines=$(grep -c '^vittrain: ' output)
     [ "$lines" -ge 1 ] && [ "$lines" -le $lines_most ] || bad="$bad; $lines lines"
     for pattern in "$@"; do
-        grep '^vittrain: ' said | grep -qE "$pattern" || bad="$bad; no \"$pattern\""
+        grep '^vittrain: ' output | grep -qE "$pattern" || bad="$bad; no \"$pattern\""
     done
-    [ $communicators -eq 0 ] || grep -q "aborted communicators: $communicators\$" said || bad="$bad; not aborted"
-    result "$name" "$bad" said
+    [ $communicators -eq 0 ] || grep -q "aborted communicators: $communicators\$" output || bad="$bad; not aborted"
+    result "$name" "$bad" output
 }
 
 # faulty NAME RANKS WAY PATTERN: the emulated GPU reports a fault.
 faulty() {
     run "$2" "$3" none
     bad=$([ $status -ne 0 ] || echo 'exit status 0')
-    grep -q "emulated GPU: $4" said || bad="$bad; no \"$4\""
-    result "$1" "$bad" said
+    grep -q "emulated GPU: $4" output || bad="$bad; no \"$4\""
+    result "$1" "$bad" output
 }
 
 check 'what NCCL reports ends the job' sums error:1:3 \

@@ -14,7 +14,7 @@ size_t image_bytes;
 static struct vector_file *vectors;
 static int trees;
 char shard_path[2048];
-const int few[3] = {0, 2, 1};
+const int default_labels[3] = {0, 2, 1};
 
 const char *path_of(const char *name)
 {
@@ -30,7 +30,7 @@ struct archive *shard_begin(const char *name, const char *format)
     return archive;
 }
 
-void member(struct archive *archive, const char *name, const void *bytes, size_t count)
+void shard_add_file(struct archive *archive, const char *name, const void *bytes, size_t count)
 {
     struct archive_entry *entry = archive_entry_new();
     archive_entry_set_pathname(entry, name);
@@ -42,14 +42,14 @@ void member(struct archive *archive, const char *name, const void *bytes, size_t
     archive_entry_free(entry);
 }
 
-void text(struct archive *archive, const char *name, const char *content)
+void shard_add_text(struct archive *archive, const char *name, const char *content)
 {
-    member(archive, name, content, strlen(content));
+    shard_add_file(archive, name, content, strlen(content));
 }
 
-void jpeg(struct archive *archive, const char *name)
+void shard_add_jpeg(struct archive *archive, const char *name)
 {
-    member(archive, name, image, image_bytes);
+    shard_add_file(archive, name, image, image_bytes);
 }
 
 void shard_end(struct archive *archive)
@@ -59,16 +59,16 @@ void shard_end(struct archive *archive)
 }
 
 /* A shard of samples 0, 1, ... with these labels. */
-void put_shard(const char *name, int count, const int *labels)
+void shard_put(const char *name, int count, const int *labels)
 {
     char key[32], label[16];
     struct archive *archive = shard_begin(name, "ustar");
     for (int i = 0; i < count; i++) {
         snprintf(key, sizeof key, "%06d.cls", i);
         snprintf(label, sizeof label, "%d", labels[i]);
-        text(archive, key, label);
+        shard_add_text(archive, key, label);
         snprintf(key, sizeof key, "%06d.jpg", i);
-        jpeg(archive, key);
+        shard_add_jpeg(archive, key);
     }
     shard_end(archive);
 }
@@ -90,33 +90,34 @@ void check_record(int64_t index, int32_t expected, const char *ending)
     assert_has(name, ending);
 }
 
-void put(const char *name)
+void shard_put_default(const char *name)
 {
-    put_shard(name, 3, few);
+    shard_put(name, 3, default_labels);
 }
 
-void put_problems(void)
+void shard_put_problems(void)
 {
     struct archive *archive = shard_begin("a.tar", "ustar");
-    text(archive, "0.cls", "0");
-    jpeg(archive, "0.jpg");
-    jpeg(archive, "1.jpg"); /* no label */
-    text(archive, "2.cls", "1");
-    text(archive, "3.cls", "x");
-    jpeg(archive, "3.jpg");
-    text(archive, "4.json", "{\"label\": \"cat\"}");
-    jpeg(archive, "4.jpg");
-    text(archive, "5.cls", "1");
-    jpeg(archive, "5.jpg");
-    jpeg(archive, "5.png");
-    text(archive, "6.cls", "-1");
-    jpeg(archive, "6.jpg");
-    text(archive, "0.cls", "1"); /* twice */
-    jpeg(archive, "0.jpg");
-    text(archive, "7.cls", "1234567890123456789012345678901234567890123456789012345678901234567");
-    jpeg(archive, "7.jpg");
-    text(archive, "8.cls", "2");
-    jpeg(archive, "8.jpg");
+    shard_add_text(archive, "0.cls", "0");
+    shard_add_jpeg(archive, "0.jpg");
+    shard_add_jpeg(archive, "1.jpg"); /* no label */
+    shard_add_text(archive, "2.cls", "1");
+    shard_add_text(archive, "3.cls", "x");
+    shard_add_jpeg(archive, "3.jpg");
+    shard_add_text(archive, "4.json", "{\"label\": \"cat\"}");
+    shard_add_jpeg(archive, "4.jpg");
+    shard_add_text(archive, "5.cls", "1");
+    shard_add_jpeg(archive, "5.jpg");
+    shard_add_jpeg(archive, "5.png");
+    shard_add_text(archive, "6.cls", "-1");
+    shard_add_jpeg(archive, "6.jpg");
+    shard_add_text(archive, "0.cls", "1"); /* twice */
+    shard_add_jpeg(archive, "0.jpg");
+    shard_add_text(archive, "7.cls",
+                   "1234567890123456789012345678901234567890123456789012345678901234567");
+    shard_add_jpeg(archive, "7.jpg");
+    shard_add_text(archive, "8.cls", "2");
+    shard_add_jpeg(archive, "8.jpg");
     shard_end(archive);
 }
 

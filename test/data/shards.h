@@ -11,8 +11,8 @@
 
 extern const uint8_t *image; /* a JPEG file */
 extern size_t image_bytes;
-extern char shard_path[2048]; /* of the last path_of */
-extern const int few[3];      /* labels of put */
+extern char shard_path[2048];       /* of the last path_of */
+extern const int default_labels[3]; /* labels of shard_put_default */
 
 /* For TEST_MAIN; each test has its own folder. */
 int shards_open(void **state);
@@ -23,16 +23,16 @@ int shards_begin(void **state);
 const char *path_of(const char *name);
 
 struct archive *shard_begin(const char *name, const char *format);
-void member(struct archive *archive, const char *name, const void *bytes, size_t count);
-void text(struct archive *archive, const char *name, const char *content);
-void jpeg(struct archive *archive, const char *name);
+void shard_add_file(struct archive *archive, const char *name, const void *bytes, size_t count);
+void shard_add_text(struct archive *archive, const char *name, const char *content);
+void shard_add_jpeg(struct archive *archive, const char *name);
 void shard_end(struct archive *archive);
 
-/* Write a shard: put_shard with samples 0, 1, ... and these labels, put with the labels `few`,
- * put_problems with eight samples that cannot be used. */
-void put_shard(const char *name, int count, const int *labels);
-void put(const char *name);
-void put_problems(void);
+/* Write a shard: shard_put with samples 0, 1, ... and these labels, shard_put_default with the
+ * labels `default_labels`, shard_put_problems with eight samples that cannot be used. */
+void shard_put(const char *name, int count, const int *labels);
+void shard_put_default(const char *name);
+void shard_put_problems(void);
 
 /* Read or write a whole file. An old file is removed first, because some file systems rewrite files
  * slowly. */

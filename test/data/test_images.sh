@@ -46,9 +46,9 @@ grep -q "data: imagefolder, 81 training and 9 validation samples" "$work/flat_on
 result "it is divided for training and validation" "$bad" "$work/flat_one.log"
 
 run 2 eval eval "$work/one/checkpoints/last.h5"
-said=$(sed -n 's/.*loss \([0-9.]*\).*/\1/p' "$work/eval.log" | tail -1)
+eval_loss=$(sed -n 's/.*loss \([0-9.]*\).*/\1/p' "$work/eval.log" | tail -1)
 wanted=$(tail -1 "$work/one.val" | cut -d' ' -f2)
-bad=$(awk -v a="${said:-x}" -v b="$wanted" 'BEGIN { d = a - b; if (d < 0) d = -d
+bad=$(awk -v a="${eval_loss:-x}" -v b="$wanted" 'BEGIN { d = a - b; if (d < 0) d = -d
     if (!(d < 1e-3)) print "loss " a ", not " b }')
 result "eval of the checkpoint has the run's loss" "$bad" "$work/eval.log"
 run 1 predict predict "$work/one/checkpoints/last.h5" predict.output="$work/predictions.csv"

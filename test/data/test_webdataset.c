@@ -21,20 +21,20 @@ TEST(formats_are_read)
     for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
         struct archive *archive = shard_begin("a.tar", formats[i]);
         const bool is_long = i > 0; /* v7 has names of up to 99 bytes */
-        text(archive, "folder/", "");
-        text(archive, "folder/README", "ignored");
-        text(archive, "folder/._x.jpg", "ignored: no key");
-        text(archive, "folder/other.txt", "ignored: neither image nor label");
-        text(archive, "folder/a.cls", " 1\n");
-        jpeg(archive, "folder/a.JPG");
+        shard_add_text(archive, "folder/", "");
+        shard_add_text(archive, "folder/README", "ignored");
+        shard_add_text(archive, "folder/._x.jpg", "ignored: no key");
+        shard_add_text(archive, "folder/other.txt", "ignored: neither image nor label");
+        shard_add_text(archive, "folder/a.cls", " 1\n");
+        shard_add_jpeg(archive, "folder/a.JPG");
         snprintf(name, sizeof name, "%s/\xc3\xa9.jpeg", is_long ? folder : "d");
-        jpeg(archive, name);
+        shard_add_jpeg(archive, name);
         snprintf(name, sizeof name, "%s/\xc3\xa9.json", is_long ? folder : "d");
-        text(archive, name, "{\"caption\": \"x\", \"label\": 0}");
-        text(archive, "c.txt", "ignored");
-        jpeg(archive, "c.png");
-        text(archive, "c.json", "{\"cls\": 7, \"other\": [1, 2]}");
-        text(archive, "c.cls", "2");
+        shard_add_text(archive, name, "{\"caption\": \"x\", \"label\": 0}");
+        shard_add_text(archive, "c.txt", "ignored");
+        shard_add_jpeg(archive, "c.png");
+        shard_add_text(archive, "c.json", "{\"cls\": 7, \"other\": [1, 2]}");
+        shard_add_text(archive, "c.cls", "2");
         shard_end(archive);
         split_opens(SPLIT_TRAIN, 3);
         assert_int_equal(dataset.classes, 3);
@@ -48,8 +48,8 @@ TEST(formats_are_read)
 
 TEST(splits_are_found)
 {
-    put("x-train-000001.tar");
-    put("x-train-000000.tar");
+    shard_put_default("x-train-000001.tar");
+    shard_put_default("x-train-000000.tar");
     options.data.val = VALIDATION_TEST;
     split_fails(SPLIT_TEST, "none of the 2 shards has test, val, valid or validation in its name");
     options.data.val = VALIDATION_FRACTION;
@@ -58,7 +58,7 @@ TEST(splits_are_found)
     split_opens(SPLIT_VALIDATION, 3);
     split_opens(SPLIT_TEST, 3);
     options.data.val = VALIDATION_TEST;
-    put("x-validation-00.tar");
+    shard_put_default("x-validation-00.tar");
     split_opens(SPLIT_TEST, 3);
     check_record(2, 1, "x-validation-00.tar: 000002.jpg");
     split_opens(SPLIT_TRAIN, 6);
@@ -66,7 +66,7 @@ TEST(splits_are_found)
     check_record(5, 1, "x-train-000001.tar: 000002.jpg");
     options.data.val = VALIDATION_VAL;
     split_opens(SPLIT_VALIDATION, 3);
-    put("test.tar");
+    shard_put_default("test.tar");
     split_opens(SPLIT_TEST, 3);
     check_record(0, 0, "/test.tar: ");
     options.data.val = VALIDATION_REFERENCE; /* of all nine: 6, 0, 3 */
@@ -76,9 +76,9 @@ TEST(splits_are_found)
 TEST(folders_of_splits_are_found)
 {
     assert_int_equal(mkdir(path_of("train"), 0777) + mkdir(path_of("val"), 0777), 0);
-    put("train/1.tar");
-    put("train/0.tar");
-    put("val/0.tar");
+    shard_put_default("train/1.tar");
+    shard_put_default("train/0.tar");
+    shard_put_default("val/0.tar");
     FILE *names = fopen(path_of("classes.txt"), "we");
     assert_true(names != NULL && fputs("tench\r\nowl\nfox\nbear\n\n", names) > 0 &&
                 fclose(names) == 0);
@@ -97,9 +97,9 @@ TEST(patterns_are_expanded)
     for (int i = 8; i <= 11; i++) {
         char name[32];
         snprintf(name, sizeof name, "t-%03d.tar", i);
-        put(name);
+        shard_put_default(name);
     }
-    put("val-0.tar");
+    shard_put_default("val-0.tar");
     static const struct {
         const char *pattern;
         enum data_split split;
@@ -152,14 +152,14 @@ TEST(folders_without_shards_are_errors)
     file = fopen(path_of("a.txt"), "we");
     assert_true(file != NULL && fclose(file) == 0);
     split_fails(SPLIT_TRAIN, "no shards (*.tar or train/*.tar), only a.txt; set data.root");
-    put("a.tar");
+    shard_put_default("a.tar");
     snprintf(options.data.format, sizeof options.data.format, "imagefolder");
     split_fails(SPLIT_TRAIN, ", only a.tar");
 }
 
 TEST(samples_are_checked)
 {
-    put_problems();
+    shard_put_problems();
     split_fails(SPLIT_TRAIN, "8 problems in the shards, the first: ");
     split_fails(SPLIT_TRAIN, "a.tar: 1 at byte 2560: no label, .cls or .json, next to the image; "
                              "data.skip_broken=on skips such samples");
@@ -192,10 +192,10 @@ TEST(each_problem_is_named)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct archive *archive = shard_begin("a.tar", "ustar");
         if (cases[i].image != NULL)
-            jpeg(archive, cases[i].image);
+            shard_add_jpeg(archive, cases[i].image);
         if (cases[i].second != NULL)
-            jpeg(archive, cases[i].second);
-        text(archive, cases[i].label, cases[i].content);
+            shard_add_jpeg(archive, cases[i].second);
+        shard_add_text(archive, cases[i].label, cases[i].content);
         shard_end(archive);
         split_fails(SPLIT_TRAIN, cases[i].error);
     }
@@ -208,9 +208,9 @@ TEST(duplicates_are_found)
         static const char *const keys[] = {"a", "b", "c", "b", "a", "b"};
         char name[16];
         snprintf(name, sizeof name, "%s.cls", keys[i]);
-        text(archive, name, "1");
+        shard_add_text(archive, name, "1");
         snprintf(name, sizeof name, "%s.jpg", keys[i]);
-        jpeg(archive, name);
+        shard_add_jpeg(archive, name);
     }
     shard_end(archive);
     split_fails(SPLIT_TRAIN, "3 problems");
@@ -224,12 +224,12 @@ TEST(duplicates_are_found)
 TEST(images_are_checked)
 {
     struct archive *archive = shard_begin("a.tar", "ustar");
-    text(archive, "0.cls", "0");
-    jpeg(archive, "0.jpg");
-    text(archive, "1.cls", "1");
-    text(archive, "1.jpg", "not an image at all");
-    text(archive, "2.cls", "1");
-    member(archive, "2.jpg", image, image_bytes / 2); /* truncated */
+    shard_add_text(archive, "0.cls", "0");
+    shard_add_jpeg(archive, "0.jpg");
+    shard_add_text(archive, "1.cls", "1");
+    shard_add_text(archive, "1.jpg", "not an image at all");
+    shard_add_text(archive, "2.cls", "1");
+    shard_add_file(archive, "2.jpg", image, image_bytes / 2); /* truncated */
     shard_end(archive);
     for (int i = 0; i < 2; i++) /* the second time from the stored index */
         split_fails(SPLIT_TRAIN, "1 of 3 files cannot be used, the first: ");
@@ -250,9 +250,9 @@ TEST(images_are_checked)
 
 TEST(labels_are_compared_with_classes)
 {
-    put("train.tar");
+    shard_put_default("train.tar");
     static const int more[] = {0, 3};
-    put_shard("val.tar", 2, more);
+    shard_put("val.tar", 2, more);
     split_fails(SPLIT_TEST, "label 3 is out of range: the training split has 3 classes");
     FILE *names = fopen(path_of("classnames.txt"), "we");
     assert_true(names != NULL && fputs("a\nb", names) > 0 && fclose(names) == 0);
@@ -262,7 +262,7 @@ TEST(labels_are_compared_with_classes)
 TEST(damage_is_reported)
 {
     size_t bytes;
-    put("a.tar");
+    shard_put_default("a.tar");
     char *whole = shard_read("a.tar", &bytes);
     const size_t padded = (image_bytes + 511) / 512 * 512, sample = 1536 + padded;
     options.data.skip_broken = true;
@@ -320,7 +320,7 @@ TEST(truncation_while_open_is_an_error)
     struct error error = {0};
     struct byte_buffer bytes = {0};
     int32_t label;
-    put("a.tar");
+    shard_put_default("a.tar");
     split_opens(SPLIT_TRAIN, 3);
     assert_int_equal(truncate(path_of("a.tar"), 2000), 0);
     assert_false(dataset_load(&dataset, 2, &bytes, &label, &error));
@@ -331,9 +331,9 @@ TEST(truncation_while_open_is_an_error)
 
 TEST(one_class_is_an_error)
 {
-    put_shard("a.tar", 2, (int[]){0, 0});
+    shard_put("a.tar", 2, (int[]){0, 0});
     split_fails(SPLIT_TRAIN, "one class only: training needs two or more");
-    put_shard("a.tar", 2, (int[]){0, 600000});
+    shard_put("a.tar", 2, (int[]){0, 600000});
     split_fails(SPLIT_TRAIN, ".cls is not a class number from 0 to 499999");
 }
 
@@ -343,16 +343,16 @@ TEST(rewriting_while_open_is_an_error)
     struct error error = {0};
     struct byte_buffer bytes = {0};
     int32_t label;
-    put("a.tar");
+    shard_put_default("a.tar");
     split_opens(SPLIT_TRAIN, 3);
     assert_true(dataset_load(&dataset, 0, &bytes, &label, &error));
     struct archive *archive = shard_begin("a.tar", "ustar");
     for (int i = 3; i > 0; i--) {
         char key[32];
         snprintf(key, sizeof key, "%06d.cls", i);
-        text(archive, key, "1");
+        shard_add_text(archive, key, "1");
         snprintf(key, sizeof key, "%06d.jpg", i);
-        jpeg(archive, key);
+        shard_add_jpeg(archive, key);
     }
     shard_end(archive);
     assert_false(dataset_load(&dataset, 0, &bytes, &label, &error));
@@ -367,7 +367,7 @@ TEST(limit_of_open_files_is_raised)
     char name[16];
     for (int i = 0; i < 40; i++) {
         snprintf(name, sizeof name, "%02d.tar", i);
-        put_shard(name, 1, few + 1);
+        shard_put(name, 1, default_labels + 1);
     }
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     limit = (struct rlimit){.rlim_cur = 30, .rlim_max = before.rlim_max};

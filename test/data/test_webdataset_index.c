@@ -32,7 +32,7 @@ static const char *index_find(void)
 TEST(index_is_stored)
 {
     struct stat first, second;
-    put("a.tar");
+    shard_put_default("a.tar");
     split_opens(SPLIT_TRAIN, 3);
     const uint32_t sum = dataset.sum;
     assert_int_equal(stat(index_find(), &first), 0);
@@ -43,10 +43,10 @@ TEST(index_is_stored)
     assert_int_equal(first.st_ino, second.st_ino); /* not written again */
 
     static const int other[] = {1, 1};
-    put_shard("a.tar", 2, other); /* another size and time */
+    shard_put("a.tar", 2, other); /* another size and time */
     split_opens(SPLIT_TRAIN, 2);
     check_record(0, 1, "000000.jpg");
-    put_shard("a.tar", 2, few); /* another time only */
+    shard_put("a.tar", 2, default_labels); /* another time only */
     split_opens(SPLIT_TRAIN, 2);
     check_record(1, 2, "000001.jpg");
 }
@@ -55,7 +55,7 @@ TEST(index_is_stored)
 TEST(damaged_index_is_replaced)
 {
     size_t bytes, again;
-    put("a.tar");
+    shard_put_default("a.tar");
     split_opens(SPLIT_TRAIN, 3);
     char *whole = text_file_read(index_find(), &bytes);
     for (size_t at = 0; at < bytes; at += 7) {
@@ -79,7 +79,7 @@ TEST(index_is_stored_elsewhere)
 {
     char part[2100];
     glob_t found = {0};
-    put("a.tar");
+    shard_put_default("a.tar");
     split_opens(SPLIT_TRAIN, 3);
     assert_int_equal(unlink(index_find()), 0);
     snprintf(part, sizeof part, "%s.part", index_name);
@@ -138,7 +138,7 @@ TEST(index_that_is_not_stored_is_built)
 {
     struct builder builder = {.content = NULL};
     pthread_t thread;
-    put("a.tar");
+    shard_put_default("a.tar");
     split_opens(SPLIT_TRAIN, 3);
     index_find();
     builder_start(&builder, &thread);
@@ -154,14 +154,14 @@ TEST(index_of_another_process_is_waited_for)
 {
     struct builder builder;
     pthread_t thread;
-    put("a.tar");
+    shard_put_default("a.tar");
     split_opens(SPLIT_TRAIN, 3);
     builder.content = text_file_read(index_find(), &builder.bytes);
     int32_t labels[3];
     for (int i = 0; i < 3; i++) {
         char *label = builder.content + builder.bytes - (size_t)(3 - i) * 32 + 12;
         memcpy(&labels[i], label, 4);
-        assert_int_equal(labels[i], few[i]);
+        assert_int_equal(labels[i], default_labels[i]);
         labels[i] = i + 1;
         memcpy(label, &labels[i], 4);
     }
@@ -180,7 +180,7 @@ TEST(index_of_another_process_is_waited_for)
 TEST(rest_of_a_killed_process_is_replaced)
 {
     char part[2100];
-    put("a.tar");
+    shard_put_default("a.tar");
     split_opens(SPLIT_TRAIN, 3);
     snprintf(part, sizeof part, "%s.part", index_find());
     assert_int_equal(rename(index_name, part), 0);
@@ -193,7 +193,7 @@ TEST(rest_of_a_killed_process_is_replaced)
 /* Problems are stored with the index. */
 TEST(problems_are_stored)
 {
-    put_problems();
+    shard_put_problems();
     for (int i = 0; i < 2; i++)
         split_fails(SPLIT_TRAIN, "8 problems in the shards, the first: ");
     index_find();
@@ -278,9 +278,9 @@ TEST(random_damage_does_no_harm)
         struct archive *archive = shard_begin("a.tar", formats[f]);
         for (int i = 0; i < 3; i++) {
             snprintf(name, sizeof name, "%0*d.cls", f == 0 ? 3 : 120, i);
-            text(archive, name, "1");
+            shard_add_text(archive, name, "1");
             snprintf(name, sizeof name, "%0*d.jpg", f == 0 ? 3 : 120, i);
-            member(archive, name, image, 600);
+            shard_add_file(archive, name, image, 600);
         }
         shard_end(archive);
         whole[f] = shard_read("a.tar", &bytes[f]);

@@ -128,7 +128,7 @@ check_output() {
             return 1
         }
         { for (i = 1; i <= lines && !found($0, log_line[i]); i++); if (i > lines) { print; exit } }' "$block.log" "$block.lines")
-    [ -z "$lost" ] && tell ok || tell "not ok" "not said: $lost" "$newest"
+    [ -z "$lost" ] && tell ok || tell "not ok" "not printed: $lost" "$newest"
 }
 
 for file in "$folder"/*.text; do

@@ -98,9 +98,9 @@ for page; do [ -e "$page" ] || { echo "Bail out! no page $page" && exit 1; }; do
 if [ $# -gt 0 ]; then printf '1 %s\n' "$@" >"$work/order"; else order >"$work/order"; fi
 pages=$(cut -d' ' -f2 "$work/order")
 cut -d' ' -f1 "$work/order" | sort -u | xargs -P 2 -I COPY sh -c 'sed -n "s/^COPY //p" "$work/order" | while read -r page; do
-    sh "$TEST_SOURCE/test/docs/book_page.sh" "$page" "$work/copy-COPY" >"$work/said-$(echo "$page" | tr / _)" </dev/null
+    sh "$TEST_SOURCE/test/docs/book_page.sh" "$page" "$work/copy-COPY" >"$work/output-$(echo "$page" | tr / _)" </dev/null
 done'
-for page in $pages; do say "$work/said-$(echo "$page" | tr / _)"; done
+for page in $pages; do say "$work/output-$(echo "$page" | tr / _)"; done
 
 # ---- Links, options and files named in the pages.
 "$vittrain" --help | sed -n 's/^  \([a-z_]*\.[a-z0-9_]*\) = .*/\1/p' >"$work/keys"

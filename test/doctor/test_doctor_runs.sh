@@ -23,12 +23,12 @@ bad=$(ends 0; says pass program "CRC32C"; says pass data "4 files"; says pass in
 grep -qE "^1 rank on 1 node, .* 0 fail, $skipped skipped\$" "$run_log" || bad="$bad no last line;"
 [ "$(ls -A | grep -c doctor)" = 0 ] || bad="$bad it left files;"
 result 'doctor alone' "$bad" "$run_log"
-timeout 60 "$vittrain" doctor --json run.dir=/proc/none data.root=/none >"$work/doctor.json" 2>"$work/said"
+timeout 60 "$vittrain" doctor --json run.dir=/proc/none data.root=/none >"$work/doctor.json" 2>"$work/output"
 status=$? run_log=$work/doctor.json
 bad=$(ends 10)
 [ "$(grep -c '"verdict": "fail"' doctor.json)" = 3 ] || bad="$bad not three fails;"
 grep -q '"fail": 3,' doctor.json && [ "$(head -c 1 doctor.json)" = '{' ] || bad="$bad no JSON;"
-grep -q '^vittrain: error: doctor: 3 of 18 checks failed: run folder, space, data$' said || bad="$bad no error;"
+grep -q '^vittrain: error: doctor: 3 of 18 checks failed: run folder, space, data$' output || bad="$bad no error;"
 result 'as JSON, without a folder and data' "$bad" "$work/doctor.json"
 fails 1 'a command without --json' 2 'the command train has no such flag' train --json
 run 1 deck doctor train.bacth=3

@@ -18,19 +18,19 @@ unset http_proxy all_proxy ALL_PROXY
 
 # report NAME PROBLEM: the result, explained by the output of the newest command.
 report() {
-    echo "$said" >"$work/said"
-    result "$1" "$2" "$work/said"
+    echo "$output" >"$work/output"
+    result "$1" "$2" "$work/output"
 }
 
 # run STATUS TEXT COMMAND...: run it; set `bad` to the differences of exit status or text.
 run() {
     expected=$1 words=$2
     shift 2
-    said=$(cd "$work" && timeout 60 "$@" 2>&1 </dev/null)
+    output=$(cd "$work" && timeout 60 "$@" 2>&1 </dev/null)
     status=$?
     bad=
     [ $status -eq "$expected" ] || bad="exit status $status instead of $expected"
-    case $said in *"$words"*) ;; *) bad="$bad; not said: $words" ;; esac
+    case $output in *"$words"*) ;; *) bad="$bad; not printed: $words" ;; esac
 }
 
 # requests PATH: number of requests that the server received for it.
@@ -59,7 +59,7 @@ left=$(ls -A "$work/shared/deep")
 report 'of four ranks one downloads' "$bad"
 
 run 8 'HTTP 404' $MPIRUN -np 2 "$vittrain" fetch cifar10 fetch.url="$home/range/" fetch.dir=none
-[ "$(echo "$said" | grep -c 'vittrain: error:')" = 1 ] || bad="$bad; not said exactly once"
+[ "$(echo "$output" | grep -c 'vittrain: error:')" = 1 ] || bad="$bad; not printed exactly once"
 report 'nothing there: one message, exit code 8' "$bad"
 
 echo 'no archive' >"$work/served/cifar-10-binary.tar.gz"
@@ -78,5 +78,5 @@ report 'a fetch.dir that cannot be: exit code 5' "$bad"
 
 run 8 "http://me:***@127.0.0.1" "$vittrain" fetch cifar10 fetch.url="http://me:se@cret@${home#http://}/missing/" fetch.dir=none
 ! grep -qr 'cret' "$work/none" 2>/dev/null || bad="$bad; it is in a file"
-case $said in *cret*) bad="$bad; it is in the output" ;; esac
+case $output in *cret*) bad="$bad; it is in the output" ;; esac
 report 'a password in a URL is masked' "$bad"

@@ -100,11 +100,11 @@ launch colon --restarts 1 -- "$work/bin/mpirun" -np 2 -f "$work/hosts" -mca plm_
 result 'host files with colons are read: those of MPICH, and IPv6 addresses' "$(ended 0 1; grep 'no answer' "$run_log")" "$run_log"
 
 # Launchers that exit with 0, or hang, after a failure.
-said='echo "vittrain: failure: rank 3 on node: killed" >&2'
-launch zero --restarts 5 -- sh -c "$said"
+failure='echo "vittrain: failure: rank 3 on node: killed" >&2'
+launch zero --restarts 5 -- sh -c "$failure"
 check 'exit code 0 is a failure: a rank reported one; after two attempts without progress launch gives up' \
     9 1 'gave up after 1 restart, two in a row without a new checkpoint: rank 3'
-launch again --restarts 1 -- sh -c "[ -e '$work/once' ] && exit 0; touch '$work/once'; $said; exit 9"
+launch again --restarts 1 -- sh -c "[ -e '$work/once' ] && exit 0; touch '$work/once'; $failure; exit 9"
 check 'a command that fails once succeeds the next time' 0 1 'rank 3 on node: killed$'
 printf '#!/bin/sh\n[ -e "$0.once" ] && exec "$@"\n: >"$0.once"; mkdir -p "%s"; echo attempt 1 running >"%s/.lock"\n' \
     "$work/lost" "$work/lost" >"$work/loses" && chmod +x "$work/loses"
@@ -152,7 +152,7 @@ result 'exit code 0 is accepted: a run whose folder is elsewhere' "$bad$(ended 0
 
 launch nul --restarts 0 -- sh -c 'printf "aborted\n\0vittrain: failure: rank 3 on node: killed\n" >&2; exit 9'
 check 'a NUL byte before a line, as Open MPI 5 writes, is dropped' 9 0 'gave up.*: rank 3 on node: killed$'
-launch hang --grace 0.5 --restarts 0 -- sh -c "$said; setsid sh -c 'trap \"\" TERM; sleep 1000.25' & trap '' TERM; sleep 1000.25"
+launch hang --grace 0.5 --restarts 0 -- sh -c "$failure; setsid sh -c 'trap \"\" TERM; sleep 1000.25' & trap '' TERM; sleep 1000.25"
 bad=$(ended 137 0)
 [ -z "$(processes 'sleep 1000[.]25')" ] || bad="$bad; something is left"
 result 'a command that hangs after a failure is killed, with all that it started' "$bad" "$work/hang.log"
@@ -213,5 +213,5 @@ check '--restarts must be a whole number' 2 0 'takes a whole number'
 # Another run, whose name has the same prefix, makes progress.
 mkdir "$work/names" && cd "$work/names" || exit 1
 launch names --restarts 1 -- sh -c "mkdir -p runs/vit-large-20260101-000000/checkpoints
-    : >runs/vit-large-20260101-000000/checkpoints/step-00000005.h5; $said; exit 9" vittrain run.name=vit
+    : >runs/vit-large-20260101-000000/checkpoints/step-00000005.h5; $failure; exit 9" vittrain run.name=vit
 check 'the folder of another run is not used' 9 1 'from the beginning'

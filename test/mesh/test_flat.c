@@ -446,7 +446,7 @@ static int64_t overwriting_wrong(int shard, enum policy policy, bool samples)
     int64_t wrong = 0;
     struct flat_fixture fixture;
     flat_fixture_open(&fixture, shard, policy, TYPE_FP32, true);
-    bool stays = !fixture.flat.slots_gradients;
+    bool stays = !fixture.flat.gradients_in_slots;
     for (int u = 0; u < UNITS && stays; u++)
         fill_with_nan(&fixture.flat.buffers[u]);
     flat_begin_gradients(&fixture.flat);

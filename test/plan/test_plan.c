@@ -72,35 +72,35 @@ static double element_bytes(enum comm_type type)
                                                   : 8;
 }
 
-static struct ticket *count_all_reduce(struct comm *comm, void *buffer, int64_t count,
-                                       enum comm_type type, enum comm_operation operation,
-                                       struct event *after)
+static struct comm_request *count_all_reduce(struct comm *comm, void *buffer, int64_t count,
+                                             enum comm_type type, enum comm_operation operation,
+                                             struct event *after)
 {
     struct counted_group *counted = counted_of(comm);
     counted->sent += 2 * element_bytes(type) * (double)count * (comm->size - 1) / comm->size;
     return counted->real->all_reduce(comm, buffer, count, type, operation, after);
 }
 
-static struct ticket *count_reduce_scatter(struct comm *comm, void *buffer, int64_t count,
-                                           enum comm_type type, enum comm_operation operation,
-                                           struct event *after)
+static struct comm_request *count_reduce_scatter(struct comm *comm, void *buffer, int64_t count,
+                                                 enum comm_type type, enum comm_operation operation,
+                                                 struct event *after)
 {
     struct counted_group *counted = counted_of(comm);
     counted->sent += element_bytes(type) * (double)count * (comm->size - 1);
     return counted->real->reduce_scatter(comm, buffer, count, type, operation, after);
 }
 
-static struct ticket *count_all_gather(struct comm *comm, void *buffer, int64_t count,
-                                       enum comm_type type, struct event *after)
+static struct comm_request *count_all_gather(struct comm *comm, void *buffer, int64_t count,
+                                             enum comm_type type, struct event *after)
 {
     struct counted_group *counted = counted_of(comm);
     counted->sent += element_bytes(type) * (double)count * (comm->size - 1);
     return counted->real->all_gather(comm, buffer, count, type, after);
 }
 
-static struct ticket *count_all_to_all(struct comm *comm, const void *sent, int64_t stride,
-                                       const int *parts, void *received, int64_t count,
-                                       enum comm_type type, struct event *after)
+static struct comm_request *count_all_to_all(struct comm *comm, const void *sent, int64_t stride,
+                                             const int *parts, void *received, int64_t count,
+                                             enum comm_type type, struct event *after)
 {
     struct counted_group *counted = counted_of(comm);
     counted->sent += element_bytes(type) * (double)count * parts[comm->rank] * (comm->size - 1);

@@ -140,7 +140,7 @@ static struct machine slow_machine(void)
     struct machine machine = {
         .node_ranks = 2, .nodes = 1, .threads = 1, .alone = 1, .memory_bandwidth = 1e12};
     const struct network network = {
-        .bandwidth = 1, .members = 2, .share = 1, .computes = 1, .sends = 1};
+        .bandwidth = 1, .members = 2, .share = 1, .compute_speed = 1, .send_speed = 1};
     machine.flops[TYPE_FP32] = 1;
     machine.inside = machine.between = network;
     return machine;
@@ -202,11 +202,11 @@ TEST(two_queues)
     simulated("s2 w0 s2 c3 w1 s2 c3 w2 c3", &machine, 11, 2, 0);
     simulated("s5 w0 s5 c3 w1 s5 c3 w2 c3", &machine, 18, 9, 0);
     /* During two seconds of communication computation runs at half speed. */
-    machine.inside.computes = 0.5;
+    machine.inside.compute_speed = 0.5;
     simulated("s2 c3 w0", &machine, 4, 0, 1);
     /* Communication runs at half speed beside computation: after 3 s, 1.5 s of 2 s are done. */
-    machine.inside.computes = 1;
-    machine.inside.sends = 0.5;
+    machine.inside.compute_speed = 1;
+    machine.inside.send_speed = 0.5;
     simulated("s2 c3 w0", &machine, 3.5, 0.5, 0);
 }
 

@@ -14,8 +14,8 @@ MPIRUN=${MPIRUN:-mpirun --oversubscribe --bind-to none}
 read_by() {
     name=$1 script=$2
     shift 2
-    "$PYTHON" "$TEST_SOURCE/test/python/$script" "$@" >"$work/said" 2>&1 && bad= || bad="$script: status $?"
-    result "$name" "$bad" "$work/said"
+    "$PYTHON" "$TEST_SOURCE/test/python/$script" "$@" >"$work/output" 2>&1 && bad= || bad="$script: status $?"
+    result "$name" "$bad" "$work/output"
 }
 
 # skipped NAME MODULE...: true, with a line of output, if a Python module is missing. The continuous tests have all.

@@ -182,23 +182,23 @@ static void run_short(const struct monitor_setup *setup, struct monitor_summary 
 
 /* Redirect the output of this rank to a file. */
 static int console;
-static char said_path[700];
+static char output_path[700];
 
 static void console_catch(void)
 {
-    snprintf(said_path, sizeof said_path, "%s/said%d-%d", top, folder_number, world->rank);
+    snprintf(output_path, sizeof output_path, "%s/output%d-%d", top, folder_number, world->rank);
     fflush(stderr);
     console = dup(STDERR_FILENO);
-    assert_non_null(freopen(said_path, "w", stderr));
+    assert_non_null(freopen(output_path, "w", stderr));
 }
 
 /* Return the text, which the caller frees. */
-static char *console_said(void)
+static char *console_output(void)
 {
     fflush(stderr);
     dup2(console, STDERR_FILENO);
     close(console);
-    return read_text(said_path);
+    return read_text(output_path);
 }
 
 /* ---- tests */
@@ -384,13 +384,13 @@ TEST(gpu_faults_are_logged_once)
     monitor_stop(monitor);
     monitor_close(monitor);
     gpu_close();
-    char *said = console_said();
+    char *output = console_output();
     snprintf(expected, sizeof expected,
              "warning: rank %d on %s: NVIDIA Stand-in (GPU-01234567-89ab): 2 more uncorrected",
              world->rank, comm_host());
-    assert_non_null(strstr(said, expected)); /* from either rank */
-    assert_int_equal(count_words(said, "warning"), 1);
-    free(said);
+    assert_non_null(strstr(output, expected)); /* from either rank */
+    assert_int_equal(count_words(output, "warning"), 1);
+    free(output);
     gpu_open("no driver");
     console_catch();
     monitor = monitor_open(&setup);
@@ -398,10 +398,10 @@ TEST(gpu_faults_are_logged_once)
     monitor_stop(monitor);
     monitor_close(monitor);
     gpu_close();
-    said = console_said();
-    assert_int_equal(count_words(said, "warning"), world->rank == 0);
-    assert_int_equal(count_words(said, "Driver Not Loaded"), world->rank == 0);
-    free(said);
+    output = console_output();
+    assert_int_equal(count_words(output, "warning"), world->rank == 0);
+    assert_int_equal(count_words(output, "Driver Not Loaded"), world->rank == 0);
+    free(output);
 }
 
 /* The driver hangs for longer than monitor_stop waits. */
@@ -425,12 +425,12 @@ TEST(hanging_sensor_does_not_block_the_run)
     struct nvml *held = nvml;
     gpu_close(); /* waits for the call to return */
     assert_true(clock_now() - from < 8.5);
-    char *said = console_said();
+    char *output = console_output();
     snprintf(expected, sizeof expected, "warning: rank %d on %s: a sensor", world->rank,
              comm_host());
-    assert_int_equal(count_words(said, "warning"), 1);
-    assert_has(said, expected);
-    free(said);
+    assert_int_equal(count_words(output, "warning"), 1);
+    assert_has(output, expected);
+    free(output);
     for (int i = 0; i < SENSOR_COUNT; i++)
         assert_true(isnan(summary.value[i]));
     char *before = read_text(table);
@@ -455,16 +455,16 @@ TEST(unwritable_table_is_one_warning)
     monitor_stop(monitor);
     assert_true(monitor_summarize(monitor, &summary));
     monitor_close(monitor);
-    char *said = console_said();
-    assert_int_equal(count_words(said, "warning"), world->rank == 0);
-    assert_int_equal(count_words(said, "Is a directory"), world->rank == 0);
+    char *output = console_output();
+    assert_int_equal(count_words(output, "warning"), world->rank == 0);
+    assert_int_equal(count_words(output, "Is a directory"), world->rank == 0);
     assert_true(summary.readings >= 2);
-    free(said);
+    free(output);
     if (last)
         return;
-    said = read_text(table); /* the other ranks have tables */
-    assert_true(count_words(said, "\n") >= 3);
-    free(said);
+    output = read_text(table); /* the other ranks have tables */
+    assert_true(count_words(output, "\n") >= 3);
+    free(output);
 }
 
 TEST(removed_folder_is_one_warning)
@@ -483,13 +483,13 @@ TEST(removed_folder_is_one_warning)
     assert_true(monitor_summarize(monitor, &summary));
     assert_true(summary.readings >= 2); /* it continued */
     monitor_close(monitor);
-    char *said = console_said();
+    char *output = console_output();
     /* Rank 0 warns at once, and at the end about the first other rank. */
     int expected = world->rank != 0 ? 0 : world->size == 1 ? 1 : 2;
-    assert_int_equal(count_words(said, "warning"), expected);
-    assert_int_equal(count_words(said, "was removed during the run"), expected);
-    assert_int_equal(count_words(said, "monitor-1.csv was removed"), expected == 2);
-    free(said);
+    assert_int_equal(count_words(output, "warning"), expected);
+    assert_int_equal(count_words(output, "was removed during the run"), expected);
+    assert_int_equal(count_words(output, "monitor-1.csv was removed"), expected == 2);
+    free(output);
 }
 
 /* The training thread writes rows at the same time. */
@@ -640,9 +640,9 @@ TEST(failing_nvidia_smi_does_not_block_the_run)
         assert_int_equal(access(path, F_OK), -1);
         comm_barrier(world);
     }
-    char *said = console_said();
-    assert_string_equal(said, "");
-    free(said);
+    char *output = console_output();
+    assert_string_equal(output, "");
+    free(output);
 }
 
 int main(int argc, char **argv)

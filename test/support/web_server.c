@@ -36,10 +36,10 @@ bool web_server_open(const char *directory)
     close(input[0]);
     close(output[1]);
     child_input = input[1];
-    FILE *said = fdopen(output[0], "r");
-    assert_non_null(said);
-    bool there = fscanf(said, "%d", &port) == 1;
-    fclose(said);
+    FILE *server = fdopen(output[0], "r");
+    assert_non_null(server);
+    bool there = fscanf(server, "%d", &port) == 1;
+    fclose(server);
     if (!there)
         web_server_close();
     return there;

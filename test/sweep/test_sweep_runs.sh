@@ -66,7 +66,7 @@ echo optim.lr >grid/keys.txt
 fails 1 'what varies, damaged' 5 'keys.txt: optim.lr is not key=VALUES' sweep grid
 sweep all $tiny sweep.dir=all optim.lr=1e30,1e31
 bad=$([ $status -eq 1 ] || echo "exit status $status;")
-grep -q '^vittrain: error: sweep: no trial succeeded' "$run_log" || bad="$bad not said"
+grep -q '^vittrain: error: sweep: no trial succeeded' "$run_log" || bad="$bad not printed"
 result 'all trials fail' "$bad" "$run_log"
 
 # A sweep that is killed and gets a signal, compared with an undisturbed one.
@@ -97,7 +97,7 @@ grep -q '^trial 1 of 3: .*(resumed)' task.log || bad="$bad trial 1 began anew;"
 grep -q 'resuming from .*step-00000055.h5' "$folder/trial-001/train.log" || bad="$bad without its checkpoint;"
 result 'what was killed goes on' "$bad$(told "$folder" 'finished running')" task.log
 grep -q '"finished": false' "$folder/trial-002/result.json" && bad= || bad='not gracefully;'
-grep -q 'continue with: vittrain sweep' task.log || bad="$bad not said how to go on"
+grep -q 'continue with: vittrain sweep' task.log || bad="$bad not printed how to go on"
 result 'told to end: the trial stops with a checkpoint' "$bad" task.log
 sweep again $long $vary
 bad=$([ $status -eq 0 ] || echo "exit status $status;")

@@ -26,7 +26,7 @@ void tile_emulation_store_configuration(struct tile_configuration *configuration
     *configuration = current;
 }
 
-static void check(int tile)
+static void tile_check(int tile)
 {
     ENSURE(current.palette == 1 && current.rows[tile] > 0 && current.row_bytes[tile] > 0,
            "tile %d is not configured", tile);
@@ -34,7 +34,7 @@ static void check(int tile)
 
 void tile_emulation_zero(int tile)
 {
-    check(tile);
+    tile_check(tile);
     memset(tiles[tile], 0, sizeof tiles[tile]);
 }
 
@@ -48,13 +48,13 @@ void tile_emulation_load(int tile, const void *from, size_t stride)
 
 void tile_emulation_store(int tile, void *to, size_t stride)
 {
-    check(tile);
+    tile_check(tile);
     for (int row = 0; row < current.rows[tile]; row++)
         memcpy((char *)to + (size_t)row * stride, &tiles[tile][row], current.row_bytes[tile]);
 }
 
 /* Replace denormal numbers by zero. */
-static inline void flush(vector_float *values)
+static inline void denormals_flush(vector_float *values)
 {
     const vector_word bits = (vector_word)*values;
 
@@ -72,30 +72,30 @@ static void multiply_row(const vector_word *a, const vector_word *b, int pairs, 
         vector_float a_even = (vector_float)((vector_word){0} + ((*a)[k] << 16));
         vector_float a_odd = (vector_float)((vector_word){0} + ((*a)[k] & 0xffff0000));
         vector_float b_even = (vector_float)(b[k] << 16), b_odd = (vector_float)(b[k] & 0xffff0000);
-        flush(&a_even);
-        flush(&a_odd);
-        flush(&b_even);
-        flush(&b_odd);
+        denormals_flush(&a_even);
+        denormals_flush(&a_odd);
+        denormals_flush(&b_even);
+        denormals_flush(&b_odd);
         even += a_even * b_even;
         odd += a_odd * b_odd;
-        flush(&even);
-        flush(&odd);
+        denormals_flush(&even);
+        denormals_flush(&odd);
     }
     even += odd;
-    flush(&even);
+    denormals_flush(&even);
     memcpy(&total, sum, sizeof total);
-    flush(&total);
+    denormals_flush(&total);
     total += even;
-    flush(&total);
+    denormals_flush(&total);
     memcpy(sum, &total, sizeof total);
 }
 
 /* Columns beyond the configured width are zero in b and in the sum. */
 void tile_emulation_multiply(int sum, int a, int b)
 {
-    check(sum);
-    check(a);
-    check(b);
+    tile_check(sum);
+    tile_check(a);
+    tile_check(b);
     ENSURE(sum != a && sum != b && a != b, "tiles %d, %d and %d are not distinct", sum, a, b);
     ENSURE(current.rows[sum] == current.rows[a] && current.row_bytes[sum] == current.row_bytes[b] &&
                current.row_bytes[a] == 4 * current.rows[b],

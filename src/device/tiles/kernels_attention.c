@@ -25,11 +25,6 @@ enum { PAIR = 2 * TILE, WIDEST = 128 };
  * PAIR queries. */
 enum { QUERIES_MOST = 256, BLOCK_BYTES = 256 << 10 };
 
-static int64_t limited(int64_t value, int64_t low, int64_t high)
-{
-    return value < low ? low : value > high ? high : value;
-}
-
 /* tokens: padded. row: distance between rows of scores, an odd number of cache lines, so that the
  * rows of a tile are in different cache sets. block: queries of a block. */
 struct layout {
@@ -40,7 +35,7 @@ static struct layout layout_of(const struct attention_head *head)
 {
     const int64_t tokens = round_up(head->tokens, PAIR);
     const int64_t fit = BLOCK_BYTES / (tokens * 2) / PAIR * PAIR;
-    const int64_t most = limited(fit, PAIR, QUERIES_MOST);
+    const int64_t most = integer_clamp(fit, PAIR, QUERIES_MOST);
     const int64_t queries = round_up(head->queries, PAIR);
 
     return (struct layout){.dim = head->head_dim,
@@ -120,8 +115,8 @@ static void pack_rows(const struct attention_head *head, const uint16_t *first, 
     const int64_t dim = head->head_dim;
 
     for (int64_t row = 0; row < round_up(count, PAIR); row += TILE) {
-        const int64_t left = limited(count - row, 0, TILE);
-        for (int64_t next = row + TILE; next < limited(count, 0, row + 2 * TILE); next++)
+        const int64_t left = integer_clamp(count - row, 0, TILE);
+        for (int64_t next = row + TILE; next < integer_clamp(count, 0, row + 2 * TILE); next++)
             for (int64_t d = 0; d < dim; d += TILE_INNER)
                 __builtin_prefetch(first + next * stride + d);
         KERNEL(tile_product_kernels)
@@ -173,7 +168,7 @@ static void unpack_columns(const struct attention_head *head, const float *colum
             for (int i = 0; i < TILE; i++)
                 rows[i] = word_load(columns + (d + i) * l.row + t);
             words_transpose(rows);
-            for (int64_t i = 0; i < limited(head->tokens - t, 0, TILE); i++)
+            for (int64_t i = 0; i < integer_clamp(head->tokens - t, 0, TILE); i++)
                 vector_to_bf16(first + (t + i) * head->stride + d, (vector_float)rows[i] * scale);
         }
 }
@@ -315,7 +310,7 @@ static void forward(const struct attention_head *head)
     pack_rows(head, head->k, head->stride, head->tokens, true, o.k);
     pack_columns(head, head->v, head->stride, head->tokens, true, o.v);
     for (int64_t first = 0; first < head->queries; first += PAIR) {
-        const int64_t count = limited(head->queries - first, 0, PAIR);
+        const int64_t count = integer_clamp(head->queries - first, 0, PAIR);
         float factor[PAIR];
         pack_rows(head, (const uint16_t *)head->q + first * head->stride, head->stride, count,
                   false, o.q);
@@ -408,7 +403,7 @@ static void backward_strip(const struct attention_head *head, const struct opera
                            int64_t block, int64_t begin, int64_t queries)
 {
     const struct layout l = layout_of(head);
-    const int64_t first = block + begin, count = limited(queries - begin, 0, PAIR);
+    const int64_t first = block + begin, count = integer_clamp(queries - begin, 0, PAIR);
     const int64_t strip = TILE * round_up(queries, PAIR);
 
     pack_rows(head, (const uint16_t *)head->q + first * head->stride, head->stride, count, false,
@@ -452,7 +447,7 @@ static void backward(const struct attention_head *head)
     pack_rows(head, head->v, head->stride, head->tokens, true, o.v);
     pack_columns(head, head->k, head->stride, head->tokens, true, o.k_columns);
     for (int64_t block = 0; block < head->queries; block += l.block) {
-        const int64_t count = limited(head->queries - block, 0, l.block);
+        const int64_t count = integer_clamp(head->queries - block, 0, l.block);
         pack_columns(head, (const uint16_t *)head->q + block * head->stride, head->stride, count,
                      false, o.q_columns);
         pack_columns(head, (const uint16_t *)head->dout + block * head->out_stride,

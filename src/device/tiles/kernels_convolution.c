@@ -140,7 +140,7 @@ static void locate_pixels(const struct task *task, const struct pixels *it, int6
 /* Prefetch distance in pixels. */
 enum { AHEAD = 32, LINE = 32 /* elements per cache line */ };
 
-static void fetch(const uint16_t *pixel, int64_t channels)
+static void pixel_prefetch(const uint16_t *pixel, int64_t channels)
 {
     for (int64_t c = 0; c < channels; c += LINE)
         __builtin_prefetch(pixel + c);
@@ -154,8 +154,8 @@ static void pack_x(const struct task *task, uint32_t *even, uint32_t *odd)
 
     for (int64_t i = 0; i < pairs; i++) {
         const uint16_t *const *from = task->from + 2 * i;
-        fetch(task->from[smaller(2 * i + AHEAD, last)], task->in_count);
-        fetch(task->from[smaller(2 * i + AHEAD + 1, last)], task->in_count);
+        pixel_prefetch(task->from[smaller(2 * i + AHEAD, last)], task->in_count);
+        pixel_prefetch(task->from[smaller(2 * i + AHEAD + 1, last)], task->in_count);
         for (int64_t tile = 0; tile < tiles; tile++) {
             const int64_t left = task->in_count - tile * TILE;
             const vector_word first = word_from_bf16(from[0] + tile * TILE, left);
@@ -175,7 +175,7 @@ static void pack_dy(const struct task *task, int64_t blocks)
 
     for (int64_t block = 0; block < blocks; block++) {
         for (int64_t i = 0; block + 1 < blocks && i < TILE_INNER; i++)
-            fetch(task->from[(block + 1) * TILE_INNER + i], task->out_count);
+            pixel_prefetch(task->from[(block + 1) * TILE_INNER + i], task->out_count);
         for (int64_t tile = 0; tile < tiles_of(task->out_count); tile++) {
             const uint16_t *const *from = task->from + block * TILE_INNER;
             const int64_t left = task->out_count - tile * TILE;

@@ -37,7 +37,7 @@ struct comm_bench {
     int64_t wrong;       /* wrong elements on all ranks so far */
 };
 
-static struct ticket *ours_start(const struct comm_bench *self, struct comm *group)
+static struct comm_request *ours_start(const struct comm_bench *self, struct comm *group)
 {
     const struct comm_backend *backend = group->backend;
     switch (self->kind) {
@@ -147,7 +147,7 @@ static double median(double *values, int count)
 }
 
 /* Median seconds of each implementation, measured in turn. */
-static void measure(const struct comm_bench *self, double seconds[WAYS])
+static void ways_measure(const struct comm_bench *self, double seconds[WAYS])
 {
     const double sample = 300e-6;
     static double times[WAYS][MOST_ROUNDS];
@@ -168,7 +168,7 @@ static void measure(const struct comm_bench *self, double seconds[WAYS])
 }
 
 /* Arithmetic on registers only, like in a compute-bound kernel. */
-static double compute(int64_t turns)
+static double registers_compute(int64_t turns)
 {
     double a = 1, b = 1.1, c = 1.2, d = 1.3;
     for (int64_t i = 0; i < turns; i++) {
@@ -184,18 +184,18 @@ static double compute(int64_t turns)
 static double time_beside(const struct comm_bench *self, const struct way *way, int64_t turns)
 {
     volatile double sink;
-    struct ticket *ticket = NULL;
-    MPI_Request request = MPI_REQUEST_NULL;
+    struct comm_request *ours = NULL;
+    MPI_Request mpis = MPI_REQUEST_NULL;
     MPI_CHECK(MPI_Barrier(self->mpi));
     double start = clock_now();
     if (way != NULL && way->group != NULL)
-        ticket = ours_start(self, way->group);
+        ours = ours_start(self, way->group);
     else if (way != NULL)
-        mpis_start(self, &request);
-    sink = compute(turns);
+        mpis_start(self, &mpis);
+    sink = registers_compute(turns);
     (void)sink;
-    self->world->backend->wait(ticket, NULL);
-    MPI_CHECK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    self->world->backend->wait(ours, NULL);
+    MPI_CHECK(MPI_Wait(&mpis, MPI_STATUS_IGNORE));
     return slowest(self, clock_now() - start);
 }
 
@@ -215,8 +215,8 @@ static double measure_overlap(const struct comm_bench *self, const struct way *w
 }
 
 /* Bandwidths as defined by nccl-tests. Bus bandwidth is the load of each rank's link. */
-static void report(struct comm_bench *self, const struct way *way, double seconds, int64_t wrong,
-                   double hidden, struct error *error)
+static void way_report(struct comm_bench *self, const struct way *way, double seconds,
+                       int64_t wrong, double hidden, struct error *error)
 {
     double size = self->world->size, bytes = (double)self->count * sizeof(float);
     double factor = self->kind == ALL_REDUCE  ? 2 * (size - 1) / size
@@ -267,13 +267,13 @@ static void size_run(struct comm_bench *self, int64_t bytes, struct error *error
     }
     /* Repeated sums of zeros do not overflow. */
     memset(self->buffer, 0, (size_t)self->count * sizeof *self->buffer);
-    measure(self, seconds);
+    ways_measure(self, seconds);
     for (int i = 0; i < self->ways; i++) {
         double hidden = 0;
         if (self->bench->options->bench.overlap)
             hidden = measure_overlap(self, &self->way[i], seconds[i]);
         if (self->world->rank == 0)
-            report(self, &self->way[i], seconds[i], wrong[i], hidden, error);
+            way_report(self, &self->way[i], seconds[i], wrong[i], hidden, error);
     }
 }
 

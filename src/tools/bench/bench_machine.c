@@ -231,7 +231,8 @@ static void machine_measure(struct machine_bench *self, struct error *error)
     if (first)
         opened = atomic_file_open(&file, self->bench->options->bench.machine, error);
     if (comm_agree(self->world, error)) {
-        const struct network network = {.members = 2, .share = 1, .computes = 1, .sends = 1};
+        const struct network network = {
+            .members = 2, .share = 1, .compute_speed = 1, .send_speed = 1};
         struct machine *machine = &self->machine;
         *machine = (struct machine){.node_ranks = (int)node_ranks,
                                     .nodes = self->bench->nodes,

@@ -20,8 +20,8 @@ struct link {
     int side_by_side; /* groups that share the node's link */
 };
 
-static struct ticket *collective_start(struct machine_bench *self, struct comm *group,
-                                       const struct collective *collective)
+static struct comm_request *collective_start(struct machine_bench *self, struct comm *group,
+                                             const struct collective *collective)
 {
     const struct comm_backend *backend = group->backend;
     int64_t count = (int64_t)(collective->bytes / sizeof(float));
@@ -111,7 +111,7 @@ static void overlap_measure(struct machine_bench *self, const struct link *link)
     enum { SUMS = 8 };
     const struct collective sum = {.action = ACTION_SUM, .bytes = 8388608};
     const struct comm_backend *backend = link->group->backend;
-    struct ticket *ticket[SUMS];
+    struct comm_request *request[SUMS];
     double busy_before, busy_after, exposed;
     double sending = SUMS * collective_seconds(self, link, &sum), product = 1e9;
     for (int i = 0; i < 5; i++) {
@@ -125,10 +125,10 @@ static void overlap_measure(struct machine_bench *self, const struct link *link)
     comm_barrier(self->world);
     backend->times(link->group, &busy_before, &exposed);
     for (int i = 0; i < SUMS; i++)
-        ticket[i] = collective_start(self, link->group, &sum);
+        request[i] = collective_start(self, link->group, &sum);
     double passed = products_time(self, times);
     for (int i = 0; i < SUMS; i++)
-        backend->wait(ticket[i], self->stream);
+        backend->wait(request[i], self->stream);
     self->device->backend->stream_synchronize(self->stream);
     backend->times(link->group, &busy_after, &exposed);
     double busy = busy_after - busy_before, together = fmin(busy, passed);
@@ -137,12 +137,12 @@ static void overlap_measure(struct machine_bench *self, const struct link *link)
     double done = computing - (passed - together); /* seconds of products during communication */
     double sends = machine_mean(self->world, fmin(1, sending / busy));
     double computes = machine_mean(self->world, fmin(1, done / together));
-    link->network->sends = fmax(0.01, sends);
-    link->network->computes = fmax(0.01, computes);
+    link->network->send_speed = fmax(0.01, sends);
+    link->network->compute_speed = fmax(0.01, computes);
     if (self->world->rank == 0)
         printf("%-22s %-5s both at once: computing at %.2f of its speed, communication at "
                "%.2f\n",
-               link->name, "", link->network->computes, link->network->sends);
+               link->name, "", link->network->compute_speed, link->network->send_speed);
 }
 
 static void link_measure(struct machine_bench *self, const struct link *link, struct error *error)

@@ -18,7 +18,7 @@
 /* ---- rows */
 static const char *const verdict_name[] = {"skip", "pass", "warn", "fail"};
 
-static void add(char *text, const char *more)
+static void text_add(char *text, const char *more)
 {
     size_t used = strlen(text);
     if (strstr(text, more) == NULL)
@@ -38,9 +38,9 @@ void doctor_say(struct doctor_row *row, enum doctor_verdict verdict, const char 
     if (verdict > row->verdict)
         row->found[0] = row->advice[0] = '\0';
     row->verdict = verdict;
-    add(row->found, text);
+    text_add(row->found, text);
     if (advice != NULL)
-        add(row->advice, advice);
+        text_add(row->advice, advice);
 }
 
 static int row_count(const struct doctor *doctor, enum doctor_verdict verdict)
@@ -113,7 +113,7 @@ enum { CHECKS = sizeof checks / sizeof checks[0], DECK = 1 };
 /* For last_words. */
 static struct doctor *examined;
 
-static void print(const struct doctor *doctor)
+static void result_print(const struct doctor *doctor)
 {
     double seconds = clock_now() - doctor->start;
     if (doctor->line->json)
@@ -131,7 +131,7 @@ static void last_words(const char *what, double seconds)
                "see the following messages for the rank or node that does not respond",
                "%s did not finish within %.0f s", what, seconds);
     examined->rows++;
-    print(examined);
+    result_print(examined);
     fflush(stdout);
 }
 
@@ -141,7 +141,7 @@ static void facts_open(struct doctor *doctor)
     doctor_gather_facts(doctor);
 }
 
-static void examine(struct doctor *doctor)
+static void checks_run(struct doctor *doctor)
 {
     const double patience = 10; /* longer than any check, including time-outs of file systems */
     for (int i = 0; i < CHECKS; i++) {
@@ -161,7 +161,7 @@ static void examine(struct doctor *doctor)
 }
 
 /* Print the result and set the error, on all ranks. */
-static void conclude(const struct doctor *doctor, struct error *error)
+static void result_conclude(const struct doctor *doctor, struct error *error)
 {
     char names[256] = "";
     int failed = row_count(doctor, DOCTOR_FAIL);
@@ -170,7 +170,7 @@ static void conclude(const struct doctor *doctor, struct error *error)
             snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s",
                      names[0] != '\0' ? ", " : "", doctor->row[i].check);
     if (doctor->world->rank == 0) {
-        print(doctor);
+        result_print(doctor);
         error_defer(app_output_arrived(error));
         if (failed > 0)
             error_set(error, ERROR_UNFIT, "doctor: %d of %d checks failed: %s", failed,
@@ -205,9 +205,9 @@ static void doctor_run(const struct options *options, const struct command_line 
     log_open(world->rank, LOG_QUIET); /* print the table only */
     comm_set_timeout(11);             /* names the missing ranks */
     doctor_watch_speaker(world->rank, last_words);
-    examine(&doctor);
+    checks_run(&doctor);
     doctor_watch("the end", 10);
-    conclude(&doctor, error);
+    result_conclude(&doctor, error);
     doctor_free_facts(&doctor);
     free(doctor.network);
     doctor_watch_close();

@@ -23,7 +23,7 @@
 static const double patience = 2.5; /* seconds for the files of a node */
 
 /* Hash a name below the root and a size. The sum of hashes is independent of the order. */
-static uint64_t hash(const char *name, uint64_t size)
+static uint64_t name_hash(const char *name, uint64_t size)
 {
     uint64_t value = UINT64_C(0xcbf29ce484222325) ^ size; /* FNV-1a, then mixed */
     for (; *name != '\0'; name++)
@@ -51,14 +51,14 @@ static void sample_keep(struct data_look *look, uint64_t order, const char *path
 static void file_add(struct data_look *look, const char *path, const struct stat *status)
 {
     const char *name = path + look->root_length;
-    uint64_t order = hash(name, 0);
+    uint64_t order = name_hash(name, 0);
     look->files++;
     look->bytes += status->st_size;
-    look->names += hash(name, (uint64_t)status->st_size);
+    look->names += name_hash(name, (uint64_t)status->st_size);
     sample_keep(look, order, path);
 }
 
-static bool late(struct data_look *look)
+static bool is_late(struct data_look *look)
 {
     look->cut = look->cut || clock_now() > look->start + look->seconds;
     return look->cut;
@@ -72,7 +72,7 @@ static void folder_add(struct data_look *look, const char *folder, int depth)
         error_set(&look->error, ERROR_DATA, "%s: %s", folder, strerror(errno));
         return;
     }
-    for (struct dirent *entry; !late(look) && (entry = readdir(entries)) != NULL;) {
+    for (struct dirent *entry; !is_late(look) && (entry = readdir(entries)) != NULL;) {
         char path[PATH_MAX];
         struct stat status;
         int length = snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
@@ -158,7 +158,7 @@ void doctor_data_read(void *argument)
         folder_add(look, look->root, 0);
     if (look->error.kind == ERROR_NONE && look->files == 0 && !look->cut)
         error_set(&look->error, ERROR_DATA, "%s: the folder has no files", look->root);
-    for (int i = 0; i < look->samples && !late(look); i++)
+    for (int i = 0; i < look->samples && !is_late(look); i++)
         look->sample[i].sum = sample_sum(look->sample[i].path);
 }
 

@@ -67,7 +67,7 @@ static void trial_path(const struct trial *trial, const char *what, int node, ch
     snprintf(path, PATH_MAX, "%s/.doctor-%s-%s%d", trial->folder, trial->token, what, node);
 }
 
-static bool leave(const char *path, const char *text, struct error *error)
+static bool token_write(const char *path, const char *text, struct error *error)
 {
     int file = durable_create(path, error);
     if (file < 0)
@@ -77,7 +77,7 @@ static bool leave(const char *path, const char *text, struct error *error)
 }
 
 /* Compare a file with a text. Return 0 if it is equal, EIO if not, or errno. */
-static int compare(const char *path, const char *expected)
+static int token_compare(const char *path, const char *expected)
 {
     char text[64] = "";
     int file = open(path, O_RDONLY | O_CLOEXEC);
@@ -90,12 +90,12 @@ static int compare(const char *path, const char *expected)
 }
 
 /* Replace this node's file by renaming a new one. */
-static bool replace(struct trial *trial)
+static bool token_replace(struct trial *trial)
 {
     char path[PATH_MAX], part[PATH_MAX];
     trial_path(trial, "node", trial->node, path);
     trial_path(trial, "part", trial->node, part);
-    return leave(part, trial->token, &trial->error) &&
+    return token_write(part, trial->token, &trial->error) &&
            (rename(part, path) == 0 || durable_failed(&trial->error, "rename", part, errno));
 }
 
@@ -107,9 +107,9 @@ static void trial_begin(void *argument)
         return;
     trial_path(trial, "node", trial->node, path);
     trial_path(trial, "lock", 0, lock);
-    if (!leave(path, "old", &trial->error) || !replace(trial))
+    if (!token_write(path, "old", &trial->error) || !token_replace(trial))
         return;
-    int reason = compare(path, trial->token);
+    int reason = token_compare(path, trial->token);
     if (reason != 0)
         snprintf(trial->problem, sizeof trial->problem, "after a file was replaced by renaming: %s",
                  reason == EIO ? "the old one is still there" : strerror(reason));
@@ -127,9 +127,9 @@ static void watch_first(struct trial *trial)
     char path[PATH_MAX], lock_path[PATH_MAX];
     trial_path(trial, "node", 0, path);
     trial_path(trial, "lock", 0, lock_path);
-    trial->sees_first = compare(path, trial->token) == 0;
+    trial->sees_first = token_compare(path, trial->token) == 0;
     for (int i = 0; trial->sees_first && i < LOOKS; i++) {
-        int reason = compare(path, trial->token);
+        int reason = token_compare(path, trial->token);
         if (reason != 0 && reason != ESTALE) {
             snprintf(trial->problem, sizeof trial->problem,
                      "while the first node replaces a file by renaming: %s",
@@ -153,11 +153,11 @@ static void trial_meet(void *argument)
     }
     trial->sees_first = true;
     for (int i = 0; i < REPLACED && trial->error.kind == ERROR_NONE; i++)
-        replace(trial);
+        token_replace(trial);
     for (int node = 1; node < trial->nodes; node++) {
         char path[PATH_MAX];
         trial_path(trial, "node", node, path);
-        trial->unseen += compare(path, trial->token) != 0;
+        trial->unseen += token_compare(path, trial->token) != 0;
     }
 }
 

@@ -68,7 +68,8 @@ static void judge_one(const struct doctor *doctor, const struct gpu_facts *gpu, 
                    "%s: GPUs have no direct access to each other", host);
 }
 
-static void judge(const struct doctor *doctor, const struct gpu_facts *gpu, struct doctor_row *row)
+static void gpus_check(const struct doctor *doctor, const struct gpu_facts *gpu,
+                       struct doctor_row *row)
 {
     int ranks = doctor->world->size, count = 0, without = -1;
     for (int rank = 0; rank < ranks; rank++) {
@@ -103,6 +104,6 @@ void doctor_look_gpus(struct doctor *doctor, struct doctor_row *row)
     ENSURE_MEMORY(gpu != NULL, "no memory for the GPUs of %d ranks", world->size);
     gpu_read(doctor, &gpu[world->rank]);
     comm_all_gather(world, gpu, sizeof *gpu, COMM_BYTE);
-    judge(doctor, gpu, row);
+    gpus_check(doctor, gpu, row);
     free(gpu);
 }

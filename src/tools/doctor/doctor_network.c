@@ -195,8 +195,8 @@ static void blocks_receive(MPI_Comm group, int partner, char *memory, int64_t *m
 }
 
 /* Measure a pair several times and keep the best, because other work may disturb a measurement. */
-static void meet(MPI_Comm group, int self, int partner, char *memory, struct node_network *own,
-                 struct network_link *link)
+static void pair_measure(MPI_Comm group, int self, int partner, char *memory,
+                         struct node_network *own, struct network_link *link)
 {
     enum { BOUTS = 3 };
     const double time = 2;
@@ -259,7 +259,7 @@ static void links_measure(struct comm *leaders, struct node_network *own)
             break;
         int partner = network_partner(leaders->size, i * rounds / taken, leaders->rank);
         if (partner >= 0)
-            meet(group, leaders->rank, partner, memory, own, &own->link[i]);
+            pair_measure(group, leaders->rank, partner, memory, own, &own->link[i]);
     }
     int64_t count = interfaces_read(after);
     for (int64_t i = 0; i < own->interfaces; i++)
@@ -546,7 +546,7 @@ void network_judge_clock(const struct node_network *node, int nodes, struct doct
 
 /* ---- checks */
 /* Gather the results of all nodes on the leaders. */
-static void share(struct doctor *doctor)
+static void network_gather(struct doctor *doctor)
 {
     comm_all_gather(doctor->leaders, doctor->network, sizeof *doctor->network, COMM_BYTE);
 }
@@ -562,7 +562,8 @@ static struct node_network *own_of(struct doctor *doctor)
     return own;
 }
 
-static void say(const struct doctor *doctor, struct doctor_row *row, network_judge *judge)
+static void network_report(const struct doctor *doctor, struct doctor_row *row,
+                           network_judge *judge)
 {
     if (doctor->node_count == 1)
         doctor_say(row, DOCTOR_PASS, NULL, "one node");
@@ -574,9 +575,9 @@ void doctor_look_clock(struct doctor *doctor, struct doctor_row *row)
 {
     if (doctor->node_count > 1 && doctor->leaders != NULL) {
         clock_measure(doctor->leaders, own_of(doctor));
-        share(doctor);
+        network_gather(doctor);
     }
-    say(doctor, row, network_judge_clock);
+    network_report(doctor, row, network_judge_clock);
 }
 
 void doctor_look_own_clock(struct doctor *doctor, struct doctor_row *row)
@@ -601,9 +602,9 @@ void doctor_look_latency(struct doctor *doctor, struct doctor_row *row)
         else
             setting_ask("btl_tcp_if_include", own->setting, sizeof own->setting);
         links_measure(doctor->leaders, own);
-        share(doctor);
+        network_gather(doctor);
     }
-    say(doctor, row, network_judge_latency);
+    network_report(doctor, row, network_judge_latency);
 }
 
 void doctor_look_bandwidth(struct doctor *doctor, struct doctor_row *row)
@@ -611,7 +612,7 @@ void doctor_look_bandwidth(struct doctor *doctor, struct doctor_row *row)
     if (doctor->node_count > 1 && doctor->leaders != NULL) {
         const double little = 2;
         struct doctor_row first = {.verdict = DOCTOR_SKIP};
-        say(doctor, &first, network_judge_bandwidth);
+        network_report(doctor, &first, network_judge_bandwidth);
         int64_t again = first.verdict > DOCTOR_PASS && own_of(doctor)->seconds < little;
         comm_broadcast(doctor->leaders, &again, 1, COMM_INT64, 0);
         if (again) {
@@ -625,13 +626,13 @@ void doctor_look_bandwidth(struct doctor *doctor, struct doctor_row *row)
                 link->rate = fmax(link->rate, old->rate);
                 link->latency = fmin(link->latency, old->latency);
             }
-            share(doctor);
+            network_gather(doctor);
         }
     }
-    say(doctor, row, network_judge_bandwidth);
+    network_report(doctor, row, network_judge_bandwidth);
 }
 
 void doctor_look_interface(struct doctor *doctor, struct doctor_row *row)
 {
-    say(doctor, row, network_judge_interface);
+    network_report(doctor, row, network_judge_interface);
 }

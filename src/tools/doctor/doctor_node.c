@@ -15,7 +15,7 @@ int doctor_core_count(const uint64_t set[DOCTOR_CORE_WORDS])
     return count;
 }
 
-static bool holds(const uint64_t *set, const uint64_t *part)
+static bool set_contains(const uint64_t *set, const uint64_t *part)
 {
     for (int word = 0; word < DOCTOR_CORE_WORDS; word++)
         if ((part[word] & ~set[word]) != 0)
@@ -23,7 +23,7 @@ static bool holds(const uint64_t *set, const uint64_t *part)
     return true;
 }
 
-static bool meets(const uint64_t *one, const uint64_t *other)
+static bool sets_overlap(const uint64_t *one, const uint64_t *other)
 {
     for (int word = 0; word < DOCTOR_CORE_WORDS; word++)
         if ((one[word] & other[word]) != 0)
@@ -31,7 +31,7 @@ static bool meets(const uint64_t *one, const uint64_t *other)
     return false;
 }
 
-static void join(uint64_t *set, const uint64_t *more)
+static void set_add(uint64_t *set, const uint64_t *more)
 {
     for (int word = 0; word < DOCTOR_CORE_WORDS; word++)
         set[word] |= more[word];
@@ -60,7 +60,7 @@ static struct doctor_crowd crowd_of(const struct doctor_facts *facts, int ranks,
     struct doctor_crowd crowd = {.cores = doctor_core_count(set)};
     memcpy(crowd.set, set, sizeof crowd.set);
     for (int rank = 0; rank < ranks; rank++)
-        if (facts[rank].node == node && holds(set, facts[rank].cores)) {
+        if (facts[rank].node == node && set_contains(set, facts[rank].cores)) {
             crowd.ranks++;
             crowd.threads += (int)facts[rank].threads;
         }
@@ -74,7 +74,7 @@ struct doctor_crowd doctor_find_crowd(const struct doctor_facts *facts, int rank
     uint64_t all[DOCTOR_CORE_WORDS] = {0}, set[DOCTOR_CORE_WORDS];
     for (int rank = 0; rank < ranks; rank++)
         if (facts[rank].node == node)
-            join(all, facts[rank].cores);
+            set_add(all, facts[rank].cores);
     if (!narrow)
         return crowd_of(facts, ranks, node, all);
     for (int rank = 0; rank < ranks; rank++)
@@ -82,13 +82,13 @@ struct doctor_crowd doctor_find_crowd(const struct doctor_facts *facts, int rank
             memcpy(set, facts[rank].cores, sizeof set);
             /* Add the CPUs of all ranks that overlap it, transitively. */
             for (int other = 0; wide && other < ranks; other++)
-                if (facts[other].node == node && meets(set, facts[other].cores) &&
-                    !holds(set, facts[other].cores)) {
-                    join(set, facts[other].cores);
+                if (facts[other].node == node && sets_overlap(set, facts[other].cores) &&
+                    !set_contains(set, facts[other].cores)) {
+                    set_add(set, facts[other].cores);
                     other = -1; /* start again with the larger set */
                 }
             /* The set is the whole machine. */
-            if (holds(set, all) && doctor_core_count(all) >= facts[rank].online)
+            if (set_contains(set, all) && doctor_core_count(all) >= facts[rank].online)
                 continue;
             struct doctor_crowd crowd = crowd_of(facts, ranks, node, set);
             if (crowd.cores > 0 &&

@@ -16,7 +16,7 @@ static struct {
     pthread_t thread;
     pthread_mutex_t lock;
     bool open, stop;
-    bool said; /* last_words was called; later results are ignored */
+    bool reported; /* last_words was called; later results are ignored */
     char what[128];
     double start, seconds, grace;
     int rank; /* -1: not yet known */
@@ -44,8 +44,8 @@ static void *watch_main(void *unused)
         nanosleep(&(struct timespec){.tv_nsec = 50 * 1000 * 1000}, NULL);
         pthread_mutex_lock(&watch.lock);
         double late = clock_now() - watch.start - watch.seconds;
-        bool stop = watch.stop, speak = !stop && late > 0 && !watch.said;
-        watch.said = watch.said || speak;
+        bool stop = watch.stop, speak = !stop && late > 0 && !watch.reported;
+        watch.reported = watch.reported || speak;
         pthread_mutex_unlock(&watch.lock);
         if (stop)
             return NULL;
@@ -61,13 +61,13 @@ static void *watch_main(void *unused)
 void doctor_watch(const char *what, double seconds)
 {
     pthread_mutex_lock(&watch.lock);
-    bool said = watch.said;
-    if (!said)
+    bool reported = watch.reported;
+    if (!reported)
         snprintf(watch.what, sizeof watch.what, "%s", what);
-    watch.start = said ? watch.start : clock_now();
-    watch.seconds = said ? watch.seconds : seconds;
+    watch.start = reported ? watch.start : clock_now();
+    watch.seconds = reported ? watch.seconds : seconds;
     pthread_mutex_unlock(&watch.lock);
-    if (said)
+    if (reported)
         give_up();
 }
 

@@ -48,8 +48,8 @@ static int find_member(const struct unpacking *unpacking, struct archive_entry *
     return -1;
 }
 
-static bool damaged(const struct unpacking *unpacking, const char *name, const char *why,
-                    struct error *error)
+static bool member_refuse(const struct unpacking *unpacking, const char *name, const char *why,
+                          struct error *error)
 {
     return error_set(error, ERROR_NETWORK,
                      "%s: %s: %s; the archive is damaged: set fetch.url to another address",
@@ -81,17 +81,17 @@ static bool copy_entry(const struct unpacking *unpacking, struct archive *reader
     for (;;) {
         la_ssize_t got = archive_read_data(reader, chunk, sizeof chunk);
         if (got < 0)
-            return damaged(unpacking, member->name, archive_error_string(reader), error);
+            return member_refuse(unpacking, member->name, archive_error_string(reader), error);
         if (got == 0)
             break;
         if (got > left)
-            return damaged(unpacking, member->name, "is too large", error);
+            return member_refuse(unpacking, member->name, "is too large", error);
         left -= got;
         if (!write_all(descriptor, chunk, (size_t)got, path, error))
             return false;
     }
     if (left > 0)
-        return damaged(unpacking, member->name, "is too small", error);
+        return member_refuse(unpacking, member->name, "is too small", error);
     if (fsync(descriptor) != 0)
         return error_set(error, ERROR_FILE, "%s: %s; free some space or set fetch.dir", path,
                          strerror(errno));
@@ -112,7 +112,7 @@ static bool unpack_member(const struct unpacking *unpacking, struct archive *rea
     close(descriptor);
     if (good && !checksum_matches(part, member->sha256, NULL, found, error)) {
         snprintf(why, sizeof why, "its SHA-256 is %s and not %s", found, member->sha256);
-        good = error->kind == ERROR_NONE && damaged(unpacking, member->name, why, error);
+        good = error->kind == ERROR_NONE && member_refuse(unpacking, member->name, why, error);
     }
     if (good && rename(part, path) != 0)
         good = error_set(error, ERROR_FILE, "cannot rename %s.part: %s", path, strerror(errno));
@@ -137,14 +137,15 @@ static bool unpack_entries(struct unpacking *unpacking, struct archive *reader, 
         unpacking->done[number] = true;
     }
     if (status != ARCHIVE_EOF)
-        return damaged(unpacking, "reading", archive_error_string(reader), error);
+        return member_refuse(unpacking, "reading", archive_error_string(reader), error);
     for (int i = 0; i < unpacking->archive->member_count; i++)
         if (!unpacking->done[i])
-            return damaged(unpacking, unpacking->archive->member[i].name, "is missing", error);
+            return member_refuse(unpacking, unpacking->archive->member[i].name, "is missing",
+                                 error);
     return true;
 }
 
-static bool unpack(struct unpacking *unpacking, struct error *error)
+static bool members_unpack(struct unpacking *unpacking, struct error *error)
 {
     struct archive *reader = archive_read_new();
     ENSURE(reader != NULL, "libarchive cannot be started");
@@ -154,7 +155,7 @@ static bool unpack(struct unpacking *unpacking, struct error *error)
     if (archive_read_open_filename(reader, unpacking->path, CHUNK) == ARCHIVE_OK)
         good = unpack_entries(unpacking, reader, error);
     else
-        good = damaged(unpacking, "opening", archive_error_string(reader), error);
+        good = member_refuse(unpacking, "opening", archive_error_string(reader), error);
     archive_read_free(reader);
     return good;
 }
@@ -183,7 +184,7 @@ bool fetch_archive(const struct fetch_archive *archive, const char *url, const c
         return false;
     log_info("unpacking %s into %s", path, folder);
     struct unpacking unpacking = {.archive = archive, .path = path, .directory = folder};
-    bool good = unpack(&unpacking, error);
+    bool good = members_unpack(&unpacking, error);
     if (good || error->kind == ERROR_NETWORK)
         unlink(path); /* extracted, or damaged */
     return good;

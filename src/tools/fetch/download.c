@@ -267,7 +267,7 @@ static enum transfer_outcome outcome_find(const struct attempt *attempt, CURLcod
     }
 }
 
-static enum transfer_outcome perform(struct attempt *attempt)
+static enum transfer_outcome attempt_perform(struct attempt *attempt)
 {
     curl_global_init(CURL_GLOBAL_DEFAULT);
     CURL *curl = curl_easy_init();
@@ -299,7 +299,7 @@ static enum transfer_outcome transfer_run(struct transfer *transfer, struct erro
         return TRANSFER_FAILED;
     }
     attempt.had = status.st_size;
-    enum transfer_outcome outcome = perform(&attempt);
+    enum transfer_outcome outcome = attempt_perform(&attempt);
     if (fsync(attempt.descriptor) != 0 && outcome == TRANSFER_DONE) {
         error_set(error, ERROR_FILE, "%s: %s; free some space or set fetch.dir", transfer->part,
                   strerror(errno));
@@ -377,7 +377,7 @@ static bool check_part(struct fetch *fetch, struct error *error)
 
 /* Download the whole document to the partial file; *resumed: it has bytes of an earlier try or
  * call. */
-static bool download(struct fetch *fetch, bool *resumed, struct error *error)
+static bool document_download(struct fetch *fetch, bool *resumed, struct error *error)
 {
     int fruitless = 0, restarts = 0;
     for (bool first = true;; first = false) {
@@ -417,7 +417,7 @@ static bool download(struct fetch *fetch, bool *resumed, struct error *error)
 static bool download_and_check(struct fetch *fetch, struct error *error)
 {
     bool resumed = false;
-    if (!download(fetch, &resumed, error))
+    if (!document_download(fetch, &resumed, error))
         return false;
     if (check_part(fetch, error))
         return true;
@@ -427,7 +427,7 @@ static bool download_and_check(struct fetch *fetch, struct error *error)
     log_warn("%s: the parts do not match, downloading it again", fetch->transfer.name);
     error_clear(error);
     resumed = false;
-    if (!download(fetch, &resumed, error))
+    if (!document_download(fetch, &resumed, error))
         return false;
     if (check_part(fetch, error))
         return true;

@@ -174,7 +174,7 @@ static void words_resume(struct launch *launch)
         *next = no_pause;
 }
 
-static bool cancelled(struct error *error)
+static bool restart_cancelled(struct error *error)
 {
     return error_set(error, ERROR_PEER, "launch: cancelled by signal before the restart");
 }
@@ -222,7 +222,7 @@ static bool hosts_settle(struct launch *launch, struct error *error)
                     "(mesh.elastic=yes would continue without them)\n",
                     missing, launch->wait);
         if (attempt_sleep(host_pause))
-            return cancelled(error);
+            return restart_cancelled(error);
     }
 }
 
@@ -252,7 +252,7 @@ static bool restart_prepare(struct launch *launch, const struct attempt *attempt
     words_resume(launch);
     restart_report(launch, attempt);
     if (attempt_sleep(launch->pause))
-        return cancelled(error);
+        return restart_cancelled(error);
     launch->pause = 2 * launch->pause < pause_most ? 2 * launch->pause : pause_most;
     if (!launched_run_wait(&launch->run, lock_patience))
         return error_set(error, ERROR_PEER,
@@ -281,7 +281,7 @@ static int launch_run(int count, char **words)
             if (!attempt_run(launch.words, &options, &attempt, &error))
                 break;
             attempt.cut_off = attempt.code == 0 && attempt.mistake[0] == '\0' && launch.run.known &&
-                              launched_run_is_cut_off(&launch.run, launch.mark);
+                              launched_run_is_interrupted(&launch.run, launch.mark);
         } while (!is_final(&attempt) && restart_prepare(&launch, &attempt, &error));
     }
     launched_hosts_close(&launch.hosts);

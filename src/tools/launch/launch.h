@@ -116,7 +116,7 @@ bool launched_folder_is_of(const char *folder, const char *name);
 /* True if the attempt has not ended in the run folder, although the command returned 0. `before`:
  * launched_run_mark before the attempt. Without a run folder on this host, true only if mpirun
  * starts rank 0 here. A command other than mpirun may decide not to start the run. */
-bool launched_run_is_cut_off(struct launched_run *run, struct attempt_mark before);
+bool launched_run_is_interrupted(struct launched_run *run, struct attempt_mark before);
 
 /* Wait until no process holds the lock of the run folder; false: still held after `seconds`. */
 bool launched_run_wait(const struct launched_run *run, double seconds);

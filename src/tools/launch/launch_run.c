@@ -112,7 +112,7 @@ struct attempt_mark launched_run_mark(struct launched_run *run)
     return mark;
 }
 
-bool launched_run_is_cut_off(struct launched_run *run, struct attempt_mark before)
+bool launched_run_is_interrupted(struct launched_run *run, struct attempt_mark before)
 {
     const struct attempt_mark now = launched_run_mark(run);
     if (now.number < 0)

@@ -24,10 +24,10 @@ static enum program program_of(const struct export_run *run)
 }
 
 /* Print to the log and to the result file. */
-static void both(const struct export_run *run, const char *format, ...)
+static void both_print(const struct export_run *run, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-static void both(const struct export_run *run, const char *format, ...)
+static void both_print(const struct export_run *run, const char *format, ...)
 {
     FILE *const files[] = {run->log, run->result};
     for (int i = 0; i < 2; i++) {
@@ -63,9 +63,9 @@ static void resumed_write(const struct export_run *run, enum program program, co
     const long long epochs = (long long)run->epochs_done;
     double seconds = run->elapsed; /* of the earlier attempts, without set-up */
     if (resumed == NULL) {
-        both(run, "%s\n",
-             program == VIT ? "No checkpoint found, starting fresh training"
-                            : "No checkpoint found. Starting training from scratch");
+        both_print(run, "%s\n",
+                   program == VIT ? "No checkpoint found, starting fresh training"
+                                  : "No checkpoint found. Starting training from scratch");
         return;
     }
     if (program == VIT) {
@@ -134,9 +134,9 @@ static void course_step(const struct export_run *run, int64_t row)
     if (program_of(run) == VIT)
         snprintf(accuracy, sizeof accuracy, ", Acc: %.2f%%",
                  100 * run->sums.top1 / run->sums.samples);
-    both(run, "Epoch [%lld/%lld], Step [%lld/%lld], Loss: %.4f%s\n", (long long)run->epoch + 1,
-         (long long)run->epochs, (long long)run->epoch_step, (long long)run->epoch_steps,
-         run->last_loss, accuracy);
+    both_print(run, "Epoch [%lld/%lld], Step [%lld/%lld], Loss: %.4f%s\n",
+               (long long)run->epoch + 1, (long long)run->epochs, (long long)run->epoch_step,
+               (long long)run->epoch_steps, run->last_loss, accuracy);
 }
 
 static void course_epoch(const struct export_run *run, int64_t row, bool improved)
@@ -147,18 +147,19 @@ static void course_epoch(const struct export_run *run, int64_t row, bool improve
     const double seconds = export_cell(table, row, "seconds");
     const double evaluation = export_cell(table, row, "eval_seconds");
     if (program_of(run) == VIT) {
-        both(run, "Epoch [%lld/%lld], Loss: %.4f, Accuracy: %.2f%%, Time: %.2fs\n",
-             (long long)run->epoch + 1, (long long)run->epochs,
-             export_cell(table, row, "train_loss"), train, seconds);
+        both_print(run, "Epoch [%lld/%lld], Loss: %.4f, Accuracy: %.2f%%, Time: %.2fs\n",
+                   (long long)run->epoch + 1, (long long)run->epochs,
+                   export_cell(table, row, "train_loss"), train, seconds);
         return;
     }
-    both(run,
-         "Epoch %lld completed in %.2f seconds\nTrain Accuracy: %.2f%%, Test Accuracy: %.2f%%\n"
-         "Total training time so far: %.2f seconds\n",
-         (long long)run->epoch + 1, seconds + (isnan(evaluation) ? 0 : evaluation), train, test,
-         run->epochs_seconds);
+    both_print(
+        run,
+        "Epoch %lld completed in %.2f seconds\nTrain Accuracy: %.2f%%, Test Accuracy: %.2f%%\n"
+        "Total training time so far: %.2f seconds\n",
+        (long long)run->epoch + 1, seconds + (isnan(evaluation) ? 0 : evaluation), train, test,
+        run->epochs_seconds);
     if (improved)
-        both(run, "New best accuracy: %.2f%%\n", test);
+        both_print(run, "New best accuracy: %.2f%%\n", test);
 }
 
 static void course_checkpoint(const struct export_run *run, const char *path)
@@ -197,13 +198,13 @@ static void classes_write(const struct export_run *run)
     char number[24];
     if (json_array_size(classes) == 0)
         return;
-    both(run, "\nMetrics for each class:\n------------------------\n");
+    both_print(run, "\nMetrics for each class:\n------------------------\n");
     for (size_t i = 0; i < json_array_size(classes); i++) {
         const json_t *class = json_array_get(classes, i);
-        both(run, "\nClass: %s\n", class_name(run, i, short_name, number));
+        both_print(run, "\nClass: %s\n", class_name(run, i, short_name, number));
         for (size_t m = 0; m < sizeof metrics / sizeof metrics[0]; m++)
-            both(run, "%s: %.4f\n", metrics[m].title,
-                 fmax(record_class_metric(class, metrics[m].key), 0));
+            both_print(run, "%s: %.4f\n", metrics[m].title,
+                       fmax(record_class_metric(class, metrics[m].key), 0));
     }
 }
 
@@ -215,16 +216,17 @@ static void matrix_write(const struct export_run *run)
     char number[24];
     if (classes == 0)
         return;
-    both(run, "\nConfusion Matrix:\n----------------\nPredicted \u2192\nActual \u2193\n      ");
+    both_print(run,
+               "\nConfusion Matrix:\n----------------\nPredicted \u2192\nActual \u2193\n      ");
     for (size_t i = 0; i < classes; i++)
-        both(run, "%-7.31s", class_name(run, i, true, number));
+        both_print(run, "%-7.31s", class_name(run, i, true, number));
     for (size_t i = 0; i < classes; i++) {
         const json_t *row = json_array_get(matrix, i);
-        both(run, "\n%-6.31s", class_name(run, i, true, number));
+        both_print(run, "\n%-6.31s", class_name(run, i, true, number));
         for (size_t j = 0; j < classes; j++)
-            both(run, "%7lld", (long long)json_integer_value(json_array_get(row, j)));
+            both_print(run, "%7lld", (long long)json_integer_value(json_array_get(row, j)));
     }
-    both(run, "\n");
+    both_print(run, "\n");
 }
 
 static void course_end(const struct export_run *run)
@@ -232,23 +234,24 @@ static void course_end(const struct export_run *run)
     const struct record *record = run->record;
     const double training = record_number(record, "training_seconds");
     const enum program program = program_of(run);
-    both(run, "Training completed in %.2f seconds\n",
-         program == VIT ? training : record_number(record, "without_setup_seconds"));
-    both(run, "%s\n", program == VIT ? "Evaluating on test set..." : "Finished Training");
+    both_print(run, "Training completed in %.2f seconds\n",
+               program == VIT ? training : record_number(record, "without_setup_seconds"));
+    both_print(run, "%s\n", program == VIT ? "Evaluating on test set..." : "Finished Training");
     classes_write(run);
     if (program == VIT)
-        both(run, "\nOverall Accuracy: %.4f\n", record_number(record, "top1"));
+        both_print(run, "\nOverall Accuracy: %.4f\n", record_number(record, "top1"));
     if (program == CNN_B) {
-        both(run, "Training plots saved to %s/accuracy_plot.png\n", record->path);
+        both_print(run, "Training plots saved to %s/accuracy_plot.png\n", record->path);
         if (!isnan(run->best_top1))
-            both(run, "Best test accuracy: %.2f%%\n", 100 * run->best_top1);
-        both(run, "Total training time: %.2f seconds\n", run->epochs_seconds);
+            both_print(run, "Best test accuracy: %.2f%%\n", 100 * run->best_top1);
+        both_print(run, "Total training time: %.2f seconds\n", run->epochs_seconds);
     }
     matrix_write(run);
     if (program == VIT)
-        both(run,
-             "Total training time: %.2f seconds\nTraining time (excluding setup): %.2f seconds\n",
-             record_number(record, "total_seconds"), training);
+        both_print(
+            run,
+            "Total training time: %.2f seconds\nTraining time (excluding setup): %.2f seconds\n",
+            record_number(record, "total_seconds"), training);
 }
 
 /* ---- plots */

@@ -21,7 +21,7 @@ struct draws {
     uint32_t trial, count;
 };
 
-static double draw(struct draws *draws)
+static double number_draw(struct draws *draws)
 {
     struct random_block block =
         random_block_at(draws->seed, RANDOM_SWEEP, 0, 0, draws->trial, draws->count++);
@@ -217,7 +217,7 @@ static void kernels_draw(const struct kernels *kernels, struct draws *draws,
                          struct sweep_point *point)
 {
     const struct sweep_space *space = kernels->space;
-    double uniform = draw(draws);
+    double uniform = number_draw(draws);
     int64_t chosen = 0;
     while (chosen < kernels->count - 1 && uniform >= kernels->weight[chosen])
         uniform -= kernels->weight[chosen++];
@@ -226,7 +226,7 @@ static void kernels_draw(const struct kernels *kernels, struct draws *draws,
         double centre = kernels->centre[k * kernels->count + chosen];
         double width = kernels->width[k * kernels->count + chosen];
         bool prior = chosen == kernels->count - 1;
-        uniform = draw(draws);
+        uniform = number_draw(draws);
         if (key->count == 0) {
             const struct axis axis = axis_of(key);
             point->value[k] = axis_to(key, &axis, range_draw(&axis, centre, width, uniform));
@@ -248,7 +248,7 @@ void sweep_random_point(const struct sweep_space *space, uint64_t seed, int64_t 
     struct draws draws = {.seed = seed, .trial = (uint32_t)number};
     for (int k = 0; k < space->count; k++) {
         const struct sweep_key *key = &space->keys[k];
-        double uniform = draw(&draws);
+        double uniform = number_draw(&draws);
         const struct axis axis = axis_of(key);
         point->value[k] = key->count > 0
                               ? floor(uniform * key->count)
