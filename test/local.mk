@@ -136,7 +136,7 @@ check-fast:
 check-data: $(check_DATA)
 check-gpu: $(emulated_gpu)
 run-test:
-	@$(AM_TESTS_ENVIRONMENT) $(TEST_COMMAND)
+	@srcdir='$(srcdir)'; export srcdir; $(AM_TESTS_ENVIRONMENT) $(TEST_COMMAND)
 .PHONY: check-data check-gpu run-test
 
 # Also the tests that take long or need much memory.

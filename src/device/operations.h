@@ -351,17 +351,23 @@ struct convolution_forward {
     void *workspace;
 };
 
+/* Set the members that both passes of a linear layer have, from a convolution of 1 x 1. */
+#define LINEAR_SET(linear, args)                                                                   \
+    do {                                                                                           \
+        memset(&(linear), 0, sizeof(linear));                                                      \
+        (linear).type = (args)->type;                                                              \
+        (linear).rows = convolution_pixels(&(args)->shape);                                        \
+        (linear).in = (args)->shape.in;                                                            \
+        (linear).out = (args)->shape.out;                                                          \
+        (linear).rows_per_sample = (args)->shape.height * (args)->shape.width;                     \
+        (linear).x = (args)->x;                                                                    \
+        (linear).weight = (args)->weight;                                                          \
+    } while (0)
+
 static inline struct linear_forward convolution_as_linear(const struct convolution_forward *args)
 {
     struct linear_forward linear;
-    memset(&linear, 0, sizeof linear);
-    linear.type = args->type;
-    linear.rows = convolution_pixels(&args->shape);
-    linear.in = args->shape.in;
-    linear.out = args->shape.out;
-    linear.rows_per_sample = args->shape.height * args->shape.width;
-    linear.x = args->x;
-    linear.weight = args->weight;
+    LINEAR_SET(linear, args);
     linear.bias = args->bias;
     linear.relu = args->relu;
     linear.y = args->y;
@@ -385,14 +391,7 @@ static inline struct linear_backward
 convolution_backward_as_linear(const struct convolution_backward *args)
 {
     struct linear_backward linear;
-    memset(&linear, 0, sizeof linear);
-    linear.type = args->type;
-    linear.rows = convolution_pixels(&args->shape);
-    linear.in = args->shape.in;
-    linear.out = args->shape.out;
-    linear.rows_per_sample = args->shape.height * args->shape.width;
-    linear.x = args->x;
-    linear.weight = args->weight;
+    LINEAR_SET(linear, args);
     linear.dy = args->dy;
     linear.x_relu = args->x_relu;
     linear.dx = args->dx;

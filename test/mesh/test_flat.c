@@ -53,8 +53,9 @@ static void queue_wait(void)
     device->backend->stream_synchronize(stream);
 }
 
-static void units_lay_out(void)
+static int units_lay_out(void **state)
 {
+    (void)state;
     uint32_t index = 0;
     if (strcmp(device->backend->name, "cpu") != 0) /* the emulated GPU is slow */
         head[0].count = head[0].shape[0] = 7001;
@@ -68,6 +69,7 @@ static void units_lay_out(void)
     block[3].trainable = false;
     block[4].kind = TENSOR_STATE;
     head[0].rate_scale = head[1].rate_scale = 0.5;
+    return 0;
 }
 
 /* Sums over all ranks. */
@@ -726,26 +728,4 @@ TEST(sharded_memory_is_a_part_and_two_units)
     flat_fixture_close(&fixture);
 }
 
-int main(int argc, char **argv)
-{
-    struct error error = {0};
-    const struct device_backend *backend = NULL;
-    if (!comm_world_open(&argc, &argv, &world, &error) ||
-        (backend = device_test_backend(&error)) == NULL ||
-        (device = backend->open(world->rank, 1, &error)) == NULL) {
-        fprintf(stderr, "%s\n", error.text);
-        return 1;
-    }
-    device_test_print(device);
-    stream = device->backend->stream_open(device);
-    size_t workspace = device->backend->workspace_bytes(device);
-    void *memory = device->backend->allocate(device, workspace, &error);
-    device->backend->workspace_set(device, memory, workspace);
-    units_lay_out();
-    int failed = TESTS_RUN();
-    device->backend->release(device, memory);
-    device->backend->stream_close(stream);
-    device->backend->close(device);
-    comm_world_close(world);
-    return failed;
-}
+TEST_MAIN_DEVICE(.setup = units_lay_out)

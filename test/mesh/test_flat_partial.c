@@ -33,6 +33,13 @@ static struct unit units[UNITS] = {
     {.name = "head", .tensors = head, .tensor_count = 2, .count = 17},
 };
 
+static int tensors_freeze(void **state)
+{
+    (void)state;
+    frozen[0].trainable = first[1].trainable = false;
+    return 0;
+}
+
 struct fixture {
     struct mesh mesh;
     struct flat_model flat;
@@ -192,22 +199,4 @@ TEST(the_sum_depends_on_the_order)
     assert_in_range(different, 100, 960);
 }
 
-int main(int argc, char **argv)
-{
-    struct error error = {0};
-    const struct device_backend *backend = NULL;
-    if (!comm_world_open(&argc, &argv, &world, &error) ||
-        (backend = device_test_backend(&error)) == NULL ||
-        (device = backend->open(world->rank, 1, &error)) == NULL) {
-        fprintf(stderr, "%s\n", error.text);
-        return 1;
-    }
-    device_test_print(device);
-    stream = device->backend->stream_open(device);
-    frozen[0].trainable = first[1].trainable = false;
-    int failed = TESTS_RUN();
-    device->backend->stream_close(stream);
-    device->backend->close(device);
-    comm_world_close(world);
-    return failed;
-}
+TEST_MAIN_DEVICE(.setup = tensors_freeze)

@@ -26,19 +26,20 @@ const struct device_backend *device_test_backend(struct error *error)
     return device_find(device_name(), error);
 }
 
-bool device_test_of_gpu(void)
+bool device_test_emulate(void)
 {
-    if (strcmp(device_name(), "cuda") == 0)
-        return true;
     const char *folder = getenv("TEST_BUILD");
     char module[4096];
     snprintf(module, sizeof module, "%s/test/emulated-cuda.so", folder != NULL ? folder : ".");
-    if (access(module, R_OK) != 0) {
+    return access(module, R_OK) == 0 && setenv("VITTRAIN_CUDA_MODULE", module, 1) == 0;
+}
+
+bool device_test_of_gpu(void)
+{
+    const bool usable = strcmp(device_name(), "cuda") == 0 || device_test_emulate();
+    if (!usable)
         printf("1..0 # SKIP no g++ for the emulated GPU\n");
-        return false;
-    }
-    setenv("VITTRAIN_CUDA_MODULE", module, 1);
-    return true;
+    return usable;
 }
 
 bool device_test_is_emulated(const struct device_test *test)
@@ -62,6 +63,23 @@ void device_test_open(struct device_test *test, int threads)
     if (device == NULL)
         fail_msg("%s", error.text);
     device_test_take(test, device);
+}
+
+struct comm *device_test_open_world(struct device_test *test, int *argc, char ***argv)
+{
+    struct error error = {0};
+    struct comm *world;
+    const struct device_backend *backend = NULL;
+    struct device *device = NULL;
+    if (comm_world_open(argc, argv, &world, &error) &&
+        (backend = device_test_backend(&error)) != NULL)
+        device = backend->open(world->rank, 1, &error);
+    if (device == NULL) {
+        fprintf(stderr, "%s\n", error.text);
+        exit(1);
+    }
+    device_test_take(test, device);
+    return world;
 }
 
 void device_test_print(struct device *device)

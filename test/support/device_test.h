@@ -28,6 +28,8 @@ void device_test_print(struct device *device);
 
 /* Open the device; fail the test if that is impossible. */
 void device_test_open(struct device_test *test, int threads);
+/* Open the world and this rank's device with one thread; end the program if that is impossible. */
+struct comm *device_test_open_world(struct device_test *test, int *argc, char ***argv);
 /* Use a device opened by the caller; it is closed with the test. */
 void device_test_take(struct device_test *test, struct device *device);
 void device_test_close(struct device_test *test);
@@ -36,6 +38,21 @@ void device_test_close(struct device_test *test);
 #define DEVICE_TEST(name, threads)                                                                 \
     __attribute__((cleanup(device_test_close))) struct device_test name;                           \
     device_test_open(&name, threads)
+
+/* The main function of a program with several ranks, each with a device: it sets `world`, `device`
+ * and `stream` of the source. Arguments: those of TEST_MAIN. */
+#define TEST_MAIN_DEVICE(...)                                                                      \
+    int main(int argc, char **argv)                                                                \
+    {                                                                                              \
+        struct device_test test;                                                                   \
+        world = device_test_open_world(&test, &argc, &argv);                                       \
+        device = test.device;                                                                      \
+        stream = test.stream;                                                                      \
+        const int failed = TESTS_RUN(__VA_ARGS__);                                                 \
+        device_test_close(&test);                                                                  \
+        comm_world_close(world);                                                                   \
+        return failed;                                                                             \
+    }
 
 /* Queue an operation; its arguments are the members of its struct. */
 #define DEVICE_RUN(test, operation, ...)                                                           \
@@ -48,8 +65,11 @@ void device_test_wait(struct device_test *test);
  * can differ and give other bits. */
 void device_test_adopt(struct device_test *test, const struct device_test *from);
 
-/* Use the emulated module for GPUs, unless VITTRAIN_TEST_DEVICE is cuda. Return false, after
- * reporting that the whole test program is skipped, if it was not built. */
+/* Use the emulated module for GPUs. Return false if it was not built. */
+bool device_test_emulate(void);
+
+/* The same, unless VITTRAIN_TEST_DEVICE is cuda, for a whole test program: it is reported as
+ * skipped if the module was not built. */
 bool device_test_of_gpu(void);
 
 /* Return true if the device is the emulated GPU. */

@@ -344,36 +344,23 @@ void trial_batch_norm_backward(struct machine_bench *self, const int64_t *size)
                                                     .dx = self->pre});
 }
 
+/* The shape of a max pool as in ResNets. */
+#define MAX_POOL_SHAPE                                                                             \
+    .type = self->type, .batch = size[0], .height = size[1], .width = size[1],                     \
+    .channels = size[2], .kernel = 3, .stride = 2, .padding = 1
+
 void trial_max_pool_forward(struct machine_bench *self, const int64_t *size)
 {
-    self->device->backend->max_pool_forward(self->stream,
-                                            &(struct max_pool_forward){.type = self->type,
-                                                                       .batch = size[0],
-                                                                       .height = size[1],
-                                                                       .width = size[1],
-                                                                       .channels = size[2],
-                                                                       .kernel = 3,
-                                                                       .stride = 2,
-                                                                       .padding = 1,
-                                                                       .x = self->x,
-                                                                       .y = self->y,
-                                                                       .index = self->pre});
+    const struct max_pool_forward args = {MAX_POOL_SHAPE, .x = self->x, .y = self->y,
+                                          .index = self->pre};
+    self->device->backend->max_pool_forward(self->stream, &args);
 }
 
 void trial_max_pool_backward(struct machine_bench *self, const int64_t *size)
 {
-    self->device->backend->max_pool_backward(self->stream,
-                                             &(struct max_pool_backward){.type = self->type,
-                                                                         .batch = size[0],
-                                                                         .height = size[1],
-                                                                         .width = size[1],
-                                                                         .channels = size[2],
-                                                                         .kernel = 3,
-                                                                         .stride = 2,
-                                                                         .padding = 1,
-                                                                         .dy = self->y,
-                                                                         .index = self->pre,
-                                                                         .dx = self->other});
+    const struct max_pool_backward args = {MAX_POOL_SHAPE, .dy = self->y, .index = self->pre,
+                                           .dx = self->other};
+    self->device->backend->max_pool_backward(self->stream, &args);
 }
 
 void trial_image_transform(struct machine_bench *self, const int64_t *size)
