@@ -15,6 +15,7 @@
 #include "config/options.h"
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/median.h"
 #include "model/model.h"
 #include "tools/bench/bench.h"
 
@@ -165,12 +166,6 @@ static void checkpoint_measure(struct checkpoint_bench *bench)
     remove_files(bench);
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double left = *(const double *)a, right = *(const double *)b;
-    return (left > right) - (left < right);
-}
-
 static void row_print(const struct checkpoint_bench *bench, const char *metric, double value,
                       const char *unit)
 {
@@ -187,12 +182,6 @@ static void row_print(const struct checkpoint_bench *bench, const char *metric, 
                                                       .unit = unit});
 }
 
-static double median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof *values, by_value);
-    return values[count / 2];
-}
-
 /* Compare measurements that follow each other: the speed of a shared disk varies. */
 static void report_all(struct checkpoint_bench *bench)
 {
@@ -202,9 +191,10 @@ static void report_all(struct checkpoint_bench *bench)
         ratio[r] = bench->seconds[PLAIN][r] / bench->seconds[WRITE][r];
     for (enum work work = 0; work < WORKS; work++)
         row_print(bench, work_name[work],
-                  (double)bench->bytes / median(bench->seconds[work], bench->repetitions) / 1e6,
+                  (double)bench->bytes / values_median(bench->seconds[work], bench->repetitions) /
+                      1e6,
                   "MB/s");
-    row_print(bench, "checkpoint over plain write", median(ratio, bench->repetitions), "x");
+    row_print(bench, "checkpoint over plain write", values_median(ratio, bench->repetitions), "x");
 }
 
 int main(int argc, char **argv)

@@ -15,6 +15,7 @@
 #include "config/options.h"
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/median.h"
 #include "data/loader.h"
 #include "tools/bench/bench.h"
 
@@ -136,18 +137,6 @@ static struct rate measure_copy(const struct packed_bench *bench)
                          (double)copied / (cores_now() - cores)};
 }
 
-static int numbers_compare(const void *left, const void *right)
-{
-    const double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
-static double median(double *values)
-{
-    qsort(values, TURNS, sizeof *values, numbers_compare);
-    return values[TURNS / 2];
-}
-
 static void row_print(const struct packed_bench *bench, const char *metric, double value,
                       const char *unit)
 {
@@ -190,12 +179,12 @@ int main(int argc, char **argv)
     const double gigabytes = (double)bench.record_bytes / 1e9;
     bench_host_read(&bench.host);
     bench_header_print();
-    row_print(&bench, "loader", median(loaded[0]) * gigabytes, "GB/s");
-    row_print(&bench, "memory copy", median(copied[0]) * gigabytes, "GB/s");
-    row_print(&bench, "loader over memory copy", median(ratio[0]), "");
-    row_print(&bench, "loader (a core)", median(loaded[1]) * gigabytes, "GB/s");
-    row_print(&bench, "memory copy (a core)", median(copied[1]) * gigabytes, "GB/s");
-    row_print(&bench, "loader over memory copy (a core)", median(ratio[1]), "");
+    row_print(&bench, "loader", values_median(loaded[0], TURNS) * gigabytes, "GB/s");
+    row_print(&bench, "memory copy", values_median(copied[0], TURNS) * gigabytes, "GB/s");
+    row_print(&bench, "loader over memory copy", values_median(ratio[0], TURNS), "");
+    row_print(&bench, "loader (a core)", values_median(loaded[1], TURNS) * gigabytes, "GB/s");
+    row_print(&bench, "memory copy (a core)", values_median(copied[1], TURNS) * gigabytes, "GB/s");
+    row_print(&bench, "loader over memory copy (a core)", values_median(ratio[1], TURNS), "");
     loader_close(bench.loader);
     sampler_close(&bench.sampler);
     device_cpu.close(bench.device);

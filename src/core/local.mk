@@ -31,6 +31,8 @@ libvittrain_a_SOURCES += \
 	src/core/launcher.h \
 	src/core/log.c \
 	src/core/log.h \
+	src/core/median.c \
+	src/core/median.h \
 	src/core/output_file.c \
 	src/core/output_file.h \
 	src/core/random.c \

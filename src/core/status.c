@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "core/median.h"
 
 static struct {
     _Atomic double since;
@@ -75,12 +76,6 @@ void status_set_step(int64_t step)
     activity_count();
 }
 
-static int ascending(const void *a, const void *b)
-{
-    double left = *(const double *)a, right = *(const double *)b;
-    return (left > right) - (left < right);
-}
-
 double status_step_seconds(void)
 {
     double seconds[STEPS_TIMED];
@@ -90,8 +85,7 @@ double status_step_seconds(void)
     count = count < STEPS_TIMED ? count : STEPS_TIMED;
     for (int64_t i = 0; i < count; i++)
         seconds[i] = timed.seconds[i];
-    qsort(seconds, (size_t)count, sizeof *seconds, ascending);
-    return seconds[count / 2];
+    return values_median(seconds, count);
 }
 
 void status_set_waiting(bool waits)

@@ -9,6 +9,7 @@
 
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/median.h"
 
 /* Share of the step above which a rank is slow. */
 static const double SHARE_SLOW = 0.1;
@@ -38,12 +39,6 @@ void straggler_close(struct straggler *straggler)
 
 /* ---- slow ranks */
 
-static int ascending(const void *a, const void *b)
-{
-    double left = *(const double *)a, right = *(const double *)b;
-    return (left > right) - (left < right);
-}
-
 /* True if the time of waiting for other ranks is known. */
 static bool waiting_is_known(const struct rank_times *times, int ranks)
 {
@@ -72,7 +67,7 @@ static double part_median(const struct rank_times *times, int ranks, enum part p
                                         [PART_WAITING] = times[rank].waiting,
                                         [PART_WORK] = own_work(&times[rank], known)}[part];
     /* The lower median: if half of the ranks are slow, it is the time of a fast rank. */
-    qsort(values, (size_t)ranks, sizeof *values, ascending);
+    values_sort(values, ranks);
     double middle = values[(ranks - 1) / 2];
     free(values);
     return middle;

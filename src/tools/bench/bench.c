@@ -97,12 +97,6 @@ void bench_write(struct bench *bench, const struct bench_row *row, struct error 
     row_put(&bench->csv, &bench->host, &whole, error);
 }
 
-int bench_compare(const void *left, const void *right)
-{
-    double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
 static void bench_close(struct bench *bench, struct error *error)
 {
     if (bench->has_csv) {

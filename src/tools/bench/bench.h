@@ -54,9 +54,6 @@ struct bench {
  * The first failure is kept in `error`. */
 void bench_write(struct bench *bench, const struct bench_row *row, struct error *error);
 
-/* Order of two doubles for qsort. */
-int bench_compare(const void *left, const void *right);
-
 /* The topics. Collective; an error is agreed on. */
 MUST_CHECK bool bench_comm(struct bench *bench, struct error *error);
 MUST_CHECK bool bench_device(struct bench *bench, struct error *error);

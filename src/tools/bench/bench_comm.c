@@ -11,6 +11,7 @@
 #include "comm/mpi_check.h"
 #include "config/options.h"
 #include "core/clock.h"
+#include "core/median.h"
 #include "core/version.h"
 #include "tools/bench/bench.h"
 
@@ -140,12 +141,6 @@ static double way_time(const struct comm_bench *self, const struct way *way, int
     return slowest(self, clock_now() - start) / times;
 }
 
-static double median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof *values, bench_compare);
-    return values[count / 2];
-}
-
 /* Median seconds of each implementation, measured in turn. */
 static void ways_measure(const struct comm_bench *self, double seconds[WAYS])
 {
@@ -164,7 +159,7 @@ static void ways_measure(const struct comm_bench *self, double seconds[WAYS])
     } while (rounds < MOST_ROUNDS &&
              (rounds < LEAST_ROUNDS || slowest(self, clock_now() - begin) < limit));
     for (int i = 0; i < self->ways; i++)
-        seconds[i] = median(times[i], rounds);
+        seconds[i] = values_median(times[i], rounds);
 }
 
 /* Arithmetic on registers only, like in a compute-bound kernel. */
@@ -210,7 +205,7 @@ static double measure_overlap(const struct comm_bench *self, const struct way *w
         double computing = time_beside(self, NULL, turns);
         hidden[i] = 100 * (1 - (time_beside(self, way, turns) - computing) / alone);
     }
-    double middle = median(hidden, TRIALS);
+    double middle = values_median(hidden, TRIALS);
     return middle < 0 ? 0 : middle > 100 ? 100 : middle;
 }
 

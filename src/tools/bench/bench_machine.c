@@ -9,6 +9,7 @@
 #include "config/options.h"
 #include "core/atomic_file.h"
 #include "core/clock.h"
+#include "core/median.h"
 #include "core/version.h"
 #include "tools/bench/bench_machine.h"
 #include "train/peak.h"
@@ -96,7 +97,7 @@ static size_t convolution_bytes(const struct machine_bench *self)
 double machine_typical(double *values, int count)
 {
     double sum = 0;
-    qsort(values, (size_t)count, sizeof *values, bench_compare);
+    values_sort(values, count);
     if (count > 1)
         count--;
     for (int i = 0; i < count; i++)

@@ -12,6 +12,7 @@
 
 #include "comm/mpi_check.h"
 #include "core/clock.h"
+#include "core/median.h"
 #include "tools/doctor/doctor.h"
 
 enum { TAG_TRIP = 1, TAG_BLOCK = 2, TAG_CLOCK = 3, CLOCK_TRIPS = 10 };
@@ -321,19 +322,6 @@ static void clock_measure(struct comm *leaders, struct node_network *own)
 static const double slow_share = 0.5, broken_share = 0.1;
 static const double nominal_slow_share = 1. / 8, nominal_broken_share = 1. / 50;
 
-static int compare_numbers(const void *left, const void *right)
-{
-    double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
-/* Sort the values and return the upper median. */
-static double median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof *values, compare_numbers);
-    return count > 0 ? values[count / 2] : 0;
-}
-
 static bool link_is(const struct network_link *link)
 {
     return link->to >= 0 && link->rate > 0;
@@ -420,7 +408,7 @@ void network_judge_bandwidth(const struct node_network *node, int nodes, struct 
         }
     /* The typical rate of a link is the median over the nodes of their best rate. */
     memcpy(sorted, best, (size_t)nodes * sizeof *best);
-    double usual = median(sorted, nodes);
+    double usual = values_median(sorted, nodes);
     for (int i = 0; i < nodes; i++)
         if (best[i] > 0 && verdict_of(best[i], usual) > DOCTOR_PASS)
             doctor_say(row, verdict_of(best[i], usual), slow_advice,
@@ -448,7 +436,7 @@ void network_judge_latency(const struct node_network *node, int nodes, struct do
             all[count++] = link->latency;
             worst = worst == NULL || link->latency > worst->latency ? link : worst;
         }
-    double usual = median(all, count);
+    double usual = values_median(all, count);
     free(all);
     if (worst == NULL)
         return;
