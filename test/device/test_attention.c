@@ -191,17 +191,18 @@ static void check_sums(const struct attention_case *it, const struct attention_t
     }
 }
 
-static void check(const struct attention_case *it, const struct attention_tensors *tensors)
+static void check(struct device_test *test, const struct attention_case *it,
+                  const struct attention_tensors *tensors)
 {
     const int64_t lse_count = it->batch * it->heads * it->queries;
     struct reference reference = {.it = it,
                                   .tensors = tensors,
-                                  .out = calloc((size_t)out_count(it), sizeof(double)),
-                                  .dqkv = calloc((size_t)qkv_count(it), sizeof(double)),
-                                  .lse = calloc((size_t)lse_count, sizeof(double)),
-                                  .probability = calloc((size_t)it->tokens, sizeof(double)),
-                                  .factor = calloc((size_t)it->tokens, sizeof(double)),
-                                  .slope = calloc((size_t)it->tokens, sizeof(double))};
+                                  .out = device_test_expected(test, out_count(it)),
+                                  .dqkv = device_test_expected(test, qkv_count(it)),
+                                  .lse = device_test_expected(test, lse_count),
+                                  .probability = device_test_expected(test, it->tokens),
+                                  .factor = device_test_expected(test, it->tokens),
+                                  .slope = device_test_expected(test, it->tokens)};
     for (int64_t sample = 0; sample < it->batch; sample++)
         for (int64_t head = 0; head < it->heads; head++)
             for (int64_t i = 0; i < it->queries; i++) {
@@ -215,12 +216,6 @@ static void check(const struct attention_case *it, const struct attention_tensor
     check_all("out", it, tensors->out, reference.out, out_count(it));
     check_all("dqkv", it, tensors->dqkv, reference.dqkv, qkv_count(it));
     check_sums(it, tensors);
-    free(reference.out);
-    free(reference.dqkv);
-    free(reference.lse);
-    free(reference.probability);
-    free(reference.factor);
-    free(reference.slope);
 }
 
 /* GPUs load eight elements at a time. */
@@ -237,7 +232,7 @@ TEST_KERNELS(results_and_gradients_are_right)
         DEVICE_TEST(test, 2);
         if (is_for(&test, &cases[i])) {
             const struct attention_tensors tensors = run(&test, &cases[i]);
-            check(&cases[i], &tensors);
+            check(&test, &cases[i], &tensors);
         }
     }
 }

@@ -129,16 +129,10 @@ struct convolution_truth {
     double *y_between, *dweight_between; /* see `rounds_between` */
 };
 
-static double *doubles(int64_t count)
+static double *values_of(struct device_test *test, enum data_type type, const void *tensor,
+                         int64_t count)
 {
-    double *values = calloc((size_t)count, sizeof *values);
-    assert_non_null(values);
-    return values;
-}
-
-static double *values_of(enum data_type type, const void *tensor, int64_t count)
-{
-    double *values = doubles(count);
+    double *values = device_test_expected(test, count);
 
     for (int64_t i = 0; i < count; i++)
         values[i] = device_test_value(type, tensor, i);
@@ -222,38 +216,24 @@ static void finish_truth(const struct convolution_case *it, const struct convolu
     }
 }
 
-static struct convolution_truth truth_of(const struct convolution_case *it,
+static struct convolution_truth truth_of(struct device_test *test,
+                                         const struct convolution_case *it,
                                          const struct convolution_tensors *t)
 {
     const struct convolution_shape *s = &it->shape;
-    double *x = values_of(it->type, t->x, x_count(s));
-    double *weight = values_of(it->type, t->weight, weight_count(s));
-    double *dy = values_of(it->type, t->dy, y_count(s));
+    double *x = values_of(test, it->type, t->x, x_count(s));
+    double *weight = values_of(test, it->type, t->weight, weight_count(s));
+    double *dy = values_of(test, it->type, t->dy, y_count(s));
     struct convolution_truth truth = {
-        doubles(y_count(s)), doubles(x_count(s)),     doubles(weight_count(s)), doubles(s->out),
-        doubles(y_count(s)), doubles(x_count(s)),     doubles(weight_count(s)), doubles(s->out),
-        doubles(y_count(s)), doubles(weight_count(s))};
+        device_test_expected(test, y_count(s)),      device_test_expected(test, x_count(s)),
+        device_test_expected(test, weight_count(s)), device_test_expected(test, s->out),
+        device_test_expected(test, y_count(s)),      device_test_expected(test, x_count(s)),
+        device_test_expected(test, weight_count(s)), device_test_expected(test, s->out),
+        device_test_expected(test, y_count(s)),      device_test_expected(test, weight_count(s))};
 
     meet_all(s, x, weight, dy, &truth);
     finish_truth(it, t, x, &truth);
-    free(x);
-    free(weight);
-    free(dy);
     return truth;
-}
-
-static void truth_free(struct convolution_truth *truth)
-{
-    free(truth->y);
-    free(truth->dx);
-    free(truth->dweight);
-    free(truth->dbias);
-    free(truth->y_sizes);
-    free(truth->dx_sizes);
-    free(truth->dweight_sizes);
-    free(truth->dbias_sizes);
-    free(truth->y_between);
-    free(truth->dweight_between);
 }
 
 /* Rounding of the result to the type, and fp32 rounding of the terms of a sum. `between`:
@@ -275,12 +255,12 @@ static void near(const char *what, int number, enum data_type type, const void *
     }
 }
 
-static void check(int number, const struct device_test *test, const struct convolution_tensors *t)
+static void check(int number, struct device_test *test, const struct convolution_tensors *t)
 {
     const struct convolution_case *it = &cases[number];
     const struct convolution_shape *s = &it->shape;
     const bool between = rounds_between(test);
-    struct convolution_truth truth = truth_of(it, t);
+    struct convolution_truth truth = truth_of(test, it, t);
 
     near("y", number, it->type, t->y, truth.y, truth.y_sizes, between ? truth.y_between : NULL,
          y_count(s));
@@ -288,7 +268,6 @@ static void check(int number, const struct device_test *test, const struct convo
     near("dweight", number, TYPE_FP32, t->dweight, truth.dweight, truth.dweight_sizes,
          between ? truth.dweight_between : NULL, weight_count(s));
     near("dbias", number, TYPE_FP32, t->dbias, truth.dbias, truth.dbias_sizes, NULL, s->out);
-    truth_free(&truth);
 }
 
 TEST_KERNELS(convolution_is_right)

@@ -14,9 +14,8 @@ static void check(enum data_type type, int64_t rows, int64_t width, bool in_plac
     void *dy = device_test_random(&test, type, count, 1, 2);
     void *y = device_test_random(&test, type, count, 1, 3);
     void *dx = in_place ? x : device_test_random(&test, type, 2 * count, 1, 4);
-    double *expected = calloc((size_t)count + 1, sizeof *expected);
-    double *slope = calloc(2 * (size_t)count + 1, sizeof *slope);
-    assert_true(expected != NULL && slope != NULL);
+    double *expected = device_test_expected(&test, count);
+    double *slope = device_test_expected(&test, 2 * count);
     DEVICE_RUN(&test, glu_forward, .type = type, .rows = rows, .width = width, .x = x, .y = y);
     DEVICE_RUN(&test, glu_backward, .type = type, .rows = rows, .width = width, .x = x, .dy = dy,
                .dx = dx);
@@ -32,8 +31,6 @@ static void check(enum data_type type, int64_t rows, int64_t width, bool in_plac
     }
     device_test_near("y", type, y, expected, count, tolerance, 1);
     device_test_near("dx", type, dx, slope, 2 * count, tolerance, 1);
-    free(slope);
-    free(expected);
 }
 
 TEST_KERNELS(all_types_and_sizes)

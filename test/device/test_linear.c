@@ -132,13 +132,14 @@ static void check_rounded(const char *what, const struct linear_case *it, const 
 }
 
 /* `apart`: the bias may be added to a product that was already rounded. */
-static void check_forward(const struct linear_case *it, const struct forward_tensors *t, bool apart)
+static void check_forward(struct device_test *test, const struct linear_case *it,
+                          const struct forward_tensors *t, bool apart)
 {
     const int64_t rows = rows_of(it), count = rows * it->out;
-    double *pre = calloc((size_t)count, sizeof *pre), *y = calloc((size_t)count, sizeof *y);
-    double *rounded =
-        calloc((size_t)count, sizeof *rounded); /* value that y is computed from, times the slope */
-    double *product = calloc((size_t)count, sizeof *product);
+    double *pre = device_test_expected(test, count), *y = device_test_expected(test, count);
+    /* The value that y is computed from, times the slope. */
+    double *rounded = device_test_expected(test, count);
+    double *product = device_test_expected(test, count);
     for (int64_t i = 0; i < count; i++) {
         const int64_t row = i / it->out, column = i % it->out;
         const double factor = factor_at(&t->dropout, it, row, column, it->out);
@@ -164,10 +165,6 @@ static void check_forward(const struct linear_case *it, const struct forward_ten
     if (it->pre)
         check_rounded("pre", it, t->pre, pre, product, count, it->in);
     check_rounded("y", it, t->y, y, rounded, count, it->in);
-    free(pre);
-    free(y);
-    free(rounded);
-    free(product);
 }
 
 /* On the emulated GPU also without an algorithm that adds the bias. */
@@ -180,7 +177,7 @@ TEST(forward_is_right)
         DEVICE_TEST(test, 2);
         emulated = device_test_is_emulated(&test);
         const struct forward_tensors tensors = run_forward(&test, &cases[i % CASES]);
-        check_forward(&cases[i % CASES], &tensors, test.device->backend != &device_cpu);
+        check_forward(&test, &cases[i % CASES], &tensors, test.device->backend != &device_cpu);
     }
     unsetenv("VITTRAIN_EMULATION_REFUSE");
 }
@@ -234,10 +231,11 @@ static void check_dx_sums(const struct linear_case *it, const struct backward_te
     }
 }
 
-static void check_dx(const struct linear_case *it, const struct backward_tensors *t)
+static void check_dx(struct device_test *test, const struct linear_case *it,
+                     const struct backward_tensors *t)
 {
     const int64_t count = rows_of(it) * it->in;
-    double *dx = calloc((size_t)count, sizeof *dx);
+    double *dx = device_test_expected(test, count);
     for (int64_t i = 0; i < count; i++) {
         const int64_t row = i / it->in, column = i % it->in;
         for (int64_t k = 0; k < it->out; k++)
@@ -250,14 +248,14 @@ static void check_dx(const struct linear_case *it, const struct backward_tensors
     check_rounded("dx", it, t->dx, dx, dx, count, it->out);
     if (t->dx_sums != NULL)
         check_dx_sums(it, t);
-    free(dx);
 }
 
-static void check_gradients(const struct linear_case *it, const struct backward_tensors *t)
+static void check_gradients(struct device_test *test, const struct linear_case *it,
+                            const struct backward_tensors *t)
 {
     const int64_t rows = rows_of(it), count = it->out * it->in;
-    double *dweight = calloc((size_t)count, sizeof *dweight);
-    double *dbias = calloc((size_t)it->out, sizeof *dbias);
+    double *dweight = device_test_expected(test, count);
+    double *dbias = device_test_expected(test, it->out);
     for (int64_t o = 0; o < it->out; o++) {
         dbias[o] = t->dbias_before[o];
         for (int64_t row = 0; row < rows; row++)
@@ -273,8 +271,6 @@ static void check_gradients(const struct linear_case *it, const struct backward_
     device_test_near("dweight", TYPE_FP32, t->dweight, dweight, count, 1e-6, sqrt((double)rows));
     if (it->bias)
         device_test_near("dbias", TYPE_FP32, t->dbias, dbias, it->out, 1e-6, sqrt((double)rows));
-    free(dweight);
-    free(dbias);
 }
 
 TEST(backward_is_right)
@@ -282,8 +278,8 @@ TEST(backward_is_right)
     for (int i = 0; i < CASES; i++) {
         DEVICE_TEST(test, 2);
         const struct backward_tensors tensors = run_backward(&test, &cases[i]);
-        check_dx(&cases[i], &tensors);
-        check_gradients(&cases[i], &tensors);
+        check_dx(&test, &cases[i], &tensors);
+        check_gradients(&test, &cases[i], &tensors);
     }
 }
 
@@ -330,10 +326,10 @@ static void check_on_two_threads(const struct linear_case *it, bool converts)
     if (converts)
         ((struct cpu_device *)test.device)->limits.multiplies_bf16 = false;
     const struct forward_tensors forward = run_forward(&test, it);
-    check_forward(it, &forward, false);
+    check_forward(&test, it, &forward, false);
     const struct backward_tensors backward = run_backward(&test, it);
-    check_dx(it, &backward);
-    check_gradients(it, &backward);
+    check_dx(&test, it, &backward);
+    check_gradients(&test, it, &backward);
 }
 
 /* Operands to be converted exceed the workspace: tasks of all rows, of very many inputs or outputs,
@@ -372,7 +368,7 @@ TEST(much_in_place)
                                    true,      true, 0.1f, 0.5f, false, false};
     DEVICE_TEST(test, 2);
     const struct forward_tensors tensors = run_forward(&test, &it);
-    check_forward(&it, &tensors, false);
+    check_forward(&test, &it, &tensors, false);
 }
 
 /* Frozen weights, and the first layer of a model: NULL gradients are not computed, the others are

@@ -133,13 +133,11 @@ TEST_KERNELS(max_pool_is_right)
         const struct pool_case *it = &cases[i];
         DEVICE_TEST(test, 2);
         const struct pool_tensors t = run(&test, it);
-        double *dx = calloc((size_t)x_count(it), sizeof *dx);
-        assert_non_null(dx);
+        double *dx = device_test_expected(&test, x_count(it));
         for (int64_t number = 0; number < y_count(it); number++)
             check_window(it, &t, number, dx);
         device_test_near("dx", it->type, t.dx, dx, x_count(it),
                          1.01 * device_test_precision(it->type), it->type == TYPE_FP32 ? 20 : 0.01);
-        free(dx);
     }
 }
 

@@ -105,13 +105,6 @@ struct norm_truth {
     double mean, rstd;
 };
 
-static double *doubles(int64_t count)
-{
-    double *values = calloc((size_t)count, sizeof *values);
-    assert_non_null(values);
-    return values;
-}
-
 static void truth_row(const struct norm_case *it, const struct norm_tensors *t, int64_t row,
                       struct norm_truth *truth)
 {
@@ -179,15 +172,16 @@ static void check_add_sums(const struct norm_case *it, const struct norm_tensors
     }
 }
 
-static void check(const struct norm_case *it, const struct norm_tensors *t)
+static void check(struct device_test *test, const struct norm_case *it,
+                  const struct norm_tensors *t)
 {
     int64_t width = it->width;
-    struct norm_truth truth = {doubles(width),
-                               doubles(width),
-                               doubles(width),
-                               doubles(width),
-                               doubles(width),
-                               doubles(width),
+    struct norm_truth truth = {device_test_expected(test, width),
+                               device_test_expected(test, width),
+                               device_test_expected(test, width),
+                               device_test_expected(test, width),
+                               device_test_expected(test, width),
+                               device_test_expected(test, width),
                                0,
                                0};
     /* Rounding of the result to the type, and fp32 rounding of intermediate values. */
@@ -205,12 +199,6 @@ static void check(const struct norm_case *it, const struct norm_tensors *t)
     }
     check_parameters(it, t, &truth);
     check_add_sums(it, t);
-    free(truth.y);
-    free(truth.dx);
-    free(truth.dgamma);
-    free(truth.dbeta);
-    free(truth.dgamma_sizes);
-    free(truth.dbeta_sizes);
 }
 
 TEST_KERNELS(norm_is_right)
@@ -218,7 +206,7 @@ TEST_KERNELS(norm_is_right)
     for (int i = 0; i < CASES; i++) {
         DEVICE_TEST(test, 2);
         const struct norm_tensors tensors = run(&test, &cases[i]);
-        check(&cases[i], &tensors);
+        check(&test, &cases[i], &tensors);
     }
 }
 

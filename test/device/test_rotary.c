@@ -14,8 +14,7 @@ static void check(enum data_type type, int64_t batch, const int64_t *size, bool 
     DEVICE_TEST(test, 2);
     void *qkv = device_test_random(&test, type, count, 3, 1);
     void *given = device_test_random(&test, type, count, 3, 1);
-    double *expected = calloc((size_t)count + 1, sizeof *expected);
-    assert_non_null(expected);
+    double *expected = device_test_expected(&test, count);
     DEVICE_RUN(&test, rotary, .type = type, .batch = batch, .tokens = tokens,
                .grid = {size[1], size[2]}, .heads = heads, .head_dim = width, .temperature = 100,
                .inverse = inverse, .qkv = qkv);
@@ -35,7 +34,6 @@ static void check(enum data_type type, int64_t batch, const int64_t *size, bool 
         expected[e] = expected[e] * cos(angle) + (second != inverse ? 1 : -1) * sin(angle) * other;
     }
     device_test_near("qkv", type, qkv, expected, count, tolerance, 1);
-    free(expected);
 }
 
 TEST_KERNELS(all_types_and_sizes)

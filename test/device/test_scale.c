@@ -67,9 +67,8 @@ static void check(const struct scale_case *it)
     DEVICE_TEST(test, 2);
     const struct scale_tensors t = run(&test, it);
     const float *before = device_test_random(&test, TYPE_FP32, it->width, 1, 4);
-    double *dx = calloc((size_t)count + 1, sizeof *dx);
-    double *dscale = calloc((size_t)it->width, sizeof *dscale);
-    assert_true(dx != NULL && dscale != NULL);
+    double *dx = device_test_expected(&test, count);
+    double *dscale = device_test_expected(&test, it->width);
     for (int64_t j = 0; j < it->width; j++)
         dscale[j] = it->overwrite && rows > 0 ? 0 : (double)before[j];
     for (int64_t i = 0; i < count; i++) {
@@ -86,8 +85,6 @@ static void check(const struct scale_case *it)
     device_test_near("dx", it->type, t.dx, dx, count, tolerance, 1e-6 / tolerance);
     device_test_near("dscale", TYPE_FP32, t.dscale, dscale, it->width, 1e-6,
                      sqrt((double)rows + 1));
-    free(dscale);
-    free(dx);
 }
 
 TEST_KERNELS(gradients_are_right)

@@ -79,8 +79,7 @@ static void check_tokens_forward(enum data_type type, const struct tokens_case *
     const void *position =
         device_test_random(&test, type, (it->tokens - it->unplaced) * width, 1, 3);
     void *x = device_test_zeros(&test, type, it->batch * it->tokens * width);
-    double *expected = calloc((size_t)(it->batch * it->tokens * width) + 1, sizeof *expected);
-    assert_non_null(expected);
+    double *expected = device_test_expected(&test, it->batch * it->tokens * width);
     DEVICE_RUN(&test, tokens_forward, .type = type, .batch = it->batch, .tokens = it->tokens,
                .width = width, .registers = it->registers, .unplaced = it->unplaced,
                .patches = rows, .class_token = it->class_token ? class_token : NULL,
@@ -99,7 +98,6 @@ static void check_tokens_forward(enum data_type type, const struct tokens_case *
             expected[i] += device_test_value(type, position, (token - it->unplaced) * width + j);
     }
     check_near("x", type, x, expected, it->batch * it->tokens * width);
-    free(expected);
 }
 
 struct tokens_gradients {
@@ -215,8 +213,7 @@ static void check_pool(enum data_type type, const struct pool_case *it)
     const void *dy = device_test_random(&test, type, it->batch * width, 1, 2);
     void *y = device_test_zeros(&test, type, it->batch * width);
     void *dx = device_test_random(&test, type, count, 1, 3);
-    double *expected = calloc((size_t)count + 1, sizeof *expected);
-    assert_non_null(expected);
+    double *expected = device_test_expected(&test, count);
     DEVICE_RUN(&test, pool_forward, type, it->batch, it->tokens, width, it->first, it->mean, x, y);
     DEVICE_RUN(&test, pool_backward, type, it->batch, it->tokens, width, it->first, it->mean, dy,
                dx);
@@ -235,7 +232,6 @@ static void check_pool(enum data_type type, const struct pool_case *it)
                 : device_test_value(type, dy, sample * width + i % width) / (double)(end - begin);
     }
     check_near("dx", type, dx, expected, count);
-    free(expected);
 }
 
 TEST_KERNELS(pooling_is_right)

@@ -112,6 +112,8 @@ void device_test_close(struct device_test *test)
     device_test_wait(test);
     for (int i = 0; i < test->tensor_count; i++)
         backend->release_pinned(test->device, test->tensors[i]);
+    for (int i = 0; i < test->expected_count; i++)
+        free(test->expected[i]);
     backend->stream_close(test->stream);
     backend->release(test->device, test->workspace);
     backend->close(test->device);
@@ -144,6 +146,14 @@ void *device_test_zeros(struct device_test *test, enum data_type type, int64_t c
     memset(tensor, 0, bytes);
     test->tensors[test->tensor_count++] = tensor;
     return tensor;
+}
+
+double *device_test_expected(struct device_test *test, int64_t count)
+{
+    double *values = calloc((size_t)count + 1, sizeof *values);
+    assert_true(values != NULL && test->expected_count < DEVICE_TEST_TENSORS);
+    test->expected[test->expected_count++] = values;
+    return values;
 }
 
 /* Rounds to nearest; the tests do not depend on ties. */

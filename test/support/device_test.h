@@ -17,7 +17,8 @@ struct device_test {
     struct stream *stream;
     void *workspace;
     void *tensors[DEVICE_TEST_TENSORS];
-    int tensor_count;
+    double *expected[DEVICE_TEST_TENSORS];
+    int tensor_count, expected_count;
 };
 
 /* Return the backend under test; NULL and an error if it is not available. */
@@ -83,6 +84,9 @@ void device_test_of_cpu(void);
 void *device_test_zeros(struct device_test *test, enum data_type type, int64_t count);
 void *device_test_random(struct device_test *test, enum data_type type, int64_t count, double scale,
                          uint64_t seed);
+
+/* Zeros in host memory, for expected values. */
+double *device_test_expected(struct device_test *test, int64_t count);
 
 /* A tensor with a copy of `from`; one number. */
 void *device_test_copy(struct device_test *test, enum data_type type, const void *from,
