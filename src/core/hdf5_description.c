@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/hdf5_chunks.h"
 #include "core/hdf5_file.h"
 #include "core/hdf5_reader.h"
 #include "core/text.h"
@@ -26,6 +27,12 @@ struct walk {
     const char *datasets; /* of hdf5_reader */
     hsize_t user_block;   /* bytes before the file's first one in HDF5 */
     char path[HDF5_NAME]; /* of the current object */
+};
+
+/* The data set whose chunks are visited. */
+struct chunk_walk {
+    struct walk *walk;
+    struct hdf5_object *to;
 };
 
 __attribute__((format(printf, 2, 3))) static bool fault_set(struct walk *walk, const char *format,
@@ -176,39 +183,37 @@ static bool is_wanted(const struct walk *walk)
     return false;
 }
 
-/* Add a chunk, given the index of its first element in each dimension. */
-static bool chunk_add(struct walk *walk, struct hdf5_object *to, const hsize_t *first,
-                      haddr_t offset, hsize_t bytes, unsigned skipped)
+/* Add a chunk to the object that `context` describes (hdf5_chunk_visit). */
+static int chunk_add(const hsize_t *first, unsigned skipped, haddr_t offset, hsize_t bytes,
+                     void *context)
 {
+    struct chunk_walk *chunks = context;
+    struct walk *walk = chunks->walk;
+    struct hdf5_object *to = chunks->to;
     struct hdf5_chunk chunk = {
         .offset = (int64_t)offset, .bytes = (uint32_t)bytes, .skipped = skipped};
-#if !H5_VERSION_GE(1, 14, 4)
-    chunk.offset += (int64_t)walk->user_block;
+#if H5_VERSION_GE(1, 14, 0) && !H5_VERSION_GE(1, 14, 4)
+    chunk.offset += (int64_t)walk->user_block; /* H5Dchunk_iter leaves it out */
 #endif
     for (int64_t d = 0; d < to->dimensions; d++) {
         if ((int64_t)first[d] >= to->extent[d])
-            return true;
+            return 0;
         chunk.index = chunk.index * ((to->extent[d] + to->chunk[d] - 1) / to->chunk[d]) +
                       (int64_t)first[d] / to->chunk[d];
     }
     to->chunk_count++;
     fwrite(&chunk, sizeof chunk, 1, walk->chunks.file);
-    return walk->to->chunk_count++ < HDF5_MOST_CHUNKS || fault_set(walk, "it has too many chunks");
+    return walk->to->chunk_count++ < HDF5_MOST_CHUNKS || fault_set(walk, "it has too many chunks")
+               ? 0
+               : -1;
 }
 
 static bool chunks_describe(struct walk *walk, hid_t dataset, struct hdf5_object *to)
 {
-    hsize_t count = 0, first[H5S_MAX_RANK], bytes;
-    haddr_t offset;
-    unsigned skipped;
-    hid_t space = H5Dget_space(dataset);
-    bool good = H5Dget_num_chunks(dataset, space, &count) >= 0;
+    struct chunk_walk chunks = {.walk = walk, .to = to};
     to->first_chunk = walk->to->chunk_count;
-    for (hsize_t n = 0; good && n < count; n++)
-        good = H5Dget_chunk_info(dataset, space, n, first, &skipped, &offset, &bytes) >= 0 &&
-               chunk_add(walk, to, first, offset, bytes, skipped);
-    H5Sclose(space);
-    return good;
+    return hdf5_chunks_visit(dataset, (int)to->dimensions, to->extent, to->chunk, chunk_add,
+                             &chunks);
 }
 
 /* Copy the data of a compact data set, which are in its header. */

@@ -16,6 +16,7 @@
 
 #include "core/crc32c.h"
 #include "core/durable.h"
+#include "core/hdf5_chunks.h"
 
 void hdf5_library_open(void)
 {
@@ -78,6 +79,8 @@ hid_t hdf5_file_open(const char *path)
     if (H5Lis_registered(H5L_TYPE_EXTERNAL) > 0 && H5Lunregister(H5L_TYPE_EXTERNAL) < 0)
         return -1;
     hid_t access = access_open();
+    if (hdf5_chunks_access(access) < 0)
+        return -1;
     hid_t file = H5Fopen(path, H5F_ACC_RDONLY, access);
     H5Pclose(access);
     return file;

@@ -21,6 +21,8 @@ libvittrain_a_SOURCES += \
 	src/core/folder.c \
 	src/core/folder.h \
 	src/core/hash.h \
+	src/core/hdf5_chunks.c \
+	src/core/hdf5_chunks.h \
 	src/core/hdf5_description.c \
 	src/core/hdf5_file.c \
 	src/core/hdf5_file.h \

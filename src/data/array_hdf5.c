@@ -101,9 +101,8 @@ bool array_hdf5_readable(const struct hdf5_object *dataset, char reason[ARRAY_RE
                  HDF5_DIMENSIONS);
     else if (dataset->layout == HDF5_VIRTUAL || dataset->layout == HDF5_EXTERNAL)
         snprintf(reason, ARRAY_REASON,
-                 "it is %s: copy the values with `h5repack -l %.60s:CONTI IN.h5 OUT.h5`",
-                 dataset->layout == HDF5_VIRTUAL ? "a virtual data set" : "in external files",
-                 dataset->name);
+                 "it is %s: copy the values with `h5repack -l CONTI IN.h5 OUT.h5`",
+                 dataset->layout == HDF5_VIRTUAL ? "a virtual data set" : "in external files");
     else if (!is_number(dataset))
         snprintf(reason, ARRAY_REASON,
                  "its type is not an integer or a floating-point number of 1, 2, 4 or 8 bytes: "
@@ -126,17 +125,20 @@ bool array_hdf5_readable(const struct hdf5_object *dataset, char reason[ARRAY_RE
 
 bool array_hdf5_file_open(struct hdf5_reader *reader, const char *path, struct error *error)
 {
-    unsigned char first[8] = {0};
+    char first[4] = "";
     if (hdf5_reader_open(reader, path, error))
         return true;
-    if (reader->is_open && durable_pread(reader->descriptor, first, sizeof first, 0) > 3 &&
-        memcmp(first, "CDF", 3) == 0) {
-        error_clear(error);
+    if (reader->is_open)
+        durable_pread(reader->descriptor, first, sizeof first, 0);
+    const bool is_old = memcmp(first, "CDF", 3) == 0;
+    if (!is_old && strstr(error->text, "file signature not found") == NULL)
+        return false;
+    error_clear(error);
+    if (is_old)
         return error_set(error, ERROR_DATA,
                          "%s is a NetCDF-3 file: convert it with `nccopy -k nc4 %s NEW.nc`", path,
                          path);
-    }
-    return false;
+    return error_set(error, ERROR_DATA, "%s is not an HDF5 or NetCDF-4 file", path);
 }
 
 /* ---- conventions of NetCDF ---- */

@@ -159,7 +159,7 @@ TEST(other_formats_are_named)
     file_close(&file);
     file_write(temporary_path("text.h5"), "a text, not HDF5", 16);
     assert_false(file_open(&file, temporary_path("text.h5")));
-    assert_non_null(strstr(file.error.text, "text.h5 cannot be used as arrays"));
+    assert_non_null(strstr(file.error.text, "text.h5 is not an HDF5 or NetCDF-4 file"));
     file_close(&file);
 }
 
