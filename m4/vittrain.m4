@@ -200,6 +200,7 @@ vittrain $PACKAGE_VERSION
   oneDNN           $vittrain_onednn_version
   CUDA             $vittrain_cuda_summary
   Cairo            $vittrain_cairo_summary
+  array filters    deflate$vittrain_filters
   sanitizers       $enable_sanitizers
   tests            $vittrain_tests
 

@@ -26,7 +26,7 @@ struct kept_chunk {
 struct array_reader {
     struct array_reader *next;
     struct byte_buffer stored, work;
-    struct inflate_state *inflate; /* NULL: not used yet */
+    struct filter_state *filter_state;
     struct kept_chunk *kept;
     int64_t kept_count, oldest;
 };
@@ -114,6 +114,14 @@ bool array_open(struct array *array, struct error *error)
                       !array->swapped && !array->rule.active;
     if (!sizes_set(array))
         return array_refuse(array, error, "its shape is invalid: the file is damaged");
+    for (int n = 0; n < array->filter_count; n++) {
+        const char *library = filter_library_missing(array->filter[n]);
+        if (library != NULL)
+            return array_refuse(array, error,
+                                "its filter needs the library %s, which this build of vittrain "
+                                "lacks: install it and run configure and make",
+                                library);
+    }
     qsort(array->chunks, (size_t)array->chunk_count, sizeof *array->chunks, chunk_compare);
     for (int64_t n = 0; n < array->chunk_count; n++) {
         const struct array_chunk *chunk = &array->chunks[n];
@@ -133,7 +141,7 @@ static void reader_free(struct array_reader *reader)
     free(reader->kept);
     free(reader->stored.data);
     free(reader->work.data);
-    free(reader->inflate);
+    filter_state_free(reader->filter_state);
     free(reader);
 }
 
@@ -172,7 +180,9 @@ static struct array_reader *reader_new(const struct array *array, int64_t chunks
     reader->kept_count =
         smaller(larger(chunks, 1), larger(most_kept_bytes / array->chunk_bytes, 1));
     reader->kept = calloc((size_t)reader->kept_count, sizeof *reader->kept);
-    ENSURE_MEMORY(reader->kept != NULL, "no memory to read an array");
+    reader->filter_state = filter_state_new();
+    ENSURE_MEMORY(reader->kept != NULL && reader->filter_state != NULL,
+                  "no memory to read an array");
     for (int64_t n = 0; n < reader->kept_count; n++)
         reader->kept[n].index = -1;
     return reader;
@@ -237,37 +247,6 @@ static bool bytes_read(const struct array *array, int64_t index, void *to, int64
                         error);
 }
 
-/* Undo one filter from `from` to `to`, or in place (*from is then unchanged, *bytes shrinks). */
-static const char *filter_undo(const struct array *array, struct array_reader *reader,
-                               enum array_filter filter, const uint8_t *from, size_t *bytes,
-                               struct byte_buffer *to)
-{
-    size_t count = to->capacity;
-    const char *fault = NULL;
-    switch (filter) {
-    case ARRAY_DEFLATE:
-        if (reader->inflate == NULL)
-            reader->inflate = filter_inflate_new();
-        ENSURE_MEMORY(reader->inflate != NULL, "no memory to decompress an array");
-        fault = filter_inflate(reader->inflate, from, *bytes, to->data, &count);
-        *bytes = count;
-        break;
-    case ARRAY_SHUFFLE:
-        if (*bytes > to->capacity)
-            fault = "it is larger than its shape";
-        else
-            filter_unshuffle(from, *bytes, (size_t)array->element_bytes, to->data);
-        break;
-    case ARRAY_FLETCHER32:
-        if (!filter_fletcher32_matches(from, *bytes))
-            fault = "its checksum is wrong: the file is damaged";
-        else
-            *bytes -= sizeof(uint32_t);
-        break;
-    }
-    return fault;
-}
-
 /* Decode reader->stored into kept->buffer. */
 static const char *filters_undo(const struct array *array, struct array_reader *reader,
                                 const struct array_chunk *chunk, struct kept_chunk *kept)
@@ -279,8 +258,9 @@ static const char *filters_undo(const struct array *array, struct array_reader *
         if (chunk->skipped >> n & 1)
             continue;
         struct byte_buffer *to = from == kept->buffer.data ? &reader->work : &kept->buffer;
-        fault = filter_undo(array, reader, array->filter[n], from, &bytes, to);
-        from = array->filter[n] == ARRAY_FLETCHER32 ? from : to->data;
+        fault = filter_undo(reader->filter_state, array->filter[n], (size_t)array->element_bytes,
+                            from, &bytes, to->data, to->capacity);
+        from = filter_is_checksum(array->filter[n]) ? from : to->data;
     }
     if (fault == NULL && bytes != (size_t)array->chunk_bytes)
         fault = "its size is not that of its shape: the file is damaged";
@@ -300,14 +280,14 @@ static const char *filters_undo(const struct array *array, struct array_reader *
 static const uint8_t *chunk_decode(const struct array *array, struct array_reader *reader,
                                    const struct array_chunk *chunk, struct error *error)
 {
-    enum { SLACK = 64 }; /* checksums inside of a compressed stream */
     struct kept_chunk *kept = kept_find(reader, chunk->index);
     if (kept != NULL)
         return kept->buffer.data;
     kept = &reader->kept[reader->oldest];
     reader->oldest = (reader->oldest + 1) % reader->kept_count;
     kept->index = -1;
-    const size_t bytes = (size_t)array->chunk_bytes + SLACK;
+    /* A stream inside of another may have checksums, or be larger than its content. */
+    const size_t bytes = (size_t)(array->chunk_bytes + array->chunk_bytes / 64) + 64;
     if (!byte_buffer_reserve(&reader->stored, chunk->bytes, error) ||
         !byte_buffer_reserve(&reader->work, bytes, error) ||
         !byte_buffer_reserve(&kept->buffer, bytes, error) ||

@@ -14,7 +14,17 @@
 enum { ARRAY_DIMENSIONS = 8, ARRAY_FILTERS = 8, ARRAY_MISSING = 4, ARRAY_NAME = 256 };
 
 /* Filters in the order in which they were applied when the chunk was written. */
-enum array_filter { ARRAY_DEFLATE, ARRAY_SHUFFLE, ARRAY_FLETCHER32 };
+enum array_filter {
+    ARRAY_DEFLATE, /* zlib */
+    ARRAY_GZIP,
+    ARRAY_SHUFFLE,
+    ARRAY_FLETCHER32,
+    ARRAY_CRC32C,
+    ARRAY_ZSTD,
+    ARRAY_LZ4,       /* as in HDF5: several blocks */
+    ARRAY_LZ4_BLOCK, /* as in Zarr: one block */
+    ARRAY_BLOSC
+};
 
 /* A chunk in the file. An array that is not chunked is one chunk of the array's shape. */
 struct array_chunk {

@@ -1,41 +1,191 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "data/array_filter.h"
 
+#include "config.h"
+
 #include <isa-l/igzip_lib.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef HAVE_ZSTD
+#include <zstd.h>
+#endif
+#ifdef HAVE_LZ4
+#include <lz4.h>
+#endif
+#ifdef HAVE_BLOSC
+#include <blosc.h>
+#endif
 
-struct inflate_state *filter_inflate_new(void)
+#include "core/crc32c.h"
+
+static const char too_large[] = "it is larger than its shape";
+static const char wrong_sum[] = "its checksum is wrong: the file is damaged";
+
+struct filter_state {
+    struct inflate_state inflate;
+    void *zstd; /* NULL: not used yet */
+};
+
+struct filter_state *filter_state_new(void)
 {
-    return malloc(sizeof(struct inflate_state));
+    struct filter_state *state = malloc(sizeof *state);
+    if (state != NULL)
+        state->zstd = NULL;
+    return state;
 }
 
-const char *filter_inflate(struct inflate_state *state, const uint8_t *from, size_t bytes,
-                           uint8_t *to, size_t *count)
+void filter_state_free(struct filter_state *state)
 {
-    if (bytes > UINT32_MAX || *count > UINT32_MAX)
+#ifdef HAVE_ZSTD
+    if (state != NULL)
+        ZSTD_freeDCtx(state->zstd);
+#endif
+    free(state);
+}
+
+const char *filter_library_missing(enum array_filter filter)
+{
+#ifndef HAVE_ZSTD
+    if (filter == ARRAY_ZSTD)
+        return "zstd";
+#endif
+#ifndef HAVE_LZ4
+    if (filter == ARRAY_LZ4 || filter == ARRAY_LZ4_BLOCK)
+        return "lz4";
+#endif
+#ifndef HAVE_BLOSC
+    if (filter == ARRAY_BLOSC)
+        return "blosc";
+#endif
+    (void)filter;
+    return NULL;
+}
+
+bool filter_is_checksum(enum array_filter filter)
+{
+    return filter == ARRAY_FLETCHER32 || filter == ARRAY_CRC32C;
+}
+
+static uint32_t little_endian(const uint8_t *from)
+{
+    return from[0] | (uint32_t)from[1] << 8 | (uint32_t)from[2] << 16 | (uint32_t)from[3] << 24;
+}
+
+/* ---- compression ---- */
+
+static const char *inflate(struct inflate_state *state, uint32_t kind, const uint8_t *from,
+                           size_t *bytes, uint8_t *to, size_t capacity)
+{
+    if (*bytes > UINT32_MAX || capacity > UINT32_MAX)
         return "it is larger than 4 GiB";
     isal_inflate_init(state);
-    state->crc_flag = ISAL_ZLIB;
+    state->crc_flag = kind;
     state->next_in = (uint8_t *)(uintptr_t)from; /* isa-l does not write to it */
-    state->avail_in = (uint32_t)bytes;
+    state->avail_in = (uint32_t)*bytes;
     state->next_out = to;
-    state->avail_out = (uint32_t)*count;
+    state->avail_out = (uint32_t)capacity;
     const int status = isal_inflate_stateless(state);
-    *count = state->total_out;
+    *bytes = state->total_out;
     switch (status) {
     case ISAL_DECOMP_OK:
         return state->block_state == ISAL_BLOCK_FINISH ? NULL : "its deflate stream has no end";
     case ISAL_END_INPUT:
         return "its deflate stream has no end";
     case ISAL_OUT_OVERFLOW:
-        return "it is larger than its shape";
+        return too_large;
     case ISAL_INCORRECT_CHECKSUM:
         return "the checksum of its deflate stream is wrong";
     default:
         return "its deflate stream is damaged";
     }
 }
+
+#ifdef HAVE_ZSTD
+static const char *zstd_undo(struct filter_state *state, const uint8_t *from, size_t *bytes,
+                             uint8_t *to, size_t capacity)
+{
+    if (state->zstd == NULL)
+        state->zstd = ZSTD_createDCtx();
+    if (state->zstd == NULL)
+        return "no memory for libzstd";
+    *bytes = ZSTD_decompressDCtx(state->zstd, to, capacity, from, *bytes);
+    return ZSTD_isError(*bytes) ? "its zstd stream is damaged or larger than its shape" : NULL;
+}
+#endif
+
+#ifdef HAVE_LZ4
+static const char lz4_damaged[] = "its lz4 stream is damaged or larger than its shape";
+
+static uint32_t big_endian(const uint8_t *from)
+{
+    return __builtin_bswap32(little_endian(from));
+}
+
+/* HDF5's plug-in: size in 8 bytes, size of blocks in 4 bytes, then the blocks, each after its
+ * compressed size; all numbers are big-endian. A block that is as large as its content is a copy.
+ */
+static const char *lz4_undo(const uint8_t *from, size_t *bytes, uint8_t *to, size_t capacity)
+{
+    enum { HEADER = 12, SIZE = 4 };
+    const uint8_t *end = from + *bytes;
+    if (*bytes < HEADER)
+        return lz4_damaged;
+    const uint64_t total = (uint64_t)big_endian(from) << 32 | big_endian(from + 4);
+    const size_t block = big_endian(from + 8);
+    if (total > capacity || (block == 0 && total > 0))
+        return lz4_damaged;
+    from += HEADER;
+    for (size_t done = 0, count; done < total; done += count) {
+        count = total - done < block ? (size_t)total - done : block;
+        const size_t stored = end - from < SIZE ? SIZE_MAX : big_endian(from);
+        if (stored > (size_t)(end - from) - SIZE || stored > INT_MAX || count > INT_MAX)
+            return lz4_damaged;
+        from += SIZE;
+        if (stored == count)
+            memcpy(to + done, from, count);
+        else if (LZ4_decompress_safe((const char *)from, (char *)to + done, (int)stored,
+                                     (int)count) != (int)count)
+            return lz4_damaged;
+        from += stored;
+    }
+    *bytes = (size_t)total;
+    return NULL;
+}
+
+/* Zarr: size in 4 bytes, little-endian, then one block. */
+static const char *lz4_block_undo(const uint8_t *from, size_t *bytes, uint8_t *to, size_t capacity)
+{
+    enum { HEADER = 4 };
+    if (*bytes < HEADER || *bytes > INT_MAX)
+        return lz4_damaged;
+    const size_t count = little_endian(from);
+    if (count > capacity || count > INT_MAX ||
+        LZ4_decompress_safe((const char *)from + HEADER, (char *)to, (int)*bytes - HEADER,
+                            (int)count) != (int)count)
+        return lz4_damaged;
+    *bytes = count;
+    return NULL;
+}
+#endif
+
+#ifdef HAVE_BLOSC
+static const char *blosc_undo(const uint8_t *from, size_t *bytes, uint8_t *to, size_t capacity)
+{
+    size_t count = 0;
+    if (blosc_cbuffer_validate(from, *bytes, &count) < 0)
+        return "its blosc stream is damaged";
+    if (count > capacity)
+        return too_large;
+    const int got = blosc_decompress_ctx(from, to, capacity, 1);
+    if (got < 0 || (size_t)got != count)
+        return "its blosc stream is damaged, or libblosc lacks its codec";
+    *bytes = count;
+    return NULL;
+}
+#endif
+
+/* ---- shuffle and checksums ---- */
 
 /* A constant number of bytes lets the compiler unroll the inner loop. */
 static inline void unshuffle(const uint8_t *from, size_t count, size_t element_bytes, uint8_t *to)
@@ -45,7 +195,8 @@ static inline void unshuffle(const uint8_t *from, size_t count, size_t element_b
             to[i * element_bytes + byte] = from[byte * count + i];
 }
 
-void filter_unshuffle(const uint8_t *from, size_t bytes, size_t element_bytes, uint8_t *to)
+/* Invert shuffle, which stores byte 0 of all elements first, then byte 1, and so on. */
+static void unshuffle_bytes(const uint8_t *from, size_t bytes, size_t element_bytes, uint8_t *to)
 {
     const size_t count = bytes / element_bytes, whole = count * element_bytes;
     if (element_bytes == 2)
@@ -81,14 +232,58 @@ static uint32_t fletcher32(const uint8_t *data, size_t bytes)
     return high << 16 | low;
 }
 
-bool filter_fletcher32_matches(const uint8_t *data, size_t bytes)
+/* True if the data are followed by their Fletcher-32 checksum as HDF5 computes it. `bytes`: with
+ * the checksum. */
+static bool fletcher32_matches(const uint8_t *data, size_t bytes)
 {
     if (bytes < 4)
         return false;
-    const uint8_t *end = data + bytes - 4;
-    const uint32_t stored =
-        end[0] | (uint32_t)end[1] << 8 | (uint32_t)end[2] << 16 | (uint32_t)end[3] << 24;
+    const uint32_t stored = little_endian(data + bytes - 4);
     const uint32_t sum = fletcher32(data, bytes - 4);
     /* HDF5 before 1.6.3 swapped the bytes of each half on little-endian machines. */
     return stored == sum || stored == ((sum & 0x00ff00ff) << 8 | (sum >> 8 & 0x00ff00ff));
+}
+
+static bool crc32c_matches(const uint8_t *data, size_t bytes)
+{
+    return bytes >= 4 && crc32c_update(0, data, bytes - 4) == little_endian(data + bytes - 4);
+}
+
+const char *filter_undo(struct filter_state *state, enum array_filter filter, size_t element_bytes,
+                        const uint8_t *from, size_t *bytes, uint8_t *to, size_t capacity)
+{
+    switch (filter) {
+    case ARRAY_DEFLATE:
+        return inflate(&state->inflate, ISAL_ZLIB, from, bytes, to, capacity);
+    case ARRAY_GZIP:
+        return inflate(&state->inflate, ISAL_GZIP, from, bytes, to, capacity);
+    case ARRAY_SHUFFLE:
+        if (*bytes > capacity)
+            return too_large;
+        unshuffle_bytes(from, *bytes, element_bytes, to);
+        return NULL;
+    case ARRAY_FLETCHER32:
+    case ARRAY_CRC32C:
+        if (filter == ARRAY_CRC32C ? !crc32c_matches(from, *bytes)
+                                   : !fletcher32_matches(from, *bytes))
+            return wrong_sum;
+        *bytes -= sizeof(uint32_t);
+        return NULL;
+#ifdef HAVE_ZSTD
+    case ARRAY_ZSTD:
+        return zstd_undo(state, from, bytes, to, capacity);
+#endif
+#ifdef HAVE_LZ4
+    case ARRAY_LZ4:
+        return lz4_undo(from, bytes, to, capacity);
+    case ARRAY_LZ4_BLOCK:
+        return lz4_block_undo(from, bytes, to, capacity);
+#endif
+#ifdef HAVE_BLOSC
+    case ARRAY_BLOSC:
+        return blosc_undo(from, bytes, to, capacity);
+#endif
+    default:
+        return "its filter is not part of this program";
+    }
 }

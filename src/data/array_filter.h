@@ -3,25 +3,26 @@
 #ifndef VITTRAIN_DATA_ARRAY_FILTER_H
 #define VITTRAIN_DATA_ARRAY_FILTER_H
 
-#include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
-struct inflate_state;
+#include "data/array.h"
 
-/* Return a new state of deflate's decoder for one thread, or NULL; freed with free. */
-struct inflate_state *filter_inflate_new(void);
+/* Memory of the decoders of one thread. */
+struct filter_state;
 
-/* Decompress a zlib stream into at most *count bytes and set *count to their number. Return NULL,
- * or what is wrong. */
-const char *filter_inflate(struct inflate_state *state, const uint8_t *from, size_t bytes,
-                           uint8_t *to, size_t *count);
+/* Return a new state, or NULL. */
+struct filter_state *filter_state_new(void);
+void filter_state_free(struct filter_state *state);
 
-/* Invert HDF5's shuffle, which stores byte 0 of all elements first, then byte 1, and so on. */
-void filter_unshuffle(const uint8_t *from, size_t bytes, size_t element_bytes, uint8_t *to);
+/* Return the library that decodes this filter if this program was built without it, else NULL. */
+const char *filter_library_missing(enum array_filter filter);
 
-/* True if the data are followed by their Fletcher-32 checksum as HDF5 computes it. `bytes`: with
- * the checksum. */
-bool filter_fletcher32_matches(const uint8_t *data, size_t bytes);
+/* True if the filter only adds a checksum, so that its data are decoded in place. */
+bool filter_is_checksum(enum array_filter filter);
+
+/* Invert a filter: decode `from` into at most `capacity` bytes and set *bytes to their number.
+ * Return NULL, or what is wrong with the chunk. */
+const char *filter_undo(struct filter_state *state, enum array_filter filter, size_t element_bytes,
+                        const uint8_t *from, size_t *bytes, uint8_t *to, size_t capacity);
 
 #endif

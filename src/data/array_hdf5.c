@@ -23,11 +23,11 @@ static const struct {
     {305, "lzo", -1},
     {307, "bzip2", -1},
     {32000, "lzf", -1},
-    {32001, "blosc", -1},
-    {32004, "lz4", -1},
+    {32001, "blosc", ARRAY_BLOSC},
+    {32004, "lz4", ARRAY_LZ4},
     {32008, "bitshuffle", -1},
     {32013, "zfp", -1},
-    {32015, "zstd", -1},
+    {32015, "zstd", ARRAY_ZSTD},
     {32026, "blosc2", -1},
 };
 

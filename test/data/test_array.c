@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Arrays of HDF5 and NetCDF-4 files have the values that h5py and netCDF4 read
  * (test/vectors/make_arrays.py), in boxes of any shape and order; what cannot be read is refused
- * with a reason; damaged files are errors. With a number as argument, only the test of random
- * damage runs, with that number of mutations. */
+ * with a reason; damaged files are errors. With a number as argument, only the tests of
+ * damage run, with that number of mutations. */
 #include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
@@ -11,6 +11,7 @@
 
 #include "array_check.h"
 #include "core/random.h"
+#include "data/array_filter.h"
 #include "data/array_hdf5.h"
 #include "temporary.h"
 #include "test.h"
@@ -102,6 +103,19 @@ TEST(values_are_those_of_h5py)
     subprocess_set_program(NULL);
     assert_int_equal(file_check("arrays.h5"), 50);
     assert_int_equal(file_check("arrays_latest.h5"), 9);
+}
+
+static void need_libraries(void)
+{
+    for (enum array_filter filter = ARRAY_ZSTD; filter <= ARRAY_BLOSC; filter++)
+        if (filter_library_missing(filter) != NULL)
+            SKIP_BECAUSE("built without the library of a filter");
+}
+
+TEST(filters_of_plug_ins_are_decoded)
+{
+    need_libraries();
+    assert_int_equal(file_check("arrays_plugins.h5"), 9);
 }
 
 TEST(values_are_those_of_netcdf)
@@ -306,11 +320,54 @@ TEST(damaged_files_are_errors)
     free(data);
 }
 
+/* Change bytes of the first chunk of a data set; return the number of errors. */
+static int chunk_damage(struct file *file, const char *dataset, char *data, size_t bytes)
+{
+    static double got[MOST_ELEMENTS];
+    struct array array;
+    int errors = 0;
+    for (int n = 0; n < mutations; n++) {
+        const struct random_block random =
+            random_block_at(3, RANDOM_SYNTHETIC, 0, (uint32_t)n, 0, 0);
+        error_clear(&file->error);
+        if (!array_of(file, dataset, &array))
+            fail_msg("%s", file->error.text);
+        const struct array_box box = array_whole(&array);
+        /* Half of the changes are in the header. */
+        const uint32_t range = n % 2 == 0 ? 20 : array.chunks[0].bytes;
+        char *byte = data + array.chunks[0].offset + random.word[0] % range;
+        const char before = *byte;
+        *byte = (char)random.word[1];
+        file_write(file->path, data, bytes);
+        *byte = before;
+        errors += !array_read_doubles(&array, &box, got, &file->error);
+        array_close(&array);
+    }
+    return errors;
+}
+
+TEST(damaged_streams_are_errors)
+{
+    static const char *const datasets[] = {"zstd",       "lz4",        "lz4_blocks", "blosc_lz4",
+                                           "blosc_zstd", "blosc_zlib", "blosc_bits", "blosc_plain"};
+    static struct file file;
+    size_t bytes;
+    need_libraries();
+    char *data = file_load(vector_path("arrays_plugins.h5"), &bytes);
+    file_write(temporary_path("streams.h5"), data, bytes);
+    assert_true(file_open(&file, temporary_path("streams.h5")));
+    for (size_t n = 0; n < sizeof datasets / sizeof datasets[0]; n++)
+        if (chunk_damage(&file, datasets[n], data, bytes) < mutations / 10)
+            fail_msg("%s", datasets[n]);
+    file_close(&file);
+    free(data);
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 2) {
         mutations = atoi(argv[1]);
-        cmocka_set_test_filter("damaged_files_are_errors");
+        cmocka_set_test_filter("damaged_*_are_errors");
     }
     return TESTS_RUN(.setup = temporary_setup, .teardown = temporary_teardown);
 }

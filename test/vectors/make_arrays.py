@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""HDF5 and NetCDF-4 files of all layouts, filters and types, for test_array: arrays.h5 and arrays.nc. Beside each data set
-/NAME is the data set /expected/NAME: contiguous float64, the values that h5py and NetCDF4 read. Needs h5py, netCDF4, numpy.
+"""HDF5 and NetCDF-4 files of all layouts, filters and types, for test_array: arrays*.h5 and arrays.nc. Beside each data set
+/NAME is the data set /expected/NAME: contiguous float64, the values that h5py and NetCDF4 read. Needs h5py, hdf5plugin, netCDF4,
+numpy.
     make_arrays.py FOLDER"""
 import sys
 
 import h5py
+import hdf5plugin
 import netCDF4
 import numpy as np
 
@@ -100,6 +102,18 @@ def latest(path):
         file["expected/implicit"] = data.astype("f8")
 
 
+def plugins(path):
+    """Filters that are plug-ins of HDF5."""
+    blosc = {f"blosc_{name}": hdf5plugin.Blosc(cname=name, shuffle=1) for name in ("lz4", "zstd", "zlib")}
+    with h5py.File(path, "w", libver=("v110", "v110")) as file:
+        for name, how in {
+            "zstd": hdf5plugin.Zstd(), "lz4": hdf5plugin.LZ4(), "lz4_blocks": hdf5plugin.LZ4(nbytes=64), **blosc,
+            "blosc_plain": hdf5plugin.Blosc(cname="lz4", shuffle=0), "blosc_bits": hdf5plugin.Blosc(cname="lz4", shuffle=2),
+        }.items():
+            add(file, name, numbers("<i2") % 4, chunks=(3, 3, 5, 4), **how)
+        add(file, "zstd_shuffle", numbers("<f4"), chunks=(2, 3, 5, 4), shuffle=True, fletcher32=True, **hdf5plugin.Zstd())
+
+
 def netcdf(path):
     with netCDF4.Dataset(path, "w") as file:
         expected = file.createGroup("expected")
@@ -131,3 +145,4 @@ def netcdf(path):
 hdf5(sys.argv[1] + "/arrays.h5")
 latest(sys.argv[1] + "/arrays_latest.h5")
 netcdf(sys.argv[1] + "/arrays.nc")
+plugins(sys.argv[1] + "/arrays_plugins.h5")

@@ -37,6 +37,9 @@ class Vittrain(AutotoolsPackage, CudaPackage):
     depends_on("libpng")
     depends_on("libwebp+libwebpdemux")
     depends_on("cairo+png")
+    depends_on("zstd")
+    depends_on("lz4")
+    depends_on("c-blosc")
     depends_on("rclone", type="run")
 
     with when("+cuda"):
