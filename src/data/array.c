@@ -10,6 +10,7 @@
 
 #include "core/durable.h"
 #include "core/integer.h"
+#include "data/array_files.h"
 #include "data/array_filter.h"
 #include "data/array_value.h"
 #include "data/byte_buffer.h"
@@ -27,6 +28,7 @@ struct array_reader {
     struct array_reader *next;
     struct byte_buffer stored, work;
     struct filter_state *filter_state;
+    struct shard_index shard;
     struct kept_chunk *kept;
     int64_t kept_count, oldest;
 };
@@ -122,7 +124,8 @@ bool array_open(struct array *array, struct error *error)
                                 "lacks: install it and run configure and make",
                                 library);
     }
-    qsort(array->chunks, (size_t)array->chunk_count, sizeof *array->chunks, chunk_compare);
+    if (array->chunk_count > 0)
+        qsort(array->chunks, (size_t)array->chunk_count, sizeof *array->chunks, chunk_compare);
     for (int64_t n = 0; n < array->chunk_count; n++) {
         const struct array_chunk *chunk = &array->chunks[n];
         const int64_t bytes = array->filter_count > 0 ? chunk->bytes : array->chunk_bytes;
@@ -141,6 +144,7 @@ static void reader_free(struct array_reader *reader)
     free(reader->kept);
     free(reader->stored.data);
     free(reader->work.data);
+    free(reader->shard.entries.data);
     filter_state_free(reader->filter_state);
     free(reader);
 }
@@ -155,8 +159,10 @@ void array_close(struct array *array)
     if (array->owns_descriptor && array->descriptor >= 0)
         close(array->descriptor);
     array->descriptor = -1;
+    free(array->files.folder);
     free(array->chunks);
     free(array->data);
+    array->files.folder = NULL;
     array->chunks = NULL;
     array->data = NULL;
     array->chunk_count = 0;
@@ -181,6 +187,7 @@ static struct array_reader *reader_new(const struct array *array, int64_t chunks
         smaller(larger(chunks, 1), larger(most_kept_bytes / array->chunk_bytes, 1));
     reader->kept = calloc((size_t)reader->kept_count, sizeof *reader->kept);
     reader->filter_state = filter_state_new();
+    reader->shard.file = -1;
     ENSURE_MEMORY(reader->kept != NULL && reader->filter_state != NULL,
                   "no memory to read an array");
     for (int64_t n = 0; n < reader->kept_count; n++)
@@ -239,23 +246,48 @@ static bool chunk_refuse(const struct array *array, int64_t index, const char *r
                      array->path, place, array->name, reason);
 }
 
-static bool bytes_read(const struct array *array, int64_t index, void *to, int64_t bytes,
-                       int64_t offset, struct error *error)
+static bool bytes_read(const struct array *array, int64_t index, const struct chunk_place *place,
+                       int64_t offset, void *to, int64_t bytes, struct error *error)
 {
-    return durable_pread(array->descriptor, to, (size_t)bytes, offset) == (size_t)bytes ||
+    return durable_pread(place->descriptor, to, (size_t)bytes, place->offset + offset) ==
+               (size_t)bytes ||
            chunk_refuse(array, index, errno == 0 ? "the file is truncated" : strerror(errno),
                         error);
 }
 
+/* Find a chunk; call place_close if it is found. Its descriptor is -1 if it does not exist. */
+static bool place_find(const struct array *array, struct array_reader *reader, int64_t index,
+                       struct chunk_place *place, struct error *error)
+{
+    if (array->files.folder != NULL) {
+        const char *fault = array_files_find(array, &reader->shard, index, place);
+        return fault == NULL || chunk_refuse(array, index, fault, error);
+    }
+    const struct array_chunk *chunk = chunk_find(array, index);
+    *place = (struct chunk_place){.descriptor = -1};
+    if (chunk != NULL)
+        *place = (struct chunk_place){.descriptor = array->descriptor,
+                                      .offset = chunk->offset,
+                                      .bytes = chunk->bytes,
+                                      .skipped = chunk->skipped};
+    return true;
+}
+
+static void place_close(const struct array *array, const struct chunk_place *place)
+{
+    if (array->files.folder != NULL && place->descriptor >= 0)
+        close(place->descriptor);
+}
+
 /* Decode reader->stored into kept->buffer. */
 static const char *filters_undo(const struct array *array, struct array_reader *reader,
-                                const struct array_chunk *chunk, struct kept_chunk *kept)
+                                const struct chunk_place *place, struct kept_chunk *kept)
 {
     const uint8_t *from = reader->stored.data;
-    size_t bytes = chunk->bytes;
+    size_t bytes = (size_t)place->bytes;
     const char *fault = NULL;
     for (int n = array->filter_count; fault == NULL && n-- > 0;) {
-        if (chunk->skipped >> n & 1)
+        if (place->skipped >> n & 1)
             continue;
         struct byte_buffer *to = from == kept->buffer.data ? &reader->work : &kept->buffer;
         fault = filter_undo(reader->filter_state, array->filter[n], (size_t)array->element_bytes,
@@ -278,27 +310,25 @@ static const char *filters_undo(const struct array *array, struct array_reader *
 
 /* Return the decoded elements of a chunk, or NULL. */
 static const uint8_t *chunk_decode(const struct array *array, struct array_reader *reader,
-                                   const struct array_chunk *chunk, struct error *error)
+                                   int64_t index, const struct chunk_place *place,
+                                   struct error *error)
 {
-    struct kept_chunk *kept = kept_find(reader, chunk->index);
-    if (kept != NULL)
-        return kept->buffer.data;
-    kept = &reader->kept[reader->oldest];
+    struct kept_chunk *kept = &reader->kept[reader->oldest];
     reader->oldest = (reader->oldest + 1) % reader->kept_count;
     kept->index = -1;
     /* A stream inside of another may have checksums, or be larger than its content. */
     const size_t bytes = (size_t)(array->chunk_bytes + array->chunk_bytes / 64) + 64;
-    if (!byte_buffer_reserve(&reader->stored, chunk->bytes, error) ||
+    if (!byte_buffer_reserve(&reader->stored, (size_t)place->bytes, error) ||
         !byte_buffer_reserve(&reader->work, bytes, error) ||
         !byte_buffer_reserve(&kept->buffer, bytes, error) ||
-        !bytes_read(array, chunk->index, reader->stored.data, chunk->bytes, chunk->offset, error))
+        !bytes_read(array, index, place, 0, reader->stored.data, place->bytes, error))
         return NULL;
-    const char *fault = filters_undo(array, reader, chunk, kept);
+    const char *fault = filters_undo(array, reader, place, kept);
     if (fault != NULL) {
-        chunk_refuse(array, chunk->index, fault, error);
+        chunk_refuse(array, index, fault, error);
         return NULL;
     }
-    kept->index = chunk->index;
+    kept->index = index;
     return kept->buffer.data;
 }
 
@@ -356,32 +386,48 @@ static void piece_convert(const struct array *array, const struct piece *piece, 
     }
 }
 
+/* Read the part of a chunk that exists and convert it, unless it needs no conversion. */
+static bool stored_read(const struct array *array, struct array_reader *reader, int64_t index,
+                        const struct chunk_place *place, const struct piece *piece,
+                        struct array_target to, struct error *error)
+{
+    const int64_t first = piece->from * array->element_bytes;
+    const int64_t bytes = piece->span * array->element_bytes;
+    if (array->filter_count > 0) {
+        const uint8_t *elements = chunk_decode(array, reader, index, place, error);
+        if (elements != NULL)
+            piece_convert(array, piece, elements + first, to);
+        return elements != NULL;
+    }
+    if (array->is_plain && to.floats != NULL && piece->loops == 1 && piece->to_stride[0] == 1)
+        return bytes_read(array, index, place, first, to.floats + piece->to, bytes, error);
+    if (!byte_buffer_reserve(&reader->stored, (size_t)bytes, error) ||
+        !bytes_read(array, index, place, first, reader->stored.data, bytes, error))
+        return false;
+    piece_convert(array, piece, reader->stored.data, to);
+    return true;
+}
+
 /* Read the part of one chunk that is in the box. */
 static bool piece_read(const struct array *array, struct array_reader *reader, int64_t index,
                        const struct piece *piece, struct array_target to, struct error *error)
 {
-    const struct array_chunk *chunk = array->data == NULL ? chunk_find(array, index) : NULL;
     const int64_t first = piece->from * array->element_bytes;
-    const int64_t bytes = piece->span * array->element_bytes;
-    const uint8_t *from = NULL;
-    if (array->data != NULL) {
-        from = array->data + first;
-    } else if (chunk != NULL && array->filter_count > 0) {
-        from = chunk_decode(array, reader, chunk, error);
-        if (from == NULL)
-            return false;
-        from += first;
-    } else if (chunk != NULL) {
-        if (array->is_plain && to.floats != NULL && piece->loops == 1 && piece->to_stride[0] == 1)
-            return bytes_read(array, index, to.floats + piece->to, bytes, chunk->offset + first,
-                              error);
-        if (!byte_buffer_reserve(&reader->stored, (size_t)bytes, error) ||
-            !bytes_read(array, index, reader->stored.data, bytes, chunk->offset + first, error))
-            return false;
-        from = reader->stored.data;
+    const struct kept_chunk *kept = kept_find(reader, index);
+    struct chunk_place place;
+    if (array->data != NULL || kept != NULL) {
+        piece_convert(array, piece, (kept != NULL ? kept->buffer.data : array->data) + first, to);
+        return true;
     }
-    piece_convert(array, piece, from, to);
-    return true;
+    if (!place_find(array, reader, index, &place, error))
+        return false;
+    bool good = true;
+    if (place.descriptor < 0)
+        piece_convert(array, piece, NULL, to);
+    else
+        good = stored_read(array, reader, index, &place, piece, to, error);
+    place_close(array, &place);
+    return good;
 }
 
 static bool box_read(struct array *array, const struct array_box *box, struct array_target to,

@@ -44,6 +44,18 @@ struct array_rule {
     int missing_count;
 };
 
+/* Chunks in files of a folder, as in Zarr. A file has one chunk, or is a shard: several chunks and
+ * an index of them. */
+struct array_files {
+    char *folder;        /* allocated; NULL: all chunks are in one file */
+    const char *prefix;  /* of a file's name, before its coordinates in the grid of files */
+    char separator;      /* of the coordinates */
+    bool sharded;        /* the files have an index */
+    bool index_is_first; /* else it is at the end */
+    bool index_has_sum;  /* CRC-32C */
+    int64_t shard[ARRAY_DIMENSIONS]; /* chunks in a file */
+};
+
 struct array_reader;
 
 struct array {
@@ -62,6 +74,7 @@ struct array {
     struct array_chunk
         *chunks; /* [chunk_count], allocated; those that are missing have the fill value */
     int64_t chunk_count;
+    struct array_files files; /* if files.folder is set, `chunks` and `descriptor` are not used */
     uint8_t *data; /* allocated: the whole array, if the file has it in its metadata, else NULL */
     double fill;
     struct array_rule rule;
@@ -92,6 +105,13 @@ bool array_type_set(struct array *array, const char *type);
 /* Set the error "FILE: cannot read 'NAME': REASON". Return false. */
 bool array_refuse(const struct array *array, struct error *error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Set the rule from attributes with NetCDF's conventions: scale_factor, add_offset, _FillValue,
+ * missing_value, valid_min, valid_max, valid_range. `get` copies at most `most` values of an
+ * attribute and returns their number; 0 if it is missing or not numbers. */
+void array_rule_set(struct array *array,
+                    int (*get)(const void *source, const char *name, double *values, int most),
+                    const void *source);
 
 /* Check the description and prepare reading. */
 MUST_CHECK bool array_open(struct array *array, struct error *error);

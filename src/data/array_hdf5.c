@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "data/array_hdf5.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,47 +140,18 @@ bool array_hdf5_file_open(struct hdf5_reader *reader, const char *path, struct e
     return error_set(error, ERROR_DATA, "%s is not an HDF5 or NetCDF-4 file", path);
 }
 
-/* ---- conventions of NetCDF ---- */
-
-static void missing_add(struct array *array, double value)
-{
-    struct array_rule *rule = &array->rule;
-    if (rule->missing_count == ARRAY_MISSING || isnan(value))
-        return;
-    /* 1e20 as a double is not the float that the data have. */
-    if (array->kind == 'f' && array->element_bytes == sizeof(float))
-        value = (double)(float)value;
-    rule->missing[rule->missing_count++] = value;
-    rule->active = true;
-}
-
-static void rule_read(const struct hdf5_reader *reader, const struct hdf5_object *dataset,
-                      struct array *array)
-{
-    struct array_rule *rule = &array->rule;
-    double values[ARRAY_MISSING];
-    *rule = (struct array_rule){.scale = 1, .least = (double)-INFINITY, .most = (double)INFINITY};
-    const bool scales = hdf5_reals_get(reader, dataset, "scale_factor", &rule->scale, 1) > 0;
-    const bool shifts = hdf5_reals_get(reader, dataset, "add_offset", &rule->offset, 1) > 0;
-    const bool has_least = hdf5_reals_get(reader, dataset, "valid_min", &rule->least, 1) > 0;
-    const bool has_most = hdf5_reals_get(reader, dataset, "valid_max", &rule->most, 1) > 0;
-    const bool has_range = hdf5_reals_get(reader, dataset, "valid_range", values, 2) == 2;
-    if (has_range) {
-        rule->least = values[0];
-        rule->most = values[1];
-    }
-    rule->active = scales || shifts || has_least || has_most || has_range;
-    if (hdf5_reals_get(reader, dataset, "_FillValue", values, 1) > 0)
-        missing_add(array, values[0]);
-    const int count = hdf5_reals_get(reader, dataset, "missing_value", values, ARRAY_MISSING);
-    for (int n = 0; n < count; n++)
-        missing_add(array, values[n]);
-    /* NetCDF's default fill value of floating-point numbers. */
-    if (array->kind == 'f' && array->fill == (double)9.9692099683868690e+36f)
-        missing_add(array, array->fill);
-}
-
 /* ---- data sets ---- */
+
+struct attributes {
+    const struct hdf5_reader *reader;
+    const struct hdf5_object *dataset;
+};
+
+static int attribute_get(const void *source, const char *name, double *values, int most)
+{
+    const struct attributes *attributes = source;
+    return hdf5_reals_get(attributes->reader, attributes->dataset, name, values, most);
+}
 
 /* Copy the places of the values: the chunks, or the values themselves. */
 static bool places_read(const struct hdf5_reader *reader, const struct hdf5_object *dataset,
@@ -249,6 +219,6 @@ bool array_hdf5_open(const struct hdf5_reader *reader, const char *name, const c
         array->filter[n] = (enum array_filter)filter_of(dataset->filter[n]);
     if (!shape_read(dataset, array))
         return error_set(error, ERROR_DATA, "%s: cannot read '%s': it is empty", path, name);
-    rule_read(reader, dataset, array);
+    array_rule_set(array, attribute_get, &(struct attributes){reader, dataset});
     return places_read(reader, dataset, array, error) && array_open(array, error);
 }

@@ -102,8 +102,8 @@ bool array_npy_open(const char *path, const char *name, struct array *array, str
     if (durable_pread(descriptor, first, sizeof first, 0) == sizeof first &&
         memcmp(first, "PK\3\4", sizeof first) == 0)
         return error_set(error, ERROR_DATA,
-                         "%s is an archive of arrays (.npz): write each array to a file of its own "
-                         "with numpy.save",
+                         "%s is an archive (.npz, .zip): unpack it, or write each array to a file "
+                         "of its own with numpy.save",
                          path);
     char *header = header_load(array, &offset);
     if (header == NULL)

@@ -132,3 +132,44 @@ void array_values_convert(const struct array *array, const uint8_t *from, int64_
                 to.doubles[first + (done + i) * stride] = values[i];
     }
 }
+
+/* ---- conventions of NetCDF ---- */
+
+static void missing_add(struct array *array, double value)
+{
+    struct array_rule *rule = &array->rule;
+    if (rule->missing_count == ARRAY_MISSING || isnan(value))
+        return;
+    /* 1e20 as a double is not the float that the data have. */
+    if (array->kind == 'f' && array->element_bytes == sizeof(float))
+        value = (double)(float)value;
+    rule->missing[rule->missing_count++] = value;
+    rule->active = true;
+}
+
+void array_rule_set(struct array *array,
+                    int (*get)(const void *source, const char *name, double *values, int most),
+                    const void *source)
+{
+    struct array_rule *rule = &array->rule;
+    double values[ARRAY_MISSING];
+    *rule = (struct array_rule){.scale = 1, .least = (double)-INFINITY, .most = (double)INFINITY};
+    const bool scales = get(source, "scale_factor", &rule->scale, 1) > 0;
+    const bool shifts = get(source, "add_offset", &rule->offset, 1) > 0;
+    const bool has_least = get(source, "valid_min", &rule->least, 1) > 0;
+    const bool has_most = get(source, "valid_max", &rule->most, 1) > 0;
+    const bool has_range = get(source, "valid_range", values, 2) == 2;
+    if (has_range) {
+        rule->least = values[0];
+        rule->most = values[1];
+    }
+    rule->active = scales || shifts || has_least || has_most || has_range;
+    if (get(source, "_FillValue", values, 1) > 0)
+        missing_add(array, values[0]);
+    const int count = get(source, "missing_value", values, ARRAY_MISSING);
+    for (int n = 0; n < count; n++)
+        missing_add(array, values[n]);
+    /* NetCDF's default fill value of floating-point numbers. */
+    if (array->kind == 'f' && array->fill == (double)9.9692099683868690e+36f)
+        missing_add(array, array->fill);
+}

@@ -3,14 +3,20 @@
 libvittrain_a_SOURCES += \
 	src/data/array.c \
 	src/data/array.h \
+	src/data/array_files.c \
+	src/data/array_files.h \
 	src/data/array_filter.c \
 	src/data/array_filter.h \
 	src/data/array_hdf5.c \
 	src/data/array_hdf5.h \
 	src/data/array_npy.c \
 	src/data/array_npy.h \
+	src/data/array_path.c \
+	src/data/array_path.h \
 	src/data/array_value.c \
 	src/data/array_value.h \
+	src/data/array_zarr.c \
+	src/data/array_zarr.h \
 	src/data/augment.c \
 	src/data/augment.h \
 	src/data/byte_buffer.c \

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Arrays of .npy files have the values that NumPy reads (test/vectors/make_array_folders.py). What
- * cannot be read is refused with a reason; damaged files are errors. With a number as argument,
- * only the test of random damage runs, with that number of mutations. */
+/* Arrays of .npy files and Zarr stores have the values that NumPy and zarr read
+ * (test/vectors/make_array_folders.py). What cannot be read is refused with a reason; damaged files
+ * are errors. With a number as argument, only the test of random damage runs, with that number of
+ * mutations. */
 #include <dirent.h>
-#include <sys/stat.h>
 
 #include "array_check.h"
+#include "core/folder.h"
 #include "core/random.h"
 #include "core/text_file.h"
-#include "data/array_npy.h"
+#include "data/array_path.h"
 #include "temporary.h"
 #include "test.h"
 
@@ -37,46 +38,65 @@ static int setup(void **state)
     return system(command);
 }
 
+static struct hdf5_reader reader = {.kind = ERROR_DATA, .purpose = "arrays"};
+
 static bool array_of(const char *store, const char *name, struct array *array, struct error *error)
 {
     static char path[2 * PATH];
-    snprintf(path, sizeof path, "%s/%s/%s.npy", top, store, name);
-    return array_npy_open(path, name, array, error);
+    struct array_path source;
+    snprintf(path, sizeof path, "%s", path_of(store));
+    const bool good = array_path_open(&source, path, &reader, error);
+    array_begin(array, path, name, -1, 0);
+    return good && array_path_array(&source, name, array, error);
+}
+
+/* Compare an array with its expected values. */
+static void array_expect(const char *store, const char *name)
+{
+    char path[2 * PATH];
+    struct array array;
+    struct error error = {0};
+    size_t bytes;
+    if (array_of(store, strcmp(name, "array") == 0 ? "" : name, &array, &error)) {
+        snprintf(path, sizeof path, "%s/expected/%s/%s", top, store, name);
+        char *expected = text_file_read(path, &bytes);
+        assert_non_null(expected);
+        assert_int_equal(bytes, array_elements(&array) * (int64_t)sizeof(double));
+        array_check(&array, (const double *)expected);
+        free(expected);
+    } else if (strstr(error.text, "its filter needs the library") == NULL) {
+        fail_msg("%s", error.text);
+    }
+    array_close(&array);
 }
 
 /* Compare all arrays that have expected values; return their number. */
 static int store_check(const char *store)
 {
     char folder[PATH], path[2 * PATH];
+    DIR *entries = NULL;
     int checked = 0;
-    snprintf(folder, sizeof folder, "expected/%s", store);
-    snprintf(folder, sizeof folder, "%s", path_of(folder));
-    DIR *entries = opendir(folder);
-    assert_non_null(entries);
-    for (const struct dirent *entry; (entry = readdir(entries)) != NULL;) {
-        struct array array;
-        struct error error = {0};
-        size_t bytes;
-        if (entry->d_name[0] == '.')
-            continue;
-        if (!array_of(store, entry->d_name, &array, &error))
-            fail_msg("%s: %s", entry->d_name, error.text);
-        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        char *expected = text_file_read(path, &bytes);
-        assert_non_null(expected);
-        assert_int_equal(bytes, array_elements(&array) * (int64_t)sizeof(double));
-        array_check(&array, (const double *)expected);
-        free(expected);
-        array_close(&array);
-        checked++;
-    }
-    closedir(entries);
+    snprintf(path, sizeof path, "expected/%s", store);
+    snprintf(folder, sizeof folder, "%s", path_of(path));
+    for (const char *name; (name = folder_next(&entries, folder)) != NULL; checked++)
+        if (strcmp(name, "group") == 0)
+            array_expect(store, "group/inner");
+        else
+            array_expect(store, name);
     return checked;
 }
 
 TEST(npy_files_have_the_values_of_numpy)
 {
     assert_int_equal(store_check("npy"), 25);
+}
+
+TEST(zarr_stores_have_the_values_of_zarr)
+{
+    assert_int_equal(store_check("v2"), 51);
+    assert_int_equal(store_check("v2_array"), 1);
+    assert_int_equal(store_check("v3"), 53);
+    assert_int_equal(store_check("v3_array"), 1);
 }
 
 static void refused(const char *store, const char *name, const char *reason)
@@ -97,12 +117,24 @@ TEST(npy_files_that_cannot_be_read_are_refused)
     refused("npy_refused", "records", "its type [('a' is not");
     refused("npy_refused", "text", "its type '<U2' is not");
     refused("npy_refused", "empty", "it is empty");
-    refused("npy_refused", "none", "No such file");
-    char archive[PATH], name[PATH];
-    snprintf(archive, sizeof archive, "%s", path_of("npy_refused/archive.npz"));
-    snprintf(name, sizeof name, "%s", path_of("npy_refused/archive.npy"));
-    assert_int_equal(rename(archive, name), 0);
-    refused("npy_refused", "archive", "is an archive of arrays (.npz): write each array to a file");
+    refused("npy_refused", "none",
+            "npy_refused has no array 'none': there is neither zarr.json nor");
+    refused("npy_refused/archive.npz", "a", "is an archive (.npz, .zip): unpack it, or write each");
+}
+
+TEST(zarr_arrays_that_cannot_be_read_are_refused)
+{
+    refused("v2_refused", "fortran", "cannot read 'fortran': its chunks are in Fortran order");
+    refused("v2_refused", "delta", "its codec 'delta' is not supported: write it with gzip, zstd");
+    refused("v2_refused", "bzip2", "its codec 'bz2' is not supported");
+    refused("v2_refused", "complex", "its type '<c8' is not an integer or a floating-point number");
+    refused("v2_refused", "empty", "it is empty");
+    refused("v3_refused", "transposed", "its codec 'transpose' is not supported");
+    refused("v3_refused", "nested", "its codec 'sharding_indexed' is not supported before");
+    refused("v3_refused", "complex", "its type 'complex64' is not");
+    refused("v2", "", "has no array '': it is a group; name an array in it");
+    refused("v3", "", "has no array '': it is a group; name an array in it");
+    refused("v3", "none", "has no array 'none': there is neither zarr.json nor .zarray");
 }
 
 /* Read an array of files that may be damaged; true if that is an error. */
@@ -154,6 +186,16 @@ TEST(damaged_files_are_errors)
 {
     assert_true(damage("npy", "version2", "version2.npy") > mutations / 20);
     assert_true(damage("npy", "line", "line.npy") > mutations / 20);
+    assert_true(damage("v2", "shuffle", "shuffle/.zarray") > mutations / 20);
+    assert_true(damage("v2", "packed", "packed/.zattrs") > mutations / 20);
+    assert_true(damage("v2", "zstd", "zstd/0.0.0.0") > mutations / 10);
+    assert_true(damage("v2", "lz4", "lz4/1.0.0.0") > mutations / 10);
+    assert_true(damage("v2", "blosc_lz4", "blosc_lz4/1.0.0.0") > mutations / 10);
+    assert_true(damage("v3", "shards_gzip_crc32c_end", "shards_gzip_crc32c_end/zarr.json") >
+                mutations / 20);
+    assert_true(damage("v3", "shards_gzip_crc32c_end", "shards_gzip_crc32c_end/c/0/0/0/0") >
+                mutations / 2);
+    assert_true(damage("v3", "shards_unchecked", "shards_unchecked/c/0/0/0/0") > mutations / 20);
 }
 
 int main(int argc, char **argv)

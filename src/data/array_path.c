@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "data/array_path.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/durable.h"
+#include "core/folder.h"
+#include "core/text.h"
+#include "core/text_file.h"
+#include "data/array_hdf5.h"
+#include "data/array_npy.h"
+#include "data/array_zarr.h"
+
+bool array_path_is_container(const char *folder)
+{
+    DIR *entries = NULL;
+    const char *name;
+    if (array_zarr_is_store(folder))
+        return true;
+    while ((name = folder_next(&entries, folder)) != NULL)
+        if (text_ends_with(name, ".npy")) {
+            closedir(entries);
+            return true;
+        }
+    return false;
+}
+
+bool array_path_open(struct array_path *self, const char *path, struct hdf5_reader *reader,
+                     struct error *error)
+{
+    struct stat status;
+    unsigned char first[6] = {0};
+    int64_t bytes;
+    *self = (struct array_path){.path = path, .reader = reader, .descriptor = -1};
+    self->is_folder = stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+    if (self->is_folder)
+        return true;
+    const int descriptor = text_file_descriptor(path, &bytes);
+    if (descriptor < 0)
+        return durable_unreadable(error, ERROR_DATA, path, errno);
+    const size_t count = durable_pread(descriptor, first, sizeof first, 0);
+    self->is_npy = (count == sizeof first && memcmp(first, "\x93NUMPY", sizeof first) == 0) ||
+                   (count >= 4 && memcmp(first, "PK\3\4", 4) == 0); /* .npz */
+    if (self->is_npy)
+        close(descriptor);
+    else
+        self->descriptor = descriptor;
+    return self->is_npy || array_hdf5_file_open(reader, path, error);
+}
+
+bool array_path_array(const struct array_path *self, const char *name, struct array *array,
+                      struct error *error)
+{
+    char path[PATH_MAX];
+    if (self->is_npy)
+        return array_npy_open(self->path, name, array, error);
+    if (!self->is_folder)
+        return array_hdf5_open(self->reader, name, self->path, self->descriptor, array, error);
+    const int length = snprintf(path, sizeof path, "%s/%s.npy", self->path, name);
+    if (length < (int)sizeof path && access(path, F_OK) == 0) {
+        const bool good = array_npy_open(path, name, array, error);
+        array->path = self->path;
+        return good;
+    }
+    return array_zarr_open(self->path, name, array, error);
+}
+
+void array_path_close(struct array_path *self)
+{
+    if (self->descriptor >= 0)
+        close(self->descriptor);
+    self->descriptor = -1;
+}
