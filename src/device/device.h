@@ -139,6 +139,10 @@ struct device {
     bool reproducible;
 };
 
+/* Queue an operation of operations.h; its arguments are the members of its struct. */
+#define OPERATION_RUN(device, stream, operation, ...)                                              \
+    (device)->backend->operation(stream, &(const struct operation){__VA_ARGS__})
+
 extern const struct device_backend device_cpu;
 
 /* Return the backend named "cpu" or "cuda" (whose module is opened), or NULL and an error that

@@ -219,12 +219,10 @@ static void part_hash(const struct flat_model *flat, const struct flat_buffer *b
     int64_t begin, end;
     if (values == NULL || !flat_tensor_part(buffer, tensor, &begin, &end))
         return;
-    flat->device->backend->hash(flat->stream,
-                                &(struct hash){.count = end - begin,
-                                               .values = values + begin,
-                                               .key = (((uint64_t)vector + 1) << VECTOR_SHIFT) +
-                                                      (uint64_t)(buffer->shard_begin + begin),
-                                               .sum = flat->hash});
+    OPERATION_RUN(flat->device, flat->stream, hash, .count = end - begin, .values = values + begin,
+                  .key = (((uint64_t)vector + 1) << VECTOR_SHIFT) +
+                         (uint64_t)(buffer->shard_begin + begin),
+                  .sum = flat->hash);
 }
 
 /* Returns *flat->hash and sets it to zero. Waits for the stream. */
@@ -306,11 +304,8 @@ static int64_t tensor_find_nonfinite(const struct flat_model *flat,
     int64_t begin, end, index = -1;
     if (!flat_tensor_part(buffer, tensor, &begin, &end))
         return -1;
-    const struct nonfinite search = {.type = TYPE_FP32,
-                                     .count = end - begin,
-                                     .values = values + begin,
-                                     .index = flat->nonfinite_index};
-    backend->nonfinite(flat->stream, &search);
+    OPERATION_RUN(flat->device, flat->stream, nonfinite, .type = TYPE_FP32, .count = end - begin,
+                  .values = values + begin, .index = flat->nonfinite_index);
     backend->copy(flat->stream, &index, flat->nonfinite_index, sizeof index);
     backend->stream_synchronize(flat->stream);
     return index < 0 ? -1 : index + begin + buffer->shard_begin - tensor->offset;

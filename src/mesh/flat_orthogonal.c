@@ -112,15 +112,9 @@ void flat_direction_start(struct flat_model *flat, int unit)
 static void matrix_multiply(const struct flat_model *flat, int64_t rows, int64_t in, int64_t out,
                             const void *x, const void *weight, void *y)
 {
-    const struct linear_forward args = {.type = direction_type(flat->type),
-                                        .rows = rows,
-                                        .in = in,
-                                        .out = out,
-                                        .rows_per_sample = 1,
-                                        .x = x,
-                                        .weight = weight,
-                                        .y = y};
-    flat->device->backend->linear_forward(flat->stream, &args);
+    OPERATION_RUN(flat->device, flat->stream, linear_forward, .type = direction_type(flat->type),
+                  .rows = rows, .in = in, .out = out, .rows_per_sample = 1, .x = x,
+                  .weight = weight, .y = y);
 }
 
 /* gram = x x^T or, if x has more rows than columns, x^T x. */
@@ -157,26 +151,14 @@ static void iterate_once(const struct flat_model *flat, struct matrix matrix, co
     int64_t side = matrix.side;
     gram_compute(flat, matrix, x);
     matrix_multiply(flat, side, side, side, work->gram, work->gram, work->square);
-    const struct matrix_sum sum = {.type = type,
-                                   .rows = side,
-                                   .width = side,
-                                   .x = work->gram,
-                                   .z = work->square,
-                                   .x_factor = (float)(scale * factor[1]),
-                                   .z_factor = (float)(scale * factor[2]),
-                                   .diagonal = (float)(scale * factor[0]),
-                                   .y = work->square};
-    flat->device->backend->matrix_sum(flat->stream, &sum);
-    const struct linear_backward from_left = {.type = type,
-                                              .rows = side,
-                                              .in = matrix.columns,
-                                              .out = side,
-                                              .rows_per_sample = 1,
-                                              .dy = work->square,
-                                              .weight = x,
-                                              .dx = next};
+    OPERATION_RUN(flat->device, flat->stream, matrix_sum, .type = type, .rows = side, .width = side,
+                  .x = work->gram, .z = work->square, .x_factor = (float)(scale * factor[1]),
+                  .z_factor = (float)(scale * factor[2]), .diagonal = (float)(scale * factor[0]),
+                  .y = work->square);
     if (side == matrix.rows)
-        flat->device->backend->linear_backward(flat->stream, &from_left);
+        OPERATION_RUN(flat->device, flat->stream, linear_backward, .type = type, .rows = side,
+                      .in = matrix.columns, .out = side, .rows_per_sample = 1, .dy = work->square,
+                      .weight = x, .dx = next);
     else
         matrix_multiply(flat, matrix.rows, side, side, x, work->square, next);
 }
@@ -194,15 +176,10 @@ static void matrix_orthogonalize(const struct flat_model *flat, const struct new
     backend->zero(flat->stream, work->norm_sum, sizeof *work->norm_sum);
     backend->sum_squares(flat->stream, work->iterate, tensor->count, work->norm_sum);
     backend->sum_value(flat->stream, work->norm_sum, work->norm_squared);
-    const struct matrix_sum normalised = {.type = type,
-                                          .rows = matrix.rows,
-                                          .width = matrix.columns,
-                                          .x = direction,
-                                          .x_factor = 1,
-                                          .norm_squared = work->norm_squared,
-                                          .epsilon = (float)rule->epsilon,
-                                          .y = work->iterate};
-    backend->matrix_sum(flat->stream, &normalised);
+    OPERATION_RUN(flat->device, flat->stream, matrix_sum, .type = type, .rows = matrix.rows,
+                  .width = matrix.columns, .x = direction, .x_factor = 1,
+                  .norm_squared = work->norm_squared, .epsilon = (float)rule->epsilon,
+                  .y = work->iterate);
     for (int step = 0; step < NEWTON_SCHULZ_STEPS; step++) {
         bool last = step == NEWTON_SCHULZ_STEPS - 1;
         double scale = last ? rule->scale(matrix.rows, matrix.columns) : 1;

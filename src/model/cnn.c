@@ -10,34 +10,25 @@
 static int convolution_add(struct convnet *convnet, const char *name, int input, int64_t channels,
                            int64_t kernel)
 {
-    return convnet_add(convnet, &(struct convnet_node){.kind = CONVNET_CONVOLUTION,
-                                                       .name = name,
-                                                       .input = input,
-                                                       .channels = channels,
-                                                       .kernel = kernel,
-                                                       .stride = 1,
-                                                       .bias = true,
-                                                       .relu = true});
+    return CONVNET_ADD(convnet, .kind = CONVNET_CONVOLUTION, .name = name, .input = input,
+                       .channels = channels, .kernel = kernel, .stride = 1, .bias = true,
+                       .relu = true);
 }
 
 static int pool_add(struct convnet *convnet, int input)
 {
-    return convnet_add(
-        convnet,
-        &(struct convnet_node){.kind = CONVNET_MAX_POOL, .input = input, .kernel = 2, .stride = 2});
+    return CONVNET_ADD(convnet, .kind = CONVNET_MAX_POOL, .input = input, .kernel = 2, .stride = 2);
 }
 
 static int linear_add(struct convnet *convnet, const char *name, int input, int64_t out, bool relu)
 {
-    return convnet_add(
-        convnet,
-        &(struct convnet_node){
-            .kind = CONVNET_LINEAR, .name = name, .input = input, .channels = out, .relu = relu});
+    return CONVNET_ADD(convnet, .kind = CONVNET_LINEAR, .name = name, .input = input,
+                       .channels = out, .relu = relu);
 }
 
 static int flatten_add(struct convnet *convnet, int input)
 {
-    return convnet_add(convnet, &(struct convnet_node){.kind = CONVNET_FLATTEN, .input = input});
+    return CONVNET_ADD(convnet, .kind = CONVNET_FLATTEN, .input = input);
 }
 
 /* Two convolutions, each followed by a pool, then a flat row per sample. */
@@ -74,20 +65,12 @@ static int block_add(struct convnet *convnet, const char *layer, int number, int
     char convolution_name[TENSOR_NAME], norm[TENSOR_NAME];
     snprintf(convolution_name, sizeof convolution_name, "%.40sconv%d", layer, number);
     snprintf(norm, sizeof norm, "%.40sbn%d", layer, number);
-    int node = convnet_add(
-        convnet, &(struct convnet_node){.kind = CONVNET_CONVOLUTION,
-                                        .name = convolution_name,
-                                        .input = input,
-                                        .channels = channels,
-                                        .kernel = kernel,
-                                        .stride = 1,
-                                        .padding = kernel == 3 ? 1 : 0,
-                                        .initial = kernel == 3 ? CONVNET_DIRAC : CONVNET_COSINES});
-    return convnet_add(convnet,
-                       &(struct convnet_node){.kind = CONVNET_BATCH_NORM,
-                                              .name = norm,
-                                              .input = pools ? pool_add(convnet, node) : node,
-                                              .relu = true});
+    int node = CONVNET_ADD(convnet, .kind = CONVNET_CONVOLUTION, .name = convolution_name,
+                           .input = input, .channels = channels, .kernel = kernel, .stride = 1,
+                           .padding = kernel == 3 ? 1 : 0,
+                           .initial = kernel == 3 ? CONVNET_DIRAC : CONVNET_COSINES);
+    return CONVNET_ADD(convnet, .kind = CONVNET_BATCH_NORM, .name = norm,
+                       .input = pools ? pool_add(convnet, node) : node, .relu = true);
 }
 
 static void cnn_c_describe(struct convnet *convnet, const struct convnet_shape *shape)
@@ -104,7 +87,7 @@ static void cnn_c_describe(struct convnet *convnet, const struct convnet_shape *
         node = block_add(convnet, prefix, 2, node, channels[layer], 3, false);
     }
     convnet_unit(convnet, "head");
-    node = convnet_add(convnet, &(struct convnet_node){.kind = CONVNET_MEAN_POOL, .input = node});
+    node = CONVNET_ADD(convnet, .kind = CONVNET_MEAN_POOL, .input = node);
     linear_add(convnet, "fc", node, shape->classes, false);
 }
 

@@ -278,10 +278,8 @@ struct model *convnet_open(const char *name, const struct convnet_shape *shape,
                                     .channels = shape->channels,
                                     .classes = shape->classes,
                                     .loss = shape->loss};
-    convnet_add(convnet, &(struct convnet_node){.kind = CONVNET_IMAGES,
-                                                .channels = shape->channels,
-                                                .in_height = image.height,
-                                                .in_width = image.width});
+    CONVNET_ADD(convnet, .kind = CONVNET_IMAGES, .channels = shape->channels,
+                .in_height = image.height, .in_width = image.width);
     shape->describe(convnet, shape);
     if (convnet->too_small) {
         error_set(error, ERROR_USAGE,

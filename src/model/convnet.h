@@ -83,7 +83,7 @@ struct convnet {
 };
 
 struct convnet_shape {
-    /* Fills the table by convnet_unit and convnet_add. Node 0, the images, exists already; the
+    /* Fills the table by convnet_unit and CONVNET_ADD. Node 0, the images, exists already; the
      * output of the last node is the logits. */
     void (*describe)(struct convnet *convnet, const struct convnet_shape *shape);
     int64_t image, channels, classes;
@@ -104,7 +104,8 @@ struct model *convnet_open(const char *name, const struct convnet_shape *shape,
 
 /* Begin a unit, to which the nodes added next belong. */
 void convnet_unit(struct convnet *convnet, const char *name);
-/* Add a node and return its number. */
+/* Add a node, given by the members of its struct, and return its number. */
+#define CONVNET_ADD(convnet, ...) convnet_add(convnet, &(const struct convnet_node){__VA_ARGS__})
 int convnet_add(struct convnet *convnet, const struct convnet_node *node);
 
 /* The rest is private to convnet.c, convnet_activations.c (memory) and convnet_pass.c (passes). */

@@ -44,33 +44,24 @@ static void *input_gradient(const struct convnet *convnet, const struct model_pa
 static void convolution_forward(const struct convnet *convnet, const struct model_pass *pass,
                                 const struct convnet_node *node, const void *x, void *y)
 {
-    const struct convolution_forward args = {.type = convnet->model.compute,
-                                             .shape = convnet_convolution_shape(node, pass->batch),
-                                             .x = x,
-                                             .weight = parameter(node, pass, 0),
-                                             .bias = node->bias ? parameter(node, pass, 1) : NULL,
-                                             .relu = node->relu,
-                                             .y = y,
-                                             .workspace = convnet->workspace};
-    convnet->model.device->backend->convolution_forward(pass->stream, &args);
+    OPERATION_RUN(
+        convnet->model.device, pass->stream, convolution_forward, .type = convnet->model.compute,
+        .shape = convnet_convolution_shape(node, pass->batch), .x = x,
+        .weight = parameter(node, pass, 0), .bias = node->bias ? parameter(node, pass, 1) : NULL,
+        .relu = node->relu, .y = y, .workspace = convnet->workspace);
 }
 
 static void convolution_backward(const struct convnet *convnet, const struct model_pass *pass,
                                  const struct convnet_node *node, const void *x, const void *dy)
 {
-    const struct convolution_backward args = {
-        .type = convnet->model.compute,
-        .shape = convnet_convolution_shape(node, pass->batch),
-        .x = x,
-        .weight = parameter(node, pass, 0),
-        .dy = dy,
-        .x_relu = convnet->nodes[node->input].clipped,
-        .dx = input_gradient(convnet, pass, node),
-        .dweight = parameter_gradient(node, pass, 0),
+    OPERATION_RUN(
+        convnet->model.device, pass->stream, convolution_backward, .type = convnet->model.compute,
+        .shape = convnet_convolution_shape(node, pass->batch), .x = x,
+        .weight = parameter(node, pass, 0), .dy = dy, .x_relu = convnet->nodes[node->input].clipped,
+        .dx = input_gradient(convnet, pass, node), .dweight = parameter_gradient(node, pass, 0),
         .dbias = node->bias ? parameter_gradient(node, pass, 1) : NULL,
         .overwrite = flat_overwrites_gradient(pass->flat, node->unit),
-        .workspace = convnet->workspace};
-    convnet->model.device->backend->convolution_backward(pass->stream, &args);
+        .workspace = convnet->workspace);
 }
 
 static void sums_all_reduce(void *pass, double *sums, int64_t count)
@@ -168,18 +159,11 @@ static void norm_backward(const struct convnet *convnet, const struct model_pass
 static void max_pool_forward(const struct convnet *convnet, const struct model_pass *pass,
                              const struct convnet_node *node, const void *x, void *y)
 {
-    const struct max_pool_forward args = {.type = convnet->model.compute,
-                                          .batch = pass->batch,
-                                          .height = node->in_height,
-                                          .width = node->in_width,
-                                          .channels = node->channels,
-                                          .kernel = node->kernel,
-                                          .stride = node->stride,
-                                          .padding = node->padding,
-                                          .x = x,
-                                          .y = y,
-                                          .index = pass->training ? node->index : NULL};
-    convnet->model.device->backend->max_pool_forward(pass->stream, &args);
+    OPERATION_RUN(convnet->model.device, pass->stream, max_pool_forward,
+                  .type = convnet->model.compute, .batch = pass->batch, .height = node->in_height,
+                  .width = node->in_width, .channels = node->channels, .kernel = node->kernel,
+                  .stride = node->stride, .padding = node->padding, .x = x, .y = y,
+                  .index = pass->training ? node->index : NULL);
 }
 
 static void max_pool_backward(const struct convnet *convnet, const struct model_pass *pass,
@@ -205,14 +189,9 @@ static void max_pool_backward(const struct convnet *convnet, const struct model_
 static void mean_pool_forward(const struct convnet *convnet, const struct model_pass *pass,
                               const struct convnet_node *node, const void *x, void *y)
 {
-    const struct pool_forward args = {.type = convnet->model.compute,
-                                      .batch = pass->batch,
-                                      .tokens = node->in_height * node->in_width,
-                                      .width = node->channels,
-                                      .mean = true,
-                                      .x = x,
-                                      .y = y};
-    convnet->model.device->backend->pool_forward(pass->stream, &args);
+    OPERATION_RUN(convnet->model.device, pass->stream, pool_forward, .type = convnet->model.compute,
+                  .batch = pass->batch, .tokens = node->in_height * node->in_width,
+                  .width = node->channels, .mean = true, .x = x, .y = y);
 }
 
 static void mean_pool_backward(const struct convnet *convnet, const struct model_pass *pass,
@@ -233,50 +212,32 @@ static void mean_pool_backward(const struct convnet *convnet, const struct model
 static void samples_transpose(const struct convnet *convnet, const struct model_pass *pass,
                               int64_t rows, int64_t columns, const void *x, void *y)
 {
-    const struct transpose args = {.type = convnet->model.compute,
-                                   .batch = pass->batch,
-                                   .rows = rows,
-                                   .columns = columns,
-                                   .x = x,
-                                   .y = y};
     if (y != NULL)
-        convnet->model.device->backend->transpose(pass->stream, &args);
+        OPERATION_RUN(convnet->model.device, pass->stream, transpose,
+                      .type = convnet->model.compute, .batch = pass->batch, .rows = rows,
+                      .columns = columns, .x = x, .y = y);
 }
 
 static void linear_forward(const struct convnet *convnet, const struct model_pass *pass,
                            const struct convnet_node *node, const void *x, void *y)
 {
-    const struct linear_forward args = {.type = convnet->model.compute,
-                                        .rows = pass->batch,
-                                        .in = node->in,
-                                        .out = node->channels,
-                                        .rows_per_sample = 1,
-                                        .x = x,
-                                        .weight = parameter(node, pass, 0),
-                                        .bias = parameter(node, pass, 1),
-                                        .relu = node->relu,
-                                        .y = y};
-    convnet->model.device->backend->linear_forward(pass->stream, &args);
+    OPERATION_RUN(convnet->model.device, pass->stream, linear_forward,
+                  .type = convnet->model.compute, .rows = pass->batch, .in = node->in,
+                  .out = node->channels, .rows_per_sample = 1, .x = x,
+                  .weight = parameter(node, pass, 0), .bias = parameter(node, pass, 1),
+                  .relu = node->relu, .y = y);
 }
 
 static void linear_backward(const struct convnet *convnet, const struct model_pass *pass,
                             const struct convnet_node *node, const void *x, const void *dy)
 {
-    const struct linear_backward args = {.type = convnet->model.compute,
-                                         .rows = pass->batch,
-                                         .in = node->in,
-                                         .out = node->channels,
-                                         .rows_per_sample = 1,
-                                         .x = x,
-                                         .weight = parameter(node, pass, 0),
-                                         .dy = dy,
-                                         .x_relu = convnet->nodes[node->input].clipped,
-                                         .dx = input_gradient(convnet, pass, node),
-                                         .dweight = parameter_gradient(node, pass, 0),
-                                         .dbias = parameter_gradient(node, pass, 1),
-                                         .overwrite =
-                                             flat_overwrites_gradient(pass->flat, node->unit)};
-    convnet->model.device->backend->linear_backward(pass->stream, &args);
+    OPERATION_RUN(
+        convnet->model.device, pass->stream, linear_backward, .type = convnet->model.compute,
+        .rows = pass->batch, .in = node->in, .out = node->channels, .rows_per_sample = 1, .x = x,
+        .weight = parameter(node, pass, 0), .dy = dy, .x_relu = convnet->nodes[node->input].clipped,
+        .dx = input_gradient(convnet, pass, node), .dweight = parameter_gradient(node, pass, 0),
+        .dbias = parameter_gradient(node, pass, 1),
+        .overwrite = flat_overwrites_gradient(pass->flat, node->unit));
 }
 
 static void node_forward(const struct convnet *convnet, const struct model_pass *pass, int number)

@@ -20,11 +20,8 @@ static int convolution_and_norm(struct convnet *convnet, const char *convolution
     node.name = convolution;
     node.initial = CONVNET_KAIMING_FAN_OUT;
     int number = convnet_add(convnet, &node);
-    return convnet_add(convnet, &(struct convnet_node){.kind = CONVNET_BATCH_NORM,
-                                                       .name = norm,
-                                                       .input = number,
-                                                       .residual = residual,
-                                                       .relu = relu});
+    return CONVNET_ADD(convnet, .kind = CONVNET_BATCH_NORM, .name = norm, .input = number,
+                       .residual = residual, .relu = relu);
 }
 
 /* Convolution number `number` of a block: conv1 and bn1, ... */
@@ -81,12 +78,9 @@ static void stages_and_head(const struct resnet *resnet, int node)
         for (int number = 0; number < shape->blocks[stage]; number++)
             node = block_add(resnet, node, stage, number);
     convnet_unit(resnet->convnet, "head");
-    node = convnet_add(resnet->convnet,
-                       &(struct convnet_node){.kind = CONVNET_MEAN_POOL, .input = node});
-    convnet_add(resnet->convnet, &(struct convnet_node){.kind = CONVNET_LINEAR,
-                                                        .name = "fc",
-                                                        .input = node,
-                                                        .channels = shape->classes});
+    node = CONVNET_ADD(resnet->convnet, .kind = CONVNET_MEAN_POOL, .input = node);
+    CONVNET_ADD(resnet->convnet, .kind = CONVNET_LINEAR, .name = "fc", .input = node,
+                .channels = shape->classes);
 }
 
 static void cnn_b_describe(struct convnet *convnet, const struct convnet_shape *shape)
@@ -105,10 +99,8 @@ static void resnet_describe(struct convnet *convnet, const struct convnet_shape 
     const struct convnet_node first = {
         .channels = shape->width, .kernel = 7, .stride = 2, .padding = 3};
     int node = convolution_and_norm(convnet, "conv1", "bn1", first, 0, true);
-    node = convnet_add(
-        convnet,
-        &(struct convnet_node){
-            .kind = CONVNET_MAX_POOL, .input = node, .kernel = 3, .stride = 2, .padding = 1});
+    node = CONVNET_ADD(convnet, .kind = CONVNET_MAX_POOL, .input = node, .kernel = 3, .stride = 2,
+                       .padding = 1);
     stages_and_head(&resnet, node);
 }
 

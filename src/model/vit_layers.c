@@ -54,17 +54,11 @@ void vit_norm(const struct vit *vit, const struct model_pass *pass, int unit,
               enum vit_tensor weight, int64_t rows, const void *x, void *y, float *mean,
               float *rstd)
 {
-    const struct norm_forward args = {.type = vit->model.compute,
-                                      .rows = rows,
-                                      .width = vit->shape.dim,
-                                      .epsilon = vit->shape.norm_epsilon,
-                                      .x = x,
-                                      .gamma = vit_weight(vit, pass, unit, weight),
-                                      .beta = vit_weight(vit, pass, unit, weight + 1),
-                                      .y = y,
-                                      .mean = pass->training ? mean : NULL,
-                                      .rstd = pass->training ? rstd : NULL};
-    vit->model.device->backend->norm_forward(pass->stream, &args);
+    OPERATION_RUN(vit->model.device, pass->stream, norm_forward, .type = vit->model.compute,
+                  .rows = rows, .width = vit->shape.dim, .epsilon = vit->shape.norm_epsilon, .x = x,
+                  .gamma = vit_weight(vit, pass, unit, weight),
+                  .beta = vit_weight(vit, pass, unit, weight + 1), .y = y,
+                  .mean = pass->training ? mean : NULL, .rstd = pass->training ? rstd : NULL);
 }
 
 void vit_norm_gradient(const struct vit *vit, const struct model_pass *pass, int unit,
@@ -72,21 +66,13 @@ void vit_norm_gradient(const struct vit *vit, const struct model_pass *pass, int
                        const float *rstd, const void *dy, const void *add, float *add_sums,
                        void *dx)
 {
-    const struct norm_backward args = {.type = vit->model.compute,
-                                       .rows = rows,
-                                       .width = vit->shape.dim,
-                                       .x = x,
-                                       .gamma = vit_weight(vit, pass, unit, weight),
-                                       .dy = dy,
-                                       .mean = mean,
-                                       .rstd = rstd,
-                                       .add = add,
-                                       .dx = dx,
-                                       .dgamma = vit_gradient(vit, pass, unit, weight),
-                                       .dbeta = vit_gradient(vit, pass, unit, weight + 1),
-                                       .add_sums = add_sums,
-                                       .overwrite = flat_overwrites_gradient(pass->flat, unit)};
-    vit->model.device->backend->norm_backward(pass->stream, &args);
+    OPERATION_RUN(vit->model.device, pass->stream, norm_backward, .type = vit->model.compute,
+                  .rows = rows, .width = vit->shape.dim, .x = x,
+                  .gamma = vit_weight(vit, pass, unit, weight), .dy = dy, .mean = mean,
+                  .rstd = rstd, .add = add, .dx = dx,
+                  .dgamma = vit_gradient(vit, pass, unit, weight),
+                  .dbeta = vit_gradient(vit, pass, unit, weight + 1), .add_sums = add_sums,
+                  .overwrite = flat_overwrites_gradient(pass->flat, unit));
 }
 
 struct linear_forward vit_linear(const struct vit *vit, const struct model_pass *pass, int unit,

@@ -13,77 +13,51 @@ static void stem_forward(struct vit *vit, const struct model_pass *pass)
 {
     const struct vit_shape *shape = &vit->shape;
     const struct device_backend *backend = vit->model.device->backend;
-    backend->patches_forward(pass->stream,
-                             &(struct patches_forward){.type = vit->model.compute,
-                                                       .batch = pass->batch,
-                                                       .channels = shape->channels,
-                                                       .height = vit->model.image.height,
-                                                       .width = vit->model.image.width,
-                                                       .patch = shape->patch,
-                                                       .images = pass->images,
-                                                       .rows = vit->patch_rows});
+    OPERATION_RUN(vit->model.device, pass->stream, patches_forward, .type = vit->model.compute,
+                  .batch = pass->batch, .channels = shape->channels,
+                  .height = vit->model.image.height, .width = vit->model.image.width,
+                  .patch = shape->patch, .images = pass->images, .rows = vit->patch_rows);
     struct linear_forward embed =
         vit_linear(vit, pass, 0, VIT_PATCH_WEIGHT, vit->patches,
                    shape->channels * shape->patch * shape->patch, shape->dim);
     embed.x = vit->patch_rows;
     embed.y = vit->patch_tokens;
     backend->linear_forward(pass->stream, &embed);
-    backend->tokens_forward(
-        pass->stream,
-        &(struct tokens_forward){.type = vit->model.compute,
-                                 .batch = pass->batch,
-                                 .tokens = vit->tokens,
-                                 .width = shape->dim,
-                                 .registers = shape->registers,
-                                 .unplaced = vit->unplaced,
-                                 .patches = vit->patch_tokens,
-                                 .class_token = vit_weight(vit, pass, 0, VIT_CLASS_TOKEN),
-                                 .register_tokens = vit_weight(vit, pass, 0, VIT_REGISTERS),
-                                 .position = vit_weight(vit, pass, 0, VIT_POSITION),
-                                 .x = vit->embedded});
+    OPERATION_RUN(vit->model.device, pass->stream, tokens_forward, .type = vit->model.compute,
+                  .batch = pass->batch, .tokens = vit->tokens, .width = shape->dim,
+                  .registers = shape->registers, .unplaced = vit->unplaced,
+                  .patches = vit->patch_tokens,
+                  .class_token = vit_weight(vit, pass, 0, VIT_CLASS_TOKEN),
+                  .register_tokens = vit_weight(vit, pass, 0, VIT_REGISTERS),
+                  .position = vit_weight(vit, pass, 0, VIT_POSITION), .x = vit->embedded);
     if (shape->embed_norm)
         vit_norm(vit, pass, 0, VIT_NORM1_WEIGHT, pass->batch * vit->tokens, vit->embedded, vit->x,
                  vit->embed_mean, vit->embed_rstd);
-    backend->dropout_apply(
-        pass->stream, &(struct dropout_apply){.type = vit->model.compute,
-                                              .rows = pass->batch * vit->tokens,
-                                              .width = shape->dim,
-                                              .rows_per_sample = vit->tokens,
-                                              .x = vit->x,
-                                              .y = vit->x,
-                                              .dropout = vit_dropout(pass, shape->dropout, 0)});
+    OPERATION_RUN(vit->model.device, pass->stream, dropout_apply, .type = vit->model.compute,
+                  .rows = pass->batch * vit->tokens, .width = shape->dim,
+                  .rows_per_sample = vit->tokens, .x = vit->x, .y = vit->x,
+                  .dropout = vit_dropout(pass, shape->dropout, 0));
 }
 
 static void stem_backward(struct vit *vit, const struct model_pass *pass)
 {
     const struct vit_shape *shape = &vit->shape;
     const struct device_backend *backend = vit->model.device->backend;
-    backend->dropout_apply(
-        pass->stream, &(struct dropout_apply){.type = vit->model.compute,
-                                              .rows = pass->batch * vit->tokens,
-                                              .width = shape->dim,
-                                              .rows_per_sample = vit->tokens,
-                                              .x = vit->dx,
-                                              .y = vit->dx,
-                                              .dropout = vit_dropout(pass, shape->dropout, 0)});
+    OPERATION_RUN(vit->model.device, pass->stream, dropout_apply, .type = vit->model.compute,
+                  .rows = pass->batch * vit->tokens, .width = shape->dim,
+                  .rows_per_sample = vit->tokens, .x = vit->dx, .y = vit->dx,
+                  .dropout = vit_dropout(pass, shape->dropout, 0));
     if (shape->embed_norm)
         vit_norm_gradient(vit, pass, 0, VIT_NORM1_WEIGHT, pass->batch * vit->tokens, vit->embedded,
                           vit->embed_mean, vit->embed_rstd, vit->dx, NULL, NULL, vit->dx);
-    backend->tokens_backward(
-        pass->stream,
-        &(struct tokens_backward){.type = vit->model.compute,
-                                  .batch = pass->batch,
-                                  .tokens = vit->tokens,
-                                  .width = shape->dim,
-                                  .registers = shape->registers,
-                                  .unplaced = vit->unplaced,
-                                  .class_token = shape->class_token,
-                                  .dx = vit->dx,
-                                  .dpatches = vit->patch_tokens,
-                                  .dclass_token = vit_gradient(vit, pass, 0, VIT_CLASS_TOKEN),
-                                  .dregister_tokens = vit_gradient(vit, pass, 0, VIT_REGISTERS),
-                                  .dposition = vit_gradient(vit, pass, 0, VIT_POSITION),
-                                  .overwrite = flat_overwrites_gradient(pass->flat, 0)});
+    OPERATION_RUN(vit->model.device, pass->stream, tokens_backward, .type = vit->model.compute,
+                  .batch = pass->batch, .tokens = vit->tokens, .width = shape->dim,
+                  .registers = shape->registers, .unplaced = vit->unplaced,
+                  .class_token = shape->class_token, .dx = vit->dx, .dpatches = vit->patch_tokens,
+                  .dclass_token = vit_gradient(vit, pass, 0, VIT_CLASS_TOKEN),
+                  .dregister_tokens = vit_gradient(vit, pass, 0, VIT_REGISTERS),
+                  .dposition = vit_gradient(vit, pass, 0, VIT_POSITION),
+                  .overwrite = flat_overwrites_gradient(pass->flat, 0));
     struct linear_backward embed =
         vit_linear_gradient(vit, pass, 0, VIT_PATCH_WEIGHT, vit->patches,
                             shape->channels * shape->patch * shape->patch, shape->dim);
@@ -98,13 +72,9 @@ static const void *block_residual(struct vit *vit, const struct model_pass *pass
 {
     if (vit_tokens_after(vit, unit) == vit->tokens)
         return x;
-    const struct pool_forward select = {.type = vit->model.compute,
-                                        .batch = pass->batch,
-                                        .tokens = vit->tokens,
-                                        .width = vit->shape.dim,
-                                        .x = x,
-                                        .y = vit->selected};
-    vit->model.device->backend->pool_forward(pass->stream, &select);
+    OPERATION_RUN(vit->model.device, pass->stream, pool_forward, .type = vit->model.compute,
+                  .batch = pass->batch, .tokens = vit->tokens, .width = vit->shape.dim, .x = x,
+                  .y = vit->selected);
     return vit->selected;
 }
 
@@ -183,22 +153,15 @@ static void qk_norm_gradient(struct vit *vit, const struct model_pass *pass, int
     for (int key = 0; key < 2 && shape->qk_norm; key++) {
         const enum vit_tensor weight = key ? VIT_K_NORM_WEIGHT : VIT_Q_NORM_WEIGHT;
         char *dy = (char *)vit->dqkv + (size_t)(key * shape->dim) * size;
-        const struct norm_backward args = {.type = vit->model.compute,
-                                           .rows = head_rows,
-                                           .width = width,
-                                           .group = shape->heads,
-                                           .stride = 3 * shape->dim,
-                                           .x = (char *)block->qk +
-                                                (size_t)(key * head_rows * width) * size,
-                                           .gamma = vit_weight(vit, pass, unit, weight),
-                                           .dy = dy,
-                                           .mean = block->qk_mean + key * head_rows,
-                                           .rstd = block->qk_rstd + key * head_rows,
-                                           .dx = dy,
-                                           .dgamma = vit_gradient(vit, pass, unit, weight),
-                                           .dbeta = vit_gradient(vit, pass, unit, weight + 1),
-                                           .overwrite = flat_overwrites_gradient(pass->flat, unit)};
-        vit->model.device->backend->norm_backward(pass->stream, &args);
+        OPERATION_RUN(
+            vit->model.device, pass->stream, norm_backward, .type = vit->model.compute,
+            .rows = head_rows, .width = width, .group = shape->heads, .stride = 3 * shape->dim,
+            .x = (char *)block->qk + (size_t)(key * head_rows * width) * size,
+            .gamma = vit_weight(vit, pass, unit, weight), .dy = dy,
+            .mean = block->qk_mean + key * head_rows, .rstd = block->qk_rstd + key * head_rows,
+            .dx = dy, .dgamma = vit_gradient(vit, pass, unit, weight),
+            .dbeta = vit_gradient(vit, pass, unit, weight + 1),
+            .overwrite = flat_overwrites_gradient(pass->flat, unit));
     }
 }
 
@@ -207,17 +170,12 @@ static void heads_rotate(const struct vit *vit, const struct model_pass *pass, v
                          bool inverse)
 {
     const struct vit_shape *shape = &vit->shape;
-    const struct rotary args = {.type = vit->model.compute,
-                                .batch = pass->batch,
-                                .tokens = vit->tokens,
-                                .grid = {vit->grid[0], vit->grid[1]},
-                                .heads = shape->heads,
-                                .head_dim = shape->dim / shape->heads,
-                                .temperature = 100,
-                                .inverse = inverse,
-                                .qkv = qkv};
     if (shape->position == POSITION_ROTARY)
-        vit->model.device->backend->rotary(pass->stream, &args);
+        OPERATION_RUN(vit->model.device, pass->stream, rotary, .type = vit->model.compute,
+                      .batch = pass->batch, .tokens = vit->tokens,
+                      .grid = {vit->grid[0], vit->grid[1]}, .heads = shape->heads,
+                      .head_dim = shape->dim / shape->heads, .temperature = 100, .inverse = inverse,
+                      .qkv = qkv);
 }
 
 /* middle = x + drop(scale1 * proj(attention(qkv(norm1(x))))) */
@@ -399,23 +357,13 @@ static float *attention_out_backward(struct vit *vit, const struct model_pass *p
                                                                     VIT_NORM1_WEIGHT, &projection)
                                   : NULL;
     backend->linear_backward(pass->stream, &projection);
-    const struct attention_backward attention = {
-        .type = vit->model.compute,
-        .batch = pass->batch,
-        .tokens = vit->tokens,
-        .queries = kept,
-        .heads = shape->heads,
-        .head_dim = head_dim,
-        .scale = 1 / sqrtf((float)head_dim),
-        .qkv = block->qkv,
-        .out = block->attention,
-        .dout = vit->dattention,
-        .lse = block->lse,
-        .dqkv = vit->dqkv,
-        .dqkv_sums = dqkv_sums,
-        .overwrite = projection.overwrite,
-        .dropout = vit_block_dropout(vit, pass, unit, DROPOUT_ATTENTION)};
-    backend->attention_backward(pass->stream, &attention);
+    OPERATION_RUN(vit->model.device, pass->stream, attention_backward, .type = vit->model.compute,
+                  .batch = pass->batch, .tokens = vit->tokens, .queries = kept,
+                  .heads = shape->heads, .head_dim = head_dim, .scale = 1 / sqrtf((float)head_dim),
+                  .qkv = block->qkv, .out = block->attention, .dout = vit->dattention,
+                  .lse = block->lse, .dqkv = vit->dqkv, .dqkv_sums = dqkv_sums,
+                  .overwrite = projection.overwrite,
+                  .dropout = vit_block_dropout(vit, pass, unit, DROPOUT_ATTENTION));
     return dx_sums;
 }
 
@@ -440,13 +388,9 @@ static void attention_branch_backward(struct vit *vit, const struct model_pass *
     backend->linear_backward(pass->stream, &qkv);
     const void *residual = vit->dx; /* gradient through the residual connection */
     if (kept < vit->tokens) {
-        const struct pool_backward spread = {.type = vit->model.compute,
-                                             .batch = pass->batch,
-                                             .tokens = vit->tokens,
-                                             .width = shape->dim,
-                                             .dy = vit->dx,
-                                             .dx = vit->dspread};
-        backend->pool_backward(pass->stream, &spread);
+        OPERATION_RUN(vit->model.device, pass->stream, pool_backward, .type = vit->model.compute,
+                      .batch = pass->batch, .tokens = vit->tokens, .width = shape->dim,
+                      .dy = vit->dx, .dx = vit->dspread);
         residual = vit->dspread;
     }
     vit_norm_gradient(vit, pass, unit, VIT_NORM1_WEIGHT, pass->batch * vit->tokens, x, block->mean1,
@@ -456,28 +400,16 @@ static void attention_branch_backward(struct vit *vit, const struct model_pass *
 /* y = mean of the patches of each sample of x */
 static void mean_forward(struct vit *vit, const struct model_pass *pass, const void *x, void *y)
 {
-    const struct pool_forward pool = {.type = vit->model.compute,
-                                      .batch = pass->batch,
-                                      .tokens = vit->tokens,
-                                      .width = vit->shape.dim,
-                                      .first = vit->tokens - vit->patches,
-                                      .mean = true,
-                                      .x = x,
-                                      .y = y};
-    vit->model.device->backend->pool_forward(pass->stream, &pool);
+    OPERATION_RUN(vit->model.device, pass->stream, pool_forward, .type = vit->model.compute,
+                  .batch = pass->batch, .tokens = vit->tokens, .width = vit->shape.dim,
+                  .first = vit->tokens - vit->patches, .mean = true, .x = x, .y = y);
 }
 
 static void mean_backward(struct vit *vit, const struct model_pass *pass, const void *dy, void *dx)
 {
-    const struct pool_backward pool = {.type = vit->model.compute,
-                                       .batch = pass->batch,
-                                       .tokens = vit->tokens,
-                                       .width = vit->shape.dim,
-                                       .first = vit->tokens - vit->patches,
-                                       .mean = true,
-                                       .dy = dy,
-                                       .dx = dx};
-    vit->model.device->backend->pool_backward(pass->stream, &pool);
+    OPERATION_RUN(vit->model.device, pass->stream, pool_backward, .type = vit->model.compute,
+                  .batch = pass->batch, .tokens = vit->tokens, .width = vit->shape.dim,
+                  .first = vit->tokens - vit->patches, .mean = true, .dy = dy, .dx = dx);
 }
 
 /* middle = proj(attention(q(latent), kv(x))); normed = middle + fc2(gelu(fc1(norm2(middle)))).
@@ -498,15 +430,10 @@ static void attention_pool_forward(struct vit *vit, const struct model_pass *pas
     kv.x = x;
     kv.y = vit->kv;
     backend->linear_forward(pass->stream, &kv);
-    backend->tokens_forward(pass->stream,
-                            &(struct tokens_forward){.type = vit->model.compute,
-                                                     .batch = pass->batch * vit->tokens,
-                                                     .tokens = 3,
-                                                     .width = shape->dim,
-                                                     .unplaced = 3,
-                                                     .patches = vit->kv,
-                                                     .class_token = vit->query,
-                                                     .x = vit->blocks[unit - 1].qkv});
+    OPERATION_RUN(vit->model.device, pass->stream, tokens_forward, .type = vit->model.compute,
+                  .batch = pass->batch * vit->tokens, .tokens = 3, .width = shape->dim,
+                  .unplaced = 3, .patches = vit->kv, .class_token = vit->query,
+                  .x = vit->blocks[unit - 1].qkv);
     attention_out(vit, pass, unit, NULL);
     mlp_hidden(vit, pass, unit);
     mlp_out(vit, pass, unit);
@@ -518,40 +445,26 @@ static void query_backward(struct vit *vit, const struct model_pass *pass, int u
 {
     const struct vit_shape *shape = &vit->shape;
     const struct device_backend *backend = vit->model.device->backend;
-    backend->pool_forward(pass->stream, &(struct pool_forward){.type = vit->model.compute,
-                                                               .batch = pass->batch,
-                                                               .tokens = 3 * vit->tokens,
-                                                               .width = shape->dim,
-                                                               .x = vit->dqkv,
-                                                               .y = vit->dquery});
-    backend->tokens_forward(
-        pass->stream,
-        &(struct tokens_forward){.type = vit->model.compute,
-                                 .batch = pass->batch,
-                                 .tokens = 1,
-                                 .width = shape->dim,
-                                 .unplaced = 1,
-                                 .patches = vit->kv, /* no patches: not read */
-                                 .class_token = vit_weight(vit, pass, unit, VIT_LATENT),
-                                 .x = vit->dattention});
+    OPERATION_RUN(vit->model.device, pass->stream, pool_forward, .type = vit->model.compute,
+                  .batch = pass->batch, .tokens = 3 * vit->tokens, .width = shape->dim,
+                  .x = vit->dqkv, .y = vit->dquery);
+    /* Without patches: `patches` is not read. */
+    OPERATION_RUN(vit->model.device, pass->stream, tokens_forward, .type = vit->model.compute,
+                  .batch = pass->batch, .tokens = 1, .width = shape->dim, .unplaced = 1,
+                  .patches = vit->kv, .class_token = vit_weight(vit, pass, unit, VIT_LATENT),
+                  .x = vit->dattention);
     struct linear_backward q =
         vit_linear_gradient(vit, pass, unit, VIT_Q_WEIGHT, 1, shape->dim, shape->dim);
     q.x = vit->dattention;
     q.dy = vit->dquery;
     q.dx = vit->dnormed;
     backend->linear_backward(pass->stream, &q);
-    backend->tokens_backward(
-        pass->stream,
-        &(struct tokens_backward){.type = vit->model.compute,
-                                  .batch = pass->batch,
-                                  .tokens = 1,
-                                  .width = shape->dim,
-                                  .unplaced = 1,
-                                  .class_token = true,
-                                  .dx = vit->dnormed,
-                                  .dpatches = vit->kv, /* no patches: not written */
-                                  .dclass_token = vit_gradient(vit, pass, unit, VIT_LATENT),
-                                  .overwrite = flat_overwrites_gradient(pass->flat, unit)});
+    /* Without patches: `dpatches` is not written. */
+    OPERATION_RUN(vit->model.device, pass->stream, tokens_backward, .type = vit->model.compute,
+                  .batch = pass->batch, .tokens = 1, .width = shape->dim, .unplaced = 1,
+                  .class_token = true, .dx = vit->dnormed, .dpatches = vit->kv,
+                  .dclass_token = vit_gradient(vit, pass, unit, VIT_LATENT),
+                  .overwrite = flat_overwrites_gradient(pass->flat, unit));
 }
 
 /* vit->dx: the gradient of `normed`. Writes the gradient of x to vit->dbranch. */

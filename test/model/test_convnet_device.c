@@ -27,11 +27,9 @@ static int normed(struct convnet *convnet, const char *name, struct convnet_node
     convolution.initial = CONVNET_KAIMING_FAN_OUT;
     char norm[32];
     snprintf(norm, sizeof norm, "%s_norm", name);
-    return convnet_add(convnet, &(struct convnet_node){.kind = CONVNET_BATCH_NORM,
-                                                       .name = norm,
-                                                       .input = convnet_add(convnet, &convolution),
-                                                       .residual = residual,
-                                                       .relu = relu});
+    return CONVNET_ADD(convnet, .kind = CONVNET_BATCH_NORM, .name = norm,
+                       .input = convnet_add(convnet, &convolution), .residual = residual,
+                       .relu = relu);
 }
 
 /* A ResNet with one block between a stem and a head of the older type. */
@@ -41,10 +39,8 @@ static void describe(struct convnet *convnet, const struct convnet_shape *shape)
     int stem = normed(convnet, "first",
                       (struct convnet_node){.channels = 8, .kernel = 3, .stride = 1, .padding = 1},
                       0, true);
-    stem = convnet_add(
-        convnet,
-        &(struct convnet_node){
-            .kind = CONVNET_MAX_POOL, .input = stem, .kernel = 3, .stride = 2, .padding = 1});
+    stem = CONVNET_ADD(convnet, .kind = CONVNET_MAX_POOL, .input = stem, .kernel = 3, .stride = 2,
+                       .padding = 1);
     convnet_unit(convnet, "block");
     int branch = normed(
         convnet, "narrow",
@@ -57,23 +53,13 @@ static void describe(struct convnet *convnet, const struct convnet_shape *shape)
                         .input = branch, .channels = 16, .kernel = 3, .stride = 2, .padding = 1},
                     shortcut, true);
     convnet_unit(convnet, "head");
-    int last = convnet_add(convnet, &(struct convnet_node){.kind = CONVNET_CONVOLUTION,
-                                                           .name = "last",
-                                                           .input = branch,
-                                                           .channels = 12,
-                                                           .kernel = 3,
-                                                           .stride = 1,
-                                                           .bias = true,
-                                                           .relu = true});
-    last = convnet_add(convnet, &(struct convnet_node){.kind = CONVNET_FLATTEN, .input = last});
-    last = convnet_add(
-        convnet,
-        &(struct convnet_node){
-            .kind = CONVNET_LINEAR, .name = "hidden", .input = last, .channels = 20, .relu = true});
-    convnet_add(convnet, &(struct convnet_node){.kind = CONVNET_LINEAR,
-                                                .name = "classes",
-                                                .input = last,
-                                                .channels = shape->classes});
+    int last = CONVNET_ADD(convnet, .kind = CONVNET_CONVOLUTION, .name = "last", .input = branch,
+                           .channels = 12, .kernel = 3, .stride = 1, .bias = true, .relu = true);
+    last = CONVNET_ADD(convnet, .kind = CONVNET_FLATTEN, .input = last);
+    last = CONVNET_ADD(convnet, .kind = CONVNET_LINEAR, .name = "hidden", .input = last,
+                       .channels = 20, .relu = true);
+    CONVNET_ADD(convnet, .kind = CONVNET_LINEAR, .name = "classes", .input = last,
+                .channels = shape->classes);
 }
 
 /* The model on one of the two devices, on one rank or on all. */

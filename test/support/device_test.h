@@ -57,7 +57,7 @@ void device_test_close(struct device_test *test);
 
 /* Queue an operation; its arguments are the members of its struct. */
 #define DEVICE_RUN(test, operation, ...)                                                           \
-    (test)->device->backend->operation((test)->stream, &(const struct operation){__VA_ARGS__})
+    OPERATION_RUN((test)->device, (test)->stream, operation, __VA_ARGS__)
 
 /* Wait for all queued work. */
 void device_test_wait(struct device_test *test);

@@ -38,15 +38,9 @@ enum { LAYERS = sizeof layers / sizeof layers[0], LAYERS_CPU = 8 };
 /* A matrix product with nothing fused. */
 static void trial_product(struct machine_bench *self, const int64_t *size)
 {
-    const struct linear_forward args = {.type = self->type,
-                                        .rows = size[0],
-                                        .in = size[1],
-                                        .out = size[2],
-                                        .rows_per_sample = 1,
-                                        .x = self->x,
-                                        .weight = self->weight,
-                                        .y = self->y};
-    self->device->backend->linear_forward(self->stream, &args);
+    OPERATION_RUN(self->device, self->stream, linear_forward, .type = self->type, .rows = size[0],
+                  .in = size[1], .out = size[2], .rows_per_sample = 1, .x = self->x,
+                  .weight = self->weight, .y = self->y);
 }
 
 static void onednn_run(struct machine_bench *self, struct product product, const void *a,

@@ -120,72 +120,38 @@ void machine_bench_close(struct machine_bench *self)
 void trial_linear_forward(struct machine_bench *self, const int64_t *size)
 {
     bool widens = size[2] == 4 * size[1], adds = size[1] == 4 * size[2] || size[1] == size[2];
-    self->device->backend->linear_forward(self->stream, &(struct linear_forward){
-                                                            .type = self->type,
-                                                            .rows = size[0],
-                                                            .in = size[1],
-                                                            .out = size[2],
-                                                            .rows_per_sample = 1,
-                                                            .x = self->x,
-                                                            .weight = self->weight,
-                                                            .bias = self->gradient,
-                                                            .residual = adds ? self->other : NULL,
-                                                            .pre = widens ? self->pre : NULL,
-                                                            .y = self->y,
-                                                        });
+    OPERATION_RUN(self->device, self->stream, linear_forward, .type = self->type, .rows = size[0],
+                  .in = size[1], .out = size[2], .rows_per_sample = 1, .x = self->x,
+                  .weight = self->weight, .bias = self->gradient,
+                  .residual = adds ? self->other : NULL, .pre = widens ? self->pre : NULL,
+                  .y = self->y);
 }
 
 void trial_linear_backward(struct machine_bench *self, const int64_t *size)
 {
-    self->device->backend->linear_backward(self->stream,
-                                           &(struct linear_backward){
-                                               .type = self->type,
-                                               .rows = size[0],
-                                               .in = size[1],
-                                               .out = size[2],
-                                               .rows_per_sample = 1,
-                                               .x = self->x,
-                                               .weight = self->weight,
-                                               .dy = self->y,
-                                               .pre = size[1] == 4 * size[2] ? self->pre : NULL,
-                                               .dx = self->other,
-                                               .dweight = self->gradient,
-                                               .dbias = (float *)self->gradient + size[1] * size[2],
-                                           });
+    OPERATION_RUN(self->device, self->stream, linear_backward, .type = self->type, .rows = size[0],
+                  .in = size[1], .out = size[2], .rows_per_sample = 1, .x = self->x,
+                  .weight = self->weight, .dy = self->y,
+                  .pre = size[1] == 4 * size[2] ? self->pre : NULL, .dx = self->other,
+                  .dweight = self->gradient, .dbias = (float *)self->gradient + size[1] * size[2]);
 }
 
 enum { HEAD_DIM = 64 };
 
 void trial_attention_forward(struct machine_bench *self, const int64_t *size)
 {
-    self->device->backend->attention_forward(self->stream,
-                                             &(struct attention_forward){.type = self->type,
-                                                                         .batch = size[0],
-                                                                         .tokens = size[1],
-                                                                         .queries = size[1],
-                                                                         .heads = size[2],
-                                                                         .head_dim = HEAD_DIM,
-                                                                         .scale = 0.125f,
-                                                                         .qkv = self->x,
-                                                                         .out = self->y,
-                                                                         .lse = self->gradient});
+    OPERATION_RUN(self->device, self->stream, attention_forward, .type = self->type,
+                  .batch = size[0], .tokens = size[1], .queries = size[1], .heads = size[2],
+                  .head_dim = HEAD_DIM, .scale = 0.125f, .qkv = self->x, .out = self->y,
+                  .lse = self->gradient);
 }
 
 void trial_attention_backward(struct machine_bench *self, const int64_t *size)
 {
-    self->device->backend->attention_backward(self->stream,
-                                              &(struct attention_backward){.type = self->type,
-                                                                           .batch = size[0],
-                                                                           .tokens = size[1],
-                                                                           .queries = size[1],
-                                                                           .heads = size[2],
-                                                                           .head_dim = HEAD_DIM,
-                                                                           .scale = 0.125f,
-                                                                           .qkv = self->x,
-                                                                           .out = self->y,
-                                                                           .dout = self->other,
-                                                                           .lse = self->gradient,
-                                                                           .dqkv = self->pre});
+    OPERATION_RUN(self->device, self->stream, attention_backward, .type = self->type,
+                  .batch = size[0], .tokens = size[1], .queries = size[1], .heads = size[2],
+                  .head_dim = HEAD_DIM, .scale = 0.125f, .qkv = self->x, .out = self->y,
+                  .dout = self->other, .lse = self->gradient, .dqkv = self->pre);
 }
 
 struct convolution_shape trial_convolution_shape(const int64_t *size)
@@ -209,27 +175,18 @@ size_t trial_convolution_workspace(const struct machine_bench *self, enum data_t
 
 void trial_convolution_forward(struct machine_bench *self, const int64_t *size)
 {
-    self->device->backend->convolution_forward(
-        self->stream, &(struct convolution_forward){.type = self->type,
-                                                    .shape = trial_convolution_shape(size),
-                                                    .x = self->x,
-                                                    .weight = self->weight,
-                                                    .y = self->y,
-                                                    .workspace = self->convolution});
+    OPERATION_RUN(self->device, self->stream, convolution_forward, .type = self->type,
+                  .shape = trial_convolution_shape(size), .x = self->x, .weight = self->weight,
+                  .y = self->y, .workspace = self->convolution);
 }
 
 void trial_convolution_gradients(struct machine_bench *self, const int64_t *size, bool input,
                                  bool weight)
 {
-    self->device->backend->convolution_backward(
-        self->stream, &(struct convolution_backward){.type = self->type,
-                                                     .shape = trial_convolution_shape(size),
-                                                     .x = self->x,
-                                                     .weight = self->weight,
-                                                     .dy = self->y,
-                                                     .dx = input ? self->other : NULL,
-                                                     .dweight = weight ? self->gradient : NULL,
-                                                     .workspace = self->convolution});
+    OPERATION_RUN(self->device, self->stream, convolution_backward, .type = self->type,
+                  .shape = trial_convolution_shape(size), .x = self->x, .weight = self->weight,
+                  .dy = self->y, .dx = input ? self->other : NULL,
+                  .dweight = weight ? self->gradient : NULL, .workspace = self->convolution);
 }
 
 /* The first layer of a model computes no gradient of the images. */
@@ -241,58 +198,33 @@ void trial_convolution_backward(struct machine_bench *self, const int64_t *size)
 void trial_norm_forward(struct machine_bench *self, const int64_t *size)
 {
     float *statistics = self->gradient;
-    self->device->backend->norm_forward(self->stream,
-                                        &(struct norm_forward){.type = self->type,
-                                                               .rows = size[0],
-                                                               .width = size[1],
-                                                               .epsilon = 1e-6f,
-                                                               .x = self->x,
-                                                               .gamma = self->weight,
-                                                               .beta = self->weight,
-                                                               .y = self->y,
-                                                               .mean = statistics,
-                                                               .rstd = statistics + size[0]});
+    OPERATION_RUN(self->device, self->stream, norm_forward, .type = self->type, .rows = size[0],
+                  .width = size[1], .epsilon = 1e-6f, .x = self->x, .gamma = self->weight,
+                  .beta = self->weight, .y = self->y, .mean = statistics,
+                  .rstd = statistics + size[0]);
 }
 
 void trial_norm_backward(struct machine_bench *self, const int64_t *size)
 {
     float *statistics = self->gradient;
     float *sums = statistics + 2 * size[0];
-    self->device->backend->norm_backward(self->stream,
-                                         &(struct norm_backward){.type = self->type,
-                                                                 .rows = size[0],
-                                                                 .width = size[1],
-                                                                 .x = self->x,
-                                                                 .gamma = self->weight,
-                                                                 .dy = self->y,
-                                                                 .mean = statistics,
-                                                                 .rstd = statistics + size[0],
-                                                                 .add = self->other,
-                                                                 .dx = self->pre,
-                                                                 .dgamma = sums,
-                                                                 .dbeta = sums + size[1]});
+    OPERATION_RUN(self->device, self->stream, norm_backward, .type = self->type, .rows = size[0],
+                  .width = size[1], .x = self->x, .gamma = self->weight, .dy = self->y,
+                  .mean = statistics, .rstd = statistics + size[0], .add = self->other,
+                  .dx = self->pre, .dgamma = sums, .dbeta = sums + size[1]);
 }
 
 void trial_dropout_apply(struct machine_bench *self, const int64_t *size)
 {
-    self->device->backend->dropout_apply(
-        self->stream, &(struct dropout_apply){.type = self->type,
-                                              .rows = size[0],
-                                              .width = size[1],
-                                              .rows_per_sample = 1,
-                                              .x = self->x,
-                                              .y = self->y,
-                                              .dropout = {.rate = 0.1f, .params = self->params}});
+    OPERATION_RUN(self->device, self->stream, dropout_apply, .type = self->type, .rows = size[0],
+                  .width = size[1], .rows_per_sample = 1, .x = self->x, .y = self->y,
+                  .dropout = {.rate = 0.1f, .params = self->params});
 }
 
 void trial_batch_norm_sums(struct machine_bench *self, const int64_t *size)
 {
-    self->device->backend->batch_norm_sums(self->stream,
-                                           &(struct batch_norm_sums){.type = self->type,
-                                                                     .rows = size[0],
-                                                                     .channels = size[1],
-                                                                     .x = self->x,
-                                                                     .sums = self->gradient});
+    OPERATION_RUN(self->device, self->stream, batch_norm_sums, .type = self->type, .rows = size[0],
+                  .channels = size[1], .x = self->x, .sums = self->gradient);
 }
 
 /* Statistics follow the sums in `gradient`. */
@@ -303,45 +235,26 @@ static float *statistics_of(const struct machine_bench *self, const int64_t *siz
 
 void trial_batch_norm_forward(struct machine_bench *self, const int64_t *size)
 {
-    self->device->backend->batch_norm_forward(
-        self->stream, &(struct batch_norm_forward){.type = self->type,
-                                                   .rows = size[0],
-                                                   .channels = size[1],
-                                                   .epsilon = 1e-5f,
-                                                   .x = self->x,
-                                                   .gamma = self->weight,
-                                                   .beta = self->weight,
-                                                   .running_mean = self->weight,
-                                                   .running_variance = self->weight,
-                                                   .relu = true,
-                                                   .y = self->y,
-                                                   .statistics = statistics_of(self, size)});
+    OPERATION_RUN(self->device, self->stream, batch_norm_forward, .type = self->type,
+                  .rows = size[0], .channels = size[1], .epsilon = 1e-5f, .x = self->x,
+                  .gamma = self->weight, .beta = self->weight, .running_mean = self->weight,
+                  .running_variance = self->weight, .relu = true, .y = self->y,
+                  .statistics = statistics_of(self, size));
 }
 
 void trial_batch_norm_backward_sums(struct machine_bench *self, const int64_t *size)
 {
-    self->device->backend->batch_norm_backward_sums(
-        self->stream, &(struct batch_norm_backward_sums){.type = self->type,
-                                                         .rows = size[0],
-                                                         .channels = size[1],
-                                                         .x = self->x,
-                                                         .y = self->y,
-                                                         .statistics = statistics_of(self, size),
-                                                         .dy = self->other,
-                                                         .sums = self->gradient});
+    OPERATION_RUN(self->device, self->stream, batch_norm_backward_sums, .type = self->type,
+                  .rows = size[0], .channels = size[1], .x = self->x, .y = self->y,
+                  .statistics = statistics_of(self, size), .dy = self->other,
+                  .sums = self->gradient);
 }
 
 void trial_batch_norm_backward(struct machine_bench *self, const int64_t *size)
 {
-    self->device->backend->batch_norm_backward(
-        self->stream, &(struct batch_norm_backward){.type = self->type,
-                                                    .rows = size[0],
-                                                    .channels = size[1],
-                                                    .x = self->x,
-                                                    .dy = self->other,
-                                                    .gamma = self->weight,
-                                                    .statistics = statistics_of(self, size),
-                                                    .dx = self->pre});
+    OPERATION_RUN(self->device, self->stream, batch_norm_backward, .type = self->type,
+                  .rows = size[0], .channels = size[1], .x = self->x, .dy = self->other,
+                  .gamma = self->weight, .statistics = statistics_of(self, size), .dx = self->pre);
 }
 
 /* The shape of a max pool as in ResNets. */
@@ -351,33 +264,23 @@ void trial_batch_norm_backward(struct machine_bench *self, const int64_t *size)
 
 void trial_max_pool_forward(struct machine_bench *self, const int64_t *size)
 {
-    const struct max_pool_forward args = {MAX_POOL_SHAPE, .x = self->x, .y = self->y,
-                                          .index = self->pre};
-    self->device->backend->max_pool_forward(self->stream, &args);
+    OPERATION_RUN(self->device, self->stream, max_pool_forward, MAX_POOL_SHAPE, .x = self->x,
+                  .y = self->y, .index = self->pre);
 }
 
 void trial_max_pool_backward(struct machine_bench *self, const int64_t *size)
 {
-    const struct max_pool_backward args = {MAX_POOL_SHAPE, .dy = self->y, .index = self->pre,
-                                           .dx = self->other};
-    self->device->backend->max_pool_backward(self->stream, &args);
+    OPERATION_RUN(self->device, self->stream, max_pool_backward, MAX_POOL_SHAPE, .dy = self->y,
+                  .index = self->pre, .dx = self->other);
 }
 
 void trial_image_transform(struct machine_bench *self, const int64_t *size)
 {
     static const float mean[] = {0.5f, 0.5f, 0.5f}, std[] = {0.5f, 0.5f, 0.5f};
-    self->device->backend->image_transform(self->stream,
-                                           &(struct image_transform){.type = self->type,
-                                                                     .batch = size[0],
-                                                                     .channels = 3,
-                                                                     .source_height = size[1],
-                                                                     .source_width = size[1],
-                                                                     .height = size[1],
-                                                                     .width = size[1],
-                                                                     .source = self->x,
-                                                                     .mean = mean,
-                                                                     .std = std,
-                                                                     .images = self->y});
+    OPERATION_RUN(self->device, self->stream, image_transform, .type = self->type, .batch = size[0],
+                  .channels = 3, .source_height = size[1], .source_width = size[1],
+                  .height = size[1], .width = size[1], .source = self->x, .mean = mean, .std = std,
+                  .images = self->y);
 }
 
 void trial_copy(struct machine_bench *self, const int64_t *size)
@@ -389,17 +292,10 @@ void trial_copy(struct machine_bench *self, const int64_t *size)
 void trial_update(struct machine_bench *self, const int64_t *size)
 {
     const struct update_segment all = {.end = size[0] * size[1], .rate_scale = 1};
-    self->device->backend->update(self->stream, &(struct update){.rule = UPDATE_ADAMW,
-                                                                 .count = size[0] * size[1],
-                                                                 .weights = self->x,
-                                                                 .gradient = self->gradient,
-                                                                 .moment1 = self->y,
-                                                                 .moment2 = self->other,
-                                                                 .segments = &all,
-                                                                 .segment_count = 1,
-                                                                 .params = self->params,
-                                                                 .beta2 = 0.999,
-                                                                 .epsilon = 1e-8});
+    OPERATION_RUN(self->device, self->stream, update, .rule = UPDATE_ADAMW,
+                  .count = size[0] * size[1], .weights = self->x, .gradient = self->gradient,
+                  .moment1 = self->y, .moment2 = self->other, .segments = &all, .segment_count = 1,
+                  .params = self->params, .beta2 = 0.999, .epsilon = 1e-8);
     self->device->backend->stream_synchronize(self->stream); /* the update reads `all` */
 }
 

@@ -357,7 +357,7 @@ static void files_open(struct record *record)
 }
 
 /* True if the folder has a file that runs write. */
-static bool holds_run(const struct record *record)
+static bool has_record(const struct record *record)
 {
     static const char *const names[] = {"deck.ini",    "run.json",  "result.json",
                                         "metrics.csv", "train.log", "epochs.csv"};
@@ -401,7 +401,7 @@ bool record_read(struct record *record, const char *folder, struct error *error)
     if (stat(record->path, &status) != 0)
         return error_set(error, ERROR_FILE, "cannot read %s: %s; specify a run folder",
                          record->path, strerror(errno));
-    if (!S_ISDIR(status.st_mode) || !holds_run(record))
+    if (!S_ISDIR(status.st_mode) || !has_record(record))
         return error_set(error, ERROR_FILE,
                          "%s is not a run folder: it has no deck.ini, metrics.csv or result.json",
                          record->path);
