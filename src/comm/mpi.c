@@ -170,49 +170,36 @@ static struct comm_request *group_start(struct comm *comm, struct comm_request r
     return exchange_fits(&request) ? exchange_start(&request) : progress_start(&request);
 }
 
+#define GROUP_START(comm, ...) group_start(comm, (struct comm_request){__VA_ARGS__})
+
 static struct comm_request *group_all_reduce(struct comm *comm, void *buffer, int64_t count,
                                              enum comm_type type, enum comm_operation operation,
                                              struct event *after)
 {
-    return group_start(comm, (struct comm_request){.action = ACTION_ALL_REDUCE,
-                                                   .buffer = buffer,
-                                                   .count = count,
-                                                   .type = type,
-                                                   .operation = operation,
-                                                   .after = after});
+    return GROUP_START(comm, .action = ACTION_ALL_REDUCE, .buffer = buffer, .count = count,
+                       .type = type, .operation = operation, .after = after);
 }
 
 static struct comm_request *group_reduce_scatter(struct comm *comm, void *buffer, int64_t count,
                                                  enum comm_type type, enum comm_operation operation,
                                                  struct event *after)
 {
-    return group_start(comm, (struct comm_request){.action = ACTION_REDUCE_SCATTER,
-                                                   .buffer = buffer,
-                                                   .count = count,
-                                                   .type = type,
-                                                   .operation = operation,
-                                                   .after = after});
+    return GROUP_START(comm, .action = ACTION_REDUCE_SCATTER, .buffer = buffer, .count = count,
+                       .type = type, .operation = operation, .after = after);
 }
 
 static struct comm_request *group_all_gather(struct comm *comm, void *buffer, int64_t count,
                                              enum comm_type type, struct event *after)
 {
-    return group_start(comm, (struct comm_request){.action = ACTION_ALL_GATHER,
-                                                   .buffer = buffer,
-                                                   .count = count,
-                                                   .type = type,
-                                                   .after = after});
+    return GROUP_START(comm, .action = ACTION_ALL_GATHER, .buffer = buffer, .count = count,
+                       .type = type, .after = after);
 }
 
 static struct comm_request *group_broadcast(struct comm *comm, void *buffer, int64_t count,
                                             enum comm_type type, int root, struct event *after)
 {
-    return group_start(comm, (struct comm_request){.action = ACTION_BROADCAST,
-                                                   .buffer = buffer,
-                                                   .count = count,
-                                                   .type = type,
-                                                   .peer = root,
-                                                   .after = after});
+    return GROUP_START(comm, .action = ACTION_BROADCAST, .buffer = buffer, .count = count,
+                       .type = type, .peer = root, .after = after);
 }
 
 static struct comm_request *group_all_to_all(struct comm *comm, const void *sent, int64_t stride,
@@ -236,20 +223,15 @@ static struct comm_request *group_all_to_all(struct comm *comm, const void *sent
 static struct comm_request *group_send(struct comm *comm, const void *data, int64_t bytes, int to)
 {
     ENSURE(to != comm->rank, "a rank sends to itself");
-    return group_start(
-        comm,
-        (struct comm_request){
-            .action = ACTION_SEND, .sent = data, .count = bytes, .type = COMM_BYTE, .peer = to});
+    return GROUP_START(comm, .action = ACTION_SEND, .sent = data, .count = bytes, .type = COMM_BYTE,
+                       .peer = to);
 }
 
 static struct comm_request *group_receive(struct comm *comm, void *data, int64_t bytes, int from)
 {
     ENSURE(from != comm->rank, "a rank receives from itself");
-    return group_start(comm, (struct comm_request){.action = ACTION_RECEIVE,
-                                                   .buffer = data,
-                                                   .count = bytes,
-                                                   .type = COMM_BYTE,
-                                                   .peer = from});
+    return GROUP_START(comm, .action = ACTION_RECEIVE, .buffer = data, .count = bytes,
+                       .type = COMM_BYTE, .peer = from);
 }
 
 static void group_wait(struct comm_request *request, struct stream *stream)

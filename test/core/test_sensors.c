@@ -5,6 +5,7 @@
 
 #include <unistd.h>
 
+#include "core/text_file.h"
 #include "temporary.h"
 #include "test.h"
 
@@ -285,12 +286,8 @@ TEST(the_documentation_has_each_column)
 {
     char path[4096], row[512];
     snprintf(path, sizeof path, "%s/docs/outputs.md", getenv("TEST_SOURCE"));
-    FILE *file = fopen(path, "r");
-    assert_non_null(file);
-    static char text[1 << 17];
-    size_t length = fread(text, 1, sizeof text - 1, file);
-    fclose(file);
-    assert_true(length < sizeof text - 1);
+    char *text = text_file_read(path, NULL);
+    assert_non_null(text);
     for (int i = 0; i < SENSOR_COUNT; i++) {
         const struct sensor_column *column = &sensor_columns[i];
         static const char *const summed[] = {"mean, highest", "highest", "lowest",
@@ -299,6 +296,7 @@ TEST(the_documentation_has_each_column)
                  column->of_node ? "node" : "rank", summed[column->kind], column->meaning);
         assert_has(text, row);
     }
+    free(text);
 }
 
 TEST_MAIN()

@@ -11,6 +11,7 @@
 #include "config/options.h"
 #include "core/hdf5_file.h"
 #include "core/random.h"
+#include "core/text_file.h"
 #include "data/crop.h"
 #include "data/packed.h"
 #include "temporary.h"
@@ -124,13 +125,8 @@ static void same_split(const struct options *source_options, enum data_split spl
 
 static char *content(const char *path, size_t *bytes)
 {
-    struct stat status;
-    assert_int_equal(stat(path, &status), 0);
-    *bytes = (size_t)status.st_size;
-    char *data = malloc(*bytes);
-    FILE *file = fopen(path, "r");
-    assert_int_equal(fread(data, 1, *bytes, file), *bytes);
-    fclose(file);
+    char *data = text_file_read(path, bytes);
+    assert_non_null(data);
     return data;
 }
 

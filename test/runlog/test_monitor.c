@@ -15,6 +15,7 @@
 #include "core/clock.h"
 #include "core/folder.h"
 #include "core/log.h"
+#include "core/text_file.h"
 #include "temporary.h"
 #include "test.h"
 
@@ -62,13 +63,9 @@ static void write_root(const char *name, const char *text)
 /* Return the text, which the caller frees. */
 static char *read_text(const char *path)
 {
-    char *text = calloc(1, 1 << 16);
-    FILE *file = fopen(path, "r");
-    if (file == NULL)
+    char *text = text_file_read(path, NULL);
+    if (text == NULL)
         fail_msg("%s is not there", path);
-    size_t length = fread(text, 1, (1 << 16) - 1, file);
-    fclose(file);
-    assert_true(length < (1 << 16) - 1);
     return text;
 }
 

@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <sys/stat.h>
 
+#include "core/text_file.h"
 #include "test.h"
 
 static char root[PATH_MAX / 2];
@@ -89,15 +90,7 @@ const char *temporary_write(const char *name, const char *text)
 
 char *temporary_text(const char *name)
 {
-    FILE *file = fopen(temporary_path(name), "rb");
-    assert_non_null(file);
-    assert_int_equal(fseek(file, 0, SEEK_END), 0);
-    long length = ftell(file);
-    assert_true(length >= 0);
-    rewind(file);
-    char *text = calloc(1, (size_t)length + 1);
+    char *text = text_file_read(temporary_path(name), NULL);
     assert_non_null(text);
-    assert_int_equal(fread(text, 1, (size_t)length, file), length);
-    fclose(file);
     return text;
 }
