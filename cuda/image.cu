@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Convert stored pixels to a batch of images, bit-identical to the CPU (src/device/cpu_image.c):
  * the weights of the resize, its horizontal pass, then one kernel that traces each output pixel
- * back, computes the vertical pass for that pixel only, and looks up its value. */
+ * back, computes the vertical pass for that pixel only, and looks up its value. fp32 has no table.
+ */
 #include "cuda.h"
 #include "kernel.h"
 
@@ -74,6 +75,51 @@ __device__ static inline uint8_t level_of(int32_t sum)
     return (uint8_t)(value > 255 ? 255 : value);
 }
 
+/* ---- The weighted sum of an output: of levels, or of fp32 values (operations.h), of which NaN is
+ * left out. */
+__device__ static inline void sum_begin(int32_t *sum)
+{
+    *sum = 1 << (IMAGE_RESIZE_BITS - 1);
+}
+
+__device__ static inline void sum_add(int32_t *sum, uint8_t level, int32_t weight)
+{
+    *sum += level * weight;
+}
+
+__device__ static inline uint8_t sum_value(int32_t sum)
+{
+    return level_of(sum);
+}
+
+struct value_sum {
+    float sum, weights;
+};
+
+__device__ static inline void sum_begin(struct value_sum *sum)
+{
+    *sum = {};
+}
+
+__device__ static inline void sum_add(struct value_sum *sum, float value, int32_t weight)
+{
+    float share = (float)weight * (1.0f / (1 << IMAGE_RESIZE_BITS));
+    sum->sum += isnan(value) ? 0 : share * value;
+    sum->weights += isnan(value) ? 0 : share;
+}
+
+__device__ static inline float sum_value(const struct value_sum &sum)
+{
+    return sum.weights >= 0.5f ? sum.sum / sum.weights : NAN;
+}
+
+template <typename source> struct sum_of {
+    typedef int32_t type;
+};
+template <> struct sum_of<float> {
+    typedef struct value_sum type;
+};
+
 /* ---- The horizontal pass over rows of samples that are from_sample and to_sample bytes apart. A
  * warp processes 32 neighbouring columns of ROWS rows, so that a weight is read once for ROWS
  * multiplications. */
@@ -84,6 +130,7 @@ struct lines {
     int count, of_sample; /* per sample: channels * height */
 };
 
+template <typename source>
 __global__ static void __launch_bounds__(THREADS)
     across_kernel(struct lines lines, struct axis axis, int columns)
 {
@@ -91,39 +138,41 @@ __global__ static void __launch_bounds__(THREADS)
     int x = (int)(blockIdx.x % (unsigned)columns) * WARP + (int)threadIdx.x % WARP;
     int line =
         ((int)(blockIdx.x / (unsigned)columns) * (THREADS / WARP) + (int)threadIdx.x / WARP) * ROWS;
-    const uint8_t *from[ROWS];
-    int32_t sums[ROWS];
+    const source *from[ROWS];
+    typename sum_of<source>::type sums[ROWS];
     if (x >= axis.size)
         return;
     int32_t first = axis.first[x], count = axis.count[x];
     for (int i = 0; i < ROWS; i++) {
         int row = line + i < lines.count ? line + i : lines.count - 1;
-        from[i] = lines.from + row / lines.of_sample * lines.from_sample +
+        from[i] = (const source *)(lines.from + row / lines.of_sample * lines.from_sample) +
                   (int64_t)(row % lines.of_sample) * axis.source + first;
-        sums[i] = 1 << (IMAGE_RESIZE_BITS - 1);
+        sum_begin(&sums[i]);
     }
     for (int32_t tap = 0; tap < count; tap++) {
         int32_t weight = axis.weights[(int64_t)x * axis.taps + tap];
         for (int i = 0; i < ROWS; i++)
-            sums[i] += from[i][tap] * weight;
+            sum_add(&sums[i], from[i][tap], weight);
     }
-    for (int i = 0; i < ROWS; i++)
+    for (int i = 0; i < ROWS; i++) {
+        source *to = (source *)(lines.to + (line + i) / lines.of_sample * lines.to_sample);
         if (line + i < lines.count)
-            lines.to[(line + i) / lines.of_sample * lines.to_sample +
-                     (int64_t)((line + i) % lines.of_sample) * axis.size + x] = level_of(sums[i]);
+            to[(int64_t)((line + i) % lines.of_sample) * axis.size + x] = sum_value(sums[i]);
+    }
 }
 
 /* ---- Pixels */
 struct levels {
-    float mean[IMAGE_CHANNELS], std[IMAGE_CHANNELS];
+    float mean[IMAGE_GROUP], std[IMAGE_GROUP];
 };
 
-/* Input of the last kernel for a group of samples; planes are as wide as the output. */
+/* Input of the last kernel for a group of samples and of channels; planes are as wide as the
+ * output. */
 struct pixels {
     int64_t first_sample;
     const uint8_t *planes; /* of the first sample */
     int64_t sample_bytes;  /* distance between samples */
-    int channels, height, width;
+    int channels, first_channel, all_channels, height, width;
     int plane_height; /* the source height if `down` is still to be applied */
     bool resize;
     unsigned chunks; /* blocks per sample */
@@ -167,41 +216,80 @@ __device__ static inline struct point point_follow(const struct pixel_plan &plan
     return {x, y};
 }
 
-/* Return the level of a pixel of the resized image: a sum over its column if the vertical pass is
- * still to be applied. */
-__device__ static inline int pixel_level(const struct pixels &pixels, const uint8_t *plane,
+/* Return a pixel of the resized image: a sum over its column if the vertical pass is still to be
+ * applied. */
+template <typename source>
+__device__ static inline source pixel_of(const struct pixels &pixels, const source *plane,
                                          const struct point &point)
 {
     const struct axis &down = pixels.down;
-    if (point.x < 0)
-        return 0;
     if (!pixels.resize)
         return plane[(int64_t)point.y * pixels.width + point.x];
-    const uint8_t *from = plane + (int64_t)down.first[point.y] * pixels.width + point.x;
+    const source *from = plane + (int64_t)down.first[point.y] * pixels.width + point.x;
     const int32_t *weights = down.weights + (int64_t)point.y * down.taps;
-    int32_t count = down.count[point.y], sum = 1 << (IMAGE_RESIZE_BITS - 1);
-    for (int32_t tap = 0; tap < count; tap++)
-        sum += from[(int64_t)tap * pixels.width] * weights[tap];
-    return level_of(sum);
+    typename sum_of<source>::type sum;
+    sum_begin(&sum);
+    for (int32_t tap = 0; tap < down.count[point.y]; tap++)
+        sum_add(&sum, from[(int64_t)tap * pixels.width], weights[tap]);
+    return sum_value(sum);
 }
 
+/* Write the values of the levels: ToTensor, then Normalize, in fp32. */
 template <typename number>
-__global__ static void __launch_bounds__(THREADS)
-    pixels_kernel(struct pixels pixels, number *images)
+__device__ static inline void table_fill(const struct pixels &pixels, const uint8_t *planes,
+                                         number *table)
 {
-    kernel_begin(THREADS);
-    SHARED_MEMORY(shared);
-    number *table = (number *)shared; /* [channels][LEVELS]: ToTensor, then Normalize, in fp32 */
-    int plane = pixels.height * pixels.width;
-    int64_t sample = blockIdx.x / pixels.chunks;
+    (void)planes;
     for (int i = (int)threadIdx.x; i < pixels.channels * LEVELS; i += THREADS) {
         float value = (float)(i % LEVELS) / 255.0f - pixels.levels.mean[i / LEVELS];
         number_store(&table[i], value / pixels.levels.std[i / LEVELS]);
     }
     __syncthreads();
-    const uint8_t *planes = pixels.planes + sample * pixels.sample_bytes;
+}
+
+template <typename number>
+__device__ static inline void table_fill(const struct pixels &pixels, const float *planes,
+                                         number *table)
+{
+    (void)pixels, (void)planes, (void)table;
+}
+
+template <typename number>
+__device__ static inline void pixel_store(const struct pixels &pixels, const number *table,
+                                          int channel, const uint8_t *plane,
+                                          const struct point &point, number *image)
+{
+    (void)pixels;
+    int level = point.x < 0 ? 0 : pixel_of(pixels, plane, point);
+    *image = table[channel * LEVELS + level];
+}
+
+template <typename number>
+__device__ static inline void pixel_store(const struct pixels &pixels, const number *table,
+                                          int channel, const float *plane,
+                                          const struct point &point, number *image)
+{
+    (void)table;
+    float value = point.x < 0 ? NAN : pixel_of(pixels, plane, point);
+    number_store(image, isnan(value)
+                            ? 0
+                            : (value - pixels.levels.mean[channel]) / pixels.levels.std[channel]);
+}
+
+template <typename number, typename source>
+__global__ static void __launch_bounds__(THREADS)
+    pixels_kernel(struct pixels pixels, number *images)
+{
+    kernel_begin(THREADS);
+    SHARED_MEMORY(shared);
+    number *table = (number *)shared; /* [channels][LEVELS] for uint8 */
+    int plane = pixels.height * pixels.width;
+    int64_t sample = blockIdx.x / pixels.chunks;
+    const source *planes = (const source *)(pixels.planes + sample * pixels.sample_bytes) +
+                           (int64_t)pixels.first_channel * pixels.plane_height * pixels.width;
+    table_fill(pixels, planes, table);
     sample += pixels.first_sample;
-    images += sample * pixels.channels * plane;
+    images += (sample * pixels.all_channels + pixels.first_channel) * plane;
     int at = (int)(blockIdx.x % pixels.chunks) * (THREADS * ROUNDS) + (int)threadIdx.x;
     for (int round = 0; round < ROUNDS; round++, at += THREADS) {
         if (at >= plane)
@@ -209,39 +297,48 @@ __global__ static void __launch_bounds__(THREADS)
         struct point point = {at % pixels.width, at / pixels.width};
         if (pixels.plans != NULL)
             point = point_follow(pixels.plans[sample], pixels, point.x, point.y);
-        for (int channel = 0; channel < pixels.channels; channel++) {
-            int level = pixel_level(
-                pixels, planes + (int64_t)channel * pixels.plane_height * pixels.width, point);
-            images[(int64_t)channel * plane + at] = table[channel * LEVELS + level];
-        }
+        for (int channel = 0; channel < pixels.channels; channel++)
+            pixel_store(pixels, table, channel,
+                        planes + (int64_t)channel * pixels.plane_height * pixels.width, point,
+                        &images[(int64_t)channel * plane + at]);
     }
 }
 
+/* Launch the last kernel for each group of channels. */
 template <typename number>
-static void pixels_launch(struct stream *stream, const struct pixels &pixels, int64_t samples,
-                          void *images)
+static void pixels_launch(struct stream *stream, const struct image_transform *args,
+                          struct pixels pixels, int64_t samples)
 {
-    KERNEL_LAUNCH(pixels_kernel<number>, (unsigned)(samples * pixels.chunks), THREADS,
-                  (size_t)pixels.channels * LEVELS * sizeof(number), stream->handle, pixels,
-                  (number *)images);
+    unsigned blocks = (unsigned)(samples * pixels.chunks);
+    for (int first = 0; first < pixels.all_channels; first += IMAGE_GROUP) {
+        int left = pixels.all_channels - first;
+        pixels.first_channel = first;
+        pixels.channels = left < IMAGE_GROUP ? left : IMAGE_GROUP;
+        memcpy(pixels.levels.mean, args->mean + first, (size_t)pixels.channels * sizeof(float));
+        memcpy(pixels.levels.std, args->std + first, (size_t)pixels.channels * sizeof(float));
+        if (args->from_fp32)
+            KERNEL_LAUNCH((pixels_kernel<number, float>), blocks, THREADS, 0, stream->handle,
+                          pixels, (number *)args->images);
+        else
+            KERNEL_LAUNCH((pixels_kernel<number, uint8_t>), blocks, THREADS,
+                          (size_t)pixels.channels * LEVELS * sizeof(number), stream->handle, pixels,
+                          (number *)args->images);
+    }
 }
 
 static struct pixels pixels_of(const struct image_transform *args)
 {
     struct pixels pixels = {};
-    pixels.planes = args->source;
-    pixels.sample_bytes = args->channels * args->source_height * args->source_width;
-    pixels.channels = (int)args->channels;
+    pixels.planes = (const uint8_t *)args->source;
+    pixels.sample_bytes =
+        args->channels * args->source_height * args->source_width * (int64_t)image_value_size(args);
+    pixels.all_channels = (int)args->channels;
     pixels.height = (int)args->height;
     pixels.width = (int)args->width;
     pixels.plane_height = (int)args->source_height;
     pixels.resize = args->source_height != args->height;
     pixels.chunks = blocks_for(args->height * args->width, THREADS * ROUNDS);
     pixels.plans = args->plans;
-    for (int64_t channel = 0; channel < args->channels; channel++) {
-        pixels.levels.mean[channel] = args->mean[channel];
-        pixels.levels.std[channel] = args->std[channel];
-    }
     return pixels;
 }
 
@@ -254,7 +351,7 @@ static void samples_transform(struct stream *stream, const struct image_transfor
     int64_t samples = left < scratch->slot_count ? left : scratch->slot_count;
     struct lines lines = {};
     pixels->first_sample = first;
-    pixels->planes = args->source + first * source_bytes;
+    pixels->planes += first * source_bytes;
     if (args->source_width != args->width) {
         lines.from = pixels->planes;
         lines.to = memory + scratch->slots;
@@ -263,12 +360,17 @@ static void samples_transform(struct stream *stream, const struct image_transfor
         lines.of_sample = (int)(args->channels * args->source_height);
         lines.count = (int)samples * lines.of_sample;
         unsigned columns = blocks_for(args->width, WARP);
-        KERNEL_LAUNCH(across_kernel, columns * blocks_for(lines.count, THREADS / WARP * ROWS),
-                      THREADS, 0, stream->handle, lines, across, (int)columns);
+        unsigned blocks = columns * blocks_for(lines.count, THREADS / WARP * ROWS);
+        if (args->from_fp32)
+            KERNEL_LAUNCH(across_kernel<float>, blocks, THREADS, 0, stream->handle, lines, across,
+                          (int)columns);
+        else
+            KERNEL_LAUNCH(across_kernel<uint8_t>, blocks, THREADS, 0, stream->handle, lines, across,
+                          (int)columns);
         pixels->planes = lines.to;
         pixels->sample_bytes = lines.to_sample;
     }
-    NUMBER_SWITCH(args->type, pixels_launch, stream, *pixels, samples, args->images);
+    NUMBER_SWITCH(args->type, pixels_launch, stream, args, *pixels, samples);
 }
 
 void cuda_image_transform(struct stream *stream, const struct image_transform *args)
@@ -278,7 +380,7 @@ void cuda_image_transform(struct stream *stream, const struct image_transform *a
     image_check(args);
     struct pixels pixels = pixels_of(args);
     if (!image_resizes(args)) {
-        NUMBER_SWITCH(args->type, pixels_launch, stream, pixels, args->batch, args->images);
+        NUMBER_SWITCH(args->type, pixels_launch, stream, args, pixels, args->batch);
         return;
     }
     struct image_scratch scratch = image_scratch_of(args);

@@ -54,7 +54,8 @@ static const char *const option_names[] = {"model.patch",
 
 /* ---- writing */
 
-static void put_list(json_t *object, const char *key, const struct option_list *list)
+/* Put values in fp32, so that a list that is read back and put again has the same text. */
+static void put_list(json_t *object, const char *key, const struct channel_values *list)
 {
     char *text = NULL;
     size_t size = 0;
@@ -64,7 +65,7 @@ static void put_list(json_t *object, const char *key, const struct option_list *
     ENSURE_MEMORY(stream != NULL, "no memory for metadata");
     for (int i = 0; i < list->count; i++) {
         char number[32];
-        text_shortest_decimal(list->value[i], true, number, sizeof number);
+        text_shortest_decimal((double)(float)list->value[i], true, number, sizeof number);
         fprintf(stream, "%c%s", i == 0 ? '[' : ',', number);
     }
     fputc(']', stream);
@@ -169,7 +170,7 @@ char *model_metadata_describe(const struct options *options, const struct model 
     metadata.model.channels = model->channels;
     metadata.model.classes = model->classes;
     if (!model_normalisation(model, options, &metadata.mean, &metadata.std, &unusable))
-        metadata.mean = metadata.std = (struct option_list){0};
+        metadata.mean = metadata.std = (struct channel_values){0};
     describe_eval(&metadata.eval, options, model->image);
     return metadata_to_text(&metadata);
 }
@@ -208,18 +209,18 @@ static void fault_add(struct model_metadata *metadata, const json_t *object, con
 
 /* Parse one number per channel, or one for all, all above `least`; an invalid list is empty. */
 static bool parse_list(const json_t *object, const char *key, double least, int64_t channels,
-                       struct option_list *list)
+                       struct channel_values *list)
 {
     json_t *array = value_at(object, key);
     const size_t count = json_array_size(array);
-    bool good = count > 0 && count <= OPTION_LIST &&
+    bool good = count > 0 && count <= IMAGE_CHANNELS &&
                 (channels == 0 || count == 1 || count == (size_t)channels);
     for (size_t i = 0; good && i < count; i++) {
         list->value[i] = json_number_value(json_array_get(array, i));
         good = json_is_number(json_array_get(array, i)) && list->value[i] > least &&
                isfinite(list->value[i]);
     }
-    *list = good ? *list : (struct option_list){0};
+    *list = good ? *list : (struct channel_values){0};
     list->count = good ? (int)count : 0;
     json_decref(array);
     return good || !is_given(object, key);
@@ -524,6 +525,13 @@ enum interpolation_choice model_metadata_interpolation(const struct model_metada
                                                             : INTERPOLATION_AUTO;
 }
 
+/* Longer lists than options have are applied by inference_open. */
+static void list_apply(const struct channel_values *values, struct option_list *list)
+{
+    *list = (struct option_list){.count = values->count <= OPTION_LIST ? values->count : 0};
+    memcpy(list->value, values->value, (size_t)list->count * sizeof *list->value);
+}
+
 void model_metadata_apply(const struct model_metadata *metadata, struct options *options)
 {
     struct options defaults;
@@ -533,8 +541,8 @@ void model_metadata_apply(const struct model_metadata *metadata, struct options 
     options->model = metadata->model;
     options->eval = metadata->eval;
     options->data.exif = metadata->exif;
-    options->augment.mean = metadata->mean;
-    options->augment.std = metadata->std;
+    list_apply(&metadata->mean, &options->augment.mean);
+    list_apply(&metadata->std, &options->augment.std);
     options->augment.interpolation = (int)model_metadata_interpolation(metadata);
     /* Metadata of this program without a crop: images are resized to squares. */
     options->augment.recipe = metadata->program[0] != '\0' && metadata->eval.crop == CROP_AUTO

@@ -31,7 +31,7 @@ struct model_metadata {
     struct model_options model;        /* name and shape */
     struct eval_options eval;          /* resize and crop in evaluation */
     bool exif;                         /* data.exif */
-    struct option_list mean, std;      /* for pixels from 0 to 1: one per channel, or one for all */
+    struct channel_values mean, std;   /* for pixels from 0 to 1, or for float32 values */
     char interpolation[METADATA_WORD]; /* of the resize: "bilinear", "bicubic", ... */
     char **class_name;                 /* [class_count], or NULL */
     int64_t class_count;

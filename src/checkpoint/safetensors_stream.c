@@ -101,6 +101,20 @@ static bool is_other_grid(const struct safetensors_input *input, struct safetens
            (source->grid[0] != tensor->grid[0] || source->grid[1] != tensor->grid[1]);
 }
 
+/* True for the model's first convolution with three input channels in the file and another number
+ * here: kernels [out, channels, height, width]. */
+static bool is_other_channels(const struct safetensors_input *input,
+                              const struct safetensors_source *source)
+{
+    const struct unit_tensor *tensor = source->tensor;
+    int first = 0;
+    while (input->source[first].tensor->dimensions != 4 && first < input->source_count - 1)
+        first++;
+    return input->accepts_other_head && tensor == input->source[first].tensor &&
+           same_shape(tensor, source->entry, 2) && tensor->shape[0] == source->entry->shape[0] &&
+           source->entry->shape[1] == 3 && tensor->shape[1] != 3;
+}
+
 /* A list for a message: the first LIST_MOST items and the number of others. */
 enum { LIST_MOST = 6 };
 struct list {
@@ -159,9 +173,14 @@ static void choose_source(const struct safetensors_input *input, struct safetens
         log_info("%s: %s has %lld x %lld patches there and %lld x %lld here: it is resized",
                  input->path, tensor->name, (long long)source->grid[0], (long long)source->grid[1],
                  (long long)tensor->grid[0], (long long)tensor->grid[1]);
-    } else if (same_shape(tensor, entry, 0))
+    } else if (same_shape(tensor, entry, 0)) {
         source->kind = SOURCE_COPY;
-    else if (input->accepts_other_head && is_head(input, source) && same_shape(tensor, entry, 1))
+    } else if (is_other_channels(input, source)) {
+        source->kind = SOURCE_CHANNELS;
+        log_info("%s: %s has 3 input channels there and %lld here: %s", input->path, tensor->name,
+                 (long long)tensor->shape[1],
+                 tensor->shape[1] == 1 ? "they are added" : "they are repeated and scaled");
+    } else if (input->accepts_other_head && is_head(input, source) && same_shape(tensor, entry, 1))
         (tensor->dimensions > 1 ? log_info : log_detail)(
             "%s: %s is %s there and %s here: it keeps its random initialisation", input->path,
             tensor->name, there, here);
@@ -325,20 +344,37 @@ static void position_resize(const float *from, const int64_t *old, float *to, co
     free(weight);
 }
 
-/* Read and resize position embeddings; the caller frees the result. */
-static float *read_resized(const struct safetensors_input *input,
-                           const struct safetensors_source *source, struct error *error)
+/* from: [out, 3, window], to: [out, channels, window]. One channel is the sum of the three; more
+ * repeat them, scaled by 3 / channels: timm's adapt_input_conv. */
+static void channels_adapt(const float *from, float *to, int64_t out, int64_t channels,
+                           int64_t window)
+{
+    const float scale = 3 / (float)channels;
+    for (int64_t o = 0; o < out; o++, from += 3 * window)
+        for (int64_t c = 0; c < channels; c++, to += window)
+            for (int64_t i = 0; i < window; i++)
+                to[i] = channels == 1 ? from[i] + from[window + i] + from[2 * window + i]
+                                      : from[c % 3 * window + i] * scale;
+}
+
+/* Read and convert position embeddings or kernels; the caller frees the result. */
+static float *read_converted(const struct safetensors_input *input,
+                             const struct safetensors_source *source, struct error *error)
 {
     const struct safetensors_entry *entry = source->entry;
-    int64_t prefix = prefix_rows(source->tensor), width = entry->shape[2];
+    const struct unit_tensor *tensor = source->tensor;
     float *from = calloc((size_t)entry->count, sizeof *from);
-    float *to = calloc((size_t)source->tensor->count, sizeof *to);
-    ENSURE_MEMORY(from != NULL && to != NULL, "no memory for position embeddings");
+    float *to = calloc((size_t)tensor->count, sizeof *to);
+    ENSURE_MEMORY(from != NULL && to != NULL, "no memory to convert %s", tensor->name);
     for (int64_t done = 0; done < entry->count; done += VECTOR_BLOCK) {
         int64_t left = entry->count - done, count = left < VECTOR_BLOCK ? left : VECTOR_BLOCK;
         read_entry(input, entry, done, count, from + done, error);
     }
-    position_resize(from, source->grid, to, source->tensor->grid, prefix, width);
+    if (source->kind == SOURCE_CHANNELS)
+        channels_adapt(from, to, tensor->shape[0], tensor->shape[1],
+                       tensor->shape[2] * tensor->shape[3]);
+    else
+        position_resize(from, source->grid, to, tensor->grid, prefix_rows(tensor), entry->shape[2]);
     free(from);
     return to;
 }
@@ -376,10 +412,10 @@ bool safetensors_input_open(struct safetensors_input *input, struct error *error
 void safetensors_input_read(struct safetensors_input *input, struct safetensors_source *source,
                             int64_t begin, int64_t count, float *to, struct error *error)
 {
-    if (source->kind == SOURCE_RESIZE && source->resized == NULL)
-        source->resized = read_resized(input, source, error);
-    if (source->resized != NULL)
-        memcpy(to, source->resized + begin, (size_t)count * sizeof(float));
+    if (source->kind != SOURCE_COPY && source->converted == NULL)
+        source->converted = read_converted(input, source, error);
+    if (source->converted != NULL)
+        memcpy(to, source->converted + begin, (size_t)count * sizeof(float));
     else
         read_entry(input, source->entry, begin, count, to, error);
 }
@@ -387,7 +423,7 @@ void safetensors_input_read(struct safetensors_input *input, struct safetensors_
 void safetensors_input_close(struct safetensors_input *input)
 {
     for (int s = 0; s < input->source_count; s++)
-        free(input->source[s].resized);
+        free(input->source[s].converted);
     safetensors_header_free(&input->header);
     if (input->descriptor >= 0)
         close(input->descriptor);

@@ -12,9 +12,9 @@
 
 /* ---- reading ---- */
 
-/* The source of one of the model's tensors: its random initialisation, the file, or the file's
- * position embeddings after resizing. */
-enum safetensors_source_kind { SOURCE_NONE, SOURCE_COPY, SOURCE_RESIZE };
+/* The source of one of the model's tensors: its random initialisation, the file, the file's
+ * position embeddings after resizing, or its first convolution for other input channels. */
+enum safetensors_source_kind { SOURCE_NONE, SOURCE_COPY, SOURCE_RESIZE, SOURCE_CHANNELS };
 
 struct safetensors_source {
     int64_t kind; /* enum safetensors_source_kind */
@@ -22,7 +22,7 @@ struct safetensors_source {
     const struct unit_tensor *tensor;
     const struct safetensors_entry *entry; /* NULL until the file is open */
     int64_t grid[2];                       /* rows and columns of the file's position embeddings */
-    float *resized;                        /* the whole tensor, or NULL */
+    float *converted;                      /* the whole tensor, or NULL */
 };
 
 struct safetensors_input {

@@ -16,6 +16,9 @@ enum validation_choice { VALIDATION_CHOICES(OPTION_CONSTANT) VALIDATION_FRACTION
 #define TASK_CHOICES(X) X(TASK_CLASSES, "classes") X(TASK_REGRESSION, "regression")
 enum task_choice { TASK_CHOICES(OPTION_CONSTANT) };
 
+#define VALUES_CHOICES(X) X(VALUES_UINT8, "uint8") X(VALUES_FLOAT32, "float32")
+enum values_choice { VALUES_CHOICES(OPTION_CONSTANT) };
+
 #define CHECK_CHOICES(X) X(CHECK_NONE, "none") X(CHECK_HEADER, "header") X(CHECK_FULL, "full")
 enum check_choice { CHECK_CHOICES(OPTION_CONSTANT) };
 
@@ -51,7 +54,7 @@ struct data_options {
     double val_fraction;   /* of the training samples; 0 unless val is VALIDATION_FRACTION */
     int64_t samples, image, classes; /* of synthetic data */
     int64_t distinct;                /* different images of synthetic data; 0: all */
-    int task;                        /* enum task_choice, of synthetic data */
+    int task, values;                /* enum task_choice and values_choice, of synthetic data */
     bool skip_broken, allow_empty;   /* of image folders, as all members below */
     int check;                       /* enum check_choice */
     int truncated;                   /* enum truncated_choice */

@@ -8,17 +8,23 @@
 
 /* Limits of data: channels of an image, its height and width in pixels (limit of the rotation's
  * fixed-point numbers), classes. */
-enum { IMAGE_CHANNELS = 32, IMAGE_LARGEST = 8192, CLASSES_MOST = 500000 };
+enum { IMAGE_CHANNELS = 512, IMAGE_LARGEST = 8192, CLASSES_MOST = 500000 };
 
 enum {
-    OPTION_TEXT = 1024,           /* bytes of a text, with the final zero */
-    OPTION_LIST = IMAGE_CHANNELS, /* numbers of a list */
-    OPTION_KEY = 64               /* bytes of a section's or a key's name */
+    OPTION_TEXT = 1024, /* bytes of a text, with the final zero */
+    OPTION_LIST = 32,   /* numbers of a list */
+    OPTION_KEY = 64     /* bytes of a section's or a key's name */
 };
 
 struct option_list {
     int count;
     double value[OPTION_LIST];
+};
+
+/* One number for each channel, or one for all. A count of 0: none. */
+struct channel_values {
+    int count;
+    double value[IMAGE_CHANNELS];
 };
 
 /* The values of an option with choices are one list, LIST(X): X(CONSTANT, "word") for each choice.

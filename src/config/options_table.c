@@ -164,7 +164,10 @@ const struct option_entry option_table[] = {
      .most = CLASSES_MOST, .help = "Synthetic data: number of classes."},
     {PLACE(data, task), CHOICES(TASK_CHOICES), .preset = "classes",
      .help = "Synthetic data: the task. regression: a random target from 0 to 1 for 20 random "
-             "numbers (or model.channels numbers); for model.name=linear."},
+             "numbers (or model.channels numbers)."},
+    {PLACE(data, values), CHOICES(VALUES_CHOICES), .preset = "uint8",
+     .help = "Synthetic data: type of the values. float32: each channel has its own scale, and one "
+             "value of 256 is missing, as in measured data."},
     {PLACE(data, skip_broken), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "Image folders and shards: skip files that are not images and samples without a "
              "label; with data.check=full also truncated and damaged files. The log gives their "
@@ -198,8 +201,9 @@ const struct option_entry option_table[] = {
              "in timm. cifar: rotation, translation and erasing. plain: none of these. auto: "
              "photos for image files and a model of 64 pixels or more, cifar for smaller models, "
              "else plain."},
-    {PLACE(augment, flip), .kind = OPTION_IS_NUMBER, .preset = "0.5", .most = 1,
-     .help = "Probability of a horizontal flip. 0, here and below: never."},
+    {PLACE(augment, flip), .kind = OPTION_IS_NUMBER, .preset = "auto", AUTOMATIC(-1), .most = 1,
+     .help = "Probability of a horizontal flip. auto: 0.5, but 0 for float32 values. 0, here and "
+             "below: never."},
     {PLACE(augment, rotate), .kind = OPTION_IS_NUMBER, .preset = "auto", AUTOMATIC(-1), .most = 180,
      .help = "Rotation by a random angle of up to this many degrees in either direction. auto: 15 "
              "with recipe=cifar, else 0."},
@@ -279,13 +283,13 @@ const struct option_entry option_table[] = {
      .most = 1000, .above_least = true, .least_count = 2, .most_count = 2,
      .help = "Random resized crop: minimum and maximum ratio of width to height."},
     {PLACE(augment, mean), .kind = OPTION_IS_LIST, .preset = "auto", AUTOMATIC(0),
-     .least = -INFINITY, .most = INFINITY, .least_count = 1, .most_count = IMAGE_CHANNELS,
-     .help = "Normalization, one number per channel or one for all: (value / 255 - mean) / std. "
-             "auto: that in the metadata of the weights of model.init, else that of the data set, "
-             "else that of the model."},
+     .least = -INFINITY, .most = INFINITY, .least_count = 1, .most_count = OPTION_LIST,
+     .help = "Normalization, one number per channel or one for all: (value / 255 - mean) / std, "
+             "without / 255 for float32 values. auto: that in the metadata of the weights of "
+             "model.init, else that of the data set, else that of the model; for float32 values "
+             "the mean and standard deviation of the training samples."},
     {PLACE(augment, std), .kind = OPTION_IS_LIST, .preset = "auto", AUTOMATIC(0), .most = INFINITY,
-     .above_least = true, .least_count = 1, .most_count = IMAGE_CHANNELS,
-     .help = "See augment.mean."},
+     .above_least = true, .least_count = 1, .most_count = OPTION_LIST, .help = "See augment.mean."},
 
     {PLACE(eval, resize), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0),
      .most = IMAGE_LARGEST,

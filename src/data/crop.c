@@ -276,9 +276,10 @@ struct resampling {
 };
 
 static bool resampling_make(struct resampling *work, const struct crop *crop,
-                            const struct crop_plan *plan, int64_t scale, int64_t interleaved,
+                            const struct crop_plan *plan, const struct crop_source *source,
                             struct crop_scratch *scratch, struct error *error)
 {
+    const int64_t scale = source->scale;
     const struct image_area *box = &plan->box;
     const struct resize_span x =
         span_of(crop->filter, box->x, box->width, scale, plan->resized_width);
@@ -300,8 +301,9 @@ static bool resampling_make(struct resampling *work, const struct crop *crop,
     work->left = box->x / scale;
     for (int64_t i = 0; i < lines; i++)
         work->y.first[i] -= first;
+    const int64_t between = (source->pixel_stride * work->rows + lines) * columns;
     return byte_buffer_reserve(&scratch->between,
-                               (size_t)((interleaved * work->rows + lines) * columns), error);
+                               (size_t)between * dataset_value_size(source->type), error);
 }
 
 /* Shift the input positions to the origin of the source. */
@@ -318,37 +320,66 @@ static void move_inputs(struct resampling *work, const struct crop_source *sourc
     work->x.source = source->width;
 }
 
+/* Resample the rows of the interleaved channels from `channel` on to `between`. */
+static void resize_rows(const struct crop *crop, const struct resampling *work,
+                        const struct crop_source *source, int64_t channel, void *between)
+{
+    const int64_t begin =
+        channel * source->channel_stride + (work->first_row - source->y) * source->row_stride;
+    if (source->type == DATASET_FLOAT32) {
+        const struct resize_values values = {(const float *)source->pixels + begin,
+                                             between,
+                                             work->rows,
+                                             source->row_stride,
+                                             source->pixel_stride,
+                                             work->across.count,
+                                             1};
+        crop->host.image->resize_values(&work->x, &values);
+    } else {
+        const struct resize_lines lines = {(const uint8_t *)source->pixels + begin, work->rows,
+                                           source->row_stride, source->pixel_stride};
+        crop->host.image->resize_horizontal(&work->x, &lines, between);
+    }
+}
+
+static void resize_columns(const struct crop *crop, const struct resampling *work,
+                           enum dataset_type type, const void *between, void *to)
+{
+    const int64_t columns = work->across.count;
+    const struct resize_values values = {between, to, columns, 1, columns, 1, columns};
+    if (type == DATASET_FLOAT32)
+        crop->host.image->resize_values(&work->y, &values);
+    else
+        crop->host.image->resize_vertical(&work->y, columns, between, to);
+}
+
 bool crop_from_pixels(const struct crop *crop, const struct crop_plan *plan,
                       const struct crop_source *source, int64_t channels,
-                      struct crop_scratch *scratch, uint8_t *planes, struct error *error)
+                      struct crop_scratch *scratch, void *planes, struct error *error)
 {
     struct resampling work;
     const int64_t width = crop->image.width, count = crop->image.height * width;
-    const struct image_kernels *kernels = crop->host.image;
     const int64_t interleaved = source->pixel_stride;
-    if (!resampling_make(&work, crop, plan, source->scale, interleaved, scratch, error))
+    const int64_t size = (int64_t)dataset_value_size(source->type);
+    if (!resampling_make(&work, crop, plan, source, scratch, error))
         return false;
     move_inputs(&work, source);
     const int64_t columns = work.across.count, lines = work.down.count;
-    const int64_t plane = work.rows * columns;
+    const int64_t plane = work.rows * columns * size;
     const bool whole = columns * lines == count;
     uint8_t *between = scratch->between.data, *resized = between + interleaved * plane;
-    if (!whole)
-        memset(planes, 0, (size_t)(channels * count));
-    for (int64_t channel = 0; channel < channels; channel++, planes += count) {
-        const struct resize_lines from = {.from = source->pixels +
-                                                  channel * source->channel_stride +
-                                                  (work.first_row - source->y) * source->row_stride,
-                                          .count = work.rows,
-                                          .row_stride = source->row_stride,
-                                          .channels = interleaved};
+    uint8_t *to = planes;
+    if (!whole) /* a float32 whose bits are all set is NaN */
+        memset(planes, source->type == DATASET_FLOAT32 ? 0xff : 0,
+               (size_t)(channels * count * size));
+    for (int64_t channel = 0; channel < channels; channel++, to += count * size) {
         if (channel % interleaved == 0)
-            kernels->resize_horizontal(&work.x, &from, between);
-        kernels->resize_vertical(&work.y, columns, between + channel % interleaved * plane,
-                                 whole ? planes : resized);
+            resize_rows(crop, &work, source, channel, between);
+        resize_columns(crop, &work, source->type, between + channel % interleaved * plane,
+                       whole ? to : resized);
         for (int64_t y = 0; !whole && y < lines; y++)
-            memcpy(planes + (work.down.at + y) * width + work.across.at, resized + y * columns,
-                   (size_t)columns);
+            memcpy(to + ((work.down.at + y) * width + work.across.at) * size,
+                   resized + y * columns * size, (size_t)(columns * size));
     }
     return true;
 }
@@ -381,34 +412,34 @@ bool crop_file(const struct crop *crop, uint32_t epoch, uint32_t sample, const u
     return crop_from_pixels(crop, &plan, &source, 3, scratch, planes, error);
 }
 
-bool crop_stored(const struct crop *crop, uint32_t epoch, uint32_t sample, const uint8_t *pixels,
-                 int64_t channels, int64_t height, int64_t width, struct crop_scratch *scratch,
-                 uint8_t *planes, struct error *error)
+bool crop_stored(const struct crop *crop, uint32_t epoch, uint32_t sample, const void *values,
+                 const struct dataset *dataset, struct crop_scratch *scratch, void *planes,
+                 struct error *error)
 {
+    const int64_t height = dataset->height, width = dataset->width;
     struct crop_plan plan;
     crop_plan_make(crop, epoch, sample, width, height, &plan);
-    const struct crop_source source = {.pixels = pixels,
+    const struct crop_source source = {.type = dataset->type,
+                                       .pixels = values,
                                        .width = width,
                                        .height = height,
                                        .row_stride = width,
                                        .pixel_stride = 1,
                                        .channel_stride = height * width,
                                        .scale = 1};
-    return crop_from_pixels(crop, &plan, &source, channels, scratch, planes, error);
+    return crop_from_pixels(crop, &plan, &source, dataset->channels, scratch, planes, error);
 }
 
 bool crop_sample(const struct crop *crop, struct dataset *dataset, uint32_t epoch, int64_t sample,
-                 struct crop_scratch *scratch, uint8_t *planes, int32_t *label, struct error *error)
+                 struct crop_scratch *scratch, void *planes, int32_t *label, struct error *error)
 {
     const uint32_t record = dataset_record(dataset, sample);
     struct byte_buffer *bytes = &scratch->record;
-    const int64_t height = dataset->height, width = dataset->width;
     struct error reason = {0};
     if (!dataset->encoded)
-        return byte_buffer_reserve(bytes, (size_t)(dataset->channels * height * width), error) &&
+        return byte_buffer_reserve(bytes, dataset_record_bytes(dataset), error) &&
                dataset_read(dataset, sample, bytes->data, label, error) &&
-               crop_stored(crop, epoch, record, bytes->data, dataset->channels, height, width,
-                           scratch, planes, error);
+               crop_stored(crop, epoch, record, bytes->data, dataset, scratch, planes, error);
     if (!dataset_load(dataset, sample, bytes, label, error))
         return false;
     return crop_file(crop, epoch, record, bytes->data, bytes->count, scratch, planes, &reason) ||

@@ -41,9 +41,11 @@ struct crop_plan {
     int64_t left, top;
 };
 
-/* Part of an image in memory. `pixels` points to (x, y) of the first channel. */
+/* Part of an image in memory. `pixels` points to (x, y) of the first channel. Strides are in
+ * values. */
 struct crop_source {
-    const uint8_t *pixels;
+    enum dataset_type type;
+    const void *pixels;
     int64_t x, y, width, height; /* the part of the image that is present */
     int64_t row_stride, pixel_stride, channel_stride;
     int64_t scale; /* denominator of scaled decoding; else 1 */
@@ -72,25 +74,25 @@ void crop_plan_make(const struct crop *crop, uint32_t epoch, uint32_t sample, in
 void crop_request(const struct crop *crop, const struct crop_plan *plan,
                   struct image_request *request);
 
-/* Resample to planes: [channels, height, width] of crop->image. The source covers at least the area
- * of crop_request. */
+/* Resample to planes: [channels, height, width] of crop->image and the source's type; outside the
+ * image are zeros, or missing values of float32. The source covers at least the area of
+ * crop_request. */
 MUST_CHECK bool crop_from_pixels(const struct crop *crop, const struct crop_plan *plan,
                                  const struct crop_source *source, int64_t channels,
-                                 struct crop_scratch *scratch, uint8_t *planes,
-                                 struct error *error);
+                                 struct crop_scratch *scratch, void *planes, struct error *error);
 
-/* Draw the crop of one sample and resample it, from an image file in memory or from stored pixels
- * [channels, height, width]. */
+/* Draw the crop of one sample and resample it, from an image file in memory or from stored values
+ * [channels, height, width] of a data set's type and size. */
 MUST_CHECK bool crop_file(const struct crop *crop, uint32_t epoch, uint32_t sample,
                           const uint8_t *bytes, size_t count, struct crop_scratch *scratch,
                           uint8_t *planes, struct error *error);
 MUST_CHECK bool crop_stored(const struct crop *crop, uint32_t epoch, uint32_t sample,
-                            const uint8_t *pixels, int64_t channels, int64_t height, int64_t width,
-                            struct crop_scratch *scratch, uint8_t *planes, struct error *error);
+                            const void *values, const struct dataset *dataset,
+                            struct crop_scratch *scratch, void *planes, struct error *error);
 
 /* Read one sample of a data set, and draw and resample its crop. */
 MUST_CHECK bool crop_sample(const struct crop *crop, struct dataset *dataset, uint32_t epoch,
-                            int64_t sample, struct crop_scratch *scratch, uint8_t *planes,
+                            int64_t sample, struct crop_scratch *scratch, void *planes,
                             int32_t *label, struct error *error);
 
 void crop_scratch_free(struct crop_scratch *scratch);

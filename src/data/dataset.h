@@ -71,6 +71,18 @@ struct dataset {
     void *self;   /* data of the format */
 };
 
+static inline size_t dataset_value_size(enum dataset_type type)
+{
+    return type == DATASET_FLOAT32 ? sizeof(float) : sizeof(uint8_t);
+}
+
+/* Bytes of a record that is not encoded. */
+static inline size_t dataset_record_bytes(const struct dataset *dataset)
+{
+    return (size_t)(dataset->channels * dataset->height * dataset->width) *
+           dataset_value_size(dataset->type);
+}
+
 /* Synthetic data: training samples for each test sample. */
 enum { TRAINING_PER_TEST = 4 };
 

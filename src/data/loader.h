@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Threads that load batches ahead of the training step: uint8 pixels, labels and pixel plans in
- * pinned memory. The step takes batches in order and returns them. The threads call neither MPI nor
+/* Threads that load batches ahead of the training step: pixels, labels and pixel plans in pinned
+ * memory. The step takes batches in order and returns them. The threads call neither MPI nor
  * HDF5. */
 #ifndef VITTRAIN_DATA_LOADER_H
 #define VITTRAIN_DATA_LOADER_H
@@ -15,7 +15,8 @@ struct batch {
     int64_t count;    /* samples, may be 0 */
     int64_t position; /* of the first sample in the global batch */
     int64_t global_count;
-    uint8_t *pixels;          /* [count, channels, height, width] pinned, after cropping */
+    uint8_t *pixels;          /* [count, channels, height, width] of the data set's type, pinned,
+                               * after cropping */
     int32_t *labels;          /* [count] pinned */
     struct pixel_plan *plans; /* [count] pinned */
     struct mix_plan *mixes;   /* [(count + 1) / 2] pinned, if augment->mix is on */

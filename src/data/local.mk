@@ -63,6 +63,8 @@ libvittrain_a_SOURCES += \
 	src/data/split.h \
 	src/data/split_files.c \
 	src/data/split_files.h \
+	src/data/statistics.c \
+	src/data/statistics.h \
 	src/data/synthetic.c \
 	src/data/tar_cache.c \
 	src/data/tar_cache.h \

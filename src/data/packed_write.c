@@ -147,6 +147,11 @@ static bool set_describe(struct packing *packing, const struct options *options,
 {
     const struct dataset *source = &packing->source[SPLIT_TRAIN];
     struct packed_set *set = &packing->set;
+    if (source->type != DATASET_UINT8)
+        return error_set(error, ERROR_USAGE,
+                         "convert data: records of data.format=%s are float32, and packed files "
+                         "hold images; train on the files as they are",
+                         options->data.format);
     set->encoded = packing->plan->as_source ? source->encoded : !packing->plan->decode;
     set->shuffled = packing->plan->shuffle;
     set->channels = source->channels;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Synthetic images of any shape, the same on every rank and machine: half noise of the sample and
  * half a coarse pattern of its class, so that a model can learn. For regression: random numbers (20
- * by default) and a random target. In memory are the patterns, and data.distinct images. */
+ * by default) and a random target. float32 values are computed from the same bytes. In memory are
+ * the patterns, and data.distinct images. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,6 +61,7 @@ static void synthetic_describe(const struct options *options, struct dataset *da
                         : regression                ? REGRESSION_CHANNELS
                                                     : 3;
     dataset->height = dataset->width = regression ? 1 : options->data.image;
+    dataset->type = options->data.values == VALUES_FLOAT32 ? DATASET_FLOAT32 : DATASET_UINT8;
     dataset->classes = regression ? 1 : options->data.classes;
     dataset->label_unit = regression ? 1.0 / (1 << TARGET_BITS) : 0;
 }
@@ -102,16 +105,33 @@ static void pixels_draw(const struct dataset *dataset, uint32_t sample, int32_t 
                     pattern + channel * CELL_COUNT);
 }
 
-static size_t record_bytes(const struct dataset *dataset)
+/* Bytes of a record before values_spread. */
+static size_t levels_bytes(const struct dataset *dataset)
 {
     return (size_t)(dataset->channels * dataset->height * dataset->width);
+}
+
+/* Convert the levels at the end of `values` to float32 in place: each channel has its own offset
+ * and scale, and one value of 256 is missing. */
+static void values_spread(const struct dataset *dataset, uint32_t sample, float *values)
+{
+    const int64_t plane = dataset->height * dataset->width;
+    const uint8_t *levels =
+        (const uint8_t *)(values + dataset->channels * plane) - levels_bytes(dataset);
+    for (int64_t i = 0; i < dataset->channels * plane; i++) {
+        const int channel = (int)(i / plane);
+        const uint32_t mixed = ((uint32_t)i * 2654435761u) ^ (sample * 40503u << 16);
+        const float value =
+            ldexpf((float)levels[i] / 128 - 1, channel % 11 - 5) + (float)(channel % 3 * 10);
+        values[i] = mixed >> 24 == 0 ? NAN : value;
+    }
 }
 
 /* Draw the first `distinct` records of the split, unless it is 0; the others repeat them. */
 static bool keep_images(struct dataset *dataset, int64_t distinct, struct error *error)
 {
     struct synthetic *self = dataset->self;
-    const size_t bytes = record_bytes(dataset);
+    const size_t bytes = levels_bytes(dataset);
     self->distinct = distinct > 0 ? smaller(distinct, dataset->count) : dataset->count;
     if (distinct == 0)
         return true;
@@ -174,12 +194,15 @@ static bool synthetic_read(struct dataset *dataset, int64_t record, void *values
     (void)error;
     const struct synthetic *self = dataset->self;
     const uint32_t sample = sample_of(self, record);
-    const size_t bytes = record_bytes(dataset);
+    const size_t bytes = levels_bytes(dataset);
+    uint8_t *levels = (uint8_t *)values + dataset_record_bytes(dataset) - bytes;
     *label = label_draw(dataset, sample);
     if (self->images != NULL)
-        memcpy(values, self->images + (sample - self->first) * bytes, bytes);
+        memcpy(levels, self->images + (sample - self->first) * bytes, bytes);
     else
-        pixels_draw(dataset, sample, *label, values);
+        pixels_draw(dataset, sample, *label, levels);
+    if (dataset->type == DATASET_FLOAT32)
+        values_spread(dataset, sample, values);
     return true;
 }
 

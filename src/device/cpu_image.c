@@ -3,7 +3,7 @@
  * (src/libImaging/Resample.c), horizontal pass first as in all versions before 13, because
  * pretrained weights expect what torchvision's transforms produce from PIL images. The stages after
  * the resize move whole pixels: one lookup per pixel, with values from a table of the 256 levels.
- */
+ * fp32 has the same stages without tables. */
 #include "device/cpu.h"
 #include "device/image.h"
 
@@ -17,84 +17,122 @@ static void axis_make(struct resize_axis *axis, int64_t source, int64_t size, ui
     resize_axis_make(axis, &span, 0, size, (int32_t *)(void *)memory);
 }
 
-/* Rows of a plane are contiguous. */
-static void resize_across(const struct image_kernels *kernels, const struct resize_axis *axis,
-                          int64_t rows, const uint8_t *from, uint8_t *to)
-{
-    const struct resize_lines lines = {from, rows, axis->source, 1};
-    kernels->resize_horizontal(axis, &lines, to);
-}
-
 /* State prepared once per call for all samples. */
 struct transform_state {
     const struct image_transform *args;
     const struct image_kernels *kernels;
-    union pixel_table tables[IMAGE_CHANNELS];
+    const struct convert_kernels *convert;
+    int64_t first, end; /* the channels of this pass over the samples */
+    union pixel_table tables[IMAGE_GROUP];
     struct resize_axis across, down;
     struct image_scratch scratch;
     uint8_t *memory; /* first aligned byte of the scratch */
 };
 
+/* Rows of a plane are contiguous. */
+static void resize_across(const struct transform_state *state, int64_t rows, const void *from,
+                          void *to)
+{
+    const struct resize_axis *axis = &state->across;
+    const struct resize_lines lines = {from, rows, axis->source, 1};
+    const struct resize_values values = {from, to, rows, axis->source, 1, axis->size, 1};
+    if (state->args->from_fp32)
+        state->kernels->resize_values(axis, &values);
+    else
+        state->kernels->resize_horizontal(axis, &lines, to);
+}
+
+static void resize_down(const struct transform_state *state, const void *from, void *to)
+{
+    const int64_t width = state->args->width;
+    const struct resize_values values = {from, to, width, 1, width, 1, width};
+    if (state->args->from_fp32)
+        state->kernels->resize_values(&state->down, &values);
+    else
+        state->kernels->resize_vertical(&state->down, width, from, to);
+}
+
 /* Return the sample's planes in the output size: resized in the slot, or the source. */
-static const uint8_t *sample_resize(const struct transform_state *state, const uint8_t *source,
-                                    int64_t slot)
+static const char *sample_resize(const struct transform_state *state, const char *source,
+                                 int64_t slot)
 {
     const struct image_transform *args = state->args;
     if (!image_resizes(args))
         return source;
     const struct image_scratch *scratch = &state->scratch;
+    const int64_t size = (int64_t)image_value_size(args);
     uint8_t *between = state->memory + scratch->slots + (size_t)slot * scratch->slot_bytes;
-    uint8_t *resized = between + scratch->planes_offset;
+    char *resized = (char *)between + scratch->planes_offset;
 
-    for (int64_t channel = 0; channel < args->channels; channel++) {
-        const uint8_t *plane = source + channel * args->source_height * args->source_width;
-        uint8_t *to = resized + channel * args->height * args->width;
+    for (int64_t channel = state->first; channel < state->end; channel++) {
+        const char *plane = source + channel * args->source_height * args->source_width * size;
+        char *to = resized + channel * args->height * args->width * size;
         if (args->source_height == args->height) {
-            resize_across(state->kernels, &state->across, args->height, plane, to);
+            resize_across(state, args->height, plane, to);
         } else if (args->source_width == args->width) {
-            state->kernels->resize_vertical(&state->down, args->width, plane, to);
+            resize_down(state, plane, to);
         } else {
-            resize_across(state->kernels, &state->across, args->source_height, plane, between);
-            state->kernels->resize_vertical(&state->down, args->width, between, to);
+            resize_across(state, args->source_height, plane, between);
+            resize_down(state, between, to);
         }
     }
     return resized;
 }
 
-/* Write `count` pixels of one row from (x, y) on, in all channels. */
-static void piece_write(const struct transform_state *state, const struct pixel_plan *plan,
-                        const uint8_t *planes, int64_t x, int64_t y, int64_t count, char *images)
+/* Write `count` normalised pixels of a channel: those at origin[i] of its plane, or without origin
+ * the first ones. */
+static void pixels_write(const struct transform_state *state, int64_t channel, const void *plane,
+                         const int32_t *origin, int64_t count, char *images)
 {
     const struct image_transform *args = state->args;
-    int64_t plane = args->height * args->width, at = y * args->width + x;
+    const float mean = args->mean[channel], std = args->std[channel];
+    float piece[PIECE];
+
+    if (!args->from_fp32) {
+        state->kernels->look_up(args->type, &state->tables[channel - state->first], plane, origin,
+                                count, images);
+    } else if (args->type == TYPE_FP32) {
+        state->kernels->normalise(mean, std, plane, origin, count, (float *)(void *)images);
+    } else {
+        for (int64_t i = 0; i < count; i += PIECE) {
+            const int64_t some = i + PIECE < count ? PIECE : count - i;
+            state->kernels->normalise(mean, std, (const float *)plane + (origin == NULL ? i : 0),
+                                      origin == NULL ? NULL : origin + i, some, piece);
+            state->convert->from_fp32(args->type, element_to_write(args->type, images, i), piece,
+                                      some);
+        }
+    }
+}
+
+/* Write `count` pixels of one row from (x, y) on, in the channels of this pass. */
+static void piece_write(const struct transform_state *state, const struct pixel_plan *plan,
+                        const char *planes, int64_t x, int64_t y, int64_t count, char *images)
+{
+    const struct image_transform *args = state->args;
+    const int64_t plane = args->height * args->width, at = y * args->width + x;
+    const int64_t plane_bytes = plane * (int64_t)image_value_size(args);
     int32_t origin[PIECE];
 
     state->kernels->follow(plan, (int32_t)args->width, (int32_t)args->height, (int32_t)x,
                            (int32_t)y, (int32_t)count, origin);
-    for (int64_t channel = 0; channel < args->channels; channel++)
-        state->kernels->look_up(args->type, &state->tables[channel], planes + channel * plane,
-                                origin, count,
-                                images + (size_t)(channel * plane + at) * type_size(args->type));
+    for (int64_t channel = state->first; channel < state->end; channel++)
+        pixels_write(state, channel, planes + channel * plane_bytes, origin, count,
+                     element_to_write(args->type, images, channel * plane + at));
 }
 
 static void sample_transform(const struct transform_state *state, int64_t sample, int64_t slot)
 {
     const struct image_transform *args = state->args;
-    int64_t plane = args->height * args->width;
-    char *images =
-        (char *)args->images + (size_t)(sample * args->channels * plane) * type_size(args->type);
-    const uint8_t *source =
-        args->source + sample * args->channels * args->source_height * args->source_width;
-    const uint8_t *planes = sample_resize(state, source, slot);
+    const int64_t plane = args->height * args->width, size = (int64_t)image_value_size(args);
+    char *images = element_to_write(args->type, args->images, sample * args->channels * plane);
+    const char *source = (const char *)args->source +
+                         sample * args->channels * args->source_height * args->source_width * size;
+    const char *planes = sample_resize(state, source, slot);
 
-    if (args->plans == NULL) {
-        for (int64_t channel = 0; channel < args->channels; channel++)
-            state->kernels->look_up(args->type, &state->tables[channel], planes + channel * plane,
-                                    NULL, plane,
-                                    images + (size_t)(channel * plane) * type_size(args->type));
-        return;
-    }
-    for (int64_t y = 0; y < args->height; y++)
+    for (int64_t channel = state->first; args->plans == NULL && channel < state->end; channel++)
+        pixels_write(state, channel, planes + channel * plane * size, NULL, plane,
+                     element_to_write(args->type, images, channel * plane));
+    for (int64_t y = 0; args->plans != NULL && y < args->height; y++)
         for (int64_t x = 0; x < args->width; x += PIECE)
             piece_write(state, &args->plans[sample], planes, x, y,
                         x + PIECE < args->width ? PIECE : args->width - x, images);
@@ -106,19 +144,29 @@ static void state_make(struct transform_state *state, const struct cpu_device *c
     image_check(args);
     state->args = args;
     state->kernels = cpu->kernels->image;
+    state->convert = cpu->kernels->convert;
     state->scratch = image_scratch_of(args);
-    /* ToTensor, then Normalize, in fp32 as in torchvision. */
-    for (int64_t channel = 0; channel < args->channels; channel++) {
-        float values[256];
-        for (int level = 0; level < 256; level++)
-            values[level] = ((float)level / 255.0f - args->mean[channel]) / args->std[channel];
-        cpu->kernels->convert->from_fp32(args->type, &state->tables[channel], values, 256);
-    }
     if (!image_resizes(args))
         return;
     state->memory = args->scratch + (-(uintptr_t)args->scratch % IMAGE_SCRATCH_ALIGN);
     axis_make(&state->across, args->source_width, args->width, state->memory);
     axis_make(&state->down, args->source_height, args->height, state->memory + state->scratch.down);
+}
+
+/* Prepare the next pass: all channels, or those whose levels fit into the tables. ToTensor, then
+ * Normalize, in fp32 as in torchvision. */
+static void channels_choose(struct transform_state *state, int64_t first)
+{
+    const struct image_transform *args = state->args;
+    state->first = first;
+    state->end = args->from_fp32 || first + IMAGE_GROUP > args->channels ? args->channels
+                                                                         : first + IMAGE_GROUP;
+    for (int64_t channel = first; !args->from_fp32 && channel < state->end; channel++) {
+        float values[256];
+        for (int level = 0; level < 256; level++)
+            values[level] = ((float)level / 255.0f - args->mean[channel]) / args->std[channel];
+        state->convert->from_fp32(args->type, &state->tables[channel - first], values, 256);
+    }
 }
 
 void cpu_image_transform(struct stream *stream, const struct image_transform *args)
@@ -129,8 +177,11 @@ void cpu_image_transform(struct stream *stream, const struct image_transform *ar
     if (elements == 0)
         return;
     state_make(&state, stream->cpu, args);
+    for (int64_t first = 0; first < args->channels; first = state.end) {
+        channels_choose(&state, first);
 #pragma omp parallel for schedule(static) num_threads(cpu_threads_for(stream->cpu, elements))
-    for (int64_t slot = 0; slot < state.scratch.slot_count; slot++)
-        for (int64_t sample = slot; sample < args->batch; sample += state.scratch.slot_count)
-            sample_transform(&state, sample, slot);
+        for (int64_t slot = 0; slot < state.scratch.slot_count; slot++)
+            for (int64_t sample = slot; sample < args->batch; sample += state.scratch.slot_count)
+                sample_transform(&state, sample, slot);
+    }
 }

@@ -29,6 +29,31 @@ SHARED_FUNCTION uint64_t exact_mantissa(uint64_t bits)
     return (bits & 0xfffffffffffff) | 0x10000000000000;
 }
 
+/* Add low + 2^32 * middle + 2^64 * high to the words from *word on. */
+SHARED_FUNCTION void exact_words_add(int64_t *word, uint64_t low, uint64_t middle, uint64_t high)
+{
+    word[0] += (uint32_t)low;
+    word[1] += (int64_t)(low >> 32) + (uint32_t)middle;
+    word[2] += (int64_t)(middle >> 32) + (uint32_t)high;
+    word[3] += (int64_t)(high >> 32);
+}
+
+/* Add a value >= 0. */
+SHARED_FUNCTION void exact_add(struct exact_sum *sum, double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    uint64_t place = exact_place(bits);
+    if (place < EXACT_PLACES) {
+        uint64_t mantissa = exact_mantissa(bits), offset = place % 32, low = mantissa << offset;
+        exact_words_add(&sum->word[place / 32], (uint32_t)low, low >> 32,
+                        mantissa >> 1 >> (63 - offset));
+    } else {
+        sum->infinities += isinf(value) != 0;
+        sum->nans += isnan(value) != 0;
+    }
+}
+
 /* Return the sum rounded once to fp64. It is NaN or infinite if a summand was. */
 SHARED_FUNCTION double exact_sum_value(const struct exact_sum *sum)
 {

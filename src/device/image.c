@@ -127,14 +127,16 @@ struct image_scratch image_scratch_of(const struct image_transform *args)
     struct image_scratch scratch = {
         .taps_across = axis_taps((double)args->source_width, args->width),
         .taps_down = axis_taps((double)args->source_height, args->height)};
-    const size_t between = (size_t)(args->source_height * args->width);
+    const size_t size = image_value_size(args);
+    const size_t between = (size_t)(args->source_height * args->width) * size;
     const size_t all_between = scratch_align((size_t)args->channels * between);
 
     scratch.down = axis_bytes(args->width, scratch.taps_across);
     scratch.slots = scratch.down + axis_bytes(args->height, scratch.taps_down);
     scratch.planes_offset = scratch_align(between);
-    scratch.slot_bytes = scratch.planes_offset +
-                         scratch_align((size_t)(args->channels * args->height * args->width));
+    scratch.slot_bytes =
+        scratch.planes_offset +
+        scratch_align((size_t)(args->channels * args->height * args->width) * size);
     if (scratch.slot_bytes < all_between)
         scratch.slot_bytes = all_between;
     scratch.slot_count = args->batch < SLOTS ? args->batch : SLOTS;

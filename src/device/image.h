@@ -11,6 +11,7 @@
 enum {
     IMAGE_RESIZE_BITS = 22,   /* fraction bits of a resize weight */
     IMAGE_SCRATCH_ALIGN = 64, /* alignment in bytes of the scratch and of its parts */
+    IMAGE_GROUP = 32,         /* channels whose levels are in one table */
 };
 
 /* Byte offsets from the scratch's first aligned byte: the weights of both axes (for `size` outputs:
@@ -54,6 +55,14 @@ struct resize_lines {
     int64_t count, row_stride, channels;
 };
 
+/* Parallel lines of fp32 that are resized; distances are in elements: between lines, and between
+ * the inputs or outputs of a line. */
+struct resize_values {
+    const float *from;
+    float *to;
+    int64_t count, from_line, from_step, to_line, to_step;
+};
+
 /* The 256 levels of a pixel as values of the images' type. */
 union pixel_table {
     float fp32[256];
@@ -74,6 +83,10 @@ struct image_kernels {
     /* images[i] = table[plane[origin[i]]], or table[plane[i]] if origin is NULL. */
     void (*look_up)(enum data_type type, const union pixel_table *table, const uint8_t *plane,
                     const int32_t *origin, int64_t count, void *images);
+    /* The same for fp32 (operations.h). A missing output of resize_values is NaN. */
+    void (*resize_values)(const struct resize_axis *axis, const struct resize_values *lines);
+    void (*normalise)(float mean, float std, const float *plane, const int32_t *origin,
+                      int64_t count, float *images);
 };
 
 /* kernels_colour.c: operations on planes of bytes, as in Pillow (data/colour.h). */

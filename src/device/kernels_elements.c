@@ -234,27 +234,6 @@ KERNEL_INLINE uint64_t double_bits(double value)
     return bits;
 }
 
-/* Add low + 2^32 * middle + 2^64 * high to the words from *word on. */
-KERNEL_INLINE void words_add(int64_t *word, uint64_t low, uint64_t middle, uint64_t high)
-{
-    word[0] += (uint32_t)low;
-    word[1] += (int64_t)(low >> 32) + (uint32_t)middle;
-    word[2] += (int64_t)(middle >> 32) + (uint32_t)high;
-    word[3] += (int64_t)(high >> 32);
-}
-
-static void exact_add(struct exact_sum *sum, double value)
-{
-    uint64_t bits = double_bits(value), place = exact_place(bits);
-    if (place < EXACT_PLACES) {
-        uint64_t mantissa = exact_mantissa(bits), offset = place % 32, low = mantissa << offset;
-        words_add(&sum->word[place / 32], (uint32_t)low, low >> 32, mantissa >> 1 >> (63 - offset));
-    } else {
-        sum->infinities += isinf(value) != 0;
-        sum->nans += isnan(value) != 0;
-    }
-}
-
 /* Add SUM_BLOCKS values. If all their places are in a window of 64, a loop without branches adds
  * them. */
 KERNEL_INLINE void exact_add_blocks(struct exact_sum *sum, const double *values)
@@ -271,7 +250,7 @@ KERNEL_INLINE void exact_add_blocks(struct exact_sum *sum, const double *values)
         high += mantissa >> 1 >> (63 - offset % 64);
     }
     if (offsets < 64)
-        words_add(&sum->word[base], low, middle, high);
+        exact_words_add(&sum->word[base], low, middle, high);
     else
         for (int i = 0; i < SUM_BLOCKS; i++)
             exact_add(sum, values[i]);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Image kernels: both passes of a resize, tracing output pixels back to input pixels, and the
- * lookup from levels to values. */
+ * lookup from levels to values, or the normalisation of fp32. */
+#include <math.h>
+
 #include "device/kernels.h"
 #include "device/vector.h"
 
@@ -264,5 +266,49 @@ static void look_up(enum data_type type, const union pixel_table *table, const u
         TYPED_CALL(look_up_origin, type, table, plane, origin, count, images);
 }
 
+/* ---- fp32; NaN is a missing value */
+
+/* Compute output `i` of up to COLUMNS lines. */
+KERNEL_INLINE void resize_value(const struct resize_axis *axis, const struct resize_values *lines,
+                                int64_t i, int64_t line, int64_t count)
+{
+    const float *from = lines->from + line * lines->from_line + axis->first[i] * lines->from_step;
+    float sums[COLUMNS] = {0}, weights[COLUMNS] = {0};
+
+    for (int32_t tap = 0; tap < axis->count[i]; tap++, from += lines->from_step) {
+        const float weight = (float)axis->weights[i * axis->taps + tap] * (1.0f / (1 << PRECISION));
+        for (int64_t c = 0; c < count; c++) {
+            const float value = from[c * lines->from_line];
+            sums[c] += value == value ? weight * value : 0;
+            weights[c] += value == value ? weight : 0;
+        }
+    }
+    for (int64_t c = 0; c < count; c++)
+        lines->to[(line + c) * lines->to_line + i * lines->to_step] =
+            weights[c] >= 0.5f ? sums[c] / weights[c] : NAN;
+}
+
+static void resize_values(const struct resize_axis *axis, const struct resize_values *lines)
+{
+    for (int64_t line = 0; line < lines->count; line += COLUMNS)
+        for (int64_t i = 0; i < axis->size; i++)
+            resize_value(axis, lines, i, line,
+                         lines->count - line < COLUMNS ? lines->count - line : COLUMNS);
+}
+
+KERNEL_INLINE float normal(float value, float mean, float std)
+{
+    return value == value ? (value - mean) / std : 0;
+}
+
+static void normalise(float mean, float std, const float *plane, const int32_t *origin,
+                      int64_t count, float *images)
+{
+    for (int64_t i = 0; origin == NULL && i < count; i++)
+        images[i] = normal(plane[i], mean, std);
+    for (int64_t i = 0; origin != NULL && i < count; i++)
+        images[i] = origin[i] < 0 ? 0 : normal(plane[origin[i]], mean, std);
+}
+
 const struct image_kernels KERNEL(image_kernels) = {resize_horizontal, resize_vertical, follow,
-                                                    look_up};
+                                                    look_up,           resize_values,   normalise};

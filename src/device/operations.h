@@ -605,20 +605,28 @@ struct pixel_plan {
     int16_t erase_x, erase_y, erase_width, erase_height; /* width 0: nothing is erased */
 };
 
-/* Convert uint8 images [batch, channels, source_height, source_width] to [batch, channels, height,
- * width] type: resize (bilinear with antialiasing, bit-identical to PIL up to version 12; version
- * 13 swaps the two passes if an image is reduced much more in height than in width), crop with zero
- * padding (`shift`), flip, rotation (nearest, zero outside), translation (nearest, zero outside), /
- * 255, erase (zero), (v - mean) / std. */
+/* Convert images [batch, channels, source_height, source_width] to [batch, channels, height,
+ * width] type. uint8: resize (bilinear with antialiasing, bit-identical to PIL up to version 12;
+ * version 13 swaps the two passes if an image is reduced much more in height than in width), crop
+ * with zero padding (`shift`), flip, rotation (nearest, zero outside), translation (nearest, zero
+ * outside), / 255, erase (zero), (v - mean) / std. fp32: the same stages without / 255, in fp32.
+ * NaN is a missing value. A resize leaves missing values out; its output is missing if less than
+ * half of its weights are left. Missing values and pixels outside the image become 0. */
 struct image_transform {
     enum data_type type;
+    bool from_fp32; /* the source is fp32, else uint8 */
     int64_t batch, channels, source_height, source_width, height, width;
-    const uint8_t *source;
+    const void *source;
     const struct pixel_plan *plans; /* [batch], or NULL: only resize and normalise */
     const float *mean, *std;        /* [channels], host memory */
     void *images;
     uint8_t *scratch; /* device, image_transform_scratch(...) bytes; may be NULL if that is 0 */
 };
+
+static inline size_t image_value_size(const struct image_transform *transform)
+{
+    return transform->from_fp32 ? sizeof(float) : sizeof(uint8_t);
+}
 
 /* Return the bytes of scratch memory that image_transform needs: 0 without a resize. */
 size_t image_transform_scratch(const struct image_transform *transform);
@@ -755,7 +763,8 @@ struct nonfinite {
     ARGS(CALL, hash, PASS, MOVES_FP32((double)args->count * sizeof *args->values))                 \
     ARGS(CALL, nonfinite, PASS, MOVES(T(values, (double)args->count)))                             \
     ARGS(CALL, image_transform, PASS, MOVES(T(images, IMAGES) +                                    \
-         (double)(args->batch * args->source_height * args->source_width * args->channels)))       \
+         (double)(args->batch * args->source_height * args->source_width * args->channels) *       \
+             (double)image_value_size(args)))                                                      \
     ARGS(CALL, images_mix, PASS, MOVES(T(images, 2 * IMAGES)))                                     \
     CALL(copy, PASS, (struct stream *stream, void *to, const void *from, size_t bytes),            \
          (stream, to, from, bytes), MOVES_FP32(2 * (double)bytes))                                 \

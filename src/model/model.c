@@ -62,21 +62,28 @@ struct model *model_open(const struct options *options, struct device *device,
     return NULL;
 }
 
-/* A model has three values, of which the last is repeated for further channels. */
-static struct option_list values_of(const struct option_list *given, const double preset[3],
-                                    int64_t channels)
+/* An entry has three values, of which the last is repeated for further channels. */
+static void values_choose(struct channel_values *values, const struct option_list *given,
+                          const struct channel_values *measured, const double preset[3],
+                          int64_t channels)
 {
-    struct option_list list = *given;
-    for (int64_t c = 0; given->count == 0 && c < channels; c++)
-        list.value[list.count++] = preset[c < 3 ? c : 2];
-    return list;
+    *values = *measured;
+    for (int c = 0; c < given->count; c++)
+        values->value[c] = given->value[c];
+    if (given->count > 0)
+        values->count = given->count;
+    if (values->count > 0)
+        return;
+    for (int64_t c = 0; c < channels; c++)
+        values->value[values->count++] = preset[c < 3 ? c : 2];
 }
 
 bool model_normalisation(const struct model *model, const struct options *options,
-                         struct option_list *mean, struct option_list *std, struct error *error)
+                         struct channel_values *mean, struct channel_values *std,
+                         struct error *error)
 {
-    *mean = values_of(&options->augment.mean, model->entry->mean, model->channels);
-    *std = values_of(&options->augment.std, model->entry->std, model->channels);
+    values_choose(mean, &options->augment.mean, &model->mean, model->entry->mean, model->channels);
+    values_choose(std, &options->augment.std, &model->std, model->entry->std, model->channels);
     if ((mean->count > 1 && mean->count != model->channels) ||
         (std->count > 1 && std->count != model->channels))
         return error_set(error, ERROR_USAGE,

@@ -81,6 +81,7 @@ struct model {
     int64_t channels, classes;
     enum model_loss loss;
     const struct model_entry *entry;
+    struct channel_values mean, std; /* statistics of the training samples, or empty */
     double flops_per_image; /* of matrix products, forward and backward, without recomputation */
     bool recompute;         /* keep only the output of a block and recompute the rest in backward */
     bool batch_norms;       /* has batch norms */
@@ -100,11 +101,11 @@ MUST_CHECK bool model_apply_options(struct model *model, const struct options *o
 
 void model_close(struct model *model);
 
-/* Set mean and standard deviation of pixels from 0 to 1, by which images are normalised: those of
- * augment.mean and augment.std, else the model's. A list has one value, or one for each channel.
+/* Set mean and standard deviation of pixels from 0 to 1, or of float32 values, by which images are
+ * normalised: those of augment.mean and augment.std, else the statistics, else those of the entry.
  * Return false with ERROR_USAGE if the options do not fit the model. */
 MUST_CHECK bool model_normalisation(const struct model *model, const struct options *options,
-                                    struct option_list *mean, struct option_list *std,
+                                    struct channel_values *mean, struct channel_values *std,
                                     struct error *error);
 
 /* Number of parameters, without running statistics; `trainable`: without frozen tensors. */

@@ -13,7 +13,8 @@ enum { BATCHES_AHEAD = 4 };
 
 struct image_source feed_source(const struct options *options, const struct dataset *dataset)
 {
-    struct image_source source = {.channels = dataset->channels, .label_unit = dataset->label_unit};
+    struct image_source source = {
+        .type = dataset->type, .channels = dataset->channels, .label_unit = dataset->label_unit};
     if (crop_is_active(options, dataset->encoded))
         return source;
     source.height = dataset->height;
@@ -166,9 +167,9 @@ size_t feed_bytes(const struct options *options, const struct image_source *sour
                   bool training)
 {
     int feeds = training ? feed_count(options) : 1;
-    int64_t sample = source->channels * source->height * source->width;
+    size_t sample = image_source_bytes(source);
     size_t planes = training && policy_is_asked_for(options) ? (size_t)options->data.workers : 0;
-    return (size_t)feeds * loader_bytes(sample, batch, BATCHES_AHEAD) + planes * (size_t)sample;
+    return (size_t)feeds * loader_bytes((int64_t)sample, batch, BATCHES_AHEAD) + planes * sample;
 }
 
 void feed_close(struct data_feed *feed)

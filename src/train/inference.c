@@ -129,11 +129,28 @@ static bool files_open(struct inference *inference, const char *const *files, in
     return true;
 }
 
-/* Opens the model for the open data set, and reads the weights. */
-static bool model_prepare(struct run *run, const char *weights, struct error *error)
+/* Normalises records as in the training of the weights. */
+static bool statistics_take(struct inference *inference, const char *weights, struct error *error)
 {
+    struct run *run = &inference->run;
+    const struct dataset *dataset = &run->validation.dataset;
+    const struct model_metadata *metadata = &inference->metadata;
+    if (!run_needs_statistics(run, dataset))
+        return true;
+    if (metadata->mean.count == 0 || metadata->std.count == 0)
+        return error_set(error, ERROR_CHECKPOINT,
+                         "%s has no mean and standard deviation of float32 values: set "
+                         "augment.mean and augment.std to those of the training samples",
+                         weights);
+    return session_use_statistics(&run->session, &metadata->mean, &metadata->std, error);
+}
+
+/* Opens the model for the open data set, and reads the weights. */
+static bool model_prepare(struct inference *inference, const char *weights, struct error *error)
+{
+    struct run *run = &inference->run;
     struct flat_model *flat = &run->session.flat;
-    if (!run_open_model(run, false, NULL, error))
+    if (!run_open_model(run, false, NULL, error) || !statistics_take(inference, weights, error))
         return false;
     recipe_log(&run->options);
     if (!run_start(run, error))
@@ -160,7 +177,7 @@ bool inference_open(struct inference *inference, const char *weights, const char
         options_take(inference, path, count > 0, line, world, error) &&
         (count > 0 ? files_open(inference, files, count, world, error)
                    : split_open(inference, world, error)) &&
-        model_prepare(&inference->run, path, error))
+        model_prepare(inference, path, error))
         return true;
     inference_close(inference);
     return false;

@@ -44,6 +44,7 @@ static struct image_transform transform_of(const struct input *input, int64_t co
 {
     const struct image_source known = input_source(input, source);
     return (struct image_transform){.type = input->type,
+                                    .from_fp32 = known.type == DATASET_FLOAT32,
                                     .batch = count,
                                     .channels = known.channels,
                                     .source_height = known.height,
@@ -52,10 +53,16 @@ static struct image_transform transform_of(const struct input *input, int64_t co
                                     .width = input->image.width};
 }
 
+size_t image_source_bytes(const struct image_source *source)
+{
+    return (size_t)(source->channels * source->height * source->width) *
+           dataset_value_size(source->type);
+}
+
 static size_t source_bytes(const struct input *input, const struct image_source *source)
 {
     const struct image_source known = input_source(input, source);
-    return (size_t)(known.channels * known.height * known.width);
+    return image_source_bytes(&known);
 }
 
 void input_allocate(struct input *input, struct arena *arena, int64_t batch,

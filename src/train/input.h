@@ -15,6 +15,7 @@ enum { INPUT_SLOTS = 2 };
 
 /* The uploaded images. 0 x 0: the model's size, to which the host has resized them. */
 struct image_source {
+    enum dataset_type type;
     int64_t channels, height, width;
     double label_unit; /* of a regression's targets, see dataset.h */
 };
@@ -24,7 +25,7 @@ struct input {
     struct stream *stream; /* uploads */
     int count, newest;     /* slots; the one that holds the newest batch */
     struct input_slot {
-        uint8_t *pixels;
+        void *pixels;
         struct pixel_plan *plans;
         struct mix_plan *mixes;
         int32_t *labels;
@@ -49,6 +50,9 @@ void input_close(struct input *input);
 
 /* Replaces a size of 0 x 0 by the model's. */
 struct image_source input_source(const struct input *input, const struct image_source *source);
+
+/* Bytes of an uploaded image of a known size. */
+size_t image_source_bytes(const struct image_source *source);
 
 /* Takes device memory from the arena for passes of at most `batch` samples. mixes: with targets. */
 void input_allocate(struct input *input, struct arena *arena, int64_t batch,

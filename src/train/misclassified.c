@@ -93,7 +93,7 @@ void misclassified_visit(void *self, const struct batch *batch, const int32_t *p
     struct misclassified *list = self;
     const struct image_source *source = &list->source;
     const int64_t bytes = source->channels * source->height * source->width;
-    if (error->kind != ERROR_NONE)
+    if (error->kind != ERROR_NONE || source->type != DATASET_UINT8)
         return;
     for (int64_t i = 0; i < batch->count; i++) {
         const struct misclassified_sample sample = {

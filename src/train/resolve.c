@@ -13,6 +13,7 @@
 #include "config/options.h"
 #include "core/log.h"
 #include "data/dataset.h"
+#include "data/mix.h"
 #include "model/model.h"
 
 enum { PHOTO_MIN_PIXELS = 64 /* pixels: smaller images have the recipe `cifar` */ };
@@ -64,6 +65,8 @@ static void normalisation_resolve(struct augment_options *augment, const struct 
                                   const struct model_entry *entry,
                                   const struct model_metadata *weights)
 {
+    if (dataset->type == DATASET_FLOAT32 || dataset->channels > OPTION_LIST)
+        return; /* run_use_statistics */
     if (weights != NULL && weights->mean.count == dataset->channels &&
         weights->std.count == dataset->channels) {
         list_set(&augment->mean, weights->mean.value, dataset->channels);
@@ -91,6 +94,29 @@ static void interpolation_resolve(struct augment_options *augment, const struct 
     choice_set(&augment->interpolation, INTERPOLATION_AUTO, INTERPOLATION_BILINEAR);
 }
 
+/* float32 values are no photographs. Return false if an option is for photographs only. */
+static bool values_check(const struct options *options, struct error *error)
+{
+    static const char *const names[] = {
+        "augment.rand_augment", "augment.brightness", "augment.contrast",     "augment.saturation",
+        "augment.hue",          "augment.greyscale",  "augment.three_augment"};
+    const struct augment_options *augment = &options->augment;
+    if (augment->recipe == RECIPE_PHOTOS)
+        return error_set(error, ERROR_USAGE,
+                         "augment.recipe=photos is for image files, and the data has float32 "
+                         "values: leave it out, or set augment.random_resized_crop=on");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char value[32];
+        options_value_text(options, names[i], value, sizeof value);
+        if (strcmp(value, "0") != 0 && strcmp(value, "off") != 0)
+            return error_set(error, ERROR_USAGE,
+                             "%s=%s changes the colors of photographs, and the data has float32 "
+                             "values: leave it out",
+                             names[i], value);
+    }
+    return true;
+}
+
 static bool recipe_resolve(struct options *options, const struct dataset *dataset,
                            const struct model_metadata *weights, struct error *error)
 {
@@ -107,11 +133,21 @@ static bool recipe_resolve(struct options *options, const struct dataset *datase
         augment->resize == 0 && augment->resize_to == RESIZE_AUTO && augment->crop == CROP_AUTO;
     /* Decks of earlier versions have fixed values and no recipe. */
     const bool evaluates_centre = augment->recipe == RECIPE_PHOTOS || free_geometry;
+    const bool values = dataset->type == DATASET_FLOAT32;
+    if (dataset->label_unit > 0 && mix_is_asked_for(options))
+        return error_set(
+            error, ERROR_USAGE,
+            "augment.mixup and augment.cutmix mix classes, and the data has numbers as "
+            "targets: leave them out");
+    if (values && !values_check(options, error))
+        return false;
     if (augment->recipe == RECIPE_AUTO)
-        augment->recipe = image < PHOTO_MIN_PIXELS ? RECIPE_CIFAR
-                          : dataset->encoded       ? RECIPE_PHOTOS
-                                                   : RECIPE_PLAIN;
+        augment->recipe = values                     ? RECIPE_PLAIN
+                          : image < PHOTO_MIN_PIXELS ? RECIPE_CIFAR
+                          : dataset->encoded         ? RECIPE_PHOTOS
+                                                     : RECIPE_PLAIN;
     const bool photos = augment->recipe == RECIPE_PHOTOS, cifar = augment->recipe == RECIPE_CIFAR;
+    number_set(&augment->flip, values ? 0 : 0.5);
     number_set(&augment->rotate, cifar ? 15 : 0);
     number_set(&augment->translate, cifar ? 0.1 : 0);
     number_set(&augment->erase, cifar ? 0.5 : 0);

@@ -23,19 +23,19 @@ static const struct {
 } splits[] = {{"train", "training"}, {"val", "validation"}};
 enum { SPLITS = sizeof splits / sizeof splits[0] };
 
-/* Continue the checksum with the file or the pixels of a sample. */
+/* Continue the checksum with the file or the values of a sample. */
 static bool content_add(struct dataset *dataset, int64_t index, struct byte_buffer *bytes,
                         uint32_t *sum, struct error *error)
 {
-    const size_t pixels = (size_t)(dataset->channels * dataset->height * dataset->width);
+    const size_t size = dataset_record_bytes(dataset);
     struct error reason = {.kind = ERROR_NONE};
     int32_t label;
     bool good = dataset->encoded ? dataset_load(dataset, index, bytes, &label, &reason)
-                                 : byte_buffer_reserve(bytes, pixels, &reason) &&
+                                 : byte_buffer_reserve(bytes, size, &reason) &&
                                        dataset_read(dataset, index, bytes->data, &label, &reason);
     if (!good)
         return dataset_name_error(dataset, index, &reason, error);
-    *sum = crc32c_update(*sum, bytes->data, dataset->encoded ? bytes->count : pixels);
+    *sum = crc32c_update(*sum, bytes->data, dataset->encoded ? bytes->count : size);
     return true;
 }
 

@@ -11,6 +11,7 @@
 #include "core/integer.h"
 #include "core/log.h"
 #include "core/status.h"
+#include "data/statistics.h"
 #include "runlog/rclone.h"
 #include "train/resolve.h"
 
@@ -63,7 +64,38 @@ bool run_open_model(struct run *run, bool training, const struct model_metadata 
     if (!comm_agree(run->world, error))
         return false;
     run->global_batch = feed_global_batch(&run->options, run->world->size);
-    return session_open(&run->session, &run->options, run->world, training, error);
+    if (!session_open(&run->session, &run->options, run->world, training, error))
+        return false;
+    if (feed->dataset.label_unit > 0)
+        run->session.model->loss = LOSS_SQUARED_ERROR;
+    return true;
+}
+
+bool run_needs_statistics(const struct run *run, const struct dataset *dataset)
+{
+    const struct augment_options *augment = &run->options.augment;
+    return (dataset->type == DATASET_FLOAT32 || dataset->channels > OPTION_LIST) &&
+           (augment->mean.count == 0 || augment->std.count == 0);
+}
+
+/* The statistics of uint8 records are those of the data set, if it has them. */
+bool run_find_statistics(struct run *run, struct error *error)
+{
+    struct dataset *dataset = &run->train.dataset;
+    struct channel_values mean = {.count = 0}, std = {.count = 0};
+    if (!run_needs_statistics(run, dataset))
+        return true;
+    if (dataset->type == DATASET_FLOAT32) {
+        status_set_phase(PHASE_DATA_OPEN);
+        if (!statistics_compute(dataset, run->world, (int)run->options.data.workers, &mean, &std,
+                                error))
+            return false;
+    } else if (dataset->normalised) {
+        mean.count = std.count = (int)dataset->channels;
+        memcpy(mean.value, dataset->mean, sizeof mean.value);
+        memcpy(std.value, dataset->std, sizeof std.value);
+    }
+    return session_use_statistics(&run->session, &mean, &std, error);
 }
 
 bool run_start(struct run *run, struct error *error)
@@ -100,6 +132,9 @@ bool run_initialize(struct run *run, const char *copy, struct error *error)
 {
     const char *init = run->options.model.init;
     char path[WEIGHTS_PATH];
+    if (!run_find_statistics(run, error))
+        return false;
+    status_set_phase(PHASE_WEIGHTS_READ);
     flat_initialize(&run->session.flat, (uint64_t)run->options.run.seed);
     if (!run_reads_weights(&run->options))
         return true;

@@ -40,8 +40,16 @@ MUST_CHECK bool run_open_model(struct run *run, bool training, const struct mode
  * run->global_batch and session.accumulate. */
 MUST_CHECK bool run_start(struct run *run, struct error *error);
 
-/* Collective. Sets the weights to random values, or to those of model.init. copy: local copy of a
- * remote file, else "". Call flat_refresh afterwards. */
+/* True if records are normalised by statistics of the training samples, as the options do not have
+ * the values, or have no room for them. */
+bool run_needs_statistics(const struct run *run, const struct dataset *dataset);
+
+/* Collective. Sets the statistics to those of the training samples, if they are needed. */
+MUST_CHECK bool run_find_statistics(struct run *run, struct error *error);
+
+/* Collective. Sets the weights to random values, or to those of model.init, and the statistics
+ * (run_find_statistics). copy: local copy of a remote file, else "".
+ * Call flat_refresh afterwards. */
 MUST_CHECK bool run_initialize(struct run *run, const char *copy, struct error *error);
 
 /* Does nothing on a zeroed struct. */

@@ -44,7 +44,7 @@ static enum data_type compute_type(const struct session *session)
 /* Sets the normalisation of images. */
 static bool normalisation_set(struct session *session, struct error *error)
 {
-    struct option_list mean, std;
+    struct channel_values mean, std;
     if (!model_normalisation(session->model, session->options, &mean, &std, error))
         return false;
     for (int c = 0; c < (int)session->model->channels; c++) {
@@ -52,6 +52,14 @@ static bool normalisation_set(struct session *session, struct error *error)
         session->input.std[c] = (float)std.value[std.count > 1 ? c : 0];
     }
     return true;
+}
+
+bool session_use_statistics(struct session *session, const struct channel_values *mean,
+                            const struct channel_values *std, struct error *error)
+{
+    session->model->mean = *mean;
+    session->model->std = *std;
+    return normalisation_set(session, error);
 }
 
 static bool model_prepare(struct session *session, struct error *error)

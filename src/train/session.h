@@ -88,6 +88,11 @@ MUST_CHECK bool session_open(struct session *session, const struct options *opti
 MUST_CHECK bool session_imagine(struct session *session, const struct options *options, int ranks,
                                 int node_ranks, bool training, struct error *error);
 
+/* Sets the statistics of the training samples, by which images are normalised if the options have
+ * no values. */
+MUST_CHECK bool session_use_statistics(struct session *session, const struct channel_values *mean,
+                                       const struct channel_values *std, struct error *error);
+
 /* Measures without allocating: sets session->memory to what session_allocate would allocate for
  * passes of `batch` samples. rows: NULL, or zeros [ARENA_UNIT_ROWS + units] to which the arena's
  * bytes are added by unit. Call before session_allocate. */

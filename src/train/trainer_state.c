@@ -150,6 +150,22 @@ static bool result_check(const struct trainer *trainer, const char *path, struct
                      (long long)finished);
 }
 
+/* Collective. Takes the statistics of the training samples from the checkpoint. That of step 0 may
+ * have been made from weights of other data. */
+static bool statistics_read(struct trainer *trainer, const char *path, struct error *error)
+{
+    struct model_metadata metadata;
+    if (!run_needs_statistics(&trainer->run, &trainer->run.train.dataset))
+        return true;
+    if (trainer->state.step == 0)
+        return run_find_statistics(&trainer->run, error);
+    const bool good =
+        model_metadata_read(path, trainer->run.world, &metadata, error) &&
+        session_use_statistics(&trainer->run.session, &metadata.mean, &metadata.std, error);
+    model_metadata_free(&metadata);
+    return good;
+}
+
 bool trainer_resume(struct trainer *trainer, bool *resumed, struct error *error)
 {
     const char *path = trainer->checkpoints.resume_path;
@@ -164,6 +180,8 @@ bool trainer_resume(struct trainer *trainer, bool *resumed, struct error *error)
                          &trainer->state, false, error) ||
         !state_check(trainer, path, error) || (names_file && !latest_check(trainer, path, error)) ||
         !result_check(trainer, path, error))
+        return false;
+    if (!statistics_read(trainer, path, error))
         return false;
     /* If the run used another compute type before, train.loss_scale applies. */
     struct loss_scaler scaler = trainer->run.session.io.result.scaler;

@@ -343,7 +343,7 @@ TEST(test_packed_made_with_h5py)
     assert_true(read_packed(packed));
     write_packed(IMAGE_CHANNELS + 1);
     refused(read_packed, packed, ERROR_DATA,
-            "its images have 33 channels, this program reads images with at most 32");
+            "its images have 513 channels, this program reads images with at most 512");
     write_packed(3);
 }
 

@@ -98,7 +98,7 @@ static void check_case(struct vector_file *file, int number, bool bicubic)
     source.y = request.area.y;
     source.width = request.area.width;
     source.height = request.area.height;
-    source.pixels += 3 * (source.y * width + source.x);
+    source.pixels = (const uint8_t *)source.pixels + 3 * (source.y * width + source.x);
     if (request.scale == 1) {
         assert_true(crop_from_pixels(&crop, &plan, &source, 3, &scratch, planes, &error));
         assert_memory_equal(planes, expected, (size_t)count);
@@ -338,8 +338,8 @@ TEST(files_are_as_their_pixels)
         for (int64_t p = 0; p < 3 * width * height; p++)
             planes[p % 3 * width * height + p / 3] = pixels[p];
         struct crop_scratch fresh = {0};
-        assert_true(
-            crop_stored(&crop, 1, i, planes, 3, height, width, &fresh, from_pixels, &error));
+        const struct dataset stored = {.channels = 3, .height = height, .width = width};
+        assert_true(crop_stored(&crop, 1, i, planes, &stored, &fresh, from_pixels, &error));
         assert_memory_equal(from_file, from_pixels, sizeof from_file);
         crop_scratch_free(&fresh);
         free(planes);
@@ -391,7 +391,8 @@ TEST(long_lines_are_resized)
     for (int64_t i = 0; i < WIDTH * HEIGHT; i++)
         pixels[i] = i % WIDTH < WIDTH / 2 ? 40 : 200;
     assert_true(crop_open(&crop, &options, true, (struct image_size){2, 2}, true, &error));
-    assert_true(crop_stored(&crop, 0, 0, pixels, 1, HEIGHT, WIDTH, &scratch, planes, &error));
+    const struct dataset stored = {.channels = 1, .height = HEIGHT, .width = WIDTH};
+    assert_true(crop_stored(&crop, 0, 0, pixels, &stored, &scratch, planes, &error));
     for (int i = 0; i < 4; i++) /* a seventh of the triangle is past the middle */
         assert_in_range(planes[i], i % 2 == 0 ? 61 : 175, i % 2 == 0 ? 65 : 179);
     free(pixels);

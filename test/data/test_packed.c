@@ -274,7 +274,7 @@ TEST(test_resized)
     assert_int_equal(other.count, 40);
     for (int64_t i = 0; i < 40; i++) {
         assert_true(dataset_read(&one, i, stored, &label[0], &error));
-        assert_true(crop_stored(&crop, 0, 0, stored, 3, 32, 32, &scratch, expected, &error));
+        assert_true(crop_stored(&crop, 0, 0, stored, &one, &scratch, expected, &error));
         assert_true(dataset_read(&other, i, pixels, &label[1], &error));
         assert_memory_equal(pixels, expected, 3 * 20 * 20);
         assert_int_equal(label[0], label[1]);

@@ -102,29 +102,37 @@ static struct pixel_plan random_plan(uint32_t number, int width, int height)
     return plan;
 }
 
-/* Return the level at (x, y) according to the definition. */
-static uint8_t followed(const struct pixel_plan *plan, const uint8_t *plane, int64_t width,
-                        int64_t height, int64_t x, int64_t y)
+/* Return the index of the pixel at (x, y) according to the definition, or -1 for none. */
+static int64_t followed_index(const struct pixel_plan *plan, int64_t width, int64_t height,
+                              int64_t x, int64_t y)
 {
     if (x >= plan->erase_x && x < plan->erase_x + plan->erase_width && y >= plan->erase_y &&
         y < plan->erase_y + plan->erase_height)
-        return 0;
+        return -1;
     x -= plan->translate_x;
     y -= plan->translate_y;
     if (x < 0 || x >= width || y < 0 || y >= height)
-        return 0;
+        return -1;
     if (plan->rotate) {
         int64_t from_x = (plan->matrix[0] * x + plan->matrix[1] * y + plan->matrix[2]) >> 16;
         y = (plan->matrix[3] * x + plan->matrix[4] * y + plan->matrix[5]) >> 16;
         x = from_x;
         if (x < 0 || x >= width || y < 0 || y >= height)
-            return 0;
+            return -1;
     }
     if (plan->flip)
         x = width - 1 - x;
     x += plan->shift_x;
     y += plan->shift_y;
-    return x < 0 || x >= width || y < 0 || y >= height ? 0 : plane[y * width + x];
+    return x < 0 || x >= width || y < 0 || y >= height ? -1 : y * width + x;
+}
+
+/* Return the level at (x, y). */
+static uint8_t followed(const struct pixel_plan *plan, const uint8_t *plane, int64_t width,
+                        int64_t height, int64_t x, int64_t y)
+{
+    const int64_t at = followed_index(plan, width, height, x, y);
+    return at < 0 ? 0 : plane[at];
 }
 
 /* The values of the levels in this type, as in torchvision: fp32, rounded once. */
@@ -217,6 +225,132 @@ TEST(plans_come_after_the_resize)
         assert_int_equal(image_transform_scratch(&args), 0);
         device_test_same("images", TYPE_FP32, images, run(&test, args), BATCH * 3 * PLANE);
     }
+}
+
+/* ---- fp32 */
+
+enum { MANY = 40 }; /* channels, more than a group */
+
+/* Random values around those of a mean, one of eight missing. */
+static float *random_values(struct device_test *test, int64_t count)
+{
+    float *values = device_test_random(test, TYPE_FP32, count, 100, 3);
+    for (int64_t i = 0; i < count; i++)
+        values[i] = i * 2654435761u >> 29 == 0 ? NAN : values[i] + 250;
+    return values;
+}
+
+static void many_scales(float means[MANY], float stds[MANY])
+{
+    for (int c = 0; c < MANY; c++) {
+        means[c] = 250 + (float)c;
+        stds[c] = 1 + (float)c / 8;
+    }
+}
+
+/* The normalised values of fp32 and of uint8 by the definition, with the plan or without. */
+static void check_values(enum data_type type, bool from_fp32, bool with_plans)
+{
+    enum { BATCH = 5, SIDE = 19, PLANE = SIDE * SIDE, COUNT = BATCH * MANY * PLANE };
+    DEVICE_TEST(test, 2);
+    float means[MANY], stds[MANY];
+    const float *values = random_values(&test, COUNT);
+    const uint8_t *bytes = random_source(&test, COUNT);
+    const struct pixel_plan none = {.shift_x = 0};
+    const struct pixel_plan *plans = random_plans(&test, BATCH, SIDE, SIDE);
+    many_scales(means, stds);
+    const void *source = from_fp32 ? (const void *)values : bytes;
+    const void *images = run(&test, (struct image_transform){.type = type,
+                                                             .from_fp32 = from_fp32,
+                                                             .batch = BATCH,
+                                                             .channels = MANY,
+                                                             .source_height = SIDE,
+                                                             .source_width = SIDE,
+                                                             .height = SIDE,
+                                                             .width = SIDE,
+                                                             .source = source,
+                                                             .plans = with_plans ? plans : NULL,
+                                                             .mean = means,
+                                                             .std = stds});
+    float *truth = device_test_zeros(&test, TYPE_FP32, COUNT);
+    void *rounded = device_test_zeros(&test, type, COUNT);
+    for (int64_t i = 0; i < COUNT; i++) {
+        const int64_t c = i / PLANE % MANY, begin = i / PLANE * PLANE;
+        const int64_t at = followed_index(with_plans ? &plans[i / PLANE / MANY] : &none, SIDE, SIDE,
+                                          i % SIDE, i % PLANE / SIDE);
+        const float value = at < 0 ? NAN : values[begin + at];
+        truth[i] = !from_fp32 ? ((float)(at < 0 ? 0 : bytes[begin + at]) / 255 - means[c]) / stds[c]
+                   : isnan(value) ? 0
+                                  : (value - means[c]) / stds[c];
+    }
+    test.device->backend->convert(test.stream, type, rounded, TYPE_FP32, truth, COUNT);
+    device_test_wait(&test);
+    device_test_same("images", type, images, rounded, COUNT);
+}
+
+TEST_KERNELS(values_and_many_channels_are_normalised)
+{
+    for (int i = 0; i < 4; i++) {
+        check_values(TYPE_FP32, i / 2, i % 2);
+        check_values(TYPE_BF16, i / 2, i % 2);
+    }
+}
+
+/* One axis of a resize in double: missing values are left out. */
+static void resize_axis_truth(const double *from, int64_t lines, int64_t line, int64_t step,
+                              int64_t source, int64_t size, int64_t to_line, int64_t to_step,
+                              double *to)
+{
+    const struct resize_span span = {.extent = (double)source, .source = source, .size = size};
+    for (int64_t l = 0; l < lines; l++)
+        for (int64_t i = 0; i < size; i++) {
+            const struct resize_window window = resize_window_of(&span, i);
+            double sum = 0, weights = 0;
+            for (int64_t j = window.first; j < window.end; j++) {
+                const double value = from[l * line + j * step];
+                sum += isnan(value) ? 0 : resize_weight(&window, j) * value;
+                weights += isnan(value) ? 0 : resize_weight(&window, j);
+            }
+            to[l * to_line + i * to_step] = weights >= 0.5 ? sum / weights : (double)NAN;
+        }
+}
+
+static void check_resize(int64_t height, int64_t width)
+{
+    enum { BATCH = 3, CHANNELS = 2, FROM = 21 * 17 };
+    const float means[CHANNELS] = {250, 240}, stds[CHANNELS] = {3, 5};
+    static double source[FROM], between[FROM * 4], resized[FROM * 16];
+    DEVICE_TEST(test, 2);
+    const float *values = random_values(&test, BATCH * CHANNELS * FROM);
+    const float *images = run(&test, (struct image_transform){.from_fp32 = true,
+                                                              .batch = BATCH,
+                                                              .channels = CHANNELS,
+                                                              .source_height = 21,
+                                                              .source_width = 17,
+                                                              .height = height,
+                                                              .width = width,
+                                                              .source = values,
+                                                              .mean = means,
+                                                              .std = stds});
+    for (int64_t p = 0; p < BATCH * CHANNELS; p++) {
+        for (int64_t i = 0; i < FROM; i++)
+            source[i] = (double)values[p * FROM + i];
+        resize_axis_truth(source, 21, 17, 1, 17, width, width, 1, between);
+        resize_axis_truth(between, width, 1, width, 21, height, 1, width, resized);
+        for (int64_t i = 0; i < height * width; i++) {
+            const double mean_of = (double)means[p % CHANNELS], std_of = (double)stds[p % CHANNELS];
+            const double truth = isnan(resized[i]) ? 0 : (resized[i] - mean_of) / std_of;
+            assert_float_equal(images[p * height * width + i], truth, 1e-4);
+        }
+    }
+}
+
+TEST_KERNELS(values_are_resized_without_missing_ones)
+{
+    check_resize(9, 11);
+    check_resize(30, 34);
+    check_resize(21, 40);
+    check_resize(7, 17);
 }
 
 static void too_large(struct device_test *test)

@@ -31,6 +31,7 @@ static const char *const variants[] = {
     "train.precision=fp32 train.exact=layout train.batch=24 data.samples=256",
     "train.precision=bf16 train.exact=layout train.batch=24 data.samples=256 train.accumulate=2 "
     "optim.freeze=blocks.2",
+    "train.precision=fp32 data.values=float32 data.image=16 model.channels=5",
 };
 
 enum { VARIANTS = sizeof variants / sizeof variants[0] };

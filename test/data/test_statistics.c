@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ranks: 1 2 3
+/* Statistics of float32 records: those of the definition, the same bits on any number of ranks and
+ * threads; missing, infinite, huge and constant values. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/statistics.h"
+#include "test.h"
+
+enum { SAMPLES = 23, CHANNELS = 5, SIDE = 7, PLANE = SIDE * SIDE };
+
+static struct comm *world;
+static float special = 1; /* value of the first pixel of record 11, channel 1 */
+
+/* Channel 0 is far from zero, channel 3 constant and channel 4 missing. */
+static float value_at(int64_t record, int64_t channel, int64_t i)
+{
+    const int64_t number = (record * 7919 + i * 104729 + channel * 31) % 1009;
+    if (record == 11 && channel == 1 && i == 0)
+        return special;
+    if (channel == 3)
+        return 7;
+    if (channel == 4 || number % 50 == 0)
+        return NAN;
+    return channel == 0 ? 1e6f + (float)number / 1009
+                        : ldexpf((float)(number - 300), 4 * (int)channel);
+}
+
+static bool probe_read(struct dataset *dataset, int64_t record, void *values, int32_t *label,
+                       struct error *error)
+{
+    (void)error;
+    for (int64_t i = 0; i < CHANNELS * PLANE; i++)
+        ((float *)values)[i] = value_at(record, i / PLANE, i % PLANE);
+    *label = 0;
+    return dataset != NULL;
+}
+
+static const struct dataset_format probe_format = {.name = "probe", .read = probe_read};
+static struct dataset probe = {.format = &probe_format,
+                               .type = DATASET_FLOAT32,
+                               .count = SAMPLES,
+                               .channels = CHANNELS,
+                               .height = SIDE,
+                               .width = SIDE};
+
+static bool compute(struct comm *comm, int threads, struct channel_values *mean,
+                    struct channel_values *std, struct error *error)
+{
+    *mean = *std = (struct channel_values){.count = 0};
+    return statistics_compute(&probe, comm, threads, mean, std, error);
+}
+
+TEST(statistics_are_those_of_the_values)
+{
+    struct error error = {0};
+    struct channel_values mean, std, again[2];
+    special = 1;
+    assert_true(compute(world, 1, &mean, &std, &error));
+    assert_int_equal(mean.count, CHANNELS);
+    assert_int_equal(std.count, CHANNELS);
+    for (int64_t c = 0; c < 3; c++) {
+        double sum = 0, squares = 0, count = 0;
+        for (int pass = 0; pass < 2; pass++)
+            for (int64_t i = 0; i < SAMPLES * PLANE; i++) {
+                const double value = (double)value_at(i / PLANE, c, i % PLANE);
+                if (isnan(value))
+                    continue;
+                if (pass == 0) {
+                    sum += value;
+                    count++;
+                } else {
+                    squares += (value - sum / count) * (value - sum / count);
+                }
+            }
+        const double deviation = sqrt(squares / count);
+        assert_true(fabs(mean.value[c] - sum / count) <= 1e-12 * fabs(sum / count));
+        assert_true(fabs(std.value[c] - deviation) <= 1e-9 * deviation);
+    }
+    assert_true(mean.value[3] == 7 && std.value[3] == 1 && mean.value[4] == 0 && std.value[4] == 1);
+    for (int threads = 2; threads < 40; threads += 9) {
+        assert_true(compute(world, threads, &again[0], &again[1], &error));
+        assert_memory_equal(&again[0], &mean, sizeof mean);
+        assert_memory_equal(&again[1], &std, sizeof std);
+    }
+}
+
+TEST(all_ranks_have_the_bits_of_one)
+{
+    struct error error = {0};
+    struct channel_values mean[2], std[2];
+    struct comm *alone = world->backend->split(world, world->rank, 0);
+    special = 1;
+    assert_true(compute(world, 2, &mean[0], &std[0], &error));
+    assert_true(compute(alone, 3, &mean[1], &std[1], &error));
+    assert_memory_equal(&mean[0], &mean[1], sizeof mean[0]);
+    assert_memory_equal(&std[0], &std[1], sizeof std[0]);
+    alone->backend->close(alone);
+}
+
+TEST(infinite_and_huge_values)
+{
+    struct error error = {0};
+    struct channel_values mean, std;
+    special = -INFINITY;
+    assert_false(compute(world, 2, &mean, &std, &error));
+    if (strstr(error.text, "record 11: channel 1 has an infinite or too large value") == NULL)
+        fail_msg("%s", error.text);
+    error_clear(&error);
+    special = 3e38f;
+    assert_true(compute(world, 2, &mean, &std, &error));
+    assert_true(isfinite(std.value[1]) && std.value[1] > 1e36);
+}
+
+int main(int argc, char **argv)
+{
+    struct error error = {0};
+    if (!comm_world_open(&argc, &argv, &world, &error))
+        return 1;
+    const int failed = TESTS_RUN();
+    comm_world_close(world);
+    return failed;
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ranks: 1 2
+/* Eight training steps on float32 records with missing values have the losses of PyTorch
+ * (test/vectors/make_float32.py). */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "comm_fixture.h"
+#include "config/options.h"
+#include "model_fixture.h"
+#include "test.h"
+#include "train/run.h"
+
+enum { STEPS = 8, CHANNELS = 6, PLANE = 16 * 16, CLASSES = 4 };
+
+static float value_at(int64_t record, int64_t channel, int64_t pixel)
+{
+    const int64_t number =
+        (record * 7919 + pixel * 104729 + channel * 31 + record * pixel % 13) % 1009;
+    const float scale = (float)pow(10, (double)channel - 2);
+    return number % 50 == 0 ? NAN : (float)((double)number / 1009) * scale + (float)(channel * 25);
+}
+
+static bool record_read(struct dataset *dataset, int64_t record, void *values, int32_t *label,
+                        struct error *error)
+{
+    (void)dataset, (void)error;
+    for (int64_t i = 0; i < CHANNELS * PLANE; i++)
+        ((float *)values)[i] = value_at(record, i / PLANE, i % PLANE);
+    *label = (int32_t)(record * 7 % CLASSES);
+    return true;
+}
+
+/* Write the path of a file of test/vectors. */
+static void vector_path(const char *name, char *path, size_t size)
+{
+    const char *source = getenv("srcdir");
+    snprintf(path, size, "%s/test/vectors/%s", source != NULL ? source : ".", name);
+}
+
+static void run_prepare(struct run *run, const struct dataset_format *format)
+{
+    static const char *const settings[] = {"model.name=vit_tiny_patch16_224",
+                                           "model.image=16",
+                                           "model.channels=6",
+                                           "model.patch=4",
+                                           "model.dim=24",
+                                           "model.depth=2",
+                                           "model.heads=3",
+                                           "data.val=none",
+                                           "data.format=synthetic",
+                                           "data.values=float32",
+                                           "data.image=16",
+                                           "data.samples=32",
+                                           "data.classes=4",
+                                           "data.shuffle=off",
+                                           "train.global_batch=16",
+                                           "train.clip_norm=0",
+                                           "train.precision=fp32",
+                                           "optim.name=adamw",
+                                           "optim.weight_decay=0.05",
+                                           "run.threads=1"};
+    static struct options options;
+    struct error error = {0};
+    char path[512], init[1024];
+    options_default(&options);
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+        if (!options_set(settings[i], &options, &error))
+            fail_msg("%s", error.text);
+    vector_path("float32.safetensors", path, sizeof path);
+    snprintf(init, sizeof init, "model.init=%s", path);
+    if (!options_set(init, &options, &error) || !run_open(run, &options, world, &error) ||
+        !run_start(run, &error))
+        fail_msg("%s", error.text);
+    run->train.dataset.format = format;
+    if (!run_initialize(run, "", &error))
+        fail_msg("%s", error.text);
+    flat_refresh(&run->session.flat);
+    session_activations(&run->session, true);
+}
+
+TEST(losses_are_pytorchs)
+{
+    static struct run run;
+    struct dataset_format format = dataset_synthetic;
+    struct step_times times = {0};
+    struct error error = {0};
+    char path[512];
+    vector_path("float32.txt", path, sizeof path);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    format.read = record_read;
+    run_prepare(&run, &format);
+    loader_start(run.train.loader, 0, 0, STEPS);
+    for (int step = 0; step < STEPS; step++) {
+        int number;
+        double expected;
+        assert_int_equal(fscanf(file, "%d %lf", &number, &expected), 2);
+        if (!step_run(&run.step, step, 3e-3, &times, &error))
+            fail_msg("%s", error.text);
+        const struct loss_sums own = step_io_take_sums(&run.session.io, run.session.stream);
+        double sums[] = {own.loss, own.samples};
+        comm_all_reduce(world, sums, 2, COMM_FP64, COMM_SUM);
+        if (!(fabs(sums[0] / sums[1] - expected) < 1e-4 * expected))
+            fail_msg("step %d: loss %.9g, PyTorch has %.9g", number, sums[0] / sums[1], expected);
+    }
+    loader_stop(run.train.loader);
+    run_close(&run);
+    fclose(file);
+}
+
+TEST_MAIN_WORLD()
