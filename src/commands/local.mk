@@ -2,6 +2,7 @@
 # commands: one file per small command
 libvittrain_a_SOURCES += \
 	src/commands/convert.c \
+	src/commands/data.c \
 	src/commands/eval.c \
 	src/commands/find.c \
 	src/commands/plan.c \

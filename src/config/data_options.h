@@ -13,8 +13,15 @@
     X(VALIDATION_VAL, "val")
 enum validation_choice { VALIDATION_CHOICES(OPTION_CONSTANT) VALIDATION_FRACTION };
 
+#define VAL_FROM_CHOICES(X) X(VAL_FROM_CLASSES, "classes") X(VAL_FROM_END, "end")
+enum val_from_choice { VAL_FROM_CHOICES(OPTION_CONSTANT) };
+
 #define TASK_CHOICES(X) X(TASK_CLASSES, "classes") X(TASK_REGRESSION, "regression")
 enum task_choice { TASK_CHOICES(OPTION_CONSTANT) };
+
+#define DATA_ORDER_CHOICES(X)                                                                      \
+    X(DATA_ORDER_AUTO, "auto") X(DATA_ORDER_CHW, "chw") X(DATA_ORDER_HWC, "hwc")
+enum data_order_choice { DATA_ORDER_CHOICES(OPTION_CONSTANT) };
 
 #define VALUES_CHOICES(X) X(VALUES_UINT8, "uint8") X(VALUES_FLOAT32, "float32")
 enum values_choice { VALUES_CHOICES(OPTION_CONSTANT) };
@@ -52,13 +59,18 @@ struct data_options {
     int64_t shuffle_block; /* samples; 0: the whole set is shuffled */
     int val;               /* enum validation_choice */
     double val_fraction;   /* of the training samples; 0 unless val is VALIDATION_FRACTION */
+    int val_from;          /* enum val_from_choice */
     int64_t samples, image, classes; /* of synthetic data */
     int64_t distinct;                /* different images of synthetic data; 0: all */
-    int task, values;                /* enum task_choice and values_choice, of synthetic data */
-    bool skip_broken, allow_empty;   /* of image folders, as all members below */
-    int check;                       /* enum check_choice */
-    int truncated;                   /* enum truncated_choice */
-    int scaled_decode;               /* enum switch_choice */
+    int task;                        /* enum task_choice, of synthetic data and arrays */
+    int values;                      /* enum values_choice, of synthetic data */
+    char x[OPTION_TEXT],
+        y[OPTION_TEXT];            /* data sets of arrays: images, separated by commas; labels */
+    int order;                     /* enum data_order_choice, of arrays */
+    bool skip_broken, allow_empty; /* of image folders, as all members below */
+    int check;                     /* enum check_choice */
+    int truncated;                 /* enum truncated_choice */
+    int scaled_decode;             /* enum switch_choice */
     bool exif;
     int64_t max_pixels;
 };

@@ -125,12 +125,16 @@ const struct option_entry option_table[] = {
     {PLACE(data, format), .kind = OPTION_IS_TEXT, .preset = "cifar10",
      .help = "Format of the data set: cifar10 (binary version), imagefolder (ROOT/train/CLASS/FILE "
              "and ROOT/val or ROOT/test, or ROOT/CLASS/FILE; JPEG, PNG, WebP), cinic10 (image "
-             "folders), webdataset (tar shards), packed (written by `vittrain convert data`) "
+             "folders), webdataset (tar shards), arrays (data sets of HDF5, NetCDF-4, Zarr "
+             "and .npy files), "
+             "packed (written by `vittrain convert data`) "
              "or synthetic."},
     {PLACE(data, root), .kind = OPTION_IS_TEXT, .preset = "",
-     .help = "Folder of the data set, a packed FILE.h5, or names of tar shards with braces and "
-             "wildcards (`imagenet-train-{000000..000146}.tar`). Empty: the sample of CIFAR-10 "
-             "that is installed with the program (2,000 + 500 images)."},
+     .help =
+         "Folder of the data set, a packed FILE.h5, or names of tar shards or of files of arrays "
+         "with braces and wildcards (`imagenet-train-{000000..000146}.tar`). Empty: the sample of "
+         "CIFAR-10 "
+         "that is installed with the program (2,000 + 500 images)."},
     {PLACE(data, workers), .kind = OPTION_IS_INTEGER, .preset = "1", .least = 1, .most = 256,
      .help = "Threads per rank that load batches ahead of the step."},
     {PLACE(data, shuffle), .kind = OPTION_IS_SWITCH, .preset = "on",
@@ -151,6 +155,10 @@ const struct option_entry option_table[] = {
              "testing, that of PyTorch's random_split with the seed run.seed. none: no "
              "evaluation. val: the data set's validation split. Image folders without a folder "
              "test use the validation split for testing too."},
+    {PLACE(data, val_from), CHOICES(VAL_FROM_CHOICES), .preset = "classes",
+     .help =
+         "Samples that data.val=FRACTION holds out. classes: of each class, at random. end: the "
+         "last samples, for series in time."},
     {PLACE(data, samples), .kind = OPTION_IS_INTEGER, .preset = "1024", .least = 1,
      .most = 4294967295.0,
      .help = "Synthetic data: number of training samples; the test set has a quarter as many."},
@@ -163,8 +171,20 @@ const struct option_entry option_table[] = {
     {PLACE(data, classes), .kind = OPTION_IS_INTEGER, .preset = "10", .least = 1,
      .most = CLASSES_MOST, .help = "Synthetic data: number of classes."},
     {PLACE(data, task), CHOICES(TASK_CHOICES), .preset = "classes",
-     .help = "Synthetic data: the task. regression: a random target from 0 to 1 for 20 random "
-             "numbers (or model.channels numbers)."},
+     .help =
+         "Synthetic data and arrays: the task. regression: predict numbers, with "
+         "model.name=linear. The numbers are data.y; those of synthetic data are random, from 0 "
+         "to 1, for 20 random numbers (or model.channels numbers)."},
+    {PLACE(data, x), .kind = OPTION_IS_TEXT, .preset = "",
+     .help = "Arrays: path of the data set of the images in each file, [samples, channels, height, "
+             "width], [samples, height, width, channels] or [samples, height, width]; or several "
+             "separated by commas, whose channels follow one another."},
+    {PLACE(data, y), .kind = OPTION_IS_TEXT, .preset = "",
+     .help = "Arrays: path of the data set of the labels, [samples]: classes 0, 1, ..., or numbers "
+             "with data.task=regression. Its attribute class_names names the classes."},
+    {PLACE(data, order), CHOICES(DATA_ORDER_CHOICES), .preset = "auto",
+     .help = "Arrays: dimensions of an image. chw: channels, height, width. hwc: height, width, "
+             "channels. auto: hwc if the last dimension is the smallest of the three."},
     {PLACE(data, values), CHOICES(VALUES_CHOICES), .preset = "uint8",
      .help = "Synthetic data: type of the values. float32: each channel has its own scale, and one "
              "value of 256 is missing, as in measured data."},

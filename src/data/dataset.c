@@ -11,9 +11,9 @@
 #include "core/folder.h"
 #include "data/split.h"
 
-static const struct dataset_format *const formats[] = {&dataset_cifar10,   &dataset_image_folder,
-                                                       &dataset_cinic10,   &dataset_packed,
-                                                       &dataset_synthetic, &dataset_webdataset};
+static const struct dataset_format *const formats[] = {
+    &dataset_cifar10,   &dataset_image_folder, &dataset_cinic10, &dataset_packed,
+    &dataset_synthetic, &dataset_webdataset,   &dataset_arrays};
 
 enum { FORMAT_COUNT = sizeof formats / sizeof formats[0] };
 
@@ -52,7 +52,8 @@ static bool open_records(struct dataset *dataset, const struct options *options,
         return split_reference(dataset, seed, split, error);
     if (!divides || (split == SPLIT_TEST && !dataset->held_out))
         return true;
-    return split_stratified(dataset, options->data.val_fraction, dataset->held_out, error);
+    return (options->data.val_from == VAL_FROM_END ? split_end : split_stratified)(
+        dataset, options->data.val_fraction, dataset->held_out, error);
 }
 
 static bool open_split(struct dataset *dataset, const struct options *options,

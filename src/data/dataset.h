@@ -87,7 +87,7 @@ static inline size_t dataset_record_bytes(const struct dataset *dataset)
 enum { TRAINING_PER_TEST = 4 };
 
 extern const struct dataset_format dataset_cifar10, dataset_synthetic, dataset_image_folder,
-    dataset_cinic10, dataset_packed, dataset_webdataset;
+    dataset_cinic10, dataset_packed, dataset_webdataset, dataset_arrays;
 
 /* Open a split according to `data.*`, data.val and debug.fraction. Not collective: call it on all
  * ranks and then comm_agree. An empty split is an error, and so is the validation split of

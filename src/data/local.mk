@@ -17,6 +17,7 @@ libvittrain_a_SOURCES += \
 	src/data/array_value.h \
 	src/data/array_zarr.c \
 	src/data/array_zarr.h \
+	src/data/arrays.c \
 	src/data/augment.c \
 	src/data/augment.h \
 	src/data/byte_buffer.c \

@@ -139,3 +139,17 @@ bool split_stratified(struct dataset *dataset, double fraction, bool held_out, s
     strata_free(&strata);
     return good;
 }
+
+bool split_end(struct dataset *dataset, double fraction, bool held_out, struct error *error)
+{
+    const int64_t first = dataset->count - (int64_t)held_out_of((size_t)dataset->count, fraction);
+    uint32_t *order;
+    if (!order_make(dataset, &order, error))
+        return false;
+    for (int64_t i = 0; i < dataset->count; i++)
+        order[i] = (uint32_t)i;
+    const bool good =
+        keep_part(dataset, order, held_out ? first : 0, held_out ? dataset->count : first, error);
+    free(order);
+    return good;
+}

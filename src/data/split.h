@@ -26,4 +26,9 @@ MUST_CHECK bool split_reference(struct dataset *dataset, uint64_t seed, enum dat
 MUST_CHECK bool split_stratified(struct dataset *dataset, double fraction, bool held_out,
                                  struct error *error);
 
+/* Keep the last n * fraction of n samples (rounded, at least one if n > 1, at most n - 1), or all
+ * others. */
+MUST_CHECK bool split_end(struct dataset *dataset, double fraction, bool held_out,
+                          struct error *error);
+
 #endif

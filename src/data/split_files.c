@@ -213,7 +213,9 @@ static bool add_pattern(struct split_files *files, const char *pattern, struct e
                          pattern, files->kind->plural);
     if (strpbrk(pattern, "{*?[") != NULL)
         return expand_braces(files, pattern, error);
-    if (stat(pattern, &status) == 0 && !S_ISDIR(status.st_mode))
+    if (stat(pattern, &status) == 0 &&
+        (!S_ISDIR(status.st_mode) ||
+         (files->kind->is_file != NULL && files->kind->is_file(pattern))))
         return add_file(files, pattern, error);
     return data_root_check(pattern, files->kind->advice, error) && add_root(files, pattern, error);
 }

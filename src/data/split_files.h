@@ -6,7 +6,8 @@
 #include "data/dataset.h"
 
 struct split_file_kind {
-    const char *const *endings; /* of the files in a folder, NULL-terminated: ".tar" */
+    const char *const *endings;          /* of the files in a folder, NULL-terminated: ".tar" */
+    bool (*is_file)(const char *folder); /* NULL, or true if a folder is one file of the data set */
     /* For messages. */
     const char *plural;   /* "shards" */
     const char *expected; /* what a folder should have: "no shards (...)" */

@@ -1,0 +1,497 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* Arrays of numbers in HDF5, NetCDF-4, Zarr and .npy files, read in place: data.x are images of any
+ * number of channels, data.y their classes or the numbers to predict. Only labels are in memory.
+ * HDF5 is called only while the data set is opened, so threads can read. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/options.h"
+#include "core/crc32c.h"
+#include "core/integer.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "data/array_path.h"
+#include "data/dataset.h"
+#include "data/split_files.h"
+
+/* A data set of data.x. */
+struct variable {
+    char name[OPTION_TEXT];
+    int dimensions; /* 3: [N, H, W], 4: [N, C, H, W] or [N, H, W, C] */
+    bool channels_last;
+    int64_t channels, height, width;
+};
+
+struct arrays_file {
+    char *path;
+    struct array_path place;
+    int64_t first, count; /* of its records */
+    struct array *x;      /* [variable_count] */
+    int opened;           /* of them, to be closed */
+};
+
+struct arrays {
+    struct split_files files;
+    struct arrays_file *file; /* [file_count] in the order of records */
+    int64_t file_count;
+    struct variable *variable; /* [variable_count] */
+    int variable_count;
+    double *target; /* [count]; only while the files are opened */
+    int32_t *label; /* [count] */
+};
+
+static bool no_memory(struct error *error)
+{
+    return error_set(error, ERROR_MEMORY, "no memory for the list of samples");
+}
+
+/* ---- variables ---- */
+
+static bool variables_list(const struct options *options, struct arrays *self, struct error *error)
+{
+    size_t length;
+    if (options->data.root[0] == '\0')
+        return error_set(error, ERROR_USAGE, "data.format=arrays needs data.root");
+    if (options->data.x[0] == '\0' || options->data.y[0] == '\0')
+        return error_set(error, ERROR_USAGE,
+                         "data.format=arrays needs data.x and data.y: `vittrain data describe "
+                         "FILE` lists the data sets of a file");
+    self->variable = calloc(strlen(options->data.x) + 1, sizeof *self->variable);
+    if (self->variable == NULL)
+        return no_memory(error);
+    for (const char *item = text_next_item(options->data.x, &length); item != NULL;
+         item = text_next_item(item + length, &length))
+        snprintf(self->variable[self->variable_count++].name, OPTION_TEXT, "%.*s", (int)length,
+                 item);
+    return true;
+}
+
+/* Set the shape of a variable from its array in the first file. */
+static bool variable_shape(struct variable *variable, const struct array *array, int order,
+                           struct error *error)
+{
+    const int64_t *size = array->extent;
+    variable->dimensions = array->dimensions;
+    if (array->dimensions != 3 && array->dimensions != 4)
+        return error_set(error, ERROR_DATA,
+                         "data.x=%s has %d dimensions: it must be [samples, height, width], "
+                         "[samples, channels, height, width] or [samples, height, width, channels]",
+                         variable->name, array->dimensions);
+    /* Channels are last if there are fewer of them than rows and columns. */
+    variable->channels_last = array->dimensions == 4 &&
+                              (order == DATA_ORDER_HWC || (order == DATA_ORDER_AUTO &&
+                                                           size[3] < size[1] && size[3] < size[2]));
+    const int rows = array->dimensions == 4 && !variable->channels_last ? 2 : 1;
+    variable->height = size[rows];
+    variable->width = size[rows + 1];
+    variable->channels = array->dimensions == 3 ? 1 : size[variable->channels_last ? 3 : 1];
+    return true;
+}
+
+static bool variable_agrees(const struct variable *variable, const struct array *array)
+{
+    const int64_t *size = array->extent;
+    const int64_t plane[] = {variable->height, variable->width, variable->channels};
+    const int64_t planes[] = {variable->channels, variable->height, variable->width};
+    const int64_t *expected = variable->dimensions == 3 || variable->channels_last ? plane : planes;
+    if (array->dimensions != variable->dimensions)
+        return false;
+    for (int d = 1; d < array->dimensions; d++)
+        if (size[d] != expected[d - 1])
+            return false;
+    return true;
+}
+
+/* Add the variable's channels to the record's. */
+static bool variable_add(struct dataset *dataset, const struct variable *variable,
+                         struct error *error)
+{
+    const struct arrays *self = dataset->self;
+    if (dataset->channels == 0) {
+        dataset->height = variable->height;
+        dataset->width = variable->width;
+    }
+    dataset->channels += variable->channels;
+    if (variable->height == dataset->height && variable->width == dataset->width)
+        return true;
+    return error_set(error, ERROR_DATA,
+                     "data.x: %s has images of %lldx%lld, %s of %lldx%lld: name data sets of one "
+                     "size",
+                     self->variable[0].name, (long long)dataset->width, (long long)dataset->height,
+                     variable->name, (long long)variable->width, (long long)variable->height);
+}
+
+static void variable_log(const struct variable *variable)
+{
+    if (variable->dimensions == 4)
+        log_info("data.x=%s: %lld channels of %lldx%lld, order %s", variable->name,
+                 (long long)variable->channels, (long long)variable->width,
+                 (long long)variable->height,
+                 variable->channels_last ? "hwc (data.order=chw: the other)"
+                                         : "chw (data.order=hwc: the other)");
+}
+
+/* ---- files ---- */
+
+/* Read all labels of a file behind those of the files before it. */
+static bool labels_read(struct arrays *self, const struct arrays_file *file, struct array *y,
+                        struct error *error)
+{
+    const struct array_box box = {.count = {file->count}, .stride = {1}};
+    if (y->dimensions != 1 || y->extent[0] != file->count)
+        return error_set(error, ERROR_DATA,
+                         "%s: data.y=%s is not one number for each of the %lld samples of data.x",
+                         file->path, y->name, (long long)file->count);
+    double *larger =
+        realloc(self->target, (size_t)(file->first + file->count) * sizeof *self->target);
+    if (larger == NULL)
+        return no_memory(error);
+    self->target = larger;
+    return array_read_doubles(y, &box, self->target + file->first, error);
+}
+
+/* Open the arrays of data.x and check that they fit to those of the first file. */
+static bool images_open(struct dataset *dataset, const struct options *options,
+                        struct arrays_file *file, struct error *error)
+{
+    struct arrays *self = dataset->self;
+    for (; file->opened < self->variable_count; file->opened++) {
+        struct variable *variable = &self->variable[file->opened];
+        struct array *array = &file->x[file->opened];
+        if (!array_path_array(&file->place, variable->name, array, error)) {
+            array_close(array);
+            return false;
+        }
+        if (self->file_count == 1 &&
+            (!variable_shape(variable, array, options->data.order, error) ||
+             !variable_add(dataset, variable, error))) {
+            array_close(array);
+            return false;
+        }
+        if (!variable_agrees(variable, array) || array->extent[0] != file->x[0].extent[0]) {
+            array_close(array);
+            return error_set(error, ERROR_DATA,
+                             "%s: the shape of data.x=%s does not fit that of %s: use files of one "
+                             "shape",
+                             file->path, variable->name,
+                             self->file_count > 1 ? self->file[0].path : self->variable[0].name);
+        }
+    }
+    file->count = file->x[0].extent[0];
+    return true;
+}
+
+/* Take the names of classes from an attribute of data.y, unless an earlier file has some. */
+static bool class_names_read(struct dataset *dataset, const struct hdf5_reader *reader,
+                             const char *y, struct error *error)
+{
+    const struct hdf5_object *object = hdf5_path_find(reader, y);
+    const struct hdf5_attribute *names =
+        object != NULL ? hdf5_attribute_find(reader, object, "class_names") : NULL;
+    if (names == NULL || names->kind != HDF5_TEXT || dataset->class_name != NULL ||
+        names->count > CLASSES_MOST)
+        return true;
+    const char *text = reader->file.values + names->offset;
+    const char *end = reader->file.values + reader->file.value_bytes;
+    dataset->class_name = calloc((size_t)names->count, sizeof *dataset->class_name);
+    if (dataset->class_name == NULL)
+        return no_memory(error);
+    for (; dataset->classes < names->count && text < end; text += strlen(text) + 1) {
+        if (memchr(text, '\0', (size_t)(end - text)) == NULL)
+            return hdf5_refuse(reader, error, "its attribute 'class_names' is damaged");
+        dataset->class_name[dataset->classes] = strdup(text);
+        if (dataset->class_name[dataset->classes++] == NULL)
+            return no_memory(error);
+    }
+    return true;
+}
+
+static bool file_open(struct dataset *dataset, const struct options *options,
+                      struct hdf5_reader *reader, const char *path, struct error *error)
+{
+    struct arrays *self = dataset->self;
+    struct arrays_file *file = &self->file[self->file_count++];
+    const char *y_name = options->data.y;
+    struct array y;
+    *file = (struct arrays_file){.first = dataset->count, .place = {.descriptor = -1}};
+    file->path = strdup(path);
+    file->x = calloc((size_t)self->variable_count, sizeof *file->x);
+    if (file->path == NULL || file->x == NULL)
+        return no_memory(error);
+    if (!array_path_open(&file->place, file->path, reader, error))
+        return false;
+    if (!images_open(dataset, options, file, error))
+        return false;
+    const bool is_hdf5 = file->place.descriptor >= 0;
+    const bool good = array_path_array(&file->place, y_name, &y, error) &&
+                      labels_read(self, file, &y, error) &&
+                      (!is_hdf5 || options->data.task == TASK_REGRESSION ||
+                       class_names_read(dataset, reader, y_name, error));
+    array_close(&y);
+    dataset->count += file->count;
+    return good;
+}
+
+/* Return the files of a split. Without test files, those of the validation split are the test
+ * split; without both, data.val=FRACTION holds out training samples. */
+static const struct split_file *split_find(const struct arrays *self, const struct options *options,
+                                           enum data_split split, int64_t *count,
+                                           struct error *error)
+{
+    const struct split_files *files = &self->files;
+    const bool own = split == SPLIT_VALIDATION && options->data.val == VALIDATION_VAL;
+    const struct split_file *found =
+        split_files_of(files, split == SPLIT_VALIDATION && !own ? SPLIT_TEST : split, count);
+    if (*count == 0 && split != SPLIT_TRAIN)
+        found = split_files_of(files, SPLIT_VALIDATION, count);
+    if (*count == 0 && options->data.val == VALIDATION_FRACTION)
+        found = split_files_of(files, SPLIT_TRAIN, count);
+    if (*count > 0)
+        return found;
+    if (split == SPLIT_TRAIN)
+        error_set(error, ERROR_DATA,
+                  "data.root=%s: all %lld files are for evaluation, because they or their folders "
+                  "have test or val in their names: add files for training, or rename these",
+                  options->data.root, (long long)files->count);
+    else
+        error_set(
+            error, ERROR_DATA,
+            "data.root=%s: none of the %lld files has %s in its name: set data.val=0.1 to hold "
+            "out samples, or add such a file",
+            options->data.root, (long long)files->count,
+            own ? "val, valid or validation" : "test, val, valid or validation");
+    return NULL;
+}
+
+static bool split_open(struct dataset *dataset, const struct options *options,
+                       struct hdf5_reader *reader, enum data_split split, struct error *error)
+{
+    int64_t count;
+    const struct split_file *files = split_find(dataset->self, options, split, &count, error);
+    bool good = files != NULL;
+    if (good)
+        dataset->held_out |= split != SPLIT_TRAIN && files[0].split == SPLIT_TRAIN;
+    for (int64_t i = 0; good && i < count; i++)
+        good = file_open(dataset, options, reader, files[i].path, error);
+    return good;
+}
+
+/* ---- labels ---- */
+
+static bool label_refuse(const struct dataset *dataset, int64_t record, const char *reason,
+                         struct error *error)
+{
+    char name[ERROR_TEXT_SIZE / 2];
+    const struct arrays *self = dataset->self;
+    dataset->format->name_record(dataset, record, name, sizeof name);
+    return error_set(error, ERROR_DATA, "%s: its label %g %s", name, self->target[record], reason);
+}
+
+/* Labels of a regression are integers times a power of two that is common to all. */
+static bool numbers_set(struct dataset *dataset, struct error *error)
+{
+    enum { BITS = 31 };
+    struct arrays *self = dataset->self;
+    double largest = 0;
+    int exponent = 0;
+    for (int64_t i = 0; i < dataset->count; i++) {
+        if (!isfinite(self->target[i]))
+            return label_refuse(dataset, i, "is no number to predict: remove the sample", error);
+        largest = fmax(largest, fabs(self->target[i]));
+    }
+    frexp(largest, &exponent);
+    dataset->classes = 1;
+    dataset->label_unit = ldexp(1, exponent - BITS);
+    for (int64_t i = 0; i < dataset->count; i++) {
+        const double label = rint(self->target[i] / dataset->label_unit);
+        self->label[i] = (int32_t)fmin(label, INT32_MAX);
+    }
+    return true;
+}
+
+static bool classes_set(struct dataset *dataset, struct error *error)
+{
+    struct arrays *self = dataset->self;
+    int64_t classes = 0;
+    for (int64_t i = 0; i < dataset->count; i++) {
+        const double label = self->target[i];
+        if (!(label >= 0 && label < CLASSES_MOST && label == floor(label)))
+            return label_refuse(dataset, i,
+                                "is no class (0, 1, ...): set data.task=regression to predict "
+                                "numbers",
+                                error);
+        if (dataset->class_name != NULL && label >= (double)dataset->classes)
+            return label_refuse(dataset, i, "has no name in the attribute class_names", error);
+        self->label[i] = (int32_t)label;
+        classes = larger(classes, self->label[i] + 1);
+    }
+    if (dataset->class_name != NULL)
+        return true;
+    dataset->class_name = calloc((size_t)classes + 1, sizeof *dataset->class_name);
+    for (int64_t c = 0; dataset->class_name != NULL && c < classes; c++) {
+        char name[24];
+        snprintf(name, sizeof name, "%lld", (long long)c);
+        dataset->class_name[dataset->classes++] = strdup(name);
+        if (dataset->class_name[c] == NULL)
+            return no_memory(error);
+    }
+    return dataset->class_name != NULL || no_memory(error);
+}
+
+/* Convert the labels, and add shape and labels to the checksum. */
+static bool labels_set(struct dataset *dataset, const struct options *options, struct error *error)
+{
+    struct arrays *self = dataset->self;
+    const int64_t shape[] = {dataset->count, dataset->channels, dataset->height, dataset->width};
+    self->label = malloc((size_t)dataset->count * sizeof *self->label);
+    if (self->label == NULL)
+        return no_memory(error);
+    if (options->data.task == TASK_REGRESSION ? !numbers_set(dataset, error)
+                                              : !classes_set(dataset, error))
+        return false;
+    free(self->target);
+    self->target = NULL;
+    dataset->sum = crc32c_update(0, shape, sizeof shape);
+    dataset->sum =
+        crc32c_update(dataset->sum, self->label, (size_t)dataset->count * sizeof *self->label);
+    return true;
+}
+
+/* ---- the data set ---- */
+
+static bool files_open(struct dataset *dataset, const struct options *options,
+                       enum data_split split, struct error *error)
+{
+    struct arrays *self = dataset->self;
+    char names[2 * OPTION_TEXT];
+    struct hdf5_reader reader = {.kind = ERROR_DATA, .purpose = "arrays", .datasets = names};
+    const bool all = options->data.val == VALIDATION_REFERENCE;
+    snprintf(names, sizeof names, "%s,%s", options->data.x, options->data.y);
+    self->file = calloc((size_t)self->files.count + 1, sizeof *self->file);
+    if (self->file == NULL)
+        return no_memory(error);
+    const bool good = (!all || split_open(dataset, options, &reader, SPLIT_TRAIN, error)) &&
+                      split_open(dataset, options, &reader, all ? SPLIT_TEST : split, error);
+    hdf5_reader_close(&reader);
+    return good;
+}
+
+static bool arrays_open(const struct options *options, enum data_split split,
+                        struct dataset *dataset, struct error *error)
+{
+    static const char *const endings[] = {".h5", ".hdf5", ".he5", ".nc", ".nc4", NULL};
+    static const struct split_file_kind kind = {
+        .endings = endings,
+        .is_file = array_path_is_container,
+        .plural = "files",
+        .expected = "no files of arrays (*.h5, *.hdf5, *.he5, *.nc or *.nc4)",
+        .advice = "set data.root to a file, to a folder of files, or to their names"};
+    struct arrays *self = calloc(1, sizeof *self);
+    dataset->self = self;
+    dataset->type = DATASET_FLOAT32;
+    if (self == NULL)
+        return no_memory(error);
+    if (!variables_list(options, self, error) ||
+        !split_files_find(options->data.root, &kind, &self->files, error) ||
+        !files_open(dataset, options, split, error) || !labels_set(dataset, options, error))
+        return false;
+    for (int v = 0; split == SPLIT_TRAIN && !dataset->held_out && v < self->variable_count; v++)
+        variable_log(&self->variable[v]);
+    return true;
+}
+
+static struct arrays_file *file_of(const struct arrays *self, int64_t record)
+{
+    int64_t low = 0, high = self->file_count - 1;
+    while (low < high) {
+        const int64_t middle = (low + high + 1) / 2;
+        if (self->file[middle].first <= record)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return &self->file[low];
+}
+
+/* Describe the box of a sample, whose channels go to planes in memory. */
+static struct array_box sample_box(const struct variable *variable, int64_t sample)
+{
+    const int64_t channels = variable->channels, height = variable->height, width = variable->width;
+    const int64_t plane = height * width;
+    if (variable->dimensions == 3)
+        return (struct array_box){
+            .begin = {sample}, .count = {1, height, width}, .stride = {plane, width, 1}};
+    if (variable->channels_last)
+        return (struct array_box){.begin = {sample},
+                                  .count = {1, height, width, channels},
+                                  .stride = {channels * plane, width, 1, channels > 1 ? plane : 1}};
+    return (struct array_box){.begin = {sample},
+                              .count = {1, channels, height, width},
+                              .stride = {channels * plane, plane, width, 1}};
+}
+
+static bool arrays_read(struct dataset *dataset, int64_t record, void *values, int32_t *label,
+                        struct error *error)
+{
+    const struct arrays *self = dataset->self;
+    const struct arrays_file *file = file_of(self, record);
+    float *to = values;
+    *label = self->label[record];
+    for (int v = 0; v < self->variable_count; v++) {
+        const struct variable *variable = &self->variable[v];
+        const struct array_box box = sample_box(variable, record - file->first);
+        if (!array_read(&file->x[v], &box, to, error))
+            return false;
+        to += variable->channels * variable->height * variable->width;
+    }
+    return true;
+}
+
+static bool arrays_label(struct dataset *dataset, int64_t record, int32_t *label,
+                         struct error *error)
+{
+    const struct arrays *self = dataset->self;
+    (void)error;
+    *label = self->label[record];
+    return true;
+}
+
+static void arrays_name_record(const struct dataset *dataset, int64_t record, char *text,
+                               size_t size)
+{
+    const struct arrays_file *file = file_of(dataset->self, record);
+    snprintf(text, size, "%s: sample %lld", file->path, (long long)(record - file->first));
+}
+
+static void arrays_close(struct dataset *dataset)
+{
+    struct arrays *self = dataset->self;
+    if (self == NULL)
+        return;
+    for (int64_t i = 0; i < self->file_count; i++) {
+        struct arrays_file *file = &self->file[i];
+        for (int v = 0; v < file->opened; v++)
+            array_close(&file->x[v]);
+        array_path_close(&file->place);
+        free(file->x);
+        free(file->path);
+    }
+    split_files_free(&self->files);
+    free(self->file);
+    free(self->variable);
+    free(self->target);
+    free(self->label);
+    free(self);
+}
+
+const struct dataset_format dataset_arrays = {
+    .name = "arrays",
+    .open = arrays_open,
+    .read = arrays_read,
+    .label = arrays_label,
+    .name_record = arrays_name_record,
+    .close = arrays_close,
+    .splits = true,
+};

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* data.format=arrays: the same records from all shapes of data.x, labels, splits, several files,
+ * and the errors of files and options that do not fit. With the arguments --make FILE, write such a
+ * file. */
+#include <hdf5.h>
+
+#include "config/options.h"
+#include "data/dataset.h"
+#include "temporary.h"
+#include "test.h"
+
+enum { SAMPLES = 30, CHANNELS = 3, HEIGHT = 5, WIDTH = 4, CLASSES = 3 };
+enum { PLANE = HEIGHT * WIDTH, VALUES = CHANNELS * PLANE };
+
+static struct options options;
+static struct dataset dataset;
+static struct error error;
+
+/* ---- files ---- */
+
+static void text_write(hid_t object, const char *name, const char *const *texts, hsize_t count)
+{
+    hid_t type = H5Tcopy(H5T_C_S1), space = H5Screate_simple(1, &count, NULL);
+    H5Tset_size(type, H5T_VARIABLE);
+    hid_t attribute = H5Acreate2(object, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
+    assert_true(H5Awrite(attribute, type, texts) >= 0);
+    H5Aclose(attribute);
+    H5Sclose(space);
+    H5Tclose(type);
+}
+
+static hid_t dataset_write(hid_t file, const char *name, int dimensions, const hsize_t *extent,
+                           hid_t type, hid_t memory, const void *data)
+{
+    hid_t space = H5Screate_simple(dimensions, extent, NULL);
+    hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    hsize_t chunk[4] = {4, 2, 3, 2};
+    if (dimensions == 4) {
+        H5Pset_chunk(creation, dimensions, chunk);
+        H5Pset_deflate(creation, 1);
+    }
+    hid_t made = H5Dcreate2(file, name, type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+    assert_true(H5Dwrite(made, memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0);
+    H5Pclose(creation);
+    H5Sclose(space);
+    return made;
+}
+
+static float value_of(int64_t sample, int64_t channel, int64_t pixel)
+{
+    return (float)(sample * 1000 + channel * 100 + pixel) + 0.5F;
+}
+
+/* Write the images in all shapes: /chw, /hwc, and /u0, /u1, /u2; labels in /label and /number. */
+static void file_make(const char *path, int64_t first)
+{
+    static float chw[SAMPLES][CHANNELS][PLANE], hwc[SAMPLES][PLANE][CHANNELS];
+    static float u[CHANNELS][SAMPLES][PLANE];
+    static const char *const names[] = {"calm", "storm", "rain"};
+    const hsize_t planes[] = {SAMPLES, CHANNELS, HEIGHT, WIDTH};
+    const hsize_t pixels[] = {SAMPLES, HEIGHT, WIDTH, CHANNELS};
+    int64_t label[SAMPLES];
+    double number[SAMPLES];
+    for (int64_t n = 0; n < SAMPLES; n++) {
+        label[n] = (first + n) % CLASSES;
+        number[n] = (double)(first + n) / 8 - 1;
+        for (int64_t c = 0; c < CHANNELS; c++)
+            for (int64_t p = 0; p < PLANE; p++)
+                chw[n][c][p] = hwc[n][p][c] = u[c][n][p] = value_of(first + n, c, p);
+    }
+    hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    H5Dclose(dataset_write(file, "chw", 4, planes, H5T_IEEE_F32BE, H5T_NATIVE_FLOAT, chw));
+    H5Dclose(dataset_write(file, "hwc", 4, pixels, H5T_IEEE_F64LE, H5T_NATIVE_FLOAT, hwc));
+    for (int c = 0; c < CHANNELS; c++) {
+        char channel[] = {'u', (char)('0' + c), '\0'};
+        H5Dclose(dataset_write(file, channel, 3, pixels, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, u[c]));
+    }
+    H5Dclose(dataset_write(file, "label", 1, planes, H5T_STD_I32LE, H5T_NATIVE_INT64, label));
+    H5Dclose(dataset_write(file, "number", 1, planes, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, number));
+    hid_t named = dataset_write(file, "named", 1, planes, H5T_STD_I32LE, H5T_NATIVE_INT64, label);
+    text_write(named, "class_names", names, CLASSES);
+    H5Dclose(named);
+    label[7] = -1;
+    H5Dclose(dataset_write(file, "negative", 1, planes, H5T_STD_I32LE, H5T_NATIVE_INT64, label));
+    number[3] = (double)NAN;
+    H5Dclose(dataset_write(file, "nan", 1, planes, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, number));
+    H5Dclose(dataset_write(file, "short", 3, pixels + 1, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, u));
+    H5Fclose(file);
+}
+
+static int set_up(void **state)
+{
+    temporary_setup(state);
+    temporary_directory("all");
+    file_make(temporary_path("all/one.h5"), 0);
+    return 0;
+}
+
+/* Set the options of one file. */
+static void use(const char *root, const char *x, const char *y)
+{
+    options_default(&options);
+    snprintf(options.data.format, sizeof options.data.format, "arrays");
+    snprintf(options.data.root, sizeof options.data.root, "%s", temporary_path(root));
+    snprintf(options.data.x, sizeof options.data.x, "%s", x);
+    snprintf(options.data.y, sizeof options.data.y, "%s", y);
+    options.data.val = VALIDATION_FRACTION;
+    options.data.val_fraction = 0.2;
+}
+
+static void opens(enum data_split split)
+{
+    error_clear(&error);
+    if (!dataset_open(&dataset, &options, split, &error))
+        fail_msg("%s", error.text);
+}
+
+static void refused(enum data_split split, const char *reason)
+{
+    error_clear(&error);
+    assert_false(dataset_open(&dataset, &options, split, &error));
+    if (strstr(error.text, reason) == NULL)
+        fail_msg("%s", error.text);
+}
+
+/* Check all samples of the open split, whose records begin at `first` in value_of. */
+static void records_check(int64_t first)
+{
+    float values[VALUES];
+    int32_t label;
+    assert_int_equal(dataset.type, DATASET_FLOAT32);
+    assert_int_equal(dataset.channels, CHANNELS);
+    assert_int_equal(dataset.height, HEIGHT);
+    assert_int_equal(dataset.width, WIDTH);
+    for (int64_t i = 0; i < dataset.count; i++) {
+        const int64_t sample = first + dataset_record(&dataset, i);
+        assert_true(dataset_read(&dataset, i, values, &label, &error));
+        for (int64_t v = 0; v < VALUES; v++)
+            assert_true(values[v] == value_of(sample, v / PLANE, v % PLANE));
+        if (dataset.label_unit == 0)
+            assert_int_equal(label, sample % CLASSES);
+        else
+            assert_true((double)label * dataset.label_unit == (double)sample / 8 - 1);
+    }
+}
+
+/* ---- tests ---- */
+
+TEST(all_shapes_have_the_same_records)
+{
+    static const char *const shapes[] = {"/chw", "hwc", "/u0,u1, u2"};
+    uint32_t sum = 0;
+    for (int s = 0; s < 3; s++) {
+        use("all/one.h5", shapes[s], "/label");
+        if (s == 1)
+            options.data.order = DATA_ORDER_HWC;
+        opens(SPLIT_TRAIN);
+        assert_int_equal(dataset.count, 24);
+        assert_int_equal(dataset.classes, CLASSES);
+        assert_string_equal(dataset.class_name[2], "2");
+        assert_true(s == 0 || dataset.sum == sum);
+        sum = dataset.sum;
+        records_check(0);
+        dataset_close(&dataset);
+    }
+}
+
+TEST(order_is_found_from_sizes)
+{
+    use("all/one.h5", "hwc", "label");
+    opens(SPLIT_TRAIN);
+    records_check(0);
+    dataset_close(&dataset);
+    options.data.order = DATA_ORDER_CHW;
+    opens(SPLIT_TRAIN);
+    assert_int_equal(dataset.channels, HEIGHT);
+    assert_int_equal(dataset.width, CHANNELS);
+    dataset_close(&dataset);
+}
+
+TEST(classes_have_names)
+{
+    use("all/one.h5", "chw", "named");
+    opens(SPLIT_VALIDATION);
+    assert_int_equal(dataset.count, 6);
+    assert_int_equal(dataset.classes, CLASSES);
+    assert_string_equal(dataset.class_name[1], "storm");
+    records_check(0);
+    dataset_close(&dataset);
+}
+
+TEST(numbers_are_targets_of_a_regression)
+{
+    use("all/one.h5", "chw", "number");
+    options.data.task = TASK_REGRESSION;
+    opens(SPLIT_TRAIN);
+    assert_int_equal(dataset.classes, 1);
+    assert_true(dataset.label_unit > 0);
+    records_check(0);
+    dataset_close(&dataset);
+    snprintf(options.data.y, sizeof options.data.y, "nan");
+    refused(SPLIT_TRAIN, "one.h5: sample 3: its label nan is no number to predict");
+}
+
+TEST(several_files_are_one_sequence)
+{
+    temporary_directory("all/files");
+    file_make(temporary_path("all/files/a.h5"), 0);
+    file_make(temporary_path("all/files/b.nc"), SAMPLES);
+    file_make(temporary_path("all/files/test.h5"), 2 * SAMPLES);
+    use("all/files", "chw", "label");
+    options.data.val = VALIDATION_TEST;
+    opens(SPLIT_TRAIN);
+    assert_int_equal(dataset.count, 2 * SAMPLES);
+    records_check(0);
+    char name[1024];
+    dataset_name(&dataset, SAMPLES + 2, name, sizeof name);
+    assert_non_null(strstr(name, "b.nc: sample 2"));
+    dataset_close(&dataset);
+    opens(SPLIT_TEST);
+    assert_int_equal(dataset.count, SAMPLES);
+    records_check(2 * SAMPLES);
+    dataset_close(&dataset);
+    use("all/files/[ab].*", "chw", "label");
+    options.data.val = VALIDATION_TEST;
+    refused(SPLIT_TEST,
+            "none of the 2 files has test, val, valid or validation in its name: set data.val=0.1");
+}
+
+TEST(the_last_samples_are_held_out)
+{
+    use("all/one.h5", "chw", "label");
+    options.data.val_from = VAL_FROM_END;
+    opens(SPLIT_TRAIN);
+    assert_int_equal(dataset.count, 24);
+    assert_int_equal(dataset_record(&dataset, 23), 23);
+    records_check(0);
+    dataset_close(&dataset);
+    opens(SPLIT_TEST);
+    assert_int_equal(dataset.count, 6);
+    assert_int_equal(dataset_record(&dataset, 0), 24);
+    records_check(0);
+    dataset_close(&dataset);
+}
+
+TEST(what_does_not_fit_is_an_error)
+{
+    use("all/one.h5", "", "label");
+    refused(SPLIT_TRAIN, "data.format=arrays needs data.x and data.y");
+    use("all/one.h5", "chw", "nothing");
+    refused(SPLIT_TRAIN, "one.h5 has no data set 'nothing': `vittrain data describe");
+    use("all/one.h5", "label", "label");
+    refused(SPLIT_TRAIN, "data.x=label has 1 dimensions: it must be [samples, height, width]");
+    use("all/one.h5", "chw", "chw");
+    refused(SPLIT_TRAIN, "data.y=chw is not one number for each of the 30 samples of data.x");
+    use("all/one.h5", "chw,short", "label");
+    refused(SPLIT_TRAIN, "data.x: chw has images of 4x5, short of 3x4");
+    use("all/one.h5", "chw", "number");
+    refused(SPLIT_TRAIN,
+            "sample 0: its label -1 is no class (0, 1, ...): set data.task=regression");
+    use("all/one.h5", "chw", "negative");
+    refused(SPLIT_TRAIN, "sample 7: its label -1 is no class");
+    temporary_directory("test");
+    file_make(temporary_path("test/one.h5"), 0);
+    use("test/one.h5", "chw", "label");
+    refused(SPLIT_TRAIN, "all 1 files are for evaluation, because they or their folders have test");
+    use("nowhere.h5", "chw", "label");
+    refused(SPLIT_TRAIN, "nowhere.h5: no such file or folder");
+    temporary_directory("empty");
+    use("empty", "chw", "label");
+    refused(SPLIT_TRAIN, "is empty; set data.root to a file, to a folder of files");
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 3 && strcmp(argv[1], "--make") == 0) {
+        file_make(argv[2], 0);
+        return 0;
+    }
+    return TESTS_RUN(.setup = set_up, .teardown = temporary_teardown);
+}

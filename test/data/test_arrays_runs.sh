@@ -1,0 +1,57 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# Training on arrays of HDF5 files: the same bits from all shapes and layouts, on 1 and 2 ranks, resumed; evaluation,
+# prediction, regression and `data describe`.
+. "$TEST_SOURCE/test/support/program.sh"
+
+mkdir data
+"$TEST_BUILD/test/data/test_arrays" --make "$work/data/storms.h5"
+data="data.format=arrays data.root=$work/data/storms.h5 data.y=/label data.val=0.2"
+model="model.name=vit_cifar model.dim=32 model.depth=1 model.heads=2 model.patch=1 model.image=5 model.image_width=4 model.channels=3 \
+train.precision=fp32 train.global_batch=8 train.epochs=2 run.seed=3 run.threads=1 output.log_every=1 output.tensorboard=off \
+output.receipt=1 train.exact=layout train.grain=8 checkpoint.every=1 checkpoint.keep=20"
+
+# same A B: print a difference of losses or weights of two runs.
+same() {
+    cut -d, -f1-3 "$1/receipt.csv" >a
+    cut -d, -f1-3 "$2/receipt.csv" >b
+    cmp a b 2>&1
+    cmp "$1/weights.safetensors" "$2/weights.safetensors" 2>&1
+}
+
+run 1 describe data describe "$work/data/storms.h5"
+bad=$(ended; has describe.log '/chw  *big-endian float32 \[30, 3, 5, 4\], chunks \[4, 2, 3, 2\], deflate' \
+    '/named  *int32 \[30\]; class_names=calm, \.\.\.' 'data.format=arrays data.root=.*storms.h5 data.x=.* data.y=/label data.val=0.1')
+result 'describe lists the data sets and options' "$bad" describe.log
+
+run 1 one $data $model data.x=/chw run.dir="$work/one"
+bad=$(ended; has one.log 'data.x=/chw: 3 channels of 4x5, order chw' 'data: arrays, 24 training and 6 validation samples of 4x5' \
+    'statistics of 24 training samples')
+result 'a model is trained' "$bad" one.log
+run 1 planes $data $model data.x=u0,u1,u2 run.dir="$work/planes" data.workers=3
+result 'data sets of one channel have the same bits' "$(ended; same one planes)" planes.log
+run 1 pixels $data $model data.x=hwc run.dir="$work/pixels"
+result 'channels may be last' "$(ended; same one pixels)" pixels.log
+run 2 two $data $model data.x=/chw run.dir="$work/two" mesh.strategy=fsdp
+result 'two ranks have the same bits' "$(ended; same one two)" two.log
+cp -r one part
+rm -f part/result.json part/checkpoints/step-00000006.h5
+run 2 part $data $model data.x=/chw run.dir="$work/part"
+result 'a resumed run, too' "$(ended; has part.log 'resuming from .*: step 3'; same one part)" part.log
+
+run 1 eval eval "$work/one/checkpoints/last.h5"
+result 'eval reads the held-out samples' "$(ended; has eval.log '^test: ')" eval.log
+run 1 predict predict "$work/one/checkpoints/last.h5" predict.output="$work/predicted.csv"
+bad=$(ended)
+[ "$(wc -l <predicted.csv)" -eq 7 ] || bad="$bad $(wc -l <predicted.csv) lines"
+result 'predict writes their classes' "$bad" predict.log
+
+run 1 numbers data.format=arrays data.root="$work/data/storms.h5" data.x=/chw data.y=number data.task=regression data.val=0.2 \
+    model.name=linear model.channels=3 checkpoint.monitor=loss train.epochs=1 run.dir="$work/numbers" train.global_batch=8
+result 'a regression predicts numbers' "$(ended)" numbers.log
+
+fails 1 'a wrong name is one line' 3 "has no data set '/labels'" data.format=arrays data.root="$work/data/storms.h5" data.x=/chw \
+    data.y=/labels data.val=0.2
+fails 1 'data.x of another format is refused' 2 'data.x=/chw does not apply with data.format=cifar10' data.x=/chw
+fails 1 'arrays are not packed' 2 'are float32, and packed files hold images' convert data $data data.x=/chw \
+    convert.output="$work/packed.h5"
