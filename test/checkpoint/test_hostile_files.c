@@ -26,6 +26,7 @@
 #include "core/hdf5_reader.h"
 #include "core/random.h"
 #include "core/subprocess.h"
+#include "core/text_file.h"
 #include "data/packed.h"
 #include "temporary.h"
 #include "test.h"
@@ -640,17 +641,15 @@ TEST(test_changed_checkpoints)
 static void descriptions_try(const char *from, bool (*read)(const char *path), int count)
 {
     static const int64_t extreme[] = {0, 1, -1, 9, 1000000, INT64_MAX, INT64_MIN, INT64_MAX - 7};
-    static unsigned char message[1 << 16], changed[sizeof message];
     char command[2048], path[512];
+    size_t bytes = 0;
     int refusals = 0;
     snprintf(path, sizeof path, "%s", temporary_path("description"));
-    snprintf(command, sizeof command, "printf '%%s\\0' '%s' | ./vittrain " HDF5_CHILD " >'%s'",
+    snprintf(command, sizeof command, "printf '%%s\\0\\0' '%s' | ./vittrain " HDF5_CHILD " >'%s'",
              from, path);
     assert_int_equal(system(command), 0);
-    FILE *file = fopen(path, "r");
-    const size_t bytes = fread(message, 1, sizeof message, file);
-    fclose(file);
-    assert_true(bytes > sizeof(struct hdf5_description) && bytes < sizeof message);
+    char *message = text_file_read(path, &bytes), *changed = malloc(bytes);
+    assert_true(bytes > sizeof(struct hdf5_description) && message != NULL && changed != NULL);
     snprintf(command, sizeof command, "cat '%s'", path);
     set_script(command);
     for (int n = 0; n < count; n++) {
@@ -659,13 +658,13 @@ static void descriptions_try(const char *from, bool (*read)(const char *path), i
             const size_t most = draw(3) == 0 ? sizeof(struct hdf5_description) : bytes;
             memcpy(changed + draw((uint32_t)most / 8) * 8, &extreme[draw(8)], 8);
         }
-        file = fopen(path, "w");
-        fwrite(changed, 1, bytes, file);
-        fclose(file);
+        temporary_file("description", changed, bytes);
         const bool good = read(from);
         assert_true(good || error.kind == ERROR_CHECKPOINT || error.kind == ERROR_DATA);
         refusals += !good;
     }
+    free(changed);
+    free(message);
     print_message("# %d of %d descriptions refused\n", refusals, count);
     subprocess_set_program("./vittrain");
 }
