@@ -386,7 +386,8 @@ static bool arrays_open(const struct options *options, enum data_split split,
         .endings = endings,
         .is_file = array_path_is_container,
         .plural = "files",
-        .expected = "no files of arrays (*.h5, *.hdf5, *.he5, *.nc or *.nc4)",
+        .expected =
+            "no files of arrays (*.h5, *.hdf5, *.he5, *.nc, *.nc4), Zarr stores or .npy files",
         .advice = "set data.root to a file, to a folder of files, or to their names"};
     struct arrays *self = calloc(1, sizeof *self);
     dataset->self = self;

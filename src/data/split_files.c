@@ -88,13 +88,19 @@ static bool has_ending(const struct split_files *files, const char *name)
 static bool add_folder(struct split_files *files, const char *folder, struct error *error)
 {
     char path[LISTING_PATH];
-    struct listing found = {0};
-    bool good = !listing_is_folder(folder) || listing_read(folder, NULL, &found, NULL, error);
+    struct listing found = {0}, folders = {0};
+    bool (*is_file)(const char *path) = files->kind->is_file;
+    bool good = !listing_is_folder(folder) ||
+                listing_read(folder, is_file != NULL ? &folders : NULL, &found, NULL, error);
     for (size_t i = 0; good && i < found.count; i++)
         good = !has_ending(files, found.names[i]) ||
                (listing_join(path, sizeof path, folder, found.names[i], error) &&
                 add_file(files, path, error));
+    for (size_t i = 0; good && i < folders.count; i++)
+        good = listing_join(path, sizeof path, folder, folders.names[i], error) &&
+               (!is_file(path) || add_file(files, path, error));
     listing_free(&found);
+    listing_free(&folders);
     return good;
 }
 

@@ -165,6 +165,66 @@ TEST(all_shapes_have_the_same_records)
     }
 }
 
+/* Write the images and labels as .npy files, or as the arrays of a Zarr store with a chunk of each
+ * sample. */
+static void folder_make(const char *folder, bool is_zarr)
+{
+    static float chw[SAMPLES][CHANNELS][PLANE];
+    uint8_t label[SAMPLES];
+    char name[64], header[256];
+    for (int n = 0; n < SAMPLES; n++) {
+        label[n] = (uint8_t)(n % CLASSES);
+        for (int c = 0; c < CHANNELS; c++)
+            for (int p = 0; p < PLANE; p++)
+                chw[n][c][p] = value_of(n, c, p);
+        snprintf(name, sizeof name, "%s/x/%d.0.0.0", folder, n);
+        if (is_zarr) {
+            temporary_write(name, "");
+            temporary_file(name, chw[n], sizeof chw[n]);
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        const char *shape = i == 0 ? "30, 3, 5, 4" : "30", *type = i == 0 ? "<f4" : "|u1";
+        const void *data = i == 0 ? (const void *)chw : label;
+        const size_t bytes = i == 0 ? sizeof chw : sizeof label;
+        const char array = "xy"[i];
+        snprintf(header, sizeof header,
+                 "{\"zarr_format\": 2, \"shape\": [%s], \"chunks\": [%s], \"dtype\": \"%s\", "
+                 "\"fill_value\": 0, \"order\": \"C\", \"filters\": null, \"compressor\": null}",
+                 shape, i == 0 ? "1, 3, 5, 4" : "30", type);
+        snprintf(name, sizeof name, "%s/%c/.zarray", folder, array);
+        if (is_zarr)
+            temporary_write(name, header);
+        snprintf(name, sizeof name, is_zarr ? "%s/%c/0" : "%s/%c.npy", folder, array);
+        FILE *file = fopen(temporary_path(name), "w");
+        assert_non_null(file);
+        snprintf(header, sizeof header,
+                 "{'descr': '%s', 'fortran_order': False, 'shape': (%s,), }\n", type, shape);
+        if (!is_zarr)
+            fprintf(file, "\x93NUMPY\1%c%c%c%s", 0, (int)strlen(header), 0, header);
+        assert_true(fwrite(data, 1, bytes, file) == bytes && fclose(file) == 0);
+    }
+}
+
+TEST(containers_have_the_same_records)
+{
+    static const char *const roots[] = {"all/npy", "all/one.zarr", "store/train.zarr"};
+    temporary_directory("all/npy");
+    folder_make("all/npy", false);
+    folder_make("all/one.zarr", true);
+    temporary_write("all/one.zarr/.zgroup", "{\"zarr_format\": 2}");
+    folder_make("store/train.zarr", true);
+    temporary_write("store/train.zarr/.zgroup", "{\"zarr_format\": 2}");
+    for (int r = 0; r < 3; r++) {
+        use(r == 2 ? "store" : roots[r], "x", "y");
+        opens(SPLIT_TRAIN);
+        assert_int_equal(dataset.count, 24);
+        assert_int_equal(dataset.classes, CLASSES);
+        records_check(0);
+        dataset_close(&dataset);
+    }
+}
+
 TEST(order_is_found_from_sizes)
 {
     use("all/one.h5", "hwc", "label");
