@@ -125,16 +125,13 @@ const struct option_entry option_table[] = {
     {PLACE(data, format), .kind = OPTION_IS_TEXT, .preset = "cifar10",
      .help = "Format of the data set: cifar10 (binary version), imagefolder (ROOT/train/CLASS/FILE "
              "and ROOT/val or ROOT/test, or ROOT/CLASS/FILE; JPEG, PNG, WebP), cinic10 (image "
-             "folders), webdataset (tar shards), arrays (data sets of HDF5, NetCDF-4, Zarr "
-             "and .npy files), "
+             "folders), webdataset (tar shards), arrays (of HDF5, NetCDF-4, Zarr and .npy files), "
              "packed (written by `vittrain convert data`) "
              "or synthetic."},
     {PLACE(data, root), .kind = OPTION_IS_TEXT, .preset = "",
-     .help =
-         "Folder of the data set, a packed FILE.h5, or names of tar shards or of files of arrays "
-         "with braces and wildcards (`imagenet-train-{000000..000146}.tar`). Empty: the sample of "
-         "CIFAR-10 "
-         "that is installed with the program (2,000 + 500 images)."},
+     .help = "Folder of the data set, a packed FILE.h5, or names of tar shards or files of arrays "
+             "with braces and wildcards (`imagenet-train-{000000..000146}.tar`). Empty: the sample "
+             "of CIFAR-10 that is installed with the program (2,000 + 500 images)."},
     {PLACE(data, workers), .kind = OPTION_IS_INTEGER, .preset = "1", .least = 1, .most = 256,
      .help = "Threads per rank that load batches ahead of the step."},
     {PLACE(data, shuffle), .kind = OPTION_IS_SWITCH, .preset = "on",
