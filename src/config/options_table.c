@@ -169,9 +169,9 @@ const struct option_entry option_table[] = {
      .most = CLASSES_MOST, .help = "Synthetic data: number of classes."},
     {PLACE(data, task), CHOICES(TASK_CHOICES), .preset = "classes",
      .help =
-         "Synthetic data and arrays: the task. regression: predict numbers, with "
-         "model.name=linear. The numbers are data.y; those of synthetic data are random, from 0 "
-         "to 1, for 20 random numbers (or model.channels numbers)."},
+         "Synthetic data and arrays: the task. regression: predict numbers; the loss is the "
+         "squared error. The numbers are data.y; those of synthetic data are random, from 0 to 1, "
+         "for 20 random numbers (or model.channels numbers)."},
     {PLACE(data, x), .kind = OPTION_IS_TEXT, .preset = "",
      .help = "Arrays: path of the data set of the images in each file, [samples, channels, height, "
              "width], [samples, height, width, channels] or [samples, height, width]; or several "

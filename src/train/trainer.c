@@ -243,9 +243,8 @@ static bool trainer_prepare(struct trainer *trainer, const struct options *given
         return false;
     if (session->model->loss != LOSS_CROSS_ENTROPY && options->checkpoint.monitor == MONITOR_TOP1)
         return error_set(error, ERROR_USAGE,
-                         "checkpoint.monitor=top1: model.name=%s predicts no classes; set "
-                         "checkpoint.monitor=loss or none",
-                         options->model.name);
+                         "checkpoint.monitor=top1: the data has numbers to predict, not classes; "
+                         "set checkpoint.monitor=loss or none");
     run_announce(trainer);
     if (session->model->local_norms && trainer->run.world->size > 1)
         log_info("batch norm uses the samples of one rank only (model.sync_bn=off): results "
