@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* The command `data describe` lists the data sets of an HDF5 or NetCDF-4 file: which can be read as
- * arrays, and the options that train with them. */
+/* The command `data describe` lists the data sets of an HDF5 or NetCDF-4 file and the options that
+ * train with them. */
 #include <stdio.h>
 #include <string.h>
 
@@ -22,7 +22,7 @@ struct description {
     struct hdf5_reader reader;
     int64_t count;
     struct found x, y;        /* suggested for data.x and data.y; object NULL: none */
-    char x_list[OPTION_TEXT]; /* data sets of the shape of x, [N, H, W] */
+    char x_list[OPTION_TEXT]; /* value of data.x: x, and others of its shape if it is [N, H, W] */
 };
 
 static void sizes_print(const int64_t *sizes, int64_t count)
@@ -32,7 +32,7 @@ static void sizes_print(const int64_t *sizes, int64_t count)
     printf(count > 0 ? "]" : "scalar");
 }
 
-/* Print the attributes that change how values are read, and those that name them. */
+/* Print the attributes that change how values are read, and those that describe them. */
 static void attributes_print(const struct hdf5_reader *reader, const struct hdf5_object *object)
 {
     static const char *const names[] = {"units",      "long_name",     "scale_factor", "add_offset",
@@ -96,7 +96,7 @@ static bool same_shape(const struct hdf5_object *one, const struct hdf5_object *
            memcmp(one->extent, other->extent, (size_t)one->dimensions * sizeof *one->extent) == 0;
 }
 
-/* Keep the largest array of images; several of the shape [N, H, W] are its channels. */
+/* Keep the largest array of images. Others of the same shape [N, H, W] are added as channels. */
 static void suggest_x(struct description *description, const struct found *found)
 {
     const struct hdf5_object *object = found->object, *x = description->x.object;
@@ -112,7 +112,7 @@ static void suggest_x(struct description *description, const struct found *found
     }
 }
 
-/* Keep the first array of one number for each image; integers before others. */
+/* Keep the first array with one number per image; prefer integers. */
 static void suggest_y(struct description *description, const struct found *found)
 {
     const struct hdf5_object *object = found->object, *y = description->y.object;
@@ -145,10 +145,11 @@ static void suggestion_print(const struct description *description, const char *
 {
     const struct hdf5_object *y = description->y.object;
     if (description->x.object == NULL) {
-        printf("no data set has images: [N, C, H, W], [N, H, W, C] or [N, H, W]\n");
+        printf("no data set has the shape of images: [N, C, H, W], [N, H, W, C] or [N, H, W]\n");
         return;
     }
-    printf("train with these options%s:\n", y == NULL ? ", and data.y=PATH of numbers [N]" : "");
+    printf("train with these options%s:\n",
+           y == NULL ? " and data.y=PATH, a data set of labels [N]" : "");
     printf("  vittrain data.format=arrays data.root=%s data.x=%s", path, description->x_list);
     if (y != NULL)
         printf(" data.y=%s", description->y.path);
@@ -179,7 +180,7 @@ static void data_run(const struct options *options, const struct command_line *l
     (void)options;
     if (line->operand_count != 2 || strcmp(line->operand[0], "describe") != 0)
         error_set(error, ERROR_USAGE,
-                  "data needs the word describe and a file: vittrain data describe FILE.h5");
+                  "data needs `describe` and a file: vittrain data describe FILE.h5");
     else if (world->rank == 0)
         file_describe(line->operand[1], error);
     comm_agree(world, error);
@@ -191,7 +192,7 @@ const struct command command_data = {
     .summary = "list the arrays of an HDF5 or NetCDF-4 file",
     .detail =
         "Prints each data set of the file: path, type, shape, chunks, filters and the "
-        "attributes that change how values are read. Data sets that data.format=arrays cannot "
-        "read have the reason and a command that rewrites them. The last line has options "
-        "that train with the file.",
+        "attributes that change how values are read. If data.format=arrays cannot read a data "
+        "set, its line has the reason and how to rewrite it. The last line has options that "
+        "train with the file.",
     .run = data_run};

@@ -15,7 +15,7 @@
 #include "data/array_value.h"
 #include "data/byte_buffer.h"
 
-/* A reader keeps decoded chunks up to this size, at least one. */
+/* A reader keeps at most this many bytes of decoded chunks, but at least one chunk. */
 static const int64_t most_kept_bytes = (int64_t)1 << 28;
 
 struct kept_chunk {
@@ -23,7 +23,7 @@ struct kept_chunk {
     struct byte_buffer buffer;
 };
 
-/* Memory of one thread that reads. */
+/* Buffers of one thread that reads, and the chunks that it decoded last. */
 struct array_reader {
     struct array_reader *next;
     struct byte_buffer stored, work;
@@ -33,8 +33,8 @@ struct array_reader {
     int64_t kept_count, oldest;
 };
 
-/* The part of a chunk that is in a box: loops over its elements, innermost first, in units of
- * elements. Dimensions that are contiguous in both places are one loop. */
+/* The part of a chunk that is in a box, as nested loops over its elements, innermost first. All
+ * members are in elements. Dimensions that are contiguous in chunk and memory are one loop. */
 struct piece {
     int loops;
     int64_t count[ARRAY_DIMENSIONS], from_stride[ARRAY_DIMENSIONS], to_stride[ARRAY_DIMENSIONS];
@@ -92,7 +92,7 @@ static int chunk_compare(const void *left, const void *right)
     return (a->index > b->index) - (a->index < b->index);
 }
 
-/* Set grid and chunk_bytes; false if a product overflows or a chunk has no elements. */
+/* Set grid and chunk_bytes. Return false if a product overflows or a chunk has no elements. */
 static bool sizes_set(struct array *array)
 {
     int64_t chunks = 1, elements = array->element_bytes;
@@ -178,7 +178,7 @@ static struct kept_chunk *kept_find(struct array_reader *reader, int64_t index)
     return NULL;
 }
 
-/* Return a reader that keeps as many chunks as the box has. */
+/* Return a new reader that keeps `chunks` chunks, the number in a box, within the limit. */
 static struct array_reader *reader_new(const struct array *array, int64_t chunks)
 {
     struct array_reader *reader = calloc(1, sizeof *reader);
@@ -195,7 +195,7 @@ static struct array_reader *reader_new(const struct array *array, int64_t chunks
     return reader;
 }
 
-/* Return a reader that is not in use, if possible one that keeps the chunk `index`. */
+/* Return a reader that is not in use, if possible one that has kept the chunk `index`. */
 static struct array_reader *reader_take(struct array *array, int64_t index, int64_t chunks)
 {
     pthread_mutex_lock(&array->mutex);
@@ -255,7 +255,8 @@ static bool bytes_read(const struct array *array, int64_t index, const struct ch
                         error);
 }
 
-/* Find a chunk; call place_close if it is found. Its descriptor is -1 if it does not exist. */
+/* Find where a chunk is stored. The descriptor is -1 if the chunk does not exist. Call place_close
+ * after success. */
 static bool place_find(const struct array *array, struct array_reader *reader, int64_t index,
                        struct chunk_place *place, struct error *error)
 {
@@ -295,7 +296,7 @@ static const char *filters_undo(const struct array *array, struct array_reader *
         from = filter_is_checksum(array->filter[n]) ? from : to->data;
     }
     if (fault == NULL && bytes != (size_t)array->chunk_bytes)
-        fault = "its size is not that of its shape: the file is damaged";
+        fault = "it has the wrong size: the file is damaged";
     if (fault != NULL)
         return fault;
     if (from == reader->work.data) {
@@ -316,7 +317,7 @@ static const uint8_t *chunk_decode(const struct array *array, struct array_reade
     struct kept_chunk *kept = &reader->kept[reader->oldest];
     reader->oldest = (reader->oldest + 1) % reader->kept_count;
     kept->index = -1;
-    /* A stream inside of another may have checksums, or be larger than its content. */
+    /* Between filters, checksums and incompressible data can make the chunk larger. */
     const size_t bytes = (size_t)(array->chunk_bytes + array->chunk_bytes / 64) + 64;
     if (!byte_buffer_reserve(&reader->stored, (size_t)place->bytes, error) ||
         !byte_buffer_reserve(&reader->work, bytes, error) ||
@@ -334,7 +335,7 @@ static const uint8_t *chunk_decode(const struct array *array, struct array_reade
 
 /* ---- boxes ---- */
 
-/* Find the part of the chunk with these coordinates in the grid. */
+/* Describe the part of a chunk that is in the box. `at`: coordinates of the chunk in the grid. */
 static void piece_make(const struct array *array, const struct array_box *box, const int64_t *at,
                        struct piece *piece)
 {
@@ -365,7 +366,8 @@ static void piece_make(const struct array *array, const struct array_box *box, c
     }
 }
 
-/* Convert the elements of a piece. `from`: its first element, or NULL for the fill value. */
+/* Convert the elements of a piece. `from`: the first element of the piece, or NULL for the fill
+ * value. */
 static void piece_convert(const struct array *array, const struct piece *piece, const uint8_t *from,
                           struct array_target to)
 {
@@ -386,7 +388,7 @@ static void piece_convert(const struct array *array, const struct piece *piece, 
     }
 }
 
-/* Read the part of a chunk that exists and convert it, unless it needs no conversion. */
+/* Read a piece of a chunk that exists, and convert it if necessary. */
 static bool stored_read(const struct array *array, struct array_reader *reader, int64_t index,
                         const struct chunk_place *place, const struct piece *piece,
                         struct array_target to, struct error *error)
@@ -408,7 +410,7 @@ static bool stored_read(const struct array *array, struct array_reader *reader, 
     return true;
 }
 
-/* Read the part of one chunk that is in the box. */
+/* Read the piece of one chunk. */
 static bool piece_read(const struct array *array, struct array_reader *reader, int64_t index,
                        const struct piece *piece, struct array_target to, struct error *error)
 {

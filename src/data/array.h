@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* An array of numbers in a file: shape, element type, grid of chunks, filters. An index of a file
- * format (array_hdf5.h) fills in the description; everything else is common to all formats. Boxes
- * are read with pread and decoded by the calling thread. */
+/* An array of numbers in a file: shape, element type, grid of chunks, filters. The index of a file
+ * format (array_hdf5.h, array_npy.h, array_zarr.h) fills in the description; everything else is
+ * common to all formats. The calling thread reads boxes with pread and decodes them. */
 #ifndef VITTRAIN_DATA_ARRAY_H
 #define VITTRAIN_DATA_ARRAY_H
 
@@ -13,10 +13,10 @@
 
 enum { ARRAY_DIMENSIONS = 8, ARRAY_FILTERS = 8, ARRAY_MISSING = 4, ARRAY_NAME = 256 };
 
-/* Filters in the order in which they were applied when the chunk was written. */
+/* A filter that was applied to a chunk when it was written. */
 enum array_filter {
-    ARRAY_DEFLATE, /* zlib */
-    ARRAY_GZIP,
+    ARRAY_DEFLATE, /* in a zlib stream */
+    ARRAY_GZIP,    /* deflate in a gzip stream */
     ARRAY_SHUFFLE,
     ARRAY_FLETCHER32,
     ARRAY_CRC32C,
@@ -28,32 +28,32 @@ enum array_filter {
 
 /* A chunk in the file. An array that is not chunked is one chunk of the array's shape. */
 struct array_chunk {
-    int64_t index; /* in the grid of chunks, in row-major order */
-    int64_t offset;
-    uint32_t bytes;   /* in the file; not used without filters */
+    int64_t index;    /* in the grid of chunks, in row-major order */
+    int64_t offset;   /* in the file, in bytes */
+    uint32_t bytes;   /* stored size; not used without filters */
     uint32_t skipped; /* bit n is set: filter n was not applied */
 };
 
-/* How a stored number becomes a value: NaN if it is missing or out of range, else number * scale +
- * offset. */
+/* Conversion of a stored number to a value: NaN if the number is missing or out of range, else
+ * number * scale + offset. */
 struct array_rule {
     bool active;
     double scale, offset;
-    double least, most; /* of stored numbers */
-    double missing[ARRAY_MISSING];
+    double least, most;            /* valid range of stored numbers */
+    double missing[ARRAY_MISSING]; /* stored numbers that mean a missing value */
     int missing_count;
 };
 
-/* Chunks in files of a folder, as in Zarr. A file has one chunk, or is a shard: several chunks and
- * an index of them. */
+/* Chunks in the files of a folder, as in Zarr. A file has one chunk, or is a shard: several chunks
+ * and their index. */
 struct array_files {
     char *folder;        /* allocated; NULL: all chunks are in one file */
     const char *prefix;  /* of a file's name, before its coordinates in the grid of files */
-    char separator;      /* of the coordinates */
-    bool sharded;        /* the files have an index */
-    bool index_is_first; /* else it is at the end */
-    bool index_has_sum;  /* CRC-32C */
-    int64_t shard[ARRAY_DIMENSIONS]; /* chunks in a file */
+    char separator;      /* between the coordinates */
+    bool sharded;        /* the files are shards */
+    bool index_is_first; /* at the start of the shard, else at the end */
+    bool index_has_sum;  /* a CRC-32C follows the index */
+    int64_t shard[ARRAY_DIMENSIONS]; /* number of chunks in a file, per dimension */
 };
 
 struct array_reader;
@@ -72,22 +72,22 @@ struct array {
     int filter_count;
     enum array_filter filter[ARRAY_FILTERS];
     struct array_chunk
-        *chunks; /* [chunk_count], allocated; those that are missing have the fill value */
+        *chunks; /* [chunk_count], allocated; chunks that are not listed have the fill value */
     int64_t chunk_count;
     struct array_files files; /* if files.folder is set, `chunks` and `descriptor` are not used */
-    uint8_t *data; /* allocated: the whole array, if the file has it in its metadata, else NULL */
+    uint8_t *data; /* allocated: the whole array if it is in the file's metadata, else NULL */
     double fill;
     struct array_rule rule;
 
     /* Set by array_open. */
-    int64_t grid[ARRAY_DIMENSIONS]; /* number of chunks */
+    int64_t grid[ARRAY_DIMENSIONS]; /* number of chunks per dimension */
     int64_t chunk_bytes;            /* after decoding */
-    bool is_plain;                  /* elements are native float32 without rule */
+    bool is_plain;                  /* elements are native float32 without a rule */
     pthread_mutex_t mutex;
-    struct array_reader *readers; /* that are not in use */
+    struct array_reader *readers; /* list of the readers that are not in use */
 };
 
-/* A part of an array, and where it goes in memory. */
+/* A part of an array and its layout in memory. */
 struct array_box {
     int64_t begin[ARRAY_DIMENSIONS], count[ARRAY_DIMENSIONS];
     int64_t stride[ARRAY_DIMENSIONS]; /* in memory, in elements */
@@ -98,8 +98,9 @@ struct array_box {
 void array_begin(struct array *array, const char *path, const char *name, int descriptor,
                  int64_t file_bytes);
 
-/* Set the type of the elements from a text as in NumPy's array interface: "<f4", "|u1". False if
- * it is not an integer or a floating-point number of 1, 2, 4 or 8 bytes. */
+/* Set the type of the elements from a text as in NumPy's array interface: "<f4", "|u1". Return
+ * false if it is not an integer of 1, 2, 4 or 8 bytes, a floating-point number of 2, 4 or 8 bytes,
+ * or a Boolean. */
 bool array_type_set(struct array *array, const char *type);
 
 /* Set the error "FILE: cannot read 'NAME': REASON". Return false. */
@@ -108,16 +109,16 @@ bool array_refuse(const struct array *array, struct error *error, const char *fo
 
 /* Set the rule from attributes with NetCDF's conventions: scale_factor, add_offset, _FillValue,
  * missing_value, valid_min, valid_max, valid_range. `get` copies at most `most` values of an
- * attribute and returns their number; 0 if it is missing or not numbers. */
+ * attribute and returns their number, or 0 if the attribute does not exist or has no numbers. */
 void array_rule_set(struct array *array,
                     int (*get)(const void *source, const char *name, double *values, int most),
                     const void *source);
 
-/* Check the description and prepare reading. */
+/* Check the description and set the members that depend on it. */
 MUST_CHECK bool array_open(struct array *array, struct error *error);
 
-/* Read a box to float32 or to doubles. Thread-safe. A reader keeps the chunks that it has decoded
- * last, so that reading samples in order decodes each chunk once. */
+/* Read a box as float32 or as double. Thread-safe. The chunks that were decoded last are kept, so
+ * that one thread that reads samples in order decodes each chunk once. */
 MUST_CHECK bool array_read(struct array *array, const struct array_box *box, float *to,
                            struct error *error);
 MUST_CHECK bool array_read_doubles(struct array *array, const struct array_box *box, double *to,

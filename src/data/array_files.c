@@ -21,8 +21,8 @@ static uint64_t little_endian(const uint8_t *from, int bytes)
     return value;
 }
 
-/* Write the path of the file of a chunk. Return the file's number in the grid of files and set the
- * chunk's number in the file. */
+/* Write the path of the file that holds a chunk. Return the number of the file in the grid of
+ * files, and set `member` to the number of the chunk in the file. */
 static int64_t file_of(const struct array *array, int64_t index, char *path, size_t size,
                        int64_t *member)
 {
@@ -43,7 +43,7 @@ static int64_t file_of(const struct array *array, int64_t index, char *path, siz
     return file;
 }
 
-/* Read the index of a shard, unless it is the last one that was read. */
+/* Read the index of a shard, unless `cache` already has it. */
 static const char *shard_load(const struct array *array, int64_t file, int descriptor,
                               int64_t file_bytes, struct shard_index *cache)
 {
@@ -57,13 +57,13 @@ static const char *shard_load(const struct array *array, int64_t file, int descr
         return NULL;
     cache->file = -1;
     if (whole > file_bytes)
-        return "it is in a shard that is truncated";
+        return "its shard is truncated";
     if (!byte_buffer_reserve(&cache->entries, (size_t)whole, &error))
         return "no memory for the index of a shard";
     uint8_t *entries = cache->entries.data;
     if (durable_pread(descriptor, entries, (size_t)whole,
                       files->index_is_first ? 0 : file_bytes - whole) < (size_t)whole)
-        return errno == 0 ? "it is in a shard that is truncated" : strerror(errno);
+        return errno == 0 ? "its shard is truncated" : strerror(errno);
     if (files->index_has_sum && crc32c_update(0, entries, (size_t)bytes) !=
                                     little_endian(entries + bytes, sizeof(uint32_t)))
         return "the checksum of its shard's index is wrong";
@@ -88,17 +88,17 @@ const char *array_files_find(const struct array *array, struct shard_index *cach
         const uint8_t *entry = cache->entries.data + member * ENTRY;
         const uint64_t offset = fault == NULL ? little_endian(entry, 8) : UINT64_MAX;
         const uint64_t bytes = fault == NULL ? little_endian(entry + 8, 8) : UINT64_MAX;
-        if (offset == UINT64_MAX && bytes == UINT64_MAX) { /* the shard does not have it */
+        if (offset == UINT64_MAX && bytes == UINT64_MAX) { /* the chunk does not exist */
             close(descriptor);
             return fault;
         }
         if (bytes > (uint64_t)file_bytes || offset > (uint64_t)file_bytes - bytes)
-            fault = "it is outside of its shard";
+            fault = "it is outside its shard: the file is damaged";
         place->offset = (int64_t)offset;
         place->bytes = (int64_t)bytes;
     }
     if (fault == NULL && array->filter_count == 0 && place->bytes != array->chunk_bytes)
-        fault = "its size is not that of its shape: the file is damaged";
+        fault = "it has the wrong size: the file is damaged";
     if (fault != NULL)
         close(descriptor);
     else

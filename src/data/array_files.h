@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Chunks of an array that are in files of a folder. */
+/* Chunks of an array in the files of a folder. */
 #ifndef VITTRAIN_DATA_ARRAY_FILES_H
 #define VITTRAIN_DATA_ARRAY_FILES_H
 
 #include "data/array.h"
 #include "data/byte_buffer.h"
 
-/* Where a chunk is stored. */
+/* Position of a stored chunk. */
 struct chunk_place {
     int descriptor; /* -1: the chunk does not exist */
     int64_t offset, bytes;
@@ -20,7 +20,7 @@ struct shard_index {
 };
 
 /* Find the chunk `index` of an array with files.folder, and open its file, which the caller closes.
- * Return NULL, or what is wrong. */
+ * Return NULL, or the reason of the failure. */
 const char *array_files_find(const struct array *array, struct shard_index *cache, int64_t index,
                              struct chunk_place *place);
 

@@ -19,7 +19,7 @@
 
 #include "core/crc32c.h"
 
-static const char too_large[] = "it is larger than its shape";
+static const char too_large[] = "it decodes to more bytes than its shape has";
 static const char wrong_sum[] = "its checksum is wrong: the file is damaged";
 
 struct filter_state {
@@ -89,9 +89,9 @@ static const char *inflate(struct inflate_state *state, uint32_t kind, const uin
     *bytes = state->total_out;
     switch (status) {
     case ISAL_DECOMP_OK:
-        return state->block_state == ISAL_BLOCK_FINISH ? NULL : "its deflate stream has no end";
+        return state->block_state == ISAL_BLOCK_FINISH ? NULL : "its deflate stream is truncated";
     case ISAL_END_INPUT:
-        return "its deflate stream has no end";
+        return "its deflate stream is truncated";
     case ISAL_OUT_OVERFLOW:
         return too_large;
     case ISAL_INCORRECT_CHECKSUM:
@@ -110,21 +110,21 @@ static const char *zstd_undo(struct filter_state *state, const uint8_t *from, si
     if (state->zstd == NULL)
         return "no memory for libzstd";
     *bytes = ZSTD_decompressDCtx(state->zstd, to, capacity, from, *bytes);
-    return ZSTD_isError(*bytes) ? "its zstd stream is damaged or larger than its shape" : NULL;
+    return ZSTD_isError(*bytes) ? "its zstd stream is damaged or has the wrong size" : NULL;
 }
 #endif
 
 #ifdef HAVE_LZ4
-static const char lz4_damaged[] = "its lz4 stream is damaged or larger than its shape";
+static const char lz4_damaged[] = "its lz4 stream is damaged or has the wrong size";
 
 static uint32_t big_endian(const uint8_t *from)
 {
     return __builtin_bswap32(little_endian(from));
 }
 
-/* HDF5's plug-in: size in 8 bytes, size of blocks in 4 bytes, then the blocks, each after its
- * compressed size; all numbers are big-endian. A block that is as large as its content is a copy.
- */
+/* HDF5's plug-in writes the decoded size in 8 bytes, the decoded size of a block in 4 bytes, and
+ * the blocks. Each block begins with its stored size in 4 bytes; if that is the decoded size, the
+ * block is not compressed. All numbers are big-endian. */
 static const char *lz4_undo(const uint8_t *from, size_t *bytes, uint8_t *to, size_t capacity)
 {
     enum { HEADER = 12, SIZE = 4 };
@@ -153,7 +153,7 @@ static const char *lz4_undo(const uint8_t *from, size_t *bytes, uint8_t *to, siz
     return NULL;
 }
 
-/* Zarr: size in 4 bytes, little-endian, then one block. */
+/* Zarr writes the decoded size in 4 bytes, little-endian, and one block. */
 static const char *lz4_block_undo(const uint8_t *from, size_t *bytes, uint8_t *to, size_t capacity)
 {
     enum { HEADER = 4 };
@@ -195,7 +195,7 @@ static inline void unshuffle(const uint8_t *from, size_t count, size_t element_b
             to[i * element_bytes + byte] = from[byte * count + i];
 }
 
-/* Invert shuffle, which stores byte 0 of all elements first, then byte 1, and so on. */
+/* Invert shuffle, which stores byte 0 of all elements, then byte 1 of all, up to the last byte. */
 static void unshuffle_bytes(const uint8_t *from, size_t bytes, size_t element_bytes, uint8_t *to)
 {
     const size_t count = bytes / element_bytes, whole = count * element_bytes;
@@ -210,7 +210,7 @@ static void unshuffle_bytes(const uint8_t *from, size_t bytes, size_t element_by
 
 static uint32_t fletcher32(const uint8_t *data, size_t bytes)
 {
-    enum { WORDS = 360 }; /* the largest number whose sums do not overflow */
+    enum { WORDS = 360 }; /* the most words whose sums do not overflow */
     uint32_t low = 0, high = 0;
     for (size_t words = bytes / 2; words > 0;) {
         size_t block = words < WORDS ? words : WORDS;
@@ -232,8 +232,8 @@ static uint32_t fletcher32(const uint8_t *data, size_t bytes)
     return high << 16 | low;
 }
 
-/* True if the data are followed by their Fletcher-32 checksum as HDF5 computes it. `bytes`: with
- * the checksum. */
+/* True if the data end with their Fletcher-32 checksum as HDF5 computes it. `bytes` includes the
+ * checksum. */
 static bool fletcher32_matches(const uint8_t *data, size_t bytes)
 {
     if (bytes < 4)
@@ -284,6 +284,6 @@ const char *filter_undo(struct filter_state *state, enum array_filter filter, si
         return blosc_undo(from, bytes, to, capacity);
 #endif
     default:
-        return "its filter is not part of this program";
+        return "its filter is not supported";
     }
 }

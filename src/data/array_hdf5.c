@@ -7,7 +7,7 @@
 
 #include "core/durable.h"
 
-/* HDF5's numbers of filters. */
+/* Filters by their registered HDF5 numbers. */
 static const struct {
     int64_t number;
     const char *name;
@@ -85,7 +85,7 @@ void array_hdf5_type_name(const struct hdf5_object *dataset, char *text, size_t 
                                            : "little-endian ",
                  name, 8 * (long long)dataset->element_bytes);
     else
-        snprintf(text, size, "%s", kind == 'S' || kind == 'O' ? "text" : "no number");
+        snprintf(text, size, "%s", kind == 'S' || kind == 'O' ? "text" : "not numeric");
 }
 
 bool array_hdf5_readable(const struct hdf5_object *dataset, char reason[ARRAY_REASON])
@@ -96,7 +96,7 @@ bool array_hdf5_readable(const struct hdf5_object *dataset, char reason[ARRAY_RE
     else if (dataset->kind == HDF5_GROUP)
         snprintf(reason, ARRAY_REASON, "it is a group: name a data set in it");
     else if (dataset->kind != HDF5_DATASET)
-        snprintf(reason, ARRAY_REASON, "it is no data set of at most %d dimensions",
+        snprintf(reason, ARRAY_REASON, "it is not a data set of at most %d dimensions",
                  HDF5_DIMENSIONS);
     else if (dataset->layout == HDF5_VIRTUAL || dataset->layout == HDF5_EXTERNAL)
         snprintf(reason, ARRAY_REASON,
@@ -105,7 +105,7 @@ bool array_hdf5_readable(const struct hdf5_object *dataset, char reason[ARRAY_RE
     else if (!is_number(dataset))
         snprintf(reason, ARRAY_REASON,
                  "its type is not an integer or a floating-point number of 1, 2, 4 or 8 bytes: "
-                 "write each of its numbers as a data set of its own");
+                 "write its numbers as separate data sets");
     else {
         for (int64_t n = 0; n < dataset->filter_count; n++)
             if (filter_of(dataset->filter[n]) < 0) {
@@ -153,7 +153,7 @@ static int attribute_get(const void *source, const char *name, double *values, i
     return hdf5_reals_get(attributes->reader, attributes->dataset, name, values, most);
 }
 
-/* Copy the places of the values: the chunks, or the values themselves. */
+/* Copy the table of chunks or, if the layout is compact, the values. */
 static bool places_read(const struct hdf5_reader *reader, const struct hdf5_object *dataset,
                         struct array *array, struct error *error)
 {
@@ -184,7 +184,7 @@ static bool places_read(const struct hdf5_reader *reader, const struct hdf5_obje
     return true;
 }
 
-/* Set the shape; false if it is empty or too large. */
+/* Set the shape. Return false if it is empty or too large. */
 static bool shape_read(const struct hdf5_object *dataset, struct array *array)
 {
     int64_t bytes = array->element_bytes;

@@ -6,8 +6,8 @@
 #include "core/hdf5_reader.h"
 #include "data/array.h"
 
-/* Open the file with the reader, whose `datasets` are the arrays that will be read. Other formats
- * of scientific data are an error that names them. */
+/* Open the file with the reader. Its `datasets` must name the arrays that will be opened. A
+ * NetCDF-3 file is an error with the command that converts it. */
 MUST_CHECK bool array_hdf5_file_open(struct hdf5_reader *reader, const char *path,
                                      struct error *error);
 
@@ -23,10 +23,10 @@ enum { ARRAY_REASON = 256 };
 /* True if a data set can be read as an array; else `reason` states why not and what to do. */
 bool array_hdf5_readable(const struct hdf5_object *dataset, char reason[ARRAY_REASON]);
 
-/* Write a type as NumPy names it ("float32", "big-endian int16"), or "text" or "no number". */
+/* Write NumPy's name of a type ("float32", "big-endian int16"), or "text" or "not numeric". */
 void array_hdf5_type_name(const struct hdf5_object *dataset, char *text, size_t size);
 
-/* Write the names of the filters, "shuffle, deflate", or "no filter". */
+/* Write the names of the filters ("shuffle, deflate"), or "no filter". */
 void array_hdf5_filter_names(const struct hdf5_object *dataset, char *text, size_t size);
 
 #endif

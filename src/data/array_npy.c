@@ -11,7 +11,8 @@
 
 enum { PREFIX = 12, MOST_HEADER = 1 << 16 };
 
-/* Return the value of a key of the header, which is a Python dictionary, or NULL. */
+/* Return the text after a key of the header, which is a Python dictionary; NULL if the key does not
+ * exist. */
 static const char *value_of(const char *header, const char *key)
 {
     const char *at = strstr(header, key);
@@ -57,7 +58,7 @@ static bool header_read(const char *header, struct array *array, struct error *e
     if (sscanf(descr, "'%15[^']'", type) != 1 || !array_type_set(array, type))
         return array_refuse(array, error,
                             "its type %.*s is not an integer or a floating-point number of 1, 2, 4 "
-                            "or 8 bytes: convert it with numpy.astype",
+                            "or 8 bytes: convert it with ARRAY.astype('float32')",
                             (int)strcspn(descr, ",}"), descr);
     if (strncmp(order, "False", 5) != 0)
         return array_refuse(array, error,
@@ -66,7 +67,8 @@ static bool header_read(const char *header, struct array *array, struct error *e
     return shape_read(shape, array, error);
 }
 
-/* Read the header's text; NULL if the file is no .npy file or ends before the text does. */
+/* Return the text of the header, which the caller frees, and set `offset` to its end. Return NULL
+ * if this is not a .npy file, the text is truncated or too long, or memory is exhausted. */
 static char *header_load(const struct array *array, int64_t *offset)
 {
     uint8_t prefix[PREFIX] = {0};
@@ -102,13 +104,14 @@ bool array_npy_open(const char *path, const char *name, struct array *array, str
     if (durable_pread(descriptor, first, sizeof first, 0) == sizeof first &&
         memcmp(first, "PK\3\4", sizeof first) == 0)
         return error_set(error, ERROR_DATA,
-                         "%s is an archive (.npz, .zip): unpack it, or write each array to a file "
-                         "of its own with numpy.save",
+                         "%s is an archive (.npz, .zip): unpack it, or write each array to a "
+                         "separate file with numpy.save",
                          path);
     char *header = header_load(array, &offset);
     if (header == NULL)
         return error_set(error, ERROR_DATA,
-                         "%s is no .npy file, or its header is damaged: copy the file again", path);
+                         "%s is not a .npy file, or its header is damaged: copy the file again",
+                         path);
     const bool good = header_read(header, array, error);
     free(header);
     if (!good)

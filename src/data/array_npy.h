@@ -5,8 +5,8 @@
 
 #include "data/array.h"
 
-/* Open the file as an array. A .npz archive is an error. `name`: of the array, for messages; `path`
- * must stay valid. Call array_close in any case. */
+/* Open the file as an array. A .npz archive is an error. `name`: name of the array for messages.
+ * `path` must stay valid. Call array_close in any case. */
 MUST_CHECK bool array_npy_open(const char *path, const char *name, struct array *array,
                                struct error *error);
 

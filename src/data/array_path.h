@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Files and folders of arrays: the index is chosen by what is there. */
+/* Files and folders of arrays. The format is recognized by the content, not by the name. */
 #ifndef VITTRAIN_DATA_ARRAY_PATH_H
 #define VITTRAIN_DATA_ARRAY_PATH_H
 
@@ -9,20 +9,21 @@
 struct array_path {
     const char *path;
     bool is_folder;             /* a Zarr store, or a folder of files NAME.npy */
-    bool is_npy;                /* else a file of HDF5 */
+    bool is_npy;                /* a .npy file, else an HDF5 file if it is not a folder */
     struct hdf5_reader *reader; /* of the caller */
-    int descriptor;             /* of a file of HDF5, else -1 */
+    int descriptor;             /* of an HDF5 file, else -1 */
 };
 
 /* True if a folder is a Zarr store or has .npy files. */
 bool array_path_is_container(const char *folder);
 
-/* Open a file or folder. `reader` reads files of HDF5, with the `datasets` that will be opened;
- * `path` must stay valid. Call array_path_close in any case, after its arrays are closed. */
+/* Open a file or folder. `reader` reads HDF5 files; its `datasets` must name the data sets that
+ * will be opened. `path` must stay valid. Call array_path_close in any case, after its arrays are
+ * closed. */
 MUST_CHECK bool array_path_open(struct array_path *self, const char *path,
                                 struct hdf5_reader *reader, struct error *error);
 
-/* Open one of its arrays; those of a file of HDF5 before the reader opens another file. Call
+/* Open one of its arrays. Open those of an HDF5 file before the reader opens another file. Call
  * array_close in any case. */
 MUST_CHECK bool array_path_array(const struct array_path *self, const char *name,
                                  struct array *array, struct error *error);

@@ -25,7 +25,7 @@ static double half_value(uint16_t bits)
 #define SWAP32 __builtin_bswap32
 #define SWAP64 __builtin_bswap64
 
-/* Load words of this size as numbers of this type. */
+/* Load words of `bits` bits as numbers of this type and end the switch. */
 #define LOAD(bits, type)                                                                           \
     for (int64_t i = 0; i < count; i++) {                                                          \
         uint##bits##_t word;                                                                       \
@@ -140,7 +140,7 @@ static void missing_add(struct array *array, double value)
     struct array_rule *rule = &array->rule;
     if (rule->missing_count == ARRAY_MISSING || isnan(value))
         return;
-    /* 1e20 as a double is not the float that the data have. */
+    /* The attribute may be a double such as 1e20, whose float is what the data contain. */
     if (array->kind == 'f' && array->element_bytes == sizeof(float))
         value = (double)(float)value;
     rule->missing[rule->missing_count++] = value;
@@ -169,7 +169,7 @@ void array_rule_set(struct array *array,
     const int count = get(source, "missing_value", values, ARRAY_MISSING);
     for (int n = 0; n < count; n++)
         missing_add(array, values[n]);
-    /* NetCDF's default fill value of floating-point numbers. */
+    /* NetCDF's default fill value for floating-point numbers means a missing value. */
     if (array->kind == 'f' && array->fill == (double)9.9692099683868690e+36f)
         missing_add(array, array->fill);
 }

@@ -28,8 +28,8 @@ enum { CODECS = sizeof codecs / sizeof codecs[0], MOST_SHARD = 1 << 26 };
 
 /* ---- JSON ---- */
 
-/* Python also writes NaN, Infinity and -Infinity, which are not JSON. Replace them by empty texts,
- * which are not values of any attribute that is used. */
+/* Python's json also writes NaN, Infinity and -Infinity, which are not JSON. Replace them with
+ * empty texts, which the code below ignores. */
 static void constants_replace(char *text)
 {
     static const char *const constants[] = {"NaN", "Infinity", "-Infinity"};
@@ -49,7 +49,7 @@ static void constants_replace(char *text)
     }
 }
 
-/* Read an object from a file. NULL if there is no such file; errors are set. */
+/* Read a JSON object from a file. Return NULL if the file does not exist, or after an error. */
 static json_t *object_load(const char *folder, const char *name, struct error *error)
 {
     char path[PATH_MAX + 16];
@@ -62,12 +62,12 @@ static json_t *object_load(const char *folder, const char *name, struct error *e
         return NULL;
     }
     constants_replace(text);
-    /* Integers as numbers: those of uint64 do not fit. */
+    /* Decode integers as reals: jansson's integers cannot hold large uint64. */
     json_t *object = json_loads(text, JSON_DECODE_INT_AS_REAL, &reason);
     free(text);
     if (object == NULL || !json_is_object(object)) {
         error_set(error, ERROR_DATA, "%s is damaged: %s; copy it again", path,
-                  object == NULL ? reason.text : "it is no JSON object");
+                  object == NULL ? reason.text : "it is not a JSON object");
         json_decref(object);
         return NULL;
     }
@@ -80,7 +80,7 @@ static const char *text_of(const json_t *object, const char *key)
     return text != NULL ? text : "";
 }
 
-/* Read an array of `count` integers that are at least 1; false if it is something else. */
+/* Read an array of `count` integers of at least 1. Return false if it is anything else. */
 static bool integers_read(const json_t *list, int count, int64_t *values)
 {
     if (!json_is_array(list) || json_array_size(list) != (size_t)count)
@@ -121,7 +121,8 @@ static bool shape_set(struct array *array, const json_t *shape, const json_t *ch
            damaged(array, "shape of chunks", error);
 }
 
-/* Set the fill value from a number, a Boolean, a text, or "0x7fc00000", the bits of a number. */
+/* Set the fill value from a number, a Boolean, a text such as "NaN", or the bits of a number such
+ * as "0x7fc00000". */
 static bool fill_set(struct array *array, const json_t *fill, struct error *error)
 {
     const char *text = json_string_value(fill);
@@ -146,7 +147,7 @@ static bool fill_set(struct array *array, const json_t *fill, struct error *erro
     return (end != NULL && end != text && *end == '\0') || damaged(array, "fill_value", error);
 }
 
-/* Set how the files of chunks are named: "c/0/1", or "0.1" as in version 2. */
+/* Set the names of the files of chunks: "c/0/1" by default, or "0.1" as in version 2. */
 static void keys_set(struct array *array, bool is_default, char separator)
 {
     array->files.separator = separator;
@@ -175,8 +176,8 @@ static bool codec_add(struct array *array, const char *name, const json_t *confi
     if (codecs[n].filter == ARRAY_SHUFFLE &&
         json_number_value(size) != (double)array->element_bytes)
         return array_refuse(array, error,
-                            "its codec shuffle has another element size than its "
-                            "type: write it without shuffle");
+                            "its codec shuffle and its type differ in element size: "
+                            "write it without shuffle");
     array->filter[array->filter_count++] = codecs[n].filter;
     return true;
 }
@@ -188,7 +189,8 @@ struct attributes {
     const json_t *fill; /* fill_value if it means a missing value, else NULL */
 };
 
-/* xarray writes a _FillValue of floats as base64 of a little-endian double. */
+/* Decode a text of xarray: it writes _FillValue of floating-point arrays as a little-endian double
+ * in base64. Return the number of values, 0 or 1. */
 static int text_decode(const char *text, double *value)
 {
     enum { LENGTH = 12, BYTES = 9 };
@@ -256,14 +258,14 @@ static bool version2_read(struct array *array, const json_t *object, struct erro
 
 /* ---- version 3 ---- */
 
-/* Return the name of an extension, which is an object or only a name, and its configuration. */
+/* Return the name of an extension and set its configuration. `item` is an object or just a name. */
 static const char *extension(const json_t *item, const json_t **configuration)
 {
     *configuration = json_object_get(item, "configuration");
     return json_is_string(item) ? json_string_value(item) : text_of(item, "name");
 }
 
-/* Set the type: "int16", "float32", "bool"; the byte order is that of the codec "bytes". */
+/* Set the type: "int16", "float32", "bool". `big`: the codec "bytes" writes big-endian numbers. */
 static bool type_set(struct array *array, const char *type, bool big, struct error *error)
 {
     char text[16] = "";
@@ -294,7 +296,7 @@ static bool keys_read(struct array *array, const json_t *object, struct error *e
     return true;
 }
 
-/* Read the list of codecs, which begins with "bytes". */
+/* Read the list of codecs, which must begin with "bytes". */
 static bool codecs_read(struct array *array, const char *type, const json_t *list,
                         struct error *error)
 {
@@ -304,7 +306,7 @@ static bool codecs_read(struct array *array, const char *type, const json_t *lis
     if (strcmp(first, "bytes") != 0)
         return array_refuse(array, error,
                             "its codec '%s' is not supported before or instead of "
-                            "'bytes': write it without it",
+                            "'bytes': write it without this codec",
                             first);
     if (!type_set(array, type, strcmp(text_of(configuration, "endian"), "big") == 0, error))
         return false;
@@ -317,7 +319,7 @@ static bool codecs_read(struct array *array, const char *type, const json_t *lis
     return true;
 }
 
-/* Read the index's codecs: little-endian bytes, and a checksum or none. */
+/* Read the codecs of the shard index: little-endian bytes, with or without a checksum. */
 static bool index_codecs_read(struct array *array, const json_t *list, struct error *error)
 {
     const json_t *configuration, *other;
@@ -329,8 +331,8 @@ static bool index_codecs_read(struct array *array, const json_t *list, struct er
         (count == 1 || (count == 2 && strcmp(sum, "crc32c") == 0)))
         return true;
     return array_refuse(array, error,
-                        "the index_codecs of its shards are not supported: use "
-                        "bytes (little) and crc32c");
+                        "the index_codecs of its shards are not supported: write it "
+                        "with bytes (little-endian) and crc32c");
 }
 
 static bool shards_read(struct array *array, const json_t *configuration, struct error *error)
@@ -357,7 +359,8 @@ static bool version3_read(struct array *array, const json_t *object, struct erro
     const char *type = text_of(object, "data_type");
     const char *grid = extension(json_object_get(object, "chunk_grid"), &chunks);
     if (strcmp(grid, "regular") != 0)
-        return array_refuse(array, error, "its chunk_grid '%s' is not supported", grid);
+        return array_refuse(array, error,
+                            "its chunk_grid '%s' is not supported: write it with 'regular'", grid);
     if (json_array_size(json_object_get(object, "storage_transformers")) > 0)
         return array_refuse(array, error, "its storage_transformers are not supported");
     if (!shape_set(array, json_object_get(object, "shape"), json_object_get(chunks, "chunk_shape"),
@@ -413,7 +416,7 @@ static bool metadata_read(struct array *array, struct error *error)
         attributes.object = json_object_get(version3, "attributes");
     } else if (good) {
         good = version2 != NULL ? version2_read(array, version2, error) : none_found(array, error);
-        /* xarray marks its arrays, and stores _FillValue as fill_value. */
+        /* xarray marks its arrays with this attribute. It stores _FillValue as fill_value. */
         if (json_object_get(version2_attributes, "_ARRAY_DIMENSIONS") != NULL)
             attributes.fill = json_object_get(version2, "fill_value");
     }

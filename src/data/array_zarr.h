@@ -5,11 +5,11 @@
 
 #include "data/array.h"
 
-/* True if a folder is a group or an array of Zarr. */
+/* True if a folder is a Zarr group or array. */
 bool array_zarr_is_store(const char *folder);
 
-/* Open the array `name` of a store, with NetCDF's conventions; "": the store is an array. `path`
- * must stay valid. Call array_close in any case. */
+/* Open the array `name` of a store, with NetCDF's conventions. If `name` is "", the store itself is
+ * the array. `path` must stay valid. Call array_close in any case. */
 MUST_CHECK bool array_zarr_open(const char *path, const char *name, struct array *array,
                                 struct error *error);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Arrays of numbers in HDF5, NetCDF-4, Zarr and .npy files, read in place: data.x are images of any
- * number of channels, data.y their classes or the numbers to predict. Only labels are in memory.
- * HDF5 is called only while the data set is opened, so threads can read. */
+/* Arrays of numbers in HDF5, NetCDF-4, Zarr and .npy files, read in place. data.x names the images,
+ * data.y their classes or the numbers to predict. Only the labels are kept in memory. The HDF5
+ * library is not called after the data set is opened, so several threads can read. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,9 +27,9 @@ struct variable {
 struct arrays_file {
     char *path;
     struct array_path place;
-    int64_t first, count; /* of its records */
+    int64_t first, count; /* first record and number of records */
     struct array *x;      /* [variable_count] */
-    int opened;           /* of them, to be closed */
+    int opened;           /* number of arrays in x that are open */
 };
 
 struct arrays {
@@ -38,7 +38,7 @@ struct arrays {
     int64_t file_count;
     struct variable *variable; /* [variable_count] */
     int variable_count;
-    double *target; /* [count]; only while the files are opened */
+    double *target; /* [count]: values of data.y; freed by labels_set */
     int32_t *label; /* [count] */
 };
 
@@ -117,8 +117,8 @@ static bool variable_add(struct dataset *dataset, const struct variable *variabl
     if (variable->height == dataset->height && variable->width == dataset->width)
         return true;
     return error_set(error, ERROR_DATA,
-                     "data.x: %s has images of %lldx%lld, %s of %lldx%lld: name data sets of one "
-                     "size",
+                     "data.x: %s has images of %lldx%lld, %s of %lldx%lld: name data sets with "
+                     "images of the same size",
                      self->variable[0].name, (long long)dataset->width, (long long)dataset->height,
                      variable->name, (long long)variable->width, (long long)variable->height);
 }
@@ -129,13 +129,13 @@ static void variable_log(const struct variable *variable)
         log_info("data.x=%s: %lld channels of %lldx%lld, order %s", variable->name,
                  (long long)variable->channels, (long long)variable->width,
                  (long long)variable->height,
-                 variable->channels_last ? "hwc (data.order=chw: the other)"
-                                         : "chw (data.order=hwc: the other)");
+                 variable->channels_last ? "hwc; if channels are first, set data.order=chw"
+                                         : "chw; if channels are last, set data.order=hwc");
 }
 
 /* ---- files ---- */
 
-/* Read all labels of a file behind those of the files before it. */
+/* Append all labels of a file to self->target. */
 static bool labels_read(struct arrays *self, const struct arrays_file *file, struct array *y,
                         struct error *error)
 {
@@ -152,7 +152,7 @@ static bool labels_read(struct arrays *self, const struct arrays_file *file, str
     return array_read_doubles(y, &box, self->target + file->first, error);
 }
 
-/* Open the arrays of data.x and check that they fit to those of the first file. */
+/* Open the arrays of data.x and check that their shapes match those of the first file. */
 static bool images_open(struct dataset *dataset, const struct options *options,
                         struct arrays_file *file, struct error *error)
 {
@@ -173,8 +173,8 @@ static bool images_open(struct dataset *dataset, const struct options *options,
         if (!variable_agrees(variable, array) || array->extent[0] != file->x[0].extent[0]) {
             array_close(array);
             return error_set(error, ERROR_DATA,
-                             "%s: the shape of data.x=%s does not fit that of %s: use files of one "
-                             "shape",
+                             "%s: the shape of data.x=%s does not match that of %s: use data sets "
+                             "of the same shape",
                              file->path, variable->name,
                              self->file_count > 1 ? self->file[0].path : self->variable[0].name);
         }
@@ -183,7 +183,8 @@ static bool images_open(struct dataset *dataset, const struct options *options,
     return true;
 }
 
-/* Take the names of classes from an attribute of data.y, unless an earlier file has some. */
+/* Read the names of classes from the attribute class_names of data.y, unless an earlier file had
+ * them. */
 static bool class_names_read(struct dataset *dataset, const struct hdf5_reader *reader,
                              const char *y, struct error *error)
 {
@@ -234,8 +235,9 @@ static bool file_open(struct dataset *dataset, const struct options *options,
     return good;
 }
 
-/* Return the files of a split. Without test files, those of the validation split are the test
- * split; without both, data.val=FRACTION holds out training samples. */
+/* Return the files of a split. If there are no test files, the validation files are the test split.
+ * If there are neither and data.val is a fraction, return the training files: samples are held out
+ * from them. */
 static const struct split_file *split_find(const struct arrays *self, const struct options *options,
                                            enum data_split split, int64_t *count,
                                            struct error *error)
@@ -289,7 +291,7 @@ static bool label_refuse(const struct dataset *dataset, int64_t record, const ch
     return error_set(error, ERROR_DATA, "%s: its label %g %s", name, self->target[record], reason);
 }
 
-/* Labels of a regression are integers times a power of two that is common to all. */
+/* Store the labels of a regression as integers in units of one power of two, label_unit. */
 static bool numbers_set(struct dataset *dataset, struct error *error)
 {
     enum { BITS = 31 };
@@ -340,7 +342,7 @@ static bool classes_set(struct dataset *dataset, struct error *error)
     return dataset->class_name != NULL || no_memory(error);
 }
 
-/* Convert the labels, and add shape and labels to the checksum. */
+/* Convert the labels and compute the checksum of shape and labels. */
 static bool labels_set(struct dataset *dataset, const struct options *options, struct error *error)
 {
     struct arrays *self = dataset->self;
@@ -416,7 +418,7 @@ static struct arrays_file *file_of(const struct arrays *self, int64_t record)
     return &self->file[low];
 }
 
-/* Describe the box of a sample, whose channels go to planes in memory. */
+/* Return the box of a sample. In memory, each channel is one plane. */
 static struct array_box sample_box(const struct variable *variable, int64_t sample)
 {
     const int64_t channels = variable->channels, height = variable->height, width = variable->width;

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* The files of a data set whose split is a word of their names. */
+/* The files of a data set, whose names contain their split. */
 #ifndef VITTRAIN_DATA_SPLIT_FILES_H
 #define VITTRAIN_DATA_SPLIT_FILES_H
 
 #include "data/dataset.h"
 
 struct split_file_kind {
-    const char *const *endings;          /* of the files in a folder, NULL-terminated: ".tar" */
-    bool (*is_file)(const char *folder); /* NULL, or true if a folder is one file of the data set */
+    const char *const *endings; /* of names of files in a folder, NULL-terminated: ".tar" */
+    /* True if a folder counts as one file, such as a Zarr store. NULL if no folder does. */
+    bool (*is_file)(const char *folder);
     /* For messages. */
     const char *plural;   /* "shards" */
-    const char *expected; /* what a folder should have: "no shards (...)" */
+    const char *expected; /* what is missing in a folder: "no shards (...)" */
     const char *advice;   /* "set data.root to the folder of the shards or to their names" */
 };
 
@@ -26,9 +27,9 @@ struct split_files {
     int64_t count;
 };
 
-/* Find the files of data.root. It is a folder, or file names with braces ({000..146}, {a,b}) and
- * wildcards, separated by "::". The word train, val, valid, validation or test in a file's name,
- * else in that of its folder, is its split; without such a word it is a training file. Call
+/* Find the files of data.root, which is a folder, or file names with braces ({000..146}, {a,b}) and
+ * wildcards, separated by "::". The word train, val, valid, validation or test in a file's name, or
+ * else in the name of its folder, sets its split; other files are training files. Call
  * split_files_free in any case. */
 MUST_CHECK bool split_files_find(const char *root, const struct split_file_kind *kind,
                                  struct split_files *files, struct error *error);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* A plane of a record is summed in fp64 in a fixed order; the sums of planes are added exactly
- * (device/exact_sum.h). The first value of each channel is subtracted from all, so that the
- * variance of values far from zero is accurate. */
+/* Each plane, the values of one channel of a record, is summed in fp64 in a fixed order; the sums
+ * of planes are added exactly (device/exact_sum.h). The first finite value of each channel is
+ * subtracted from all of its values, so that the variance of values far from zero is accurate. */
 #include "data/statistics.h"
 
 #include <inttypes.h>
@@ -18,8 +18,8 @@
 
 enum { LANES = 8, LOGGED = 8 /* channels in the log */ };
 
-/* Sums over one channel: of the planes with a sum above 0 and below 0, and of squares. All members
- * are int64_t, so that a reduction adds them. */
+/* Sums over one channel: of positive sums of planes, of the absolute values of negative ones, and
+ * of squares. All members consist of int64_t, so that one all-reduce adds them. */
 struct channel_sums {
     struct exact_sum above, below, squares;
     int64_t values, missing;
@@ -29,7 +29,7 @@ struct share {
     struct dataset *dataset;
     const float *origin; /* [channels]: subtracted from all values */
     int64_t end;
-    atomic_llong next; /* sample */
+    atomic_llong next; /* next sample to read */
 };
 
 struct reader {
@@ -39,7 +39,7 @@ struct reader {
     struct error error;
 };
 
-/* Sums of a plane, in lanes that one vector instruction adds. */
+/* Sums of a plane in separate lanes, so that the compiler can vectorise the additions. */
 struct plane_sums {
     double total[LANES], squares[LANES];
     int64_t present[LANES];
@@ -56,7 +56,8 @@ static inline void lanes_add(struct plane_sums *sums, const float *values, int l
     }
 }
 
-/* Return false if a value is infinite, or if the sum of squares exceeds the range of exact sums. */
+/* Add a plane to the sums of its channel. Return false if a value is infinite, or if the sum of
+ * squares exceeds the range of exact sums. */
 static bool plane_add(struct channel_sums *sums, const float *values, int64_t count, double origin)
 {
     struct plane_sums plane = {.total = {0}};
@@ -107,13 +108,13 @@ static void *reader_run(void *argument)
     while ((sample = atomic_fetch_add(&share->next, 1)) < share->end &&
            sample_add(reader, sample, values))
         ;
-    if (sample < share->end) /* the other threads end, too */
+    if (sample < share->end) /* after an error, stop the other threads */
         atomic_store(&share->next, share->end);
     free(values);
     return NULL;
 }
 
-/* Set the origin of each channel to the first value of sample 0. */
+/* Set the origin of each channel to its first finite value in sample 0, or to 0. */
 static bool origin_read(struct dataset *dataset, float *origin, struct error *error)
 {
     const int64_t plane = dataset->height * dataset->width;
@@ -131,7 +132,7 @@ static bool origin_read(struct dataset *dataset, float *origin, struct error *er
     return good;
 }
 
-/* Add up the samples from share->next to share->end into the sums of the first reader. */
+/* Add the samples from share->next to share->end to the sums of the first reader. */
 static void share_read(struct share *share, struct reader *readers, int threads)
 {
     const size_t words = (size_t)share->dataset->channels * sizeof(struct channel_sums) / 8;
@@ -140,7 +141,7 @@ static void share_read(struct share *share, struct reader *readers, int threads)
         readers[t].sums = calloc(words, 8);
         ENSURE_MEMORY(readers[t].sums != NULL, "no memory for sums");
         if (t > 0 && thread_start(&readers[t].thread, "statistics", reader_run, &readers[t]) != 0)
-            readers[t].share = NULL; /* the others read its samples */
+            readers[t].share = NULL; /* the other threads read all samples */
     }
     reader_run(&readers[0]);
     for (int t = 1; t < threads; t++) {
