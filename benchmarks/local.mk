@@ -21,6 +21,7 @@ bench-readme:
 
 EXTRA_DIST += \
 	benchmarks/README.md \
+	benchmarks/arrays.sh \
 	benchmarks/bench \
 	benchmarks/bench_common.py \
 	benchmarks/bundle.sh \
@@ -35,6 +36,7 @@ EXTRA_DIST += \
 	benchmarks/overlap.sh \
 	benchmarks/plan_check.sh \
 	benchmarks/plot \
+	benchmarks/pytorch_arrays.py \
 	benchmarks/pytorch_checkpoint.py \
 	benchmarks/pytorch_input.py \
 	benchmarks/pytorch_start.py \
