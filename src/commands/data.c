@@ -154,7 +154,7 @@ static void suggestion_print(const struct description *description, const char *
     if (y != NULL)
         printf(" data.y=%s", description->y.path);
     if (y != NULL && y->type[1] == 'f')
-        printf(" data.task=regression model.name=linear checkpoint.monitor=loss");
+        printf(" data.task=regression checkpoint.monitor=loss");
     printf(" data.val=0.1\n");
 }
 
