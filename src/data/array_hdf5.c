@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "core/durable.h"
 
@@ -150,6 +151,12 @@ struct attributes {
 static int attribute_get(const void *source, const char *name, double *values, int most)
 {
     const struct attributes *attributes = source;
+    const struct hdf5_attribute *attribute =
+        hdf5_attribute_find(attributes->reader, attributes->dataset, name);
+    if (attribute != NULL && attribute->kind == HDF5_TEXT && attribute->count == 1) {
+        values[0] = 1;
+        return strcasecmp(attributes->reader->file.values + attribute->offset, "true") == 0;
+    }
     return hdf5_reals_get(attributes->reader, attributes->dataset, name, values, most);
 }
 

@@ -147,6 +147,40 @@ static void missing_add(struct array *array, double value)
     rule->active = true;
 }
 
+/* Return NetCDF's default fill value of the type; NaN for one byte, which has none. */
+static double default_fill(const struct array *array)
+{
+    const double half = ldexp(1, (int)array->element_bytes * 8 - 1);
+    if (array->kind == 'f')
+        return (double)9.9692099683868690e+36f;
+    if (array->element_bytes == 1)
+        return (double)NAN;
+    if (array->kind == 'u')
+        return 2 * half - (array->element_bytes == 8 ? 2 : 1);
+    return (array->element_bytes == 8 ? 2 : 1) - half;
+}
+
+/* Return the value that the bits of a signed number have without sign. */
+static double unsigned_value(const struct array *array, double value)
+{
+    return value < 0 ? value + ldexp(1, (int)array->element_bytes * 8) : value;
+}
+
+/* With _Unsigned, the file has the bits of unsigned numbers in a signed type; its attributes do,
+ * too. */
+static void unsigned_use(struct array *array)
+{
+    struct array_rule *rule = &array->rule;
+    array->kind = 'u';
+    array->fill = unsigned_value(array, array->fill);
+    if (isfinite(rule->least))
+        rule->least = unsigned_value(array, rule->least);
+    if (isfinite(rule->most))
+        rule->most = unsigned_value(array, rule->most);
+    for (int n = 0; n < rule->missing_count; n++)
+        rule->missing[n] = unsigned_value(array, rule->missing[n]);
+}
+
 void array_rule_set(struct array *array,
                     int (*get)(const void *source, const char *name, double *values, int most),
                     const void *source)
@@ -169,7 +203,8 @@ void array_rule_set(struct array *array,
     const int count = get(source, "missing_value", values, ARRAY_MISSING);
     for (int n = 0; n < count; n++)
         missing_add(array, values[n]);
-    /* NetCDF's default fill value for floating-point numbers means a missing value. */
-    if (array->kind == 'f' && array->fill == (double)9.9692099683868690e+36f)
+    if (array->kind == 'i' && get(source, "_Unsigned", values, 1) > 0 && values[0] == 1)
+        unsigned_use(array);
+    if (array->fill == default_fill(array))
         missing_add(array, array->fill);
 }

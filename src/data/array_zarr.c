@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "core/durable.h"
@@ -215,6 +216,10 @@ static int attribute_get(const void *source, const char *name, double *values, i
         value = attributes->fill;
     if (json_is_string(value) && is_fill)
         return text_decode(json_string_value(value), values);
+    if (json_is_string(value)) {
+        values[0] = 1;
+        return strcasecmp(json_string_value(value), "true") == 0;
+    }
     const size_t items = json_is_array(value) ? json_array_size(value) : 1;
     for (size_t n = 0; n < items && count < most; n++) {
         const json_t *item = json_is_array(value) ? json_array_get(value, n) : value;

@@ -2,6 +2,7 @@
 /* Arrays of numbers in HDF5, NetCDF-4, Zarr and .npy files, read in place. data.x names the images,
  * data.y their classes or the numbers to predict. Only the labels are kept in memory. The HDF5
  * library is not called after the data set is opened, so several threads can read. */
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,6 +66,8 @@ static bool variables_list(const struct options *options, struct arrays *self, s
          item = text_next_item(item + length, &length))
         snprintf(self->variable[self->variable_count++].name, OPTION_TEXT, "%.*s", (int)length,
                  item);
+    if (self->variable_count == 0)
+        return error_set(error, ERROR_USAGE, "data.x=%s names no data set", options->data.x);
     return true;
 }
 
@@ -183,28 +186,45 @@ static bool images_open(struct dataset *dataset, const struct options *options,
     return true;
 }
 
-/* Read the names of classes from the attribute class_names of data.y, unless an earlier file had
- * them. */
-static bool class_names_read(struct dataset *dataset, const struct hdf5_reader *reader,
-                             const char *y, struct error *error)
+/* Add a class, or compare its name with that of an earlier file. */
+static bool class_name_add(struct dataset *dataset, int64_t class_number, const char *name,
+                           const char *path, struct error *error)
 {
+    const struct arrays *self = dataset->self;
+    if (self->file_count > 1 &&
+        (class_number >= dataset->classes || strcmp(dataset->class_name[class_number], name) != 0))
+        return error_set(error, ERROR_DATA,
+                         "%s: class %lld is '%s' in the attribute class_names, but the first file "
+                         "%s has other names: make them the same",
+                         path, (long long)class_number, name, self->file[0].path);
+    if (self->file_count > 1)
+        return true;
+    dataset->class_name[dataset->classes] = strdup(name);
+    return dataset->class_name[dataset->classes++] != NULL || no_memory(error);
+}
+
+/* Read the names of classes from the attribute class_names of data.y. Later files have the names of
+ * the first one, or none. */
+static bool class_names_read(struct dataset *dataset, const struct hdf5_reader *reader,
+                             const char *y, const char *path, struct error *error)
+{
+    const struct arrays *self = dataset->self;
     const struct hdf5_object *object = hdf5_path_find(reader, y);
     const struct hdf5_attribute *names =
         object != NULL ? hdf5_attribute_find(reader, object, "class_names") : NULL;
-    if (names == NULL || names->kind != HDF5_TEXT || dataset->class_name != NULL ||
-        names->count > CLASSES_MOST)
+    if (names == NULL || names->kind != HDF5_TEXT || names->count > CLASSES_MOST)
         return true;
     const char *text = reader->file.values + names->offset;
     const char *end = reader->file.values + reader->file.value_bytes;
-    dataset->class_name = calloc((size_t)names->count, sizeof *dataset->class_name);
-    if (dataset->class_name == NULL)
+    if (self->file_count == 1)
+        dataset->class_name = calloc((size_t)names->count, sizeof *dataset->class_name);
+    if (self->file_count == 1 && dataset->class_name == NULL)
         return no_memory(error);
-    for (; dataset->classes < names->count && text < end; text += strlen(text) + 1) {
+    for (int64_t c = 0; c < names->count && text < end; c++, text += strlen(text) + 1) {
         if (memchr(text, '\0', (size_t)(end - text)) == NULL)
             return hdf5_refuse(reader, error, "its attribute 'class_names' is damaged");
-        dataset->class_name[dataset->classes] = strdup(text);
-        if (dataset->class_name[dataset->classes++] == NULL)
-            return no_memory(error);
+        if (!class_name_add(dataset, c, text, path, error))
+            return false;
     }
     return true;
 }
@@ -229,7 +249,7 @@ static bool file_open(struct dataset *dataset, const struct options *options,
     const bool good = array_path_array(&file->place, y_name, &y, error) &&
                       labels_read(self, file, &y, error) &&
                       (!is_hdf5 || options->data.task == TASK_REGRESSION ||
-                       class_names_read(dataset, reader, y_name, error));
+                       class_names_read(dataset, reader, y_name, path, error));
     array_close(&y);
     dataset->count += file->count;
     return good;
@@ -303,7 +323,7 @@ static bool numbers_set(struct dataset *dataset, struct error *error)
             return label_refuse(dataset, i, "is no number to predict: remove the sample", error);
         largest = fmax(largest, fabs(self->target[i]));
     }
-    frexp(largest, &exponent);
+    frexp(fmax(largest, DBL_MIN), &exponent);
     dataset->classes = 1;
     dataset->label_unit = ldexp(1, exponent - BITS);
     for (int64_t i = 0; i < dataset->count; i++) {
@@ -435,6 +455,18 @@ static struct array_box sample_box(const struct variable *variable, int64_t samp
                               .stride = {channels * plane, plane, width, 1}};
 }
 
+/* Statistics exist of training samples only, so an infinite value of another one is found here. */
+static bool values_are_finite(const float *values, int64_t count)
+{
+    uint32_t infinite = 0;
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        infinite |= (bits & UINT32_C(0x7fffffff)) == UINT32_C(0x7f800000);
+    }
+    return infinite == 0;
+}
+
 static bool arrays_read(struct dataset *dataset, int64_t record, void *values, int32_t *label,
                         struct error *error)
 {
@@ -445,9 +477,14 @@ static bool arrays_read(struct dataset *dataset, int64_t record, void *values, i
     for (int v = 0; v < self->variable_count; v++) {
         const struct variable *variable = &self->variable[v];
         const struct array_box box = sample_box(variable, record - file->first);
+        const int64_t count = variable->channels * variable->height * variable->width;
         if (!array_read(&file->x[v], &box, to, error))
             return false;
-        to += variable->channels * variable->height * variable->width;
+        if (!values_are_finite(to, count))
+            return error_set(error, ERROR_DATA,
+                             "%s has an infinite or too large value; mark missing values with NaN",
+                             variable->name);
+        to += count;
     }
     return true;
 }

@@ -2,6 +2,7 @@
 /* Opens data, model and memory in the order in which they depend on each other. */
 #include "train/run.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -37,6 +38,33 @@ static bool weights_describe(const struct run *run, struct model_metadata *weigh
     return there == 0 || model_metadata_read(path, run->world, weights, error);
 }
 
+/* Check that labels mean the same classes in both splits. A split whose classes have no names has
+ * their numbers. */
+static bool splits_agree(const struct run *run, struct error *error)
+{
+    const struct dataset *train = &run->train.dataset, *validation = &run->validation.dataset;
+    const int64_t classes = larger(train->classes, run->options.model.classes);
+    char number[24];
+    if (validation->classes > classes)
+        return error_set(error, ERROR_DATA,
+                         "the samples for evaluation have labels up to %lld, but training has only "
+                         "%lld classes: set data.root to data whose splits have the same classes",
+                         (long long)validation->classes - 1, (long long)classes);
+    if (validation->class_name == NULL || train->class_name == NULL)
+        return true;
+    for (int64_t c = 0; c < smaller(train->classes, validation->classes); c++) {
+        snprintf(number, sizeof number, "%lld", (long long)c);
+        if (strcmp(validation->class_name[c], number) != 0 &&
+            strcmp(train->class_name[c], number) != 0 &&
+            strcmp(validation->class_name[c], train->class_name[c]) != 0)
+            return error_set(error, ERROR_DATA,
+                             "class %lld is '%s' in the samples for evaluation and '%s' in those "
+                             "for training: give both the same names",
+                             (long long)c, validation->class_name[c], train->class_name[c]);
+    }
+    return true;
+}
+
 bool run_open(struct run *run, const struct options *options, struct comm *world,
               struct error *error)
 {
@@ -48,7 +76,9 @@ bool run_open(struct run *run, const struct options *options, struct comm *world
         (run->validates &&
          !feed_open(&run->validation, &run->options, SPLIT_VALIDATION, world, error)))
         return false;
-    if (weights_describe(run, &weights, error))
+    if (run->validates)
+        error_defer(splits_agree(run, error));
+    if (weights_describe(run, &weights, error) && error->kind == ERROR_NONE)
         error_defer(model_metadata_check(&weights, options->model.init, options, true, error));
     const bool good = run_open_model(run, true, &weights, error);
     model_metadata_free(&weights);

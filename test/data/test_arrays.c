@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* data.format=arrays: the same records from all shapes of data.x, labels, splits, several files,
  * and the errors of files and options that do not fit. With the arguments --make FILE, write such a
- * file. */
+ * file; with --odd FILE NAME, one whose first class has this name. */
 #include <hdf5.h>
 
 #include "config/options.h"
@@ -303,6 +303,91 @@ TEST(the_last_samples_are_held_out)
     dataset_close(&dataset);
 }
 
+/* Write 16-bit integers as NetCDF does: number n is n, except for the first, which was not written.
+ */
+static void netcdf_make(const char *path, bool is_unsigned)
+{
+    static const char *const yes[] = {"true"};
+    const hsize_t extent[] = {SAMPLES, HEIGHT, WIDTH};
+    const int16_t fill = -32767;
+    static int16_t values[SAMPLES * PLANE];
+    int64_t label[SAMPLES];
+    for (int n = 0; n < SAMPLES * PLANE; n++)
+        values[n] = (int16_t)(n == 0 ? fill : n - 100);
+    for (int n = 0; n < SAMPLES; n++)
+        label[n] = n % CLASSES;
+    hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    hid_t space = H5Screate_simple(3, extent, NULL), creation = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_fill_value(creation, H5T_NATIVE_INT16, &fill);
+    hid_t made = H5Dcreate2(file, "u", H5T_STD_I16LE, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+    assert_true(H5Dwrite(made, H5T_NATIVE_INT16, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
+    if (is_unsigned)
+        text_write(made, "_Unsigned", yes, 1);
+    H5Dclose(made);
+    H5Pclose(creation);
+    H5Sclose(space);
+    H5Dclose(dataset_write(file, "label", 1, extent, H5T_STD_I32LE, H5T_NATIVE_INT64, label));
+    H5Fclose(file);
+}
+
+TEST(integers_of_netcdf_follow_its_conventions)
+{
+    float values[PLANE];
+    int32_t label;
+    for (int is_unsigned = 0; is_unsigned < 2; is_unsigned++) {
+        temporary_directory("netcdf");
+        netcdf_make(temporary_path("netcdf/one.nc"), is_unsigned);
+        use("netcdf", "u", "label");
+        options.data.val = VALIDATION_NONE;
+        opens(SPLIT_TRAIN);
+        assert_true(dataset_read(&dataset, 0, values, &label, &error));
+        assert_int_equal(isnan(values[0]) != 0, !is_unsigned); /* 32769 is not the default fill */
+        assert_true(values[1] == (is_unsigned ? 65536 - 99 : -99));
+        dataset_close(&dataset);
+    }
+}
+
+/* Write a file whose class 0 is `name`, and whose first value is infinite. */
+static void odd_make(const char *path, const char *name)
+{
+    const char *const names[] = {name, "b", "c"};
+    const hsize_t extent[] = {SAMPLES, HEIGHT, WIDTH};
+    static float values[SAMPLES * PLANE] = {INFINITY};
+    int64_t label[SAMPLES] = {0, 1, 2};
+    double number[SAMPLES] = {1e-320};
+    hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    H5Dclose(dataset_write(file, "u", 3, extent, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, values));
+    hid_t named = dataset_write(file, "label", 1, extent, H5T_STD_I32LE, H5T_NATIVE_INT64, label);
+    text_write(named, "class_names", names, 3);
+    H5Dclose(named);
+    H5Dclose(dataset_write(file, "number", 1, extent, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, number));
+    H5Fclose(file);
+}
+
+TEST(odd_values_and_names_are_errors)
+{
+    float values[PLANE];
+    int32_t label;
+    temporary_directory("odd");
+    odd_make(temporary_path("odd/one.h5"), "a");
+    use("odd", "u", "label");
+    options.data.val = VALIDATION_NONE;
+    opens(SPLIT_TRAIN);
+    assert_false(dataset_read(&dataset, 0, values, &label, &error));
+    assert_non_null(strstr(error.text, "infinite"));
+    dataset_close(&dataset);
+    options.data.task = TASK_REGRESSION;
+    snprintf(options.data.y, sizeof options.data.y, "number");
+    opens(SPLIT_TRAIN);
+    assert_true(dataset.label_unit > 0);
+    dataset_close(&dataset);
+    odd_make(temporary_path("odd/two.h5"), "z");
+    use("odd", "u", "label");
+    refused(SPLIT_TRAIN, "class 0 is 'z'");
+    use("odd", ",", "label");
+    refused(SPLIT_TRAIN, "names no data set");
+}
+
 TEST(what_does_not_fit_is_an_error)
 {
     use("all/one.h5", "", "label");
@@ -335,6 +420,10 @@ int main(int argc, char **argv)
 {
     if (argc == 3 && strcmp(argv[1], "--make") == 0) {
         file_make(argv[2], 0);
+        return 0;
+    }
+    if (argc == 4 && strcmp(argv[1], "--odd") == 0) {
+        odd_make(argv[2], argv[3]);
         return 0;
     }
     return TESTS_RUN(.setup = set_up, .teardown = temporary_teardown);

@@ -53,5 +53,10 @@ result 'a regression predicts numbers' "$(ended)" numbers.log
 fails 1 'a wrong name is one line' 3 "has no data set '/labels'" data.format=arrays data.root="$work/data/storms.h5" data.x=/chw \
     data.y=/labels data.val=0.2
 fails 1 'data.x of another format is refused' 2 'data.x=/chw does not apply with data.format=cifar10' data.x=/chw
+mkdir splits
+"$TEST_BUILD/test/data/test_arrays" --odd "$work/splits/train.h5" calm
+"$TEST_BUILD/test/data/test_arrays" --odd "$work/splits/test.h5" storm
+fails 1 'splits with other names of classes are refused' 3 "class 0 is 'storm' in the samples for evaluation and 'calm'" \
+    data.format=arrays data.root="$work/splits" data.x=u data.y=label data.val=test model.channels=1
 fails 1 'arrays are not packed' 2 'are float32, and packed files hold images' convert data $data data.x=/chw \
     convert.output="$work/packed.h5"
