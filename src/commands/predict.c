@@ -90,6 +90,11 @@ static void line_write(const struct prediction *prediction, const struct predict
     }
 }
 
+static bool predicts_numbers(const struct inference *inference)
+{
+    return inference->run.session.model->loss == LOSS_SQUARED_ERROR;
+}
+
 /* Write the lines of a batch and the faults of its files, each of them null-terminated. */
 static void batch_write(const struct prediction *prediction, const struct batch *batch,
                         const int32_t *predicted, const float *probabilities, FILE *lines,
@@ -98,11 +103,13 @@ static void batch_write(const struct prediction *prediction, const struct batch 
     const struct dataset *dataset = &prediction->inference->run.validation.dataset;
     struct prediction_line line = {.class_name = dataset->class_name,
                                    .named = dataset->class_name != NULL ? dataset->classes : 0,
-                                   .classes = prediction->inference->run.session.model->classes};
+                                   .classes = prediction->inference->run.session.model->classes,
+                                   .is_number = predicts_numbers(prediction->inference)};
     char name[2 * PATH_MAX];
     for (int64_t i = 0; i < batch->count; i++) {
         line.record = batch->records[i];
         line.label = batch->labels[i];
+        line.target = batch->labels[i] * dataset->label_unit;
         line.predicted = predicted[i];
         line.probabilities = probabilities + i * line.classes;
         if (prediction->inference->split_name[0] == '\0') {
@@ -227,7 +234,7 @@ static void samples_predict(struct inference *inference, const struct command_li
         return;
     if (prediction.file != NULL && prediction.format == OUTPUT_CSV)
         prediction_write_header(prediction.file, inference->split_name[0] == '\0',
-                                inference->run.session.model->classes);
+                                predicts_numbers(inference), inference->run.session.model->classes);
     bool predicted = evaluation_run(&inference->run.session, &inference->run.validation, &visitor,
                                     NULL, &evaluation, error);
     if (predicted && world->rank == 0)
@@ -254,10 +261,7 @@ static void predict_run(const struct options *options, const struct command_line
                   "predict.split does not apply to image files: leave out one of them");
     else if (inference_open(&inference, line->operand[0], line->operand + 1,
                             line->operand_count - 1, options, line, world, error)) {
-        if (inference.run.session.model->loss == LOSS_CROSS_ENTROPY)
-            samples_predict(&inference, line, world, error);
-        else
-            error_set(error, ERROR_USAGE, "predict needs a model with classes");
+        samples_predict(&inference, line, world, error);
         inference_close(&inference);
     }
 }
@@ -277,6 +281,6 @@ const struct command command_predict = {
         "of classes are those of the checkpoint or of the weights' metadata. Without files, the "
         "command writes one line for each sample of predict.split, with record, label, predicted "
         "class and probabilities, as CSV, or as JSON lines if the name of predict.output ends in "
-        ".json.",
+        ".json. For a regression, it writes the target and the predicted number instead.",
     .run = predict_run,
     .checks_options = true};

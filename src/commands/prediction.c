@@ -46,11 +46,14 @@ static const char *class_of(const struct prediction_line *line)
     return line->predicted < line->named ? line->class_name[line->predicted] : "";
 }
 
-void prediction_write_header(FILE *text, bool files, int64_t classes)
+void prediction_write_header(FILE *text, bool files, bool numbers, int64_t classes)
 {
-    fputs(files ? "file,predicted,class" : "record,label,predicted,class", text);
+    if (numbers)
+        fputs(files ? "file" : "record,target", text);
+    else
+        fputs(files ? "file,predicted,class" : "record,label,predicted,class", text);
     for (int64_t c = 0; c < classes; c++)
-        fprintf(text, ",p%" PRId64, c);
+        fprintf(text, ",%c%" PRId64, numbers ? 'y' : 'p', c);
     fputc('\n', text);
 }
 
@@ -59,9 +62,15 @@ void prediction_write_csv(FILE *text, const struct prediction_line *line)
     if (line->file != NULL)
         write_cell(text, line->file);
     else
-        fprintf(text, "%" PRIu32 ",%" PRId32, line->record, line->label);
-    fprintf(text, ",%" PRId32 ",", line->predicted);
-    write_cell(text, class_of(line));
+        fprintf(text, "%" PRIu32, line->record);
+    if (line->file == NULL && line->is_number)
+        fprintf(text, ",%.9g", line->target);
+    else if (line->file == NULL)
+        fprintf(text, ",%" PRId32, line->label);
+    if (!line->is_number) {
+        fprintf(text, ",%" PRId32 ",", line->predicted);
+        write_cell(text, class_of(line));
+    }
     fputc(',', text);
     write_probabilities(text, line, "");
     fputc('\n', text);
@@ -83,11 +92,17 @@ void prediction_write_json(FILE *text, const struct prediction_line *line)
         fputs("{\"file\":", text);
         write_json_name(text, line->file);
     } else {
-        fprintf(text, "{\"record\":%" PRIu32 ",\"label\":%" PRId32, line->record, line->label);
+        fprintf(text, "{\"record\":%" PRIu32, line->record);
     }
-    fprintf(text, ",\"predicted\":%" PRId32 ",\"class\":", line->predicted);
-    write_json_name(text, class_of(line));
-    fputs(",\"probabilities\":[", text);
+    if (line->file == NULL && line->is_number)
+        fprintf(text, ",\"target\":%.9g", line->target);
+    else if (line->file == NULL)
+        fprintf(text, ",\"label\":%" PRId32, line->label);
+    if (!line->is_number) {
+        fprintf(text, ",\"predicted\":%" PRId32 ",\"class\":", line->predicted);
+        write_json_name(text, class_of(line));
+    }
+    fputs(line->is_number ? ",\"outputs\":[" : ",\"probabilities\":[", text);
     write_probabilities(text, line, "null");
     fputs("]}\n", text);
 }
@@ -137,6 +152,12 @@ void prediction_write_table(FILE *text, const struct prediction_line *line, int6
 {
     write_plain(text, line->file);
     fputc('\n', text);
+    if (line->is_number) {
+        fputs("  ", text);
+        write_probabilities(text, line, "unknown");
+        fputc('\n', text);
+        return;
+    }
     for (int64_t i = 0, c = -1; i < top && (c = next_class(line, c)) >= 0; i++) {
         if (isfinite(line->probabilities[c]))
             fprintf(text, "  %6.2f %%  ", 100 * (double)line->probabilities[c]);

@@ -13,11 +13,14 @@ struct prediction_line {
     int32_t label, predicted; /* class numbers; files have no label */
     char *const *class_name;  /* [named]: any bytes */
     int64_t named, classes;
-    const float *probabilities; /* [classes] */
+    const float *probabilities; /* [classes]; the outputs of a regression */
+    bool is_number;             /* regression: `target` instead of label, predicted and names */
+    double target;
 };
 
-/* Write the header line of the CSV. `files`: for lines of files instead of records. */
-void prediction_write_header(FILE *text, bool files, int64_t classes);
+/* Write the header line of the CSV. `files`: for lines of files instead of records; `numbers`: for
+ * a regression. */
+void prediction_write_header(FILE *text, bool files, bool numbers, int64_t classes);
 
 /* RFC 4180: a name with commas, quotes or line ends is quoted. A probability that is not
  * finite is an empty cell. */

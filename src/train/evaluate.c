@@ -43,7 +43,8 @@ static void mirror_evaluate(struct session *session, struct data_feed *feed, str
     backend->matrix_sum(session->stream, &mean);
 }
 
-/* Runs the forward pass of a batch. predicted, probabilities (or NULL): host memory. */
+/* Runs the forward pass of a batch. predicted, probabilities (or NULL; the outputs of a
+ * regression): host memory. */
 static void batch_evaluate(struct session *session, struct data_feed *feed, struct batch *batch,
                            int32_t *predicted, float *probabilities)
 {
@@ -58,6 +59,9 @@ static void batch_evaluate(struct session *session, struct data_feed *feed, stru
     size_t count = (size_t)batch->count;
     if (session->model->loss == LOSS_CROSS_ENTROPY)
         backend->copy(session->stream, predicted, session->predicted, count * sizeof *predicted);
+    else if (probabilities != NULL)
+        backend->convert(session->stream, TYPE_FP32, session->probabilities, session->compute,
+                         session->logits, batch->count * session->model->classes);
     if (probabilities != NULL)
         backend->copy(session->stream, probabilities, session->probabilities,
                       count * (size_t)session->model->classes * sizeof *probabilities);

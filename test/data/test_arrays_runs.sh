@@ -48,7 +48,18 @@ result 'predict writes their classes' "$bad" predict.log
 
 run 1 numbers data.format=arrays data.root="$work/data/storms.h5" data.x=/chw data.y=number data.task=regression data.val=0.2 \
     model.name=linear model.channels=3 checkpoint.monitor=loss train.epochs=1 run.dir="$work/numbers" train.global_batch=8
-result 'a regression predicts numbers' "$(ended)" numbers.log
+result 'a regression learns numbers' "$(ended)" numbers.log
+run 2 numbers predict "$work/numbers/checkpoints/last.h5" predict.output="$work/numbers.csv"
+bad=$(ended; has numbers.csv '^record,target,y0$')
+# The mean of the squared errors is the loss of the evaluation.
+awk -F, -v loss="$(sed -n 's/.*"loss": *\([-0-9.e+]*\).*/\1/p' numbers/result.json | tail -1)" '
+    NR > 1 { sum += ($3 - $2) * ($3 - $2); count++ }
+    END { exit !(count == 6 && (sum / count - loss) ^ 2 < (1e-4 * loss) ^ 2) }' numbers.csv ||
+    bad="$bad other errors than the loss in result.json;"
+result 'predict writes its numbers' "$bad" numbers.csv
+run 1 numbers predict "$work/numbers/checkpoints/last.h5" predict.output="$work/numbers.json"
+bad=$(ended; has numbers.json '^{"record":[0-9]*,"target":[-0-9.]*,"outputs":\[[-0-9.e]*\]}$')
+result 'also as JSON' "$bad" numbers.json
 
 fails 1 'a wrong name is one line' 3 "has no data set '/labels'" data.format=arrays data.root="$work/data/storms.h5" data.x=/chw \
     data.y=/labels data.val=0.2
