@@ -141,6 +141,30 @@ static void members_visit(struct description *description, const struct hdf5_obj
     }
 }
 
+/* Print a word of a command, in quotes if the shell would change it. */
+static void word_print(const char *key, const char *value)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "/._,:=+@%-";
+    char word[PATH_SIZE + OPTION_TEXT];
+    snprintf(word, sizeof word, "%s", value);
+    text_remove_control(word);
+    const bool quoted = word[strspn(word, plain)] != '\0';
+    printf(" %s%s=", quoted ? "'" : "", key);
+    for (const char *c = word; *c != '\0'; c++)
+        printf("%s%c", *c == '\'' ? "'\\'" : "", *c);
+    printf("%s", quoted ? "'" : "");
+}
+
+static void order_print(const struct hdf5_object *x)
+{
+    const bool hwc = array_order_is_hwc(x->extent);
+    const int64_t channels = x->extent[hwc ? 3 : 1];
+    printf("  (%lld channel%s, order %s; if channels are %s, add data.order=%s)\n",
+           (long long)channels, channels == 1 ? "" : "s", hwc ? "hwc" : "chw",
+           hwc ? "first" : "last", hwc ? "chw" : "hwc");
+}
+
 static void suggestion_print(const struct description *description, const char *path)
 {
     const struct hdf5_object *y = description->y.object;
@@ -150,12 +174,16 @@ static void suggestion_print(const struct description *description, const char *
     }
     printf("train with these options%s:\n",
            y == NULL ? " and data.y=PATH, a data set of labels [N]" : "");
-    printf("  vittrain data.format=arrays data.root=%s data.x=%s", path, description->x_list);
+    printf("  vittrain data.format=arrays");
+    word_print("data.root", path);
+    word_print("data.x", description->x_list);
     if (y != NULL)
-        printf(" data.y=%s", description->y.path);
+        word_print("data.y", description->y.path);
     if (y != NULL && y->type[1] == 'f')
         printf(" data.task=regression checkpoint.monitor=loss");
     printf(" data.val=0.1\n");
+    if (description->x.object->dimensions == 4)
+        order_print(description->x.object);
 }
 
 static void file_describe(const char *path, struct error *error)

@@ -58,7 +58,9 @@ const struct option_entry option_table[] = {
     {PLACE(model, image_width), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0),
      .most = IMAGE_LARGEST, .help = "Width of images that are not square. auto: model.image."},
     {PLACE(model, channels), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0),
-     .most = IMAGE_CHANNELS, .help = "Channels of an input image. Image files always have 3."},
+     .most = IMAGE_CHANNELS,
+     .help = "Channels of an input image; float32 data: auto is their number. Image files always "
+             "have 3."},
     {PLACE(model, patch), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 16384,
      .help =
          "Height and width of a patch in pixels; must divide the height and width of the images."},

@@ -52,6 +52,11 @@ int64_t array_elements(const struct array *array)
     return elements;
 }
 
+bool array_order_is_hwc(const int64_t *extent)
+{
+    return extent[3] < extent[1] && extent[3] < extent[2];
+}
+
 void array_begin(struct array *array, const char *path, const char *name, int descriptor,
                  int64_t file_bytes)
 {

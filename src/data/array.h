@@ -129,4 +129,8 @@ void array_close(struct array *array);
 /* Return the number of elements. */
 int64_t array_elements(const struct array *array);
 
+/* True if images of four dimensions are [N, H, W, C] with data.order=auto: the last dimension is
+ * the smallest of the three. */
+bool array_order_is_hwc(const int64_t *extent);
+
 #endif

@@ -82,10 +82,9 @@ static bool variable_shape(struct variable *variable, const struct array *array,
                          "data.x=%s has %d dimensions: it must be [samples, height, width], "
                          "[samples, channels, height, width] or [samples, height, width, channels]",
                          variable->name, array->dimensions);
-    /* Channels are last if there are fewer of them than rows and columns. */
-    variable->channels_last = array->dimensions == 4 &&
-                              (order == DATA_ORDER_HWC || (order == DATA_ORDER_AUTO &&
-                                                           size[3] < size[1] && size[3] < size[2]));
+    variable->channels_last =
+        array->dimensions == 4 &&
+        (order == DATA_ORDER_HWC || (order == DATA_ORDER_AUTO && array_order_is_hwc(size)));
     const int rows = array->dimensions == 4 && !variable->channels_last ? 2 : 1;
     variable->height = size[rows];
     variable->width = size[rows + 1];

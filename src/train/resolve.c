@@ -94,6 +94,18 @@ static void interpolation_resolve(struct augment_options *augment, const struct 
     choice_set(&augment->interpolation, INTERPOLATION_AUTO, INTERPOLATION_BILINEAR);
 }
 
+/* The channels of float32 records are those of the data, unless the option has a value. */
+static bool channels_resolve(struct options *options, const struct dataset *dataset,
+                             struct error *error)
+{
+    if (dataset->type != DATASET_FLOAT32 || options->model.channels > 0)
+        return true;
+    options->model.channels = dataset->channels;
+    return dataset->channels <= IMAGE_CHANNELS ||
+           error_set(error, ERROR_DATA, "the images have %lld channels, and the most is %d",
+                     (long long)dataset->channels, IMAGE_CHANNELS);
+}
+
 /* float32 values are no photographs. Return false if an option is for photographs only. */
 static bool values_check(const struct options *options, struct error *error)
 {
@@ -181,7 +193,8 @@ bool options_resolve(struct options *options, const struct dataset *dataset,
         return error_set(error, ERROR_USAGE,
                          "augment.resize=%lld and model.image=%lld differ: leave one of them out",
                          (long long)options->augment.resize, (long long)options->model.image);
-    return recipe_resolve(options, dataset, weights, error);
+    return channels_resolve(options, dataset, error) &&
+           recipe_resolve(options, dataset, weights, error);
 }
 
 /* Append ", WORD" if the option is not 0. */

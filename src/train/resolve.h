@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Values of the options that depend on the data and the model: number of classes, size of the
- * images, and the recipe for images, that is, the options of `augment` and `eval` that are auto. */
+/* Values of the options that depend on the data and the model: numbers of classes and channels,
+ * size of the images, and the recipe for images, that is, the options of `augment` and `eval` that
+ * are auto. */
 #ifndef VITTRAIN_TRAIN_RESOLVE_H
 #define VITTRAIN_TRAIN_RESOLVE_H
 

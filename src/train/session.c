@@ -404,9 +404,13 @@ bool session_allocate(struct session *session, int64_t batch, const struct image
     if (source->channels != session->model->channels)
         error_set(error, ERROR_USAGE,
                   "the images have %lld channels, but model.channels is %lld; set "
-                  "model.channels=%lld (image files always have 3)",
+                  "model.channels=%lld%s",
                   (long long)source->channels, (long long)session->model->channels,
-                  (long long)source->channels);
+                  (long long)source->channels,
+                  strcmp(session->options->data.format, "arrays") == 0
+                      ? ", or data.order=chw or hwc if that is the order of the dimensions"
+                  : source->type == DATASET_UINT8 ? " (image files always have 3)"
+                                                  : "");
     memory->rows = calloc(units + ARENA_UNIT_ROWS, sizeof *memory->rows);
     ENSURE_MEMORY(memory->rows != NULL, "no memory for the memory table of %zu units", units);
     if (training && session_sees_times(session)) {

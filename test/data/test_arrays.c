@@ -58,6 +58,7 @@ static void file_make(const char *path, int64_t first)
     static float u[CHANNELS][SAMPLES][PLANE];
     static const char *const names[] = {"calm", "storm", "rain"};
     const hsize_t planes[] = {SAMPLES, CHANNELS, HEIGHT, WIDTH};
+    const hsize_t rows[] = {SAMPLES, HEIGHT, CHANNELS, WIDTH};
     const hsize_t pixels[] = {SAMPLES, HEIGHT, WIDTH, CHANNELS};
     int64_t label[SAMPLES];
     double number[SAMPLES];
@@ -70,6 +71,7 @@ static void file_make(const char *path, int64_t first)
     }
     hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
     H5Dclose(dataset_write(file, "chw", 4, planes, H5T_IEEE_F32BE, H5T_NATIVE_FLOAT, chw));
+    H5Dclose(dataset_write(file, "a b", 4, rows, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, chw));
     H5Dclose(dataset_write(file, "hwc", 4, pixels, H5T_IEEE_F64LE, H5T_NATIVE_FLOAT, hwc));
     for (int c = 0; c < CHANNELS; c++) {
         char channel[] = {'u', (char)('0' + c), '\0'};
@@ -77,6 +79,8 @@ static void file_make(const char *path, int64_t first)
     }
     H5Dclose(dataset_write(file, "label", 1, planes, H5T_STD_I32LE, H5T_NATIVE_INT64, label));
     H5Dclose(dataset_write(file, "number", 1, planes, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, number));
+    H5Dclose(
+        dataset_write(file, "\x1b[31mred", 1, planes, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, number));
     hid_t named = dataset_write(file, "named", 1, planes, H5T_STD_I32LE, H5T_NATIVE_INT64, label);
     text_write(named, "class_names", names, CLASSES);
     H5Dclose(named);

@@ -7,7 +7,7 @@
 mkdir data
 "$TEST_BUILD/test/data/test_arrays" --make "$work/data/storms.h5"
 data="data.format=arrays data.root=$work/data/storms.h5 data.y=/label data.val=0.2"
-model="model.name=vit_cifar model.dim=32 model.depth=1 model.heads=2 model.patch=1 model.image=5 model.image_width=4 model.channels=3 \
+model="model.name=vit_cifar model.dim=32 model.depth=1 model.heads=2 model.patch=1 model.image=5 model.image_width=4 \
 train.precision=fp32 train.global_batch=8 train.epochs=2 run.seed=3 run.threads=1 output.log_every=1 output.tensorboard=off \
 output.receipt=1 train.exact=layout train.grain=8 checkpoint.every=1 checkpoint.keep=20"
 
@@ -20,9 +20,12 @@ same() {
 }
 
 run 1 describe data describe "$work/data/storms.h5"
-bad=$(ended; has describe.log '/chw  *big-endian float32 \[30, 3, 5, 4\], chunks \[4, 2, 3, 2\], deflate' \
-    '/named  *int32 \[30\]; class_names=calm, \.\.\.' 'data.format=arrays data.root=.*storms.h5 data.x=.* data.y=/label data.val=0.1')
+bad=$(ended; has describe.log '  \(5 channels, order chw; if channels are last, add data.order=hwc\)' '/chw  *big-endian float32 \[30, 3, 5, 4\], chunks \[4, 2, 3, 2\], deflate' \
+    '/named  *int32 \[30\]; class_names=calm, \.\.\.' '/ \[31mred  *float64' \
+    "data.format=arrays data.root=.*storms.h5 'data.x=/a b' data.y=/label data.val=0.1")
 result 'describe lists the data sets and options' "$bad" describe.log
+eval "run 1 suggested $(sed -n 's/^  vittrain //p' describe.log) train.steps=1 run.dir=$work/suggested"
+result 'these options train' "$(ended; has suggested.log 'data.x=/a b: 5 channels of 4x3, order chw')" suggested.log
 
 run 1 one $data $model data.x=/chw run.dir="$work/one"
 bad=$(ended; has one.log 'data.x=/chw: 3 channels of 4x5, order chw' 'data: arrays, 24 training and 6 validation samples of 4x5' \
@@ -47,7 +50,7 @@ bad=$(ended)
 result 'predict writes their classes' "$bad" predict.log
 
 run 1 numbers data.format=arrays data.root="$work/data/storms.h5" data.x=/chw data.y=number data.task=regression data.val=0.2 \
-    model.name=linear model.channels=3 checkpoint.monitor=loss train.epochs=1 run.dir="$work/numbers" train.global_batch=8
+    model.name=linear checkpoint.monitor=loss train.epochs=1 run.dir="$work/numbers" train.global_batch=8
 result 'a regression learns numbers' "$(ended)" numbers.log
 run 2 numbers predict "$work/numbers/checkpoints/last.h5" predict.output="$work/numbers.csv"
 bad=$(ended; has numbers.csv '^record,target,y0$')
@@ -63,11 +66,13 @@ result 'also as JSON' "$bad" numbers.json
 
 fails 1 'a wrong name is one line' 3 "has no data set '/labels'" data.format=arrays data.root="$work/data/storms.h5" data.x=/chw \
     data.y=/labels data.val=0.2
+fails 1 'another number of channels' 2 'the images have 3 channels, but model.channels is 4; set model.channels=3, or data.order=chw or hwc' \
+    $data data.x=/chw model.channels=4
 fails 1 'data.x of another format is refused' 2 'data.x=/chw does not apply with data.format=cifar10' data.x=/chw
 mkdir splits
 "$TEST_BUILD/test/data/test_arrays" --odd "$work/splits/train.h5" calm
 "$TEST_BUILD/test/data/test_arrays" --odd "$work/splits/test.h5" storm
 fails 1 'splits with other names of classes are refused' 3 "class 0 is 'storm' in the samples for evaluation and 'calm'" \
-    data.format=arrays data.root="$work/splits" data.x=u data.y=label data.val=test model.channels=1
+    data.format=arrays data.root="$work/splits" data.x=u data.y=label data.val=test
 fails 1 'arrays are not packed' 2 'are float32, and packed files hold images' convert data $data data.x=/chw \
     convert.output="$work/packed.h5"
