@@ -139,7 +139,8 @@ static bool file_open(struct hdf5_reader *reader, struct error *error)
     /* O_NONBLOCK: opening a FIFO must not block. */
     reader->descriptor = open(reader->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     reader->is_open = reader->descriptor >= 0;
-    if (!reader->is_open || fstat(reader->descriptor, &file) != 0)
+    if (!reader->is_open || fstat(reader->descriptor, &file) != 0 ||
+        !file_stamp_read(reader->descriptor, &reader->stamp))
         return durable_unreadable(error, reader->kind, reader->path, errno);
     reader->bytes = (int64_t)file.st_size;
     reader->bytes_read = 0;

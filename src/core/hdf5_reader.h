@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "core/error.h"
+#include "core/file_stamp.h"
 #include "core/subprocess.h"
 
 enum { HDF5_NAME = 256, HDF5_DIMENSIONS = 8, HDF5_FILTERS = 8 };
@@ -92,6 +93,7 @@ struct hdf5_reader {
     /* The caller sets the other members to zero before the first file. */
     const char *path;
     int descriptor;
+    struct file_stamp stamp;
     int64_t bytes;      /* of the file */
     int64_t bytes_read; /* by hdf5_dataset_read; at most `bytes` */
     struct hdf5_description file;

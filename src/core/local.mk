@@ -18,6 +18,8 @@ libvittrain_a_SOURCES += \
 	src/core/durable.h \
 	src/core/error.c \
 	src/core/error.h \
+	src/core/file_stamp.c \
+	src/core/file_stamp.h \
 	src/core/folder.c \
 	src/core/folder.h \
 	src/core/hash.h \

@@ -58,9 +58,11 @@ bool array_order_is_hwc(const int64_t *extent)
 }
 
 void array_begin(struct array *array, const char *path, const char *name, int descriptor,
-                 int64_t file_bytes)
+                 const struct file_stamp *stamp)
 {
-    *array = (struct array){.path = path, .descriptor = descriptor, .file_bytes = file_bytes};
+    *array = (struct array){.path = path, .descriptor = descriptor};
+    if (stamp != NULL)
+        array->stamp = *stamp;
     snprintf(array->name, sizeof array->name, "%s", name);
     pthread_mutex_init(&array->mutex, NULL);
 }
@@ -134,8 +136,8 @@ bool array_open(struct array *array, struct error *error)
     for (int64_t n = 0; n < array->chunk_count; n++) {
         const struct array_chunk *chunk = &array->chunks[n];
         const int64_t bytes = array->filter_count > 0 ? chunk->bytes : array->chunk_bytes;
-        if (chunk->offset < 0 || bytes > array->file_bytes ||
-            chunk->offset > array->file_bytes - bytes)
+        if (chunk->offset < 0 || bytes > array->stamp.bytes ||
+            chunk->offset > array->stamp.bytes - bytes)
             return array_refuse(
                 array, error, "a chunk is outside the file: the file is truncated; copy it again");
     }
@@ -254,9 +256,15 @@ static bool chunk_refuse(const struct array *array, int64_t index, const char *r
 static bool bytes_read(const struct array *array, int64_t index, const struct chunk_place *place,
                        int64_t offset, void *to, int64_t bytes, struct error *error)
 {
-    return durable_pread(place->descriptor, to, (size_t)bytes, place->offset + offset) ==
-               (size_t)bytes ||
-           chunk_refuse(array, index, errno == 0 ? "the file is truncated" : strerror(errno),
+    const size_t count =
+        durable_pread(place->descriptor, to, (size_t)bytes, place->offset + offset);
+    const int reason = errno;
+    if (array->files.folder == NULL && !file_stamp_holds(array->descriptor, &array->stamp))
+        return error_set(error, ERROR_DATA,
+                         "%s was changed after it was opened: start again when it is complete",
+                         array->path);
+    return count == (size_t)bytes ||
+           chunk_refuse(array, index, reason == 0 ? "the file is truncated" : strerror(reason),
                         error);
 }
 

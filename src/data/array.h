@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "core/error.h"
+#include "core/file_stamp.h"
 
 enum { ARRAY_DIMENSIONS = 8, ARRAY_FILTERS = 8, ARRAY_MISSING = 4, ARRAY_NAME = 256 };
 
@@ -61,11 +62,11 @@ struct array_reader;
 struct array {
     const char *path; /* of the file, for messages */
     char name[ARRAY_NAME];
-    int descriptor;       /* -1: none */
-    bool owns_descriptor; /* array_close closes it */
-    int64_t file_bytes;
-    char kind;    /* of the elements: 'i' signed, 'u' unsigned, 'f' floating-point */
-    bool swapped; /* the byte order is not that of this machine */
+    int descriptor;          /* -1: none */
+    bool owns_descriptor;    /* array_close closes it */
+    struct file_stamp stamp; /* of the file when its description was read */
+    char kind;               /* of the elements: 'i' signed, 'u' unsigned, 'f' floating-point */
+    bool swapped;            /* the byte order is not that of this machine */
     int64_t element_bytes;
     int dimensions;
     int64_t extent[ARRAY_DIMENSIONS], chunk[ARRAY_DIMENSIONS];
@@ -93,10 +94,10 @@ struct array_box {
     int64_t stride[ARRAY_DIMENSIONS]; /* in memory, in elements */
 };
 
-/* Begin a description of an array in the open file `descriptor`. `path` must stay valid. Call
- * array_close in any case. */
+/* Begin a description of an array in the open file `descriptor`, which must not change from the
+ * time of `stamp` on (NULL: no file). `path` must stay valid. Call array_close in any case. */
 void array_begin(struct array *array, const char *path, const char *name, int descriptor,
-                 int64_t file_bytes);
+                 const struct file_stamp *stamp);
 
 /* Set the type of the elements from a text as in NumPy's array interface: "<f4", "|u1". Return
  * false if it is not an integer of 1, 2, 4 or 8 bytes, a floating-point number of 2, 4 or 8 bytes,

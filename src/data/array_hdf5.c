@@ -210,7 +210,7 @@ bool array_hdf5_open(const struct hdf5_reader *reader, const char *name, const c
 {
     char reason[ARRAY_REASON];
     const struct hdf5_object *dataset = hdf5_path_find(reader, name);
-    array_begin(array, path, name, descriptor, reader->bytes);
+    array_begin(array, path, name, descriptor, &reader->stamp);
     if (dataset == NULL)
         return error_set(error, ERROR_DATA,
                          "%s has no data set '%s': `vittrain data describe %s` lists them", path,

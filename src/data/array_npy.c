@@ -97,9 +97,11 @@ bool array_npy_open(const char *path, const char *name, struct array *array, str
     unsigned char first[4] = {0};
     const int descriptor = text_file_descriptor(path, &bytes);
     const int reason = errno;
-    array_begin(array, path, name, descriptor, bytes);
+    struct file_stamp stamp = {0};
+    const bool is_open = descriptor >= 0 && file_stamp_read(descriptor, &stamp);
+    array_begin(array, path, name, descriptor, &stamp);
     array->owns_descriptor = true;
-    if (descriptor < 0)
+    if (!is_open)
         return durable_unreadable(error, ERROR_DATA, path, reason);
     if (durable_pread(descriptor, first, sizeof first, 0) == sizeof first &&
         memcmp(first, "PK\3\4", sizeof first) == 0)

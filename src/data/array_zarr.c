@@ -436,7 +436,7 @@ static bool metadata_read(struct array *array, struct error *error)
 bool array_zarr_open(const char *path, const char *name, struct array *array, struct error *error)
 {
     char folder[PATH_MAX];
-    array_begin(array, path, name, -1, 0);
+    array_begin(array, path, name, -1, NULL);
     const int length = snprintf(folder, sizeof folder, "%s/%s", path, name);
     array->files.folder = strdup(folder);
     ENSURE_MEMORY(array->files.folder != NULL, "no memory for the path %s", folder);

@@ -47,8 +47,8 @@ static char *key_make(const struct tar_shard *shards, int64_t count, size_t *byt
     for (int64_t i = 0; stream != NULL && i < count; i++) {
         const char *slash = strrchr(shards[i].path, '/');
         fprintf(stream, "%s %lld %lld.%09lld\n", slash != NULL ? slash + 1 : shards[i].path,
-                (long long)shards[i].bytes, (long long)shards[i].seconds,
-                (long long)shards[i].nanoseconds);
+                (long long)shards[i].stamp.bytes, (long long)shards[i].stamp.seconds,
+                (long long)shards[i].stamp.nanoseconds);
     }
     if (stream == NULL || fclose(stream) != 0) {
         error_set(error, ERROR_MEMORY, "no memory for the index of %lld shards", (long long)count);
@@ -62,10 +62,10 @@ static char *key_make(const struct tar_shard *shards, int64_t count, size_t *byt
 /* True if a record is inside its shard. */
 static bool is_valid(const struct tar_record *record, const struct tar_shard *shard)
 {
-    return record->offset >= 0 && record->bytes <= shard->bytes &&
-           record->offset <= shard->bytes - record->bytes && record->header <= record->offset &&
-           record->header >= TAR_BLOCK && record->orientation <= 8 && record->label >= 0 &&
-           record->label < CLASSES_MOST;
+    return record->offset >= 0 && record->bytes <= shard->stamp.bytes &&
+           record->offset <= shard->stamp.bytes - record->bytes &&
+           record->header <= record->offset && record->header >= TAR_BLOCK &&
+           record->orientation <= 8 && record->label >= 0 && record->label < CLASSES_MOST;
 }
 
 /* Copy the records of one shard from the file. */

@@ -317,7 +317,7 @@ static bool add_entry(struct builder *builder, struct archive *archive, struct a
     if (!is_file)
         return true;
     const bool sparse = archive_entry_sparse_count(entry) > 0;
-    if (sparse || member.bytes < 0 || member.bytes > shard->bytes - member.offset) {
+    if (sparse || member.bytes < 0 || member.bytes > shard->stamp.bytes - member.offset) {
         problem_add(shard, path, position,
                     sparse             ? "is sparse: write it without tar --sparse"
                     : member.bytes < 0 ? "has a size below 0: the shard is damaged"

@@ -72,10 +72,7 @@ static bool open_one(struct tar_shard *shard, struct error *error)
                                          : "check data.root");
     if (!S_ISREG(status.st_mode))
         return error_set(error, ERROR_DATA, "%s: is not a regular file", shard->path);
-    shard->bytes = status.st_size;
-    shard->seconds = status.st_mtim.tv_sec;
-    shard->nanoseconds = status.st_mtim.tv_nsec;
-    return true;
+    return file_stamp_read(shard->descriptor, &shard->stamp);
 }
 
 bool tar_shards_open(struct tar_shard *shards, int64_t count, struct error *error)
@@ -89,11 +86,8 @@ bool tar_shards_open(struct tar_shard *shards, int64_t count, struct error *erro
 
 bool tar_shards_check(const struct tar_shard *shards, int64_t count, struct error *error)
 {
-    struct stat status;
     for (int64_t i = 0; i < count; i++)
-        if (fstat(shards[i].descriptor, &status) != 0 || status.st_size != shards[i].bytes ||
-            status.st_mtim.tv_sec != shards[i].seconds ||
-            status.st_mtim.tv_nsec != shards[i].nanoseconds)
+        if (!file_stamp_holds(shards[i].descriptor, &shards[i].stamp))
             return error_set(error, ERROR_DATA,
                              "%s was changed while its headers were read; start again when it is "
                              "complete",

@@ -3,6 +3,7 @@
 #ifndef VITTRAIN_DATA_TAR_SHARDS_H
 #define VITTRAIN_DATA_TAR_SHARDS_H
 
+#include "core/file_stamp.h"
 #include "data/dataset.h"
 
 enum { TAR_PROBLEM = 512, TAR_BLOCK = 512 };
@@ -21,9 +22,9 @@ struct tar_record {
 struct tar_shard {
     char *path;
     enum data_split split;
-    int descriptor;                      /* -1: not open */
-    int64_t bytes, seconds, nanoseconds; /* size and time of the last modification */
-    int64_t first;                       /* number of its first record in the data set */
+    int descriptor; /* -1: not open */
+    struct file_stamp stamp;
+    int64_t first; /* number of its first record in the data set */
     int64_t count;
     struct tar_record *records; /* [count] in the order of the archive */
     int64_t problems;           /* samples that cannot be used */
@@ -44,11 +45,11 @@ MUST_CHECK bool tar_shards_find(const char *root, struct tar_shards *shards, str
 struct tar_shard *tar_shards_of(const struct tar_shards *shards, enum data_split split,
                                 int64_t *count);
 
-/* Open shards for reading and set their sizes and times. All stay open, so the soft limit of open
+/* Open shards for reading and set their stamps. All stay open, so the soft limit of open
  * files is raised if necessary. */
 MUST_CHECK bool tar_shards_open(struct tar_shard *shards, int64_t count, struct error *error);
 
-/* Check that the files of open shards still have the size and time of tar_shards_open. */
+/* Check that the files of open shards still have the stamps of tar_shards_open. */
 MUST_CHECK bool tar_shards_check(const struct tar_shard *shards, int64_t count,
                                  struct error *error);
 

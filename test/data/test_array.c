@@ -230,7 +230,11 @@ static void damage_check(const char *dataset, int64_t offset, const char *expect
     assert_true(file_open(&file, name));
     assert_true(array_of(&file, dataset, &array));
     data[array.chunks[0].offset + (offset < 0 ? array.chunks[0].bytes + offset : offset)] ^= 16;
+    array_close(&array);
+    file_close(&file);
     file_write(name, data, bytes);
+    assert_true(file_open(&file, name));
+    assert_true(array_of(&file, dataset, &array));
     const struct array_box box = array_whole(&array);
     assert_false(array_read_doubles(&array, &box, got, &file.error));
     if (strstr(file.error.text, expected) == NULL)

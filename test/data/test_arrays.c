@@ -2,7 +2,9 @@
 /* data.format=arrays: the same records from all shapes of data.x, labels, splits, several files,
  * and the errors of files and options that do not fit. With the arguments --make FILE, write such a
  * file; with --odd FILE NAME, one whose first class has this name. */
+#include <fcntl.h>
 #include <hdf5.h>
+#include <sys/stat.h>
 
 #include "config/options.h"
 #include "data/dataset.h"
@@ -390,6 +392,28 @@ TEST(odd_values_and_names_are_errors)
     refused(SPLIT_TRAIN, "class 0 is 'z'");
     use("odd", ",", "label");
     refused(SPLIT_TRAIN, "names no data set");
+}
+
+TEST(a_changed_file_is_an_error)
+{
+    static float values[VALUES];
+    static const char *const names[] = {"/chw", "u0,u1,u2"};
+    const struct timespec past[] = {{.tv_sec = 1}, {.tv_sec = 1}};
+    int32_t label;
+    for (int n = 0; n < 2; n++) {
+        file_make(temporary_path("all/changing.h5"), 0);
+        assert_int_equal(utimensat(AT_FDCWD, temporary_path("all/changing.h5"), past, 0), 0);
+        use("all/changing.h5", names[n], "label");
+        opens(SPLIT_TRAIN);
+        assert_true(dataset_read(&dataset, 0, values, &label, &error));
+        FILE *file = fopen(temporary_path("all/changing.h5"), "r+");
+        assert_true(file != NULL && fseek(file, -8, SEEK_END) == 0 && fputc(1, file) == 1);
+        assert_int_equal(fclose(file), 0);
+        assert_false(dataset_read(&dataset, dataset.count - 1, values, &label, &error));
+        assert_non_null(strstr(error.text, "changing.h5 was changed after it was opened: start"));
+        error_clear(&error);
+        dataset_close(&dataset);
+    }
 }
 
 TEST(what_does_not_fit_is_an_error)
