@@ -59,7 +59,8 @@ static void attributes_print(const struct hdf5_reader *reader, const struct hdf5
 static void dataset_print(struct description *description, const struct found *found)
 {
     const struct hdf5_object *object = found->object;
-    const bool has_shape = object->kind == HDF5_DATASET && object->layout != HDF5_VIRTUAL;
+    const bool has_shape =
+        object->kind == HDF5_DATASET && object->layout != HDF5_VIRTUAL && object->fault[0] == '\0';
     char type[32], filters[128], reason[ARRAY_REASON], path[PATH_SIZE];
     snprintf(path, sizeof path, "%s", found->path);
     text_remove_control(path);

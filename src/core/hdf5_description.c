@@ -23,6 +23,7 @@ struct stream {
 
 struct walk {
     struct hdf5_description *to;
+    struct hdf5_errors *errors;
     struct stream objects, attributes, values, chunks;
     const char *datasets; /* of hdf5_reader */
     hsize_t user_block;   /* bytes before the file's first one in HDF5 */
@@ -153,13 +154,15 @@ static herr_t attribute_describe(hid_t object, const char *name, const H5A_info_
                                 .offset = ftello(walk->values.file)};
     (void)info;
     bool good = type >= 0 && to.count >= 0 && name_copy(walk, to.name, name);
-    if (good && (to.count > (HDF5_MOST_VALUES - to.offset) / 8 ||
-                 walk->to->attribute_count++ >= HDF5_MOST_ATTRIBUTES))
+    const bool is_last = walk->to->attribute_count++ >= HDF5_MOST_ATTRIBUTES;
+    if (good && (is_last || to.count > (HDF5_MOST_VALUES - to.offset) / 8))
         good = fault_set(walk, "it has too many attributes");
     if (good && (class == H5T_INTEGER || class == H5T_FLOAT))
         good = numbers_read(walk, attribute, type, &to);
     else if (good && class == H5T_STRING)
         good = texts_read(walk, attribute, type, &to);
+    if (!good)
+        to = (struct hdf5_attribute){.kind = HDF5_NO_VALUE};
     fwrite(&to, sizeof to, 1, walk->attributes.file);
     H5Sclose(space);
     H5Tclose(type);
@@ -318,7 +321,25 @@ static bool object_describe(struct walk *walk, hid_t file, const char *path, str
         (kind != H5I_DATASET || dataset_describe(walk, object, to));
     to->attribute_count = walk->to->attribute_count - to->first_attribute;
     H5Oclose(object);
-    return good;
+    return good && walk->errors->reason[0] == '\0';
+}
+
+/* Keep the reason of the failure of object_describe, so that the other objects can be described.
+ * Return false if the file has a fault. */
+static bool fault_keep(struct walk *walk, struct hdf5_object *to)
+{
+    char *reason = walk->errors->reason;
+    if (walk->to->fault[0] != '\0')
+        return false;
+    if (reason[0] == '\0')
+        snprintf(reason, sizeof walk->errors->reason, "HDF5 cannot read it");
+    text_remove_control(reason);
+    snprintf(to->fault, sizeof to->fault, "%s", reason);
+    if (walk->to->object_fault[0] == '\0')
+        snprintf(walk->to->object_fault, sizeof walk->to->object_fault, "%s%s%.150s", walk->path,
+                 walk->path[0] == '\0' ? "" : ": ", reason);
+    reason[0] = '\0';
+    return true;
 }
 
 static herr_t link_describe(hid_t file, const char *path, const H5L_info_t *link, void *context)
@@ -329,11 +350,11 @@ static herr_t link_describe(hid_t file, const char *path, const H5L_info_t *link
     for (const char *slash; (slash = strchr(name, '/')) != NULL; name = slash + 1)
         to.depth++;
     snprintf(walk->path, sizeof walk->path, "%s", link != NULL ? path : "");
-    const bool good =
-        (walk->to->object_count++ < HDF5_MOST_OBJECTS ||
-         fault_set(walk, "it has too many objects")) &&
-        name_copy(walk, to.name, name) &&
-        ((link != NULL && link->type != H5L_TYPE_HARD) || object_describe(walk, file, path, &to));
+    bool good = (walk->to->object_count++ < HDF5_MOST_OBJECTS ||
+                 fault_set(walk, "it has too many objects")) &&
+                name_copy(walk, to.name, name);
+    if (good && (link == NULL || link->type == H5L_TYPE_HARD))
+        good = object_describe(walk, file, path, &to) || fault_keep(walk, &to);
     fwrite(&to, sizeof to, 1, walk->objects.file);
     return good ? 0 : -1;
 }
@@ -364,8 +385,8 @@ static hsize_t user_block_of(hid_t file)
 
 void hdf5_describe(const char *path, const char *datasets, struct hdf5_description *description)
 {
-    struct walk walk = {.to = description, .datasets = datasets};
     struct hdf5_errors errors;
+    struct walk walk = {.to = description, .errors = &errors, .datasets = datasets};
     long long bytes, base, needed;
     memset(description, 0, sizeof *description);
     bool memory = stream_open(&walk.objects) && stream_open(&walk.attributes) &&

@@ -65,6 +65,7 @@ static bool description_receive(struct subprocess *child, struct hdf5_descriptio
                                             HDF5_MOST_CHUNKS);
     *file = got;
     file->fault[sizeof file->fault - 1] = '\0';
+    file->object_fault[sizeof file->object_fault - 1] = '\0';
     file->objects = objects;
     file->attributes = attributes;
     file->values = values;
@@ -87,6 +88,7 @@ static bool attribute_is_valid(const struct hdf5_description *file,
 static bool object_is_valid(const struct hdf5_description *file, struct hdf5_object *object)
 {
     object->name[sizeof object->name - 1] = object->type[sizeof object->type - 1] = '\0';
+    object->fault[sizeof object->fault - 1] = '\0';
     const bool has_size = strlen(object->type) > 2 && strcmp(object->type, "|O") != 0;
     bool good = object->depth >= 0 && object->depth <= HDF5_MOST_OBJECTS &&
                 (!has_size || atoll(object->type + 2) == object->element_bytes) &&
@@ -177,6 +179,8 @@ bool hdf5_reader_open(struct hdf5_reader *reader, const char *path, struct error
         return false;
     if (reader->file.fault[0] != '\0')
         return hdf5_refuse(reader, error, "%s", reader->file.fault);
+    if (!reader->allows_faults && reader->file.object_fault[0] != '\0')
+        return hdf5_refuse(reader, error, "%s", reader->file.object_fault);
     return description_is_valid(&reader->file) ||
            hdf5_refuse(reader, error, "its structure is invalid: the file is damaged");
 }

@@ -14,7 +14,7 @@
 #include "core/file_stamp.h"
 #include "core/subprocess.h"
 
-enum { HDF5_NAME = 256, HDF5_DIMENSIONS = 8, HDF5_FILTERS = 8 };
+enum { HDF5_NAME = 256, HDF5_FAULT = 96, HDF5_DIMENSIONS = 8, HDF5_FILTERS = 8 };
 
 /* Limits of a description: objects, attributes, bytes of their values, and chunks. */
 enum { HDF5_MOST_OBJECTS = 1 << 16, HDF5_MOST_ATTRIBUTES = 1 << 18, HDF5_MOST_VALUES = 1 << 26 };
@@ -41,9 +41,10 @@ enum hdf5_layout { HDF5_CONTIGUOUS, HDF5_CHUNKED, HDF5_COMPACT, HDF5_VIRTUAL, HD
 /* Types are texts as in NumPy's array interface: "<f4", "|u1", "|S64" (text of 64 bytes), "|O"
  * (text of variable length), "|V32" (any other type of 32 bytes). */
 struct hdf5_object {
-    char name[HDF5_NAME]; /* the last component of its path; "" for the root group */
-    int64_t kind;         /* enum hdf5_object_kind */
-    int64_t depth;        /* 0: the root group */
+    char name[HDF5_NAME];   /* the last component of its path; "" for the root group */
+    int64_t kind;           /* enum hdf5_object_kind */
+    int64_t depth;          /* 0: the root group */
+    char fault[HDF5_FAULT]; /* why HDF5 cannot read the object or its attributes; "" if it can */
     int64_t first_attribute, attribute_count;
     /* Data sets only. A virtual one has no extent. */
     char type[16];
@@ -71,7 +72,8 @@ struct hdf5_chunk {
  * the file has that order, else of their names. An object that several hard links refer to occurs
  * several times, but the members of a group occur once. */
 struct hdf5_description {
-    char fault[HDF5_NAME]; /* why HDF5 cannot read the file; "" if it can */
+    char fault[HDF5_NAME];        /* why HDF5 cannot read the file; "" if it can */
+    char object_fault[HDF5_NAME]; /* "PATH: WHY" of the first object that HDF5 cannot read, or "" */
     int64_t object_count, attribute_count, value_bytes, chunk_count;
     struct hdf5_object *objects;
     struct hdf5_attribute *attributes;
@@ -90,6 +92,7 @@ struct hdf5_reader {
     const char *purpose;  /* for messages: "a checkpoint" */
     const char *datasets; /* paths of data sets whose chunks and compact data are described,
                            * separated by commas; NULL: none */
+    bool allows_faults;   /* an object that HDF5 cannot read is no error */
     /* The caller sets the other members to zero before the first file. */
     const char *path;
     int descriptor;

@@ -96,6 +96,11 @@ bool array_hdf5_readable(const struct hdf5_object *dataset, char reason[ARRAY_RE
         snprintf(reason, ARRAY_REASON, "it is a link: name the data set itself");
     else if (dataset->kind == HDF5_GROUP)
         snprintf(reason, ARRAY_REASON, "it is a group: name a data set in it");
+    else if (dataset->fault[0] != '\0')
+        snprintf(reason, ARRAY_REASON,
+                 "HDF5 reports \"%s\": if a newer HDF5 wrote the file, write it with "
+                 "h5py.File(FILE, 'w', libver=('earliest', 'v110'))",
+                 dataset->fault);
     else if (dataset->kind != HDF5_DATASET)
         snprintf(reason, ARRAY_REASON, "it is not a data set of at most %d dimensions",
                  HDF5_DIMENSIONS);
@@ -126,6 +131,7 @@ bool array_hdf5_readable(const struct hdf5_object *dataset, char reason[ARRAY_RE
 bool array_hdf5_file_open(struct hdf5_reader *reader, const char *path, struct error *error)
 {
     char first[4] = "";
+    reader->allows_faults = true;
     if (hdf5_reader_open(reader, path, error))
         return true;
     if (reader->is_open)

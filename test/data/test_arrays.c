@@ -53,6 +53,33 @@ static float value_of(int64_t sample, int64_t channel, int64_t pixel)
     return (float)(sample * 1000 + channel * 100 + pixel) + 0.5F;
 }
 
+/* Write a data set whose type has a version that HDF5 cannot read: change the version, which is
+ * eight bytes before the tag of an opaque type. */
+static void unreadable_write(hid_t file)
+{
+    static const char tag[] = "unreadable-type";
+    hsize_t extent = SAMPLES;
+    hid_t type = H5Tcreate(H5T_OPAQUE, 1);
+    uint8_t data[SAMPLES] = {0};
+    H5Tset_tag(type, tag);
+    H5Dclose(dataset_write(file, "unreadable", 1, &extent, type, type, data));
+    H5Tclose(type);
+}
+
+static void unreadable_change(const char *path)
+{
+    static char data[1 << 20];
+    FILE *file = fopen(path, "r+");
+    assert_non_null(file);
+    const size_t bytes = fread(data, 1, sizeof data, file);
+    size_t tag = 8;
+    while (tag + 15 < bytes && memcmp(data + tag, "unreadable-type", 15) != 0)
+        tag++;
+    assert_int_equal(data[tag - 8], 0x15);
+    assert_true(fseek(file, (long)tag - 8, SEEK_SET) == 0 && fputc(0x95, file) == 0x95);
+    assert_int_equal(fclose(file), 0);
+}
+
 /* Write the images in all shapes: /chw, /hwc, and /u0, /u1, /u2; labels in /label and /number. */
 static void file_make(const char *path, int64_t first)
 {
@@ -91,7 +118,9 @@ static void file_make(const char *path, int64_t first)
     number[3] = (double)NAN;
     H5Dclose(dataset_write(file, "nan", 1, planes, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, number));
     H5Dclose(dataset_write(file, "short", 3, pixels + 1, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, u));
+    unreadable_write(file);
     H5Fclose(file);
+    unreadable_change(path);
 }
 
 static int set_up(void **state)
@@ -422,6 +451,9 @@ TEST(what_does_not_fit_is_an_error)
     refused(SPLIT_TRAIN, "data.format=arrays needs data.x and data.y");
     use("all/one.h5", "chw", "nothing");
     refused(SPLIT_TRAIN, "one.h5 has no data set 'nothing': `vittrain data describe");
+    use("all/one.h5", "chw", "unreadable");
+    refused(SPLIT_TRAIN, "one.h5: cannot read 'unreadable': HDF5 reports \"bad version number for "
+                         "datatype message\": if a newer HDF5 wrote the file");
     use("all/one.h5", "label", "label");
     refused(SPLIT_TRAIN, "data.x=label has 1 dimensions: it must be [samples, height, width]");
     use("all/one.h5", "chw", "chw");

@@ -22,6 +22,7 @@ same() {
 run 1 describe data describe "$work/data/storms.h5"
 bad=$(ended; has describe.log '  \(5 channels, order chw; if channels are last, add data.order=hwc\)' '/chw  *big-endian float32 \[30, 3, 5, 4\], chunks \[4, 2, 3, 2\], deflate' \
     '/named  *int32 \[30\]; class_names=calm, \.\.\.' '/ \[31mred  *float64' \
+    '/unreadable  *cannot be read: HDF5 reports "bad version number for datatype message"' \
     "data.format=arrays data.root=.*storms.h5 'data.x=/a b' data.y=/label data.val=0.1")
 result 'describe lists the data sets and options' "$bad" describe.log
 eval "run 1 suggested $(sed -n 's/^  vittrain //p' describe.log) train.steps=1 run.dir=$work/suggested"
