@@ -17,7 +17,8 @@
 #include "data/array_npy.h"
 #include "data/array_zarr.h"
 
-bool array_path_is_container(const char *folder)
+/* True if a folder is a Zarr store or has .npy files. */
+static bool is_container(const char *folder)
 {
     DIR *entries = NULL;
     const char *name;
@@ -29,6 +30,19 @@ bool array_path_is_container(const char *folder)
             return true;
         }
     return false;
+}
+
+bool array_path_find(const char *root, struct split_files *files, struct error *error)
+{
+    static const char *const endings[] = {".h5", ".hdf5", ".he5", ".nc", ".nc4", NULL};
+    static const struct split_file_kind kind = {
+        .endings = endings,
+        .is_file = is_container,
+        .plural = "files",
+        .expected =
+            "no files of arrays (*.h5, *.hdf5, *.he5, *.nc, *.nc4), Zarr stores or .npy files",
+        .advice = "set data.root to a file, to a folder of files, or to their names"};
+    return split_files_find(root, &kind, files, error);
 }
 
 bool array_path_open(struct array_path *self, const char *path, struct hdf5_reader *reader,

@@ -5,6 +5,7 @@
 
 #include "core/hdf5_reader.h"
 #include "data/array.h"
+#include "data/split_files.h"
 
 struct array_path {
     const char *path;
@@ -14,8 +15,8 @@ struct array_path {
     int descriptor;             /* of an HDF5 file, else -1 */
 };
 
-/* True if a folder is a Zarr store or has .npy files. */
-bool array_path_is_container(const char *folder);
+/* Find the files and folders of data.root (split_files.h). */
+MUST_CHECK bool array_path_find(const char *root, struct split_files *files, struct error *error);
 
 /* Open a file or folder. `reader` reads HDF5 files; its `datasets` must name the data sets that
  * will be opened. `path` must stay valid. Call array_path_close in any case, after its arrays are

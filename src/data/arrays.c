@@ -402,21 +402,13 @@ static bool files_open(struct dataset *dataset, const struct options *options,
 static bool arrays_open(const struct options *options, enum data_split split,
                         struct dataset *dataset, struct error *error)
 {
-    static const char *const endings[] = {".h5", ".hdf5", ".he5", ".nc", ".nc4", NULL};
-    static const struct split_file_kind kind = {
-        .endings = endings,
-        .is_file = array_path_is_container,
-        .plural = "files",
-        .expected =
-            "no files of arrays (*.h5, *.hdf5, *.he5, *.nc, *.nc4), Zarr stores or .npy files",
-        .advice = "set data.root to a file, to a folder of files, or to their names"};
     struct arrays *self = calloc(1, sizeof *self);
     dataset->self = self;
     dataset->type = DATASET_FLOAT32;
     if (self == NULL)
         return no_memory(error);
     if (!variables_list(options, self, error) ||
-        !split_files_find(options->data.root, &kind, &self->files, error) ||
+        !array_path_find(options->data.root, &self->files, error) ||
         !files_open(dataset, options, split, error) || !labels_set(dataset, options, error))
         return false;
     for (int v = 0; split == SPLIT_TRAIN && !dataset->held_out && v < self->variable_count; v++)

@@ -358,6 +358,16 @@ TEST(data_are_compared)
     assert_has(text, "the first node has 3 files");
     look(&other, temporary_path("none"));
     assert_int_equal(other.error.kind, ERROR_DATA);
+    other = (struct data_look){.arrays = true, .seconds = 5};
+    temporary_file("two.h5", large, 200);
+    snprintf(other.root, sizeof other.root, "%s::", temporary_path("two.h5"));
+    temporary_write("store.zarr/.zgroup", "{}");
+    temporary_write("store.zarr/0", "00");
+    strcat(other.root, temporary_path("store.zarr"));
+    doctor_data_read(&other);
+    assert_string_equal(other.error.text, "");
+    assert_int_equal(other.files, 2);
+    assert_int_equal(other.bytes, 202);
     other = (struct data_look){.seconds = -1};
     snprintf(other.root, sizeof other.root, "%s", roots[0]);
     doctor_data_read(&other);

@@ -158,8 +158,8 @@ struct data_sample {
 
 struct data_look {
     char root[OPTION_TEXT];
-    bool packed, shards; /* data.format is packed or webdataset */
-    double seconds;      /* time limit */
+    bool packed, shards, arrays; /* data.format is packed, webdataset or arrays */
+    double seconds;              /* time limit */
     /* The result. */
     struct error error; /* the data set is missing */
     bool cut;           /* time limit reached: the summary is incomplete */
@@ -171,8 +171,8 @@ struct data_look {
     double start;
 };
 
-/* Fill in the result. The argument is a struct data_look with root, packed, shards and
- * seconds. */
+/* Fill in the result. The argument is a struct data_look with root, packed, shards,
+ * arrays and seconds. */
 void doctor_data_read(void *argument);
 
 /* True if this node's data set differs from that of the first node; the text describes the

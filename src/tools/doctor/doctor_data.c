@@ -14,6 +14,7 @@
 #include "config/options.h"
 #include "core/clock.h"
 #include "core/crc32c.h"
+#include "data/array_path.h"
 #include "data/data_root.h"
 #include "data/dataset.h"
 #include "data/packed.h"
@@ -145,6 +146,22 @@ static void shards_add(struct data_look *look)
     tar_shards_free(&shards);
 }
 
+static void arrays_add(struct data_look *look)
+{
+    struct split_files files = {0};
+    struct stat status;
+    bool good = array_path_find(look->root, &files, &look->error);
+    look->root_length = 0;
+    for (int64_t i = 0; good && i < files.count; i++) {
+        const char *path = files.file[i].path;
+        if (stat(path, &status) == 0 && S_ISDIR(status.st_mode))
+            folder_add(look, path, 0);
+        else
+            good = path_add(look, path);
+    }
+    split_files_free(&files);
+}
+
 void doctor_data_read(void *argument)
 {
     struct data_look *look = argument;
@@ -154,6 +171,8 @@ void doctor_data_read(void *argument)
         packed_add(look);
     else if (look->shards)
         shards_add(look);
+    else if (look->arrays)
+        arrays_add(look);
     else if (data_root_check(look->root, "set data.root", &look->error))
         folder_add(look, look->root, 0);
     if (look->error.kind == ERROR_NONE && look->files == 0 && !look->cut)
@@ -205,6 +224,7 @@ void doctor_look_data(struct doctor *doctor, struct doctor_row *row)
              root[0] != '\0' ? root : dataset_sample_directory());
     look->packed = strcmp(options->data.format, "packed") == 0;
     look->shards = strcmp(options->data.format, "webdataset") == 0;
+    look->arrays = strcmp(options->data.format, "arrays") == 0;
     look->seconds = patience;
     bool back = doctor_bounded(doctor_data_read, look, 2 * patience);
     bool good = back && look->error.kind == ERROR_NONE;
@@ -217,8 +237,10 @@ void doctor_look_data(struct doctor *doctor, struct doctor_row *row)
                   "check its file server, or set data.root to another folder",
                   "%.200s does not respond", look->root);
     doctor_say_of(doctor, leaders, row, back && !good, DOCTOR_FAIL,
-                  "copy the data set there (vittrain fetch cifar10), or set data.root", "%s",
-                  look->error.text);
+                  strcmp(options->data.format, "cifar10") == 0
+                      ? "copy the data set there (vittrain fetch cifar10), or set data.root"
+                      : "copy the data set there, or set data.root",
+                  "%s", look->error.text);
     doctor_say_of(doctor, leaders, row, difference[0] != '\0', DOCTOR_FAIL,
                   "copy the data set from one node to the others again", "%s", difference);
     doctor_say_of(doctor, leaders, row, good && look->cut, DOCTOR_WARN,
