@@ -5,10 +5,9 @@ With --make: writes the files of arrays.sh instead."""
 
 import argparse
 import os
-import time
 
 from bench_common import print_row
-from pytorch_input import endless, processor_seconds
+from pytorch_input import endless, measure
 
 LAYOUTS = {"contiguous": {}, "chunks of 1 + deflate": dict(chunk=1), "chunks of 16 + deflate": dict(chunk=16),
            "chunks of 16 + shuffle + deflate": dict(chunk=16, shuffle=True)}
@@ -78,17 +77,9 @@ def main():
     from torch.utils.data import DataLoader
     torch.set_num_threads(1)
     data = Arrays(options.file)
-    batches = iter(DataLoader(data, options.batch, sampler=endless(len(data)), num_workers=options.workers,
-                              multiprocessing_context="spawn"))
-    for _ in range(4 * max(1, options.workers)):  # all workers have started
-        next(batches)
-    processes = [worker.pid for worker in getattr(batches, "_workers", [])]
-    begin, before, samples = time.perf_counter(), processor_seconds(processes), 0
-    while time.perf_counter() - begin < options.seconds:
-        samples += len(next(batches)[1])
-    rate = samples / (time.perf_counter() - begin)
-    rate_of_processors = samples / (processor_seconds(processes) - before)
-    for of, value in {"": rate, " in processor time": rate_of_processors}.items():
+    loader = DataLoader(data, options.batch, sampler=endless(len(data)), num_workers=options.workers,
+                        multiprocessing_context="spawn")
+    for of, value in measure(loader, options).items():
         print_row(framework="h5py", version=h5py.__version__, work="arrays", model=options.name, batch=options.batch,
                   precision="fp32", strategy="none", ranks=1, threads=options.workers,
                   metric=f"loader ({options.workers} workers){of}", value=f"{value:.0f}", unit="images/s")

@@ -58,22 +58,27 @@ def processor_seconds(processes):
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
+def measure(loader, options):
+    """Samples per second, and per second of CPU time, of a DataLoader whose batches are pairs."""
+    batches = iter(loader)
+    for _ in range(4 * max(1, options.workers)):  # all workers have started
+        next(batches)
+    processes = [worker.pid for worker in getattr(batches, "_workers", [])]
+    begin, before, samples = time.perf_counter(), processor_seconds(processes), 0
+    while time.perf_counter() - begin < options.seconds:
+        samples += len(next(batches)[1])
+    rate = samples / (time.perf_counter() - begin)
+    return {"": rate, " in processor time": samples / (processor_seconds(processes) - before)}
+
+
 def main():
     import torch
     import torchvision
     options = parse()
     torch.set_num_threads(1)
-    batches = iter(make_loader(options))
-    for _ in range(4 * max(1, options.workers)):  # all workers have started
-        next(batches)
-    processes = [worker.pid for worker in getattr(batches, "_workers", [])]
-    begin, before, images = time.perf_counter(), processor_seconds(processes), 0
-    while time.perf_counter() - begin < options.seconds:
-        images += len(next(batches)[1])
-    rate = images / (time.perf_counter() - begin)
-    rate_of_processors = images / (processor_seconds(processes) - before)
+    rates = measure(make_loader(options), options)
     stages = "crop" + (" + RandAugment" if options.rand_augment else "") + (" + jitter" if any(options.jitter) else "")
-    for of, value in {"": rate, " in processor time": rate_of_processors}.items():
+    for of, value in rates.items():
         print_row(framework="torchvision", version=torchvision.__version__, work="input",
                   model=f"files to {options.image} pixels", batch=options.batch,
                   precision="fp32" if options.normalise else "uint8", strategy="none", ranks=1,
