@@ -111,7 +111,9 @@ run 1 toy_best "$TEST_SOURCE/input/linear.ini" checkpoint.keep=100 checkpoint.mo
 [ "$(ls "$work"/toy_best/checkpoints/step-*.h5 | wc -l)" -gt 2 ] && [ -e "$work/toy_best/checkpoints/best.h5" ] ||
     bad="$bad; no best checkpoints with checkpoint.monitor=loss"
 result 'the toy deck writes a checkpoint every ten epochs only' "$bad" "$work/toy.log"
-fails 1 'a regression tells no classes' 2 'classes' predict "$work/numbers/checkpoints/last.h5"
+run 1 predict predict "$work/numbers/checkpoints/last.h5"
+bad=$(ended; has predict.log '^record,target,y0$'; has predict.log '^0,0\.[0-9]*,0\.[0-9]*$')
+result 'predict of a regression writes numbers' "$bad" "$work/predict.log"
 fails 1 'a regression of classes' 2 'data.task' $numbers checkpoint.monitor=loss data.task=classes \
     model.channels=3 data.image=1
 fails 1 'patches of a convolutional model' 2 'model.patch=4 does not apply with model.name=cnn_a' model.name=cnn_a model.patch=4
