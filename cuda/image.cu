@@ -178,6 +178,7 @@ struct pixels {
     unsigned chunks; /* blocks per sample */
     struct axis down;
     const struct pixel_plan *plans;
+    float missing;
     struct levels levels;
 };
 
@@ -272,7 +273,7 @@ __device__ static inline void pixel_store(const struct pixels &pixels, const num
     (void)table;
     float value = point.x < 0 ? NAN : pixel_of(pixels, plane, point);
     number_store(image, isnan(value)
-                            ? 0
+                            ? pixels.missing
                             : (value - pixels.levels.mean[channel]) / pixels.levels.std[channel]);
 }
 
@@ -330,8 +331,7 @@ static struct pixels pixels_of(const struct image_transform *args)
 {
     struct pixels pixels = {};
     pixels.planes = (const uint8_t *)args->source;
-    pixels.sample_bytes =
-        args->channels * args->source_height * args->source_width * (int64_t)image_value_size(args);
+    pixels.sample_bytes = image_source_stride(args);
     pixels.all_channels = (int)args->channels;
     pixels.height = (int)args->height;
     pixels.width = (int)args->width;
@@ -339,6 +339,7 @@ static struct pixels pixels_of(const struct image_transform *args)
     pixels.resize = args->source_height != args->height;
     pixels.chunks = blocks_for(args->height * args->width, THREADS * ROUNDS);
     pixels.plans = args->plans;
+    pixels.missing = args->missing;
     return pixels;
 }
 

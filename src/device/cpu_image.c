@@ -92,11 +92,13 @@ static void pixels_write(const struct transform_state *state, int64_t channel, c
         state->kernels->look_up(args->type, &state->tables[channel - state->first], plane, origin,
                                 count, images);
     } else if (args->type == TYPE_FP32) {
-        state->kernels->normalise(mean, std, plane, origin, count, (float *)(void *)images);
+        state->kernels->normalise(mean, std, args->missing, plane, origin, count,
+                                  (float *)(void *)images);
     } else {
         for (int64_t i = 0; i < count; i += PIECE) {
             const int64_t some = i + PIECE < count ? PIECE : count - i;
-            state->kernels->normalise(mean, std, (const float *)plane + (origin == NULL ? i : 0),
+            state->kernels->normalise(mean, std, args->missing,
+                                      (const float *)plane + (origin == NULL ? i : 0),
                                       origin == NULL ? NULL : origin + i, some, piece);
             state->convert->from_fp32(args->type, element_to_write(args->type, images, i), piece,
                                       some);
@@ -125,8 +127,7 @@ static void sample_transform(const struct transform_state *state, int64_t sample
     const struct image_transform *args = state->args;
     const int64_t plane = args->height * args->width, size = (int64_t)image_value_size(args);
     char *images = element_to_write(args->type, args->images, sample * args->channels * plane);
-    const char *source = (const char *)args->source +
-                         sample * args->channels * args->source_height * args->source_width * size;
+    const char *source = (const char *)args->source + sample * image_source_stride(args);
     const char *planes = sample_resize(state, source, slot);
 
     for (int64_t channel = state->first; args->plans == NULL && channel < state->end; channel++)

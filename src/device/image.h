@@ -85,8 +85,8 @@ struct image_kernels {
                     const int32_t *origin, int64_t count, void *images);
     /* The same for fp32 (operations.h). A missing output of resize_values is NaN. */
     void (*resize_values)(const struct resize_axis *axis, const struct resize_values *lines);
-    void (*normalise)(float mean, float std, const float *plane, const int32_t *origin,
-                      int64_t count, float *images);
+    void (*normalise)(float mean, float std, float missing, const float *plane,
+                      const int32_t *origin, int64_t count, float *images);
 };
 
 /* kernels_colour.c: operations on planes of bytes, as in Pillow (data/colour.h). */
@@ -129,6 +129,14 @@ void resize_axis_make(struct resize_axis *axis, const struct resize_span *span, 
 
 /* Return the half-width, in inputs, of the bilinear filter around an output pixel's centre. */
 double image_support(double extent, int64_t size);
+
+/* Return the bytes from one sample of the source to the next. */
+static inline int64_t image_source_stride(const struct image_transform *args)
+{
+    return args->source_stride != 0 ? args->source_stride
+                                    : args->channels * args->source_height * args->source_width *
+                                          (int64_t)image_value_size(args);
+}
 
 static inline bool image_resizes(const struct image_transform *args)
 {

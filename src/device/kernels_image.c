@@ -296,18 +296,18 @@ static void resize_values(const struct resize_axis *axis, const struct resize_va
                          lines->count - line < COLUMNS ? lines->count - line : COLUMNS);
 }
 
-KERNEL_INLINE float normal(float value, float mean, float std)
+KERNEL_INLINE float normal(float value, float mean, float std, float missing)
 {
-    return value == value ? (value - mean) / std : 0;
+    return value == value ? (value - mean) / std : missing;
 }
 
-static void normalise(float mean, float std, const float *plane, const int32_t *origin,
-                      int64_t count, float *images)
+static void normalise(float mean, float std, float missing, const float *plane,
+                      const int32_t *origin, int64_t count, float *images)
 {
     for (int64_t i = 0; origin == NULL && i < count; i++)
-        images[i] = normal(plane[i], mean, std);
+        images[i] = normal(plane[i], mean, std, missing);
     for (int64_t i = 0; origin != NULL && i < count; i++)
-        images[i] = origin[i] < 0 ? 0 : normal(plane[origin[i]], mean, std);
+        images[i] = origin[i] < 0 ? missing : normal(plane[origin[i]], mean, std, missing);
 }
 
 const struct image_kernels KERNEL(image_kernels) = {resize_horizontal, resize_vertical, follow,

@@ -611,14 +611,16 @@ struct pixel_plan {
  * with zero padding (`shift`), flip, rotation (nearest, zero outside), translation (nearest, zero
  * outside), / 255, erase (zero), (v - mean) / std. fp32: the same stages without / 255, in fp32.
  * NaN is a missing value. A resize leaves missing values out; its output is missing if less than
- * half of its weights are left. Missing values and pixels outside the image become 0. */
+ * half of its weights are left. Missing values and pixels outside the image become `missing`. */
 struct image_transform {
     enum data_type type;
     bool from_fp32; /* the source is fp32, else uint8 */
     int64_t batch, channels, source_height, source_width, height, width;
     const void *source;
+    int64_t source_stride;          /* bytes from one sample to the next; 0: contiguous */
     const struct pixel_plan *plans; /* [batch], or NULL: only resize and normalise */
     const float *mean, *std;        /* [channels], host memory */
+    float missing;                  /* fp32: 0 or NaN */
     void *images;
     uint8_t *scratch; /* device, image_transform_scratch(...) bytes; may be NULL if that is 0 */
 };

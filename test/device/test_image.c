@@ -248,10 +248,21 @@ static void many_scales(float means[MANY], float stds[MANY])
     }
 }
 
+/* Return a copy of the samples that are `stride` bytes apart. */
+static const void *spaced_copy(struct device_test *test, const void *samples, int64_t batch,
+                               int64_t bytes, int64_t stride)
+{
+    char *copy = device_test_zeros(test, TYPE_FP32, (batch * stride + 3) / 4);
+    for (int64_t b = 0; b < batch; b++)
+        memcpy(copy + b * stride, (const char *)samples + b * bytes, (size_t)bytes);
+    return copy;
+}
+
 /* The normalised values of fp32 and of uint8 by the definition, with the plan or without. */
-static void check_values(enum data_type type, bool from_fp32, bool with_plans)
+static void check_values(enum data_type type, bool from_fp32, bool with_plans, float missing)
 {
     enum { BATCH = 5, SIDE = 19, PLANE = SIDE * SIDE, COUNT = BATCH * MANY * PLANE };
+    const int64_t bytes_each = (int64_t)MANY * PLANE * (from_fp32 ? 4 : 1);
     DEVICE_TEST(test, 2);
     float means[MANY], stds[MANY];
     const float *values = random_values(&test, COUNT);
@@ -259,9 +270,12 @@ static void check_values(enum data_type type, bool from_fp32, bool with_plans)
     const struct pixel_plan none = {.shift_x = 0};
     const struct pixel_plan *plans = random_plans(&test, BATCH, SIDE, SIDE);
     many_scales(means, stds);
-    const void *source = from_fp32 ? (const void *)values : bytes;
+    const void *source = spaced_copy(&test, from_fp32 ? (const void *)values : bytes, BATCH,
+                                     bytes_each, bytes_each + 12);
     const void *images = run(&test, (struct image_transform){.type = type,
                                                              .from_fp32 = from_fp32,
+                                                             .source_stride = bytes_each + 12,
+                                                             .missing = missing,
                                                              .batch = BATCH,
                                                              .channels = MANY,
                                                              .source_height = SIDE,
@@ -280,7 +294,7 @@ static void check_values(enum data_type type, bool from_fp32, bool with_plans)
                                           i % SIDE, i % PLANE / SIDE);
         const float value = at < 0 ? NAN : values[begin + at];
         truth[i] = !from_fp32 ? ((float)(at < 0 ? 0 : bytes[begin + at]) / 255 - means[c]) / stds[c]
-                   : isnan(value) ? 0
+                   : isnan(value) ? missing
                                   : (value - means[c]) / stds[c];
     }
     test.device->backend->convert(test.stream, type, rounded, TYPE_FP32, truth, COUNT);
@@ -291,8 +305,9 @@ static void check_values(enum data_type type, bool from_fp32, bool with_plans)
 TEST_KERNELS(values_and_many_channels_are_normalised)
 {
     for (int i = 0; i < 4; i++) {
-        check_values(TYPE_FP32, i / 2, i % 2);
-        check_values(TYPE_BF16, i / 2, i % 2);
+        check_values(TYPE_FP32, i / 2, i % 2, 0);
+        check_values(TYPE_FP32, i / 2, i % 2, NAN);
+        check_values(TYPE_BF16, i / 2, i % 2, 0);
     }
 }
 
@@ -315,13 +330,14 @@ static void resize_axis_truth(const double *from, int64_t lines, int64_t line, i
         }
 }
 
-static void check_resize(int64_t height, int64_t width)
+static void check_resize(int64_t height, int64_t width, float missing)
 {
-    enum { BATCH = 3, CHANNELS = 2, FROM = 21 * 17 };
+    enum { BATCH = 3, CHANNELS = 2, FROM = 21 * 17, BYTES = CHANNELS * FROM * 4 };
     const float means[CHANNELS] = {250, 240}, stds[CHANNELS] = {3, 5};
-    static double source[FROM], between[FROM * 4], resized[FROM * 16];
+    static double plane[FROM], between[FROM * 4], resized[FROM * 16];
     DEVICE_TEST(test, 2);
     const float *values = random_values(&test, BATCH * CHANNELS * FROM);
+    const void *source = spaced_copy(&test, values, BATCH, BYTES, BYTES + 8);
     const float *images = run(&test, (struct image_transform){.from_fp32 = true,
                                                               .batch = BATCH,
                                                               .channels = CHANNELS,
@@ -329,28 +345,34 @@ static void check_resize(int64_t height, int64_t width)
                                                               .source_width = 17,
                                                               .height = height,
                                                               .width = width,
-                                                              .source = values,
+                                                              .source = source,
+                                                              .source_stride = BYTES + 8,
+                                                              .missing = missing,
                                                               .mean = means,
                                                               .std = stds});
     for (int64_t p = 0; p < BATCH * CHANNELS; p++) {
         for (int64_t i = 0; i < FROM; i++)
-            source[i] = (double)values[p * FROM + i];
-        resize_axis_truth(source, 21, 17, 1, 17, width, width, 1, between);
+            plane[i] = (double)values[p * FROM + i];
+        resize_axis_truth(plane, 21, 17, 1, 17, width, width, 1, between);
         resize_axis_truth(between, width, 1, width, 21, height, 1, width, resized);
         for (int64_t i = 0; i < height * width; i++) {
             const double mean_of = (double)means[p % CHANNELS], std_of = (double)stds[p % CHANNELS];
-            const double truth = isnan(resized[i]) ? 0 : (resized[i] - mean_of) / std_of;
-            assert_float_equal(images[p * height * width + i], truth, 1e-4);
+            const double value = isnan(resized[i]) ? 0 : (resized[i] - mean_of) / std_of;
+            const float image = images[p * height * width + i];
+            if (isnan(resized[i]) && isnan(missing))
+                assert_true(isnan(image));
+            else
+                assert_float_equal(image, value, 1e-4);
         }
     }
 }
 
 TEST_KERNELS(values_are_resized_without_missing_ones)
 {
-    check_resize(9, 11);
-    check_resize(30, 34);
-    check_resize(21, 40);
-    check_resize(7, 17);
+    check_resize(9, 11, 0);
+    check_resize(30, 34, NAN);
+    check_resize(21, 40, 0);
+    check_resize(7, 17, NAN);
 }
 
 static void too_large(struct device_test *test)
