@@ -9,6 +9,9 @@
     X(POOL_AUTO, "auto") X(POOL_TOKEN, "token") X(POOL_MEAN, "mean") X(POOL_MAP, "map")
 enum pool_choice { POOL_CHOICES(OPTION_CONSTANT) };
 
+#define HEAD_CHOICES(X) X(HEAD_CLASS, "class") X(HEAD_DENSE, "dense")
+enum head_choice { HEAD_CHOICES(OPTION_CONSTANT) };
+
 #define POSITION_CHOICES(X)                                                                        \
     X(POSITION_AUTO, "auto")                                                                       \
     X(POSITION_LEARNED, "learned")                                                                 \
@@ -32,6 +35,7 @@ struct model_options {
     int qkv_bias, qk_norm, class_token, embed_norm; /* enum switch_choice */
     int64_t registers;                              /* negative: the registry's value */
     int position;                                   /* enum position_choice */
+    int head;                                       /* enum head_choice */
     int pool;                                       /* enum pool_choice */
     int fc_norm;                                    /* enum switch_choice */
     double layer_scale;                             /* negative: the registry's value */

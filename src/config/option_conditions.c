@@ -28,6 +28,8 @@ static const struct condition {
      false},
     {"model.embed_norm,model.pool,model.fc_norm,model.layer_scale,model.mlp,model.gelu", IS_VIT,
      false},
+    {"model.head", IS_VIT ",resnet*", false},
+    {"model.pool,model.fc_norm", "model.head=dense", true},
     {"train.checkpoint_activations", IS_VIT, false},
     {"model.width,model.sync_bn", HAS_NO_BATCH_NORM, true},
     {"data.root", "data.format=synthetic", true},
@@ -146,7 +148,7 @@ static void list_write(const char *list, char *text, size_t size)
 
 static bool requests_nothing(const char *value)
 {
-    return list_matches("0,off,none,auto", value) || value[0] == '\0';
+    return list_matches("0,off,none,auto,class", value) || value[0] == '\0';
 }
 
 static bool option_refuse(const char *where, const struct option_entry *entry,

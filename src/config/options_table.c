@@ -62,8 +62,7 @@ const struct option_entry option_table[] = {
      .help = "Channels of an input image; float32 data: auto is their number. Image files always "
              "have 3."},
     {PLACE(model, patch), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 16384,
-     .help =
-         "Height and width of a patch in pixels; must divide the height and width of the images."},
+     .help = "Side of a patch in pixels; must divide the height and width of the images."},
     {PLACE(model, dim), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 65536,
      .help = "Embedding dimension; model.heads must divide it."},
     {PLACE(model, depth), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 1000,
@@ -99,13 +98,14 @@ const struct option_entry option_table[] = {
              "each block (DINOv3). Tensors then have the names of timm's Eva."},
     {PLACE(model, embed_norm), CHOICES(SWITCH_CHOICES), .preset = "auto",
      .help = "Layer norm after the patch embedding."},
+    {PLACE(model, head), CHOICES(HEAD_CHOICES), .preset = "class",
+     .help = "Outputs. class: one per class and image. dense: one per class and pixel "
+             "(docs/train.md)."},
     {PLACE(model, pool), CHOICES(POOL_CHOICES), .preset = "auto",
      .help = "Input of the head. token: the class token. mean: the mean of the patches. map: the "
              "output of attention with one learned query, followed by an MLP (SigLIP)."},
     {PLACE(model, fc_norm), CHOICES(SWITCH_CHOICES), .preset = "auto",
-     .help =
-         "Position of the last layer norm with model.pool=mean. on: after the mean. off: before "
-         "the mean, on all tokens."},
+     .help = "Last layer norm with model.pool=mean. on: of the mean. off: of all tokens, before."},
     {PLACE(model, layer_scale), .kind = OPTION_IS_NUMBER, .preset = "auto", AUTOMATIC(-1),
      .most = 1,
      .help = "Initial value of LayerScale: learned factors of the output of each branch, one per "

@@ -275,6 +275,7 @@ struct model *convnet_open(const char *name, const struct convnet_shape *shape,
                                     .device = device,
                                     .compute = compute,
                                     .image = image,
+                                    .output = {1, 1},
                                     .channels = shape->channels,
                                     .classes = shape->classes,
                                     .loss = shape->loss};

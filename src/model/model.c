@@ -52,6 +52,11 @@ struct model *model_open(const struct options *options, struct device *device,
         name_refuse(name, error);
         return NULL;
     }
+    if (options->model.head == HEAD_DENSE) {
+        error_set(error, ERROR_USAGE, "model.head=dense: %s does not support it; leave it out",
+                  name);
+        return NULL;
+    }
     struct model *model = entry->type->open(entry, options, device, compute, error);
     if (model == NULL)
         return NULL;
@@ -244,6 +249,11 @@ static int64_t parameters_count(const struct unit *unit, bool trainable)
         if (unit->tensors[t].kind == TENSOR_PARAMETER && (unit->tensors[t].trainable || !trainable))
             count += unit->tensors[t].count;
     return count;
+}
+
+int64_t model_output_count(const struct model *model)
+{
+    return model->classes * model->output.height * model->output.width;
 }
 
 int64_t unit_parameter_count(const struct unit *unit)

@@ -31,8 +31,8 @@ struct model_pass {
     uint64_t seed;
     const struct step_params *params; /* device memory: keys dropout; read only in training */
     const void *images;               /* [batch, channels, height, width], compute type */
-    void *logits; /* [batch, classes], compute type: written by forward; holds their gradient for
-                     backward */
+    void *logits; /* [batch, classes, output], compute type: written by forward; holds their
+                     gradient for backward */
 };
 
 /* The functions of one kind of model. Pointers may not be NULL unless noted. */
@@ -78,6 +78,7 @@ struct model {
     struct unit *units;
     int unit_count;
     struct image_size image;
+    struct image_size output; /* 1 x 1; with model.head=dense the size of the image */
     int64_t channels, classes;
     enum model_loss loss;
     const struct model_entry *entry;
@@ -107,6 +108,9 @@ void model_close(struct model *model);
 MUST_CHECK bool model_normalisation(const struct model *model, const struct options *options,
                                     struct channel_values *mean, struct channel_values *std,
                                     struct error *error);
+
+/* Return the number of output values of a sample: those of all classes and pixels. */
+int64_t model_output_count(const struct model *model);
 
 /* Number of parameters, without running statistics; `trainable`: without frozen tensors. */
 int64_t unit_parameter_count(const struct unit *unit);

@@ -399,6 +399,7 @@ struct model *vit_open(const struct vit_shape *shape, struct device *device, enu
                                 .units = calloc((size_t)unit_count, sizeof(struct unit)),
                                 .unit_count = unit_count,
                                 .image = image,
+                                .output = {1, 1},
                                 .channels = shape->channels,
                                 .classes = shape->classes,
                                 .flops_per_image = flops_per_image(vit)};
