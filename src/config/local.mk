@@ -24,6 +24,7 @@ libvittrain_a_SOURCES += \
 	src/config/options.h \
 	src/config/options_help.c \
 	src/config/options_table.c \
+	src/config/options_table_commands.inc \
 	src/config/phase.h \
 	src/config/run_options.h \
 	src/config/train_options.h

@@ -51,7 +51,7 @@ result 'report, launch and sweep use no module of the engine but core and config
 
 {
     find benchmarks cuda jobs m4 packaging src test -name '*.[ch]' -o -name '*.cu' -o -name '*.cpp' -o -name '*.proto' \
-        -o -name '*.sh' -o -name '*.py' -o -name '*.awk' -o -name '*.m4' -o -name '*.mk'
+        -o -name '*.sh' -o -name '*.py' -o -name '*.inc' -o -name '*.awk' -o -name '*.m4' -o -name '*.mk'
     echo configure.ac Makefile.am
     grep -lsI '^#!/' .ci/* benchmarks/* bootstrap packaging/*/* quickstart test/*
 } 2>/dev/null | grep -v '\.pb-c\.' | xargs grep -L SPDX-License-Identifier >"$work/licence"
