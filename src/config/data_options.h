@@ -16,6 +16,9 @@ enum validation_choice { VALIDATION_CHOICES(OPTION_CONSTANT) VALIDATION_FRACTION
 #define VAL_FROM_CHOICES(X) X(VAL_FROM_CLASSES, "classes") X(VAL_FROM_END, "end")
 enum val_from_choice { VAL_FROM_CHOICES(OPTION_CONSTANT) };
 
+#define SHUFFLE_CHOICES(X) X(SHUFFLE_OFF, "off") X(SHUFFLE_ON, "on") X(SHUFFLE_CHUNKS, "chunks")
+enum shuffle_choice { SHUFFLE_CHOICES(OPTION_CONSTANT) };
+
 #define TASK_CHOICES(X) X(TASK_CLASSES, "classes") X(TASK_REGRESSION, "regression")
 enum task_choice { TASK_CHOICES(OPTION_CONSTANT) };
 
@@ -55,7 +58,8 @@ struct data_options {
     char format[OPTION_TEXT];
     char root[OPTION_TEXT]; /* empty: the sample of CIFAR-10 installed with the program */
     int64_t workers;
-    bool shuffle, drop_last;
+    int shuffle; /* enum shuffle_choice */
+    bool drop_last;
     int64_t shuffle_block; /* samples; 0: the whole set is shuffled */
     int val;               /* enum validation_choice */
     double val_fraction;   /* of the training samples; 0 unless val is VALIDATION_FRACTION */

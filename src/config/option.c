@@ -294,18 +294,17 @@ static bool read_switch(const char *text, bool *value)
 
 static bool read_choice(const struct option_entry *entry, const char *text, int *value)
 {
+    /* A choice of on and off also accepts yes, no, true, false, 1 and 0. */
+    bool on;
+    const bool is_switch = entry->number_offset == 0 && read_switch(text, &on);
+    const char *word = !is_switch ? text : on ? "on" : "off";
     for (const struct option_choice *choice = entry->choices; choice->word != NULL; choice++) {
-        if (strcasecmp(text, choice->word) == 0) {
+        if (strcasecmp(text, choice->word) == 0 || strcasecmp(word, choice->word) == 0) {
             *value = choice->value;
             return true;
         }
     }
-    /* A switch with "auto" also accepts yes, no, true, false, 1 and 0. */
-    bool on;
-    if (entry->choices[0].value != SWITCH_AUTO || !read_switch(text, &on))
-        return false;
-    *value = on ? SWITCH_ON : SWITCH_OFF;
-    return true;
+    return false;
 }
 
 /* Read a choice that also accepts a number. A word sets the number to 0, so that options with the

@@ -37,6 +37,7 @@ static const struct condition {
      false},
     {"data.task", "data.format=synthetic,arrays", false},
     {"data.x,data.y,data.order", "data.format=arrays", false},
+    {"data.shuffle_block", "data.shuffle=chunks", true},
     {"data.val_from", "data.val=test,reference,none,val", true},
     {"data.image,data.classes", "data.task=classes", false},
     {"augment.*,eval.*,train.loss,train.label_smoothing", "model.name=linear", true},

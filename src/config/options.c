@@ -275,11 +275,17 @@ static bool check_train(const struct options *options, struct error *error)
         return error_set(error, ERROR_USAGE,
                          "train.accumulate=%lld is more than train.global_batch=%lld",
                          (long long)train->accumulate, (long long)train->global_batch);
-    if (options->augment.repeat > 1 && options->data.shuffle_block > 0)
+    const bool chunks = options->data.shuffle == SHUFFLE_CHUNKS;
+    if (options->augment.repeat > 1 && (chunks || options->data.shuffle_block > 0))
         return error_set(error, ERROR_USAGE,
-                         "augment.repeat=%lld does not work with data.shuffle_block: use only one "
+                         "augment.repeat=%lld does not work with data.shuffle%s: use only one "
                          "of them",
-                         (long long)options->augment.repeat);
+                         (long long)options->augment.repeat, chunks ? "=chunks" : "_block");
+    if (chunks && strcmp(options->data.format, "arrays") != 0)
+        return error_set(error, ERROR_USAGE,
+                         "data.shuffle=chunks does not apply with data.format=%s: set "
+                         "data.shuffle=on",
+                         options->data.format);
     /* Multiplying and dividing by a power of two does not round. */
     int exponent;
     if (frexp(train->loss_scale, &exponent) != 0.5)

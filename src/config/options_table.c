@@ -136,8 +136,9 @@ const struct option_entry option_table[] = {
              "of CIFAR-10 that is installed with the program (2,000 + 500 images)."},
     {PLACE(data, workers), .kind = OPTION_IS_INTEGER, .preset = "1", .least = 1, .most = 256,
      .help = "Threads per rank that load batches ahead of the step."},
-    {PLACE(data, shuffle), .kind = OPTION_IS_SWITCH, .preset = "on",
-     .help = "Shuffle the training samples in each epoch. off: the order of the files."},
+    {PLACE(data, shuffle), CHOICES(SHUFFLE_CHOICES), .preset = "on",
+     .help = "Shuffle the training samples in each epoch. off: the order of the files. chunks: "
+             "arrays, by chunks of their files, each of which is decoded about once."},
     {PLACE(data, shuffle_block), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 4294967295.0,
      .help = "Packed data and shards: shuffle blocks of this many samples, then the samples within "
              "groups of 16 blocks, so that disks read long ranges. Works best with "

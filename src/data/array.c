@@ -10,28 +10,8 @@
 
 #include "core/durable.h"
 #include "core/integer.h"
-#include "data/array_files.h"
-#include "data/array_filter.h"
+#include "data/array_cache.h"
 #include "data/array_value.h"
-#include "data/byte_buffer.h"
-
-/* A reader keeps at most this many bytes of decoded chunks, but at least one chunk. */
-static const int64_t most_kept_bytes = (int64_t)1 << 28;
-
-struct kept_chunk {
-    int64_t index; /* -1: none */
-    struct byte_buffer buffer;
-};
-
-/* Buffers of one thread that reads, and the chunks that it decoded last. */
-struct array_reader {
-    struct array_reader *next;
-    struct byte_buffer stored, work;
-    struct filter_state *filter_state;
-    struct shard_index shard;
-    struct kept_chunk *kept;
-    int64_t kept_count, oldest;
-};
 
 /* The part of a chunk that is in a box, as nested loops over its elements, innermost first. All
  * members are in elements. Dimensions that are contiguous in chunk and memory are one loop. */
@@ -40,6 +20,7 @@ struct piece {
     int64_t count[ARRAY_DIMENSIONS], from_stride[ARRAY_DIMENSIONS], to_stride[ARRAY_DIMENSIONS];
     int64_t from, to; /* of the first element in the chunk and in memory */
     int64_t span;     /* from the first element to the last one in the chunk, inclusive */
+    bool is_whole;    /* all elements of the chunk that the array has */
 };
 
 /* ---- opening ---- */
@@ -50,6 +31,14 @@ int64_t array_elements(const struct array *array)
     for (int d = 0; d < array->dimensions; d++)
         elements *= array->extent[d];
     return elements;
+}
+
+int64_t array_shared_bytes(const struct array *array)
+{
+    int64_t bytes = array->chunk_bytes;
+    for (int d = 1; d < array->dimensions; d++)
+        bytes *= array->grid[d];
+    return array->filter_count > 0 && array->chunk[0] > 1 ? bytes : 0;
 }
 
 bool array_order_is_hwc(const int64_t *extent)
@@ -64,7 +53,16 @@ void array_begin(struct array *array, const char *path, const char *name, int de
     if (stamp != NULL)
         array->stamp = *stamp;
     snprintf(array->name, sizeof array->name, "%s", name);
-    pthread_mutex_init(&array->mutex, NULL);
+    array->cache = array_cache_new();
+    array->owns_cache = true;
+}
+
+void array_use_cache(struct array *array, struct array_cache *cache)
+{
+    if (array->owns_cache)
+        array_cache_free(array->cache);
+    array->cache = cache;
+    array->owns_cache = false;
 }
 
 bool array_refuse(const struct array *array, struct error *error, const char *format, ...)
@@ -144,25 +142,9 @@ bool array_open(struct array *array, struct error *error)
     return true;
 }
 
-static void reader_free(struct array_reader *reader)
-{
-    for (int64_t n = 0; n < reader->kept_count; n++)
-        free(reader->kept[n].buffer.data);
-    free(reader->kept);
-    free(reader->stored.data);
-    free(reader->work.data);
-    free(reader->shard.entries.data);
-    filter_state_free(reader->filter_state);
-    free(reader);
-}
-
 void array_close(struct array *array)
 {
-    for (struct array_reader *next; array->readers != NULL; array->readers = next) {
-        next = array->readers->next;
-        reader_free(array->readers);
-    }
-    pthread_mutex_destroy(&array->mutex);
+    array_use_cache(array, NULL);
     if (array->owns_descriptor && array->descriptor >= 0)
         close(array->descriptor);
     array->descriptor = -1;
@@ -173,57 +155,6 @@ void array_close(struct array *array)
     array->chunks = NULL;
     array->data = NULL;
     array->chunk_count = 0;
-}
-
-/* ---- readers ---- */
-
-static struct kept_chunk *kept_find(struct array_reader *reader, int64_t index)
-{
-    for (int64_t n = 0; n < reader->kept_count; n++)
-        if (reader->kept[n].index == index)
-            return &reader->kept[n];
-    return NULL;
-}
-
-/* Return a new reader that keeps `chunks` chunks, the number in a box, within the limit. */
-static struct array_reader *reader_new(const struct array *array, int64_t chunks)
-{
-    struct array_reader *reader = calloc(1, sizeof *reader);
-    ENSURE_MEMORY(reader != NULL, "no memory to read an array");
-    reader->kept_count =
-        smaller(larger(chunks, 1), larger(most_kept_bytes / array->chunk_bytes, 1));
-    reader->kept = calloc((size_t)reader->kept_count, sizeof *reader->kept);
-    reader->filter_state = filter_state_new();
-    reader->shard.file = -1;
-    ENSURE_MEMORY(reader->kept != NULL && reader->filter_state != NULL,
-                  "no memory to read an array");
-    for (int64_t n = 0; n < reader->kept_count; n++)
-        reader->kept[n].index = -1;
-    return reader;
-}
-
-/* Return a reader that is not in use, if possible one that has kept the chunk `index`. */
-static struct array_reader *reader_take(struct array *array, int64_t index, int64_t chunks)
-{
-    pthread_mutex_lock(&array->mutex);
-    struct array_reader **link = &array->readers;
-    while (*link != NULL && kept_find(*link, index) == NULL)
-        link = &(*link)->next;
-    if (*link == NULL)
-        link = &array->readers;
-    struct array_reader *reader = *link;
-    if (reader != NULL)
-        *link = reader->next;
-    pthread_mutex_unlock(&array->mutex);
-    return reader != NULL ? reader : reader_new(array, chunks);
-}
-
-static void reader_give(struct array *array, struct array_reader *reader)
-{
-    pthread_mutex_lock(&array->mutex);
-    reader->next = array->readers;
-    array->readers = reader;
-    pthread_mutex_unlock(&array->mutex);
 }
 
 /* ---- chunks ---- */
@@ -293,57 +224,47 @@ static void place_close(const struct array *array, const struct chunk_place *pla
         close(place->descriptor);
 }
 
-/* Decode reader->stored into kept->buffer. */
+/* Decode reader->stored into `to`, which has room for the decoded chunk. */
 static const char *filters_undo(const struct array *array, struct array_reader *reader,
-                                const struct chunk_place *place, struct kept_chunk *kept)
+                                const struct chunk_place *place, uint8_t *to)
 {
+    const uint32_t applied = ~place->skipped & ((UINT32_C(1) << array->filter_count) - 1);
     const uint8_t *from = reader->stored.data;
     size_t bytes = (size_t)place->bytes;
-    const char *fault = NULL;
-    for (int n = array->filter_count; fault == NULL && n-- > 0;) {
-        if (place->skipped >> n & 1)
+    for (int n = array->filter_count; n-- > 0;) {
+        if (!(applied >> n & 1))
             continue;
-        struct byte_buffer *to = from == kept->buffer.data ? &reader->work : &kept->buffer;
-        fault = filter_undo(reader->filter_state, array->filter[n], (size_t)array->element_bytes,
-                            from, &bytes, to->data, to->capacity);
-        from = filter_is_checksum(array->filter[n]) ? from : to->data;
+        const bool is_last = (applied & ((UINT32_C(1) << n) - 1)) == 0;
+        struct byte_buffer *work = &reader->work[from == reader->work[0].data];
+        uint8_t *target = is_last ? to : work->data;
+        const size_t capacity = is_last ? (size_t)array->chunk_bytes : work->capacity;
+        const char *fault =
+            filter_undo(reader->filter_state, array->filter[n], (size_t)array->element_bytes, from,
+                        &bytes, target, capacity);
+        if (fault != NULL)
+            return fault;
+        from = filter_is_checksum(array->filter[n]) ? from : target;
     }
-    if (fault == NULL && bytes != (size_t)array->chunk_bytes)
-        fault = "it has the wrong size: the file is damaged";
-    if (fault != NULL)
-        return fault;
-    if (from == reader->work.data) {
-        const struct byte_buffer work = reader->work;
-        reader->work = kept->buffer;
-        kept->buffer = work;
-    } else if (from == reader->stored.data) {
-        memcpy(kept->buffer.data, from, bytes);
-    }
+    if (bytes != (size_t)array->chunk_bytes)
+        return "it has the wrong size: the file is damaged";
+    if (from != to)
+        memcpy(to, from, bytes);
     return NULL;
 }
 
-/* Return the decoded elements of a chunk, or NULL. */
-static const uint8_t *chunk_decode(const struct array *array, struct array_reader *reader,
-                                   int64_t index, const struct chunk_place *place,
-                                   struct error *error)
+/* Read and decode a chunk that exists into `to`. */
+static bool chunk_decode(const struct array *array, struct array_reader *reader, int64_t index,
+                         const struct chunk_place *place, uint8_t *to, struct error *error)
 {
-    struct kept_chunk *kept = &reader->kept[reader->oldest];
-    reader->oldest = (reader->oldest + 1) % reader->kept_count;
-    kept->index = -1;
     /* Between filters, checksums and incompressible data can make the chunk larger. */
     const size_t bytes = (size_t)(array->chunk_bytes + array->chunk_bytes / 64) + 64;
-    if (!byte_buffer_reserve(&reader->stored, (size_t)place->bytes, error) ||
-        !byte_buffer_reserve(&reader->work, bytes, error) ||
-        !byte_buffer_reserve(&kept->buffer, bytes, error) ||
-        !bytes_read(array, index, place, 0, reader->stored.data, place->bytes, error))
-        return NULL;
-    const char *fault = filters_undo(array, reader, place, kept);
-    if (fault != NULL) {
-        chunk_refuse(array, index, fault, error);
-        return NULL;
-    }
-    kept->index = index;
-    return kept->buffer.data;
+    bool good = byte_buffer_reserve(&reader->stored, (size_t)place->bytes, error);
+    for (int n = 0; good && n < 2 && n < array->filter_count - 1; n++)
+        good = byte_buffer_reserve(&reader->work[n], bytes, error);
+    if (!good || !bytes_read(array, index, place, 0, reader->stored.data, place->bytes, error))
+        return false;
+    const char *fault = filters_undo(array, reader, place, to);
+    return fault == NULL || chunk_refuse(array, index, fault, error);
 }
 
 /* ---- boxes ---- */
@@ -353,7 +274,7 @@ static void piece_make(const struct array *array, const struct array_box *box, c
                        struct piece *piece)
 {
     int64_t stride = 1;
-    *piece = (struct piece){.loops = 0, .span = 1};
+    *piece = (struct piece){.span = 1, .is_whole = true};
     for (int d = array->dimensions; d-- > 0; stride *= array->chunk[d]) {
         const int64_t origin = at[d] * array->chunk[d];
         const int64_t first = larger(box->begin[d], origin);
@@ -362,6 +283,8 @@ static void piece_make(const struct array *array, const struct array_box *box, c
         piece->from += (first - origin) * stride;
         piece->to += (first - box->begin[d]) * box->stride[d];
         piece->span += (end - first - 1) * stride;
+        piece->is_whole &=
+            first == origin && end == smaller(origin + array->chunk[d], array->extent[d]);
         if (piece->loops > 0 && end - first == 1)
             continue;
         if (piece->loops > 0 && stride == piece->from_stride[inner] * piece->count[inner] &&
@@ -401,39 +324,38 @@ static void piece_convert(const struct array *array, const struct piece *piece, 
     }
 }
 
-/* Read a piece of a chunk that exists, and convert it if necessary. */
+/* True if the elements have the same layout in the chunk and in memory. */
+static bool piece_is_plain(const struct array *array, const struct piece *piece,
+                           struct array_target to)
+{
+    return array->is_plain && to.floats != NULL && piece->loops == 1 && piece->to_stride[0] == 1;
+}
+
+/* Read a piece of a chunk that exists and is not kept, and convert it if necessary. */
 static bool stored_read(const struct array *array, struct array_reader *reader, int64_t index,
                         const struct chunk_place *place, const struct piece *piece,
                         struct array_target to, struct error *error)
 {
-    const int64_t first = piece->from * array->element_bytes;
-    const int64_t bytes = piece->span * array->element_bytes;
-    if (array->filter_count > 0) {
-        const uint8_t *elements = chunk_decode(array, reader, index, place, error);
-        if (elements != NULL)
-            piece_convert(array, piece, elements + first, to);
-        return elements != NULL;
-    }
-    if (array->is_plain && to.floats != NULL && piece->loops == 1 && piece->to_stride[0] == 1)
-        return bytes_read(array, index, place, first, to.floats + piece->to, bytes, error);
-    if (!byte_buffer_reserve(&reader->stored, (size_t)bytes, error) ||
-        !bytes_read(array, index, place, first, reader->stored.data, bytes, error))
+    const bool plain = piece_is_plain(array, piece, to), filtered = array->filter_count > 0;
+    const int64_t first = filtered ? 0 : piece->from * array->element_bytes;
+    const int64_t bytes = filtered ? array->chunk_bytes : piece->span * array->element_bytes;
+    const bool direct = plain && bytes == piece->span * array->element_bytes;
+    if (!direct && !byte_buffer_reserve(&reader->decoded, (size_t)bytes, error))
         return false;
-    piece_convert(array, piece, reader->stored.data, to);
+    uint8_t *data = direct ? (uint8_t *)(to.floats + piece->to) : reader->decoded.data;
+    if (filtered ? !chunk_decode(array, reader, index, place, data, error)
+                 : !bytes_read(array, index, place, first, data, bytes, error))
+        return false;
+    if (!direct)
+        piece_convert(array, piece, data, to);
     return true;
 }
 
-/* Read the piece of one chunk. */
+/* Read a piece of a chunk that is not kept. */
 static bool piece_read(const struct array *array, struct array_reader *reader, int64_t index,
                        const struct piece *piece, struct array_target to, struct error *error)
 {
-    const int64_t first = piece->from * array->element_bytes;
-    const struct kept_chunk *kept = kept_find(reader, index);
     struct chunk_place place;
-    if (array->data != NULL || kept != NULL) {
-        piece_convert(array, piece, (kept != NULL ? kept->buffer.data : array->data) + first, to);
-        return true;
-    }
     if (!place_find(array, reader, index, &place, error))
         return false;
     bool good = true;
@@ -445,21 +367,41 @@ static bool piece_read(const struct array *array, struct array_reader *reader, i
     return good;
 }
 
+/* Read a piece of a chunk that other reads need, too. */
+static bool shared_read(const struct array *array, struct array_reader *reader, int64_t index,
+                        const struct piece *piece, struct array_target to, struct error *error)
+{
+    struct chunk_place place;
+    struct cached_chunk *chunk = array_cache_take(array->cache, array, index, error);
+    bool exists = true, good = chunk != NULL;
+    if (good && !chunk->is_ready) {
+        good = place_find(array, reader, index, &place, error);
+        exists = good && place.descriptor >= 0;
+        good = good && (!exists || chunk_decode(array, reader, index, &place, chunk->data, error));
+        if (exists)
+            place_close(array, &place);
+    }
+    if (good)
+        piece_convert(array, piece,
+                      exists ? chunk->data + piece->from * array->element_bytes : NULL, to);
+    if (chunk != NULL)
+        array_cache_give(array->cache, chunk, good && exists);
+    return good;
+}
+
 static bool box_read(struct array *array, const struct array_box *box, struct array_target to,
                      struct error *error)
 {
     int64_t first[ARRAY_DIMENSIONS], at[ARRAY_DIMENSIONS], end[ARRAY_DIMENSIONS];
-    int64_t chunks = 1, index = 0;
+    int64_t index;
     for (int d = 0; d < array->dimensions; d++) {
         ENSURE(box->begin[d] >= 0 && box->count[d] > 0 &&
                    box->begin[d] <= array->extent[d] - box->count[d],
                "a box outside of '%s'", array->name);
         first[d] = at[d] = box->begin[d] / array->chunk[d];
         end[d] = (box->begin[d] + box->count[d] - 1) / array->chunk[d] + 1;
-        chunks *= end[d] - first[d];
-        index = index * array->grid[d] + at[d];
     }
-    struct array_reader *reader = reader_take(array, index, chunks);
+    struct array_reader *reader = array_reader_take(array->cache, array);
     bool good = true;
     for (int d = 0; good && d >= 0;) {
         struct piece piece;
@@ -467,11 +409,15 @@ static bool box_read(struct array *array, const struct array_box *box, struct ar
         for (d = 0; d < array->dimensions; d++)
             index = index * array->grid[d] + at[d];
         piece_make(array, box, at, &piece);
-        good = piece_read(array, reader, index, &piece, to, error);
+        if (array->data != NULL)
+            piece_convert(array, &piece, array->data + piece.from * array->element_bytes, to);
+        else
+            good = (array->filter_count > 0 && !piece.is_whole ? shared_read : piece_read)(
+                array, reader, index, &piece, to, error);
         for (d = array->dimensions - 1; d >= 0 && ++at[d] == end[d]; d--)
             at[d] = first[d];
     }
-    reader_give(array, reader);
+    array_reader_give(array->cache, reader);
     return good;
 }
 

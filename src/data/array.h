@@ -5,7 +5,6 @@
 #ifndef VITTRAIN_DATA_ARRAY_H
 #define VITTRAIN_DATA_ARRAY_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -57,7 +56,7 @@ struct array_files {
     int64_t shard[ARRAY_DIMENSIONS]; /* number of chunks in a file, per dimension */
 };
 
-struct array_reader;
+struct array_cache;
 
 struct array {
     const char *path; /* of the file, for messages */
@@ -84,8 +83,8 @@ struct array {
     int64_t grid[ARRAY_DIMENSIONS]; /* number of chunks per dimension */
     int64_t chunk_bytes;            /* after decoding */
     bool is_plain;                  /* elements are native float32 without a rule */
-    pthread_mutex_t mutex;
-    struct array_reader *readers; /* list of the readers that are not in use */
+    struct array_cache *cache;
+    bool owns_cache;
 };
 
 /* A part of an array and its layout in memory. */
@@ -118,8 +117,11 @@ void array_rule_set(struct array *array,
 /* Check the description and set the members that depend on it. */
 MUST_CHECK bool array_open(struct array *array, struct error *error);
 
-/* Read a box as float32 or as double. Thread-safe. The chunks that were decoded last are kept, so
- * that one thread that reads samples in order decodes each chunk once. */
+/* Use this cache instead of one of its own. Call it before the first read. */
+void array_use_cache(struct array *array, struct array_cache *cache);
+
+/* Read a box as float32 or as double. Thread-safe. Decoded chunks are kept in the cache, unless the
+ * box contains them completely. */
 MUST_CHECK bool array_read(struct array *array, const struct array_box *box, float *to,
                            struct error *error);
 MUST_CHECK bool array_read_doubles(struct array *array, const struct array_box *box, double *to,
@@ -129,6 +131,10 @@ void array_close(struct array *array);
 
 /* Return the number of elements. */
 int64_t array_elements(const struct array *array);
+
+/* Return the number of bytes of the decoded chunks that a sample (the elements with one index in
+ * the first dimension) shares with other samples; 0: none. */
+int64_t array_shared_bytes(const struct array *array);
 
 /* True if images of four dimensions are [N, H, W, C] with data.order=auto: the last dimension is
  * the smallest of the three. */

@@ -13,8 +13,10 @@
 #include "core/integer.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "data/array_cache.h"
 #include "data/array_path.h"
 #include "data/dataset.h"
+#include "data/sampler.h"
 #include "data/split_files.h"
 
 /* A data set of data.x. */
@@ -29,6 +31,8 @@ struct arrays_file {
     char *path;
     struct array_path place;
     int64_t first, count; /* first record and number of records */
+    int64_t chunk;        /* samples in its largest chunks that have to be decoded; at least 1 */
+    int64_t first_chunk;  /* number of chunks of the files before */
     struct array *x;      /* [variable_count] */
     int opened;           /* number of arrays in x that are open */
 };
@@ -380,6 +384,86 @@ static bool labels_set(struct dataset *dataset, const struct options *options, s
     return true;
 }
 
+/* ---- chunks ---- */
+
+static struct arrays_file *file_of(const struct arrays *self, int64_t record)
+{
+    int64_t low = 0, high = self->file_count - 1;
+    while (low < high) {
+        const int64_t middle = (low + high + 1) / 2;
+        if (self->file[middle].first <= record)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return &self->file[low];
+}
+
+/* Set the size of a file's chunks. Return the bytes that all of them have after decoding. */
+static int64_t chunks_count(struct arrays_file *file, int64_t first_chunk)
+{
+    int64_t bytes = 0;
+    file->chunk = 1;
+    for (int v = 0; v < file->opened; v++) {
+        const struct array *array = &file->x[v];
+        const int64_t shared = array_shared_bytes(array);
+        if (shared > 0)
+            file->chunk = larger(file->chunk, smaller(array->chunk[0], array->extent[0]));
+        bytes += shared * array->grid[0];
+    }
+    file->first_chunk = first_chunk;
+    return bytes;
+}
+
+/* Return the bytes of decoded chunks to keep: those that the threads need for their last samples,
+ * or with data.shuffle=chunks a window and half a window more, since ranks share the window and its
+ * successor begins before its end. */
+static int64_t chunks_kept(const struct arrays_file *file, int64_t workers, bool by_chunks)
+{
+    enum { CHUNKS = SHUFFLE_WINDOW + SHUFFLE_WINDOW / 2 };
+    const int64_t most = (int64_t)1 << 28;
+    int64_t kept = 0;
+    for (int v = 0; v < file->opened; v++) {
+        const struct array *array = &file->x[v];
+        const int64_t shared = array_shared_bytes(array);
+        if (by_chunks)
+            kept += CHUNKS * round_up_division(file->chunk, array->chunk[0]) * shared;
+        else if (shared > 0)
+            kept += (workers + 1) * larger(smaller(shared, most), array->chunk_bytes);
+    }
+    return kept;
+}
+
+/* Let all files share one cache of decoded chunks. */
+static void chunks_share(struct dataset *dataset, const struct options *options, bool by_chunks)
+{
+    struct arrays *self = dataset->self;
+    int64_t total = 0, chunks = 0, largest = 1;
+    dataset->chunks = array_cache_new();
+    for (int64_t i = 0; i < self->file_count; i++) {
+        struct arrays_file *file = &self->file[i];
+        for (int v = 0; v < file->opened; v++)
+            array_use_cache(&file->x[v], dataset->chunks);
+        total += chunks_count(file, chunks);
+        chunks += round_up_division(file->count, file->chunk);
+        largest = larger(largest, file->chunk);
+        dataset->kept_bytes =
+            larger(dataset->kept_bytes, chunks_kept(file, options->data.workers, by_chunks));
+    }
+    dataset->kept_bytes = smaller(dataset->kept_bytes, total);
+    array_cache_limit(dataset->chunks, dataset->kept_bytes);
+    if (by_chunks)
+        log_info("data.shuffle=chunks: %lld samples in a chunk; decoded chunks take at most %.1f "
+                 "MiB of each rank's memory",
+                 (long long)largest, (double)dataset->kept_bytes / (1 << 20));
+}
+
+static int64_t arrays_chunk(const struct dataset *dataset, int64_t record)
+{
+    const struct arrays_file *file = file_of(dataset->self, record);
+    return file->first_chunk + (record - file->first) / file->chunk;
+}
+
 /* ---- the data set ---- */
 
 static bool files_open(struct dataset *dataset, const struct options *options,
@@ -411,22 +495,11 @@ static bool arrays_open(const struct options *options, enum data_split split,
         !array_path_find(options->data.root, &self->files, error) ||
         !files_open(dataset, options, split, error) || !labels_set(dataset, options, error))
         return false;
-    for (int v = 0; split == SPLIT_TRAIN && !dataset->held_out && v < self->variable_count; v++)
+    const bool training = split == SPLIT_TRAIN && !dataset->held_out;
+    chunks_share(dataset, options, training && options->data.shuffle == SHUFFLE_CHUNKS);
+    for (int v = 0; training && v < self->variable_count; v++)
         variable_log(&self->variable[v]);
     return true;
-}
-
-static struct arrays_file *file_of(const struct arrays *self, int64_t record)
-{
-    int64_t low = 0, high = self->file_count - 1;
-    while (low < high) {
-        const int64_t middle = (low + high + 1) / 2;
-        if (self->file[middle].first <= record)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    return &self->file[low];
 }
 
 /* Return the box of a sample. In memory, each channel is one plane. */
@@ -509,6 +582,7 @@ static void arrays_close(struct dataset *dataset)
         free(file->x);
         free(file->path);
     }
+    array_cache_free(dataset->chunks);
     split_files_free(&self->files);
     free(self->file);
     free(self->variable);
@@ -522,6 +596,7 @@ const struct dataset_format dataset_arrays = {
     .open = arrays_open,
     .read = arrays_read,
     .label = arrays_label,
+    .chunk = arrays_chunk,
     .name_record = arrays_name_record,
     .close = arrays_close,
     .splits = true,

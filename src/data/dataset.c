@@ -120,6 +120,7 @@ bool dataset_describe(struct dataset *dataset, const struct options *options, st
                                 .height = opened.height,
                                 .width = opened.width,
                                 .normalised = opened.normalised,
+                                .kept_bytes = opened.kept_bytes,
                                 .classes = opened.classes};
     memcpy(dataset->mean, opened.mean, sizeof dataset->mean);
     memcpy(dataset->std, opened.std, sizeof dataset->std);

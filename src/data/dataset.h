@@ -41,6 +41,9 @@ struct dataset_format {
     int64_t (*size)(struct dataset *dataset, int64_t record, struct error *error);
     /* Label of a record, without reading its pixels. NULL for files without labels. */
     bool (*label)(struct dataset *dataset, int64_t record, int32_t *label, struct error *error);
+    /* Number of the chunk in the file that contains a record and its neighbours, ascending with the
+     * record, for data.shuffle=chunks. NULL: not supported. */
+    int64_t (*chunk)(const struct dataset *dataset, int64_t record);
     /* Hint that records [first, end) will be read soon. Thread-safe. NULL: not supported. */
     void (*advise)(struct dataset *dataset, int64_t first, int64_t end);
     /* Name of a record in messages: its file. NULL: only the record number is known. */
@@ -68,7 +71,9 @@ struct dataset {
     uint32_t *subset;  /* [count] record numbers of this split; NULL: all records */
     char **fault; /* [count]: why a sample could not be read, or NULL. The loader sets it and passes
                    * a black image. NULL: such a sample is an error */
-    void *self;   /* data of the format */
+    int64_t kept_bytes;         /* limit of the decoded chunks in memory */
+    struct array_cache *chunks; /* decoded chunks of arrays, or NULL */
+    void *self;                 /* data of the format */
 };
 
 static inline size_t dataset_value_size(enum dataset_type type)

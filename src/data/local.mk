@@ -3,6 +3,8 @@
 libvittrain_a_SOURCES += \
 	src/data/array.c \
 	src/data/array.h \
+	src/data/array_cache.c \
+	src/data/array_cache.h \
 	src/data/array_files.c \
 	src/data/array_files.h \
 	src/data/array_filter.c \

@@ -42,33 +42,58 @@ void sampler_close(struct sampler *sampler)
     for (int i = 0; i < SAMPLER_ORDERS; i++) {
         free(sampler->order[i].samples);
         free(sampler->order[i].blocks);
+        free(sampler->order[i].begin);
         sampler->order[i] = (struct sampler_order){.epoch = -1};
     }
+    free(sampler->block_begin);
+    sampler->block_begin = NULL;
+    sampler->block_count = 0;
+}
+
+static uint32_t *numbers_allocate(int64_t count)
+{
+    uint32_t *numbers = malloc((size_t)count * sizeof *numbers);
+    ENSURE_MEMORY(numbers != NULL, "no memory for %lld blocks", (long long)count);
+    return numbers;
+}
+
+void sampler_use_blocks_of(struct sampler *sampler,
+                           int64_t (*block_of)(const void *context, int64_t sample),
+                           const void *context)
+{
+    int64_t blocks = 0;
+    ENSURE(sampler->shuffle && sampler->block_count == 0, "blocks of samples are set twice");
+    sampler->block_begin = numbers_allocate(sampler->count + 1);
+    for (int64_t i = 0, before = -1; i < sampler->count; i++) {
+        const int64_t block = block_of(context, i);
+        if (i == 0 || block != before)
+            sampler->block_begin[blocks++] = (uint32_t)i;
+        before = block;
+    }
+    sampler->block_begin[blocks] = (uint32_t)sampler->count;
+    sampler->block_count = blocks;
+    for (int i = 0; i < SAMPLER_ORDERS; i++) {
+        struct sampler_order *order = &sampler->order[i];
+        ENSURE(order->epoch < 0, "blocks of samples after an epoch was drawn");
+        order->blocks = numbers_allocate(blocks + 1);
+        order->begin = numbers_allocate(blocks + 1);
+    }
+}
+
+static int64_t block_of_size(const void *size, int64_t sample)
+{
+    return sample / *(const int64_t *)size;
 }
 
 void sampler_use_blocks(struct sampler *sampler, int64_t block)
 {
-    ENSURE(block > 0 && sampler->shuffle && sampler->block == 0, "blocks of %lld samples",
-           (long long)block);
-    sampler->block = block;
-    sampler->block_count = round_up_division(sampler->count, block);
-    for (int i = 0; i < SAMPLER_ORDERS; i++) {
-        struct sampler_order *order = &sampler->order[i];
-        ENSURE(order->epoch < 0, "blocks of %lld samples after an epoch was drawn",
-               (long long)block);
-        order->blocks = malloc(((size_t)sampler->block_count + 1) * sizeof *order->blocks);
-        ENSURE_MEMORY(order->blocks != NULL, "no memory for %lld blocks",
-                      (long long)sampler->block_count);
-    }
+    ENSURE(block > 0, "blocks of %lld samples", (long long)block);
+    sampler_use_blocks_of(sampler, block_of_size, &block);
 }
 
-/* Return the position in the order, before mixing, at which the block with number `place` begins.
- */
-static int64_t block_begin(const struct sampler *sampler, const struct sampler_order *order,
-                           int64_t place)
+static int64_t block_samples(const struct sampler *sampler, int64_t block)
 {
-    const int64_t missing = sampler->block_count * sampler->block - sampler->count;
-    return place * sampler->block - (place > order->short_place ? missing : 0);
+    return (int64_t)sampler->block_begin[block + 1] - sampler->block_begin[block];
 }
 
 /* Return the number, in shuffled order, of the block that contains a position of the order before
@@ -76,28 +101,30 @@ static int64_t block_begin(const struct sampler *sampler, const struct sampler_o
 static int64_t block_at(const struct sampler *sampler, const struct sampler_order *order,
                         int64_t position)
 {
-    const int64_t missing = sampler->block_count * sampler->block - sampler->count;
-    if (position < block_begin(sampler, order, order->short_place + 1))
-        return position / sampler->block;
-    return (position + missing) / sampler->block;
+    int64_t low = 0, high = sampler->block_count;
+    while (low < high) {
+        const int64_t middle = (low + high + 1) / 2;
+        if (order->begin[middle] <= position)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
 }
 
 /* Write the sample numbers block by block. */
 static void blocks_draw(const struct sampler *sampler, struct sampler_order *order)
 {
-    const int64_t count = sampler->block_count;
+    uint32_t position = 0;
     random_permutation(sampler->seed, RANDOM_SHUFFLE_BLOCKS, (uint32_t)order->epoch,
-                       (uint32_t)count, order->blocks);
-    for (int64_t place = 0; place < count; place++)
-        if (order->blocks[place] == (uint32_t)count - 1)
-            order->short_place = place;
-    for (int64_t place = 0; place < count; place++) {
-        const int64_t first = order->blocks[place] * sampler->block;
-        const int64_t begin = block_begin(sampler, order, place);
-        const int64_t end = block_begin(sampler, order, place + 1);
-        for (int64_t i = begin; i < end; i++)
-            order->samples[i] = (uint32_t)(first + i - begin);
+                       (uint32_t)sampler->block_count, order->blocks);
+    for (int64_t place = 0; place < sampler->block_count; place++) {
+        const uint32_t block = order->blocks[place], end = sampler->block_begin[block + 1];
+        order->begin[place] = position;
+        for (uint32_t i = sampler->block_begin[block]; i < end; i++)
+            order->samples[position++] = i;
     }
+    order->begin[sampler->block_count] = position;
 }
 
 /* Mix the samples of each window. A permutation of all positions, visited in order, yields a
@@ -113,7 +140,7 @@ static void windows_mix(const struct sampler *sampler, struct sampler_order *ord
                   (unsigned long)count);
     random_permutation(sampler->seed, RANDOM_SHUFFLE_WINDOW, (uint32_t)order->epoch, count, draw);
     for (int64_t window = 0; window < windows; window++)
-        next[window] = block_begin(sampler, order, window * SHUFFLE_WINDOW);
+        next[window] = order->begin[window * SHUFFLE_WINDOW];
     for (uint32_t i = 0; i < count; i++)
         mixed[next[block_at(sampler, order, draw[i]) / SHUFFLE_WINDOW]++] = order->samples[draw[i]];
     free(order->samples);
@@ -152,7 +179,7 @@ const struct sampler_order *sampler_order_of(const struct sampler *sampler, uint
 void sampler_ahead(const struct sampler *sampler, uint32_t epoch, int64_t step, bool start,
                    void (*advise)(void *context, int64_t first, int64_t count), void *context)
 {
-    if (sampler->block == 0)
+    if (sampler->block_count == 0)
         return;
     const struct sampler_order *order = sampler_order_of(sampler, epoch);
     const int64_t begin = step * sampler->global_batch;
@@ -162,9 +189,9 @@ void sampler_ahead(const struct sampler *sampler, uint32_t epoch, int64_t step, 
     const int64_t stop =
         smaller(block_at(sampler, order, end) + SHUFFLE_WINDOW, sampler->block_count);
     for (; place < stop; place++) {
-        const int64_t first = order->blocks[place] * sampler->block;
+        const uint32_t block = order->blocks[place];
         if (block_is_own(sampler, order, place))
-            advise(context, first, smaller(sampler->block, sampler->count - first));
+            advise(context, sampler->block_begin[block], block_samples(sampler, block));
     }
 }
 
@@ -195,7 +222,7 @@ void sampler_draw(struct sampler *sampler, uint32_t epoch)
     if (order->epoch == epoch)
         return;
     order->epoch = epoch;
-    if (sampler->block > 0) {
+    if (sampler->block_count > 0) {
         blocks_draw(sampler, order);
         windows_mix(sampler, order);
         for (int64_t begin = 0; begin < sampler->count; begin += sampler->global_batch) {

@@ -5,7 +5,8 @@
  * results do not depend on the layout.
  *
  * Shuffling by blocks is for data in one large file on disks that read large ranges faster than
- * single records. Blocks of `block` consecutive samples come in random order, and the samples of
+ * single records, and for files in which several samples are compressed together. Blocks of
+ * consecutive samples come in random order, and the samples of
  * SHUFFLE_WINDOW blocks are mixed: the position of a sample inside its window is uniformly random.
  * While a window lasts, only its blocks are read. Inside a global batch the samples are in file
  * order, so each rank's slice covers a part of the window's blocks and the ranks share the reading.
@@ -23,10 +24,11 @@ enum { SHUFFLE_WINDOW = 16, SAMPLER_ORDERS = 2 };
 
 /* The order of one epoch. */
 struct sampler_order {
-    int64_t epoch;       /* -1: not drawn */
-    uint32_t *samples;   /* [count] */
-    uint32_t *blocks;    /* shuffling by blocks: block numbers in shuffled order */
-    int64_t short_place; /* position of the last block, which may be short */
+    int64_t epoch;     /* -1: not drawn */
+    uint32_t *samples; /* [count] */
+    /* Shuffling by blocks: */
+    uint32_t *blocks; /* [block_count] block numbers in shuffled order */
+    uint32_t *begin;  /* [block_count + 1] where they begin in the order before mixing */
 };
 
 struct sampler {
@@ -36,12 +38,12 @@ struct sampler {
     int64_t accumulate; /* micro-batches per step: number of pieces of a rank's slice */
     bool shuffle, drop_last;
     int64_t limit;  /* limit of global batches per epoch; 0: none (debug.batches, debug.overfit) */
-    int64_t block;  /* block size in samples; 0: shuffle all samples */
     int64_t repeat; /* copies of a sample in a global batch; at least 1 */
     int64_t group;  /* samples that stay in one slice, counted from the beginning of the batch; at
                       least 1 */
     int rank, size;
-    int64_t block_count;
+    int64_t block_count;                        /* 0: shuffle all samples */
+    uint32_t *block_begin;                      /* [block_count + 1] first sample of each block */
     struct sampler_order order[SAMPLER_ORDERS]; /* epoch e is in order[e % SAMPLER_ORDERS] */
 };
 
@@ -59,6 +61,10 @@ void sampler_close(struct sampler *sampler);
 
 /* Shuffle by blocks of `block` > 0 samples. Call it before the first order is drawn. */
 void sampler_use_blocks(struct sampler *sampler, int64_t block);
+/* The same for blocks of any sizes: consecutive samples with the same number of block_of. */
+void sampler_use_blocks_of(struct sampler *sampler,
+                           int64_t (*block_of)(const void *context, int64_t sample),
+                           const void *context);
 
 /* Draw the order of an epoch, unless it is present. It replaces the order of epoch - 2 and keeps
  * that of epoch - 1, which other threads may read concurrently. */

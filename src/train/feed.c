@@ -14,7 +14,11 @@ enum { BATCHES_AHEAD = 4 };
 struct image_source feed_source(const struct options *options, const struct dataset *dataset)
 {
     struct image_source source = {
-        .type = dataset->type, .channels = dataset->channels, .label_unit = dataset->label_unit};
+        .type = dataset->type,
+        .channels = dataset->channels,
+        .label_unit = dataset->label_unit,
+        .kept_bytes = dataset->kept_bytes,
+    };
     if (crop_is_active(options, dataset->encoded))
         return source;
     source.height = dataset->height;
@@ -95,6 +99,12 @@ static bool loader_begin(struct data_feed *feed, const struct options *options, 
     return comm_agree(world, error);
 }
 
+static int64_t chunk_of(const void *dataset, int64_t sample)
+{
+    const struct dataset *self = dataset;
+    return self->format->chunk(self, dataset_record(self, sample));
+}
+
 bool feed_start(struct data_feed *feed, const struct options *options, struct comm *world,
                 struct device *device, int64_t global_batch, int64_t accumulate,
                 struct image_size image, struct error *error)
@@ -104,7 +114,9 @@ bool feed_start(struct data_feed *feed, const struct options *options, struct co
                  accumulate, options->data.shuffle && !overfit, options->data.drop_last,
                  world->rank, world->size);
     feed->sampler.limit = overfit ? options->debug.overfit : options->debug.batches;
-    if (feed->sampler.shuffle && options->data.shuffle_block > 0)
+    if (feed->sampler.shuffle && options->data.shuffle == SHUFFLE_CHUNKS)
+        sampler_use_blocks_of(&feed->sampler, chunk_of, &feed->dataset);
+    else if (feed->sampler.shuffle && options->data.shuffle_block > 0)
         sampler_use_blocks(&feed->sampler, options->data.shuffle_block);
     feed->sampler.group = sample_group(options, global_batch);
     feed->sampler.repeat = options->augment.repeat;
@@ -169,7 +181,8 @@ size_t feed_bytes(const struct options *options, const struct image_source *sour
     int feeds = training ? feed_count(options) : 1;
     size_t sample = image_source_bytes(source);
     size_t planes = training && policy_is_asked_for(options) ? (size_t)options->data.workers : 0;
-    return (size_t)feeds * loader_bytes((int64_t)sample, batch, BATCHES_AHEAD) + planes * sample;
+    return (size_t)feeds * loader_bytes((int64_t)sample, batch, BATCHES_AHEAD) + planes * sample +
+           (size_t)source->kept_bytes;
 }
 
 void feed_close(struct data_feed *feed)

@@ -17,7 +17,8 @@ enum { INPUT_SLOTS = 2 };
 struct image_source {
     enum dataset_type type;
     int64_t channels, height, width;
-    double label_unit; /* of a regression's targets, see dataset.h */
+    double label_unit;  /* of a regression's targets, see dataset.h */
+    int64_t kept_bytes; /* limit of the decoded chunks in memory */
 };
 
 struct input {

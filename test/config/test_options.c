@@ -186,7 +186,7 @@ TEST(bad_values_are_refused)
     refuses("bench.max=3MB", "bench.max=3MB: " SIZE);
     refuses("train.max_seconds=3d", "train.max_seconds=3d: must be a time in seconds, or with the "
                                     "unit s, m or h, from 0 to 1000000000");
-    refuses("data.shuffle=maybe", "data.shuffle=maybe: must be on or off");
+    refuses("data.shuffle=maybe", "data.shuffle=maybe: must be off, on or chunks");
     refuses("run.backend=gpu", "run.backend=gpu: must be auto, cpu or cuda");
     refuses("optim.betas=0.9",
             "optim.betas=0.9: must be auto, or 2 numbers from 0 to below 1 with commas "

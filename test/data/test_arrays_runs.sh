@@ -43,6 +43,21 @@ rm -f part/result.json part/checkpoints/step-00000006.h5
 run 2 part $data $model data.x=/chw run.dir="$work/part"
 result 'a resumed run, too' "$(ended; has part.log 'resuming from .*: step 3'; same one part)" part.log
 
+chunks="$data $model data.x=/chw data.shuffle=chunks checkpoint.every=0.3"
+run 1 chunks1 $chunks run.dir="$work/chunks1"
+result 'chunks are shuffled' "$(ended; has chunks1.log 'data.shuffle=chunks: 4 samples in a chunk')" chunks1.log
+for ranks in 2 3; do
+    run $ranks chunks$ranks $chunks run.dir="$work/chunks$ranks" mesh.strategy=fsdp data.workers=2
+    result "$ranks ranks have the same bits" "$(ended; same chunks1 chunks$ranks)" chunks$ranks.log
+done
+cp -r chunks1 middle
+rm -f middle/result.json middle/checkpoints/step-0000000[2356].h5
+run 2 middle $chunks run.dir="$work/middle"
+bad=$(ended; has middle.log 'resuming from .*: step 4'; same chunks1 middle)
+result 'a run that resumes in the middle of an epoch, too' "$bad" middle.log
+cmp -s chunks1/receipt.csv one/receipt.csv && bad='the order is that of data.shuffle=on' || bad=
+result 'the order is another one' "$bad" chunks1.log
+
 run 1 eval eval "$work/one/checkpoints/last.h5"
 result 'eval reads the held-out samples' "$(ended; has eval.log '^test: ')" eval.log
 run 1 predict predict "$work/one/checkpoints/last.h5" predict.output="$work/predicted.csv"
@@ -70,6 +85,9 @@ fails 1 'a wrong name is one line' 3 "has no data set '/labels'" data.format=arr
 fails 1 'another number of channels' 2 'the images have 3 channels, but model.channels is 4; set model.channels=3, or data.order=chw or hwc' \
     $data data.x=/chw model.channels=4
 fails 1 'data.x of another format is refused' 2 'data.x=/chw does not apply with data.format=cifar10' data.x=/chw
+fails 1 'other formats have no chunks' 2 'data.shuffle=chunks does not apply with data.format=cifar10' data.shuffle=chunks
+fails 1 'blocks and chunks exclude each other' 2 'data.shuffle_block=8 does not apply with data.shuffle=chunks' $data data.x=/chw \
+    data.shuffle=chunks data.shuffle_block=8
 mkdir splits
 "$TEST_BUILD/test/data/test_arrays" --odd "$work/splits/train.h5" calm
 "$TEST_BUILD/test/data/test_arrays" --odd "$work/splits/test.h5" storm

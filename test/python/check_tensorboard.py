@@ -104,7 +104,7 @@ def hparams_problems(folder, events):
             problems.append(f"hparams: {name}={value}, but deck.ini has {want}")
     types = {info.name: info.type for info in experiment.hparam_infos}
     if types.keys() != expected.keys() or types["optim.lr"] != api_pb2.DATA_TYPE_FLOAT64 or \
-            types["model.dim"] != api_pb2.DATA_TYPE_STRING or types["data.shuffle"] != api_pb2.DATA_TYPE_BOOL:
+            types["model.dim"] != api_pb2.DATA_TYPE_STRING or types["data.drop_last"] != api_pb2.DATA_TYPE_BOOL:
         problems.append(f"types of hparams: {types}")
     if [info.name.tag for info in experiment.metric_infos] != METRICS:
         problems.append(f"metrics of hparams: {experiment.metric_infos}")
