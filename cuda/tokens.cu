@@ -10,29 +10,34 @@ enum { THREADS = 256, WARPS = THREADS / WARP };
  * copies the image rows of one row of patches. Sizes are in units. */
 struct patches_shape {
     int channels, patch, across, unit_patch; /* unit_patch: units in a row of a patch */
-    int64_t down;
+    int64_t down, first;
 };
 
-template <typename unit>
-__global__ static void patches_kernel(struct patches_shape shape, const unit *images, unit *rows)
+template <typename unit, bool back>
+__global__ static void patches_kernel(struct patches_shape shape, unit *images, unit *rows)
 {
     kernel_begin();
     int row_units = shape.channels * shape.patch * shape.unit_patch;
     int64_t sample = blockIdx.x / shape.down, down = blockIdx.x % shape.down;
     int64_t image_row = (int64_t)shape.across * shape.unit_patch;
+    int64_t before = (sample + 1) * shape.first * row_units; /* units that are not patches */
     for (int i = (int)threadIdx.x; i < row_units * shape.across; i += (int)blockDim.x) {
         int across = i / row_units, line = i % row_units / shape.unit_patch;
         int channel = line / shape.patch, y = line % shape.patch;
         int64_t line_of_image =
             ((sample * shape.channels + channel) * shape.down + down) * shape.patch + y;
-        rows[(int64_t)blockIdx.x * row_units * shape.across + i] =
-            images[line_of_image * image_row + (int64_t)across * shape.unit_patch +
-                   i % shape.unit_patch];
+        unit *in_image = images + line_of_image * image_row + (int64_t)across * shape.unit_patch +
+                         i % shape.unit_patch;
+        unit *in_row = rows + before + (int64_t)blockIdx.x * row_units * shape.across + i;
+        *(back ? in_image : in_row) = *(back ? in_row : in_image);
     }
+    if (!back && down == 0)
+        for (int64_t i = threadIdx.x; i < shape.first * row_units; i += blockDim.x)
+            rows[(int64_t)blockIdx.x * row_units * shape.across + before - 1 - i] = {};
 }
 
 template <typename unit>
-static void patches_launch(struct stream *stream, const struct patches_forward *args)
+static void patches_launch(struct stream *stream, const struct patches_forward *args, bool back)
 {
     struct patches_shape shape = {};
     shape.channels = (int)args->channels;
@@ -40,24 +45,47 @@ static void patches_launch(struct stream *stream, const struct patches_forward *
     shape.across = (int)(args->width / args->patch);
     shape.unit_patch = (int)((size_t)args->patch * type_size(args->type) / sizeof(unit));
     shape.down = args->height / args->patch;
-    KERNEL_LAUNCH(patches_kernel<unit>, (unsigned)(args->batch * shape.down), THREADS, 0,
-                  stream->handle, shape, (const unit *)args->images, (unit *)args->rows);
+    shape.first = args->first;
+    KERNEL_LAUNCH((back ? patches_kernel<unit, true> : patches_kernel<unit, false>),
+                  (unsigned)(args->batch * shape.down), THREADS, 0, stream->handle, shape,
+                  (unit *)args->images, (unit *)args->rows);
 }
 
-void cuda_patches_forward(struct stream *stream, const struct patches_forward *args)
+/* Copy between images and rows, to the images if `back`. */
+static void patches_copy(struct stream *stream, const struct patches_forward *args, bool back)
 {
     size_t bytes = (size_t)args->patch * type_size(args->type);
     uintptr_t together = bytes | (uintptr_t)args->images | (uintptr_t)args->rows;
     if (args->batch == 0)
         return;
     if (together % sizeof(struct vector16) == 0)
-        patches_launch<struct vector16>(stream, args);
+        patches_launch<struct vector16>(stream, args, back);
     else if (together % sizeof(uint64_t) == 0)
-        patches_launch<uint64_t>(stream, args);
+        patches_launch<uint64_t>(stream, args, back);
     else if (together % sizeof(uint32_t) == 0)
-        patches_launch<uint32_t>(stream, args);
+        patches_launch<uint32_t>(stream, args, back);
     else
-        patches_launch<uint16_t>(stream, args);
+        patches_launch<uint16_t>(stream, args, back);
+}
+
+void cuda_patches_forward(struct stream *stream, const struct patches_forward *args)
+{
+    patches_copy(stream, args, false);
+}
+
+void cuda_patches_backward(struct stream *stream, const struct patches_backward *args)
+{
+    struct patches_forward forward = {};
+    forward.type = args->type;
+    forward.batch = args->batch;
+    forward.channels = args->channels;
+    forward.height = args->height;
+    forward.width = args->width;
+    forward.patch = args->patch;
+    forward.first = args->first;
+    forward.images = args->images;
+    forward.rows = (void *)args->rows;
+    patches_copy(stream, &forward, true);
 }
 
 /* ---- Token sequences: eight neighbouring elements of a sample per thread */

@@ -28,30 +28,13 @@
 #include "model/vit.h"
 
 /* Options without a key of timm (those of architecture, size, channels and classes have one). */
-static const char *const option_names[] = {"model.patch",
-                                           "model.dim",
-                                           "model.depth",
-                                           "model.heads",
-                                           "model.mlp_ratio",
-                                           "model.qkv_bias",
-                                           "model.qk_norm",
-                                           "model.class_token",
-                                           "model.registers",
-                                           "model.position",
-                                           "model.embed_norm",
-                                           "model.head",
-                                           "model.pool",
-                                           "model.fc_norm",
-                                           "model.layer_scale",
-                                           "model.mlp",
-                                           "model.gelu",
-                                           "model.width",
-                                           "eval.resize",
-                                           "eval.resize_to",
-                                           "eval.crop",
-                                           "eval.crop_pad",
-                                           "data.exif",
-                                           NULL};
+static const char *const option_names[] = {
+    "model.patch",     "model.dim",      "model.depth",       "model.heads",
+    "model.mlp_ratio", "model.qkv_bias", "model.qk_norm",     "model.class_token",
+    "model.registers", "model.position", "model.embed_norm",  "model.head",
+    "model.pool",      "model.fc_norm",  "model.layer_scale", "model.mlp",
+    "model.gelu",      "model.width",    "eval.resize",       "eval.resize_to",
+    "eval.crop",       "eval.crop_pad",  "data.exif",         NULL};
 
 /* ---- writing */
 

@@ -53,6 +53,8 @@ static struct counted cost_add_drawn(const struct dropout *dropout, double eleme
 #define DRAWS(dropout, count, cost) cost_add_drawn(&args->dropout, count, cost)
 #define ROWS(width) ((double)args->rows * (double)args->width)
 #define TOKENS ((double)(args->batch * args->tokens) * (double)args->width)
+#define UPSAMPLED                                                                                  \
+    ((double)(args->batch * args->channels) * (double)(args->out_height * args->out_width))
 #define IMAGES ((double)(args->batch * args->height) * (double)(args->width * args->channels))
 
 static struct counted linear_forward_cost(const struct linear_forward *args)

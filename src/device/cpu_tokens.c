@@ -12,25 +12,49 @@ static inline char *at(const void *tensor, int64_t index, enum data_type type)
     return (char *)tensor + (size_t)index * type_size(type);
 }
 
-void cpu_patches_forward(struct stream *stream, const struct patches_forward *args)
+/* Copy between images and rows, to the images if `back`. */
+static void patches_copy(const struct cpu_device *cpu, const struct patches_forward *args,
+                         bool back)
 {
-    const struct cpu_device *cpu = stream->cpu;
     const int64_t patch = args->patch, across = args->width / patch, down = args->height / patch;
-    const int64_t row_width = args->channels * patch * patch;
+    const int64_t row_width = args->channels * patch * patch, rows = args->first + down * across;
     const size_t bytes = (size_t)patch * type_size(args->type);
 #pragma omp parallel for schedule(static)                                                          \
     num_threads(cpu_threads_for(cpu, args->batch * args->channels * args->height * args->width))
-    for (int64_t row = 0; row < args->batch * down * across; row++) {
-        int64_t b = row / (down * across), top = row / across % down * patch;
-        int64_t left = row % across * patch;
-        for (int64_t c = 0; c < args->channels; c++)
-            for (int64_t y = 0; y < patch; y++)
-                memcpy(at(args->rows, row * row_width + (c * patch + y) * patch, args->type),
-                       at(args->images,
-                          ((b * args->channels + c) * args->height + top + y) * args->width + left,
-                          args->type),
-                       bytes);
+    for (int64_t row = 0; row < args->batch * rows; row++) {
+        const int64_t b = row / rows, number = row % rows - args->first;
+        const int64_t top = number / across * patch, left = number % across * patch;
+        if (number < 0 && !back)
+            memset(at(args->rows, row * row_width, args->type), 0,
+                   (size_t)(row_width / patch) * bytes);
+        for (int64_t line = 0; line < args->channels * patch && number >= 0; line++) {
+            const int64_t c = line / patch, y = top + line % patch;
+            char *in_row = at(args->rows, row * row_width + line * patch, args->type);
+            char *in_image =
+                at(args->images, ((b * args->channels + c) * args->height + y) * args->width + left,
+                   args->type);
+            memcpy(back ? in_image : in_row, back ? in_row : in_image, bytes);
+        }
     }
+}
+
+void cpu_patches_forward(struct stream *stream, const struct patches_forward *args)
+{
+    patches_copy(stream->cpu, args, false);
+}
+
+void cpu_patches_backward(struct stream *stream, const struct patches_backward *args)
+{
+    const struct patches_forward forward = {.type = args->type,
+                                            .batch = args->batch,
+                                            .channels = args->channels,
+                                            .height = args->height,
+                                            .width = args->width,
+                                            .patch = args->patch,
+                                            .first = args->first,
+                                            .images = args->images,
+                                            .rows = (void *)(uintptr_t)args->rows};
+    patches_copy(stream->cpu, &forward, true);
 }
 
 void cpu_tokens_forward(struct stream *stream, const struct tokens_forward *args)

@@ -210,14 +210,22 @@ struct glu_backward {
     void *dx;       /* [rows, 2 * width] type; may be x */
 };
 
-/* Convert images to rows: [batch, channels, height, width] -> [batch * patches, channels * patch *
- * patch]. Patches are in row-major order. A patch's elements are ordered (channel, y, x), as in a
- * convolution's weight. */
+/* Convert images to rows: [batch, channels, height, width] -> [batch, first + patches, channels *
+ * patch * patch]. Patches are in row-major order. A patch's elements are ordered (channel, y, x),
+ * as in a convolution's weight. The first rows of a sample, which are not patches, become 0. */
 struct patches_forward {
     enum data_type type;
-    int64_t batch, channels, height, width, patch;
+    int64_t batch, channels, height, width, patch, first;
     const void *images;
     void *rows;
+};
+
+/* Convert rows to images: the inverse, which is also the gradient. It ignores the first rows. */
+struct patches_backward {
+    enum data_type type;
+    int64_t batch, channels, height, width, patch, first;
+    const void *rows;
+    void *images;
 };
 
 /* Build the token sequence: class token (if there is one), register tokens, patch rows. Each token
@@ -492,6 +500,22 @@ struct max_pool_backward {
     void *dx; /* written completely */
 };
 
+/* Bilinear interpolation of channels-last images to channels-first images, PyTorch's
+ * interpolate(mode="bilinear", align_corners=False). */
+struct upsample_forward {
+    enum data_type type;
+    int64_t batch, channels, height, width, out_height, out_width;
+    const void *x; /* [batch, height, width, channels] type */
+    void *y;       /* [batch, channels, out_height, out_width] type */
+};
+
+struct upsample_backward {
+    enum data_type type;
+    int64_t batch, channels, height, width, out_height, out_width;
+    const void *dy;
+    void *dx;
+};
+
 /* y[b, column, row] = x[b, row, column]: converts between channels first and channels last. */
 struct transpose {
     enum data_type type;
@@ -734,6 +758,7 @@ struct nonfinite {
     ARGS(CALL, glu_forward, PASS, MOVES(T(x, 3 * ROWS(width))))                                    \
     ARGS(CALL, glu_backward, PASS, MOVES(T(x, 5 * ROWS(width))))                                   \
     ARGS(CALL, patches_forward, PASS, MOVES(T(images, 2 * IMAGES)))                                \
+    ARGS(CALL, patches_backward, PASS, MOVES(T(images, 2 * IMAGES)))                               \
     ARGS(CALL, tokens_forward, PASS, MOVES(T(x, 2 * TOKENS)))                                      \
     ARGS(CALL, tokens_backward, GRAIN, MOVES(T(dx, 2 * TOKENS)))                                   \
     ARGS(CALL, pool_forward, PASS, MOVES(                                                          \
@@ -751,6 +776,8 @@ struct nonfinite {
     ARGS(CALL, max_pool_forward, PASS, MOVES(T(x, IMAGES * 1.25)))                                 \
     ARGS(CALL, max_pool_backward, PASS, MOVES(                                                     \
          T(dx, IMAGES * 1.25) + T(add, IMAGES / 4)))                                               \
+    ARGS(CALL, upsample_forward, PASS, MOVES(T(x, IMAGES + UPSAMPLED)))                            \
+    ARGS(CALL, upsample_backward, PASS, MOVES(T(dx, IMAGES + UPSAMPLED)))                          \
     ARGS(CALL, transpose, PASS, MOVES(                                                             \
          T(x, 2.0 * (double)args->batch * ROWS(columns))))                                         \
     ARGS(CALL, cross_entropy, PASS, MOVES(                                                         \

@@ -52,6 +52,10 @@ static void node_measure(struct convnet *convnet, struct convnet_node *node)
     case CONVNET_LINEAR:
         node->height = node->width = 1;
         break;
+    case CONVNET_UPSAMPLE:
+        node->height = convnet->model.image.height;
+        node->width = convnet->model.image.width;
+        break;
     case CONVNET_IMAGES:
     case CONVNET_BATCH_NORM:
         node->height = node->in_height;
@@ -91,7 +95,7 @@ int convnet_add(struct convnet *convnet, const struct convnet_node *described)
     if (node->kind == CONVNET_FLATTEN)
         node->channels = convnet_elements(input);
     else if (node->kind == CONVNET_BATCH_NORM || node->kind == CONVNET_MAX_POOL ||
-             node->kind == CONVNET_MEAN_POOL)
+             node->kind == CONVNET_MEAN_POOL || node->kind == CONVNET_UPSAMPLE)
         node->channels = node->in;
     node_measure(convnet, node);
     /* Max pool and flatten pass on values of a relu. A norm masks its own relu. */
@@ -252,6 +256,7 @@ static struct model *convnet_open_entry(const struct model_entry *entry,
     model_override(&shape.image_width, options->model.image_width);
     model_override(&shape.channels, options->model.channels);
     model_override(&shape.classes, options->model.classes);
+    shape.dense = options->model.head == HEAD_DENSE;
     return convnet_open(entry->name, &shape, device, compute, error);
 }
 
@@ -275,7 +280,6 @@ struct model *convnet_open(const char *name, const struct convnet_shape *shape,
                                     .device = device,
                                     .compute = compute,
                                     .image = image,
-                                    .output = {1, 1},
                                     .channels = shape->channels,
                                     .classes = shape->classes,
                                     .loss = shape->loss};
@@ -290,6 +294,8 @@ struct model *convnet_open(const char *name, const struct convnet_shape *shape,
         convnet_close(&convnet->model);
         return NULL;
     }
+    const struct convnet_node *last = &convnet->nodes[convnet->node_count - 1];
+    convnet->model.output = (struct image_size){last->height, last->width};
     convnet->model.flops_per_image = flops_per_image(convnet);
     units_describe(convnet);
     convnet_plan_slots(convnet);

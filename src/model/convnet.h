@@ -14,7 +14,8 @@ enum convnet_kind {
     CONVNET_MAX_POOL,
     CONVNET_MEAN_POOL, /* over all pixels */
     CONVNET_FLATTEN,   /* one row per sample, channel by channel as in torch */
-    CONVNET_LINEAR     /* weight, bias; one row per sample */
+    CONVNET_LINEAR,    /* weight, bias; one row per sample */
+    CONVNET_UPSAMPLE   /* to the size of the images, channels first; the last node */
 };
 
 enum convnet_initial {
@@ -89,6 +90,7 @@ struct convnet_shape {
     int64_t image, channels, classes;
     int64_t image_width; /* 0: equal to `image`, the height */
     int64_t width;   /* channels of the first stage, doubled at each next one; 0: not an option */
+    bool dense;      /* ResNets: outputs for each pixel */
     int blocks[4];   /* ResNets: blocks per stage */
     bool bottleneck; /* ResNets: 1x1, 3x3, 1x1 */
     enum model_loss loss;

@@ -240,6 +240,31 @@ static void linear_backward(const struct convnet *convnet, const struct model_pa
         .overwrite = flat_overwrites_gradient(pass->flat, node->unit));
 }
 
+static void upsample_forward(const struct convnet *convnet, const struct model_pass *pass,
+                             const struct convnet_node *node, const void *x, void *y)
+{
+    OPERATION_RUN(convnet->model.device, pass->stream, upsample_forward,
+                  .type = convnet->model.compute, .batch = pass->batch, .channels = node->channels,
+                  .height = node->in_height, .width = node->in_width, .out_height = node->height,
+                  .out_width = node->width, .x = x, .y = y);
+}
+
+static void upsample_backward(const struct convnet *convnet, const struct model_pass *pass,
+                              const struct convnet_node *node, const void *dy)
+{
+    const struct upsample_backward args = {.type = convnet->model.compute,
+                                           .batch = pass->batch,
+                                           .channels = node->channels,
+                                           .height = node->in_height,
+                                           .width = node->in_width,
+                                           .out_height = node->height,
+                                           .out_width = node->width,
+                                           .dy = dy,
+                                           .dx = input_gradient(convnet, pass, node)};
+    if (args.dx != NULL)
+        convnet->model.device->backend->upsample_backward(pass->stream, &args);
+}
+
 static void node_forward(const struct convnet *convnet, const struct model_pass *pass, int number)
 {
     const struct convnet_node *node = &convnet->nodes[number];
@@ -267,6 +292,9 @@ static void node_forward(const struct convnet *convnet, const struct model_pass 
         break;
     case CONVNET_LINEAR:
         linear_forward(convnet, pass, node, x, y);
+        break;
+    case CONVNET_UPSAMPLE:
+        upsample_forward(convnet, pass, node, x, y);
         break;
     }
 }
@@ -297,6 +325,9 @@ static void node_backward(const struct convnet *convnet, const struct model_pass
         break;
     case CONVNET_LINEAR:
         linear_backward(convnet, pass, node, x, dy);
+        break;
+    case CONVNET_UPSAMPLE:
+        upsample_backward(convnet, pass, node, dy);
         break;
     }
 }

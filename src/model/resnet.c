@@ -78,6 +78,13 @@ static void stages_and_head(const struct resnet *resnet, int node)
         for (int number = 0; number < shape->blocks[stage]; number++)
             node = block_add(resnet, node, stage, number);
     convnet_unit(resnet->convnet, "head");
+    if (shape->dense) {
+        node = CONVNET_ADD(resnet->convnet, .kind = CONVNET_CONVOLUTION, .name = "dense",
+                           .input = node, .channels = shape->classes, .kernel = 1, .stride = 1,
+                           .bias = true);
+        CONVNET_ADD(resnet->convnet, .kind = CONVNET_UPSAMPLE, .input = node);
+        return;
+    }
     node = CONVNET_ADD(resnet->convnet, .kind = CONVNET_MEAN_POOL, .input = node);
     CONVNET_ADD(resnet->convnet, .kind = CONVNET_LINEAR, .name = "fc", .input = node,
                 .channels = shape->classes);

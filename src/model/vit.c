@@ -221,7 +221,8 @@ static void units_describe(struct vit *vit)
                 unit->tensors[t].depth--;
             if (vit->shape.pool_map)
                 attention_pool_add(&builder, &vit->shape);
-            linear_add(&builder, VIT_HEAD_WEIGHT, "head", vit->shape.classes, vit->shape.dim, true);
+            linear_add(&builder, VIT_HEAD_WEIGHT, vit->shape.dense ? "dense" : "head",
+                       vit_head_width(&vit->shape), vit->shape.dim, true);
         }
     }
 }
@@ -294,7 +295,7 @@ static double flops_per_image(const struct vit *vit)
         (double)vit->patches * dim * (double)(shape->channels * shape->patch * shape->patch);
     double mlp = (double)(shape->hidden + vit_fc1_width(shape));
     double block = tokens * dim * (4 * dim + mlp) + 2 * tokens * tokens * dim;
-    double head = dim * (double)shape->classes;
+    double head = dim * (double)vit_head_width(shape) * (shape->dense ? (double)vit->patches : 1);
     if (shape->pool_map)
         head += dim * (2 * tokens * (dim + 1) + dim + 2 * (double)shape->hidden);
     return 2 * (2 * stem + 3 * ((double)shape->depth * block + head));
@@ -348,6 +349,10 @@ static struct model *vit_open_entry(const struct model_entry *entry, const struc
         shape.pool_mean = options->model.pool == POOL_MEAN;
         shape.pool_map = options->model.pool == POOL_MAP;
     }
+    if (options->model.head == HEAD_DENSE) {
+        shape.dense = true;
+        shape.pool_mean = shape.pool_map = false;
+    }
     if (options->model.fc_norm != SWITCH_AUTO)
         shape.norm_first = options->model.fc_norm == SWITCH_OFF;
     if (options->model.layer_scale >= 0)
@@ -376,7 +381,8 @@ struct model *vit_open(const struct vit_shape *shape, struct device *device, enu
     struct vit *vit = calloc(1, sizeof *vit);
     ENSURE_MEMORY(vit != NULL, "no memory for a model's description");
     vit->shape = *shape;
-    vit->shape.norm_first = shape->pool_map || (shape->norm_first && shape->pool_mean);
+    vit->shape.norm_first =
+        shape->pool_map || shape->dense || (shape->norm_first && shape->pool_mean);
     const struct image_size image = {shape->image,
                                      shape->image_width > 0 ? shape->image_width : shape->image};
     vit->grid[0] = image.height / shape->patch;
@@ -399,7 +405,7 @@ struct model *vit_open(const struct vit_shape *shape, struct device *device, enu
                                 .units = calloc((size_t)unit_count, sizeof(struct unit)),
                                 .unit_count = unit_count,
                                 .image = image,
-                                .output = {1, 1},
+                                .output = shape->dense ? image : (struct image_size){1, 1},
                                 .channels = shape->channels,
                                 .classes = shape->classes,
                                 .flops_per_image = flops_per_image(vit)};

@@ -17,11 +17,12 @@ struct vit_shape {
     bool pool_mean;  /* the head reads the mean of the patches */
     bool pool_map;   /* the head reads an attention pool; both false: the class token */
     bool qk_norm;    /* layer norm of the queries and keys of each head */
+    bool dense;      /* the head has outputs for each pixel of each patch; instead of a pool */
     int64_t registers;
     enum position_choice position; /* POSITION_AUTO: learned */
-    bool norm_first;               /* last norm before the mean; vit_open sets it with pool_map */
-    double layer_scale;            /* initial value of LayerScale; 0: none */
-    bool swiglu; /* SwiGLU in the blocks; `hidden` is then the width of its output */
+    bool norm_first;    /* last norm before the mean; vit_open sets it with pool_map and dense */
+    double layer_scale; /* initial value of LayerScale; 0: none */
+    bool swiglu;        /* SwiGLU in the blocks; `hidden` is then the width of its output */
     bool gelu_tanh;
     float norm_epsilon;
     /* Positions, tokens and the bias of the patch embedding start at zero, its weight from a
@@ -122,6 +123,7 @@ struct vit {
     /* Head. */
     void *pooled; /* [batch, dim]: the mean; with norm_first [rows, dim]: output of the norm */
     void *normed; /* [batch, dim]: input of the classifier */
+    void *dense;  /* [rows, vit_head_width]: output of a dense head, later its gradient */
     float *head_mean, *head_rstd; /* [batch], with norm_first [rows] */
     /* Attention pool. */
     void *query; /* [dim] */
@@ -135,11 +137,16 @@ struct vit {
     void *dquery;                    /* [batch, dim], one row for each sample */
 };
 
-/* True if the head reads all patches (mean or attention pool), not only the class token. */
+/* True if the head reads all patches (mean, attention pool or dense head), not only the class
+ * token.
+ */
 bool vit_pools(const struct vit_shape *shape);
 
 /* Return the output width of fc1: twice `hidden` with SwiGLU. */
 int64_t vit_fc1_width(const struct vit_shape *shape);
+
+/* Return the outputs of the head per row. */
+int64_t vit_head_width(const struct vit_shape *shape);
 
 /* Tokens per sample in the output of a unit: 1 for the last block if the head reads only the class
  * token, and for the head. */

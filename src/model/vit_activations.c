@@ -6,12 +6,17 @@
 
 bool vit_pools(const struct vit_shape *shape)
 {
-    return shape->pool_mean || shape->pool_map;
+    return shape->pool_mean || shape->pool_map || shape->dense;
 }
 
 int64_t vit_fc1_width(const struct vit_shape *shape)
 {
     return (shape->swiglu ? 2 : 1) * shape->hidden;
+}
+
+int64_t vit_head_width(const struct vit_shape *shape)
+{
+    return shape->classes * (shape->dense ? shape->patch * shape->patch : 1);
 }
 
 int64_t vit_tokens_after(const struct vit *vit, int unit)
@@ -118,7 +123,8 @@ static void head_take(struct vit *vit, struct arena *arena, int64_t batch, bool 
     size_t size = type_size(vit->model.compute);
     int64_t rows = shape->norm_first ? batch * vit->tokens : batch;
     vit->pooled = activation_take(arena, vit_pools(shape) ? rows * shape->dim : 0, size);
-    vit->normed = activation_take(arena, batch * shape->dim, size);
+    vit->normed = activation_take(arena, shape->dense ? 0 : batch * shape->dim, size);
+    vit->dense = activation_take(arena, shape->dense ? rows * vit_head_width(shape) : 0, size);
     vit->head_mean = activation_take(arena, training ? rows : 0, sizeof(float));
     vit->head_rstd = activation_take(arena, training ? rows : 0, sizeof(float));
     if (shape->pool_map)
@@ -138,7 +144,7 @@ static void gradients_take(struct vit *vit, struct arena *arena, int64_t batch)
     vit->dqkv = activation_take(arena, 3 * rows * shape->dim, size);
     vit->dpooled = activation_take(
         arena, shape->pool_mean && !shape->norm_first ? batch * shape->dim : 0, size);
-    vit->dnormed = activation_take(arena, batch * shape->dim, size);
+    vit->dnormed = activation_take(arena, shape->dense ? 0 : batch * shape->dim, size);
 }
 
 void vit_activations(struct model *model, struct arena *arena, int64_t batch, bool training)

@@ -494,6 +494,40 @@ static void attention_pool_backward(struct vit *vit, const struct model_pass *pa
     backend->linear_backward(pass->stream, &kv);
 }
 
+/* logits = the patches' rows of dense(N(x)), as images. The outputs of other tokens are not used.
+ */
+static void dense_forward(struct vit *vit, const struct model_pass *pass, int unit)
+{
+    const struct vit_shape *shape = &vit->shape;
+    struct linear_forward head = vit_linear(vit, pass, unit, VIT_HEAD_WEIGHT, vit->tokens,
+                                            shape->dim, vit_head_width(shape));
+    head.x = vit->pooled;
+    head.y = vit->dense;
+    vit->model.device->backend->linear_forward(pass->stream, &head);
+    OPERATION_RUN(vit->model.device, pass->stream, patches_backward, .type = vit->model.compute,
+                  .batch = pass->batch, .channels = shape->classes,
+                  .height = vit->model.image.height, .width = vit->model.image.width,
+                  .patch = shape->patch, .first = vit->tokens - vit->patches, .rows = vit->dense,
+                  .images = pass->logits);
+}
+
+/* Writes the gradient of N(x) to vit->dbranch. */
+static void dense_backward(struct vit *vit, const struct model_pass *pass, int unit)
+{
+    const struct vit_shape *shape = &vit->shape;
+    OPERATION_RUN(vit->model.device, pass->stream, patches_forward, .type = vit->model.compute,
+                  .batch = pass->batch, .channels = shape->classes,
+                  .height = vit->model.image.height, .width = vit->model.image.width,
+                  .patch = shape->patch, .first = vit->tokens - vit->patches,
+                  .images = pass->logits, .rows = vit->dense);
+    struct linear_backward head = vit_linear_gradient(vit, pass, unit, VIT_HEAD_WEIGHT, vit->tokens,
+                                                      shape->dim, vit_head_width(shape));
+    head.x = vit->pooled;
+    head.dy = vit->dense;
+    head.dx = vit->dbranch;
+    vit->model.device->backend->linear_backward(pass->stream, &head);
+}
+
 /* logits = head(N(mean(x))), head(pool(N(x))) with norm_first, or head(N(class token)) */
 static void head_forward(struct vit *vit, const struct model_pass *pass, int unit)
 {
@@ -502,6 +536,10 @@ static void head_forward(struct vit *vit, const struct model_pass *pass, int uni
     if (shape->norm_first) {
         vit_norm(vit, pass, unit, VIT_NORM1_WEIGHT, pass->batch * vit->tokens, x, vit->pooled,
                  vit->head_mean, vit->head_rstd);
+        if (shape->dense) {
+            dense_forward(vit, pass, unit);
+            return;
+        }
         if (shape->pool_map)
             attention_pool_forward(vit, pass, unit, vit->pooled);
         else
@@ -519,20 +557,29 @@ static void head_forward(struct vit *vit, const struct model_pass *pass, int uni
     vit->model.device->backend->linear_forward(pass->stream, &head);
 }
 
-static void head_backward(struct vit *vit, const struct model_pass *pass, int unit)
+static void head_linear_backward(struct vit *vit, const struct model_pass *pass, int unit)
 {
     const struct vit_shape *shape = &vit->shape;
-    const void *x = vit->blocks[shape->depth - 1].out;
     struct linear_backward head =
         vit_linear_gradient(vit, pass, unit, VIT_HEAD_WEIGHT, 1, shape->dim, shape->classes);
     head.x = vit->normed;
     head.dy = pass->logits;
     head.dx = shape->pool_map ? vit->dx : vit->dnormed;
     vit->model.device->backend->linear_backward(pass->stream, &head);
+}
+
+static void head_backward(struct vit *vit, const struct model_pass *pass, int unit)
+{
+    const struct vit_shape *shape = &vit->shape;
+    const void *x = vit->blocks[shape->depth - 1].out;
+    if (shape->dense)
+        dense_backward(vit, pass, unit);
+    else
+        head_linear_backward(vit, pass, unit);
     if (shape->norm_first) {
         if (shape->pool_map)
             attention_pool_backward(vit, pass, unit, vit->pooled);
-        else
+        else if (!shape->dense)
             mean_backward(vit, pass, vit->dnormed, vit->dbranch);
         vit_norm_gradient(vit, pass, unit, VIT_NORM1_WEIGHT, pass->batch * vit->tokens, x,
                           vit->head_mean, vit->head_rstd, vit->dbranch, NULL, NULL, vit->dx);

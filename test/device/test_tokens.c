@@ -15,41 +15,49 @@ static void check_near(const char *what, enum data_type type, const void *tensor
     device_test_near(what, type, tensor, expected, count, tolerance, 1e-6 / tolerance);
 }
 
+/* first: rows of a sample before its patches. */
 static void check_patches(enum data_type type, int64_t batch, int64_t channels, int64_t height,
-                          int64_t width, int64_t patch)
+                          int64_t width, int64_t patch, int64_t first)
 {
-    int64_t across = width / patch, count = batch * channels * height * width, i = 0;
+    const int64_t across = width / patch, row_width = channels * patch * patch;
+    const int64_t rows_per_sample = first + height / patch * across;
+    const int64_t count = batch * channels * height * width;
+    const int64_t row_count = batch * rows_per_sample * row_width;
     DEVICE_TEST(test, 2);
     const void *images = device_test_random(&test, type, count, 1, 1);
-    void *rows = device_test_zeros(&test, type, count);
+    void *rows = device_test_random(&test, type, row_count, 1, 2);
+    void *back = device_test_random(&test, type, count, 1, 3);
     DEVICE_RUN(&test, patches_forward, .type = type, .batch = batch, .channels = channels,
-               .height = height, .width = width, .patch = patch, .images = images, .rows = rows);
+               .height = height, .width = width, .patch = patch, .first = first, .images = images,
+               .rows = rows);
+    DEVICE_RUN(&test, patches_backward, .type = type, .batch = batch, .channels = channels,
+               .height = height, .width = width, .patch = patch, .first = first, .rows = rows,
+               .images = back);
     device_test_wait(&test);
-    for (int64_t row = 0; row < batch * (height / patch) * across; row++)
-        for (int64_t c = 0; c < channels; c++)
-            for (int64_t y = 0; y < patch; y++)
-                for (int64_t x = 0; x < patch; x++, i++) {
-                    int64_t sample = row / across / (height / patch);
-                    int64_t image_y = row / across % (height / patch) * patch + y;
-                    int64_t image_x = row % across * patch + x;
-                    double expected = device_test_value(
-                        type, images,
-                        ((sample * channels + c) * height + image_y) * width + image_x);
-                    assert_true(device_test_value(type, rows, i) == expected);
-                }
-    assert_int_equal(i, count);
+    for (int64_t i = 0; i < row_count; i++) {
+        const int64_t sample = i / row_width / rows_per_sample, column = i % row_width;
+        const int64_t number = i / row_width % rows_per_sample - first;
+        const int64_t c = column / patch / patch;
+        const int64_t y = number / across * patch + column / patch % patch;
+        const int64_t x = number % across * patch + column % patch;
+        const int64_t from = ((sample * channels + c) * height + y) * width + x;
+        assert_true(device_test_value(type, rows, i) ==
+                    (number < 0 ? 0 : device_test_value(type, images, from)));
+    }
+    device_test_same("images", type, images, back, count);
 }
 
-TEST(patches_are_cut)
+TEST(patches_are_cut_and_put_together)
 {
     for (int i = 0; i < 3; i++) {
-        check_patches(types[i], 3, 3, 32, 32, 4);
-        check_patches(types[i], 2, 1, 6, 9, 3);
-        check_patches(types[i], 2, 2, 4, 12, 1);
-        check_patches(types[i], 1, 3, 64, 32, 32);
-        check_patches(types[i], 2, 3, 28, 28, 14);
-        check_patches(types[i], 1, 3, 64, 48, 16);
-        check_patches(types[i], 0, 3, 8, 8, 4);
+        check_patches(types[i], 3, 3, 32, 32, 4, 0);
+        check_patches(types[i], 2, 1, 6, 9, 3, 0);
+        check_patches(types[i], 2, 2, 4, 12, 1, 3);
+        check_patches(types[i], 1, 3, 64, 32, 32, 0);
+        check_patches(types[i], 2, 3, 28, 28, 14, 1);
+        check_patches(types[i], 1, 3, 64, 48, 16, 0);
+        check_patches(types[i], 3, 2, 32, 16, 8, 5);
+        check_patches(types[i], 0, 3, 8, 8, 4, 1);
     }
 }
 

@@ -103,6 +103,7 @@ TEST(test_same_bits)
         check_same_bits(vit_fixture_swiglu_shape(DEPTH), types[i]);
         check_same_bits(vit_fixture_rotary_shape(DEPTH), types[i]);
         check_same_bits(vit_fixture_wide_shape(DEPTH), types[i]);
+        check_same_bits(vit_fixture_dense_shape(DEPTH), types[i]);
         check_same_bits(vit_fixture_reference_shape(DEPTH), types[i]);
         check_same_bits(vit_fixture_token_shape(1), types[i]);
     }
@@ -159,6 +160,7 @@ TEST(test_arena)
     check_arena("class token, bf16", vit_fixture_token_shape(DEPTH), TYPE_BF16, 10, 1);
     check_arena("mean pooling, fp32", vit_fixture_mean_shape(DEPTH), TYPE_FP32, 9, 9);
     check_arena("LayerScale, bf16", vit_fixture_parts_shape(DEPTH), TYPE_BF16, 12, 1);
+    check_arena("dense, fp32", vit_fixture_dense_shape(DEPTH), TYPE_FP32, 21, 21);
     check_arena("one block, fp32", vit_fixture_token_shape(1), TYPE_FP32, 10, 1);
 }
 

@@ -62,13 +62,26 @@ static void describe(struct convnet *convnet, const struct convnet_shape *shape)
                 .channels = shape->classes);
 }
 
+/* A stem and a head with outputs for each pixel. */
+static void describe_dense(struct convnet *convnet, const struct convnet_shape *shape)
+{
+    convnet_unit(convnet, "stem");
+    int last = normed(convnet, "first",
+                      (struct convnet_node){.channels = 8, .kernel = 3, .stride = 4, .padding = 1},
+                      0, true);
+    convnet_unit(convnet, "head");
+    last = CONVNET_ADD(convnet, .kind = CONVNET_CONVOLUTION, .name = "dense", .input = last,
+                       .channels = shape->classes, .kernel = 1, .stride = 1, .bias = true);
+    CONVNET_ADD(convnet, .kind = CONVNET_UPSAMPLE, .input = last);
+}
+
 /* The model on one of the two devices, on one rank or on all. */
 static void model_open_on(struct vit_fixture *fixture, const char *device, struct comm *ranks,
-                          enum data_type compute)
+                          enum data_type compute, bool dense)
 {
     static const int32_t labels[BATCH] = {0, 3, 4, 1, 2, 0};
     static float images[BATCH * 3 * IMAGE * IMAGE];
-    const struct convnet_shape shape = {.describe = describe,
+    const struct convnet_shape shape = {.describe = dense ? describe_dense : describe,
                                         .image = IMAGE,
                                         .channels = 3,
                                         .classes = CLASSES,
@@ -97,11 +110,11 @@ static double train(struct vit_fixture *fixture, int part, int parts)
 
 /* 16-bit types run one step: in a second one, rounding would move values across a ReLU's threshold.
  */
-static void check(enum data_type compute, int64_t steps, double tolerance)
+static void check(enum data_type compute, bool dense, int64_t steps, double tolerance)
 {
     struct vit_fixture cpu, gpu;
-    model_open_on(&cpu, "cpu", NULL, compute);
-    model_open_on(&gpu, "cuda", world, compute);
+    model_open_on(&cpu, "cpu", NULL, compute, dense);
+    model_open_on(&gpu, "cuda", world, compute, dense);
     for (int64_t step = 0; step < steps; step++) {
         double own = train(&cpu, 0, 1), other = train(&gpu, world->rank, world->size);
         if (!(fabs(own - other) <= tolerance * own))
@@ -121,17 +134,18 @@ static void check(enum data_type compute, int64_t steps, double tolerance)
 
 TEST(steps_in_fp32)
 {
-    check(TYPE_FP32, 2, 1e-5);
+    check(TYPE_FP32, false, 2, 1e-5);
+    check(TYPE_FP32, true, 2, 1e-5);
 }
 
 TEST(steps_in_bf16)
 {
-    check(TYPE_BF16, 1, 1e-2);
+    check(TYPE_BF16, false, 1, 1e-2);
 }
 
 TEST(steps_in_fp16)
 {
-    check(TYPE_FP16, 1, 2e-3);
+    check(TYPE_FP16, false, 1, 2e-3);
 }
 
 int main(int argc, char **argv)

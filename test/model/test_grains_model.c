@@ -14,7 +14,8 @@ enum { GRAIN = 8, GRAINS = 4, SAMPLES = 29, PASSES = 3 };
 struct result {
     int64_t count; /* gradients of all parameters */
     float *gradient[PASSES];
-    float *logits; /* [SAMPLES, classes] */
+    int64_t logit_count;
+    float *logits; /* [SAMPLES, classes, output] */
 };
 
 static void open_fixture(struct vit_fixture *fixture, const struct vit_shape *shape,
@@ -61,7 +62,7 @@ static float *gradients_of(struct vit_fixture *fixture, int64_t *count)
 static void run_pass(struct vit_fixture *fixture, struct result *result, int pass, int64_t first,
                      int64_t count)
 {
-    const int64_t classes = fixture->model->classes;
+    const int64_t classes = model_output_count(fixture->model);
 
     vit_fixture_poison(fixture);
     vit_fixture_zero(fixture);
@@ -91,7 +92,8 @@ static struct result run(const struct vit_shape *shape, enum data_type type, int
     int64_t begin = 0;
 
     open_fixture(&fixture, shape, type, grain);
-    result.logits = calloc((size_t)(SAMPLES * shape->classes), sizeof *result.logits);
+    result.logit_count = SAMPLES * model_output_count(fixture.model);
+    result.logits = calloc((size_t)result.logit_count, sizeof *result.logits);
     assert_non_null(result.logits);
     for (int pass = 0; begin < GRAINS; begin = ends[pass++]) {
         struct subtree parts[TREE_PARTS];
@@ -119,7 +121,7 @@ static void check(struct vit_shape shape, enum data_type type)
 
     for (int i = 0; i < 3; i++) {
         struct result other = run(&shape, type, GRAIN, layouts[i]);
-        device_test_same("logits", TYPE_FP32, once.logits, other.logits, SAMPLES * shape.classes);
+        device_test_same("logits", TYPE_FP32, once.logits, other.logits, once.logit_count);
         device_test_same("gradient", TYPE_FP32, once.gradient[0], other.gradient[0], once.count);
         result_free(&other);
     }
@@ -137,6 +139,7 @@ TEST(models_in_fp32)
     check(vit_fixture_swiglu_shape(2), TYPE_FP32);
     check(vit_fixture_wide_shape(2), TYPE_FP32);
     check(vit_fixture_reference_shape(2), TYPE_FP32);
+    check(vit_fixture_dense_shape(2), TYPE_FP32);
 }
 
 TEST(attention_pools)

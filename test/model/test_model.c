@@ -142,6 +142,8 @@ static const char *const part_files[] = {
     "model_rotary.safetensors",
     "model_wide.safetensors",
     "model_wide_rotary.safetensors",
+    "model_dense.safetensors",
+    "model_dense_rotary.safetensors",
 };
 enum { PART_FILES = sizeof part_files / sizeof part_files[0] };
 
@@ -178,6 +180,7 @@ TEST(test_fixed_positions)
 static const char *const convnet_files[] = {
     "convnet_cnn_a.safetensors", "convnet_lenet.safetensors",      "convnet_cifar.safetensors",
     "convnet_basic.safetensors", "convnet_bottleneck.safetensors", "convnet_cnn_c.safetensors",
+    "convnet_dense.safetensors",
 };
 enum { CONVNET_FILES = sizeof convnet_files / sizeof convnet_files[0] };
 
@@ -261,6 +264,7 @@ static const struct rule optimizer_rules[] = {
     {"model_rules.safetensors", "after_adamw", 3, {ADAMW, ROUGH_EPSILON}},
     {"model_registers.safetensors", "after_adamw", 3, {ADAMW, ROUGH_EPSILON}},
     {"model_sincos.safetensors", "after_adamw", 3, {ADAMW, ROUGH_EPSILON}},
+    {"model_dense.safetensors", "after_adamw", 3, {ADAMW, ROUGH_EPSILON}},
     {"model_rules.safetensors", "after_adam", 3, {ADAMW, ROUGH_EPSILON, "optim.name=adam"}},
     {"model_rules.safetensors", "after_sgd", 3, {SGD, "optim.weight_decay=0.05"}},
     {"model_rules.safetensors",

@@ -115,6 +115,7 @@ TEST(test_slopes)
     check_slopes(vit_fixture_swiglu_shape(DEPTH));
     check_slopes(vit_fixture_rotary_shape(DEPTH));
     check_slopes(vit_fixture_wide_shape(DEPTH));
+    check_slopes(vit_fixture_dense_shape(DEPTH));
 }
 
 /* Another step draws other masks; evaluation draws none. */
@@ -170,6 +171,7 @@ TEST(test_parts_add_up)
     check_parts(vit_fixture_mean_shape(DEPTH));
     check_parts(vit_fixture_parts_shape(DEPTH));
     check_parts(vit_fixture_map_shape(DEPTH));
+    check_parts(vit_fixture_dense_shape(DEPTH));
 }
 
 static void check_empty_batch(struct vit_shape shape, enum data_type compute)
@@ -194,6 +196,7 @@ TEST(test_empty_batch)
     check_empty_batch(vit_fixture_token_shape(DEPTH), TYPE_FP32);
     check_empty_batch(vit_fixture_token_shape(DEPTH), TYPE_BF16);
     check_empty_batch(vit_fixture_map_shape(DEPTH), TYPE_FP32);
+    check_empty_batch(vit_fixture_dense_shape(DEPTH), TYPE_BF16);
 }
 
 static void expect_refusal(struct vit_shape shape, const char *word)

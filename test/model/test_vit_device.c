@@ -86,11 +86,12 @@ TEST(steps_in_fp32)
 {
     const struct vit_shape token = vit_fixture_token_shape(2), mean = vit_fixture_mean_shape(2);
     const struct vit_shape parts = vit_fixture_parts_shape(2), map = vit_fixture_map_shape(2);
-    const struct vit_shape wide = vit_fixture_wide_shape(2);
+    const struct vit_shape wide = vit_fixture_wide_shape(2), dense = vit_fixture_dense_shape(2);
     check_model(&token, TYPE_FP32, 1e-5, "cuda");
     check_model(&parts, TYPE_FP32, 1e-5, "cuda");
     check_model(&map, TYPE_FP32, 1e-5, "cuda");
     check_model(&wide, TYPE_FP32, 1e-5, "cuda");
+    check_model(&dense, TYPE_FP32, 1e-5, "cuda");
     check_model(&mean, TYPE_FP32, 1e-5, "cuda");
 }
 

@@ -39,14 +39,14 @@ static void lay_out(struct vit_fixture *fixture)
     size_t size = type_size(model->compute);
     int64_t pixels = model->channels * model->image.height * model->image.width;
     flat_allocate(&fixture->flat, arena);
-    fixture->staging_count = fixture->batch * (pixels + model->classes);
+    fixture->staging_count = fixture->batch * (pixels + model_output_count(model));
     for (int u = 0; u < model->unit_count; u++)
         if (fixture->staging_count < model->units[u].count)
             fixture->staging_count = model->units[u].count;
     fixture->staging = arena_take(arena, MEMORY_BUFFERS, (size_t)fixture->staging_count * 4);
     fixture->images = arena_take(arena, MEMORY_BUFFERS, (size_t)(fixture->batch * pixels) * size);
-    fixture->logits =
-        arena_take(arena, MEMORY_BUFFERS, (size_t)(fixture->batch * model->classes) * size);
+    fixture->logits = arena_take(arena, MEMORY_BUFFERS,
+                                 (size_t)(fixture->batch * model_output_count(model)) * size);
     fixture->labels = arena_take(arena, MEMORY_BUFFERS, (size_t)fixture->batch * sizeof(int32_t));
     fixture->sums = arena_take(arena, MEMORY_BUFFERS, sizeof *fixture->sums);
     fixture->place = arena_take(arena, MEMORY_BUFFERS, sizeof *fixture->place);
@@ -217,6 +217,14 @@ struct vit_shape vit_fixture_map_shape(int64_t depth)
     return shape;
 }
 
+struct vit_shape vit_fixture_dense_shape(int64_t depth)
+{
+    struct vit_shape shape = vit_fixture_parts_shape(depth);
+    shape.dense = true;
+    shape.image_width = 2 * shape.image;
+    return shape;
+}
+
 struct vit_shape vit_fixture_reference_shape(int64_t depth)
 {
     struct vit_shape shape = vit_fixture_token_shape(depth);
@@ -238,12 +246,12 @@ struct vit_shape vit_fixture_shape(const struct vector_file *file)
     const char *parts = vector_file_text(file, "parts"); /* not in older files */
     long long registers = 0;
     int position = POSITION_LEARNED, norm_first = 0, gelu_tanh = 0, pool_map = 0, swiglu = 0;
-    int qk_norm = 0, image_width = 0;
+    int qk_norm = 0, image_width = 0, dense = 0;
     double layer_scale = 0;
     ENSURE(sizes == 8 && switches == 4 &&
-               (parts == NULL ||
-                sscanf(parts, "%lld %d %d %d %lf %d %d %d %d", &registers, &position, &norm_first,
-                       &gelu_tanh, &layer_scale, &pool_map, &swiglu, &qk_norm, &image_width) >= 5),
+               (parts == NULL || sscanf(parts, "%lld %d %d %d %lf %d %d %d %d %d", &registers,
+                                        &position, &norm_first, &gelu_tanh, &layer_scale, &pool_map,
+                                        &swiglu, &qk_norm, &image_width, &dense) >= 5),
            "a vector file without shape");
     return (struct vit_shape){.image = size[0],
                               .image_width = image_width,
@@ -260,6 +268,7 @@ struct vit_shape vit_fixture_shape(const struct vector_file *file)
                               .embed_norm = on[2],
                               .pool_mean = on[3],
                               .pool_map = pool_map,
+                              .dense = dense,
                               .registers = registers,
                               .position = (enum position_choice)position,
                               .norm_first = norm_first,
@@ -272,17 +281,18 @@ struct vit_shape vit_fixture_shape(const struct vector_file *file)
 struct convnet_shape vit_fixture_convnet_shape(const struct vector_file *file)
 {
     const char *table = vector_file_text(file, "convnet");
-    long long number[4];
+    long long number[5] = {0};
     struct convnet_shape shape = {.bottleneck = strcmp(table, "bottleneck") == 0};
-    int numbers = sscanf(vector_file_text(file, "numbers"), "%lld %lld %lld %lld", &number[0],
-                         &number[1], &number[2], &number[3]);
+    int numbers = sscanf(vector_file_text(file, "numbers"), "%lld %lld %lld %lld %lld", &number[0],
+                         &number[1], &number[2], &number[3], &number[4]);
     int blocks = sscanf(vector_file_text(file, "blocks"), "%d %d %d %d", &shape.blocks[0],
                         &shape.blocks[1], &shape.blocks[2], &shape.blocks[3]);
-    ENSURE(numbers == 4 && blocks == 4, "a vector file without shape");
+    ENSURE(numbers >= 4 && blocks == 4, "a vector file without shape");
     shape.image = number[0];
     shape.channels = number[1];
     shape.classes = number[2];
     shape.width = number[3];
+    shape.dense = number[4] != 0;
     const struct model_entry *entry = registry_find(table);
     if (entry == NULL) /* "basic" or "bottleneck" */
         entry = registry_find("resnet18");
@@ -384,7 +394,7 @@ void vit_fixture_run(struct vit_fixture *fixture, int64_t first, int64_t count, 
         model->type->forward(model, &pass, u);
     }
     DEVICE_RUN(fixture, cross_entropy, .type = model->compute, .batch = count,
-               .classes = model->classes, .smoothing = (float)smoothing,
+               .classes = model_output_count(model), .smoothing = (float)smoothing,
                .scale = 1.0f / (float)fixture->batch, .logits = fixture->logits,
                .labels = fixture->labels + first, .dlogits = backward ? fixture->logits : NULL,
                .sums = fixture->sums);
@@ -454,7 +464,7 @@ static float *host_copy(struct vit_fixture *fixture, const float *values, int64_
 
 float *vit_fixture_logits(struct vit_fixture *fixture, int64_t count)
 {
-    int64_t elements = count * fixture->model->classes;
+    int64_t elements = count * model_output_count(fixture->model);
     fixture->device->backend->convert(fixture->stream, TYPE_FP32, fixture->staging,
                                       fixture->model->compute, fixture->logits, elements);
     return host_copy(fixture, fixture->staging, elements);

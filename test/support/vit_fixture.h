@@ -59,6 +59,8 @@ void vit_fixture_close(struct vit_fixture *fixture);
 struct vit_shape vit_fixture_token_shape(int64_t depth);
 struct vit_shape vit_fixture_mean_shape(int64_t depth);
 struct vit_shape vit_fixture_parts_shape(int64_t depth);
+/* Outputs for each pixel, which are compared as the classes of one classifier; not square. */
+struct vit_shape vit_fixture_dense_shape(int64_t depth);
 struct vit_shape vit_fixture_map_shape(int64_t depth);
 struct vit_shape vit_fixture_swiglu_shape(int64_t depth);
 struct vit_shape vit_fixture_rotary_shape(int64_t depth);

@@ -4,7 +4,8 @@ the modules of benchmarks/reference_cnn.py, in double precision.
 
 A file holds weights with running statistics, a batch, its logits and loss in evaluation and in training, every
 gradient (of a running statistic: what a step adds to 0.9 of it), and weights after several steps on that batch.
-Metadata: "convnet" (which table of nodes), "numbers" (image channels classes width), "blocks".
+Metadata: "convnet" (which table of nodes), "numbers" (image channels classes width dense), "blocks". A dense
+model's outputs of all classes and pixels are the logits of one classifier.
 
 Needs torch, torchvision, safetensors. Run it in this directory.
 """
@@ -43,6 +44,20 @@ class SmallResNet(torchvision.models.ResNet):
         self.fc = nn.Linear(width * 8 * block.expansion, classes)
 
 
+class DenseResNet(SmallResNet):
+    """A head of 1 x 1 convolution and bilinear interpolation, as torchvision's FCN has after its own layers."""
+
+    def __init__(self, block, blocks, classes, width):
+        super().__init__(block, blocks, classes, width)
+        self.dense = nn.Conv2d(self.fc.in_features, classes, 1)
+        del self.fc, self.avgpool
+
+    def forward(self, images):
+        x = self.maxpool(self.relu(self.bn1(self.conv1(images))))
+        x = self.dense(self.layer4(self.layer3(self.layer2(self.layer1(x)))))
+        return nn.functional.interpolate(x, size=images.shape[-2:], mode="bilinear", align_corners=False)
+
+
 def randomize(model):
     """No weight may be at a value (0, 1) where a mistake would not show."""
     with torch.no_grad():
@@ -60,7 +75,7 @@ def tensors(model):
 
 
 def loss_of(model, images, labels):
-    return nn.functional.cross_entropy(model(images), labels)
+    return nn.functional.cross_entropy(model(images).flatten(1), labels)
 
 
 def gradients(model, images, labels):
@@ -111,22 +126,21 @@ def sgd(parameters):
     return torch.optim.SGD(parameters, lr=1e-2, momentum=0.9, weight_decay=0.05)
 
 
-def make(name, table, model, image, width=0, blocks=(), batch=6, rules=False):
+def make(name, table, model, image, width=0, blocks=(), batch=6, rules=False, classes=5, dense=False):
     torch.manual_seed(sum(name.encode()))
     randomize(model)
     model.double().train()
-    classes = 5
     images = torch.randn(batch, 3, image, image, dtype=torch.float64)
     while nearest_edge(model, images) < 2e-5:
         images = torch.randn(batch, 3, image, image, dtype=torch.float64)
-    labels = torch.randint(0, classes, (batch,))
+    labels = torch.randint(0, classes * (image * image if dense else 1), (batch,))
     file = {"images": images.float(), "labels": labels.to(torch.int32)}
     add_prefixed(file, "weight", tensors(model))
     with torch.no_grad():
         file["logits_training"] = copy.deepcopy(model)(images).float()
         evaluated = copy.deepcopy(model).eval()(images)
         file["logits"] = evaluated.float()
-        file["loss"] = nn.functional.cross_entropy(evaluated, labels).float().reshape(1)
+        file["loss"] = nn.functional.cross_entropy(evaluated.flatten(1), labels).float().reshape(1)
     found, loss = gradients(model, images, labels)
     file["loss_training"] = loss.detach().float().reshape(1)
     add_prefixed(file, "gradient", found)
@@ -135,7 +149,7 @@ def make(name, table, model, image, width=0, blocks=(), batch=6, rules=False):
         add_prefixed(file, "after_pieces", train(model, sgd, images, labels, 2, 3))
         frozen = {n for n, _ in model.named_modules() if n.startswith(("conv1", "bn1", "layer1.0", "layer2.0.bn2"))}
         add_prefixed(file, "after_freeze", train(model, sgd, images, labels, 2, 1, frozen))
-    metadata = {"convnet": table, "numbers": f"{image} 3 {classes} {width}", "smoothing": "0",
+    metadata = {"convnet": table, "numbers": f"{image} 3 {classes} {width} {int(dense)}", "smoothing": "0",
                 "blocks": " ".join(map(str, blocks or (0, 0, 0, 0)))}
     save_file(file, f"convnet_{name}.safetensors", metadata)
     print(name, os.path.getsize(f"convnet_{name}.safetensors"), f"loss {loss.item():.6f}")
@@ -151,6 +165,7 @@ def main():
     make("cnn_c", "cnn_c", reference_cnn.CnnC(5, 3, 2), 16, 2, batch=4)
     make("basic", "resnet", SmallResNet(resnet.BasicBlock, blocks, 5, 3), 37, 3, blocks, batch=5)
     make("bottleneck", "bottleneck", SmallResNet(resnet.Bottleneck, blocks, 5, 2), 33, 2, blocks, batch=6)
+    make("dense", "resnet", DenseResNet(resnet.BasicBlock, blocks, 2, 2), 33, 2, blocks, batch=3, classes=2, dense=True)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@
 A file holds weights (timm's names), a batch, its logits and loss, every gradient, and the weights after
 three steps on that batch. Metadata: "shape" (image channels patch dim depth heads hidden classes),
 "switches" (qkv_bias class_token embed_norm pool_mean), "norm_epsilon", "smoothing" and, for models with newer parts,
-"parts" (registers position norm_first gelu_tanh layer_scale pool_map swiglu qk_norm image_width).
+"parts" (registers position norm_first gelu_tanh layer_scale pool_map swiglu qk_norm image_width dense). A dense model's
+outputs of all classes and pixels are the logits of one classifier.
 
 Needs torch, timm, numpy, safetensors. Run it in this directory; the result does not depend on anything but versions.
 """
@@ -91,6 +92,30 @@ def timm_model(image, channels, patch, dim, depth, heads, hidden, classes, qkv_b
     return model
 
 
+class Dense:
+    """Before the class of a timm model: a linear layer per patch whose outputs are put together as an image."""
+
+    def add_dense(self, dim, patch, classes):
+        self.reset_classifier(0)
+        self.dense = nn.Linear(dim, classes * patch * patch)
+
+    def forward(self, images):
+        patch = self.patch_embed.patch_size
+        rows = self.dense(self.forward_features(images)[:, self.num_prefix_tokens:])
+        return nn.functional.fold(rows.transpose(1, 2), images.shape[-2:], patch, stride=patch)
+
+
+def dense_model(dim, patch, classes, **shape):
+    model = timm_model(dim=dim, patch=patch, classes=classes, **shape)
+    model.__class__ = type("DenseModel", (Dense, type(model)), {})
+    model.add_dense(dim, patch, classes)
+    return model
+
+
+def loss_of(model, images, labels, smoothing):
+    return nn.functional.cross_entropy(model(images).flatten(1), labels, label_smoothing=smoothing)
+
+
 def reference_model(image, channels, patch, dim, depth, heads, hidden, classes, **_):
     return ReferenceViT(image=image, patch=patch, channels=channels, dim=dim, depth=depth, heads=heads,
                         mlp_ratio=hidden / dim, classes=classes, dropout=0.0, branch_dropout=0.0)
@@ -134,8 +159,7 @@ PLATEAU_LOSSES = [1.0, 0.999, 0.998, 0.5, 0.499, 0.498]
 def one_step(model, optimizer, batch):
     images, labels, smoothing = batch
     optimizer.zero_grad()
-    loss = nn.functional.cross_entropy(model(images), labels, label_smoothing=smoothing)
-    loss.backward()
+    loss_of(model, images, labels, smoothing).backward()
     trained = [p for p in model.parameters() if p.requires_grad]
     torch.nn.utils.clip_grad_norm_(trained, CLIP_NORM)
     optimizer.step()
@@ -187,13 +211,15 @@ def add_more_rules(file, model, batch):
 
 def make(name, batch=3, smoothing=0.0, optimizers=("adamw",), more_rules=False, **shape):
     torch.manual_seed(sum(name.encode()))
-    model = (reference_model if shape["embed_norm"] else timm_model)(**shape)
+    dense = shape.get("dense", False)
+    model = (reference_model if shape["embed_norm"] else dense_model if dense else timm_model)(**shape)
     randomize(model)
-    images = torch.randn(batch, shape["channels"], shape["image"], shape.get("image_width") or shape["image"])
-    labels = torch.randint(0, shape["classes"], (batch,))
+    width = shape.get("image_width") or shape["image"]
+    images = torch.randn(batch, shape["channels"], shape["image"], width)
+    labels = torch.randint(0, shape["classes"] * (shape["image"] * width if dense else 1), (batch,))
     file = {"images": images, "labels": labels.to(torch.int32)}
     logits = model(images)
-    loss = nn.functional.cross_entropy(logits, labels, label_smoothing=smoothing)
+    loss = loss_of(model, images, labels, smoothing)
     loss.backward()
     parameters = dict(model.named_parameters())
     file["logits"] = logits.detach()
@@ -210,7 +236,7 @@ def make(name, batch=3, smoothing=0.0, optimizers=("adamw",), more_rules=False, 
     numbers = ("image", "channels", "patch", "dim", "depth", "heads", "hidden", "classes")
     switches = ("qkv_bias", "class_token", "embed_norm", "pool_mean")
     parts = dict(registers=0, position="learned", norm_first=False, gelu_tanh=False, layer_scale=0.0,
-                 pool_map=False, swiglu=False, qk_norm=False, image_width=0)
+                 pool_map=False, swiglu=False, qk_norm=False, image_width=0, dense=False)
     metadata = {"shape": " ".join(str(shape[key]) for key in numbers),
                 "switches": " ".join(str(int(shape[key])) for key in switches),
                 "norm_epsilon": repr(shape["norm_epsilon"]), "smoothing": repr(smoothing)}
@@ -219,7 +245,7 @@ def make(name, batch=3, smoothing=0.0, optimizers=("adamw",), more_rules=False, 
         position = POSITIONS.index(values["position"]) + 1
         metadata["parts"] = (f"{values['registers']} {position} {int(values['norm_first'])} "
                              f"{int(values['gelu_tanh'])} {values['layer_scale']} {int(values['pool_map'])} "
-                             f"{int(values['swiglu'])} {int(values['qk_norm'])} {values['image_width']}")
+                             f"{int(values['swiglu'])} {int(values['qk_norm'])} {values['image_width']} {int(values['dense'])}")
     save_file(file, f"model_{name}.safetensors", metadata)
     print(name, os.path.getsize(f"model_{name}.safetensors"), f"loss {loss.item():.6f}")
 
@@ -254,6 +280,12 @@ def main():
                                           "qk_norm": True, "qkv_bias": False})
     # SigLIP's image tower
     make("map", optimizers=(), **{**parts, "class_token": False, "pool_map": True, "hidden": 20, "gelu_tanh": True})
+    # Outputs for each pixel: with and without a class token, which the head does not read
+    make("dense", smoothing=0.1, **{**parts, "image": 8, "image_width": 12, "classes": 3, "registers": 2,
+                                    "position": "patches", "layer_scale": 1e-5, "dense": True})
+    make("dense_rotary", optimizers=(), **{**parts, "patch": 3, "channels": 2, "classes": 2, "class_token": False,
+                                           "position": "rotary", "pool_mean": True, "norm_first": True,
+                                           "qkv_bias": False, "dense": True})
     tiny = {**small, "image": 4, "patch": 2, "dim": 8, "depth": 2, "hidden": 16, "heads": 1, "classes": 3}
     make("rules", optimizers=("adamw", "adam", "sgd", "nesterov", "rmsprop", "rmsprop_momentum"), more_rules=True,
          **tiny)
