@@ -200,6 +200,14 @@ static struct counted convolution_backward_cost(const struct convolution_backwar
     return counted;
 }
 
+static struct counted target_loss_cost(const struct target_loss *args)
+{
+    const double batch = (double)args->batch, targets = batch * (double)target_count(args);
+    const double outputs = batch * (double)(args->outputs * args->height * args->width);
+
+    return MOVES(T(predictions, outputs) + F(targets, targets) + T(dpredictions, outputs));
+}
+
 /* Master weights, moments and averages are read and written, gradients read, copies written. With
  * `measure` weights, moments and gradients are only read. */
 static double update_bytes(const struct update *args)

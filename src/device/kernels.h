@@ -22,6 +22,7 @@
     SUBJECT(implicit, implicit)                                                                    \
     SUBJECT(max_pool, max_pool)                                                                    \
     SUBJECT(loss, loss)                                                                            \
+    SUBJECT(target_loss, target_loss)                                                              \
     SUBJECT(update, update)                                                                        \
     SUBJECT(image, image)                                                                          \
     SUBJECT(colour, colour)
@@ -263,6 +264,16 @@ static inline int64_t loss_stride(int64_t classes)
 struct loss_kernels {
     void (*cross_entropy)(const struct cross_entropy *args, int64_t begin, int64_t end,
                           float *buffer, struct loss_sums *sums);
+};
+
+/* kernels_target_loss.c: the targets begin..end of a sample. */
+struct target_loss_kernels {
+    /* Return the sum of their weights. */
+    double (*weights)(const struct target_loss *args, int64_t sample, int64_t begin, int64_t end);
+    /* Return the sum of weight * loss. The gradient of the predictions is factor * weight *
+     * derivative of the loss. */
+    double (*losses)(const struct target_loss *args, int64_t sample, int64_t begin, int64_t end,
+                     float factor);
 };
 
 /* kernels_update.c: elements begin..end with one segment's coefficients (update_rule.h). */

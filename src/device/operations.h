@@ -304,47 +304,6 @@ struct cross_entropy {
     float *probabilities; /* [batch, classes], always by softmax; or NULL */
 };
 
-/* Convolutions use channels-last tensors, [batch, height, width, channels]: a pixel is a row for
- * matrix products, norms and pools. Kernel, stride and padding are the same in both directions;
- * padding is zeros. */
-struct convolution_shape {
-    int64_t batch, height, width; /* of x */
-    int64_t in, out;              /* channels */
-    int64_t kernel, stride, padding;
-};
-
-/* Return the output size of a convolution or max pool: (size + 2 padding - kernel) / stride + 1,
- * rounded down. */
-static inline int64_t convolved_size(int64_t size, int64_t kernel, int64_t stride, int64_t padding)
-{
-    return (size + 2 * padding - kernel) / stride + 1;
-}
-
-/* Return the pixels of x. */
-static inline int64_t convolution_pixels(const struct convolution_shape *s)
-{
-    return s->batch * s->height * s->width;
-}
-
-/* Return the pixels of y. */
-static inline int64_t convolved_pixels(const struct convolution_shape *s)
-{
-    return s->batch * convolved_size(s->height, s->kernel, s->stride, s->padding) *
-           convolved_size(s->width, s->kernel, s->stride, s->padding);
-}
-
-/* Return the elements of the weight. */
-static inline int64_t convolution_weights(const struct convolution_shape *s)
-{
-    return s->out * s->in * s->kernel * s->kernel;
-}
-
-/* True if the convolution is a linear layer over pixels. */
-static inline bool convolution_is_linear(const struct convolution_shape *s)
-{
-    return s->kernel == 1 && s->stride == 1 && s->padding == 0;
-}
-
 /* y = relu ? max(0, sum) : sum with sum = x * weight + bias, the cross-correlation of PyTorch's
  * Conv2d. `workspace`: convolution_workspace(...) bytes of device memory, which other convolutions
  * on the same stream may share. */
@@ -538,6 +497,43 @@ struct squared_error {
     const struct loss_scaler *scaler; /* device, or NULL */
     struct loss_sums *sums;
 };
+
+/* SQUARED: (p - t)^2 of prediction p and target t. ABSOLUTE: |p - t|. HUBER: PyTorch's HuberLoss
+ * with delta = 1. BINARY: PyTorch's binary_cross_entropy_with_logits. CROSS_ENTROPY: softmax over
+ * the outputs of a pixel, whose target is the number of a class. */
+enum target_loss_kind {
+    TARGET_SQUARED,
+    TARGET_ABSOLUTE,
+    TARGET_HUBER,
+    TARGET_BINARY,
+    TARGET_CROSS_ENTROPY
+};
+
+/* Loss of predictions with fp32 targets; height x width is 1 x 1 or the size of the image. The loss
+ * l of a sample is the weighted mean sum(w * l) / sum(w) over its targets that are not NaN, and 0
+ * if there are none: w = weights[output] * row_weights[row], for CROSS_ENTROPY weights[class] *
+ * row_weights[row]. dpredictions = scale * scaler->scale * d(loss of the sample). Only loss and
+ * samples are counted. A target of CROSS_ENTROPY that is not the number of an output makes the
+ * sample's loss and gradient NaN. */
+struct target_loss {
+    enum data_type type;
+    enum target_loss_kind kind;
+    int64_t batch, outputs, height, width;
+    float scale;
+    const float *weights;             /* [outputs], or NULL: 1 */
+    const float *row_weights;         /* [height], or NULL: 1 */
+    const void *predictions;          /* [batch, outputs, height, width] type */
+    const float *targets;             /* [batch, CROSS_ENTROPY ? 1 : outputs, height, width] */
+    void *dpredictions;               /* type; may be predictions; or NULL */
+    const struct loss_scaler *scaler; /* device, or NULL */
+    struct loss_sums *sums;
+};
+
+/* Return the number of targets of a sample. */
+static inline int64_t target_count(const struct target_loss *args)
+{
+    return (args->kind == TARGET_CROSS_ENTROPY ? 1 : args->outputs) * args->height * args->width;
+}
 
 /* Muon (Jordan et al. 2024) updates matrices in two calls. UPDATE_MUON adds the gradient to the
  * momentum of matrices and writes their direction. It updates all other segments as AdamW does,
@@ -785,6 +781,7 @@ struct nonfinite {
          T(dlogits, (double)args->batch * (double)args->classes)))                                 \
     ARGS(CALL, squared_error, PASS, MOVES(                                                         \
          T(predictions, 2.0 * (double)args->batch * (double)args->outputs)))                       \
+    ARGS(CALL, target_loss, PASS, target_loss_cost(args))                                          \
     ARGS(CALL, update, PASS, MOVES_FP32(update_bytes(args)))                                       \
     ARGS(CALL, matrix_sum, PASS, MOVES(T(x, 2 * ROWS(width)) + T(z, ROWS(width))))                 \
     ARGS(CALL, tree_sums, PASS, MOVES_FP32(                                                        \

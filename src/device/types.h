@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Types that several operations share: numbers, step parameters, loss scale and dropout. */
+/* Types that several operations share: numbers, step parameters, loss scale, dropout and the shape
+ * of a convolution. */
 #ifndef VITTRAIN_DEVICE_TYPES_H
 #define VITTRAIN_DEVICE_TYPES_H
 
@@ -81,5 +82,46 @@ struct dropout {
 /* Stochastic depth (Huang et al. 2016) uses the same struct: the branch of sample b is dropped if
  * random_uniform(word 0 of random_block_at(seed, RANDOM_DROP_PATH, layer, params->step,
  * params->position + b, 0)) < rate, else divided by 1 - rate; b as above. */
+
+/* Convolutions use channels-last tensors, [batch, height, width, channels]: a pixel is a row for
+ * matrix products, norms and pools. Kernel, stride and padding are the same in both directions;
+ * padding is zeros. */
+struct convolution_shape {
+    int64_t batch, height, width; /* of x */
+    int64_t in, out;              /* channels */
+    int64_t kernel, stride, padding;
+};
+
+/* Return the output size of a convolution or max pool: (size + 2 padding - kernel) / stride + 1,
+ * rounded down. */
+static inline int64_t convolved_size(int64_t size, int64_t kernel, int64_t stride, int64_t padding)
+{
+    return (size + 2 * padding - kernel) / stride + 1;
+}
+
+/* Return the pixels of x. */
+static inline int64_t convolution_pixels(const struct convolution_shape *s)
+{
+    return s->batch * s->height * s->width;
+}
+
+/* Return the pixels of y. */
+static inline int64_t convolved_pixels(const struct convolution_shape *s)
+{
+    return s->batch * convolved_size(s->height, s->kernel, s->stride, s->padding) *
+           convolved_size(s->width, s->kernel, s->stride, s->padding);
+}
+
+/* Return the elements of the weight. */
+static inline int64_t convolution_weights(const struct convolution_shape *s)
+{
+    return s->out * s->in * s->kernel * s->kernel;
+}
+
+/* True if the convolution is a linear layer over pixels. */
+static inline bool convolution_is_linear(const struct convolution_shape *s)
+{
+    return s->kernel == 1 && s->stride == 1 && s->padding == 0;
+}
 
 #endif

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// devices: cpu gpu
+/* Losses of float targets against double precision, gradients against finite differences: all kinds
+ * and types, planes, weights, missing targets. */
+#include "device_test.h"
+#include "test.h"
+
+enum missing { NONE, SOME, ALL }; /* ALL: in sample 0; SOME elsewhere */
+
+struct loss_case {
+    enum data_type type;
+    enum target_loss_kind kind;
+    int64_t batch, outputs, height, width;
+    bool weights, row_weights, in_place;
+    enum missing missing;
+    float loss_scale; /* 0: no scaler */
+};
+
+static const struct loss_case cases[] = {
+    {TYPE_FP32, TARGET_SQUARED, 16, 1, 1, 1, false, false, false, NONE, 0},
+    {TYPE_FP32, TARGET_SQUARED, 3, 700, 1, 1, false, false, true, NONE, 0},
+    {TYPE_FP32, TARGET_SQUARED, 3, 5, 40, 50, false, false, true, NONE, 0},
+    {TYPE_BF16, TARGET_SQUARED, 33, 5, 1, 1, true, false, true, SOME, 0},
+    {TYPE_FP16, TARGET_SQUARED, 2, 3, 37, 29, true, true, false, ALL, 1024},
+    {TYPE_FP32, TARGET_ABSOLUTE, 9, 4, 1, 1, true, false, true, SOME, 2},
+    {TYPE_BF16, TARGET_ABSOLUTE, 2, 2, 17, 65, false, true, false, ALL, 0},
+    {TYPE_FP32, TARGET_HUBER, 5, 300, 1, 1, false, false, true, ALL, 0},
+    {TYPE_FP32, TARGET_HUBER, 1, 3, 90, 100, true, true, true, SOME, 0},
+    {TYPE_FP16, TARGET_HUBER, 2, 2, 8, 16, false, false, true, SOME, 512},
+    {TYPE_FP32, TARGET_BINARY, 20, 100, 1, 1, false, false, true, NONE, 0},
+    {TYPE_BF16, TARGET_BINARY, 31, 13, 1, 1, true, false, false, ALL, 0},
+    {TYPE_FP32, TARGET_BINARY, 2, 3, 21, 23, true, true, true, SOME, 0},
+    {TYPE_FP32, TARGET_CROSS_ENTROPY, 9, 10, 1, 1, false, false, false, NONE, 0},
+    {TYPE_FP32, TARGET_CROSS_ENTROPY, 3, 21, 33, 31, true, false, true, ALL, 0},
+    {TYPE_BF16, TARGET_CROSS_ENTROPY, 2, 5, 40, 32, false, true, true, SOME, 0},
+    {TYPE_FP16, TARGET_CROSS_ENTROPY, 2, 3, 9, 11, true, true, false, SOME, 256},
+    {TYPE_FP32, TARGET_CROSS_ENTROPY, 1, 2, 100, 90, false, false, true, NONE, 0},
+    {TYPE_FP32, TARGET_SQUARED, 0, 4, 1, 1, true, false, true, NONE, 0},
+    {TYPE_FP32, TARGET_HUBER, 4, 0, 8, 8, false, true, true, NONE, 0},
+    {TYPE_FP32, TARGET_CROSS_ENTROPY, 0, 4, 8, 8, false, true, true, NONE, 0},
+};
+
+enum { CASES = sizeof cases / sizeof cases[0] };
+
+static const float scale = 0.125f;
+
+static struct target_loss loss_args(struct device_test *test, const struct loss_case *it)
+{
+    const int64_t predictions = it->batch * it->outputs * it->height * it->width;
+    struct target_loss args = {.type = it->type,
+                               .kind = it->kind,
+                               .batch = it->batch,
+                               .outputs = it->outputs,
+                               .height = it->height,
+                               .width = it->width,
+                               .scale = scale};
+    const int64_t count = target_count(&args);
+    float *targets = device_test_random(test, TYPE_FP32, it->batch * count, 3, 2);
+    float *weights = device_test_random(test, TYPE_FP32, it->outputs, 1, 3);
+    float *row_weights = device_test_random(test, TYPE_FP32, it->height, 1, 4);
+    void *values = device_test_random(test, it->type, predictions, 3, 1);
+    struct loss_scaler scaler = {.scale = it->loss_scale};
+
+    for (int64_t i = 0; i < it->outputs; i++)
+        weights[i] = fabsf(weights[i]);
+    for (int64_t i = 0; i < it->height; i++)
+        row_weights[i] = fabsf(row_weights[i]);
+    for (int64_t i = 0; i < it->batch * count; i++) {
+        if (it->kind == TARGET_CROSS_ENTROPY)
+            targets[i] = (float)(i * 7 % 11 % it->outputs);
+        if ((it->missing == ALL && i < count) || (it->missing != NONE && i % 5 == 3))
+            targets[i] = NAN;
+    }
+    args.weights = it->weights ? weights : NULL;
+    args.row_weights = it->row_weights ? row_weights : NULL;
+    args.predictions = values;
+    args.targets = targets;
+    args.dpredictions = it->in_place ? values : device_test_zeros(test, it->type, predictions);
+    if (it->loss_scale > 0)
+        args.scaler = device_test_copy(test, TYPE_FP32, &scaler, sizeof scaler / sizeof(float));
+    args.sums = device_test_zeros(test, TYPE_FP32, (int64_t)(sizeof *args.sums / sizeof(float)));
+    return args;
+}
+
+/* Return the loss of element or pixel i of a sample, whose predictions are p. */
+static double loss_of(const struct target_loss *args, const double *p, double target, int64_t i)
+{
+    const int64_t pixels = args->height * args->width;
+    const double error = p[i] - target;
+    double sum = 0;
+
+    if (args->kind == TARGET_SQUARED)
+        return error * error;
+    if (args->kind == TARGET_ABSOLUTE)
+        return fabs(error);
+    if (args->kind == TARGET_HUBER)
+        return fabs(error) < 1 ? error * error / 2 : fabs(error) - 0.5;
+    if (args->kind == TARGET_BINARY)
+        return log1p(exp(p[i])) - p[i] * target;
+    for (int64_t c = 0; c < args->outputs; c++)
+        sum += exp(p[i + c * pixels]);
+    return log(sum) - p[i + (int64_t)target * pixels];
+}
+
+static double weight_of(const struct target_loss *args, double target, int64_t i)
+{
+    const int64_t output =
+        args->kind == TARGET_CROSS_ENTROPY ? (int64_t)target : i / args->width / args->height;
+    const double weight = args->weights != NULL ? (double)args->weights[output] : 1;
+
+    if (args->row_weights == NULL)
+        return weight;
+    return weight * (double)args->row_weights[i / args->width % args->height];
+}
+
+/* Add the gradient of target i's loss by finite differences. */
+static void gradient_add(const struct target_loss *args, double *p, double target, int64_t i,
+                         double factor, double *gradient)
+{
+    const double step = 1e-5;
+    const int64_t stride =
+        args->kind == TARGET_CROSS_ENTROPY ? args->height * args->width : INT64_MAX / 2;
+
+    for (int64_t j = i; j < args->outputs * args->height * args->width; j += stride) {
+        const double kept = p[j];
+        p[j] = kept + step;
+        const double above = loss_of(args, p, target, i);
+        p[j] = kept - step;
+        const double below = loss_of(args, p, target, i);
+        p[j] = kept;
+        gradient[j] += factor * (above - below) / (2 * step);
+    }
+}
+
+/* Loss and gradient of a sample by the definition. p: its predictions. */
+static double sample_truth(const struct target_loss *args, double *p, const float *targets,
+                           double *gradient)
+{
+    const double s = (double)args->scale * (args->scaler != NULL ? (double)args->scaler->scale : 1);
+    double weights = 0, loss = 0;
+
+    for (int64_t i = 0; i < target_count(args); i++)
+        if (!isnan(targets[i]))
+            weights += weight_of(args, (double)targets[i], i);
+    for (int64_t i = 0; i < target_count(args); i++) {
+        const double target = (double)targets[i];
+        if (isnan(targets[i]))
+            continue;
+        const double share = weight_of(args, target, i) / weights;
+        loss += share * loss_of(args, p, target, i);
+        gradient_add(args, p, target, i, s * share, gradient);
+    }
+    return loss;
+}
+
+static void check(const struct loss_case *it)
+{
+    DEVICE_TEST(test, 2);
+    const struct target_loss args = loss_args(&test, it);
+    const int64_t sample = it->outputs * it->height * it->width, count = it->batch * sample;
+    double *gradient = device_test_expected(&test, count);
+    double *p = device_test_expected(&test, count);
+    double loss = 0, largest = 0;
+
+    for (int64_t i = 0; i < count; i++)
+        p[i] = device_test_value(it->type, args.predictions, i);
+    args.sums->loss = args.sums->samples = 1;
+    test.device->backend->target_loss(test.stream, &args);
+    device_test_wait(&test);
+    for (int64_t b = 0; b < it->batch; b++)
+        loss += sample_truth(&args, p + b * sample, args.targets + b * target_count(&args),
+                             gradient + b * sample);
+    assert_true(fabs(args.sums->loss - 1 - loss) <= 1e-6 * (1 + loss));
+    assert_true(args.sums->samples == 1 + (sample > 0 ? (double)it->batch : 0));
+    assert_true(args.sums->top1 == 0 && args.sums->top5 == 0);
+    for (int64_t i = 0; i < count; i++)
+        largest = fmax(largest, fabs(gradient[i]));
+    device_test_near("gradient", it->type, args.dpredictions, gradient, count,
+                     2 * device_test_precision(it->type) + 1e-6, largest);
+}
+
+TEST_KERNELS(losses_are_right)
+{
+    for (int i = 0; i < CASES; i++)
+        check(&cases[i]);
+}
+
+/* Run a case in calls of `part` samples, from the last to the first. Return the sum of the losses.
+ */
+static double run_in_parts(struct device_test *test, const struct loss_case *it, int64_t part,
+                           void **gradient)
+{
+    struct target_loss args = loss_args(test, it);
+    const struct target_loss all = args;
+    const int64_t sample = it->outputs * it->height * it->width;
+
+    for (int64_t begin = (it->batch - 1) / part * part; begin >= 0; begin -= part) {
+        args.batch = it->batch - begin < part ? it->batch - begin : part;
+        args.predictions = element(it->type, all.predictions, begin * sample);
+        args.dpredictions = element_to_write(it->type, all.dpredictions, begin * sample);
+        args.targets = all.targets + begin * target_count(&all);
+        test->device->backend->target_loss(test->stream, &args);
+    }
+    device_test_wait(test);
+    *gradient = all.dpredictions;
+    return all.sums->loss;
+}
+
+/* The losses of samples are rounded to multiples of 2^-26 before they are added. */
+TEST_KERNELS(threads_and_parts_do_not_matter)
+{
+    for (int i = 0; i < CASES; i++) {
+        const struct loss_case *it = &cases[i];
+        DEVICE_TEST(whole, 1);
+        DEVICE_TEST(parts, 3);
+        void *of_whole, *of_parts;
+        if (it->batch * it->outputs == 0)
+            continue;
+        const double loss = run_in_parts(&whole, it, it->batch, &of_whole);
+        assert_true(loss > 0 && fmod(loss, 0x1p-26) == 0);
+        for (int64_t part = 1; part <= 3; part += 2) {
+            assert_true(run_in_parts(&parts, it, part, &of_parts) == loss);
+            device_test_same("gradient", it->type, of_whole, of_parts,
+                             it->batch * it->outputs * it->height * it->width);
+        }
+    }
+}
+
+/* Run one sample of two values and two outputs. Return its loss; args.dpredictions: its gradient.
+ */
+static double loss_of_pair(struct target_loss *args, const float *predictions, const float *targets,
+                           float *gradient)
+{
+    DEVICE_TEST(test, 1);
+    args->batch = args->height = 1;
+    args->outputs = 2;
+    args->scale = 1;
+    args->width = args->kind == TARGET_CROSS_ENTROPY ? 2 : 1;
+    const int64_t count = 2 * args->width;
+    float *written = device_test_zeros(&test, TYPE_FP32, count);
+    args->predictions = device_test_copy(&test, TYPE_FP32, predictions, count);
+    args->targets = device_test_copy(&test, TYPE_FP32, targets, 2);
+    args->dpredictions = written;
+    args->sums = device_test_zeros(&test, TYPE_FP32, (int64_t)(sizeof *args->sums / sizeof(float)));
+    test.device->backend->target_loss(test.stream, args);
+    device_test_wait(&test);
+    for (int64_t i = 0; i < count; i++)
+        gradient[i] = written[i];
+    return args->sums->loss;
+}
+
+static const enum target_loss_kind elementwise[] = {TARGET_SQUARED, TARGET_ABSOLUTE, TARGET_HUBER,
+                                                    TARGET_BINARY};
+
+TEST_KERNELS(nan_predictions_are_found)
+{
+    const float first[] = {NAN, 1, 2, 3}, targets[] = {1, 0}, missing[] = {NAN, 0};
+    float gradient[4];
+
+    for (int i = 0; i < 4; i++) {
+        struct target_loss args = {.kind = elementwise[i]};
+        assert_true(isnan(loss_of_pair(&args, first, targets, gradient)));
+        assert_true(isnan(gradient[0]) && isfinite(gradient[1]));
+        assert_true(isfinite(loss_of_pair(&args, first, missing, gradient)));
+        assert_true(gradient[0] == 0 && isfinite(gradient[1]) && gradient[1] != 0);
+    }
+    struct target_loss args = {.kind = TARGET_CROSS_ENTROPY};
+    assert_true(isnan(loss_of_pair(&args, first, targets, gradient)) && isnan(gradient[0]));
+    assert_true(isfinite(loss_of_pair(&args, first, missing, gradient)));
+    assert_true(gradient[0] == 0 && gradient[2] == 0 && gradient[3] != 0);
+}
+
+/* They come from data that nothing has checked. */
+TEST_KERNELS(invalid_classes_are_nan)
+{
+    const float logits[] = {0, 1, 2, 3}, invalid[] = {-1, 2, 0.5f, INFINITY, 1e30f};
+    float gradient[4];
+
+    for (int i = 0; i < 5; i++) {
+        struct target_loss args = {.kind = TARGET_CROSS_ENTROPY};
+        const float targets[] = {1, invalid[i]};
+        assert_true(isnan(loss_of_pair(&args, logits, targets, gradient)));
+        assert_true(isnan(gradient[0]) && isnan(gradient[3]));
+    }
+}
+
+TEST(large_losses_are_kept)
+{
+    const float large[] = {1e30f, 0}, targets[] = {0, 0};
+    float gradient[2];
+    struct target_loss args = {.kind = TARGET_SQUARED};
+    assert_true(loss_of_pair(&args, large, targets, gradient) ==
+                (double)large[0] * (double)large[0] / 2);
+    args.kind = TARGET_HUBER;
+    assert_true(loss_of_pair(&args, large, targets, gradient) == (double)large[0] / 2);
+    args.kind = TARGET_BINARY;
+    assert_true(loss_of_pair(&args, large, targets, gradient) > 4e29);
+    assert_true(gradient[0] == 0.5f && gradient[1] == 0.25f);
+}
+
+/* Evaluation needs no gradient. */
+TEST(everything_can_be_left_out)
+{
+    for (int i = 0; i < CASES; i++) {
+        DEVICE_TEST(test, 1);
+        struct target_loss args = loss_args(&test, &cases[i]);
+        const int64_t count = args.batch * args.outputs * args.height * args.width;
+        args.dpredictions = NULL;
+        args.sums = NULL;
+        test.device->backend->target_loss(test.stream, &args);
+        device_test_wait(&test);
+        device_test_same("predictions", args.type, args.predictions,
+                         device_test_random(&test, args.type, count, 3, 1), count);
+    }
+}
+
+TEST_MAIN()
