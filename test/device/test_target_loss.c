@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // devices: cpu gpu
-/* Losses of float targets against double precision, gradients against finite differences: all kinds
- * and types, planes, weights, missing targets. */
+/* Losses of float targets against PyTorch (test/vectors/make_target_loss.py) and against double
+ * precision, gradients against finite differences: all kinds and types, planes, weights, missing
+ * targets. */
 #include "device_test.h"
 #include "test.h"
+#include "vector_file.h"
 
 enum missing { NONE, SOME, ALL }; /* ALL: in sample 0; SOME elsewhere */
 
@@ -183,6 +185,60 @@ TEST_KERNELS(losses_are_right)
 {
     for (int i = 0; i < CASES; i++)
         check(&cases[i]);
+}
+
+/* A copy of a tensor of the file in memory of the device. */
+static float *copy_of(struct device_test *test, const struct vector_file *file, const char *name)
+{
+    int64_t count;
+    const float *values = vector_file_floats(file, name, &count);
+    return device_test_copy(test, TYPE_FP32, values, count);
+}
+
+static void check_vector(struct vector_file *file, const char *name, enum target_loss_kind kind,
+                         bool weights)
+{
+    char key[64];
+    int64_t count;
+    double loss = 0;
+    DEVICE_TEST(test, 2);
+    float *gradient = copy_of(&test, file, "predictions");
+    struct target_loss args = {
+        .kind = kind,
+        .batch = vector_file_size(file, "predictions", 0),
+        .outputs = vector_file_size(file, "predictions", 1),
+        .height = vector_file_size(file, "predictions", 2),
+        .width = vector_file_size(file, "predictions", 3),
+        .scale = 1,
+        .weights = weights ? copy_of(&test, file, "weights") : NULL,
+        .predictions = gradient,
+        .targets = copy_of(&test, file, kind == TARGET_CROSS_ENTROPY ? "classes" : "targets"),
+        .dpredictions = gradient,
+        .sums = device_test_zeros(&test, TYPE_FP32, sizeof *args.sums / sizeof(float))};
+
+    test.device->backend->target_loss(test.stream, &args);
+    device_test_wait(&test);
+    snprintf(key, sizeof key, "%s%s.losses", name, weights ? "_weights" : "");
+    const double *losses = vector_file_doubles(file, key, NULL);
+    for (int64_t i = 0; i < args.batch; i++)
+        loss += losses[i];
+    assert_true(fabs(args.sums->loss - loss) <= 1e-6 * loss);
+    snprintf(key, sizeof key, "%s%s.gradient", name, weights ? "_weights" : "");
+    const double *expected = vector_file_doubles(file, key, &count);
+    device_test_near(key, TYPE_FP32, gradient, expected, count, 1e-6, 0.01);
+}
+
+TEST_KERNELS(losses_are_pytorchs)
+{
+    struct vector_file *file = vector_file_open("target_loss.safetensors");
+    for (int weights = 0; weights < 2; weights++) {
+        check_vector(file, "squared", TARGET_SQUARED, weights);
+        check_vector(file, "absolute", TARGET_ABSOLUTE, weights);
+        check_vector(file, "huber", TARGET_HUBER, weights);
+        check_vector(file, "binary", TARGET_BINARY, weights);
+        check_vector(file, "cross_entropy", TARGET_CROSS_ENTROPY, weights);
+    }
+    vector_file_close(file);
 }
 
 /* Run a case in calls of `part` samples, from the last to the first. Return the sum of the losses.
