@@ -1,145 +1,190 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* The command `data describe` lists the data sets of an HDF5 or NetCDF-4 file and the options that
- * train with them. */
+/* The command `data describe` lists the arrays of a file or folder and the options that train with
+ * them. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* strcasestr */
+#endif
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
 
 #include "app/app.h"
 #include "config/command_line.h"
 #include "config/option_types.h"
 #include "core/text.h"
-#include "data/array_hdf5.h"
+#include "data/array_list.h"
 
-enum { DEEPEST = 32, PATH_SIZE = 1024 };
-
-/* A data set with its path. */
-struct found {
-    const struct hdf5_object *object;
-    char path[PATH_SIZE];
+/* What a data set can be as data.y, the best last. */
+enum role {
+    ROLE_NONE,
+    ROLE_BOOLEAN,
+    ROLE_LABELS,
+    ROLE_PLANES,
+    ROLE_NUMBERS,
+    ROLE_MASKS,
+    ROLE_CLASSES
 };
 
-struct description {
-    struct hdf5_reader reader;
-    int64_t count;
-    struct found x, y;        /* suggested for data.x and data.y; object NULL: none */
+struct suggestion {
+    const struct array_entry *x, *y; /* NULL: none */
+    enum role role;                  /* of y */
+    bool has_time;                   /* the samples have coordinates in time */
     char x_list[OPTION_TEXT]; /* value of data.x: x, and others of its shape if it is [N, H, W] */
 };
 
-static void sizes_print(const int64_t *sizes, int64_t count)
+static void sizes_print(const int64_t *sizes, int count)
 {
-    for (int64_t d = 0; d < count; d++)
+    for (int d = 0; d < count; d++)
         printf("%s%lld", d == 0 ? "[" : ", ", (long long)sizes[d]);
     printf(count > 0 ? "]" : "scalar");
 }
 
-/* Print the attributes that change how values are read, and those that describe them. */
-static void attributes_print(const struct hdf5_reader *reader, const struct hdf5_object *object)
+static void entry_print(const struct array_entry *entry)
 {
-    static const char *const names[] = {"units",      "long_name",     "scale_factor", "add_offset",
-                                        "_FillValue", "missing_value", "valid_range",  "valid_min",
-                                        "valid_max",  "class_names"};
-    for (size_t n = 0; n < sizeof names / sizeof names[0]; n++) {
-        const struct hdf5_attribute *attribute = hdf5_attribute_find(reader, object, names[n]);
-        double values[4];
-        const int count = hdf5_reals_get(reader, object, names[n], values, 4);
-        char text[80];
-        if (attribute != NULL && attribute->kind == HDF5_TEXT) {
-            snprintf(text, sizeof text, "%s", reader->file.values + attribute->offset);
-            text_remove_control(text);
-            printf("; %s=%s%s", names[n], text, attribute->count > 1 ? ", ..." : "");
-        }
-        for (int i = 0; i < count; i++) {
-            text_shortest_decimal(values[i], false, text, sizeof text);
-            printf("%s%s%s", i > 0 ? "," : "; ", i > 0 ? "" : names[n], i > 0 ? "" : "=");
-            printf("%s", text);
-        }
-    }
-}
-
-static void dataset_print(struct description *description, const struct found *found)
-{
-    const struct hdf5_object *object = found->object;
-    const bool has_shape =
-        object->kind == HDF5_DATASET && object->layout != HDF5_VIRTUAL && object->fault[0] == '\0';
-    char type[32], filters[128], reason[ARRAY_REASON], path[PATH_SIZE];
-    snprintf(path, sizeof path, "%s", found->path);
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s", entry->path);
     text_remove_control(path);
     printf("  %-24s ", path);
-    if (has_shape) {
-        array_hdf5_type_name(object, type, sizeof type);
-        array_hdf5_filter_names(object, filters, sizeof filters);
-        printf("%s ", type);
-        sizes_print(object->extent, object->dimensions);
-        if (object->layout == HDF5_CHUNKED) {
+    if (entry->has_shape) {
+        printf("%s ", entry->type);
+        sizes_print(entry->extent, entry->dimensions);
+        if (entry->is_chunked) {
             printf(", chunks ");
-            sizes_print(object->chunk, object->dimensions);
-            printf(", %s", filters);
+            sizes_print(entry->chunk, entry->dimensions);
+            printf(", %s", entry->filters);
         }
-        attributes_print(&description->reader, object);
+        printf("%s", entry->attributes != NULL ? entry->attributes : "");
     }
-    if (!array_hdf5_readable(object, reason))
-        printf("%scannot be read: %s", has_shape ? "; " : "", reason);
+    if (entry->reason[0] != '\0')
+        printf("%scannot be read: %s", entry->has_shape ? "; " : "", entry->reason);
     printf("\n");
 }
 
 /* ---- suggestions ---- */
 
-static bool is_coordinate(const struct hdf5_reader *reader, const struct hdf5_object *object)
+static bool is_time(const struct array_entry *entry)
 {
-    const struct hdf5_attribute *kind = hdf5_attribute_find(reader, object, "CLASS");
-    return kind != NULL && kind->kind == HDF5_TEXT &&
-           strcmp(reader->file.values + kind->offset, "DIMENSION_SCALE") == 0;
+    return entry->dimensions == 1 && strcasecmp(text_base_name(entry->path), "time") == 0;
 }
 
-static bool same_shape(const struct hdf5_object *one, const struct hdf5_object *other)
+/* True if the name of a data set is that of labels. */
+static bool has_label_name(const struct array_entry *entry)
+{
+    static const char *const words[] = {"label", "class", "target", "mask", "annotation"};
+    const char *name = text_base_name(entry->path);
+    for (size_t n = 0; n < sizeof words / sizeof words[0]; n++)
+        if (strcasestr(name, words[n]) != NULL)
+            return true;
+    return strcmp(name, "y") == 0;
+}
+
+static int64_t elements(const struct array_entry *entry)
+{
+    int64_t count = 1;
+    for (int d = 0; d < entry->dimensions; d++)
+        if (__builtin_mul_overflow(count, entry->extent[d], &count))
+            return INT64_MAX;
+    return count;
+}
+
+static bool same_shape(const struct array_entry *one, const struct array_entry *other)
 {
     return one->dimensions == other->dimensions &&
            memcmp(one->extent, other->extent, (size_t)one->dimensions * sizeof *one->extent) == 0;
 }
 
-/* Keep the largest array of images. Others of the same shape [N, H, W] are added as channels. */
-static void suggest_x(struct description *description, const struct found *found)
+static bool is_image(const struct array_entry *entry, bool allows_labels)
 {
-    const struct hdf5_object *object = found->object, *x = description->x.object;
-    const size_t used = strlen(description->x_list);
-    if (object->dimensions != 3 && object->dimensions != 4)
-        return;
-    if (x != NULL && object->dimensions == 3 && same_shape(x, object) &&
-        used + strlen(found->path) + 2 < sizeof description->x_list) {
-        snprintf(description->x_list + used, sizeof description->x_list - used, ",%s", found->path);
-    } else if (x == NULL || hdf5_elements(object) > hdf5_elements(x)) {
-        description->x = *found;
-        snprintf(description->x_list, sizeof description->x_list, "%s", found->path);
+    return entry->kind != '\0' && entry->kind != 'b' && !entry->is_scale &&
+           (entry->dimensions == 3 || entry->dimensions == 4) && entry->extent[0] > 1 &&
+           (allows_labels || !has_label_name(entry));
+}
+
+/* Keep the largest array of images. Others of the same shape [N, H, W] are added as channels, if
+ * both are real or integers. */
+static void suggest_x(struct suggestion *suggestion, const struct array_entry *entry)
+{
+    const struct array_entry *x = suggestion->x;
+    const size_t used = strlen(suggestion->x_list);
+    if (x != NULL && entry->dimensions == 3 && same_shape(x, entry) &&
+        (x->kind == 'f') == (entry->kind == 'f')) {
+        if (used + strlen(entry->path) + 2 < sizeof suggestion->x_list)
+            snprintf(suggestion->x_list + used, sizeof suggestion->x_list - used, ",%s",
+                     entry->path);
+    } else if (x == NULL || elements(entry) > elements(x) ||
+               (elements(entry) == elements(x) && x->kind != 'f' && entry->kind == 'f')) {
+        suggestion->x = entry;
+        snprintf(suggestion->x_list, sizeof suggestion->x_list, "%s", entry->path);
     }
 }
 
-/* Keep the first array with one number per image; prefer integers. */
-static void suggest_y(struct description *description, const struct found *found)
+static bool is_in_list(const char *list, const char *path)
 {
-    const struct hdf5_object *object = found->object, *y = description->y.object;
-    if (object->dimensions != 1 || object->extent[0] != description->x.object->extent[0] ||
-        is_coordinate(&description->reader, object))
-        return;
-    if (y == NULL || (y->type[1] == 'f' && object->type[1] != 'f'))
-        description->y = *found;
+    size_t length;
+    for (const char *item = text_next_item(list, &length); item != NULL;
+         item = text_next_item(item + length, &length))
+        if (strlen(path) == length && strncmp(item, path, length) == 0)
+            return true;
+    return false;
 }
 
-static void members_visit(struct description *description, const struct hdf5_object *group,
-                          const char *path, int depth,
-                          void (*visit)(struct description *description, const struct found *found))
+/* True if the planes of both have the same size. */
+static bool same_planes(const struct array_entry *x, const struct array_entry *y)
 {
-    struct found found;
-    const struct hdf5_object *member = NULL;
-    char reason[ARRAY_REASON];
-    while (depth < DEEPEST && (member = hdf5_next(&description->reader, group, member)) != NULL) {
-        if (snprintf(found.path, sizeof found.path, "%s/%s", path, member->name) >= PATH_SIZE)
-            continue;
-        found.object = member;
-        if (member->kind == HDF5_GROUP)
-            members_visit(description, member, found.path, depth + 1, visit);
-        else if (visit == dataset_print || array_hdf5_readable(member, reason))
-            visit(description, &found);
+    const int row = x->dimensions == 4 && !array_order_is_hwc(x->extent) ? 2 : 1;
+    const int y_row = y->dimensions == 4 && !array_order_is_hwc(y->extent) ? 2 : 1;
+    return x->extent[row] == y->extent[y_row] && x->extent[row + 1] == y->extent[y_row + 1];
+}
+
+static enum role role_of(const struct suggestion *suggestion, const struct array_entry *entry)
+{
+    const bool is_real = entry->kind == 'f';
+    if (entry->kind == '\0' || entry->dimensions < 1 || entry->dimensions > 4 ||
+        entry->extent[0] != suggestion->x->extent[0] || entry->is_scale || is_time(entry) ||
+        is_in_list(suggestion->x_list, entry->path) ||
+        (entry->dimensions > 2 && !same_planes(suggestion->x, entry)))
+        return ROLE_NONE;
+    if (entry->dimensions == 2 && !is_real)
+        return ROLE_LABELS;
+    if (entry->dimensions == 4)
+        return is_real ? ROLE_PLANES : ROLE_NONE;
+    if (entry->kind == 'b')
+        return ROLE_BOOLEAN;
+    if (entry->dimensions == 3)
+        return is_real ? ROLE_PLANES : ROLE_MASKS;
+    return is_real ? ROLE_NUMBERS : ROLE_CLASSES;
+}
+
+/* Keep the best array for data.y: one with the name of labels, or the one with the best role. */
+static void suggest_y(struct suggestion *suggestion, const struct array_entry *entry)
+{
+    const enum role role = role_of(suggestion, entry);
+    const bool named = role > ROLE_BOOLEAN && has_label_name(entry);
+    const bool y_named =
+        suggestion->y != NULL && suggestion->role > ROLE_BOOLEAN && has_label_name(suggestion->y);
+    if (role == ROLE_NONE || (y_named && !named))
+        return;
+    if (suggestion->y == NULL || (named && !y_named) || role > suggestion->role) {
+        suggestion->y = entry;
+        suggestion->role = role;
     }
+}
+
+static void suggest(struct suggestion *suggestion, const struct array_list *list)
+{
+    for (int allows_labels = 0; suggestion->x == NULL && allows_labels < 2; allows_labels++)
+        for (size_t n = 0; n < list->count; n++)
+            if (is_image(&list->entry[n], allows_labels == 1))
+                suggest_x(suggestion, &list->entry[n]);
+    for (size_t n = 0; suggestion->x != NULL && n < list->count; n++) {
+        suggest_y(suggestion, &list->entry[n]);
+        suggestion->has_time |=
+            is_time(&list->entry[n]) && list->entry[n].extent[0] == suggestion->x->extent[0];
+    }
+    if (suggestion->has_time && suggestion->role == ROLE_BOOLEAN)
+        suggestion->y = NULL;
 }
 
 /* Print a word of a command, in quotes if the shell would change it. */
@@ -147,7 +192,7 @@ static void word_print(const char *key, const char *value)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                 "/._,:=+@%-";
-    char word[PATH_SIZE + OPTION_TEXT];
+    char word[PATH_MAX + 3 * OPTION_TEXT];
     snprintf(word, sizeof word, "%s", value);
     text_remove_control(word);
     const bool quoted = word[strspn(word, plain)] != '\0';
@@ -157,49 +202,85 @@ static void word_print(const char *key, const char *value)
     printf("%s", quoted ? "'" : "");
 }
 
-static void order_print(const struct hdf5_object *x)
+/* Print the note on the order of dimensions if the images have four. */
+static void order_print(const struct array_entry *x)
 {
     const bool hwc = array_order_is_hwc(x->extent);
     const int64_t channels = x->extent[hwc ? 3 : 1];
-    printf("  (%lld channel%s, order %s; if channels are %s, add data.order=%s)\n",
-           (long long)channels, channels == 1 ? "" : "s", hwc ? "hwc" : "chw",
-           hwc ? "first" : "last", hwc ? "chw" : "hwc");
+    if (x->dimensions == 4)
+        printf("  (%lld channel%s, order %s; if channels are %s, add data.order=%s)\n",
+               (long long)channels, channels == 1 ? "" : "s", hwc ? "hwc" : "chw",
+               hwc ? "first" : "last", hwc ? "chw" : "hwc");
 }
 
-static void suggestion_print(const struct description *description, const char *path)
+static void root_print(const struct suggestion *suggestion, const char *path)
 {
-    const struct hdf5_object *y = description->y.object;
-    if (description->x.object == NULL) {
+    printf("  vittrain data.format=arrays");
+    word_print("data.root", path);
+    word_print("data.x", suggestion->x_list);
+}
+
+/* Print the options with which the next step is predicted from each one. */
+static void forecast_print(const struct suggestion *suggestion, const char *path)
+{
+    char next[3 * OPTION_TEXT] = "";
+    size_t used = 0, length;
+    for (const char *item = text_next_item(suggestion->x_list, &length); item != NULL;
+         item = text_next_item(item + length, &length))
+        used += (size_t)snprintf(next + used, sizeof next - used, "%s%.*s@+1", used > 0 ? "," : "",
+                                 (int)length, item);
+    printf("%s\n", suggestion->y != NULL
+                       ? "or predict the next step with these:"
+                       : "train with these options, which predict the next step:");
+    root_print(suggestion, path);
+    word_print("data.y", next);
+    printf(" data.task=regression model.head=dense data.val=0.1 data.val_from=end\n");
+}
+
+static void suggestion_print(const struct suggestion *suggestion, const char *path)
+{
+    static const char regression[] = " data.task=regression checkpoint.monitor=loss";
+    const struct array_entry *y = suggestion->y;
+    const enum role role = suggestion->role;
+    const bool is_mask = y != NULL && y->dimensions == 3 && role != ROLE_PLANES;
+    if (suggestion->x == NULL) {
         printf("no data set has the shape of images: [N, C, H, W], [N, H, W, C] or [N, H, W]\n");
         return;
     }
-    printf("train with these options%s:\n",
-           y == NULL ? " and data.y=PATH, a data set of labels [N]" : "");
-    printf("  vittrain data.format=arrays");
-    word_print("data.root", path);
-    word_print("data.x", description->x_list);
-    if (y != NULL)
-        word_print("data.y", description->y.path);
-    if (y != NULL && y->type[1] == 'f')
-        printf(" data.task=regression checkpoint.monitor=loss");
-    printf(" data.val=0.1\n");
-    if (description->x.object->dimensions == 4)
-        order_print(description->x.object);
+    if (y != NULL || !suggestion->has_time) {
+        printf("train with these options%s:\n",
+               y == NULL ? " and data.y=PATH, a data set of labels [N]" : "");
+        root_print(suggestion, path);
+        if (y != NULL)
+            word_print("data.y", y->path);
+        printf("%s%s%s data.val=0.1\n",
+               role == ROLE_NUMBERS || role == ROLE_PLANES ? regression : "",
+               role == ROLE_PLANES || is_mask ? " model.head=dense" : "",
+               role == ROLE_LABELS ? " train.loss=bce" : "");
+    }
+    if (is_mask && strstr(y->attributes != NULL ? y->attributes : "", "; class_names=") == NULL)
+        printf("  (add model.classes=K, the number of classes in %s)\n", y->path);
+    if (suggestion->has_time)
+        forecast_print(suggestion, path);
+    order_print(suggestion->x);
 }
 
-static void file_describe(const char *path, struct error *error)
+static void path_describe(const char *path, struct error *error)
 {
-    struct description description = {.reader = {.kind = ERROR_DATA, .purpose = "arrays"}};
-    if (array_hdf5_file_open(&description.reader, path, error)) {
-        const struct hdf5_object *root = description.reader.file.objects;
-        printf("%s, %.1f MB\n", path, (double)description.reader.bytes / 1e6);
-        members_visit(&description, root, "", 0, dataset_print);
-        members_visit(&description, root, "", 0, suggest_x);
-        if (description.x.object != NULL)
-            members_visit(&description, root, "", 0, suggest_y);
-        suggestion_print(&description, path);
+    struct array_list list = {0};
+    struct suggestion suggestion = {0};
+    struct stat status;
+    if (array_list_read(path, &list, error)) {
+        printf("%s, %s", path, list.container);
+        if (stat(path, &status) == 0 && S_ISREG(status.st_mode))
+            printf(", %.1f MB", (double)status.st_size / 1e6);
+        printf("\n");
+        for (size_t n = 0; n < list.count; n++)
+            entry_print(&list.entry[n]);
+        suggest(&suggestion, &list);
+        suggestion_print(&suggestion, path);
     }
-    hdf5_reader_close(&description.reader);
+    array_list_free(&list);
     error_defer(app_output_arrived(error));
 }
 
@@ -209,18 +290,18 @@ static void data_run(const struct options *options, const struct command_line *l
     (void)options;
     if (line->operand_count != 2 || strcmp(line->operand[0], "describe") != 0)
         error_set(error, ERROR_USAGE,
-                  "data needs `describe` and a file: vittrain data describe FILE.h5");
+                  "data needs `describe` and a file or folder: vittrain data describe FILE.h5");
     else if (world->rank == 0)
-        file_describe(line->operand[1], error);
+        path_describe(line->operand[1], error);
     comm_agree(world, error);
 }
 
 const struct command command_data = {
     .name = "data",
-    .synopsis = "data describe FILE.h5|FILE.nc",
-    .summary = "list the arrays of an HDF5 or NetCDF-4 file",
+    .synopsis = "data describe FILE.h5|FILE.nc|STORE.zarr|FOLDER",
+    .summary = "list the arrays of an HDF5 or NetCDF-4 file, a Zarr store or .npy files",
     .detail =
-        "Prints each data set of the file: path, type, shape, chunks, filters and the "
+        "Prints each data set of the file or folder: path, type, shape, chunks, filters and the "
         "attributes that change how values are read. If data.format=arrays cannot read a data "
         "set, its line has the reason and how to rewrite it. The last line has options that "
         "train with the file.",

@@ -85,14 +85,29 @@ static const char *number_text(hid_t type)
     return !is_half(type) ? NULL : H5Tget_order(type) == H5T_ORDER_BE ? ">f2" : "<f2";
 }
 
+/* True if this is h5py's Boolean: an enumeration of FALSE=0 and TRUE=1. */
+static bool is_boolean(hid_t type)
+{
+    static const char *const names[] = {"FALSE", "TRUE"};
+    bool good = H5Tget_size(type) == 1 && H5Tget_nmembers(type) == 2;
+    for (unsigned n = 0; good && n < 2; n++) {
+        unsigned char value = 2;
+        char *name = H5Tget_member_name(type, n);
+        good = name != NULL && strcmp(name, names[n]) == 0 &&
+               H5Tget_member_value(type, n, &value) >= 0 && value == n;
+        H5free_memory(name);
+    }
+    return good;
+}
+
 static void type_describe(hid_t type, struct hdf5_object *to)
 {
     const H5T_class_t class = H5Tget_class(type);
     const bool is_number = class == H5T_INTEGER || class == H5T_FLOAT;
     const char *text = is_number ? number_text(type) : NULL;
-    if (class == H5T_ENUM) { /* h5py's bool */
+    if (class == H5T_ENUM) {
         hid_t base = H5Tget_super(type);
-        text = number_text(base);
+        text = is_boolean(type) ? "|b1" : number_text(base);
         H5Tclose(base);
     }
     if (class == H5T_STRING && H5Tis_variable_str(type) > 0)
@@ -269,7 +284,7 @@ static void layout_describe(hid_t dataset, hid_t creation, struct hdf5_object *t
 static bool values_describe(struct walk *walk, hid_t dataset, hid_t type, hid_t creation,
                             struct hdf5_object *to)
 {
-    const bool is_number = to->type[0] != '\0' && strchr("iuf", to->type[1]) != NULL;
+    const bool is_number = to->type[0] != '\0' && strchr("iufb", to->type[1]) != NULL;
     H5D_fill_value_t defined = H5D_FILL_VALUE_UNDEFINED;
     bool good = true;
     if (H5Tget_class(type) != H5T_ENUM && is_number &&
@@ -350,6 +365,8 @@ static herr_t link_describe(hid_t file, const char *path, const H5L_info_t *link
     for (const char *slash; (slash = strchr(name, '/')) != NULL; name = slash + 1)
         to.depth++;
     snprintf(walk->path, sizeof walk->path, "%s", link != NULL ? path : "");
+    if (link != NULL && link->type == H5L_TYPE_SOFT && link->u.val_size <= sizeof to.fault)
+        H5Lget_val(file, path, to.fault, sizeof to.fault, H5P_DEFAULT);
     bool good = (walk->to->object_count++ < HDF5_MOST_OBJECTS ||
                  fault_set(walk, "it has too many objects")) &&
                 name_copy(walk, to.name, name);

@@ -38,13 +38,14 @@ enum hdf5_object_kind {
 
 enum hdf5_layout { HDF5_CONTIGUOUS, HDF5_CHUNKED, HDF5_COMPACT, HDF5_VIRTUAL, HDF5_EXTERNAL };
 
-/* Types are texts as in NumPy's array interface: "<f4", "|u1", "|S64" (text of 64 bytes), "|O"
- * (text of variable length), "|V32" (any other type of 32 bytes). */
+/* Types are texts as in NumPy's array interface: "<f4", "|u1", "|b1", "|S64" (text of 64 bytes),
+ * "|O" (text of variable length), "|V32" (any other type of 32 bytes). */
 struct hdf5_object {
     char name[HDF5_NAME];   /* the last component of its path; "" for the root group */
     int64_t kind;           /* enum hdf5_object_kind */
     int64_t depth;          /* 0: the root group */
-    char fault[HDF5_FAULT]; /* why HDF5 cannot read the object or its attributes; "" if it can */
+    char fault[HDF5_FAULT]; /* why HDF5 cannot read the object or its attributes; "" if it can. Of a
+                             * soft link: its target, "" if that is too long */
     int64_t first_attribute, attribute_count;
     /* Data sets only. A virtual one has no extent. */
     char type[16];

@@ -82,6 +82,7 @@ bool array_type_set(struct array *array, const char *type)
     const char order = type[0], kind = order == '\0' ? '\0' : type[1];
     char *end = NULL;
     const int64_t bytes = kind == '\0' ? 0 : strtol(type + 2, &end, 10);
+    array->is_bool = kind == 'b';
     array->kind = kind == 'b' ? 'u' : kind;
     array->element_bytes = bytes;
     array->swapped = order == (little ? '>' : '<');

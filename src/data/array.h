@@ -65,6 +65,7 @@ struct array {
     bool owns_descriptor;    /* array_close closes it */
     struct file_stamp stamp; /* of the file when its description was read */
     char kind;               /* of the elements: 'i' signed, 'u' unsigned, 'f' floating-point */
+    bool is_bool;            /* 'u' of one byte, 0 or 1 */
     bool swapped;            /* the byte order is not that of this machine */
     int64_t element_bytes;
     int dimensions;

@@ -44,6 +44,17 @@ void filter_state_free(struct filter_state *state)
     free(state);
 }
 
+const char *array_filter_name(enum array_filter filter)
+{
+    static const char *const names[] = {
+        [ARRAY_DEFLATE] = "deflate", [ARRAY_GZIP] = "gzip",
+        [ARRAY_SHUFFLE] = "shuffle", [ARRAY_FLETCHER32] = "fletcher32",
+        [ARRAY_CRC32C] = "crc32c",   [ARRAY_ZSTD] = "zstd",
+        [ARRAY_LZ4] = "lz4",         [ARRAY_LZ4_BLOCK] = "lz4",
+        [ARRAY_BLOSC] = "blosc"};
+    return names[filter];
+}
+
 const char *filter_library_missing(enum array_filter filter)
 {
 #ifndef HAVE_ZSTD

@@ -18,6 +18,9 @@ void filter_state_free(struct filter_state *state);
  * NULL. */
 const char *filter_library_missing(enum array_filter filter);
 
+/* Return the name of a filter: "deflate". */
+const char *array_filter_name(enum array_filter filter);
+
 /* True if the filter only appends a checksum, so that filter_undo leaves the data in `from`. */
 bool filter_is_checksum(enum array_filter filter);
 

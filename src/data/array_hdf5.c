@@ -66,8 +66,8 @@ static bool is_number(const struct hdf5_object *dataset)
 {
     const int64_t bytes = dataset->element_bytes;
     const char kind = dataset->type[0] == '\0' ? '\0' : dataset->type[1];
-    return (kind == 'i' || kind == 'u' || kind == 'f') && (bytes != 1 || kind != 'f') &&
-           (bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8);
+    return (kind == 'i' || kind == 'u' || kind == 'f' || kind == 'b') &&
+           (bytes != 1 || kind != 'f') && (bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8);
 }
 
 static bool is_swapped(const struct hdf5_object *dataset)
@@ -79,7 +79,9 @@ void array_hdf5_type_name(const struct hdf5_object *dataset, char *text, size_t 
 {
     const char kind = dataset->type[0] == '\0' ? '\0' : dataset->type[1];
     const char *name = kind == 'i' ? "int" : kind == 'u' ? "uint" : "float";
-    if (is_number(dataset))
+    if (kind == 'b')
+        snprintf(text, size, "bool");
+    else if (is_number(dataset))
         snprintf(text, size, "%s%s%lld",
                  !is_swapped(dataset)      ? ""
                  : dataset->type[0] == '>' ? "big-endian "
@@ -92,7 +94,9 @@ void array_hdf5_type_name(const struct hdf5_object *dataset, char *text, size_t 
 bool array_hdf5_readable(const struct hdf5_object *dataset, char reason[ARRAY_REASON])
 {
     char name[32];
-    if (dataset->kind == HDF5_LINK)
+    if (dataset->kind == HDF5_LINK && dataset->fault[0] != '\0')
+        snprintf(reason, ARRAY_REASON, "it is a link to '%s': name that data set", dataset->fault);
+    else if (dataset->kind == HDF5_LINK)
         snprintf(reason, ARRAY_REASON, "it is a link: name the data set itself");
     else if (dataset->kind == HDF5_GROUP)
         snprintf(reason, ARRAY_REASON, "it is a group: name a data set in it");
@@ -223,7 +227,8 @@ bool array_hdf5_open(const struct hdf5_reader *reader, const char *name, const c
                          name, path);
     if (!array_hdf5_readable(dataset, reason))
         return error_set(error, ERROR_DATA, "%s: cannot read '%s': %s", path, name, reason);
-    array->kind = dataset->type[1];
+    array->is_bool = dataset->type[1] == 'b';
+    array->kind = array->is_bool ? 'u' : dataset->type[1];
     array->swapped = is_swapped(dataset);
     array->element_bytes = dataset->element_bytes;
     array->fill = dataset->fill;

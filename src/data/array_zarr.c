@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "core/durable.h"
+#include "core/folder.h"
 #include "core/text_file.h"
 #include "data/array_value.h"
 
@@ -397,6 +398,49 @@ bool array_zarr_is_store(const char *folder)
            has_file(folder, ".zarray");
 }
 
+static bool is_array(const json_t *version3)
+{
+    return strcmp(text_of(version3, "node_type"), "array") == 0;
+}
+
+bool array_zarr_is_array(const char *folder)
+{
+    struct error ignored = {0};
+    json_t *version3 = object_load(folder, "zarr.json", &ignored);
+    const bool found = version3 != NULL ? is_array(version3) : has_file(folder, ".zarray");
+    json_decref(version3);
+    return found;
+}
+
+json_t *array_zarr_attributes(const char *folder)
+{
+    struct error ignored = {0};
+    json_t *version3 = object_load(folder, "zarr.json", &ignored);
+    if (version3 == NULL)
+        return object_load(folder, ".zattrs", &ignored);
+    json_t *attributes = json_incref(json_object_get(version3, "attributes"));
+    json_t *dimensions = json_object_get(version3, "dimension_names");
+    if (json_is_array(dimensions) && attributes == NULL)
+        attributes = json_object();
+    if (json_is_array(dimensions))
+        json_object_set(attributes, ZARR_DIMENSIONS, dimensions);
+    json_decref(version3);
+    return attributes;
+}
+
+/* True if the folder has a file or folder of chunks, or shards. */
+static bool has_chunks(const char *folder)
+{
+    DIR *entries = NULL;
+    const char *name;
+    while ((name = folder_next(&entries, folder)) != NULL)
+        if (name[0] != '.' && strcmp(name, "zarr.json") != 0) {
+            closedir(entries);
+            return true;
+        }
+    return false;
+}
+
 static bool none_found(const struct array *array, struct error *error)
 {
     return error_set(error, ERROR_DATA, "%s has no array '%s': %s", array->path, array->name,
@@ -415,14 +459,13 @@ static bool metadata_read(struct array *array, struct error *error)
     struct attributes attributes = {.object = version2_attributes};
     bool good = error->text[0] == '\0';
     if (good && version3 != NULL) {
-        good = strcmp(text_of(version3, "node_type"), "array") == 0
-                   ? version3_read(array, version3, error)
-                   : none_found(array, error);
+        good =
+            is_array(version3) ? version3_read(array, version3, error) : none_found(array, error);
         attributes.object = json_object_get(version3, "attributes");
     } else if (good) {
         good = version2 != NULL ? version2_read(array, version2, error) : none_found(array, error);
         /* xarray marks its arrays with this attribute. It stores _FillValue as fill_value. */
-        if (json_object_get(version2_attributes, "_ARRAY_DIMENSIONS") != NULL)
+        if (json_object_get(version2_attributes, ZARR_DIMENSIONS) != NULL)
             attributes.fill = json_object_get(version2, "fill_value");
     }
     if (good)
@@ -442,5 +485,8 @@ bool array_zarr_open(const char *path, const char *name, struct array *array, st
     ENSURE_MEMORY(array->files.folder != NULL, "no memory for the path %s", folder);
     if (length >= (int)sizeof folder)
         return array_refuse(array, error, "the path is too long");
-    return metadata_read(array, error) && array_open(array, error);
+    return metadata_read(array, error) &&
+           (has_chunks(folder) ||
+            array_refuse(array, error, "none of its chunk files exists: copy the store again")) &&
+           array_open(array, error);
 }

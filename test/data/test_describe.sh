@@ -1,0 +1,66 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# `data describe` lists Zarr stores of both versions and .npy files, and suggests options for each task. No ranks, no GPU.
+. "$TEST_SOURCE/test/support/program.sh"
+
+tar -xzf "$TEST_SOURCE/test/vectors/array_folders.tar.gz"
+
+# array STORE/NAME TYPE SHAPE [ATTRIBUTES]: write an array of version 2 with one chunk.
+array() {
+    mkdir -p "$1"
+    echo '{"zarr_format": 2}' >"${1%%/*}/.zgroup"
+    echo "{\"zarr_format\": 2, \"dtype\": \"$2\", \"shape\": [$3], \"chunks\": [$3], \"compressor\": null, \"filters\": null, \
+\"fill_value\": 0, \"order\": \"C\"}" >"$1/.zarray"
+    [ -z "$4" ] || echo "$4" >"$1/.zattrs"
+    : >"$1/0"
+}
+
+# suggests NAME STORE PATTERN...: describe prints lines that match.
+suggests() {
+    name=$1 store=$2
+    shift 2
+    run 1 describe data describe "$store"
+    result "$name" "$(ended; has describe.log "$@")" describe.log
+}
+
+suggests 'arrays of version 2' v2 '^v2, Zarr store$' '/blosc_lz4  *int16 \[5, 3, 5, 4\], chunks \[1, 3, 5, 4\], blosc' '/boolean  *bool '
+suggests 'arrays of version 3' v3 '/shards_plain  *big-endian float32 \[5, 3, 5, 4\], chunks \[1, 2, 3, 2\], no filter'
+suggests '.npy files' npy '^npy, folder of .npy files$' '/type_big_f8  *big-endian float64 \[5, 3, 5, 4\]$' '/boolean  *bool '
+suggests 'files that are refused' npy_refused '/fortran  *cannot be read: it is in Fortran order' '/text  *cannot be read: its type'
+
+array classes/fields '<f4' 40,4,8,8
+array classes/group/label '<i8' 40 '{"class_names": ["cyclone", "anticyclone"]}'
+array classes/good '|b1' 40
+array classes/absent '<i4' 40
+rm classes/absent/0
+echo '{"zarr_format": 2}' >classes/group/.zgroup
+suggests 'classes' classes 'data.x=/fields data.y=/group/label data.val=0.1$' '/group/label .*; class_names=cyclone, \.\.\.' \
+    '4 channels, order chw' '/absent .*; cannot be read: none of its chunk files exists'
+
+array boolean/x '<f4' 40,8,8
+array boolean/good '|b1' 40
+suggests 'Booleans, if there is nothing else' boolean 'data.x=/x data.y=/good data.val=0.1$'
+array boolean/mass '<f8' 40
+suggests 'numbers' boolean 'data.y=/mass data.task=regression checkpoint.monitor=loss data.val=0.1$'
+
+array masks/image '<u2' 40,8,8
+array masks/mask '|u1' 40,8,8
+suggests 'classes of pixels' masks 'data.x=/image data.y=/mask model.head=dense data.val=0.1$' 'add model.classes=K, .* in /mask'
+
+array planes/x '<f4' 40,3,8,8
+array planes/y '<f4' 40,4,8,8
+suggests 'planes of numbers' planes 'data.x=/x data.y=/y data.task=regression checkpoint.monitor=loss model.head=dense data.val=0.1$'
+
+array many/x '<f4' 40,3,8,8
+array many/tags '|u1' 40,5
+suggests 'several labels' many 'data.y=/tags train.loss=bce data.val=0.1$'
+
+array series/u '<f4' 40,8,8
+array series/v '<f4' 40,8,8
+array series/time '<i8' 40 '{"units": "hours since 2020-01-01", "_ARRAY_DIMENSIONS": ["time"]}'
+suggests 'a forecast' series 'data.x=/u,/v data.y=/u@\+1,/v@\+1 data.task=regression model.head=dense data.val=0.1 data.val_from=end$'
+
+mkdir empty
+run 1 describe data describe empty
+result 'a folder without arrays is refused' "$(ended 2; has describe.log 'empty is a folder without .npy files and not a Zarr store')" \
+    describe.log
