@@ -2,14 +2,12 @@
 /* The loss of float targets, in blocks of targets. A missing target has the weight 0, and its
  * prediction is not used. */
 #include <math.h>
+#include <string.h>
 
-#include "core/integer.h"
 #include "device/kernels.h"
 #include "device/vector.h"
 
 enum { BLOCK = 256 }; /* a multiple of VECTOR_WIDTH */
-
-typedef double vector_double __attribute__((vector_size(VECTOR_WIDTH * 8)));
 
 /* `count` targets of a sample, from target `first` on, padded to a whole vector. */
 struct target_block {
@@ -65,28 +63,57 @@ static void block_load(const struct target_loss *args, int64_t sample, int64_t f
 
     block->first = first;
     block->count = end - first < BLOCK ? end - first : BLOCK;
-    const int64_t padded = round_up(block->count, VECTOR_WIDTH);
-    for (int64_t i = 0; i < padded; i++) {
-        block->targets[i] = i < block->count ? targets[i] : NAN;
-        block->weights[i] = 1;
-    }
+    memcpy(block->targets, targets, (size_t)block->count * sizeof *targets);
+    for (int64_t i = block->count; i % VECTOR_WIDTH != 0; i++)
+        block->targets[i] = NAN;
+    for (int64_t i = 0; i < block->count; i += VECTOR_WIDTH)
+        vector_store(block->weights + i, vector_all(1));
     if (args->weights != NULL || args->row_weights != NULL)
         position_weights(args, block);
     if (args->kind == TARGET_CROSS_ENTROPY)
         class_weights(args, block);
-    for (int64_t i = 0; i < padded; i++)
-        block->weights[i] = isnan(block->targets[i]) ? 0 : block->weights[i];
+    for (int64_t i = 0; i < block->count; i += VECTOR_WIDTH) {
+        const vector_float target = vector_load(block->targets + i);
+        const vector_float weight = vector_load(block->weights + i);
+        vector_store(block->weights + i, vector_select(target == target, weight, vector_all(0)));
+    }
 }
 
-/* Convert to double. Vectors of double are not passed by value: the calling convention depends on
- * the instruction set. */
-#define WIDE(vector) __builtin_convertvector(vector, vector_double)
+/* The lanes of a vector_float in double. */
+typedef double vector_four_doubles __attribute__((vector_size(32)));
+struct wide {
+    vector_four_doubles part[VECTOR_WIDTH / 4];
+};
 
-KERNEL_INLINE double lanes_sum(const vector_double *vector)
+KERNEL_INLINE void wide_set(struct wide *wide, vector_float vector)
+{
+    typedef float vector_four __attribute__((vector_size(16)));
+    vector_four fours[VECTOR_WIDTH / 4];
+    memcpy(fours, &vector, sizeof fours);
+    for (int i = 0; i < VECTOR_WIDTH / 4; i++)
+#ifdef __AVX2__ /* compilers use narrower instructions for the other line */
+        wide->part[i] = (vector_four_doubles)_mm256_cvtps_pd(fours[i]);
+#else
+        wide->part[i] = __builtin_convertvector(fours[i], vector_four_doubles);
+#endif
+}
+
+/* Add weight * a * b. */
+KERNEL_INLINE void wide_add(struct wide *sums, vector_float weight, vector_float a, vector_float b)
+{
+    struct wide w, x, y;
+    wide_set(&w, weight);
+    wide_set(&x, a);
+    wide_set(&y, b);
+    for (int i = 0; i < VECTOR_WIDTH / 4; i++)
+        sums->part[i] += w.part[i] * (x.part[i] * y.part[i]);
+}
+
+KERNEL_INLINE double wide_sum(const struct wide *wide)
 {
     double sum = 0;
     for (int lane = 0; lane < VECTOR_WIDTH; lane++)
-        sum += (*vector)[lane];
+        sum += wide->part[lane / 4][lane % 4];
     return sum;
 }
 
@@ -100,49 +127,50 @@ KERNEL_INLINE vector_float vector_log1p(vector_float vector)
     return vector_load(lanes);
 }
 
-/* Set the losses of predictions p with targets t, and their derivatives. NaN stays NaN. */
-KERNEL_INLINE void element_loss(enum target_loss_kind kind, vector_float p, vector_float t,
-                                vector_double *loss, vector_float *derivative)
+/* Return the losses of predictions p with targets t, for TARGET_SQUARED their square roots, and set
+ * their derivatives. NaN stays NaN. */
+KERNEL_INLINE vector_float element_loss(enum target_loss_kind kind, vector_float p, vector_float t,
+                                        vector_float *derivative)
 {
     const vector_float error = p - t, zero = {0};
     const vector_float size = vector_select(error < zero, -error, error);
 
     if (kind == TARGET_SQUARED) {
-        const vector_double exact = WIDE(p) - WIDE(t);
-        *loss = exact * exact;
         *derivative = 2.0f * error;
-    } else if (kind == TARGET_ABSOLUTE) {
-        const vector_float sign = vector_select(error > zero, vector_all(1), error);
-        *loss = WIDE(size);
-        *derivative = vector_select(error < zero, vector_all(-1), sign);
-    } else if (kind == TARGET_HUBER) {
-        const vector_float small = vector_min(vector_all(1), size); /* the order preserves NaN */
-        *loss = WIDE(small * (size - 0.5f * small));
-        *derivative = vector_select(error < zero, -small, small);
-    } else {
-        const vector_float negative = vector_select(p < zero, p, -p);
-        *loss = WIDE(vector_select(p < zero, zero, p) - p * t + vector_log1p(vector_exp(negative)));
-        *derivative = 1.0f / (1.0f + vector_exp(-p)) - t;
+        return error;
     }
+    if (kind == TARGET_ABSOLUTE) {
+        const vector_float sign = vector_select(error > zero, vector_all(1), error);
+        *derivative = vector_select(error < zero, vector_all(-1), sign);
+        return size;
+    }
+    if (kind == TARGET_HUBER) {
+        const vector_float small = vector_min(vector_all(1), size); /* the order preserves NaN */
+        *derivative = vector_select(error < zero, -small, small);
+        return small * (size - 0.5f * small);
+    }
+    const vector_float negative = vector_select(p < zero, p, -p);
+    *derivative = 1.0f / (1.0f + vector_exp(-p)) - t;
+    return vector_select(p < zero, zero, p) - p * t + vector_log1p(vector_exp(negative));
 }
 
 /* Return the sum of the weighted losses of a block and replace predictions by gradients. */
 KERNEL_INLINE double block_errors(enum target_loss_kind kind, const struct target_block *block,
                                   float *predictions, float factor)
 {
-    vector_double sums = {0}, loss;
+    struct wide sums = {0};
 
     for (int64_t i = 0; i < block->count; i += VECTOR_WIDTH) {
         const vector_float zero = {0}, weight = vector_load(block->weights + i);
-        vector_float t = vector_load(block->targets + i), derivative;
-        const vector_int known = t == t;
-        const vector_float p = vector_select(known, vector_load(predictions + i), zero);
-        t = vector_select(known, t, zero);
-        element_loss(kind, p, t, &loss, &derivative);
-        sums += WIDE(weight) * loss;
+        const vector_float target = vector_load(block->targets + i);
+        const vector_float p = vector_select(target == target, vector_load(predictions + i), zero);
+        const vector_float t = vector_select(target == target, target, zero);
+        vector_float derivative;
+        const vector_float loss = element_loss(kind, p, t, &derivative);
+        wide_add(&sums, weight, loss, kind == TARGET_SQUARED ? loss : vector_all(1));
         vector_store(predictions + i, factor * (weight * derivative));
     }
-    return lanes_sum(&sums);
+    return wide_sum(&sums);
 }
 
 static double block_elements(const struct target_loss *args, int64_t sample,
@@ -246,14 +274,16 @@ static double block_classes(const struct target_loss *args, int64_t sample,
 static double weights(const struct target_loss *args, int64_t sample, int64_t begin, int64_t end)
 {
     struct target_block block;
-    vector_double sums = {0};
+    double sum = 0;
 
     for (int64_t first = begin; first < end; first += BLOCK) {
+        vector_float sums = {0};
         block_load(args, sample, first, end, &block);
         for (int64_t i = 0; i < block.count; i += VECTOR_WIDTH)
-            sums += WIDE(vector_load(block.weights + i));
+            sums += vector_load(block.weights + i);
+        sum += (double)vector_sum(sums);
     }
-    return lanes_sum(&sums);
+    return sum;
 }
 
 static double losses(const struct target_loss *args, int64_t sample, int64_t begin, int64_t end,
