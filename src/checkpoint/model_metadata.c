@@ -108,8 +108,10 @@ static char *metadata_to_text(const struct model_metadata *metadata)
         put_as_text(object, "num_classes", json_integer(classes));
     if (height > 0 && channels > 0)
         put_as_text(object, "input_size", json_pack("[I,I,I]", channels, height, width));
-    put_list(object, "mean", &metadata->mean);
-    put_list(object, "std", &metadata->std);
+    put_list(object, "mean", &metadata->statistics.mean);
+    put_list(object, "std", &metadata->statistics.std);
+    put_list(object, "target_mean", &metadata->statistics.target_mean);
+    put_list(object, "target_std", &metadata->statistics.target_std);
     if (metadata->interpolation[0] != '\0')
         value_put(object, "interpolation", value_name(metadata->interpolation));
     put_options(object, metadata);
@@ -153,8 +155,10 @@ char *model_metadata_describe(const struct options *options, const struct model 
     metadata.model.image_width = model->image.width;
     metadata.model.channels = model->channels;
     metadata.model.classes = model->classes;
-    if (!model_normalisation(model, options, &metadata.mean, &metadata.std, &unusable))
-        metadata.mean = metadata.std = (struct channel_values){0};
+    metadata.statistics = model->statistics;
+    if (!model_normalisation(model, options, &metadata.statistics.mean, &metadata.statistics.std,
+                             &unusable))
+        metadata.statistics = (struct value_statistics){.mean = {.count = 0}};
     describe_eval(&metadata.eval, options, model->image);
     return metadata_to_text(&metadata);
 }
@@ -213,10 +217,15 @@ static bool parse_list(const json_t *object, const char *key, double least, int6
 static void parse_preprocessing(const json_t *object, struct model_metadata *metadata)
 {
     const int64_t channels = metadata->model.channels;
-    if (!parse_list(object, "mean", -INFINITY, channels, &metadata->mean))
+    if (!parse_list(object, "mean", -INFINITY, channels, &metadata->statistics.mean))
         fault_add(metadata, object, "mean", "one number per channel", "augment.mean");
-    if (!parse_list(object, "std", 0, channels, &metadata->std))
+    if (!parse_list(object, "std", 0, channels, &metadata->statistics.std))
         fault_add(metadata, object, "std", "one number above 0 per channel", "augment.std");
+    const int64_t outputs = metadata->model.classes;
+    if (!parse_list(object, "target_mean", -INFINITY, outputs, &metadata->statistics.target_mean))
+        fault_add(metadata, object, "target_mean", "one number per output", NULL);
+    if (!parse_list(object, "target_std", 0, outputs, &metadata->statistics.target_std))
+        fault_add(metadata, object, "target_std", "one number above 0 per output", NULL);
     snprintf(metadata->interpolation, sizeof metadata->interpolation, "%s",
              text_at(object, "interpolation"));
     if (is_given(object, "interpolation") &&
@@ -525,8 +534,8 @@ void model_metadata_apply(const struct model_metadata *metadata, struct options 
     options->model = metadata->model;
     options->eval = metadata->eval;
     options->data.exif = metadata->exif;
-    list_apply(&metadata->mean, &options->augment.mean);
-    list_apply(&metadata->std, &options->augment.std);
+    list_apply(&metadata->statistics.mean, &options->augment.mean);
+    list_apply(&metadata->statistics.std, &options->augment.std);
     options->augment.interpolation = (int)model_metadata_interpolation(metadata);
     /* Metadata of this program without a crop: images are resized to squares. */
     options->augment.recipe = metadata->program[0] != '\0' && metadata->eval.crop == CROP_AUTO

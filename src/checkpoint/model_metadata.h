@@ -27,13 +27,13 @@ struct metadata_fault {
 
 /* A member without a valid value in the file is zero, empty or auto. */
 struct model_metadata {
-    char program[METADATA_WORD];       /* "vittrain 0.2.0" */
-    struct model_options model;        /* name and shape */
-    struct eval_options eval;          /* resize and crop in evaluation */
-    bool exif;                         /* data.exif */
-    struct channel_values mean, std;   /* for pixels from 0 to 1, or for float32 values */
-    char interpolation[METADATA_WORD]; /* of the resize: "bilinear", "bicubic", ... */
-    char **class_name;                 /* [class_count], or NULL */
+    char program[METADATA_WORD];        /* "vittrain 0.2.0" */
+    struct model_options model;         /* name and shape */
+    struct eval_options eval;           /* resize and crop in evaluation */
+    bool exif;                          /* data.exif */
+    struct value_statistics statistics; /* for pixels from 0 to 1, or for float32 values */
+    char interpolation[METADATA_WORD];  /* of the resize: "bilinear", "bicubic", ... */
+    char **class_name;                  /* [class_count], or NULL */
     int64_t class_count;
     struct metadata_fault fault[METADATA_FAULTS]; /* the first ones; option NULL: none */
 };

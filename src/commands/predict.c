@@ -92,7 +92,7 @@ static void line_write(const struct prediction *prediction, const struct predict
 
 static bool predicts_numbers(const struct inference *inference)
 {
-    return inference->run.session.model->loss == LOSS_SQUARED_ERROR;
+    return inference->run.session.model->loss == LOSS_TARGETS;
 }
 
 /* Write the lines of a batch and the faults of its files, each of them null-terminated. */
@@ -109,7 +109,7 @@ static void batch_write(const struct prediction *prediction, const struct batch 
     for (int64_t i = 0; i < batch->count; i++) {
         line.record = batch->records[i];
         line.label = batch->labels[i];
-        line.target = batch->labels[i] * dataset->label_unit;
+        line.target = dataset->target.count > 0 ? (double)batch_targets(batch, i)[0] : 0;
         line.predicted = predicted[i];
         line.probabilities = probabilities + i * line.classes;
         if (prediction->inference->split_name[0] == '\0') {

@@ -27,6 +27,12 @@ struct channel_values {
     double value[IMAGE_CHANNELS];
 };
 
+/* Mean and standard deviation of the training samples: of each channel of the pixels, and of each
+ * target of a regression. */
+struct value_statistics {
+    struct channel_values mean, std, target_mean, target_std;
+};
+
 /* The values of an option with choices are one list, LIST(X): X(CONSTANT, "word") for each choice.
  * Both its enum and the table's list of words are generated from it. */
 #define OPTION_CONSTANT(constant, word) constant,

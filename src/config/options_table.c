@@ -172,16 +172,17 @@ const struct option_entry option_table[] = {
      .most = CLASSES_MOST, .help = "Synthetic data: number of classes."},
     {PLACE(data, task), CHOICES(TASK_CHOICES), .preset = "classes",
      .help =
-         "Synthetic data and arrays: the task. regression: predict numbers; the loss is the "
-         "squared error. The numbers are data.y; those of synthetic data are random, from 0 to 1, "
-         "for 20 random numbers (or model.channels numbers)."},
+         "Synthetic data and arrays: the task. regression: predict the numbers of data.y; those "
+         "of synthetic data are random, from 0 to 1, for 20 (or model.channels) numbers."},
     {PLACE(data, x), .kind = OPTION_IS_TEXT, .preset = "",
      .help = "Arrays: path of the data set of the images in each file, [samples, channels, height, "
              "width], [samples, height, width, channels] or [samples, height, width]; or several "
              "separated by commas, whose channels follow one another."},
     {PLACE(data, y), .kind = OPTION_IS_TEXT, .preset = "",
-     .help = "Arrays: path of the data set of the labels, [samples]: classes 0, 1, ..., or numbers "
-             "with data.task=regression. Its attribute class_names names the classes."},
+     .help = "Arrays: path of the data set of the labels, [samples], of several labels, [samples, "
+             "labels], or of pixels, [samples, height, width]: classes 0, 1, ..., or numbers with "
+             "data.task=regression; or several, as in data.x. u@+6: six samples later. The "
+             "attribute class_names names the classes."},
     {PLACE(data, order), CHOICES(DATA_ORDER_CHOICES), .preset = "auto",
      .help = "Arrays: dimensions of an image. chw: channels, height, width. hwc: height, width, "
              "channels. auto: hwc if the last dimension is the smallest of the three."},
@@ -379,11 +380,23 @@ const struct option_entry option_table[] = {
              "result."},
     {PLACE(train, clip_norm), .kind = OPTION_IS_NUMBER, .preset = "0", .most = INFINITY,
      .help = "Maximum norm of the gradient; larger gradients are scaled down. 0: no clipping."},
-    {PLACE(train, loss), CHOICES(TRAIN_LOSS_CHOICES), .preset = "cross_entropy",
+    {PLACE(train, loss), CHOICES(TRAIN_LOSS_CHOICES), .preset = "auto",
      .help =
-         "Training loss. cross_entropy: softmax cross-entropy. bce: binary cross-entropy, averaged "
-         "over the classes (DeiT III). bce_sum: summed over the classes (big_vision). "
-         "Evaluations always report cross_entropy."},
+         "Training loss. Classes: cross_entropy (softmax), bce (binary cross-entropy, averaged "
+         "over the classes, DeiT III), bce_sum (summed, big_vision); evaluations report "
+         "cross_entropy. Several labels of a sample: bce. Regression: squared, absolute or huber "
+         "error. auto: the first of these."},
+    {PLACE(train, weights), .kind = OPTION_IS_LIST, .preset = "auto", AUTOMATIC(0),
+     .most = INFINITY, .least_count = 1, .most_count = OPTION_LIST,
+     .help = "Arrays: weights in the loss of the classes of pixels, of the labels, or of the "
+             "outputs of a regression. auto: 1 for all."},
+    {PLACE(train, row_weight), CHOICES(ROW_WEIGHT_CHOICES), .preset = "none",
+     .help = "Arrays, model.head=dense: weights of the rows in loss and metrics. latitude: cosine "
+             "of the latitude of rows from pole to pole."},
+    {PLACE(train, ignore_label), .kind = OPTION_IS_INTEGER, .preset = "auto",
+     AUTOMATIC(IGNORE_NONE), .least = IGNORE_LEAST, .most = IGNORE_MOST,
+     .help = "Arrays, model.head=dense: number in data.y of pixels that are left out of loss and "
+             "metrics. auto: none."},
     {PLACE(train, label_smoothing), .kind = OPTION_IS_NUMBER, .preset = "0", .most = 1,
      .below_most = true,
      .help = "Label smoothing: share of the target that is spread evenly over all classes."},

@@ -22,10 +22,20 @@ enum precision_choice { PRECISION_CHOICES(OPTION_CONSTANT) };
 enum checkpoint_activations_choice { CHECKPOINT_ACTIVATIONS_CHOICES(OPTION_CONSTANT) };
 
 #define TRAIN_LOSS_CHOICES(X)                                                                      \
+    X(TRAIN_LOSS_AUTO, "auto")                                                                     \
     X(TRAIN_LOSS_CROSS_ENTROPY, "cross_entropy")                                                   \
     X(TRAIN_LOSS_BCE, "bce")                                                                       \
-    X(TRAIN_LOSS_BCE_SUM, "bce_sum")
+    X(TRAIN_LOSS_BCE_SUM, "bce_sum")                                                               \
+    X(TRAIN_LOSS_SQUARED, "squared")                                                               \
+    X(TRAIN_LOSS_ABSOLUTE, "absolute")                                                             \
+    X(TRAIN_LOSS_HUBER, "huber")
 enum train_loss_choice { TRAIN_LOSS_CHOICES(OPTION_CONSTANT) };
+
+#define ROW_WEIGHT_CHOICES(X) X(ROW_WEIGHT_NONE, "none") X(ROW_WEIGHT_LATITUDE, "latitude")
+enum row_weight_choice { ROW_WEIGHT_CHOICES(OPTION_CONSTANT) };
+
+/* train.ignore_label: limits; no label is ignored. */
+enum { IGNORE_LEAST = -32768, IGNORE_MOST = 65535, IGNORE_NONE = IGNORE_LEAST - 1 };
 
 enum optimizer_choice { OPTIMIZER_CHOICES(OPTION_CONSTANT) };
 
@@ -76,7 +86,10 @@ struct train_options {
     double loss_scale;          /* fp16: the initial scale */
     int checkpoint_activations; /* enum checkpoint_activations_choice */
     double clip_norm;
-    int loss; /* enum train_loss_choice */
+    int loss;                   /* enum train_loss_choice */
+    struct option_list weights; /* of classes or outputs; count 0: 1 */
+    int row_weight;             /* enum row_weight_choice */
+    int64_t ignore_label;       /* or IGNORE_NONE */
     double label_smoothing;
     int64_t eval_every; /* epochs; 0: only at the end */
     double max_seconds; /* 0: no limit */

@@ -31,6 +31,7 @@ libvittrain_a_SOURCES += \
 	src/core/hdf5_reader.c \
 	src/core/hdf5_reader.h \
 	src/core/integer.h \
+	src/core/latitude.h \
 	src/core/launcher.c \
 	src/core/launcher.h \
 	src/core/log.c \

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Arrays of numbers in HDF5, NetCDF-4, Zarr and .npy files, read in place. data.x names the images,
- * data.y their classes or the numbers to predict. Only the labels are kept in memory. The HDF5
- * library is not called after the data set is opened, so several threads can read. */
-#include <float.h>
+ * data.y their classes, or targets: numbers or planes. Only labels and numbers are kept in memory.
+ * The HDF5 library is not called after the data set is opened, so several threads can read. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,20 +11,12 @@
 #include "core/crc32c.h"
 #include "core/integer.h"
 #include "core/log.h"
-#include "core/text.h"
 #include "data/array_cache.h"
 #include "data/array_path.h"
+#include "data/arrays_variable.h"
 #include "data/dataset.h"
 #include "data/sampler.h"
 #include "data/split_files.h"
-
-/* A data set of data.x. */
-struct variable {
-    char name[OPTION_TEXT];
-    int dimensions; /* 3: [N, H, W], 4: [N, C, H, W] or [N, H, W, C] */
-    bool channels_last;
-    int64_t channels, height, width;
-};
 
 struct arrays_file {
     char *path;
@@ -33,18 +24,21 @@ struct arrays_file {
     int64_t first, count; /* first record and number of records */
     int64_t chunk;        /* samples in its largest chunks that have to be decoded; at least 1 */
     int64_t first_chunk;  /* number of chunks of the files before */
-    struct array *x;      /* [variable_count] */
-    int opened;           /* number of arrays in x that are open */
+    struct array *array;  /* [x_count + y_count] */
+    int opened;           /* number of arrays that are open */
 };
 
 struct arrays {
     struct split_files files;
     struct arrays_file *file; /* [file_count] in the order of records */
     int64_t file_count;
-    struct variable *variable; /* [variable_count] */
-    int variable_count;
-    double *target; /* [count]: values of data.y; freed by labels_set */
-    int32_t *label; /* [count] */
+    struct variable *x, *y; /* [x_count], [y_count] */
+    int x_count, y_count;
+    int64_t before, after; /* samples at both ends of a file that have no neighbour @-k or @+k */
+    bool has_planes;       /* the targets are planes, which are read with the pixels */
+    double ignored;        /* train.ignore_label, or NAN */
+    float *target;         /* [count, target.count]: targets that are not planes, or NULL */
+    int32_t *label;        /* [count]: classes, or NULL */
 };
 
 static bool no_memory(struct error *error)
@@ -56,136 +50,144 @@ static bool no_memory(struct error *error)
 
 static bool variables_list(const struct options *options, struct arrays *self, struct error *error)
 {
-    size_t length;
     if (options->data.root[0] == '\0')
         return error_set(error, ERROR_USAGE, "data.format=arrays needs data.root");
     if (options->data.x[0] == '\0' || options->data.y[0] == '\0')
         return error_set(error, ERROR_USAGE,
                          "data.format=arrays needs data.x and data.y: `vittrain data describe "
                          "FILE` lists the data sets of a file");
-    self->variable = calloc(strlen(options->data.x) + 1, sizeof *self->variable);
-    if (self->variable == NULL)
-        return no_memory(error);
-    for (const char *item = text_next_item(options->data.x, &length); item != NULL;
-         item = text_next_item(item + length, &length))
-        snprintf(self->variable[self->variable_count++].name, OPTION_TEXT, "%.*s", (int)length,
-                 item);
-    if (self->variable_count == 0)
-        return error_set(error, ERROR_USAGE, "data.x=%s names no data set", options->data.x);
-    return true;
-}
-
-/* Set the shape of a variable from its array in the first file. */
-static bool variable_shape(struct variable *variable, const struct array *array, int order,
-                           struct error *error)
-{
-    const int64_t *size = array->extent;
-    variable->dimensions = array->dimensions;
-    if (array->dimensions != 3 && array->dimensions != 4)
-        return error_set(error, ERROR_DATA,
-                         "data.x=%s has %d dimensions: it must be [samples, height, width], "
-                         "[samples, channels, height, width] or [samples, height, width, channels]",
-                         variable->name, array->dimensions);
-    variable->channels_last =
-        array->dimensions == 4 &&
-        (order == DATA_ORDER_HWC || (order == DATA_ORDER_AUTO && array_order_is_hwc(size)));
-    const int rows = array->dimensions == 4 && !variable->channels_last ? 2 : 1;
-    variable->height = size[rows];
-    variable->width = size[rows + 1];
-    variable->channels = array->dimensions == 3 ? 1 : size[variable->channels_last ? 3 : 1];
-    return true;
-}
-
-static bool variable_agrees(const struct variable *variable, const struct array *array)
-{
-    const int64_t *size = array->extent;
-    const int64_t plane[] = {variable->height, variable->width, variable->channels};
-    const int64_t planes[] = {variable->channels, variable->height, variable->width};
-    const int64_t *expected = variable->dimensions == 3 || variable->channels_last ? plane : planes;
-    if (array->dimensions != variable->dimensions)
+    if (!variables_parse("data.x", options->data.x, &self->x, &self->x_count, error) ||
+        !variables_parse("data.y", options->data.y, &self->y, &self->y_count, error))
         return false;
-    for (int d = 1; d < array->dimensions; d++)
-        if (size[d] != expected[d - 1])
-            return false;
+    for (int v = 0; v < self->x_count + self->y_count; v++) {
+        const int64_t offset =
+            v < self->x_count ? self->x[v].offset : self->y[v - self->x_count].offset;
+        self->before = larger(self->before, -offset);
+        self->after = larger(self->after, offset);
+    }
     return true;
 }
 
-/* Add the variable's channels to the record's. */
-static bool variable_add(struct dataset *dataset, const struct variable *variable,
+/* Add the variable's channels to `channels`. All variables have images of one size, height x width.
+ */
+static bool variable_add(const struct variable *variable, const struct variable *first,
+                         const char *option, int64_t *channels, int64_t height, int64_t width,
                          struct error *error)
 {
-    const struct arrays *self = dataset->self;
-    if (dataset->channels == 0) {
-        dataset->height = variable->height;
-        dataset->width = variable->width;
-    }
-    dataset->channels += variable->channels;
-    if (variable->height == dataset->height && variable->width == dataset->width)
+    *channels += variable->channels;
+    if (variable->height == height && variable->width == width)
         return true;
     return error_set(error, ERROR_DATA,
-                     "data.x: %s has images of %lldx%lld, %s of %lldx%lld: name data sets with "
-                     "images of the same size",
-                     self->variable[0].name, (long long)dataset->width, (long long)dataset->height,
-                     variable->name, (long long)variable->width, (long long)variable->height);
+                     "%s: %s has images of %lldx%lld, %s of %lldx%lld: name data sets with images "
+                     "of the same size",
+                     option, first->name, (long long)width, (long long)height, variable->name,
+                     (long long)variable->width, (long long)variable->height);
 }
 
-static void variable_log(const struct variable *variable)
+static void variable_log(const struct variable *variable, const char *option)
 {
     if (variable->dimensions == 4)
-        log_info("data.x=%s: %lld channels of %lldx%lld, order %s", variable->name,
+        log_info("%s=%s: %lld channels of %lldx%lld, order %s", option, variable->name,
                  (long long)variable->channels, (long long)variable->width,
                  (long long)variable->height,
                  variable->channels_last ? "hwc; if channels are first, set data.order=chw"
                                          : "chw; if channels are last, set data.order=hwc");
 }
 
-/* ---- files ---- */
-
-/* Append all labels of a file to self->target. */
-static bool labels_read(struct arrays *self, const struct arrays_file *file, struct array *y,
-                        struct error *error)
+/* Set the shape of the records from the first file. */
+static bool shape_set(struct dataset *dataset, const struct options *options,
+                      const struct arrays_file *file, struct error *error)
 {
-    const struct array_box box = {.count = {file->count}, .stride = {1}};
-    if (y->dimensions != 1 || y->extent[0] != file->count)
-        return error_set(error, ERROR_DATA,
-                         "%s: data.y=%s is not one number for each of the %lld samples of data.x",
-                         file->path, y->name, (long long)file->count);
-    double *larger =
-        realloc(self->target, (size_t)(file->first + file->count) * sizeof *self->target);
-    if (larger == NULL)
-        return no_memory(error);
-    self->target = larger;
-    return array_read_doubles(y, &box, self->target + file->first, error);
+    struct arrays *self = dataset->self;
+    struct target_shape *target = &dataset->target;
+    for (int v = 0; v < self->x_count; v++)
+        if (!variable_set_shape(&self->x[v], "data.x", &file->array[v], options->data.order, error))
+            return false;
+    for (int v = 0; v < self->y_count; v++)
+        if (!variable_set_shape(&self->y[v], "data.y", &file->array[self->x_count + v],
+                                options->data.order, error))
+            return false;
+    dataset->height = self->x[0].height;
+    dataset->width = self->x[0].width;
+    self->has_planes = self->y[0].dimensions > 2;
+    target->height = self->has_planes ? dataset->height : 1;
+    target->width = self->has_planes ? dataset->width : 1;
+    for (int v = 0; v < self->x_count; v++)
+        if (!variable_add(&self->x[v], &self->x[0], "data.x", &dataset->channels, dataset->height,
+                          dataset->width, error))
+            return false;
+    for (int v = 0; v < self->y_count; v++)
+        if (!variable_add(&self->y[v], self->has_planes ? &self->x[0] : &self->y[0], "data.y",
+                          &target->count, target->height, target->width, error))
+            return false;
+    return true;
 }
 
-/* Open the arrays of data.x and check that their shapes match those of the first file. */
-static bool images_open(struct dataset *dataset, const struct options *options,
+/* ---- files ---- */
+
+/* Open the arrays of a file, and check that their shapes match those of the first file. */
+static bool file_arrays(struct dataset *dataset, const struct options *options,
                         struct arrays_file *file, struct error *error)
 {
     struct arrays *self = dataset->self;
-    for (; file->opened < self->variable_count; file->opened++) {
-        struct variable *variable = &self->variable[file->opened];
-        struct array *array = &file->x[file->opened];
+    const int count = self->x_count + self->y_count;
+    for (; file->opened < count; file->opened++) {
+        const struct variable *variable = file->opened < self->x_count
+                                              ? &self->x[file->opened]
+                                              : &self->y[file->opened - self->x_count];
+        struct array *array = &file->array[file->opened];
         if (!array_path_array(&file->place, variable->name, array, error)) {
             array_close(array);
             return false;
         }
-        if (self->file_count == 1 &&
-            (!variable_shape(variable, array, options->data.order, error) ||
-             !variable_add(dataset, variable, error))) {
-            array_close(array);
-            return false;
-        }
-        if (!variable_agrees(variable, array) || array->extent[0] != file->x[0].extent[0]) {
-            array_close(array);
-            return error_set(error, ERROR_DATA,
-                             "%s: the shape of data.x=%s does not match that of %s: use data sets "
-                             "of the same shape",
-                             file->path, variable->name,
-                             self->file_count > 1 ? self->file[0].path : self->variable[0].name);
-        }
     }
-    file->count = file->x[0].extent[0];
+    if (self->file_count == 1 && !shape_set(dataset, options, file, error))
+        return false;
+    for (int v = 0; v < count; v++) {
+        const bool is_x = v < self->x_count;
+        const struct variable *variable = is_x ? &self->x[v] : &self->y[v - self->x_count];
+        if (!variable_agrees(variable, &file->array[v]))
+            return error_set(error, ERROR_DATA,
+                             "%s: the shape of %s=%s does not match that of %s: use data sets of "
+                             "the same shape",
+                             file->path, is_x ? "data.x" : "data.y", variable->name,
+                             self->file[0].path);
+        if (file->array[v].extent[0] != file->array[0].extent[0])
+            return error_set(error, ERROR_DATA,
+                             "%s: %s=%s has %lld samples, and data.x=%s has %lld: use data sets of "
+                             "the same number of samples",
+                             file->path, is_x ? "data.x" : "data.y", variable->name,
+                             (long long)file->array[v].extent[0], self->x[0].name,
+                             (long long)file->array[0].extent[0]);
+    }
+    file->count = file->array[0].extent[0] - self->before - self->after;
+    return file->count >= 0 ||
+           error_set(error, ERROR_DATA,
+                     "%s: %lld samples are too few for the offsets (@) of data.x=%s and data.y=%s",
+                     file->path, (long long)file->array[0].extent[0], options->data.x,
+                     options->data.y);
+}
+
+/* Append the targets of a file, which are not planes, to self->target. */
+static bool targets_read(struct dataset *dataset, const struct arrays_file *file,
+                         struct error *error)
+{
+    struct arrays *self = dataset->self;
+    const int64_t outputs = dataset->target.count;
+    float *larger = realloc(self->target, (size_t)((file->first + file->count) * outputs + 1) *
+                                              sizeof *self->target);
+    if (larger == NULL)
+        return no_memory(error);
+    self->target = larger;
+    float *to = larger + file->first * outputs;
+    for (int v = 0; v < self->y_count; v++) {
+        const struct variable *variable = &self->y[v];
+        struct array_box box = variable_box(variable, self->before + variable->offset, file->count);
+        box.stride[0] = outputs;
+        if (file->count > 0 && !array_read(&file->array[self->x_count + v], &box, to, error))
+            return false;
+        to += variable->channels;
+    }
     return true;
 }
 
@@ -209,10 +211,10 @@ static bool class_name_add(struct dataset *dataset, int64_t class_number, const 
 /* Read the names of classes from the attribute class_names of data.y. Later files have the names of
  * the first one, or none. */
 static bool class_names_read(struct dataset *dataset, const struct hdf5_reader *reader,
-                             const char *y, const char *path, struct error *error)
+                             const char *path, struct error *error)
 {
     const struct arrays *self = dataset->self;
-    const struct hdf5_object *object = hdf5_path_find(reader, y);
+    const struct hdf5_object *object = hdf5_path_find(reader, self->y[0].name);
     const struct hdf5_attribute *names =
         object != NULL ? hdf5_attribute_find(reader, object, "class_names") : NULL;
     if (names == NULL || names->kind != HDF5_TEXT || names->count > CLASSES_MOST)
@@ -237,23 +239,18 @@ static bool file_open(struct dataset *dataset, const struct options *options,
 {
     struct arrays *self = dataset->self;
     struct arrays_file *file = &self->file[self->file_count++];
-    const char *y_name = options->data.y;
-    struct array y;
     *file = (struct arrays_file){.first = dataset->count, .place = {.descriptor = -1}};
     file->path = strdup(path);
-    file->x = calloc((size_t)self->variable_count, sizeof *file->x);
-    if (file->path == NULL || file->x == NULL)
+    file->array = calloc((size_t)(self->x_count + self->y_count), sizeof *file->array);
+    if (file->path == NULL || file->array == NULL)
         return no_memory(error);
-    if (!array_path_open(&file->place, file->path, reader, error))
-        return false;
-    if (!images_open(dataset, options, file, error))
+    if (!array_path_open(&file->place, file->path, reader, error) ||
+        !file_arrays(dataset, options, file, error))
         return false;
     const bool is_hdf5 = file->place.descriptor >= 0;
-    const bool good = array_path_array(&file->place, y_name, &y, error) &&
-                      labels_read(self, file, &y, error) &&
+    const bool good = (self->has_planes || targets_read(dataset, file, error)) &&
                       (!is_hdf5 || options->data.task == TASK_REGRESSION ||
-                       class_names_read(dataset, reader, y_name, path, error));
-    array_close(&y);
+                       class_names_read(dataset, reader, path, error));
     dataset->count += file->count;
     return good;
 }
@@ -303,59 +300,23 @@ static bool split_open(struct dataset *dataset, const struct options *options,
     return good;
 }
 
-/* ---- labels ---- */
+/* ---- targets ---- */
 
-static bool label_refuse(const struct dataset *dataset, int64_t record, const char *reason,
-                         struct error *error)
+static bool target_refuse(const struct dataset *dataset, int64_t record, double value,
+                          const char *reason, struct error *error)
 {
     char name[ERROR_TEXT_SIZE / 2];
-    const struct arrays *self = dataset->self;
     dataset->format->name_record(dataset, record, name, sizeof name);
-    return error_set(error, ERROR_DATA, "%s: its label %g %s", name, self->target[record], reason);
+    return error_set(error, ERROR_DATA, "%s: its label %g %s", name, value, reason);
 }
 
-/* Store the labels of a regression as integers in units of one power of two, label_unit. */
-static bool numbers_set(struct dataset *dataset, struct error *error)
+/* Name the classes by their numbers, up to `count`, unless the file has names. */
+static bool classes_name(struct dataset *dataset, int64_t count, struct error *error)
 {
-    enum { BITS = 31 };
-    struct arrays *self = dataset->self;
-    double largest = 0;
-    int exponent = 0;
-    for (int64_t i = 0; i < dataset->count; i++) {
-        if (!isfinite(self->target[i]))
-            return label_refuse(dataset, i, "is no number to predict: remove the sample", error);
-        largest = fmax(largest, fabs(self->target[i]));
-    }
-    frexp(fmax(largest, DBL_MIN), &exponent);
-    dataset->classes = 1;
-    dataset->label_unit = ldexp(1, exponent - BITS);
-    for (int64_t i = 0; i < dataset->count; i++) {
-        const double label = rint(self->target[i] / dataset->label_unit);
-        self->label[i] = (int32_t)fmin(label, INT32_MAX);
-    }
-    return true;
-}
-
-static bool classes_set(struct dataset *dataset, struct error *error)
-{
-    struct arrays *self = dataset->self;
-    int64_t classes = 0;
-    for (int64_t i = 0; i < dataset->count; i++) {
-        const double label = self->target[i];
-        if (!(label >= 0 && label < CLASSES_MOST && label == floor(label)))
-            return label_refuse(dataset, i,
-                                "is no class (0, 1, ...): set data.task=regression to predict "
-                                "numbers",
-                                error);
-        if (dataset->class_name != NULL && label >= (double)dataset->classes)
-            return label_refuse(dataset, i, "has no name in the attribute class_names", error);
-        self->label[i] = (int32_t)label;
-        classes = larger(classes, self->label[i] + 1);
-    }
     if (dataset->class_name != NULL)
         return true;
-    dataset->class_name = calloc((size_t)classes + 1, sizeof *dataset->class_name);
-    for (int64_t c = 0; dataset->class_name != NULL && c < classes; c++) {
+    dataset->class_name = calloc((size_t)count + 1, sizeof *dataset->class_name);
+    for (int64_t c = 0; dataset->class_name != NULL && c < count; c++) {
         char name[24];
         snprintf(name, sizeof name, "%lld", (long long)c);
         dataset->class_name[dataset->classes++] = strdup(name);
@@ -365,23 +326,127 @@ static bool classes_set(struct dataset *dataset, struct error *error)
     return dataset->class_name != NULL || no_memory(error);
 }
 
-/* Convert the labels and compute the checksum of shape and labels. */
-static bool labels_set(struct dataset *dataset, const struct options *options, struct error *error)
+/* Convert the targets to labels. */
+static bool labels_set(struct dataset *dataset, struct error *error)
 {
     struct arrays *self = dataset->self;
-    const int64_t shape[] = {dataset->count, dataset->channels, dataset->height, dataset->width};
-    self->label = malloc((size_t)dataset->count * sizeof *self->label);
+    int64_t classes = 0;
+    self->label = malloc(((size_t)dataset->count + 1) * sizeof *self->label);
     if (self->label == NULL)
         return no_memory(error);
-    if (options->data.task == TASK_REGRESSION ? !numbers_set(dataset, error)
-                                              : !classes_set(dataset, error))
-        return false;
+    for (int64_t i = 0; i < dataset->count; i++) {
+        const float label = self->target[i];
+        if (!(label >= 0 && label < CLASSES_MOST && label == floorf(label)))
+            return target_refuse(dataset, i, (double)label,
+                                 "is no class (0, 1, ...): set data.task=regression to predict "
+                                 "numbers",
+                                 error);
+        if (dataset->class_name != NULL && label >= (float)dataset->classes)
+            return target_refuse(dataset, i, (double)label,
+                                 "has no name in the attribute class_names", error);
+        self->label[i] = (int32_t)label;
+        classes = larger(classes, self->label[i] + 1);
+    }
     free(self->target);
     self->target = NULL;
-    dataset->sum = crc32c_update(0, shape, sizeof shape);
-    dataset->sum =
-        crc32c_update(dataset->sum, self->label, (size_t)dataset->count * sizeof *self->label);
+    dataset->target = (struct target_shape){0};
+    return classes_name(dataset, classes, error);
+}
+
+/* Check numbers to predict; with data.task=classes, marks of several labels. */
+static bool numbers_check(const struct dataset *dataset, bool is_regression, struct error *error)
+{
+    const struct arrays *self = dataset->self;
+    const int64_t outputs = dataset->target.count;
+    for (int64_t i = 0; i < dataset->count * outputs; i++) {
+        const float value = self->target[i];
+        if (is_regression && (isinf(value) || (isnan(value) && outputs == 1)))
+            return target_refuse(dataset, i / outputs, (double)value,
+                                 "is no number to predict: remove the sample", error);
+        if (!is_regression && value != 0 && value != 1 && !isnan(value))
+            return target_refuse(dataset, i / outputs, (double)value,
+                                 "is not 0 or 1, as several labels of a sample must be: set "
+                                 "data.task=regression to predict numbers",
+                                 error);
+    }
     return true;
+}
+
+/* Classes of pixels: as many as the attribute class_names has, or model.classes. */
+static bool pixel_classes_set(struct dataset *dataset, const struct options *options,
+                              struct error *error)
+{
+    if (dataset->target.count != 1)
+        return error_set(error, ERROR_DATA,
+                         "data.y=%s has %lld planes: with data.task=classes it must have one, of "
+                         "class numbers; set data.task=regression to predict numbers",
+                         options->data.y, (long long)dataset->target.count);
+    if (dataset->class_name == NULL && options->model.classes == 0)
+        return error_set(error, ERROR_USAGE,
+                         "data.y=%s has no attribute class_names: set model.classes to the number "
+                         "of classes of its pixels",
+                         options->data.y);
+    dataset->target_is_class = true;
+    return classes_name(dataset, options->model.classes, error);
+}
+
+/* Name the outputs, and find the channels of the pixels that are the same variables. */
+static bool outputs_name(struct dataset *dataset, struct error *error)
+{
+    const struct arrays *self = dataset->self;
+    const size_t count = (size_t)dataset->target.count;
+    int64_t output = 0;
+    dataset->target_name = calloc(count, sizeof *dataset->target_name);
+    dataset->persistence = calloc(count, sizeof *dataset->persistence);
+    if (dataset->target_name == NULL || dataset->persistence == NULL)
+        return no_memory(error);
+    for (int v = 0; v < self->y_count; v++)
+        for (int64_t c = 0; c < self->y[v].channels; c++, output++) {
+            char name[ARRAY_NAME];
+            int64_t channel = 0;
+            variable_channel_name(&self->y[v], c, name, sizeof name);
+            dataset->target_name[output] = strdup(name);
+            if (dataset->target_name[output] == NULL)
+                return no_memory(error);
+            dataset->persistence[output] = -1;
+            for (int x = 0; self->has_planes && x < self->x_count; x++) {
+                if (self->x[x].offset == 0 && strcmp(self->x[x].name, self->y[v].name) == 0)
+                    dataset->persistence[output] = channel + c;
+                channel += self->x[x].channels;
+            }
+        }
+    return true;
+}
+
+/* Set what the model learns from the targets. */
+static bool task_set(struct dataset *dataset, const struct options *options, struct error *error)
+{
+    const struct arrays *self = dataset->self;
+    const int64_t outputs = dataset->target.count;
+    const bool is_regression = options->data.task == TASK_REGRESSION;
+    const int64_t shape[] = {dataset->count, dataset->channels,      dataset->height,
+                             dataset->width, dataset->target.height, outputs};
+    dataset->sum = crc32c_update(0, shape, sizeof shape);
+    if (!self->has_planes)
+        dataset->sum = crc32c_update(dataset->sum, self->target,
+                                     (size_t)(dataset->count * outputs) * sizeof *self->target);
+    if (!is_regression && !self->has_planes && outputs == 1)
+        return labels_set(dataset, error);
+    if (outputs > IMAGE_CHANNELS)
+        return error_set(error, ERROR_DATA, "data.y=%s has %lld outputs, and the most is %d",
+                         options->data.y, (long long)outputs, IMAGE_CHANNELS);
+    if (!self->has_planes && !numbers_check(dataset, is_regression, error))
+        return false;
+    if (!is_regression && self->has_planes)
+        return pixel_classes_set(dataset, options, error);
+    if (dataset->class_name != NULL && dataset->classes != outputs)
+        return error_set(error, ERROR_DATA,
+                         "data.y=%s has %lld labels of a sample and %lld names in the attribute "
+                         "class_names: make them the same number",
+                         options->data.y, (long long)outputs, (long long)dataset->classes);
+    dataset->classes = outputs;
+    dataset->target_normalised = is_regression;
+    return outputs_name(dataset, error);
 }
 
 /* ---- chunks ---- */
@@ -405,7 +470,7 @@ static int64_t chunks_count(struct arrays_file *file, int64_t first_chunk)
     int64_t bytes = 0;
     file->chunk = 1;
     for (int v = 0; v < file->opened; v++) {
-        const struct array *array = &file->x[v];
+        const struct array *array = &file->array[v];
         const int64_t shared = array_shared_bytes(array);
         if (shared > 0)
             file->chunk = larger(file->chunk, smaller(array->chunk[0], array->extent[0]));
@@ -424,7 +489,7 @@ static int64_t chunks_kept(const struct arrays_file *file, int64_t workers, bool
     const int64_t most = (int64_t)1 << 28;
     int64_t kept = 0;
     for (int v = 0; v < file->opened; v++) {
-        const struct array *array = &file->x[v];
+        const struct array *array = &file->array[v];
         const int64_t shared = array_shared_bytes(array);
         if (by_chunks)
             kept += CHUNKS * round_up_division(file->chunk, array->chunk[0]) * shared;
@@ -443,9 +508,9 @@ static void chunks_share(struct dataset *dataset, const struct options *options,
     for (int64_t i = 0; i < self->file_count; i++) {
         struct arrays_file *file = &self->file[i];
         for (int v = 0; v < file->opened; v++)
-            array_use_cache(&file->x[v], dataset->chunks);
+            array_use_cache(&file->array[v], dataset->chunks);
         total += chunks_count(file, chunks);
-        chunks += round_up_division(file->count, file->chunk);
+        chunks += round_up_division(file->array[0].extent[0], file->chunk);
         largest = larger(largest, file->chunk);
         dataset->kept_bytes =
             larger(dataset->kept_bytes, chunks_kept(file, options->data.workers, by_chunks));
@@ -460,26 +525,40 @@ static void chunks_share(struct dataset *dataset, const struct options *options,
 
 static int64_t arrays_chunk(const struct dataset *dataset, int64_t record)
 {
-    const struct arrays_file *file = file_of(dataset->self, record);
-    return file->first_chunk + (record - file->first) / file->chunk;
+    const struct arrays *self = dataset->self;
+    const struct arrays_file *file = file_of(self, record);
+    return file->first_chunk + (record - file->first + self->before) / file->chunk;
 }
 
 /* ---- the data set ---- */
+
+/* List the data sets of both options, for the HDF5 reader. */
+static char *names_list(const struct arrays *self)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *stream = open_memstream(&text, &size);
+    ENSURE_MEMORY(stream != NULL, "no memory for the names of data sets");
+    for (int v = 0; v < self->x_count + self->y_count; v++)
+        fprintf(stream, "%s%s", v > 0 ? "," : "",
+                v < self->x_count ? self->x[v].name : self->y[v - self->x_count].name);
+    ENSURE_MEMORY(fclose(stream) == 0, "no memory for the names of data sets");
+    return text;
+}
 
 static bool files_open(struct dataset *dataset, const struct options *options,
                        enum data_split split, struct error *error)
 {
     struct arrays *self = dataset->self;
-    char names[2 * OPTION_TEXT];
+    char *names = names_list(self);
     struct hdf5_reader reader = {.kind = ERROR_DATA, .purpose = "arrays", .datasets = names};
     const bool all = options->data.val == VALIDATION_REFERENCE;
-    snprintf(names, sizeof names, "%s,%s", options->data.x, options->data.y);
     self->file = calloc((size_t)self->files.count + 1, sizeof *self->file);
-    if (self->file == NULL)
-        return no_memory(error);
-    const bool good = (!all || split_open(dataset, options, &reader, SPLIT_TRAIN, error)) &&
+    const bool good = (self->file != NULL || no_memory(error)) &&
+                      (!all || split_open(dataset, options, &reader, SPLIT_TRAIN, error)) &&
                       split_open(dataset, options, &reader, all ? SPLIT_TEST : split, error);
     hdf5_reader_close(&reader);
+    free(names);
     return good;
 }
 
@@ -491,32 +570,19 @@ static bool arrays_open(const struct options *options, enum data_split split,
     dataset->type = DATASET_FLOAT32;
     if (self == NULL)
         return no_memory(error);
+    self->ignored =
+        options->train.ignore_label == IGNORE_NONE ? NAN : (double)options->train.ignore_label;
     if (!variables_list(options, self, error) ||
         !array_path_find(options->data.root, &self->files, error) ||
-        !files_open(dataset, options, split, error) || !labels_set(dataset, options, error))
+        !files_open(dataset, options, split, error) || !task_set(dataset, options, error))
         return false;
     const bool training = split == SPLIT_TRAIN && !dataset->held_out;
     chunks_share(dataset, options, training && options->data.shuffle == SHUFFLE_CHUNKS);
-    for (int v = 0; training && v < self->variable_count; v++)
-        variable_log(&self->variable[v]);
+    for (int v = 0; training && v < self->x_count; v++)
+        variable_log(&self->x[v], "data.x");
+    for (int v = 0; training && v < self->y_count; v++)
+        variable_log(&self->y[v], "data.y");
     return true;
-}
-
-/* Return the box of a sample. In memory, each channel is one plane. */
-static struct array_box sample_box(const struct variable *variable, int64_t sample)
-{
-    const int64_t channels = variable->channels, height = variable->height, width = variable->width;
-    const int64_t plane = height * width;
-    if (variable->dimensions == 3)
-        return (struct array_box){
-            .begin = {sample}, .count = {1, height, width}, .stride = {plane, width, 1}};
-    if (variable->channels_last)
-        return (struct array_box){.begin = {sample},
-                                  .count = {1, height, width, channels},
-                                  .stride = {channels * plane, width, 1, channels > 1 ? plane : 1}};
-    return (struct array_box){.begin = {sample},
-                              .count = {1, channels, height, width},
-                              .stride = {channels * plane, plane, width, 1}};
 }
 
 /* Statistics exist of training samples only, so an infinite value of another one is found here. */
@@ -531,26 +597,61 @@ static bool values_are_finite(const float *values, int64_t count)
     return infinite == 0;
 }
 
+/* Read the planes of variables of a record to `to`. */
+static bool planes_read(const struct arrays *self, const struct arrays_file *file,
+                        const struct variable *variables, int count, int64_t record, float *to,
+                        struct error *error)
+{
+    for (int v = 0; v < count; v++) {
+        const struct variable *variable = &variables[v];
+        const int64_t sample = record - file->first + self->before + variable->offset;
+        const struct array_box box = variable_box(variable, sample, 1);
+        struct array *array = &file->array[variables == self->x ? v : self->x_count + v];
+        if (!array_read(array, &box, to, error))
+            return false;
+        if (!values_are_finite(to, variable_values(variable)))
+            return error_set(error, ERROR_DATA,
+                             "%s has an infinite or too large value; mark missing values with NaN",
+                             variable->name);
+        to += variable_values(variable);
+    }
+    return true;
+}
+
+/* Make ignored classes of pixels NaN, and check the others. */
+static bool pixel_classes_check(const struct dataset *dataset, float *classes, struct error *error)
+{
+    const struct arrays *self = dataset->self;
+    const float ignored = (float)self->ignored, count = (float)dataset->classes;
+    for (int64_t i = 0; i < dataset->target.height * dataset->target.width; i++) {
+        const float value = classes[i];
+        if (value == ignored)
+            classes[i] = NAN;
+        else if (!isnan(value) && !(value >= 0 && value < count && value == floorf(value)))
+            return error_set(error, ERROR_DATA,
+                             "%s has a pixel of class %g, and there are %lld classes, 0, 1, ...; "
+                             "train.ignore_label=%g leaves such pixels out",
+                             self->y[0].name, (double)value, (long long)dataset->classes,
+                             (double)value);
+    }
+    return true;
+}
+
 static bool arrays_read(struct dataset *dataset, int64_t record, void *values, int32_t *label,
                         struct error *error)
 {
     const struct arrays *self = dataset->self;
     const struct arrays_file *file = file_of(self, record);
-    float *to = values;
-    *label = self->label[record];
-    for (int v = 0; v < self->variable_count; v++) {
-        const struct variable *variable = &self->variable[v];
-        const struct array_box box = sample_box(variable, record - file->first);
-        const int64_t count = variable->channels * variable->height * variable->width;
-        if (!array_read(&file->x[v], &box, to, error))
-            return false;
-        if (!values_are_finite(to, count))
-            return error_set(error, ERROR_DATA,
-                             "%s has an infinite or too large value; mark missing values with NaN",
-                             variable->name);
-        to += count;
-    }
-    return true;
+    float *target = dataset_targets(dataset, values);
+    *label = self->label != NULL ? self->label[record] : 0;
+    if (!planes_read(self, file, self->x, self->x_count, record, values, error))
+        return false;
+    if (self->target != NULL)
+        memcpy(target, self->target + record * dataset->target.count,
+               (size_t)dataset->target.count * sizeof *target);
+    return !self->has_planes ||
+           (planes_read(self, file, self->y, self->y_count, record, target, error) &&
+            (!dataset->target_is_class || pixel_classes_check(dataset, target, error)));
 }
 
 static bool arrays_label(struct dataset *dataset, int64_t record, int32_t *label,
@@ -558,15 +659,17 @@ static bool arrays_label(struct dataset *dataset, int64_t record, int32_t *label
 {
     const struct arrays *self = dataset->self;
     (void)error;
-    *label = self->label[record];
+    *label = self->label != NULL ? self->label[record] : 0;
     return true;
 }
 
 static void arrays_name_record(const struct dataset *dataset, int64_t record, char *text,
                                size_t size)
 {
-    const struct arrays_file *file = file_of(dataset->self, record);
-    snprintf(text, size, "%s: sample %lld", file->path, (long long)(record - file->first));
+    const struct arrays *self = dataset->self;
+    const struct arrays_file *file = file_of(self, record);
+    snprintf(text, size, "%s: sample %lld", file->path,
+             (long long)(record - file->first + self->before));
 }
 
 static void arrays_close(struct dataset *dataset)
@@ -577,15 +680,16 @@ static void arrays_close(struct dataset *dataset)
     for (int64_t i = 0; i < self->file_count; i++) {
         struct arrays_file *file = &self->file[i];
         for (int v = 0; v < file->opened; v++)
-            array_close(&file->x[v]);
+            array_close(&file->array[v]);
         array_path_close(&file->place);
-        free(file->x);
+        free(file->array);
         free(file->path);
     }
     array_cache_free(dataset->chunks);
     split_files_free(&self->files);
     free(self->file);
-    free(self->variable);
+    free(self->x);
+    free(self->y);
     free(self->target);
     free(self->label);
     free(self);

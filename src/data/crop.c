@@ -436,10 +436,16 @@ bool crop_sample(const struct crop *crop, struct dataset *dataset, uint32_t epoc
     const uint32_t record = dataset_record(dataset, sample);
     struct byte_buffer *bytes = &scratch->record;
     struct error reason = {0};
-    if (!dataset->encoded)
-        return byte_buffer_reserve(bytes, dataset_record_bytes(dataset), error) &&
-               dataset_read(dataset, sample, bytes->data, label, error) &&
-               crop_stored(crop, epoch, record, bytes->data, dataset, scratch, planes, error);
+    if (!dataset->encoded) {
+        const int64_t pixels = crop->image.height * crop->image.width;
+        if (!byte_buffer_reserve(bytes, dataset_record_bytes(dataset), error) ||
+            !dataset_read(dataset, sample, bytes->data, label, error))
+            return false;
+        if (dataset->target.count > 0)
+            memcpy((uint8_t *)planes + dataset_plane_bytes(dataset, pixels),
+                   dataset_targets(dataset, bytes->data), target_bytes(&dataset->target));
+        return crop_stored(crop, epoch, record, bytes->data, dataset, scratch, planes, error);
+    }
     if (!dataset_load(dataset, sample, bytes, label, error))
         return false;
     return crop_file(crop, epoch, record, bytes->data, bytes->count, scratch, planes, &reason) ||

@@ -96,7 +96,7 @@ bool dataset_open(struct dataset *dataset, const struct options *options, enum d
         (dataset->classes <= CLASSES_MOST ||
          error_set(error, ERROR_DATA, "data.root=%s: %lld classes, at most %d are supported",
                    options->data.root, (long long)dataset->classes, CLASSES_MOST)) &&
-        (split != SPLIT_TRAIN || dataset->classes != 1 || dataset->label_unit > 0 ||
+        (split != SPLIT_TRAIN || dataset->classes != 1 || dataset->target.count > 0 ||
          error_set(error, ERROR_DATA, "data.root=%s: one class only: training needs two or more",
                    options->data.root)))
         return true;
@@ -121,7 +121,10 @@ bool dataset_describe(struct dataset *dataset, const struct options *options, st
                                 .width = opened.width,
                                 .normalised = opened.normalised,
                                 .kept_bytes = opened.kept_bytes,
-                                .classes = opened.classes};
+                                .classes = opened.classes,
+                                .target = opened.target,
+                                .target_is_class = opened.target_is_class,
+                                .target_normalised = opened.target_normalised};
     memcpy(dataset->mean, opened.mean, sizeof dataset->mean);
     memcpy(dataset->std, opened.std, sizeof dataset->std);
     if (opened.format->describe == NULL)
@@ -154,8 +157,6 @@ bool dataset_label(struct dataset *dataset, int64_t index, int32_t *label, struc
 {
     if (!dataset->format->label(dataset, dataset_record(dataset, index), label, error))
         return false;
-    if (dataset->label_unit > 0)
-        *label = 0;
     ENSURE(*label >= 0 && *label < dataset->classes, "a label out of range");
     return true;
 }
@@ -201,6 +202,10 @@ void dataset_close(struct dataset *dataset)
         for (int64_t i = 0; i < dataset->classes; i++)
             free(dataset->class_name[i]);
     free(dataset->class_name);
+    for (int64_t i = 0; dataset->target_name != NULL && i < dataset->target.count; i++)
+        free(dataset->target_name[i]);
+    free(dataset->target_name);
+    free(dataset->persistence);
     for (int64_t i = 0; dataset->fault != NULL && i < dataset->count; i++)
         free(dataset->fault[i]);
     free(dataset->fault);

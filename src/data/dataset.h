@@ -29,8 +29,9 @@ struct dataset_format {
     /* Set channels, height, width and classes from the options alone; NULL if only the files have
      * them. */
     void (*describe)(const struct options *options, struct dataset *dataset);
-    /* Read one record to values: [channels, height, width] of the data set's type, aligned for it.
-     * Thread-safe. A read that fails, because a file changed for example, sets the error. */
+    /* Read one record: pixels [channels, height, width] of the data set's type, and targets at
+     * dataset_pixel_bytes. Thread-safe. A read that fails, because a file changed for example, sets
+     * the error. */
     bool (*read)(struct dataset *dataset, int64_t record, void *values, int32_t *label,
                  struct error *error);
     /* Encoded data sets only, instead of read: load the record's image file. Thread-safe. The
@@ -55,6 +56,17 @@ struct dataset_format {
 /* Type of a record's values. float32 is in the byte order of the host; NaN is a missing value. */
 enum dataset_type { DATASET_UINT8, DATASET_FLOAT32 };
 
+/* Float targets of a record: [count, height, width], where 1 x 1 is one number for each output of
+ * the model, else a plane of the images' size. count 0: the label is a class. */
+struct target_shape {
+    int64_t count, height, width;
+};
+
+static inline size_t target_bytes(const struct target_shape *target)
+{
+    return (size_t)(target->count * target->height * target->width) * sizeof(float);
+}
+
 struct dataset {
     const struct dataset_format *format;
     int64_t count;
@@ -64,11 +76,16 @@ struct dataset {
     int64_t channels, height, width; /* of each record; 3, 0, 0 if encoded */
     bool normalised;                 /* mean and std are those of the data set, not of the model */
     double mean[IMAGE_CHANNELS], std[IMAGE_CHANNELS]; /* [channels] */
-    int64_t classes;
+    int64_t classes;   /* or the number of outputs, if the targets are not classes */
     bool held_out;     /* the records are training records, of which data.val holds out a part */
-    double label_unit; /* regression: target = label times this; 0: labels are classes */
-    char **class_name; /* [classes] */
-    uint32_t *subset;  /* [count] record numbers of this split; NULL: all records */
+    char **class_name; /* [classes], or NULL */
+    struct target_shape target; /* NaN is a missing target */
+    bool target_is_class;       /* one plane, of class numbers */
+    bool target_normalised;     /* the model learns (target - mean) / std of the training samples */
+    char **target_name;         /* [target.count], or NULL: names of the outputs */
+    int64_t *persistence;       /* [target.count], or NULL: the channel of the pixels that is the
+                                 * same variable at the time of the sample, or -1 */
+    uint32_t *subset;           /* [count] record numbers of this split; NULL: all records */
     char **fault; /* [count]: why a sample could not be read, or NULL. The loader sets it and passes
                    * a black image. NULL: such a sample is an error */
     int64_t kept_bytes;         /* limit of the decoded chunks in memory */
@@ -81,11 +98,30 @@ static inline size_t dataset_value_size(enum dataset_type type)
     return type == DATASET_FLOAT32 ? sizeof(float) : sizeof(uint8_t);
 }
 
-/* Bytes of a record that is not encoded. */
+/* Bytes of `pixels` pixels of a record, after which its targets begin: a multiple of 4 if there are
+ * targets. */
+static inline size_t dataset_plane_bytes(const struct dataset *dataset, int64_t pixels)
+{
+    const size_t bytes = (size_t)(dataset->channels * pixels) * dataset_value_size(dataset->type);
+    return dataset->target.count > 0 ? (bytes + 3) / 4 * 4 : bytes;
+}
+
+/* The same of a record that is not encoded. */
+static inline size_t dataset_pixel_bytes(const struct dataset *dataset)
+{
+    return dataset_plane_bytes(dataset, dataset->height * dataset->width);
+}
+
+/* Bytes of a record that is not encoded: pixels and targets. */
 static inline size_t dataset_record_bytes(const struct dataset *dataset)
 {
-    return (size_t)(dataset->channels * dataset->height * dataset->width) *
-           dataset_value_size(dataset->type);
+    return dataset_pixel_bytes(dataset) + target_bytes(&dataset->target);
+}
+
+/* Targets of a record that was read to `values`. */
+static inline float *dataset_targets(const struct dataset *dataset, void *values)
+{
+    return (float *)(void *)((uint8_t *)values + dataset_pixel_bytes(dataset));
 }
 
 /* Synthetic data: training samples for each test sample. */
@@ -103,14 +139,14 @@ MUST_CHECK bool dataset_open(struct dataset *dataset, const struct options *opti
  * read; dataset_close is not needed. */
 MUST_CHECK bool dataset_describe(struct dataset *dataset, const struct options *options,
                                  struct error *error);
-/* Read sample `index` of the split, 0 <= index < count: values, or the file if encoded.
- * Thread-safe. */
+/* Read sample `index` of the split, 0 <= index < count: the record, or the file if encoded.
+ * Thread-safe. With targets, the label is 0. */
 MUST_CHECK bool dataset_read(struct dataset *dataset, int64_t index, void *values, int32_t *label,
                              struct error *error);
 MUST_CHECK bool dataset_load(struct dataset *dataset, int64_t index, struct byte_buffer *bytes,
                              int32_t *label, struct error *error);
 
-/* Return the class of a sample; a regression has one class. */
+/* Return the class of a sample; 0 if it has targets. */
 MUST_CHECK bool dataset_label(struct dataset *dataset, int64_t index, int32_t *label,
                               struct error *error);
 

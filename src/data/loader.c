@@ -41,7 +41,7 @@ struct loader {
     struct sampler *sampler;
     const struct augment *augment;
     const struct crop *crop;
-    int64_t sample_bytes; /* bytes of a sample's pixels after cropping */
+    int64_t sample_bytes; /* bytes of a record after cropping */
     struct device *device;
     void *pinned;
     uint32_t *records;
@@ -321,6 +321,9 @@ static bool allocate_slots(struct loader *loader, int workers, struct error *err
     for (size_t i = 0; i < slots; i++, place += layout.bytes) {
         struct batch *batch = &loader->slots[i].batch;
         batch->pixels = place;
+        batch->record_bytes = loader->sample_bytes;
+        batch->target_offset =
+            loader->sample_bytes - (int64_t)target_bytes(&loader->dataset->target);
         batch->labels = (int32_t *)(void *)(place + layout.pixels);
         batch->plans = (struct pixel_plan *)(void *)(place + layout.pixels + layout.labels);
         batch->mixes = (struct mix_plan *)(void *)(place + layout.bytes - layout.mixes);
@@ -354,8 +357,8 @@ struct loader *loader_open(struct dataset *dataset, struct sampler *sampler,
                               .sampler = sampler,
                               .augment = augment,
                               .crop = crop,
-                              .sample_bytes = dataset->channels * pixels *
-                                              (int64_t)dataset_value_size(dataset->type),
+                              .sample_bytes = (int64_t)(dataset_plane_bytes(dataset, pixels) +
+                                                        target_bytes(&dataset->target)),
                               .device = device,
                               .slot_count = slots,
                               .capacity = largest > 0 ? largest : 1,

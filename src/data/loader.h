@@ -15,14 +15,22 @@ struct batch {
     int64_t count;    /* samples, may be 0 */
     int64_t position; /* of the first sample in the global batch */
     int64_t global_count;
-    uint8_t *pixels;          /* [count, channels, height, width] of the data set's type, pinned,
-                               * after cropping */
-    int32_t *labels;          /* [count] pinned */
-    struct pixel_plan *plans; /* [count] pinned */
-    struct mix_plan *mixes;   /* [(count + 1) / 2] pinned, if augment->mix is on */
-    uint32_t *records;        /* [count]: record numbers */
-    struct error error;       /* if set, a record could not be read; its label is 0 */
+    uint8_t *pixels; /* [count] records: pixels [channels, height, width] of the data set's
+                      * type, after cropping, and targets; pinned */
+    int64_t record_bytes, target_offset; /* of a record in pixels, and of the targets in it */
+    int32_t *labels;                     /* [count] pinned */
+    struct pixel_plan *plans;            /* [count] pinned */
+    struct mix_plan *mixes;              /* [(count + 1) / 2] pinned, if augment->mix is on */
+    uint32_t *records;                   /* [count]: record numbers */
+    struct error error;                  /* if set, a record could not be read; its label is 0 */
 };
+
+/* Targets of a sample, in the units of the data; NaN is missing. */
+static inline const float *batch_targets(const struct batch *batch, int64_t sample)
+{
+    return (const float *)(const void *)(batch->pixels + sample * batch->record_bytes +
+                                         batch->target_offset);
+}
 
 struct loader;
 

@@ -22,6 +22,8 @@ libvittrain_a_SOURCES += \
 	src/data/array_zarr.c \
 	src/data/array_zarr.h \
 	src/data/arrays.c \
+	src/data/arrays_variable.c \
+	src/data/arrays_variable.h \
 	src/data/augment.c \
 	src/data/augment.h \
 	src/data/byte_buffer.c \

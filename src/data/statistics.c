@@ -27,7 +27,7 @@ struct channel_sums {
 
 struct share {
     struct dataset *dataset;
-    const float *origin; /* [channels]: subtracted from all values */
+    const float *origin; /* [planes]: subtracted from all values */
     int64_t end;
     atomic_llong next; /* next sample to read */
 };
@@ -35,9 +35,25 @@ struct share {
 struct reader {
     struct share *share;
     pthread_t thread;
-    struct channel_sums *sums; /* [channels] */
+    struct channel_sums *sums; /* [planes] */
     struct error error;
 };
+
+/* Number of planes of a record that are measured: channels, then targets. */
+static int64_t plane_count(const struct dataset *dataset)
+{
+    return dataset->channels + (dataset->target_normalised ? dataset->target.count : 0);
+}
+
+/* Return the values of a plane of a record, and their number. */
+static const float *plane_values(const struct dataset *dataset, const float *values, int64_t plane,
+                                 int64_t *count)
+{
+    const int64_t pixels = dataset->height * dataset->width, target = plane - dataset->channels;
+    *count = target < 0 ? pixels : dataset->target.height * dataset->target.width;
+    return target < 0 ? values + plane * pixels
+                      : values + dataset->channels * pixels + target * *count;
+}
 
 /* Sums of a plane in separate lanes, so that the compiler can vectorise the additions. */
 struct plane_sums {
@@ -82,19 +98,21 @@ static bool sample_add(struct reader *reader, int64_t sample, float *values)
 {
     const struct share *share = reader->share;
     struct dataset *dataset = share->dataset;
-    const int64_t plane = dataset->height * dataset->width;
     struct error reason = {0};
+    int64_t count;
     int32_t label;
     if (!dataset_read(dataset, sample, values, &label, &reader->error))
         return false;
-    for (int64_t c = 0; c < dataset->channels; c++)
-        if (!plane_add(&reader->sums[c], values + c * plane, plane, (double)share->origin[c])) {
-            error_set(&reason, ERROR_DATA,
-                      "channel %" PRId64 " has an infinite or too large value; mark missing values "
-                      "as NaN",
-                      c);
-            return dataset_name_error(dataset, sample, &reason, &reader->error);
-        }
+    for (int64_t p = 0; p < plane_count(dataset); p++) {
+        const float *plane = plane_values(dataset, values, p, &count);
+        if (plane_add(&reader->sums[p], plane, count, (double)share->origin[p]))
+            continue;
+        error_set(&reason, ERROR_DATA,
+                  "%s %" PRId64 " has an infinite or too large value; mark missing values as NaN",
+                  p < dataset->channels ? "channel" : "target",
+                  p < dataset->channels ? p : p - dataset->channels);
+        return dataset_name_error(dataset, sample, &reason, &reader->error);
+    }
     return true;
 }
 
@@ -114,19 +132,19 @@ static void *reader_run(void *argument)
     return NULL;
 }
 
-/* Set the origin of each channel to its first finite value in sample 0, or to 0. */
+/* Set the origin of each plane to its first finite value in sample 0, or to 0. */
 static bool origin_read(struct dataset *dataset, float *origin, struct error *error)
 {
-    const int64_t plane = dataset->height * dataset->width;
     float *values = malloc(dataset_record_bytes(dataset));
     int32_t label;
     ENSURE_MEMORY(values != NULL, "no memory for a record");
     const bool good = dataset_read(dataset, 0, values, &label, error);
-    for (int64_t c = 0; good && c < dataset->channels; c++) {
-        int64_t i = 0;
-        while (i < plane - 1 && !isfinite(values[c * plane + i]))
+    for (int64_t p = 0; good && p < plane_count(dataset); p++) {
+        int64_t i = 0, count;
+        const float *plane = plane_values(dataset, values, p, &count);
+        while (i < count - 1 && !isfinite(plane[i]))
             i++;
-        origin[c] = isfinite(values[c * plane + i]) ? values[c * plane + i] : 0;
+        origin[p] = isfinite(plane[i]) ? plane[i] : 0;
     }
     free(values);
     return good;
@@ -135,7 +153,7 @@ static bool origin_read(struct dataset *dataset, float *origin, struct error *er
 /* Add the samples from share->next to share->end to the sums of the first reader. */
 static void share_read(struct share *share, struct reader *readers, int threads)
 {
-    const size_t words = (size_t)share->dataset->channels * sizeof(struct channel_sums) / 8;
+    const size_t words = (size_t)plane_count(share->dataset) * sizeof(struct channel_sums) / 8;
     for (int t = 0; t < threads; t++) {
         readers[t].share = share;
         readers[t].sums = calloc(words, 8);
@@ -178,36 +196,57 @@ static void list_write(const struct channel_values *list, char *text, size_t siz
         snprintf(text + used, size - used, ", ... (%d channels)", list->count);
 }
 
-static void statistics_log(const struct dataset *dataset, const struct channel_sums *sums,
-                           const struct channel_values *mean, const struct channel_values *std,
-                           double seconds)
+/* Log the statistics of the channels or of the targets. sums: [mean->count] */
+static void values_log(const char *what, const char *missing_are, const struct channel_sums *sums,
+                       const struct channel_values *mean, const struct channel_values *std)
 {
     char means[256], deviations[256];
     int64_t missing = 0, values = 0, empty = 0;
-    for (int64_t c = 0; c < dataset->channels; c++) {
+    for (int64_t c = 0; c < mean->count; c++) {
         missing += sums[c].missing;
         values += sums[c].values;
         empty += sums[c].values == 0;
     }
     list_write(mean, means, sizeof means);
     list_write(std, deviations, sizeof deviations);
-    log_info("statistics of %lld training samples (%.1f s): mean %s; standard deviation %s",
-             (long long)dataset->count, seconds, means, deviations);
+    log_info("%s: mean %s; standard deviation %s", what, means, deviations);
     if (missing > 0)
-        log_info("missing values: %lld of %lld (%.3g %%); they become the mean of their channel",
-                 (long long)missing, (long long)(missing + values),
-                 100 * (double)missing / (double)(missing + values));
+        log_info("missing values: %lld of %lld (%.3g %%); they %s", (long long)missing,
+                 (long long)(missing + values), 100 * (double)missing / (double)(missing + values),
+                 missing_are);
     if (empty > 0)
-        log_warn("%lld of %lld channels have no values in the training samples", (long long)empty,
-                 (long long)dataset->channels);
+        log_warn("%lld of %d channels have no values in the training samples", (long long)empty,
+                 mean->count);
+}
+
+/* Set the statistics from the sums of all ranks, and log them. */
+static void statistics_finish(const struct dataset *dataset, const struct channel_sums *sums,
+                              const float *origin, double seconds,
+                              struct value_statistics *statistics)
+{
+    char what[64];
+    const int64_t channels = dataset->channels, targets = plane_count(dataset) - channels;
+    statistics->mean.count = statistics->std.count = (int)channels;
+    statistics->target_mean.count = statistics->target_std.count = (int)targets;
+    for (int64_t c = 0; c < channels; c++)
+        channel_finish(&sums[c], (double)origin[c], &statistics->mean.value[c],
+                       &statistics->std.value[c]);
+    for (int64_t t = 0; t < targets; t++)
+        channel_finish(&sums[channels + t], (double)origin[channels + t],
+                       &statistics->target_mean.value[t], &statistics->target_std.value[t]);
+    snprintf(what, sizeof what, "statistics of %lld training samples (%.1f s)",
+             (long long)dataset->count, seconds);
+    values_log(what, "become the mean of their channel", sums, &statistics->mean, &statistics->std);
+    if (targets > 0)
+        values_log("statistics of their targets", "are left out of losses and metrics",
+                   sums + channels, &statistics->target_mean, &statistics->target_std);
 }
 
 bool statistics_compute(struct dataset *dataset, struct comm *world, int threads,
-                        struct channel_values *mean, struct channel_values *std,
-                        struct error *error)
+                        struct value_statistics *statistics, struct error *error)
 {
     const double begin = clock_now();
-    float origin[IMAGE_CHANNELS];
+    float origin[2 * IMAGE_CHANNELS];
     struct share share = {.dataset = dataset,
                           .origin = origin,
                           .end = dataset->count * (world->rank + 1) / world->size};
@@ -222,12 +261,9 @@ bool statistics_compute(struct dataset *dataset, struct comm *world, int threads
     const bool good = comm_agree(world, error);
     if (good) {
         struct channel_sums *sums = readers[0].sums;
-        comm_all_reduce(world, sums, dataset->channels * (int64_t)sizeof *sums / 8, COMM_INT64,
+        comm_all_reduce(world, sums, plane_count(dataset) * (int64_t)sizeof *sums / 8, COMM_INT64,
                         COMM_SUM);
-        mean->count = std->count = (int)dataset->channels;
-        for (int64_t c = 0; c < dataset->channels; c++)
-            channel_finish(&sums[c], (double)origin[c], &mean->value[c], &std->value[c]);
-        statistics_log(dataset, sums, mean, std, clock_now() - begin);
+        statistics_finish(dataset, sums, origin, clock_now() - begin, statistics);
     }
     free(readers[0].sums);
     free(readers);

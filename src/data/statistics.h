@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Mean and standard deviation of each channel of float32 records. */
+/* Mean and standard deviation of each channel, and of each target, of float32 records. */
 #ifndef VITTRAIN_DATA_STATISTICS_H
 #define VITTRAIN_DATA_STATISTICS_H
 
@@ -9,9 +9,9 @@
 /* Collective. Compute and log the statistics. Each rank reads its share of the samples with
  * `threads` threads. The sums are exact, so the result does not depend on the number of ranks and
  * threads. Missing values are ignored. The mean of a channel without values is 0; the standard
- * deviation of a channel without variance is 1. An infinite or too large value is an error. */
+ * deviation of a channel without variance is 1. An infinite or too large value is an error. Targets
+ * are measured if dataset->target_normalised is set. */
 MUST_CHECK bool statistics_compute(struct dataset *dataset, struct comm *world, int threads,
-                                   struct channel_values *mean, struct channel_values *std,
-                                   struct error *error);
+                                   struct value_statistics *statistics, struct error *error);
 
 #endif

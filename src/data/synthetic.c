@@ -63,7 +63,8 @@ static void synthetic_describe(const struct options *options, struct dataset *da
     dataset->height = dataset->width = regression ? 1 : options->data.image;
     dataset->type = options->data.values == VALUES_FLOAT32 ? DATASET_FLOAT32 : DATASET_UINT8;
     dataset->classes = regression ? 1 : options->data.classes;
-    dataset->label_unit = regression ? 1.0 / (1 << TARGET_BITS) : 0;
+    if (regression)
+        dataset->target = (struct target_shape){1, 1, 1};
 }
 
 /* Mix the class's pattern into one channel of noise. */
@@ -80,15 +81,21 @@ static void add_pattern(uint8_t *pixels, int64_t height, int64_t width, const ui
     }
 }
 
-/* Draw the label of a sample from the first word of its random block. */
-static int32_t label_draw(const struct dataset *dataset, uint32_t sample)
+/* Return the random number of a sample from which its label or target is drawn. */
+static uint32_t sample_number(const struct dataset *dataset, uint32_t sample)
 {
     const struct synthetic *self = dataset->self;
-    const struct random_block random =
-        random_block_at(self->seed, RANDOM_SYNTHETIC, LAYER_SAMPLE, 0, sample, 0);
-    if (dataset->label_unit > 0)
-        return (int32_t)(random.word[0] >> (32 - TARGET_BITS));
-    return (int32_t)(((uint64_t)random.word[0] * (uint64_t)dataset->classes) >> 32);
+    return random_block_at(self->seed, RANDOM_SYNTHETIC, LAYER_SAMPLE, 0, sample, 0).word[0];
+}
+
+static int32_t label_draw(const struct dataset *dataset, uint32_t sample)
+{
+    return (int32_t)(((uint64_t)sample_number(dataset, sample) * (uint64_t)dataset->classes) >> 32);
+}
+
+static float target_draw(const struct dataset *dataset, uint32_t sample)
+{
+    return (float)(sample_number(dataset, sample) >> (32 - TARGET_BITS)) / (1 << TARGET_BITS);
 }
 
 static void pixels_draw(const struct dataset *dataset, uint32_t sample, int32_t label,
@@ -97,7 +104,7 @@ static void pixels_draw(const struct dataset *dataset, uint32_t sample, int32_t 
     const struct synthetic *self = dataset->self;
     int64_t plane = dataset->height * dataset->width;
     draw_bytes(self->seed, LAYER_SAMPLE, sample, 1, pixels, dataset->channels * plane);
-    if (dataset->label_unit > 0)
+    if (dataset->target.count > 0)
         return;
     const uint8_t *pattern = self->patterns + label * dataset->channels * CELL_COUNT;
     for (int64_t channel = 0; channel < dataset->channels; channel++)
@@ -195,7 +202,7 @@ static bool synthetic_read(struct dataset *dataset, int64_t record, void *values
     const struct synthetic *self = dataset->self;
     const uint32_t sample = sample_of(self, record);
     const size_t bytes = levels_bytes(dataset);
-    uint8_t *levels = (uint8_t *)values + dataset_record_bytes(dataset) - bytes;
+    uint8_t *levels = (uint8_t *)values + bytes * dataset_value_size(dataset->type) - bytes;
     *label = label_draw(dataset, sample);
     if (self->images != NULL)
         memcpy(levels, self->images + (sample - self->first) * bytes, bytes);
@@ -203,6 +210,8 @@ static bool synthetic_read(struct dataset *dataset, int64_t record, void *values
         pixels_draw(dataset, sample, *label, levels);
     if (dataset->type == DATASET_FLOAT32)
         values_spread(dataset, sample, values);
+    if (dataset->target.count > 0)
+        *dataset_targets(dataset, values) = target_draw(dataset, sample);
     return true;
 }
 

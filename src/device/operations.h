@@ -483,21 +483,6 @@ struct transpose {
     void *y; /* not x */
 };
 
-/* Mean squared error over the outputs of a sample, PyTorch's MSELoss: loss = mean((prediction -
- * target)^2). All outputs of a sample have the same target, labels * label_unit. dpredictions =
- * scale * scaler->scale * d(loss of the sample). Only loss and samples are counted. */
-struct squared_error {
-    enum data_type type;
-    int64_t batch, outputs;
-    float scale;
-    double label_unit;
-    const void *predictions;          /* [batch, outputs] type */
-    const int32_t *labels;            /* [batch] */
-    void *dpredictions;               /* type; may be predictions; or NULL */
-    const struct loss_scaler *scaler; /* device, or NULL */
-    struct loss_sums *sums;
-};
-
 /* SQUARED: (p - t)^2 of prediction p and target t. ABSOLUTE: |p - t|. HUBER: PyTorch's HuberLoss
  * with delta = 1. BINARY: PyTorch's binary_cross_entropy_with_logits. CROSS_ENTROPY: softmax over
  * the outputs of a pixel, whose target is the number of a class. */
@@ -779,8 +764,6 @@ struct nonfinite {
     ARGS(CALL, cross_entropy, PASS, MOVES(                                                         \
          T(logits, (double)args->batch * (double)args->classes) +                                  \
          T(dlogits, (double)args->batch * (double)args->classes)))                                 \
-    ARGS(CALL, squared_error, PASS, MOVES(                                                         \
-         T(predictions, 2.0 * (double)args->batch * (double)args->outputs)))                       \
     ARGS(CALL, target_loss, PASS, target_loss_cost(args))                                          \
     ARGS(CALL, update, PASS, MOVES_FP32(update_bytes(args)))                                       \
     ARGS(CALL, matrix_sum, PASS, MOVES(T(x, 2 * ROWS(width)) + T(z, ROWS(width))))                 \

@@ -52,15 +52,16 @@ struct model *model_open(const struct options *options, struct device *device,
         name_refuse(name, error);
         return NULL;
     }
-    if (options->model.head == HEAD_DENSE) {
-        error_set(error, ERROR_USAGE, "model.head=dense: %s does not support it; leave it out",
-                  name);
-        return NULL;
-    }
     struct model *model = entry->type->open(entry, options, device, compute, error);
     if (model == NULL)
         return NULL;
     model->entry = entry;
+    if (options->model.head == HEAD_DENSE && model_output_count(model) == model->classes) {
+        error_set(error, ERROR_USAGE, "model.head=dense: %s does not support it; leave it out",
+                  name);
+        model_close(model);
+        return NULL;
+    }
     if (model_apply_options(model, options, error))
         return model;
     model_close(model);
@@ -87,8 +88,10 @@ bool model_normalisation(const struct model *model, const struct options *option
                          struct channel_values *mean, struct channel_values *std,
                          struct error *error)
 {
-    values_choose(mean, &options->augment.mean, &model->mean, model->entry->mean, model->channels);
-    values_choose(std, &options->augment.std, &model->std, model->entry->std, model->channels);
+    values_choose(mean, &options->augment.mean, &model->statistics.mean, model->entry->mean,
+                  model->channels);
+    values_choose(std, &options->augment.std, &model->statistics.std, model->entry->std,
+                  model->channels);
     if ((mean->count > 1 && mean->count != model->channels) ||
         (std->count > 1 && std->count != model->channels))
         return error_set(error, ERROR_USAGE,

@@ -16,7 +16,7 @@ struct model;
 struct model_entry;
 struct grains;
 
-enum model_loss { LOSS_CROSS_ENTROPY, LOSS_SQUARED_ERROR };
+enum model_loss { LOSS_CROSS_ENTROPY, LOSS_TARGETS };
 
 /* Arguments of one forward or backward pass over a micro-batch. */
 struct model_pass {
@@ -82,7 +82,7 @@ struct model {
     int64_t channels, classes;
     enum model_loss loss;
     const struct model_entry *entry;
-    struct channel_values mean, std; /* statistics of the training samples, or empty */
+    struct value_statistics statistics; /* of the training samples, or empty */
     double flops_per_image; /* of matrix products, forward and backward, without recomputation */
     bool recompute;         /* keep only the output of a block and recompute the rest in backward */
     bool batch_norms;       /* has batch norms */

@@ -27,20 +27,33 @@ static void mirror_evaluate(struct session *session, struct data_feed *feed, str
                             const struct model_pass *pass)
 {
     const struct device_backend *backend = session->device->backend;
-    const int64_t classes = session->model->classes;
-    const size_t bytes = (size_t)(batch->count * classes) * type_size(session->compute);
+    const int64_t outputs = model_output_count(session->model);
+    const size_t bytes = (size_t)(batch->count * outputs) * type_size(session->compute);
     backend->copy(session->stream, session->unflipped_logits, session->logits, bytes);
     input_mirror(&session->input, session->stream, batch, &feed->source);
     logits_compute(session, pass);
     const struct matrix_sum mean = {.type = session->compute,
                                     .rows = batch->count,
-                                    .width = classes,
+                                    .width = outputs,
                                     .x = session->logits,
                                     .z = session->unflipped_logits,
                                     .x_factor = 0.5f,
                                     .z_factor = 0.5f,
                                     .y = session->logits};
     backend->matrix_sum(session->stream, &mean);
+}
+
+/* Converts the outputs of a regression from normalised values to the units of the data. */
+static void outputs_scale(const struct session *session, int64_t count, float *outputs)
+{
+    const struct model *model = session->model;
+    const int64_t plane = model->output.height * model->output.width;
+    for (int64_t i = 0; i < count * model->classes; i++) {
+        const float std = session->input.target_std[i % model->classes];
+        const float mean = session->input.target_mean[i % model->classes];
+        for (int64_t p = 0; p < plane; p++)
+            outputs[i * plane + p] = outputs[i * plane + p] * std + mean;
+    }
 }
 
 /* Runs the forward pass of a batch. predicted, probabilities (or NULL; the outputs of a
@@ -54,18 +67,21 @@ static void batch_evaluate(struct session *session, struct data_feed *feed, stru
     logits_compute(session, &pass);
     if (session->unflipped_logits != NULL)
         mirror_evaluate(session, feed, batch, &pass);
-    step_loss(session, &feed->source, batch->count, 1, false,
+    step_loss(session, batch->count, 1, false,
               probabilities != NULL ? session->probabilities : NULL);
-    size_t count = (size_t)batch->count;
+    const size_t count = (size_t)batch->count;
+    const size_t outputs = (size_t)model_output_count(session->model);
     if (session->model->loss == LOSS_CROSS_ENTROPY)
         backend->copy(session->stream, predicted, session->predicted, count * sizeof *predicted);
     else if (probabilities != NULL)
         backend->convert(session->stream, TYPE_FP32, session->probabilities, session->compute,
-                         session->logits, batch->count * session->model->classes);
+                         session->logits, (int64_t)(count * outputs));
     if (probabilities != NULL)
         backend->copy(session->stream, probabilities, session->probabilities,
-                      count * (size_t)session->model->classes * sizeof *probabilities);
+                      count * outputs * sizeof *probabilities);
     backend->stream_synchronize(session->stream);
+    if (probabilities != NULL && session->model->statistics.target_std.count > 0)
+        outputs_scale(session, batch->count, probabilities);
 }
 
 /* The arguments that all batches share. */
@@ -129,7 +145,8 @@ static bool results_allocate(const struct session *session, struct evaluation *e
     evaluation->confusion = calloc(classes * classes + 1, sizeof(int64_t));
     *predicted = calloc(batch, sizeof **predicted);
     if (probabilities != NULL)
-        *probabilities = calloc(batch * (size_t)session->model->classes, sizeof **probabilities);
+        *probabilities =
+            calloc(batch * (size_t)model_output_count(session->model), sizeof **probabilities);
     if (evaluation->confusion == NULL || *predicted == NULL ||
         (probabilities != NULL && *probabilities == NULL))
         error_set(error, ERROR_MEMORY,

@@ -9,8 +9,9 @@
 #include "train/session.h"
 
 /* Called with each batch of this rank after its forward pass, for predictions. probabilities:
- * [batch->count, classes]. Collective: called on all ranks for each batch, also after an error. May
- * set the error. */
+ * [batch->count, classes]; with targets, the outputs [batch->count, classes, height, width] in the
+ * units of the data, or before the softmax or sigmoid. Collective: called on all ranks for each
+ * batch, also after an error. May set the error. */
 struct evaluation_visitor {
     void (*visit)(void *self, const struct batch *batch, const int32_t *predicted,
                   const float *probabilities, struct error *error);

@@ -16,7 +16,7 @@ struct image_source feed_source(const struct options *options, const struct data
     struct image_source source = {
         .type = dataset->type,
         .channels = dataset->channels,
-        .label_unit = dataset->label_unit,
+        .target = dataset->target,
         .kept_bytes = dataset->kept_bytes,
     };
     if (crop_is_active(options, dataset->encoded))

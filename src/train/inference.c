@@ -137,12 +137,14 @@ static bool statistics_take(struct inference *inference, const char *weights, st
     const struct model_metadata *metadata = &inference->metadata;
     if (!run_needs_statistics(run, dataset))
         return true;
-    if (metadata->mean.count == 0 || metadata->std.count == 0)
+    const struct value_statistics *statistics = &metadata->statistics;
+    if (statistics->mean.count == 0 || statistics->std.count == 0 ||
+        (dataset->target_normalised && statistics->target_mean.count != dataset->target.count))
         return error_set(error, ERROR_CHECKPOINT,
                          "%s has no mean and standard deviation of float32 values: set "
                          "augment.mean and augment.std to those of the training samples",
                          weights);
-    return session_use_statistics(&run->session, &metadata->mean, &metadata->std, error);
+    return session_use_statistics(&run->session, statistics, error);
 }
 
 /* Opens the model for the open data set, and reads the weights. */

@@ -2,6 +2,7 @@
 /* Uploads batches and transforms them to the model's input. */
 #include "train/input.h"
 
+#include <math.h>
 #include <string.h>
 
 void input_open(struct input *input, struct device *device)
@@ -49,14 +50,22 @@ static struct image_transform transform_of(const struct input *input, int64_t co
                                     .channels = known.channels,
                                     .source_height = known.height,
                                     .source_width = known.width,
+                                    .source_stride = (int64_t)image_source_bytes(&known),
                                     .height = input->image.height,
                                     .width = input->image.width};
 }
 
+/* Offset of the targets in a record. */
+static size_t pixel_bytes(const struct image_source *source)
+{
+    const struct dataset dataset = {
+        .type = source->type, .channels = source->channels, .target = source->target};
+    return dataset_plane_bytes(&dataset, source->height * source->width);
+}
+
 size_t image_source_bytes(const struct image_source *source)
 {
-    return (size_t)(source->channels * source->height * source->width) *
-           dataset_value_size(source->type);
+    return pixel_bytes(source) + target_bytes(&source->target);
 }
 
 static size_t source_bytes(const struct input *input, const struct image_source *source)
@@ -83,6 +92,10 @@ void input_allocate(struct input *input, struct arena *arena, int64_t batch,
     input->targets = !mixes ? NULL
                             : arena_take(arena, MEMORY_BUFFERS,
                                          count * (size_t)input->classes * sizeof *input->targets);
+    input->target_values =
+        source->target.count == 0
+            ? NULL
+            : arena_take(arena, MEMORY_BUFFERS, count * target_bytes(&source->target));
     input->images = arena_take(arena, MEMORY_BUFFERS, count * image_bytes);
     input->scratch = arena_take(arena, MEMORY_BUFFERS, image_transform_scratch(&transform));
 }
@@ -111,6 +124,31 @@ static void images_transform(struct input *input, struct stream *stream, int64_t
     input->device->backend->image_transform(stream, &transform);
 }
 
+/* Normalises the targets. Planes move with the pixels. */
+static void targets_transform(struct input *input, struct stream *stream, int64_t count,
+                              const struct image_source *source, const struct pixel_plan *plans)
+{
+    const struct image_source known = input_source(input, source);
+    const struct target_shape *target = &known.target;
+    const struct image_transform transform = {
+        .type = TYPE_FP32,
+        .from_fp32 = true,
+        .batch = count,
+        .channels = target->count,
+        .source_height = target->height,
+        .source_width = target->width,
+        .height = target->height,
+        .width = target->width,
+        .source = (const char *)input->slot[input->newest].pixels + pixel_bytes(&known),
+        .source_stride = (int64_t)image_source_bytes(&known),
+        .plans = target->height * target->width > 1 ? plans : NULL,
+        .mean = input->target_mean,
+        .std = input->target_std,
+        .missing = NAN,
+        .images = input->target_values};
+    input->device->backend->image_transform(stream, &transform);
+}
+
 void input_mirror(struct input *input, struct stream *stream, struct batch *batch,
                   const struct image_source *source)
 {
@@ -129,6 +167,8 @@ void input_transform(struct input *input, struct stream *stream, int64_t count,
     /* A recorded step reads the labels at one address, whichever slot the batch is in. */
     backend->copy(stream, input->labels, slot->labels, (size_t)count * sizeof *slot->labels);
     images_transform(input, stream, count, source, augmented ? slot->plans : NULL);
+    if (input->target_values != NULL)
+        targets_transform(input, stream, count, source, augmented ? slot->plans : NULL);
     if (!augmented || input->targets == NULL)
         return;
     const struct images_mix mix = {.type = input->type,

@@ -17,8 +17,8 @@ enum { INPUT_SLOTS = 2 };
 struct image_source {
     enum dataset_type type;
     int64_t channels, height, width;
-    double label_unit;  /* of a regression's targets, see dataset.h */
-    int64_t kept_bytes; /* limit of the decoded chunks in memory */
+    struct target_shape target; /* count 0: labels */
+    int64_t kept_bytes;         /* limit of the decoded chunks in memory */
 };
 
 struct input {
@@ -39,10 +39,13 @@ struct input {
     int64_t channels, classes;
     float smoothing; /* of labels, where samples are mixed */
     float mean[IMAGE_CHANNELS], std[IMAGE_CHANNELS];
+    float target_mean[IMAGE_CHANNELS], target_std[IMAGE_CHANNELS];
     uint8_t *scratch;
-    void *images;    /* [batch, channels, height, width] compute type */
-    int32_t *labels; /* [batch] */
-    float *targets;  /* [batch, classes]; NULL: no samples are mixed */
+    void *images;         /* [batch, channels, height, width] compute type */
+    int32_t *labels;      /* [batch] */
+    float *targets;       /* [batch, classes]; NULL: no samples are mixed */
+    float *target_values; /* [batch] targets of the shape of the source, (target - mean) / std; NaN
+                           * is a missing target; NULL: labels */
 };
 
 void input_open(struct input *input, struct device *device);
@@ -52,7 +55,7 @@ void input_close(struct input *input);
 /* Replaces a size of 0 x 0 by the model's. */
 struct image_source input_source(const struct input *input, const struct image_source *source);
 
-/* Bytes of an uploaded image of a known size. */
+/* Bytes of an uploaded record of a known size. */
 size_t image_source_bytes(const struct image_source *source);
 
 /* Takes device memory from the arena for passes of at most `batch` samples. mixes: with targets. */

@@ -12,6 +12,7 @@
 #include "checkpoint/model_metadata.h"
 #include "config/options.h"
 #include "core/log.h"
+#include "data/crop.h"
 #include "data/dataset.h"
 #include "data/mix.h"
 #include "model/model.h"
@@ -66,11 +67,11 @@ static void normalisation_resolve(struct augment_options *augment, const struct 
                                   const struct model_metadata *weights)
 {
     if (dataset->type == DATASET_FLOAT32 || dataset->channels > OPTION_LIST)
-        return; /* run_use_statistics */
-    if (weights != NULL && weights->mean.count == dataset->channels &&
-        weights->std.count == dataset->channels) {
-        list_set(&augment->mean, weights->mean.value, dataset->channels);
-        list_set(&augment->std, weights->std.value, dataset->channels);
+        return; /* run_find_statistics */
+    if (weights != NULL && weights->statistics.mean.count == dataset->channels &&
+        weights->statistics.std.count == dataset->channels) {
+        list_set(&augment->mean, weights->statistics.mean.value, dataset->channels);
+        list_set(&augment->std, weights->statistics.std.value, dataset->channels);
     }
     if (dataset->normalised) {
         list_set(&augment->mean, dataset->mean, dataset->channels);
@@ -146,11 +147,6 @@ static bool recipe_resolve(struct options *options, const struct dataset *datase
     /* Decks of earlier versions have fixed values and no recipe. */
     const bool evaluates_centre = augment->recipe == RECIPE_PHOTOS || free_geometry;
     const bool values = dataset->type == DATASET_FLOAT32;
-    if (dataset->label_unit > 0 && mix_is_asked_for(options))
-        return error_set(
-            error, ERROR_USAGE,
-            "augment.mixup and augment.cutmix mix classes, and the data has numbers as "
-            "targets: leave them out");
     if (values && !values_check(options, error))
         return false;
     if (augment->recipe == RECIPE_AUTO)
@@ -174,6 +170,97 @@ static bool recipe_resolve(struct options *options, const struct dataset *datase
     return true;
 }
 
+/* Set train.loss, and check it. */
+static bool loss_resolve(struct options *options, const struct dataset *dataset,
+                         struct error *error)
+{
+    char text[32];
+    const bool is_regression = options->data.task == TASK_REGRESSION;
+    const bool has_labels = dataset->target.count == 0;
+    const int usual = is_regression                            ? TRAIN_LOSS_SQUARED
+                      : has_labels || dataset->target_is_class ? TRAIN_LOSS_CROSS_ENTROPY
+                                                               : TRAIN_LOSS_BCE;
+    choice_set(&options->train.loss, TRAIN_LOSS_AUTO, usual);
+    const int loss = options->train.loss;
+    if (loss == usual || (has_labels && loss < TRAIN_LOSS_SQUARED) ||
+        (is_regression && loss >= TRAIN_LOSS_SQUARED))
+        return true;
+    options_value_text(options, "train.loss", text, sizeof text);
+    return error_set(error, ERROR_USAGE, "train.loss=%s is not a loss of %s: use %s", text,
+                     is_regression              ? "a regression"
+                     : has_labels               ? "classes"
+                     : dataset->target_is_class ? "classes of pixels"
+                                                : "several labels of a sample",
+                     is_regression              ? "squared, absolute or huber"
+                     : has_labels               ? "cross_entropy, bce or bce_sum"
+                     : dataset->target_is_class ? "cross_entropy"
+                                                : "bce");
+}
+
+/* Check options that do not apply to the targets. */
+static bool targets_check(const struct options *options, const struct dataset *dataset,
+                          struct error *error)
+{
+    const struct target_shape *target = &dataset->target;
+    const struct train_options *train = &options->train;
+    const bool has_planes = target->height * target->width > 1;
+    const char *unused = NULL;
+    if (target->count > 0 && has_planes != (options->model.head == HEAD_DENSE))
+        return error_set(error, ERROR_USAGE,
+                         has_planes ? "data.y=%s has planes of targets: set model.head=dense"
+                                    : "model.head=dense predicts planes, and data.y=%s has none: "
+                                      "leave it out",
+                         options->data.y);
+    if (target->count == 0 && options->model.head == HEAD_DENSE)
+        return error_set(error, ERROR_USAGE,
+                         "model.head=dense predicts planes, and the data has one label for each "
+                         "image: leave it out");
+    if (target->count > 0 && mix_is_asked_for(options))
+        unused = "augment.mixup and augment.cutmix mix";
+    else if (target->count > 0 && train->label_smoothing > 0)
+        unused = "train.label_smoothing changes";
+    if (unused != NULL)
+        return error_set(error, ERROR_USAGE,
+                         "%s single labels, and the data has other targets: leave it out", unused);
+    if (train->weights.count > 0 &&
+        (target->count == 0 || train->weights.count != options->model.classes))
+        return error_set(error, ERROR_USAGE,
+                         "train.weights has %d numbers: it needs one for each of the %lld outputs, "
+                         "and classes of whole images have none",
+                         train->weights.count, (long long)options->model.classes);
+    if (!has_planes && (train->row_weight != ROW_WEIGHT_NONE || train->ignore_label != IGNORE_NONE))
+        return error_set(error, ERROR_USAGE,
+                         "train.row_weight and train.ignore_label need planes of targets "
+                         "(model.head=dense): leave them out");
+    return true;
+}
+
+/* Planes of targets have the size of the images, which are not resized. */
+static bool planes_resolve(struct options *options, const struct dataset *dataset,
+                           struct error *error)
+{
+    const struct target_shape *target = &dataset->target;
+    if (target->height * target->width <= 1)
+        return true;
+    if (options->model.image == 0) {
+        options->model.image = target->height;
+        options->model.image_width = target->width;
+    }
+    const int64_t height = options->model.image;
+    const int64_t width =
+        options->model.image_width > 0 ? options->model.image_width : options->model.image;
+    if (height != target->height || width != target->width)
+        return error_set(error, ERROR_USAGE,
+                         "model.image=%lld, but the planes of targets have %lldx%lld pixels, and "
+                         "they are not resized: leave model.image and model.image_width out",
+                         (long long)height, (long long)target->width, (long long)target->height);
+    if (crop_is_active(options, false) || options->eval.flip)
+        return error_set(error, ERROR_USAGE,
+                         "options that resize or crop images, and eval.flip, do not apply to "
+                         "planes of targets: leave them out");
+    return true;
+}
+
 bool options_resolve(struct options *options, const struct dataset *dataset,
                      const struct model_metadata *weights, struct error *error)
 {
@@ -193,7 +280,8 @@ bool options_resolve(struct options *options, const struct dataset *dataset,
         return error_set(error, ERROR_USAGE,
                          "augment.resize=%lld and model.image=%lld differ: leave one of them out",
                          (long long)options->augment.resize, (long long)options->model.image);
-    return channels_resolve(options, dataset, error) &&
+    return channels_resolve(options, dataset, error) && loss_resolve(options, dataset, error) &&
+           targets_check(options, dataset, error) && planes_resolve(options, dataset, error) &&
            recipe_resolve(options, dataset, weights, error);
 }
 

@@ -96,8 +96,8 @@ bool run_open_model(struct run *run, bool training, const struct model_metadata 
     run->global_batch = feed_global_batch(&run->options, run->world->size);
     if (!session_open(&run->session, &run->options, run->world, training, error))
         return false;
-    if (feed->dataset.label_unit > 0)
-        run->session.model->loss = LOSS_SQUARED_ERROR;
+    if (feed->dataset.target.count > 0)
+        run->session.model->loss = LOSS_TARGETS;
     return true;
 }
 
@@ -105,27 +105,26 @@ bool run_needs_statistics(const struct run *run, const struct dataset *dataset)
 {
     const struct augment_options *augment = &run->options.augment;
     return (dataset->type == DATASET_FLOAT32 || dataset->channels > OPTION_LIST) &&
-           (augment->mean.count == 0 || augment->std.count == 0);
+           (augment->mean.count == 0 || augment->std.count == 0 || dataset->target_normalised);
 }
-
 /* The statistics of uint8 records are those of the data set, if it has them. */
 bool run_find_statistics(struct run *run, struct error *error)
 {
     struct dataset *dataset = &run->train.dataset;
-    struct channel_values mean = {.count = 0}, std = {.count = 0};
+    struct value_statistics statistics = {.mean = {.count = 0}};
     if (!run_needs_statistics(run, dataset))
         return true;
     if (dataset->type == DATASET_FLOAT32) {
         status_set_phase(PHASE_DATA_OPEN);
-        if (!statistics_compute(dataset, run->world, (int)run->options.data.workers, &mean, &std,
+        if (!statistics_compute(dataset, run->world, (int)run->options.data.workers, &statistics,
                                 error))
             return false;
     } else if (dataset->normalised) {
-        mean.count = std.count = (int)dataset->channels;
-        memcpy(mean.value, dataset->mean, sizeof mean.value);
-        memcpy(std.value, dataset->std, sizeof std.value);
+        statistics.mean.count = statistics.std.count = (int)dataset->channels;
+        memcpy(statistics.mean.value, dataset->mean, sizeof dataset->mean);
+        memcpy(statistics.std.value, dataset->std, sizeof dataset->std);
     }
-    return session_use_statistics(&run->session, &mean, &std, error);
+    return session_use_statistics(&run->session, &statistics, error);
 }
 
 bool run_start(struct run *run, struct error *error)

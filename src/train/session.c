@@ -15,6 +15,7 @@
 #include "core/available.h"
 #include "core/clock.h"
 #include "core/integer.h"
+#include "core/latitude.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "mesh/flat_partial.h"
@@ -51,14 +52,19 @@ static bool normalisation_set(struct session *session, struct error *error)
         session->input.mean[c] = (float)mean.value[mean.count > 1 ? c : 0];
         session->input.std[c] = (float)std.value[std.count > 1 ? c : 0];
     }
+    const struct value_statistics *statistics = &session->model->statistics;
+    for (int t = 0; t < IMAGE_CHANNELS; t++) {
+        const bool known = t < statistics->target_mean.count;
+        session->input.target_mean[t] = known ? (float)statistics->target_mean.value[t] : 0;
+        session->input.target_std[t] = known ? (float)statistics->target_std.value[t] : 1;
+    }
     return true;
 }
 
-bool session_use_statistics(struct session *session, const struct channel_values *mean,
-                            const struct channel_values *std, struct error *error)
+bool session_use_statistics(struct session *session, const struct value_statistics *statistics,
+                            struct error *error)
 {
-    session->model->mean = *mean;
-    session->model->std = *std;
+    session->model->statistics = *statistics;
     return normalisation_set(session, error);
 }
 
@@ -192,16 +198,25 @@ static void batch_allocate(struct session *session, const struct image_source *s
                            bool training)
 {
     struct arena *arena = &session->memory.arena;
-    size_t batch = (size_t)session->batch, classes = (size_t)session->model->classes;
+    const struct train_options *train = &session->options->train;
+    size_t batch = (size_t)session->batch, outputs = (size_t)model_output_count(session->model);
     input_allocate(&session->input, arena, session->batch, source,
                    training && mix_is_asked_for(session->options));
     session->predicted = arena_take(arena, MEMORY_BUFFERS, batch * sizeof *session->predicted);
     session->probabilities =
-        arena_take(arena, MEMORY_BUFFERS, batch * classes * sizeof *session->probabilities);
-    size_t logits_bytes = batch * classes * type_size(session->compute);
+        arena_take(arena, MEMORY_BUFFERS, batch * outputs * sizeof *session->probabilities);
+    size_t logits_bytes = batch * outputs * type_size(session->compute);
     session->logits = arena_take(arena, MEMORY_BUFFERS, logits_bytes);
     session->unflipped_logits =
         session->options->eval.flip ? arena_take(arena, MEMORY_BUFFERS, logits_bytes) : NULL;
+    session->loss_weights =
+        train->weights.count == 0
+            ? NULL
+            : arena_take(arena, MEMORY_BUFFERS, (size_t)train->weights.count * sizeof(float));
+    session->row_weights = train->row_weight == ROW_WEIGHT_NONE
+                               ? NULL
+                               : arena_take(arena, MEMORY_BUFFERS,
+                                            (size_t)session->model->output.height * sizeof(float));
     session->nonfinite_index = arena_take(arena, MEMORY_BUFFERS, sizeof *session->nonfinite_index);
     step_io_allocate(&session->io, arena, training && session->compute == TYPE_FP16);
 }
@@ -390,17 +405,38 @@ void session_place(struct session *session, void *memory, size_t bytes,
     session_layout(session, source, training);
 }
 
+/* Copies the weights of the loss to the device. */
+static void loss_weights_set(struct session *session)
+{
+    const struct device_backend *backend = session->device->backend;
+    const struct option_list *weights = &session->options->train.weights;
+    const int64_t rows = session->model->output.height;
+    float values[OPTION_LIST], *cosines = malloc((size_t)rows * sizeof *cosines);
+    ENSURE_MEMORY(cosines != NULL, "no memory for the weights of rows");
+    for (int i = 0; i < weights->count; i++)
+        values[i] = (float)weights->value[i];
+    latitude_weights(rows, cosines);
+    if (session->loss_weights != NULL)
+        backend->copy(session->stream, session->loss_weights, values,
+                      (size_t)weights->count * sizeof *values);
+    if (session->row_weights != NULL)
+        backend->copy(session->stream, session->row_weights, cosines,
+                      (size_t)rows * sizeof *cosines);
+    backend->stream_synchronize(session->stream);
+    free(cosines);
+}
+
 bool session_allocate(struct session *session, int64_t batch, const struct image_source *source,
                       bool training, struct error *error)
 {
     struct session_memory *memory = &session->memory;
     size_t units = (size_t)session->model->unit_count;
-    if ((source->label_unit > 0) != (session->model->loss == LOSS_SQUARED_ERROR))
+    if ((source->target.count > 0) != (session->model->loss == LOSS_TARGETS))
         error_set(error, ERROR_USAGE,
                   "model.name=%s predicts %s, but the labels of the data are %s: see data.task",
                   session->options->model.name,
-                  session->model->loss == LOSS_SQUARED_ERROR ? "numbers" : "classes",
-                  source->label_unit > 0 ? "numbers" : "classes");
+                  session->model->loss == LOSS_TARGETS ? "numbers" : "classes",
+                  source->target.count > 0 ? "numbers" : "classes");
     if (source->channels != session->model->channels)
         error_set(error, ERROR_USAGE,
                   "the images have %lld channels, but model.channels is %lld; set "
@@ -434,6 +470,7 @@ bool session_allocate(struct session *session, int64_t batch, const struct image
     session_place(session, memory->allocation, bytes, source, training);
     const double scale = session->io.scaler != NULL ? session->options->train.loss_scale : 1;
     session_set_scaler(session, &(struct loss_scaler){.scale = (float)scale});
+    loss_weights_set(session);
     return true;
 }
 

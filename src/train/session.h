@@ -64,11 +64,12 @@ struct session {
     struct session_memory memory;
     struct input input;
     struct step_io io;
-    void *logits; /* device, [batch, classes] compute type */
+    void *logits; /* device, [batch, classes, output height, output width] compute type */
     void *
         unflipped_logits; /* the same, of the images that are not mirrored; NULL if eval.flip=off */
     int32_t *predicted;
-    float *probabilities;
+    float *probabilities;              /* or the outputs, if the loss is not that of labels */
+    float *loss_weights, *row_weights; /* device, [classes] and [output height], or NULL */
     int64_t *nonfinite_index;
     struct grains *grains; /* NULL: train.exact=off */
     int64_t grain;         /* samples of a grain, or 0 */
@@ -88,10 +89,11 @@ MUST_CHECK bool session_open(struct session *session, const struct options *opti
 MUST_CHECK bool session_imagine(struct session *session, const struct options *options, int ranks,
                                 int node_ranks, bool training, struct error *error);
 
-/* Sets the statistics of the training samples, by which images are normalised if the options have
- * no values. */
-MUST_CHECK bool session_use_statistics(struct session *session, const struct channel_values *mean,
-                                       const struct channel_values *std, struct error *error);
+/* Sets the statistics of the training samples. Images are normalised by them if the options have no
+ * values. */
+MUST_CHECK bool session_use_statistics(struct session *session,
+                                       const struct value_statistics *statistics,
+                                       struct error *error);
 
 /* Measures without allocating: sets session->memory to what session_allocate would allocate for
  * passes of `batch` samples. rows: NULL, or zeros [ARENA_UNIT_ROWS + units] to which the arena's

@@ -152,46 +152,64 @@ void step_forward(struct session *session, const struct model_pass *pass)
     }
 }
 
-void step_loss(struct session *session, const struct image_source *source, int64_t count,
-               double scale, bool gradient, float *probabilities)
+static void labels_loss(struct session *session, int64_t count, double scale, bool gradient,
+                        float *probabilities)
 {
-    const struct device_backend *backend = session->device->backend;
-    const struct model *model = session->model;
     static const enum cross_entropy_kind kinds[] = {
+        [TRAIN_LOSS_AUTO] = CROSS_ENTROPY_SOFTMAX,
         [TRAIN_LOSS_CROSS_ENTROPY] = CROSS_ENTROPY_SOFTMAX,
         [TRAIN_LOSS_BCE] = CROSS_ENTROPY_BINARY,
         [TRAIN_LOSS_BCE_SUM] = CROSS_ENTROPY_BINARY_SUM};
-    if (model->loss == LOSS_CROSS_ENTROPY) {
-        const enum cross_entropy_kind kind = kinds[session->options->train.loss];
-        const struct cross_entropy args = {
-            .type = session->compute,
-            .kind = gradient ? kind : CROSS_ENTROPY_SOFTMAX,
-            .batch = count,
-            .classes = model->classes,
-            .smoothing = gradient ? (float)session->options->train.label_smoothing : 0,
-            .scale = (float)scale,
-            .logits = session->logits,
-            .labels = session->input.labels,
-            .targets = gradient ? session->input.targets : NULL,
-            .dlogits = gradient ? session->logits : NULL,
-            .scaler = gradient ? session->io.scaler : NULL,
-            .sums = session->io.sums,
-            .predicted = gradient ? NULL : session->predicted,
-            .probabilities = probabilities};
-        backend->cross_entropy(session->stream, &args);
-    } else {
-        const struct squared_error args = {.type = session->compute,
-                                           .batch = count,
-                                           .outputs = model->classes,
-                                           .scale = (float)scale,
-                                           .label_unit = source->label_unit,
-                                           .predictions = session->logits,
-                                           .labels = session->input.labels,
-                                           .dpredictions = gradient ? session->logits : NULL,
-                                           .scaler = gradient ? session->io.scaler : NULL,
-                                           .sums = session->io.sums};
-        backend->squared_error(session->stream, &args);
-    }
+    const struct cross_entropy args = {
+        .type = session->compute,
+        .kind = gradient ? kinds[session->options->train.loss] : CROSS_ENTROPY_SOFTMAX,
+        .batch = count,
+        .classes = session->model->classes,
+        .smoothing = gradient ? (float)session->options->train.label_smoothing : 0,
+        .scale = (float)scale,
+        .logits = session->logits,
+        .labels = session->input.labels,
+        .targets = gradient ? session->input.targets : NULL,
+        .dlogits = gradient ? session->logits : NULL,
+        .scaler = gradient ? session->io.scaler : NULL,
+        .sums = session->io.sums,
+        .predicted = gradient ? NULL : session->predicted,
+        .probabilities = probabilities};
+    session->device->backend->cross_entropy(session->stream, &args);
+}
+
+static void targets_loss(struct session *session, int64_t count, double scale, bool gradient)
+{
+    static const enum target_loss_kind kinds[] = {[TRAIN_LOSS_CROSS_ENTROPY] = TARGET_CROSS_ENTROPY,
+                                                  [TRAIN_LOSS_BCE] = TARGET_BINARY,
+                                                  [TRAIN_LOSS_SQUARED] = TARGET_SQUARED,
+                                                  [TRAIN_LOSS_ABSOLUTE] = TARGET_ABSOLUTE,
+                                                  [TRAIN_LOSS_HUBER] = TARGET_HUBER};
+    const struct model *model = session->model;
+    const struct target_loss args = {.type = session->compute,
+                                     .kind = kinds[session->options->train.loss],
+                                     .batch = count,
+                                     .outputs = model->classes,
+                                     .height = model->output.height,
+                                     .width = model->output.width,
+                                     .scale = (float)scale,
+                                     .weights = session->loss_weights,
+                                     .row_weights = session->row_weights,
+                                     .predictions = session->logits,
+                                     .targets = session->input.target_values,
+                                     .dpredictions = gradient ? session->logits : NULL,
+                                     .scaler = gradient ? session->io.scaler : NULL,
+                                     .sums = session->io.sums};
+    session->device->backend->target_loss(session->stream, &args);
+}
+
+void step_loss(struct session *session, int64_t count, double scale, bool gradient,
+               float *probabilities)
+{
+    if (session->model->loss == LOSS_CROSS_ENTROPY)
+        labels_loss(session, count, scale, gradient, probabilities);
+    else
+        targets_loss(session, count, scale, gradient);
 }
 
 /* Destination of the gradients of a backward pass: the gradient buffers of the step, or a scratch
@@ -241,7 +259,7 @@ static void pass_run(struct step_context *step, const struct micro_batch *micro,
     step_forward(session, &pass);
     /* An unreadable record makes the gradient NaN: all ranks see it in the norm. */
     double scale = micro->good ? 1 / (double)micro->global_count : NAN;
-    step_loss(session, &step->source, micro->count, scale, true, NULL);
+    step_loss(session, micro->count, scale, true, NULL);
     if (step->hashes != NULL && target == TARGET_STEP)
         grain_hashes_add(step->hashes, session, micro->position, micro->count, micro->global_count);
     phase_end(session);

@@ -72,7 +72,7 @@ void step_forward(struct session *session, const struct model_pass *pass);
 /* Queues the loss of `count` samples after their forward pass and adds it to the loss sums. With
  * `gradient`, the logits are replaced by the loss gradient times `scale`; without, the predicted
  * classes and, unless NULL, the probabilities [count, classes] are written. */
-void step_loss(struct session *session, const struct image_source *source, int64_t count,
-               double scale, bool gradient, float *probabilities);
+void step_loss(struct session *session, int64_t count, double scale, bool gradient,
+               float *probabilities);
 
 #endif

@@ -109,10 +109,11 @@ TEST(useless_texts_give_nothing)
         /* The first six texts have no members. */
         if ((metadata.fault[0].option != NULL) != (i >= 6))
             fail_msg("text %zu: fault \"%s\"", i, metadata.fault[0].text);
-        if (memcmp(&options, &before, sizeof options) != 0 || metadata.mean.count != 0 ||
-            metadata.std.count != 0 || metadata.class_count != 0 || metadata.model.dim != 0 ||
-            metadata.model.depth != 0 || metadata.model.image != 0 || metadata.model.classes != 0 ||
-            metadata.eval.resize != 0 || metadata.eval.crop != CROP_AUTO)
+        if (memcmp(&options, &before, sizeof options) != 0 || metadata.statistics.mean.count != 0 ||
+            metadata.statistics.std.count != 0 || metadata.class_count != 0 ||
+            metadata.model.dim != 0 || metadata.model.depth != 0 || metadata.model.image != 0 ||
+            metadata.model.classes != 0 || metadata.eval.resize != 0 ||
+            metadata.eval.crop != CROP_AUTO)
             fail_msg("text %zu was taken: %s", i, texts[i]);
         model_metadata_free(&metadata);
     }
@@ -268,7 +269,7 @@ TEST(timm_files_are_described_by_their_configuration)
         write_weights("own.safetensors", "{\"__metadata__\":{\"architecture\":\"cnn_a\"}}"),
         &metadata);
     assert_string_equal(metadata.model.name, "cnn_a");
-    assert_int_equal(metadata.mean.count, 0);
+    assert_int_equal(metadata.statistics.mean.count, 0);
     model_metadata_free(&metadata);
     temporary_write("config.json", "{\"architecture\": ");
     read_metadata(temporary_path("alone.safetensors"), &metadata);

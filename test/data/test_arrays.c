@@ -80,6 +80,21 @@ static void unreadable_change(const char *path)
     assert_int_equal(fclose(file), 0);
 }
 
+/* Write /map, classes of pixels, where class 255 is none, and /marks, several labels. */
+static void targets_make(hid_t file, int64_t first)
+{
+    static uint8_t map[SAMPLES][PLANE], marks[SAMPLES][CLASSES];
+    const hsize_t extent[] = {SAMPLES, HEIGHT, WIDTH}, labels[] = {SAMPLES, CLASSES};
+    for (int64_t n = 0; n < SAMPLES; n++) {
+        for (int64_t p = 0; p < PLANE; p++)
+            map[n][p] = (uint8_t)(p == 2 ? 255 : (first + n + p) % CLASSES);
+        for (int64_t c = 0; c < CLASSES; c++)
+            marks[n][c] = (first + n) >> c & 1;
+    }
+    H5Dclose(dataset_write(file, "map", 3, extent, H5T_STD_U8LE, H5T_NATIVE_UINT8, map));
+    H5Dclose(dataset_write(file, "marks", 2, labels, H5T_STD_U8LE, H5T_NATIVE_UINT8, marks));
+}
+
 /* Write the images in all shapes: /chw, /hwc, and /u0, /u1, /u2; labels in /label and /number. */
 static void file_make(const char *path, int64_t first)
 {
@@ -117,6 +132,7 @@ static void file_make(const char *path, int64_t first)
     H5Dclose(dataset_write(file, "negative", 1, planes, H5T_STD_I32LE, H5T_NATIVE_INT64, label));
     number[3] = (double)NAN;
     H5Dclose(dataset_write(file, "nan", 1, planes, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, number));
+    targets_make(file, first);
     H5Dclose(dataset_write(file, "short", 3, pixels + 1, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, u));
     unreadable_write(file);
     H5Fclose(file);
@@ -161,7 +177,7 @@ static void refused(enum data_split split, const char *reason)
 /* Check all samples of the open split, whose records begin at `first` in value_of. */
 static void records_check(int64_t first)
 {
-    float values[VALUES];
+    float values[VALUES + 1];
     int32_t label;
     assert_int_equal(dataset.type, DATASET_FLOAT32);
     assert_int_equal(dataset.channels, CHANNELS);
@@ -172,10 +188,9 @@ static void records_check(int64_t first)
         assert_true(dataset_read(&dataset, i, values, &label, &error));
         for (int64_t v = 0; v < VALUES; v++)
             assert_true(values[v] == value_of(sample, v / PLANE, v % PLANE));
-        if (dataset.label_unit == 0)
-            assert_int_equal(label, sample % CLASSES);
-        else
-            assert_true((double)label * dataset.label_unit == (double)sample / 8 - 1);
+        assert_int_equal(label, dataset.target.count == 0 ? sample % CLASSES : 0);
+        if (dataset.target.count == 1)
+            assert_true(dataset_targets(&dataset, values)[0] == (float)sample / 8 - 1);
     }
 }
 
@@ -290,7 +305,9 @@ TEST(numbers_are_targets_of_a_regression)
     options.data.task = TASK_REGRESSION;
     opens(SPLIT_TRAIN);
     assert_int_equal(dataset.classes, 1);
-    assert_true(dataset.label_unit > 0);
+    assert_int_equal(dataset.target.count, 1);
+    assert_true(dataset.target_normalised);
+    assert_string_equal(dataset.target_name[0], "number");
     records_check(0);
     dataset_close(&dataset);
     snprintf(options.data.y, sizeof options.data.y, "nan");
@@ -414,13 +431,88 @@ TEST(odd_values_and_names_are_errors)
     options.data.task = TASK_REGRESSION;
     snprintf(options.data.y, sizeof options.data.y, "number");
     opens(SPLIT_TRAIN);
-    assert_true(dataset.label_unit > 0);
+    assert_int_equal(dataset.target.count, 1);
     dataset_close(&dataset);
     odd_make(temporary_path("odd/two.h5"), "z");
     use("odd", "u", "label");
     refused(SPLIT_TRAIN, "class 0 is 'z'");
     use("odd", ",", "label");
     refused(SPLIT_TRAIN, "names no data set");
+}
+
+TEST(targets_are_planes_at_other_times)
+{
+    static float values[(1 + 2 + CHANNELS) * PLANE];
+    int32_t label;
+    use("all/one.h5", "u0", "u0@+4,u1,chw@-3");
+    options.data.task = TASK_REGRESSION;
+    options.data.val_from = VAL_FROM_END;
+    opens(SPLIT_TRAIN);
+    assert_int_equal(dataset.count, 18); /* of 30 - 4 - 3 */
+    assert_int_equal(dataset.target.count, 2 + CHANNELS);
+    assert_int_equal(dataset.target.width, WIDTH);
+    assert_int_equal(dataset.classes, 2 + CHANNELS);
+    assert_string_equal(dataset.target_name[0], "u0@+4");
+    assert_string_equal(dataset.target_name[4], "chw@-3 2");
+    assert_int_equal(dataset.persistence[0], 0);
+    assert_int_equal(dataset.persistence[1], -1);
+    for (int64_t i = 0; i < dataset.count; i++) {
+        assert_true(dataset_read(&dataset, i, values, &label, &error));
+        const float *target = dataset_targets(&dataset, values);
+        for (int64_t p = 0; p < PLANE; p++) {
+            assert_true(values[p] == value_of(i + 3, 0, p));
+            assert_true(target[p] == value_of(i + 7, 0, p));
+            assert_true(target[PLANE + p] == value_of(i + 3, 1, p));
+            assert_true(target[4 * PLANE + p] == value_of(i, 2, p));
+        }
+    }
+    char name[256];
+    dataset_name(&dataset, 0, name, sizeof name);
+    assert_non_null(strstr(name, "one.h5: sample 3"));
+    dataset_close(&dataset);
+}
+
+TEST(targets_are_classes_of_pixels)
+{
+    static float values[2 * PLANE];
+    int32_t label;
+    use("all/one.h5", "u0", "map");
+    options.model.classes = CLASSES;
+    opens(SPLIT_TRAIN);
+    assert_false(dataset_read(&dataset, 0, values, &label, &error));
+    assert_non_null(strstr(error.text, "map has a pixel of class 255, and there are 3 classes"));
+    dataset_close(&dataset);
+    options.train.ignore_label = 255;
+    opens(SPLIT_TRAIN);
+    assert_true(dataset.target_is_class && !dataset.target_normalised);
+    assert_int_equal(dataset.classes, CLASSES);
+    for (int64_t i = 0; i < dataset.count; i++) {
+        assert_true(dataset_read(&dataset, i, values, &label, &error));
+        const float *target = dataset_targets(&dataset, values);
+        const int64_t sample = dataset_record(&dataset, i);
+        for (int64_t p = 0; p < PLANE; p++)
+            assert_true(p == 2 ? isnan(target[p]) != 0
+                               : target[p] == (float)((sample + p) % CLASSES));
+    }
+    dataset_close(&dataset);
+}
+
+TEST(a_sample_has_several_labels)
+{
+    static float values[PLANE + CLASSES];
+    int32_t label;
+    use("all/one.h5", "u0", "marks");
+    opens(SPLIT_TRAIN);
+    assert_int_equal(dataset.classes, CLASSES);
+    assert_int_equal(dataset.target.count, CLASSES);
+    assert_false(dataset.target_normalised);
+    for (int64_t i = 0; i < dataset.count; i++) {
+        assert_true(dataset_read(&dataset, i, values, &label, &error));
+        for (int c = 0; c < CLASSES; c++)
+            assert_true(dataset_targets(&dataset, values)[c] ==
+                        (float)(dataset_record(&dataset, i) >> c & 1));
+    }
+    dataset_close(&dataset);
 }
 
 TEST(a_changed_file_is_an_error)
@@ -457,7 +549,17 @@ TEST(what_does_not_fit_is_an_error)
     use("all/one.h5", "label", "label");
     refused(SPLIT_TRAIN, "data.x=label has 1 dimensions: it must be [samples, height, width]");
     use("all/one.h5", "chw", "chw");
-    refused(SPLIT_TRAIN, "data.y=chw is not one number for each of the 30 samples of data.x");
+    refused(SPLIT_TRAIN, "data.y=chw has 3 planes: with data.task=classes it must have one");
+    use("all/one.h5", "chw", "chw@6");
+    refused(SPLIT_TRAIN, "data.y=chw@6: after @ there must be a number of samples with a sign");
+    use("all/one.h5", "chw@-20", "u0@+11");
+    refused(SPLIT_TRAIN, "30 samples are too few for the offsets");
+    use("all/one.h5", "chw", "label,map");
+    refused(SPLIT_TRAIN, "data.y: label has images of 1x1, map of 4x5");
+    use("all/one.h5", "chw", "map");
+    refused(SPLIT_TRAIN, "data.y=map has no attribute class_names: set model.classes");
+    use("all/one.h5", "chw", "named,label");
+    refused(SPLIT_TRAIN, "is not 0 or 1, as several labels of a sample must be");
     use("all/one.h5", "chw,short", "label");
     refused(SPLIT_TRAIN, "data.x: chw has images of 4x5, short of 3x4");
     use("all/one.h5", "chw", "number");

@@ -49,8 +49,11 @@ static struct dataset probe = {.format = &probe_format,
 static bool compute(struct comm *comm, int threads, struct channel_values *mean,
                     struct channel_values *std, struct error *error)
 {
-    *mean = *std = (struct channel_values){.count = 0};
-    return statistics_compute(&probe, comm, threads, mean, std, error);
+    struct value_statistics statistics = {.mean = {.count = 0}};
+    const bool good = statistics_compute(&probe, comm, threads, &statistics, error);
+    *mean = statistics.mean;
+    *std = statistics.std;
+    return good;
 }
 
 TEST(statistics_are_those_of_the_values)
@@ -85,6 +88,30 @@ TEST(statistics_are_those_of_the_values)
         assert_memory_equal(&again[0], &mean, sizeof mean);
         assert_memory_equal(&again[1], &std, sizeof std);
     }
+}
+
+/* The same record, whose last three channels are targets. */
+TEST(targets_have_statistics)
+{
+    struct error error = {0};
+    struct channel_values mean, std;
+    struct value_statistics statistics;
+    struct dataset targets = probe;
+    targets.channels = 2;
+    targets.target = (struct target_shape){CHANNELS - 2, SIDE, SIDE};
+    special = 1;
+    assert_true(compute(world, 1, &mean, &std, &error));
+    for (int normalised = 0; normalised < 2; normalised++) {
+        targets.target_normalised = normalised;
+        assert_true(statistics_compute(&targets, world, 2, &statistics, &error));
+        assert_int_equal(statistics.mean.count, 2);
+        assert_int_equal(statistics.target_std.count, normalised ? CHANNELS - 2 : 0);
+    }
+    assert_memory_equal(statistics.mean.value, mean.value, 2 * sizeof(double));
+    assert_memory_equal(statistics.target_mean.value, mean.value + 2,
+                        (CHANNELS - 2) * sizeof(double));
+    assert_memory_equal(statistics.target_std.value, std.value + 2,
+                        (CHANNELS - 2) * sizeof(double));
 }
 
 TEST(all_ranks_have_the_bits_of_one)

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "data/arrays_variable.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/text.h"
+
+enum { OFFSET_MOST = 1 << 30 };
+
+/* Parse "u", "u@+6" or "u@-1". */
+static bool variable_parse(struct variable *variable, const char *option, const char *item,
+                           size_t length, struct error *error)
+{
+    char *end;
+    snprintf(variable->name, sizeof variable->name, "%.*s", (int)length, item);
+    char *at = strrchr(variable->name, '@');
+    if (at == NULL)
+        return true;
+    const long long offset = strtoll(at + 1, &end, 10);
+    if (at == variable->name || (at[1] != '+' && at[1] != '-') || end == at + 2 || *end != '\0' ||
+        offset > OFFSET_MOST || offset < -OFFSET_MOST)
+        return error_set(error, ERROR_USAGE,
+                         "%s=%s: after @ there must be a number of samples with a sign, as in "
+                         "u@+6 or u@-1",
+                         option, variable->name);
+    variable->offset = offset;
+    *at = '\0';
+    return true;
+}
+
+bool variables_parse(const char *option, const char *list, struct variable **variables, int *count,
+                     struct error *error)
+{
+    size_t length;
+    *count = 0;
+    *variables = calloc(strlen(list) + 1, sizeof **variables);
+    if (*variables == NULL)
+        return error_set(error, ERROR_MEMORY, "no memory for the list of %s", option);
+    for (const char *item = text_next_item(list, &length); item != NULL;
+         item = text_next_item(item + length, &length))
+        if (!variable_parse(&(*variables)[(*count)++], option, item, length, error))
+            return false;
+    return *count > 0 || error_set(error, ERROR_USAGE, "%s=%s names no data set", option, list);
+}
+
+bool variable_set_shape(struct variable *variable, const char *option, const struct array *array,
+                        int order, struct error *error)
+{
+    const int64_t *size = array->extent;
+    const int dimensions = array->dimensions;
+    const bool is_x = strcmp(option, "data.x") == 0;
+    variable->dimensions = dimensions;
+    if (dimensions > 4 || dimensions < (is_x ? 3 : 1))
+        return error_set(
+            error, ERROR_DATA,
+            "%s=%s has %d dimensions: it must be %s[samples, height, width], [samples, "
+            "channels, height, width] or [samples, height, width, channels]",
+            option, variable->name, dimensions, is_x ? "" : "[samples], [samples, outputs], ");
+    variable->channels_last =
+        dimensions == 4 &&
+        (order == DATA_ORDER_HWC || (order == DATA_ORDER_AUTO && array_order_is_hwc(size)));
+    const int rows = dimensions == 4 && !variable->channels_last ? 2 : 1;
+    variable->height = dimensions < 3 ? 1 : size[rows];
+    variable->width = dimensions < 3 ? 1 : size[rows + 1];
+    variable->channels = dimensions == 2   ? size[1]
+                         : dimensions == 4 ? size[variable->channels_last ? 3 : 1]
+                                           : 1;
+    return true;
+}
+
+bool variable_agrees(const struct variable *variable, const struct array *array)
+{
+    const struct array_box box = variable_box(variable, 0, 1);
+    if (array->dimensions != variable->dimensions)
+        return false;
+    for (int d = 1; d < array->dimensions; d++)
+        if (array->extent[d] != box.count[d])
+            return false;
+    return true;
+}
+
+struct array_box variable_box(const struct variable *variable, int64_t sample, int64_t count)
+{
+    const int64_t channels = variable->channels, height = variable->height, width = variable->width;
+    const int64_t plane = height * width;
+    struct array_box box = {.begin = {sample}, .count = {count}, .stride = {channels * plane}};
+    const int64_t planes[] = {channels, height, width}, rows[] = {height, width, channels};
+    const int64_t plane_strides[] = {plane, width, 1};
+    const int64_t row_strides[] = {width, 1, channels > 1 ? plane : 1};
+    const int skipped = variable->dimensions == 3 ? 1 : 0; /* [N, H, W] has no channels */
+    for (int d = 1; d < variable->dimensions; d++) {
+        box.count[d] = variable->channels_last ? rows[d - 1] : planes[d - 1 + skipped];
+        box.stride[d] =
+            variable->channels_last ? row_strides[d - 1] : plane_strides[d - 1 + skipped];
+    }
+    return box;
+}
+
+void variable_channel_name(const struct variable *variable, int64_t channel, char *text,
+                           size_t size)
+{
+    const char *name = variable->name + (variable->name[0] == '/');
+    char offset[24] = "", number[24] = "";
+    if (variable->offset != 0)
+        snprintf(offset, sizeof offset, "@%+lld", (long long)variable->offset);
+    if (variable->channels > 1)
+        snprintf(number, sizeof number, " %lld", (long long)channel);
+    snprintf(text, size, "%.*s%s%s", (int)(size - sizeof offset - sizeof number), name, offset,
+             number);
+}

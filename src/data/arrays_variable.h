@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* A data set that data.x or data.y names, as planes of samples: [N], [N, K], [N, H, W], [N, C, H,
+ * W] or [N, H, W, C]. In memory a sample is [channels, height, width]. */
+#ifndef VITTRAIN_DATA_ARRAYS_VARIABLE_H
+#define VITTRAIN_DATA_ARRAYS_VARIABLE_H
+
+#include <stddef.h>
+
+#include "config/data_options.h"
+#include "data/array.h"
+
+struct variable {
+    char name[OPTION_TEXT];
+    int64_t offset; /* sample n is index n + offset of the data set: "u@+6", "u@-1" */
+    int dimensions;
+    bool channels_last;
+    int64_t channels, height, width; /* 1 x 1 if the data set has less than 3 dimensions */
+};
+
+/* Parse the list of an option, "data.x" or "data.y", to allocated variables. */
+MUST_CHECK bool variables_parse(const char *option, const char *list, struct variable **variables,
+                                int *count, struct error *error);
+
+/* Set the shape from the array of the first file. order: enum data_order_choice */
+MUST_CHECK bool variable_set_shape(struct variable *variable, const char *option,
+                                   const struct array *array, int order, struct error *error);
+
+/* True if the array of another file has the variable's shape. */
+bool variable_agrees(const struct variable *variable, const struct array *array);
+
+static inline int64_t variable_values(const struct variable *variable)
+{
+    return variable->channels * variable->height * variable->width;
+}
+
+/* Return the box of `count` samples from `sample` on. */
+struct array_box variable_box(const struct variable *variable, int64_t sample, int64_t count);
+
+/* Write the name of a channel: "u", "u@+6", or "fields 2" if the variable has several. */
+void variable_channel_name(const struct variable *variable, int64_t channel, char *text,
+                           size_t size);
+
+#endif
