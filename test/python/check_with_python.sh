@@ -82,6 +82,7 @@ page "the book's Python makes weights for timm, torchvision and ONNX" fine-tune.
 page "the book's Python writes packed data" data.md
 
 by_torch "PyTorch trains convolutional models as the program does" check_convnets.py "$vittrain" "$work"
+by_torch "PyTorch trains with numbers, labels and planes as the program does" check_targets.py "$vittrain" "$work/targets"
 
 by_torch "data.val=reference is PyTorch's random_split" check_torch_split.py "$vittrain" "$TEST_BUILD/test/core/test_random" "$work"
 
