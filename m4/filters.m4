@@ -1,11 +1,11 @@
 dnl SPDX-License-Identifier: BSD-3-Clause
-# VITTRAIN_FILTER(VARIABLE, NAME, PKG-CONFIG MODULE, MINIMUM VERSION, PACKAGE, HEADER, FUNCTION): find an optional
+# VITTRAIN_FILTER(VARIABLE, NAME, PKG-CONFIG MODULE, MINIMUM VERSION, PACKAGE, HEADER, FUNCTION, HELP): find an optional
 # library that decodes compressed chunks of arrays. Sets VARIABLE_CFLAGS, VARIABLE_LIBS and HAVE_VARIABLE, and
 # adds NAME to vittrain_filters.
 
 AC_DEFUN([VITTRAIN_FILTER], [
   AC_ARG_WITH([$2],
-    [AS_HELP_STRING([--with-$2=auto|yes|no], [read arrays compressed with $2 (default auto: if it is found)])],
+    [AS_HELP_STRING([--with-$2=auto|yes|no], m4_default([$8], [read arrays compressed with $2])[ (default auto: if it is found)])],
     [], [with_$2=auto])
   vittrain_found=no
   AS_IF([test "$with_$2" != no], [VITTRAIN_FIND_LIBRARY([$1], [$3], [$4], [$6], [$7], [$2])])

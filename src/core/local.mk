@@ -65,6 +65,7 @@ libvittrain_a_SOURCES += \
 	src/core/tree.h \
 	src/core/json_value.c \
 	src/core/json_value.h \
+	src/core/vectorised.h \
 	src/core/version.c \
 	src/core/version.h
 

@@ -55,14 +55,16 @@ void array_begin(struct array *array, const char *path, const char *name, int de
     snprintf(array->name, sizeof array->name, "%s", name);
     array->cache = array_cache_new();
     array->owns_cache = true;
+    array->original = array;
 }
 
-void array_use_cache(struct array *array, struct array_cache *cache)
+void array_use_cache(struct array *array, struct array_cache *cache, const struct array *original)
 {
     if (array->owns_cache)
         array_cache_free(array->cache);
     array->cache = cache;
     array->owns_cache = false;
+    array->original = original;
 }
 
 bool array_refuse(const struct array *array, struct error *error, const char *format, ...)
@@ -145,7 +147,7 @@ bool array_open(struct array *array, struct error *error)
 
 void array_close(struct array *array)
 {
-    array_use_cache(array, NULL);
+    array_use_cache(array, NULL, array);
     if (array->owns_descriptor && array->descriptor >= 0)
         close(array->descriptor);
     array->descriptor = -1;
@@ -303,6 +305,13 @@ static void piece_make(const struct array *array, const struct array_box *box, c
     }
 }
 
+/* True if the two innermost loops transpose a matrix, as with channels last. */
+static bool piece_transposes(const struct piece *piece, struct array_target to)
+{
+    return to.floats != NULL && piece->loops > 1 && piece->to_stride[0] > 1 &&
+           piece->to_stride[1] == 1 && piece->from_stride[1] == piece->count[0];
+}
+
 /* Convert the elements of a piece. `from`: the first element of the piece, or NULL for the fill
  * value. */
 static void piece_convert(const struct array *array, const struct piece *piece, const uint8_t *from,
@@ -310,10 +319,15 @@ static void piece_convert(const struct array *array, const struct piece *piece, 
 {
     int64_t at[ARRAY_DIMENSIONS] = {0};
     int64_t source = 0, target = piece->to;
+    const bool transposes = piece_transposes(piece, to);
     for (int loop = 0; loop < piece->loops;) {
-        array_values_convert(array, from == NULL ? NULL : from + source * array->element_bytes,
-                             piece->count[0], to, target, piece->to_stride[0]);
-        for (loop = 1; loop < piece->loops; loop++) {
+        const uint8_t *begin = from == NULL ? NULL : from + source * array->element_bytes;
+        if (transposes)
+            array_values_transpose(array, begin, piece->count[1], piece->count[0],
+                                   to.floats + target, piece->to_stride[0]);
+        else
+            array_values_convert(array, begin, piece->count[0], to, target, piece->to_stride[0]);
+        for (loop = transposes ? 2 : 1; loop < piece->loops; loop++) {
             source += piece->from_stride[loop];
             target += piece->to_stride[loop];
             if (++at[loop] < piece->count[loop])
@@ -373,7 +387,7 @@ static bool shared_read(const struct array *array, struct array_reader *reader, 
                         const struct piece *piece, struct array_target to, struct error *error)
 {
     struct chunk_place place;
-    struct cached_chunk *chunk = array_cache_take(array->cache, array, index, error);
+    struct cached_chunk *chunk = array_cache_take(array->cache, array->original, index, error);
     bool exists = true, good = chunk != NULL;
     if (good && !chunk->is_ready) {
         good = place_find(array, reader, index, &place, error);

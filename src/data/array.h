@@ -86,6 +86,7 @@ struct array {
     bool is_plain;                  /* elements are native float32 without a rule */
     struct array_cache *cache;
     bool owns_cache;
+    const struct array *original; /* whose chunks in the cache this array shares */
 };
 
 /* A part of an array and its layout in memory. */
@@ -118,8 +119,9 @@ void array_rule_set(struct array *array,
 /* Check the description and set the members that depend on it. */
 MUST_CHECK bool array_open(struct array *array, struct error *error);
 
-/* Use this cache instead of one of its own. Call it before the first read. */
-void array_use_cache(struct array *array, struct array_cache *cache);
+/* Use this cache instead of one of its own. `original`: an array of the same data set in the same
+ * file, which may be `array` itself. No other thread may read meanwhile. */
+void array_use_cache(struct array *array, struct array_cache *cache, const struct array *original);
 
 /* Read a box as float32 or as double. Thread-safe. Decoded chunks are kept in the cache, unless the
  * box contains them completely. */

@@ -7,6 +7,9 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef HAVE_LIBDEFLATE
+#include <libdeflate.h>
+#endif
 #ifdef HAVE_ZSTD
 #include <zstd.h>
 #endif
@@ -18,25 +21,28 @@
 #endif
 
 #include "core/crc32c.h"
+#include "core/vectorised.h"
 
 static const char too_large[] = "it decodes to more bytes than its shape has";
 static const char wrong_sum[] = "its checksum is wrong: the file is damaged";
 
 struct filter_state {
     struct inflate_state inflate;
-    void *zstd; /* NULL: not used yet */
+    struct libdeflate_decompressor *deflate; /* NULL: not used yet, likewise below */
+    void *zstd;
 };
 
 struct filter_state *filter_state_new(void)
 {
-    struct filter_state *state = malloc(sizeof *state);
-    if (state != NULL)
-        state->zstd = NULL;
-    return state;
+    return calloc(1, sizeof(struct filter_state));
 }
 
 void filter_state_free(struct filter_state *state)
 {
+#ifdef HAVE_LIBDEFLATE
+    if (state != NULL)
+        libdeflate_free_decompressor(state->deflate);
+#endif
 #ifdef HAVE_ZSTD
     if (state != NULL)
         ZSTD_freeDCtx(state->zstd);
@@ -84,6 +90,23 @@ static uint32_t little_endian(const uint8_t *from)
 }
 
 /* ---- compression ---- */
+
+#ifdef HAVE_LIBDEFLATE
+/* Return false if the stream cannot be decoded; the result has no reason. */
+static bool deflate_undo(struct filter_state *state, enum array_filter filter, const uint8_t *from,
+                         size_t *bytes, uint8_t *to, size_t capacity)
+{
+    size_t used, count;
+    if (state->deflate == NULL)
+        state->deflate = libdeflate_alloc_decompressor();
+    if (state->deflate == NULL ||
+        (filter == ARRAY_GZIP ? libdeflate_gzip_decompress_ex : libdeflate_zlib_decompress_ex)(
+            state->deflate, from, *bytes, to, capacity, &used, &count) != LIBDEFLATE_SUCCESS)
+        return false;
+    *bytes = count;
+    return true;
+}
+#endif
 
 static const char *inflate(struct inflate_state *state, uint32_t kind, const uint8_t *from,
                            size_t *bytes, uint8_t *to, size_t capacity)
@@ -198,8 +221,9 @@ static const char *blosc_undo(const uint8_t *from, size_t *bytes, uint8_t *to, s
 
 /* ---- shuffle and checksums ---- */
 
-/* A constant number of bytes lets the compiler unroll the inner loop. */
-static inline void unshuffle(const uint8_t *from, size_t count, size_t element_bytes, uint8_t *to)
+/* A constant number of bytes lets the compiler vectorise the loop. */
+VECTORISED static inline void unshuffle(const uint8_t *from, size_t count, size_t element_bytes,
+                                        uint8_t *to)
 {
     for (size_t i = 0; i < count; i++)
         for (size_t byte = 0; byte < element_bytes; byte++)
@@ -207,13 +231,16 @@ static inline void unshuffle(const uint8_t *from, size_t count, size_t element_b
 }
 
 /* Invert shuffle, which stores byte 0 of all elements, then byte 1 of all, up to the last byte. */
-static void unshuffle_bytes(const uint8_t *from, size_t bytes, size_t element_bytes, uint8_t *to)
+VECTORISED static void unshuffle_bytes(const uint8_t *from, size_t bytes, size_t element_bytes,
+                                       uint8_t *to)
 {
     const size_t count = bytes / element_bytes, whole = count * element_bytes;
     if (element_bytes == 2)
         unshuffle(from, count, 2, to);
     else if (element_bytes == 4)
         unshuffle(from, count, 4, to);
+    else if (element_bytes == 8)
+        unshuffle(from, count, 8, to);
     else
         unshuffle(from, count, element_bytes, to);
     memcpy(to + whole, from + whole, bytes - whole);
@@ -263,6 +290,11 @@ static bool crc32c_matches(const uint8_t *data, size_t bytes)
 const char *filter_undo(struct filter_state *state, enum array_filter filter, size_t element_bytes,
                         const uint8_t *from, size_t *bytes, uint8_t *to, size_t capacity)
 {
+#ifdef HAVE_LIBDEFLATE
+    if ((filter == ARRAY_DEFLATE || filter == ARRAY_GZIP) &&
+        deflate_undo(state, filter, from, bytes, to, capacity))
+        return NULL;
+#endif
     switch (filter) {
     case ARRAY_DEFLATE:
         return inflate(&state->inflate, ISAL_ZLIB, from, bytes, to, capacity);

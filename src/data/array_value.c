@@ -5,8 +5,9 @@
 #include <string.h>
 
 #include "core/integer.h"
+#include "core/vectorised.h"
 
-enum { BLOCK = 512 };
+enum { BLOCK = 512, TILE = 4096 };
 
 /* Return the value of an IEEE half-precision number. */
 static double half_value(uint16_t bits)
@@ -38,7 +39,8 @@ static double half_value(uint16_t bits)
     }                                                                                              \
     break
 
-static void load_signed(const uint8_t *from, int64_t bytes, bool swapped, int64_t count, double *to)
+VECTORISED static void load_signed(const uint8_t *from, int64_t bytes, bool swapped, int64_t count,
+                                   double *to)
 {
     switch (bytes) {
     case 1:
@@ -52,8 +54,8 @@ static void load_signed(const uint8_t *from, int64_t bytes, bool swapped, int64_
     }
 }
 
-static void load_unsigned(const uint8_t *from, int64_t bytes, bool swapped, int64_t count,
-                          double *to)
+VECTORISED static void load_unsigned(const uint8_t *from, int64_t bytes, bool swapped,
+                                     int64_t count, double *to)
 {
     switch (bytes) {
     case 1:
@@ -67,7 +69,8 @@ static void load_unsigned(const uint8_t *from, int64_t bytes, bool swapped, int6
     }
 }
 
-static void load_real(const uint8_t *from, int64_t bytes, bool swapped, int64_t count, double *to)
+VECTORISED static void load_real(const uint8_t *from, int64_t bytes, bool swapped, int64_t count,
+                                 double *to)
 {
     switch (bytes) {
     case 2:
@@ -84,7 +87,7 @@ static void load_real(const uint8_t *from, int64_t bytes, bool swapped, int64_t 
     }
 }
 
-static void rule_apply(const struct array_rule *rule, double *values, int64_t count)
+VECTORISED static void rule_apply(const struct array_rule *rule, double *values, int64_t count)
 {
     for (int64_t i = 0; i < count; i++)
         if (!(values[i] >= rule->least && values[i] <= rule->most))
@@ -113,12 +116,45 @@ static void block_load(const struct array *array, const uint8_t *from, int64_t c
         rule_apply(&array->rule, values, count);
 }
 
+/* Convert float32 numbers with the results of rule_apply, which computes with double. */
+VECTORISED static void floats_convert(const struct array *array, const uint8_t *from, int64_t count,
+                                      float *to)
+{
+    const struct array_rule *rule = &array->rule;
+    const double scale = rule->scale, offset = rule->offset;
+    memcpy(to, from, (size_t)count * sizeof *to);
+    for (int64_t i = 0; array->swapped && i < count; i++) {
+        uint32_t word;
+        memcpy(&word, &to[i], sizeof word);
+        word = SWAP32(word);
+        memcpy(&to[i], &word, sizeof word);
+    }
+    if (!rule->active)
+        return;
+    for (int64_t i = 0; i < count; i++) {
+        const double value = (double)to[i];
+        to[i] = value >= rule->least && value <= rule->most ? to[i] : NAN;
+    }
+    for (int n = 0; n < rule->missing_count; n++)
+        for (int64_t i = 0; i < count; i++)
+            to[i] = (double)to[i] == rule->missing[n] ? NAN : to[i];
+    if (scale == 1 && offset == 0)
+        for (int64_t i = 0; i < count; i++)
+            to[i] += 0.0F; /* -0 becomes 0 */
+    else
+        for (int64_t i = 0; i < count; i++)
+            to[i] = (float)((double)to[i] * scale + offset);
+}
+
 void array_values_convert(const struct array *array, const uint8_t *from, int64_t count,
                           struct array_target to, int64_t first, int64_t stride)
 {
     double values[BLOCK];
-    if (array->is_plain && from != NULL && to.floats != NULL && stride == 1) {
-        memcpy(to.floats + first, from, (size_t)count * sizeof *to.floats);
+    if (array->kind == 'f' && array->element_bytes == sizeof(float) && from != NULL &&
+        to.floats != NULL && stride == 1) {
+        for (int64_t done = 0; done < count; done += TILE)
+            floats_convert(array, from + done * (int64_t)sizeof(float), smaller(count - done, TILE),
+                           to.floats + first + done);
         return;
     }
     for (int64_t done = 0; done < count; done += BLOCK) {
@@ -130,6 +166,25 @@ void array_values_convert(const struct array *array, const uint8_t *from, int64_
         else
             for (int64_t i = 0; i < block; i++)
                 to.doubles[first + (done + i) * stride] = values[i];
+    }
+}
+
+VECTORISED void array_values_transpose(const struct array *array, const uint8_t *from, int64_t rows,
+                                       int64_t columns, float *to, int64_t stride)
+{
+    float tile[TILE];
+    const int64_t most = larger(1, TILE / columns);
+    for (int64_t row = 0; row < rows; row += most) {
+        const int64_t count = smaller(most, rows - row);
+        for (int64_t begin = 0; begin < columns; begin += TILE) {
+            const int64_t width = smaller(TILE, columns - begin);
+            const int64_t place = row * columns + begin;
+            array_values_convert(array, from == NULL ? NULL : from + place * array->element_bytes,
+                                 count * width, (struct array_target){.floats = tile}, 0, 1);
+            for (int64_t column = 0; column < width; column++)
+                for (int64_t i = 0; i < count; i++)
+                    to[(begin + column) * stride + row + i] = tile[i * width + column];
+        }
     }
 }
 

@@ -16,4 +16,8 @@ struct array_target {
 void array_values_convert(const struct array *array, const uint8_t *from, int64_t count,
                           struct array_target to, int64_t first, int64_t stride);
 
+/* Convert a matrix [rows, columns] to its transpose, whose rows are `stride` apart. */
+void array_values_transpose(const struct array *array, const uint8_t *from, int64_t rows,
+                            int64_t columns, float *to, int64_t stride);
+
 #endif

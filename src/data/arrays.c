@@ -11,6 +11,7 @@
 #include "core/crc32c.h"
 #include "core/integer.h"
 #include "core/log.h"
+#include "core/vectorised.h"
 #include "data/array_cache.h"
 #include "data/array_path.h"
 #include "data/arrays_variable.h"
@@ -464,6 +465,12 @@ static struct arrays_file *file_of(const struct arrays *self, int64_t record)
     return &self->file[low];
 }
 
+/* As array_shared_bytes; 0 for numbers, which are read when the file is opened. */
+static int64_t shared_bytes(const struct array *array)
+{
+    return array->dimensions > 2 ? array_shared_bytes(array) : 0;
+}
+
 /* Set the size of a file's chunks. Return the bytes that all of them have after decoding. */
 static int64_t chunks_count(struct arrays_file *file, int64_t first_chunk)
 {
@@ -471,7 +478,7 @@ static int64_t chunks_count(struct arrays_file *file, int64_t first_chunk)
     file->chunk = 1;
     for (int v = 0; v < file->opened; v++) {
         const struct array *array = &file->array[v];
-        const int64_t shared = array_shared_bytes(array);
+        const int64_t shared = shared_bytes(array);
         if (shared > 0)
             file->chunk = larger(file->chunk, smaller(array->chunk[0], array->extent[0]));
         bytes += shared * array->grid[0];
@@ -490,13 +497,24 @@ static int64_t chunks_kept(const struct arrays_file *file, int64_t workers, bool
     int64_t kept = 0;
     for (int v = 0; v < file->opened; v++) {
         const struct array *array = &file->array[v];
-        const int64_t shared = array_shared_bytes(array);
+        const int64_t shared = shared_bytes(array);
         if (by_chunks)
             kept += CHUNKS * round_up_division(file->chunk, array->chunk[0]) * shared;
         else if (shared > 0)
             kept += (workers + 1) * larger(smaller(shared, most), array->chunk_bytes);
     }
     return kept;
+}
+
+/* A data set that is named twice, as in u@-1,u, has the same chunks. */
+static void file_use_cache(struct arrays_file *file, struct array_cache *cache)
+{
+    for (int v = 0; v < file->opened; v++) {
+        int first = 0;
+        while (strcmp(file->array[first].name, file->array[v].name) != 0)
+            first++;
+        array_use_cache(&file->array[v], cache, &file->array[first]);
+    }
 }
 
 /* Let all files share one cache of decoded chunks. */
@@ -507,8 +525,7 @@ static void chunks_share(struct dataset *dataset, const struct options *options,
     dataset->chunks = array_cache_new();
     for (int64_t i = 0; i < self->file_count; i++) {
         struct arrays_file *file = &self->file[i];
-        for (int v = 0; v < file->opened; v++)
-            array_use_cache(&file->array[v], dataset->chunks);
+        file_use_cache(file, dataset->chunks);
         total += chunks_count(file, chunks);
         chunks += round_up_division(file->array[0].extent[0], file->chunk);
         largest = larger(largest, file->chunk);
@@ -586,7 +603,7 @@ static bool arrays_open(const struct options *options, enum data_split split,
 }
 
 /* Statistics exist of training samples only, so an infinite value of another one is found here. */
-static bool values_are_finite(const float *values, int64_t count)
+VECTORISED static bool values_are_finite(const float *values, int64_t count)
 {
     uint32_t infinite = 0;
     for (int64_t i = 0; i < count; i++) {

@@ -105,6 +105,52 @@ TEST(values_are_those_of_h5py)
     assert_int_equal(file_check("arrays_latest.h5"), 9);
 }
 
+/* Channels become the first dimension of large images, whose values are converted in parts. */
+TEST(channels_last_are_transposed)
+{
+    static const int64_t extents[][4] = {{2, 70, 90, 3}, {2, 2, 3, 5000}, {2, 1, 5000, 1}};
+    for (int n = 0; n < 6; n++) {
+        const int64_t *extent = extents[n / 2];
+        const int64_t plane = extent[1] * extent[2], values = plane * extent[3];
+        struct array array;
+        struct error error = {0};
+        float *got = malloc((size_t)values * sizeof *got);
+        array_begin(&array, "memory", "x", -1, NULL);
+        array.data = malloc((size_t)(2 * values) * sizeof(float));
+        assert_true(array_type_set(&array, "<f4"));
+        array.dimensions = 4;
+        for (int d = 0; d < 4; d++)
+            array.extent[d] = array.chunk[d] = extent[d];
+        for (int64_t i = 0; i < 2 * values; i++) {
+            const float value = i % 7 == 0 ? -0.0F : (float)i;
+            memcpy(array.data + i * (int64_t)sizeof value, &value, sizeof value);
+        }
+        if (n % 2 == 1)
+            array.rule = (struct array_rule){.active = true,
+                                             .scale = 1,
+                                             .least = -INFINITY,
+                                             .most = (double)(values + values / 2),
+                                             .missing = {(double)values + 1},
+                                             .missing_count = 1};
+        assert_true(array_open(&array, &error));
+        const struct array_box box = {.begin = {1},
+                                      .count = {1, extent[1], extent[2], extent[3]},
+                                      .stride = {values, extent[2], 1, plane}};
+        assert_true(array_read(&array, &box, got, &error));
+        for (int64_t i = 0; i < values; i++) {
+            const float value = got[i % extent[3] * plane + i / extent[3]];
+            const int64_t place = values + i;
+            if (n % 2 == 1 && place % 7 != 0 && (place == values + 1 || i > values / 2))
+                assert_true(isnan(value));
+            else
+                assert_true(value == (place % 7 == 0 ? 0 : (float)place) &&
+                            (value != 0 || (signbit(value) != 0) == (n % 2 == 0)));
+        }
+        array_close(&array);
+        free(got);
+    }
+}
+
 static void need_libraries(void)
 {
     for (enum array_filter filter = ARRAY_ZSTD; filter <= ARRAY_BLOSC; filter++)

@@ -19,6 +19,7 @@ enum { FULL_CHUNKS = SAMPLES / CHUNK, THREADS_MOST = 8, CLAIM = 8 };
 static struct options options;
 static struct dataset dataset;
 static struct error error;
+static const char *sources = "x"; /* data.x */
 
 static float value_of(int64_t sample, int64_t place)
 {
@@ -75,7 +76,7 @@ static void open_data(const char *root, enum shuffle_choice shuffle, const char 
     options_default(&options);
     snprintf(options.data.format, sizeof options.data.format, "arrays");
     snprintf(options.data.root, sizeof options.data.root, "%s", temporary_path(root));
-    snprintf(options.data.x, sizeof options.data.x, "x");
+    snprintf(options.data.x, sizeof options.data.x, "%s", sources);
     snprintf(options.data.y, sizeof options.data.y, "y");
     options.data.shuffle = shuffle;
     options.data.workers = workers;
@@ -291,6 +292,25 @@ TEST(threads_share_chunks_in_order)
         memory_check(threads);
         dataset_close(&dataset);
     }
+}
+
+/* A data set that is named twice is decoded once. */
+TEST(offsets_share_chunks)
+{
+    static float values[2 * VALUES];
+    int32_t label;
+    sources = "x@-1,x";
+    open_data("all/one.h5", SHUFFLE_OFF, NULL, 1);
+    sources = "x";
+    assert_int_equal(dataset.count, SAMPLES - 1);
+    for (int64_t i = 0; i < dataset.count; i++) {
+        assert_true(dataset_read(&dataset, i, values, &label, &error));
+        for (int64_t place = 0; place < VALUES; place++)
+            assert_true(values[place] == value_of(i, place) &&
+                        values[VALUES + place] == value_of(i + 1, place));
+    }
+    once_check(array_cache_counts(dataset.chunks).decoded, FULL_CHUNKS);
+    dataset_close(&dataset);
 }
 
 static pthread_barrier_t barrier;

@@ -40,6 +40,7 @@ class Vittrain(AutotoolsPackage, CudaPackage):
     depends_on("zstd")
     depends_on("lz4")
     depends_on("c-blosc")
+    depends_on("libdeflate")
     depends_on("rclone", type="run")
 
     with when("+cuda"):
