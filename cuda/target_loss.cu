@@ -23,7 +23,7 @@ struct piece {
 __device__ static inline struct piece piece_of_block(unsigned targets, unsigned pieces)
 {
     unsigned begin = blockIdx.x % pieces * PIECE, left = targets - begin;
-    return {blockIdx.x / pieces, begin, begin + (left < PIECE ? left : PIECE)};
+    return {blockIdx.x / pieces, begin, begin + (left < PIECE ? left : (unsigned)PIECE)};
 }
 
 /* Return the class of a target; -1 if it is not the number of an output. */

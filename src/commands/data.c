@@ -239,7 +239,7 @@ static void forecast_print(const struct suggestion *suggestion, const char *path
 
 static void suggestion_print(const struct suggestion *suggestion, const char *path)
 {
-    static const char regression[] = " data.task=regression checkpoint.monitor=loss";
+    static const char regression[] = " data.task=regression";
     const struct array_entry *y = suggestion->y;
     const enum role role = suggestion->role;
     const bool is_mask = y != NULL && y->dimensions == 3 && role != ROLE_PLANES;

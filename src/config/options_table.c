@@ -537,9 +537,10 @@ const struct option_entry option_table[] = {
              "FILE of a checkpoint, also on a remote (s3://BUCKET/FILE.h5 or REMOTE:FILE.h5), or "
              "the remote path of a run uploaded by output.upload: its newest valid checkpoint, "
              "unless the run's folder has a newer one."},
-    {PLACE(checkpoint, monitor), CHOICES(MONITOR_CHOICES), .preset = "top1",
+    {PLACE(checkpoint, monitor), CHOICES(MONITOR_CHOICES), .preset = "auto",
      .help = "Metric that decides which checkpoint is the best: top-1 accuracy or loss of the "
-             "evaluations. An evaluation better than all before writes a checkpoint in addition to "
+             "evaluations. auto: top1 if each image has one class, else loss. An evaluation better "
+             "than all before writes a checkpoint in addition to "
              "those of checkpoint.every, unless checkpoint.every is 0. none: no best checkpoint."},
     {PLACE(checkpoint, writers), CHOICES(WRITERS_CHOICES), .preset = "auto",
      .help = "Ranks that write. all: all ranks write into one file on a shared file system. node0: "

@@ -9,7 +9,11 @@
 #define BACKEND_CHOICES(X) X(BACKEND_AUTO, "auto") X(BACKEND_CPU, "cpu") X(BACKEND_CUDA, "cuda")
 enum backend_choice { BACKEND_CHOICES(OPTION_CONSTANT) };
 
-#define MONITOR_CHOICES(X) X(MONITOR_TOP1, "top1") X(MONITOR_LOSS, "loss") X(MONITOR_NONE, "none")
+#define MONITOR_CHOICES(X)                                                                         \
+    X(MONITOR_AUTO, "auto")                                                                        \
+    X(MONITOR_TOP1, "top1")                                                                        \
+    X(MONITOR_LOSS, "loss")                                                                        \
+    X(MONITOR_NONE, "none")
 enum monitor_choice { MONITOR_CHOICES(OPTION_CONSTANT) };
 
 #define WRITERS_CHOICES(X) X(WRITERS_AUTO, "auto") X(WRITERS_ALL, "all") X(WRITERS_NODE0, "node0")

@@ -170,7 +170,7 @@ static bool recipe_resolve(struct options *options, const struct dataset *datase
     return true;
 }
 
-/* Set train.loss, and check it. */
+/* Set train.loss and checkpoint.monitor, and check the loss. */
 static bool loss_resolve(struct options *options, const struct dataset *dataset,
                          struct error *error)
 {
@@ -181,6 +181,8 @@ static bool loss_resolve(struct options *options, const struct dataset *dataset,
                       : has_labels || dataset->target_is_class ? TRAIN_LOSS_CROSS_ENTROPY
                                                                : TRAIN_LOSS_BCE;
     choice_set(&options->train.loss, TRAIN_LOSS_AUTO, usual);
+    choice_set(&options->checkpoint.monitor, MONITOR_AUTO,
+               has_labels ? MONITOR_TOP1 : MONITOR_LOSS);
     const int loss = options->train.loss;
     if (loss == usual || (has_labels && loss < TRAIN_LOSS_SQUARED) ||
         (is_regression && loss >= TRAIN_LOSS_SQUARED))

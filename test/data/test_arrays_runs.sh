@@ -66,13 +66,13 @@ bad=$(ended)
 result 'predict writes their classes' "$bad" predict.log
 
 run 1 trained data.format=arrays data.root="$work/data/storms.h5" data.x=/chw data.y=number data.task=regression data.val=0.2 \
-    model.name=linear checkpoint.monitor=loss train.epochs=1 run.dir="$work/numbers" train.global_batch=8
+    model.name=linear train.epochs=1 run.dir="$work/numbers" train.global_batch=8
 result 'a regression learns numbers' "$(ended)" trained.log
 # Several labels, and planes of classes and of numbers at other times.
 for task in 'labels data.y=marks train.weights=1,2,3' \
     'classes data.y=map model.head=dense model.classes=3 train.ignore_label=255' \
     'planes data.y=u0@+2,u1 data.task=regression model.head=dense train.loss=huber augment.flip=0.5 train.row_weight=latitude'; do
-    name=${task%% *} targets="${task#* } data.x=u0,u2@-1 data.val=0.2 data.val_from=end checkpoint.monitor=loss"
+    name=${task%% *} targets="${task#* } data.x=u0,u2@-1 data.val=0.2 data.val_from=end"
     run 1 "$name" $data $model $targets run.dir="$work/$name-1"
     bad=$(ended)
     run 3 "$name" $data $model $targets mesh.strategy=fsdp run.dir="$work/$name-3"
@@ -92,11 +92,11 @@ bad=$(ended; has numbers.json '^{"record":[0-9]*,"target":[-0-9.]*,"outputs":\[[
 result 'also as JSON' "$bad" numbers.json
 
 fails 1 'planes need a dense head' 2 'planes of targets: set model.head=dense' $data $model data.x=u0 data.y=map \
-    model.classes=3 checkpoint.monitor=loss
+    model.classes=3
 fails 1 'a loss of classes is not one of numbers' 2 'train.loss=bce is not a loss of a regression: use squared' $data $model \
-    data.x=u0 data.y=number data.task=regression train.loss=bce checkpoint.monitor=loss
+    data.x=u0 data.y=number data.task=regression train.loss=bce
 fails 1 'one weight for each output' 2 'train.weights has 2 numbers: it needs one for each of the 3 outputs' $data $model \
-    data.x=u0 data.y=marks train.weights=1,2 checkpoint.monitor=loss
+    data.x=u0 data.y=marks train.weights=1,2
 fails 1 'a wrong name is one line' 3 "has no data set '/labels'" data.format=arrays data.root="$work/data/storms.h5" data.x=/chw \
     data.y=/labels data.val=0.2
 fails 1 'another number of channels' 2 'the images have 3 channels, but model.channels is 4; set model.channels=3, or data.order=chw or hwc' \

@@ -41,7 +41,7 @@ array boolean/x '<f4' 40,8,8
 array boolean/good '|b1' 40
 suggests 'Booleans, if there is nothing else' boolean 'data.x=/x data.y=/good data.val=0.1$'
 array boolean/mass '<f8' 40
-suggests 'numbers' boolean 'data.y=/mass data.task=regression checkpoint.monitor=loss data.val=0.1$'
+suggests 'numbers' boolean 'data.y=/mass data.task=regression data.val=0.1$'
 
 array masks/image '<u2' 40,8,8
 array masks/mask '|u1' 40,8,8
@@ -49,7 +49,7 @@ suggests 'classes of pixels' masks 'data.x=/image data.y=/mask model.head=dense 
 
 array planes/x '<f4' 40,3,8,8
 array planes/y '<f4' 40,4,8,8
-suggests 'planes of numbers' planes 'data.x=/x data.y=/y data.task=regression checkpoint.monitor=loss model.head=dense data.val=0.1$'
+suggests 'planes of numbers' planes 'data.x=/x data.y=/y data.task=regression model.head=dense data.val=0.1$'
 
 array many/x '<f4' 40,3,8,8
 array many/tags '|u1' 40,5

@@ -229,7 +229,9 @@ enum { STATES = sizeof state_names / sizeof state_names[0] };
 
 const char *sweep_metric(const struct sweep *sweep, bool *less)
 {
-    *less = sweep->options.checkpoint.monitor == MONITOR_LOSS;
+    const int monitor = sweep->options.checkpoint.monitor;
+    *less = monitor == MONITOR_LOSS ||
+            (monitor == MONITOR_AUTO && sweep->options.data.task == TASK_REGRESSION);
     return *less ? "loss" : "top1";
 }
 
