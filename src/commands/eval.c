@@ -19,8 +19,10 @@ static void evaluation_report(const struct inference *inference,
     if (world->rank == 0)
         puts(text);
     free(text);
-    char right[64] = "";
-    if (evaluation->classes > 0)
+    char right[EVALUATION_TEXT] = "";
+    if (inference->run.session.model->loss == LOSS_TARGETS)
+        evaluation_text(evaluation, dataset, right);
+    else
         snprintf(right, sizeof right, "  top1 %.4f  top5 %.4f", evaluation->top1, evaluation->top5);
     log_info("%s: loss %.6f%s  on %lld samples", inference->split_name, evaluation->loss, right,
              (long long)evaluation->samples);

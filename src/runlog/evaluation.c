@@ -2,6 +2,7 @@
 #include "runlog/evaluation.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -10,13 +11,17 @@
 
 enum { LABEL_WIDTH = 16, LABEL_SIZE = 24, LINE_SIZE = 512 };
 
-/* Limits of the log; result.json has all classes. */
-enum { PRINTED_CLASSES = 100, PRINTED_MATRIX = 20 };
+/* Limits of the log; result.json has all classes and outputs. */
+enum { PRINTED_CLASSES = 100, PRINTED_MATRIX = 20, OUTPUTS_IN_TEXT = 4 };
 
 void evaluation_free(struct evaluation *evaluation)
 {
     free(evaluation->confusion);
+    free(evaluation->labels);
+    free(evaluation->errors);
     evaluation->confusion = NULL;
+    evaluation->labels = NULL;
+    evaluation->errors = NULL;
 }
 
 static double ratio(double part, double whole)
@@ -24,31 +29,43 @@ static double ratio(double part, double whole)
     return whole > 0 ? part / whole : 0;
 }
 
+static struct class_counts counts_of(const struct evaluation *evaluation, int64_t class_number)
+{
+    const int64_t classes = evaluation->classes;
+    struct class_counts counts = {.counted = evaluation->pixels > 0 ? evaluation->pixels
+                                                                    : evaluation->samples};
+    if (evaluation->labels != NULL)
+        return evaluation->labels[class_number];
+    counts.right = evaluation->confusion[class_number * classes + class_number];
+    for (int64_t other = 0; other < classes; other++) {
+        counts.actual += evaluation->confusion[class_number * classes + other];
+        counts.predicted += evaluation->confusion[other * classes + class_number];
+    }
+    return counts;
+}
+
 void evaluation_class(const struct evaluation *evaluation, int64_t class_number,
                       struct class_metrics *metrics)
 {
     ENSURE(class_number >= 0 && class_number < evaluation->classes, "class %" PRId64 " of %" PRId64,
            class_number, evaluation->classes);
-    const int64_t classes = evaluation->classes, samples = evaluation->samples;
-    const int64_t right = evaluation->confusion[class_number * classes + class_number];
-    int64_t actual = 0, predicted = 0;
-    for (int64_t other = 0; other < classes; other++) {
-        actual += evaluation->confusion[class_number * classes + other];
-        predicted += evaluation->confusion[other * classes + class_number];
-    }
-    const int64_t true_negative = samples - actual - predicted + right;
-    metrics->one_vs_rest_accuracy = ratio((double)(right + true_negative), (double)samples);
-    metrics->precision = ratio((double)right, (double)predicted);
-    metrics->recall = ratio((double)right, (double)actual);
+    const struct class_counts counts = counts_of(evaluation, class_number);
+    const double right = (double)counts.right, actual = (double)counts.actual;
+    const double predicted = (double)counts.predicted, samples = (double)counts.counted;
+    const double true_negative = samples - actual - predicted + right;
+    metrics->one_vs_rest_accuracy = ratio(right + true_negative, samples);
+    metrics->precision = ratio(right, predicted);
+    metrics->recall = ratio(right, actual);
     metrics->f1 =
         ratio(2 * metrics->precision * metrics->recall, metrics->precision + metrics->recall);
-    metrics->specificity = ratio((double)true_negative, (double)(samples - actual));
+    metrics->specificity = ratio(true_negative, samples - actual);
+    metrics->iou = right / (actual + predicted - right);
 }
 
 void evaluation_macro(const struct evaluation *evaluation, struct class_metrics *metrics)
 {
     struct class_metrics sum = {0};
-    double classes = (double)evaluation->classes;
+    double classes = (double)evaluation->classes, occurring = 0;
 
     for (int64_t number = 0; number < evaluation->classes; number++) {
         struct class_metrics one;
@@ -58,13 +75,73 @@ void evaluation_macro(const struct evaluation *evaluation, struct class_metrics 
         sum.recall += one.recall;
         sum.f1 += one.f1;
         sum.specificity += one.specificity;
+        sum.iou += isnan(one.iou) ? 0 : one.iou;
+        occurring += !isnan(one.iou);
     }
     *metrics =
         (struct class_metrics){.recall = ratio(sum.recall, classes),
                                .precision = ratio(sum.precision, classes),
                                .f1 = ratio(sum.f1, classes),
                                .specificity = ratio(sum.specificity, classes),
-                               .one_vs_rest_accuracy = ratio(sum.one_vs_rest_accuracy, classes)};
+                               .one_vs_rest_accuracy = ratio(sum.one_vs_rest_accuracy, classes),
+                               .iou = sum.iou / occurring};
+}
+
+void evaluation_output_name(const struct dataset *dataset, int64_t output, char text[OUTPUT_NAME])
+{
+    if (dataset != NULL && dataset->target_name != NULL && output < dataset->target.count)
+        snprintf(text, OUTPUT_NAME, "%s", dataset->target_name[output]);
+    else
+        snprintf(text, OUTPUT_NAME, "y%" PRId64, output);
+    text_remove_control(text);
+}
+
+/* Append the errors of a few outputs, or the mean over all. */
+static void errors_text(const struct evaluation *evaluation, const struct dataset *dataset,
+                        char text[EVALUATION_TEXT])
+{
+    const int64_t outputs = evaluation->outputs;
+    char name[OUTPUT_NAME];
+    double r2 = 0, persistence = 0;
+    size_t used = 0;
+    for (int64_t i = 0; i < outputs; i++) {
+        const struct output_errors *errors = &evaluation->errors[i];
+        r2 += errors->r2 / (double)outputs;
+        persistence += errors->rmse / errors->persistence_rmse / (double)outputs;
+        if (outputs > OUTPUTS_IN_TEXT)
+            continue;
+        evaluation_output_name(dataset, i, name);
+        used += (size_t)snprintf(text + used, EVALUATION_TEXT - used, ", %s%.20s %.4g",
+                                 i == 0 ? "RMSE " : "", name, errors->rmse);
+        if (!isnan(errors->persistence_rmse))
+            used += (size_t)snprintf(text + used, EVALUATION_TEXT - used, " (%.3f of persistence)",
+                                     errors->rmse / errors->persistence_rmse);
+    }
+    if (outputs > OUTPUTS_IN_TEXT && !isnan(persistence))
+        snprintf(text, EVALUATION_TEXT, ", RMSE %.3f of persistence (mean of %" PRId64 " outputs)",
+                 persistence, outputs);
+    else if (outputs > OUTPUTS_IN_TEXT)
+        snprintf(text, EVALUATION_TEXT, ", R2 %.4f (mean of %" PRId64 " outputs)", r2, outputs);
+}
+
+void evaluation_text(const struct evaluation *evaluation, const struct dataset *dataset,
+                     char text[EVALUATION_TEXT])
+{
+    struct class_metrics macro;
+    text[0] = '\0';
+    if (evaluation->errors != NULL) {
+        errors_text(evaluation, dataset, text);
+    } else if (evaluation->pixels > 0) {
+        snprintf(text, EVALUATION_TEXT, ", pixel accuracy %.2f %%, mean IoU %.4f",
+                 100 * evaluation->top1, evaluation->miou);
+    } else if (evaluation->labels != NULL) {
+        evaluation_macro(evaluation, &macro);
+        snprintf(text, EVALUATION_TEXT, ", subset accuracy %.2f %%, macro F1 %.4f",
+                 100 * evaluation->top1, macro.f1);
+    } else if (evaluation->classes > 0) {
+        snprintf(text, EVALUATION_TEXT, ", accuracy %.2f %% (top-5 %.2f %%)",
+                 100 * evaluation->top1, 100 * evaluation->top5);
+    }
 }
 
 /* The name of a class, or its number if the data set has no names. */
@@ -77,11 +154,14 @@ static void class_label(const struct dataset *dataset, int64_t number, char *tex
     text_remove_control(text);
 }
 
-static void print_metrics_row(const char *label, const struct class_metrics *metrics)
+static void print_metrics_row(const char *label, const struct class_metrics *metrics, bool has_iou)
 {
-    log_info("%-*.*s %9.4f %9.4f %9.4f %11.4f %20.4f", LABEL_WIDTH, LABEL_WIDTH, label,
+    char iou[16] = "";
+    if (has_iou)
+        snprintf(iou, sizeof iou, " %9.4f", metrics->iou);
+    log_info("%-*.*s %9.4f %9.4f %9.4f %11.4f %20.4f%s", LABEL_WIDTH, LABEL_WIDTH, label,
              metrics->recall, metrics->precision, metrics->f1, metrics->specificity,
-             metrics->one_vs_rest_accuracy);
+             metrics->one_vs_rest_accuracy, iou);
 }
 
 static void print_matrix(const struct evaluation *evaluation, const struct dataset *dataset)
@@ -104,24 +184,51 @@ static void print_matrix(const struct evaluation *evaluation, const struct datas
     }
 }
 
-void evaluation_print(const struct evaluation *evaluation, const struct dataset *dataset)
+static void print_errors(const struct evaluation *evaluation, const struct dataset *dataset)
 {
+    char name[OUTPUT_NAME], persistence[64] = "";
+    bool has_persistence = false;
+    for (int64_t i = 0; i < evaluation->outputs; i++)
+        has_persistence = has_persistence || !isnan(evaluation->errors[i].persistence_rmse);
+    log_info("%-*s %11s %11s %11s %9s%s", LABEL_WIDTH, "output", "RMSE", "MAE", "bias", "R2",
+             has_persistence ? " persistence RMSE  persistence MAE" : "");
+    for (int64_t i = 0; i < evaluation->outputs && i < PRINTED_CLASSES; i++) {
+        const struct output_errors *errors = &evaluation->errors[i];
+        evaluation_output_name(dataset, i, name);
+        if (has_persistence)
+            snprintf(persistence, sizeof persistence, " %16.4g %16.4g", errors->persistence_rmse,
+                     errors->persistence_mae);
+        log_info("%-*.*s %11.4g %11.4g %11.4g %9.4f%s", LABEL_WIDTH, LABEL_WIDTH, name,
+                 errors->rmse, errors->mae, errors->bias, errors->r2, persistence);
+    }
+    if (evaluation->outputs > PRINTED_CLASSES)
+        log_info("... %" PRId64 " outputs in total", evaluation->outputs);
+}
+
+static void print_classes(const struct evaluation *evaluation, const struct dataset *dataset)
+{
+    const bool has_iou = evaluation->pixels > 0;
     struct class_metrics metrics;
     char label[LABEL_SIZE];
-
-    if (evaluation->classes == 0)
-        return;
-    log_info("%-*s %9s %9s %9s %11s %20s", LABEL_WIDTH, "class", "recall", "precision", "F1",
-             "specificity", "one-vs-rest accuracy");
+    log_info("%-*s %9s %9s %9s %11s %20s%s", LABEL_WIDTH, "class", "recall", "precision", "F1",
+             "specificity", "one-vs-rest accuracy", has_iou ? "       IoU" : "");
     for (int64_t number = 0; number < evaluation->classes && number < PRINTED_CLASSES; number++) {
         evaluation_class(evaluation, number, &metrics);
         class_label(dataset, number, label, sizeof label);
-        print_metrics_row(label, &metrics);
+        print_metrics_row(label, &metrics, has_iou);
     }
     if (evaluation->classes > PRINTED_CLASSES)
         log_info("... %" PRId64 " classes in total", evaluation->classes);
     evaluation_macro(evaluation, &metrics);
-    print_metrics_row("macro average", &metrics);
-    if (evaluation->classes <= PRINTED_MATRIX)
+    print_metrics_row("macro average", &metrics, has_iou);
+    if (evaluation->classes <= PRINTED_MATRIX && evaluation->labels == NULL)
         print_matrix(evaluation, dataset);
+}
+
+void evaluation_print(const struct evaluation *evaluation, const struct dataset *dataset)
+{
+    if (evaluation->errors != NULL)
+        print_errors(evaluation, dataset);
+    else if (evaluation->classes > 0)
+        print_classes(evaluation, dataset);
 }

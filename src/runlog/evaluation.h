@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Evaluation of a split: loss, accuracies, the confusion matrix and the metrics of each class. */
+/* Evaluation of a split: loss, accuracies, the confusion matrix, the metrics of each class, and the
+ * errors of each output of a regression. */
 #ifndef VITTRAIN_RUNLOG_EVALUATION_H
 #define VITTRAIN_RUNLOG_EVALUATION_H
 
@@ -7,17 +8,28 @@
 
 #include "core/error.h"
 #include "data/dataset.h"
+#include "runlog/class_counts.h"
+#include "runlog/output_errors.h"
 
 /* One class against the rest; 0 / 0 is 0. The accuracy counts true negatives, so it is high for
  * rare classes; the share of a class that is recognised is its recall. */
 struct class_metrics {
     double recall, precision, f1, specificity, one_vs_rest_accuracy;
+    double iou; /* NAN if the class is neither true nor predicted anywhere */
 };
 
 struct evaluation {
     int64_t samples, classes; /* regression: 0 classes */
-    double loss, top1, top5;  /* means; accuracies in [0, 1], NAN without classes */
-    int64_t *confusion;       /* [classes, classes]: row = true class, column = predicted */
+    int64_t pixels;           /* segmentation: number of pixels that have a class; else 0 */
+    double loss;              /* mean */
+    /* Accuracies in [0, 1], NAN without classes. top1: share of the samples, of the pixels of a
+     * segmentation, or of the samples whose labels are all right. top5: NAN for the latter two. */
+    double top1, top5;
+    double miou;                  /* segmentation: mean IoU of the classes that occur; else NAN */
+    int64_t *confusion;           /* [classes, classes]: row = true class, column = predicted */
+    struct class_counts *labels;  /* [classes] if labels do not exclude each other; else NULL */
+    int64_t outputs;              /* of a regression */
+    struct output_errors *errors; /* [outputs] */
     double seconds;
     bool given_up; /* cancelled before its end: all other members are invalid */
 };
@@ -25,11 +37,20 @@ struct evaluation {
 void evaluation_free(struct evaluation *evaluation);
 void evaluation_class(const struct evaluation *evaluation, int64_t class_number,
                       struct class_metrics *metrics);
-/* Macro averages over the classes. */
+/* Macro averages over the classes, the IoU over those that occur. */
 void evaluation_macro(const struct evaluation *evaluation, struct class_metrics *metrics);
 
-/* Log the table of classes (up to 100) and the confusion matrix (up to 20 classes). dataset: names
- * of the classes; NULL: numbers. */
+/* Write the main metrics for a line of the log: ", accuracy 60.00 % (top-5 95.00 %)". */
+enum { EVALUATION_TEXT = 256 };
+void evaluation_text(const struct evaluation *evaluation, const struct dataset *dataset,
+                     char text[EVALUATION_TEXT]);
+
+/* Write the name of an output, or "y" and its number if the data set has no names. */
+enum { OUTPUT_NAME = 64 };
+void evaluation_output_name(const struct dataset *dataset, int64_t output, char text[OUTPUT_NAME]);
+
+/* Log the table of classes (up to 100) and the confusion matrix (up to 20 classes), or the table of
+ * outputs (up to 100). dataset: names of classes and outputs; NULL: numbers. */
 void evaluation_print(const struct evaluation *evaluation, const struct dataset *dataset);
 
 #endif

@@ -3,10 +3,14 @@
 libvittrain_a_SOURCES += \
 	src/runlog/hparams.c \
 	src/runlog/hparams.h \
+	src/runlog/class_counts.c \
+	src/runlog/class_counts.h \
 	src/runlog/evaluation.c \
 	src/runlog/evaluation.h \
 	src/runlog/monitor.c \
 	src/runlog/monitor.h \
+	src/runlog/output_errors.c \
+	src/runlog/output_errors.h \
 	src/runlog/prometheus.c \
 	src/runlog/prometheus.h \
 	src/runlog/rclone.c \

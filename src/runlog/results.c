@@ -10,7 +10,7 @@
 
 #include "core/json_value.h"
 
-static json_t *class_to_json(const struct class_metrics *metrics, const char *name)
+static json_t *class_to_json(const struct class_metrics *metrics, const char *name, bool has_iou)
 {
     json_t *object = json_object();
 
@@ -21,12 +21,47 @@ static json_t *class_to_json(const struct class_metrics *metrics, const char *na
     value_put(object, "f1", value_number(metrics->f1));
     value_put(object, "specificity", value_number(metrics->specificity));
     value_put(object, "one_vs_rest_accuracy", value_number(metrics->one_vs_rest_accuracy));
+    if (has_iou)
+        value_put(object, "iou", value_number(metrics->iou));
     return object;
+}
+
+static json_t *outputs_to_json(const struct evaluation *evaluation, const struct dataset *dataset)
+{
+    json_t *outputs = json_array();
+    for (int64_t i = 0; i < evaluation->outputs; i++) {
+        const struct output_errors *errors = &evaluation->errors[i];
+        json_t *object = json_object();
+        char name[OUTPUT_NAME];
+        evaluation_output_name(dataset, i, name);
+        value_put(object, "name", value_name(name));
+        value_put(object, "rmse", value_number(errors->rmse));
+        value_put(object, "mae", value_number(errors->mae));
+        value_put(object, "bias", value_number(errors->bias));
+        value_put(object, "r2", value_number(errors->r2));
+        value_put(object, "persistence_rmse", value_number(errors->persistence_rmse));
+        value_put(object, "persistence_mae", value_number(errors->persistence_mae));
+        value_append(outputs, object);
+    }
+    return outputs;
+}
+
+static json_t *confusion_to_json(const struct evaluation *evaluation)
+{
+    json_t *matrix = json_array();
+    for (int64_t i = 0; i < evaluation->classes; i++) {
+        json_t *row = json_array();
+        for (int64_t j = 0; j < evaluation->classes; j++)
+            value_append(row, json_integer(evaluation->confusion[i * evaluation->classes + j]));
+        value_append(matrix, row);
+    }
+    return matrix;
 }
 
 static void evaluation_put(json_t *object, const struct evaluation *evaluation, const char *split,
                            const struct dataset *dataset)
 {
+    const bool has_iou = evaluation->pixels > 0;
     struct class_metrics macro;
 
     value_put(object, "split", value_text(split));
@@ -35,23 +70,25 @@ static void evaluation_put(json_t *object, const struct evaluation *evaluation, 
     value_put(object, "top1", value_number(evaluation->top1));
     value_put(object, "top5", value_number(evaluation->top5));
     value_put(object, "evaluation_seconds", value_number(evaluation->seconds));
+    if (has_iou)
+        value_put(object, "miou", value_number(evaluation->miou));
+    if (evaluation->outputs > 0)
+        value_put(object, "outputs", outputs_to_json(evaluation, dataset));
     if (evaluation->confusion == NULL || evaluation->classes == 0)
         return;
     evaluation_macro(evaluation, &macro);
-    value_put(object, "macro", class_to_json(&macro, NULL));
-    json_t *classes = json_array(), *matrix = json_array();
+    value_put(object, "macro", class_to_json(&macro, NULL, has_iou));
+    json_t *classes = json_array();
     for (int64_t i = 0; i < evaluation->classes; i++) {
         struct class_metrics metrics;
         bool named = dataset != NULL && dataset->class_name != NULL && i < dataset->classes;
-        json_t *row = json_array();
         evaluation_class(evaluation, i, &metrics);
-        value_append(classes, class_to_json(&metrics, named ? dataset->class_name[i] : NULL));
-        for (int64_t j = 0; j < evaluation->classes; j++)
-            value_append(row, json_integer(evaluation->confusion[i * evaluation->classes + j]));
-        value_append(matrix, row);
+        value_append(classes,
+                     class_to_json(&metrics, named ? dataset->class_name[i] : NULL, has_iou));
     }
     value_put(object, "classes", classes);
-    value_put(object, "confusion_matrix", matrix);
+    if (evaluation->labels == NULL)
+        value_put(object, "confusion_matrix", confusion_to_json(evaluation));
 }
 
 static void run_put(json_t *object, const struct results *results)

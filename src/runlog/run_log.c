@@ -11,6 +11,7 @@
 #include "config/run_options.h"
 #include "core/clock.h"
 #include "core/csv.h"
+#include "runlog/evaluation.h"
 #include "runlog/hparams.h"
 #include "runlog/receipt.h"
 #include "runlog/tensorboard.h"
@@ -18,19 +19,22 @@
 static const char metrics_header[] =
     "epoch,step,split,loss,top1,top5,lr,grad_norm,images_per_second,step_seconds,data_seconds,"
     "compute_seconds,comm_seconds,exposed_comm_seconds,peak_share,elapsed_seconds,loss_scale,"
-    "skipped_steps,forward_seconds,backward_seconds,reduce_seconds,update_seconds";
+    "skipped_steps,forward_seconds,backward_seconds,reduce_seconds,update_seconds,miou";
 static const char epochs_header[] =
     "epoch,step,train_loss,train_top1,train_top5,val_loss,val_top1,val_top5,lr,seconds,"
     "eval_seconds,images_per_second,data_share,next_lr";
 
+static const char outputs_header[] =
+    "epoch,step,split,output,rmse,mae,bias,r2,persistence_rmse,persistence_mae";
+
 enum { METRICS_MOST = 8 }; /* tags of evaluations in a set */
-/* Columns of metrics.csv; STEP_COLUMN also of epochs.csv. */
+/* Columns of metrics.csv; STEP_COLUMN also of epochs.csv, SPLIT_COLUMN also of outputs.csv. */
 enum { STEP_COLUMN = 1, SPLIT_COLUMN = 2, TOP1_COLUMN = 4, ELAPSED_COLUMN = 15 };
 
 static const double flush_seconds = 5;
 
 struct run_log {
-    struct csv metrics, epochs, receipts;
+    struct csv metrics, epochs, receipts, outputs;
     struct tensorboard *board;
     int tags;          /* enum tags_choice */
     double flushed_at; /* clock */
@@ -141,10 +145,8 @@ bool run_log_is_due(const struct output_options *options, int64_t step, int64_t 
 
 /* ---- open */
 
-static bool tables_open(struct run_log *log, const char *folder,
-                        const struct run_log_position *position, struct error *error)
+static struct csv_keep evaluations_keep(const struct run_log_position *position)
 {
-    char metrics[FILE_PATH], epochs[FILE_PATH];
     struct csv_keep keep = {
         .column = STEP_COLUMN, .last = position->step, .text_column = SPLIT_COLUMN};
     size_t removed = 0;
@@ -152,6 +154,14 @@ static bool tables_open(struct run_log *log, const char *folder,
         keep.removed[removed++] = "val";
     if (position->untested)
         keep.removed[removed++] = "test";
+    return keep;
+}
+
+static bool tables_open(struct run_log *log, const char *folder,
+                        const struct run_log_position *position, struct error *error)
+{
+    char metrics[FILE_PATH], epochs[FILE_PATH];
+    const struct csv_keep keep = evaluations_keep(position);
     snprintf(metrics, sizeof metrics, "%s/metrics.csv", folder);
     snprintf(epochs, sizeof epochs, "%s/epochs.csv", folder);
     return csv_reopen(&log->metrics, metrics, metrics_header, &keep, error) &&
@@ -189,6 +199,16 @@ bool run_log_open_receipts(struct run_log *log, const struct run_folder *folder,
            csv_open(&log->receipts, path, header, RECEIPT_STEP, step, error);
 }
 
+bool run_log_open_outputs(struct run_log *log, const struct run_folder *folder,
+                          const struct run_log_position *position, struct error *error)
+{
+    const struct csv_keep keep = evaluations_keep(position);
+    char path[FILE_PATH];
+    snprintf(path, sizeof path, "%s/outputs.csv", folder->path);
+    return log->metrics.stream == NULL ||
+           csv_reopen(&log->outputs, path, outputs_header, &keep, error);
+}
+
 /* ---- rows */
 
 static void numbers_to_table(struct csv *csv, const double *values, size_t count)
@@ -217,7 +237,8 @@ static bool metrics_to_table(struct csv *csv, const struct metrics_row *row, str
                              row->forward_seconds,
                              row->backward_seconds,
                              row->reduce_seconds,
-                             row->update_seconds};
+                             row->update_seconds,
+                             row->miou};
     csv_integer(csv, row->epoch);
     csv_integer(csv, row->step);
     csv_text(csv, row->split);
@@ -235,6 +256,43 @@ bool run_log_metrics(struct run_log *log, const struct metrics_row *row, struct 
         !points_write(log, row->split, row->step, row->epoch, row, error))
         return false;
     return clock_now() - log->flushed_at < flush_seconds || run_log_flush(log, error);
+}
+
+static bool output_to_table(struct csv *csv, const struct metrics_row *row, const char *name,
+                            const struct output_errors *errors, struct error *error)
+{
+    const double values[] = {
+        errors->rmse,           errors->mae, errors->bias, errors->r2, errors->persistence_rmse,
+        errors->persistence_mae};
+    csv_integer(csv, row->epoch);
+    csv_integer(csv, row->step);
+    csv_text(csv, row->split);
+    csv_text(csv, name);
+    numbers_to_table(csv, values, sizeof values / sizeof values[0]);
+    return csv_end_row(csv, error);
+}
+
+bool run_log_targets(struct run_log *log, const struct metrics_row *row,
+                     const struct evaluation *evaluation, const struct dataset *dataset,
+                     struct error *error)
+{
+    char name[OUTPUT_NAME], tag[OUTPUT_NAME + 16];
+    if (log == NULL)
+        return true;
+    snprintf(tag, sizeof tag, "%s/miou", row->split);
+    if (!isnan(row->miou) && !run_log_point(log, tag, row->step, row->miou, error))
+        return false;
+    for (int64_t i = 0; i < evaluation->outputs; i++) {
+        const struct output_errors *errors = &evaluation->errors[i];
+        evaluation_output_name(dataset, i, name);
+        snprintf(tag, sizeof tag, "%s/rmse/%s", row->split, name);
+        if (log->outputs.stream != NULL &&
+            !output_to_table(&log->outputs, row, name, errors, error))
+            return false;
+        if (!isnan(errors->rmse) && !run_log_point(log, tag, row->step, errors->rmse, error))
+            return false;
+    }
+    return true;
 }
 
 bool run_log_epoch(struct run_log *log, const struct epoch_row *row, struct error *error)
@@ -306,6 +364,7 @@ bool run_log_flush(struct run_log *log, struct error *error)
     return (log->metrics.stream == NULL || csv_flush(&log->metrics, error)) &&
            (log->epochs.stream == NULL || csv_flush(&log->epochs, error)) &&
            (log->receipts.stream == NULL || csv_flush(&log->receipts, error)) &&
+           (log->outputs.stream == NULL || csv_flush(&log->outputs, error)) &&
            (log->board == NULL || tensorboard_flush(log->board, error));
 }
 
@@ -316,6 +375,7 @@ void run_log_close(struct run_log *log)
     csv_close(&log->metrics);
     csv_close(&log->epochs);
     csv_close(&log->receipts);
+    csv_close(&log->outputs);
     if (log->board != NULL)
         tensorboard_close(log->board);
     free(log);

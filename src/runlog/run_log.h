@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* The tables of a running run: metrics.csv, epochs.csv and TensorBoard events. docs/outputs.md
+/* The tables of a running run: metrics.csv, epochs.csv, outputs.csv and TensorBoard
+ * events. docs/outputs.md
  * explains the columns. Local; rank 0 has a log, on other ranks it is NULL and calls do nothing. */
 #ifndef VITTRAIN_RUNLOG_RUN_LOG_H
 #define VITTRAIN_RUNLOG_RUN_LOG_H
@@ -10,6 +11,8 @@
 #include "checkpoint/run_folder.h"
 #include "core/error.h"
 
+struct dataset;
+struct evaluation;
 struct options;
 struct output_options;
 struct receipt;
@@ -27,6 +30,7 @@ struct metrics_row {
     double loss_scale, skipped_steps; /* fp16 only: after the last step */
     /* compute_seconds and exposed_comm_seconds by phases; NAN on GPUs without debug.profile. */
     double forward_seconds, backward_seconds, reduce_seconds, update_seconds;
+    double miou; /* evaluations of a segmentation */
 
     /* For TensorBoard only. */
     bool due;                      /* the interval ended by output.log_every */
@@ -69,9 +73,18 @@ MUST_CHECK bool run_log_open_receipts(struct run_log *log, const struct run_fold
                                       const char *header, int64_t step, bool writes,
                                       struct error *error);
 
+/* Open outputs.csv, if there is a metrics.csv. For a regression. */
+MUST_CHECK bool run_log_open_outputs(struct run_log *log, const struct run_folder *folder,
+                                     const struct run_log_position *position, struct error *error);
+
 /* Rows are buffered for a few seconds; a write error (full disk) is reported by a later call, at
  * the latest by run_log_flush. */
 MUST_CHECK bool run_log_metrics(struct run_log *log, const struct metrics_row *row,
+                                struct error *error);
+/* Write the rows of outputs.csv and the TensorBoard points of an evaluation's targets. row: the
+ * evaluation's row of metrics.csv. */
+MUST_CHECK bool run_log_targets(struct run_log *log, const struct metrics_row *row,
+                                const struct evaluation *evaluation, const struct dataset *dataset,
                                 struct error *error);
 MUST_CHECK bool run_log_epoch(struct run_log *log, const struct epoch_row *row,
                               struct error *error);

@@ -9,6 +9,7 @@
 #include "core/clock.h"
 #include "core/status.h"
 #include "train/step.h"
+#include "train/target_metrics.h"
 
 /* Runs the forward pass of the samples in the session's input. With train.exact=layout, they are
  * whole grains. Grain numbers start at 0, because no gradients are added. */
@@ -91,7 +92,8 @@ struct pass {
     const struct evaluation_visitor *visitor; /* or NULL */
     struct control *control;                  /* or NULL */
     int32_t *predicted;
-    float *probabilities; /* or NULL */
+    float *probabilities;           /* or NULL */
+    struct target_metrics *targets; /* or NULL */
 };
 
 static void batches_run(const struct pass *pass, struct evaluation *evaluation, struct error *error)
@@ -111,7 +113,9 @@ static void batches_run(const struct pass *pass, struct evaluation *evaluation, 
             *error = batch->error;
         /* After an error a rank continues to take part in the collectives of the others. */
         batch_evaluate(pass->session, feed, batch, pass->predicted, pass->probabilities);
-        if (error->kind == ERROR_NONE && classes > 0)
+        if (error->kind == ERROR_NONE && pass->targets != NULL)
+            target_metrics_add(pass->targets, evaluation, batch, pass->probabilities);
+        else if (error->kind == ERROR_NONE && classes > 0)
             for (int64_t i = 0; i < batch->count; i++)
                 evaluation->confusion[batch->labels[i] * classes + pass->predicted[i]]++;
         if (pass->visitor != NULL)
@@ -128,13 +132,15 @@ static void sums_reduce(struct session *session, struct evaluation *evaluation)
     const struct loss_sums own = step_io_take_sums(&session->io, session->stream);
     double sums[4] = {own.loss, own.top1, own.top5, own.samples};
     comm_all_reduce(world, sums, 4, COMM_FP64, COMM_SUM);
-    comm_all_reduce(world, evaluation->confusion, evaluation->classes * evaluation->classes,
-                    COMM_INT64, COMM_SUM);
     evaluation->samples = (int64_t)sums[3];
     double samples = sums[3] > 0 ? sums[3] : 1;
     evaluation->loss = sums[0] / samples;
-    evaluation->top1 = evaluation->classes > 0 ? sums[1] / samples : NAN;
-    evaluation->top5 = evaluation->classes > 0 ? sums[2] / samples : NAN;
+    if (session->model->loss != LOSS_CROSS_ENTROPY || evaluation->classes == 0)
+        return;
+    comm_all_reduce(world, evaluation->confusion, evaluation->classes * evaluation->classes,
+                    COMM_INT64, COMM_SUM);
+    evaluation->top1 = sums[1] / samples;
+    evaluation->top5 = sums[2] / samples;
 }
 
 /* Collective. Allocates the results of a batch and the confusion matrix. */
@@ -156,6 +162,39 @@ static bool results_allocate(const struct session *session, struct evaluation *e
     return comm_agree(session->mesh.world, error);
 }
 
+/* Runs the passes with the counts allocated, and frees what is not a result. */
+static bool evaluation_fill(struct pass *pass, struct evaluation *evaluation, struct error *error)
+{
+    struct session *session = pass->session;
+    const bool counts = pass->visitor == NULL || pass->visitor->counts;
+    struct target_metrics targets = {0};
+    if (session->model->loss == LOSS_CROSS_ENTROPY)
+        evaluation->classes = counts ? session->model->classes : 0;
+    else if (counts &&
+             target_metrics_open(&targets, session, &pass->feed->dataset, evaluation, error))
+        pass->targets = &targets;
+    bool good = results_allocate(
+        session, evaluation, &pass->predicted,
+        pass->visitor != NULL || pass->targets != NULL ? &pass->probabilities : NULL, error);
+    if (good) {
+        session_activations(session, false);
+        session->device->backend->zero(session->stream, session->io.sums, sizeof *session->io.sums);
+        batches_run(pass, evaluation, error);
+        good = comm_agree(session->mesh.world, error);
+    }
+    if (good && !evaluation->given_up) {
+        sums_reduce(session, evaluation);
+        if (pass->targets != NULL)
+            target_metrics_reduce(&targets, evaluation);
+    } else {
+        evaluation_free(evaluation);
+    }
+    target_metrics_close(&targets);
+    free(pass->predicted);
+    free(pass->probabilities);
+    return good;
+}
+
 bool evaluation_run(struct session *session, struct data_feed *feed,
                     const struct evaluation_visitor *visitor, struct control *control,
                     struct evaluation *evaluation, struct error *error)
@@ -163,23 +202,8 @@ bool evaluation_run(struct session *session, struct data_feed *feed,
     double begin = clock_now();
     status_set_phase(PHASE_EVALUATION);
     struct pass pass = {.session = session, .feed = feed, .visitor = visitor, .control = control};
-    const struct model *model = session->model;
-    const bool counts = model->loss == LOSS_CROSS_ENTROPY && (visitor == NULL || visitor->counts);
-    *evaluation = (struct evaluation){.classes = counts ? model->classes : 0};
-    bool good = results_allocate(session, evaluation, &pass.predicted,
-                                 visitor != NULL ? &pass.probabilities : NULL, error);
-    if (good) {
-        session_activations(session, false);
-        session->device->backend->zero(session->stream, session->io.sums, sizeof *session->io.sums);
-        batches_run(&pass, evaluation, error);
-        good = comm_agree(session->mesh.world, error);
-    }
-    free(pass.predicted);
-    free(pass.probabilities);
-    if (good && !evaluation->given_up)
-        sums_reduce(session, evaluation);
-    else
-        evaluation_free(evaluation);
+    *evaluation = (struct evaluation){.top1 = NAN, .top5 = NAN, .miou = NAN};
+    const bool good = evaluation_fill(&pass, evaluation, error);
     /* Training continues with sums of zero. */
     session->device->backend->zero(session->stream, session->io.sums, sizeof *session->io.sums);
     evaluation->seconds = clock_now() - begin;

@@ -49,6 +49,8 @@ libvittrain_a_SOURCES += \
 	src/train/step.h \
 	src/train/straggler.c \
 	src/train/straggler.h \
+	src/train/target_metrics.c \
+	src/train/target_metrics.h \
 	src/train/trainer.c \
 	src/train/trainer.h \
 	src/train/trainer_run.c \

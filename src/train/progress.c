@@ -187,14 +187,12 @@ static void epoch_line_print(const struct trainer *trainer, const struct epoch_r
 }
 
 /* Log one evaluation: "final: loss 1.2, accuracy 60.00 % (top-5 95.00 %) on 500 samples". */
-static void evaluation_line_print(const char *name, const struct evaluation *evaluation,
-                                  const char *weights)
+static void evaluation_line_print(const struct trainer *trainer, const char *name,
+                                  const struct evaluation *evaluation, const char *weights)
 {
-    char right[80] = "";
-    if (evaluation->classes > 0)
-        snprintf(right, sizeof right, ", accuracy %.2f %% (top-5 %.2f %%)", 100 * evaluation->top1,
-                 100 * evaluation->top5);
-    log_info("%s: loss %.4f%s on %lld samples%s", name, evaluation->loss, right,
+    char text[EVALUATION_TEXT];
+    evaluation_text(evaluation, &trainer->run.validation.dataset, text);
+    log_info("%s: loss %.4f%s on %lld samples%s", name, evaluation->loss, text,
              (long long)evaluation->samples, weights);
 }
 
@@ -228,11 +226,11 @@ static void result_lines_print(const struct trainer *trainer, const struct resul
         log_info("target: accuracy %.2f %% reached after %s", 100 * results->target, reached);
     }
     if (results->evaluation != NULL)
-        evaluation_line_print("final", results->evaluation, "");
+        evaluation_line_print(trainer, "final", results->evaluation, "");
     snprintf(weights, sizeof weights, ", with the %s weights (step %lld)", results->test_weights,
              (long long)results->test_step);
     if (results->test != NULL)
-        evaluation_line_print("test", results->test, weights);
+        evaluation_line_print(trainer, "test", results->test, weights);
     files_line_print(trainer->folder.path);
     log_info("next: vittrain report %s", trainer->folder.path);
 }
@@ -331,7 +329,8 @@ void progress_interval(struct trainer *trainer)
         .forward_seconds = seen ? sums->times.forward / rank_steps : NAN,
         .backward_seconds = seen ? sums->times.backward / rank_steps : NAN,
         .reduce_seconds = seen ? sums->times.reduce / rank_steps : NAN,
-        .update_seconds = seen ? sums->times.update / rank_steps : NAN};
+        .update_seconds = seen ? sums->times.update / rank_steps : NAN,
+        .miou = NAN};
     error_defer(run_log_metrics(trainer->output.log, &row, &trainer->output.log_error));
     straggler_follow(&trainer->progress.straggler, sums->ranks, seconds, interval->steps);
     trainer->output.figures.loss = row.loss;
@@ -388,6 +387,7 @@ static struct metrics_row evaluation_row(const struct trainer *trainer, const ch
                               .loss = evaluation->loss,
                               .top1 = evaluation->top1,
                               .top5 = evaluation->top5,
+                              .miou = evaluation->miou,
                               .images_per_second =
                                   (double)evaluation->samples / evaluation->seconds,
                               .elapsed_seconds = elapsed(trainer)};
@@ -398,11 +398,19 @@ static struct metrics_row evaluation_row(const struct trainer *trainer, const ch
     return row;
 }
 
+/* Writes an evaluation to the tables. */
+static void evaluation_log(struct trainer *trainer, const char *split,
+                           const struct evaluation *evaluation)
+{
+    const struct metrics_row row = evaluation_row(trainer, split, evaluation);
+    error_defer(run_log_metrics(trainer->output.log, &row, &trainer->output.log_error) &&
+                run_log_targets(trainer->output.log, &row, evaluation,
+                                &trainer->run.validation.dataset, &trainer->output.log_error));
+}
+
 void progress_test(struct trainer *trainer)
 {
-    const struct evaluation *test = &trainer->test.evaluation;
-    const struct metrics_row row = evaluation_row(trainer, "test", test);
-    error_defer(run_log_metrics(trainer->output.log, &row, &trainer->output.log_error));
+    evaluation_log(trainer, "test", &trainer->test.evaluation);
     error_defer(run_log_flush(trainer->output.log, &trainer->output.log_error));
 }
 
@@ -435,11 +443,12 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
         if (!isnan(row.val_top1) && !(trainer->best.top1 >= row.val_top1))
             trainer->best.top1 = row.val_top1;
         progress_figures(trainer);
-        const struct metrics_row metrics = evaluation_row(trainer, "val", evaluation);
-        error_defer(run_log_metrics(trainer->output.log, &metrics, &trainer->output.log_error));
+        evaluation_log(trainer, "val", evaluation);
     }
     trainer->progress.last_epoch = row;
     epoch_line_print(trainer, &row, evaluated);
+    if (evaluated && trainer->run.session.model->loss == LOSS_TARGETS)
+        evaluation_line_print(trainer, "val", evaluation, "");
     data_wait_log(trainer, &row);
     error_defer(run_log_epoch(trainer->output.log, &row, &trainer->output.log_error));
     error_defer(run_log_flush(trainer->output.log, &trainer->output.log_error));
@@ -520,7 +529,8 @@ static void misclassified_save(struct trainer *trainer, const struct results *re
         results->test != NULL && trainer->run.options.data.val != VALIDATION_TEST
             ? &trainer->test.feed
             : &trainer->run.validation;
-    if (shown != NULL && shown->classes > 0 && !trainer->test.evaluation.given_up)
+    if (shown != NULL && trainer->run.session.model->loss == LOSS_CROSS_ENTROPY &&
+        !trainer->test.evaluation.given_up)
         misclassified_write(&trainer->misclassified, &trainer->folder, trainer->run.world,
                             &feed->dataset, results->test != NULL ? "test" : "val", error);
 }

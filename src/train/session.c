@@ -272,6 +272,9 @@ void session_measure(struct session *session, int64_t batch, const struct image_
     bool snapshot = training && background && options->checkpoint.writers != WRITERS_NODE0;
     session->batch = batch;
     memory->loader_bytes = feed_bytes(options, &known, batch, training);
+    if (session->model->loss == LOSS_TARGETS) /* outputs of an evaluation */
+        memory->loader_bytes +=
+            (size_t)(batch * model_output_count(session->model)) * sizeof(float);
     memory->snapshot_bytes = snapshot ? checkpoint_snapshot_bytes(&session->flat) : 0;
     arena_measure(&memory->arena);
     memory->arena.by_row = rows;

@@ -175,6 +175,9 @@ static bool log_prepare(struct trainer *trainer, struct error *error)
                                           state->step, trainer->run.options.output.receipt > 0,
                                           error));
         free(header);
+        if (trainer->run.options.train.loss >= TRAIN_LOSS_SQUARED)
+            error_defer(
+                run_log_open_outputs(trainer->output.log, &trainer->folder, &position, error));
     }
     return comm_agree(trainer->run.world, error);
 }
@@ -242,7 +245,7 @@ static bool trainer_prepare(struct trainer *trainer, const struct options *given
     if ((trainer->receipts.expected == NULL && !init_check(trainer, error)) ||
         !run_open(&trainer->run, given, trainer->run.world, error))
         return false;
-    if (session->model->loss != LOSS_CROSS_ENTROPY && options->checkpoint.monitor == MONITOR_TOP1)
+    if (options->train.loss >= TRAIN_LOSS_SQUARED && options->checkpoint.monitor == MONITOR_TOP1)
         return error_set(error, ERROR_USAGE,
                          "checkpoint.monitor=top1: the data has numbers to predict, not classes; "
                          "set checkpoint.monitor=loss or none");

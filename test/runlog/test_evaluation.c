@@ -106,6 +106,22 @@ TEST(tables_are_printed)
     evaluation_free(&evaluation);
 }
 
+TEST(outputs_are_printed)
+{
+    struct output_errors errors[2] = {{12.5, 9, -0.25, 0.75, 25, 20}, {1, 1, 0, 0, NAN, NAN}};
+    struct evaluation evaluation = {.outputs = 2, .errors = errors};
+    char text[8192];
+
+    print_to(text, sizeof text, &evaluation, NULL);
+    assert_has(text, "R2 persistence RMSE  persistence MAE");
+    assert_has(text, "y0                      12.5           9       -0.25    0.7500"
+                     "               25               20\n");
+    evaluation.errors = &errors[1];
+    evaluation.outputs = 1;
+    print_to(text, sizeof text, &evaluation, NULL);
+    assert_null(strstr(text, "persistence"));
+}
+
 TEST(no_matrix_for_many_classes)
 {
     struct evaluation evaluation = {.samples = 1, .classes = 150};
@@ -117,6 +133,42 @@ TEST(no_matrix_for_many_classes)
     assert_has(text, "150 classes in total");
     assert_null(strstr(text, "predicted"));
     evaluation_free(&evaluation);
+}
+
+/* The metrics of an evaluation in a line of the log. */
+TEST(lines_have_the_metrics_of_their_task)
+{
+    struct output_errors errors[5] = {{.rmse = 2, .persistence_rmse = 4}, {.rmse = 1}};
+    struct class_counts counts[2] = {{3, 4, 6, 10}, {0, 0, 0, 10}};
+    char *names[] = {"u", "v"}, text[EVALUATION_TEXT];
+    const struct dataset dataset = {.target = {.count = 2}, .target_name = names};
+    struct evaluation evaluation = evaluation_of_matrix();
+
+    evaluation.top1 = 0.25;
+    evaluation.top5 = 1;
+    evaluation_text(&evaluation, NULL, text);
+    assert_string_equal(text, ", accuracy 25.00 % (top-5 100.00 %)");
+    evaluation.pixels = 18;
+    evaluation.miou = 0.5;
+    evaluation_text(&evaluation, NULL, text);
+    assert_string_equal(text, ", pixel accuracy 25.00 %, mean IoU 0.5000");
+    evaluation_free(&evaluation);
+    evaluation = (struct evaluation){.classes = 2, .top1 = 0.25, .labels = counts};
+    evaluation_text(&evaluation, NULL, text);
+    assert_string_equal(text, ", subset accuracy 25.00 %, macro F1 0.3000");
+    errors[1].persistence_rmse = NAN;
+    evaluation = (struct evaluation){.outputs = 2, .errors = errors};
+    evaluation_text(&evaluation, &dataset, text);
+    assert_string_equal(text, ", RMSE u 2 (0.500 of persistence), v 1");
+    for (int i = 0; i < 5; i++)
+        errors[i] = (struct output_errors){
+            .rmse = i, .r2 = 0.1 * i, .persistence_rmse = 2, .persistence_mae = 2};
+    evaluation.outputs = 5;
+    evaluation_text(&evaluation, NULL, text);
+    assert_string_equal(text, ", RMSE 1.000 of persistence (mean of 5 outputs)");
+    errors[4].persistence_rmse = NAN;
+    evaluation_text(&evaluation, NULL, text);
+    assert_string_equal(text, ", R2 0.2000 (mean of 5 outputs)");
 }
 
 TEST_MAIN()

@@ -168,6 +168,57 @@ TEST(classes_and_matrix_are_written)
     json_decref(object);
 }
 
+TEST(outputs_are_written)
+{
+    struct output_errors errors[2] = {{2, 1.5, -0.5, 0.25, 4, 3}, {1, 1, 0, 0, NAN, NAN}};
+    char *names[] = {"u", "v"};
+    const struct dataset dataset = {.target = {.count = 2}, .target_name = names};
+    const struct evaluation regression = {
+        .samples = 8, .top1 = NAN, .top5 = NAN, .outputs = 2, .errors = errors};
+    json_t *object = parse(evaluation_to_text(&regression, "val", &dataset));
+    const json_t *outputs = json_object_get(object, "outputs");
+    const json_t *u = json_array_get(outputs, 0), *v = json_array_get(outputs, 1);
+    assert_int_equal(json_array_size(outputs), 2);
+    assert_string_equal(json_string_value(json_object_get(u, "name")), "u");
+    assert_true(number(u, "rmse") == 2 && number(u, "mae") == 1.5 && number(u, "bias") == -0.5 &&
+                number(u, "r2") == 0.25);
+    assert_true(number(u, "persistence_rmse") == 4 && number(u, "persistence_mae") == 3);
+    assert_true(json_is_null(json_object_get(v, "persistence_rmse")));
+    assert_true(json_is_null(json_object_get(object, "top1")));
+    assert_null(json_object_get(object, "classes"));
+    json_decref(object);
+}
+
+TEST(a_segmentation_has_iou)
+{
+    struct evaluation segmentation = evaluation;
+    segmentation.pixels = 10;
+    segmentation.miou = 0.5;
+    json_t *object = parse(evaluation_to_text(&segmentation, "val", NULL));
+    const json_t *classes = json_object_get(object, "classes");
+    assert_true(number(object, "miou") == 0.5);
+    assert_true(number(json_array_get(classes, 0), "iou") == 0.5);
+    assert_true(number(json_array_get(classes, 1), "one_vs_rest_accuracy") == 0.7);
+    json_decref(object);
+    object = parse(evaluation_to_text(&evaluation, "val", NULL));
+    assert_null(json_object_get(object, "miou"));
+    assert_null(json_object_get(json_array_get(json_object_get(object, "classes"), 0), "iou"));
+    json_decref(object);
+}
+
+TEST(labels_have_no_matrix)
+{
+    struct class_counts counts[2] = {{3, 4, 6, 10}, {2, 5, 2, 10}};
+    struct evaluation labels = evaluation;
+    labels.labels = counts;
+    json_t *object = parse(evaluation_to_text(&labels, "val", NULL));
+    const json_t *classes = json_object_get(object, "classes");
+    assert_true(number(json_array_get(classes, 0), "recall") == 0.75);
+    assert_true(number(json_array_get(classes, 1), "precision") == 1);
+    assert_null(json_object_get(object, "confusion_matrix"));
+    json_decref(object);
+}
+
 TEST(test_split_and_target_are_written)
 {
     struct results results = some_results();

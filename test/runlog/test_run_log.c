@@ -7,13 +7,14 @@
 
 #include "config/options.h"
 #include "core/csv.h"
+#include "runlog/evaluation.h"
 #include "temporary.h"
 #include "test.h"
 
 #define METRICS_HEADER                                                                             \
     "epoch,step,split,loss,top1,top5,lr,grad_norm,images_per_second,step_seconds,data_seconds,"    \
     "compute_seconds,comm_seconds,exposed_comm_seconds,peak_share,elapsed_seconds,loss_scale,"     \
-    "skipped_steps,forward_seconds,backward_seconds,reduce_seconds,update_seconds\n"
+    "skipped_steps,forward_seconds,backward_seconds,reduce_seconds,update_seconds,miou\n"
 #define EPOCHS_HEADER                                                                              \
     "epoch,step,train_loss,train_top1,train_top5,val_loss,val_top1,val_top5,lr,seconds,"           \
     "eval_seconds,images_per_second,data_share,next_lr\n"
@@ -69,7 +70,8 @@ static void write_train(struct run_log *log, int64_t step)
                               .forward_seconds = 0.02,
                               .backward_seconds = 0.04,
                               .reduce_seconds = NAN,
-                              .update_seconds = 0.0001};
+                              .update_seconds = 0.0001,
+                              .miou = NAN};
 
     assert_true(run_log_metrics(log, &row, &error));
 }
@@ -113,7 +115,7 @@ static void assert_file(const char *name, const char *expected)
 
 #define ROW(epoch, step)                                                                           \
     epoch "," step ",train,2.5,0.125,,0.0003,0.333333333,1000,0.064,0,0.06,0.01,0.004,0.5," step   \
-          ",32768,1,0.02,0.04,,0.0001\n"
+          ",32768,1,0.02,0.04,,0.0001,\n"
 
 TEST_WITH(rows_have_the_given_values, make_folder, temporary_teardown)
 {
@@ -176,6 +178,39 @@ TEST_WITH(evaluations_after_the_checkpoint_are_removed, make_folder, temporary_t
     close_log(
         open_log_at(&(struct run_log_position){.step = 20, .unevaluated = true, .untested = true}));
     assert_file("metrics.csv", before);
+}
+
+/* One row for each output of a regression; a resumed run replaces those after its checkpoint. */
+TEST_WITH(outputs_have_a_table, make_folder, temporary_teardown)
+{
+    static const char header[] =
+        "epoch,step,split,output,rmse,mae,bias,r2,persistence_rmse,persistence_mae\n";
+    static const char rows[] = "0,10,val,u,2,1.5,-0.5,0.25,4,3\n0,10,val,\"v, w\",1,1,,,,\n";
+    struct output_errors errors[2] = {{2, 1.5, -0.5, 0.25, 4, 3}, {1, 1, NAN, NAN, NAN, NAN}};
+    char *names[] = {"u", "v, w"};
+    const struct dataset dataset = {.target = {.count = 2}, .target_name = names};
+    const struct evaluation evaluation = {.outputs = 2, .errors = errors};
+    const struct metrics_row row = {.step = 10, .split = "val", .miou = NAN};
+    const struct run_log_position position = {.step = 10};
+    const struct run_log_position unevaluated = {.step = 10, .unevaluated = true};
+    char text[256];
+    struct error error = {0};
+    struct run_log *log = open_log(0);
+
+    assert_true(run_log_open_outputs(log, &folder, &(struct run_log_position){0}, &error));
+    assert_true(run_log_targets(log, &row, &evaluation, &dataset, &error));
+    close_log(log);
+    snprintf(text, sizeof text, "%s%s", header, rows);
+    assert_file("outputs.csv", text);
+    log = open_log_at(&position);
+    assert_true(run_log_open_outputs(log, &folder, &position, &error));
+    close_log(log);
+    assert_file("outputs.csv", text);
+    log = open_log_at(&unevaluated);
+    assert_true(run_log_open_outputs(log, &folder, &unevaluated, &error));
+    close_log(log);
+    assert_file("outputs.csv", header);
+    assert_true(run_log_targets(NULL, &row, &evaluation, &dataset, &error));
 }
 
 TEST_WITH(truncated_last_line_is_dropped, make_folder, temporary_teardown)

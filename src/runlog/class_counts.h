@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* Counts of classes: of the pixels of a segmentation, and of labels that do not exclude each other.
+ */
+#ifndef VITTRAIN_RUNLOG_CLASS_COUNTS_H
+#define VITTRAIN_RUNLOG_CLASS_COUNTS_H
+
+#include <stdint.h>
+
+/* One class against the rest. */
+struct class_counts {
+    int64_t right;             /* predicted and true */
+    int64_t actual, predicted; /* true; predicted */
+    int64_t counted;           /* all */
+};
+
+/* Samples with labels, and those of them whose labels are all predicted right. */
+struct sample_counts {
+    int64_t right, counted;
+};
+
+/* Add the pixels of a sample to a confusion matrix [classes, classes]. logits: [classes, pixels];
+ * the largest one is the prediction, and the lowest class if several are equal. targets: class
+ * numbers; NaN: not counted. */
+void confusion_add_pixels(int64_t *confusion, int64_t classes, const float *logits,
+                          const float *targets, int64_t pixels);
+
+/* Add the labels of a sample to the counts of each class. A label is predicted if its probability
+ * is above 0.5. targets: 0 or 1; NaN: not counted. */
+void class_counts_add(struct class_counts *counts, struct sample_counts *samples, int64_t classes,
+                      const float *logits, const float *targets);
+
+#endif

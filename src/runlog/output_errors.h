@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* Errors of one output of a regression: root mean square, absolute, mean and relative to the
+ * variance. The sums depend neither on the order nor on the number of ranks (device/exact_sum.h).
+ */
+#ifndef VITTRAIN_RUNLOG_OUTPUT_ERRORS_H
+#define VITTRAIN_RUNLOG_OUTPUT_ERRORS_H
+
+#include <stdint.h>
+
+#include "device/operations.h"
+
+/* In the units of the target; r2 has none. NAN: not known. */
+struct output_errors {
+    double rmse, mae; /* root of the mean squared error; mean absolute error */
+    double bias;      /* mean of prediction - target */
+    double r2;        /* 1 - squared error / variance of the target */
+    double persistence_rmse, persistence_mae; /* of the input as the prediction */
+};
+
+/* Weighted sums over the elements whose target is not missing. Sums of both signs are divided into
+ * the planes whose sum is positive and those whose sum is negative. */
+enum output_sum {
+    SUM_WEIGHT,
+    SUM_ERROR_ABOVE,
+    SUM_ERROR_BELOW,
+    SUM_ABSOLUTE,
+    SUM_SQUARE,
+    SUM_TARGET_ABOVE, /* target less its mean in the training data */
+    SUM_TARGET_BELOW,
+    SUM_TARGET_SQUARE,
+    SUM_PERSISTENCE_WEIGHT,
+    SUM_PERSISTENCE_ABSOLUTE,
+    SUM_PERSISTENCE_SQUARE,
+    OUTPUT_SUMS
+};
+
+/* One output of one sample. */
+struct output_plane {
+    int64_t height, width;
+    double mean;              /* of the target in the training data; 0 will do */
+    const float *predictions; /* [height, width] */
+    const float *targets;     /* [height, width]; NaN: missing */
+    const float *persistence; /* [height, width]: the same variable in the input; or NULL */
+    const float *row_weights; /* [height]; or NULL: 1 */
+};
+
+/* Thread-safe. */
+void output_sums_add(struct exact_sum sums[OUTPUT_SUMS], const struct output_plane *plane);
+struct output_errors output_errors_of(const struct exact_sum sums[OUTPUT_SUMS]);
+
+#endif

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "train/target_metrics.h"
+
+#include <math.h>
+#include <omp.h>
+#include <stdlib.h>
+
+#include "core/latitude.h"
+
+static int64_t plane_of(const struct model *model)
+{
+    return model->output.height * model->output.width;
+}
+
+bool target_metrics_open(struct target_metrics *metrics, const struct session *session,
+                         const struct dataset *dataset, struct evaluation *evaluation,
+                         struct error *error)
+{
+    const struct train_options *train = &session->options->train;
+    const struct model *model = session->model;
+    const size_t outputs = (size_t)model->classes, rows = (size_t)model->output.height;
+    bool good;
+    *metrics = (struct target_metrics){.session = session, .dataset = dataset};
+    if (dataset->target_is_class) {
+        evaluation->classes = model->classes;
+        metrics->confusion =
+            calloc((size_t)session->limits.threads * outputs * outputs, sizeof *metrics->confusion);
+        good = metrics->confusion != NULL;
+    } else if (train->loss == TRAIN_LOSS_BCE) {
+        evaluation->classes = model->classes;
+        evaluation->labels = calloc(outputs, sizeof *evaluation->labels);
+        good = evaluation->labels != NULL;
+    } else {
+        evaluation->outputs = model->classes;
+        evaluation->errors = calloc(outputs, sizeof *evaluation->errors);
+        metrics->sums = calloc(outputs * OUTPUT_SUMS, sizeof *metrics->sums);
+        metrics->row_weights = calloc(rows, sizeof *metrics->row_weights);
+        good = evaluation->errors != NULL && metrics->sums != NULL && metrics->row_weights != NULL;
+    }
+    if (!good)
+        return error_set(error, ERROR_MEMORY, "no memory for the metrics of %zu outputs", outputs);
+    if (metrics->row_weights != NULL && train->row_weight == ROW_WEIGHT_LATITUDE) {
+        latitude_weights(model->output.height, metrics->row_weights);
+    } else {
+        free(metrics->row_weights);
+        metrics->row_weights = NULL;
+    }
+    return true;
+}
+
+/* Return the plane of a sample's pixels that predicts an output if nothing changes, or NULL. */
+static const float *persistence_of(const struct target_metrics *metrics, const struct batch *batch,
+                                   int64_t sample, int64_t output)
+{
+    const struct dataset *dataset = metrics->dataset;
+    const int64_t plane = plane_of(metrics->session->model);
+    const int64_t channel = dataset->persistence != NULL ? dataset->persistence[output] : -1;
+    if (channel < 0 || plane == 1 || dataset->type != DATASET_FLOAT32)
+        return NULL;
+    return (const float *)(const void *)(batch->pixels + sample * batch->record_bytes) +
+           channel * plane;
+}
+
+static void errors_add(struct target_metrics *metrics, const struct batch *batch,
+                       const float *predictions)
+{
+    const struct session *session = metrics->session;
+    const struct model *model = session->model;
+    const int64_t outputs = model->classes, plane = plane_of(model);
+#pragma omp parallel for schedule(static) num_threads(session->limits.threads)
+    for (int64_t i = 0; i < batch->count * outputs; i++) {
+        const int64_t sample = i / outputs, output = i % outputs;
+        const struct output_plane args = {.height = model->output.height,
+                                          .width = model->output.width,
+                                          .mean = (double)session->input.target_mean[output],
+                                          .predictions = predictions + i * plane,
+                                          .targets = batch_targets(batch, sample) + output * plane,
+                                          .persistence =
+                                              persistence_of(metrics, batch, sample, output),
+                                          .row_weights = metrics->row_weights};
+        output_sums_add(&metrics->sums[output * OUTPUT_SUMS], &args);
+    }
+}
+
+static void pixels_add(struct target_metrics *metrics, const struct batch *batch,
+                       const float *predictions)
+{
+    const struct session *session = metrics->session;
+    const int64_t classes = session->model->classes, plane = plane_of(session->model);
+#pragma omp parallel for schedule(static) num_threads(session->limits.threads)
+    for (int64_t i = 0; i < batch->count; i++)
+        confusion_add_pixels(metrics->confusion + omp_get_thread_num() * classes * classes, classes,
+                             predictions + i * classes * plane, batch_targets(batch, i), plane);
+}
+
+void target_metrics_add(struct target_metrics *metrics, struct evaluation *evaluation,
+                        const struct batch *batch, const float *predictions)
+{
+    const int64_t outputs = metrics->session->model->classes;
+    if (metrics->sums != NULL)
+        errors_add(metrics, batch, predictions);
+    if (metrics->confusion != NULL)
+        pixels_add(metrics, batch, predictions);
+    for (int64_t i = 0; evaluation->labels != NULL && i < batch->count; i++)
+        class_counts_add(evaluation->labels, &metrics->samples, outputs, predictions + i * outputs,
+                         batch_targets(batch, i));
+}
+
+/* Set the confusion matrix of all ranks and threads, the pixel accuracy and the mean IoU. */
+static void pixels_reduce(struct target_metrics *metrics, struct evaluation *evaluation)
+{
+    const struct session *session = metrics->session;
+    const int64_t classes = evaluation->classes, cells = classes * classes;
+    struct class_metrics macro;
+    int64_t right = 0;
+    for (int64_t i = 0; i < session->limits.threads * cells; i++)
+        evaluation->confusion[i % cells] += metrics->confusion[i];
+    comm_all_reduce(session->mesh.world, evaluation->confusion, cells, COMM_INT64, COMM_SUM);
+    for (int64_t i = 0; i < cells; i++) {
+        evaluation->pixels += evaluation->confusion[i];
+        right += i / classes == i % classes ? evaluation->confusion[i] : 0;
+    }
+    evaluation_macro(evaluation, &macro);
+    evaluation->top1 = (double)right / (double)evaluation->pixels;
+    evaluation->miou = macro.iou;
+}
+
+void target_metrics_reduce(struct target_metrics *metrics, struct evaluation *evaluation)
+{
+    struct comm *world = metrics->session->mesh.world;
+    if (metrics->confusion != NULL)
+        pixels_reduce(metrics, evaluation);
+    if (evaluation->labels != NULL) {
+        comm_all_reduce(world, evaluation->labels,
+                        evaluation->classes * (int64_t)sizeof *evaluation->labels / 8, COMM_INT64,
+                        COMM_SUM);
+        comm_all_reduce(world, &metrics->samples, sizeof metrics->samples / 8, COMM_INT64,
+                        COMM_SUM);
+        evaluation->top1 = (double)metrics->samples.right / (double)metrics->samples.counted;
+    }
+    if (metrics->sums != NULL)
+        comm_all_reduce(world, metrics->sums,
+                        evaluation->outputs * OUTPUT_SUMS * (int64_t)sizeof *metrics->sums / 8,
+                        COMM_INT64, COMM_SUM);
+    for (int64_t i = 0; metrics->sums != NULL && i < evaluation->outputs; i++)
+        evaluation->errors[i] = output_errors_of(&metrics->sums[i * OUTPUT_SUMS]);
+}
+
+void target_metrics_close(struct target_metrics *metrics)
+{
+    free(metrics->sums);
+    free(metrics->row_weights);
+    free(metrics->confusion);
+    *metrics = (struct target_metrics){0};
+}
