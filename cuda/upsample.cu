@@ -26,7 +26,7 @@ __device__ static inline struct tap tap_at(int i, int size, int out_size)
 }
 
 template <typename number>
-__global__ static void forward_kernel(struct upsample_forward args, unsigned blocks)
+__global__ static void upsample_forward_kernel(struct upsample_forward args, unsigned blocks)
 {
     kernel_begin();
     int64_t plane = blockIdx.x / blocks, sample = plane / args.channels;
@@ -51,8 +51,9 @@ template <typename number>
 static void forward_launch(struct stream *stream, const struct upsample_forward *args)
 {
     unsigned blocks = blocks_for(args->out_height * args->out_width, THREADS);
-    KERNEL_LAUNCH(forward_kernel<number>, (unsigned)(args->batch * args->channels) * blocks,
-                  THREADS, 0, stream->handle, *args, blocks);
+    KERNEL_LAUNCH(upsample_forward_kernel<number>,
+                  (unsigned)(args->batch * args->channels) * blocks, THREADS, 0, stream->handle,
+                  *args, blocks);
 }
 
 /* True if the grid of `blocks` blocks and the positions fit in 32 bits. */
@@ -100,7 +101,8 @@ __device__ static inline struct outputs outputs_of(int at, int size, int out_siz
     return outputs;
 }
 
-template <typename number> __global__ static void backward_kernel(struct upsample_backward args)
+template <typename number>
+__global__ static void upsample_backward_kernel(struct upsample_backward args)
 {
     kernel_begin();
     int64_t number_of = (int64_t)blockIdx.x * WARPS + threadIdx.x / WARP;
@@ -130,8 +132,8 @@ template <typename number>
 static void backward_launch(struct stream *stream, const struct upsample_backward *args)
 {
     int64_t inputs = args->batch * args->channels * args->height * args->width;
-    KERNEL_LAUNCH(backward_kernel<number>, blocks_for(inputs, WARPS), THREADS, 0, stream->handle,
-                  *args);
+    KERNEL_LAUNCH(upsample_backward_kernel<number>, blocks_for(inputs, WARPS), THREADS, 0,
+                  stream->handle, *args);
 }
 
 void cuda_upsample_backward(struct stream *stream, const struct upsample_backward *args)
