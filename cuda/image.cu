@@ -179,6 +179,7 @@ struct pixels {
     struct axis down;
     const struct pixel_plan *plans;
     float missing;
+    bool is_target;
     struct levels levels;
 };
 
@@ -210,11 +211,14 @@ __device__ static inline struct point point_follow(const struct pixel_plan &plan
         if (!is_inside(x, y, pixels))
             return {-1, 0};
     }
-    x = (plan.flip ? pixels.width - 1 - x : x) + plan.shift_x;
-    y += plan.shift_y;
+    struct point from = {plan.transpose ? y : x, plan.transpose ? x : y};
+    x = (plan.flip ? pixels.width - 1 - from.x : from.x) + plan.shift_x;
+    y = (plan.vflip ? pixels.height - 1 - from.y : from.y) + plan.shift_y;
     if (!is_inside(x, y, pixels))
         return {-1, 0};
-    return {x, y};
+    x -= plan.roll_x;
+    y -= plan.roll_y;
+    return {x < 0 ? x + pixels.width : x, y < 0 ? y + pixels.height : y};
 }
 
 /* Return a pixel of the resized image: a sum over its column if the vertical pass is still to be
@@ -255,26 +259,55 @@ __device__ static inline void table_fill(const struct pixels &pixels, const floa
     (void)pixels, (void)planes, (void)table;
 }
 
-template <typename number>
-__device__ static inline void pixel_store(const struct pixels &pixels, const number *table,
-                                          int channel, const uint8_t *plane,
-                                          const struct point &point, number *image)
+/* Return a number of random_normal_pair of src/core/random.h. */
+__device__ static inline float normal_of(uint32_t first, uint32_t second, int number)
 {
-    (void)pixels;
-    int level = point.x < 0 ? 0 : pixel_of(pixels, plane, point);
-    *image = table[channel * LEVELS + level];
+    double radius = sqrt(-2.0 * log(((double)first + 1.0) * 0x1p-32));
+    double angle = 2.0 * M_PI * ((double)second * 0x1p-32);
+    return (float)(radius * (number == 0 ? cos(angle) : sin(angle)));
+}
+
+/* Apply noise and channel dropout to the value of the output's pixel `at`. */
+__device__ static inline float value_change(const struct pixel_plan &plan, int channel, int at,
+                                            float value)
+{
+    if (plan.channel_dropout > 0) {
+        struct random_block drawn = block_draw(plan.seed, RANDOM_CHANNELS, 0, plan.epoch,
+                                               plan.sample, (uint32_t)channel / 4);
+        if ((float)(drawn.word[channel % 4] >> 8) * 0x1p-24f < plan.channel_dropout)
+            return 0;
+    }
+    if (plan.noise > 0) {
+        struct random_block drawn = block_draw(plan.seed, RANDOM_NOISE, (uint32_t)channel,
+                                               plan.epoch, plan.sample, (uint32_t)at / 4);
+        int pair = at % 4 / 2 * 2;
+        value = fmaf(plan.noise, normal_of(drawn.word[pair], drawn.word[pair + 1], at % 2), value);
+    }
+    return value;
 }
 
 template <typename number>
-__device__ static inline void pixel_store(const struct pixels &pixels, const number *table,
-                                          int channel, const float *plane,
-                                          const struct point &point, number *image)
+__device__ static inline void
+pixel_store(const struct pixels &pixels, const number *table, const struct pixel_plan *plan,
+            int channel, const uint8_t *plane, const struct point &point, int at, number *image)
+{
+    (void)plan;
+    int level = point.x < 0 ? 0 : pixel_of(pixels, plane, point);
+    image[at] = table[channel * LEVELS + level];
+}
+
+template <typename number>
+__device__ static inline void
+pixel_store(const struct pixels &pixels, const number *table, const struct pixel_plan *plan,
+            int channel, const float *plane, const struct point &point, int at, number *image)
 {
     (void)table;
     float value = point.x < 0 ? NAN : pixel_of(pixels, plane, point);
-    number_store(image, isnan(value)
-                            ? pixels.missing
-                            : (value - pixels.levels.mean[channel]) / pixels.levels.std[channel]);
+    value = isnan(value) ? pixels.missing
+                         : (value - pixels.levels.mean[channel]) / pixels.levels.std[channel];
+    if (plan != NULL && !pixels.is_target)
+        value = value_change(*plan, pixels.first_channel + channel, at, value);
+    number_store(&image[at], value);
 }
 
 template <typename number, typename source>
@@ -291,17 +324,18 @@ __global__ static void __launch_bounds__(THREADS)
     table_fill(pixels, planes, table);
     sample += pixels.first_sample;
     images += (sample * pixels.all_channels + pixels.first_channel) * plane;
+    const struct pixel_plan *plan = pixels.plans == NULL ? NULL : &pixels.plans[sample];
     int at = (int)(blockIdx.x % pixels.chunks) * (THREADS * ROUNDS) + (int)threadIdx.x;
     for (int round = 0; round < ROUNDS; round++, at += THREADS) {
         if (at >= plane)
             return;
         struct point point = {at % pixels.width, at / pixels.width};
-        if (pixels.plans != NULL)
-            point = point_follow(pixels.plans[sample], pixels, point.x, point.y);
+        if (plan != NULL)
+            point = point_follow(*plan, pixels, point.x, point.y);
         for (int channel = 0; channel < pixels.channels; channel++)
-            pixel_store(pixels, table, channel,
-                        planes + (int64_t)channel * pixels.plane_height * pixels.width, point,
-                        &images[(int64_t)channel * plane + at]);
+            pixel_store(pixels, table, plan, channel,
+                        planes + (int64_t)channel * pixels.plane_height * pixels.width, point, at,
+                        &images[(int64_t)channel * plane]);
     }
 }
 
@@ -340,6 +374,7 @@ static struct pixels pixels_of(const struct image_transform *args)
     pixels.chunks = blocks_for(args->height * args->width, THREADS * ROUNDS);
     pixels.plans = args->plans;
     pixels.missing = args->missing;
+    pixels.is_target = args->is_target;
     return pixels;
 }
 

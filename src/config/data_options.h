@@ -43,6 +43,9 @@ enum resize_choice { RESIZE_OR_AUTO_CHOICES(OPTION_CONSTANT) };
 #define CROP_OR_AUTO_CHOICES(X) X(CROP_AUTO, "auto") CROP_CHOICES(X)
 enum crop_choice { CROP_OR_AUTO_CHOICES(OPTION_CONSTANT) };
 
+#define ROLL_CHOICES(X) X(ROLL_NONE, "none") X(ROLL_X, "x") X(ROLL_Y, "y") X(ROLL_XY, "xy")
+enum roll_choice { ROLL_CHOICES(OPTION_CONSTANT) };
+
 #define RECIPE_CHOICES(X)                                                                          \
     X(RECIPE_AUTO, "auto")                                                                         \
     X(RECIPE_CIFAR, "cifar") X(RECIPE_PHOTOS, "photos") X(RECIPE_PLAIN, "plain")
@@ -84,6 +87,9 @@ struct augment_options {
     int recipe;                            /* enum recipe_choice */
     double flip, rotate, translate, erase; /* below 0: auto */
     struct option_list erase_scale, erase_ratio;
+    double vflip, noise, channel_dropout;
+    bool rot90;
+    int roll; /* enum roll_choice */
     int64_t crop_pad;
     int64_t rand_augment, rand_magnitude;
     double brightness, contrast, saturation, hue, greyscale;

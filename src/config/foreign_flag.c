@@ -48,6 +48,7 @@ static const struct {
     {"dataset", "data.format", NULL},
     {"j num-workers", "data.workers", NULL},
     {"hflip", "augment.flip", NULL},
+    {"vflip", "augment.vflip", NULL},
     {"reprob random-erase", "augment.erase", NULL},
     {"ra aa auto-augment", "augment.rand_augment", NULL},
     {"o output output-dir out-dir save-dir log-dir logdir checkpoint-dir model-folder", "run.dir",

@@ -48,6 +48,7 @@ static const struct condition {
      "data.format=imagefolder,cinic10,webdataset,packed", false},
     {"augment.erase_scale,augment.erase_ratio", "augment.erase=0", true},
     {"augment.rand_magnitude", "augment.rand_augment=0", true},
+    {"augment.noise,augment.channel_dropout", "data.values=uint8;data.format=arrays", true},
     {"augment.mix_switch", "augment.mixup=0", true},
     {"augment.mix_switch", "augment.cutmix=0", true},
     {"augment.crop_scale,augment.crop_ratio", "augment.random_resized_crop=off", true},

@@ -225,6 +225,13 @@ const struct option_entry option_table[] = {
     {PLACE(augment, flip), .kind = OPTION_IS_NUMBER, .preset = "auto", AUTOMATIC(-1), .most = 1,
      .help = "Probability of a horizontal flip. auto: 0.5, but 0 for float32 values. 0, here and "
              "below: never."},
+    {PLACE(augment, vflip), .kind = OPTION_IS_NUMBER, .preset = "0", .most = 1,
+     .help = "Probability of a vertical flip."},
+    {PLACE(augment, rot90), .kind = OPTION_IS_SWITCH, .preset = "off",
+     .help = "Turn square images by a random multiple of 90 degrees."},
+    {PLACE(augment, roll), CHOICES(ROLL_CHOICES), .preset = "none",
+     .help = "Shift images along these axes by a random number of pixels, for periodic domains: "
+             "pixels that leave the image enter it at the opposite side. xy: along both axes."},
     {PLACE(augment, rotate), .kind = OPTION_IS_NUMBER, .preset = "auto", AUTOMATIC(-1), .most = 180,
      .help = "Rotation by a random angle of up to this many degrees in either direction. auto: 15 "
              "with recipe=cifar, else 0."},
@@ -264,6 +271,11 @@ const struct option_entry option_table[] = {
     {PLACE(augment, three_augment), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "3-Augment of DeiT III, before the color jitter: grayscale, solarization or Gaussian "
              "blur, each for a third of the images."},
+    {PLACE(augment, noise), .kind = OPTION_IS_NUMBER, .preset = "0", .most = 100,
+     .help = "Float32 values: standard deviation of normal noise that is added to the normalized "
+             "values, whose standard deviation is 1."},
+    {PLACE(augment, channel_dropout), .kind = OPTION_IS_NUMBER, .preset = "0", .most = 1,
+     .help = "Float32 values: probability with which each channel is replaced by its mean."},
     {PLACE(augment, repeat), .kind = OPTION_IS_INTEGER, .preset = "1", .least = 1, .most = 16,
      .help = "Repeated augmentation: copies of each sample in a global batch, each augmented with "
              "different random numbers. The number of steps in an epoch is unchanged, so an epoch "

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Draw the parameters of torchvision's RandomCrop(padding), RandomHorizontalFlip, RandomRotation,
- * RandomAffine(0, translate) and RandomErasing from the same distributions; the rotation matrix is
- * that of Pillow's Image.rotate. Each number has a fixed position in the sample's random stream, so
- * disabling one stage does not change the others. */
+/* Draw the parameters of torchvision's RandomCrop(padding), RandomHorizontalFlip,
+ * RandomVerticalFlip, RandomRotation, RandomAffine(0, translate) and RandomErasing from the same
+ * distributions; the rotation matrix is that of Pillow's Image.rotate. Each number has a fixed
+ * position in the sample's random stream, so disabling one stage does not change the others. */
 #include "data/augment.h"
 
 #include <math.h>
@@ -13,8 +13,13 @@
 #include "core/random.h"
 
 /* Blocks of the sample's random stream. */
-enum { BLOCK_MOVE = 0, BLOCK_CROP_ERASE = 1, BLOCK_ATTEMPT = 2 };
 enum { ERASE_ATTEMPTS = 10 }; /* after these, torchvision erases nothing */
+enum {
+    BLOCK_MOVE = 0,
+    BLOCK_CROP_ERASE = 1,
+    BLOCK_ATTEMPT = 2,
+    BLOCK_TURN_ROLL = BLOCK_ATTEMPT + ERASE_ATTEMPTS
+};
 
 void augment_open(struct augment *augment, const struct options *options, int64_t width,
                   int64_t height, bool training)
@@ -26,6 +31,11 @@ void augment_open(struct augment *augment, const struct options *options, int64_
         .width = width,
         .height = height,
         .flip = options->augment.flip,
+        .vflip = options->augment.vflip,
+        .rot90 = options->augment.rot90,
+        .roll = options->augment.roll,
+        .noise = options->augment.noise,
+        .channel_dropout = options->augment.channel_dropout,
         .rotate = options->augment.rotate,
         .translate = options->augment.translate,
         .erase = options->augment.erase,
@@ -103,6 +113,27 @@ static void draw_erasing(const struct augment *augment, uint32_t epoch, uint32_t
     }
 }
 
+void augment_turn(int64_t turns, struct pixel_plan *plan)
+{
+    plan->transpose = turns % 2 == 1;
+    plan->flip ^= turns == 1 || turns == 2;
+    plan->vflip ^= turns == 2 || turns == 3;
+}
+
+static void draw_turn_and_roll(const struct augment *augment, uint32_t epoch, uint32_t sample,
+                               struct pixel_plan *plan)
+{
+    const struct random_block draw =
+        random_block_at(augment->seed, RANDOM_AUGMENT, 0, epoch, sample, BLOCK_TURN_ROLL);
+    plan->vflip = (double)random_uniform(draw.word[0]) < augment->vflip;
+    if (augment->rot90)
+        augment_turn(integer_between(draw.word[1], 0, 3), plan);
+    if (augment->roll == ROLL_X || augment->roll == ROLL_XY)
+        plan->roll_x = (int16_t)integer_between(draw.word[2], 0, augment->width - 1);
+    if (augment->roll == ROLL_Y || augment->roll == ROLL_XY)
+        plan->roll_y = (int16_t)integer_between(draw.word[3], 0, augment->height - 1);
+}
+
 static int16_t draw_shift(uint32_t word, double largest)
 {
     return (int16_t)rint(uniform_between(word, -largest, largest));
@@ -119,6 +150,7 @@ void augment_plan(const struct augment *augment, uint32_t epoch, uint32_t sample
     struct random_block crop_erase =
         random_block_at(augment->seed, RANDOM_AUGMENT, 0, epoch, sample, BLOCK_CROP_ERASE);
     plan->flip = (double)random_uniform(move.word[0]) < augment->flip;
+    draw_turn_and_roll(augment, epoch, sample, plan);
     if (augment->rotate > 0)
         augment_rotation(uniform_between(move.word[1], -augment->rotate, augment->rotate),
                          augment->width, augment->height, plan);
@@ -129,4 +161,11 @@ void augment_plan(const struct augment *augment, uint32_t epoch, uint32_t sample
     plan->shift_y = (int16_t)integer_between(crop_erase.word[1], -pad, pad);
     if ((double)random_uniform(crop_erase.word[2]) < augment->erase)
         draw_erasing(augment, epoch, sample, plan);
+    if (augment->noise <= 0 && augment->channel_dropout <= 0)
+        return;
+    plan->noise = (float)augment->noise;
+    plan->channel_dropout = (float)augment->channel_dropout;
+    plan->seed = augment->seed;
+    plan->epoch = epoch;
+    plan->sample = sample;
 }

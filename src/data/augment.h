@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Random augmentation of a sample's pixels, a function of (seed, epoch, sample) only. The stages
- * are those of torchvision in this order: resize, crop with padding, flip, rotation, translation,
- * scaling to [0, 1], erasing, normalization. This module draws the parameters; image_transform of
- * the device applies them. */
+ * are those of struct pixel_plan (device/operations.h). This module draws the parameters;
+ * image_transform of the device applies them. */
 #ifndef VITTRAIN_DATA_AUGMENT_H
 #define VITTRAIN_DATA_AUGMENT_H
 
@@ -19,7 +18,9 @@ struct policy;
 struct augment {
     uint64_t seed;
     int64_t width, height; /* after the resize */
-    double flip, rotate, translate, erase;
+    double flip, vflip, rotate, translate, erase, noise, channel_dropout;
+    bool rot90;
+    int roll; /* enum roll_choice */
     double erase_scale[2], erase_ratio[2];
     int64_t crop_pad;
     bool active;                 /* false: evaluation, only resize and normalise */
@@ -34,6 +35,9 @@ void augment_open(struct augment *augment, const struct options *options, int64_
  * sample's position in the epoch. */
 void augment_plan(const struct augment *augment, uint32_t epoch, uint32_t sample,
                   struct pixel_plan *plan);
+
+/* Add a turn after the flips of a plan, as numpy.rot90(image, turns); turns: 0 .. 3. */
+void augment_turn(int64_t turns, struct pixel_plan *plan);
 
 /* Set the rotation of a plan, counter-clockwise with zeros outside, like Pillow's
  * Image.rotate(degrees) with Resampling.NEAREST. */

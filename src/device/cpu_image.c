@@ -5,9 +5,12 @@
  * the resize move whole pixels: one lookup per pixel, with values from a table of the 256 levels.
  * fp32 has the same stages without tables. */
 #include "device/cpu.h"
-#include "device/image.h"
 
+#include <math.h>
 #include <string.h>
+
+#include "core/random.h"
+#include "device/image.h"
 
 enum { PIECE = 256 /* pixels processed at a time */ };
 
@@ -79,27 +82,78 @@ static const char *sample_resize(const struct transform_state *state, const char
     return resized;
 }
 
-/* Write `count` normalised pixels of a channel: those at origin[i] of its plane, or without origin
- * the first ones. */
-static void pixels_write(const struct transform_state *state, int64_t channel, const void *plane,
-                         const int32_t *origin, int64_t count, char *images)
+/* Pixels of a channel: `count` of the output from `first` on. They are those at origin[i] of the
+ * plane, or without origin those at the same positions. */
+struct pixel_run {
+    const struct pixel_plan *plan; /* or NULL */
+    int64_t channel, first, count;
+    const char *plane;
+    const int32_t *origin;
+};
+
+static bool channel_is_dropped(const struct pixel_plan *plan, int64_t channel)
+{
+    if (plan->channel_dropout <= 0)
+        return false;
+    const struct random_block drawn = random_block_at(plan->seed, RANDOM_CHANNELS, 0, plan->epoch,
+                                                      plan->sample, (uint32_t)(channel / 4));
+    return random_uniform(drawn.word[channel % 4]) < plan->channel_dropout;
+}
+
+/* Add noise to the values of a run from the output's pixel `first` on. */
+static void noise_add(const struct pixel_run *run, int64_t first, int64_t count, float *values)
+{
+    const struct pixel_plan *plan = run->plan;
+    float normal[4];
+
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t at = first + i;
+        if (i == 0 || at % 4 == 0) {
+            const struct random_block drawn =
+                random_block_at(plan->seed, RANDOM_NOISE, (uint32_t)run->channel, plan->epoch,
+                                plan->sample, (uint32_t)(at / 4));
+            random_normal_pair(drawn.word[0], drawn.word[1], normal);
+            random_normal_pair(drawn.word[2], drawn.word[3], normal + 2);
+        }
+        values[i] = fmaf(plan->noise, normal[at % 4], values[i]);
+    }
+}
+
+/* Write the values of `count` pixels of a run from its pixel `begin` on. */
+static void values_write(const struct transform_state *state, const struct pixel_run *run,
+                         int64_t begin, int64_t count, float *values)
 {
     const struct image_transform *args = state->args;
-    const float mean = args->mean[channel], std = args->std[channel];
+    const int64_t first = run->first + begin;
+    const float *plane = (const float *)(const void *)run->plane;
+
+    state->kernels->normalise(args->mean[run->channel], args->std[run->channel], args->missing,
+                              run->origin == NULL ? plane + first : plane,
+                              run->origin == NULL ? NULL : run->origin + begin, count, values);
+    if (run->plan == NULL || args->is_target)
+        return;
+    if (channel_is_dropped(run->plan, run->channel))
+        memset(values, 0, (size_t)count * sizeof *values);
+    else if (run->plan->noise > 0)
+        noise_add(run, first, count, values);
+}
+
+static void pixels_write(const struct transform_state *state, const struct pixel_run *run,
+                         char *images)
+{
+    const struct image_transform *args = state->args;
     float piece[PIECE];
 
     if (!args->from_fp32) {
-        state->kernels->look_up(args->type, &state->tables[channel - state->first], plane, origin,
-                                count, images);
+        const char *levels = run->origin == NULL ? run->plane + run->first : run->plane;
+        state->kernels->look_up(args->type, &state->tables[run->channel - state->first],
+                                (const uint8_t *)levels, run->origin, run->count, images);
     } else if (args->type == TYPE_FP32) {
-        state->kernels->normalise(mean, std, args->missing, plane, origin, count,
-                                  (float *)(void *)images);
+        values_write(state, run, 0, run->count, (float *)(void *)images);
     } else {
-        for (int64_t i = 0; i < count; i += PIECE) {
-            const int64_t some = i + PIECE < count ? PIECE : count - i;
-            state->kernels->normalise(mean, std, args->missing,
-                                      (const float *)plane + (origin == NULL ? i : 0),
-                                      origin == NULL ? NULL : origin + i, some, piece);
+        for (int64_t i = 0; i < run->count; i += PIECE) {
+            const int64_t some = i + PIECE < run->count ? PIECE : run->count - i;
+            values_write(state, run, i, some, piece);
             state->convert->from_fp32(args->type, element_to_write(args->type, images, i), piece,
                                       some);
         }
@@ -117,9 +171,15 @@ static void piece_write(const struct transform_state *state, const struct pixel_
 
     state->kernels->follow(plan, (int32_t)args->width, (int32_t)args->height, (int32_t)x,
                            (int32_t)y, (int32_t)count, origin);
-    for (int64_t channel = state->first; channel < state->end; channel++)
-        pixels_write(state, channel, planes + channel * plane_bytes, origin, count,
-                     element_to_write(args->type, images, channel * plane + at));
+    for (int64_t channel = state->first; channel < state->end; channel++) {
+        const struct pixel_run run = {.plan = plan,
+                                      .channel = channel,
+                                      .first = at,
+                                      .count = count,
+                                      .plane = planes + channel * plane_bytes,
+                                      .origin = origin};
+        pixels_write(state, &run, element_to_write(args->type, images, channel * plane + at));
+    }
 }
 
 static void sample_transform(const struct transform_state *state, int64_t sample, int64_t slot)
@@ -130,9 +190,11 @@ static void sample_transform(const struct transform_state *state, int64_t sample
     const char *source = (const char *)args->source + sample * image_source_stride(args);
     const char *planes = sample_resize(state, source, slot);
 
-    for (int64_t channel = state->first; args->plans == NULL && channel < state->end; channel++)
-        pixels_write(state, channel, planes + channel * plane * size, NULL, plane,
-                     element_to_write(args->type, images, channel * plane));
+    for (int64_t channel = state->first; args->plans == NULL && channel < state->end; channel++) {
+        const struct pixel_run run = {
+            .channel = channel, .count = plane, .plane = planes + channel * plane * size};
+        pixels_write(state, &run, element_to_write(args->type, images, channel * plane));
+    }
     for (int64_t y = 0; args->plans != NULL && y < args->height; y++)
         for (int64_t x = 0; x < args->width; x += PIECE)
             piece_write(state, &args->plans[sample], planes, x, y,

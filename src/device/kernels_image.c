@@ -220,10 +220,14 @@ KERNEL_INLINE void follow_pixels(const struct pixel_plan *plan, bool rotate, int
             y = rotated_y;
             valid &= inside(x, y, width, height);
         }
-        x = plan->flip ? width - 1 - x : x;
-        x += plan->shift_x;
-        y += plan->shift_y;
+        int32_t column = plan->transpose ? y : x, row = plan->transpose ? x : y;
+        x = (plan->flip ? width - 1 - column : column) + plan->shift_x;
+        y = (plan->vflip ? height - 1 - row : row) + plan->shift_y;
         valid &= inside(x, y, width, height);
+        x -= plan->roll_x;
+        y -= plan->roll_y;
+        x += x < 0 ? width : 0;
+        y += y < 0 ? height : 0;
         origin[i] = valid ? y * width + x : -1;
     }
 }

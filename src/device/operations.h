@@ -597,17 +597,27 @@ struct update {
     const struct update *next;
 };
 
-/* The plan for one sample's pixels (filled in by src/data/augment.c). Every stage after the
- * resize moves whole pixels, so each output pixel is traced back to one pixel of the resized image,
- * stage by stage. A stage that leads outside the image yields 0: erased rectangle -> 0;  translate:
- * (x - translate_x, y - translate_y); rotate: ((m0 x + m1 y + m2) >> 16, (m3 x + m4 y + m5) >> 16);
- * flip: width - 1 - x; crop with padding: (x + shift_x, y + shift_y). */
+/* The plan for one sample's pixels (filled in by src/data/augment.c). The stages after the resize
+ * are: roll, crop with padding, flips, transpose, rotate, translate, erase, normalise, noise,
+ * channel dropout. Those before normalise move whole pixels, so each output pixel is traced back to
+ * one pixel of the resized image, stage by stage from the last one. A stage that leads outside the
+ * image yields 0: erased rectangle -> 0; translate: (x - translate_x, y - translate_y); rotate:
+ * ((m0 x + m1 y + m2) >> 16, (m3 x + m4 y + m5) >> 16); transpose: (y, x); vflip: height - 1 - y;
+ * flip: width - 1 - x; crop with padding: (x + shift_x, y + shift_y); roll: ((x - roll_x) mod
+ * width, (y - roll_y) mod height). */
 struct pixel_plan {
+    int16_t roll_x, roll_y; /* 0 .. width - 1, 0 .. height - 1 */
     int16_t shift_x, shift_y;
-    bool flip, rotate;
+    bool flip, vflip, transpose, rotate;
     int32_t matrix[6]; /* 16.16 fixed point, as in PIL's nearest affine; read if rotate */
     int16_t translate_x, translate_y;
     int16_t erase_x, erase_y, erase_width, erase_height; /* width 0: nothing is erased */
+    /* fp32 only. noise: standard deviation of normal numbers that are added to all pixels.
+     * channel_dropout: probability that a channel becomes 0. Both draw from the streams of (seed,
+     * epoch, sample). */
+    float noise, channel_dropout;
+    uint64_t seed;
+    uint32_t epoch, sample;
 };
 
 /* Convert images [batch, channels, source_height, source_width] to [batch, channels, height,
@@ -626,6 +636,7 @@ struct image_transform {
     const struct pixel_plan *plans; /* [batch], or NULL: only resize and normalise */
     const float *mean, *std;        /* [channels], host memory */
     float missing;                  /* fp32: 0 or NaN */
+    bool is_target;                 /* no noise and no channel dropout */
     void *images;
     uint8_t *scratch; /* device, image_transform_scratch(...) bytes; may be NULL if that is 0 */
 };

@@ -145,6 +145,7 @@ static void targets_transform(struct input *input, struct stream *stream, int64_
         .mean = input->target_mean,
         .std = input->target_std,
         .missing = NAN,
+        .is_target = true,
         .images = input->target_values};
     input->device->backend->image_transform(stream, &transform);
 }

@@ -138,8 +138,13 @@ static bool recipe_resolve(struct options *options, const struct dataset *datase
     if (model == NULL)
         return false;
     const struct model_entry *entry = model->entry;
-    const int64_t image = model->image.height;
+    const int64_t image = model->image.height, width = model->image.width;
     model_close(model);
+    if (augment->rot90 && image != width)
+        return error_set(error, ERROR_USAGE,
+                         "augment.rot90=on needs square images, and the model reads %lld x %lld "
+                         "pixels: leave it out, or set augment.flip and augment.vflip",
+                         (long long)image, (long long)width);
     if (weights != NULL && strcmp(weights->model.name, options->model.name) != 0)
         weights = NULL; /* no metadata, or those of another model */
     const bool free_geometry =
@@ -260,6 +265,10 @@ static bool planes_resolve(struct options *options, const struct dataset *datase
         return error_set(error, ERROR_USAGE,
                          "options that resize or crop images, and eval.flip, do not apply to "
                          "planes of targets: leave them out");
+    if (options->augment.erase > 0)
+        return error_set(error, ERROR_USAGE,
+                         "augment.erase=%g does not apply to planes of targets: leave it out",
+                         options->augment.erase);
     return true;
 }
 
@@ -302,9 +311,14 @@ static void training_describe(const struct augment_options *augment, char *text,
              : crop_is_set(augment->crop)              ? "resize and crop"
                                                        : "resize to a square");
     stage_add(text, size, "flip", augment->flip);
+    stage_add(text, size, "vertical flip", augment->vflip);
+    stage_add(text, size, "turns of 90 degrees", augment->rot90);
+    stage_add(text, size, "roll", augment->roll);
     stage_add(text, size, "rotation", augment->rotate);
     stage_add(text, size, "translation", augment->translate);
     stage_add(text, size, "erasing", augment->erase);
+    stage_add(text, size, "noise", augment->noise);
+    stage_add(text, size, "channel dropout", augment->channel_dropout);
 }
 
 /* Warn if the center crop is larger than the resized image: it then has a border. */
@@ -323,7 +337,7 @@ void recipe_log(const struct options *options)
         return;
     const struct augment_options *augment = &options->augment;
     const struct eval_options *eval = &options->eval;
-    char recipe[16], interpolation[16], training[128],
+    char recipe[16], interpolation[16], training[256],
         evaluation[64] = "as training, without random changes";
     options_value_text(options, "augment.recipe", recipe, sizeof recipe);
     options_value_text(options, "augment.interpolation", interpolation, sizeof interpolation);

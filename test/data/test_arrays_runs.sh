@@ -71,7 +71,8 @@ result 'a regression learns numbers' "$(ended)" trained.log
 # Several labels, and planes of classes and of numbers at other times.
 for task in 'labels data.y=marks train.weights=1,2,3' \
     'classes data.y=map model.head=dense model.classes=3 train.ignore_label=255' \
-    'planes data.y=u0@+2,u1 data.task=regression model.head=dense train.loss=huber augment.flip=0.5 train.row_weight=latitude'; do
+    'planes data.y=u0@+2,u1 data.task=regression model.head=dense train.loss=huber train.row_weight=latitude
+augment.flip=0.5 augment.vflip=0.5 augment.roll=xy augment.noise=0.1'; do
     name=${task%% *} targets="${task#* } data.x=u0,u2@-1 data.val=0.2 data.val_from=end"
     run 1 "$name" $data $model $targets run.dir="$work/$name-1"
     bad=$(ended)
@@ -93,6 +94,8 @@ result 'also as JSON' "$bad" numbers.json
 
 fails 1 'planes need a dense head' 2 'planes of targets: set model.head=dense' $data $model data.x=u0 data.y=map \
     model.classes=3
+fails 1 'planes are not erased' 2 'augment.erase=0.5 does not apply to planes of targets' $data $model data.x=u0 data.y=map \
+    model.classes=3 model.head=dense augment.erase=0.5
 fails 1 'a loss of classes is not one of numbers' 2 'train.loss=bce is not a loss of a regression: use squared' $data $model \
     data.x=u0 data.y=number data.task=regression train.loss=bce
 fails 1 'one weight for each output' 2 'train.weights has 2 numbers: it needs one for each of the 3 outputs' $data $model \

@@ -9,7 +9,7 @@
 #include "vector_file.h"
 
 enum { DRAWS = 20000, SIDE = 32 };
-enum { CASE_FIELDS = 10, MATRIX = 6 };
+enum { CASE_FIELDS = 10, TURN_FIELDS = 5, MATRIX = 6 };
 
 static struct options options;
 
@@ -48,6 +48,17 @@ static void assert_share(double count, double share)
     double spread = sqrt(share * (1 - share) / DRAWS);
     if (fabs(count / DRAWS - share) > 4.5 * spread)
         fail_msg("a share of %.4f, expected %.4f", count / DRAWS, share);
+}
+
+static struct pixel_plan plan_of_turn(const double *values, int64_t width, int64_t height)
+{
+    (void)width, (void)height;
+    struct pixel_plan plan = {.roll_x = (int16_t)values[0],
+                              .roll_y = (int16_t)values[1],
+                              .flip = values[2] != 0,
+                              .vflip = values[3] != 0};
+    augment_turn((int64_t)values[4], &plan);
+    return plan;
 }
 
 static struct pixel_plan plan_of_case(const double *values, int64_t width, int64_t height)
@@ -93,24 +104,26 @@ static void apply(const struct pixel_plan *plan, const uint8_t *source, int64_t 
     memcpy(moved, transform.images, (size_t)pixels * sizeof *moved);
 }
 
-static void check_pixels(const char *size)
+/* Compare images of a size with those of the vectors `cases`. */
+static void check_pixels(const char *size, const char *cases, const char *images, int fields,
+                         struct pixel_plan (*plan_of)(const double *, int64_t, int64_t))
 {
     struct vector_file *file = vector_file_open("augment.safetensors");
     char name[64];
     snprintf(name, sizeof name, "%s.source", size);
     int64_t height = vector_file_size(file, name, 1), width = vector_file_size(file, name, 2);
     const uint8_t *source = vector_file_bytes(file, name, NULL);
-    snprintf(name, sizeof name, "%s.moved", size);
+    snprintf(name, sizeof name, "%s.%s", size, images);
     const uint8_t *expected = vector_file_bytes(file, name, NULL);
-    int64_t cases = vector_file_size(file, "cases", 0), pixels = 3 * height * width;
+    int64_t count = vector_file_size(file, cases, 0), pixels = 3 * height * width;
     float *moved = calloc((size_t)pixels, sizeof *moved);
-    for (int64_t i = 0; i < cases; i++) {
+    for (int64_t i = 0; i < count; i++) {
         struct pixel_plan plan =
-            plan_of_case(vector_file_doubles(file, "cases", NULL) + i * CASE_FIELDS, width, height);
+            plan_of(vector_file_doubles(file, cases, NULL) + i * fields, width, height);
         apply(&plan, source, height, width, moved);
         for (int64_t p = 0; p < pixels; p++)
             if (lrintf(moved[p] * 255) != expected[i * pixels + p])
-                fail_msg("%s, case %d, pixel %d: %g, torchvision has %d", size, (int)i, (int)p,
+                fail_msg("%s, %s %d, pixel %d: %g, expected %d", size, cases, (int)i, (int)p,
                          (double)moved[p] * 255, expected[i * pixels + p]);
     }
     free(moved);
@@ -119,8 +132,14 @@ static void check_pixels(const char *size)
 
 TEST(test_pixels)
 {
-    check_pixels("square");
-    check_pixels("wide");
+    check_pixels("square", "cases", "moved", CASE_FIELDS, plan_of_case);
+    check_pixels("wide", "cases", "moved", CASE_FIELDS, plan_of_case);
+}
+
+TEST(test_turns_and_rolls)
+{
+    check_pixels("square", "square.turns", "turned", TURN_FIELDS, plan_of_turn);
+    check_pixels("wide", "wide.turns", "turned", TURN_FIELDS, plan_of_turn);
 }
 
 static void check_matrices(const char *size, int64_t width, int64_t height)
@@ -191,6 +210,36 @@ TEST(test_translation_and_crop)
     }
 }
 
+/* Each of the eight symmetries of a square has the same probability, and so has each shift. */
+TEST(test_draws_of_turns_and_rolls)
+{
+    static struct pixel_plan plans[DRAWS];
+    double turns[8] = {0}, rolls[2][SIDE] = {{0}}, flips = 0;
+    options.augment.vflip = 0.25;
+    draw_all(plans, 0);
+    for (int i = 0; i < DRAWS; i++) {
+        flips += plans[i].vflip;
+        assert_false(plans[i].transpose);
+        assert_int_equal(plans[i].roll_x, 0);
+    }
+    assert_share(flips, 0.25);
+
+    options.augment.rot90 = true;
+    options.augment.roll = ROLL_XY;
+    draw_all(plans, 0);
+    for (int i = 0; i < DRAWS; i++) {
+        assert_in_range(plans[i].roll_x, 0, SIDE - 1);
+        assert_in_range(plans[i].roll_y, 0, SIDE - 1);
+        turns[plans[i].flip + 2 * plans[i].vflip + 4 * plans[i].transpose]++;
+        rolls[0][plans[i].roll_x]++;
+        rolls[1][plans[i].roll_y]++;
+    }
+    for (int i = 0; i < 8; i++)
+        assert_share(turns[i], 0.125);
+    for (int i = 0; i < 2 * SIDE; i++)
+        assert_share(rolls[i / SIDE][i % SIDE], 1.0 / SIDE);
+}
+
 TEST(test_erasing)
 {
     static struct pixel_plan plans[DRAWS];
@@ -248,10 +297,27 @@ TEST(test_draws_depend_on_sample)
     assert_memory_equal(first, second, sizeof first);
 }
 
+TEST(test_noise_has_the_key_of_the_sample)
+{
+    struct augment augment;
+    struct pixel_plan plan;
+    options.augment.noise = 0.5;
+    options.augment.channel_dropout = 0.25;
+    augment_open(&augment, &options, SIDE, SIDE, true);
+    augment_plan(&augment, 7, 11, &plan);
+    assert_float_equal(plan.noise, 0.5, 0);
+    assert_float_equal(plan.channel_dropout, 0.25, 0);
+    assert_int_equal(plan.seed, options.run.seed);
+    assert_int_equal(plan.epoch, 7);
+    assert_int_equal(plan.sample, 11);
+}
+
 TEST(test_evaluation)
 {
     struct augment augment;
     struct pixel_plan plan, none = {0};
+    options.augment.vflip = 1;
+    options.augment.noise = 1;
     augment_open(&augment, &options, SIDE, SIDE, false);
     for (uint32_t i = 0; i < 100; i++) {
         augment_plan(&augment, 0, i, &plan);

@@ -81,9 +81,13 @@ static struct pixel_plan random_plan(uint32_t number, int width, int height)
 {
     const struct random_block a = random_block_at(1, RANDOM_SYNTHETIC, 1, 0, number, 0);
     const struct random_block b = random_block_at(1, RANDOM_SYNTHETIC, 1, 0, number, 1);
-    struct pixel_plan plan = {.shift_x = small_number(a.word[0] >> 8, 5),
+    struct pixel_plan plan = {.roll_x = (int16_t)((b.word[0] >> 16) % (uint32_t)width),
+                              .roll_y = (int16_t)((b.word[1] >> 16) % (uint32_t)height),
+                              .shift_x = small_number(a.word[0] >> 8, 5),
                               .shift_y = small_number(a.word[1] >> 8, 5),
                               .flip = a.word[2] & 1,
+                              .vflip = a.word[2] & 4,
+                              .transpose = a.word[2] & 8,
                               .rotate = a.word[2] & 2,
                               .translate_x = small_number(a.word[2] >> 8, width / 3),
                               .translate_y = small_number(a.word[3] >> 8, height / 3),
@@ -120,11 +124,12 @@ static int64_t followed_index(const struct pixel_plan *plan, int64_t width, int6
         if (x < 0 || x >= width || y < 0 || y >= height)
             return -1;
     }
-    if (plan->flip)
-        x = width - 1 - x;
-    x += plan->shift_x;
-    y += plan->shift_y;
-    return x < 0 || x >= width || y < 0 || y >= height ? -1 : y * width + x;
+    const int64_t row = plan->transpose ? x : y, column = plan->transpose ? y : x;
+    x = (plan->flip ? width - 1 - column : column) + plan->shift_x;
+    y = (plan->vflip ? height - 1 - row : row) + plan->shift_y;
+    if (x < 0 || x >= width || y < 0 || y >= height)
+        return -1;
+    return (y - plan->roll_y + height) % height * width + (x - plan->roll_x + width) % width;
 }
 
 /* Return the level at (x, y). */
@@ -310,6 +315,136 @@ TEST_KERNELS(values_and_many_channels_are_normalised)
         check_values(TYPE_BF16, i / 2, i % 2, 0);
     }
 }
+
+/* ---- Noise and channel dropout */
+
+enum { RECORDS = 30, DEPTH = 6, FIELD = 21 * 23, VALUES = RECORDS * DEPTH * FIELD };
+
+/* Transform `count` records of zeros from record `first` on, of an image of 21 x 23 values. */
+static const void *noise_run(struct device_test *test, enum data_type type, uint32_t first,
+                             int64_t count, const struct pixel_plan *changes, bool is_target)
+{
+    const float means[DEPTH] = {0}, stds[DEPTH] = {1, 1, 1, 1, 1, 1};
+    const size_t bytes = (size_t)count * sizeof *changes;
+    struct pixel_plan *plans = device_test_zeros(test, TYPE_FP32, (int64_t)(bytes + 3) / 4);
+    for (int64_t i = 0; i < count; i++) {
+        plans[i] = *changes;
+        plans[i].sample = first + (uint32_t)i;
+    }
+    return run(test, (struct image_transform){
+                         .type = type,
+                         .from_fp32 = true,
+                         .batch = count,
+                         .channels = DEPTH,
+                         .source_height = 21,
+                         .source_width = 23,
+                         .height = 21,
+                         .width = 23,
+                         .source = device_test_zeros(test, TYPE_FP32, count * DEPTH * FIELD),
+                         .plans = plans,
+                         .mean = means,
+                         .std = stds,
+                         .is_target = is_target});
+}
+
+static const struct pixel_plan noise = {.noise = 0.5f, .seed = 1ull << 40 | 7, .epoch = 3};
+
+/* Compare a mean of `count` products of standard deviation `spread` with its expectation. */
+static void assert_mean(double sum, int64_t count, double expected, double spread)
+{
+    const double mean_of = sum / (double)count;
+    if (fabs(mean_of - expected) > 4.5 * spread / sqrt((double)count))
+        fail_msg("a mean of %g, expected %g", mean_of, expected);
+}
+
+/* The correlation of normal numbers with those `distance` elements later. */
+static void assert_independent(const float *values, int64_t distance)
+{
+    double sum = 0;
+    for (int64_t i = 0; i + distance < VALUES; i++)
+        sum += (double)values[i] * (double)values[i + distance];
+    assert_mean(sum, VALUES - distance, 0, 0.25);
+}
+
+TEST(noise_is_normal_and_independent)
+{
+    DEVICE_TEST(test, 2);
+    const float *values = noise_run(&test, TYPE_FP32, 0, RECORDS, &noise, false);
+    double sums[5] = {0}, within = 0;
+    for (int64_t i = 0; i < VALUES; i++) {
+        for (int power = 1; power <= 4; power++)
+            sums[power] += pow((double)values[i] * 2, power);
+        within += fabsf(values[i]) < 0.5f;
+    }
+    assert_mean(sums[1], VALUES, 0, 1);
+    assert_mean(sums[2], VALUES, 1, sqrt(2));
+    assert_mean(sums[3], VALUES, 0, sqrt(15));
+    assert_mean(sums[4], VALUES, 3, sqrt(96));
+    assert_mean(within, VALUES, erf(sqrt(0.5)), 0.5);
+    for (int64_t distance = 1; distance <= 8; distance++)
+        assert_independent(values, distance);
+    assert_independent(values, 23);
+    assert_independent(values, FIELD);
+    assert_independent(values, DEPTH * FIELD);
+}
+
+static float noise_of(uint32_t sample, int64_t channel, int64_t pixel)
+{
+    const struct random_block drawn = random_block_at(noise.seed, RANDOM_NOISE, (uint32_t)channel,
+                                                      noise.epoch, sample, (uint32_t)(pixel / 4));
+    float normal[2];
+    random_normal_pair(drawn.word[pixel % 4 / 2 * 2], drawn.word[pixel % 4 / 2 * 2 + 1], normal);
+    return noise.noise * normal[pixel % 2];
+}
+
+/* Noise is a function of seed, epoch, record, channel and pixel only. */
+TEST(noise_does_not_depend_on_the_batch)
+{
+    for (int threads = 1; threads <= 3; threads += 2) {
+        DEVICE_TEST(test, threads);
+        const float *all = noise_run(&test, TYPE_FP32, 0, RECORDS, &noise, false);
+        for (int64_t i = 0; i < VALUES; i++)
+            assert_float_equal(
+                all[i], noise_of((uint32_t)(i / FIELD / DEPTH), i / FIELD % DEPTH, i % FIELD),
+                1e-6);
+        const float *some = noise_run(&test, TYPE_FP32, 11, 3, &noise, false);
+        device_test_same("part", TYPE_FP32, some, all + 11 * DEPTH * FIELD, 3 * DEPTH * FIELD);
+        const void *halves = noise_run(&test, TYPE_BF16, 0, RECORDS, &noise, false);
+        void *rounded = device_test_zeros(&test, TYPE_BF16, VALUES);
+        test.device->backend->convert(test.stream, TYPE_BF16, rounded, TYPE_FP32, all, VALUES);
+        device_test_wait(&test);
+        device_test_same("bf16", TYPE_BF16, halves, rounded, VALUES);
+    }
+}
+
+TEST(targets_have_no_noise)
+{
+    struct pixel_plan changes = noise;
+    changes.channel_dropout = 1;
+    DEVICE_TEST(test, 2);
+    const void *values = noise_run(&test, TYPE_FP32, 0, RECORDS, &changes, true);
+    device_test_same("targets", TYPE_FP32, values, device_test_zeros(&test, TYPE_FP32, VALUES),
+                     VALUES);
+}
+
+TEST(channels_are_dropped)
+{
+    struct pixel_plan changes = noise;
+    changes.channel_dropout = 0.25f;
+    DEVICE_TEST(test, 2);
+    const float *values = noise_run(&test, TYPE_FP32, 0, RECORDS, &changes, false);
+    int64_t dropped = 0;
+    for (int64_t plane = 0; plane < RECORDS * DEPTH; plane++) {
+        const float *plane_values = values + plane * FIELD;
+        const bool is_dropped = plane_values[0] == 0;
+        dropped += is_dropped;
+        for (int64_t i = 0; i < FIELD; i++)
+            assert_true((plane_values[i] == 0) == is_dropped);
+    }
+    assert_mean((double)dropped, RECORDS * DEPTH, 0.25, sqrt(0.25 * 0.75));
+}
+
+/* ---- Resize of fp32 */
 
 /* One axis of a resize in double: missing values are left out. */
 static void resize_axis_truth(const double *from, int64_t lines, int64_t line, int64_t step,

@@ -5,7 +5,8 @@
 
 values="data.format=synthetic data.values=float32 data.image=20 data.samples=90 data.classes=4 model.name=vit_cifar model.dim=32 \
 model.depth=2 model.heads=2 model.patch=5 model.image=20 model.channels=40 train.precision=fp32 train.global_batch=24 train.epochs=2 run.seed=3 \
-run.threads=1 output.log_every=1 output.tensorboard=off output.receipt=1 augment.flip=0.5 augment.translate=0.1 augment.mixup=0.2"
+run.threads=1 output.log_every=1 output.tensorboard=off output.receipt=1 augment.flip=0.5 augment.translate=0.1 augment.mixup=0.2 \
+augment.vflip=0.5 augment.rot90=on augment.roll=xy augment.noise=0.1 augment.channel_dropout=0.1"
 exact="$values train.exact=layout train.grain=8 checkpoint.every=0.5 checkpoint.keep=20"
 
 # numbers FILE KEY: a list in the metadata of weights.
@@ -13,7 +14,7 @@ numbers() { head -c 65536 "$1" | tr -d '\0\\' | grep -ao "\"$2\":\"\[[^]]*" | he
 
 run 1 one $exact run.dir="$work/one"
 bad=$(ended; has one.log 'statistics of 90 training samples .* \(40 channels\)' 'missing values: [0-9]* of 1440000 \(0.39' \
-    'recipe for images: plain')
+    'recipe for images: plain .*turns of 90 degrees, roll, translation, noise, channel dropout')
 [ "$(numbers one/weights.safetensors mean | tr , '\n' | wc -l)" -eq 40 ] || bad="$bad no 40 means"
 result 'float32 values of 40 channels are normalised by their statistics' "$bad" one.log
 
@@ -66,8 +67,10 @@ numbers="$(echo "$values" | sed 's/data.image=20//; s/data.classes=4//') data.ta
 run 1 numbers $numbers augment.mixup=0 run.dir="$work/numbers"
 run 1 error eval "$work/numbers/weights.safetensors" $numbers augment.mixup=0
 result 'a ViT predicts a number from float32 values' "$(has numbers.log 'final: loss 0\.'; has error.log '^test: loss 0\.')" numbers.log
-fails 1 'Mixup of numbers is refused' 2 'augment.mixup and augment.cutmix mix classes' $numbers
+fails 1 'Mixup of numbers is refused' 2 'augment.mixup and augment.cutmix mix single labels' $numbers
 fails 1 'RandAugment is refused' 2 'augment.rand_augment=2 changes the colors of photographs' $values augment.rand_augment=2
+fails 1 'noise on uint8 is refused' 2 'augment.noise=0.1 does not apply with data.values=uint8' augment.noise=0.1
+fails 1 'turns of images that are not square are refused' 2 'augment.rot90=on needs square images' $values model.image_width=10
 fails 1 'and the recipe of photographs' 2 'augment.recipe=photos is for image files' $values augment.recipe=photos
 fails 1 'float32 values are not packed' 2 'are float32, and packed files hold images' convert data $values \
     convert.output="$work/packed.h5"

@@ -3,7 +3,8 @@
 
 Writes augment.safetensors beside this script. For each size: `source` and, case by case, the
 parameters of all stages and the picture after them, in the order of the reference's transforms:
-crop with padding, flip, rotation, translation, erasing.
+crop with padding, flip, rotation, translation, erasing. `turned`: NumPy's roll, flips and rot90
+with the parameters in `turns`.
 """
 import math
 import pathlib
@@ -31,6 +32,10 @@ CASES = [
 SIZES = {"square": (32, 32), "wide": (28, 20)}  # width, height
 PADDING = 4
 
+# roll_x, roll_y, flip, vertical flip, quarter turns
+TURNS = [(0, 0, 0, 0, 1), (0, 0, 0, 0, 2), (0, 0, 0, 0, 3), (0, 0, 0, 1, 0), (0, 0, 0, 1, 1), (0, 0, 1, 0, 1),
+         (0, 0, 1, 1, 3), (5, 0, 0, 0, 0), (0, 19, 0, 0, 0), (27, 1, 1, 0, 2), (9, 17, 0, 1, 3)]
+
 
 def transform(image, case):
     shift_x, shift_y, flip, degrees, translate_x, translate_y, x, y, width, height = case
@@ -46,6 +51,14 @@ def transform(image, case):
     if width:
         tensor = functional.erase(tensor, y, x, height, width, 0.0)
     return (tensor * 255).round().byte().numpy()
+
+
+def turn(source, case):
+    roll_x, roll_y, flip, vflip, turns = case
+    image = numpy.roll(source, (roll_y, roll_x), (1, 2))
+    image = image[:, :, ::-1] if flip else image
+    image = image[:, ::-1] if vflip else image
+    return numpy.rot90(image, turns, (1, 2))
 
 
 def fixed_matrix(degrees, size):
@@ -68,6 +81,10 @@ def main():
         image = Image.fromarray(source)
         tensors[f"{name}.source"] = numpy.ascontiguousarray(source.transpose(2, 0, 1))
         tensors[f"{name}.moved"] = numpy.stack([transform(image, case) for case in CASES])
+        planes = tensors[f"{name}.source"]
+        cases = [case for case in TURNS if case[4] % 2 == 0 or size[0] == size[1]]
+        tensors[f"{name}.turns"] = numpy.array(cases, dtype=numpy.float64)
+        tensors[f"{name}.turned"] = numpy.stack([turn(planes, case) for case in cases])
         angles = numpy.concatenate([random.uniform(-15, 15, 150), random.uniform(-180, 180, 50)])
         matrices = [fixed_matrix(float(angle), size) for angle in angles]
         tensors[f"{name}.angles"] = angles
