@@ -29,7 +29,7 @@ static const struct condition {
     {"model.embed_norm,model.pool,model.fc_norm,model.layer_scale,model.mlp,model.gelu", IS_VIT,
      false},
     {"model.head", IS_VIT ",resnet*", false},
-    {"model.pool,model.fc_norm", "model.head=dense", true},
+    {"model.pool,model.fc_norm,eval.flip", "model.head=dense", true},
     {"train.checkpoint_activations", IS_VIT, false},
     {"model.width,model.sync_bn", HAS_NO_BATCH_NORM, true},
     {"data.root", "data.format=synthetic", true},

@@ -22,7 +22,7 @@ static int64_t *field_of(const struct grain_check *check, int field)
 }
 
 /* Parts of a grain's input, stored one after another in host memory. */
-enum { INPUT_IMAGES, INPUT_LABELS, INPUT_TARGETS, INPUT_PARTS };
+enum { INPUT_IMAGES, INPUT_LABELS, INPUT_TARGETS, INPUT_TARGET_VALUES, INPUT_PARTS };
 
 struct input_part {
     void *device;
@@ -38,6 +38,7 @@ static void input_parts(const struct session *session, struct input_part parts[I
         (struct input_part){input->images, (size_t)pixels * type_size(input->type)};
     parts[INPUT_LABELS] = (struct input_part){input->labels, sizeof *input->labels};
     parts[INPUT_TARGETS] = (struct input_part){input->targets, targets};
+    parts[INPUT_TARGET_VALUES] = (struct input_part){input->target_values, input->target_bytes};
 }
 
 void grain_check_open(struct grain_check *check, struct session *session)

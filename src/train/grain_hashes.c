@@ -10,7 +10,7 @@ void grain_hashes_add(struct grain_hashes *hashes, struct session *session, int6
                       int64_t count, int64_t global_count)
 {
     const struct device_backend *backend = session->device->backend;
-    const int64_t classes = session->model->classes, values = count * classes;
+    const int64_t outputs = model_output_count(session->model), values = count * outputs;
     hashes->count = round_up_division(global_count, session->grain);
     if (count == 0)
         return;
@@ -24,7 +24,7 @@ void grain_hashes_add(struct grain_hashes *hashes, struct session *session, int6
                   (size_t)values * sizeof *gradient);
     backend->stream_synchronize(session->stream);
     for (int64_t i = 0; i < values; i++)
-        hashes->hash[(position + i / classes) / session->grain] +=
-            hash_element((uint64_t)(position * classes + i), gradient[i]);
+        hashes->hash[(position + i / outputs) / session->grain] +=
+            hash_element((uint64_t)(position * outputs + i), gradient[i]);
     free(gradient);
 }

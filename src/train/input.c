@@ -92,10 +92,10 @@ void input_allocate(struct input *input, struct arena *arena, int64_t batch,
     input->targets = !mixes ? NULL
                             : arena_take(arena, MEMORY_BUFFERS,
                                          count * (size_t)input->classes * sizeof *input->targets);
-    input->target_values =
-        source->target.count == 0
-            ? NULL
-            : arena_take(arena, MEMORY_BUFFERS, count * target_bytes(&source->target));
+    input->target_bytes = target_bytes(&source->target);
+    input->target_values = source->target.count == 0
+                               ? NULL
+                               : arena_take(arena, MEMORY_BUFFERS, count * input->target_bytes);
     input->images = arena_take(arena, MEMORY_BUFFERS, count * image_bytes);
     input->scratch = arena_take(arena, MEMORY_BUFFERS, image_transform_scratch(&transform));
 }

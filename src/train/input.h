@@ -46,6 +46,7 @@ struct input {
     float *targets;       /* [batch, classes]; NULL: no samples are mixed */
     float *target_values; /* [batch] targets of the shape of the source, (target - mean) / std; NaN
                            * is a missing target; NULL: labels */
+    size_t target_bytes;  /* of the target values of a sample */
 };
 
 void input_open(struct input *input, struct device *device);

@@ -72,11 +72,12 @@ TEST(a_default_model_needs_few_words)
     assert_null(strstr(text, "model."));
     assert_null(strstr(text, "eval."));
     assert_null(strstr(text, "label_names"));
-    options_of("[model]\nname = resnet50\n", &options);
+    options_of("[model]\nname = resnet50\nhead = dense\n", &options);
     free(text);
     text = describe(&options, NULL, 0);
     assert_has(text, "\"mean\":\"[0.485,0.456,0.406]\"");
     assert_has(text, "\"input_size\":\"[3,224,224]\"");
+    assert_has(text, "\"model.head\":\"dense\"");
     free(text);
 }
 

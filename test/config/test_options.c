@@ -575,6 +575,12 @@ TEST(options_that_do_not_apply_are_refused)
     check_refuses("model.name=linear augment.mixup=1", "with model.name=linear");
     check_refuses("model.name=resnet18 model.depth=2", "with model.name=resnet18: leave it out");
     check_refuses("model.width=8", "model.width=8 does not apply with model.name=vit_cifar");
+    check_refuses("model.name=cnn_a model.head=dense",
+                  "set model.name to vit_*, deit3_* or resnet*");
+    check_refuses("model.head=dense model.pool=mean",
+                  "model.pool=mean does not apply with model.head");
+    check_accepts("model.name=cnn_a model.head=class");
+    check_accepts("model.name=resnet18 model.head=dense");
     check_refuses("augment.crop_scale=0.5,1",
                   "with data.format=cifar10: leave it out, or set augment.random_resized_crop=on");
     check_refuses("data.format=imagefolder augment.recipe=cifar augment.crop_ratio=1,2",
