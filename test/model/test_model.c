@@ -483,6 +483,30 @@ TEST(test_registry)
     }
 }
 
+/* Every ViT and ResNet, such as cnn_b, can have a dense head; other models refuse it. */
+TEST(test_dense_heads)
+{
+    static struct options options;
+    for (const char *const *name = model_names(); *name != NULL; name++) {
+        struct error error = {0};
+        options_default(&options);
+        snprintf(options.model.name, sizeof options.model.name, "%s", *name);
+        options.model.head = HEAD_DENSE;
+        options.model.classes = 3;
+        struct model *model = model_open(&options, NULL, TYPE_FP32, &error);
+        if (!model_is_vit(*name) && strncmp(*name, "resnet", 6) != 0 &&
+            strcmp(*name, "cnn_b") != 0) {
+            assert_error(&error, ERROR_USAGE, "does not support");
+            continue;
+        }
+        assert_non_null(model);
+        assert_int_equal(model_output_count(model), 3 * model->image.height * model->image.width);
+        const struct unit *head = &model->units[model->unit_count - 1];
+        assert_string_equal(head->tensors[head->tensor_count - 1].name, "dense.bias");
+        model_close(model);
+    }
+}
+
 /* The model of groups.txt in use. */
 struct grouped {
     char name[64], option[64];
