@@ -50,6 +50,15 @@ bad=$(has planes-1/outputs.csv '^epoch,step,split,output,rmse,mae,bias,r2,persis
 bad="$bad$(has planes-1/train.log 'val: loss .*, RMSE u0@\+2 [0-9.e+]* \([0-9.]* of persistence\), u1 [0-9.e+]* on')"
 cmp -s planes-1/outputs.csv planes-3/outputs.csv || bad="$bad other outputs on three ranks;"
 result 'outputs.csv has the errors of outputs, and of persistence where the input has them' "$bad" planes-1/outputs.csv
+for task in planes pixels; do
+    run 1 "$task-report" report "$task-1"
+    case $task in
+    planes) bad=$(ended; has planes-1/report.html 'aria-label="Outputs"' '<th scope="row">u0@\+2</th>' 'RMSE / persistence'
+        has runs/logbook/planes-1.md 'Outputs' '^\| *u0@') ;;
+    pixels) bad=$(ended; has pixels-1/report.html 'Validation mean IoU' 'class="n">IoU</th>' 'class="n">pixels</th>') ;;
+    esac
+    result "$task: the report has the metrics" "$bad" "$task-report.log"
+done
 
 # Nothing changes: persistence is right. The loss is the mean of the squared errors in units of the variance.
 run 1 same $data data.x=u1,u2 data.y=u2 data.task=regression model.head=dense run.dir="$work/same"

@@ -54,6 +54,24 @@ static double best_val_top1(const struct record *record)
                : best;
 }
 
+/* Mean over the outputs that have both errors, of the test split if it was evaluated. */
+static double rmse_of_persistence(const struct record *record)
+{
+    const json_t *tested = record_value(record, "test.outputs");
+    const json_t *outputs = tested != NULL ? tested : record_value(record, "outputs");
+    double sum = 0, count = 0;
+    for (size_t i = 0; i < json_array_size(outputs); i++) {
+        const json_t *output = json_array_get(outputs, i);
+        const double rmse = json_number_value(json_object_get(output, "rmse"));
+        const double persistence = json_number_value(json_object_get(output, "persistence_rmse"));
+        if (rmse > 0 && persistence > 0) {
+            sum += rmse / persistence;
+            count++;
+        }
+    }
+    return count > 0 ? sum / count : (double)NAN;
+}
+
 bool facts_chosen_on_test(const struct record *record)
 {
     return json_is_true(record_value(record, "chosen_on_test"));
@@ -349,6 +367,9 @@ const struct fact fact_table[] = {
     {QUALITY, "Best validation top-1", "best_val_top1", FIGURE_SHARE, 1, .number = best_val_top1},
     {QUALITY, "Validation top-1", "val_top1", FIGURE_SHARE, 1, .split = "val", .metric = "top1"},
     {QUALITY, "Test top-1", "test_top1", FIGURE_SHARE, 1, .split = "test", .metric = "top1"},
+    {QUALITY, "Validation mean IoU", "val_miou", FIGURE_SHARE, 1, .split = "val", .metric = "miou"},
+    {QUALITY, "Test mean IoU", "test_miou", FIGURE_SHARE, 1, .split = "test", .metric = "miou"},
+    {QUALITY, "RMSE / persistence", "rmse_of_persistence", FIGURE_NUMBER, -1, .number = rmse_of_persistence},
     {QUALITY, "Macro F1", "macro_f1", FIGURE_SHARE, 1, .number = macro_f1},
     {QUALITY, "Validation loss", "val_loss", FIGURE_NUMBER, -1, .split = "val", .metric = "loss"},
     {QUALITY, "Test loss", "test_loss", FIGURE_NUMBER, -1, .split = "test", .metric = "loss"},

@@ -263,6 +263,13 @@ void html_classes(const struct page *page)
         run_table_splits(&sheet, record);
         sheet_html(&sheet, page->stream);
         sheet_free(&sheet);
+        run_table_outputs(&sheet, record);
+        const bool has_outputs = sheet_rows(&sheet) > 0;
+        if (has_outputs)
+            sheet_html(&sheet, page->stream);
+        sheet_free(&sheet);
+        if (has_outputs)
+            continue;
         if (json_array_size(confusion.classes) == 0)
             fputs("<p>Classes are unknown: result.json does not contain them.</p>\n", page->stream);
         fputs("<div class=\"pair\">\n", page->stream);

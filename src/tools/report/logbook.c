@@ -194,8 +194,8 @@ static void nvidia_smi_write(FILE *stream, const struct record *record)
 static void page_write(FILE *stream, const struct record *record, const char *logbook)
 {
     static void (*const tables[])(struct sheet *, const struct record *) = {
-        run_table_splits,  run_table_classes, run_table_units,    run_table_ranks,
-        run_table_sensors, run_table_deck,    run_table_attempts,
+        run_table_splits, run_table_classes, run_table_outputs, run_table_units,
+        run_table_ranks,  run_table_sensors, run_table_deck,    run_table_attempts,
     };
     struct sheet sheet = {0};
 

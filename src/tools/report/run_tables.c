@@ -100,9 +100,10 @@ static int ranked_compare(const void *one, const void *other)
 
 void run_table_classes(struct sheet *sheet, const struct record *record)
 {
-    static const char *const keys[] = {"f1", "recall", "precision", "specificity",
-                                       "one_vs_rest_accuracy"};
+    static const char *const keys[] = {
+        "f1", "recall", "precision", "specificity", "one_vs_rest_accuracy", "iou"};
     const bool tested = record_value(record, "test.classes") != NULL;
+    const bool has_iou = record_value(record, tested ? "test.miou" : "miou") != NULL;
     const json_t *classes = record_value(record, tested ? "test.classes" : "classes");
     const json_t *matrix =
         record_value(record, tested ? "test.confusion_matrix" : "confusion_matrix");
@@ -116,7 +117,9 @@ void run_table_classes(struct sheet *sheet, const struct record *record)
     sheet_column(sheet, "F1", SHEET_SHARE);
     for (int i = 1; i < 5; i++)
         sheet_column(sheet, i < 4 ? keys[i] : "one-vs-rest accuracy", SHEET_NUMBER);
-    sheet_column(sheet, "images", SHEET_NUMBER);
+    if (has_iou)
+        sheet_column(sheet, "IoU", SHEET_SHARE);
+    sheet_column(sheet, has_iou ? "pixels" : "images", SHEET_NUMBER);
     for (size_t i = 0; i < count; i++)
         order[i] = (struct ranked){number_of(json_array_get(classes, i), "f1"), i};
     if (count > CLASSES_MOST) {
@@ -132,11 +135,35 @@ void run_table_classes(struct sheet *sheet, const struct record *record)
         for (size_t k = 0; k < json_array_size(row); k++)
             images += json_number_value(json_array_get(row, k));
         sheet_text(sheet, name == NULL ? "?" : name);
-        for (int k = 0; k < 5; k++)
+        for (int k = 0; k < 5 + has_iou; k++)
             sheet_figure(sheet, FIGURE_SHARE, record_class_metric(class, keys[k]));
         sheet_figure(sheet, FIGURE_COUNT, images);
     }
     free(order);
+}
+
+void run_table_outputs(struct sheet *sheet, const struct record *record)
+{
+    static const char *const keys[] = {"rmse",           "mae", "bias", "r2", "persistence_rmse",
+                                       "persistence_mae"};
+    const bool tested = record_value(record, "test.outputs") != NULL;
+    const json_t *outputs = record_value(record, tested ? "test.outputs" : "outputs");
+
+    sheet->title = tested ? "Outputs (test split)" : "Outputs";
+    sheet->class = "classes";
+    sheet_column(sheet, "output", SHEET_TEXT);
+    sheet_columns(sheet, SHEET_NUMBER, "RMSE", "MAE", "bias", "R2", "persistence RMSE",
+                  "persistence MAE", "RMSE / persistence", NULL);
+    for (size_t i = 0; i < json_array_size(outputs); i++) {
+        const json_t *output = json_array_get(outputs, i);
+        const char *name = text_of(output, "name");
+        sheet_text(sheet, name == NULL ? "?" : name);
+        for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++)
+            sheet_figure(sheet, FIGURE_NUMBER, number_of(output, keys[k]));
+        const double persistence = number_of(output, "persistence_rmse");
+        sheet_figure(sheet, FIGURE_NUMBER,
+                     persistence > 0 ? number_of(output, "rmse") / persistence : (double)NAN);
+    }
 }
 
 /* ---- units and ranks */

@@ -13,6 +13,9 @@ void run_table_splits(struct sheet *sheet, const struct record *record);
  * lowest F1. */
 void run_table_classes(struct sheet *sheet, const struct record *record);
 
+/* Errors of each output of a regression, of the test split if it was evaluated. */
+void run_table_outputs(struct sheet *sheet, const struct record *record);
+
 /* Parameters, planned memory and times of each unit of the model. */
 void run_table_units(struct sheet *sheet, const struct record *record);
 
