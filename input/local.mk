@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Decks and jobs, which are installed
 nobase_dist_pkgdata_DATA = \
+	input/turbulence.ini \
+	input/cells.ini \
 	input/synthetic.ini \
 	input/clusters/epyc_ib100.ini \
 	input/clusters/h100_ib400.ini \

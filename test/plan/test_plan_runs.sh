@@ -71,6 +71,7 @@ count=0
 grep -q '^SANITIZER_CFLAGS = .' "$TEST_BUILD/Makefile" && decks=vit_ || decks=
 for deck in "$TEST_SOURCE/input/$decks"*.ini; do
     case $deck in */linear.ini) images= ;; *) images="data.image=256 data.classes=10" ;; esac
+    ! grep -q '^head = dense' "$deck" || images="$images model.head=class model.pool=mean data.task=classes"
     run 1 deck plan "$deck" data.format=synthetic $images plan.ranks=8
     [ $status -eq 0 ] || bad="$bad; $deck: exit status $status"
     grep -q '^arena' "$work/deck.log" || bad="$bad; $deck: no table"
