@@ -7,6 +7,8 @@ libvittrain_a_SOURCES += \
 	src/commands/find.c \
 	src/commands/plan.c \
 	src/commands/predict.c \
+	src/commands/prediction_arrays.c \
+	src/commands/prediction_arrays.h \
 	src/commands/prediction.c \
 	src/commands/prediction.h \
 	src/commands/report.c \

@@ -13,22 +13,24 @@
 
 #include "app/app.h"
 #include "commands/prediction.h"
+#include "commands/prediction_arrays.h"
 #include "config/command_line.h"
 #include "config/options.h"
 #include "core/log.h"
 #include "core/output_file.h"
 #include "train/inference.h"
 
-enum output_format { OUTPUT_CSV, OUTPUT_JSON, OUTPUT_TABLE };
+enum output_format { OUTPUT_CSV, OUTPUT_JSON, OUTPUT_TABLE, OUTPUT_ARRAYS };
 
 struct prediction {
     const struct inference *inference;
     struct comm *world;
     enum output_format format;
-    const char *path;            /* "-": standard output */
-    int64_t skipped;             /* on rank 0: files that could not be read */
-    FILE *file;                  /* rank 0 only */
-    char part[OPTION_TEXT + 16]; /* temporary file to be renamed; empty: none */
+    const char *path;                /* "-": standard output */
+    int64_t skipped;                 /* on rank 0: files that could not be read */
+    FILE *file;                      /* rank 0 only */
+    char part[OPTION_TEXT + 16];     /* temporary file to be renamed; empty: none */
+    struct prediction_arrays arrays; /* OUTPUT_ARRAYS */
 };
 
 static bool write_failed(const struct prediction *prediction, struct error *error)
@@ -87,12 +89,23 @@ static void line_write(const struct prediction *prediction, const struct predict
     case OUTPUT_TABLE:
         prediction_write_table(stream, line, prediction->inference->run.options.predict.top);
         break;
+    case OUTPUT_ARRAYS:
+        break;
     }
 }
 
-static bool predicts_numbers(const struct inference *inference)
+static struct prediction_line line_of(const struct prediction *prediction)
 {
-    return inference->run.session.model->loss == LOSS_TARGETS;
+    const struct inference *inference = prediction->inference;
+    const struct dataset *dataset = &inference->run.validation.dataset;
+    const struct model *model = inference->run.session.model;
+    return (struct prediction_line){.file = inference->split_name[0] == '\0' ? "" : NULL,
+                                    .class_name = dataset->class_name,
+                                    .named = dataset->class_name != NULL ? dataset->classes : 0,
+                                    .classes = model->classes,
+                                    .has_targets = model->loss == LOSS_TARGETS,
+                                    .is_number =
+                                        inference->run.options.data.task == TASK_REGRESSION};
 }
 
 /* Write the lines of a batch and the faults of its files, each of them null-terminated. */
@@ -101,17 +114,20 @@ static void batch_write(const struct prediction *prediction, const struct batch 
                         FILE *faults)
 {
     const struct dataset *dataset = &prediction->inference->run.validation.dataset;
-    struct prediction_line line = {.class_name = dataset->class_name,
-                                   .named = dataset->class_name != NULL ? dataset->classes : 0,
-                                   .classes = prediction->inference->run.session.model->classes,
-                                   .is_number = predicts_numbers(prediction->inference)};
+    struct prediction_line line = line_of(prediction);
     char name[2 * PATH_MAX];
+    float marks[IMAGE_CHANNELS];
     for (int64_t i = 0; i < batch->count; i++) {
         line.record = batch->records[i];
-        line.label = batch->labels[i];
-        line.target = dataset->target.count > 0 ? (double)batch_targets(batch, i)[0] : 0;
+        line.label = dataset->unlabelled ? -1 : batch->labels[i];
+        line.targets = line.has_targets ? batch_targets(batch, i) : NULL;
         line.predicted = predicted[i];
         line.probabilities = probabilities + i * line.classes;
+        if (line.has_targets && !line.is_number) {
+            for (int64_t c = 0; c < line.classes; c++)
+                marks[c] = prediction_probability(line.probabilities[c]);
+            line.probabilities = marks;
+        }
         if (prediction->inference->split_name[0] == '\0') {
             dataset_name(dataset, line.record, name, sizeof name);
             line.file = name;
@@ -121,6 +137,44 @@ static void batch_write(const struct prediction *prediction, const struct batch 
         else
             line_write(prediction, &line, lines);
     }
+}
+
+/* Append the rows of all ranks on rank 0, in the order of ranks. */
+static void rows_collect(struct prediction *prediction, char *rows, int64_t count,
+                         struct error *error)
+{
+    struct comm *world = prediction->world;
+    const size_t bytes = prediction_arrays_bytes(&prediction->arrays);
+    if (world->rank != 0) {
+        comm_send(world, &count, sizeof count, 0);
+        comm_send(world, rows, (size_t)count * bytes, 0);
+        return;
+    }
+    bool good = error->kind == ERROR_NONE &&
+                prediction_arrays_write(&prediction->arrays, rows, count, error);
+    for (int rank = 1; rank < world->size; rank++) {
+        comm_receive(world, &count, sizeof count, rank);
+        char *received = malloc((size_t)count * bytes + 1);
+        ENSURE_MEMORY(received != NULL, "no memory for the predictions of a batch");
+        comm_receive(world, received, (size_t)count * bytes, rank);
+        good = good && prediction_arrays_write(&prediction->arrays, received, count, error);
+        free(received);
+    }
+}
+
+static void rows_visit(void *self, const struct batch *batch, const int32_t *predicted,
+                       const float *outputs, struct error *error)
+{
+    struct prediction *prediction = self;
+    const int64_t values = model_output_count(prediction->inference->run.session.model);
+    char *rows = malloc((size_t)batch->count * prediction_arrays_bytes(&prediction->arrays) + 1);
+    ENSURE_MEMORY(rows != NULL, "no memory for the predictions of a batch");
+    bool good = true;
+    for (int64_t i = 0; good && i < batch->count * values; i++)
+        good = inference_check(prediction->inference, outputs[i], error);
+    prediction_arrays_convert(&prediction->arrays, batch->count, predicted, outputs, rows);
+    rows_collect(prediction, rows, batch->count, error);
+    free(rows);
 }
 
 static void batch_visit(void *self, const struct batch *batch, const int32_t *predicted,
@@ -144,17 +198,27 @@ static void batch_visit(void *self, const struct batch *batch, const int32_t *pr
     free(text[1]);
 }
 
-/* True if the output would replace an operand: the weights, an image or a list. */
-static bool output_is_input(const char *output, const struct command_line *line)
+static bool is_same_file(const char *path, const struct stat *other)
 {
-    struct stat there, operand;
-    if (stat(output, &there) != 0 || !S_ISREG(there.st_mode))
+    struct stat status;
+    return stat(path, &status) == 0 && status.st_dev == other->st_dev &&
+           status.st_ino == other->st_ino;
+}
+
+/* True if the output would replace an input: the weights, an image, a list or a file of arrays. */
+static bool output_is_input(const struct prediction *prediction, const struct command_line *line)
+{
+    struct stat output;
+    struct arrays_view view = {0};
+    const struct dataset *dataset = &prediction->inference->run.validation.dataset;
+    bool found = false;
+    if (stat(prediction->path, &output) != 0 || !S_ISREG(output.st_mode))
         return false;
     for (int i = 0; i < line->operand_count; i++)
-        if (stat(line->operand[i], &operand) == 0 && operand.st_dev == there.st_dev &&
-            operand.st_ino == there.st_ino)
-            return true;
-    return false;
+        found |= is_same_file(line->operand[i], &output);
+    for (int64_t f = 0; arrays_view(dataset, &view) && f < view.file_count; f++)
+        found |= is_same_file(arrays_part(dataset, f).path, &output);
+    return found;
 }
 
 /* Open the output. A regular file is replaced atomically at the end; standard output and devices
@@ -164,7 +228,7 @@ static bool file_open(struct prediction *prediction, const struct command_line *
 {
     const char *path = prediction->path;
     struct stat there;
-    if (prediction->world->rank == 0 && output_is_input(path, line)) {
+    if (prediction->world->rank == 0 && output_is_input(prediction, line)) {
         error_set(error, ERROR_USAGE, "predict.output=%s is also an input: choose another name",
                   path);
     } else if (prediction->world->rank == 0) {
@@ -180,6 +244,21 @@ static bool file_open(struct prediction *prediction, const struct command_line *
             write_failed(prediction, error);
     }
     return comm_agree(prediction->world, error);
+}
+
+/* Create the output for arrays. */
+static bool arrays_create(struct prediction *prediction, const struct command_line *line,
+                          struct error *error)
+{
+    if (prediction->world->rank == 0 && output_is_input(prediction, line))
+        error_set(error, ERROR_USAGE, "predict.output=%s is also an input: choose another name",
+                  prediction->path);
+    if (comm_agree(prediction->world, error) &&
+        prediction_arrays_open(&prediction->arrays, prediction->inference, prediction->path,
+                               prediction->world, error))
+        return true;
+    prediction_arrays_close(&prediction->arrays, error);
+    return false;
 }
 
 /* Close the output on rank 0. If `error` is set, the file is not replaced. */
@@ -204,6 +283,8 @@ static enum output_format format_of(const struct inference *inference)
 {
     const char *path = inference->run.options.predict.output;
     const size_t length = strlen(path);
+    if (prediction_arrays_is_file(path))
+        return OUTPUT_ARRAYS;
     if (path[0] == '\0' && inference->split_name[0] == '\0')
         return OUTPUT_TABLE;
     return length >= 5 && strcmp(path + length - 5, ".json") == 0 ? OUTPUT_JSON : OUTPUT_CSV;
@@ -229,17 +310,28 @@ static void samples_predict(struct inference *inference, const struct command_li
                                     .world = world,
                                     .format = format_of(inference),
                                     .path = path[0] != '\0' ? path : "-"};
-    const struct evaluation_visitor visitor = {.visit = batch_visit, .self = &prediction};
-    if (!file_open(&prediction, line, error))
+    const struct prediction_line line_of_output = line_of(&prediction);
+    const bool is_arrays = prediction.format == OUTPUT_ARRAYS;
+    const struct evaluation_visitor visitor = {.visit = is_arrays ? rows_visit : batch_visit,
+                                               .self = &prediction};
+    if (!is_arrays &&
+        inference->run.session.model->output.height * inference->run.session.model->output.width >
+            1) {
+        error_set(error, ERROR_USAGE,
+                  "the predictions are planes: set predict.output=FILE.h5 or FILE.nc");
+        return;
+    }
+    if (!(is_arrays ? arrays_create : file_open)(&prediction, line, error))
         return;
     if (prediction.file != NULL && prediction.format == OUTPUT_CSV)
-        prediction_write_header(prediction.file, inference->split_name[0] == '\0',
-                                predicts_numbers(inference), inference->run.session.model->classes);
+        prediction_write_header(prediction.file, &line_of_output);
     bool predicted = evaluation_run(&inference->run.session, &inference->run.validation, &visitor,
                                     NULL, &evaluation, error);
     if (predicted && world->rank == 0)
         skipped_report(&prediction, error);
-    if (world->rank == 0)
+    if (is_arrays)
+        prediction_arrays_close(&prediction.arrays, error);
+    else if (world->rank == 0)
         file_close(&prediction, error);
     if (!predicted)
         return; /* the error is already the same on all ranks */
@@ -281,6 +373,9 @@ const struct command command_predict = {
         "of classes are those of the checkpoint or of the weights' metadata. Without files, the "
         "command writes one line for each sample of predict.split, with record, label, predicted "
         "class and probabilities, as CSV, or as JSON lines if the name of predict.output ends in "
-        ".json. For a regression, it writes the target and the predicted number instead.",
+        ".json. For a regression, it writes the targets and the predicted numbers instead. For "
+        "data.format=arrays, FILE is a file of arrays, a Zarr store or a folder of .npy files, all "
+        "samples of which are predicted, and predict.output=FILE.h5 or FILE.nc writes an HDF5 "
+        "file with the coordinates of the samples.",
     .run = predict_run,
     .checks_options = true};

@@ -12,17 +12,23 @@
 #include "core/error.h"
 #include "core/json_value.h"
 
-/* `unknown` is written for a probability that is not finite. */
-static void write_probabilities(FILE *text, const struct prediction_line *line, const char *unknown)
+/* `unknown` is written for a number that is not finite. */
+static void write_numbers(FILE *text, const float *numbers, int64_t count, const char *format,
+                          const char *unknown)
 {
-    for (int64_t c = 0; c < line->classes; c++) {
+    for (int64_t c = 0; c < count; c++) {
         if (c > 0)
             fputc(',', text);
-        if (isfinite(line->probabilities[c]))
-            fprintf(text, "%.6g", (double)line->probabilities[c]);
+        if (numbers != NULL && isfinite(numbers[c]))
+            fprintf(text, format, (double)numbers[c]);
         else
             fputs(unknown, text);
     }
+}
+
+static void write_probabilities(FILE *text, const struct prediction_line *line, const char *unknown)
+{
+    write_numbers(text, line->probabilities, line->classes, "%.6g", unknown);
 }
 
 static void write_cell(FILE *text, const char *cell)
@@ -46,14 +52,18 @@ static const char *class_of(const struct prediction_line *line)
     return line->predicted < line->named ? line->class_name[line->predicted] : "";
 }
 
-void prediction_write_header(FILE *text, bool files, bool numbers, int64_t classes)
+void prediction_write_header(FILE *text, const struct prediction_line *line)
 {
-    if (numbers)
-        fputs(files ? "file" : "record,target", text);
-    else
-        fputs(files ? "file,predicted,class" : "record,label,predicted,class", text);
-    for (int64_t c = 0; c < classes; c++)
-        fprintf(text, ",%c%" PRId64, numbers ? 'y' : 'p', c);
+    fputs(line->file != NULL ? "file" : "record", text);
+    if (line->file == NULL && line->has_targets)
+        for (int64_t c = 0; c < line->classes; c++)
+            line->classes == 1 ? fputs(",target", text) : fprintf(text, ",target%" PRId64, c);
+    else if (line->file == NULL)
+        fputs(",label", text);
+    if (!line->has_targets)
+        fputs(",predicted,class", text);
+    for (int64_t c = 0; c < line->classes; c++)
+        fprintf(text, ",%c%" PRId64, line->is_number ? 'y' : 'p', c);
     fputc('\n', text);
 }
 
@@ -62,12 +72,12 @@ void prediction_write_csv(FILE *text, const struct prediction_line *line)
     if (line->file != NULL)
         write_cell(text, line->file);
     else
-        fprintf(text, "%" PRIu32, line->record);
-    if (line->file == NULL && line->is_number)
-        fprintf(text, ",%.9g", line->target);
-    else if (line->file == NULL)
-        fprintf(text, ",%" PRId32, line->label);
-    if (!line->is_number) {
+        fprintf(text, "%" PRIu32 ",", line->record);
+    if (line->file == NULL && line->has_targets)
+        write_numbers(text, line->targets, line->classes, "%.9g", "");
+    else if (line->file == NULL && line->label >= 0)
+        fprintf(text, "%" PRId32, line->label);
+    if (!line->has_targets) {
         fprintf(text, ",%" PRId32 ",", line->predicted);
         write_cell(text, class_of(line));
     }
@@ -94,11 +104,16 @@ void prediction_write_json(FILE *text, const struct prediction_line *line)
     } else {
         fprintf(text, "{\"record\":%" PRIu32, line->record);
     }
-    if (line->file == NULL && line->is_number)
-        fprintf(text, ",\"target\":%.9g", line->target);
-    else if (line->file == NULL)
+    if (line->file == NULL && line->has_targets) {
+        fputs(line->classes == 1 ? ",\"target\":" : ",\"targets\":[", text);
+        write_numbers(text, line->targets, line->classes, "%.9g", "null");
+        fputs(line->classes == 1 ? "" : "]", text);
+    } else if (line->file == NULL && line->label >= 0) {
         fprintf(text, ",\"label\":%" PRId32, line->label);
-    if (!line->is_number) {
+    } else if (line->file == NULL) {
+        fputs(",\"label\":null", text);
+    }
+    if (!line->has_targets) {
         fprintf(text, ",\"predicted\":%" PRId32 ",\"class\":", line->predicted);
         write_json_name(text, class_of(line));
     }
@@ -152,7 +167,7 @@ void prediction_write_table(FILE *text, const struct prediction_line *line, int6
 {
     write_plain(text, line->file);
     fputc('\n', text);
-    if (line->is_number) {
+    if (line->has_targets) {
         fputs("  ", text);
         write_probabilities(text, line, "unknown");
         fputc('\n', text);

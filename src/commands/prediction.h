@@ -3,6 +3,7 @@
 #ifndef VITTRAIN_COMMANDS_PREDICTION_H
 #define VITTRAIN_COMMANDS_PREDICTION_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -10,17 +11,23 @@
 struct prediction_line {
     const char *file; /* name, any bytes; NULL for a record of a split */
     uint32_t record;
-    int32_t label, predicted; /* class numbers; files have no label */
+    int32_t label, predicted; /* class numbers; a label of -1 is unknown; files have none */
     char *const *class_name;  /* [named]: any bytes */
     int64_t named, classes;
     const float *probabilities; /* [classes]; the outputs of a regression */
-    bool is_number;             /* regression: `target` instead of label, predicted and names */
-    double target;
+    bool has_targets;           /* targets instead of label, predicted and names */
+    const float *targets;       /* [classes]; NULL: unknown */
+    bool is_number;             /* of a regression, not marks of several labels */
 };
 
-/* Write the header line of the CSV. `files`: for lines of files instead of records; `numbers`: for
- * a regression. */
-void prediction_write_header(FILE *text, bool files, bool numbers, int64_t classes);
+/* Return the probability of one of several labels from the output of the model. */
+static inline float prediction_probability(float output)
+{
+    return 1 / (1 + expf(-output));
+}
+
+/* Write the header line of the CSV for lines like this one. */
+void prediction_write_header(FILE *text, const struct prediction_line *line);
 
 /* RFC 4180: a name with commas, quotes or line ends is quoted. A probability that is not
  * finite is an empty cell. */

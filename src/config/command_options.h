@@ -22,7 +22,8 @@ enum kind_choice { KIND_CHOICES(OPTION_CONSTANT) };
 enum collective_choice { COLLECTIVE_CHOICES(OPTION_CONSTANT) };
 
 #define SPLIT_CHOICES(X) X(SPLIT_TRAIN, "train") X(SPLIT_VALIDATION, "val") X(SPLIT_TEST, "test")
-enum data_split { SPLIT_CHOICES(OPTION_CONSTANT) };
+/* SPLIT_ALL: all records of files that `predict` names. */
+enum data_split { SPLIT_CHOICES(OPTION_CONSTANT) SPLIT_ALL };
 
 #define SCALING_CHOICES(X) X(SCALING_WEAK, "weak") X(SCALING_STRONG, "strong")
 enum scaling_choice { SCALING_CHOICES(OPTION_CONSTANT) };

@@ -120,6 +120,20 @@ static void type_describe(hid_t type, struct hdf5_object *to)
                  (long long)to->element_bytes);
 }
 
+/* True if hdf5_reader.datasets has the current object. */
+static bool is_wanted(const struct walk *walk)
+{
+    size_t length;
+    for (const char *item = text_next_item(walk->datasets, &length); item != NULL;
+         item = text_next_item(item + length, &length)) {
+        const size_t slashes = strspn(item, "/");
+        const size_t rest = slashes < length ? length - slashes : 0;
+        if (strlen(walk->path) == rest && strncmp(walk->path, item + slashes, rest) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* ---- attributes ---- */
 
 static bool numbers_read(struct walk *walk, hid_t attribute, hid_t type, struct hdf5_attribute *to)
@@ -158,6 +172,43 @@ static bool texts_read(struct walk *walk, hid_t attribute, hid_t type, struct hd
     return good;
 }
 
+/* Write the paths of the first scale of each dimension as texts, "" if it has none. */
+static bool scales_read(struct walk *walk, hid_t object, hid_t attribute, hid_t type,
+                        struct hdf5_attribute *to)
+{
+    hid_t space = H5Aget_space(attribute);
+    hvl_t *lists = calloc((size_t)to->count + 1, sizeof *lists);
+    const bool good = lists != NULL && H5Aread(attribute, type, lists) >= 0;
+    to->kind = HDF5_TEXT;
+    for (int64_t n = 0; good && n < to->count; n++) {
+        char path[HDF5_NAME] = "";
+        hid_t scale =
+            lists[n].len > 0 ? H5Rdereference2(object, H5P_DEFAULT, H5R_OBJECT, lists[n].p) : -1;
+        if (scale >= 0 && H5Iget_name(scale, path, sizeof path) >= (ssize_t)sizeof path)
+            path[0] = '\0';
+        if (scale >= 0)
+            H5Oclose(scale);
+        fwrite(path, 1, strlen(path) + 1, walk->values.file);
+    }
+    if (good)
+        H5Dvlen_reclaim(type, space, H5P_DEFAULT, lists);
+    H5Sclose(space);
+    free(lists);
+    walk->errors->reason[0] = '\0'; /* a scale that was removed is no fault of the data set */
+    return good;
+}
+
+/* True if the type is that of the attribute DIMENSION_LIST: lists of references to scales. */
+static bool is_scale_list(const char *name, hid_t type)
+{
+    if (strcmp(name, HDF5_SCALES) != 0 || H5Tget_class(type) != H5T_VLEN)
+        return false;
+    hid_t base = H5Tget_super(type);
+    const bool is_reference = H5Tequal(base, H5T_STD_REF_OBJ) > 0;
+    H5Tclose(base);
+    return is_reference;
+}
+
 static herr_t attribute_describe(hid_t object, const char *name, const H5A_info_t *info,
                                  void *context)
 {
@@ -176,6 +227,8 @@ static herr_t attribute_describe(hid_t object, const char *name, const H5A_info_
         good = numbers_read(walk, attribute, type, &to);
     else if (good && class == H5T_STRING)
         good = texts_read(walk, attribute, type, &to);
+    else if (good && is_wanted(walk) && is_scale_list(name, type))
+        good = scales_read(walk, object, attribute, type, &to);
     if (!good)
         to = (struct hdf5_attribute){.kind = HDF5_NO_VALUE};
     fwrite(&to, sizeof to, 1, walk->attributes.file);
@@ -186,20 +239,6 @@ static herr_t attribute_describe(hid_t object, const char *name, const H5A_info_
 }
 
 /* ---- objects ---- */
-
-/* True if hdf5_reader.datasets has the current object. */
-static bool is_wanted(const struct walk *walk)
-{
-    size_t length;
-    for (const char *item = text_next_item(walk->datasets, &length); item != NULL;
-         item = text_next_item(item + length, &length)) {
-        const size_t slashes = strspn(item, "/");
-        const size_t rest = slashes < length ? length - slashes : 0;
-        if (strlen(walk->path) == rest && strncmp(walk->path, item + slashes, rest) == 0)
-            return true;
-    }
-    return false;
-}
 
 /* Add a chunk to the object that `context` describes (hdf5_chunk_visit). */
 static int chunk_add(const hsize_t *first, unsigned skipped, haddr_t offset, hsize_t bytes,

@@ -22,6 +22,10 @@ enum { HDF5_MOST_CHUNKS = 1 << 24 };
 
 enum hdf5_value { HDF5_NO_VALUE, HDF5_INTEGER, HDF5_UNSIGNED, HDF5_REAL, HDF5_TEXT };
 
+/* The attribute of a data set with its dimension scales. If hdf5_reader.datasets has the data set,
+ * its values are texts: the path of the first scale of each dimension, or "". */
+#define HDF5_SCALES "DIMENSION_LIST"
+
 struct hdf5_attribute {
     char name[HDF5_NAME];
     int64_t kind;   /* enum hdf5_value; HDF5_NO_VALUE: neither numbers nor texts */

@@ -30,6 +30,8 @@ libvittrain_a_SOURCES += \
 	src/core/hdf5_file.h \
 	src/core/hdf5_reader.c \
 	src/core/hdf5_reader.h \
+	src/core/hdf5_scale.c \
+	src/core/hdf5_scale.h \
 	src/core/integer.h \
 	src/core/latitude.h \
 	src/core/launcher.c \

@@ -68,6 +68,25 @@ bool array_path_open(struct array_path *self, const char *path, struct hdf5_read
     return self->is_npy || array_hdf5_file_open(reader, path, error);
 }
 
+/* True if NAME.npy exists in the folder. */
+static bool has_npy(const char *folder, const char *name, char path[PATH_MAX])
+{
+    return snprintf(path, PATH_MAX, "%s/%s.npy", folder, name) < PATH_MAX &&
+           access(path, F_OK) == 0;
+}
+
+bool array_path_has(const struct array_path *self, const char *name)
+{
+    char path[PATH_MAX];
+    if (self->is_npy)
+        return true;
+    if (!self->is_folder)
+        return hdf5_path_find(self->reader, name) != NULL;
+    return has_npy(self->path, name, path) ||
+           (snprintf(path, sizeof path, "%s/%s", self->path, name) < PATH_MAX &&
+            access(path, F_OK) == 0);
+}
+
 bool array_path_array(const struct array_path *self, const char *name, struct array *array,
                       struct error *error)
 {
@@ -76,8 +95,7 @@ bool array_path_array(const struct array_path *self, const char *name, struct ar
         return array_npy_open(self->path, name, array, error);
     if (!self->is_folder)
         return array_hdf5_open(self->reader, name, self->path, self->descriptor, array, error);
-    const int length = snprintf(path, sizeof path, "%s/%s.npy", self->path, name);
-    if (length < (int)sizeof path && access(path, F_OK) == 0) {
+    if (has_npy(self->path, name, path)) {
         const bool good = array_npy_open(path, name, array, error);
         array->path = self->path;
         return good;

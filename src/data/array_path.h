@@ -24,6 +24,9 @@ MUST_CHECK bool array_path_find(const char *root, struct split_files *files, str
 MUST_CHECK bool array_path_open(struct array_path *self, const char *path,
                                 struct hdf5_reader *reader, struct error *error);
 
+/* True if it has an array, or another object, of this name. */
+bool array_path_has(const struct array_path *self, const char *name);
+
 /* Open one of its arrays. Open those of an HDF5 file before the reader opens another file. Call
  * array_close in any case. */
 MUST_CHECK bool array_path_array(const struct array_path *self, const char *name,

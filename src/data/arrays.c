@@ -13,7 +13,9 @@
 #include "core/log.h"
 #include "core/vectorised.h"
 #include "data/array_cache.h"
+#include "data/array_names.h"
 #include "data/array_path.h"
+#include "data/arrays.h"
 #include "data/arrays_variable.h"
 #include "data/dataset.h"
 #include "data/sampler.h"
@@ -35,6 +37,7 @@ struct arrays {
     int64_t file_count;
     struct variable *x, *y; /* [x_count], [y_count] */
     int x_count, y_count;
+    int array_count; /* of a file: x_count + y_count; x_count if the files do not have data.y */
     int64_t before, after; /* samples at both ends of a file that have no neighbour @-k or @+k */
     bool has_planes;       /* the targets are planes, which are read with the pixels */
     double ignored;        /* train.ignore_label, or NAN */
@@ -104,7 +107,7 @@ static bool shape_set(struct dataset *dataset, const struct options *options,
     for (int v = 0; v < self->x_count; v++)
         if (!variable_set_shape(&self->x[v], "data.x", &file->array[v], options->data.order, error))
             return false;
-    for (int v = 0; v < self->y_count; v++)
+    for (int v = 0; !dataset->unlabelled && v < self->y_count; v++)
         if (!variable_set_shape(&self->y[v], "data.y", &file->array[self->x_count + v],
                                 options->data.order, error))
             return false;
@@ -117,7 +120,7 @@ static bool shape_set(struct dataset *dataset, const struct options *options,
         if (!variable_add(&self->x[v], &self->x[0], "data.x", &dataset->channels, dataset->height,
                           dataset->width, error))
             return false;
-    for (int v = 0; v < self->y_count; v++)
+    for (int v = 0; !dataset->unlabelled && v < self->y_count; v++)
         if (!variable_add(&self->y[v], self->has_planes ? &self->x[0] : &self->y[0], "data.y",
                           &target->count, target->height, target->width, error))
             return false;
@@ -131,7 +134,7 @@ static bool file_arrays(struct dataset *dataset, const struct options *options,
                         struct arrays_file *file, struct error *error)
 {
     struct arrays *self = dataset->self;
-    const int count = self->x_count + self->y_count;
+    const int count = self->array_count;
     for (; file->opened < count; file->opened++) {
         const struct variable *variable = file->opened < self->x_count
                                               ? &self->x[file->opened]
@@ -192,51 +195,51 @@ static bool targets_read(struct dataset *dataset, const struct arrays_file *file
     return true;
 }
 
-/* Add a class, or compare its name with that of an earlier file. */
-static bool class_name_add(struct dataset *dataset, int64_t class_number, const char *name,
-                           const char *path, struct error *error)
+/* Compare the names of classes with those of the first file. */
+static bool class_names_compare(const struct dataset *dataset, const struct listing *names,
+                                const char *path, struct error *error)
 {
     const struct arrays *self = dataset->self;
-    if (self->file_count > 1 &&
-        (class_number >= dataset->classes || strcmp(dataset->class_name[class_number], name) != 0))
-        return error_set(error, ERROR_DATA,
-                         "%s: class %lld is '%s' in the attribute class_names, but the first file "
-                         "%s has other names: make them the same",
-                         path, (long long)class_number, name, self->file[0].path);
-    if (self->file_count > 1)
-        return true;
-    dataset->class_name[dataset->classes] = strdup(name);
-    return dataset->class_name[dataset->classes++] != NULL || no_memory(error);
-}
-
-/* Read the names of classes from the attribute class_names of data.y. Later files have the names of
- * the first one, or none. */
-static bool class_names_read(struct dataset *dataset, const struct hdf5_reader *reader,
-                             const char *path, struct error *error)
-{
-    const struct arrays *self = dataset->self;
-    const struct hdf5_object *object = hdf5_path_find(reader, self->y[0].name);
-    const struct hdf5_attribute *names =
-        object != NULL ? hdf5_attribute_find(reader, object, "class_names") : NULL;
-    if (names == NULL || names->kind != HDF5_TEXT || names->count > CLASSES_MOST)
-        return true;
-    const char *text = reader->file.values + names->offset;
-    const char *end = reader->file.values + reader->file.value_bytes;
-    if (self->file_count == 1)
-        dataset->class_name = calloc((size_t)names->count, sizeof *dataset->class_name);
-    if (self->file_count == 1 && dataset->class_name == NULL)
-        return no_memory(error);
-    for (int64_t c = 0; c < names->count && text < end; c++, text += strlen(text) + 1) {
-        if (memchr(text, '\0', (size_t)(end - text)) == NULL)
-            return hdf5_refuse(reader, error, "its attribute 'class_names' is damaged");
-        if (!class_name_add(dataset, c, text, path, error))
-            return false;
-    }
+    for (size_t c = 0; c < names->count; c++)
+        if ((int64_t)c >= dataset->classes || strcmp(dataset->class_name[c], names->names[c]) != 0)
+            return error_set(error, ERROR_DATA,
+                             "%s: class %zu is '%s' in the attribute class_names, but the first "
+                             "file %s has other names: make them the same",
+                             path, c, names->names[c], self->file[0].path);
     return true;
 }
 
+/* Read the names of classes. Later files have the names of the first one, or none. */
+static bool class_names_read(struct dataset *dataset, const struct arrays_file *file,
+                             struct error *error)
+{
+    const struct arrays *self = dataset->self;
+    struct listing names = {0};
+    bool good = array_class_names(&file->place, self->y[0].name, &names, error);
+    if (good && self->file_count > 1) {
+        good = class_names_compare(dataset, &names, file->path, error);
+    } else if (good && names.count > 0) {
+        dataset->classes = (int64_t)names.count;
+        dataset->class_name = names.names;
+        names = (struct listing){0};
+    }
+    listing_free(&names);
+    return good;
+}
+
+/* Decide if the files have data.y. allows_none: they need not have it. */
+static void labels_find(struct dataset *dataset, const struct arrays_file *first, bool allows_none)
+{
+    struct arrays *self = dataset->self;
+    for (int v = 0; allows_none && v < self->y_count; v++)
+        dataset->unlabelled |= !array_path_has(&first->place, self->y[v].name);
+    self->array_count = self->x_count + (dataset->unlabelled ? 0 : self->y_count);
+}
+
+/* allows_none: the file need not have data.y. */
 static bool file_open(struct dataset *dataset, const struct options *options,
-                      struct hdf5_reader *reader, const char *path, struct error *error)
+                      struct hdf5_reader *reader, const char *path, bool allows_none,
+                      struct error *error)
 {
     struct arrays *self = dataset->self;
     struct arrays_file *file = &self->file[self->file_count++];
@@ -245,13 +248,16 @@ static bool file_open(struct dataset *dataset, const struct options *options,
     file->array = calloc((size_t)(self->x_count + self->y_count), sizeof *file->array);
     if (file->path == NULL || file->array == NULL)
         return no_memory(error);
-    if (!array_path_open(&file->place, file->path, reader, error) ||
-        !file_arrays(dataset, options, file, error))
+    if (!array_path_open(&file->place, file->path, reader, error))
         return false;
-    const bool is_hdf5 = file->place.descriptor >= 0;
-    const bool good = (self->has_planes || targets_read(dataset, file, error)) &&
-                      (!is_hdf5 || options->data.task == TASK_REGRESSION ||
-                       class_names_read(dataset, reader, path, error));
+    if (self->file_count == 1)
+        labels_find(dataset, file, allows_none);
+    if (!file_arrays(dataset, options, file, error))
+        return false;
+    const bool good =
+        (self->has_planes || dataset->unlabelled || targets_read(dataset, file, error)) &&
+        (dataset->unlabelled || options->data.task == TASK_REGRESSION ||
+         class_names_read(dataset, file, error));
     dataset->count += file->count;
     return good;
 }
@@ -264,6 +270,10 @@ static const struct split_file *split_find(const struct arrays *self, const stru
                                            struct error *error)
 {
     const struct split_files *files = &self->files;
+    if (split == SPLIT_ALL) {
+        *count = files->count;
+        return files->file;
+    }
     const bool own = split == SPLIT_VALIDATION && options->data.val == VALIDATION_VAL;
     const struct split_file *found =
         split_files_of(files, split == SPLIT_VALIDATION && !own ? SPLIT_TEST : split, count);
@@ -295,9 +305,10 @@ static bool split_open(struct dataset *dataset, const struct options *options,
     const struct split_file *files = split_find(dataset->self, options, split, &count, error);
     bool good = files != NULL;
     if (good)
-        dataset->held_out |= split != SPLIT_TRAIN && files[0].split == SPLIT_TRAIN;
+        dataset->held_out |=
+            split != SPLIT_TRAIN && split != SPLIT_ALL && files[0].split == SPLIT_TRAIN;
     for (int64_t i = 0; good && i < count; i++)
-        good = file_open(dataset, options, reader, files[i].path, error);
+        good = file_open(dataset, options, reader, files[i].path, split == SPLIT_ALL, error);
     return good;
 }
 
@@ -428,9 +439,11 @@ static bool task_set(struct dataset *dataset, const struct options *options, str
     const int64_t shape[] = {dataset->count, dataset->channels,      dataset->height,
                              dataset->width, dataset->target.height, outputs};
     dataset->sum = crc32c_update(0, shape, sizeof shape);
-    if (!self->has_planes)
+    if (self->target != NULL)
         dataset->sum = crc32c_update(dataset->sum, self->target,
                                      (size_t)(dataset->count * outputs) * sizeof *self->target);
+    if (dataset->unlabelled)
+        return true;
     if (!is_regression && !self->has_planes && outputs == 1)
         return labels_set(dataset, error);
     if (outputs > IMAGE_CHANNELS)
@@ -569,7 +582,7 @@ static bool files_open(struct dataset *dataset, const struct options *options,
     struct arrays *self = dataset->self;
     char *names = names_list(self);
     struct hdf5_reader reader = {.kind = ERROR_DATA, .purpose = "arrays", .datasets = names};
-    const bool all = options->data.val == VALIDATION_REFERENCE;
+    const bool all = options->data.val == VALIDATION_REFERENCE && split != SPLIT_ALL;
     self->file = calloc((size_t)self->files.count + 1, sizeof *self->file);
     const bool good = (self->file != NULL || no_memory(error)) &&
                       (!all || split_open(dataset, options, &reader, SPLIT_TRAIN, error)) &&
@@ -663,6 +676,9 @@ static bool arrays_read(struct dataset *dataset, int64_t record, void *values, i
     *label = self->label != NULL ? self->label[record] : 0;
     if (!planes_read(self, file, self->x, self->x_count, record, values, error))
         return false;
+    for (int64_t i = 0;
+         dataset->unlabelled && i < (int64_t)(target_bytes(&dataset->target) / sizeof *target); i++)
+        target[i] = NAN;
     if (self->target != NULL)
         memcpy(target, self->target + record * dataset->target.count,
                (size_t)dataset->target.count * sizeof *target);
@@ -687,6 +703,30 @@ static void arrays_name_record(const struct dataset *dataset, int64_t record, ch
     const struct arrays_file *file = file_of(self, record);
     snprintf(text, size, "%s: sample %lld", file->path,
              (long long)(record - file->first + self->before));
+}
+
+bool arrays_view(const struct dataset *dataset, struct arrays_view *view)
+{
+    const struct arrays *self = dataset->self;
+    if (dataset->format != &dataset_arrays)
+        return false;
+    *view = (struct arrays_view){.x = self->x,
+                                 .y = self->y,
+                                 .x_count = self->x_count,
+                                 .y_count = self->y_count,
+                                 .has_targets = !dataset->unlabelled,
+                                 .file_count = self->file_count};
+    return true;
+}
+
+struct arrays_part arrays_part(const struct dataset *dataset, int64_t file)
+{
+    const struct arrays *self = dataset->self;
+    const struct arrays_file *from = &self->file[file];
+    return (struct arrays_part){.path = from->path,
+                                .first = from->first,
+                                .count = from->count,
+                                .sample = self->before + self->y[0].offset};
 }
 
 static void arrays_close(struct dataset *dataset)

@@ -17,7 +17,7 @@ static const struct dataset_format *const formats[] = {
 
 enum { FORMAT_COUNT = sizeof formats / sizeof formats[0] };
 
-static const char *const split_name[] = {"training", "validation", "test"};
+static const char *const split_name[] = {"training", "validation", "test", "predicted"};
 
 static const struct dataset_format *format_find(const char *name, struct error *error)
 {
@@ -40,7 +40,7 @@ static bool open_records(struct dataset *dataset, const struct options *options,
                          enum data_split split, struct error *error)
 {
     const uint64_t seed = (uint64_t)options->run.seed;
-    const bool divides = options->data.val == VALIDATION_FRACTION;
+    const bool divides = options->data.val == VALIDATION_FRACTION && split != SPLIT_ALL;
     const bool held_out = divides && split == SPLIT_VALIDATION;
     dataset->held_out = held_out;
     if (!dataset->format->open(options, held_out ? SPLIT_TRAIN : split, dataset, error))
@@ -48,7 +48,7 @@ static bool open_records(struct dataset *dataset, const struct options *options,
     if (dataset->count > (int64_t)UINT32_MAX)
         return error_set(error, ERROR_DATA, "%lld records are more than the limit of 2^32",
                          (long long)dataset->count);
-    if (options->data.val == VALIDATION_REFERENCE)
+    if (options->data.val == VALIDATION_REFERENCE && split != SPLIT_ALL)
         return split_reference(dataset, seed, split, error);
     if (!divides || (split == SPLIT_TEST && !dataset->held_out))
         return true;

@@ -77,6 +77,7 @@ struct dataset {
     bool normalised;                 /* mean and std are those of the data set, not of the model */
     double mean[IMAGE_CHANNELS], std[IMAGE_CHANNELS]; /* [channels] */
     int64_t classes;   /* or the number of outputs, if the targets are not classes */
+    bool unlabelled;   /* the records have no labels, and their targets are missing */
     bool held_out;     /* the records are training records, of which data.val holds out a part */
     char **class_name; /* [classes], or NULL */
     struct target_shape target; /* NaN is a missing target */

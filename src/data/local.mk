@@ -5,6 +5,8 @@ libvittrain_a_SOURCES += \
 	src/data/array.h \
 	src/data/array_cache.c \
 	src/data/array_cache.h \
+	src/data/array_attributes.c \
+	src/data/array_attributes.h \
 	src/data/array_files.c \
 	src/data/array_files.h \
 	src/data/array_filter.c \
@@ -13,6 +15,8 @@ libvittrain_a_SOURCES += \
 	src/data/array_hdf5.h \
 	src/data/array_list.c \
 	src/data/array_list.h \
+	src/data/array_names.c \
+	src/data/array_names.h \
 	src/data/array_npy.c \
 	src/data/array_npy.h \
 	src/data/array_path.c \
@@ -22,6 +26,9 @@ libvittrain_a_SOURCES += \
 	src/data/array_zarr.c \
 	src/data/array_zarr.h \
 	src/data/arrays.c \
+	src/data/arrays.h \
+	src/data/arrays_coordinates.c \
+	src/data/arrays_coordinates.h \
 	src/data/arrays_variable.c \
 	src/data/arrays_variable.h \
 	src/data/augment.c \

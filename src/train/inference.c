@@ -50,7 +50,7 @@ static bool options_take(struct inference *inference, const char *weights, bool 
     options_default(&defaults);
     const int64_t global_batch = options->train.global_batch;
     error_defer(options_apply(line, options, error));
-    if (reads_files)
+    if (reads_files && strcmp(options->data.format, "arrays") != 0)
         snprintf(options->data.format, sizeof options->data.format, "imagefolder");
     /* train.batch clears the global batch, but the size of a grain depends on that of the run. */
     if (options->train.exact == EXACT_LAYOUT && options->train.global_batch == 0)
@@ -109,23 +109,81 @@ static bool split_open(struct inference *inference, struct comm *world, struct e
 }
 
 /* The data set takes the names of classes from the metadata, if they are those of the model. */
+static void names_take(struct inference *inference)
+{
+    struct model_metadata *metadata = &inference->metadata;
+    struct dataset *dataset = &inference->run.validation.dataset;
+    const int64_t classes = inference->run.options.model.classes;
+    if (metadata->class_count == 0 || (classes != 0 && classes != metadata->class_count))
+        return;
+    dataset->class_name = metadata->class_name;
+    dataset->classes = metadata->class_count;
+    metadata->class_name = NULL;
+    metadata->class_count = 0;
+}
+
+/* Targets that files without data.y would have, so that the model is that of the weights. */
+static void targets_assume(struct inference *inference)
+{
+    const struct options *options = &inference->run.options;
+    const struct model_metadata *metadata = &inference->metadata;
+    struct dataset *dataset = &inference->run.validation.dataset;
+    const bool is_dense = options->model.head == HEAD_DENSE;
+    const bool is_regression = options->data.task == TASK_REGRESSION;
+    const bool is_single = !is_dense && !is_regression && options->train.loss != TRAIN_LOSS_BCE;
+    const int64_t outputs = is_regression                ? metadata->statistics.target_mean.count
+                            : options->model.classes > 0 ? options->model.classes
+                                                         : metadata->class_count;
+    dataset->classes = outputs;
+    dataset->target_is_class = is_dense && !is_regression;
+    dataset->target_normalised = is_regression;
+    if (!is_single)
+        dataset->target = (struct target_shape){.count = dataset->target_is_class ? 1 : outputs,
+                                                .height = is_dense ? dataset->height : 1,
+                                                .width = is_dense ? dataset->width : 1};
+}
+
+/* Open files of arrays, which replace data.root. All of their records are predicted. */
+static bool arrays_open(struct inference *inference, const char *const *files, int count,
+                        struct comm *world, struct error *error)
+{
+    struct options *options = &inference->run.options;
+    struct data_feed *feed = &inference->run.validation;
+    size_t used = 0;
+    for (int n = 0; n < count && used < sizeof options->data.root; n++)
+        used += (size_t)snprintf(options->data.root + used, sizeof options->data.root - used,
+                                 "%s%s", n > 0 ? "::" : "", files[n]);
+    if (used >= sizeof options->data.root)
+        return error_set(error, ERROR_USAGE,
+                         "the names of the files have more than %zu characters: name their folder "
+                         "or predict them one after another",
+                         sizeof options->data.root - 1);
+    options->debug.batches = 0;
+    options->debug.fraction = 1;
+    if (!feed_open(feed, options, SPLIT_ALL, world, error))
+        return false;
+    snprintf(inference->split_name, sizeof inference->split_name, "all");
+    if (!feed->dataset.unlabelled)
+        return names_compare(inference, error);
+    targets_assume(inference);
+    feed->source = feed_source(options, &feed->dataset);
+    names_take(inference);
+    return true;
+}
+
 static bool files_open(struct inference *inference, const char *const *files, int count,
                        struct comm *world, struct error *error)
 {
     struct options *options = &inference->run.options;
-    struct model_metadata *metadata = &inference->metadata;
     struct dataset *dataset = &inference->run.validation.dataset;
+    if (strcmp(options->data.format, "arrays") == 0)
+        return arrays_open(inference, files, count, world, error);
     options->debug.batches = 0;
     if (!feed_open_files(&inference->run.validation, options, files, count, world, error))
         return false;
     if (dataset->count < options->train.batch)
         options->train.batch = dataset->count;
-    if (options->model.classes != 0 && options->model.classes != metadata->class_count)
-        return true;
-    dataset->class_name = metadata->class_name;
-    dataset->classes = metadata->class_count;
-    metadata->class_name = NULL;
-    metadata->class_count = 0;
+    names_take(inference);
     return true;
 }
 

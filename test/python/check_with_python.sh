@@ -84,6 +84,9 @@ page "the book's Python writes packed data" data.md
 by_torch "PyTorch trains convolutional models as the program does" check_convnets.py "$vittrain" "$work"
 by_torch "PyTorch trains with numbers, labels and planes as the program does" check_targets.py "$vittrain" "$work/targets"
 
+skipped "xarray reads predictions of arrays" xarray netCDF4 h5netcdf ||
+    read_by "xarray reads predictions of arrays" check_predict_arrays.py "$vittrain" "$work/predict_arrays"
+
 by_torch "data.val=reference is PyTorch's random_split" check_torch_split.py "$vittrain" "$TEST_BUILD/test/core/test_random" "$work"
 
 sample=$TEST_BUILD/data/cifar-10-sample

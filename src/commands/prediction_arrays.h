@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* Predictions as an HDF5 file that is also NetCDF-4, for `vittrain predict`: one data set for each
+ * variable of data.y in its units, or the classes and their probabilities, with the coordinates of
+ * the samples. */
+#ifndef VITTRAIN_COMMANDS_PREDICTION_ARRAYS_H
+#define VITTRAIN_COMMANDS_PREDICTION_ARRAYS_H
+
+#include "data/arrays_coordinates.h"
+#include "train/inference.h"
+
+enum prediction_kind { PREDICTION_VALUES, PREDICTION_CLASS, PREDICTION_PROBABILITY };
+
+struct prediction_variable {
+    char name[ARRAY_NAME];
+    enum prediction_kind kind;
+    int64_t first, outputs; /* outputs of the model */
+    int dimensions;
+    int64_t extent[ARRAY_DIMENSIONS];
+    size_t row_bytes; /* of a sample */
+    int64_t offset;   /* in the file */
+    struct array_attributes attributes;
+};
+
+struct prediction_arrays {
+    const struct inference *inference;
+    struct prediction_variable *variable; /* [count] */
+    int count;
+    int64_t rows_written;
+    const char *path;
+    char part[OPTION_TEXT + 16];
+    int descriptor; /* rank 0 only, else -1 */
+};
+
+/* True if the name of an output is that of an HDF5 or NetCDF-4 file. */
+bool prediction_arrays_is_file(const char *path);
+
+/* Collective. Create the file PATH.part on rank 0. `path` must stay valid. Call
+ * prediction_arrays_close in any case. */
+MUST_CHECK bool prediction_arrays_open(struct prediction_arrays *self,
+                                       const struct inference *inference, const char *path,
+                                       struct comm *world, struct error *error);
+
+/* Bytes of the predictions of a sample. */
+size_t prediction_arrays_bytes(const struct prediction_arrays *self);
+
+/* Convert the predictions of `count` samples to `rows`, which prediction_arrays_write appends. */
+void prediction_arrays_convert(const struct prediction_arrays *self, int64_t count,
+                               const int32_t *predicted, const float *outputs, char *rows);
+MUST_CHECK bool prediction_arrays_write(struct prediction_arrays *self, const char *rows,
+                                        int64_t count, struct error *error);
+
+/* Rename the file to its name, or remove it if `error` is set. */
+void prediction_arrays_close(struct prediction_arrays *self, struct error *error);
+
+#endif

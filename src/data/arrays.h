@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* Variables and files of an open data set of data.format=arrays, for predictions. */
+#ifndef VITTRAIN_DATA_ARRAYS_H
+#define VITTRAIN_DATA_ARRAYS_H
+
+#include "data/arrays_variable.h"
+#include "data/dataset.h"
+
+struct arrays_view {
+    const struct variable *x, *y; /* [x_count], [y_count]: of data.x and data.y */
+    int x_count, y_count;
+    bool has_targets; /* the files have data.y */
+    int64_t file_count;
+};
+
+/* A file: records first, first + 1, ... have the targets `sample`, sample + 1, ... of its data
+ * sets. */
+struct arrays_part {
+    const char *path;
+    int64_t first, count, sample;
+};
+
+/* Return false if the data set has another format. */
+bool arrays_view(const struct dataset *dataset, struct arrays_view *view);
+
+struct arrays_part arrays_part(const struct dataset *dataset, int64_t file);
+
+#endif

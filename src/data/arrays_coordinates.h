@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* Coordinates of the samples and pixels of a data set of data.format=arrays: the dimension scales
+ * of its first images, such as time, lat and lon. */
+#ifndef VITTRAIN_DATA_ARRAYS_COORDINATES_H
+#define VITTRAIN_DATA_ARRAYS_COORDINATES_H
+
+#include "data/array_attributes.h"
+#include "data/arrays.h"
+
+enum coordinate_axis { AXIS_SAMPLES, AXIS_ROWS, AXIS_COLUMNS, AXES };
+
+struct coordinate {
+    char name[ARRAY_NAME];
+    int64_t count; /* 0: the axis has no coordinates */
+    double *values;
+    struct array_attributes attributes;
+};
+
+/* Read the coordinates of all records; those of a sample are of its target. An axis without
+ * coordinates that can be read has none; if those of the samples have different units in two files,
+ * it is a warning. Initialize with zeros. */
+void arrays_coordinates_read(const struct dataset *dataset, struct coordinate axes[AXES]);
+
+void arrays_coordinates_free(struct coordinate axes[AXES]);
+
+#endif

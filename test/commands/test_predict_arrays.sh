@@ -1,0 +1,80 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# `predict` of arrays to HDF5: a forecast with coordinates, classes, classes of pixels, and files without data.y; on 1 and 3
+# ranks. test/python/check_predict_arrays.py compares the values.
+. "$TEST_SOURCE/test/support/program.sh"
+
+# array STORE/NAME TYPE SHAPE DIMENSIONS CHUNK [ATTRIBUTE]: write a Zarr array of version 2, whose chunk CHUNK is standard input.
+array() {
+    mkdir -p "$1"
+    echo '{"zarr_format": 2}' >"${1%/*}/.zgroup"
+    echo "{\"zarr_format\": 2, \"dtype\": \"$2\", \"shape\": [$3], \"chunks\": [$3], \"compressor\": null, \"filters\": null, \
+\"fill_value\": null, \"order\": \"C\"}" >"$1/.zarray"
+    echo "{\"_ARRAY_DIMENSIONS\": [$4]$6}" >"$1/.zattrs"
+    cat >"$1/$5"
+}
+
+# numbers COUNT: write 0, 1, ... as bytes that repeat after 250.
+numbers() { awk -v count="$1" 'BEGIN { for (n = 0; n < count; n++) printf "\\%03o", n % 250 }' | xargs -0 printf; }
+
+planes='"time", "lat", "lon"'
+head -c 1280 "$vittrain" | tr '\0' '\007' | array test.zarr/u '|u1' 20,8,8 "$planes" 0.0.0 ', "units": "m/s"'
+tail -c 1280 "$vittrain" | tr '\0' '\007' | array test.zarr/v '|u1' 20,8,8 "$planes" 0.0.0
+numbers 20 | array test.zarr/time '|u1' 20 '"time"' 0 ', "units": "hours since 2020-01-01"'
+numbers 8 | array test.zarr/lat '|u1' 8 '"lat"' 0 ', "units": "degrees_north"'
+awk 'BEGIN { for (n = 0; n < 20; n++) printf "\\%03o", n % 3 }' | xargs -0 printf |
+    array test.zarr/label '|u1' 20 '"time"' 0 ', "class_names": ["a", "b", "c"]'
+awk 'BEGIN { for (n = 0; n < 1280; n++) printf "\\%03o", n % 2 }' | xargs -0 printf |
+    array test.zarr/mask '|u1' 20,8,8 "$planes" 0.0.0
+cp -r test.zarr train.zarr
+rm -rf test.zarr/label test.zarr/mask
+model="data.format=arrays data.root=$work/train.zarr data.x=u,v model.name=vit_cifar model.dim=32 model.depth=1 model.heads=2 \
+model.patch=4 model.image=8 train.epochs=1 train.global_batch=8 train.precision=fp32 run.threads=1 data.val=0.2"
+
+# output NAME PATTERN...: describe lists such data sets.
+output() {
+    output=$1
+    shift
+    run 1 described data describe "$output"
+    ended
+    has described.log "$@"
+}
+
+run 1 forecast $model data.y=u@+6,v@+6 data.task=regression model.head=dense data.val_from=end run.dir="$work/forecast"
+run 1 predict predict forecast test.zarr predict.output=forecast.h5
+bad=$(ended; output forecast.h5 '/u  *float32 \[14, 8, 8\]; units=m/s$' '/v  *float32 \[14, 8, 8\]$' \
+    '/time  *float64 \[14\]; units=hours since 2020-01-01$' '/lat  *float64 \[8\]; units=degrees_north$')
+[ ! -e forecast.h5.part ] || bad="$bad a part is left"
+result 'a forecast has coordinates' "$bad" predict.log
+run 3 predict predict forecast test.zarr predict.output=three.h5
+result 'three ranks write the same file' "$(ended; cmp forecast.h5 three.h5 2>&1)" predict.log
+run 1 predict predict forecast predict.output=split.nc
+result 'the split of the run' "$(ended; output split.nc '/u  *float32 \[3, 8, 8\]' '/time  *float64 \[3\]')" predict.log
+run 1 predict predict forecast/weights.safetensors test.zarr data.format=arrays data.x=u,v data.y=u@+6,v@+6 data.task=regression \
+    predict.output=weights.h5
+result 'weights have the statistics' "$(ended; output weights.h5 '/v  *float32 \[14, 8, 8\]')" predict.log
+run 1 predict predict forecast test.zarr
+result 'planes are not printed' "$(ended 2; has predict.log 'the predictions are planes: set predict.output=FILE.h5')" predict.log
+
+run 1 classes $model data.y=label run.dir="$work/classes"
+run 1 predict predict classes test.zarr predict.output=classes.h5
+result 'classes of a file without labels' "$(ended; output classes.h5 '/class  *uint8 \[20\]; class_names=a, \.\.\.$' \
+    '/probability  *float32 \[20, 3\]; class_names=a, \.\.\.$' '/time  *float64 \[20\]')" predict.log
+run 2 predict predict classes test.zarr predict.output=classes.csv
+result 'lines without labels' "$(ended; has classes.csv '^record,label,predicted,class,p0,p1,p2$' '^19,,[0-2],[abc],0')" predict.log
+
+run 1 masks $model data.y=mask model.head=dense model.classes=2 run.dir="$work/masks"
+run 1 predict predict masks test.zarr predict.output=masks.h5
+result 'classes of pixels' "$(ended; output masks.h5 '/class  *uint8 \[20, 8, 8\]; class_names=0, \.\.\.$' '/lat  *float64 \[8\]')" predict.log
+
+cp -r train.zarr twice.zarr
+echo '{"class_names": ["a", "b", "a"]}' >twice.zarr/label/.zattrs
+run 1 twice $model data.root="$work/twice.zarr" data.y=label run.dir="$work/twice"
+result 'two classes have one name' "$([ "$status" -ne 0 ] || echo "status 0"; has twice.log "two classes of 'label' have the name 'a'")" \
+    twice.log
+
+cp classes.h5 before.h5
+run 1 predict predict classes classes.h5 predict.output=classes.h5
+result 'the output is no input' "$(ended 2 >/dev/null; [ "$status" -ne 0 ] || echo "status 0"; cmp classes.h5 before.h5 2>&1)" predict.log
+run 1 predict predict classes test.zarr predict.output=none/x.h5
+result 'a folder that does not exist' "$([ "$status" -ne 0 ] || echo "status 0"; has predict.log 'none/x.h5')" predict.log

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Predictions for NetCDF-4 files in HDF5 files: xarray reads them with the coordinates of the targets, the values are in physical
+units, and the loss computed from them is that of the evaluation.
+
+    check_predict_arrays.py VITTRAIN FOLDER
+"""
+import os
+import re
+import subprocess
+import sys
+
+import h5py
+import numpy
+import xarray
+
+program, folder = sys.argv[1:]
+os.makedirs(folder, exist_ok=True)
+os.chdir(folder)
+SAMPLES, HEIGHT, WIDTH, AHEAD = 40, 8, 12, 6
+MODEL = ("data.format=arrays model.name=vit_cifar model.dim=32 model.depth=1 model.heads=2 model.patch=4 train.epochs=2 "
+         "train.global_batch=8 train.precision=fp32 run.threads=1 data.val=0.25 data.val_from=end").split()
+
+
+def run(*words):
+    result = subprocess.run([program, *words], capture_output=True, text=True)
+    assert result.returncode == 0, f"{words}: {result.stderr}"
+    return result.stdout + result.stderr
+
+
+def write(path, first, units=None):
+    random = numpy.random.default_rng(first)
+    time = numpy.datetime64("2020-01-01", "ns") + (first + numpy.arange(SAMPLES)) * numpy.timedelta64(6, "h")
+    shape = ("time", "lat", "lon")
+    u = random.normal(250, 20, (SAMPLES, HEIGHT, WIDTH)).astype("f4")
+    v = random.normal(0, 1e-4, (SAMPLES, HEIGHT, WIDTH)).astype("f4")
+    data = xarray.Dataset(
+        {"u": (shape, u, {"units": "K", "long_name": "temperature"}), "v": (shape, v, {"units": "1"})},
+        coords={"time": time, "lat": ("lat", numpy.linspace(70, -70, HEIGHT), {"units": "degrees_north"}),
+                "lon": ("lon", numpy.arange(WIDTH) * 30.0, {"units": "degrees_east"})})
+    data.to_netcdf(path, encoding={"time": {"units": units}} if units else None)
+    return data
+
+
+def check(path, sources, variables):
+    """Compares the coordinates with those of the targets in the files."""
+    for engine in "netcdf4", "h5netcdf":
+        with xarray.open_dataset(path, engine=engine) as file:
+            output = file.load()
+        assert sorted(output.data_vars) == variables, output
+        expected = numpy.concatenate([source.time.values[AHEAD:] for source in sources])
+        assert (output.time.values == expected[len(expected) - len(output.time):]).all()
+        assert (output.lat.values == sources[0].lat.values).all() and output.lat.attrs["units"] == "degrees_north"
+        assert (output.lon.values == sources[0].lon.values).all()
+    return output
+
+
+first, second = write("a_train.nc", 0), write("b_test.nc", 100, "hours since 2020-01-01")
+y = f"data.y=u@+{AHEAD},v@+{AHEAD}"
+run(*MODEL, "data.root=a_train.nc", "data.x=u,v", y, "data.task=regression", "model.head=dense", "run.dir=forecast")
+held_out = run("predict", "forecast/checkpoints/last.h5", "predict.output=held_out.nc")
+loss = float(re.search("loss ([0-9.]+)", run("eval", "forecast/checkpoints/last.h5"))[1])
+output = check("held_out.nc", [first], ["u", "v"])
+assert output.u.attrs == {"units": "K", "long_name": "temperature"} and output.u.dtype == "f4"
+count = len(output.time)
+train = first.isel(time=slice(AHEAD, SAMPLES - count))
+errors = [(output[name].values - first[name].values[-count:]) / train[name].values.std(dtype="f8") for name in "uv"]
+mine = numpy.mean(numpy.square(errors))
+assert abs(mine - loss) < 1e-3 * loss, f"loss {loss}, from the predictions {mine}"
+
+run("predict", "forecast", "b_test.nc", "predict.output=one.h5")
+check("one.h5", [second], ["u", "v"])
+run("predict", "forecast", "a_train.nc", "b_test.nc", "predict.output=two.h5")
+with h5py.File("two.h5") as file:
+    assert file["u"].shape == (2 * (SAMPLES - AHEAD), HEIGHT, WIDTH)
+    assert "lat" in file and file["u"].dims[1]["lat"] == file["lat"] and file["lat"].is_scale
+with h5py.File("one.h5") as one, h5py.File("two.h5") as two:
+    assert numpy.abs(one["v"][:] - two["v"][SAMPLES - AHEAD:]).max() <= 1e-6 * numpy.abs(one["v"][:]).max()
