@@ -15,6 +15,7 @@
 #include "data/loader.h"
 #include "data/policy.h"
 #include "tools/bench/bench.h"
+#include "train/feed.h"
 
 enum { SLOTS = 4, SECONDS = 3 };
 enum { LOADING = 1, TRANSFORMING = 2 };
@@ -62,6 +63,7 @@ static bool open_all(struct input_bench *bench, struct error *error)
     bench->stream = device_cpu.stream_open(bench->device);
     sampler_open(&bench->sampler, (uint64_t)options->run.seed, dataset->count, options->train.batch,
                  1, true, true, 0, 1);
+    feed_use_blocks(&bench->sampler, options, dataset);
     augment_open(&bench->augment, options, bench->side, bench->side, true);
     const struct image_size image = {bench->side, bench->side};
     if (!crop_open(&bench->crop, options, dataset->encoded, image, true, error) ||

@@ -18,6 +18,7 @@
 #include "core/median.h"
 #include "data/loader.h"
 #include "tools/bench/bench.h"
+#include "train/feed.h"
 
 enum { SLOTS = 4, TURNS = 15 };
 static const double TURN = 0.4; /* seconds */
@@ -54,8 +55,7 @@ static bool open_all(struct packed_bench *bench, struct error *error)
     bench->device = device_cpu.open(0, 1, error);
     sampler_open(&bench->sampler, (uint64_t)options->run.seed, dataset->count, options->train.batch,
                  1, options->data.shuffle, true, 0, 1);
-    if (options->data.shuffle_block > 0)
-        sampler_use_blocks(&bench->sampler, options->data.shuffle_block);
+    feed_use_blocks(&bench->sampler, options, &bench->dataset);
     augment_open(&bench->augment, options, dataset->width, dataset->width, true);
     const struct image_size image = {dataset->width, dataset->width};
     if (bench->device == NULL || !crop_open(&bench->crop, options, false, image, true, error))

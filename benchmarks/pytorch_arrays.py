@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Samples per second, and per second of CPU time, of a data set in h5py and DataLoader: each worker opens the file and
-reads sample after sample in random order. Prints rows of the benchmarks' CSV, for comparison with bench_input.
+"""Samples per second, and per second of CPU time, of a data set in h5py, or of a Zarr store in xarray, and DataLoader: each
+worker opens the file and reads sample after sample in random order. Prints rows of the benchmarks' CSV, for comparison with bench_input.
 With --make: writes the files of arrays.sh instead."""
 
 import argparse
@@ -10,7 +10,8 @@ from bench_common import print_row
 from pytorch_input import endless, measure
 
 LAYOUTS = {"contiguous": {}, "chunks of 1 + deflate": dict(chunk=1), "chunks of 16 + deflate": dict(chunk=16),
-           "chunks of 16 + shuffle + deflate": dict(chunk=16, shuffle=True)}
+           "chunks of 16 + shuffle + deflate": dict(chunk=16, shuffle=True),
+           "chunks of 16 + blosc-lz4": dict(chunk=16, blosc=True), "zarr chunks of 16 + blosc-lz4": dict(chunk=16, zarr=True)}
 
 
 def parse():
@@ -24,47 +25,80 @@ def parse():
     return parser.parse_args()
 
 
-def make(folder, count):
+def fields(count):
     """Smooth fields with noise in the lower bits, as simulations write them: deflate saves about a quarter."""
-    import h5py
     import numpy
     generator = numpy.random.default_rng(1)
     rows, columns = numpy.mgrid[0:128, 0:128] * (2 * numpy.pi / 128)
+    for n in range(0, count, 16):
+        waves = generator.normal(size=(16, 8, 4, 1, 1))
+        smooth = waves[:, :, 0] * numpy.sin(rows + waves[:, :, 1]) + waves[:, :, 2] * numpy.cos(2 * columns + waves[:, :, 3])
+        noise = 1e-3 * generator.normal(size=smooth.shape)
+        yield n, (smooth + noise).astype("f4")[:count - n]
+
+
+def make_zarr(path, count, chunks):
+    import numpy
+    import xarray
+    import zarr
+    x = numpy.concatenate([part for _, part in fields(count)])
+    data = xarray.Dataset({"x": (("n", "c", "h", "w"), x), "y": ("n", numpy.arange(count) % 10)})
+    lz4 = zarr.codecs.BloscCodec(cname="lz4", clevel=5, shuffle="shuffle")
+    data.to_zarr(path, encoding={"x": {"chunks": chunks, "compressors": [lz4]}}, zarr_format=3, consolidated=False)
+
+
+def make(folder, count):
+    import h5py
+    import numpy
     for number, (name, layout) in enumerate(LAYOUTS.items()):
-        with h5py.File(os.path.join(folder, f"{number}.h5"), "w") as file:
-            options = {}
-            if "chunk" in layout:
-                options = dict(chunks=(layout["chunk"], 8, 128, 128), compression="gzip", compression_opts=4,
-                               shuffle=layout.get("shuffle", False))
+        chunks = (layout.get("chunk"), 8, 128, 128)
+        path = os.path.join(folder, f"{number}.{'zarr' if 'zarr' in layout else 'h5'}")
+        print(path, name, layout.get("chunk", 0), sep="\t")
+        if "zarr" in layout:
+            make_zarr(path, count, chunks)
+            continue
+        options = {}
+        if "blosc" in layout:
+            import hdf5plugin
+            options = dict(chunks=chunks, **hdf5plugin.Blosc(cname="lz4", clevel=5, shuffle=hdf5plugin.Blosc.SHUFFLE))
+        elif "chunk" in layout:
+            options = dict(chunks=chunks, compression="gzip", compression_opts=4, shuffle=layout.get("shuffle", False))
+        with h5py.File(path, "w") as file:
             x = file.create_dataset("x", (count, 8, 128, 128), "f4", **options)
-            for n in range(0, count, 16):
-                waves = generator.normal(size=(16, 8, 4, 1, 1))
-                fields = (waves[:, :, 0] * numpy.sin(rows + waves[:, :, 1]) +
-                          waves[:, :, 2] * numpy.cos(2 * columns + waves[:, :, 3]))
-                fields += 1e-3 * generator.normal(size=fields.shape)
-                x[n:n + 16] = fields[:count - n]
+            for n, part in fields(count):
+                x[n:n + 16] = part
             file["y"] = numpy.arange(count) % 10
-        print(number, name, sep="\t")
+
+
+def open_arrays(path):
+    if path.endswith(".zarr"):
+        import xarray
+        return xarray.open_zarr(path, chunks=None, consolidated=False)
+    import h5py
+    try:
+        import hdf5plugin  # noqa: F401, registers blosc
+    except ImportError:
+        pass
+    return h5py.File(path)
 
 
 class Arrays:
     """A map-style data set. The file is opened by the first read, in the worker."""
 
     def __init__(self, path):
-        import h5py
         self.path, self.file = path, None
-        with h5py.File(path) as file:
+        with open_arrays(path) as file:
             self.count = len(file["y"])
 
     def __len__(self):
         return self.count
 
     def __getitem__(self, index):
-        import h5py
+        import numpy
         import torch
         if self.file is None:
-            self.file = h5py.File(self.path)
-        return torch.from_numpy(self.file["x"][index]), int(self.file["y"][index])
+            self.file = open_arrays(self.path)
+        return torch.from_numpy(numpy.asarray(self.file["x"][index])), int(self.file["y"][index])
 
 
 def main():
@@ -72,7 +106,7 @@ def main():
     if options.make:
         make(options.file, options.make)
         return
-    import h5py
+    library = __import__("xarray" if options.file.endswith(".zarr") else "h5py")
     import torch
     from torch.utils.data import DataLoader
     torch.set_num_threads(1)
@@ -80,7 +114,7 @@ def main():
     loader = DataLoader(data, options.batch, sampler=endless(len(data)), num_workers=options.workers,
                         multiprocessing_context="spawn")
     for of, value in measure(loader, options).items():
-        print_row(framework="h5py", version=h5py.__version__, work="arrays", model=options.name, batch=options.batch,
+        print_row(framework=library.__name__, version=library.__version__, work="arrays", model=options.name, batch=options.batch,
                   precision="fp32", strategy="none", ranks=1, threads=options.workers,
                   metric=f"loader ({options.workers} workers){of}", value=f"{value:.0f}", unit="images/s")
 

@@ -105,6 +105,15 @@ static int64_t chunk_of(const void *dataset, int64_t sample)
     return self->format->chunk(self, dataset_record(self, sample));
 }
 
+void feed_use_blocks(struct sampler *sampler, const struct options *options,
+                     const struct dataset *dataset)
+{
+    if (sampler->shuffle && options->data.shuffle == SHUFFLE_CHUNKS)
+        sampler_use_blocks_of(sampler, chunk_of, dataset);
+    else if (sampler->shuffle && options->data.shuffle_block > 0)
+        sampler_use_blocks(sampler, options->data.shuffle_block);
+}
+
 bool feed_start(struct data_feed *feed, const struct options *options, struct comm *world,
                 struct device *device, int64_t global_batch, int64_t accumulate,
                 struct image_size image, struct error *error)
@@ -114,10 +123,7 @@ bool feed_start(struct data_feed *feed, const struct options *options, struct co
                  accumulate, options->data.shuffle && !overfit, options->data.drop_last,
                  world->rank, world->size);
     feed->sampler.limit = overfit ? options->debug.overfit : options->debug.batches;
-    if (feed->sampler.shuffle && options->data.shuffle == SHUFFLE_CHUNKS)
-        sampler_use_blocks_of(&feed->sampler, chunk_of, &feed->dataset);
-    else if (feed->sampler.shuffle && options->data.shuffle_block > 0)
-        sampler_use_blocks(&feed->sampler, options->data.shuffle_block);
+    feed_use_blocks(&feed->sampler, options, &feed->dataset);
     feed->sampler.group = sample_group(options, global_batch);
     feed->sampler.repeat = options->augment.repeat;
     feed->training = true;

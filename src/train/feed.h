@@ -35,6 +35,10 @@ MUST_CHECK bool feed_open_files(struct data_feed *feed, const struct options *op
                                 const char *const *operands, int count, struct comm *world,
                                 struct error *error);
 
+/* Let a sampler that shuffles do so by blocks if the options specify it. */
+void feed_use_blocks(struct sampler *sampler, const struct options *options,
+                     const struct dataset *dataset);
+
 /* Collective. Divides the epoch into global batches and starts the loader's threads. Samples are
  * shuffled and augmented as the options specify. accumulate: micro-batches of a global batch.
  * image: the model's image size. */
