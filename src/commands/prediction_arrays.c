@@ -176,21 +176,59 @@ static int axis_of(const struct prediction_variable *variable, int dimension)
     return dimension == variable->dimensions - 2 ? AXIS_ROWS : AXIS_COLUMNS;
 }
 
+/* Write the name of a dimension of a variable: that of its coordinates, else "sample", "row",
+ * "column", or "output". */
+static void dimension_name(const struct frame *frame, const struct prediction_variable *variable,
+                           int dimension, char name[ARRAY_NAME])
+{
+    static const char *const names[] = {"sample", "row", "column"};
+    const struct prediction_arrays *self = frame->self;
+    const int axis = axis_of(variable, dimension);
+    if (axis >= 0 && frame->axes[axis].count > 0) {
+        snprintf(name, ARRAY_NAME, "%s", frame->axes[axis].name);
+        return;
+    }
+    if (axis >= 0)
+        snprintf(name, ARRAY_NAME, "%s", names[axis]);
+    else if (self->count == 1)
+        snprintf(name, ARRAY_NAME, "output");
+    else
+        snprintf(name, ARRAY_NAME, "%s_output", variable->name);
+    for (int v = 0; v < self->count; v++)
+        if (strcmp(self->variable[v].name, name) == 0)
+            snprintf(name, ARRAY_NAME, "%s_dimension", axis < 0 ? "output" : names[axis]);
+}
+
+/* Create the scales of the dimensions of a variable that do not exist, and list their uses. */
+static void scales_make(hid_t file, const struct frame *frame,
+                        const struct prediction_variable *variable, struct hdf5_scale_use *uses,
+                        char (*names)[ARRAY_NAME])
+{
+    for (int d = 0; d < variable->dimensions; d++) {
+        const int axis = axis_of(variable, d);
+        const struct coordinate *from = axis >= 0 ? &frame->axes[axis] : NULL;
+        dimension_name(frame, variable, d, names[d]);
+        uses[d] =
+            (struct hdf5_scale_use){.dataset = variable->name, .scale = names[d], .dimension = d};
+        if (H5Lexists(file, names[d], H5P_DEFAULT) > 0)
+            continue;
+        hid_t scale = hdf5_scale_make(file, names[d], variable->extent[d],
+                                      from != NULL && from->count > 0 ? from->values : NULL);
+        if (from != NULL && from->count > 0)
+            attributes_write(scale, &from->attributes);
+        H5Dclose(scale);
+    }
+}
+
 static void file_fill(hid_t file, void *context)
 {
     struct frame *frame = context;
     struct prediction_arrays *self = frame->self;
-    struct hdf5_scale_use *uses = calloc((size_t)(AXES * self->count), sizeof *uses);
+    const size_t most = (size_t)self->count * ARRAY_DIMENSIONS;
+    struct hdf5_scale_use *uses = calloc(most, sizeof *uses);
+    char(*names)[ARRAY_NAME] = calloc(most, sizeof *names);
     int count = 0;
-    ENSURE_MEMORY(uses != NULL, "no memory for the dimensions of the output");
-    for (int axis = 0; axis < AXES; axis++) {
-        const struct coordinate *from = &frame->axes[axis];
-        if (from->count == 0)
-            continue;
-        hid_t scale = hdf5_scale_make(file, from->name, from->count, from->values);
-        attributes_write(scale, &from->attributes);
-        H5Dclose(scale);
-    }
+    ENSURE_MEMORY(uses != NULL && names != NULL, "no memory for the dimensions of the output");
     for (int v = 0; v < self->count; v++) {
         struct prediction_variable *variable = &self->variable[v];
         hdf5_dataset_reserve(file, variable->name, file_type(self, variable), variable->dimensions,
@@ -198,15 +236,12 @@ static void file_fill(hid_t file, void *context)
         hid_t object = H5Dopen2(file, variable->name, H5P_DEFAULT);
         attributes_write(object, &variable->attributes);
         H5Dclose(object);
-        for (int d = 0; d < variable->dimensions; d++) {
-            const int axis = axis_of(variable, d);
-            if (axis >= 0 && frame->axes[axis].count > 0)
-                uses[count++] = (struct hdf5_scale_use){
-                    .dataset = variable->name, .scale = frame->axes[axis].name, .dimension = d};
-        }
+        scales_make(file, frame, variable, uses + count, names + count);
+        count += variable->dimensions;
     }
     hdf5_scales_attach(file, uses, count);
     free(uses);
+    free(names);
 }
 
 static void coordinate_drop(struct coordinate *axis)

@@ -26,6 +26,9 @@ enum hdf5_value { HDF5_NO_VALUE, HDF5_INTEGER, HDF5_UNSIGNED, HDF5_REAL, HDF5_TE
  * its values are texts: the path of the first scale of each dimension, or "". */
 #define HDF5_SCALES "DIMENSION_LIST"
 
+/* The attribute NAME of a NetCDF-4 dimension without coordinates begins so. */
+#define HDF5_DIMENSION_ONLY "This is a netCDF dimension but not a netCDF"
+
 struct hdf5_attribute {
     char name[HDF5_NAME];
     int64_t kind;   /* enum hdf5_value; HDF5_NO_VALUE: neither numbers nor texts */

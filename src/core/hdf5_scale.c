@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/hdf5_scale.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,15 +54,18 @@ void hdf5_attribute_write(hid_t object, const struct hdf5_attribute *attribute, 
 hid_t hdf5_scale_make(hid_t file, const char *name, int64_t count, const double *coordinates)
 {
     const hsize_t extent = (hsize_t)count;
+    char title[80];
     hid_t space = H5Screate_simple(1, &extent, NULL);
     hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    hid_t type = coordinates != NULL ? H5T_NATIVE_DOUBLE : H5T_IEEE_F32BE;
     H5Pset_obj_track_times(creation, false);
-    hid_t scale =
-        H5Dcreate2(file, name, H5T_NATIVE_DOUBLE, space, H5P_DEFAULT, creation, H5P_DEFAULT);
-    H5Pclose(creation);
-    H5Dwrite(scale, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, coordinates);
+    hid_t scale = H5Dcreate2(file, name, type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+    if (coordinates != NULL)
+        H5Dwrite(scale, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, coordinates);
+    snprintf(title, sizeof title, HDF5_DIMENSION_ONLY " variable.%10lld", (long long)count);
     hdf5_text_write(scale, "CLASS", "DIMENSION_SCALE");
-    hdf5_text_write(scale, "NAME", name);
+    hdf5_text_write(scale, "NAME", coordinates != NULL ? name : title);
+    H5Pclose(creation);
     H5Sclose(space);
     return scale;
 }

@@ -10,8 +10,8 @@
 /* Write an attribute of integers, reals or texts; values[attribute->offset] is the first. */
 void hdf5_attribute_write(hid_t object, const struct hdf5_attribute *attribute, const char *values);
 
-/* Create a data set of `count` coordinates and mark it as a dimension scale. Close it with
- * H5Dclose. */
+/* Create a data set of `count` coordinates and mark it as a dimension scale; coordinates NULL: it
+ * is only the name of a dimension, as in NetCDF-4. Close it with H5Dclose. */
 hid_t hdf5_scale_make(hid_t file, const char *name, int64_t count, const double *coordinates);
 
 /* Attach dimension `dimension` of a data set to a scale. */

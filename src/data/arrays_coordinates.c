@@ -43,12 +43,11 @@ static void hdf5_scales_find(const struct hdf5_reader *reader, const struct vari
         const struct hdf5_object *scale = text[0] != '\0' ? hdf5_path_find(reader, text) : NULL;
         const struct hdf5_attribute *name =
             scale != NULL ? hdf5_attribute_find(reader, scale, "NAME") : NULL;
-        static const char dimension_only[] = "This is a netCDF dimension but not";
         if (memchr(text, '\0', (size_t)(end - text)) == NULL)
             return;
         if (scale != NULL && (name == NULL || name->kind != HDF5_TEXT ||
-                              strncmp(reader->file.values + name->offset, dimension_only,
-                                      strlen(dimension_only)) != 0))
+                              strncmp(reader->file.values + name->offset, HDF5_DIMENSION_ONLY,
+                                      strlen(HDF5_DIMENSION_ONLY)) != 0))
             scale_set(scales, x, d, text);
     }
 }

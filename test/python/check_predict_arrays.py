@@ -41,12 +41,13 @@ def write(path, first, units=None):
     return data
 
 
-def check(path, sources, variables):
+def check(path, sources, variables, dimensions=("time", "lat", "lon")):
     """Compares the coordinates with those of the targets in the files."""
     for engine in "netcdf4", "h5netcdf":
         with xarray.open_dataset(path, engine=engine) as file:
             output = file.load()
         assert sorted(output.data_vars) == variables, output
+        assert output[variables[0]].dims == dimensions, output
         expected = numpy.concatenate([source.time.values[AHEAD:] for source in sources])
         assert (output.time.values == expected[len(expected) - len(output.time):]).all()
         assert (output.lat.values == sources[0].lat.values).all() and output.lat.attrs["units"] == "degrees_north"
@@ -70,6 +71,14 @@ assert abs(mine - loss) < 1e-3 * loss, f"loss {loss}, from the predictions {mine
 run("predict", "forecast", "b_test.nc", "predict.output=one.h5")
 check("one.h5", [second], ["u", "v"])
 run("predict", "forecast", "a_train.nc", "b_test.nc", "predict.output=two.h5")
+
+both = xarray.Dataset({"x": first.u, "y": (("time", "level", "lat", "lon"), numpy.stack([first.u, first.v], 1), {"units": "K"})})
+both.to_netcdf("planes.nc")
+run(*MODEL, "data.root=planes.nc", "data.x=x", f"data.y=y@+{AHEAD}", "data.order=chw", "data.task=regression", "model.head=dense",
+    "run.dir=planes")
+run("predict", "planes", "planes.nc", "predict.output=planes.h5")
+check("planes.h5", [first], ["y"], ("time", "output", "lat", "lon"))
+
 with h5py.File("two.h5") as file:
     assert file["u"].shape == (2 * (SAMPLES - AHEAD), HEIGHT, WIDTH)
     assert "lat" in file and file["u"].dims[1]["lat"] == file["lat"] and file["lat"].is_scale
