@@ -32,6 +32,20 @@ static inline const float *batch_targets(const struct batch *batch, int64_t samp
                                          batch->target_offset);
 }
 
+/* Plane of a sample's pixels that is the variable of an output at the time of the sample, or NULL.
+ */
+static inline const float *batch_persistence(const struct batch *batch,
+                                             const struct dataset *dataset, int64_t sample,
+                                             int64_t output)
+{
+    const int64_t plane = dataset->target.height * dataset->target.width;
+    const int64_t channel = dataset->persistence != NULL ? dataset->persistence[output] : -1;
+    if (channel < 0 || plane == 1 || dataset->type != DATASET_FLOAT32)
+        return NULL;
+    return (const float *)(const void *)(batch->pixels + sample * batch->record_bytes) +
+           channel * plane;
+}
+
 struct loader;
 
 /* Start the threads. The loader draws the sampler's orders; between loader_start and loader_stop

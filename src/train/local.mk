@@ -23,6 +23,8 @@ libvittrain_a_SOURCES += \
 	src/train/step_io.h \
 	src/train/peak.c \
 	src/train/peak.h \
+	src/train/plane_samples.c \
+	src/train/plane_samples.h \
 	src/train/progress.c \
 	src/train/progress.h \
 	src/train/range_test.c \

@@ -134,32 +134,12 @@ static void samples_gather(struct misclassified *list, struct comm *world)
     free(all);
 }
 
-/* Returns base64 text, which the caller frees. */
-static char *base64(const uint8_t *bytes, size_t count)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    char *text = malloc((count + 2) / 3 * 4 + 1), *to = text;
-    ENSURE_MEMORY(text != NULL, "out of memory for a thumbnail");
-    for (size_t i = 0; i < count; i += 3) {
-        const uint32_t group = (uint32_t)bytes[i] << 16 |
-                               (i + 1 < count ? (uint32_t)bytes[i + 1] << 8 : 0) |
-                               (i + 2 < count ? bytes[i + 2] : 0U);
-        for (int k = 0; k < 4; k++)
-            *to++ = i + (size_t)k > count ? '=' : digits[group >> (18 - 6 * k) & 63];
-    }
-    *to = '\0';
-    return text;
-}
-
 static json_t *sample_to_json(const struct misclassified_sample *sample,
                               const struct dataset *dataset)
 {
     json_t *object = json_object();
     char name[1024];
-    uint8_t *bytes = NULL;
-    const size_t count =
-        image_png_encode(sample->pixels, sample->height, sample->width, sample->channels, &bytes);
-    char *png = base64(bytes, count);
+    char *png = image_png_text(sample->pixels, sample->height, sample->width, sample->channels);
     if (dataset->format->name_record != NULL)
         dataset->format->name_record(dataset, sample->record, name, sizeof name);
     else
@@ -170,7 +150,6 @@ static json_t *sample_to_json(const struct misclassified_sample *sample,
     value_put(object, "probability", value_number((double)sample->probability));
     value_put(object, "png", value_name(png));
     free(png);
-    free(bytes);
     return object;
 }
 

@@ -48,19 +48,6 @@ bool target_metrics_open(struct target_metrics *metrics, const struct session *s
     return true;
 }
 
-/* Return the plane of a sample's pixels that predicts an output if nothing changes, or NULL. */
-static const float *persistence_of(const struct target_metrics *metrics, const struct batch *batch,
-                                   int64_t sample, int64_t output)
-{
-    const struct dataset *dataset = metrics->dataset;
-    const int64_t plane = plane_of(metrics->session->model);
-    const int64_t channel = dataset->persistence != NULL ? dataset->persistence[output] : -1;
-    if (channel < 0 || plane == 1 || dataset->type != DATASET_FLOAT32)
-        return NULL;
-    return (const float *)(const void *)(batch->pixels + sample * batch->record_bytes) +
-           channel * plane;
-}
-
 static void errors_add(struct target_metrics *metrics, const struct batch *batch,
                        const float *predictions)
 {
@@ -70,14 +57,14 @@ static void errors_add(struct target_metrics *metrics, const struct batch *batch
 #pragma omp parallel for schedule(static) num_threads(session->limits.threads)
     for (int64_t i = 0; i < batch->count * outputs; i++) {
         const int64_t sample = i / outputs, output = i % outputs;
-        const struct output_plane args = {.height = model->output.height,
-                                          .width = model->output.width,
-                                          .mean = (double)session->input.target_mean[output],
-                                          .predictions = predictions + i * plane,
-                                          .targets = batch_targets(batch, sample) + output * plane,
-                                          .persistence =
-                                              persistence_of(metrics, batch, sample, output),
-                                          .row_weights = metrics->row_weights};
+        const struct output_plane args = {
+            .height = model->output.height,
+            .width = model->output.width,
+            .mean = (double)session->input.target_mean[output],
+            .predictions = predictions + i * plane,
+            .targets = batch_targets(batch, sample) + output * plane,
+            .persistence = batch_persistence(batch, metrics->dataset, sample, output),
+            .row_weights = metrics->row_weights};
         output_sums_add(&metrics->sums[output * OUTPUT_SUMS], &args);
     }
 }

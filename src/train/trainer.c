@@ -334,6 +334,7 @@ void trainer_close(struct trainer *trainer)
     evaluation_free(&trainer->evaluation);
     evaluation_free(&trainer->test.evaluation);
     misclassified_free(&trainer->misclassified);
+    plane_samples_free(&trainer->planes);
     feed_close(&trainer->test.feed);
     run_close(&trainer->run);
     upload_close(trainer->output.upload,

@@ -192,13 +192,19 @@ static bool split_evaluate(struct trainer *trainer, struct data_feed *feed,
 {
     struct session *session = &trainer->run.session;
     const struct image_source source = input_source(&session->input, &feed->source);
-    const struct evaluation_visitor visitor = {
+    const struct evaluation_visitor classes = {
         .visit = misclassified_visit, .self = &trainer->misclassified, .counts = true};
-    const bool classifies = session->model->loss == LOSS_CROSS_ENTROPY;
+    const struct evaluation_visitor planes = {
+        .visit = plane_samples_visit, .self = &trainer->planes, .counts = true};
+    const bool has_planes = session->options->model.head == HEAD_DENSE;
+    const struct evaluation_visitor *visitor = session->model->loss == LOSS_CROSS_ENTROPY ? &classes
+                                               : has_planes                               ? &planes
+                                                                                          : NULL;
     misclassified_begin(&trainer->misclassified, &source, session->model->classes);
+    if (has_planes)
+        plane_samples_begin(&trainer->planes, session, &feed->dataset);
     average_swap(trainer);
-    bool good = evaluation_run(session, feed, classifies ? &visitor : NULL, &trainer->control,
-                               evaluation, error);
+    bool good = evaluation_run(session, feed, visitor, &trainer->control, evaluation, error);
     average_swap(trainer);
     return good;
 }

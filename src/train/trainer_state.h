@@ -14,6 +14,7 @@
 #include "train/control.h"
 #include "train/evaluate.h"
 #include "train/misclassified.h"
+#include "train/plane_samples.h"
 #include "train/run.h"
 #include "train/schedule.h"
 #include "train/straggler.h"
@@ -126,6 +127,7 @@ struct trainer {
     struct best_evaluation best;
     struct test_evaluation test;
     struct misclassified misclassified; /* of the newest evaluation */
+    struct plane_samples planes;        /* of the newest evaluation */
     struct run_stop stop;
     struct progress progress;
     struct run_output output;

@@ -53,9 +53,11 @@ result 'outputs.csv has the errors of outputs, and of persistence where the inpu
 for task in planes pixels; do
     run 1 "$task-report" report "$task-1"
     case $task in
-    planes) bad=$(ended; has planes-1/report.html 'aria-label="Outputs"' '<th scope="row">u0@\+2</th>' 'RMSE / persistence'
+    planes) bad=$(ended; has planes-1/report.html 'aria-label="Outputs"' '<th scope="row">u0@\+2</th>' 'RMSE / persistence' \
+            'alt="input, target, prediction and error"' '<b>sample 2[0-9], u0@\+2</b><span>[-0-9.e+]+ <i class="values">' '<b>sample 2[0-9], u1</b>'
         has runs/logbook/planes-1.md 'Outputs' '^\| *u0@') ;;
-    pixels) bad=$(ended; has pixels-1/report.html 'Validation mean IoU' 'class="n">IoU</th>' 'class="n">pixels</th>') ;;
+    pixels) bad=$(ended; has pixels-1/report.html 'Validation mean IoU' 'class="n">IoU</th>' 'class="n">pixels</th>' \
+        'alt="target, prediction and error"') ;;
     esac
     result "$task: the report has the metrics" "$bad" "$task-report.log"
 done

@@ -234,6 +234,51 @@ static void images_write(const struct page *page, int run, const struct confusio
     fputs("</div></div>\n", page->stream);
 }
 
+/* Write a colour bar with the values of its ends. */
+static void bar_write(const struct page *page, const char *class, double low, double high)
+{
+    fprintf(page->stream, "<span>%.4g <i class=\"%s\"></i> %.4g</span>", low, class, high);
+}
+
+static void planes_sample(const struct page *page, const json_t *sample)
+{
+    const char *png = json_string_value(json_object_get(sample, "png"));
+    const char *output = json_string_value(json_object_get(sample, "output"));
+    const double error = json_number_value(json_object_get(sample, "error"));
+    const bool has_input = json_is_true(json_object_get(sample, "has_input"));
+    if (!is_base64(png))
+        return;
+    fprintf(page->stream,
+            "<div><img alt=\"%starget, prediction and error\" src=\"data:image/png;base64,%s\">"
+            "<p><b>sample %lld, ",
+            has_input ? "input, " : "", png,
+            (long long)json_integer_value(json_object_get(sample, "record")));
+    html_text(page, "", output != NULL ? output : "?", "</b>");
+    bar_write(page, "values", json_number_value(json_object_get(sample, "low")),
+              json_number_value(json_object_get(sample, "high")));
+    bar_write(page, "errors", -error, error);
+    fputs("</p></div>\n", page->stream);
+}
+
+/* Write the pictures of samples whose targets are planes, if there are any. */
+static void planes_write(const struct page *page, int run)
+{
+    const json_t *list = page->records[run].planes;
+    const json_t *samples = json_object_get(list, "samples");
+    const char *split = json_string_value(json_object_get(list, "split"));
+    if (json_array_size(samples) == 0)
+        return;
+    fprintf(
+        page->stream,
+        "<div><h2>Samples</h2>\n<p class=\"note\">Of the %s split, from left to right: input (if "
+        "it has the output's variable), target, prediction, error. Grey: missing.</p>\n"
+        "<div class=\"planes\">\n",
+        split != NULL && strcmp(split, "test") == 0 ? "test" : "validation");
+    for (size_t i = 0; i < json_array_size(samples); i++)
+        planes_sample(page, json_array_get(samples, i));
+    fputs("</div></div>\n", page->stream);
+}
+
 void html_errors(const struct page *page)
 {
     fputs("<div class=\"pair\">\n", page->stream);
@@ -246,8 +291,10 @@ void html_errors(const struct page *page)
             matrix_table(page, run, &confusion);
             fputs("</div>\n", page->stream);
         }
-        if (page->count == 1)
+        if (page->count == 1) {
             images_write(page, run, &confusion);
+            planes_write(page, run);
+        }
     }
     fputs("</div>\n", page->stream);
 }

@@ -345,6 +345,7 @@ static void files_open(struct record *record)
     snprintf(absence, sizeof absence, "status of the run: %s", record_status(record));
     record->result = json_open(record, "result.json", absence);
     record->misclassified = json_open(record, "misclassified.json", NULL);
+    record->planes = json_open(record, "planes.json", NULL);
     deck_open(record);
     table_open(record, &record->metrics, "metrics.csv", "output.csv is off, or nothing was logged");
     peak_share_check(&record->metrics);
@@ -421,6 +422,7 @@ void record_free(struct record *record)
     json_decref(record->run);
     json_decref(record->result);
     json_decref(record->misclassified);
+    json_decref(record->planes);
     table_free(&record->metrics);
     table_free(&record->epochs);
     table_free(&record->monitor);

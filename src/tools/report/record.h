@@ -33,6 +33,7 @@ struct record {
     char name[256];               /* last component of the path */
     struct json_t *run;           /* run.json; NULL: missing, as in folders of old versions */
     struct json_t *misclassified; /* misclassified.json, or NULL */
+    struct json_t *planes;        /* planes.json, or NULL */
     struct json_t *result; /* result.json; NULL: missing, the run was interrupted or still runs */
     struct table metrics, epochs; /* metrics.csv, epochs.csv */
     struct table monitor;         /* monitor*.csv of all ranks, one after the other */

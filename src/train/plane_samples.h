@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* The first samples of an evaluation whose targets are planes, as pictures for the report: input,
+ * target, prediction and error side by side. */
+#ifndef VITTRAIN_TRAIN_PLANE_SAMPLES_H
+#define VITTRAIN_TRAIN_PLANE_SAMPLES_H
+
+#include "checkpoint/run_folder.h"
+#include "train/evaluate.h"
+
+enum { PLANE_SAMPLES = 4, PLANE_OUTPUTS = 2, PLANE_SIDE = 96, PLANE_PANELS = 4 };
+
+struct plane_samples {
+    const struct session *session;
+    const struct dataset *dataset;
+    int count;
+    struct plane_sample {
+        uint32_t record;
+        int64_t output;
+        double low, high, error; /* values of the first and last colour; largest error */
+        bool has_input;          /* else the first panel is empty */
+        int64_t height, width;   /* of the picture */
+        uint8_t pixels[PLANE_SIDE * (PLANE_PANELS * (PLANE_SIDE + 4)) * 3];
+    } * sample; /* rank 0 */
+};
+
+/* Starts a new list. */
+void plane_samples_begin(struct plane_samples *list, const struct session *session,
+                         const struct dataset *dataset);
+
+/* Draws the first samples: an evaluation_visitor whose self is the list. */
+void plane_samples_visit(void *self, const struct batch *batch, const int32_t *predicted,
+                         const float *predictions, struct error *error);
+
+/* Writes FOLDER/planes.json, if there are samples. */
+void plane_samples_write(const struct plane_samples *list, const struct run_folder *folder,
+                         const char *split, struct error *error);
+void plane_samples_free(struct plane_samples *list);
+
+#endif
