@@ -28,13 +28,65 @@
 #include "model/vit.h"
 
 /* Options without a key of timm (those of architecture, size, channels and classes have one). */
-static const char *const option_names[] = {
-    "model.patch",     "model.dim",      "model.depth",       "model.heads",
-    "model.mlp_ratio", "model.qkv_bias", "model.qk_norm",     "model.class_token",
-    "model.registers", "model.position", "model.embed_norm",  "model.head",
-    "model.pool",      "model.fc_norm",  "model.layer_scale", "model.mlp",
-    "model.gelu",      "model.width",    "eval.resize",       "eval.resize_to",
-    "eval.crop",       "eval.crop_pad",  "data.exif",         NULL};
+static const char *const option_names[] = {"model.patch",
+                                           "model.dim",
+                                           "model.depth",
+                                           "model.heads",
+                                           "model.mlp_ratio",
+                                           "model.qkv_bias",
+                                           "model.qk_norm",
+                                           "model.class_token",
+                                           "model.registers",
+                                           "model.position",
+                                           "model.embed_norm",
+                                           "model.head",
+                                           "model.pool",
+                                           "model.fc_norm",
+                                           "model.layer_scale",
+                                           "model.mlp",
+                                           "model.gelu",
+                                           "model.width",
+                                           "eval.resize",
+                                           "eval.resize_to",
+                                           "eval.crop",
+                                           "eval.crop_pad",
+                                           "data.exif",
+                                           "data.format",
+                                           "data.x",
+                                           "data.y",
+                                           "data.order",
+                                           "data.task",
+                                           "train.loss",
+                                           NULL};
+
+static bool is_of_arrays(const struct data_options *data)
+{
+    return strcmp(data->format, "arrays") == 0;
+}
+
+/* Copy the options that state what a sample of arrays is. */
+static void data_copy(struct data_options *to, const struct data_options *from)
+{
+    snprintf(to->format, sizeof to->format, "%s", from->format);
+    snprintf(to->x, sizeof to->x, "%s", from->x);
+    snprintf(to->y, sizeof to->y, "%s", from->y);
+    to->order = from->order;
+    to->task = from->task;
+}
+
+/* Set the members for data: of arrays all, of images only data.exif. */
+static void data_take(struct model_metadata *metadata, const struct options *options)
+{
+    struct options defaults;
+    options_default(&defaults);
+    metadata->data = defaults.data;
+    metadata->loss = defaults.train.loss;
+    metadata->data.exif = options->data.exif;
+    if (is_of_arrays(&options->data)) {
+        data_copy(&metadata->data, &options->data);
+        metadata->loss = options->train.loss;
+    }
+}
 
 /* ---- writing */
 
@@ -85,7 +137,8 @@ static void put_options(json_t *object, const struct model_metadata *metadata)
     options = defaults;
     options.model = metadata->model;
     options.eval = metadata->eval;
-    options.data.exif = metadata->exif;
+    options.data = metadata->data;
+    options.train.loss = metadata->loss;
     for (int i = 0; option_names[i] != NULL; i++) {
         options_value_text(&options, option_names[i], value, sizeof value);
         options_value_text(&defaults, option_names[i], preset, sizeof preset);
@@ -145,7 +198,6 @@ char *model_metadata_describe(const struct options *options, const struct model 
     const bool bicubic = options->augment.interpolation == INTERPOLATION_BICUBIC;
     struct error unusable = {0};
     struct model_metadata metadata = {.model = options->model,
-                                      .exif = options->data.exif,
                                       .class_name = class_name,
                                       .class_count = class_name != NULL ? class_count : 0};
     snprintf(metadata.interpolation, sizeof metadata.interpolation, "%s",
@@ -156,6 +208,7 @@ char *model_metadata_describe(const struct options *options, const struct model 
     metadata.model.channels = model->channels;
     metadata.model.classes = model->classes;
     metadata.statistics = model->statistics;
+    data_take(&metadata, options);
     if (!model_normalisation(model, options, &metadata.statistics.mean, &metadata.statistics.std,
                              &unusable))
         metadata.statistics = (struct value_statistics){.mean = {.count = 0}};
@@ -336,7 +389,7 @@ static void parse_options(const json_t *object, struct model_metadata *metadata)
     }
     metadata->model = options.model;
     metadata->eval = options.eval;
-    metadata->exif = options.data.exif;
+    data_take(metadata, &options);
 }
 
 void model_metadata_parse(const char *text, struct model_metadata *metadata)
@@ -344,7 +397,8 @@ void model_metadata_parse(const char *text, struct model_metadata *metadata)
     struct options defaults;
     json_t *object = text != NULL ? json_loads(text, 0, NULL) : NULL;
     options_default(&defaults);
-    *metadata = (struct model_metadata){.model = defaults.model, .eval = defaults.eval};
+    *metadata = (struct model_metadata){
+        .model = defaults.model, .eval = defaults.eval, .data = defaults.data};
     snprintf(metadata->program, sizeof metadata->program, "%s", text_at(object, "program"));
     snprintf(metadata->model.name, sizeof metadata->model.name, "%s",
              text_at(object, "architecture"));
@@ -533,7 +587,11 @@ void model_metadata_apply(const struct model_metadata *metadata, struct options 
     options_default(&defaults);
     options->model = metadata->model;
     options->eval = metadata->eval;
-    options->data.exif = metadata->exif;
+    options->data.exif = metadata->data.exif;
+    if (is_of_arrays(&metadata->data)) {
+        data_copy(&options->data, &metadata->data);
+        options->train.loss = metadata->loss;
+    }
     list_apply(&metadata->statistics.mean, &options->augment.mean);
     list_apply(&metadata->statistics.std, &options->augment.std);
     options->augment.interpolation = (int)model_metadata_interpolation(metadata);

@@ -30,7 +30,8 @@ struct model_metadata {
     char program[METADATA_WORD];        /* "vittrain 0.2.0" */
     struct model_options model;         /* name and shape */
     struct eval_options eval;           /* resize and crop in evaluation */
-    bool exif;                          /* data.exif */
+    struct data_options data;           /* exif; of arrays also format, x, y, order and task */
+    int loss;                           /* train.loss of arrays, else auto */
     struct value_statistics statistics; /* for pixels from 0 to 1, or for float32 values */
     char interpolation[METADATA_WORD];  /* of the resize: "bilinear", "bicubic", ... */
     char **class_name;                  /* [class_count], or NULL */

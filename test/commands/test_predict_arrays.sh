@@ -50,9 +50,8 @@ run 3 predict predict forecast test.zarr predict.output=three.h5
 result 'three ranks write the same file' "$(ended; cmp forecast.h5 three.h5 2>&1)" predict.log
 run 1 predict predict forecast predict.output=split.nc
 result 'the split of the run' "$(ended; output split.nc '/u  *float32 \[3, 8, 8\]' '/time  *float64 \[3\]')" predict.log
-run 1 predict predict forecast/weights.safetensors test.zarr data.format=arrays data.x=u,v data.y=u@+6,v@+6 data.task=regression \
-    predict.output=weights.h5
-result 'weights have the statistics' "$(ended; output weights.h5 '/v  *float32 \[14, 8, 8\]')" predict.log
+run 1 predict predict forecast/weights.safetensors test.zarr predict.output=weights.h5
+result 'weights have statistics and names' "$(ended; output weights.h5 '/v  *float32 \[14, 8, 8\]')" predict.log
 run 1 predict predict forecast test.zarr
 result 'planes are not printed' "$(ended 2; has predict.log 'the predictions are planes: set predict.output=FILE.h5')" predict.log
 
