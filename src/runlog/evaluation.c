@@ -114,11 +114,11 @@ static void errors_text(const struct evaluation *evaluation, const struct datase
         used += (size_t)snprintf(text + used, EVALUATION_TEXT - used, ", %s%.20s %.4g",
                                  i == 0 ? "RMSE " : "", name, errors->rmse);
         if (!isnan(errors->persistence_rmse))
-            used += (size_t)snprintf(text + used, EVALUATION_TEXT - used, " (%.3f of persistence)",
+            used += (size_t)snprintf(text + used, EVALUATION_TEXT - used, " (%.3g of persistence)",
                                      errors->rmse / errors->persistence_rmse);
     }
     if (outputs > OUTPUTS_IN_TEXT && !isnan(persistence))
-        snprintf(text, EVALUATION_TEXT, ", RMSE %.3f of persistence (mean of %" PRId64 " outputs)",
+        snprintf(text, EVALUATION_TEXT, ", RMSE %.3g of persistence (mean of %" PRId64 " outputs)",
                  persistence, outputs);
     else if (outputs > OUTPUTS_IN_TEXT)
         snprintf(text, EVALUATION_TEXT, ", R2 %.4f (mean of %" PRId64 " outputs)", r2, outputs);

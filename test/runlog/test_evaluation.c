@@ -159,13 +159,22 @@ TEST(lines_have_the_metrics_of_their_task)
     errors[1].persistence_rmse = NAN;
     evaluation = (struct evaluation){.outputs = 2, .errors = errors};
     evaluation_text(&evaluation, &dataset, text);
-    assert_string_equal(text, ", RMSE u 2 (0.500 of persistence), v 1");
+    assert_string_equal(text, ", RMSE u 2 (0.5 of persistence), v 1");
+    /* The longest text fits. */
+    evaluation.outputs = 4;
+    for (int i = 0; i < 4; i++)
+        errors[i] = (struct output_errors){.rmse = 1.2342e200, .persistence_rmse = 1e-99};
+    char *long_names[] = {"an output with a very long name", "an output with a very long name",
+                          "an output with a very long name", "an output with a very long name"};
+    const struct dataset long_dataset = {.target = {.count = 4}, .target_name = long_names};
+    evaluation_text(&evaluation, &long_dataset, text);
+    assert_has(text, ", an output with a ver 1.234e+200 (1.23e+299 of persistence)");
     for (int i = 0; i < 5; i++)
         errors[i] = (struct output_errors){
             .rmse = i, .r2 = 0.1 * i, .persistence_rmse = 2, .persistence_mae = 2};
     evaluation.outputs = 5;
     evaluation_text(&evaluation, NULL, text);
-    assert_string_equal(text, ", RMSE 1.000 of persistence (mean of 5 outputs)");
+    assert_string_equal(text, ", RMSE 1 of persistence (mean of 5 outputs)");
     errors[4].persistence_rmse = NAN;
     evaluation_text(&evaluation, NULL, text);
     assert_string_equal(text, ", R2 0.2000 (mean of 5 outputs)");
