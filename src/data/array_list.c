@@ -162,7 +162,9 @@ static void entry_set(struct array_entry *entry, const struct array *array, cons
     const char *rest = quoted != NULL ? strstr(quoted, prefix) : NULL;
     snprintf(entry->reason, sizeof entry->reason, "%s",
              rest != NULL ? rest + strlen(prefix) : reason);
-    entry->has_shape = array->element_bytes > 0 && array->dimensions > 0 && array->extent[0] > 0;
+    entry->has_shape = array->element_bytes > 0 && array->dimensions > 0;
+    for (int d = 0; d < array->dimensions; d++)
+        entry->has_shape &= array->extent[d] > 0 && array->chunk[d] > 0;
     entry->is_chunked = array->files.folder != NULL;
     entry->dimensions = array->dimensions;
     memcpy(entry->extent, array->extent, sizeof entry->extent);

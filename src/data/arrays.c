@@ -270,10 +270,6 @@ static const struct split_file *split_find(const struct arrays *self, const stru
                                            struct error *error)
 {
     const struct split_files *files = &self->files;
-    if (split == SPLIT_ALL) {
-        *count = files->count;
-        return files->file;
-    }
     const bool own = split == SPLIT_VALIDATION && options->data.val == VALIDATION_VAL;
     const struct split_file *found =
         split_files_of(files, split == SPLIT_VALIDATION && !own ? SPLIT_TEST : split, count);
@@ -301,8 +297,11 @@ static const struct split_file *split_find(const struct arrays *self, const stru
 static bool split_open(struct dataset *dataset, const struct options *options,
                        struct hdf5_reader *reader, enum data_split split, struct error *error)
 {
+    struct arrays *self = dataset->self;
     int64_t count;
-    const struct split_file *files = split_find(dataset->self, options, split, &count, error);
+    const struct split_file *files = split == SPLIT_ALL
+                                         ? split_files_all(&self->files, &count)
+                                         : split_find(self, options, split, &count, error);
     bool good = files != NULL;
     if (good)
         dataset->held_out |=

@@ -268,6 +268,19 @@ struct split_file *split_files_of(const struct split_files *files, enum data_spl
     return files->file + first;
 }
 
+static int paths_compare(const void *left, const void *right)
+{
+    const struct split_file *a = left, *b = right;
+    return strcmp(a->path, b->path);
+}
+
+struct split_file *split_files_all(struct split_files *files, int64_t *count)
+{
+    qsort(files->file, (size_t)files->count, sizeof *files->file, paths_compare);
+    *count = files->count;
+    return files->file;
+}
+
 void split_files_free(struct split_files *files)
 {
     for (int64_t i = 0; i < files->count; i++)

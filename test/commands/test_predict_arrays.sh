@@ -62,6 +62,16 @@ result 'classes of a file without labels' "$(ended; output classes.h5 '/class  *
 run 2 predict predict classes test.zarr predict.output=classes.csv
 result 'lines without labels' "$(ended; has classes.csv '^record,label,predicted,class,p0,p1,p2$' '^19,,[0-2],[abc],0')" predict.log
 
+cp -r test.zarr a_test.zarr
+cp -r test.zarr b_train.zarr
+head -c 1280 "$vittrain" | tr '\0' '\011' >b_train.zarr/u/0.0.0
+for file in a_test.zarr b_train.zarr; do run 1 predict predict classes $file predict.output=$file.csv; done
+run 1 predict predict classes b_train.zarr a_test.zarr predict.output=both.csv
+cut -d, -f2- a_test.zarr.csv >a
+cut -d, -f2- b_train.zarr.csv | sed 1d >>a
+cut -d, -f2- both.csv >b
+result 'several files, in the order of their names' "$(ended; cmp a b 2>&1)" predict.log
+
 run 1 masks $model data.y=mask model.head=dense model.classes=2 run.dir="$work/masks"
 run 1 predict predict masks test.zarr predict.output=masks.h5
 result 'classes of pixels' "$(ended; output masks.h5 '/class  *uint8 \[20, 8, 8\]; class_names=0, \.\.\.$' '/lat  *float64 \[8\]')" predict.log
