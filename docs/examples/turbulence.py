@@ -75,13 +75,13 @@ def write(path, fields):
 
 
 random = numpy.random.default_rng(1)
-for number in range(args.runs + args.held_out):
-    split = "train" if number < args.runs else "val"
+for split, runs in (("train", args.runs), ("val", args.held_out)):
     os.makedirs(f"{args.folder}/{split}", exist_ok=True)
-    w, steps, fields = initial(random), int(numpy.ceil(args.interval / args.step)), {"vorticity": [], "u": [], "v": []}
-    for _ in range(args.times):
-        for name, values in zip(fields, (to_grid(w), *velocity(w))):
-            fields[name].append(values.astype("f4"))
-        for _ in range(steps):
-            w = runge_kutta(w, args.interval / steps)
-    write(f"{args.folder}/{split}/run{number:02d}.nc", fields)
+    for number in range(runs):
+        w, steps, fields = initial(random), int(numpy.ceil(args.interval / args.step)), {"vorticity": [], "u": [], "v": []}
+        for _ in range(args.times):
+            for name, values in zip(fields, (to_grid(w), *velocity(w))):
+                fields[name].append(values.astype("f4"))
+            for _ in range(steps):
+                w = runge_kutta(w, args.interval / steps)
+        write(f"{args.folder}/{split}/run{number:02d}.nc", fields)

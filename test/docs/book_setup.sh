@@ -77,6 +77,8 @@ before_running() {
 }
 before_ddp() { mpirun -np 2 ./vittrain run.dir=runs/ddp >/dev/null; }
 before_fsdp() { mpirun -np 2 ./vittrain run.dir=runs/fsdp mesh.strategy=fsdp >/dev/null; }
+before_small_flow() { python3() { "${PYTHON:-python3}" "$@" --runs=4 --held-out=1 --times=6; }; }
+before_few_cells() { python3() { "${PYTHON:-python3}" "$@" --images=40; }; }
 before_python() { python3() { "${PYTHON:-python3}" "$@"; }; }
 
 with_depth="model.depth=1"
@@ -84,6 +86,7 @@ with_small="model.depth=1 model.dim=32 model.heads=2"
 with_epoch="train.epochs=1"
 with_small_epoch="$with_epoch $with_small"
 with_endless="train.epochs=100000"
+with_all="train.epochs=1 model.depth=1 model.dim=32 model.heads=2 train.global_batch=4 debug.fraction=1"
 with_photos="$with_small_epoch train.batch=8 debug.fraction=1"
 with_animals="train.epochs=1 debug.fraction=1"
 with_narrow="model.width=8 train.epochs=1 train.batch=8"
