@@ -188,7 +188,8 @@ void array_cache_give(struct array_cache *cache, struct cached_chunk *chunk, boo
     pthread_mutex_lock(&cache->mutex);
     const bool is_new = !chunk->is_ready;
     chunk->users--;
-    chunk->is_ready = good;
+    if (is_new)
+        chunk->is_ready = good;
     cache->counts.decoded += is_new && good;
     if (!good || (chunk->users == 0 && cache->bytes > cache->limit)) {
         chunk_remove(cache, chunk);
