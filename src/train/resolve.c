@@ -283,6 +283,13 @@ bool options_resolve(struct options *options, const struct dataset *dataset,
             "model.classes=%lld, but the data has %lld classes; set data.root to data of this "
             "model, or leave model.classes out",
             (long long)options->model.classes, (long long)dataset->classes);
+    if (dataset->target.count > 0 && !dataset->target_is_class &&
+        options->model.classes != dataset->classes)
+        return error_set(
+            error, ERROR_USAGE,
+            "model.classes=%lld, but the data has %lld outputs: set data.y to as many, or leave "
+            "model.classes out",
+            (long long)options->model.classes, (long long)dataset->classes);
     /* With a crop, images are cropped to the model's size after the resize. */
     const bool is_resized = options->augment.resize != 0 && !crop_is_set(options->augment.crop);
     if (is_resized && options->model.image == 0)

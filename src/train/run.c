@@ -38,11 +38,36 @@ static bool weights_describe(const struct run *run, struct model_metadata *weigh
     return there == 0 || model_metadata_read(path, run->world, weights, error);
 }
 
-/* Check that labels mean the same classes in both splits. A split whose classes have no names has
- * their numbers. */
+/* Check that the buffers for samples of training fit those for evaluation. Images of another size
+ * are resized. */
+static bool shapes_agree(const struct image_source *train, const struct image_source *validation,
+                         struct error *error)
+{
+    const struct target_shape *a = &train->target, *b = &validation->target;
+    if (train->type != validation->type || train->channels != validation->channels ||
+        a->count != b->count)
+        return error_set(error, ERROR_DATA,
+                         "the samples for evaluation have %lld channels and %lld targets, those "
+                         "for training %lld and %lld: set data.root to data whose splits have the "
+                         "same shape",
+                         (long long)validation->channels, (long long)b->count,
+                         (long long)train->channels, (long long)a->count);
+    return (validation->height * validation->width <= train->height * train->width &&
+            a->height == b->height && a->width == b->width) ||
+           error_set(error, ERROR_DATA,
+                     "the images for evaluation have %lldx%lld pixels, those for training "
+                     "%lldx%lld: set data.root to data whose splits have the same shape",
+                     (long long)validation->width, (long long)validation->height,
+                     (long long)train->width, (long long)train->height);
+}
+
+/* Check that records of both splits have the same shape, and that labels mean the same classes. A
+ * split whose classes have no names has their numbers. */
 static bool splits_agree(const struct run *run, struct error *error)
 {
     const struct dataset *train = &run->train.dataset, *validation = &run->validation.dataset;
+    if (!shapes_agree(&run->train.source, &run->validation.source, error))
+        return false;
     const int64_t classes = larger(train->classes, run->options.model.classes);
     char number[24];
     if (validation->classes > classes)

@@ -119,5 +119,28 @@ mkdir splits
 "$TEST_BUILD/test/data/test_arrays" --odd "$work/splits/test.h5" storm
 fails 1 'splits with other names of classes are refused' 3 "class 0 is 'storm' in the samples for evaluation and 'calm'" \
     data.format=arrays data.root="$work/splits" data.x=u data.y=label data.val=test
+# npy FILE SHAPE VALUES: write zeros.
+npy() {
+    mkdir -p "${1%/*}"
+    printf "\\223NUMPY\\001\\000\\166\\000%-117s\\n" "{'descr': '<f4', 'fortran_order': False, 'shape': ($2)}" >"$1"
+    head -c $((4 * $3)) /dev/zero >>"$1"
+}
+for split in train test; do
+    npy shapes/$split/x.npy 9,3,5,4 540
+    npy shapes/$split/y.npy 9,2 18
+done
+npy shapes/train/wide.npy 9,2,5,4 360
+npy shapes/test/wide.npy 9,3,5,4 540
+npy shapes/train/high.npy 9,5,4 180
+npy shapes/test/high.npy 9,6,4 216
+npy shapes/train/more.npy 9,2 18
+npy shapes/test/more.npy 9,1 9
+shapes="data.format=arrays data.root=$work/shapes data.val=test data.task=regression"
+fails 1 'splits with other channels are refused' 3 'evaluation have 3 channels and 2 targets, those for training 2 and 2' $shapes \
+    data.x=wide data.y=y
+fails 1 'and with larger images' 3 'evaluation have 4x6 pixels, those for training 4x5' $shapes data.x=high data.y=y
+fails 1 'and with fewer targets' 3 'evaluation have 3 channels and 1 targets, those for training 3 and 2' $shapes data.x=x data.y=more
+fails 1 'a model has as many outputs as the data' 2 'model.classes=3, but the data has 2 outputs: set data.y to as many' $shapes \
+    data.x=x data.y=y model.classes=3
 fails 1 'arrays are not packed' 2 'are float32, and packed files hold images' convert data $data data.x=/chw \
     convert.output="$work/packed.h5"
