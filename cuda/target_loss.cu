@@ -104,7 +104,8 @@ __device__ static inline double element_run(const struct target_loss &args, int6
     return (double)weight * loss.loss;
 }
 
-/* The same for a pixel with one target. `at` is its element of output 0. */
+/* Return weight * loss of a pixel whose target is a class and write the gradient of its outputs.
+ * `at` is its element of output 0. */
 template <typename number>
 __device__ static inline double pixel_run(const struct target_loss &args, int64_t at, float target,
                                           float weight, float factor)

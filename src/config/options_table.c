@@ -105,7 +105,7 @@ const struct option_entry option_table[] = {
      .help = "Input of the head. token: the class token. mean: the mean of the patches. map: the "
              "output of attention with one learned query, followed by an MLP (SigLIP)."},
     {PLACE(model, fc_norm), CHOICES(SWITCH_CHOICES), .preset = "auto",
-     .help = "Last layer norm with model.pool=mean. on: of the mean. off: of all tokens, before."},
+     .help = "Last layer norm with model.pool=mean. on: of the mean. off: of tokens, before it."},
     {PLACE(model, layer_scale), .kind = OPTION_IS_NUMBER, .preset = "auto", AUTOMATIC(-1),
      .most = 1,
      .help = "Initial value of LayerScale: learned factors of the output of each branch, one per "
@@ -177,12 +177,12 @@ const struct option_entry option_table[] = {
     {PLACE(data, x), .kind = OPTION_IS_TEXT, .preset = "",
      .help = "Arrays: path of the data set of the images in each file, [samples, channels, height, "
              "width], [samples, height, width, channels] or [samples, height, width]; or several "
-             "separated by commas, whose channels follow one another."},
+             "separated by commas, whose channels follow one another. u@-1: the sample before."},
     {PLACE(data, y), .kind = OPTION_IS_TEXT, .preset = "",
-     .help = "Arrays: path of the data set of the labels, [samples], of several labels, [samples, "
-             "labels], or of pixels, [samples, height, width]: classes 0, 1, ..., or numbers with "
-             "data.task=regression; or several, as in data.x. u@+6: six samples later. The "
-             "attribute class_names names the classes."},
+     .help = "Arrays: path of the data set of the targets: classes 0, 1, ... [samples]; several "
+             "labels, 0 or 1, [samples, labels]; classes of pixels [samples, height, width]; or "
+             "numbers with data.task=regression (docs/arrays.md). The attribute class_names names "
+             "the classes. Several paths: as in data.x. u@+6: the value of u six samples later."},
     {PLACE(data, order), CHOICES(DATA_ORDER_CHOICES), .preset = "auto",
      .help = "Arrays: dimensions of an image. chw: channels, height, width. hwc: height, width, "
              "channels. auto: hwc if the last dimension is the smallest of the three."},
@@ -228,7 +228,7 @@ const struct option_entry option_table[] = {
     {PLACE(augment, vflip), .kind = OPTION_IS_NUMBER, .preset = "0", .most = 1,
      .help = "Probability of a vertical flip."},
     {PLACE(augment, rot90), .kind = OPTION_IS_SWITCH, .preset = "off",
-     .help = "Turn square images by a random multiple of 90 degrees."},
+     .help = "Rotate square images by a random multiple of 90 degrees."},
     {PLACE(augment, roll), CHOICES(ROLL_CHOICES), .preset = "none",
      .help = "Shift images along these axes by a random number of pixels, for periodic domains: "
              "pixels that leave the image enter it at the opposite side. xy: along both axes."},

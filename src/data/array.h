@@ -86,7 +86,7 @@ struct array {
     bool is_plain;                  /* elements are native float32 without a rule */
     struct array_cache *cache;
     bool owns_cache;
-    const struct array *original; /* whose chunks in the cache this array shares */
+    const struct array *original; /* array whose chunks in the cache are used */
 };
 
 /* A part of an array and its layout in memory. */
@@ -119,7 +119,7 @@ void array_rule_set(struct array *array,
 /* Check the description and set the members that depend on it. */
 MUST_CHECK bool array_open(struct array *array, struct error *error);
 
-/* Use this cache instead of one of its own. `original`: an array of the same data set in the same
+/* Use this cache, and in it the chunks of `original`: an array of the same data set in the same
  * file, which may be `array` itself. No other thread may read meanwhile. */
 void array_use_cache(struct array *array, struct array_cache *cache, const struct array *original);
 

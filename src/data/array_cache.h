@@ -14,7 +14,7 @@
 #include "data/array_filter.h"
 #include "data/byte_buffer.h"
 
-/* Buffers of one thread that reads. */
+/* Buffers of a thread while it reads. */
 struct array_reader {
     struct array_reader *next;
     const struct array *array; /* that `shard` belongs to */
@@ -42,8 +42,8 @@ void array_cache_free(struct array_cache *cache);
 /* Set the limit in bytes. Chunks in use can exceed it. */
 void array_cache_limit(struct array_cache *cache, int64_t bytes);
 
-/* Return a chunk, which array_cache_give returns to the cache. If `is_ready` is false, the caller
- * must decode it before. NULL: out of memory. */
+/* Return a chunk, to be given back by array_cache_give. If `is_ready` is false, the caller must
+ * decode it. NULL: out of memory. */
 struct cached_chunk *array_cache_take(struct array_cache *cache, const struct array *array,
                                       int64_t index, struct error *error);
 

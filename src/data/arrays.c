@@ -499,9 +499,9 @@ static int64_t chunks_count(struct arrays_file *file, int64_t first_chunk)
     return bytes;
 }
 
-/* Return the bytes of decoded chunks to keep: those that the threads need for their last samples,
- * or with data.shuffle=chunks a window and half a window more, since ranks share the window and its
- * successor begins before its end. */
+/* Return the bytes of decoded chunks to keep: those of the last sample of each thread. With
+ * data.shuffle=chunks it is one and a half windows, since ranks share a window, and the next one
+ * begins before it ends. */
 static int64_t chunks_kept(const struct arrays_file *file, int64_t workers, bool by_chunks)
 {
     enum { CHUNKS = SHUFFLE_WINDOW + SHUFFLE_WINDOW / 2 };

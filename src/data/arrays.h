@@ -13,8 +13,8 @@ struct arrays_view {
     int64_t file_count;
 };
 
-/* A file: records first, first + 1, ... have the targets `sample`, sample + 1, ... of its data
- * sets. */
+/* A file and its records first .. first + count - 1. The targets of record first + i are sample
+ * `sample` + i of the file's data sets. */
 struct arrays_part {
     const char *path;
     int64_t first, count, sample;

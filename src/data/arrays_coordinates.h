@@ -16,9 +16,9 @@ struct coordinate {
     struct array_attributes attributes;
 };
 
-/* Read the coordinates of all records; those of a sample are of its target. An axis without
- * coordinates that can be read has none; if those of the samples have different units in two files,
- * it is a warning. Initialize with zeros. */
+/* Read the coordinates of all records. A sample has those of its target. An axis whose coordinates
+ * cannot be read, or have different units in two files, has none; the latter is a warning.
+ * Initialize with zeros. */
 void arrays_coordinates_read(const struct dataset *dataset, struct coordinate axes[AXES]);
 
 void arrays_coordinates_free(struct coordinate axes[AXES]);

@@ -14,7 +14,7 @@ struct variable {
     int64_t offset; /* sample n is index n + offset of the data set: "u@+6", "u@-1" */
     int dimensions;
     bool channels_last;
-    int64_t channels, height, width; /* 1 x 1 if the data set has less than 3 dimensions */
+    int64_t channels, height, width; /* 1 x 1 pixel if there are fewer than 3 dimensions */
 };
 
 /* Parse the list of an option, "data.x" or "data.y", to allocated variables. */

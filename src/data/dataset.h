@@ -99,27 +99,27 @@ static inline size_t dataset_value_size(enum dataset_type type)
     return type == DATASET_FLOAT32 ? sizeof(float) : sizeof(uint8_t);
 }
 
-/* Bytes of `pixels` pixels of a record, after which its targets begin: a multiple of 4 if there are
- * targets. */
+/* Return the offset of the targets in a record with `pixels` pixels per channel: the bytes of the
+ * pixels, rounded up to a multiple of 4 if there are targets. */
 static inline size_t dataset_plane_bytes(const struct dataset *dataset, int64_t pixels)
 {
     const size_t bytes = (size_t)(dataset->channels * pixels) * dataset_value_size(dataset->type);
     return dataset->target.count > 0 ? (bytes + 3) / 4 * 4 : bytes;
 }
 
-/* The same of a record that is not encoded. */
+/* Return the offset of the targets in a record that is not encoded. */
 static inline size_t dataset_pixel_bytes(const struct dataset *dataset)
 {
     return dataset_plane_bytes(dataset, dataset->height * dataset->width);
 }
 
-/* Bytes of a record that is not encoded: pixels and targets. */
+/* Return the bytes of a record that is not encoded: pixels and targets. */
 static inline size_t dataset_record_bytes(const struct dataset *dataset)
 {
     return dataset_pixel_bytes(dataset) + target_bytes(&dataset->target);
 }
 
-/* Targets of a record that was read to `values`. */
+/* Return the targets of a record that was read to `values`. */
 static inline float *dataset_targets(const struct dataset *dataset, void *values)
 {
     return (float *)(void *)((uint8_t *)values + dataset_pixel_bytes(dataset));

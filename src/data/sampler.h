@@ -61,7 +61,8 @@ void sampler_close(struct sampler *sampler);
 
 /* Shuffle by blocks of `block` > 0 samples. Call it before the first order is drawn. */
 void sampler_use_blocks(struct sampler *sampler, int64_t block);
-/* The same for blocks of any sizes: consecutive samples with the same number of block_of. */
+/* Shuffle by blocks of any sizes: consecutive samples with the same result of block_of are a block.
+ */
 void sampler_use_blocks_of(struct sampler *sampler,
                            int64_t (*block_of)(const void *context, int64_t sample),
                            const void *context);

@@ -8,9 +8,10 @@
 
 /* One class against the rest. */
 struct class_counts {
-    int64_t right;             /* predicted and true */
-    int64_t actual, predicted; /* true; predicted */
-    int64_t counted;           /* all */
+    int64_t right;     /* true and predicted */
+    int64_t actual;    /* true */
+    int64_t predicted; /* predicted */
+    int64_t counted;   /* all */
 };
 
 /* Samples with labels, and those of them whose labels are all predicted right. */

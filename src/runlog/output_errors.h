@@ -17,15 +17,15 @@ struct output_errors {
     double persistence_rmse, persistence_mae; /* of the input as the prediction */
 };
 
-/* Weighted sums over the elements whose target is not missing. Sums of both signs are divided into
- * the planes whose sum is positive and those whose sum is negative. */
+/* Weighted sums over the elements whose target is not missing. A quantity of both signs has two
+ * sums: one of the planes whose sum is positive, one of those whose sum is negative. */
 enum output_sum {
     SUM_WEIGHT,
     SUM_ERROR_ABOVE,
     SUM_ERROR_BELOW,
     SUM_ABSOLUTE,
     SUM_SQUARE,
-    SUM_TARGET_ABOVE, /* target less its mean in the training data */
+    SUM_TARGET_ABOVE, /* target - output_plane.mean */
     SUM_TARGET_BELOW,
     SUM_TARGET_SQUARE,
     SUM_PERSISTENCE_WEIGHT,
@@ -37,7 +37,7 @@ enum output_sum {
 /* One output of one sample. */
 struct output_plane {
     int64_t height, width;
-    double mean;              /* of the target in the training data; 0 will do */
+    double mean;              /* near the mean of the target, for less rounding */
     const float *predictions; /* [height, width] */
     const float *targets;     /* [height, width]; NaN: missing */
     const float *persistence; /* [height, width]: the same variable in the input; or NULL */

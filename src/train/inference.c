@@ -122,7 +122,8 @@ static void names_take(struct inference *inference)
     metadata->class_count = 0;
 }
 
-/* Targets that files without data.y would have, so that the model is that of the weights. */
+/* Files without data.y: set the targets that the model predicts. They are missing in all samples.
+ */
 static void targets_assume(struct inference *inference)
 {
     const struct options *options = &inference->run.options;

@@ -44,8 +44,8 @@ struct input {
     void *images;         /* [batch, channels, height, width] compute type */
     int32_t *labels;      /* [batch] */
     float *targets;       /* [batch, classes]; NULL: no samples are mixed */
-    float *target_values; /* [batch] targets of the shape of the source, (target - mean) / std; NaN
-                           * is a missing target; NULL: labels */
+    float *target_values; /* [batch, shape of the source's targets]: (target - mean) / std; NaN: no
+                           * target; NULL: labels */
     size_t target_bytes;  /* of the target values of a sample */
 };
 

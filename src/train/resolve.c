@@ -228,12 +228,13 @@ static bool targets_check(const struct options *options, const struct dataset *d
         unused = "train.label_smoothing changes";
     if (unused != NULL)
         return error_set(error, ERROR_USAGE,
-                         "%s single labels, and the data has other targets: leave it out", unused);
+                         "%s single labels, and the data has other targets: leave this option out",
+                         unused);
     if (train->weights.count > 0 &&
         (target->count == 0 || train->weights.count != options->model.classes))
         return error_set(error, ERROR_USAGE,
                          "train.weights has %d numbers: it needs one for each of the %lld outputs, "
-                         "and classes of whole images have none",
+                         "and does not apply to single labels of images",
                          train->weights.count, (long long)options->model.classes);
     if (!has_planes && (train->row_weight != ROW_WEIGHT_NONE || train->ignore_label != IGNORE_NONE))
         return error_set(error, ERROR_USAGE,
@@ -319,7 +320,7 @@ static void training_describe(const struct augment_options *augment, char *text,
                                                        : "resize to a square");
     stage_add(text, size, "flip", augment->flip);
     stage_add(text, size, "vertical flip", augment->vflip);
-    stage_add(text, size, "turns of 90 degrees", augment->rot90);
+    stage_add(text, size, "rotation by 90 degrees", augment->rot90);
     stage_add(text, size, "roll", augment->roll);
     stage_add(text, size, "rotation", augment->rotate);
     stage_add(text, size, "translation", augment->translate);
