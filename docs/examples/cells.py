@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Draw images of cells as a fluorescence microscope sees them and write them with the class of each pixel to an HDF5 file.
+"""Draw images of cells in a fluorescence microscope and write them to an HDF5 file with the class of each pixel.
 
     python3 cells.py [FILE]
 
 Cells are ellipses of different brightness, which overlap. The illumination is uneven; the image is blurred and has the noise
 of photons and of the camera. /images: uint16 [N, H, W]; /labels: uint8 [N, H, W], background, cell (inside) and border.
-Prints the intersection over union of a threshold (Otsu's method, each image for itself) for the last tenth of the images.
+Prints the intersection over union of a threshold (Otsu's method, computed for each image) for the last tenth of the images.
 """
 import argparse
 

@@ -326,7 +326,7 @@ TEST_KERNELS(nan_predictions_are_found)
     assert_true(gradient[0] == 0 && gradient[2] == 0 && gradient[3] != 0);
 }
 
-/* They come from data that nothing has checked. */
+/* Targets of planes are not checked before the operation. */
 TEST_KERNELS(invalid_classes_are_nan)
 {
     const float logits[] = {0, 1, 2, 3}, invalid[] = {-1, 2, 0.5f, INFINITY, 1e30f};

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # Models with outputs for each pixel (model.head=dense): the same bits on every layout, evaluation, and weights of a
-# classifier as their beginning.
+# classifier as initial weights.
 . "$TEST_SOURCE/test/support/program.sh"
 
 mkdir data
