@@ -303,6 +303,6 @@ const struct command command_data = {
     .detail =
         "Prints each data set of the file or folder: path, type, shape, chunks, filters and the "
         "attributes that change how values are read. If data.format=arrays cannot read a data "
-        "set, its line has the reason and how to rewrite it. The last line has options that "
-        "train with the file.",
+        "set, its line has the reason and how to rewrite it. Then follow options that train with "
+        "the file, for each task that its arrays suit.",
     .run = data_run};

@@ -98,7 +98,7 @@ MUST_CHECK bool image_png_decode(const uint8_t *bytes, size_t count,
  * their number. */
 size_t image_png_encode(const uint8_t *pixels, int64_t height, int64_t width, int64_t channels,
                         uint8_t **bytes);
-/* The same in base64, which the caller frees. */
+/* Return the PNG file of such pixels as base64 text, which the caller frees. */
 char *image_png_text(const uint8_t *pixels, int64_t height, int64_t width, int64_t channels);
 
 MUST_CHECK bool image_webp_header(const uint8_t *bytes, size_t count, struct image_header *header,

@@ -38,7 +38,7 @@ MUST_CHECK bool split_files_find(const char *root, const struct split_file_kind 
 struct split_file *split_files_of(const struct split_files *files, enum data_split split,
                                   int64_t *count);
 
-/* Sort the files by path and return all of them. split_files_of cannot be called after it. */
+/* Sort the files by path and return all of them. Do not call split_files_of afterwards. */
 struct split_file *split_files_all(struct split_files *files, int64_t *count);
 
 void split_files_free(struct split_files *files);

@@ -11,7 +11,7 @@
 
 enum { GAP = 4, WHITE = 255, MISSING = 192 };
 
-/* Planes of one output; NULL: there is none. */
+/* Planes of one output. NULL: it has no such plane. */
 struct planes {
     const float *input, *target;
     float *prediction, *error;
