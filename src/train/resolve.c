@@ -5,6 +5,7 @@
  */
 #include "train/resolve.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -236,6 +237,14 @@ static bool targets_check(const struct options *options, const struct dataset *d
                          "train.weights has %d numbers: it needs one for each of the %lld outputs, "
                          "and does not apply to single labels of images",
                          train->weights.count, (long long)options->model.classes);
+    double weights = 0;
+    for (int i = 0; i < train->weights.count; i++)
+        weights += train->weights.value[i];
+    if (train->weights.count > 0 && !(weights > FLT_MIN && weights < FLT_MAX))
+        return error_set(error, ERROR_USAGE,
+                         "train.weights: their sum is %g, which leaves nothing to learn or is too "
+                         "large: set one above 0",
+                         weights);
     if (!has_planes && (train->row_weight != ROW_WEIGHT_NONE || train->ignore_label != IGNORE_NONE))
         return error_set(error, ERROR_USAGE,
                          "train.row_weight and train.ignore_label need planes of targets "

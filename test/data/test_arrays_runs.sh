@@ -106,6 +106,8 @@ fails 1 'a loss of classes is not one of numbers' 2 'train.loss=bce is not a los
     data.x=u0 data.y=number data.task=regression train.loss=bce
 fails 1 'one weight for each output' 2 'train.weights has 2 numbers: it needs one for each of the 3 outputs' $data $model \
     data.x=u0 data.y=marks train.weights=1,2
+fails 1 'weights of zero are refused' 2 'train.weights: their sum is 0, which leaves nothing to learn' $data $model data.x=u0 data.y=marks \
+    train.weights=0,0,0
 fails 1 'a wrong name is one line' 3 "has no data set '/labels'" data.format=arrays data.root="$work/data/storms.h5" data.x=/chw \
     data.y=/labels data.val=0.2
 fails 1 'another number of channels' 2 'the images have 3 channels, but model.channels is 4; set model.channels=3, or data.order=chw or hwc' \
