@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Draw one forecast: the input, the target, the prediction and its error, with one scale of colors.
+"""Draw one forecast: the input, the target, the prediction and its error, with one colour scale.
 
     python3 plot_forecast.py FILE.nc FORECAST.nc [--variable vorticity] [--lead 2] [--sample 0] [--output forecast.png]
 
