@@ -15,6 +15,7 @@
 #include "config/option_types.h"
 #include "core/text.h"
 #include "data/array_list.h"
+#include "data/array_path.h"
 
 /* What a data set can be as data.y, the best last. */
 enum role {
@@ -269,11 +270,16 @@ static void path_describe(const char *path, struct error *error)
 {
     struct array_list list = {0};
     struct suggestion suggestion = {0};
+    struct split_files files = {0};
     struct stat status;
-    if (array_list_read(path, &list, error)) {
-        printf("%s, %s", path, list.container);
-        if (stat(path, &status) == 0 && S_ISREG(status.st_mode))
+    const bool found = array_path_find(path, &files, error);
+    const char *first = found ? files.file[0].path : path;
+    if (found && array_list_read(first, &list, error)) {
+        printf("%s, %s", first, list.container);
+        if (stat(first, &status) == 0 && S_ISREG(status.st_mode))
             printf(", %.1f MB", (double)status.st_size / 1e6);
+        if (files.count > 1)
+            printf(", the first of %lld files", (long long)files.count);
         printf("\n");
         for (size_t n = 0; n < list.count; n++)
             entry_print(&list.entry[n]);
@@ -281,6 +287,7 @@ static void path_describe(const char *path, struct error *error)
         suggestion_print(&suggestion, path);
     }
     array_list_free(&list);
+    split_files_free(&files);
     error_defer(app_output_arrived(error));
 }
 
@@ -301,7 +308,8 @@ const struct command command_data = {
     .synopsis = "data describe FILE.h5|FILE.nc|STORE.zarr|FOLDER",
     .summary = "list the arrays of an HDF5 or NetCDF-4 file, a Zarr store or .npy files",
     .detail =
-        "Prints each data set of the file or folder: path, type, shape, chunks, filters and the "
+        "Prints each data set of the file or of the first file of a folder: path, type, shape, "
+        "chunks, filters and the "
         "attributes that change how values are read. If data.format=arrays cannot read a data "
         "set, its line has the reason and how to rewrite it. Then follow options that train with "
         "the file, for each task that its arrays suit.",

@@ -60,7 +60,12 @@ array series/v '<f4' 40,8,8
 array series/time '<i8' 40 '{"units": "hours since 2020-01-01", "_ARRAY_DIMENSIONS": ["time"]}'
 suggests 'a forecast' series 'data.x=/u,/v data.y=/u@\+1,/v@\+1 data.task=regression model.head=dense data.val=0.1 data.val_from=end$'
 
+mkdir -p several/train several/test
+cp -r classes several/train/b.zarr
+cp -r boolean several/test/a.zarr
+suggests 'the first training file of a folder' several '^several/train/b.zarr, Zarr store, the first of 2 files$' \
+    'data.root=several data.x=/fields data.y=/group/label data.val=0.1$'
+
 mkdir empty
 run 1 describe data describe empty
-result 'a folder without arrays is refused' "$(ended 2; has describe.log 'empty is a folder without .npy files and not a Zarr store')" \
-    describe.log
+result 'a folder without arrays is refused' "$(ended 3; has describe.log 'empty: is empty; set data.root to a file')" describe.log
