@@ -44,7 +44,7 @@ END
 run 2 classifier $data $vit data.y=/label run.dir="$work/classifier"
 run 2 tuned $dense $vit model.init="$work/classifier/weights.safetensors" run.dir="$work/tuned"
 bad=$(ended; has tuned.log 'dense.weight is missing: it keeps its initial values' 'ignored, as this model has no such tensors: head.weight')
-result 'the weights of a classifier are a beginning' "$bad" tuned.log
+result 'training starts from the weights of a classifier' "$bad" tuned.log
 for weights in weights.safetensors checkpoints/last.h5; do
     run 2 eval eval "tuned/$weights" data.format=arrays data.root="$work/data/storms.h5" data.x=/chw data.y=/chw \
         data.task=regression data.val=0.2 train.precision=fp32
