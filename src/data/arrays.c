@@ -605,6 +605,7 @@ static bool arrays_open(const struct options *options, enum data_split split,
         !array_path_find(options->data.root, &self->files, error) ||
         !files_open(dataset, options, split, error) || !task_set(dataset, options, error))
         return false;
+    dataset->overlap = self->before + self->after;
     const bool training = split == SPLIT_TRAIN && !dataset->held_out;
     chunks_share(dataset, options, training && options->data.shuffle == SHUFFLE_CHUNKS);
     for (int v = 0; training && v < self->x_count; v++)

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "core/integer.h"
 #include "core/random.h"
 #include "core/torch_random.h"
 
@@ -143,13 +144,14 @@ bool split_stratified(struct dataset *dataset, double fraction, bool held_out, s
 bool split_end(struct dataset *dataset, double fraction, bool held_out, struct error *error)
 {
     const int64_t first = dataset->count - (int64_t)held_out_of((size_t)dataset->count, fraction);
+    const int64_t trained = larger(smaller(first, 1), first - dataset->overlap);
     uint32_t *order;
     if (!order_make(dataset, &order, error))
         return false;
     for (int64_t i = 0; i < dataset->count; i++)
         order[i] = (uint32_t)i;
     const bool good =
-        keep_part(dataset, order, held_out ? first : 0, held_out ? dataset->count : first, error);
+        keep_part(dataset, order, held_out ? first : 0, held_out ? dataset->count : trained, error);
     free(order);
     return good;
 }

@@ -26,8 +26,8 @@ MUST_CHECK bool split_reference(struct dataset *dataset, uint64_t seed, enum dat
 MUST_CHECK bool split_stratified(struct dataset *dataset, double fraction, bool held_out,
                                  struct error *error);
 
-/* Keep the last n * fraction of n samples (rounded, at least one if n > 1, at most n - 1), or all
- * others. */
+/* Keep the last n * fraction of n samples (rounded, at least one if n > 1, at most n - 1), or the
+ * samples before them, without the last ones that share values with them (dataset->overlap). */
 MUST_CHECK bool split_end(struct dataset *dataset, double fraction, bool held_out,
                           struct error *error);
 

@@ -448,7 +448,7 @@ TEST(targets_are_planes_at_other_times)
     options.data.task = TASK_REGRESSION;
     options.data.val_from = VAL_FROM_END;
     opens(SPLIT_TRAIN);
-    assert_int_equal(dataset.count, 18); /* of 30 - 4 - 3 */
+    assert_int_equal(dataset.count, 11); /* 30 - 4 - 3, without 5 held out and 7 that overlap */
     assert_int_equal(dataset.target.count, 2 + CHANNELS);
     assert_int_equal(dataset.target.width, WIDTH);
     assert_int_equal(dataset.classes, 2 + CHANNELS);
