@@ -57,6 +57,7 @@ static const char *const option_names[] = {"model.patch",
                                            "data.order",
                                            "data.task",
                                            "train.loss",
+                                           "train.ignore_label",
                                            NULL};
 
 static bool is_of_arrays(const struct data_options *data)
@@ -81,10 +82,12 @@ static void data_take(struct model_metadata *metadata, const struct options *opt
     options_default(&defaults);
     metadata->data = defaults.data;
     metadata->loss = defaults.train.loss;
+    metadata->ignore_label = defaults.train.ignore_label;
     metadata->data.exif = options->data.exif;
     if (is_of_arrays(&options->data)) {
         data_copy(&metadata->data, &options->data);
         metadata->loss = options->train.loss;
+        metadata->ignore_label = options->train.ignore_label;
     }
 }
 
@@ -139,6 +142,7 @@ static void put_options(json_t *object, const struct model_metadata *metadata)
     options.eval = metadata->eval;
     options.data = metadata->data;
     options.train.loss = metadata->loss;
+    options.train.ignore_label = metadata->ignore_label;
     for (int i = 0; option_names[i] != NULL; i++) {
         options_value_text(&options, option_names[i], value, sizeof value);
         options_value_text(&defaults, option_names[i], preset, sizeof preset);
@@ -591,6 +595,7 @@ void model_metadata_apply(const struct model_metadata *metadata, struct options 
     if (is_of_arrays(&metadata->data)) {
         data_copy(&options->data, &metadata->data);
         options->train.loss = metadata->loss;
+        options->train.ignore_label = metadata->ignore_label;
     }
     list_apply(&metadata->statistics.mean, &options->augment.mean);
     list_apply(&metadata->statistics.std, &options->augment.std);

@@ -32,6 +32,7 @@ struct model_metadata {
     struct eval_options eval;           /* resize and crop in evaluation */
     struct data_options data;           /* exif; of arrays also format, x, y, order and task */
     int loss;                           /* train.loss of arrays, else auto */
+    int64_t ignore_label;               /* train.ignore_label of arrays, else IGNORE_NONE */
     struct value_statistics statistics; /* for pixels from 0 to 1, or for float32 values */
     char interpolation[METADATA_WORD];  /* of the resize: "bilinear", "bicubic", ... */
     char **class_name;                  /* [class_count], or NULL */

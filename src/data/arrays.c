@@ -660,9 +660,8 @@ static bool pixel_classes_check(const struct dataset *dataset, float *classes, s
         else if (!isnan(value) && !(value >= 0 && value < count && value == floorf(value)))
             return error_set(error, ERROR_DATA,
                              "%s has a pixel of class %g, and there are %lld classes, 0, 1, ...; "
-                             "train.ignore_label=%g leaves such pixels out",
-                             self->y[0].name, (double)value, (long long)dataset->classes,
-                             (double)value);
+                             "train.ignore_label leaves the pixels of one number out",
+                             self->y[0].name, (double)value, (long long)dataset->classes);
     }
     return true;
 }

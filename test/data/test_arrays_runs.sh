@@ -85,6 +85,8 @@ augment.flip=0.5 augment.vflip=0.5 augment.roll=xy augment.noise=0.1'; do
     run 3 "$name" $data $model $targets mesh.strategy=fsdp run.dir="$work/$name-3"
     result "$name: three ranks have the bits of one" "$bad$(ended; same "$name-1" "$name-3")" "$name.log"
 done
+run 1 map predict "$work/classes-1/weights.safetensors" "$work/data/storms.h5" predict.output="$work/map.h5"
+result 'weights know the label that is ignored' "$(ended)" map.log
 run 2 numbers predict "$work/numbers/checkpoints/last.h5" predict.output="$work/numbers.csv"
 bad=$(ended; has numbers.csv '^record,target,y0$')
 # The mean of the squared errors is the loss of the evaluation, in units of the variance of the training samples.
