@@ -91,10 +91,11 @@ static void convert_files(const struct options *options, const char *in, const c
 
 static bool options_check_packing(const struct options *options, struct error *error)
 {
-    if (strcmp(options->data.format, "synthetic") == 0 && options->data.task == TASK_REGRESSION)
-        return error_set(
-            error, ERROR_USAGE,
-            "convert data: data.task=regression has no images to pack; use another task");
+    if (strcmp(options->data.format, "synthetic") == 0 &&
+        (options->data.task == TASK_REGRESSION || options->model.head == HEAD_DENSE))
+        return error_set(error, ERROR_USAGE,
+                         "convert data: packed data have one class for each image: leave out "
+                         "data.task=regression and model.head=dense");
     if (!text_ends_with(options->convert.output, ".h5"))
         return error_set(error, ERROR_USAGE,
                          "convert data: no output file; set convert.output=FILE.h5");

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Synthetic images of any shape, the same on every rank and machine: half noise of the sample and
  * half a coarse pattern of its class, so that a model can learn. For regression: random numbers (20
- * by default) and a random target. float32 values are computed from the same bytes. In memory are
- * the patterns, and data.distinct images. */
+ * by default) and a random target. With model.head=dense, a pixel has the class of the image where
+ * its pattern is bright, else class 0. float32 values are computed from the same bytes. In memory
+ * are the patterns, and data.distinct images. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -63,8 +64,9 @@ static void synthetic_describe(const struct options *options, struct dataset *da
     dataset->height = dataset->width = regression ? 1 : options->data.image;
     dataset->type = options->data.values == VALUES_FLOAT32 ? DATASET_FLOAT32 : DATASET_UINT8;
     dataset->classes = regression ? 1 : options->data.classes;
-    if (regression)
-        dataset->target = (struct target_shape){1, 1, 1};
+    dataset->target_is_class = !regression && options->model.head == HEAD_DENSE;
+    if (regression || dataset->target_is_class)
+        dataset->target = (struct target_shape){1, dataset->height, dataset->width};
 }
 
 /* Mix the class's pattern into one channel of noise. */
@@ -93,9 +95,19 @@ static int32_t label_draw(const struct dataset *dataset, uint32_t sample)
     return (int32_t)(((uint64_t)sample_number(dataset, sample) * (uint64_t)dataset->classes) >> 32);
 }
 
-static float target_draw(const struct dataset *dataset, uint32_t sample)
+static void target_draw(const struct dataset *dataset, uint32_t sample, int32_t label,
+                        float *target)
 {
-    return (float)(sample_number(dataset, sample) >> (32 - TARGET_BITS)) / (1 << TARGET_BITS);
+    const struct synthetic *self = dataset->self;
+    const uint8_t *pattern = self->patterns + label * dataset->channels * CELL_COUNT;
+    const int64_t height = dataset->height, width = dataset->width;
+    if (!dataset->target_is_class)
+        *target =
+            (float)(sample_number(dataset, sample) >> (32 - TARGET_BITS)) / (1 << TARGET_BITS);
+    for (int64_t i = 0; dataset->target_is_class && i < height * width; i++) {
+        const int64_t cell = i / width * CELLS / height * CELLS + i % width * CELLS / width;
+        target[i] = pattern[cell] > UINT8_MAX / 2 ? (float)label : 0;
+    }
 }
 
 static void pixels_draw(const struct dataset *dataset, uint32_t sample, int32_t label,
@@ -104,7 +116,7 @@ static void pixels_draw(const struct dataset *dataset, uint32_t sample, int32_t 
     const struct synthetic *self = dataset->self;
     int64_t plane = dataset->height * dataset->width;
     draw_bytes(self->seed, LAYER_SAMPLE, sample, 1, pixels, dataset->channels * plane);
-    if (dataset->target.count > 0)
+    if (dataset->target.count > 0 && !dataset->target_is_class)
         return;
     const uint8_t *pattern = self->patterns + label * dataset->channels * CELL_COUNT;
     for (int64_t channel = 0; channel < dataset->channels; channel++)
@@ -211,7 +223,7 @@ static bool synthetic_read(struct dataset *dataset, int64_t record, void *values
     if (dataset->type == DATASET_FLOAT32)
         values_spread(dataset, sample, values);
     if (dataset->target.count > 0)
-        *dataset_targets(dataset, values) = target_draw(dataset, sample);
+        target_draw(dataset, sample, *label, dataset_targets(dataset, values));
     return true;
 }
 

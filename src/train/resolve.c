@@ -155,8 +155,9 @@ static bool recipe_resolve(struct options *options, const struct dataset *datase
     const bool values = dataset->type == DATASET_FLOAT32;
     if (values && !values_check(options, error))
         return false;
+    const bool has_planes = dataset->target.height * dataset->target.width > 1;
     if (augment->recipe == RECIPE_AUTO)
-        augment->recipe = values                     ? RECIPE_PLAIN
+        augment->recipe = values || has_planes       ? RECIPE_PLAIN
                           : image < PHOTO_MIN_PIXELS ? RECIPE_CIFAR
                           : dataset->encoded         ? RECIPE_PHOTOS
                                                      : RECIPE_PLAIN;

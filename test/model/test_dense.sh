@@ -41,6 +41,16 @@ layouts resnet "$dense $resnet" 3<<END
 3 mesh.strategy=ddp
 END
 
+synthetic="data.format=synthetic data.samples=64 data.classes=3 model.head=dense $vit model.patch=4 train.precision=fp32 \
+train.epochs=1 train.global_batch=16 train.exact=layout train.grain=8 output.receipt=1 run.threads=1"
+run 1 plan plan $synthetic
+result 'a model is planned without data' "$(ended; has plan.log '^vit_cifar in fp32, 16 images per rank')" plan.log
+first=
+layouts synthetic "$synthetic" 3<<END
+1 mesh.strategy=ddp
+3 mesh.strategy=fsdp
+END
+fails 1 'synthetic planes are not packed' 2 'packed data have one class for each image' convert data $synthetic convert.output=a.h5
 run 2 classifier $data $vit data.y=/label run.dir="$work/classifier"
 run 2 tuned $dense $vit model.init="$work/classifier/weights.safetensors" run.dir="$work/tuned"
 bad=$(ended; has tuned.log 'dense.weight is missing: it keeps its initial values' 'ignored, as this model has no such tensors: head.weight')
