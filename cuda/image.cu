@@ -263,8 +263,16 @@ __device__ static inline void table_fill(const struct pixels &pixels, const floa
 __device__ static inline float normal_of(uint32_t first, uint32_t second, int number)
 {
     double radius = sqrt(-2.0 * log(((double)first + 1.0) * 0x1p-32));
-    double angle = 2.0 * M_PI * ((double)second * 0x1p-32);
-    return (float)(radius * (number == 0 ? cos(angle) : sin(angle)));
+    double angle = (double)second * 0x1p-31 - 0.5 * (double)number;
+    return (float)(radius * cospi(angle)); /* unlike cos, it uses no local memory */
+}
+
+/* Return word i of a block. An array with a variable index would be in local memory. */
+__device__ static inline uint32_t word_of(const struct random_block &block, int i)
+{
+    uint32_t low = i == 0 ? block.word[0] : block.word[1];
+    uint32_t high = i == 2 ? block.word[2] : block.word[3];
+    return i < 2 ? low : high;
 }
 
 /* Apply noise and channel dropout to the value of the output's pixel `at`. */
@@ -274,14 +282,15 @@ __device__ static inline float value_change(const struct pixel_plan &plan, int c
     if (plan.channel_dropout > 0) {
         struct random_block drawn = block_draw(plan.seed, RANDOM_CHANNELS, 0, plan.epoch,
                                                plan.sample, (uint32_t)channel / 4);
-        if ((float)(drawn.word[channel % 4] >> 8) * 0x1p-24f < plan.channel_dropout)
+        if ((float)(word_of(drawn, channel % 4) >> 8) * 0x1p-24f < plan.channel_dropout)
             return 0;
     }
     if (plan.noise > 0) {
         struct random_block drawn = block_draw(plan.seed, RANDOM_NOISE, (uint32_t)channel,
                                                plan.epoch, plan.sample, (uint32_t)at / 4);
         int pair = at % 4 / 2 * 2;
-        value = fmaf(plan.noise, normal_of(drawn.word[pair], drawn.word[pair + 1], at % 2), value);
+        value = fmaf(plan.noise, normal_of(word_of(drawn, pair), word_of(drawn, pair + 1), at % 2),
+                     value);
     }
     return value;
 }

@@ -122,6 +122,7 @@ static inline float emulated_rsqrtf(float x)
 }
 /* The C library declares these names without defining them. */
 #define __expf expf
+#define cospi(x) cos(M_PI *(x))
 #define __cosf cosf
 #define __sinf sinf
 /* Divided by more than 2^126, a finite number gives 0 and an infinite one NaN. */
