@@ -274,11 +274,7 @@ static bool npy_folder_add(struct array_list *list, const char *folder, struct e
         good = listing_join(path, sizeof path, folder, files.names[n], error) &&
                npy_add(list, path, error);
     listing_free(&files);
-    return good && (list->count > 0 ||
-                    error_set(error, ERROR_USAGE,
-                              "%s is a folder without .npy files and not a Zarr store: name an "
-                              "HDF5 or NetCDF-4 file, a Zarr store or a folder of .npy files",
-                              folder));
+    return good;
 }
 
 /* ---- the list ---- */
