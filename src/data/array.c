@@ -53,8 +53,6 @@ void array_begin(struct array *array, const char *path, const char *name, int de
     if (stamp != NULL)
         array->stamp = *stamp;
     snprintf(array->name, sizeof array->name, "%s", name);
-    array->cache = array_cache_new();
-    array->owns_cache = true;
     array->original = array;
 }
 
@@ -142,6 +140,8 @@ bool array_open(struct array *array, struct error *error)
             return array_refuse(
                 array, error, "a chunk is outside the file: the file is truncated; copy it again");
     }
+    array->cache = array_cache_new();
+    array->owns_cache = true;
     return true;
 }
 
