@@ -13,6 +13,7 @@
 #include "core/integer.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "runlog/class_counts.h"
 
 bool prediction_arrays_is_file(const char *path)
 {
@@ -244,13 +245,6 @@ static void file_fill(hid_t file, void *context)
     free(names);
 }
 
-static void coordinate_drop(struct coordinate *axis)
-{
-    free(axis->values);
-    array_attributes_free(&axis->attributes);
-    *axis = (struct coordinate){0};
-}
-
 /* Keep the coordinates of the predicted samples, and those of the pixels only if the outputs have
  * the size of the images. */
 static void coordinates_select(const struct prediction_arrays *self, struct coordinate axes[AXES])
@@ -271,15 +265,15 @@ static void coordinates_select(const struct prediction_arrays *self, struct coor
         samples->count = dataset->count;
     } else {
         free(values);
-        coordinate_drop(samples);
+        coordinate_free(samples);
     }
     for (int axis = AXIS_ROWS; axis < AXES; axis++)
         if (output->height != dataset->height || output->width != dataset->width)
-            coordinate_drop(&axes[axis]);
+            coordinate_free(&axes[axis]);
     for (int axis = 0; axis < AXES; axis++)
         for (int v = 0; v < self->count; v++)
             if (strcmp(axes[axis].name, self->variable[v].name) == 0)
-                coordinate_drop(&axes[axis]);
+                coordinate_free(&axes[axis]);
 }
 
 /* Rank 0 only. */
@@ -344,13 +338,9 @@ static void classes_convert(const struct model *model, const float *outputs, cha
 {
     const int64_t plane = model->output.height * model->output.width;
     const size_t bytes = class_bytes(model->classes);
-    for (int64_t p = 0; p < plane; p++) {
-        int64_t best = 0;
-        for (int64_t c = 1; c < model->classes; c++)
-            if (outputs[c * plane + p] > outputs[best * plane + p])
-                best = c;
-        class_store(bytes, best, row + (size_t)p * bytes);
-    }
+    for (int64_t p = 0; p < plane; p++)
+        class_store(bytes, pixel_class(outputs + p, model->classes, plane),
+                    row + (size_t)p * bytes);
 }
 
 static void row_convert(const struct prediction_arrays *self,

@@ -113,7 +113,7 @@ static bool values_append(const struct array_path *source, const char *path, int
     return good && larger != NULL;
 }
 
-static void coordinate_remove(struct coordinate *coordinate)
+void coordinate_free(struct coordinate *coordinate)
 {
     free(coordinate->values);
     array_attributes_free(&coordinate->attributes);
@@ -150,7 +150,7 @@ static void file_read(const struct dataset *dataset, const struct arrays_part *p
             continue;
         if (path[0] == '\0' || (!is_first && !units_agree(source, path, to)) ||
             !values_append(source, path, begin[axis], count[axis], to)) {
-            coordinate_remove(to);
+            coordinate_free(to);
             continue;
         }
         if (is_first) {
@@ -183,5 +183,5 @@ void arrays_coordinates_read(const struct dataset *dataset, struct coordinate ax
 void arrays_coordinates_free(struct coordinate axes[AXES])
 {
     for (int axis = 0; axis < AXES; axis++)
-        coordinate_remove(&axes[axis]);
+        coordinate_free(&axes[axis]);
 }

@@ -21,6 +21,8 @@ struct coordinate {
  * Initialize with zeros. */
 void arrays_coordinates_read(const struct dataset *dataset, struct coordinate axes[AXES]);
 
+/* Make a coordinate empty. */
+void coordinate_free(struct coordinate *coordinate);
 void arrays_coordinates_free(struct coordinate axes[AXES]);
 
 #endif

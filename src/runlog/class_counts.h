@@ -19,9 +19,19 @@ struct sample_counts {
     int64_t right, counted;
 };
 
-/* Add the pixels of a sample to a confusion matrix [classes, classes]. logits: [classes, pixels];
- * the largest one is the prediction, and the lowest class if several are equal. targets: class
- * numbers; NaN: not counted. */
+/* Return the predicted class of a pixel: that of the largest logit, and the lowest class if several
+ * are equal. logits: of the pixel and class 0; those of the next class are `pixels` further. */
+static inline int64_t pixel_class(const float *logits, int64_t classes, int64_t pixels)
+{
+    int64_t best = 0;
+    for (int64_t i = 1; i < classes; i++)
+        if (logits[i * pixels] > logits[best * pixels])
+            best = i;
+    return best;
+}
+
+/* Add the pixels of a sample to a confusion matrix [classes, classes]. logits: [classes, pixels],
+ * whose predictions are those of pixel_class. targets: class numbers; NaN: not counted. */
 void confusion_add_pixels(int64_t *confusion, int64_t classes, const float *logits,
                           const float *targets, int64_t pixels);
 

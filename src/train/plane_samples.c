@@ -8,6 +8,7 @@
 
 #include "core/json_value.h"
 #include "data/image_file.h"
+#include "runlog/class_counts.h"
 
 enum { GAP = 4, WHITE = 255, MISSING = 192 };
 
@@ -55,10 +56,7 @@ static void classes_set(struct planes *planes, int64_t classes, const float *log
 {
     const int64_t pixels = planes->height * planes->width;
     for (int64_t i = 0; i < pixels; i++) {
-        int64_t best = 0;
-        for (int64_t k = 1; k < classes; k++)
-            if (logits[k * pixels + i] > logits[best * pixels + i])
-                best = k;
+        const int64_t best = pixel_class(logits + i, classes, pixels);
         planes->prediction[i] = (float)best;
         planes->error[i] = isnan(planes->target[i]) ? NAN : (float)best != planes->target[i];
     }
