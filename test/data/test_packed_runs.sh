@@ -91,6 +91,6 @@ fails 3 'no name to write to' 2 'convert.output=FILE.h5' convert data data.root=
 fails 2 'a file that is there' 5 'cifar1.h5 already exists' convert data data.root="$sample" convert.output="$work/cifar1.h5"
 fails 1 'files of what has none' 2 'are pixels, not image files' convert data \
     data.root="$sample" convert.kind=encoded convert.output="$work/no.h5"
-fails 2 'what has no images' 2 'data.task=regression has no images to pack' convert data \
+fails 2 'what has no images' 2 'packed data have one class for each image: leave out data.task=regression' convert data \
     data.format=synthetic data.task=regression convert.output="$work/no.h5"
 result 'nothing is left behind' "$(ls "$work" | grep -E 'part$|^no.h5')"
