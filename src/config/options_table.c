@@ -186,6 +186,9 @@ const struct option_entry option_table[] = {
     {PLACE(data, order), CHOICES(DATA_ORDER_CHOICES), .preset = "auto",
      .help = "Arrays: dimensions of an image. chw: channels, height, width. hwc: height, width, "
              "channels. auto: hwc if the last dimension is the smallest of the three."},
+    {PLACE(data, transform), .kind = OPTION_IS_TEXT, .preset = "",
+     .help = "Arrays: functions of variables before their statistics: log1p:NAME, log10:NAME or "
+             "sqrt:NAME, separated by commas. Predictions and metrics are converted back."},
     {PLACE(data, values), CHOICES(VALUES_CHOICES), .preset = "uint8",
      .help = "Synthetic data: type of the values. float32: each channel has its own scale, and one "
              "value of 256 is missing, as in measured data."},

@@ -61,7 +61,9 @@ static bool variables_list(const struct options *options, struct arrays *self, s
                          "data.format=arrays needs data.x and data.y: `vittrain data describe "
                          "FILE` lists the data sets of a file");
     if (!variables_parse("data.x", options->data.x, &self->x, &self->x_count, error) ||
-        !variables_parse("data.y", options->data.y, &self->y, &self->y_count, error))
+        !variables_parse("data.y", options->data.y, &self->y, &self->y_count, error) ||
+        !variables_transform(options->data.transform, self->x, self->x_count, self->y,
+                             self->y_count, options->data.task == TASK_CLASSES, error))
         return false;
     for (int v = 0; v < self->x_count + self->y_count; v++) {
         const int64_t offset =
@@ -124,6 +126,9 @@ static bool shape_set(struct dataset *dataset, const struct options *options,
         if (!variable_add(&self->y[v], self->has_planes ? &self->x[0] : &self->y[0], "data.y",
                           &target->count, target->height, target->width, error))
             return false;
+    variables_list_transforms(self->x, self->x_count, dataset->channels,
+                              dataset->channel_transform);
+    variables_list_transforms(self->y, self->y_count, target->count, dataset->target_transform);
     return true;
 }
 
@@ -190,6 +195,8 @@ static bool targets_read(struct dataset *dataset, const struct arrays_file *file
         box.stride[0] = outputs;
         if (file->count > 0 && !array_read(&file->array[self->x_count + v], &box, to, error))
             return false;
+        for (int64_t i = 0; i < file->count; i++)
+            value_transform_apply(variable->transform, to + i * outputs, variable->channels);
         to += variable->channels;
     }
     return true;
@@ -639,6 +646,7 @@ static bool planes_read(const struct arrays *self, const struct arrays_file *fil
         struct array *array = &file->array[variables == self->x ? v : self->x_count + v];
         if (!array_read(array, &box, to, error))
             return false;
+        value_transform_apply(variable->transform, to, variable_values(variable));
         if (!values_are_finite(to, variable_values(variable)))
             return error_set(error, ERROR_DATA,
                              "%s has an infinite or too large value; mark missing values with NaN",

@@ -45,6 +45,59 @@ bool variables_parse(const char *option, const char *list, struct variable **var
     return *count > 0 || error_set(error, ERROR_USAGE, "%s=%s names no data set", option, list);
 }
 
+/* Set the transform of the variables of a name. Return their number. */
+static int transform_set(struct variable *variables, int count, const char *name, size_t length,
+                         enum value_transform transform)
+{
+    int found = 0;
+    for (int v = 0; v < count; v++) {
+        const char *own = variables[v].name + strspn(variables[v].name, "/");
+        if (strlen(own) != length || strncmp(own, name, length) != 0)
+            continue;
+        variables[v].transform = transform;
+        found++;
+    }
+    return found;
+}
+
+bool variables_transform(const char *list, struct variable *x, int x_count, struct variable *y,
+                         int y_count, bool y_is_class, struct error *error)
+{
+    size_t length;
+    for (const char *item = text_next_item(list, &length); item != NULL;
+         item = text_next_item(item + length, &length)) {
+        const char *colon = memchr(item, ':', length);
+        const size_t used = colon != NULL ? (size_t)(colon - item) : length;
+        const enum value_transform transform = value_transform_find(item, used);
+        if (colon == NULL || transform == TRANSFORM_NONE)
+            return error_set(error, ERROR_USAGE,
+                             "data.transform=%.*s must be log1p:NAME, log10:NAME or sqrt:NAME",
+                             (int)length, item);
+        const size_t slashes = strspn(colon + 1, "/");
+        const char *name = colon + 1 + slashes;
+        const size_t size = length - used - 1 - slashes;
+        const int in_x = transform_set(x, x_count, name, size, transform);
+        const int in_y = transform_set(y, y_count, name, size, transform);
+        if (in_x + in_y == 0 || (in_y > 0 && y_is_class))
+            return error_set(error, ERROR_USAGE, "data.transform=%.*s: %s", (int)length, item,
+                             in_y > 0 ? "data.y has classes: set data.task=regression"
+                                      : "the name is neither in data.x nor in data.y");
+    }
+    return true;
+}
+
+void variables_list_transforms(const struct variable *variables, int count, int64_t total,
+                               uint8_t transforms[IMAGE_CHANNELS])
+{
+    int64_t channel = 0;
+    for (int v = 0; v < count; v++) {
+        const int64_t known = variables[v].channels;
+        const int64_t end = channel + (known > 0 ? known : count == 1 ? total : 1);
+        for (; channel < end && channel < IMAGE_CHANNELS; channel++)
+            transforms[channel] = (uint8_t)variables[v].transform;
+    }
+}
+
 bool variable_set_shape(struct variable *variable, const char *option, const struct array *array,
                         int order, struct error *error)
 {

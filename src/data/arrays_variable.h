@@ -8,18 +8,31 @@
 
 #include "config/data_options.h"
 #include "data/array.h"
+#include "data/value_transform.h"
 
 struct variable {
     char name[OPTION_TEXT];
     int64_t offset; /* sample n is index n + offset of the data set: "u@+6", "u@-1" */
     int dimensions;
     bool channels_last;
+    enum value_transform transform;
     int64_t channels, height, width; /* 1 x 1 pixel if there are fewer than 3 dimensions */
 };
 
 /* Parse the list of an option, "data.x" or "data.y", to allocated variables. */
 MUST_CHECK bool variables_parse(const char *option, const char *list, struct variable **variables,
                                 int *count, struct error *error);
+
+/* Set the transforms of a list that "data.transform" contains: "log1p:u,sqrt:v". Each of its
+ * variables must be in x or y; y must not have any if y_is_class. */
+MUST_CHECK bool variables_transform(const char *list, struct variable *x, int x_count,
+                                    struct variable *y, int y_count, bool y_is_class,
+                                    struct error *error);
+
+/* Write the transforms of `total` channels. A variable whose channels are not known has one, or all
+ * if it is the only variable. */
+void variables_list_transforms(const struct variable *variables, int count, int64_t total,
+                               uint8_t transforms[IMAGE_CHANNELS]);
 
 /* Set the shape from the array of the first file. order: enum data_order_choice */
 MUST_CHECK bool variable_set_shape(struct variable *variable, const char *option,

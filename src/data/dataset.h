@@ -12,6 +12,7 @@
 #include "config/command_options.h"
 #include "core/error.h"
 #include "data/byte_buffer.h"
+#include "data/value_transform.h"
 #include "device/image.h"
 
 struct options;
@@ -82,12 +83,15 @@ struct dataset {
     bool held_out;     /* the records are training records, of which data.val holds out a part */
     char **class_name; /* [classes], or NULL */
     struct target_shape target; /* NaN is a missing target */
-    bool target_is_class;       /* one plane, of class numbers */
-    bool target_normalised;     /* the model learns (target - mean) / std of the training samples */
-    char **target_name;         /* [target.count], or NULL: names of the outputs */
-    int64_t *persistence;       /* [target.count], or NULL: the channel of the pixels that is the
-                                 * same variable at the time of the sample, or -1 */
-    uint32_t *subset;           /* [count] record numbers of this split; NULL: all records */
+    uint8_t channel_transform[IMAGE_CHANNELS],
+        target_transform[IMAGE_CHANNELS]; /* enum
+                                           * value_transform of the values; 0: none */
+    bool target_is_class;                 /* one plane, of class numbers */
+    bool target_normalised; /* the model learns (target - mean) / std of the training samples */
+    char **target_name;     /* [target.count], or NULL: names of the outputs */
+    int64_t *persistence;   /* [target.count], or NULL: the channel of the pixels that is the
+                             * same variable at the time of the sample, or -1 */
+    uint32_t *subset;       /* [count] record numbers of this split; NULL: all records */
     char **fault; /* [count]: why a sample could not be read, or NULL. The loader sets it and passes
                    * a black image. NULL: such a sample is an error */
     int64_t kept_bytes;         /* limit of the decoded chunks in memory */

@@ -31,6 +31,8 @@ libvittrain_a_SOURCES += \
 	src/data/arrays_coordinates.h \
 	src/data/arrays_variable.c \
 	src/data/arrays_variable.h \
+	src/data/value_transform.c \
+	src/data/value_transform.h \
 	src/data/augment.c \
 	src/data/augment.h \
 	src/data/byte_buffer.c \

@@ -45,7 +45,8 @@ static void mirror_evaluate(struct session *session, struct data_feed *feed, str
 }
 
 /* Converts the outputs of a regression from normalised values to the units of the data. */
-static void outputs_scale(const struct session *session, int64_t count, float *outputs)
+static void outputs_scale(const struct session *session, const struct dataset *dataset,
+                          int64_t count, float *outputs)
 {
     const struct model *model = session->model;
     const int64_t plane = model->output.height * model->output.width;
@@ -54,6 +55,25 @@ static void outputs_scale(const struct session *session, int64_t count, float *o
         const float mean = session->input.target_mean[i % model->classes];
         for (int64_t p = 0; p < plane; p++)
             outputs[i * plane + p] = outputs[i * plane + p] * std + mean;
+        value_transform_undo((enum value_transform)dataset->target_transform[i % model->classes],
+                             outputs + i * plane, plane);
+    }
+}
+
+/* Undoes data.transform in the targets of a batch, and in its pixels if the targets are planes. */
+static void batch_undo(const struct dataset *dataset, struct batch *batch)
+{
+    const int64_t plane = dataset->target.height * dataset->target.width;
+    for (int64_t i = 0; i < batch->count; i++) {
+        uint8_t *record = batch->pixels + i * batch->record_bytes;
+        float *pixels = (float *)(void *)record;
+        float *targets = (float *)(void *)(record + batch->target_offset);
+        for (int64_t c = 0; plane > 1 && c < dataset->channels; c++)
+            value_transform_undo((enum value_transform)dataset->channel_transform[c],
+                                 pixels + c * plane, plane);
+        for (int64_t t = 0; t < dataset->target.count; t++)
+            value_transform_undo((enum value_transform)dataset->target_transform[t],
+                                 targets + t * plane, plane);
     }
 }
 
@@ -82,7 +102,8 @@ static void batch_evaluate(struct session *session, struct data_feed *feed, stru
                       count * outputs * sizeof *probabilities);
     backend->stream_synchronize(session->stream);
     if (probabilities != NULL && session->model->statistics.target_std.count > 0)
-        outputs_scale(session, batch->count, probabilities);
+        outputs_scale(session, &feed->dataset, batch->count, probabilities);
+    batch_undo(&feed->dataset, batch);
 }
 
 /* The arguments that all batches share. */

@@ -14,6 +14,7 @@
 #include "config/options.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "data/arrays.h"
 #include "model/registry.h"
 #include "train/resolve.h"
 
@@ -124,7 +125,7 @@ static void names_take(struct inference *inference)
 
 /* Files without data.y: set the targets that the model predicts. They are missing in all samples.
  */
-static void targets_assume(struct inference *inference)
+static bool targets_assume(struct inference *inference, struct error *error)
 {
     const struct options *options = &inference->run.options;
     const struct model_metadata *metadata = &inference->metadata;
@@ -142,6 +143,17 @@ static void targets_assume(struct inference *inference)
         dataset->target = (struct target_shape){.count = dataset->target_is_class ? 1 : outputs,
                                                 .height = is_dense ? dataset->height : 1,
                                                 .width = is_dense ? dataset->width : 1};
+    struct arrays_view view;
+    if (!arrays_view(dataset, &view) || !is_regression)
+        return true;
+    for (int v = 0; view.y_count > 1 && view.y_count != outputs && v < view.y_count; v++)
+        if (view.y[v].transform != TRANSFORM_NONE)
+            return error_set(error, ERROR_DATA,
+                             "the files do not have data.y, so the outputs to which "
+                             "data.transform=%s applies are not known: add data.y",
+                             options->data.transform);
+    variables_list_transforms(view.y, view.y_count, outputs, dataset->target_transform);
+    return true;
 }
 
 /* Open files of arrays, which replace data.root. All of their records are predicted. */
@@ -166,7 +178,8 @@ static bool arrays_open(struct inference *inference, const char *const *files, i
     snprintf(inference->split_name, sizeof inference->split_name, "all");
     if (!feed->dataset.unlabelled)
         return names_compare(inference, error);
-    targets_assume(inference);
+    if (!targets_assume(inference, error))
+        return false;
     feed->source = feed_source(options, &feed->dataset);
     names_take(inference);
     return true;

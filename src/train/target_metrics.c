@@ -57,10 +57,13 @@ static void errors_add(struct target_metrics *metrics, const struct batch *batch
 #pragma omp parallel for schedule(static) num_threads(session->limits.threads)
     for (int64_t i = 0; i < batch->count * outputs; i++) {
         const int64_t sample = i / outputs, output = i % outputs;
+        float mean = session->input.target_mean[output];
+        value_transform_undo((enum value_transform)metrics->dataset->target_transform[output],
+                             &mean, 1);
         const struct output_plane args = {
             .height = model->output.height,
             .width = model->output.width,
-            .mean = (double)session->input.target_mean[output],
+            .mean = (double)mean,
             .predictions = predictions + i * plane,
             .targets = batch_targets(batch, sample) + output * plane,
             .persistence = batch_persistence(batch, metrics->dataset, sample, output),

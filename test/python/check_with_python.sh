@@ -86,6 +86,8 @@ by_torch "PyTorch trains with numbers, labels and planes as the program does" ch
 
 skipped "xarray reads predictions of arrays" xarray netCDF4 h5netcdf ||
     read_by "xarray reads predictions of arrays" check_predict_arrays.py "$vittrain" "$work/predict_arrays"
+skipped "series of files against xarray" xarray netCDF4 h5netcdf ||
+    read_by "series of files against xarray" check_series.py "$vittrain" "$work/series"
 
 by_torch "data.val=reference is PyTorch's random_split" check_torch_split.py "$vittrain" "$TEST_BUILD/test/core/test_random" "$work"
 

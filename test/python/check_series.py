@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Series of NetCDF-4 files: data.transform against NumPy.
+
+    check_series.py VITTRAIN FOLDER
+"""
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+
+import numpy
+import xarray
+
+program, folder = sys.argv[1:]
+os.makedirs(folder, exist_ok=True)
+os.chdir(folder)
+SAMPLES, HEIGHT, WIDTH = 40, 8, 12
+DIMENSIONS = ("time", "lat", "lon")
+MODEL = ("data.format=arrays model.name=vit_cifar model.dim=32 model.depth=1 model.heads=2 model.patch=4 train.epochs=2 "
+         "train.global_batch=8 train.precision=fp32 run.threads=1 data.val=0.25 data.val_from=end data.task=regression "
+         "model.head=dense").split()
+
+
+def run(*words, status=0):
+    result = subprocess.run([program, *words], capture_output=True, text=True)
+    assert result.returncode == status, f"{words}: {result.stderr}"
+    return result.stdout + result.stderr
+
+
+def near(one, other, tolerance=2e-5):
+    assert numpy.allclose(one, other, rtol=tolerance, atol=0), f"{one}, expected {other}"
+
+
+def statistics(log, what):
+    """The means and standard deviations that the log prints."""
+    found = re.search(what + ".*: mean ([^;]*); standard deviation (.*)", log)
+    return [[float(number) for number in text.split(",")] for text in found.groups()]
+
+
+def outputs(run_folder):
+    """The last metrics of each output."""
+    with open(f"{run_folder}/outputs.csv", newline="") as file:
+        return {row["output"]: row for row in csv.DictReader(file)}
+
+
+random = numpy.random.default_rng(5)
+time = numpy.datetime64("2020-01-01", "ns") + numpy.arange(SAMPLES) * numpy.timedelta64(6, "h")
+rain = random.gamma(0.3, 20, (SAMPLES, HEIGHT, WIDTH)).astype("f4")
+rain[random.random(rain.shape) < 0.02] = -3  # not in the domain of log1p: missing
+wind = random.normal(5, 2, rain.shape).astype("f4")
+level = random.lognormal(0, 2, rain.shape).astype("f4")
+series = xarray.Dataset(
+    {"rain": (DIMENSIONS, rain, {"units": "mm"}), "wind": (DIMENSIONS, wind), "level": (DIMENSIONS, level)},
+    coords={"time": time, "lat": ("lat", numpy.linspace(70, -70, HEIGHT), {"units": "degrees_north"}),
+            "lon": ("lon", numpy.arange(WIDTH) * 30.0)})
+series.to_netcdf("series.nc")
+
+
+def check_transform():
+    options = [*MODEL, "data.x=rain,wind,level", "data.y=rain@+1,level@+1", "data.transform=log1p:rain,log10:level"]
+    log = run(*options, "data.root=series.nc", "run.dir=transform")
+    held_out = round((SAMPLES - 1) * 0.25)
+    trained = SAMPLES - 1 - held_out - 1  # the last one shares values with those held out
+    with numpy.errstate(invalid="ignore"):
+        changed = [numpy.log1p(rain), wind, numpy.log10(level)]
+    mean, std = statistics(log, "statistics of [0-9]* training")
+    near(mean, [numpy.nanmean(values[:trained], dtype="f8") for values in changed])
+    near(std, [numpy.nanstd(values[:trained], dtype="f8") for values in changed])
+    mean, std = statistics(log, "statistics of their targets")
+    near(mean, [numpy.nanmean(values[1:trained + 1], dtype="f8") for values in changed[::2]])
+    run("predict", "transform/weights.safetensors", "series.nc", "predict.output=transform.nc")
+    with xarray.open_dataset("transform.nc") as file:
+        predicted = file.load()
+    metrics = outputs("transform")
+    for name in "rain", "level":
+        expected = series[name].values.astype("f8")
+        expected[expected < -1] = numpy.nan
+        last, before = expected[-held_out:], expected[-held_out - 1:-1]
+        error = predicted[name].values[-held_out:] - last
+        row = metrics[f"{name}@+1"]
+        near(float(row["rmse"]), numpy.sqrt(numpy.nanmean(error ** 2)))
+        near(float(row["mae"]), numpy.nanmean(abs(error)))
+        near(float(row["persistence_rmse"]), numpy.sqrt(numpy.nanmean((before - last) ** 2)))
+        near(float(row["r2"]), 1 - numpy.nanmean(error ** 2) / numpy.nanvar(last), 1e-3)
+    run(*MODEL, "data.root=series.nc", "data.x=wind", "data.y=level", "data.transform=log10:level", "run.dir=unlabelled")
+    series[["wind"]].to_netcdf("wind.nc")
+    run("predict", "unlabelled/weights.safetensors", "series.nc", "predict.output=with.nc")
+    run("predict", "unlabelled/weights.safetensors", "wind.nc", "predict.output=without.nc")
+    with xarray.open_dataset("with.nc") as one, xarray.open_dataset("without.nc") as other:
+        near(one.level.values, other.level.values)
+        assert one.level.values.min() > 0
+    for wrong in "log1p:snow", "log2:rain", "rain":
+        assert "data.transform=" in run(*options, f"data.transform={wrong}", "data.root=series.nc", "run.dir=wrong", status=2)
+
+
+check_transform()
