@@ -17,16 +17,18 @@
 
 bool prediction_arrays_is_file(const char *path)
 {
-    return text_ends_with(path, ".h5") || text_ends_with(path, ".hdf5") ||
-           text_ends_with(path, ".nc") || text_ends_with(path, ".nc4");
+    for (const char *const *ending = array_hdf5_endings; *ending != NULL; ending++)
+        if (text_ends_with(path, *ending))
+            return true;
+    return false;
 }
 
 /* ---- variables ---- */
 
-/* Bytes of a class number in the file. */
-static size_t class_bytes(int64_t classes)
+/* True if the number of each class is a byte in the file, else it is int32. */
+static bool class_is_byte(const struct prediction_arrays *self)
 {
-    return classes <= UINT8_MAX + 1 ? 1 : classes <= UINT16_MAX + 1 ? 2 : 4;
+    return self->inference->run.session.model->classes <= UINT8_MAX + 1;
 }
 
 /* Add a variable of `outputs` outputs. Its shape is [N, K, H, W] without K if has_outputs is false
@@ -37,11 +39,7 @@ static struct prediction_variable *variable_add(struct prediction_arrays *self, 
 {
     const struct model *model = self->inference->run.session.model;
     const int64_t height = model->output.height, width = model->output.width;
-    struct prediction_variable *larger =
-        realloc(self->variable, (size_t)(self->count + 1) * sizeof *self->variable);
-    ENSURE_MEMORY(larger != NULL, "no memory for the variables of the output");
-    self->variable = larger;
-    struct prediction_variable *variable = &larger[self->count++];
+    struct prediction_variable *variable = &self->variable[self->count++];
     *variable = (struct prediction_variable){.kind = kind, .outputs = outputs, .dimensions = 1};
     snprintf(variable->name, sizeof variable->name, "%s", name);
     variable->extent[0] = self->inference->run.validation.dataset.count;
@@ -51,9 +49,8 @@ static struct prediction_variable *variable_add(struct prediction_arrays *self, 
         variable->extent[variable->dimensions++] = height;
         variable->extent[variable->dimensions++] = width;
     }
-    variable->row_bytes =
-        (size_t)(height * width) *
-        (kind == PREDICTION_CLASS ? class_bytes(model->classes) : (size_t)outputs * sizeof(float));
+    variable->row_bytes = (size_t)(height * width * outputs) *
+                          (kind == PREDICTION_CLASS && class_is_byte(self) ? 1 : sizeof(float));
     return variable;
 }
 
@@ -93,10 +90,10 @@ static void values_add(struct prediction_arrays *self, const struct arrays_view 
     }
 }
 
-/* Add the attribute class_names, if the classes have names that are not their numbers. */
-static void class_names_add(struct prediction_variable *variable, const struct dataset *dataset)
+/* Add the attribute class_names to the last variable, if the classes have names. */
+static void class_names_add(struct prediction_arrays *self, const struct dataset *dataset)
 {
-    struct array_attributes *to = &variable->attributes;
+    struct array_attributes *to = &self->attributes[self->count - 1];
     size_t bytes;
     if (dataset->class_name == NULL || dataset->classes < 1)
         return;
@@ -114,49 +111,27 @@ static void class_names_add(struct prediction_variable *variable, const struct d
 static void variables_set(struct prediction_arrays *self, const struct arrays_view *view)
 {
     const struct dataset *dataset = &self->inference->run.validation.dataset;
-    const int64_t classes = self->inference->run.session.model->classes;
-    const bool has_labels = dataset->target.count == 0;
+    const size_t most = (size_t)larger(view->y_count, 2);
+    self->variable = calloc(most, sizeof *self->variable);
+    self->attributes = calloc(most, sizeof *self->attributes);
+    ENSURE_MEMORY(self->variable != NULL && self->attributes != NULL,
+                  "no memory for the variables of the output");
     if (self->inference->run.options.data.task == TASK_REGRESSION) {
         values_add(self, view);
         return;
     }
-    if (has_labels || dataset->target_is_class)
-        class_names_add(variable_add(self, "class", PREDICTION_CLASS, 1, false), dataset);
-    if (!dataset->target_is_class)
-        class_names_add(variable_add(self, "probability", PREDICTION_PROBABILITY, classes, true),
-                        dataset);
-}
-
-/* Copy the attributes of the data sets of data.y in the first file. */
-static void attributes_copy(struct prediction_arrays *self, const struct arrays_view *view)
-{
-    const struct arrays_part part = arrays_part(&self->inference->run.validation.dataset, 0);
-    struct hdf5_reader reader = {.kind = ERROR_DATA, .purpose = "arrays"};
-    struct array_path source;
-    struct error ignored = {0};
-    if (array_path_open(&source, part.path, &reader, &ignored))
-        for (int v = 0; v < self->count && self->count == view->y_count; v++)
-            if (self->variable[v].kind == PREDICTION_VALUES)
-                array_attributes_read(&source, view->y[v].name, &self->variable[v].attributes);
-    hdf5_reader_close(&reader);
-    array_path_close(&source);
+    if (dataset->target.count == 0 || dataset->target_is_class) {
+        variable_add(self, "class", PREDICTION_CLASS, 1, false);
+        class_names_add(self, dataset);
+    }
+    if (!dataset->target_is_class) {
+        variable_add(self, "probability", PREDICTION_PROBABILITY,
+                     self->inference->run.session.model->classes, true);
+        class_names_add(self, dataset);
+    }
 }
 
 /* ---- the file ---- */
-
-struct frame {
-    struct prediction_arrays *self;
-    struct coordinate axes[AXES];
-};
-
-static hid_t file_type(const struct prediction_arrays *self,
-                       const struct prediction_variable *variable)
-{
-    const size_t bytes = class_bytes(self->inference->run.session.model->classes);
-    if (variable->kind != PREDICTION_CLASS)
-        return H5T_NATIVE_FLOAT;
-    return bytes == 1 ? H5T_NATIVE_UINT8 : bytes == 2 ? H5T_NATIVE_UINT16 : H5T_NATIVE_INT32;
-}
 
 static void attributes_write(hid_t object, const struct array_attributes *attributes)
 {
@@ -164,133 +139,99 @@ static void attributes_write(hid_t object, const struct array_attributes *attrib
         hdf5_attribute_write(object, &attributes->attribute[n], attributes->values);
 }
 
-/* Return the axis of a dimension of a variable, or -1. */
-static int axis_of(const struct prediction_variable *variable, int dimension)
+static enum coordinate_axis axis_of(const struct prediction_variable *variable, int dimension)
 {
-    const bool has_planes =
-        variable->dimensions > 2 &&
-        variable->extent[variable->dimensions - 1] * variable->extent[variable->dimensions - 2] > 1;
-    if (dimension == 0)
-        return AXIS_SAMPLES;
-    if (!has_planes || dimension < variable->dimensions - 2)
-        return -1;
-    return dimension == variable->dimensions - 2 ? AXIS_ROWS : AXIS_COLUMNS;
+    const int last = variable->dimensions - 1;
+    return dimension == 0                                      ? AXIS_SAMPLES
+           : variable->dimensions > 2 && dimension == last     ? AXIS_COLUMNS
+           : variable->dimensions > 2 && dimension == last - 1 ? AXIS_ROWS
+                                                               : AXIS_OUTPUTS;
 }
 
 /* Write the name of a dimension of a variable: that of its coordinates, else "sample", "row",
  * "column", or "output". */
-static void dimension_name(const struct frame *frame, const struct prediction_variable *variable,
-                           int dimension, char name[ARRAY_NAME])
+static void dimension_name(const struct prediction_arrays *self,
+                           const struct prediction_variable *variable, enum coordinate_axis axis,
+                           char name[ARRAY_NAME])
 {
-    static const char *const names[] = {"sample", "row", "column"};
-    const struct prediction_arrays *self = frame->self;
-    const int axis = axis_of(variable, dimension);
-    if (axis >= 0 && frame->axes[axis].count > 0) {
-        snprintf(name, ARRAY_NAME, "%s", frame->axes[axis].name);
-        return;
-    }
-    if (axis >= 0)
-        snprintf(name, ARRAY_NAME, "%s", names[axis]);
-    else if (self->count == 1)
-        snprintf(name, ARRAY_NAME, "output");
-    else
+    static const char *const names[AXES] = {"sample", "row", "column", "output"};
+    if (self->axes[axis].count > 0)
+        snprintf(name, ARRAY_NAME, "%s", self->axes[axis].name);
+    else if (axis == AXIS_OUTPUTS && self->count > 1)
         snprintf(name, ARRAY_NAME, "%s_output", variable->name);
+    else
+        snprintf(name, ARRAY_NAME, "%s", names[axis]);
     for (int v = 0; v < self->count; v++)
         if (strcmp(self->variable[v].name, name) == 0)
-            snprintf(name, ARRAY_NAME, "%s_dimension", axis < 0 ? "output" : names[axis]);
+            snprintf(name, ARRAY_NAME, "%s_dimension", names[axis]);
 }
 
-/* Create the scales of the dimensions of a variable that do not exist, and list their uses. */
-static void scales_make(hid_t file, const struct frame *frame,
-                        const struct prediction_variable *variable, struct hdf5_scale_use *uses,
-                        char (*names)[ARRAY_NAME])
+/* Create a variable, and the scales of its dimensions that do not exist. Set the uses of scales. */
+static void variable_create(hid_t file, struct prediction_arrays *self, int v,
+                            struct hdf5_scale_use *uses)
 {
+    struct prediction_variable *variable = &self->variable[v];
+    hid_t type = variable->kind != PREDICTION_CLASS ? H5T_NATIVE_FLOAT
+                 : class_is_byte(self)              ? H5T_NATIVE_UINT8
+                                                    : H5T_NATIVE_INT32;
+    hdf5_dataset_reserve(file, variable->name, type, variable->dimensions, variable->extent,
+                         &variable->offset);
+    hid_t object = H5Dopen2(file, variable->name, H5P_DEFAULT);
+    attributes_write(object, &self->attributes[v]);
+    H5Dclose(object);
     for (int d = 0; d < variable->dimensions; d++) {
-        const int axis = axis_of(variable, d);
-        const struct coordinate *from = axis >= 0 ? &frame->axes[axis] : NULL;
-        dimension_name(frame, variable, d, names[d]);
-        uses[d] =
-            (struct hdf5_scale_use){.dataset = variable->name, .scale = names[d], .dimension = d};
-        if (H5Lexists(file, names[d], H5P_DEFAULT) > 0)
+        const struct coordinate *from = &self->axes[axis_of(variable, d)];
+        uses[d] = (struct hdf5_scale_use){.dataset = variable->name, .dimension = d};
+        dimension_name(self, variable, axis_of(variable, d), uses[d].scale);
+        if (H5Lexists(file, uses[d].scale, H5P_DEFAULT) > 0)
             continue;
-        hid_t scale = hdf5_scale_make(file, names[d], variable->extent[d],
-                                      from != NULL && from->count > 0 ? from->values : NULL);
-        if (from != NULL && from->count > 0)
-            attributes_write(scale, &from->attributes);
+        hid_t scale = hdf5_scale_make(file, uses[d].scale, variable->extent[d], from->values);
+        attributes_write(scale, &from->attributes);
         H5Dclose(scale);
     }
 }
 
 static void file_fill(hid_t file, void *context)
 {
-    struct frame *frame = context;
-    struct prediction_arrays *self = frame->self;
-    const size_t most = (size_t)self->count * ARRAY_DIMENSIONS;
-    struct hdf5_scale_use *uses = calloc(most, sizeof *uses);
-    char(*names)[ARRAY_NAME] = calloc(most, sizeof *names);
+    struct prediction_arrays *self = context;
     int count = 0;
-    ENSURE_MEMORY(uses != NULL && names != NULL, "no memory for the dimensions of the output");
-    for (int v = 0; v < self->count; v++) {
-        struct prediction_variable *variable = &self->variable[v];
-        hdf5_dataset_reserve(file, variable->name, file_type(self, variable), variable->dimensions,
-                             variable->extent, &variable->offset);
-        hid_t object = H5Dopen2(file, variable->name, H5P_DEFAULT);
-        attributes_write(object, &variable->attributes);
-        H5Dclose(object);
-        scales_make(file, frame, variable, uses + count, names + count);
-        count += variable->dimensions;
-    }
+    struct hdf5_scale_use *uses = calloc((size_t)self->count * ARRAY_DIMENSIONS, sizeof *uses);
+    ENSURE_MEMORY(uses != NULL, "no memory for the dimensions of the output");
+    for (int v = 0; v < self->count; count += self->variable[v++].dimensions)
+        variable_create(file, self, v, uses + count);
     hdf5_scales_attach(file, uses, count);
     free(uses);
-    free(names);
 }
 
-/* Keep the coordinates of the predicted samples, and those of the pixels only if the outputs have
- * the size of the images. */
-static void coordinates_select(const struct prediction_arrays *self, struct coordinate axes[AXES])
+/* Read the coordinates and the attributes of variables. Leave out coordinates of pixels if the
+ * outputs do not have the size of the images, and those with the name of a variable. */
+static void coordinates_read(struct prediction_arrays *self, const struct arrays_view *view)
 {
     const struct dataset *dataset = &self->inference->run.validation.dataset;
     const struct image_size *output = &self->inference->run.session.model->output;
-    struct coordinate *samples = &axes[AXIS_SAMPLES];
-    bool good = dataset->count <= samples->count;
-    double *values = good ? malloc((size_t)dataset->count * sizeof *values) : NULL;
-    for (int64_t n = 0; values != NULL && good && n < dataset->count; n++) {
-        good = dataset_record(dataset, n) < samples->count;
-        if (good)
-            values[n] = samples->values[dataset_record(dataset, n)];
-    }
-    if (values != NULL && good) {
-        free(samples->values);
-        samples->values = values;
-        samples->count = dataset->count;
-    } else {
-        free(values);
-        coordinate_free(samples);
-    }
-    for (int axis = AXIS_ROWS; axis < AXES; axis++)
-        if (output->height != dataset->height || output->width != dataset->width)
-            coordinate_free(&axes[axis]);
-    for (int axis = 0; axis < AXES; axis++)
+    const bool has_values = self->variable[0].kind == PREDICTION_VALUES;
+    const bool resized = output->height != dataset->height || output->width != dataset->width;
+    arrays_coordinates_read(dataset, self->axes,
+                            has_values && self->count == view->y_count ? self->attributes : NULL);
+    for (enum coordinate_axis axis = 0; axis < AXES; axis++) {
+        bool is_left_out = resized && axis != AXIS_SAMPLES;
         for (int v = 0; v < self->count; v++)
-            if (strcmp(axes[axis].name, self->variable[v].name) == 0)
-                coordinate_free(&axes[axis]);
+            is_left_out |= strcmp(self->axes[axis].name, self->variable[v].name) == 0;
+        if (is_left_out)
+            coordinate_free(&self->axes[axis]);
+    }
 }
 
 /* Rank 0 only. */
 static bool file_create(struct prediction_arrays *self, const struct arrays_view *view,
                         struct error *error)
 {
-    struct frame frame = {.self = self};
     int64_t bytes;
-    attributes_copy(self, view);
-    arrays_coordinates_read(&self->inference->run.validation.dataset, frame.axes);
-    coordinates_select(self, frame.axes);
+    coordinates_read(self, view);
     snprintf(self->part, sizeof self->part, "%s.part", self->path);
     self->descriptor = durable_create(self->part, error);
-    const bool good = self->descriptor >= 0 && hdf5_frame_create(self->descriptor, self->path,
-                                                                 file_fill, &frame, &bytes, error);
-    arrays_coordinates_free(frame.axes);
-    return good;
+    return self->descriptor >= 0 &&
+           hdf5_frame_create(self->descriptor, self->path, file_fill, self, &bytes, error);
 }
 
 bool prediction_arrays_open(struct prediction_arrays *self, const struct inference *inference,
@@ -321,28 +262,6 @@ size_t prediction_arrays_bytes(const struct prediction_arrays *self)
     return bytes;
 }
 
-static void class_store(size_t bytes, int64_t class_number, char *to)
-{
-    const uint8_t small = (uint8_t)class_number;
-    const uint16_t medium = (uint16_t)class_number;
-    const int32_t large = (int32_t)class_number;
-    memcpy(to,
-           bytes == 1   ? (const void *)&small
-           : bytes == 2 ? (const void *)&medium
-                        : &large,
-           bytes);
-}
-
-/* Store the most probable class of each pixel. */
-static void classes_convert(const struct model *model, const float *outputs, char *row)
-{
-    const int64_t plane = model->output.height * model->output.width;
-    const size_t bytes = class_bytes(model->classes);
-    for (int64_t p = 0; p < plane; p++)
-        class_store(bytes, pixel_class(outputs + p, model->classes, plane),
-                    row + (size_t)p * bytes);
-}
-
 static void row_convert(const struct prediction_arrays *self,
                         const struct prediction_variable *variable, int32_t predicted,
                         const float *outputs, char *row)
@@ -350,10 +269,15 @@ static void row_convert(const struct prediction_arrays *self,
     const struct model *model = self->inference->run.session.model;
     const int64_t plane = model->output.height * model->output.width;
     const bool is_logit = model->loss == LOSS_TARGETS;
-    if (variable->kind == PREDICTION_CLASS && is_logit) {
-        classes_convert(model, outputs, row);
-    } else if (variable->kind == PREDICTION_CLASS) {
-        class_store(class_bytes(model->classes), predicted, row);
+    if (variable->kind == PREDICTION_CLASS) {
+        for (int64_t p = 0; p < plane; p++) {
+            const int32_t number =
+                is_logit ? (int32_t)pixel_class(outputs + p, model->classes, plane) : predicted;
+            if (class_is_byte(self))
+                row[p] = (char)number;
+            else
+                memcpy(row + (size_t)p * sizeof number, &number, sizeof number);
+        }
     } else if (variable->kind == PREDICTION_PROBABILITY && is_logit) {
         for (int64_t c = 0; c < variable->outputs; c++) {
             const float probability = prediction_probability(outputs[c]);
@@ -400,7 +324,10 @@ void prediction_arrays_close(struct prediction_arrays *self, struct error *error
         unlink(self->part);
     }
     for (int v = 0; v < self->count; v++)
-        array_attributes_free(&self->variable[v].attributes);
+        array_attributes_free(&self->attributes[v]);
+    for (int axis = 0; axis < AXES; axis++)
+        coordinate_free(&self->axes[axis]);
+    free(self->attributes);
     free(self->variable);
     *self = (struct prediction_arrays){.descriptor = -1};
 }

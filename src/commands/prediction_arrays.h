@@ -18,13 +18,14 @@ struct prediction_variable {
     int64_t extent[ARRAY_DIMENSIONS];
     size_t row_bytes; /* of a sample */
     int64_t offset;   /* in the file */
-    struct array_attributes attributes;
 };
 
 struct prediction_arrays {
     const struct inference *inference;
-    struct prediction_variable *variable; /* [count] */
     int count;
+    struct prediction_variable *variable; /* [count] */
+    struct array_attributes *attributes;  /* [count], of the variables */
+    struct coordinate axes[AXES];         /* rank 0 only */
     int64_t rows_written;
     const char *path;
     char part[OPTION_TEXT + 16];

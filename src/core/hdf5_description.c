@@ -134,6 +134,14 @@ static bool is_wanted(const struct walk *walk)
     return false;
 }
 
+/* True if the data of the current data set are described: hdf5_reader.datasets has it, or it is a
+ * dimension scale in use. */
+static bool data_are_wanted(const struct walk *walk, hid_t dataset)
+{
+    return is_wanted(walk) ||
+           (walk->datasets[0] != '\0' && H5Aexists(dataset, HDF5_SCALE_USES) > 0);
+}
+
 /* ---- attributes ---- */
 
 static bool numbers_read(struct walk *walk, hid_t attribute, hid_t type, struct hdf5_attribute *to)
@@ -324,14 +332,15 @@ static bool values_describe(struct walk *walk, hid_t dataset, hid_t type, hid_t 
                             struct hdf5_object *to)
 {
     const bool is_number = to->type[0] != '\0' && strchr("iufb", to->type[1]) != NULL;
+    const bool has_data = is_number && data_are_wanted(walk, dataset);
     H5D_fill_value_t defined = H5D_FILL_VALUE_UNDEFINED;
     bool good = true;
     if (H5Tget_class(type) != H5T_ENUM && is_number &&
         H5Pfill_value_defined(creation, &defined) >= 0 && defined != H5D_FILL_VALUE_UNDEFINED)
         good = H5Pget_fill_value(creation, H5T_NATIVE_DOUBLE, &to->fill) >= 0;
-    if (good && is_number && is_wanted(walk) && to->layout == HDF5_CHUNKED)
+    if (good && has_data && to->layout == HDF5_CHUNKED)
         good = chunks_describe(walk, dataset, to);
-    if (good && is_number && is_wanted(walk) && to->layout == HDF5_COMPACT)
+    if (good && has_data && to->layout == HDF5_COMPACT)
         good = compact_describe(walk, dataset, type, to);
     return good;
 }

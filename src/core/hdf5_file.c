@@ -88,22 +88,28 @@ hid_t hdf5_file_open(const char *path)
 
 /* ---- objects ---- */
 
-static void attribute_write(hid_t object, const char *name, hid_t type, const void *value)
+void hdf5_values_write(hid_t object, const char *name, hid_t type, int64_t count,
+                       const void *values)
 {
-    hid_t space = H5Screate(H5S_SCALAR);
+    const hsize_t extent = (hsize_t)count;
+    hid_t space = count < 0 ? H5Screate(H5S_SCALAR) : H5Screate_simple(1, &extent, NULL);
     hid_t attribute = H5Acreate2(object, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
-    H5Awrite(attribute, type, value);
+    H5Awrite(attribute, type, values);
     H5Aclose(attribute);
     H5Sclose(space);
 }
 
+hid_t hdf5_number_type(enum hdf5_value kind)
+{
+    return kind == HDF5_INTEGER    ? H5T_NATIVE_INT64
+           : kind == HDF5_UNSIGNED ? H5T_NATIVE_UINT64
+                                   : H5T_NATIVE_DOUBLE;
+}
+
 void hdf5_number_write(hid_t object, const struct hdf5_number *number, const void *from)
 {
-    attribute_write(object, number->name,
-                    number->kind == HDF5_INTEGER    ? H5T_NATIVE_INT64
-                    : number->kind == HDF5_UNSIGNED ? H5T_NATIVE_UINT64
-                                                    : H5T_NATIVE_DOUBLE,
-                    (const char *)from + number->offset);
+    hdf5_values_write(object, number->name, hdf5_number_type(number->kind), -1,
+                      (const char *)from + number->offset);
 }
 
 static hid_t text_type(size_t size)
@@ -116,7 +122,7 @@ static hid_t text_type(size_t size)
 void hdf5_text_write(hid_t object, const char *name, const char *text)
 {
     hid_t type = text_type(strlen(text) + 1);
-    attribute_write(object, name, type, text);
+    hdf5_values_write(object, name, type, -1, text);
     H5Tclose(type);
 }
 
@@ -167,7 +173,7 @@ void hdf5_table_write(hid_t group, const char *name, hid_t type, int64_t rows, c
     uint32_t crc = crc32c_update(0, data, H5Tget_size(type) * (size_t)(rows < 0 ? 1 : rows));
     hid_t dataset = make_dataset(group, name, type, rows < 0 ? 0 : 1, &rows);
     H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data);
-    attribute_write(dataset, "crc32c", H5T_NATIVE_UINT32, &crc);
+    hdf5_values_write(dataset, "crc32c", H5T_NATIVE_UINT32, -1, &crc);
     H5Dclose(dataset);
 }
 

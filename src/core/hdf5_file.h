@@ -44,9 +44,15 @@ MUST_CHECK bool hdf5_frame_create(int descriptor, const char *path,
 
 /* The functions below are for `fill`. hdf5_frame_create reports their failures. */
 
-/* Write an attribute: a number from the struct `from`, or a text. */
+/* Write an attribute: `count` values of a type (-1: a scalar), a number from the struct `from`, or
+ * a text. */
+void hdf5_values_write(hid_t object, const char *name, hid_t type, int64_t count,
+                       const void *values);
 void hdf5_number_write(hid_t object, const struct hdf5_number *number, const void *from);
 void hdf5_text_write(hid_t object, const char *name, const char *text);
+
+/* Return the type of a number in memory. */
+hid_t hdf5_number_type(enum hdf5_value kind);
 
 /* Create a group whose members are listed in order of creation. Close it with H5Gclose. */
 hid_t hdf5_group_make(hid_t parent, const char *name);

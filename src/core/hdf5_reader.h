@@ -26,6 +26,9 @@ enum hdf5_value { HDF5_NO_VALUE, HDF5_INTEGER, HDF5_UNSIGNED, HDF5_REAL, HDF5_TE
  * its values are texts: the path of the first scale of each dimension, or "". */
 #define HDF5_SCALES "DIMENSION_LIST"
 
+/* The attribute of a scale that lists the data sets with this scale. */
+#define HDF5_SCALE_USES "REFERENCE_LIST"
+
 /* The attribute NAME of a NetCDF-4 dimension without coordinates begins so. */
 #define HDF5_DIMENSION_ONLY "This is a netCDF dimension but not a netCDF"
 
@@ -99,7 +102,7 @@ struct hdf5_reader {
     enum error_kind kind; /* of the error for an unusable file */
     const char *purpose;  /* for messages: "a checkpoint" */
     const char *datasets; /* paths of data sets whose chunks and compact data are described,
-                           * separated by commas; NULL: none */
+                           * separated by commas, as are those of all scales; NULL: none */
     bool allows_faults;   /* an object that HDF5 cannot read is no error */
     /* The caller sets the other members to zero before the first file. */
     const char *path;

@@ -11,18 +11,6 @@ struct scale_reference {
     int32_t dimension;
 };
 
-/* Write an attribute of `count` values; a scalar if count is -1. */
-static void values_write(hid_t object, const char *name, hid_t type, int64_t count,
-                         const void *values)
-{
-    const hsize_t extent = (hsize_t)count;
-    hid_t space = count < 0 ? H5Screate(H5S_SCALAR) : H5Screate_simple(1, &extent, NULL);
-    hid_t attribute = H5Acreate2(object, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
-    H5Awrite(attribute, type, values);
-    H5Aclose(attribute);
-    H5Sclose(space);
-}
-
 static void texts_write(hid_t object, const struct hdf5_attribute *attribute, const char *text)
 {
     const char **texts = calloc((size_t)attribute->count, sizeof *texts);
@@ -32,23 +20,20 @@ static void texts_write(hid_t object, const struct hdf5_attribute *attribute, co
     hid_t type = H5Tcopy(H5T_C_S1);
     H5Tset_size(type, H5T_VARIABLE);
     H5Tset_cset(type, H5T_CSET_UTF8);
-    values_write(object, attribute->name, type, attribute->count == 1 ? -1 : attribute->count,
-                 texts);
+    hdf5_values_write(object, attribute->name, type, attribute->count == 1 ? -1 : attribute->count,
+                      texts);
     H5Tclose(type);
     free(texts);
 }
 
 void hdf5_attribute_write(hid_t object, const struct hdf5_attribute *attribute, const char *values)
 {
-    const char *first = values + attribute->offset;
     if (attribute->kind == HDF5_TEXT)
-        texts_write(object, attribute, first);
+        texts_write(object, attribute, values + attribute->offset);
     else
-        values_write(object, attribute->name,
-                     attribute->kind == HDF5_INTEGER    ? H5T_NATIVE_INT64
-                     : attribute->kind == HDF5_UNSIGNED ? H5T_NATIVE_UINT64
-                                                        : H5T_NATIVE_DOUBLE,
-                     attribute->count == 1 ? -1 : attribute->count, first);
+        hdf5_values_write(
+            object, attribute->name, hdf5_number_type((enum hdf5_value)attribute->kind),
+            attribute->count == 1 ? -1 : attribute->count, values + attribute->offset);
 }
 
 hid_t hdf5_scale_make(hid_t file, const char *name, int64_t count, const double *coordinates)
@@ -86,7 +71,7 @@ static void reference_list_write(hid_t file, const char *scale, const struct hdf
     H5Tinsert(type, "dataset", offsetof(struct scale_reference, dataset), H5T_STD_REF_OBJ);
     H5Tinsert(type, "dimension", offsetof(struct scale_reference, dimension), H5T_NATIVE_INT32);
     hid_t object = H5Dopen2(file, scale, H5P_DEFAULT);
-    values_write(object, "REFERENCE_LIST", type, used, references);
+    hdf5_values_write(object, HDF5_SCALE_USES, type, used, references);
     H5Dclose(object);
     H5Tclose(type);
     free(references);
@@ -104,7 +89,7 @@ static void dimension_list_write(hid_t file, const struct hdf5_scale_use *uses, 
         H5Rcreate(&reference[n], file, uses[n].scale, H5R_OBJECT, -1);
         list[uses[n].dimension] = (hvl_t){.len = 1, .p = &reference[n]};
     }
-    values_write(object, "DIMENSION_LIST", type, H5Sget_simple_extent_ndims(space), list);
+    hdf5_values_write(object, HDF5_SCALES, type, H5Sget_simple_extent_ndims(space), list);
     H5Sclose(space);
     H5Dclose(object);
     H5Tclose(type);

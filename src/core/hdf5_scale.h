@@ -16,8 +16,9 @@ hid_t hdf5_scale_make(hid_t file, const char *name, int64_t count, const double 
 
 /* Attach dimension `dimension` of a data set to a scale. */
 struct hdf5_scale_use {
-    const char *dataset, *scale;
+    const char *dataset;
     int dimension;
+    char scale[HDF5_NAME];
 };
 
 /* Attach data sets to scales. All uses of a data set are consecutive. */

@@ -13,7 +13,7 @@
 static bool is_of_storage(const char *name)
 {
     static const char *const names[] = {
-        "CLASS",       "NAME",          "REFERENCE_LIST",  HDF5_SCALES,  ZARR_DIMENSIONS,
+        "CLASS",       "NAME",          HDF5_SCALE_USES,   HDF5_SCALES,  ZARR_DIMENSIONS,
         "_FillValue",  "missing_value", "scale_factor",    "add_offset", "_Unsigned",
         "valid_range", "valid_min",     "valid_max",       "dtype",      "coordinates",
         "bounds",      "grid_mapping",  "DIMENSION_LABELS"};

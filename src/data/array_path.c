@@ -17,6 +17,8 @@
 #include "data/array_npy.h"
 #include "data/array_zarr.h"
 
+const char *const array_hdf5_endings[] = {".h5", ".hdf5", ".he5", ".nc", ".nc4", NULL};
+
 /* True if a folder is a Zarr store or has .npy files. */
 static bool is_container(const char *folder)
 {
@@ -34,9 +36,8 @@ static bool is_container(const char *folder)
 
 bool array_path_find(const char *root, struct split_files *files, struct error *error)
 {
-    static const char *const endings[] = {".h5", ".hdf5", ".he5", ".nc", ".nc4", NULL};
     static const struct split_file_kind kind = {
-        .endings = endings,
+        .endings = array_hdf5_endings,
         .is_file = is_container,
         .plural = "files",
         .expected =

@@ -7,6 +7,9 @@
 #include "data/array.h"
 #include "data/split_files.h"
 
+/* Endings of the names of HDF5 and NetCDF-4 files, NULL-terminated. */
+extern const char *const array_hdf5_endings[];
+
 struct array_path {
     const char *path;
     bool is_folder;             /* a Zarr store, or a folder of files NAME.npy */

@@ -24,8 +24,8 @@ static void scale_set(struct scales *scales, const struct variable *x, int dimen
     const int axis = dimension == 0          ? AXIS_SAMPLES
                      : dimension == rows     ? AXIS_ROWS
                      : dimension == rows + 1 ? AXIS_COLUMNS
-                                             : AXES;
-    if (axis < AXES)
+                                             : AXIS_OUTPUTS;
+    if (axis < AXIS_OUTPUTS)
         snprintf(scales->path[axis], HDF5_NAME, "%s", path);
 }
 
@@ -75,25 +75,7 @@ static void zarr_scales_find(const char *store, const struct variable *x, struct
     json_decref(attributes);
 }
 
-/* Find the scales of the variable's dimensions. */
-static void scales_find(const struct arrays_part *part, const struct variable *x,
-                        struct scales *scales)
-{
-    struct hdf5_reader reader = {.kind = ERROR_DATA, .purpose = "arrays", .datasets = x->name};
-    struct error ignored = {0};
-    struct array_path source;
-    *scales = (struct scales){0};
-    if (array_path_open(&source, part->path, &reader, &ignored)) {
-        if (source.descriptor >= 0)
-            hdf5_scales_find(&reader, x, scales);
-        else if (source.is_folder)
-            zarr_scales_find(part->path, x, scales);
-    }
-    hdf5_reader_close(&reader);
-    array_path_close(&source);
-}
-
-/* Read `count` coordinates from index `first` on to the end of those of earlier files. */
+/* Append `count` coordinates from index `first` on. */
 static bool values_append(const struct array_path *source, const char *path, int64_t first,
                           int64_t count, struct coordinate *to)
 {
@@ -113,75 +95,79 @@ static bool values_append(const struct array_path *source, const char *path, int
     return good && larger != NULL;
 }
 
-void coordinate_free(struct coordinate *coordinate)
-{
-    free(coordinate->values);
-    array_attributes_free(&coordinate->attributes);
-    *coordinate = (struct coordinate){0};
-}
-
-/* Compare the units with those of the first file. */
-static bool units_agree(const struct array_path *source, const char *path,
-                        const struct coordinate *first)
+/* Take the name and the attributes from the first file. Return false if the units of another file
+ * differ from its units. */
+static bool attributes_set(const struct array_path *source, const char *path, struct coordinate *to)
 {
     struct array_attributes attributes = {0};
     array_attributes_read(source, path, &attributes);
+    if (to->count == 0) {
+        snprintf(to->name, sizeof to->name, "%s", text_base_name(path));
+        to->attributes = attributes;
+        return true;
+    }
     const bool same = strcmp(array_attributes_text(&attributes, "units"),
-                             array_attributes_text(&first->attributes, "units")) == 0;
+                             array_attributes_text(&to->attributes, "units")) == 0;
     array_attributes_free(&attributes);
     if (!same)
         log_warn("the output has no coordinate '%s': its units in %s differ from those in the "
                  "first file",
-                 first->name, source->path);
+                 to->name, source->path);
     return same;
 }
 
 /* Read the coordinates of a file: those of its samples, and of the pixels if it is the first. */
 static void file_read(const struct dataset *dataset, const struct arrays_part *part, bool is_first,
-                      const struct scales *scales, const struct array_path *source,
+                      const struct variable *x, const struct array_path *source,
                       struct coordinate axes[AXES])
 {
     const int64_t begin[AXES] = {part->sample};
     const int64_t count[AXES] = {part->count, dataset->height, dataset->width};
+    struct scales scales = {0};
+    if (source->descriptor >= 0)
+        hdf5_scales_find(source->reader, x, &scales);
+    else if (source->is_folder)
+        zarr_scales_find(source->path, x, &scales);
     for (int axis = 0; axis < (is_first ? AXES : AXIS_ROWS); axis++) {
         struct coordinate *to = &axes[axis];
-        const char *path = scales->path[axis];
-        if (!is_first && to->count == 0)
-            continue;
-        if (path[0] == '\0' || (!is_first && !units_agree(source, path, to)) ||
-            !values_append(source, path, begin[axis], count[axis], to)) {
+        const char *path = scales.path[axis];
+        if ((is_first || to->count > 0) &&
+            (path[0] == '\0' || !attributes_set(source, path, to) ||
+             !values_append(source, path, begin[axis], count[axis], to)))
             coordinate_free(to);
-            continue;
-        }
-        if (is_first) {
-            snprintf(to->name, sizeof to->name, "%s", text_base_name(path));
-            array_attributes_read(source, path, &to->attributes);
-        }
     }
 }
 
-void arrays_coordinates_read(const struct dataset *dataset, struct coordinate axes[AXES])
+void arrays_coordinates_read(const struct dataset *dataset, struct coordinate axes[AXES],
+                             struct array_attributes *y)
 {
     struct arrays_view view;
+    struct coordinate *samples = &axes[AXIS_SAMPLES];
     for (int64_t f = 0; arrays_view(dataset, &view) && f < view.file_count; f++) {
         const struct arrays_part part = arrays_part(dataset, f);
-        struct scales scales;
-        char names[AXES * (HDF5_NAME + 1)];
-        struct hdf5_reader reader = {.kind = ERROR_DATA, .purpose = "arrays", .datasets = names};
+        struct hdf5_reader reader = {
+            .kind = ERROR_DATA, .purpose = "arrays", .datasets = view.x[0].name};
         struct error ignored = {0};
         struct array_path source;
-        scales_find(&part, &view.x[0], &scales);
-        snprintf(names, sizeof names, "%s,%s,%s", scales.path[AXIS_SAMPLES], scales.path[AXIS_ROWS],
-                 scales.path[AXIS_COLUMNS]);
-        if (array_path_open(&source, part.path, &reader, &ignored))
-            file_read(dataset, &part, f == 0, &scales, &source, axes);
+        const bool good = array_path_open(&source, part.path, &reader, &ignored);
+        if (good)
+            file_read(dataset, &part, f == 0, &view.x[0], &source, axes);
+        else
+            coordinate_free(samples);
+        for (int v = 0; good && f == 0 && y != NULL && v < view.y_count; v++)
+            array_attributes_read(&source, view.y[v].name, &y[v]);
         hdf5_reader_close(&reader);
         array_path_close(&source);
     }
+    /* Records are in ascending order. */
+    for (int64_t n = 0; samples->count > 0 && n < dataset->count; n++)
+        samples->values[n] = samples->values[dataset_record(dataset, n)];
+    samples->count = samples->count > 0 ? dataset->count : 0;
 }
 
-void arrays_coordinates_free(struct coordinate axes[AXES])
+void coordinate_free(struct coordinate *coordinate)
 {
-    for (int axis = 0; axis < AXES; axis++)
-        coordinate_free(&axes[axis]);
+    free(coordinate->values);
+    array_attributes_free(&coordinate->attributes);
+    *coordinate = (struct coordinate){0};
 }

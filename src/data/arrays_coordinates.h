@@ -7,7 +7,8 @@
 #include "data/array_attributes.h"
 #include "data/arrays.h"
 
-enum coordinate_axis { AXIS_SAMPLES, AXIS_ROWS, AXIS_COLUMNS, AXES };
+/* The outputs of a model have no coordinates. */
+enum coordinate_axis { AXIS_SAMPLES, AXIS_ROWS, AXIS_COLUMNS, AXIS_OUTPUTS, AXES };
 
 struct coordinate {
     char name[ARRAY_NAME];
@@ -16,13 +17,14 @@ struct coordinate {
     struct array_attributes attributes;
 };
 
-/* Read the coordinates of all records. A sample has those of its target. An axis whose coordinates
- * cannot be read, or have different units in two files, has none; the latter is a warning.
- * Initialize with zeros. */
-void arrays_coordinates_read(const struct dataset *dataset, struct coordinate axes[AXES]);
+/* Read the coordinates of the samples and pixels. A sample has those of its target. An axis whose
+ * coordinates cannot be read, or have different units in two files, has none; the latter is a
+ * warning. `y`, if not NULL: the attributes of the data sets of data.y in the first file.
+ * Initialize both with zeros. */
+void arrays_coordinates_read(const struct dataset *dataset, struct coordinate axes[AXES],
+                             struct array_attributes *y);
 
 /* Make a coordinate empty. */
 void coordinate_free(struct coordinate *coordinate);
-void arrays_coordinates_free(struct coordinate axes[AXES]);
 
 #endif
