@@ -28,15 +28,39 @@
 #include "model/vit.h"
 
 /* Options without a key of timm (those of architecture, size, channels and classes have one). */
-static const char *const option_names[] = {
-    "model.patch",     "model.dim",      "model.depth",        "model.heads",
-    "model.mlp_ratio", "model.qkv_bias", "model.qk_norm",      "model.class_token",
-    "model.registers", "model.position", "model.embed_norm",   "model.head",
-    "model.pool",      "model.fc_norm",  "model.layer_scale",  "model.mlp",
-    "model.gelu",      "model.width",    "eval.resize",        "eval.resize_to",
-    "eval.crop",       "eval.crop_pad",  "data.exif",          "data.format",
-    "data.x",          "data.y",         "data.order",         "data.transform",
-    "data.task",       "train.loss",     "train.ignore_label", NULL};
+static const char *const option_names[] = {"model.patch",
+                                           "model.dim",
+                                           "model.depth",
+                                           "model.heads",
+                                           "model.mlp_ratio",
+                                           "model.qkv_bias",
+                                           "model.qk_norm",
+                                           "model.class_token",
+                                           "model.registers",
+                                           "model.position",
+                                           "model.embed_norm",
+                                           "model.head",
+                                           "model.pool",
+                                           "model.fc_norm",
+                                           "model.layer_scale",
+                                           "model.mlp",
+                                           "model.gelu",
+                                           "model.width",
+                                           "eval.resize",
+                                           "eval.resize_to",
+                                           "eval.crop",
+                                           "eval.crop_pad",
+                                           "data.exif",
+                                           "data.format",
+                                           "data.x",
+                                           "data.y",
+                                           "data.order",
+                                           "data.join",
+                                           "data.transform",
+                                           "data.task",
+                                           "train.loss",
+                                           "train.ignore_label",
+                                           NULL};
 
 static bool is_of_arrays(const struct data_options *data)
 {
@@ -51,6 +75,7 @@ static void data_copy(struct data_options *to, const struct data_options *from)
     snprintf(to->y, sizeof to->y, "%s", from->y);
     snprintf(to->transform, sizeof to->transform, "%s", from->transform);
     to->order = from->order;
+    to->join = from->join;
     to->task = from->task;
 }
 

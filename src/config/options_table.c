@@ -186,6 +186,9 @@ const struct option_entry option_table[] = {
     {PLACE(data, order), CHOICES(DATA_ORDER_CHOICES), .preset = "auto",
      .help = "Arrays: dimensions of an image. chw: channels, height, width. hwc: height, width, "
              "channels. auto: hwc if the last dimension is the smallest of the three."},
+    {PLACE(data, join), .kind = OPTION_IS_SWITCH, .preset = "off",
+     .help = "Arrays: the files of a split are one series, in the order of their names, so that "
+             "u@+6 can be in the next file. off: each file is a series."},
     {PLACE(data, transform), .kind = OPTION_IS_TEXT, .preset = "",
      .help = "Arrays: functions of variables before their statistics: log1p:NAME, log10:NAME or "
              "sqrt:NAME, separated by commas. Predictions and metrics are converted back."},

@@ -24,7 +24,8 @@
 struct arrays_file {
     char *path;
     struct array_path place;
-    int64_t first, count; /* first record and number of records */
+    int64_t first, count; /* first record and number of records: those whose last sample it has */
+    int64_t sample;       /* of record `first`; negative: in an earlier file */
     int64_t chunk;        /* samples in its largest chunks that have to be decoded; at least 1 */
     int64_t first_chunk;  /* number of chunks of the files before */
     struct array *array;  /* [x_count + y_count] */
@@ -38,11 +39,13 @@ struct arrays {
     struct variable *x, *y; /* [x_count], [y_count] */
     int x_count, y_count;
     int array_count; /* of a file: x_count + y_count; x_count if the files do not have data.y */
-    int64_t before, after; /* samples at both ends of a file that have no neighbour @-k or @+k */
-    bool has_planes;       /* the targets are planes, which are read with the pixels */
-    double ignored;        /* train.ignore_label, or NAN */
-    float *target;         /* [count, target.count]: targets that are not planes, or NULL */
-    int32_t *label;        /* [count]: classes, or NULL */
+    int64_t before, after; /* samples at both ends of a series that have no neighbour @-k or @+k */
+    int64_t samples, records; /* of all files */
+    bool joined;              /* all files are one series */
+    bool has_planes;          /* the targets are planes, which are read with the pixels */
+    double ignored;           /* train.ignore_label, or NAN */
+    float *target;            /* [count, target.count]: targets that are not planes, or NULL */
+    int32_t *label;           /* [count]: classes, or NULL */
 };
 
 static bool no_memory(struct error *error)
@@ -74,32 +77,6 @@ static bool variables_list(const struct options *options, struct arrays *self, s
     return true;
 }
 
-/* Add the variable's channels to `channels`. All variables have images of one size, height x width.
- */
-static bool variable_add(const struct variable *variable, const struct variable *first,
-                         const char *option, int64_t *channels, int64_t height, int64_t width,
-                         struct error *error)
-{
-    *channels += variable->channels;
-    if (variable->height == height && variable->width == width)
-        return true;
-    return error_set(error, ERROR_DATA,
-                     "%s: %s has images of %lldx%lld, %s of %lldx%lld: name data sets with images "
-                     "of the same size",
-                     option, first->name, (long long)width, (long long)height, variable->name,
-                     (long long)variable->width, (long long)variable->height);
-}
-
-static void variable_log(const struct variable *variable, const char *option)
-{
-    if (variable->dimensions == 4)
-        log_info("%s=%s: %lld channels of %lldx%lld, order %s", option, variable->name,
-                 (long long)variable->channels, (long long)variable->width,
-                 (long long)variable->height,
-                 variable->channels_last ? "hwc; if channels are first, set data.order=chw"
-                                         : "chw; if channels are last, set data.order=hwc");
-}
-
 /* Set the shape of the records from the first file. */
 static bool shape_set(struct dataset *dataset, const struct options *options,
                       const struct arrays_file *file, struct error *error)
@@ -119,12 +96,12 @@ static bool shape_set(struct dataset *dataset, const struct options *options,
     target->height = self->has_planes ? dataset->height : 1;
     target->width = self->has_planes ? dataset->width : 1;
     for (int v = 0; v < self->x_count; v++)
-        if (!variable_add(&self->x[v], &self->x[0], "data.x", &dataset->channels, dataset->height,
-                          dataset->width, error))
+        if (!variable_add_channels(&self->x[v], &self->x[0], "data.x", &dataset->channels,
+                                   dataset->height, dataset->width, error))
             return false;
     for (int v = 0; !dataset->unlabelled && v < self->y_count; v++)
-        if (!variable_add(&self->y[v], self->has_planes ? &self->x[0] : &self->y[0], "data.y",
-                          &target->count, target->height, target->width, error))
+        if (!variable_add_channels(&self->y[v], self->has_planes ? &self->x[0] : &self->y[0],
+                                   "data.y", &target->count, target->height, target->width, error))
             return false;
     variables_list_transforms(self->x, self->x_count, dataset->channels,
                               dataset->channel_transform);
@@ -133,6 +110,29 @@ static bool shape_set(struct dataset *dataset, const struct options *options,
 }
 
 /* ---- files ---- */
+
+/* Number of records of a series of `samples` samples. */
+static int64_t records_of(const struct arrays *self, int64_t samples)
+{
+    return larger(0, samples - self->before - self->after);
+}
+
+/* Set the records of the newest file. */
+static bool records_assign(struct dataset *dataset, const struct options *options,
+                           struct arrays_file *file, struct error *error)
+{
+    struct arrays *self = dataset->self;
+    const int64_t samples = file->array[0].extent[0];
+    const int64_t earlier = self->joined ? self->samples : 0;
+    self->samples += samples;
+    file->count = records_of(self, earlier + samples) - records_of(self, earlier);
+    file->sample = records_of(self, earlier) + self->before - earlier;
+    return self->joined || samples >= self->before + self->after ||
+           error_set(error, ERROR_DATA,
+                     "%s: %lld samples are too few for the offsets (@) of data.x=%s and data.y=%s; "
+                     "data.join=on makes the files one series",
+                     file->path, (long long)samples, options->data.x, options->data.y);
+}
 
 /* Open the arrays of a file, and check that their shapes match those of the first file. */
 static bool file_arrays(struct dataset *dataset, const struct options *options,
@@ -169,33 +169,43 @@ static bool file_arrays(struct dataset *dataset, const struct options *options,
                              (long long)file->array[v].extent[0], self->x[0].name,
                              (long long)file->array[0].extent[0]);
     }
-    file->count = file->array[0].extent[0] - self->before - self->after;
-    return file->count >= 0 ||
-           error_set(error, ERROR_DATA,
-                     "%s: %lld samples are too few for the offsets (@) of data.x=%s and data.y=%s",
-                     file->path, (long long)file->array[0].extent[0], options->data.x,
-                     options->data.y);
+    return records_assign(dataset, options, file, error);
 }
 
-/* Append the targets of a file, which are not planes, to self->target. */
-static bool targets_read(struct dataset *dataset, const struct arrays_file *file,
-                         struct error *error)
+/* Return the records of which a file has the value at an offset. */
+static struct arrays_part part_of(const struct dataset *dataset, int64_t number, int64_t offset)
+{
+    const struct arrays *self = dataset->self;
+    const struct arrays_file *file = &self->file[number];
+    const int64_t zero = file->first - file->sample - offset; /* the record of sample 0 */
+    const int64_t begin = self->joined ? 0 : file->first;
+    const int64_t end = self->joined ? self->records : file->first + file->count;
+    const int64_t first = integer_clamp(zero, begin, end);
+    const int64_t last = integer_clamp(zero + file->array[0].extent[0], begin, end);
+    return (struct arrays_part){
+        .path = file->path, .first = first, .count = last - first, .sample = first - zero};
+}
+
+/* Read the targets, which are not planes, of all files to self->target. */
+static bool targets_read(struct dataset *dataset, struct error *error)
 {
     struct arrays *self = dataset->self;
     const int64_t outputs = dataset->target.count;
-    float *larger = realloc(self->target, (size_t)((file->first + file->count) * outputs + 1) *
-                                              sizeof *self->target);
-    if (larger == NULL)
+    self->target = malloc((size_t)(dataset->count * outputs + 1) * sizeof *self->target);
+    if (self->target == NULL)
         return no_memory(error);
-    self->target = larger;
-    float *to = larger + file->first * outputs;
+    float *to = self->target;
     for (int v = 0; v < self->y_count; v++) {
         const struct variable *variable = &self->y[v];
-        struct array_box box = variable_box(variable, self->before + variable->offset, file->count);
-        box.stride[0] = outputs;
-        if (file->count > 0 && !array_read(&file->array[self->x_count + v], &box, to, error))
-            return false;
-        for (int64_t i = 0; i < file->count; i++)
+        for (int64_t f = 0; f < self->file_count; f++) {
+            const struct arrays_part part = part_of(dataset, f, variable->offset);
+            struct array_box box = variable_box(variable, part.sample, part.count);
+            box.stride[0] = outputs;
+            if (part.count > 0 && !array_read(&self->file[f].array[self->x_count + v], &box,
+                                              to + part.first * outputs, error))
+                return false;
+        }
+        for (int64_t i = 0; i < dataset->count; i++)
             value_transform_apply(variable->transform, to + i * outputs, variable->channels);
         to += variable->channels;
     }
@@ -261,12 +271,9 @@ static bool file_open(struct dataset *dataset, const struct options *options,
         labels_find(dataset, file, allows_none);
     if (!file_arrays(dataset, options, file, error))
         return false;
-    const bool good =
-        (self->has_planes || dataset->unlabelled || targets_read(dataset, file, error)) &&
-        (dataset->unlabelled || options->data.task == TASK_REGRESSION ||
-         class_names_read(dataset, file, error));
     dataset->count += file->count;
-    return good;
+    return dataset->unlabelled || options->data.task == TASK_REGRESSION ||
+           class_names_read(dataset, file, error);
 }
 
 /* Return the files of a split. If there are no test files, the validation files are the test split.
@@ -471,7 +478,9 @@ static bool task_set(struct dataset *dataset, const struct options *options, str
 
 /* ---- chunks ---- */
 
-static struct arrays_file *file_of(const struct arrays *self, int64_t record)
+/* Return the file that has a record's value at an offset, and the number of the sample in it. */
+static struct arrays_file *file_of(const struct arrays *self, int64_t record, int64_t offset,
+                                   int64_t *sample)
 {
     int64_t low = 0, high = self->file_count - 1;
     while (low < high) {
@@ -481,7 +490,13 @@ static struct arrays_file *file_of(const struct arrays *self, int64_t record)
         else
             high = middle - 1;
     }
-    return &self->file[low];
+    struct arrays_file *file = &self->file[low];
+    *sample = record - file->first + file->sample + offset;
+    while (*sample < 0)
+        *sample += (--file)->array[0].extent[0];
+    while (*sample >= file->array[0].extent[0])
+        *sample -= (file++)->array[0].extent[0];
+    return file;
 }
 
 /* As array_shared_bytes; 0 for numbers, which are read when the file is opened. */
@@ -562,8 +577,9 @@ static void chunks_share(struct dataset *dataset, const struct options *options,
 static int64_t arrays_chunk(const struct dataset *dataset, int64_t record)
 {
     const struct arrays *self = dataset->self;
-    const struct arrays_file *file = file_of(self, record);
-    return file->first_chunk + (record - file->first + self->before) / file->chunk;
+    int64_t sample;
+    const struct arrays_file *file = file_of(self, record, 0, &sample);
+    return file->first_chunk + sample / file->chunk;
 }
 
 /* ---- the data set ---- */
@@ -595,7 +611,8 @@ static bool files_open(struct dataset *dataset, const struct options *options,
                       split_open(dataset, options, &reader, all ? SPLIT_TEST : split, error);
     hdf5_reader_close(&reader);
     free(names);
-    return good;
+    self->records = dataset->count;
+    return good && (self->has_planes || dataset->unlabelled || targets_read(dataset, error));
 }
 
 static bool arrays_open(const struct options *options, enum data_split split,
@@ -606,6 +623,7 @@ static bool arrays_open(const struct options *options, enum data_split split,
     dataset->type = DATASET_FLOAT32;
     if (self == NULL)
         return no_memory(error);
+    self->joined = options->data.join;
     self->ignored =
         options->train.ignore_label == IGNORE_NONE ? NAN : (double)options->train.ignore_label;
     if (!variables_list(options, self, error) ||
@@ -635,13 +653,13 @@ VECTORISED static bool values_are_finite(const float *values, int64_t count)
 }
 
 /* Read the planes of variables of a record to `to`. */
-static bool planes_read(const struct arrays *self, const struct arrays_file *file,
-                        const struct variable *variables, int count, int64_t record, float *to,
-                        struct error *error)
+static bool planes_read(const struct arrays *self, const struct variable *variables, int count,
+                        int64_t record, float *to, struct error *error)
 {
     for (int v = 0; v < count; v++) {
         const struct variable *variable = &variables[v];
-        const int64_t sample = record - file->first + self->before + variable->offset;
+        int64_t sample;
+        const struct arrays_file *file = file_of(self, record, variable->offset, &sample);
         const struct array_box box = variable_box(variable, sample, 1);
         struct array *array = &file->array[variables == self->x ? v : self->x_count + v];
         if (!array_read(array, &box, to, error))
@@ -678,10 +696,9 @@ static bool arrays_read(struct dataset *dataset, int64_t record, void *values, i
                         struct error *error)
 {
     const struct arrays *self = dataset->self;
-    const struct arrays_file *file = file_of(self, record);
     float *target = dataset_targets(dataset, values);
     *label = self->label != NULL ? self->label[record] : 0;
-    if (!planes_read(self, file, self->x, self->x_count, record, values, error))
+    if (!planes_read(self, self->x, self->x_count, record, values, error))
         return false;
     for (int64_t i = 0;
          dataset->unlabelled && i < (int64_t)(target_bytes(&dataset->target) / sizeof *target); i++)
@@ -690,7 +707,7 @@ static bool arrays_read(struct dataset *dataset, int64_t record, void *values, i
         memcpy(target, self->target + record * dataset->target.count,
                (size_t)dataset->target.count * sizeof *target);
     return !self->has_planes ||
-           (planes_read(self, file, self->y, self->y_count, record, target, error) &&
+           (planes_read(self, self->y, self->y_count, record, target, error) &&
             (!dataset->target_is_class || pixel_classes_check(dataset, target, error)));
 }
 
@@ -707,9 +724,9 @@ static void arrays_name_record(const struct dataset *dataset, int64_t record, ch
                                size_t size)
 {
     const struct arrays *self = dataset->self;
-    const struct arrays_file *file = file_of(self, record);
-    snprintf(text, size, "%s: sample %lld", file->path,
-             (long long)(record - file->first + self->before));
+    int64_t sample;
+    const struct arrays_file *file = file_of(self, record, 0, &sample);
+    snprintf(text, size, "%s: sample %lld", file->path, (long long)sample);
 }
 
 bool arrays_view(const struct dataset *dataset, struct arrays_view *view)
@@ -729,11 +746,7 @@ bool arrays_view(const struct dataset *dataset, struct arrays_view *view)
 struct arrays_part arrays_part(const struct dataset *dataset, int64_t file)
 {
     const struct arrays *self = dataset->self;
-    const struct arrays_file *from = &self->file[file];
-    return (struct arrays_part){.path = from->path,
-                                .first = from->first,
-                                .count = from->count,
-                                .sample = self->before + self->y[0].offset};
+    return part_of(dataset, file, self->y[0].offset);
 }
 
 static void arrays_close(struct dataset *dataset)

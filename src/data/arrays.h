@@ -13,8 +13,8 @@ struct arrays_view {
     int64_t file_count;
 };
 
-/* A file and its records first .. first + count - 1. The targets of record first + i are sample
- * `sample` + i of the file's data sets. */
+/* A file and the records first .. first + count - 1 of which it has the targets: those of record
+ * first + i are sample `sample` + i of its data sets. */
 struct arrays_part {
     const char *path;
     int64_t first, count, sample;

@@ -85,10 +85,10 @@ static bool values_append(const struct array_path *source, const char *path, int
     bool good = array_path_array(source, path, &array, &ignored) && array.dimensions == 1 &&
                 first >= 0 && first + count <= array.extent[0];
     double *larger =
-        good ? realloc(to->values, (size_t)(to->count + count) * sizeof *larger) : NULL;
+        good ? realloc(to->values, (size_t)(to->count + count + 1) * sizeof *larger) : NULL;
     if (larger != NULL) {
         to->values = larger;
-        good = array_read_doubles(&array, &box, larger + to->count, &ignored);
+        good = count == 0 || array_read_doubles(&array, &box, larger + to->count, &ignored);
         to->count += count;
     }
     array_close(&array);
@@ -101,7 +101,7 @@ static bool attributes_set(const struct array_path *source, const char *path, st
 {
     struct array_attributes attributes = {0};
     array_attributes_read(source, path, &attributes);
-    if (to->count == 0) {
+    if (to->name[0] == '\0') {
         snprintf(to->name, sizeof to->name, "%s", text_base_name(path));
         to->attributes = attributes;
         return true;
@@ -131,7 +131,7 @@ static void file_read(const struct dataset *dataset, const struct arrays_part *p
     for (int axis = 0; axis < (is_first ? AXES : AXIS_ROWS); axis++) {
         struct coordinate *to = &axes[axis];
         const char *path = scales.path[axis];
-        if ((is_first || to->count > 0) &&
+        if ((is_first || to->name[0] != '\0') &&
             (path[0] == '\0' || !attributes_set(source, path, to) ||
              !values_append(source, path, begin[axis], count[axis], to)))
             coordinate_free(to);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/log.h"
 #include "core/text.h"
 
 enum { OFFSET_MOST = 1 << 30 };
@@ -121,6 +122,30 @@ bool variable_set_shape(struct variable *variable, const char *option, const str
                          : dimensions == 4 ? size[variable->channels_last ? 3 : 1]
                                            : 1;
     return true;
+}
+
+bool variable_add_channels(const struct variable *variable, const struct variable *first,
+                           const char *option, int64_t *channels, int64_t height, int64_t width,
+                           struct error *error)
+{
+    *channels += variable->channels;
+    if (variable->height == height && variable->width == width)
+        return true;
+    return error_set(error, ERROR_DATA,
+                     "%s: %s has images of %lldx%lld, %s of %lldx%lld: name data sets with images "
+                     "of the same size",
+                     option, first->name, (long long)width, (long long)height, variable->name,
+                     (long long)variable->width, (long long)variable->height);
+}
+
+void variable_log(const struct variable *variable, const char *option)
+{
+    if (variable->dimensions == 4)
+        log_info("%s=%s: %lld channels of %lldx%lld, order %s", option, variable->name,
+                 (long long)variable->channels, (long long)variable->width,
+                 (long long)variable->height,
+                 variable->channels_last ? "hwc; if channels are first, set data.order=chw"
+                                         : "chw; if channels are last, set data.order=hwc");
 }
 
 bool variable_agrees(const struct variable *variable, const struct array *array)

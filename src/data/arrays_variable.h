@@ -38,6 +38,14 @@ void variables_list_transforms(const struct variable *variables, int count, int6
 MUST_CHECK bool variable_set_shape(struct variable *variable, const char *option,
                                    const struct array *array, int order, struct error *error);
 
+/* Add the variable's channels to `channels`. All variables have images of one size, height x width;
+ * `first` is named in the error. */
+MUST_CHECK bool variable_add_channels(const struct variable *variable, const struct variable *first,
+                                      const char *option, int64_t *channels, int64_t height,
+                                      int64_t width, struct error *error);
+
+void variable_log(const struct variable *variable, const char *option);
+
 /* True if the array of another file has the variable's shape. */
 bool variable_agrees(const struct variable *variable, const struct array *array);
 

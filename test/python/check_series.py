@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Series of NetCDF-4 files: data.transform against NumPy.
+"""Series of NetCDF-4 files: data.transform against NumPy, and data.join against one file.
 
     check_series.py VITTRAIN FOLDER
 """
@@ -30,7 +30,7 @@ def run(*words, status=0):
 
 
 def near(one, other, tolerance=2e-5):
-    assert numpy.allclose(one, other, rtol=tolerance, atol=0), f"{one}, expected {other}"
+    assert numpy.allclose(one, other, rtol=tolerance, atol=0), f"{numpy.ravel(one)[:4]}, expected {numpy.ravel(other)[:4]}"
 
 
 def statistics(log, what):
@@ -70,7 +70,7 @@ def check_transform():
     near(std, [numpy.nanstd(values[:trained], dtype="f8") for values in changed])
     mean, std = statistics(log, "statistics of their targets")
     near(mean, [numpy.nanmean(values[1:trained + 1], dtype="f8") for values in changed[::2]])
-    run("predict", "transform/weights.safetensors", "series.nc", "predict.output=transform.nc")
+    run("predict", "transform/weights.safetensors", "series.nc", "train.precision=fp32", "predict.output=transform.nc")
     with xarray.open_dataset("transform.nc") as file:
         predicted = file.load()
     metrics = outputs("transform")
@@ -86,8 +86,8 @@ def check_transform():
         near(float(row["r2"]), 1 - numpy.nanmean(error ** 2) / numpy.nanvar(last), 1e-3)
     run(*MODEL, "data.root=series.nc", "data.x=wind", "data.y=level", "data.transform=log10:level", "run.dir=unlabelled")
     series[["wind"]].to_netcdf("wind.nc")
-    run("predict", "unlabelled/weights.safetensors", "series.nc", "predict.output=with.nc")
-    run("predict", "unlabelled/weights.safetensors", "wind.nc", "predict.output=without.nc")
+    run("predict", "unlabelled/weights.safetensors", "series.nc", "train.precision=fp32", "predict.output=with.nc")
+    run("predict", "unlabelled/weights.safetensors", "wind.nc", "train.precision=fp32", "predict.output=without.nc")
     with xarray.open_dataset("with.nc") as one, xarray.open_dataset("without.nc") as other:
         near(one.level.values, other.level.values)
         assert one.level.values.min() > 0
@@ -95,4 +95,37 @@ def check_transform():
         assert "data.transform=" in run(*options, f"data.transform={wrong}", "data.root=series.nc", "run.dir=wrong", status=2)
 
 
+def check_join():
+    edges = 0, 17, 19, SAMPLES
+    os.makedirs("parts", exist_ok=True)
+    numbers = series.assign(number=("time", series.wind.mean(("lat", "lon")).values))
+    numbers.to_netcdf("whole.nc", encoding={"time": {"units": "hours since 2020-01-01"}})
+    for part in range(3):
+        numbers.isel(time=slice(edges[part], edges[part + 1])).to_netcdf(
+            f"parts/{part}.nc", encoding={"time": {"units": "hours since 2020-01-01"}})
+    # The second of three files is shorter than the offsets.
+    for name, targets in ("planes", ["data.y=wind@+4,level@-2"]), ("numbers", ["data.y=number@+4", "model.head=class"]):
+        same = [*MODEL, "data.x=wind@-1,level", *targets, "output.receipt=1", "train.exact=layout", "train.grain=8"]
+        logs = [run(*same, "data.root=whole.nc", f"run.dir={name}-whole"),
+                run(*same, "data.root=parts", "data.join=on", f"run.dir={name}-parts")]
+        lines = [re.findall("(?:statistics of|data: arrays|val: ).*", re.sub(r" \([0-9.]+ s\)", "", log)) for log in logs]
+        assert lines[0] == lines[1] and len(lines[0]) >= 4, lines
+        receipts = []
+        for side in "whole", "parts":
+            with open(f"{name}-{side}/receipt.csv") as file:
+                receipts.append([line.split(",")[:3] for line in file])
+        assert receipts[0] == receipts[1] and len(receipts[0]) > 2, receipts
+    run("predict", "planes-parts", "whole.nc", "predict.output=whole-out.nc")
+    run("predict", "planes-parts", "parts", "predict.output=parts-out.nc")
+    run("predict", "planes-parts", "predict.output=held-out.nc")
+    with xarray.open_dataset("whole-out.nc") as one, xarray.open_dataset("parts-out.nc") as other:
+        assert one.identical(other), other
+        with xarray.open_dataset("held-out.nc") as last:
+            near(last.wind.values, one.wind.values[-len(last.time):])
+            assert (last.time.values == one.time.values[-len(last.time):]).all()
+    refused = run(*MODEL, "data.x=wind", "data.y=wind@+4", "data.root=parts", "run.dir=refused", status=3)
+    assert "data.join=on" in refused, refused
+
+
 check_transform()
+check_join()
