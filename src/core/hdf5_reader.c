@@ -249,13 +249,19 @@ bool hdf5_number_get(const struct hdf5_reader *reader, const struct hdf5_object 
 int hdf5_reals_get(const struct hdf5_reader *reader, const struct hdf5_object *object,
                    const char *name, double *values, int most)
 {
-    const struct hdf5_attribute *attribute = hdf5_attribute_find(reader, object, name);
+    return hdf5_attribute_reals(hdf5_attribute_find(reader, object, name), reader->file.values,
+                                values, most);
+}
+
+int hdf5_attribute_reals(const struct hdf5_attribute *attribute, const char *from, double *values,
+                         int most)
+{
     int count = 0;
     if (attribute == NULL || attribute->kind == HDF5_TEXT || attribute->kind == HDF5_NO_VALUE)
         return 0;
     for (; count < most && count < attribute->count; count++) {
         int64_t integer;
-        memcpy(&integer, reader->file.values + attribute->offset + 8 * count, sizeof integer);
+        memcpy(&integer, from + attribute->offset + 8 * count, sizeof integer);
         memcpy(&values[count], &integer, sizeof integer);
         if (attribute->kind == HDF5_INTEGER)
             values[count] = (double)integer;

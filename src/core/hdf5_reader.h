@@ -144,6 +144,10 @@ const struct hdf5_attribute *hdf5_attribute_find(const struct hdf5_reader *reade
 int hdf5_reals_get(const struct hdf5_reader *reader, const struct hdf5_object *object,
                    const char *name, double *values, int most);
 
+/* The same for an attribute, or NULL, whose values are in `from`. */
+int hdf5_attribute_reals(const struct hdf5_attribute *attribute, const char *from, double *values,
+                         int most);
+
 /* Return the member of this name, or NULL. */
 const struct hdf5_object *hdf5_find(const struct hdf5_reader *reader,
                                     const struct hdf5_object *group, const char *name);

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 libvittrain_a_SOURCES += \
+	src/core/allocate.c \
+	src/core/allocate.h \
 	src/core/arena.c \
 	src/core/arena.h \
 	src/core/atomic_file.c \

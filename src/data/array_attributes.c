@@ -7,10 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/option_types.h"
+#include "core/allocate.h"
 #include "data/array_zarr.h"
 
-/* True if an attribute describes how the file stores the values, or refers to other arrays. */
-static bool is_of_storage(const char *name)
+/* False if an attribute describes how the file stores the values, or refers to other arrays. */
+static bool is_of_values(const char *name)
 {
     static const char *const names[] = {
         "CLASS",       "NAME",          HDF5_SCALE_USES,   HDF5_SCALES,  ZARR_DIMENSIONS,
@@ -19,8 +21,8 @@ static bool is_of_storage(const char *name)
         "bounds",      "grid_mapping",  "DIMENSION_LABELS"};
     for (size_t n = 0; n < sizeof names / sizeof names[0]; n++)
         if (strcmp(name, names[n]) == 0)
-            return true;
-    return strncmp(name, "_Netcdf4", strlen("_Netcdf4")) == 0;
+            return false;
+    return strncmp(name, "_Netcdf4", strlen("_Netcdf4")) != 0;
 }
 
 /* Add an attribute whose values follow in `values`. */
@@ -37,7 +39,8 @@ static struct hdf5_attribute *attribute_add(struct array_attributes *to, const c
     return &larger[to->count++];
 }
 
-static void hdf5_attributes_copy(const struct hdf5_reader *reader, const char *array, FILE *values,
+static void hdf5_attributes_copy(const struct hdf5_reader *reader, const char *array,
+                                 bool (*is_selected)(const char *name), FILE *values,
                                  struct array_attributes *to)
 {
     const struct hdf5_object *object = hdf5_path_find(reader, array);
@@ -45,7 +48,7 @@ static void hdf5_attributes_copy(const struct hdf5_reader *reader, const char *a
         const struct hdf5_attribute *from = &reader->file.attributes[object->first_attribute + n];
         const char *first = reader->file.values + from->offset, *text = first;
         const char *end = reader->file.values + reader->file.value_bytes;
-        if (from->kind == HDF5_NO_VALUE || from->count < 1 || is_of_storage(from->name))
+        if (from->kind == HDF5_NO_VALUE || from->count < 1 || !is_selected(from->name))
             continue;
         int64_t texts = 0;
         for (; from->kind == HDF5_TEXT && texts < from->count && text < end; texts++) {
@@ -88,7 +91,8 @@ static void json_attribute_copy(const char *name, const json_t *value, FILE *val
     }
 }
 
-static void zarr_attributes_copy(const char *store, const char *array, FILE *values,
+static void zarr_attributes_copy(const char *store, const char *array,
+                                 bool (*is_selected)(const char *name), FILE *values,
                                  struct array_attributes *to)
 {
     char folder[PATH_MAX];
@@ -99,32 +103,47 @@ static void zarr_attributes_copy(const char *store, const char *array, FILE *val
     json_t *object = array_zarr_attributes(folder);
     json_object_foreach(object, name, value)
     {
-        if (!is_of_storage(name))
+        if (is_selected(name))
             json_attribute_copy(name, value, values, to);
     }
     json_decref(object);
 }
 
-void array_attributes_read(const struct array_path *source, const char *array,
-                           struct array_attributes *attributes)
+void array_attributes_select(const struct array_path *source, const char *array,
+                             bool (*is_selected)(const char *name),
+                             struct array_attributes *attributes)
 {
     size_t bytes;
     FILE *values = open_memstream(&attributes->values, &bytes);
     ENSURE_MEMORY(values != NULL, "no memory for attributes");
     if (source->descriptor >= 0)
-        hdf5_attributes_copy(source->reader, array, values, attributes);
+        hdf5_attributes_copy(source->reader, array, is_selected, values, attributes);
     else if (source->is_folder)
-        zarr_attributes_copy(source->path, array, values, attributes);
+        zarr_attributes_copy(source->path, array, is_selected, values, attributes);
     ENSURE_MEMORY(fclose(values) == 0, "no memory for attributes");
+}
+
+void array_attributes_read(const struct array_path *source, const char *array,
+                           struct array_attributes *attributes)
+{
+    array_attributes_select(source, array, is_of_values, attributes);
+}
+
+const struct hdf5_attribute *array_attributes_find(const struct array_attributes *attributes,
+                                                   const char *name)
+{
+    for (int64_t n = 0; n < attributes->count; n++)
+        if (strcmp(attributes->attribute[n].name, name) == 0)
+            return &attributes->attribute[n];
+    return NULL;
 }
 
 const char *array_attributes_text(const struct array_attributes *attributes, const char *name)
 {
-    for (int64_t n = 0; n < attributes->count; n++)
-        if (attributes->attribute[n].kind == HDF5_TEXT &&
-            strcmp(attributes->attribute[n].name, name) == 0)
-            return attributes->values + attributes->attribute[n].offset;
-    return "";
+    const struct hdf5_attribute *attribute = array_attributes_find(attributes, name);
+    return attribute != NULL && attribute->kind == HDF5_TEXT
+               ? attributes->values + attribute->offset
+               : "";
 }
 
 void array_attributes_free(struct array_attributes *attributes)
@@ -132,4 +151,48 @@ void array_attributes_free(struct array_attributes *attributes)
     free(attributes->attribute);
     free(attributes->values);
     *attributes = (struct array_attributes){0};
+}
+
+/* ---- names of classes ---- */
+
+static bool is_class_names(const char *name)
+{
+    return strcmp(name, "class_names") == 0;
+}
+
+static int name_compare(const void *left, const void *right)
+{
+    return strcmp(*(char *const *)left, *(char *const *)right);
+}
+
+static bool names_check(const char *path, const char *array, const struct listing *names,
+                        struct error *error)
+{
+    char **sorted = allocate(names->count, sizeof *sorted);
+    bool good = true;
+    for (size_t n = 0; n < names->count; n++)
+        sorted[n] = names->names[n];
+    qsort(sorted, names->count, sizeof *sorted, name_compare);
+    for (size_t n = 1; good && n < names->count; n++)
+        if (strcmp(sorted[n - 1], sorted[n]) == 0)
+            good = error_set(error, ERROR_DATA,
+                             "%s: two classes of '%s' have the name '%s': make the names in its "
+                             "attribute class_names distinct",
+                             path, array, sorted[n]);
+    free(sorted);
+    return good;
+}
+
+bool array_class_names(const struct array_path *source, const char *array, struct listing *names,
+                       struct error *error)
+{
+    struct array_attributes attributes = {0};
+    array_attributes_select(source, array, is_class_names, &attributes);
+    const struct hdf5_attribute *attribute = attributes.attribute;
+    const char *text = attributes.values + (attribute != NULL ? attribute->offset : 0);
+    if (attribute != NULL && attribute->kind == HDF5_TEXT && attribute->count <= CLASSES_MOST)
+        for (int64_t c = 0; c < attribute->count; c++, text += strlen(text) + 1)
+            listing_add(names, text);
+    array_attributes_free(&attributes);
+    return names_check(source->path, array, names, error);
 }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "data/array_list.h"
 
-#include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/allocate.h"
 #include "core/text.h"
+#include "data/array_attributes.h"
 #include "data/array_filter.h"
 #include "data/array_npy.h"
-#include "data/array_path.h"
 #include "data/array_zarr.h"
 #include "data/listing.h"
 
@@ -18,139 +18,118 @@ enum { DEEPEST = 32 };
 
 static const char *const attribute_names[] = {
     "units",         "long_name",   "scale_factor", "add_offset", "_FillValue",
-    "missing_value", "valid_range", "valid_min",    "valid_max",  "class_names"};
+    "missing_value", "valid_range", "valid_min",    "valid_max",  "class_names",
+    "dtype",         "CLASS",       ZARR_DIMENSIONS};
 
-enum { ATTRIBUTES = sizeof attribute_names / sizeof attribute_names[0], MOST_NUMBERS = 4 };
+enum {
+    ATTRIBUTES = sizeof attribute_names / sizeof attribute_names[0],
+    SHOWN = ATTRIBUTES - 3,
+    MOST_NUMBERS = 4
+};
 
 /* Add an entry whose path is "folder/name". */
-static struct array_entry *entry_add(struct array_list *list, const char *folder, const char *name,
-                                     struct error *error)
+static struct array_entry *entry_add(struct array_list *list, const char *folder, const char *name)
 {
-    struct array_entry *entry;
-    if (!listing_grow(&list->entry, &list->capacity, list->count, sizeof *list->entry, error))
-        return NULL;
-    entry = &list->entry[list->count++];
+    list->entry = allocate_more(list->entry, &list->capacity, list->count, sizeof *list->entry);
+    struct array_entry *entry = &list->entry[list->count++];
     *entry = (struct array_entry){0};
     const size_t bytes = strlen(folder) + strlen(name) + 2;
-    entry->path = malloc(bytes);
-    if (entry->path == NULL) {
-        listing_no_memory(error);
-        return NULL;
-    }
+    entry->path = allocate(bytes, 1);
     snprintf(entry->path, bytes, "%s/%s", folder, name);
     return entry;
 }
 
-/* Write "; NAME=TEXT"; `more`: the attribute has further texts. */
-static void text_write(FILE *to, const char *name, const char *text, bool more)
+/* ---- attributes ---- */
+
+static bool is_listed(const char *name)
 {
-    char shown[80];
-    snprintf(shown, sizeof shown, "%s", text);
-    text_remove_control(shown);
-    fprintf(to, "; %s=%s%s", name, shown, more ? ", ..." : "");
+    for (int n = 0; n < ATTRIBUTES; n++)
+        if (strcmp(name, attribute_names[n]) == 0)
+            return true;
+    return false;
 }
 
-static void numbers_write(FILE *to, const char *name, const double *values, int count)
+/* Write "; NAME=VALUE". */
+static void attribute_write(FILE *to, const struct array_attributes *attributes, const char *name)
 {
+    const struct hdf5_attribute *attribute = array_attributes_find(attributes, name);
+    double values[MOST_NUMBERS];
     char text[80];
+    if (attribute == NULL)
+        return;
+    const int count = hdf5_attribute_reals(attribute, attributes->values, values, MOST_NUMBERS);
+    if (attribute->kind == HDF5_TEXT) {
+        snprintf(text, sizeof text, "%s", attributes->values + attribute->offset);
+        text_remove_control(text);
+        fprintf(to, "; %s=%s%s", name, text, attribute->count > 1 ? ", ..." : "");
+    }
     for (int i = 0; i < count; i++) {
         text_shortest_decimal(values[i], false, text, sizeof text);
-        if (i == 0)
-            fprintf(to, "; %s=", name);
-        fprintf(to, "%s%s", i > 0 ? "," : "", text);
+        fprintf(to, "%s%s%s%s", i > 0 ? "," : "; ", i > 0 ? "" : name, i > 0 ? "" : "=", text);
     }
+}
+
+/* Set the members that depend on attributes. xarray writes Booleans as int8, and the names of
+ * dimensions as an attribute; its coordinates have the name of their dimension. */
+static void attributes_set(struct array_entry *entry, const struct array_path *source)
+{
+    struct array_attributes attributes = {0};
+    size_t bytes;
+    array_attributes_select(source, entry->path, is_listed, &attributes);
+    const struct hdf5_attribute *dimensions = array_attributes_find(&attributes, ZARR_DIMENSIONS);
+    if (entry->kind != '\0' && strcmp(array_attributes_text(&attributes, "dtype"), "bool") == 0)
+        entry->kind = 'b';
+    entry->is_scale =
+        strcmp(array_attributes_text(&attributes, "CLASS"), "DIMENSION_SCALE") == 0 ||
+        (dimensions != NULL && dimensions->count == 1 &&
+         strcmp(attributes.values + dimensions->offset, text_base_name(entry->path)) == 0);
+    FILE *text = open_memstream(&entry->attributes, &bytes);
+    ENSURE_MEMORY(text != NULL, "no memory for attributes");
+    for (int n = 0; n < SHOWN; n++)
+        attribute_write(text, &attributes, attribute_names[n]);
+    ENSURE_MEMORY(fclose(text) == 0, "no memory for attributes");
+    array_attributes_free(&attributes);
 }
 
 /* ---- HDF5 ---- */
 
-static void hdf5_attributes_write(FILE *to, const struct hdf5_reader *reader,
-                                  const struct hdf5_object *object)
+static void hdf5_dataset_add(struct array_list *list, const struct array_path *source,
+                             const struct hdf5_object *object, const char *folder)
 {
-    for (int n = 0; n < ATTRIBUTES; n++) {
-        const char *name = attribute_names[n];
-        const struct hdf5_attribute *attribute = hdf5_attribute_find(reader, object, name);
-        double values[MOST_NUMBERS];
-        if (attribute != NULL && attribute->kind == HDF5_TEXT)
-            text_write(to, name, reader->file.values + attribute->offset, attribute->count > 1);
-        numbers_write(to, name, values, hdf5_reals_get(reader, object, name, values, MOST_NUMBERS));
-    }
-}
-
-static bool hdf5_attribute_is(const struct hdf5_reader *reader, const struct hdf5_object *object,
-                              const char *name, const char *text)
-{
-    const struct hdf5_attribute *attribute = hdf5_attribute_find(reader, object, name);
-    return attribute != NULL && attribute->kind == HDF5_TEXT &&
-           strcmp(reader->file.values + attribute->offset, text) == 0;
-}
-
-static bool hdf5_dataset_add(struct array_list *list, const struct hdf5_reader *reader,
-                             const struct hdf5_object *object, const char *folder,
-                             struct error *error)
-{
-    struct array_entry *entry = entry_add(list, folder, object->name, error);
-    size_t bytes;
-    if (entry == NULL)
-        return false;
+    struct array_entry *entry = entry_add(list, folder, object->name);
     if (array_hdf5_readable(object, entry->reason))
         entry->reason[0] = '\0';
     entry->has_shape =
         object->kind == HDF5_DATASET && object->layout != HDF5_VIRTUAL && object->fault[0] == '\0';
     if (!entry->has_shape)
-        return true;
+        return;
     array_hdf5_type_name(object, entry->type, sizeof entry->type);
     array_hdf5_filter_names(object, entry->filters, sizeof entry->filters);
     entry->is_chunked = object->layout == HDF5_CHUNKED;
     entry->dimensions = (int)object->dimensions;
     memcpy(entry->extent, object->extent, sizeof entry->extent);
     memcpy(entry->chunk, object->chunk, sizeof entry->chunk);
-    /* xarray writes Booleans as int8. */
     if (entry->reason[0] == '\0')
-        entry->kind = hdf5_attribute_is(reader, object, "dtype", "bool") ? 'b' : object->type[1];
-    entry->is_scale = hdf5_attribute_is(reader, object, "CLASS", "DIMENSION_SCALE");
-    FILE *text = open_memstream(&entry->attributes, &bytes);
-    if (text == NULL)
-        return listing_no_memory(error);
-    hdf5_attributes_write(text, reader, object);
-    return fclose(text) == 0 || listing_no_memory(error);
+        entry->kind = object->type[1];
+    attributes_set(entry, source);
 }
 
-static bool hdf5_members_add(struct array_list *list, const struct hdf5_reader *reader,
-                             const struct hdf5_object *group, const char *folder, int depth,
-                             struct error *error)
+static void hdf5_members_add(struct array_list *list, const struct array_path *source,
+                             const struct hdf5_object *group, const char *folder, int depth)
 {
     char path[PATH_MAX];
     const struct hdf5_object *member = NULL;
-    bool good = true;
-    while (good && depth < DEEPEST && (member = hdf5_next(reader, group, member)) != NULL) {
+    while (depth < DEEPEST && (member = hdf5_next(source->reader, group, member)) != NULL) {
         if (snprintf(path, sizeof path, "%s/%s", folder, member->name) >= (int)sizeof path)
             continue;
-        good = member->kind == HDF5_GROUP
-                   ? hdf5_members_add(list, reader, member, path, depth + 1, error)
-                   : hdf5_dataset_add(list, reader, member, folder, error);
+        if (member->kind == HDF5_GROUP)
+            hdf5_members_add(list, source, member, path, depth + 1);
+        else
+            hdf5_dataset_add(list, source, member, folder);
     }
-    return good;
 }
 
 /* ---- folders ---- */
-
-static void json_attributes_write(FILE *to, const json_t *attributes)
-{
-    for (int n = 0; n < ATTRIBUTES; n++) {
-        const char *name = attribute_names[n];
-        const json_t *value = json_object_get(attributes, name);
-        const json_t *first = json_is_array(value) ? json_array_get(value, 0) : value;
-        double values[MOST_NUMBERS];
-        int count = 0;
-        if (json_is_string(first) && strcmp(name, "_FillValue") != 0) /* base64 */
-            text_write(to, name, json_string_value(first), json_array_size(value) > 1);
-        for (; count < MOST_NUMBERS && json_is_number(first); count++) {
-            values[count] = json_number_value(first);
-            first = json_is_array(value) ? json_array_get(value, (size_t)count + 1) : NULL;
-        }
-        numbers_write(to, name, values, count);
-    }
-}
 
 /* Set an entry from an array that was opened, or that was refused with this reason. */
 static void entry_set(struct array_entry *entry, const struct array *array, const char *reason)
@@ -185,46 +164,23 @@ static void entry_set(struct array_entry *entry, const struct array *array, cons
                                  n > 0 ? ", " : "", array_filter_name(array->filter[n]));
 }
 
-/* True if a coordinate of this name belongs to the dimension of this name. */
-static bool is_scale_of(const json_t *attributes, const char *name)
+static void zarr_array_add(struct array_list *list, const struct array_path *source,
+                           const char *folder, const char *name)
 {
-    const json_t *dimensions = json_object_get(attributes, ZARR_DIMENSIONS);
-    const char *dimension = json_string_value(json_array_get(dimensions, 0));
-    return json_array_size(dimensions) == 1 && dimension != NULL && strcmp(dimension, name) == 0;
-}
-
-static bool zarr_array_add(struct array_list *list, const char *store, const char *folder,
-                           const char *name, struct error *error)
-{
-    struct array_entry *entry = entry_add(list, folder, name, error);
+    struct array_entry *entry = entry_add(list, folder, name);
     struct array array;
     struct error reason = {0};
-    char path[PATH_MAX];
-    size_t bytes;
-    if (entry == NULL)
-        return false;
-    error_defer(array_zarr_open(store, entry->path, &array, &reason));
+    error_defer(array_zarr_open(source->path, entry->path, &array, &reason));
     entry_set(entry, &array, reason.text);
     array_close(&array);
-    snprintf(path, sizeof path, "%s%s", store, entry->path);
-    json_t *attributes = array_zarr_attributes(path);
-    entry->is_scale = is_scale_of(attributes, name);
-    if (entry->kind != '\0' && strcmp(json_is_string(json_object_get(attributes, "dtype"))
-                                          ? json_string_value(json_object_get(attributes, "dtype"))
-                                          : "",
-                                      "bool") == 0)
-        entry->kind = 'b';
-    FILE *text = open_memstream(&entry->attributes, &bytes);
-    if (text != NULL)
-        json_attributes_write(text, attributes);
-    json_decref(attributes);
-    return (text != NULL && fclose(text) == 0) || listing_no_memory(error);
+    attributes_set(entry, source);
 }
 
 /* Add the arrays below the folder of a group. */
-static bool zarr_group_add(struct array_list *list, const char *store, const char *folder,
-                           int depth, struct error *error)
+static bool zarr_group_add(struct array_list *list, const struct array_path *source,
+                           const char *folder, int depth, struct error *error)
 {
+    const char *store = source->path;
     char path[PATH_MAX], member[PATH_MAX];
     struct listing folders = {0};
     snprintf(path, sizeof path, "%s%s", store, folder);
@@ -235,9 +191,9 @@ static bool zarr_group_add(struct array_list *list, const char *store, const cha
             depth == DEEPEST)
             continue;
         if (array_zarr_is_array(member))
-            good = zarr_array_add(list, store, folder, name, error);
+            zarr_array_add(list, source, folder, name);
         else if (array_zarr_is_store(member))
-            good = zarr_group_add(list, store, member + strlen(store), depth + 1, error);
+            good = zarr_group_add(list, source, member + strlen(store), depth + 1, error);
     }
     listing_free(&folders);
     return good;
@@ -248,7 +204,7 @@ static bool is_npy(const char *name)
     return text_ends_with(name, ".npy");
 }
 
-static bool npy_add(struct array_list *list, const char *path, struct error *error)
+static void npy_add(struct array_list *list, const char *path)
 {
     char name[PATH_MAX];
     struct array array;
@@ -256,13 +212,10 @@ static bool npy_add(struct array_list *list, const char *path, struct error *err
     snprintf(name, sizeof name, "%s", text_base_name(path));
     if (is_npy(name))
         name[strlen(name) - strlen(".npy")] = '\0';
-    struct array_entry *entry = entry_add(list, "", name, error);
-    if (entry == NULL)
-        return false;
+    struct array_entry *entry = entry_add(list, "", name);
     error_defer(array_npy_open(path, name, &array, &reason));
     entry_set(entry, &array, reason.text);
     array_close(&array);
-    return true;
 }
 
 static bool npy_folder_add(struct array_list *list, const char *folder, struct error *error)
@@ -271,8 +224,8 @@ static bool npy_folder_add(struct array_list *list, const char *folder, struct e
     struct listing files = {0};
     bool good = listing_read(folder, NULL, &files, is_npy, error);
     for (size_t n = 0; good && n < files.count; n++)
-        good = listing_join(path, sizeof path, folder, files.names[n], error) &&
-               npy_add(list, path, error);
+        if ((good = listing_join(path, sizeof path, folder, files.names[n], error)))
+            npy_add(list, path);
     listing_free(&files);
     return good;
 }
@@ -286,15 +239,17 @@ bool array_list_read(const char *path, struct array_list *list, struct error *er
     bool good = array_path_open(&source, path, &reader, error);
     list->container = source.is_npy ? ".npy file" : "HDF5";
     if (good && source.is_npy) {
-        good = npy_add(list, path, error);
+        npy_add(list, path);
     } else if (good && source.is_folder) {
         const bool is_zarr = array_zarr_is_store(path);
         list->container = is_zarr ? "Zarr store" : "folder of .npy files";
-        good = array_zarr_is_array(path) ? zarr_array_add(list, path, "", "", error)
-               : is_zarr                 ? zarr_group_add(list, path, "", 0, error)
-                                         : npy_folder_add(list, path, error);
+        if (array_zarr_is_array(path))
+            zarr_array_add(list, &source, "", "");
+        else
+            good = is_zarr ? zarr_group_add(list, &source, "", 0, error)
+                           : npy_folder_add(list, path, error);
     } else if (good) {
-        good = hdf5_members_add(list, &reader, reader.file.objects, "", 0, error);
+        hdf5_members_add(list, &source, reader.file.objects, "", 0);
     }
     hdf5_reader_close(&reader);
     array_path_close(&source);

@@ -12,8 +12,8 @@
 #include "core/integer.h"
 #include "core/log.h"
 #include "core/vectorised.h"
+#include "data/array_attributes.h"
 #include "data/array_cache.h"
-#include "data/array_names.h"
 #include "data/array_path.h"
 #include "data/arrays.h"
 #include "data/arrays_variable.h"
@@ -276,46 +276,14 @@ static bool file_open(struct dataset *dataset, const struct options *options,
            class_names_read(dataset, file, error);
 }
 
-/* Return the files of a split. If there are no test files, the validation files are the test split.
- * If there are neither and data.val is a fraction, return the training files: samples are held out
- * from them. */
-static const struct split_file *split_find(const struct arrays *self, const struct options *options,
-                                           enum data_split split, int64_t *count,
-                                           struct error *error)
-{
-    const struct split_files *files = &self->files;
-    const bool own = split == SPLIT_VALIDATION && options->data.val == VALIDATION_VAL;
-    const struct split_file *found =
-        split_files_of(files, split == SPLIT_VALIDATION && !own ? SPLIT_TEST : split, count);
-    if (*count == 0 && split != SPLIT_TRAIN)
-        found = split_files_of(files, SPLIT_VALIDATION, count);
-    if (*count == 0 && options->data.val == VALIDATION_FRACTION)
-        found = split_files_of(files, SPLIT_TRAIN, count);
-    if (*count > 0)
-        return found;
-    if (split == SPLIT_TRAIN)
-        error_set(error, ERROR_DATA,
-                  "data.root=%s: all %lld files are for evaluation, because they or their folders "
-                  "have test or val in their names: add files for training, or rename these",
-                  options->data.root, (long long)files->count);
-    else
-        error_set(
-            error, ERROR_DATA,
-            "data.root=%s: none of the %lld files has %s in its name: set data.val=0.1 to hold "
-            "out samples, or add such a file",
-            options->data.root, (long long)files->count,
-            own ? "val, valid or validation" : "test, val, valid or validation");
-    return NULL;
-}
-
 static bool split_open(struct dataset *dataset, const struct options *options,
                        struct hdf5_reader *reader, enum data_split split, struct error *error)
 {
     struct arrays *self = dataset->self;
     int64_t count;
-    const struct split_file *files = split == SPLIT_ALL
-                                         ? split_files_all(&self->files, &count)
-                                         : split_find(self, options, split, &count, error);
+    const struct split_file *files =
+        split == SPLIT_ALL ? split_files_all(&self->files, &count)
+                           : split_files_choose(&self->files, options, split, &count, error);
     bool good = files != NULL;
     if (good)
         dataset->held_out |=

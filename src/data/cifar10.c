@@ -9,13 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "config/options.h"
+#include "core/allocate.h"
 #include "core/crc32c.h"
 #include "core/durable.h"
 #include "core/folder.h"
+#include "core/integer.h"
 #include "data/data_root.h"
 #include "data/dataset.h"
 
@@ -101,14 +102,11 @@ static bool check_label(const struct cifar_file *file, int64_t record, int label
 /* Read all records: labels are checked, and the data set's checksum is updated. */
 static bool check_records(struct dataset *dataset, struct cifar_file *file, struct error *error)
 {
-    unsigned char *chunk = malloc((size_t)CHECK_RECORDS * RECORD);
-    file->labels = malloc((size_t)file->records);
-    bool good = (chunk != NULL && file->labels != NULL) ||
-                error_set(error, ERROR_MEMORY, "no memory to check %s", file->path);
+    unsigned char *chunk = allocate(CHECK_RECORDS, RECORD);
+    bool good = true;
+    file->labels = allocate((size_t)file->records, 1);
     for (int64_t first = 0; good && first < file->records; first += CHECK_RECORDS) {
-        int64_t count = file->records - first;
-        if (count > CHECK_RECORDS)
-            count = CHECK_RECORDS;
+        const int64_t count = smaller(file->records - first, CHECK_RECORDS);
         good = read_fully(file, chunk, (size_t)(count * RECORD), first * RECORD, error);
         for (int64_t i = 0; good && i < count; i++) {
             file->labels[first + i] = chunk[i * RECORD];
@@ -193,21 +191,12 @@ static bool cifar10_open(const struct options *options, enum data_split split,
     if (!find_directory(root, directory, sizeof directory, error))
         return false;
     int last = last_batch(directory);
-    struct cifar10 *self = calloc(1, sizeof *self);
-    dataset->self = self;
-    if (self != NULL)
-        self->files = calloc((size_t)last + 2, sizeof *self->files);
-    if (self == NULL || self->files == NULL)
-        return error_set(error, ERROR_MEMORY, "no memory to open %s", directory);
+    struct cifar10 *self = dataset->self = allocate(1, sizeof *self);
+    self->files = allocate((size_t)last + 2, sizeof *self->files);
     cifar10_describe(options, dataset);
-    dataset->class_name = calloc(CLASSES, sizeof *dataset->class_name);
-    bool named = dataset->class_name != NULL;
-    for (int i = 0; named && i < CLASSES; i++) {
-        dataset->class_name[i] = strdup(class_names[i]);
-        named = dataset->class_name[i] != NULL;
-    }
-    if (!named)
-        return error_set(error, ERROR_MEMORY, "no memory for class names");
+    dataset->class_name = allocate(CLASSES, sizeof *dataset->class_name);
+    for (int i = 0; i < CLASSES; i++)
+        dataset->class_name[i] = allocate_copy(class_names[i]);
     if ((all || split == SPLIT_TRAIN) && !open_training_files(dataset, directory, last, error))
         return false;
     if (all || split != SPLIT_TRAIN)
@@ -236,17 +225,13 @@ static bool cifar10_read(struct dataset *dataset, int64_t record, void *values, 
                          struct error *error)
 {
     const struct cifar_file *file = file_of(dataset->self, record);
-    int64_t place = record - file->first;
-    unsigned char first = 0;
-    struct iovec parts[2] = {{&first, 1}, {values, PIXELS}};
-    ssize_t got = preadv(file->descriptor, parts, 2, (off_t)(place * RECORD));
-    if (got != RECORD) { /* a short read: read again in pieces to find the cause */
-        if (!read_fully(file, &first, 1, place * RECORD, error) ||
-            !read_fully(file, values, PIXELS, place * RECORD + 1, error))
-            return false;
-    }
-    *label = first;
-    return check_label(file, place, first, error);
+    const int64_t place = record - file->first;
+    unsigned char bytes[RECORD];
+    if (!read_fully(file, bytes, RECORD, place * RECORD, error))
+        return false;
+    memcpy(values, bytes + 1, PIXELS);
+    *label = bytes[0];
+    return check_label(file, place, bytes[0], error);
 }
 
 static void cifar10_close(struct dataset *dataset)

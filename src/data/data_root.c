@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/allocate.h"
 #include "core/text.h"
 #include "data/listing.h"
 
@@ -21,14 +22,13 @@ static bool missing_in(const char *root, const char *folder, const char *name, c
     struct error none = {0};
     const bool is_here = strcmp(folder, ".") == 0;
     error_defer(listing_read(folder, &found, &found, NULL, &none));
-    if (listing_grow(&found.names, &found.capacity, found.count, sizeof *found.names, &none)) {
-        found.names[found.count] = NULL;
-        const char *nearest = text_nearest(name, (const char *const *)found.names);
-        if (nearest != NULL)
-            error_set(error, ERROR_DATA,
-                      "data.root=%s: no such file or folder; did you mean %.300s%s%.100s?", root,
-                      is_here ? "" : folder, is_here ? "" : "/", nearest);
-    }
+    found.names = allocate_more(found.names, &found.capacity, found.count, sizeof *found.names);
+    found.names[found.count] = NULL;
+    const char *nearest = text_nearest(name, (const char *const *)found.names);
+    if (nearest != NULL)
+        error_set(error, ERROR_DATA,
+                  "data.root=%s: no such file or folder; did you mean %.300s%s%.100s?", root,
+                  is_here ? "" : folder, is_here ? "" : "/", nearest);
     listing_name_some(&found, names, sizeof names);
     listing_free(&found);
     if (is_here && getcwd(directory, sizeof directory) != NULL)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "config/options.h"
+#include "core/allocate.h"
 #include "core/folder.h"
 #include "data/split.h"
 
@@ -49,11 +50,13 @@ static bool open_records(struct dataset *dataset, const struct options *options,
         return error_set(error, ERROR_DATA, "%lld records are more than the limit of 2^32",
                          (long long)dataset->count);
     if (options->data.val == VALIDATION_REFERENCE && split != SPLIT_ALL)
-        return split_reference(dataset, seed, split, error);
+        split_reference(dataset, seed, split);
     if (!divides || (split == SPLIT_TEST && !dataset->held_out))
         return true;
-    return (options->data.val_from == VAL_FROM_END ? split_end : split_stratified)(
-        dataset, options->data.val_fraction, dataset->held_out, error);
+    if (options->data.val_from != VAL_FROM_END)
+        return split_stratified(dataset, options->data.val_fraction, dataset->held_out, error);
+    split_end(dataset, options->data.val_fraction, dataset->held_out);
+    return true;
 }
 
 static bool open_split(struct dataset *dataset, const struct options *options,
@@ -69,8 +72,8 @@ static bool open_split(struct dataset *dataset, const struct options *options,
     if (options->debug.fraction >= 1)
         return true;
     const int64_t kept = (int64_t)((double)dataset->count * options->debug.fraction + 0.5);
-    return split_draw(dataset, (uint64_t)options->run.seed, 1 + (uint32_t)split,
-                      kept < 1 ? 1 : kept, error);
+    split_draw(dataset, (uint64_t)options->run.seed, 1 + (uint32_t)split, kept < 1 ? 1 : kept);
+    return true;
 }
 
 bool dataset_open(struct dataset *dataset, const struct options *options, enum data_split split,
@@ -159,6 +162,16 @@ bool dataset_label(struct dataset *dataset, int64_t index, int32_t *label, struc
         return false;
     ENSURE(*label >= 0 && *label < dataset->classes, "a label out of range");
     return true;
+}
+
+void dataset_number_classes(struct dataset *dataset, const char *prefix)
+{
+    char name[32];
+    dataset->class_name = allocate((size_t)dataset->classes, sizeof *dataset->class_name);
+    for (int64_t i = 0; i < dataset->classes; i++) {
+        snprintf(name, sizeof name, "%s%lld", prefix, (long long)i);
+        dataset->class_name[i] = allocate_copy(name);
+    }
 }
 
 void dataset_advise(struct dataset *dataset, int64_t first, int64_t count)

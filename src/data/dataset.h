@@ -156,6 +156,9 @@ MUST_CHECK bool dataset_load(struct dataset *dataset, int64_t index, struct byte
 MUST_CHECK bool dataset_label(struct dataset *dataset, int64_t index, int32_t *label,
                               struct error *error);
 
+/* Name the classes of a data set by their numbers after `prefix`; for formats. */
+void dataset_number_classes(struct dataset *dataset, const char *prefix);
+
 /* Hint that samples [first, first + count) will be read soon. */
 void dataset_advise(struct dataset *dataset, int64_t first, int64_t count);
 

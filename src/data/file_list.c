@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "config/options.h"
+#include "core/allocate.h"
 #include "core/crc32c.h"
 #include "core/text.h"
 #include "core/text_file.h"
@@ -38,8 +39,8 @@ static bool add_folder(const char *operand, bool skip_broken, struct listing *fi
         struct listing names = {0};
         good = listing_read(folders.names[f], NULL, &names, image_file_is_name, error);
         for (size_t i = 0; good && i < names.count; i++)
-            good = listing_join(path, sizeof path, folders.names[f], names.names[i], error) &&
-                   listing_add(files, path, error);
+            if ((good = listing_join(path, sizeof path, folders.names[f], names.names[i], error)))
+                listing_add(files, path);
         listing_free(&names);
     }
     listing_free(&folders);
@@ -57,11 +58,12 @@ static bool add_line(const char *folder, const char *name, struct listing *files
                      struct error *error)
 {
     char path[LISTING_PATH];
-    if (name[0] == '\0')
-        return true;
-    if (name[0] == '/' || folder[0] == '\0')
-        return listing_add(files, name, error);
-    return listing_join(path, sizeof path, folder, name, error) && listing_add(files, path, error);
+    const bool joins = name[0] != '/' && folder[0] != '\0';
+    if (joins && !listing_join(path, sizeof path, folder, name, error))
+        return false;
+    if (name[0] != '\0')
+        listing_add(files, joins ? path : name);
+    return true;
 }
 
 static bool add_lines(const char *list, char *text, struct listing *files, struct error *error)
@@ -108,7 +110,8 @@ static bool add_operand(const char *operand, bool skip_broken, struct listing *f
         return add_folder(operand, skip_broken, files, error);
     if (text_ends_with(operand, ".txt"))
         return add_list(operand, files, error);
-    return listing_add(files, operand, error);
+    listing_add(files, operand);
+    return true;
 }
 
 /* ---- the data set */
@@ -124,16 +127,12 @@ static bool check_file(const struct dataset *dataset, int64_t record, const stru
 static bool check_files(struct dataset *dataset, const struct options *options, struct error *error)
 {
     const size_t count = (size_t)dataset->count;
-    if (options->data.skip_broken) {
-        dataset->fault = calloc(count, sizeof *dataset->fault);
-        return dataset->fault != NULL || listing_no_memory(error);
-    }
-    if (options->data.check == CHECK_NONE)
+    if (options->data.skip_broken)
+        dataset->fault = allocate(count, sizeof *dataset->fault);
+    if (options->data.skip_broken || options->data.check == CHECK_NONE)
         return true;
-    uint8_t *broken = calloc(count, 1);
-    const bool good = broken != NULL
-                          ? record_check(dataset, count, options, check_file, broken, error)
-                          : listing_no_memory(error);
+    uint8_t *broken = allocate(count, 1);
+    const bool good = record_check(dataset, count, options, check_file, broken, error);
     free(broken);
     return good;
 }
@@ -154,11 +153,8 @@ static int64_t file_list_size(struct dataset *dataset, int64_t record, struct er
 
 static void file_list_close(struct dataset *dataset)
 {
-    struct listing *files = dataset->self;
-    if (files == NULL)
-        return;
-    listing_free(files);
-    free(files);
+    listing_free(dataset->self);
+    free(dataset->self);
 }
 
 static const struct dataset_format file_list = {
@@ -172,10 +168,7 @@ static const struct dataset_format file_list = {
 static bool add_operands(struct dataset *dataset, const char *const *operands, int count,
                          bool skip_broken, struct error *error)
 {
-    struct listing *files = calloc(1, sizeof *files);
-    dataset->self = files;
-    if (files == NULL)
-        return listing_no_memory(error);
+    struct listing *files = dataset->self = allocate(1, sizeof *files);
     for (int i = 0; i < count; i++)
         if (!add_operand(operands[i], skip_broken, files, error))
             return false;

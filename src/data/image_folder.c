@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "config/options.h"
+#include "core/allocate.h"
 #include "core/crc32c.h"
 #include "data/data_root.h"
 #include "data/dataset.h"
@@ -45,37 +46,30 @@ static void image_folder_name_record(const struct dataset *dataset, int64_t reco
 /* ---- Lists of classes and files in torchvision's order: Python's sorted(os.walk(folder)) and
  * sorted(files). */
 
-static bool add_file(struct image_folder *self, const char *name, struct error *error)
+static void add_file(struct image_folder *self, const char *name)
 {
     const size_t bytes = strlen(name) + 1;
     while (self->names_capacity - self->names_bytes < bytes)
-        if (!listing_grow(&self->names, &self->names_capacity, self->names_capacity, 1, error))
-            return false;
-    if (!listing_grow(&self->records, &self->record_capacity, self->record_count,
-                      sizeof *self->records, error))
-        return false;
+        self->names = allocate_more(self->names, &self->names_capacity, self->names_capacity, 1);
+    self->records = allocate_more(self->records, &self->record_capacity, self->record_count,
+                                  sizeof *self->records);
     self->records[self->record_count++] =
         (struct folder_record){self->names_bytes, (uint32_t)self->folder_count - 1};
     memcpy(self->names + self->names_bytes, name, bytes);
     self->names_bytes += bytes;
-    return true;
 }
 
 static bool add_folder(struct image_folder *self, const char *path, int32_t label,
                        struct error *error)
 {
     struct listing files = {0};
-    bool good = listing_grow(&self->folders, &self->folder_capacity, self->folder_count,
-                             sizeof *self->folders, error) &&
-                listing_read(path, NULL, &files, image_file_is_name, error);
-    if (good && files.count > 0) {
-        char *copy = strdup(path);
-        good = copy != NULL || listing_no_memory(error);
-        if (good)
-            self->folders[self->folder_count++] = (struct folder){copy, label};
-    }
-    for (size_t i = 0; good && i < files.count; i++)
-        good = add_file(self, files.names[i], error);
+    const bool good = listing_read(path, NULL, &files, image_file_is_name, error);
+    self->folders = allocate_more(self->folders, &self->folder_capacity, self->folder_count,
+                                  sizeof *self->folders);
+    if (files.count > 0)
+        self->folders[self->folder_count++] = (struct folder){allocate_copy(path), label};
+    for (size_t i = 0; i < files.count; i++)
+        add_file(self, files.names[i]);
     listing_free(&files);
     return good;
 }
@@ -110,9 +104,7 @@ static bool check_files(struct dataset *dataset, const struct options *options, 
     const size_t count = self->record_count;
     if (options->data.check == CHECK_NONE || count == 0)
         return true;
-    uint8_t *broken = calloc(count, 1);
-    if (broken == NULL)
-        return error_set(error, ERROR_MEMORY, "no memory to check %zu files", count);
+    uint8_t *broken = allocate(count, 1);
     const bool good = record_check(dataset, count, options, check_file, broken, error);
     self->record_count = 0;
     for (size_t i = 0; i < count; i++)
@@ -295,12 +287,9 @@ static bool add_records(const struct options *options, enum data_split split,
 static bool image_folder_open(const struct options *options, enum data_split split,
                               struct dataset *dataset, struct error *error)
 {
-    struct image_folder *self = calloc(1, sizeof *self);
-    dataset->self = self;
+    struct image_folder *self = dataset->self = allocate(1, sizeof *self);
     dataset->encoded = true;
     dataset->channels = 3;
-    if (self == NULL)
-        return error_set(error, ERROR_MEMORY, "no memory to open data.root=%s", options->data.root);
     if (options->data.root[0] == '\0')
         return error_set(error, ERROR_USAGE, "data.format=%s needs data.root",
                          options->data.format);
@@ -359,8 +348,6 @@ static int64_t image_folder_size(struct dataset *dataset, int64_t record, struct
 static void image_folder_close(struct dataset *dataset)
 {
     struct image_folder *self = dataset->self;
-    if (self == NULL)
-        return;
     for (size_t i = 0; i < self->folder_count; i++)
         free(self->folders[i].path);
     free(self->folders);

@@ -9,38 +9,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "core/allocate.h"
 #include "core/log.h"
 
-bool listing_no_memory(struct error *error)
+void listing_add(struct listing *listing, const char *name)
 {
-    return error_set(error, ERROR_MEMORY, "no memory for the list of images");
-}
-
-bool listing_grow(void *array, size_t *capacity, size_t count, size_t element_bytes,
-                  struct error *error)
-{
-    void **place = array;
-    if (count < *capacity)
-        return true;
-    const size_t wanted = *capacity < 64 ? 64 : 2 * *capacity;
-    void *larger = realloc(*place, wanted * element_bytes);
-    if (larger == NULL)
-        return listing_no_memory(error);
-    *place = larger;
-    *capacity = wanted;
-    return true;
-}
-
-bool listing_add(struct listing *listing, const char *name, struct error *error)
-{
-    if (!listing_grow(&listing->names, &listing->capacity, listing->count, sizeof *listing->names,
-                      error))
-        return false;
-    listing->names[listing->count] = strdup(name);
-    if (listing->names[listing->count] == NULL)
-        return listing_no_memory(error);
-    listing->count++;
-    return true;
+    listing->names =
+        allocate_more(listing->names, &listing->capacity, listing->count, sizeof *listing->names);
+    listing->names[listing->count++] = allocate_copy(name);
 }
 
 void listing_free(struct listing *listing)
@@ -91,6 +67,12 @@ bool listing_is_folder(const char *path)
     return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
+static void add_if(struct listing *listing, const char *name)
+{
+    if (listing != NULL)
+        listing_add(listing, name);
+}
+
 static void listing_sort(struct listing *listing)
 {
     if (listing != NULL && listing->count > 0)
@@ -111,9 +93,9 @@ bool listing_read(const char *folder, struct listing *folders, struct listing *f
         good = listing_join(path, sizeof path, folder, entry->d_name, error);
         const bool is_link = entry->d_type == DT_UNKNOWN || entry->d_type == DT_LNK;
         if (good && (is_link ? listing_is_folder(path) : entry->d_type == DT_DIR))
-            good = folders == NULL || listing_add(folders, entry->d_name, error);
-        else if (good && files != NULL && (keep == NULL || keep(entry->d_name)))
-            good = listing_add(files, entry->d_name, error);
+            add_if(folders, entry->d_name);
+        else if (good && (keep == NULL || keep(entry->d_name)))
+            add_if(files, entry->d_name);
     }
     closedir(stream);
     listing_sort(folders);
@@ -155,8 +137,10 @@ static bool folder_walk(const char *folder, const struct level *above, bool skip
         listing_free(&folders);
         return true;
     }
-    good =
-        good ? listing_add(found, folder, error) : error_set(error, reason.kind, "%s", reason.text);
+    if (good)
+        listing_add(found, folder);
+    else
+        *error = reason;
     for (size_t i = 0; good && i < folders.count; i++)
         good = listing_join(path, sizeof path, folder, folders.names[i], error) &&
                folder_walk(path, &level, skip_broken, found, error);

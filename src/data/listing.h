@@ -24,7 +24,7 @@ MUST_CHECK bool listing_read(const char *folder, struct listing *folders, struct
  * inside itself (a circular link) is an error; with skip_broken it is skipped with a warning. */
 MUST_CHECK bool listing_walk(const char *folder, bool skip_broken, struct listing *found,
                              struct error *error);
-MUST_CHECK bool listing_add(struct listing *listing, const char *name, struct error *error);
+void listing_add(struct listing *listing, const char *name);
 void listing_free(struct listing *listing);
 
 /* Write the first names for a message: "a, b, c and 4 more". Hidden names are left out. */
@@ -38,11 +38,5 @@ MUST_CHECK bool listing_join(char *path, size_t size, const char *folder, const 
                              struct error *error);
 
 bool listing_is_folder(const char *path);
-
-/* Ensure that an array (`array` points to its pointer) has memory for element `count`. */
-MUST_CHECK bool listing_grow(void *array, size_t *capacity, size_t count, size_t element_bytes,
-                             struct error *error);
-/* Set the error ERROR_MEMORY; returns false. */
-bool listing_no_memory(struct error *error);
 
 #endif

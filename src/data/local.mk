@@ -15,8 +15,6 @@ libvittrain_a_SOURCES += \
 	src/data/array_hdf5.h \
 	src/data/array_list.c \
 	src/data/array_list.h \
-	src/data/array_names.c \
-	src/data/array_names.h \
 	src/data/array_npy.c \
 	src/data/array_npy.h \
 	src/data/array_path.c \

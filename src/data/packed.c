@@ -13,9 +13,11 @@
 #include <unistd.h>
 
 #include "config/options.h"
+#include "core/allocate.h"
 #include "core/crc32c.h"
 #include "core/durable.h"
 #include "core/log.h"
+#include "data/split.h"
 
 /* The records of one split in one file. */
 struct packed_stretch {
@@ -40,12 +42,8 @@ struct packed {
 static void *read_table(const struct packed_stretch *stretch, int64_t rows, size_t row,
                         int64_t offset, struct error *error)
 {
-    void *table = malloc((size_t)rows * row);
-    if (table == NULL)
-        error_set(error, ERROR_MEMORY, "%s: no memory for tables of %lld records", stretch->path,
-                  (long long)rows);
-    else if (durable_pread(stretch->descriptor, table, (size_t)rows * row, offset) !=
-             (size_t)rows * row)
+    void *table = allocate((size_t)rows, row);
+    if (durable_pread(stretch->descriptor, table, (size_t)rows * row, offset) != (size_t)rows * row)
         error_set(error, ERROR_DATA, "%s: cannot read its tables: %s", stretch->path,
                   errno == 0 ? "it is cut" : strerror(errno));
     return table;
@@ -105,12 +103,8 @@ static bool add_stretch(struct dataset *dataset, const char *name, int64_t file,
     self->stretch_count++;
     if (!read_tables(self, stretch, error))
         return false;
-    if (!self->set.encoded && !self->check_always) {
-        stretch->checked = calloc((size_t)stretch->part.records, sizeof *stretch->checked);
-        if (stretch->checked == NULL)
-            return error_set(error, ERROR_MEMORY, "%s: no memory for %lld records", stretch->path,
-                             (long long)stretch->part.records);
-    }
+    if (!self->set.encoded && !self->check_always)
+        stretch->checked = allocate((size_t)stretch->part.records, sizeof *stretch->checked);
     dataset->count += stretch->part.records;
     dataset->sum = crc32c_update(dataset->sum, stretch->crc,
                                  (size_t)stretch->part.records * sizeof *stretch->crc);
@@ -166,10 +160,7 @@ static bool packed_open(const struct options *options, enum data_split split,
     const bool all = options->data.val == VALIDATION_REFERENCE;
     char name[PACKED_PATH];
     int64_t files;
-    struct packed *self = calloc(1, sizeof *self);
-    dataset->self = self;
-    if (self == NULL)
-        return error_set(error, ERROR_MEMORY, "no memory to open %s", options->data.root);
+    struct packed *self = dataset->self = allocate(1, sizeof *self);
     if (!packed_find(options->data.root, name, &files, error) ||
         !packed_frames_read(name, files, &self->set, error))
         return false;
@@ -179,27 +170,19 @@ static bool packed_open(const struct options *options, enum data_split split,
                  "turns if it is given data.exif=on",
                  name);
     self->check_always = options->data.check == CHECK_FULL;
-    self->stretches = calloc((size_t)files * 2, sizeof *self->stretches);
-    if (self->stretches == NULL)
-        return error_set(error, ERROR_MEMORY, "no memory to open %s", name);
-    /* Without a test split, the validation split is the test split, as for folders of images.
-     * Without both, data.val=FRACTION holds out training samples for testing too. */
-    enum data_split stored = all ? SPLIT_TEST : split;
-    if (stored != SPLIT_TRAIN &&
-        (stored != SPLIT_VALIDATION || options->data.val != VALIDATION_VAL))
-        stored = self->set.total[SPLIT_TEST] > 0 ? SPLIT_TEST : SPLIT_VALIDATION;
-    dataset->held_out |= options->data.val == VALIDATION_FRACTION && stored == SPLIT_VALIDATION &&
-                         self->set.total[SPLIT_VALIDATION] == 0;
-    if (dataset->held_out)
-        stored = SPLIT_TRAIN;
-    if (stored == SPLIT_VALIDATION && self->set.total[SPLIT_VALIDATION] == 0)
+    self->stretches = allocate((size_t)files * 2, sizeof *self->stretches);
+    const int stored = split_stored(options, all ? SPLIT_TEST : split, self->set.total);
+    if (stored < 0)
         return error_set(
             error, ERROR_DATA,
             "%s has no %s split: pack it again with data.val=%s, or use another data.val", name,
-            split == SPLIT_TEST ? "test" : "validation",
+            split == SPLIT_TRAIN  ? "training"
+            : split == SPLIT_TEST ? "test"
+                                  : "validation",
             options->data.val == VALIDATION_VAL ? "val" : "test");
+    dataset->held_out |= split != SPLIT_TRAIN && stored == SPLIT_TRAIN;
     if ((all && !add_split(dataset, name, SPLIT_TRAIN, error)) ||
-        !add_split(dataset, name, stored, error))
+        !add_split(dataset, name, (enum data_split)stored, error))
         return false;
     if (split == SPLIT_TRAIN && options->data.shuffle && options->data.shuffle_block > 0)
         warn_if_sorted(self, name);
@@ -310,8 +293,6 @@ static void packed_name_record(const struct dataset *dataset, int64_t record, ch
 static void packed_close(struct dataset *dataset)
 {
     struct packed *self = dataset->self;
-    if (self == NULL)
-        return;
     for (int64_t i = 0; i < self->stretch_count; i++) {
         close(self->stretches[i].descriptor);
         free(self->stretches[i].offset);

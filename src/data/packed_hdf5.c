@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/allocate.h"
 #include "core/crc32c.h"
 #include "core/hdf5_file.h"
 #include "core/hdf5_reader.h"
@@ -60,8 +61,7 @@ static void classes_write(hid_t file, const struct packed_set *set)
     size_t size = 1;
     for (size_t i = 0; i < classes; i++)
         size = strlen(set->class_name[i]) >= size ? strlen(set->class_name[i]) + 1 : size;
-    char *table = calloc(classes, size);
-    ENSURE_MEMORY(table != NULL, "no memory for the names of %zu classes", classes);
+    char *table = allocate(classes, size);
     for (size_t i = 0; i < classes; i++)
         memcpy(table + i * size, set->class_name[i], strlen(set->class_name[i]));
     hdf5_text_table_write(file, "classes", size, set->classes, table);
@@ -179,8 +179,7 @@ static bool classes_read(struct hdf5_reader *file, struct packed_set *set, struc
     if (table == NULL)
         return false;
     set->classes = hdf5_elements(found);
-    set->class_name = calloc((size_t)set->classes, sizeof *set->class_name);
-    ENSURE_MEMORY(set->class_name != NULL, "no memory for the names of classes");
+    set->class_name = allocate((size_t)set->classes, sizeof *set->class_name);
     for (int64_t i = 0; i < set->classes; i++) {
         set->class_name[i] =
             strndup(table + i * found->element_bytes, (size_t)found->element_bytes);
@@ -354,9 +353,7 @@ bool packed_frames_read(const char *name, int64_t files, struct packed_set *set,
 {
     struct hdf5_reader reader = {.kind = ERROR_DATA, .purpose = "packed data"};
     memset(set, 0, sizeof *set);
-    set->part = calloc((size_t)files, sizeof *set->part);
-    if (set->part == NULL)
-        return error_set(error, ERROR_MEMORY, "no memory to open %s", name);
+    set->part = allocate((size_t)files, sizeof *set->part);
     const bool good = read_files(&reader, name, files, set, error);
     hdf5_reader_close(&reader);
     return good;

@@ -11,6 +11,7 @@
 
 #include "config.h"
 #include "config/options.h"
+#include "core/allocate.h"
 #include "core/clock.h"
 #include "core/durable.h"
 #include "core/log.h"
@@ -171,13 +172,10 @@ static bool set_describe(struct packing *packing, const struct options *options,
             options->data.format);
     if (!set->encoded && !crop_choose(packing, options, error))
         return false;
-    const size_t count = (size_t)source->count;
     if (!set->shuffled)
         return true;
-    packing->order = malloc(count * sizeof *packing->order);
-    if (packing->order == NULL)
-        return error_set(error, ERROR_MEMORY, "no memory for the order of %zu records", count);
-    random_permutation((uint64_t)options->run.seed, RANDOM_PACK, 0, (uint32_t)count,
+    packing->order = allocate((size_t)source->count, sizeof *packing->order);
+    random_permutation((uint64_t)options->run.seed, RANDOM_PACK, 0, (uint32_t)source->count,
                        packing->order);
     return true;
 }
@@ -216,9 +214,7 @@ static bool sizes_find(struct packing *packing, struct error *error)
     int64_t begin, end, index;
     if (!packing->set.encoded)
         return true;
-    packing->before = calloc((size_t)count + 1, sizeof *packing->before);
-    if (packing->before == NULL)
-        error_set(error, ERROR_MEMORY, "no memory for the sizes of %lld records", (long long)count);
+    packing->before = allocate((size_t)count + 1, sizeof *packing->before);
     slice_of(packing, &begin, &end);
     for (int64_t i = begin; i < end && error->kind == ERROR_NONE; i++) {
         struct dataset *source = &packing->source[split_of(packing, i, &index)];
@@ -263,10 +259,8 @@ static bool files_plan(struct packing *packing, struct error *error)
     if (set->files > PACKED_MOST_FILES)
         return error_set(error, ERROR_USAGE, "convert.file_size would create %lld files: raise it",
                          (long long)set->files);
-    set->part = calloc((size_t)set->files, sizeof *set->part);
-    packing->descriptor = malloc((size_t)set->files * sizeof *packing->descriptor);
-    if (set->part == NULL || packing->descriptor == NULL)
-        return error_set(error, ERROR_MEMORY, "no memory for %lld files", (long long)set->files);
+    set->part = allocate((size_t)set->files, sizeof *set->part);
+    packing->descriptor = allocate((size_t)set->files, sizeof *packing->descriptor);
     for (int64_t file = 0; file < set->files; file++)
         packing->descriptor[file] = -1;
     files_cut(packing);
@@ -323,8 +317,7 @@ static bool files_open(struct packing *packing, struct error *error)
 {
     struct packed_set *set = &packing->set;
     struct comm *world = packing->world;
-    int64_t *inode = calloc((size_t)set->files, sizeof *inode);
-    ENSURE_MEMORY(inode != NULL, "no memory for %lld files", (long long)set->files);
+    int64_t *inode = allocate((size_t)set->files, sizeof *inode);
     if (world->rank == 0)
         frames_make(packing, error);
     bool good = comm_agree(world, error);
@@ -436,13 +429,9 @@ static bool records_pack(struct packing *packing, struct error *error)
     slice_of(packing, &next, &end);
     const int64_t begin = next, count = count_of(packing);
     struct run *run = &packing->run;
-    run->label = malloc(RUN_RECORDS * sizeof *run->label);
-    run->crc = malloc(RUN_RECORDS * sizeof *run->crc);
-    run->offset = malloc(RUN_RECORDS * sizeof *run->offset);
-    if (run->label == NULL || run->crc == NULL || run->offset == NULL)
-        error_set(error, ERROR_MEMORY, "no memory for buffered records");
-    if (!comm_agree(packing->world, error))
-        return false;
+    run->label = allocate(RUN_RECORDS, sizeof *run->label);
+    run->crc = allocate(RUN_RECORDS, sizeof *run->crc);
+    run->offset = allocate(RUN_RECORDS, sizeof *run->offset);
     do {
         const double round = clock_now();
         while (next < end && error->kind == ERROR_NONE && clock_now() - round < ROUND)

@@ -5,9 +5,23 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "config/options.h"
+#include "core/allocate.h"
 #include "core/integer.h"
 #include "core/random.h"
 #include "core/torch_random.h"
+
+int split_stored(const struct options *options, enum data_split split, const int64_t stored[3])
+{
+    const bool own = split == SPLIT_VALIDATION && options->data.val == VALIDATION_VAL;
+    if (split == SPLIT_VALIDATION && !own)
+        split = SPLIT_TEST;
+    if (stored[split] == 0 && split != SPLIT_TRAIN)
+        split = SPLIT_VALIDATION;
+    if (stored[split] == 0 && options->data.val == VALIDATION_FRACTION)
+        split = SPLIT_TRAIN;
+    return stored[split] > 0 ? (int)split : -1;
+}
 
 static int compare_numbers(const void *left, const void *right)
 {
@@ -15,59 +29,41 @@ static int compare_numbers(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-static bool no_memory(size_t count, struct error *error)
-{
-    return error_set(error, ERROR_MEMORY, "no memory for the order of %zu records", count);
-}
-
 /* Keep elements [begin, end) of a permutation of the samples, in ascending order. */
-static bool keep_part(struct dataset *dataset, const uint32_t *order, int64_t begin, int64_t end,
-                      struct error *error)
+static void keep_part(struct dataset *dataset, const uint32_t *order, int64_t begin, int64_t end)
 {
     const size_t kept = (size_t)(end - begin);
-    uint32_t *subset = malloc((kept > 0 ? kept : 1) * sizeof *subset);
-    if (subset == NULL)
-        return no_memory(kept, error);
+    uint32_t *subset = allocate(kept, sizeof *subset);
     for (size_t i = 0; i < kept; i++)
         subset[i] = dataset_record(dataset, order[(size_t)begin + i]);
     qsort(subset, kept, sizeof *subset, compare_numbers);
     free(dataset->subset);
     dataset->subset = subset;
     dataset->count = end - begin;
-    return true;
 }
 
-static bool order_make(const struct dataset *dataset, uint32_t **order, struct error *error)
+static uint32_t *order_allocate(const struct dataset *dataset)
 {
-    *order = malloc(((size_t)dataset->count + 1) * sizeof **order);
-    return *order != NULL || no_memory((size_t)dataset->count, error);
+    return allocate((size_t)dataset->count, sizeof(uint32_t));
 }
 
-bool split_draw(struct dataset *dataset, uint64_t seed, uint32_t draw, int64_t count,
-                struct error *error)
+void split_draw(struct dataset *dataset, uint64_t seed, uint32_t draw, int64_t count)
 {
-    uint32_t *order;
-    if (!order_make(dataset, &order, error))
-        return false;
+    uint32_t *order = order_allocate(dataset);
     random_permutation(seed, RANDOM_SPLIT, draw, (uint32_t)dataset->count, order);
-    const bool good = keep_part(dataset, order, 0, count, error);
+    keep_part(dataset, order, 0, count);
     free(order);
-    return good;
 }
 
-bool split_reference(struct dataset *dataset, uint64_t seed, enum data_split split,
-                     struct error *error)
+void split_reference(struct dataset *dataset, uint64_t seed, enum data_split split)
 {
     const int64_t training_end = dataset->count * 3 / 4;
     const int64_t validation_end = training_end + dataset->count / 12;
     const int64_t begin[] = {0, training_end, validation_end, dataset->count};
-    uint32_t *order;
-    if (!order_make(dataset, &order, error))
-        return false;
+    uint32_t *order = order_allocate(dataset);
     torch_permutation(seed, (uint32_t)dataset->count, order);
-    const bool good = keep_part(dataset, order, begin[split], begin[split + 1], error);
+    keep_part(dataset, order, begin[split], begin[split + 1]);
     free(order);
-    return good;
 }
 
 /* ---- data.val=FRACTION ---- */
@@ -91,11 +87,9 @@ static bool strata_make(struct dataset *dataset, struct strata *strata, struct e
 {
     const size_t count = (size_t)dataset->count, classes = (size_t)dataset->classes;
     *strata = (struct strata){.classes = dataset->classes,
-                              .begin = calloc(classes + 2, sizeof *strata->begin),
-                              .samples = malloc((count + 1) * sizeof *strata->samples),
-                              .label = malloc((count + 1) * sizeof *strata->label)};
-    if (strata->begin == NULL || strata->samples == NULL || strata->label == NULL)
-        return no_memory(count, error);
+                              .begin = allocate(classes + 2, sizeof *strata->begin),
+                              .samples = allocate(count, sizeof *strata->samples),
+                              .label = allocate(count, sizeof *strata->label)};
     for (size_t i = 0; i < count; i++)
         if (!dataset_label(dataset, (int64_t)i, &strata->label[i], error))
             return false;
@@ -121,9 +115,8 @@ bool split_stratified(struct dataset *dataset, double fraction, bool held_out, s
 {
     enum { FIRST_DRAW = 16 }; /* of RANDOM_SPLIT, after those of split_draw */
     struct strata strata;
-    uint32_t *order = NULL;
-    bool good = strata_make(dataset, &strata, error) && order_make(dataset, &order, error);
-    uint32_t *kept = order;
+    const bool good = strata_make(dataset, &strata, error);
+    uint32_t *order = order_allocate(dataset), *kept = order;
     for (int64_t c = 0; good && c < strata.classes; c++) {
         const uint32_t *samples = strata.samples + strata.begin[c];
         const size_t in_class = strata.begin[c + 1] - strata.begin[c];
@@ -135,23 +128,20 @@ bool split_stratified(struct dataset *dataset, double fraction, bool held_out, s
             kept[i - first] = samples[kept[i]];
         kept += end - first;
     }
-    good = good && keep_part(dataset, order, 0, kept - order, error);
+    if (good)
+        keep_part(dataset, order, 0, kept - order);
     free(order);
     strata_free(&strata);
     return good;
 }
 
-bool split_end(struct dataset *dataset, double fraction, bool held_out, struct error *error)
+void split_end(struct dataset *dataset, double fraction, bool held_out)
 {
     const int64_t first = dataset->count - (int64_t)held_out_of((size_t)dataset->count, fraction);
     const int64_t trained = larger(smaller(first, 1), first - dataset->overlap);
-    uint32_t *order;
-    if (!order_make(dataset, &order, error))
-        return false;
+    uint32_t *order = order_allocate(dataset);
     for (int64_t i = 0; i < dataset->count; i++)
         order[i] = (uint32_t)i;
-    const bool good =
-        keep_part(dataset, order, held_out ? first : 0, held_out ? dataset->count : trained, error);
+    keep_part(dataset, order, held_out ? first : 0, held_out ? dataset->count : trained);
     free(order);
-    return good;
 }

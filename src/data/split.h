@@ -7,18 +7,21 @@
 
 #include "data/dataset.h"
 
+/* Return the split of the files that is opened for `split`, or -1: `stored` has the number of
+ * records or files of training, validation and test. Without a test split, the validation split is
+ * the test split; without both, data.val=FRACTION holds out training samples. */
+int split_stored(const struct options *options, enum data_split split, const int64_t stored[3]);
+
 /* Keep `count` random samples. draw: number of this selection; others of the same seed are
  * independent. */
-MUST_CHECK bool split_draw(struct dataset *dataset, uint64_t seed, uint32_t draw, int64_t count,
-                           struct error *error);
+void split_draw(struct dataset *dataset, uint64_t seed, uint32_t draw, int64_t count);
 
 /* Keep one of the three parts of all samples (data.val=reference): 3/4 for training, 1/12 for
  * validation, the rest for testing. Of the 60,000 images of CIFAR-10, training images first, the
  * parts have the images of PyTorch's random_split(images, [45000, 5000, 10000],
  * torch.Generator().manual_seed(seed)); of other sizes n, those of the lengths [n * 3 / 4, n / 12,
  * rest]. */
-MUST_CHECK bool split_reference(struct dataset *dataset, uint64_t seed, enum data_split split,
-                                struct error *error);
+void split_reference(struct dataset *dataset, uint64_t seed, enum data_split split);
 
 /* Keep the samples that data.val=FRACTION holds out from the training samples, or all others. Of n
  * samples of a class, n * fraction (rounded) are held out, but at least one if n > 1, and at most
@@ -28,7 +31,6 @@ MUST_CHECK bool split_stratified(struct dataset *dataset, double fraction, bool 
 
 /* Keep the last n * fraction of n samples (rounded, at least one if n > 1, at most n - 1), or the
  * samples before them, without the last ones that share values with them (dataset->overlap). */
-MUST_CHECK bool split_end(struct dataset *dataset, double fraction, bool held_out,
-                          struct error *error);
+void split_end(struct dataset *dataset, double fraction, bool held_out);
 
 #endif

@@ -8,10 +8,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "config/option_types.h"
+#include "config/options.h"
+#include "core/allocate.h"
 #include "core/text.h"
 #include "data/data_root.h"
 #include "data/listing.h"
+#include "data/split.h"
 
 enum { FILES_MOST = 1 << 20 };
 
@@ -54,25 +56,15 @@ static enum data_split split_of_path(const char *path)
     return split;
 }
 
-/* The array grows to each power of two. */
 static bool add_file(struct split_files *files, const char *path, struct error *error)
 {
-    const size_t count = (size_t)files->count;
-    if (count >= FILES_MOST)
+    if (files->count >= FILES_MOST)
         return error_set(error, ERROR_DATA, "data.root: more than %d %s", FILES_MOST,
                          files->kind->plural);
-    if ((count & (count - 1)) == 0) {
-        const size_t wanted = count == 0 ? 1 : 2 * count;
-        struct split_file *larger = realloc(files->file, wanted * sizeof *larger);
-        if (larger == NULL)
-            return error_set(error, ERROR_MEMORY, "no memory for a list of %zu %s", wanted,
-                             files->kind->plural);
-        files->file = larger;
-    }
-    char *copy = strdup(path);
-    if (copy == NULL)
-        return error_set(error, ERROR_MEMORY, "no memory for the name %s", path);
-    files->file[files->count++] = (struct split_file){.path = copy, .split = split_of_path(path)};
+    files->file =
+        allocate_more(files->file, &files->capacity, (size_t)files->count, sizeof *files->file);
+    files->file[files->count++] =
+        (struct split_file){.path = allocate_copy(path), .split = split_of_path(path)};
     return true;
 }
 
@@ -266,6 +258,32 @@ struct split_file *split_files_of(const struct split_files *files, enum data_spl
         if (files->file[first + *count].split != split)
             break;
     return files->file + first;
+}
+
+struct split_file *split_files_choose(const struct split_files *files,
+                                      const struct options *options, enum data_split split,
+                                      int64_t *count, struct error *error)
+{
+    int64_t stored[3];
+    for (int s = 0; s < 3; s++)
+        split_files_of(files, (enum data_split)s, &stored[s]);
+    const int chosen = split_stored(options, split, stored);
+    if (chosen >= 0)
+        return split_files_of(files, (enum data_split)chosen, count);
+    if (split == SPLIT_TRAIN)
+        error_set(
+            error, ERROR_DATA,
+            "data.root=%s: all %lld %s are for evaluation, because they or their folders have "
+            "test or val in their names: add %s for training, or rename these",
+            options->data.root, (long long)files->count, files->kind->plural, files->kind->plural);
+    else
+        error_set(error, ERROR_DATA,
+                  "data.root=%s: none of the %lld %s has %sval, valid or validation in its name: "
+                  "set data.val=0.1 to hold out samples, or data.val=none, or add such %s",
+                  options->data.root, (long long)files->count, files->kind->plural,
+                  split == SPLIT_VALIDATION && options->data.val == VALIDATION_VAL ? "" : "test, ",
+                  files->kind->plural);
+    return NULL;
 }
 
 static int paths_compare(const void *left, const void *right)

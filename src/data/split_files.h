@@ -25,6 +25,7 @@ struct split_files {
     const struct split_file_kind *kind;
     struct split_file *file;
     int64_t count;
+    size_t capacity;
 };
 
 /* Find the files of data.root, which is a folder, or file names with braces ({000..146}, {a,b}) and
@@ -37,6 +38,13 @@ MUST_CHECK bool split_files_find(const char *root, const struct split_file_kind 
 /* Return the files of a split and their number. */
 struct split_file *split_files_of(const struct split_files *files, enum data_split split,
                                   int64_t *count);
+
+/* Return the files to open for a split, or NULL with an error if there are none. Without test
+ * files, the validation files are the test split; without both, data.val=FRACTION holds out
+ * training samples. */
+struct split_file *split_files_choose(const struct split_files *files,
+                                      const struct options *options, enum data_split split,
+                                      int64_t *count, struct error *error);
 
 /* Sort the files by path and return all of them. Do not call split_files_of afterwards. */
 struct split_file *split_files_all(struct split_files *files, int64_t *count);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "config/options.h"
+#include "core/allocate.h"
 #include "core/available.h"
 #include "core/integer.h"
 #include "core/launcher.h"
@@ -39,20 +40,6 @@ static void draw_bytes(uint64_t seed, uint32_t layer, uint32_t index, uint32_t b
         for (int i = 0; i < 16 && done < count; i++, done++)
             bytes[done] = (uint8_t)(random.word[i / 4] >> (8 * (i % 4)));
     }
-}
-
-static bool name_classes(struct dataset *dataset, struct error *error)
-{
-    dataset->class_name = calloc((size_t)dataset->classes, sizeof *dataset->class_name);
-    for (int64_t i = 0; dataset->class_name != NULL && i < dataset->classes; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "class %" PRId64, i);
-        dataset->class_name[i] = strdup(name);
-        if (dataset->class_name[i] == NULL)
-            return error_set(error, ERROR_MEMORY, "no memory for class names");
-    }
-    return dataset->class_name != NULL ||
-           error_set(error, ERROR_MEMORY, "no memory for class names");
 }
 
 static void synthetic_describe(const struct options *options, struct dataset *dataset)
@@ -176,22 +163,18 @@ static bool synthetic_open(const struct options *options, enum data_split split,
     int64_t training = options->data.samples;
     int64_t test = round_up_division(training, TRAINING_PER_TEST);
     bool all = options->data.val == VALIDATION_REFERENCE;
-    struct synthetic *self = calloc(1, sizeof *self);
-    dataset->self = self;
+    struct synthetic *self = dataset->self = allocate(1, sizeof *self);
     synthetic_describe(options, dataset);
     dataset->count = all ? training + test : split == SPLIT_TRAIN ? training : test;
     int64_t pattern = dataset->channels * CELL_COUNT;
-    if (self != NULL)
-        self->patterns = malloc((size_t)(dataset->classes * pattern));
-    if (self == NULL || self->patterns == NULL)
-        return error_set(error, ERROR_MEMORY, "no memory for the patterns of %" PRId64 " classes",
-                         dataset->classes);
+    self->patterns = allocate((size_t)dataset->classes, (size_t)pattern);
+    dataset_number_classes(dataset, "class ");
     self->seed = (uint64_t)options->run.seed;
     self->first = all || split == SPLIT_TRAIN ? 0 : (uint32_t)training;
     for (int64_t i = 0; i < dataset->classes; i++)
         draw_bytes(self->seed, LAYER_PATTERN, (uint32_t)i, 0, self->patterns + i * pattern,
                    pattern);
-    return keep_images(dataset, options->data.distinct, error) && name_classes(dataset, error);
+    return keep_images(dataset, options->data.distinct, error);
 }
 
 static uint32_t sample_of(const struct synthetic *self, int64_t record)
@@ -230,10 +213,8 @@ static bool synthetic_read(struct dataset *dataset, int64_t record, void *values
 static void synthetic_close(struct dataset *dataset)
 {
     struct synthetic *self = dataset->self;
-    if (self != NULL) {
-        free(self->patterns);
-        free(self->images);
-    }
+    free(self->patterns);
+    free(self->images);
     free(self);
 }
 

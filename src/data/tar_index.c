@@ -17,6 +17,7 @@
 #include <archive_entry.h>
 #include <jansson.h>
 
+#include "core/allocate.h"
 #include "core/crc32c.h"
 #include "core/durable.h"
 #include "data/encoded_file.h"
@@ -45,8 +46,8 @@ struct key {
 struct builder {
     struct tar_shard *shard;
     struct sample sample;
-    struct key *keys; /* [count of records] */
-    size_t capacity;  /* of keys and records */
+    struct key *keys;              /* [count of records] */
+    size_t key_capacity, capacity; /* of keys and records */
     struct byte_buffer buffer;
 };
 
@@ -138,23 +139,6 @@ uint32_t tar_index_pixels(const struct tar_shard *shard, const struct tar_record
 
 /* ---- Samples. */
 
-static bool builder_grow(struct builder *builder, struct error *error)
-{
-    if ((size_t)builder->shard->count < builder->capacity)
-        return true;
-    const size_t wanted = builder->capacity == 0 ? 1024 : 2 * builder->capacity;
-    struct tar_record *records = realloc(builder->shard->records, wanted * sizeof *records);
-    if (records != NULL)
-        builder->shard->records = records;
-    struct key *keys = realloc(builder->keys, wanted * sizeof *keys);
-    if (keys != NULL)
-        builder->keys = keys;
-    builder->capacity = wanted;
-    return (records != NULL && keys != NULL) ||
-           error_set(error, ERROR_MEMORY, "%s: no memory for %zu records", builder->shard->path,
-                     wanted);
-}
-
 /* Compute the checksum of the block before the contents of a member. False: it cannot be read. */
 static bool header_sum(const struct tar_shard *shard, int64_t offset, uint32_t *sum)
 {
@@ -184,6 +168,7 @@ static bool add_record(struct builder *builder, int32_t label, struct error *err
 {
     struct tar_shard *shard = builder->shard;
     const struct member *image = &builder->sample.image;
+    const size_t count = (size_t)shard->count;
     struct image_header header = {.orientation = 0};
     struct error reason = {0};
     struct tar_record record = {.offset = image->offset,
@@ -199,8 +184,10 @@ static bool add_record(struct builder *builder, int32_t label, struct error *err
     if (reason.kind == ERROR_MEMORY)
         return error_set(error, ERROR_MEMORY, "%s", reason.text);
     record.orientation = (uint32_t)header.orientation;
-    if (!builder_grow(builder, error))
-        return false;
+    builder->keys =
+        allocate_more(builder->keys, &builder->key_capacity, count, sizeof *builder->keys);
+    shard->records =
+        allocate_more(shard->records, &builder->capacity, count, sizeof *shard->records);
     builder->keys[shard->count] = (struct key){key_hash(builder->sample.key), shard->count};
     shard->records[shard->count++] = record;
     return true;
@@ -269,10 +256,8 @@ static bool add_member(struct builder *builder, const char *path, struct member 
         sample->key[length] != '\0') {
         if (!sample_end(builder, error))
             return false;
-        sample->key = strndup(path, length);
+        sample->key = memcpy(allocate(length + 1, 1), path, length);
         sample->position = member.offset - member.header;
-        if (sample->key == NULL)
-            return error_set(error, ERROR_MEMORY, "no memory for the name of a member");
     }
     sample_add(sample, dot + 1, member);
     return true;

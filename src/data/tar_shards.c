@@ -10,9 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "data/split_files.h"
-
-bool tar_shards_find(const char *root, struct tar_shards *shards, struct error *error)
+bool tar_shards_find(const char *root, struct split_files *files, struct error *error)
 {
     static const char *const endings[] = {".tar", NULL};
     static const struct split_file_kind kind = {
@@ -20,33 +18,7 @@ bool tar_shards_find(const char *root, struct tar_shards *shards, struct error *
         .plural = "shards",
         .expected = "no shards (*.tar or train/*.tar)",
         .advice = "set data.root to the folder of the shards or to their names"};
-    struct split_files files = {0};
-    bool good = split_files_find(root, &kind, &files, error);
-    if (good) {
-        shards->shard = calloc((size_t)files.count + 1, sizeof *shards->shard);
-        good = shards->shard != NULL ||
-               error_set(error, ERROR_MEMORY, "no memory for a list of %lld shards",
-                         (long long)files.count);
-    }
-    for (int64_t i = 0; good && i < files.count; i++) {
-        shards->shard[shards->count++] = (struct tar_shard){
-            .path = files.file[i].path, .split = files.file[i].split, .descriptor = -1};
-        files.file[i].path = NULL;
-    }
-    split_files_free(&files);
-    return good;
-}
-
-struct tar_shard *tar_shards_of(const struct tar_shards *shards, enum data_split split,
-                                int64_t *count)
-{
-    int64_t first = 0;
-    while (first < shards->count && shards->shard[first].split < split)
-        first++;
-    for (*count = 0; first + *count < shards->count; ++*count)
-        if (shards->shard[first + *count].split != split)
-            break;
-    return shards->shard + first;
+    return split_files_find(root, &kind, files, error);
 }
 
 /* Raise the soft limit of open files for this many more. */
@@ -105,13 +77,4 @@ void tar_shards_close(struct tar_shard *shards, int64_t count)
         shards[i].records = NULL;
         shards[i].count = 0;
     }
-}
-
-void tar_shards_free(struct tar_shards *shards)
-{
-    tar_shards_close(shards->shard, shards->count);
-    for (int64_t i = 0; i < shards->count; i++)
-        free(shards->shard[i].path);
-    free(shards->shard);
-    *shards = (struct tar_shards){0};
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* The tar shards of a data set: their files, by split, and the records in them. */
+/* The tar shards of a data set: their files and the records in them. */
 #ifndef VITTRAIN_DATA_TAR_SHARDS_H
 #define VITTRAIN_DATA_TAR_SHARDS_H
 
 #include "core/file_stamp.h"
-#include "data/dataset.h"
+#include "data/split_files.h"
 
 enum { TAR_PROBLEM = 512, TAR_BLOCK = 512 };
 
@@ -20,8 +20,7 @@ struct tar_record {
 };
 
 struct tar_shard {
-    char *path;
-    enum data_split split;
+    const char *path;
     int descriptor; /* -1: not open */
     struct file_stamp stamp;
     int64_t first; /* number of its first record in the data set */
@@ -32,18 +31,8 @@ struct tar_shard {
     bool damaged;               /* reading ended before the end of the archive */
 };
 
-/* Sorted by split, then by path. Initialize with zeros. */
-struct tar_shards {
-    struct tar_shard *shard;
-    int64_t count;
-};
-
-/* Find the shards of data.root, as split_files_find does. */
-MUST_CHECK bool tar_shards_find(const char *root, struct tar_shards *shards, struct error *error);
-
-/* Return the shards of a split and their number. */
-struct tar_shard *tar_shards_of(const struct tar_shards *shards, enum data_split split,
-                                int64_t *count);
+/* Find the shards of data.root (split_files_find). */
+MUST_CHECK bool tar_shards_find(const char *root, struct split_files *files, struct error *error);
 
 /* Open shards for reading and set their stamps. All stay open, so the soft limit of open
  * files is raised if necessary. */
@@ -55,7 +44,5 @@ MUST_CHECK bool tar_shards_check(const struct tar_shard *shards, int64_t count,
 
 /* Close shards and free their records. */
 void tar_shards_close(struct tar_shard *shards, int64_t count);
-
-void tar_shards_free(struct tar_shards *shards);
 
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "config/options.h"
+#include "core/allocate.h"
 #include "core/crc32c.h"
 #include "core/log.h"
 #include "core/text_file.h"
@@ -18,15 +19,16 @@
 enum { PATH_SIZE = 4096 };
 
 struct webdataset {
-    struct tar_shards shards;
+    struct split_files files;
+    struct tar_shard *shard; /* [files.count] */
     struct tar_shard **open; /* [open_count] in the order of records */
     int64_t open_count;
     int64_t named_classes; /* lines of the file of class names; 0: none */
 };
 
-static bool no_memory(struct error *error)
+static enum data_split split_of(const struct webdataset *self, const struct tar_shard *shard)
 {
-    return error_set(error, ERROR_MEMORY, "no memory for the list of shards");
+    return self->files.file[shard - self->shard].split;
 }
 
 static const struct tar_shard *shard_of(const struct webdataset *self, int64_t record)
@@ -87,28 +89,14 @@ static bool check_problems(const struct tar_shard *shards, int64_t count,
     return true;
 }
 
-/* Open and index the shards of a split. Without test shards, those of the validation split are the
- * test split; without both, data.val=FRACTION holds out training samples. */
+/* Open and index the shards of a split. */
 static struct tar_shard *open_shards(struct webdataset *self, const struct options *options,
                                      enum data_split split, int64_t *count, struct error *error)
 {
-    const bool own = split == SPLIT_VALIDATION && options->data.val == VALIDATION_VAL;
-    struct tar_shard *shards =
-        tar_shards_of(&self->shards, split == SPLIT_VALIDATION && !own ? SPLIT_TEST : split, count);
-    if (*count == 0 && split != SPLIT_TRAIN)
-        shards = tar_shards_of(&self->shards, SPLIT_VALIDATION, count);
-    if (*count == 0 && options->data.val == VALIDATION_FRACTION)
-        shards = tar_shards_of(&self->shards, SPLIT_TRAIN, count);
-    if (*count == 0) {
-        error_set(error, ERROR_DATA,
-                  "data.root=%s: none of the %lld shards has %s in its name: add such shards%s",
-                  options->data.root, (long long)self->shards.count,
-                  split == SPLIT_TRAIN ? "train"
-                  : own                ? "val, valid or validation"
-                                       : "test, val, valid or validation",
-                  split == SPLIT_TRAIN ? "" : ", or train with data.val=0.1 or data.val=none");
+    const struct split_file *files = split_files_choose(&self->files, options, split, count, error);
+    struct tar_shard *shards = files != NULL ? self->shard + (files - self->files.file) : NULL;
+    if (shards == NULL)
         return NULL;
-    }
     if (shards[0].descriptor >= 0) /* open already */
         return shards;
     if (!tar_shards_open(shards, *count, error) || !tar_cache_open(shards, *count, error) ||
@@ -125,7 +113,7 @@ static bool add_split(struct dataset *dataset, const struct options *options, en
     struct tar_shard *shards = open_shards(self, options, split, &count, error);
     if (shards == NULL)
         return false;
-    dataset->held_out |= split != SPLIT_TRAIN && shards[0].split == SPLIT_TRAIN;
+    dataset->held_out |= split != SPLIT_TRAIN && split_of(self, &shards[0]) == SPLIT_TRAIN;
     for (int64_t i = 0; i < count; i++) {
         shards[i].first = dataset->count;
         dataset->count += shards[i].count;
@@ -137,8 +125,7 @@ static bool add_split(struct dataset *dataset, const struct options *options, en
 /* ---- Classes. */
 
 /* Read the names of classes, one per line, from classes.txt or classnames.txt in a folder. */
-static bool read_class_names(struct dataset *dataset, const char *folder, int length,
-                             struct error *error)
+static void read_class_names(struct dataset *dataset, const char *folder, int length)
 {
     static const char *const names[] = {"classes.txt", "classnames.txt"};
     struct webdataset *self = dataset->self;
@@ -148,38 +135,36 @@ static bool read_class_names(struct dataset *dataset, const char *folder, int le
         text = text_file_read(path, NULL);
     }
     if (text == NULL)
-        return true;
+        return;
     size_t lines = 0;
     for (const char *at = text; (at = strchr(at, '\n')) != NULL; at++)
         lines++;
-    dataset->class_name = calloc(lines + 2, sizeof *dataset->class_name);
-    bool good = dataset->class_name != NULL || no_memory(error);
+    dataset->class_name = allocate(lines + 2, sizeof *dataset->class_name);
     char *rest = text;
-    for (char *line; good && (line = strsep(&rest, "\n")) != NULL;) {
+    for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
         line[strcspn(line, "\r")] = '\0';
         if (line[0] == '\0' && (rest == NULL || rest[strspn(rest, "\r\n")] == '\0'))
             break; /* empty lines at the end */
-        dataset->class_name[dataset->classes] = strdup(line);
-        good = dataset->class_name[dataset->classes++] != NULL || no_memory(error);
+        dataset->class_name[dataset->classes++] = allocate_copy(line);
     }
     free(text);
     self->named_classes = dataset->classes;
-    return good;
 }
 
 /* Look for class names beside the first shard and in the folder above, which contains the folders
  * of splits. */
-static bool find_class_names(struct dataset *dataset, struct error *error)
+static void find_class_names(struct dataset *dataset)
 {
     const struct webdataset *self = dataset->self;
-    const char *path = self->shards.shard[0].path;
+    const char *path = self->shard[0].path;
     const char *slash = strrchr(path, '/');
     const int length = slash != NULL ? (int)(slash - path) : 1;
     const char *folder = slash != NULL ? path : ".";
     char above[PATH_SIZE];
     snprintf(above, sizeof above, "%.*s/..", length, folder);
-    return read_class_names(dataset, folder, length, error) &&
-           (self->named_classes > 0 || read_class_names(dataset, above, (int)strlen(above), error));
+    read_class_names(dataset, folder, length);
+    if (self->named_classes == 0)
+        read_class_names(dataset, above, (int)strlen(above));
 }
 
 static int32_t largest_label(const struct tar_shard *shards, int64_t count)
@@ -199,7 +184,8 @@ static bool number_classes(struct dataset *dataset, const struct options *option
 {
     struct webdataset *self = dataset->self;
     int64_t count;
-    struct tar_shard *shards = tar_shards_of(&self->shards, SPLIT_TRAIN, &count);
+    const struct split_file *files = split_files_of(&self->files, SPLIT_TRAIN, &count);
+    struct tar_shard *shards = self->shard + (files - self->files.file);
     if (count > 0 && open_shards(self, options, SPLIT_TRAIN, &count, error) == NULL)
         return false;
     if (count == 0) {
@@ -207,18 +193,10 @@ static bool number_classes(struct dataset *dataset, const struct options *option
         count = self->open_count;
     }
     const int32_t largest = largest_label(shards, count);
-    if (shards->split != self->open[0]->split) /* opened for its labels only */
+    if (split_of(self, shards) != split_of(self, self->open[0])) /* opened for its labels only */
         tar_shards_close(shards, count);
-    dataset->class_name = calloc((size_t)largest + 1, sizeof *dataset->class_name);
-    if (dataset->class_name == NULL)
-        return no_memory(error);
-    for (; dataset->classes <= largest; dataset->classes++) {
-        char name[24];
-        snprintf(name, sizeof name, "%lld", (long long)dataset->classes);
-        dataset->class_name[dataset->classes] = strdup(name);
-        if (dataset->class_name[dataset->classes] == NULL)
-            return no_memory(error);
-    }
+    dataset->classes = largest + 1;
+    dataset_number_classes(dataset, "");
     return true;
 }
 
@@ -255,9 +233,7 @@ static bool check_records(struct dataset *dataset, const struct options *options
                           struct error *error)
 {
     struct webdataset *self = dataset->self;
-    uint8_t *broken = calloc((size_t)dataset->count + 1, 1);
-    if (broken == NULL)
-        return no_memory(error);
+    uint8_t *broken = allocate((size_t)dataset->count, 1);
     const bool good =
         record_check(dataset, (size_t)dataset->count, options, check_record, broken, error);
     const uint8_t *next = broken;
@@ -288,23 +264,22 @@ static bool webdataset_open(const struct options *options, enum data_split split
                             struct dataset *dataset, struct error *error)
 {
     const bool all = options->data.val == VALIDATION_REFERENCE;
-    struct webdataset *self = calloc(1, sizeof *self);
-    dataset->self = self;
+    struct webdataset *self = dataset->self = allocate(1, sizeof *self);
     dataset->encoded = true;
     dataset->channels = 3;
-    if (self == NULL)
-        return no_memory(error);
     if (options->data.root[0] == '\0')
         return error_set(error, ERROR_USAGE, "data.format=webdataset needs data.root");
-    if (!tar_shards_find(options->data.root, &self->shards, error))
+    if (!tar_shards_find(options->data.root, &self->files, error))
         return false;
-    self->open = calloc((size_t)self->shards.count, sizeof(struct tar_shard *));
-    if (self->open == NULL)
-        return no_memory(error);
+    self->shard = allocate((size_t)self->files.count, sizeof *self->shard);
+    self->open = allocate((size_t)self->files.count, sizeof(struct tar_shard *));
+    for (int64_t i = 0; i < self->files.count; i++)
+        self->shard[i] = (struct tar_shard){.path = self->files.file[i].path, .descriptor = -1};
     if ((all && !add_split(dataset, options, SPLIT_TRAIN, error)) ||
-        !add_split(dataset, options, all ? SPLIT_TEST : split, error) ||
-        !find_class_names(dataset, error) ||
-        (self->named_classes == 0 && !number_classes(dataset, options, error)) ||
+        !add_split(dataset, options, all ? SPLIT_TEST : split, error))
+        return false;
+    find_class_names(dataset);
+    if ((self->named_classes == 0 && !number_classes(dataset, options, error)) ||
         !check_records(dataset, options, error))
         return false;
     sum_records(dataset);
@@ -354,9 +329,10 @@ static void webdataset_advise(struct dataset *dataset, int64_t first, int64_t en
 static void webdataset_close(struct dataset *dataset)
 {
     struct webdataset *self = dataset->self;
-    if (self == NULL)
-        return;
-    tar_shards_free(&self->shards);
+    if (self->shard != NULL)
+        tar_shards_close(self->shard, self->files.count);
+    split_files_free(&self->files);
+    free(self->shard);
     free(self->open);
     free(self);
 }

@@ -118,7 +118,7 @@ TEST(patterns_are_expanded)
         {"%/t-{008.tar", SPLIT_TRAIN, 0, "a brace is not closed"},
         {"%/t-9*.tar", SPLIT_TRAIN, 0, "no file matches"},
         {"%/{t-008,t-008}.tar", SPLIT_TRAIN, 0, "t-008.tar twice"},
-        {"%/val-0.tar", SPLIT_TRAIN, 0, "none of the 1 shards has train in its name"},
+        {"%/val-0.tar", SPLIT_TRAIN, 0, "all 1 shards are for evaluation"},
         {"https://host/a-{0..9}.tar", SPLIT_TRAIN, 0, "read from local files only"},
         {"pipe:cat %/x.tar", SPLIT_TRAIN, 0, "read from local files only"},
         {"%/nowhere", SPLIT_TRAIN, 0, "no such file or folder"},

@@ -138,12 +138,12 @@ static void packed_add(struct data_look *look)
 /* Names are compared with their folders, which may be those of splits. */
 static void shards_add(struct data_look *look)
 {
-    struct tar_shards shards = {0};
+    struct split_files shards = {0};
     bool good = tar_shards_find(look->root, &shards, &look->error);
     look->root_length = 0;
     for (int64_t i = 0; good && i < shards.count; i++)
-        good = path_add(look, shards.shard[i].path);
-    tar_shards_free(&shards);
+        good = path_add(look, shards.file[i].path);
+    split_files_free(&shards);
 }
 
 static void arrays_add(struct data_look *look)
