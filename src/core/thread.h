@@ -4,10 +4,15 @@
 #define VITTRAIN_CORE_THREAD_H
 
 #include <pthread.h>
+#include <stdint.h>
 
 /* pthread_create with default attributes; returns 0 or an error number. name: at most 15 bytes,
  * shown in /proc, by top -H and by debuggers. External signals are blocked in the thread; signals
  * of its own faults are not. */
 int thread_start(pthread_t *thread, const char *name, void *(*run)(void *argument), void *argument);
+
+/* Run a function in at most this many threads, one of which is the calling thread, and wait for
+ * them. If the system refuses a thread, the others do its work. */
+void threads_run(const char *name, int64_t threads, void *(*run)(void *argument), void *argument);
 
 #endif

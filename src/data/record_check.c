@@ -2,12 +2,13 @@
 /* Checks records in several threads; each claims CLAIM records at a time. */
 #include "data/record_check.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
 #include "config/options.h"
+#include "core/integer.h"
 #include "core/log.h"
+#include "core/thread.h"
 
 enum { THREADS = 8, CLAIM = 64, NAME_SIZE = 8192 };
 
@@ -97,15 +98,8 @@ bool record_check(const struct dataset *dataset, size_t count, const struct opti
                           .count = count,
                           .broken = broken,
                           .first = SIZE_MAX};
-    pthread_t threads[THREADS - 1];
-    int started = 0;
     pthread_mutex_init(&check.mutex, NULL);
-    while (started < THREADS - 1 && (size_t)started * CLAIM < count &&
-           pthread_create(&threads[started], NULL, check_some, &check) == 0)
-        started++;
-    check_some(&check); /* completes the check even if pthread_create fails */
-    for (int i = 0; i < started; i++)
-        pthread_join(threads[i], NULL);
+    threads_run("check", smaller(THREADS, 1 + (int64_t)count / CLAIM), check_some, &check);
     pthread_mutex_destroy(&check.mutex);
     return check_report(&check, error);
 }

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/allocate.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/thread.h"
@@ -30,12 +31,8 @@ struct share {
     const float *origin; /* [planes]: subtracted from all values */
     int64_t end;
     atomic_llong next; /* next sample to read */
-};
-
-struct reader {
-    struct share *share;
-    pthread_t thread;
-    struct channel_sums *sums; /* [planes] */
+    pthread_mutex_t mutex;
+    struct channel_sums *sums; /* [planes], with the error guarded by mutex */
     struct error error;
 };
 
@@ -94,40 +91,54 @@ static bool plane_add(struct channel_sums *sums, const float *values, int64_t co
     return squares[0] < 0x1p275;
 }
 
-static bool sample_add(struct reader *reader, int64_t sample, float *values)
+static bool sample_add(const struct share *share, int64_t sample, struct channel_sums *sums,
+                       float *values, struct error *error)
 {
-    const struct share *share = reader->share;
     struct dataset *dataset = share->dataset;
     struct error reason = {0};
     int64_t count;
     int32_t label;
-    if (!dataset_read(dataset, sample, values, &label, &reader->error))
+    if (!dataset_read(dataset, sample, values, &label, error))
         return false;
     for (int64_t p = 0; p < plane_count(dataset); p++) {
         const float *plane = plane_values(dataset, values, p, &count);
-        if (plane_add(&reader->sums[p], plane, count, (double)share->origin[p]))
+        if (plane_add(&sums[p], plane, count, (double)share->origin[p]))
             continue;
         error_set(&reason, ERROR_DATA,
                   "%s %" PRId64 " has an infinite or too large value; mark missing values as NaN",
                   p < dataset->channels ? "channel" : "target",
                   p < dataset->channels ? p : p - dataset->channels);
-        return dataset_name_error(dataset, sample, &reason, &reader->error);
+        return dataset_name_error(dataset, sample, &reason, error);
     }
     return true;
 }
 
+/* Number of words in the sums of all planes. */
+static size_t sums_words(const struct dataset *dataset)
+{
+    return (size_t)plane_count(dataset) * sizeof(struct channel_sums) / sizeof(int64_t);
+}
+
 static void *reader_run(void *argument)
 {
-    struct reader *reader = argument;
-    struct share *share = reader->share;
-    float *values = malloc(dataset_record_bytes(share->dataset));
+    struct share *share = argument;
+    const size_t words = sums_words(share->dataset);
+    float *values = allocate(dataset_record_bytes(share->dataset), 1);
+    struct channel_sums *sums = allocate(words, sizeof(int64_t));
+    struct error error = {0};
     int64_t sample = -1;
-    ENSURE_MEMORY(values != NULL, "no memory for a record");
     while ((sample = atomic_fetch_add(&share->next, 1)) < share->end &&
-           sample_add(reader, sample, values))
+           sample_add(share, sample, sums, values, &error))
         ;
     if (sample < share->end) /* after an error, stop the other threads */
         atomic_store(&share->next, share->end);
+    pthread_mutex_lock(&share->mutex);
+    for (size_t w = 0; w < words; w++)
+        ((int64_t *)share->sums)[w] += ((const int64_t *)sums)[w];
+    if (share->error.kind == ERROR_NONE)
+        share->error = error;
+    pthread_mutex_unlock(&share->mutex);
+    free(sums);
     free(values);
     return NULL;
 }
@@ -135,9 +146,8 @@ static void *reader_run(void *argument)
 /* Set the origin of each plane to its first finite value in sample 0, or to 0. */
 static bool origin_read(struct dataset *dataset, float *origin, struct error *error)
 {
-    float *values = malloc(dataset_record_bytes(dataset));
+    float *values = allocate(dataset_record_bytes(dataset), 1);
     int32_t label;
-    ENSURE_MEMORY(values != NULL, "no memory for a record");
     const bool good = dataset_read(dataset, 0, values, &label, error);
     for (int64_t p = 0; good && p < plane_count(dataset); p++) {
         int64_t i = 0, count;
@@ -148,29 +158,6 @@ static bool origin_read(struct dataset *dataset, float *origin, struct error *er
     }
     free(values);
     return good;
-}
-
-/* Add the samples from share->next to share->end to the sums of the first reader. */
-static void share_read(struct share *share, struct reader *readers, int threads)
-{
-    const size_t words = (size_t)plane_count(share->dataset) * sizeof(struct channel_sums) / 8;
-    for (int t = 0; t < threads; t++) {
-        readers[t].share = share;
-        readers[t].sums = calloc(words, 8);
-        ENSURE_MEMORY(readers[t].sums != NULL, "no memory for sums");
-        if (t > 0 && thread_start(&readers[t].thread, "statistics", reader_run, &readers[t]) != 0)
-            readers[t].share = NULL; /* the other threads read all samples */
-    }
-    reader_run(&readers[0]);
-    for (int t = 1; t < threads; t++) {
-        if (readers[t].share != NULL)
-            pthread_join(readers[t].thread, NULL);
-        for (size_t w = 0; w < words; w++)
-            ((int64_t *)readers[0].sums)[w] += ((const int64_t *)readers[t].sums)[w];
-        if (readers[0].error.kind == ERROR_NONE)
-            readers[0].error = readers[t].error;
-        free(readers[t].sums);
-    }
 }
 
 static void channel_finish(const struct channel_sums *sums, double origin, double *mean,
@@ -249,23 +236,21 @@ bool statistics_compute(struct dataset *dataset, struct comm *world, int threads
     float origin[2 * IMAGE_CHANNELS];
     struct share share = {.dataset = dataset,
                           .origin = origin,
-                          .end = dataset->count * (world->rank + 1) / world->size};
-    struct reader *readers = calloc((size_t)threads, sizeof *readers);
-    ENSURE_MEMORY(readers != NULL, "no memory for %d threads", threads);
+                          .end = dataset->count * (world->rank + 1) / world->size,
+                          .sums = allocate(sums_words(dataset), sizeof(int64_t))};
+    pthread_mutex_init(&share.mutex, NULL);
     atomic_init(&share.next, dataset->count * world->rank / world->size);
     error_defer(origin_read(dataset, origin, error));
     if (comm_agree(world, error)) {
-        share_read(&share, readers, threads);
-        *error = readers[0].error;
+        threads_run("statistics", threads, reader_run, &share);
+        *error = share.error;
     }
     const bool good = comm_agree(world, error);
     if (good) {
-        struct channel_sums *sums = readers[0].sums;
-        comm_all_reduce(world, sums, plane_count(dataset) * (int64_t)sizeof *sums / 8, COMM_INT64,
-                        COMM_SUM);
-        statistics_finish(dataset, sums, origin, clock_now() - begin, statistics);
+        comm_all_reduce(world, share.sums, (int64_t)sums_words(dataset), COMM_INT64, COMM_SUM);
+        statistics_finish(dataset, share.sums, origin, clock_now() - begin, statistics);
     }
-    free(readers[0].sums);
-    free(readers);
+    pthread_mutex_destroy(&share.mutex);
+    free(share.sums);
     return good;
 }
