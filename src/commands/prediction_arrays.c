@@ -13,6 +13,7 @@
 #include "core/integer.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "data/window.h"
 #include "runlog/class_counts.h"
 
 bool prediction_arrays_is_file(const char *path)
@@ -38,19 +39,22 @@ static struct prediction_variable *variable_add(struct prediction_arrays *self, 
                                                 bool has_outputs)
 {
     const struct model *model = self->inference->run.session.model;
+    const struct dataset *dataset = &self->inference->run.validation.dataset;
     const int64_t height = model->output.height, width = model->output.width;
     struct prediction_variable *variable = &self->variable[self->count++];
     *variable = (struct prediction_variable){.kind = kind, .outputs = outputs, .dimensions = 1};
     snprintf(variable->name, sizeof variable->name, "%s", name);
-    variable->extent[0] = self->inference->run.validation.dataset.count;
+    variable->extent[0] = window_records(dataset);
     if (has_outputs)
         variable->extent[variable->dimensions++] = outputs;
     if (height * width > 1) {
-        variable->extent[variable->dimensions++] = height;
-        variable->extent[variable->dimensions++] = width;
+        variable->extent[variable->dimensions++] =
+            dataset->tiles > 0 ? dataset->field.height : height;
+        variable->extent[variable->dimensions++] =
+            dataset->tiles > 0 ? dataset->field.width : width;
     }
-    variable->row_bytes = (size_t)(height * width * outputs) *
-                          (kind == PREDICTION_CLASS && class_is_byte(self) ? 1 : sizeof(float));
+    variable->value_bytes = kind == PREDICTION_CLASS && class_is_byte(self) ? 1 : sizeof(float);
+    variable->row_bytes = (size_t)(height * width * outputs * variable->value_bytes);
     return variable;
 }
 
@@ -297,18 +301,46 @@ void prediction_arrays_convert(const struct prediction_arrays *self, int64_t cou
             row_convert(self, &self->variable[v], predicted[n], outputs + n * values, rows);
 }
 
+/* Write the row of a tile to its place in the field, without pixels that belong to another tile. */
+static bool tile_write(const struct prediction_arrays *self,
+                       const struct prediction_variable *variable, int64_t index, const char *row,
+                       struct error *error)
+{
+    const struct dataset *dataset = &self->inference->run.validation.dataset;
+    const struct window_tile tile = window_tile_of(dataset, index);
+    const struct image_size *field = &dataset->field;
+    const int64_t height = dataset->height, bytes = variable->value_bytes;
+    const int64_t lines = (int64_t)variable->row_bytes / (dataset->width * bytes);
+    const int64_t first = index / dataset->tiles * (lines / height); /* plane of the variable */
+    bool good = true;
+    for (int64_t n = 0; good && n < lines; n++) {
+        const int64_t y = (first + n / height) * field->height + tile.top + n % height;
+        const int64_t offset = (y * field->width + tile.left + tile.columns) * bytes;
+        if (n % height >= tile.rows)
+            good = durable_write(self->descriptor, self->path,
+                                 row + (n * dataset->width + tile.columns) * bytes,
+                                 (size_t)((dataset->width - tile.columns) * bytes),
+                                 variable->offset + offset, error);
+    }
+    return good;
+}
+
 bool prediction_arrays_write(struct prediction_arrays *self, const char *rows, int64_t count,
                              struct error *error)
 {
+    const struct dataset *dataset = &self->inference->run.validation.dataset;
     bool good = true;
-    ENSURE(self->rows_written + count <= self->variable[0].extent[0],
-           "more predictions than samples");
+    ENSURE(self->rows_written + count <= dataset->count, "more predictions than samples");
     for (int v = 0; good && v < self->count; v++) {
         const struct prediction_variable *variable = &self->variable[v];
         const size_t bytes = (size_t)count * variable->row_bytes;
-        good = durable_write(self->descriptor, self->path, rows, bytes,
-                             variable->offset + self->rows_written * (int64_t)variable->row_bytes,
-                             error);
+        if (dataset->tiles == 0)
+            good = durable_write(
+                self->descriptor, self->path, rows, bytes,
+                variable->offset + self->rows_written * (int64_t)variable->row_bytes, error);
+        for (int64_t n = 0; good && dataset->tiles > 0 && n < count; n++)
+            good = tile_write(self, variable, self->rows_written + n,
+                              rows + (size_t)n * variable->row_bytes, error);
         rows += bytes;
     }
     self->rows_written += count;

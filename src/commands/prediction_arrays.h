@@ -16,6 +16,7 @@ struct prediction_variable {
     int64_t first, outputs; /* outputs of the model */
     int dimensions;
     int64_t extent[ARRAY_DIMENSIONS];
+    int64_t value_bytes;
     size_t row_bytes; /* of a sample */
     int64_t offset;   /* in the file */
 };

@@ -235,8 +235,9 @@ void options_print(const struct options *options, FILE *file)
 
 /* ---- combinations that cannot work */
 
-static bool check_augment(const struct augment_options *augment, struct error *error)
+static bool check_augment(const struct options *options, struct error *error)
 {
+    const struct augment_options *augment = &options->augment;
     const struct {
         const char *name;
         const struct option_list *range;
@@ -254,7 +255,7 @@ static bool check_augment(const struct augment_options *augment, struct error *e
         return error_set(error, ERROR_USAGE,
                          "augment.random_resized_crop=on replaces augment.crop: use only one of "
                          "them");
-    if (crops && augment->resize == 0)
+    if (crops && augment->resize == 0 && strcmp(options->data.format, "arrays") != 0)
         return error_set(
             error, ERROR_USAGE,
             "augment.crop needs augment.resize; set augment.resize to the size before the crop");
@@ -342,7 +343,7 @@ bool options_check(const struct options *options, struct error *error)
 {
     const struct find_options *find = &options->find;
     const struct output_options *output = &options->output;
-    if (!check_augment(&options->augment, error) || !check_train(options, error) ||
+    if (!check_augment(options, error) || !check_train(options, error) ||
         !check_exact(options, error))
         return false;
     if (strpbrk(options->run.tags, "'\"\\") != NULL)

@@ -304,9 +304,9 @@ const struct option_entry option_table[] = {
              "eval.resize are heights; the width follows from the model's aspect ratio. shorter "
              "then means the smallest image that covers this size."},
     {PLACE(augment, crop), CHOICES(CROP_OR_AUTO_CHOICES), .preset = "auto",
-     .help = "Crop of the resized image to the model's image size. none: no crop. center: from the "
-             "middle. random: from a random position, after padding with augment.crop_pad. auto: "
-             "none."},
+     .help = "Crop of the resized image to the model's image size; of arrays, without "
+             "augment.resize, a window. center: from the middle. random: from a random position, "
+             "after padding with augment.crop_pad. auto: none."},
     {PLACE(augment, interpolation), CHOICES(INTERPOLATION_CHOICES), .preset = "auto",
      .help = "Interpolation of resizes in training and evaluation, with antialiasing. auto: with "
              "recipe=photos that of the weights of model.init, else of the architecture; with "

@@ -33,12 +33,12 @@ int64_t array_elements(const struct array *array)
     return elements;
 }
 
-int64_t array_shared_bytes(const struct array *array)
+int64_t array_shared_bytes(const struct array *array, bool tiled)
 {
     int64_t bytes = array->chunk_bytes;
     for (int d = 1; d < array->dimensions; d++)
         bytes *= array->grid[d];
-    return array->filter_count > 0 && array->chunk[0] > 1 ? bytes : 0;
+    return array->filter_count > 0 && (tiled || array->chunk[0] > 1) ? bytes : 0;
 }
 
 bool array_order_is_hwc(const int64_t *extent)

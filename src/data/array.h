@@ -136,8 +136,9 @@ void array_close(struct array *array);
 int64_t array_elements(const struct array *array);
 
 /* Return the number of bytes of the decoded chunks that a sample (the elements with one index in
- * the first dimension) shares with other samples; 0: none. */
-int64_t array_shared_bytes(const struct array *array);
+ * the first dimension) shares with other samples; 0: none. tiled: the sample is read in parts that
+ * share its chunks. */
+int64_t array_shared_bytes(const struct array *array, bool tiled);
 
 /* True if images of four dimensions are [N, H, W, C] with data.order=auto: the last dimension is
  * the smallest of the three. */

@@ -20,6 +20,7 @@
 #include "data/dataset.h"
 #include "data/sampler.h"
 #include "data/split_files.h"
+#include "data/window.h"
 
 struct arrays_file {
     char *path;
@@ -467,20 +468,21 @@ static struct arrays_file *file_of(const struct arrays *self, int64_t record, in
     return file;
 }
 
-/* As array_shared_bytes; 0 for numbers, which are read when the file is opened. */
-static int64_t shared_bytes(const struct array *array)
+/* Return the bytes of decoded chunks that samples share, tiles of a field included; 0 for numbers,
+ * which are read when the file is opened. */
+static int64_t shared_bytes(const struct array *array, bool tiled)
 {
-    return array->dimensions > 2 ? array_shared_bytes(array) : 0;
+    return array->dimensions > 2 ? array_shared_bytes(array, tiled) : 0;
 }
 
 /* Set the size of a file's chunks. Return the bytes that all of them have after decoding. */
-static int64_t chunks_count(struct arrays_file *file, int64_t first_chunk)
+static int64_t chunks_count(struct arrays_file *file, int64_t first_chunk, bool tiled)
 {
     int64_t bytes = 0;
     file->chunk = 1;
     for (int v = 0; v < file->opened; v++) {
         const struct array *array = &file->array[v];
-        const int64_t shared = shared_bytes(array);
+        const int64_t shared = shared_bytes(array, tiled);
         if (shared > 0)
             file->chunk = larger(file->chunk, smaller(array->chunk[0], array->extent[0]));
         bytes += shared * array->grid[0];
@@ -492,14 +494,15 @@ static int64_t chunks_count(struct arrays_file *file, int64_t first_chunk)
 /* Return the bytes of decoded chunks to keep: those of the last sample of each thread. With
  * data.shuffle=chunks it is one and a half windows, since ranks share a window, and the next one
  * begins before it ends. */
-static int64_t chunks_kept(const struct arrays_file *file, int64_t workers, bool by_chunks)
+static int64_t chunks_kept(const struct arrays_file *file, int64_t workers, bool by_chunks,
+                           bool tiled)
 {
     enum { CHUNKS = SHUFFLE_WINDOW + SHUFFLE_WINDOW / 2 };
     const int64_t most = (int64_t)1 << 28;
     int64_t kept = 0;
     for (int v = 0; v < file->opened; v++) {
         const struct array *array = &file->array[v];
-        const int64_t shared = shared_bytes(array);
+        const int64_t shared = shared_bytes(array, tiled);
         if (by_chunks)
             kept += CHUNKS * round_up_division(file->chunk, array->chunk[0]) * shared;
         else if (shared > 0)
@@ -520,7 +523,8 @@ static void file_use_cache(struct arrays_file *file, struct array_cache *cache)
 }
 
 /* Let all files share one cache of decoded chunks. */
-static void chunks_share(struct dataset *dataset, const struct options *options, bool by_chunks)
+static void chunks_share(struct dataset *dataset, const struct options *options, bool by_chunks,
+                         bool tiled)
 {
     struct arrays *self = dataset->self;
     int64_t total = 0, chunks = 0, largest = 1;
@@ -528,11 +532,11 @@ static void chunks_share(struct dataset *dataset, const struct options *options,
     for (int64_t i = 0; i < self->file_count; i++) {
         struct arrays_file *file = &self->file[i];
         file_use_cache(file, dataset->chunks);
-        total += chunks_count(file, chunks);
+        total += chunks_count(file, chunks, tiled);
         chunks += round_up_division(file->array[0].extent[0], file->chunk);
         largest = larger(largest, file->chunk);
         dataset->kept_bytes =
-            larger(dataset->kept_bytes, chunks_kept(file, options->data.workers, by_chunks));
+            larger(dataset->kept_bytes, chunks_kept(file, options->data.workers, by_chunks, tiled));
     }
     dataset->kept_bytes = smaller(dataset->kept_bytes, total);
     array_cache_limit(dataset->chunks, dataset->kept_bytes);
@@ -600,7 +604,8 @@ static bool arrays_open(const struct options *options, enum data_split split,
         return false;
     dataset->overlap = self->before + self->after;
     const bool training = split == SPLIT_TRAIN && !dataset->held_out;
-    chunks_share(dataset, options, training && options->data.shuffle == SHUFFLE_CHUNKS);
+    chunks_share(dataset, options, training && options->data.shuffle == SHUFFLE_CHUNKS,
+                 !training && window_is_tiled(options, SPLIT_ALL));
     for (int v = 0; training && v < self->x_count; v++)
         variable_log(&self->x[v], "data.x");
     for (int v = 0; training && v < self->y_count; v++)
@@ -620,24 +625,27 @@ VECTORISED static bool values_are_finite(const float *values, int64_t count)
     return infinite == 0;
 }
 
-/* Read the planes of variables of a record to `to`. */
-static bool planes_read(const struct arrays *self, const struct variable *variables, int count,
-                        int64_t record, float *to, struct error *error)
+/* Read the window of variables of a record from (top, left) on to `to`. */
+static bool planes_read(const struct dataset *dataset, const struct variable *variables, int count,
+                        int64_t record, int64_t top, int64_t left, float *to, struct error *error)
 {
+    const struct arrays *self = dataset->self;
+    const int64_t height = dataset->height, width = dataset->width;
     for (int v = 0; v < count; v++) {
         const struct variable *variable = &variables[v];
+        const int64_t values = variable->channels * height * width;
         int64_t sample;
         const struct arrays_file *file = file_of(self, record, variable->offset, &sample);
-        const struct array_box box = variable_box(variable, sample, 1);
+        const struct array_box box = variable_window(variable, sample, top, left, height, width);
         struct array *array = &file->array[variables == self->x ? v : self->x_count + v];
         if (!array_read(array, &box, to, error))
             return false;
-        value_transform_apply(variable->transform, to, variable_values(variable));
-        if (!values_are_finite(to, variable_values(variable)))
+        value_transform_apply(variable->transform, to, values);
+        if (!values_are_finite(to, values))
             return error_set(error, ERROR_DATA,
                              "%s has an infinite or too large value; mark missing values with NaN",
                              variable->name);
-        to += variable_values(variable);
+        to += values;
     }
     return true;
 }
@@ -660,13 +668,13 @@ static bool pixel_classes_check(const struct dataset *dataset, float *classes, s
     return true;
 }
 
-static bool arrays_read(struct dataset *dataset, int64_t record, void *values, int32_t *label,
-                        struct error *error)
+static bool arrays_read(struct dataset *dataset, int64_t record, int64_t top, int64_t left,
+                        void *values, int32_t *label, struct error *error)
 {
     const struct arrays *self = dataset->self;
     float *target = dataset_targets(dataset, values);
     *label = self->label != NULL ? self->label[record] : 0;
-    if (!planes_read(self, self->x, self->x_count, record, values, error))
+    if (!planes_read(dataset, self->x, self->x_count, record, top, left, values, error))
         return false;
     for (int64_t i = 0;
          dataset->unlabelled && i < (int64_t)(target_bytes(&dataset->target) / sizeof *target); i++)
@@ -675,7 +683,7 @@ static bool arrays_read(struct dataset *dataset, int64_t record, void *values, i
         memcpy(target, self->target + record * dataset->target.count,
                (size_t)dataset->target.count * sizeof *target);
     return !self->has_planes ||
-           (planes_read(self, self->y, self->y_count, record, target, error) &&
+           (planes_read(dataset, self->y, self->y_count, record, top, left, target, error) &&
             (!dataset->target_is_class || pixel_classes_check(dataset, target, error)));
 }
 
@@ -743,7 +751,7 @@ static void arrays_close(struct dataset *dataset)
 const struct dataset_format dataset_arrays = {
     .name = "arrays",
     .open = arrays_open,
-    .read = arrays_read,
+    .read_window = arrays_read,
     .label = arrays_label,
     .chunk = arrays_chunk,
     .name_record = arrays_name_record,

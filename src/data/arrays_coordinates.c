@@ -10,6 +10,7 @@
 #include "core/log.h"
 #include "core/text.h"
 #include "data/array_zarr.h"
+#include "data/window.h"
 
 /* Paths of the scales of the axes in a file; "": none. */
 struct scales {
@@ -122,7 +123,8 @@ static void file_read(const struct dataset *dataset, const struct arrays_part *p
                       struct coordinate axes[AXES])
 {
     const int64_t begin[AXES] = {part->sample};
-    const int64_t count[AXES] = {part->count, dataset->height, dataset->width};
+    const struct image_size field = window_field(dataset);
+    const int64_t count[AXES] = {part->count, field.height, field.width};
     struct scales scales = {0};
     if (source->descriptor >= 0)
         hdf5_scales_find(source->reader, x, &scales);
@@ -160,9 +162,10 @@ void arrays_coordinates_read(const struct dataset *dataset, struct coordinate ax
         array_path_close(&source);
     }
     /* Records are in ascending order. */
-    for (int64_t n = 0; samples->count > 0 && n < dataset->count; n++)
-        samples->values[n] = samples->values[dataset_record(dataset, n)];
-    samples->count = samples->count > 0 ? dataset->count : 0;
+    const int64_t records = window_records(dataset);
+    for (int64_t n = 0; samples->count > 0 && n < records; n++)
+        samples->values[n] = samples->values[dataset_record(dataset, dataset->count / records * n)];
+    samples->count = samples->count > 0 ? records : 0;
 }
 
 void coordinate_free(struct coordinate *coordinate)

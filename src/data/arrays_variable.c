@@ -159,20 +159,30 @@ bool variable_agrees(const struct variable *variable, const struct array *array)
     return true;
 }
 
-struct array_box variable_box(const struct variable *variable, int64_t sample, int64_t count)
+struct array_box variable_window(const struct variable *variable, int64_t sample, int64_t top,
+                                 int64_t left, int64_t height, int64_t width)
 {
-    const int64_t channels = variable->channels, height = variable->height, width = variable->width;
-    const int64_t plane = height * width;
-    struct array_box box = {.begin = {sample}, .count = {count}, .stride = {channels * plane}};
+    const int64_t channels = variable->channels, plane = height * width;
+    struct array_box box = {.begin = {sample}, .count = {1}, .stride = {channels * plane}};
     const int64_t planes[] = {channels, height, width}, rows[] = {height, width, channels};
+    const int64_t plane_begins[] = {0, top, left}, row_begins[] = {top, left, 0};
     const int64_t plane_strides[] = {plane, width, 1};
     const int64_t row_strides[] = {width, 1, channels > 1 ? plane : 1};
     const int skipped = variable->dimensions == 3 ? 1 : 0; /* [N, H, W] has no channels */
     for (int d = 1; d < variable->dimensions; d++) {
+        box.begin[d] = variable->channels_last ? row_begins[d - 1] : plane_begins[d - 1 + skipped];
         box.count[d] = variable->channels_last ? rows[d - 1] : planes[d - 1 + skipped];
         box.stride[d] =
             variable->channels_last ? row_strides[d - 1] : plane_strides[d - 1 + skipped];
     }
+    return box;
+}
+
+struct array_box variable_box(const struct variable *variable, int64_t sample, int64_t count)
+{
+    struct array_box box =
+        variable_window(variable, sample, 0, 0, variable->height, variable->width);
+    box.count[0] = count;
     return box;
 }
 

@@ -49,10 +49,9 @@ void variable_log(const struct variable *variable, const char *option);
 /* True if the array of another file has the variable's shape. */
 bool variable_agrees(const struct variable *variable, const struct array *array);
 
-static inline int64_t variable_values(const struct variable *variable)
-{
-    return variable->channels * variable->height * variable->width;
-}
+/* Return the box of the window of height x width pixels from (top, left) on, in one sample. */
+struct array_box variable_window(const struct variable *variable, int64_t sample, int64_t top,
+                                 int64_t left, int64_t height, int64_t width);
 
 /* Return the box of `count` samples from `sample` on. */
 struct array_box variable_box(const struct variable *variable, int64_t sample, int64_t count);

@@ -9,6 +9,7 @@
 
 #include "config/options.h"
 #include "core/random.h"
+#include "data/window.h"
 #include "device/image.h"
 
 /* Blocks of the sample's stream, in another layer than those of augment.c. */
@@ -94,6 +95,12 @@ bool crop_open(struct crop *crop, const struct options *options, bool encoded,
     }
     if (crop->resize_to == RESIZE_AUTO)
         crop->resize_to = RESIZE_SQUARE;
+    crop->window = window_is_asked_for(options);
+    if (crop->window) {
+        /* Evaluations of planes read the tiles of the data set. */
+        crop->active = training || options->model.head != HEAD_DENSE;
+        return true;
+    }
     if (crop->resize.height == 0)
         crop->resize.height = image.height;
     crop->resize.width = crop->resize.height * image.width / image.height;
@@ -186,6 +193,10 @@ void crop_plan_make(const struct crop *crop, uint32_t epoch, uint32_t sample, in
     *plan = (struct crop_plan){.box = {0, 0, width, height},
                                .resized_width = crop->resize.width,
                                .resized_height = crop->resize.height};
+    if (crop->window) {
+        plan->resized_width = width;
+        plan->resized_height = height;
+    }
     if (crop->random_resized) {
         draw_box(crop, epoch, sample, width, height, &plan->box);
         plan->resized_width = crop->image.width;
@@ -436,6 +447,11 @@ bool crop_sample(const struct crop *crop, struct dataset *dataset, uint32_t epoc
     const uint32_t record = dataset_record(dataset, sample);
     struct byte_buffer *bytes = &scratch->record;
     struct error reason = {0};
+    if (crop->window) {
+        struct crop_plan plan;
+        crop_plan_make(crop, epoch, record, dataset->field.width, dataset->field.height, &plan);
+        return dataset_read_window(dataset, sample, plan.top, plan.left, planes, label, error);
+    }
     if (!dataset->encoded) {
         const int64_t pixels = crop->image.height * crop->image.width;
         if (!byte_buffer_reserve(bytes, dataset_record_bytes(dataset), error) ||

@@ -11,6 +11,7 @@
 #include "core/allocate.h"
 #include "core/folder.h"
 #include "data/split.h"
+#include "data/window.h"
 
 static const struct dataset_format *const formats[] = {
     &dataset_cifar10,   &dataset_image_folder, &dataset_cinic10, &dataset_packed,
@@ -69,11 +70,10 @@ static bool open_split(struct dataset *dataset, const struct options *options,
             error, ERROR_DATA,
             "the %s split of data.format=%s is empty: use more data or another data.val",
             split_name[split], dataset->format->name);
-    if (options->debug.fraction >= 1)
-        return true;
     const int64_t kept = (int64_t)((double)dataset->count * options->debug.fraction + 0.5);
-    split_draw(dataset, (uint64_t)options->run.seed, 1 + (uint32_t)split, kept < 1 ? 1 : kept);
-    return true;
+    if (options->debug.fraction < 1)
+        split_draw(dataset, (uint64_t)options->run.seed, 1 + (uint32_t)split, kept < 1 ? 1 : kept);
+    return window_set(dataset, options, split, error);
 }
 
 bool dataset_open(struct dataset *dataset, const struct options *options, enum data_split split,
@@ -137,6 +137,7 @@ bool dataset_describe(struct dataset *dataset, const struct options *options, st
 
 uint32_t dataset_record(const struct dataset *dataset, int64_t index)
 {
+    index /= dataset->tiles > 0 ? dataset->tiles : 1;
     return dataset->subset != NULL ? dataset->subset[index] : (uint32_t)index;
 }
 
@@ -145,7 +146,20 @@ bool dataset_read(struct dataset *dataset, int64_t index, void *values, int32_t 
 {
     ENSURE(index >= 0 && index < dataset->count, "sample %lld of %lld", (long long)index,
            (long long)dataset->count);
-    return dataset->format->read(dataset, dataset_record(dataset, index), values, label, error);
+    if (dataset->format->read_window == NULL)
+        return dataset->format->read(dataset, dataset_record(dataset, index), values, label, error);
+    const struct window_tile tile = window_tile_of(dataset, index);
+    if (!dataset_read_window(dataset, index, tile.top, tile.left, values, label, error))
+        return false;
+    window_mask(dataset, tile, dataset_targets(dataset, values));
+    return true;
+}
+
+bool dataset_read_window(struct dataset *dataset, int64_t index, int64_t top, int64_t left,
+                         void *values, int32_t *label, struct error *error)
+{
+    return dataset->format->read_window(dataset, dataset_record(dataset, index), top, left, values,
+                                        label, error);
 }
 
 bool dataset_load(struct dataset *dataset, int64_t index, struct byte_buffer *bytes, int32_t *label,

@@ -35,6 +35,10 @@ struct dataset_format {
      * the error. */
     bool (*read)(struct dataset *dataset, int64_t record, void *values, int32_t *label,
                  struct error *error);
+    /* Instead of read, if only a part of a record can be read: the part of dataset->height x width
+     * pixels from row `top` and column `left` on, and its targets. */
+    bool (*read_window)(struct dataset *dataset, int64_t record, int64_t top, int64_t left,
+                        void *values, int32_t *label, struct error *error);
     /* Encoded data sets only, instead of read: load the record's image file. Thread-safe. The
      * caller's buffer is grown if necessary. */
     bool (*load)(struct dataset *dataset, int64_t record, struct byte_buffer *bytes, int32_t *label,
@@ -75,7 +79,9 @@ struct dataset {
     bool encoded;                    /* records are image files: `load` is set and not `read` */
     uint32_t sum;                    /* checksum of the listed records, to compare ranks */
     int64_t channels, height, width; /* of each record; 3, 0, 0 if encoded */
-    bool normalised;                 /* mean and std are those of the data set, not of the model */
+    struct image_size field; /* size of the stored images if records are windows of them; else 0 */
+    int64_t tiles;           /* samples of a record that is divided into tiles; else 0 */
+    bool normalised;         /* mean and std are those of the data set, not of the model */
     double mean[IMAGE_CHANNELS], std[IMAGE_CHANNELS]; /* [channels] */
     int64_t classes;   /* or the number of outputs, if the targets are not classes */
     bool unlabelled;   /* the records have no labels, and their targets are missing */
@@ -151,6 +157,11 @@ MUST_CHECK bool dataset_read(struct dataset *dataset, int64_t index, void *value
                              struct error *error);
 MUST_CHECK bool dataset_load(struct dataset *dataset, int64_t index, struct byte_buffer *bytes,
                              int32_t *label, struct error *error);
+
+/* Read the window of a sample from (top, left) on, if dataset->field is set. */
+MUST_CHECK bool dataset_read_window(struct dataset *dataset, int64_t index, int64_t top,
+                                    int64_t left, void *values, int32_t *label,
+                                    struct error *error);
 
 /* Return the class of a sample; 0 if it has targets. */
 MUST_CHECK bool dataset_label(struct dataset *dataset, int64_t index, int32_t *label,

@@ -40,6 +40,8 @@ libvittrain_a_SOURCES += \
 	src/data/colour.h \
 	src/data/crop.c \
 	src/data/crop.h \
+	src/data/window.c \
+	src/data/window.h \
 	src/data/data_root.c \
 	src/data/data_root.h \
 	src/data/dataset.c \

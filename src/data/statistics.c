@@ -15,6 +15,7 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/thread.h"
+#include "data/window.h"
 #include "device/exact_sum.h"
 
 enum { LANES = 8, LOGGED = 8 /* channels in the log */ };
@@ -229,10 +230,11 @@ static void statistics_finish(const struct dataset *dataset, const struct channe
                    sums + channels, &statistics->target_mean, &statistics->target_std);
 }
 
-bool statistics_compute(struct dataset *dataset, struct comm *world, int threads,
+bool statistics_compute(const struct dataset *records, struct comm *world, int threads,
                         struct value_statistics *statistics, struct error *error)
 {
     const double begin = clock_now();
+    struct dataset fields = window_fields(records), *dataset = &fields;
     float origin[2 * IMAGE_CHANNELS];
     struct share share = {.dataset = dataset,
                           .origin = origin,

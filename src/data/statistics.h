@@ -11,7 +11,7 @@
  * threads. Missing values are ignored. The mean of a channel without values is 0; the standard
  * deviation of a channel without variance is 1. An infinite or too large value is an error. Targets
  * are measured if dataset->target_normalised is set. */
-MUST_CHECK bool statistics_compute(struct dataset *dataset, struct comm *world, int threads,
+MUST_CHECK bool statistics_compute(const struct dataset *records, struct comm *world, int threads,
                                    struct value_statistics *statistics, struct error *error);
 
 #endif

@@ -16,6 +16,7 @@
 #include "data/crop.h"
 #include "data/dataset.h"
 #include "data/mix.h"
+#include "data/window.h"
 #include "model/model.h"
 
 enum { PHOTO_MIN_PIXELS = 64 /* pixels: smaller images have the recipe `cifar` */ };
@@ -270,9 +271,10 @@ static bool planes_resolve(struct options *options, const struct dataset *datase
     if (height != target->height || width != target->width)
         return error_set(error, ERROR_USAGE,
                          "model.image=%lld, but the planes of targets have %lldx%lld pixels, and "
-                         "they are not resized: leave model.image and model.image_width out",
+                         "they are not resized: leave model.image and model.image_width out, or "
+                         "set augment.crop=random to train on windows of this size",
                          (long long)height, (long long)target->width, (long long)target->height);
-    if (crop_is_active(options, false) || options->eval.flip)
+    if ((crop_is_active(options, false) && !window_is_asked_for(options)) || options->eval.flip)
         return error_set(error, ERROR_USAGE,
                          "options that resize or crop images, and eval.flip, do not apply to "
                          "planes of targets: leave them out");
@@ -325,9 +327,10 @@ static void stage_add(char *text, size_t size, const char *word, double value)
 static void training_describe(const struct augment_options *augment, char *text, size_t size)
 {
     snprintf(text, size, "%s",
-             augment->random_resized_crop == SWITCH_ON ? "random resized crop"
-             : crop_is_set(augment->crop)              ? "resize and crop"
-                                                       : "resize to a square");
+             augment->random_resized_crop == SWITCH_ON              ? "random resized crop"
+             : augment->crop == CROP_RANDOM && augment->resize == 0 ? "random window"
+             : crop_is_set(augment->crop)                           ? "resize and crop"
+                                                                    : "resize to a square");
     stage_add(text, size, "flip", augment->flip);
     stage_add(text, size, "vertical flip", augment->vflip);
     stage_add(text, size, "rotation by 90 degrees", augment->rot90);

@@ -78,13 +78,29 @@ result 'a regression learns numbers' "$(ended)" trained.log
 for task in 'labels data.y=marks train.weights=1,2,3' \
     'classes data.y=map model.head=dense model.classes=3 train.ignore_label=255' \
     'planes data.y=u0@+2,u1 data.task=regression model.head=dense train.loss=huber train.row_weight=latitude
-augment.flip=0.5 augment.vflip=0.5 augment.roll=xy augment.noise=0.1'; do
+augment.flip=0.5 augment.vflip=0.5 augment.roll=xy augment.noise=0.1' \
+    'windows data.y=u0@+2,u1 data.task=regression model.head=dense model.image=3 model.image_width=2 augment.crop=random
+augment.flip=0.5' \
+    'cuts data.y=marks model.image=3 model.image_width=2 augment.crop=random'; do
     name=${task%% *} targets="${task#* } data.x=u0,u2@-1 data.val=0.2 data.val_from=end"
     run 1 "$name" $data $model $targets run.dir="$work/$name-1"
     bad=$(ended)
     run 3 "$name" $data $model $targets mesh.strategy=fsdp run.dir="$work/$name-3"
     result "$name: three ranks have the bits of one" "$bad$(ended; same "$name-1" "$name-3")" "$name.log"
 done
+cp -r windows-3 windows-part
+rm -f windows-part/result.json windows-part/checkpoints/step-0000000[456].h5
+run 2 windows-part $data $model data.y=u0@+2,u1 data.task=regression model.head=dense model.image=3 model.image_width=2 augment.crop=random \
+    augment.flip=0.5 data.x=u0,u2@-1 data.val=0.2 data.val_from=end run.dir="$work/windows-part"
+bad=$(ended; has windows-part.log 'resuming from .*: step 3' 'augment.crop: windows of 2x3 from images of 4x5; evaluations read whole images in tiles'; \
+    same windows-1 windows-part)
+result 'a resumed run has the same windows' "$bad" windows-part.log
+for task in windows cuts; do
+    run 1 $task predict "$work/$task-1/weights.safetensors" "$work/data/storms.h5" predict.output="$work/$task.h5"
+    result "$task: predict knows the size of windows from the weights" "$(ended)" $task.log
+done
+run 1 whole data describe "$work/windows.h5"
+result 'fields are predicted as a whole' "$(ended; has whole.log '/u0 *float32 \[[0-9]*, 5, 4\]')" whole.log
 run 1 map predict "$work/classes-1/weights.safetensors" "$work/data/storms.h5" predict.output="$work/map.h5"
 result 'weights know the label that is ignored' "$(ended)" map.log
 run 2 numbers predict "$work/numbers/checkpoints/last.h5" predict.output="$work/numbers.csv"

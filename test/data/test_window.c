@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* augment.crop of arrays: windows of fields are a function of seed, epoch and sample, pixels and
+ * targets are cut alike, only the chunks of the window are decoded, and tiles of evaluations have
+ * each target once. */
+#include <hdf5.h>
+#include <math.h>
+
+#include "config/options.h"
+#include "data/array_cache.h"
+#include "data/crop.h"
+#include "data/window.h"
+#include "temporary.h"
+#include "test.h"
+
+enum { SAMPLES = 6, CHANNELS = 2, HEIGHT = 21, WIDTH = 34, ROWS = 5, COLUMNS = 7 };
+enum { HIGH = 8, WIDE = 9, PLANE = HIGH * WIDE, OUTPUTS = 1, EPOCHS = 40 };
+enum { TILES = 3 * 4 };
+
+static struct options options;
+static struct dataset dataset;
+static struct error error;
+
+static float value_of(int64_t sample, int64_t channel, int64_t row, int64_t column)
+{
+    return (float)(((sample * (CHANNELS + OUTPUTS) + channel) * HEIGHT + row) * WIDTH + column);
+}
+
+/* Write fields of `count` channels from `first` on, in chunks of ROWS x COLUMNS pixels. */
+static void fields_write(hid_t file, const char *name, int64_t first, int64_t count, bool last)
+{
+    static float values[SAMPLES * CHANNELS * HEIGHT * WIDTH];
+    const hsize_t channels = (hsize_t)count;
+    const hsize_t extent[] = {SAMPLES, last ? HEIGHT : channels, last ? WIDTH : HEIGHT,
+                              last ? channels : WIDTH};
+    const hsize_t chunk[] = {1, last ? ROWS : channels, last ? COLUMNS : ROWS,
+                             last ? channels : COLUMNS};
+    for (int64_t n = 0; n < SAMPLES; n++)
+        for (int64_t c = 0; c < count; c++)
+            for (int64_t p = 0; p < HEIGHT * WIDTH; p++)
+                values[last ? (n * HEIGHT * WIDTH + p) * count + c
+                            : (n * count + c) * HEIGHT * WIDTH + p] =
+                    value_of(n, first + c, p / WIDTH, p % WIDTH);
+    hid_t space = H5Screate_simple(4, extent, NULL);
+    hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_chunk(creation, 4, chunk);
+    H5Pset_deflate(creation, 1);
+    hid_t made =
+        H5Dcreate2(file, name, H5T_NATIVE_FLOAT, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+    assert_true(H5Dwrite(made, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
+    H5Dclose(made);
+    H5Pclose(creation);
+    H5Sclose(space);
+}
+
+static int set_up(void **state)
+{
+    temporary_setup(state);
+    hid_t file = H5Fcreate(temporary_path("train.h5"), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    fields_write(file, "chw", 0, CHANNELS, false);
+    fields_write(file, "hwc", 0, CHANNELS, true);
+    fields_write(file, "y", CHANNELS, OUTPUTS, false);
+    H5Fclose(file);
+    return 0;
+}
+
+static void use(const char *x)
+{
+    options_default(&options);
+    snprintf(options.data.format, sizeof options.data.format, "arrays");
+    snprintf(options.data.root, sizeof options.data.root, "%s", temporary_path("train.h5"));
+    snprintf(options.data.x, sizeof options.data.x, "%s", x);
+    snprintf(options.data.y, sizeof options.data.y, "y");
+    options.data.task = TASK_REGRESSION;
+    options.data.val = VALIDATION_TEST;
+    options.data.workers = 1;
+    options.model.head = HEAD_DENSE;
+    options.model.image = HIGH;
+    options.model.image_width = WIDE;
+    options.augment.crop = CROP_RANDOM;
+    options.run.seed = 5;
+}
+
+static void open_split(enum data_split split)
+{
+    if (!dataset_open(&dataset, &options, split, &error))
+        fail_msg("%s", error.text);
+}
+
+static void crop_use(struct crop *crop)
+{
+    const struct image_size image = {.height = HIGH, .width = WIDE};
+    assert_true(crop_open(crop, &options, false, image, true, &error));
+}
+
+/* Check the planes of a window, pixels and targets, that begins at the first value. */
+static void window_check(const float *values, int64_t sample, int64_t top, int64_t left)
+{
+    assert_in_range(top, 0, HEIGHT - HIGH);
+    assert_in_range(left, 0, WIDTH - WIDE);
+    for (int64_t c = 0; c < CHANNELS + OUTPUTS; c++)
+        for (int64_t p = 0; p < PLANE; p++)
+            assert_true(values[c * PLANE + p] ==
+                        value_of(sample, c, top + p / WIDE, left + p % WIDE));
+}
+
+/* Return the number of chunks that the window intersects, but does not contain. */
+static int64_t chunks_cut(int64_t top, int64_t left)
+{
+    int64_t count = 0;
+    for (int64_t y = top / ROWS * ROWS; y < top + HIGH; y += ROWS)
+        for (int64_t x = left / COLUMNS * COLUMNS; x < left + WIDE; x += COLUMNS)
+            count += y < top || x < left || (y + ROWS > top + HIGH && y + ROWS <= HEIGHT) ||
+                     (x + COLUMNS > left + WIDE && x + COLUMNS <= WIDTH) ||
+                     (y + ROWS > HEIGHT && top + HIGH < HEIGHT) ||
+                     (x + COLUMNS > WIDTH && left + WIDE < WIDTH);
+    return count;
+}
+
+TEST(windows_are_read_alone)
+{
+    static const char *const names[] = {"chw", "hwc"};
+    static float values[(CHANNELS + OUTPUTS) * PLANE], again[(CHANNELS + OUTPUTS) * PLANE];
+    struct crop_scratch scratch = {.between = {.data = NULL}};
+    struct crop crop;
+    for (int n = 0; n < 2; n++) {
+        bool seen[HEIGHT][WIDTH] = {{false}};
+        int64_t positions = 0;
+        int32_t label;
+        use(names[n]);
+        open_split(SPLIT_TRAIN);
+        crop_use(&crop);
+        assert_true(crop.active && dataset.count == SAMPLES && dataset.kept_bytes == 0);
+        assert_int_equal(dataset_record_bytes(&dataset), sizeof values);
+        for (uint32_t epoch = 0; epoch < EPOCHS; epoch++)
+            for (int64_t sample = 0; sample < SAMPLES; sample++) {
+                const int64_t before = array_cache_counts(dataset.chunks).decoded;
+                assert_true(
+                    crop_sample(&crop, &dataset, epoch, sample, &scratch, values, &label, &error));
+                const int64_t place = (int64_t)values[0] % (HEIGHT * WIDTH);
+                const int64_t top = place / WIDTH, left = place % WIDTH;
+                window_check(values, sample, top, left);
+                assert_int_equal(array_cache_counts(dataset.chunks).decoded - before,
+                                 2 * chunks_cut(top, left));
+                positions += !seen[top][left];
+                seen[top][left] = true;
+                assert_true(
+                    crop_sample(&crop, &dataset, epoch, sample, &scratch, again, &label, &error));
+                assert_memory_equal(values, again, sizeof values);
+            }
+        assert_in_range(positions, 150, (HEIGHT - HIGH + 1) * (WIDTH - WIDE + 1));
+        dataset_close(&dataset);
+    }
+    crop_scratch_free(&scratch);
+}
+
+/* Each target is in one tile, and each chunk is decoded once. */
+TEST(tiles_have_each_target_once)
+{
+    static float values[(CHANNELS + OUTPUTS) * PLANE];
+    static int seen[SAMPLES][HEIGHT][WIDTH];
+    int32_t label;
+    use("chw");
+    open_split(SPLIT_ALL);
+    assert_int_equal(dataset.count, SAMPLES * TILES);
+    assert_int_equal(window_records(&dataset), SAMPLES);
+    for (int64_t n = 0; n < dataset.count; n++) {
+        const struct window_tile tile = window_tile_of(&dataset, n);
+        assert_int_equal(dataset_record(&dataset, n), n / TILES);
+        assert_true(dataset_read(&dataset, n, values, &label, &error));
+        const float *targets = values + CHANNELS * PLANE;
+        for (int64_t p = 0; p < PLANE; p++) {
+            const int64_t row = tile.top + p / WIDE, column = tile.left + p % WIDE;
+            assert_true(values[p] == value_of(n / TILES, 0, row, column));
+            if (isnan(targets[p]))
+                continue;
+            assert_true(targets[p] == value_of(n / TILES, CHANNELS, row, column));
+            seen[n / TILES][row][column]++;
+        }
+    }
+    for (int64_t i = 0; i < SAMPLES * HEIGHT * WIDTH; i++)
+        assert_int_equal((&seen[0][0][0])[i], 1);
+    assert_in_range(array_cache_counts(dataset.chunks).decoded, 1, SAMPLES * 2 * 5 * 5);
+    dataset_close(&dataset);
+}
+
+TEST(statistics_read_whole_fields)
+{
+    static float values[(CHANNELS + OUTPUTS) * HEIGHT * WIDTH];
+    int32_t label;
+    use("chw");
+    open_split(SPLIT_TRAIN);
+    struct dataset fields = window_fields(&dataset);
+    assert_int_equal(dataset_record_bytes(&fields), sizeof values);
+    assert_true(dataset_read(&fields, 3, values, &label, &error));
+    for (int64_t i = 0; i < (int64_t)(sizeof values / sizeof *values); i++)
+        assert_true(values[i] == value_of(3, 0, 0, 0) + (float)i);
+    dataset_close(&dataset);
+}
+
+static void refused(const char *pattern)
+{
+    error_clear(&error);
+    assert_false(dataset_open(&dataset, &options, SPLIT_TRAIN, &error));
+    assert_non_null(strstr(error.text, pattern));
+}
+
+TEST(wrong_windows_are_refused)
+{
+    use("chw");
+    options.model.image = HEIGHT + 1;
+    refused("images of 34x21 pixels are smaller than windows of 9x22");
+    options.model.image = 0;
+    refused("set model.image");
+    use("chw");
+    options.train.row_weight = ROW_WEIGHT_LATITUDE;
+    refused("train.row_weight does not apply to windows of arrays");
+    use("chw");
+    options.augment.roll = ROLL_X;
+    refused("augment.roll does not apply to windows of arrays");
+}
+
+int main(void)
+{
+    return TESTS_RUN(.setup = set_up, .teardown = temporary_teardown);
+}
