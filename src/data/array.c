@@ -98,6 +98,12 @@ static int chunk_compare(const void *left, const void *right)
     return (a->index > b->index) - (a->index < b->index);
 }
 
+bool array_refuse_empty(struct array *array, struct error *error)
+{
+    array->is_empty = true;
+    return array_refuse(array, error, "it is empty");
+}
+
 /* Set grid and chunk_bytes. Return false if a product overflows or a chunk has no elements. */
 static bool sizes_set(struct array *array)
 {

@@ -77,6 +77,7 @@ struct array {
     int64_t chunk_count;
     struct array_files files; /* if files.folder is set, `chunks` and `descriptor` are not used */
     uint8_t *data; /* allocated: the whole array if it is in the file's metadata, else NULL */
+    bool is_empty; /* it could not be opened because it has no elements */
     double fill;
     struct array_rule rule;
 
@@ -108,6 +109,9 @@ bool array_type_set(struct array *array, const char *type);
 /* Set the error "FILE: cannot read 'NAME': REASON". Return false. */
 bool array_refuse(const struct array *array, struct error *error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Set the error for an array without elements, and `is_empty`. Return false. */
+bool array_refuse_empty(struct array *array, struct error *error);
 
 /* Set the rule from attributes with NetCDF's conventions: scale_factor, add_offset, _FillValue,
  * missing_value, valid_min, valid_max, valid_range. `get` copies at most `most` values of an

@@ -236,7 +236,7 @@ bool array_hdf5_open(const struct hdf5_reader *reader, const char *name, const c
     for (int n = 0; n < array->filter_count; n++)
         array->filter[n] = (enum array_filter)filter_of(dataset->filter[n]);
     if (!shape_read(dataset, array))
-        return error_set(error, ERROR_DATA, "%s: cannot read '%s': it is empty", path, name);
+        return array_refuse_empty(array, error);
     array_rule_set(array, attribute_get, &(struct attributes){reader, dataset});
     return places_read(reader, dataset, array, error) && array_open(array, error);
 }

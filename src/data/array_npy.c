@@ -36,7 +36,7 @@ static bool shape_read(const char *text, struct array *array, struct error *erro
         if (array->dimensions == ARRAY_DIMENSIONS)
             return array_refuse(array, error, "it has more than %d dimensions", ARRAY_DIMENSIONS);
         if (extent == 0)
-            return array_refuse(array, error, "it is empty");
+            return array_refuse_empty(array, error);
         array->extent[array->dimensions] = array->chunk[array->dimensions] = extent;
         array->dimensions++;
         text = end + (*end == 'L'); /* Python 2 */

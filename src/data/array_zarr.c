@@ -114,7 +114,7 @@ static bool shape_set(struct array *array, const json_t *shape, const json_t *ch
     for (int d = 0; d < array->dimensions; d++) {
         const json_t *extent = json_array_get(shape, (size_t)d);
         if (json_is_number(extent) && json_number_value(extent) == 0)
-            return array_refuse(array, error, "it is empty");
+            return array_refuse_empty(array, error);
         array->files.shard[d] = 1;
     }
     if (!integers_read(shape, array->dimensions, array->extent))

@@ -31,6 +31,7 @@ struct arrays_file {
     int64_t first_chunk;  /* number of chunks of the files before */
     struct array *array;  /* [x_count + y_count] */
     int opened;           /* number of arrays that are open */
+    bool is_empty;        /* it could not be opened because an array has no elements */
 };
 
 struct arrays {
@@ -147,6 +148,7 @@ static bool file_arrays(struct dataset *dataset, const struct options *options,
                                               : &self->y[file->opened - self->x_count];
         struct array *array = &file->array[file->opened];
         if (!array_path_array(&file->place, variable->name, array, error)) {
+            file->is_empty = array->is_empty;
             array_close(array);
             return false;
         }
@@ -277,11 +279,20 @@ static bool file_open(struct dataset *dataset, const struct options *options,
            class_names_read(dataset, file, error);
 }
 
+static void file_close(struct arrays_file *file)
+{
+    for (int v = 0; v < file->opened; v++)
+        array_close(&file->array[v]);
+    array_path_close(&file->place);
+    free(file->array);
+    free(file->path);
+}
+
 static bool split_open(struct dataset *dataset, const struct options *options,
                        struct hdf5_reader *reader, enum data_split split, struct error *error)
 {
     struct arrays *self = dataset->self;
-    int64_t count;
+    int64_t count, empty = 0;
     const struct split_file *files =
         split == SPLIT_ALL ? split_files_all(&self->files, &count)
                            : split_files_choose(&self->files, options, split, &count, error);
@@ -289,8 +300,17 @@ static bool split_open(struct dataset *dataset, const struct options *options,
     if (good)
         dataset->held_out |=
             split != SPLIT_TRAIN && split != SPLIT_ALL && files[0].split == SPLIT_TRAIN;
-    for (int64_t i = 0; good && i < count; i++)
+    for (int64_t i = 0; good && i < count; i++) {
         good = file_open(dataset, options, reader, files[i].path, split == SPLIT_ALL, error);
+        if (good || !self->file[self->file_count - 1].is_empty || ++empty == count)
+            continue;
+        file_close(&self->file[--self->file_count]);
+        error_clear(error);
+        good = true;
+    }
+    if (good && empty > 0 && !dataset->held_out)
+        log_warn("data.root: %lld of %lld files have no samples and are left out", (long long)empty,
+                 (long long)count);
     return good;
 }
 
@@ -354,7 +374,7 @@ static bool numbers_check(const struct dataset *dataset, bool is_regression, str
     const int64_t outputs = dataset->target.count;
     for (int64_t i = 0; i < dataset->count * outputs; i++) {
         const float value = self->target[i];
-        if (is_regression && (isinf(value) || (isnan(value) && outputs == 1)))
+        if (is_regression && isinf(value))
             return target_refuse(dataset, i / outputs, (double)value,
                                  "is no number to predict: remove the sample", error);
         if (!is_regression && value != 0 && value != 1 && !isnan(value))
@@ -730,14 +750,8 @@ static void arrays_close(struct dataset *dataset)
     struct arrays *self = dataset->self;
     if (self == NULL)
         return;
-    for (int64_t i = 0; i < self->file_count; i++) {
-        struct arrays_file *file = &self->file[i];
-        for (int v = 0; v < file->opened; v++)
-            array_close(&file->array[v]);
-        array_path_close(&file->place);
-        free(file->array);
-        free(file->path);
-    }
+    for (int64_t i = 0; i < self->file_count; i++)
+        file_close(&self->file[i]);
     array_cache_free(dataset->chunks);
     split_files_free(&self->files);
     free(self->file);

@@ -40,8 +40,6 @@ libvittrain_a_SOURCES += \
 	src/data/colour.h \
 	src/data/crop.c \
 	src/data/crop.h \
-	src/data/window.c \
-	src/data/window.h \
 	src/data/data_root.c \
 	src/data/data_root.h \
 	src/data/dataset.c \
@@ -88,4 +86,6 @@ libvittrain_a_SOURCES += \
 	src/data/tar_index.h \
 	src/data/tar_shards.c \
 	src/data/tar_shards.h \
-	src/data/webdataset.c
+	src/data/webdataset.c \
+	src/data/window.c \
+	src/data/window.h

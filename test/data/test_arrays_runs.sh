@@ -155,6 +155,15 @@ npy shapes/train/high.npy 9,5,4 180
 npy shapes/test/high.npy 9,6,4 216
 npy shapes/train/more.npy 9,2 18
 npy shapes/test/more.npy 9,1 9
+npy some/a/x.npy 9,3,5,4 540
+npy some/a/y.npy 9,2 18
+npy some/b/x.npy 0,3,5,4 0
+npy some/b/y.npy 0,2 0
+run 1 some data.format=arrays data.root="$work/some" data.x=x data.y=y data.task=regression data.val=0.2 model.name=linear train.epochs=1 \
+    train.global_batch=4 run.dir="$work/some-run"
+bad=$(ended; has some.log 'data.root: 1 of 2 files have no samples and are left out' '7 training and 2 validation samples')
+[ "$(grep -c 'left out' some.log)" = 1 ] || bad="$bad several warnings;"
+result 'files without samples are left out' "$bad" some.log
 shapes="data.format=arrays data.root=$work/shapes data.val=test data.task=regression"
 fails 1 'splits with other channels are refused' 3 'evaluation have 3 channels and 2 targets, those for training 2 and 2' $shapes \
     data.x=wide data.y=y
