@@ -135,6 +135,14 @@ static void put_names(json_t *object, const struct model_metadata *metadata)
     put_as_text(object, "label_names", names);
 }
 
+static void put_rows(json_t *object, const struct model_metadata *metadata)
+{
+    json_t *weights = json_array();
+    for (int64_t y = 0; y < metadata->rows; y++)
+        value_append(weights, json_real((double)metadata->row_weights[y]));
+    put_as_text(object, "row_weights", weights);
+}
+
 /* Put the options that differ from their defaults. */
 static void put_options(json_t *object, const struct model_metadata *metadata)
 {
@@ -178,6 +186,8 @@ static char *metadata_to_text(const struct model_metadata *metadata)
     put_options(object, metadata);
     if (metadata->class_count > 0)
         put_names(object, metadata);
+    if (metadata->rows > 0)
+        put_rows(object, metadata);
     char *text = json_dumps(object, JSON_COMPACT);
     ENSURE_MEMORY(text != NULL, "no memory for metadata");
     json_decref(object);
@@ -201,13 +211,15 @@ static void describe_eval(struct eval_options *eval, const struct options *optio
 }
 
 char *model_metadata_describe(const struct options *options, const struct model *model,
-                              char **class_name, int64_t class_count)
+                              char **class_name, int64_t class_count, float *row_weights)
 {
     const bool bicubic = options->augment.interpolation == INTERPOLATION_BICUBIC;
     struct error unusable = {0};
     struct model_metadata metadata = {.model = options->model,
                                       .class_name = class_name,
-                                      .class_count = class_name != NULL ? class_count : 0};
+                                      .class_count = class_name != NULL ? class_count : 0,
+                                      .row_weights = row_weights,
+                                      .rows = row_weights != NULL ? model->output.height : 0};
     snprintf(metadata.interpolation, sizeof metadata.interpolation, "%s",
              bicubic ? "bicubic" : "bilinear");
     snprintf(metadata.program, sizeof metadata.program, "vittrain %s", version_number);
@@ -378,6 +390,22 @@ static void parse_crop(const json_t *object, struct model_metadata *metadata)
     json_decref(share);
 }
 
+/* Invalid weights are left out: those of the data are used. */
+static void parse_rows(const json_t *object, struct model_metadata *metadata)
+{
+    json_t *weights = value_at(object, "row_weights");
+    const size_t count = json_array_size(weights);
+    bool good = count > 0 && count <= IMAGE_LARGEST;
+    metadata->row_weights = calloc(count + 1, sizeof *metadata->row_weights);
+    ENSURE_MEMORY(metadata->row_weights != NULL, "no memory for the weights of rows");
+    for (size_t y = 0; good && y < count; y++) {
+        metadata->row_weights[y] = (float)json_number_value(json_array_get(weights, y));
+        good = metadata->row_weights[y] >= 0 && isfinite(metadata->row_weights[y]);
+    }
+    metadata->rows = good ? (int64_t)count : 0;
+    json_decref(weights);
+}
+
 static void parse_options(const json_t *object, struct model_metadata *metadata)
 {
     struct options options;
@@ -415,6 +443,7 @@ void model_metadata_parse(const char *text, struct model_metadata *metadata)
     parse_crop(object, metadata);
     parse_options(object, metadata);
     parse_classes(object, metadata);
+    parse_rows(object, metadata);
     json_decref(object);
 }
 
@@ -600,6 +629,7 @@ void model_metadata_apply(const struct model_metadata *metadata, struct options 
         data_copy(&options->data, &metadata->data);
         options->train.loss = metadata->loss;
         options->train.ignore_label = metadata->ignore_label;
+        options->train.row_weight = metadata->rows > 0 ? ROW_WEIGHT_LATITUDE : ROW_WEIGHT_NONE;
     }
     list_apply(&metadata->statistics.mean, &options->augment.mean);
     list_apply(&metadata->statistics.std, &options->augment.std);
@@ -619,5 +649,6 @@ void model_metadata_free(struct model_metadata *metadata)
     for (int64_t i = 0; i < metadata->class_count; i++)
         free(metadata->class_name[i]);
     free(metadata->class_name);
+    free(metadata->row_weights);
     *metadata = (struct model_metadata){.class_count = 0};
 }

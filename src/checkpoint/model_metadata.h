@@ -37,13 +37,15 @@ struct model_metadata {
     char interpolation[METADATA_WORD];  /* of the resize: "bilinear", "bicubic", ... */
     char **class_name;                  /* [class_count], or NULL */
     int64_t class_count;
+    int64_t rows;
+    float *row_weights;                           /* [rows]: train.row_weight of the training */
     struct metadata_fault fault[METADATA_FAULTS]; /* the first ones; option NULL: none */
 };
 
 /* Return the JSON object for a model of this run as text, to be freed by the caller. class_name:
- * [class_count], or NULL. */
+ * [class_count], or NULL. row_weights: one for each row of the outputs, or NULL. */
 char *model_metadata_describe(const struct options *options, const struct model *model,
-                              char **class_name, int64_t class_count);
+                              char **class_name, int64_t class_count, float *row_weights);
 
 /* Parse a JSON object; `text` may be NULL. Values that cannot be parsed or are not valid are
  * faults. Always call model_metadata_free. */

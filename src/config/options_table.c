@@ -410,7 +410,7 @@ const struct option_entry option_table[] = {
              "outputs of a regression. auto: 1 for all."},
     {PLACE(train, row_weight), CHOICES(ROW_WEIGHT_CHOICES), .preset = "none",
      .help = "Arrays, model.head=dense: weights of the rows in loss and metrics. latitude: cosine "
-             "of the latitude of rows from pole to pole."},
+             "of the latitude in the data, or of rows from pole to pole."},
     {PLACE(train, ignore_label), .kind = OPTION_IS_INTEGER, .preset = "auto",
      AUTOMATIC(IGNORE_NONE), .least = IGNORE_LEAST, .most = IGNORE_MOST,
      .help = "Arrays, model.head=dense: number in data.y of pixels that are left out of loss and "

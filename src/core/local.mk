@@ -35,7 +35,6 @@ libvittrain_a_SOURCES += \
 	src/core/hdf5_scale.c \
 	src/core/hdf5_scale.h \
 	src/core/integer.h \
-	src/core/latitude.h \
 	src/core/launcher.c \
 	src/core/launcher.h \
 	src/core/log.c \

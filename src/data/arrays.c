@@ -16,6 +16,7 @@
 #include "data/array_cache.h"
 #include "data/array_path.h"
 #include "data/arrays.h"
+#include "data/arrays_coordinates.h"
 #include "data/arrays_variable.h"
 #include "data/dataset.h"
 #include "data/sampler.h"
@@ -626,6 +627,8 @@ static bool arrays_open(const struct options *options, enum data_split split,
     const bool training = split == SPLIT_TRAIN && !dataset->held_out;
     chunks_share(dataset, options, training && options->data.shuffle == SHUFFLE_CHUNKS,
                  !training && window_is_tiled(options, SPLIT_ALL));
+    if (options->train.row_weight == ROW_WEIGHT_LATITUDE)
+        dataset->row_weights = arrays_row_weights(dataset, training);
     for (int v = 0; training && v < self->x_count; v++)
         variable_log(&self->x[v], "data.x");
     for (int v = 0; training && v < self->y_count; v++)

@@ -3,6 +3,7 @@
 
 #include <jansson.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -140,32 +141,85 @@ static void file_read(const struct dataset *dataset, const struct arrays_part *p
     }
 }
 
+/* Read the coordinates of a file, and the attributes of data.y unless y is NULL. */
+static bool file_open_and_read(const struct dataset *dataset, const struct arrays_view *view,
+                               int64_t file, struct coordinate axes[AXES],
+                               struct array_attributes *y)
+{
+    const struct arrays_part part = arrays_part(dataset, file);
+    struct hdf5_reader reader = {
+        .kind = ERROR_DATA, .purpose = "arrays", .datasets = view->x[0].name};
+    struct error ignored = {0};
+    struct array_path source;
+    const bool good = array_path_open(&source, part.path, &reader, &ignored);
+    if (good)
+        file_read(dataset, &part, file == 0, &view->x[0], &source, axes);
+    for (int v = 0; good && y != NULL && v < view->y_count; v++)
+        array_attributes_read(&source, view->y[v].name, &y[v]);
+    hdf5_reader_close(&reader);
+    array_path_close(&source);
+    return good;
+}
+
 void arrays_coordinates_read(const struct dataset *dataset, struct coordinate axes[AXES],
                              struct array_attributes *y)
 {
     struct arrays_view view;
     struct coordinate *samples = &axes[AXIS_SAMPLES];
-    for (int64_t f = 0; arrays_view(dataset, &view) && f < view.file_count; f++) {
-        const struct arrays_part part = arrays_part(dataset, f);
-        struct hdf5_reader reader = {
-            .kind = ERROR_DATA, .purpose = "arrays", .datasets = view.x[0].name};
-        struct error ignored = {0};
-        struct array_path source;
-        const bool good = array_path_open(&source, part.path, &reader, &ignored);
-        if (good)
-            file_read(dataset, &part, f == 0, &view.x[0], &source, axes);
-        else
+    for (int64_t f = 0; arrays_view(dataset, &view) && f < view.file_count; f++)
+        if (!file_open_and_read(dataset, &view, f, axes, f == 0 ? y : NULL))
             coordinate_free(samples);
-        for (int v = 0; good && f == 0 && y != NULL && v < view.y_count; v++)
-            array_attributes_read(&source, view.y[v].name, &y[v]);
-        hdf5_reader_close(&reader);
-        array_path_close(&source);
-    }
     /* Records are in ascending order. */
     const int64_t records = window_records(dataset);
     for (int64_t n = 0; samples->count > 0 && n < records; n++)
         samples->values[n] = samples->values[dataset_record(dataset, dataset->count / records * n)];
     samples->count = samples->count > 0 ? records : 0;
+}
+
+/* True if a coordinate is the latitude by its units, standard name or name, as in the CF
+ * conventions. */
+static bool is_latitude(const struct coordinate *rows)
+{
+    const char *units = array_attributes_text(&rows->attributes, "units");
+    const bool is_north = strncmp(units, "degree", strlen("degree")) == 0 &&
+                          (text_ends_with(units, "_north") || text_ends_with(units, "_N") ||
+                           text_ends_with(units, "eN") || text_ends_with(units, "sN"));
+    bool good = is_north || strcmp(rows->name, "lat") == 0 || strcmp(rows->name, "latitude") == 0 ||
+                strcmp(array_attributes_text(&rows->attributes, "standard_name"), "latitude") == 0;
+    for (int64_t y = 0; y < rows->count; y++)
+        good &= fabs(rows->values[y]) <= 90.001;
+    return good && rows->count > 0;
+}
+
+float *arrays_row_weights(const struct dataset *dataset, bool logs)
+{
+    const double degree = 3.14159265358979323846 / 180;
+    const int64_t count = dataset->height;
+    struct coordinate axes[AXES] = {{.count = 0}}, *rows = &axes[AXIS_ROWS];
+    struct arrays_view view;
+    double sum = 0, *cosines = malloc((size_t)count * sizeof *cosines);
+    float *weights = malloc((size_t)count * sizeof *weights);
+    ENSURE_MEMORY(cosines != NULL && weights != NULL, "no memory for the weights of rows");
+    const bool is_known = arrays_view(dataset, &view) &&
+                          file_open_and_read(dataset, &view, 0, axes, NULL) && is_latitude(rows);
+    for (int64_t y = 0; y < count; y++) {
+        cosines[y] = is_known ? fmax(0, cos(rows->values[y] * degree))
+                              : sin(180 * degree * ((double)y + 0.5) / (double)count);
+        sum += cosines[y];
+    }
+    for (int64_t y = 0; y < count; y++)
+        weights[y] = (float)(cosines[y] * (double)count / sum);
+    if (logs && is_known)
+        log_info("train.row_weight: %lld rows with the latitudes '%s' from %g to %g",
+                 (long long)count, rows->name, rows->values[0], rows->values[count - 1]);
+    else if (logs)
+        log_info("train.row_weight: the data have no coordinate of the latitude: %lld equally "
+                 "spaced rows from pole to pole are assumed",
+                 (long long)count);
+    for (int axis = 0; axis < AXES; axis++)
+        coordinate_free(&axes[axis]);
+    free(cosines);
+    return weights;
 }
 
 void coordinate_free(struct coordinate *coordinate)

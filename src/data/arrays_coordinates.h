@@ -24,6 +24,11 @@ struct coordinate {
 void arrays_coordinates_read(const struct dataset *dataset, struct coordinate axes[AXES],
                              struct array_attributes *y);
 
+/* Return allocated weights of the rows of the images, with a mean of 1: the cosine of the latitude
+ * (WeatherBench, Rasp et al. 2020). Without a coordinate of the latitude in the first file, the
+ * rows are equally spaced from pole to pole. */
+float *arrays_row_weights(const struct dataset *dataset, bool logs);
+
 /* Make a coordinate empty. */
 void coordinate_free(struct coordinate *coordinate);
 

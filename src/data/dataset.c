@@ -233,6 +233,7 @@ void dataset_close(struct dataset *dataset)
         free(dataset->target_name[i]);
     free(dataset->target_name);
     free(dataset->persistence);
+    free(dataset->row_weights);
     for (int64_t i = 0; dataset->fault != NULL && i < dataset->count; i++)
         free(dataset->fault[i]);
     free(dataset->fault);

@@ -95,6 +95,7 @@ struct dataset {
     bool target_is_class;                 /* one plane, of class numbers */
     bool target_normalised; /* the model learns (target - mean) / std of the training samples */
     char **target_name;     /* [target.count], or NULL: names of the outputs */
+    float *row_weights;     /* [height], or NULL: weights of rows in loss and metrics */
     int64_t *persistence;   /* [target.count], or NULL: the channel of the pixels that is the
                              * same variable at the time of the sample, or -1 */
     uint32_t *subset;       /* [count] record numbers of this split; NULL: all records */

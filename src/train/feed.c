@@ -17,6 +17,7 @@ struct image_source feed_source(const struct options *options, const struct data
         .type = dataset->type,
         .channels = dataset->channels,
         .target = dataset->target,
+        .row_weights = dataset->row_weights,
         .kept_bytes = dataset->kept_bytes,
     };
     if (crop_is_active(options, dataset->encoded))

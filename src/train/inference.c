@@ -201,12 +201,15 @@ static bool files_open(struct inference *inference, const char *const *files, in
     return true;
 }
 
-/* Normalises records as in the training of the weights. */
+/* Normalises records and weights rows as in the training of the weights. */
 static bool statistics_take(struct inference *inference, const char *weights, struct error *error)
 {
     struct run *run = &inference->run;
     const struct dataset *dataset = &run->validation.dataset;
     const struct model_metadata *metadata = &inference->metadata;
+    if (dataset->row_weights != NULL && metadata->rows == dataset->height)
+        memcpy(dataset->row_weights, metadata->row_weights,
+               (size_t)metadata->rows * sizeof *dataset->row_weights);
     if (!run_needs_statistics(run, dataset))
         return true;
     const struct value_statistics *statistics = &metadata->statistics;

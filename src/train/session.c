@@ -15,7 +15,6 @@
 #include "core/available.h"
 #include "core/clock.h"
 #include "core/integer.h"
-#include "core/latitude.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "mesh/flat_partial.h"
@@ -409,24 +408,20 @@ void session_place(struct session *session, void *memory, size_t bytes,
 }
 
 /* Copies the weights of the loss to the device. */
-static void loss_weights_set(struct session *session)
+static void loss_weights_set(struct session *session, const struct image_source *source)
 {
     const struct device_backend *backend = session->device->backend;
     const struct option_list *weights = &session->options->train.weights;
-    const int64_t rows = session->model->output.height;
-    float values[OPTION_LIST], *cosines = malloc((size_t)rows * sizeof *cosines);
-    ENSURE_MEMORY(cosines != NULL, "no memory for the weights of rows");
+    float values[OPTION_LIST];
     for (int i = 0; i < weights->count; i++)
         values[i] = (float)weights->value[i];
-    latitude_weights(rows, cosines);
     if (session->loss_weights != NULL)
         backend->copy(session->stream, session->loss_weights, values,
                       (size_t)weights->count * sizeof *values);
     if (session->row_weights != NULL)
-        backend->copy(session->stream, session->row_weights, cosines,
-                      (size_t)rows * sizeof *cosines);
+        backend->copy(session->stream, session->row_weights, source->row_weights,
+                      (size_t)session->model->output.height * sizeof(float));
     backend->stream_synchronize(session->stream);
-    free(cosines);
 }
 
 bool session_allocate(struct session *session, int64_t batch, const struct image_source *source,
@@ -473,7 +468,7 @@ bool session_allocate(struct session *session, int64_t batch, const struct image
     session_place(session, memory->allocation, bytes, source, training);
     const double scale = session->io.scaler != NULL ? session->options->train.loss_scale : 1;
     session_set_scaler(session, &(struct loss_scaler){.scale = (float)scale});
-    loss_weights_set(session);
+    loss_weights_set(session, source);
     return true;
 }
 

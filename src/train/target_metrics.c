@@ -5,8 +5,6 @@
 #include <omp.h>
 #include <stdlib.h>
 
-#include "core/latitude.h"
-
 static int64_t plane_of(const struct model *model)
 {
     return model->output.height * model->output.width;
@@ -18,7 +16,7 @@ bool target_metrics_open(struct target_metrics *metrics, const struct session *s
 {
     const struct train_options *train = &session->options->train;
     const struct model *model = session->model;
-    const size_t outputs = (size_t)model->classes, rows = (size_t)model->output.height;
+    const size_t outputs = (size_t)model->classes;
     bool good;
     *metrics = (struct target_metrics){.session = session, .dataset = dataset};
     if (dataset->target_is_class) {
@@ -34,18 +32,10 @@ bool target_metrics_open(struct target_metrics *metrics, const struct session *s
         evaluation->outputs = model->classes;
         evaluation->errors = calloc(outputs, sizeof *evaluation->errors);
         metrics->sums = calloc(outputs * OUTPUT_SUMS, sizeof *metrics->sums);
-        metrics->row_weights = calloc(rows, sizeof *metrics->row_weights);
-        good = evaluation->errors != NULL && metrics->sums != NULL && metrics->row_weights != NULL;
+        good = evaluation->errors != NULL && metrics->sums != NULL;
     }
-    if (!good)
-        return error_set(error, ERROR_MEMORY, "no memory for the metrics of %zu outputs", outputs);
-    if (metrics->row_weights != NULL && train->row_weight == ROW_WEIGHT_LATITUDE) {
-        latitude_weights(model->output.height, metrics->row_weights);
-    } else {
-        free(metrics->row_weights);
-        metrics->row_weights = NULL;
-    }
-    return true;
+    return good ||
+           error_set(error, ERROR_MEMORY, "no memory for the metrics of %zu outputs", outputs);
 }
 
 static void errors_add(struct target_metrics *metrics, const struct batch *batch,
@@ -67,7 +57,7 @@ static void errors_add(struct target_metrics *metrics, const struct batch *batch
             .predictions = predictions + i * plane,
             .targets = batch_targets(batch, sample) + output * plane,
             .persistence = batch_persistence(batch, metrics->dataset, sample, output),
-            .row_weights = metrics->row_weights};
+            .row_weights = metrics->dataset->row_weights};
         output_sums_add(&metrics->sums[output * OUTPUT_SUMS], &args);
     }
 }
@@ -139,7 +129,6 @@ void target_metrics_reduce(struct target_metrics *metrics, struct evaluation *ev
 void target_metrics_close(struct target_metrics *metrics)
 {
     free(metrics->sums);
-    free(metrics->row_weights);
     free(metrics->confusion);
     *metrics = (struct target_metrics){0};
 }

@@ -13,7 +13,6 @@ struct target_metrics {
     const struct session *session;
     const struct dataset *dataset;
     struct exact_sum *sums;       /* regression: [outputs, OUTPUT_SUMS]; else NULL */
-    float *row_weights;           /* [height]; NULL: 1 */
     int64_t *confusion;           /* segmentation: [threads, classes, classes]; else NULL */
     struct sample_counts samples; /* of labels */
 };

@@ -240,7 +240,7 @@ char *trainer_metadata(const struct trainer *trainer)
 {
     const struct dataset *dataset = &trainer->run.train.dataset;
     return model_metadata_describe(&trainer->run.options, trainer->run.session.model,
-                                   dataset->class_name, dataset->classes);
+                                   dataset->class_name, dataset->classes, dataset->row_weights);
 }
 
 bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error)

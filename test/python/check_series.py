@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Series of NetCDF-4 files: data.transform against NumPy, and data.join against one file.
+"""Series of NetCDF-4 files: data.transform against NumPy, data.join against one file, and the
+weights of latitudes against xarray.
 
     check_series.py VITTRAIN FOLDER
 """
@@ -127,5 +128,26 @@ def check_join():
     assert "data.join=on" in refused, refused
 
 
+def check_latitudes():
+    region = series.assign_coords(lat=("lat", numpy.linspace(10, 80, HEIGHT)[::-1], {"standard_name": "latitude"}))
+    region.to_netcdf("region.nc")
+    region.rename(lat="row").assign_coords(row=numpy.arange(HEIGHT)).to_netcdf("rows.nc")
+    options = [*MODEL, "data.x=wind,level", "data.y=wind@+1", "train.row_weight=latitude"]
+    log = run(*options, "data.root=region.nc", "run.dir=region")
+    assert "8 rows with the latitudes 'lat' from 80 to 10" in log, log
+    run("predict", "region/checkpoints/last.h5", "predict.output=region-out.nc")
+    with xarray.open_dataset("region-out.nc") as file:
+        error = file.wind.astype("f8") - region.wind.sel(time=file.time)
+    metrics = outputs("region")["wind@+1"]
+    near(float(metrics["rmse"]), (error ** 2).weighted(numpy.cos(numpy.deg2rad(region.lat))).mean() ** 0.5)
+    near(float(metrics["bias"]), error.weighted(numpy.cos(numpy.deg2rad(region.lat))).mean(), 1e-3)
+    losses = [re.search("loss .* samples", run("eval", "region/weights.safetensors", f"data.root={file}", "data.val=0.25",
+                                               "data.val_from=end", "train.precision=fp32"))[0] for file in ("region.nc", "rows.nc")]
+    assert losses[0] == losses[1], losses  # the weights contain the latitudes
+    log = run(*options, "data.root=rows.nc", "run.dir=rows")
+    assert "8 equally spaced rows from pole to pole are assumed" in log, log
+
+
 check_transform()
 check_join()
+check_latitudes()
