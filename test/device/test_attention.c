@@ -275,7 +275,8 @@ TEST(variants_give_the_same_bits)
     for (int i = 0; i < CASES; i++) {
         const struct attention_case *it = &cases[i];
         DEVICE_TEST(test, 1);
-        if (test.device->backend != &device_cpu && is_for(&test, it)) {
+        if (test.device->backend != &device_cpu && (i == 0 || it->type != TYPE_FP32) &&
+            is_for(&test, it)) {
             run(&test, it);
             variants_set(&test, 0);
             const struct attention_tensors first = run(&test, it);

@@ -60,12 +60,9 @@ bad=$(ended)
 [ "$(wc -l <vit/receipt.csv)" = 11 ] || bad="$bad; not 10 receipts"
 result 'a ViT has receipts of 10 steps' "$bad" "$work/vit.log"
 layouts 'a ViT' vit "$vit" 3<<END
-1 run.threads=2 train.accumulate=3
 2 mesh.strategy=ddp run.threads=2
 2 mesh.strategy=fsdp train.accumulate=3
 3 mesh.strategy=zero1
-3 mesh.strategy=zero2 train.accumulate=2
-4 mesh.strategy=fsdp run.threads=2
 4 mesh.strategy=hsdp mesh.shard=2
 6 mesh.strategy=zero2 mesh.shard=2 train.accumulate=2
 END
@@ -76,7 +73,6 @@ layouts 'a ViT in bf16' bf16 "$vit train.precision=bf16" 3<<END
 END
 run 1 convnet $convnet run.dir="$work/convnet"
 layouts 'a convolutional network with batch norm' convnet "$convnet" 3<<END
-1 run.threads=2
 2 mesh.strategy=zero1 run.threads=2
 3 mesh.strategy=fsdp
 4 mesh.strategy=hsdp mesh.shard=2
@@ -105,7 +101,6 @@ if [ -e "$TEST_BUILD/test/emulated-cuda.so" ]; then
     run 1 gpu $gpu cuda.graph=off run.dir="$work/gpu"
     layouts 'a ViT on emulated GPUs' gpu "$gpu" 3<<END
 1 cuda.graph=on
-2 mesh.strategy=zero1
 2 mesh.strategy=fsdp train.accumulate=2
 3 mesh.strategy=ddp
 4 mesh.strategy=hsdp mesh.shard=2
