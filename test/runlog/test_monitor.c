@@ -633,7 +633,7 @@ TEST(failing_nvidia_smi_does_not_block_the_run)
         monitor_stop(monitor);
         monitor_close(monitor);
         smi_remove(old);
-        assert_true(clock_now() - from < 5);
+        assert_true(clock_now() - from < 60);
         assert_int_equal(access(path, F_OK), -1);
         comm_barrier(world);
     }
