@@ -17,8 +17,7 @@ static void options_of(const char *deck, struct options *options)
 {
     struct error error = {0};
     options_default(options);
-    if (!options_read_text(deck, "a test", options, &error))
-        fail_msg("%s", error.text);
+    assert_ok(options_read_text(deck, "a test", options, &error), &error);
 }
 
 /* The caller frees the result. */
@@ -220,8 +219,7 @@ static void read_metadata(const char *path, struct model_metadata *metadata)
 {
     struct error error = {0};
     char *text = NULL;
-    if (!model_metadata_read_text(path, &text, &error))
-        fail_msg("%s", error.text);
+    assert_ok(model_metadata_read_text(path, &text, &error), &error);
     model_metadata_parse(text, metadata);
     free(text);
 }

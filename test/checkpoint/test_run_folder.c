@@ -87,8 +87,7 @@ static struct run_folder open_folder(void)
 {
     struct run_folder folder;
 
-    if (!run_folder_open(&folder, &mesh, &options, &error))
-        fail_msg("%s", error.text);
+    assert_ok(run_folder_open(&folder, &mesh, &options, &error), &error);
     assert_true(comm_same(world, folder.path, sizeof folder.path));
     return folder;
 }
@@ -111,8 +110,7 @@ static void assert_refused(enum error_kind kind, const char *part)
 
 static void set(const char *assignment)
 {
-    if (!options_set(assignment, &options, &error))
-        fail_msg("%s", error.text);
+    assert_ok(options_set(assignment, &options, &error), &error);
 }
 
 TEST(new_runs_get_names_of_their_own)

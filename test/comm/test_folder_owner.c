@@ -19,8 +19,7 @@ TEST(test_owner)
     char path[2048];
     int owner = -1;
     snprintf(path, sizeof path, "%s/made/for/all", root);
-    if (!folder_owner(world, path, true, &owner, &error))
-        fail_msg("%s", error.text);
+    assert_ok(folder_owner(world, path, true, &owner, &error), &error);
     assert_int_equal(owner, 0);
     assert_int_equal(access(path, R_OK | W_OK | X_OK), 0);
     comm_barrier(world);
@@ -54,8 +53,7 @@ TEST(test_private_disks)
     world->backend = &alone;
     bool good = folder_owner(world, path, true, &owner, &error);
     world->backend = real_backend;
-    if (!good)
-        fail_msg("%s", error.text);
+    assert_ok(good, &error);
     assert_int_equal(owner, private_disk ? world->rank : 0);
 }
 

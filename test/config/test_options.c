@@ -43,8 +43,7 @@ static struct options with(const char *assignment)
     struct options options;
     struct error error = {0};
     options_default(&options);
-    if (!options_set(assignment, &options, &error))
-        fail_msg("%s", error.text);
+    assert_ok(options_set(assignment, &options, &error), &error);
     return options;
 }
 
@@ -645,8 +644,7 @@ TEST(resolved_deck_reads_back)
         options.run.dir[i] = i % 50 == 0 ? '/' : i % 7 == 3 ? ' ' : 'x';
     char *text = options_to_text(&options);
     options_default(&again);
-    if (!options_read_text(text, "resolved", &again, &error))
-        fail_msg("%s", error.text);
+    assert_ok(options_read_text(text, "resolved", &again, &error), &error);
     assert_memory_equal(&options, &again, sizeof options);
     free(text);
 }

@@ -80,8 +80,7 @@ void check_record(int64_t index, int32_t expected, const char *ending)
     struct byte_buffer bytes = {0};
     struct error error = {0};
     int32_t label = -1;
-    if (!dataset_load(&dataset, index, &bytes, &label, &error))
-        fail_msg("%s", error.text);
+    assert_ok(dataset_load(&dataset, index, &bytes, &label, &error), &error);
     assert_int_equal(label, expected);
     assert_int_equal(bytes.count, image_bytes);
     assert_memory_equal(bytes.data, image, image_bytes);

@@ -162,8 +162,7 @@ static void use(const char *root, const char *x, const char *y)
 static void opens(enum data_split split)
 {
     error_clear(&error);
-    if (!dataset_open(&dataset, &options, split, &error))
-        fail_msg("%s", error.text);
+    assert_ok(dataset_open(&dataset, &options, split, &error), &error);
 }
 
 static void refused(enum data_split split, const char *reason)

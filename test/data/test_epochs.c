@@ -52,8 +52,7 @@ static void options_make(struct options *options)
     char assignment[OPTION_TEXT];
     options_default(options);
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
-        if (!options_set(settings[i], options, &error))
-            fail_msg("%s", error.text);
+        assert_ok(options_set(settings[i], options, &error), &error);
     snprintf(assignment, sizeof assignment, "run.dir=%s", temporary_path("run"));
     assert_true(options_set(assignment, options, &error));
 }
@@ -64,8 +63,7 @@ TEST(the_loader_goes_on_while_an_evaluation_runs)
     struct options options;
     struct error error = {0};
     options_make(&options);
-    if (!trainer_open(&trainer, &options, world, &error))
-        fail_msg("%s", error.text);
+    assert_ok(trainer_open(&trainer, &options, world, &error), &error);
     assert_int_equal(trainer.steps_per_epoch, EPOCH_STEPS);
     format = trainer.run.train.dataset.format;
     training_format = validation_format = *format;
@@ -74,8 +72,7 @@ TEST(the_loader_goes_on_while_an_evaluation_runs)
     trainer.run.train.dataset.format = &training_format;
     trainer.run.validation.dataset.format = &validation_format;
     validation_samples = (int)trainer.run.validation.dataset.count;
-    if (!trainer_run(&trainer, &error))
-        fail_msg("%s", error.text);
+    assert_ok(trainer_run(&trainer, &error), &error);
     trainer_close(&trainer);
     assert_int_equal(atomic_load(&validation_reads), EPOCHS * validation_samples);
     assert_int_equal(atomic_load(&evaluations_without), 0);

@@ -52,8 +52,7 @@ static int64_t pack_with(struct comm *comm)
 {
     int64_t bytes;
     error_clear(&error);
-    if (!packed_write(&options, &plan, comm, &bytes, &error))
-        fail_msg("%s", error.text);
+    assert_ok(packed_write(&options, &plan, comm, &bytes, &error), &error);
     return bytes;
 }
 
@@ -70,8 +69,7 @@ static struct options packed_options(void)
 static void open_data(struct dataset *dataset, const struct options *from, enum data_split split)
 {
     error_clear(&error);
-    if (!dataset_open(dataset, from, split, &error))
-        fail_msg("%s", error.text);
+    assert_ok(dataset_open(dataset, from, split, &error), &error);
 }
 
 static void same_pixels(struct dataset *one, struct dataset *other, int64_t index)

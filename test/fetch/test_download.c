@@ -58,8 +58,7 @@ static const char *requests(void)
 
 static void expect_success(bool good)
 {
-    if (!good)
-        fail_msg("%s", error.text);
+    assert_ok(good, &error);
     unsigned char found[BYTES + 1];
     FILE *file = fopen(target, "rb");
     assert_non_null(file);

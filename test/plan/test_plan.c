@@ -47,8 +47,7 @@ static void options_make(struct options *options, int strategy, const char *vari
     options->mesh.strategy = strategy;
     snprintf(words, sizeof words, "%s%s", small, variant);
     for (char *word = strtok(words, " "); word != NULL; word = strtok(NULL, " "))
-        if (!options_set(word, options, &error))
-            fail_msg("%s", error.text);
+        assert_ok(options_set(word, options, &error), &error);
 }
 
 /* Count the bytes that a group's collectives send, in front of the real backend. */
@@ -172,13 +171,12 @@ static int plan_wrong(int strategy, const char *variant)
     options_make(&options, strategy, variant);
     if (strategy == STRATEGY_HSDP && world->size == 4)
         options.mesh.shard = 2;
-    if (!run_open(&run, &options, world, &error))
-        fail_msg("%s", error.text);
+    assert_ok(run_open(&run, &options, world, &error), &error);
     counting_begin(&shard_counted, run.session.mesh.shard);
     counting_begin(&replica_counted, run.session.mesh.replica);
-    if (!run_start(&run, &error) || !steps_run(&run, &error) ||
-        !plan_open(&plan, &options, world->size, world->size, &error))
-        fail_msg("%s", error.text);
+    assert_ok(run_start(&run, &error) && steps_run(&run, &error) &&
+                  plan_open(&plan, &options, world->size, world->size, &error),
+              &error);
     plan_make(&plan, (enum strategy_choice)strategy,
               (enum checkpoint_activations_choice)options.train.checkpoint_activations, 0, &entry);
     plan_add_traffic(&plan, &entry);
@@ -204,8 +202,7 @@ static void imagined_open(struct plan *plan, int ranks, int strategy, const char
     struct options options;
     struct error error = {0};
     options_make(&options, strategy, variant);
-    if (!plan_open(plan, &options, ranks, 4, &error))
-        fail_msg("%s", error.text);
+    assert_ok(plan_open(plan, &options, ranks, 4, &error), &error);
 }
 
 TEST(rows_add_up_to_the_arena)

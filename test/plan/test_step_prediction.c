@@ -23,8 +23,7 @@ static void options_make(struct options *options, const char *settings)
     snprintf(words, sizeof words, "%s data.format=synthetic run.threads=1 run.backend=cpu",
              settings);
     for (char *word = strtok(words, " "); word != NULL; word = strtok(NULL, " "))
-        if (!options_set(word, options, &error))
-            fail_msg("%s", error.text);
+        assert_ok(options_set(word, options, &error), &error);
 }
 
 static void plan_make_open(struct plan *plan, const char *settings, int ranks, int node_ranks)
@@ -32,8 +31,7 @@ static void plan_make_open(struct plan *plan, const char *settings, int ranks, i
     static struct options options;
     struct error error = {0};
     options_make(&options, settings);
-    if (!plan_open(plan, &options, ranks, node_ranks, &error))
-        fail_msg("%s", error.text);
+    assert_ok(plan_open(plan, &options, ranks, node_ranks, &error), &error);
 }
 
 /* Count the operations of a step on one rank; with a machine also predict times. */
@@ -43,10 +41,11 @@ static void step_predict_one(const char *settings, const struct machine *machine
     static struct plan plan;
     struct error error = {0};
     plan_make_open(&plan, settings, 1, 1);
-    if (!plan_predict(&plan, (enum strategy_choice)plan.options.mesh.strategy,
-                      (enum checkpoint_activations_choice)plan.options.train.checkpoint_activations,
-                      machine, prediction, details, &error))
-        fail_msg("%s", error.text);
+    assert_ok(
+        plan_predict(&plan, (enum strategy_choice)plan.options.mesh.strategy,
+                     (enum checkpoint_activations_choice)plan.options.train.checkpoint_activations,
+                     machine, prediction, details, &error),
+        &error);
 }
 
 static double flops_of(const struct unit_prediction *part)
@@ -391,8 +390,7 @@ TEST(files_read_as_they_were_written)
     FILE *file = fmemopen(text, sizeof text, "w");
     machine_write(&written, file);
     fclose(file);
-    if (!machine_from(text, &read, &error))
-        fail_msg("%s", error.text);
+    assert_ok(machine_from(text, &read, &error), &error);
     assert_string_equal(read.device, written.device);
     assert_memory_equal(&read.speed, &written.speed, sizeof read.speed);
     assert_memory_equal(&read.between.measured, &written.between.measured,

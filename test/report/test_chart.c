@@ -369,8 +369,7 @@ static int line_find(const struct picture *picture, unsigned colour)
 static struct picture picture_of(const struct chart *chart, int width, int height)
 {
     struct error error = {0};
-    if (!chart_png(chart, 1, temporary_path("chart.png"), width, height, &error))
-        fail_msg("%s", error.text);
+    assert_ok(chart_png(chart, 1, temporary_path("chart.png"), width, height, &error), &error);
     return picture_read("chart.png");
 }
 

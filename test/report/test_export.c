@@ -79,8 +79,7 @@ static void assert_export(int format, const char *name, const char *expected)
     const int before = mark != NULL ? (int)(mark - expected) : (int)strlen(expected);
     snprintf(text, sizeof text, "%.*s%s%s", before, expected, mark != NULL ? folder : "",
              mark != NULL ? mark + 2 : "");
-    if (!export_run(format, &error))
-        fail_msg("%s", error.text);
+    assert_ok(export_run(format, &error), &error);
     snprintf(path, sizeof path, "run/%s", name);
     char *found = temporary_text(path);
     assert_string_equal(found, text);

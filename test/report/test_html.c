@@ -44,8 +44,7 @@ static struct record *records_read(const char *const *folders, int count)
     struct record *records = calloc((size_t)count, sizeof *records);
     struct error error = {0};
     for (int i = 0; i < count; i++)
-        if (!record_read(&records[i], temporary_path(folders[i]), &error))
-            fail_msg("%s", error.text);
+        assert_ok(record_read(&records[i], temporary_path(folders[i]), &error), &error);
     return records;
 }
 
@@ -91,8 +90,7 @@ static char *page_of(const char *const *folders, int count)
 {
     struct error error = {0};
     struct record *records = records_read(folders, count);
-    if (!html_write(records, count, temporary_path("page.html"), &error))
-        fail_msg("%s", error.text);
+    assert_ok(html_write(records, count, temporary_path("page.html"), &error), &error);
     records_close(records, count);
     char *page = temporary_text("page.html");
     const char *wrong = markup_fault(page);

@@ -40,8 +40,7 @@ static struct record run_make(const char *folder, const char *started, double to
              "\"accuracy\": 1}]}",
              top1);
     temporary_write(name, text);
-    if (!record_read(&record, temporary_path(folder), &error))
-        fail_msg("%s", error.text);
+    assert_ok(record_read(&record, temporary_path(folder), &error), &error);
     return record;
 }
 
@@ -49,8 +48,7 @@ static void run_add(const char *folder, const char *started, double top1)
 {
     struct error error = {0};
     struct record record = run_make(folder, started, top1);
-    if (!logbook_add(book, &record, &error))
-        fail_msg("%s", error.text);
+    assert_ok(logbook_add(book, &record, &error), &error);
     record_free(&record);
 }
 

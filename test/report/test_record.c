@@ -16,8 +16,7 @@ static struct record record_of(const char *name)
 {
     struct record record;
     struct error error = {0};
-    if (!record_read(&record, temporary_path(name), &error))
-        fail_msg("%s", error.text);
+    assert_ok(record_read(&record, temporary_path(name), &error), &error);
     return record;
 }
 
@@ -34,8 +33,7 @@ static struct table table_of(const char *text)
     struct table table;
     struct error error = {0};
     temporary_write("some.csv", text);
-    if (!table_read(&table, temporary_path("some.csv"), &error))
-        fail_msg("%s", error.text);
+    assert_ok(table_read(&table, temporary_path("some.csv"), &error), &error);
     return table;
 }
 

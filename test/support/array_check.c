@@ -32,8 +32,7 @@ static void box_check(struct array *array, const double *expected, const struct 
         reversed.stride[d] = stride;
     for (int pass = 0; pass < 2; pass++) {
         const struct array_box *order = pass == 0 ? box : &reversed;
-        if (!array_read(array, order, got, &error))
-            fail_msg("%s", error.text);
+        assert_ok(array_read(array, order, got, &error), &error);
         for (int d = 0; d >= 0;) {
             int64_t from = 0, to = 0;
             for (d = 0; d < array->dimensions; d++) {
@@ -72,8 +71,7 @@ void array_check(struct array *array, const double *expected)
     const int64_t elements = array_elements(array);
     struct error error = {0};
     assert_true(elements <= ARRAY_CHECK_ELEMENTS);
-    if (!array_read_doubles(array, &box, got, &error))
-        fail_msg("%s", error.text);
+    assert_ok(array_read_doubles(array, &box, got, &error), &error);
     for (int64_t i = 0; i < elements; i++)
         values_same(array->name, got[i], expected[i]);
     boxes_check(array, expected);

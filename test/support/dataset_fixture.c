@@ -17,8 +17,7 @@ void split_opens(enum data_split split, int64_t count)
 {
     struct error error = {0};
     dataset_close(&dataset);
-    if (!dataset_open(&dataset, &options, split, &error))
-        fail_msg("%s", error.text);
+    assert_ok(dataset_open(&dataset, &options, split, &error), &error);
     if (count >= 0)
         assert_int_equal(dataset.count, count);
 }

@@ -61,6 +61,13 @@ int tests_run(const struct test_group *group);
         return TESTS_RUN(__VA_ARGS__);                                                             \
     }
 
+/* Fail with the text of the error unless `good`. */
+#define assert_ok(good, error)                                                                     \
+    do {                                                                                           \
+        if (!(good))                                                                               \
+            fail_msg("%s", (error)->text);                                                         \
+    } while (0)
+
 /* Fail unless the text contains the part. */
 void assert_has(const char *text, const char *part);
 

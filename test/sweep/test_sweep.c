@@ -13,8 +13,7 @@ static void space_make(struct sweep_space *space, const char *const *words)
     for (; *words != NULL; words++) {
         struct error error = {0};
         bool varies;
-        if (!sweep_space_add(space, *words, &varies, &error))
-            fail_msg("%s", error.text);
+        assert_ok(sweep_space_add(space, *words, &varies, &error), &error);
         assert_true(varies);
     }
 }
@@ -120,8 +119,7 @@ TEST(points_are_within)
         sweep_random_point(&space, 5, i, &again);
         assert_memory_equal(&point, &again, sizeof point);
         options_default(&options);
-        if (!sweep_point_apply(&space, &point, &options, &error))
-            fail_msg("%s", error.text);
+        assert_ok(sweep_point_apply(&space, &point, &options, &error), &error);
         for (int k = 0; k < space.count; k++) {
             sweep_value_text(&space.keys[k], point.value[k], text, sizeof text);
             assert_true(sweep_value_read(&space.keys[k], text, &value));

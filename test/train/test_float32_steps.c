@@ -66,16 +66,14 @@ static void run_prepare(struct run *run, const struct dataset_format *format)
     char path[512], init[1024];
     options_default(&options);
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
-        if (!options_set(settings[i], &options, &error))
-            fail_msg("%s", error.text);
+        assert_ok(options_set(settings[i], &options, &error), &error);
     vector_path("float32.safetensors", path, sizeof path);
     snprintf(init, sizeof init, "model.init=%s", path);
-    if (!options_set(init, &options, &error) || !run_open(run, &options, world, &error) ||
-        !run_start(run, &error))
-        fail_msg("%s", error.text);
+    assert_ok(options_set(init, &options, &error) && run_open(run, &options, world, &error) &&
+                  run_start(run, &error),
+              &error);
     run->train.dataset.format = format;
-    if (!run_initialize(run, "", &error))
-        fail_msg("%s", error.text);
+    assert_ok(run_initialize(run, "", &error), &error);
     flat_refresh(&run->session.flat);
     session_activations(&run->session, true);
 }
@@ -97,8 +95,7 @@ TEST(losses_are_pytorchs)
         int number;
         double expected;
         assert_int_equal(fscanf(file, "%d %lf", &number, &expected), 2);
-        if (!step_run(&run.step, step, 3e-3, &times, &error))
-            fail_msg("%s", error.text);
+        assert_ok(step_run(&run.step, step, 3e-3, &times, &error), &error);
         const struct loss_sums own = step_io_take_sums(&run.session.io, run.session.stream);
         double sums[] = {own.loss, own.samples};
         comm_all_reduce(world, sums, 2, COMM_FP64, COMM_SUM);

@@ -68,10 +68,8 @@ static void loss_run_open(struct trainer *trainer, const char *settings)
     snprintf(words, sizeof words, "%s data.root=%s run.dir=%s/run-%d %s", small, data_folder,
              data_folder, runs++, settings);
     for (char *word = strtok(words, " "); word != NULL; word = strtok(NULL, " "))
-        if (!options_set(word, &options, &error))
-            fail_msg("%s", error.text);
-    if (!trainer_open(trainer, &options, world, &error))
-        fail_msg("%s", error.text);
+        assert_ok(options_set(word, &options, &error), &error);
+    assert_ok(trainer_open(trainer, &options, world, &error), &error);
     session_activations(&trainer->run.session, true);
     loader_start(trainer->run.train.loader, 0, 0, trainer->steps_per_epoch);
 }

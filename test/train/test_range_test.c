@@ -23,8 +23,7 @@ static void rehearsal_open(struct run *run, const char *settings)
     snprintf(text, sizeof text, "%s %s", same, settings);
     for (char *word = strtok(text, " "); word != NULL; word = strtok(NULL, " "))
         assert_true(options_set(word, &options, &error));
-    if (!run_open(run, &options, world, &error) || !run_start(run, &error))
-        fail_msg("%s", error.text);
+    assert_ok(run_open(run, &options, world, &error) && run_start(run, &error), &error);
     flat_initialize(&run->session.flat, 3);
     flat_refresh(&run->session.flat);
     session_activations(&run->session, true);
@@ -46,8 +45,7 @@ TEST(all_ranks_get_the_same_curve)
         struct range_test test;
         struct error error = {0};
         rehearsal_open(&run, settings[i]);
-        if (!range_test_run(&run, &test, &error))
-            fail_msg("%s", error.text);
+        assert_ok(range_test_run(&run, &test, &error), &error);
         assert_true(test.count >= 5 && isfinite(test.points[0].loss));
         assert_true(comm_same(world, test.points, (size_t)test.count * sizeof *test.points));
         range_test_free(&test);

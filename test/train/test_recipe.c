@@ -27,15 +27,15 @@ static void set(const char *text)
     snprintf(copy, sizeof copy, "%s", text);
     for (char *rest, *word = strtok_r(copy, " ", &rest); word != NULL;
          word = strtok_r(NULL, " ", &rest))
-        if (!options_set(word, &options, &error))
-            fail_msg("%s", error.text);
+        assert_ok(options_set(word, &options, &error), &error);
 }
 
 static void resolve(const struct dataset *dataset)
 {
     struct error error = {0};
-    if (!options_check(&options, &error) || !options_resolve(&options, dataset, weights, &error))
-        fail_msg("%s", error.text);
+    assert_ok(options_check(&options, &error) &&
+                  options_resolve(&options, dataset, weights, &error),
+              &error);
 }
 
 /* Each word of `expected` is key=value of the resolved options. */
@@ -230,8 +230,7 @@ TEST(decks_keep_their_results)
         char path[1024];
         snprintf(path, sizeof path, "%s/input/%s.ini", getenv("TEST_SOURCE"), decks[i].deck);
         options_default(&options);
-        if (!options_read_file(path, &options, &error))
-            fail_msg("%s", error.text);
+        assert_ok(options_read_file(path, &options, &error), &error);
         resolve(decks[i].encoded ? &files : &pixels);
         check(decks[i].augment);
         for (int training = 0; training < 2; training++) {

@@ -21,8 +21,7 @@ static void set_all(struct options *options, const char *assignments)
     snprintf(copy, sizeof copy, "%s", assignments);
     for (char *rest, *word = strtok_r(copy, " ", &rest); word != NULL;
          word = strtok_r(NULL, " ", &rest))
-        if (!options_set(word, options, &error))
-            fail_msg("%s", error.text);
+        assert_ok(options_set(word, options, &error), &error);
 }
 
 static void assert_close(double got, double expected, const char *name, int64_t step)

@@ -108,8 +108,7 @@ static void steps_run(struct trainer *trainer, int64_t first, int64_t end)
     struct step_times times = {0};
     struct error error = {0};
     for (int64_t step = first; step < end; step++)
-        if (!step_run(&trainer->run.step, step, 1e-3, &times, &error))
-            fail_msg("%s", error.text);
+        assert_ok(step_run(&trainer->run.step, step, 1e-3, &times, &error), &error);
 }
 
 TEST(a_step_allocates_nothing)
@@ -118,8 +117,7 @@ TEST(a_step_allocates_nothing)
     struct trainer trainer;
     struct error error = {0};
     options_make(&options, temporary_open());
-    if (!trainer_open(&trainer, &options, world, &error))
-        fail_msg("%s", error.text);
+    assert_ok(trainer_open(&trainer, &options, world, &error), &error);
     session_activations(&trainer.run.session, true);
     loader_start(trainer.run.train.loader, 0, 0, trainer.steps_per_epoch);
     steps_run(&trainer, 0, 3);
