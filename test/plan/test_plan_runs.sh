@@ -1,5 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
+# long
 # The command plan: its table equals that of the run, it needs no data and no ranks, and reports what is not possible.
 . "$TEST_SOURCE/test/support/program.sh"
 

@@ -1,5 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
+# long
 # The hardware monitor of a run on one and on two ranks: its files, that a resumed run appends, that unwritable
 # files are warnings, and that results do not depend on it.
 . "$TEST_SOURCE/test/support/program.sh"
