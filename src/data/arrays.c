@@ -58,7 +58,16 @@ static bool no_memory(struct error *error)
 
 /* ---- variables ---- */
 
-static bool variables_list(const struct options *options, struct arrays *self, struct error *error)
+/* Samples of planes or numbers are predicted even if their targets are after the end of the series.
+ */
+static bool predicts_beyond(const struct options *options, enum data_split split)
+{
+    return split == SPLIT_ALL &&
+           (options->data.task == TASK_REGRESSION || options->model.head == HEAD_DENSE);
+}
+
+static bool variables_list(const struct options *options, enum data_split split,
+                           struct arrays *self, struct error *error)
 {
     if (options->data.root[0] == '\0')
         return error_set(error, ERROR_USAGE, "data.format=arrays needs data.root");
@@ -75,7 +84,8 @@ static bool variables_list(const struct options *options, struct arrays *self, s
         const int64_t offset =
             v < self->x_count ? self->x[v].offset : self->y[v - self->x_count].offset;
         self->before = larger(self->before, -offset);
-        self->after = larger(self->after, offset);
+        if (v < self->x_count || !predicts_beyond(options, split))
+            self->after = larger(self->after, offset);
     }
     return true;
 }
@@ -186,8 +196,12 @@ static struct arrays_part part_of(const struct dataset *dataset, int64_t number,
     const int64_t end = self->joined ? self->records : file->first + file->count;
     const int64_t first = integer_clamp(zero, begin, end);
     const int64_t last = integer_clamp(zero + file->array[0].extent[0], begin, end);
-    return (struct arrays_part){
-        .path = file->path, .first = first, .count = last - first, .sample = first - zero};
+    return (struct arrays_part){.path = file->path,
+                                .first = first,
+                                .count = last - first,
+                                .sample = first - zero,
+                                .beyond =
+                                    self->joined && number < self->file_count - 1 ? 0 : end - last};
 }
 
 /* Read the targets, which are not planes, of all files to self->target. */
@@ -199,6 +213,8 @@ static bool targets_read(struct dataset *dataset, struct error *error)
     if (self->target == NULL)
         return no_memory(error);
     float *to = self->target;
+    for (int64_t i = 0; i < dataset->count * outputs; i++)
+        to[i] = NAN;
     for (int v = 0; v < self->y_count; v++) {
         const struct variable *variable = &self->y[v];
         for (int64_t f = 0; f < self->file_count; f++) {
@@ -468,7 +484,8 @@ static bool task_set(struct dataset *dataset, const struct options *options, str
 
 /* ---- chunks ---- */
 
-/* Return the file that has a record's value at an offset, and the number of the sample in it. */
+/* Return the file that has a record's value at an offset, and the number of the sample in it; NULL
+ * after the end of the series. */
 static struct arrays_file *file_of(const struct arrays *self, int64_t record, int64_t offset,
                                    int64_t *sample)
 {
@@ -484,8 +501,11 @@ static struct arrays_file *file_of(const struct arrays *self, int64_t record, in
     *sample = record - file->first + file->sample + offset;
     while (*sample < 0)
         *sample += (--file)->array[0].extent[0];
-    while (*sample >= file->array[0].extent[0])
+    while (*sample >= file->array[0].extent[0]) {
         *sample -= (file++)->array[0].extent[0];
+        if (!self->joined || file == self->file + self->file_count)
+            return NULL;
+    }
     return file;
 }
 
@@ -619,7 +639,7 @@ static bool arrays_open(const struct options *options, enum data_split split,
     self->joined = options->data.join;
     self->ignored =
         options->train.ignore_label == IGNORE_NONE ? NAN : (double)options->train.ignore_label;
-    if (!variables_list(options, self, error) ||
+    if (!variables_list(options, split, self, error) ||
         !array_path_find(options->data.root, &self->files, error) ||
         !files_open(dataset, options, split, error) || !task_set(dataset, options, error))
         return false;
@@ -660,8 +680,10 @@ static bool planes_read(const struct dataset *dataset, const struct variable *va
         int64_t sample;
         const struct arrays_file *file = file_of(self, record, variable->offset, &sample);
         const struct array_box box = variable_window(variable, sample, top, left, height, width);
-        struct array *array = &file->array[variables == self->x ? v : self->x_count + v];
-        if (!array_read(array, &box, to, error))
+        const int number = variables == self->x ? v : self->x_count + v;
+        for (int64_t i = 0; file == NULL && i < values; i++)
+            to[i] = NAN;
+        if (file != NULL && !array_read(&file->array[number], &box, to, error))
             return false;
         value_transform_apply(variable->transform, to, values);
         if (!values_are_finite(to, values))

@@ -18,6 +18,7 @@ struct arrays_view {
 struct arrays_part {
     const char *path;
     int64_t first, count, sample;
+    int64_t beyond; /* records after them whose targets are after the end of the series */
 };
 
 /* Return false if the data set has another format. */

@@ -77,21 +77,39 @@ static void zarr_scales_find(const char *store, const struct variable *x, struct
     json_decref(attributes);
 }
 
-/* Append `count` coordinates from index `first` on. */
+/* Set coordinates of `count` samples after the end of an array: its last three are continued if
+ * they are equally spaced, otherwise they are missing. */
+static void values_continue(struct array *array, int64_t skipped, int64_t count, double *to)
+{
+    const int64_t extent = array->extent[0];
+    const struct array_box box = {.begin = {extent - 3}, .count = {3}, .stride = {1}};
+    struct error ignored = {0};
+    double last[3] = {NAN, NAN, NAN};
+    const bool good = extent >= 3 && array_read_doubles(array, &box, last, &ignored);
+    const double step = last[2] - last[1];
+    const bool is_even = good && fabs(step - (last[1] - last[0])) <= 1e-6 * fabs(step);
+    for (int64_t i = 0; i < count; i++)
+        to[i] = is_even ? last[2] + (double)(skipped + i + 1) * step : (double)NAN;
+}
+
+/* Append `count` coordinates from index `first` on, and `beyond` after the end of the array. */
 static bool values_append(const struct array_path *source, const char *path, int64_t first,
-                          int64_t count, struct coordinate *to)
+                          int64_t count, int64_t beyond, struct coordinate *to)
 {
     struct array array;
     struct error ignored = {0};
     const struct array_box box = {.begin = {first}, .count = {count}, .stride = {1}};
+    const size_t values = (size_t)(to->count + count + beyond + 1);
     bool good = array_path_array(source, path, &array, &ignored) && array.dimensions == 1 &&
-                first >= 0 && first + count <= array.extent[0];
-    double *larger =
-        good ? realloc(to->values, (size_t)(to->count + count + 1) * sizeof *larger) : NULL;
+                first >= 0 && (count == 0 || first + count <= array.extent[0]);
+    double *larger = good ? realloc(to->values, values * sizeof *larger) : NULL;
     if (larger != NULL) {
         to->values = larger;
         good = count == 0 || array_read_doubles(&array, &box, larger + to->count, &ignored);
         to->count += count;
+        if (beyond > 0)
+            values_continue(&array, first + count - array.extent[0], beyond, larger + to->count);
+        to->count += beyond;
     }
     array_close(&array);
     return good && larger != NULL;
@@ -136,7 +154,8 @@ static void file_read(const struct dataset *dataset, const struct arrays_part *p
         const char *path = scales.path[axis];
         if ((is_first || to->name[0] != '\0') &&
             (path[0] == '\0' || !attributes_set(source, path, to) ||
-             !values_append(source, path, begin[axis], count[axis], to)))
+             !values_append(source, path, begin[axis], count[axis],
+                            axis == AXIS_SAMPLES ? part->beyond : 0, to)))
             coordinate_free(to);
     }
 }

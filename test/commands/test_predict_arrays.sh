@@ -42,8 +42,8 @@ output() {
 
 run 1 forecast $model data.y=u@+6,v@+6 data.task=regression model.head=dense data.val_from=end run.dir="$work/forecast"
 run 1 predict predict forecast test.zarr predict.output=forecast.h5
-bad=$(ended; output forecast.h5 '/u  *float32 \[14, 8, 8\]; units=m/s$' '/v  *float32 \[14, 8, 8\]$' \
-    '/time  *float64 \[14\]; units=hours since 2020-01-01$' '/lat  *float64 \[8\]; units=degrees_north$')
+bad=$(ended; output forecast.h5 '/u  *float32 \[20, 8, 8\]; units=m/s$' '/v  *float32 \[20, 8, 8\]$' \
+    '/time  *float64 \[20\]; units=hours since 2020-01-01$' '/lat  *float64 \[8\]; units=degrees_north$')
 [ ! -e forecast.h5.part ] || bad="$bad a part is left"
 result 'a forecast has coordinates' "$bad" predict.log
 run 3 predict predict forecast test.zarr predict.output=three.h5
@@ -51,7 +51,7 @@ result 'three ranks write the same file' "$(ended; cmp forecast.h5 three.h5 2>&1
 run 1 predict predict forecast predict.output=split.nc
 result 'the split of the run' "$(ended; output split.nc '/u  *float32 \[3, 8, 8\]' '/time  *float64 \[3\]')" predict.log
 run 1 predict predict forecast/weights.safetensors test.zarr predict.output=weights.h5
-result 'weights have statistics and names' "$(ended; output weights.h5 '/v  *float32 \[14, 8, 8\]')" predict.log
+result 'weights have statistics and names' "$(ended; output weights.h5 '/v  *float32 \[20, 8, 8\]')" predict.log
 run 1 predict predict forecast test.zarr
 result 'planes are not printed' "$(ended 2; has predict.log 'the predictions are planes: set predict.output=FILE.h5')" predict.log
 

@@ -79,7 +79,7 @@ def check_transform():
         expected = series[name].values.astype("f8")
         expected[expected < -1] = numpy.nan
         last, before = expected[-held_out:], expected[-held_out - 1:-1]
-        error = predicted[name].values[-held_out:] - last
+        error = predicted[name].sel(time=time[-held_out:]).values - last
         row = metrics[f"{name}@+1"]
         near(float(row["rmse"]), numpy.sqrt(numpy.nanmean(error ** 2)))
         near(float(row["mae"]), numpy.nanmean(abs(error)))
@@ -122,8 +122,17 @@ def check_join():
     with xarray.open_dataset("whole-out.nc") as one, xarray.open_dataset("parts-out.nc") as other:
         assert one.identical(other), other
         with xarray.open_dataset("held-out.nc") as last:
-            near(last.wind.values, one.wind.values[-len(last.time):])
-            assert (last.time.values == one.time.values[-len(last.time):]).all()
+            near(last.wind.values, one.wind.sel(time=last.time).values)
+            assert last.time.values[-1] == time[-1]
+        # The last samples have no target in the files; x has no sample before the first, and y has none before the second.
+        assert (one.time.values == time[2] + numpy.arange(4, SAMPLES + 2) * (time[1] - time[0])).all(), one.time
+        assert numpy.isfinite(one.wind.values).all()
+    with xarray.open_dataset("whole.nc") as whole:
+        whole.isel(time=slice(30, None)).to_netcdf("tail.nc")
+    run("predict", "numbers-whole", "tail.nc", "predict.output=tail-out.nc")
+    with xarray.open_dataset("tail-out.nc") as tail:
+        assert len(tail.time) == SAMPLES - 31 and tail.time.values[-1] == time[-1] + 4 * (time[1] - time[0]), tail
+        assert numpy.isfinite(tail.number.values).all()
     refused = run(*MODEL, "data.x=wind", "data.y=wind@+4", "data.root=parts", "run.dir=refused", status=3)
     assert "data.join=on" in refused, refused
 
