@@ -663,7 +663,7 @@ VECTORISED static bool values_are_finite(const float *values, int64_t count)
     for (int64_t i = 0; i < count; i++) {
         uint32_t bits;
         memcpy(&bits, &values[i], sizeof bits);
-        infinite |= (bits & UINT32_C(0x7fffffff)) == UINT32_C(0x7f800000);
+        infinite |= bits << 1 == UINT32_C(0xff000000); /* without the sign */
     }
     return infinite == 0;
 }
