@@ -397,10 +397,10 @@ static bool fault_keep(struct walk *walk, struct hdf5_object *to)
     if (reason[0] == '\0')
         snprintf(reason, sizeof walk->errors->reason, "HDF5 cannot read it");
     text_remove_control(reason);
-    snprintf(to->fault, sizeof to->fault, "%s", reason);
+    snprintf(to->fault, sizeof to->fault, "%.*s", HDF5_FAULT - 1, reason);
     if (walk->to->object_fault[0] == '\0')
-        snprintf(walk->to->object_fault, sizeof walk->to->object_fault, "%s%s%.150s", walk->path,
-                 walk->path[0] == '\0' ? "" : ": ", reason);
+        snprintf(walk->to->object_fault, sizeof walk->to->object_fault, "%.100s%s%.150s",
+                 walk->path, walk->path[0] == '\0' ? "" : ": ", reason);
     reason[0] = '\0';
     return true;
 }
