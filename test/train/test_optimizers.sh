@@ -1,13 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # long
-# Lion, LAMB and LARS with layer-wise decay in 16-bit types: losses near those of fp32, skipped updates of fp16, identical
+# Lion, LAMB, LARS and Muon with layer-wise decay in 16-bit types: losses near those of fp32, skipped updates of fp16, identical
 # weights on all replicas; checkpoints resume bit for bit, and on another mesh up to rounding. test_trajectory.sh
 # compares them with timm.
 . "$TEST_SOURCE/test/support/program.sh"
 
 lion="optim.lr=1e-3"
 lamb="optim.lr=1e-2"
+muon="optim.lr=1e-2 optim.momentum=0.95 optim.nesterov=on"
 lars="optim.lr=2 optim.momentum=0.9 optim.nesterov=on optim.trust_coeff=0.01"
 
 train() {
@@ -17,7 +18,7 @@ train() {
     losses_of "$name"
 }
 
-for rule in lion lamb lars; do
+for rule in lion lamb lars muon; do
     rm -rf "$work"/*/
     eval "settings=\$$rule"
     steps="$small optim.name=$rule $settings optim.no_decay=on optim.layer_decay=0.8 train.clip_norm=1 optim.ema=0.9 \
@@ -59,8 +60,18 @@ train.steps=30 schedule.warmup=5 debug.check_weights=1 output.tensorboard=off ch
     case $rule in
     lion) other="lars optim.momentum=0.9" ;;
     lamb) other=adamw ;;
-    lars) other="adamw optim.momentum=0 optim.nesterov=off optim.trust_coeff=auto" ;;
+    lars | muon) other="adamw optim.momentum=0 optim.nesterov=off optim.trust_coeff=auto" ;;
     esac
     fails 2 "another optimizer does not read the moments of $rule" 4 "holds the moments of optim.name=$rule" \
         $steps run.dir="$work/part" train.steps=31 optim.name=$other
 done
+
+# Muon's matrices: frozen, or left to AdamW.
+train 4 pieces mesh.strategy=hsdp mesh.shard=2 train.accumulate=3 optim.freeze=blocks.0.attn.qkv.weight
+train 1 frozen optim.freeze=blocks.0.attn.qkv.weight
+compare 'micro-batches on 4 ranks and a frozen matrix' pieces frozen 1e-5
+train 1 excluded optim.muon_exclude=blocks.0
+bad=$([ -n "$(differ "$work/wide.loss" "$work/excluded.loss" 1e-4)" ] || echo "the same losses")
+result 'optim.muon_exclude takes matrices from Muon' "$bad" "$work/excluded.log"
+fails 1 'an unknown name in optim.muon_exclude' 2 'optim.muon_exclude: .*"tail"' \
+    $steps optim.muon_exclude=tail run.dir="$work/none"
