@@ -40,4 +40,11 @@ static inline void cut_evenly(int64_t count, int64_t parts, int64_t part, int64_
     *length = size + (part < larger_pieces);
 }
 
+/* Compare two uint32_t, for qsort. */
+static inline int compare_uint32(const void *left, const void *right)
+{
+    const uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+    return (a > b) - (a < b);
+}
+
 #endif

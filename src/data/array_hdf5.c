@@ -6,10 +6,11 @@
 #include <string.h>
 #include <strings.h>
 
+#include "core/allocate.h"
 #include "core/durable.h"
 
 /* Filters by their registered HDF5 numbers. */
-static const struct {
+static const struct filter {
     int64_t number;
     const char *name;
     int filter; /* enum array_filter; -1: not supported */
@@ -33,22 +34,21 @@ static const struct {
 
 enum { FILTERS = sizeof filters / sizeof filters[0] };
 
-static void filter_name(int64_t number, char *text, size_t size)
-{
-    for (int n = 0; n < FILTERS; n++)
-        if (filters[n].number == number) {
-            snprintf(text, size, "%s", filters[n].name);
-            return;
-        }
-    snprintf(text, size, "number %lld", (long long)number);
-}
-
-static int filter_of(int64_t number)
+static const struct filter *filter_find(int64_t number)
 {
     for (int n = 0; n < FILTERS; n++)
         if (filters[n].number == number)
-            return filters[n].filter;
-    return -1;
+            return &filters[n];
+    return NULL;
+}
+
+static void filter_name(int64_t number, char *text, size_t size)
+{
+    const struct filter *known = filter_find(number);
+    if (known != NULL)
+        snprintf(text, size, "%s", known->name);
+    else
+        snprintf(text, size, "number %lld", (long long)number);
 }
 
 void array_hdf5_filter_names(const struct hdf5_object *dataset, char *text, size_t size)
@@ -118,7 +118,8 @@ bool array_hdf5_readable(const struct hdf5_object *dataset, char reason[ARRAY_RE
                  "write its numbers as separate data sets");
     else {
         for (int64_t n = 0; n < dataset->filter_count; n++)
-            if (filter_of(dataset->filter[n]) < 0) {
+            if (filter_find(dataset->filter[n]) == NULL ||
+                filter_find(dataset->filter[n])->filter < 0) {
                 filter_name(dataset->filter[n], name, sizeof name);
                 snprintf(
                     reason, ARRAY_REASON,
@@ -181,18 +182,14 @@ static bool places_read(const struct hdf5_reader *reader, const struct hdf5_obje
         is_chunked ? reader->file.chunks + dataset->first_chunk : &whole;
     array->chunk_count = is_chunked ? dataset->chunk_count
                                     : dataset->layout == HDF5_CONTIGUOUS && dataset->offset >= 0;
-    array->chunks = calloc((size_t)array->chunk_count + 1, sizeof *array->chunks);
+    array->chunks = allocate((size_t)array->chunk_count, sizeof *array->chunks);
     if (dataset->layout == HDF5_COMPACT) {
         if (dataset->offset < 0 || dataset->offset > reader->file.value_bytes - bytes)
             return hdf5_refuse(reader, error, "'%s' has an invalid size: the file is damaged",
                                array->name);
-        array->data = malloc((size_t)bytes + 1);
-        if (array->data != NULL)
-            memcpy(array->data, reader->file.values + dataset->offset, (size_t)bytes);
+        array->data = allocate((size_t)bytes, 1);
+        memcpy(array->data, reader->file.values + dataset->offset, (size_t)bytes);
     }
-    if (array->chunks == NULL || (dataset->layout == HDF5_COMPACT && array->data == NULL))
-        return error_set(error, ERROR_MEMORY, "%s: no memory for the chunks of '%s'", array->path,
-                         array->name);
     for (int64_t n = 0; n < array->chunk_count; n++)
         array->chunks[n] = (struct array_chunk){.index = chunks[n].index,
                                                 .offset = chunks[n].offset,
@@ -234,7 +231,7 @@ bool array_hdf5_open(const struct hdf5_reader *reader, const char *name, const c
     array->fill = dataset->fill;
     array->filter_count = (int)dataset->filter_count;
     for (int n = 0; n < array->filter_count; n++)
-        array->filter[n] = (enum array_filter)filter_of(dataset->filter[n]);
+        array->filter[n] = (enum array_filter)filter_find(dataset->filter[n])->filter;
     if (!shape_read(dataset, array))
         return array_refuse_empty(array, error);
     array_rule_set(array, attribute_get, &(struct attributes){reader, dataset});

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/allocate.h"
 #include "core/durable.h"
 #include "core/text_file.h"
 
@@ -118,8 +119,7 @@ bool array_npy_open(const char *path, const char *name, struct array *array, str
     free(header);
     if (!good)
         return false;
-    array->chunks = calloc(1, sizeof *array->chunks);
-    ENSURE_MEMORY(array->chunks != NULL, "no memory for %s", path);
+    array->chunks = allocate(1, sizeof *array->chunks);
     array->chunks[0].offset = offset;
     array->chunk_count = 1;
     return array_open(array, error);

@@ -49,17 +49,6 @@ void augment_open(struct augment *augment, const struct options *options, int64_
     mix_open(&augment->mix, options, width, height, training);
 }
 
-static double uniform_between(uint32_t word, double low, double high)
-{
-    return low + (high - low) * (double)random_uniform(word);
-}
-
-/* Return a uniform integer in [low, high]. */
-static int64_t integer_between(uint32_t word, int64_t low, int64_t high)
-{
-    return low + (int64_t)(((uint64_t)word * (uint64_t)(high - low + 1)) >> 32);
-}
-
 /* Same as Python's round(value, 15). */
 static double round_15(double value)
 {
@@ -99,14 +88,14 @@ static void draw_erasing(const struct augment *augment, uint32_t epoch, uint32_t
         struct random_block draw = random_block_at(augment->seed, RANDOM_AUGMENT, 0, epoch, sample,
                                                    BLOCK_ATTEMPT + attempt);
         double erased =
-            area * uniform_between(draw.word[0], augment->erase_scale[0], augment->erase_scale[1]);
-        double ratio = exp(uniform_between(draw.word[1], low, high));
+            area * random_between(draw.word[0], augment->erase_scale[0], augment->erase_scale[1]);
+        double ratio = exp(random_between(draw.word[1], low, high));
         int64_t height = (int64_t)rint(sqrt(erased * ratio));
         int64_t width = (int64_t)rint(sqrt(erased / ratio));
         if (height >= augment->height || width >= augment->width)
             continue;
-        plan->erase_y = (int16_t)integer_between(draw.word[2], 0, augment->height - height);
-        plan->erase_x = (int16_t)integer_between(draw.word[3], 0, augment->width - width);
+        plan->erase_y = (int16_t)random_integer(draw.word[2], 0, augment->height - height);
+        plan->erase_x = (int16_t)random_integer(draw.word[3], 0, augment->width - width);
         plan->erase_height = (int16_t)height;
         plan->erase_width = (int16_t)width;
         return;
@@ -127,16 +116,16 @@ static void draw_turn_and_roll(const struct augment *augment, uint32_t epoch, ui
         random_block_at(augment->seed, RANDOM_AUGMENT, 0, epoch, sample, BLOCK_TURN_ROLL);
     plan->vflip = (double)random_uniform(draw.word[0]) < augment->vflip;
     if (augment->rot90)
-        augment_turn(integer_between(draw.word[1], 0, 3), plan);
+        augment_turn(random_integer(draw.word[1], 0, 3), plan);
     if (augment->roll == ROLL_X || augment->roll == ROLL_XY)
-        plan->roll_x = (int16_t)integer_between(draw.word[2], 0, augment->width - 1);
+        plan->roll_x = (int16_t)random_integer(draw.word[2], 0, augment->width - 1);
     if (augment->roll == ROLL_Y || augment->roll == ROLL_XY)
-        plan->roll_y = (int16_t)integer_between(draw.word[3], 0, augment->height - 1);
+        plan->roll_y = (int16_t)random_integer(draw.word[3], 0, augment->height - 1);
 }
 
 static int16_t draw_shift(uint32_t word, double largest)
 {
-    return (int16_t)rint(uniform_between(word, -largest, largest));
+    return (int16_t)rint(random_between(word, -largest, largest));
 }
 
 void augment_plan(const struct augment *augment, uint32_t epoch, uint32_t sample,
@@ -152,13 +141,13 @@ void augment_plan(const struct augment *augment, uint32_t epoch, uint32_t sample
     plan->flip = (double)random_uniform(move.word[0]) < augment->flip;
     draw_turn_and_roll(augment, epoch, sample, plan);
     if (augment->rotate > 0)
-        augment_rotation(uniform_between(move.word[1], -augment->rotate, augment->rotate),
+        augment_rotation(random_between(move.word[1], -augment->rotate, augment->rotate),
                          augment->width, augment->height, plan);
     plan->translate_x = draw_shift(move.word[2], augment->translate * (double)augment->width);
     plan->translate_y = draw_shift(move.word[3], augment->translate * (double)augment->height);
     int64_t pad = augment->crop_pad;
-    plan->shift_x = (int16_t)integer_between(crop_erase.word[0], -pad, pad);
-    plan->shift_y = (int16_t)integer_between(crop_erase.word[1], -pad, pad);
+    plan->shift_x = (int16_t)random_integer(crop_erase.word[0], -pad, pad);
+    plan->shift_y = (int16_t)random_integer(crop_erase.word[1], -pad, pad);
     if ((double)random_uniform(crop_erase.word[2]) < augment->erase)
         draw_erasing(augment, epoch, sample, plan);
     if (augment->noise <= 0 && augment->channel_dropout <= 0)

@@ -4,11 +4,9 @@
  * opened. Records are read with pread, so the ranks of a node share the page cache, and a file that
  * is truncated during training is an error rather than SIGBUS. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "config/options.h"
@@ -17,6 +15,7 @@
 #include "core/durable.h"
 #include "core/folder.h"
 #include "core/integer.h"
+#include "core/text_file.h"
 #include "data/data_root.h"
 #include "data/dataset.h"
 
@@ -119,20 +118,15 @@ static bool check_records(struct dataset *dataset, struct cifar_file *file, stru
     return good;
 }
 
-static bool check_size(struct cifar_file *file, struct error *error)
+static bool check_size(struct cifar_file *file, int64_t bytes, struct error *error)
 {
-    struct stat status;
-    if (fstat(file->descriptor, &status) != 0)
-        return error_set(error, ERROR_DATA, "%s: %s", file->path, strerror(errno));
-    if (!S_ISREG(status.st_mode))
-        return error_set(error, ERROR_DATA, "%s: not a regular file", file->path);
-    if (status.st_size == 0 || status.st_size % RECORD != 0)
+    if (bytes == 0 || bytes % RECORD != 0)
         return error_set(
             error, ERROR_DATA,
             "%s: %lld bytes are not a multiple of the record size of %d bytes (record %lld is "
             "incomplete): the file is truncated or has extra data; fetch it again",
-            file->path, (long long)status.st_size, RECORD, (long long)(status.st_size / RECORD));
-    file->records = status.st_size / RECORD;
+            file->path, (long long)bytes, RECORD, (long long)bytes / RECORD);
+    file->records = bytes / RECORD;
     return true;
 }
 
@@ -141,14 +135,16 @@ static bool open_file(struct dataset *dataset, const char *directory, const char
 {
     struct cifar10 *self = dataset->self;
     struct cifar_file *file = &self->files[self->file_count];
+    int64_t bytes;
     snprintf(file->path, sizeof file->path, "%s/%s", directory, name);
-    /* O_NONBLOCK: opening a pipe must not block; check_size rejects it */
-    file->descriptor = open(file->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    file->descriptor = text_file_descriptor(file->path, &bytes);
     if (file->descriptor < 0)
-        return error_set(error, ERROR_DATA, "%s: %s; %s", file->path, strerror(errno), advice);
+        return error_set(
+            error, ERROR_DATA, "%s: %s; %s", file->path,
+            errno == EINVAL || errno == EISDIR ? "not a regular file" : strerror(errno), advice);
     self->file_count++;
     file->first = dataset->count;
-    if (!check_size(file, error) || !check_records(dataset, file, error))
+    if (!check_size(file, bytes, error) || !check_records(dataset, file, error))
         return false;
     dataset->count += file->records;
     return true;

@@ -112,17 +112,6 @@ bool crop_open(struct crop *crop, const struct options *options, bool encoded,
 
 /* ---- Plans. */
 
-static double uniform_between(uint32_t word, double low, double high)
-{
-    return low + (high - low) * (double)random_uniform(word);
-}
-
-/* Return a uniform integer in [0, most]. */
-static int64_t integer_up_to(uint32_t word, int64_t most)
-{
-    return (int64_t)(((uint64_t)word * (uint64_t)(most + 1)) >> 32);
-}
-
 /* torchvision's RandomResizedCrop.get_params after all attempts failed: the largest centred box
  * whose aspect ratio is within the limits. */
 static void take_middle(const struct crop *crop, int64_t width, int64_t height,
@@ -151,14 +140,14 @@ static void draw_box(const struct crop *crop, uint32_t epoch, uint32_t sample, i
     for (uint32_t attempt = 0; attempt < ATTEMPTS; attempt++) {
         const struct random_block draw = random_block_at(crop->seed, RANDOM_AUGMENT, LAYER_CROP,
                                                          epoch, sample, BLOCK_ATTEMPT + attempt);
-        const double part = area * uniform_between(draw.word[0], crop->scale[0], crop->scale[1]);
-        const double ratio = exp(uniform_between(draw.word[1], low, high));
+        const double part = area * random_between(draw.word[0], crop->scale[0], crop->scale[1]);
+        const double ratio = exp(random_between(draw.word[1], low, high));
         box->width = (int64_t)rint(sqrt(part * ratio));
         box->height = (int64_t)rint(sqrt(part / ratio));
         if (box->width < 1 || box->width > width || box->height < 1 || box->height > height)
             continue;
-        box->y = integer_up_to(draw.word[2], height - box->height);
-        box->x = integer_up_to(draw.word[3], width - box->width);
+        box->y = random_integer(draw.word[2], 0, height - box->height);
+        box->x = random_integer(draw.word[3], 0, width - box->width);
         return;
     }
     take_middle(crop, width, height, box);
@@ -213,8 +202,8 @@ void crop_plan_make(const struct crop *crop, uint32_t epoch, uint32_t sample, in
             random_block_at(crop->seed, RANDOM_AUGMENT, LAYER_CROP, epoch, sample, BLOCK_TAKE);
         const int64_t across = plan->resized_width + 2 * crop->pad - crop->image.width;
         const int64_t down = plan->resized_height + 2 * crop->pad - crop->image.height;
-        plan->left = integer_up_to(draw.word[0], across) - crop->pad;
-        plan->top = integer_up_to(draw.word[1], down) - crop->pad;
+        plan->left = random_integer(draw.word[0], 0, across) - crop->pad;
+        plan->top = random_integer(draw.word[1], 0, down) - crop->pad;
     }
 }
 

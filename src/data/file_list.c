@@ -11,9 +11,9 @@
 #include "core/crc32c.h"
 #include "core/text.h"
 #include "core/text_file.h"
-#include "data/encoded_file.h"
 #include "data/image_file.h"
 #include "data/listing.h"
+#include "data/record_check.h"
 
 static void file_list_name_record(const struct dataset *dataset, int64_t record, char *text,
                                   size_t size)

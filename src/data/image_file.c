@@ -6,27 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* Formats by their first bytes: supported ones, and common unsupported ones for the message. */
-static const struct {
-    const char *name;
-    size_t offset, count;
-    const char *bytes;
-} signatures[] = {
-    {"GIF", 0, 4, "GIF8"},
-    {"BMP", 0, 2, "BM"},
-    {"TIFF", 0, 4, "II*\0"},
-    {"TIFF", 0, 4, "MM\0*"},
-    {"JPEG 2000", 0, 12, "\0\0\0\x0cjP  \r\n\x87\n"},
-    {"JPEG XL", 0, 2, "\xff\x0a"},
-    {"AVIF or HEIF", 4, 4, "ftyp"},
-    {"PPM or PGM", 0, 2, "P6"},
-    {"PPM or PGM", 0, 2, "P5"},
-};
-
 enum { SIGNATURE_MOST = 12, PNG_HEADER = 24 };
-
-static const uint8_t jpeg_signature[3] = {0xff, 0xd8, 0xff};
-static const uint8_t png_signature[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
 
 /* The extensions of torchvision's ImageFolder. Files in formats that cannot be decoded are listed,
  * too, and then refused, so that no file is skipped silently. */
@@ -50,18 +30,6 @@ static uint32_t big_endian(const uint8_t *bytes, int count)
     for (int i = 0; i < count; i++)
         value = value << 8 | bytes[i];
     return value;
-}
-
-static bool unknown_format(const uint8_t *bytes, size_t count, struct error *error)
-{
-    for (size_t i = 0; i < sizeof signatures / sizeof signatures[0]; i++)
-        if (count >= signatures[i].offset + signatures[i].count &&
-            memcmp(bytes + signatures[i].offset, signatures[i].bytes, signatures[i].count) == 0)
-            return error_set(error, ERROR_DATA,
-                             "is %s; only JPEG, PNG and WebP are supported: convert it",
-                             signatures[i].name);
-    return error_set(error, ERROR_DATA,
-                     "is not an image: not JPEG, PNG or WebP by its first bytes");
 }
 
 /* Skip the segments before the frame header. */
@@ -100,39 +68,77 @@ static bool jpeg_header(const uint8_t *bytes, size_t count, struct image_header 
     return false;
 }
 
+static bool png_header(const uint8_t *bytes, size_t count, struct image_header *header,
+                       bool *incomplete, struct error *error)
+{
+    *incomplete = count < PNG_HEADER;
+    if (*incomplete)
+        return false;
+    header->width = big_endian(bytes + 16, 4);
+    header->height = big_endian(bytes + 20, 4);
+    return memcmp(bytes + 12, "IHDR", 4) == 0 ||
+           error_set(error, ERROR_DATA, "is damaged: a PNG without IHDR at its beginning");
+}
+
+/* Formats by their first bytes: those of enum image_format, then common ones that are not
+ * supported, for the message. */
+static const struct format {
+    const char *name;
+    size_t offset, count;
+    const char *bytes;
+    bool (*header)(const uint8_t *bytes, size_t count, struct image_header *header,
+                   bool *incomplete, struct error *error);
+    /* NULL: `header` sets the orientation. */
+    bool (*orientation)(const uint8_t *bytes, size_t count, bool whole, int *orientation);
+    bool (*decode)(const uint8_t *bytes, size_t count, const struct image_header *header,
+                   const struct image_request *request, struct image_pixels *pixels,
+                   struct error *error);
+} formats[] = {
+    {"JPEG", 0, 3, "\xff\xd8\xff", jpeg_header, NULL, image_jpeg_decode},
+    {"PNG", 0, 8, "\x89PNG\r\n\x1a\n", png_header, image_png_orientation, image_png_decode},
+    {"WebP", 8, 4, "WEBP", image_webp_header, image_webp_orientation, image_webp_decode},
+    {.name = "GIF", .count = 4, .bytes = "GIF8"},
+    {.name = "BMP", .count = 2, .bytes = "BM"},
+    {.name = "TIFF", .count = 4, .bytes = "II*\0"},
+    {.name = "TIFF", .count = 4, .bytes = "MM\0*"},
+    {.name = "JPEG 2000", .count = 12, .bytes = "\0\0\0\x0cjP  \r\n\x87\n"},
+    {.name = "JPEG XL", .count = 2, .bytes = "\xff\x0a"},
+    {.name = "AVIF or HEIF", .offset = 4, .count = 4, .bytes = "ftyp"},
+    {.name = "PPM or PGM", .count = 2, .bytes = "P6"},
+    {.name = "PPM or PGM", .count = 2, .bytes = "P5"},
+};
+
+enum { FORMATS = sizeof formats / sizeof formats[0] };
+
+static const struct format *format_find(const uint8_t *bytes, size_t count)
+{
+    for (int i = 0; i < FORMATS; i++)
+        if (count >= formats[i].offset + formats[i].count &&
+            memcmp(bytes + formats[i].offset, formats[i].bytes, formats[i].count) == 0)
+            return &formats[i];
+    return NULL;
+}
+
 bool image_file_header(const uint8_t *bytes, size_t count, bool whole, int64_t most_pixels,
                        struct image_header *header, bool *incomplete, struct error *error)
 {
-    bool known = false;
     *header = (struct image_header){.orientation = 1};
-    *incomplete = false;
-    if (count == 0 && whole)
+    *incomplete = count < SIGNATURE_MOST && !whole;
+    if (*incomplete)
+        return false;
+    if (count == 0)
         return error_set(error, ERROR_DATA, "is empty");
-    if (count < SIGNATURE_MOST) {
-        *incomplete = !whole;
-        return whole && unknown_format(bytes, count, error);
-    }
-    if (memcmp(bytes, jpeg_signature, sizeof jpeg_signature) == 0) {
-        header->format = IMAGE_JPEG;
-        known = jpeg_header(bytes, count, header, incomplete, error);
-    } else if (memcmp(bytes, png_signature, sizeof png_signature) == 0) {
-        header->format = IMAGE_PNG;
-        *incomplete = count < PNG_HEADER;
-        if (!*incomplete && memcmp(bytes + 12, "IHDR", 4) != 0)
-            return error_set(error, ERROR_DATA, "is damaged: a PNG without IHDR at its beginning");
-        known = !*incomplete;
-        if (known) {
-            header->width = big_endian(bytes + 16, 4);
-            header->height = big_endian(bytes + 20, 4);
-            *incomplete = !image_png_orientation(bytes, count, whole, &header->orientation);
-        }
-    } else if (memcmp(bytes, "RIFF", 4) == 0 && memcmp(bytes + 8, "WEBP", 4) == 0) {
-        known = image_webp_header(bytes, count, header, incomplete, error);
-        if (known)
-            *incomplete = !image_webp_orientation(bytes, count, whole, &header->orientation);
-    } else {
-        return unknown_format(bytes, count, error);
-    }
+    const struct format *format = format_find(bytes, count);
+    if (format != NULL && format->decode == NULL)
+        return error_set(error, ERROR_DATA,
+                         "is %s; only JPEG, PNG and WebP are supported: convert it", format->name);
+    if (format == NULL || count < SIGNATURE_MOST)
+        return error_set(error, ERROR_DATA,
+                         "is not an image: not JPEG, PNG or WebP by its first bytes");
+    header->format = (enum image_format)(format - formats);
+    const bool known = format->header(bytes, count, header, incomplete, error);
+    if (known && format->orientation != NULL)
+        *incomplete = !format->orientation(bytes, count, whole, &header->orientation);
     if (*incomplete && whole) {
         *incomplete = false;
         return error_set(error, ERROR_DATA, "is truncated before the image begins");
@@ -149,17 +155,6 @@ bool image_file_header(const uint8_t *bytes, size_t count, bool whole, int64_t m
     return true;
 }
 
-static bool decode_stored(const uint8_t *bytes, size_t count, const struct image_header *header,
-                          const struct image_request *request, struct image_pixels *pixels,
-                          struct error *error)
-{
-    if (header->format == IMAGE_JPEG)
-        return image_jpeg_decode(bytes, count, header, request, pixels, error);
-    if (header->format == IMAGE_WEBP)
-        return image_webp_decode(bytes, count, header, request, pixels, error);
-    return image_png_decode(bytes, count, header, request, pixels, error);
-}
-
 bool image_file_decode(const uint8_t *bytes, size_t count, const struct image_header *header,
                        const struct image_request *request, struct image_pixels *pixels,
                        struct error *error)
@@ -168,11 +163,12 @@ bool image_file_decode(const uint8_t *bytes, size_t count, const struct image_he
     ENSURE(area->x >= 0 && area->y >= 0 && area->width > 0 && area->height > 0 &&
                area->x + area->width <= header->width && area->y + area->height <= header->height,
            "an area outside of the image");
+    const struct format *format = &formats[header->format];
     if (header->turn <= 1)
-        return decode_stored(bytes, count, header, request, pixels, error);
+        return format->decode(bytes, count, header, request, pixels, error);
     const struct image_header stored = image_header_stored(header);
     const struct image_request moved = image_request_stored(request, &stored);
-    return decode_stored(bytes, count, &stored, &moved, pixels, error) &&
+    return format->decode(bytes, count, &stored, &moved, pixels, error) &&
            image_pixels_turn(pixels, &stored, error);
 }
 

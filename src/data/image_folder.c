@@ -11,7 +11,6 @@
 #include "core/crc32c.h"
 #include "data/data_root.h"
 #include "data/dataset.h"
-#include "data/encoded_file.h"
 #include "data/listing.h"
 #include "data/record_check.h"
 

@@ -2,11 +2,13 @@
 /* PNG with libpng: rows down to the end of the area, or all rows of an interlaced file. Grey levels
  * and palettes are converted here as in Pillow. libpng reports errors by longjmp; struct png_reader
  * is in the caller's frame and stays valid. */
+#include <openssl/evp.h>
 #include <png.h>
 #include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/allocate.h"
 #include "data/image_file.h"
 
 enum { LEVELS = 256, SMALL_READ = 64 };
@@ -205,28 +207,12 @@ size_t image_png_encode(const uint8_t *pixels, int64_t height, int64_t width, in
     return count;
 }
 
-/* Return base64 text, which the caller frees. */
-static char *base64(const uint8_t *bytes, size_t count)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    char *text = malloc((count + 2) / 3 * 4 + 1), *to = text;
-    ENSURE_MEMORY(text != NULL, "out of memory for a thumbnail");
-    for (size_t i = 0; i < count; i += 3) {
-        const uint32_t group = (uint32_t)bytes[i] << 16 |
-                               (i + 1 < count ? (uint32_t)bytes[i + 1] << 8 : 0) |
-                               (i + 2 < count ? bytes[i + 2] : 0U);
-        for (int k = 0; k < 4; k++)
-            *to++ = i + (size_t)k > count ? '=' : digits[group >> (18 - 6 * k) & 63];
-    }
-    *to = '\0';
-    return text;
-}
-
 char *image_png_text(const uint8_t *pixels, int64_t height, int64_t width, int64_t channels)
 {
     uint8_t *bytes = NULL;
     const size_t count = image_png_encode(pixels, height, width, channels, &bytes);
-    char *text = base64(bytes, count);
+    char *text = allocate((count + 2) / 3 * 4 + 1, 1);
+    EVP_EncodeBlock((uint8_t *)text, bytes, (int)count);
     free(bytes);
     return text;
 }

@@ -20,7 +20,6 @@ bool image_webp_header(const uint8_t *bytes, size_t count, struct image_header *
     if (status != VP8_STATUS_OK)
         return !*incomplete &&
                error_set(error, ERROR_DATA, "is a damaged WebP: its header is invalid");
-    header->format = IMAGE_WEBP;
     header->width = features.width;
     header->height = features.height;
     return true;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/allocate.h"
 #include "core/clock.h"
 #include "core/thread.h"
 #include "data/policy.h"
@@ -145,8 +146,7 @@ static void fault_keep(const struct loader *loader, int64_t sample, const struct
 {
     char **fault = &loader->dataset->fault[sample];
     free(*fault);
-    *fault = strdup(reason->text);
-    ENSURE_MEMORY(*fault != NULL, "no memory for a message");
+    *fault = allocate_copy(reason->text);
     memset(pixels, 0, (size_t)loader->sample_bytes);
 }
 
@@ -308,11 +308,8 @@ static bool allocate_slots(struct loader *loader, int workers, struct error *err
 {
     size_t capacity = (size_t)loader->capacity, slots = (size_t)loader->slot_count;
     const struct slot_layout layout = slot_lay_out(loader->sample_bytes, loader->capacity);
-    loader->slots = calloc(slots, sizeof *loader->slots);
-    loader->records = calloc(slots * capacity, sizeof *loader->records);
-    if (loader->slots == NULL || loader->records == NULL)
-        return error_set(error, ERROR_MEMORY, "no memory for %zu batches of %zu samples", slots,
-                         capacity);
+    loader->slots = allocate(slots, sizeof *loader->slots);
+    loader->records = allocate(slots * capacity, sizeof *loader->records);
     loader->pinned =
         loader->device->backend->allocate_pinned(loader->device, slots * layout.bytes, error);
     if (loader->pinned == NULL)
@@ -329,11 +326,9 @@ static bool allocate_slots(struct loader *loader, int workers, struct error *err
         batch->mixes = (struct mix_plan *)(void *)(place + layout.bytes - layout.mixes);
         batch->records = loader->records + i * capacity;
     }
-    if (loader->augment->policy == NULL)
-        return true;
-    loader->planes = malloc((size_t)workers * (size_t)loader->sample_bytes);
-    return loader->planes != NULL ||
-           error_set(error, ERROR_MEMORY, "no memory for the images of %d threads", workers);
+    if (loader->augment->policy != NULL)
+        loader->planes = allocate((size_t)workers, (size_t)loader->sample_bytes);
+    return true;
 }
 
 struct loader *loader_open(struct dataset *dataset, struct sampler *sampler,
@@ -342,14 +337,7 @@ struct loader *loader_open(struct dataset *dataset, struct sampler *sampler,
 {
     ENSURE(workers >= 1 && slots >= 2, "a loader of %d threads and %d batches", workers, slots);
     ENSURE(crop->active || !dataset->encoded, "image files need a size that they become");
-    struct loader *loader = calloc(1, sizeof *loader);
-    struct worker *threads = calloc((size_t)workers, sizeof *threads);
-    if (loader == NULL || threads == NULL) {
-        error_set(error, ERROR_MEMORY, "no memory for a loader of %d threads", workers);
-        free(loader);
-        free(threads);
-        return NULL;
-    }
+    struct loader *loader = allocate(1, sizeof *loader);
     const int64_t pixels =
         crop->active ? crop->image.height * crop->image.width : dataset->height * dataset->width;
     int64_t largest = sampler_largest_slice(sampler);
@@ -362,7 +350,7 @@ struct loader *loader_open(struct dataset *dataset, struct sampler *sampler,
                               .device = device,
                               .slot_count = slots,
                               .capacity = largest > 0 ? largest : 1,
-                              .workers = threads};
+                              .workers = allocate((size_t)workers, sizeof *loader->workers)};
     pthread_mutex_init(&loader->mutex, NULL);
     pthread_cond_init(&loader->work, NULL);
     pthread_cond_init(&loader->ready, NULL);

@@ -44,8 +44,6 @@ libvittrain_a_SOURCES += \
 	src/data/data_root.h \
 	src/data/dataset.c \
 	src/data/dataset.h \
-	src/data/encoded_file.c \
-	src/data/encoded_file.h \
 	src/data/file_list.c \
 	src/data/file_list.h \
 	src/data/image_file.c \
@@ -81,7 +79,6 @@ libvittrain_a_SOURCES += \
 	src/data/statistics.h \
 	src/data/synthetic.c \
 	src/data/tar_cache.c \
-	src/data/tar_cache.h \
 	src/data/tar_index.c \
 	src/data/tar_index.h \
 	src/data/tar_shards.c \

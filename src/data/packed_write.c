@@ -14,6 +14,7 @@
 #include "core/allocate.h"
 #include "core/clock.h"
 #include "core/durable.h"
+#include "core/integer.h"
 #include "core/log.h"
 #include "core/random.h"
 #include "data/crop.h"
@@ -78,10 +79,9 @@ static int split_of(const struct packing *packing, int64_t number, int64_t *inde
 /* Range of records of this rank. */
 static void slice_of(const struct packing *packing, int64_t *begin, int64_t *end)
 {
-    const int64_t count = count_of(packing), rank = packing->world->rank,
-                  size = packing->world->size, share = count / size, more = count % size;
-    *begin = rank * share + (rank < more ? rank : more);
-    *end = *begin + share + (rank < more);
+    int64_t count;
+    cut_evenly(count_of(packing), packing->world->size, packing->world->rank, begin, &count);
+    *end = *begin + count;
 }
 
 /* ---- the source ---- */

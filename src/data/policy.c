@@ -109,7 +109,7 @@ static struct image_change three_augment_draw(const struct policy *policy, uint3
 /* ---- Colour jitter. */
 static double factor_between(uint32_t word, double low, double high)
 {
-    return (double)(float)(low + (high - low) * (double)random_uniform(word));
+    return (double)(float)random_between(word, low, high);
 }
 
 static double factor_draw(uint32_t word, double spread)

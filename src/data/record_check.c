@@ -2,15 +2,25 @@
 /* Checks records in several threads; each claims CLAIM records at a time. */
 #include "data/record_check.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "config/options.h"
+#include "core/durable.h"
 #include "core/integer.h"
 #include "core/log.h"
+#include "core/text_file.h"
 #include "core/thread.h"
 
-enum { THREADS = 8, CLAIM = 64, NAME_SIZE = 8192 };
+enum {
+    THREADS = 8,
+    CLAIM = 64,
+    NAME_SIZE = 8192,
+    FIRST_BYTES = 4096 /* read first for the header of an image */
+};
 
 struct check {
     const struct dataset *dataset;
@@ -113,4 +123,88 @@ bool record_check_decode(struct check_scratch *scratch, size_t bytes,
                                           .accept_truncated =
                                               options->data.truncated == TRUNCATED_ACCEPT};
     return image_file_decode(scratch->file.data, bytes, header, &request, &scratch->pixels, error);
+}
+
+/* ---- Image files. */
+
+/* Open a regular file and set its size. Return -1 and an error that does not name the file. */
+static int file_open(const char *path, int64_t *bytes, struct error *error)
+{
+    const int descriptor = text_file_descriptor(path, bytes);
+    if (descriptor < 0)
+        error_set(error, ERROR_DATA, "%s",
+                  errno == EINVAL ? "is not a regular file" : strerror(errno));
+    return descriptor;
+}
+
+static bool file_read(int descriptor, uint8_t *to, size_t offset, size_t bytes, struct error *error)
+{
+    return durable_pread(descriptor, to, bytes, (int64_t)offset) == bytes ||
+           error_set(error, ERROR_DATA, "cannot be read: %s",
+                     errno == 0 ? "it was truncated" : strerror(errno));
+}
+
+bool encoded_file_header(int descriptor, size_t offset, size_t bytes, int64_t most_pixels,
+                         struct byte_buffer *file, struct image_header *header, struct error *error)
+{
+    /* Read until the header is complete, four times as much in each round. */
+    bool incomplete = true;
+    for (size_t most = FIRST_BYTES; incomplete; most *= 4) {
+        const size_t wanted = bytes < most ? bytes : most;
+        if (!byte_buffer_reserve(file, wanted, error) ||
+            !file_read(descriptor, file->data, offset, wanted, error))
+            return false;
+        file->count = wanted;
+        if (image_file_header(file->data, wanted, wanted == bytes, most_pixels, header, &incomplete,
+                              error))
+            return true;
+    }
+    return false;
+}
+
+bool encoded_file_check(const char *path, const struct options *options,
+                        struct check_scratch *scratch, struct error *error)
+{
+    struct image_header header;
+    int64_t bytes;
+    const int descriptor = file_open(path, &bytes, error);
+    if (descriptor < 0)
+        return false;
+    bool good = encoded_file_header(descriptor, 0, (size_t)bytes, options->data.max_pixels,
+                                    &scratch->file, &header, error);
+    if (good && options->data.check == CHECK_FULL)
+        good = byte_buffer_reserve(&scratch->file, (size_t)bytes, error) &&
+               file_read(descriptor, scratch->file.data, 0, (size_t)bytes, error) &&
+               record_check_decode(scratch, (size_t)bytes, &header, options, error);
+    close(descriptor);
+    if (good)
+        record_check_orientation(scratch, header.orientation);
+    return good;
+}
+
+/* Load the file or, if `bytes` is NULL, find its size. Return its size; the error names it. */
+static int64_t file_load(const char *path, struct byte_buffer *bytes, struct error *error)
+{
+    struct error reason = {0};
+    int64_t size = 0;
+    const int descriptor = file_open(path, &size, &reason);
+    if (descriptor >= 0 && bytes != NULL && byte_buffer_reserve(bytes, (size_t)size, &reason) &&
+        file_read(descriptor, bytes->data, 0, (size_t)size, &reason))
+        bytes->count = (size_t)size;
+    if (descriptor >= 0)
+        close(descriptor);
+    if (reason.kind != ERROR_NONE)
+        error_set(error, reason.kind, "%.1024s: %.512s", path, reason.text);
+    return size;
+}
+
+bool encoded_file_load(const char *path, struct byte_buffer *bytes, struct error *error)
+{
+    file_load(path, bytes, error);
+    return error->kind == ERROR_NONE;
+}
+
+int64_t encoded_file_size(const char *path, struct error *error)
+{
+    return file_load(path, NULL, error);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Checks the images of an encoded data set before training. */
+/* Reads image files, and checks the images of an encoded data set before training. */
 #ifndef VITTRAIN_DATA_RECORD_CHECK_H
 #define VITTRAIN_DATA_RECORD_CHECK_H
 
@@ -36,5 +36,24 @@ static inline void record_check_orientation(struct check_scratch *scratch, int o
 {
     scratch->oriented += orientation > 1;
 }
+
+/* ---- image files: only regular files are read, and opening a pipe does not block. Thread-safe. */
+
+/* Load the whole file; the buffer is grown if necessary. The error names the file. */
+MUST_CHECK bool encoded_file_load(const char *path, struct byte_buffer *bytes, struct error *error);
+
+/* Return the file's size in bytes. The error names the file. */
+int64_t encoded_file_size(const char *path, struct error *error);
+
+/* Read the header of the image of `bytes` bytes at this offset of an open file. `file`: a buffer.
+ * The error does not name the file. */
+MUST_CHECK bool encoded_file_header(int descriptor, size_t offset, size_t bytes,
+                                    int64_t most_pixels, struct byte_buffer *file,
+                                    struct image_header *header, struct error *error);
+
+/* Check format and size of the image in the first bytes of the file; with data.check=full decode
+ * it. The error does not name the file. */
+MUST_CHECK bool encoded_file_check(const char *path, const struct options *options,
+                                   struct check_scratch *scratch, struct error *error);
 
 #endif

@@ -4,9 +4,15 @@
 
 #include <stdlib.h>
 
+#include "core/allocate.h"
 #include "core/error.h"
 #include "core/integer.h"
 #include "core/random.h"
+
+static uint32_t *numbers_allocate(int64_t count)
+{
+    return allocate((size_t)count, sizeof(uint32_t));
+}
 
 void sampler_open(struct sampler *sampler, uint64_t seed, int64_t count, int64_t global_batch,
                   int64_t accumulate, bool shuffle, bool drop_last, int rank, int size)
@@ -31,9 +37,7 @@ void sampler_open(struct sampler *sampler, uint64_t seed, int64_t count, int64_t
     for (int i = 0; i < SAMPLER_ORDERS; i++) {
         struct sampler_order *order = &sampler->order[i];
         order->epoch = -1;
-        order->samples = malloc(((size_t)count + 1) * sizeof *order->samples);
-        ENSURE_MEMORY(order->samples != NULL, "no memory for the order of %lld samples",
-                      (long long)count);
+        order->samples = numbers_allocate(count);
     }
 }
 
@@ -48,13 +52,6 @@ void sampler_close(struct sampler *sampler)
     free(sampler->block_begin);
     sampler->block_begin = NULL;
     sampler->block_count = 0;
-}
-
-static uint32_t *numbers_allocate(int64_t count)
-{
-    uint32_t *numbers = malloc((size_t)count * sizeof *numbers);
-    ENSURE_MEMORY(numbers != NULL, "no memory for %lld blocks", (long long)count);
-    return numbers;
 }
 
 void sampler_use_blocks_of(struct sampler *sampler,
@@ -133,11 +130,8 @@ static void windows_mix(const struct sampler *sampler, struct sampler_order *ord
 {
     const uint32_t count = (uint32_t)sampler->count;
     const int64_t windows = round_up_division(sampler->block_count, SHUFFLE_WINDOW);
-    uint32_t *draw = malloc(((size_t)count + 1) * sizeof *draw);
-    uint32_t *mixed = malloc(((size_t)count + 1) * sizeof *mixed);
-    int64_t *next = malloc((size_t)windows * sizeof *next);
-    ENSURE_MEMORY(draw != NULL && mixed != NULL && next != NULL, "no memory to shuffle %lu samples",
-                  (unsigned long)count);
+    uint32_t *draw = numbers_allocate(count), *mixed = numbers_allocate(count);
+    int64_t *next = allocate((size_t)windows, sizeof *next);
     random_permutation(sampler->seed, RANDOM_SHUFFLE_WINDOW, (uint32_t)order->epoch, count, draw);
     for (int64_t window = 0; window < windows; window++)
         next[window] = order->begin[window * SHUFFLE_WINDOW];
@@ -147,12 +141,6 @@ static void windows_mix(const struct sampler *sampler, struct sampler_order *ord
     order->samples = mixed;
     free(draw);
     free(next);
-}
-
-static int compare_samples(const void *left, const void *right)
-{
-    const uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-    return (a > b) - (a < b);
 }
 
 /* True if this rank probably needs a block. A slice of a batch covers a part of the window's blocks
@@ -228,7 +216,7 @@ void sampler_draw(struct sampler *sampler, uint32_t epoch)
         for (int64_t begin = 0; begin < sampler->count; begin += sampler->global_batch) {
             const int64_t left = sampler->count - begin;
             qsort(order->samples + begin, (size_t)smaller(sampler->global_batch, left),
-                  sizeof *order->samples, compare_samples);
+                  sizeof *order->samples, compare_uint32);
         }
         return;
     }

@@ -23,12 +23,6 @@ int split_stored(const struct options *options, enum data_split split, const int
     return stored[split] > 0 ? (int)split : -1;
 }
 
-static int compare_numbers(const void *left, const void *right)
-{
-    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-    return (a > b) - (a < b);
-}
-
 /* Keep elements [begin, end) of a permutation of the samples, in ascending order. */
 static void keep_part(struct dataset *dataset, const uint32_t *order, int64_t begin, int64_t end)
 {
@@ -36,7 +30,7 @@ static void keep_part(struct dataset *dataset, const uint32_t *order, int64_t be
     uint32_t *subset = allocate(kept, sizeof *subset);
     for (size_t i = 0; i < kept; i++)
         subset[i] = dataset_record(dataset, order[(size_t)begin + i]);
-    qsort(subset, kept, sizeof *subset, compare_numbers);
+    qsort(subset, kept, sizeof *subset, compare_uint32);
     free(dataset->subset);
     dataset->subset = subset;
     dataset->count = end - begin;

@@ -3,7 +3,7 @@
  * summary per shard, and all records. It is written to NAME.part, on which the process that builds
  * it holds a lock, and renamed. Where locks are not supported, several processes may write it at
  * once. The checksum rejects incomplete files, also those left by a power failure. */
-#include "data/tar_cache.h"
+#include "data/tar_index.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -22,7 +22,6 @@
 #include "core/output_file.h"
 #include "core/text_file.h"
 #include "core/thread.h"
-#include "data/tar_index.h"
 
 enum { VERSION = 3, THREADS = 8, PATH_SIZE = 4096 };
 static const char magic[8] = "vittars";

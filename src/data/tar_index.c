@@ -20,7 +20,7 @@
 #include "core/allocate.h"
 #include "core/crc32c.h"
 #include "core/durable.h"
-#include "data/encoded_file.h"
+#include "data/record_check.h"
 
 enum { READ_SIZE = 4096, CLS_MOST = 64, JSON_MOST = 1 << 20 };
 

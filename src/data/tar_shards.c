@@ -2,13 +2,13 @@
 #include "data/tar_shards.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
+
+#include "core/text_file.h"
 
 bool tar_shards_find(const char *root, struct split_files *files, struct error *error)
 {
@@ -35,15 +35,14 @@ static void raise_limit(int64_t files)
 
 static bool open_one(struct tar_shard *shard, struct error *error)
 {
-    struct stat status;
-    /* O_NONBLOCK: opening a pipe must not block */
-    shard->descriptor = open(shard->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (shard->descriptor < 0 || fstat(shard->descriptor, &status) != 0)
+    int64_t bytes;
+    shard->descriptor = text_file_descriptor(shard->path, &bytes);
+    if (shard->descriptor < 0 && errno == EINVAL)
+        return error_set(error, ERROR_DATA, "%s: is not a regular file", shard->path);
+    if (shard->descriptor < 0)
         return error_set(error, ERROR_DATA, "%s: %s; %s", shard->path, strerror(errno),
                          errno == EMFILE ? "raise it, or use fewer, larger shards"
                                          : "check data.root");
-    if (!S_ISREG(status.st_mode))
-        return error_set(error, ERROR_DATA, "%s: is not a regular file", shard->path);
     return file_stamp_read(shard->descriptor, &shard->stamp);
 }
 

@@ -13,7 +13,6 @@
 #include "core/log.h"
 #include "core/text_file.h"
 #include "data/record_check.h"
-#include "data/tar_cache.h"
 #include "data/tar_index.h"
 
 enum { PATH_SIZE = 4096 };
