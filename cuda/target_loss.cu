@@ -140,6 +140,8 @@ __global__ static void losses_kernel(struct target_loss args, unsigned targets, 
     for (unsigned i = threadIdx.x; i < pieces; i += THREADS)
         total += sums[piece.sample * pieces + i].weight;
     total = block_sum(total, room);
+    if (args.is_sum && total > 0)
+        total = 1;
     double scale = (double)args.scale * (args.scaler != NULL ? (double)args.scaler->scale : 1);
     float factor = total != 0 ? (float)(scale / total) : 0;
     const float *values = args.targets + piece.sample * targets;

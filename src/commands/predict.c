@@ -18,6 +18,7 @@
 #include "config/options.h"
 #include "core/log.h"
 #include "core/output_file.h"
+#include "runlog/class_counts.h"
 #include "train/inference.h"
 
 enum output_format { OUTPUT_CSV, OUTPUT_JSON, OUTPUT_TABLE, OUTPUT_ARRAYS };
@@ -125,7 +126,7 @@ static void batch_write(const struct prediction *prediction, const struct batch 
         line.probabilities = probabilities + i * line.classes;
         if (line.has_targets && !line.is_number) {
             for (int64_t c = 0; c < line.classes; c++)
-                marks[c] = prediction_probability(line.probabilities[c]);
+                marks[c] = label_probability(line.probabilities[c]);
             line.probabilities = marks;
         }
         if (prediction->inference->split_name[0] == '\0') {

@@ -3,7 +3,6 @@
 #ifndef VITTRAIN_COMMANDS_PREDICTION_H
 #define VITTRAIN_COMMANDS_PREDICTION_H
 
-#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -19,12 +18,6 @@ struct prediction_line {
     const float *targets;       /* [classes]; NULL: unknown */
     bool is_number;             /* of a regression, not marks of several labels */
 };
-
-/* Return the probability of one of several labels from the output of the model. */
-static inline float prediction_probability(float output)
-{
-    return 1 / (1 + expf(-output));
-}
 
 /* Write the header line of the CSV for lines like this one. */
 void prediction_write_header(FILE *text, const struct prediction_line *line);

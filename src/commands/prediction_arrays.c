@@ -6,7 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "commands/prediction.h"
 #include "config/options.h"
 #include "core/durable.h"
 #include "core/hdf5_scale.h"
@@ -284,7 +283,7 @@ static void row_convert(const struct prediction_arrays *self,
         }
     } else if (variable->kind == PREDICTION_PROBABILITY && is_logit) {
         for (int64_t c = 0; c < variable->outputs; c++) {
-            const float probability = prediction_probability(outputs[c]);
+            const float probability = label_probability(outputs[c]);
             memcpy(row + (size_t)c * sizeof probability, &probability, sizeof probability);
         }
     } else {

@@ -19,7 +19,8 @@ enum val_from_choice { VAL_FROM_CHOICES(OPTION_CONSTANT) };
 #define SHUFFLE_CHOICES(X) X(SHUFFLE_OFF, "off") X(SHUFFLE_ON, "on") X(SHUFFLE_CHUNKS, "chunks")
 enum shuffle_choice { SHUFFLE_CHOICES(OPTION_CONSTANT) };
 
-#define TASK_CHOICES(X) X(TASK_CLASSES, "classes") X(TASK_REGRESSION, "regression")
+#define TASK_CHOICES(X)                                                                            \
+    X(TASK_CLASSES, "classes") X(TASK_LABELS, "labels") X(TASK_REGRESSION, "regression")
 enum task_choice { TASK_CHOICES(OPTION_CONSTANT) };
 
 #define DATA_ORDER_CHOICES(X)                                                                      \

@@ -171,9 +171,9 @@ const struct option_entry option_table[] = {
     {PLACE(data, classes), .kind = OPTION_IS_INTEGER, .preset = "10", .least = 1,
      .most = CLASSES_MOST, .help = "Synthetic data: number of classes."},
     {PLACE(data, task), CHOICES(TASK_CHOICES), .preset = "classes",
-     .help =
-         "Synthetic data and arrays: the task. regression: predict the numbers of data.y; those "
-         "of synthetic data are random, from 0 to 1, for 20 (or model.channels) numbers."},
+     .help = "Synthetic data and arrays: the task. labels: several of each sample; detected. "
+             "regression: "
+             "predict the numbers of data.y, or 20 (or model.channels) random ones from 0 to 1."},
     {PLACE(data, x), .kind = OPTION_IS_TEXT, .preset = "",
      .help = "Arrays: path of the data set of the images in each file, [samples, channels, height, "
              "width], [samples, height, width, channels] or [samples, height, width]; or several "
@@ -402,8 +402,8 @@ const struct option_entry option_table[] = {
      .help =
          "Training loss. Classes: cross_entropy (softmax), bce (binary cross-entropy, averaged "
          "over the classes, DeiT III), bce_sum (summed, big_vision); evaluations report "
-         "cross_entropy. Several labels of a sample: bce. Regression: squared, absolute or huber "
-         "error. auto: the first of these."},
+         "cross_entropy. Several labels of a sample: bce (averaged over the labels) or bce_sum. "
+         "Regression: squared, absolute or huber error. auto: the first of these."},
     {PLACE(train, weights), .kind = OPTION_IS_LIST, .preset = "auto", AUTOMATIC(0),
      .most = INFINITY, .least_count = 1, .most_count = OPTION_LIST,
      .help = "Arrays: weights in the loss of the classes of pixels, of the labels, or of the "
@@ -556,10 +556,10 @@ const struct option_entry option_table[] = {
              "the remote path of a run uploaded by output.upload: its newest valid checkpoint, "
              "unless the run's folder has a newer one."},
     {PLACE(checkpoint, monitor), CHOICES(MONITOR_CHOICES), .preset = "auto",
-     .help = "Metric that decides which checkpoint is the best: top-1 accuracy or loss of the "
-             "evaluations. auto: top1 if each image has one class, else loss. An evaluation better "
-             "than all before writes a checkpoint in addition to "
-             "those of checkpoint.every, unless checkpoint.every is 0. none: no best checkpoint."},
+     .help = "Metric that decides which checkpoint is the best: a column of metrics.csv that the "
+             "evaluations have. auto: top1 if each image has one class, else loss. An evaluation "
+             "better than all before writes a checkpoint in addition to those of "
+             "checkpoint.every, unless checkpoint.every is 0. none: no best checkpoint."},
     {PLACE(checkpoint, writers), CHOICES(WRITERS_CHOICES), .preset = "auto",
      .help = "Ranks that write. all: all ranks write into one file on a shared file system. node0: "
              "the first node writes for all, for nodes with private disks. auto: detect it."},

@@ -13,6 +13,9 @@ enum backend_choice { BACKEND_CHOICES(OPTION_CONSTANT) };
     X(MONITOR_AUTO, "auto")                                                                        \
     X(MONITOR_TOP1, "top1")                                                                        \
     X(MONITOR_LOSS, "loss")                                                                        \
+    X(MONITOR_TOP5, "top5")                                                                        \
+    X(MONITOR_MIOU, "miou")                                                                        \
+    X(MONITOR_MAP, "map")                                                                          \
     X(MONITOR_NONE, "none")
 enum monitor_choice { MONITOR_CHOICES(OPTION_CONSTANT) };
 

@@ -24,12 +24,16 @@ static double losses_add(const struct piece_sums *sums, int64_t batch, int64_t p
     return total;
 }
 
-/* Add the weights of each sample to the first of its pieces. */
-static void weights_add(struct piece_sums *sums, int64_t batch, int64_t pieces)
+/* Set the divisor of each sample's loss in the first of its pieces: the sum of the weights, or 1.
+ */
+static void weights_add(const struct target_loss *args, struct piece_sums *sums, int64_t pieces)
 {
-    for (int64_t sample = 0; sample < batch; sample++, sums += pieces)
+    for (int64_t sample = 0; sample < args->batch; sample++, sums += pieces) {
         for (int64_t piece = 1; piece < pieces; piece++)
             sums->weight += sums[piece].weight;
+        if (args->is_sum && sums->weight > 0)
+            sums->weight = 1;
+    }
 }
 
 void cpu_target_loss(struct stream *stream, const struct target_loss *args)
@@ -50,7 +54,7 @@ void cpu_target_loss(struct stream *stream, const struct target_loss *args)
         const int64_t begin = i % pieces * PIECE;
         sums[i].weight = kernels->weights(args, i / pieces, begin, smaller(begin + PIECE, count));
     }
-    weights_add(sums, args->batch, pieces);
+    weights_add(args, sums, pieces);
 #pragma omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, elements))
     for (int64_t i = 0; i < all; i++) {
         const int64_t begin = i % pieces * PIECE;

@@ -40,6 +40,8 @@ static void deck_print(const struct options *deck)
 static void state_print(const struct checkpoint_contents *contents, const struct options *deck)
 {
     const struct training_state *state = &contents->state;
+    char monitor[16];
+    options_value_text(deck, "checkpoint.monitor", monitor, sizeof monitor);
     printf("state    step %lld, epoch %lld (from 0) with %lld steps done, global batch %lld, seed "
            "%llu, %s\n",
            (long long)state->step, (long long)state->epoch, (long long)state->epoch_step,
@@ -62,8 +64,8 @@ static void state_print(const struct checkpoint_contents *contents, const struct
         printf("best     no evaluation yet\n");
     else
         printf("best     %s %.6f at step %lld, %lld evaluations without a better one since\n",
-               deck->checkpoint.monitor == MONITOR_LOSS ? "loss" : "top1", state->best_metric,
-               (long long)state->best_step, (long long)state->evaluations_without_gain);
+               monitor, state->best_metric, (long long)state->best_step,
+               (long long)state->evaluations_without_gain);
 }
 
 static void head_print(const char *path, const struct checkpoint_contents *contents,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "runlog/class_counts.h"
 
-#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Pixels whose logits are compared together, so that they stay in the cache. */
@@ -55,4 +55,29 @@ void class_counts_add(struct class_counts *counts, struct sample_counts *samples
     }
     samples->counted += counted > 0;
     samples->right += counted > 0 && wrong == 0;
+}
+
+/* Order scores by falling probability. */
+static int scores_compare(const void *one, const void *other)
+{
+    const float left = fabsf(*(const float *)one), right = fabsf(*(const float *)other);
+    return (left < right) - (left > right);
+}
+
+double average_precision(float *scores, int64_t count)
+{
+    int64_t samples = 0, right = 0, before = 0;
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++)
+        if (!isnan(scores[i]))
+            scores[samples++] = scores[i];
+    qsort(scores, (size_t)samples, sizeof *scores, scores_compare);
+    for (int64_t i = 0; i < samples; i++) {
+        right += !signbit(scores[i]);
+        if (i + 1 < samples && scores_compare(&scores[i], &scores[i + 1]) == 0)
+            continue;
+        sum += (double)(right - before) * (double)right / (double)(i + 1);
+        before = right;
+    }
+    return sum / (double)right;
 }

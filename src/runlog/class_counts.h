@@ -4,6 +4,7 @@
 #ifndef VITTRAIN_RUNLOG_CLASS_COUNTS_H
 #define VITTRAIN_RUNLOG_CLASS_COUNTS_H
 
+#include <math.h>
 #include <stdint.h>
 
 /* One class against the rest. */
@@ -39,5 +40,22 @@ void confusion_add_pixels(int64_t *confusion, int64_t classes, const float *logi
  * is above 0.5. targets: 0 or 1; NaN: not counted. */
 void class_counts_add(struct class_counts *counts, struct sample_counts *samples, int64_t classes,
                       const float *logits, const float *targets);
+
+/* Return the probability of one of several labels from the output of the model. */
+static inline float label_probability(float output)
+{
+    return 1 / (1 + expf(-output));
+}
+
+/* Return the score of a label: its probability, negative if the target is 0; NaN: not counted. */
+static inline float label_score(float output, float target)
+{
+    return isnan(target) ? target : copysignf(label_probability(output), target - 0.5f);
+}
+
+/* Return the average precision of a label, sum((R(t) - R(t')) * P(t)) over the different
+ * probabilities t in falling order, with precision P and recall R of the samples from t on; NAN
+ * without a sample that has the label. Sorts the scores. */
+double average_precision(float *scores, int64_t count);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "config/run_options.h"
 #include "core/log.h"
 #include "core/text.h"
 
@@ -18,10 +19,20 @@ void evaluation_free(struct evaluation *evaluation)
 {
     free(evaluation->confusion);
     free(evaluation->labels);
+    free(evaluation->average_precision);
     free(evaluation->errors);
     evaluation->confusion = NULL;
     evaluation->labels = NULL;
+    evaluation->average_precision = NULL;
     evaluation->errors = NULL;
+}
+
+double evaluation_monitored(const struct evaluation *evaluation, int monitor)
+{
+    const double values[] = {[MONITOR_LOSS] = evaluation->loss, [MONITOR_TOP1] = evaluation->top1,
+                             [MONITOR_TOP5] = evaluation->top5, [MONITOR_MIOU] = evaluation->miou,
+                             [MONITOR_MAP] = evaluation->map,   [MONITOR_NONE] = evaluation->top1};
+    return values[monitor];
 }
 
 static double ratio(double part, double whole)
@@ -60,12 +71,15 @@ void evaluation_class(const struct evaluation *evaluation, int64_t class_number,
         ratio(2 * metrics->precision * metrics->recall, metrics->precision + metrics->recall);
     metrics->specificity = ratio(true_negative, samples - actual);
     metrics->iou = right / (actual + predicted - right);
+    metrics->average_precision = evaluation->average_precision != NULL
+                                     ? evaluation->average_precision[class_number]
+                                     : (double)NAN;
 }
 
 void evaluation_macro(const struct evaluation *evaluation, struct class_metrics *metrics)
 {
     struct class_metrics sum = {0};
-    double classes = (double)evaluation->classes, occurring = 0;
+    double classes = (double)evaluation->classes, occurring = 0, ranked = 0;
 
     for (int64_t number = 0; number < evaluation->classes; number++) {
         struct class_metrics one;
@@ -77,6 +91,8 @@ void evaluation_macro(const struct evaluation *evaluation, struct class_metrics 
         sum.specificity += one.specificity;
         sum.iou += isnan(one.iou) ? 0 : one.iou;
         occurring += !isnan(one.iou);
+        sum.average_precision += isnan(one.average_precision) ? 0 : one.average_precision;
+        ranked += !isnan(one.average_precision);
     }
     *metrics =
         (struct class_metrics){.recall = ratio(sum.recall, classes),
@@ -84,7 +100,8 @@ void evaluation_macro(const struct evaluation *evaluation, struct class_metrics 
                                .f1 = ratio(sum.f1, classes),
                                .specificity = ratio(sum.specificity, classes),
                                .one_vs_rest_accuracy = ratio(sum.one_vs_rest_accuracy, classes),
-                               .iou = sum.iou / occurring};
+                               .iou = sum.iou / occurring,
+                               .average_precision = sum.average_precision / ranked};
 }
 
 void evaluation_output_name(const struct dataset *dataset, int64_t output, char text[OUTPUT_NAME])
@@ -136,8 +153,8 @@ void evaluation_text(const struct evaluation *evaluation, const struct dataset *
                  100 * evaluation->top1, evaluation->miou);
     } else if (evaluation->labels != NULL) {
         evaluation_macro(evaluation, &macro);
-        snprintf(text, EVALUATION_TEXT, ", subset accuracy %.2f %%, macro F1 %.4f",
-                 100 * evaluation->top1, macro.f1);
+        snprintf(text, EVALUATION_TEXT, ", subset accuracy %.2f %%, macro F1 %.4f, mAP %.4f",
+                 100 * evaluation->top1, macro.f1, evaluation->map);
     } else if (evaluation->classes > 0) {
         snprintf(text, EVALUATION_TEXT, ", accuracy %.2f %% (top-5 %.2f %%)",
                  100 * evaluation->top1, 100 * evaluation->top5);
@@ -154,14 +171,16 @@ static void class_label(const struct dataset *dataset, int64_t number, char *tex
     text_remove_control(text);
 }
 
-static void print_metrics_row(const char *label, const struct class_metrics *metrics, bool has_iou)
+static void print_metrics_row(const struct evaluation *evaluation, const char *label,
+                              const struct class_metrics *metrics)
 {
-    char iou[16] = "";
-    if (has_iou)
-        snprintf(iou, sizeof iou, " %9.4f", metrics->iou);
+    char last[16] = "";
+    if (evaluation->pixels > 0 || evaluation->labels != NULL)
+        snprintf(last, sizeof last, " %9.4f",
+                 evaluation->pixels > 0 ? metrics->iou : metrics->average_precision);
     log_info("%-*.*s %9.4f %9.4f %9.4f %11.4f %20.4f%s", LABEL_WIDTH, LABEL_WIDTH, label,
              metrics->recall, metrics->precision, metrics->f1, metrics->specificity,
-             metrics->one_vs_rest_accuracy, iou);
+             metrics->one_vs_rest_accuracy, last);
 }
 
 static void print_matrix(const struct evaluation *evaluation, const struct dataset *dataset)
@@ -207,20 +226,22 @@ static void print_errors(const struct evaluation *evaluation, const struct datas
 
 static void print_classes(const struct evaluation *evaluation, const struct dataset *dataset)
 {
-    const bool has_iou = evaluation->pixels > 0;
     struct class_metrics metrics;
     char label[LABEL_SIZE];
     log_info("%-*s %9s %9s %9s %11s %20s%s", LABEL_WIDTH, "class", "recall", "precision", "F1",
-             "specificity", "one-vs-rest accuracy", has_iou ? "       IoU" : "");
+             "specificity", "one-vs-rest accuracy",
+             evaluation->pixels > 0       ? "       IoU"
+             : evaluation->labels != NULL ? "        AP"
+                                          : "");
     for (int64_t number = 0; number < evaluation->classes && number < PRINTED_CLASSES; number++) {
         evaluation_class(evaluation, number, &metrics);
         class_label(dataset, number, label, sizeof label);
-        print_metrics_row(label, &metrics, has_iou);
+        print_metrics_row(evaluation, label, &metrics);
     }
     if (evaluation->classes > PRINTED_CLASSES)
         log_info("... %" PRId64 " classes in total", evaluation->classes);
     evaluation_macro(evaluation, &metrics);
-    print_metrics_row("macro average", &metrics, has_iou);
+    print_metrics_row(evaluation, "macro average", &metrics);
     if (evaluation->classes <= PRINTED_MATRIX && evaluation->labels == NULL)
         print_matrix(evaluation, dataset);
 }

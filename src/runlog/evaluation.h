@@ -15,7 +15,8 @@
  * rare classes; the share of a class that is recognised is its recall. */
 struct class_metrics {
     double recall, precision, f1, specificity, one_vs_rest_accuracy;
-    double iou; /* NAN if the class is neither true nor predicted anywhere */
+    double iou;               /* NAN if the class is neither true nor predicted anywhere */
+    double average_precision; /* of labels; NAN if no sample has the label */
 };
 
 struct evaluation {
@@ -28,6 +29,8 @@ struct evaluation {
     double miou;                  /* segmentation: mean IoU of the classes that occur; else NAN */
     int64_t *confusion;           /* [classes, classes]: row = true class, column = predicted */
     struct class_counts *labels;  /* [classes] if labels do not exclude each other; else NULL */
+    double *average_precision;    /* [classes], as labels */
+    double map;                   /* mean of average_precision that is not NAN; else NAN */
     int64_t outputs;              /* of a regression */
     struct output_errors *errors; /* [outputs] */
     double seconds;
@@ -37,8 +40,11 @@ struct evaluation {
 void evaluation_free(struct evaluation *evaluation);
 void evaluation_class(const struct evaluation *evaluation, int64_t class_number,
                       struct class_metrics *metrics);
-/* Macro averages over the classes, the IoU over those that occur. */
+/* Macro averages over the classes, IoU and average precision over those that occur. */
 void evaluation_macro(const struct evaluation *evaluation, struct class_metrics *metrics);
+
+/* Return the metric of checkpoint.monitor; of none, the accuracy. */
+double evaluation_monitored(const struct evaluation *evaluation, int monitor);
 
 /* Write the main metrics for a line of the log: ", accuracy 60.00 % (top-5 95.00 %)". */
 enum { EVALUATION_TEXT = 256 };

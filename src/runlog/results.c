@@ -10,7 +10,8 @@
 
 #include "core/json_value.h"
 
-static json_t *class_to_json(const struct class_metrics *metrics, const char *name, bool has_iou)
+static json_t *class_to_json(const struct evaluation *evaluation,
+                             const struct class_metrics *metrics, const char *name)
 {
     json_t *object = json_object();
 
@@ -21,8 +22,10 @@ static json_t *class_to_json(const struct class_metrics *metrics, const char *na
     value_put(object, "f1", value_number(metrics->f1));
     value_put(object, "specificity", value_number(metrics->specificity));
     value_put(object, "one_vs_rest_accuracy", value_number(metrics->one_vs_rest_accuracy));
-    if (has_iou)
+    if (evaluation->pixels > 0)
         value_put(object, "iou", value_number(metrics->iou));
+    if (evaluation->labels != NULL)
+        value_put(object, "average_precision", value_number(metrics->average_precision));
     return object;
 }
 
@@ -61,7 +64,6 @@ static json_t *confusion_to_json(const struct evaluation *evaluation)
 static void evaluation_put(json_t *object, const struct evaluation *evaluation, const char *split,
                            const struct dataset *dataset)
 {
-    const bool has_iou = evaluation->pixels > 0;
     struct class_metrics macro;
 
     value_put(object, "split", value_text(split));
@@ -70,21 +72,23 @@ static void evaluation_put(json_t *object, const struct evaluation *evaluation, 
     value_put(object, "top1", value_number(evaluation->top1));
     value_put(object, "top5", value_number(evaluation->top5));
     value_put(object, "evaluation_seconds", value_number(evaluation->seconds));
-    if (has_iou)
+    if (evaluation->pixels > 0)
         value_put(object, "miou", value_number(evaluation->miou));
+    if (evaluation->labels != NULL)
+        value_put(object, "map", value_number(evaluation->map));
     if (evaluation->outputs > 0)
         value_put(object, "outputs", outputs_to_json(evaluation, dataset));
     if (evaluation->confusion == NULL || evaluation->classes == 0)
         return;
     evaluation_macro(evaluation, &macro);
-    value_put(object, "macro", class_to_json(&macro, NULL, has_iou));
+    value_put(object, "macro", class_to_json(evaluation, &macro, NULL));
     json_t *classes = json_array();
     for (int64_t i = 0; i < evaluation->classes; i++) {
         struct class_metrics metrics;
         bool named = dataset != NULL && dataset->class_name != NULL && i < dataset->classes;
         evaluation_class(evaluation, i, &metrics);
         value_append(classes,
-                     class_to_json(&metrics, named ? dataset->class_name[i] : NULL, has_iou));
+                     class_to_json(evaluation, &metrics, named ? dataset->class_name[i] : NULL));
     }
     value_put(object, "classes", classes);
     if (evaluation->labels == NULL)

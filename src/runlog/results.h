@@ -27,7 +27,7 @@ struct results {
     const char *test_weights;                  /* "best" or "last", from test_step */
     int64_t test_step;
     double target, target_seconds; /* output.target, time to it; NAN: none, not reached */
-    const char *monitor;           /* metric of `best`: "top1", "loss" or "none" */
+    char monitor[16];              /* checkpoint.monitor: metric of `best`, or "none" */
     double best;
     int64_t best_step;
     /* Over all attempts: all time; excluding set-up; also excluding evaluations and checkpoints. */

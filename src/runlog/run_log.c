@@ -19,7 +19,7 @@
 static const char metrics_header[] =
     "epoch,step,split,loss,top1,top5,lr,grad_norm,images_per_second,step_seconds,data_seconds,"
     "compute_seconds,comm_seconds,exposed_comm_seconds,peak_share,elapsed_seconds,loss_scale,"
-    "skipped_steps,forward_seconds,backward_seconds,reduce_seconds,update_seconds,miou";
+    "skipped_steps,forward_seconds,backward_seconds,reduce_seconds,update_seconds,miou,map";
 static const char epochs_header[] =
     "epoch,step,train_loss,train_top1,train_top5,val_loss,val_top1,val_top5,lr,seconds,"
     "eval_seconds,images_per_second,data_share,next_lr";
@@ -238,7 +238,8 @@ static bool metrics_to_table(struct csv *csv, const struct metrics_row *row, str
                              row->backward_seconds,
                              row->reduce_seconds,
                              row->update_seconds,
-                             row->miou};
+                             row->miou,
+                             row->map};
     csv_integer(csv, row->epoch);
     csv_integer(csv, row->step);
     csv_text(csv, row->split);
@@ -279,9 +280,12 @@ bool run_log_targets(struct run_log *log, const struct metrics_row *row,
     char name[OUTPUT_NAME], tag[OUTPUT_NAME + 16];
     if (log == NULL)
         return true;
-    snprintf(tag, sizeof tag, "%s/miou", row->split);
-    if (!isnan(row->miou) && !run_log_point(log, tag, row->step, row->miou, error))
-        return false;
+    const double means[] = {row->miou, row->map};
+    for (int i = 0; i < 2; i++) {
+        snprintf(tag, sizeof tag, "%s/%s", row->split, i == 0 ? "miou" : "map");
+        if (!isnan(means[i]) && !run_log_point(log, tag, row->step, means[i], error))
+            return false;
+    }
     for (int64_t i = 0; i < evaluation->outputs; i++) {
         const struct output_errors *errors = &evaluation->errors[i];
         evaluation_output_name(dataset, i, name);

@@ -30,7 +30,7 @@ struct metrics_row {
     double loss_scale, skipped_steps; /* fp16 only: after the last step */
     /* compute_seconds and exposed_comm_seconds by phases; NAN on GPUs without debug.profile. */
     double forward_seconds, backward_seconds, reduce_seconds, update_seconds;
-    double miou; /* evaluations of a segmentation */
+    double miou, map; /* evaluations of a segmentation, of several labels */
 
     /* For TensorBoard only. */
     bool due;                      /* the interval ended by output.log_every */

@@ -191,8 +191,7 @@ static bool evaluation_fill(struct pass *pass, struct evaluation *evaluation, st
     struct target_metrics targets = {0};
     if (session->model->loss == LOSS_CROSS_ENTROPY)
         evaluation->classes = counts ? session->model->classes : 0;
-    else if (counts &&
-             target_metrics_open(&targets, session, &pass->feed->dataset, evaluation, error))
+    else if (counts && target_metrics_open(&targets, session, pass->feed, evaluation, error))
         pass->targets = &targets;
     bool good = results_allocate(
         session, evaluation, &pass->predicted,
@@ -223,7 +222,7 @@ bool evaluation_run(struct session *session, struct data_feed *feed,
     double begin = clock_now();
     status_set_phase(PHASE_EVALUATION);
     struct pass pass = {.session = session, .feed = feed, .visitor = visitor, .control = control};
-    *evaluation = (struct evaluation){.top1 = NAN, .top5 = NAN, .miou = NAN};
+    *evaluation = (struct evaluation){.top1 = NAN, .top5 = NAN, .miou = NAN, .map = NAN};
     const bool good = evaluation_fill(&pass, evaluation, error);
     /* Training continues with sums of zero. */
     session->device->backend->zero(session->stream, session->io.sums, sizeof *session->io.sums);

@@ -132,7 +132,7 @@ static bool targets_assume(struct inference *inference, struct error *error)
     struct dataset *dataset = &inference->run.validation.dataset;
     const bool is_dense = options->model.head == HEAD_DENSE;
     const bool is_regression = options->data.task == TASK_REGRESSION;
-    const bool is_single = !is_dense && !is_regression && options->train.loss != TRAIN_LOSS_BCE;
+    const bool is_single = !is_dense && options->data.task == TASK_CLASSES;
     const int64_t outputs = is_regression                ? metadata->statistics.target_mean.count
                             : options->model.classes > 0 ? options->model.classes
                                                          : metadata->class_count;

@@ -169,12 +169,13 @@ static void step_line_print(struct trainer *trainer, const struct metrics_row *r
 static void epoch_line_print(const struct trainer *trainer, const struct epoch_row *row,
                              bool evaluated)
 {
-    char text[160] = "", best[48] = "", seconds[32], right[32], val_right[32];
+    char text[160] = "", best[48] = "", monitor[16], seconds[32], right[32], val_right[32];
     const double metric = trainer->best.metric;
-    if (!isnan(metric) && trainer->run.options.checkpoint.monitor == MONITOR_LOSS)
-        snprintf(best, sizeof best, "  (best loss %.4f)", metric);
-    else if (!isnan(metric))
+    options_value_text(&trainer->run.options, "checkpoint.monitor", monitor, sizeof monitor);
+    if (!isnan(metric) && strcmp(monitor, "top1") == 0)
         snprintf(best, sizeof best, "  (best acc %.2f %%)", 100 * metric);
+    else if (!isnan(metric))
+        snprintf(best, sizeof best, "  (best %s %.4f)", monitor, metric);
     if (evaluated)
         snprintf(text, sizeof text, "  val loss %.4f%s%s", row->val_loss,
                  accuracy_text(row->val_top1, "val acc", val_right, sizeof val_right), best);
@@ -330,7 +331,8 @@ void progress_interval(struct trainer *trainer)
         .backward_seconds = seen ? sums->times.backward / rank_steps : NAN,
         .reduce_seconds = seen ? sums->times.reduce / rank_steps : NAN,
         .update_seconds = seen ? sums->times.update / rank_steps : NAN,
-        .miou = NAN};
+        .miou = NAN,
+        .map = NAN};
     error_defer(run_log_metrics(trainer->output.log, &row, &trainer->output.log_error));
     straggler_follow(&trainer->progress.straggler, sums->ranks, seconds, interval->steps);
     trainer->output.figures.loss = row.loss;
@@ -388,6 +390,7 @@ static struct metrics_row evaluation_row(const struct trainer *trainer, const ch
                               .top1 = evaluation->top1,
                               .top5 = evaluation->top5,
                               .miou = evaluation->miou,
+                              .map = evaluation->map,
                               .images_per_second =
                                   (double)evaluation->samples / evaluation->seconds,
                               .elapsed_seconds = elapsed(trainer)};
@@ -461,8 +464,6 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
 
 static struct results results_collect(const struct trainer *trainer)
 {
-    static const char *const monitors[] = {
-        [MONITOR_TOP1] = "top1", [MONITOR_LOSS] = "loss", [MONITOR_NONE] = "none"};
     const struct training_state *state = &trainer->state;
     const struct session *session = &trainer->run.session;
     const double training = state->train_seconds - trainer->attempt.earlier_train_seconds;
@@ -496,7 +497,6 @@ static struct results results_collect(const struct trainer *trainer)
         .target_seconds = trainer->run.world->rank == 0 && target > 0
                               ? run_log_seconds_to(&trainer->folder, target)
                               : NAN,
-        .monitor = monitors[trainer->run.options.checkpoint.monitor],
         .best = trainer->best.metric,
         .best_step = trainer->best.step,
         .total_seconds = state->total_seconds,
@@ -540,6 +540,8 @@ bool progress_result(struct trainer *trainer, struct error *error)
     status_set_phase(PHASE_RESULTS);
     trainer_update_seconds(trainer);
     struct results results = results_collect(trainer);
+    options_value_text(&trainer->run.options, "checkpoint.monitor", results.monitor,
+                       sizeof results.monitor);
     struct monitor_summary sensors;
     monitor_stop(trainer->output.monitor);
     if (monitor_summarize(trainer->output.monitor, &sensors))

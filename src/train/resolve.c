@@ -178,33 +178,54 @@ static bool recipe_resolve(struct options *options, const struct dataset *datase
     return true;
 }
 
-/* Set train.loss and checkpoint.monitor, and check the loss. */
+/* Set data.task, train.loss and checkpoint.monitor, and check them. */
 static bool loss_resolve(struct options *options, const struct dataset *dataset,
                          struct error *error)
 {
     char text[32];
+    const bool has_labels = dataset->target.count == 0, is_class = dataset->target_is_class;
+    if (options->data.task == TASK_CLASSES && !has_labels && !is_class)
+        options->data.task = TASK_LABELS;
+    if (options->data.task == TASK_LABELS && (has_labels || is_class))
+        return error_set(error, ERROR_USAGE,
+                         "data.task=labels needs several labels of each sample, and the data has "
+                         "one class of each %s: leave data.task out",
+                         has_labels ? "image" : "pixel");
+    const bool several = options->data.task == TASK_LABELS;
     const bool is_regression = options->data.task == TASK_REGRESSION;
-    const bool has_labels = dataset->target.count == 0;
-    const int usual = is_regression                            ? TRAIN_LOSS_SQUARED
-                      : has_labels || dataset->target_is_class ? TRAIN_LOSS_CROSS_ENTROPY
-                                                               : TRAIN_LOSS_BCE;
+    const int usual = is_regression ? TRAIN_LOSS_SQUARED
+                      : several     ? TRAIN_LOSS_BCE
+                                    : TRAIN_LOSS_CROSS_ENTROPY;
+    const char *what = is_regression ? "a regression"
+                       : several     ? "several labels of a sample"
+                       : is_class    ? "classes of pixels"
+                                     : "classes";
+    const bool has_metric[] = {
+        [MONITOR_TOP1] = !is_regression, [MONITOR_LOSS] = true,   [MONITOR_TOP5] = has_labels,
+        [MONITOR_MIOU] = is_class,       [MONITOR_MAP] = several, [MONITOR_NONE] = true};
     choice_set(&options->train.loss, TRAIN_LOSS_AUTO, usual);
     choice_set(&options->checkpoint.monitor, MONITOR_AUTO,
                has_labels ? MONITOR_TOP1 : MONITOR_LOSS);
     const int loss = options->train.loss;
-    if (loss == usual || (has_labels && loss < TRAIN_LOSS_SQUARED) ||
-        (is_regression && loss >= TRAIN_LOSS_SQUARED))
-        return true;
     options_value_text(options, "train.loss", text, sizeof text);
-    return error_set(error, ERROR_USAGE, "train.loss=%s is not a loss of %s: use %s", text,
-                     is_regression              ? "a regression"
-                     : has_labels               ? "classes"
-                     : dataset->target_is_class ? "classes of pixels"
-                                                : "several labels of a sample",
-                     is_regression              ? "squared, absolute or huber"
-                     : has_labels               ? "cross_entropy, bce or bce_sum"
-                     : dataset->target_is_class ? "cross_entropy"
-                                                : "bce");
+    const bool binary = loss == TRAIN_LOSS_BCE || loss == TRAIN_LOSS_BCE_SUM;
+    if (loss != usual && !(binary && (has_labels || several)) &&
+        !(is_regression && loss >= TRAIN_LOSS_SQUARED))
+        return error_set(error, ERROR_USAGE, "train.loss=%s is not a loss of %s: use %s", text,
+                         what,
+                         is_regression ? "squared, absolute or huber"
+                         : several     ? "bce or bce_sum"
+                         : has_labels  ? "cross_entropy, bce or bce_sum"
+                                       : "cross_entropy");
+    options_value_text(options, "checkpoint.monitor", text, sizeof text);
+    if (has_metric[options->checkpoint.monitor])
+        return true;
+    return error_set(error, ERROR_USAGE,
+                     "checkpoint.monitor=%s is not a metric of %s: set loss%s or none", text, what,
+                     is_regression ? ""
+                     : several     ? ", top1, map"
+                     : is_class    ? ", top1, miou"
+                                   : ", top1, top5");
 }
 
 /* Check options that do not apply to the targets. */

@@ -182,12 +182,14 @@ static void targets_loss(struct session *session, int64_t count, double scale, b
 {
     static const enum target_loss_kind kinds[] = {[TRAIN_LOSS_CROSS_ENTROPY] = TARGET_CROSS_ENTROPY,
                                                   [TRAIN_LOSS_BCE] = TARGET_BINARY,
+                                                  [TRAIN_LOSS_BCE_SUM] = TARGET_BINARY,
                                                   [TRAIN_LOSS_SQUARED] = TARGET_SQUARED,
                                                   [TRAIN_LOSS_ABSOLUTE] = TARGET_ABSOLUTE,
                                                   [TRAIN_LOSS_HUBER] = TARGET_HUBER};
     const struct model *model = session->model;
     const struct target_loss args = {.type = session->compute,
                                      .kind = kinds[session->options->train.loss],
+                                     .is_sum = session->options->train.loss == TRAIN_LOSS_BCE_SUM,
                                      .batch = count,
                                      .outputs = model->classes,
                                      .height = model->output.height,

@@ -4,38 +4,52 @@
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "core/integer.h"
 
 static int64_t plane_of(const struct model *model)
 {
     return model->output.height * model->output.width;
 }
 
+static bool labels_open(struct target_metrics *metrics, const struct sampler *sampler,
+                        struct evaluation *evaluation)
+{
+    const int64_t classes = evaluation->classes, ranks = metrics->session->mesh.world->size;
+    metrics->most = sampler_steps(sampler) * round_up_division(sampler->global_batch, ranks);
+    metrics->scores = malloc((size_t)(classes * metrics->most) * sizeof *metrics->scores);
+    evaluation->labels = calloc((size_t)classes, sizeof *evaluation->labels);
+    evaluation->average_precision = calloc((size_t)classes, sizeof *evaluation->average_precision);
+    for (int64_t i = 0; metrics->scores != NULL && i < classes * metrics->most; i++)
+        metrics->scores[i] = NAN;
+    return metrics->scores != NULL && evaluation->labels != NULL &&
+           evaluation->average_precision != NULL;
+}
+
 bool target_metrics_open(struct target_metrics *metrics, const struct session *session,
-                         const struct dataset *dataset, struct evaluation *evaluation,
+                         const struct data_feed *feed, struct evaluation *evaluation,
                          struct error *error)
 {
-    const struct train_options *train = &session->options->train;
-    const struct model *model = session->model;
-    const size_t outputs = (size_t)model->classes;
+    const int64_t outputs = session->model->classes;
+    const bool is_regression = session->options->data.task == TASK_REGRESSION;
     bool good;
-    *metrics = (struct target_metrics){.session = session, .dataset = dataset};
-    if (dataset->target_is_class) {
-        evaluation->classes = model->classes;
-        metrics->confusion =
-            calloc((size_t)session->limits.threads * outputs * outputs, sizeof *metrics->confusion);
-        good = metrics->confusion != NULL;
-    } else if (train->loss == TRAIN_LOSS_BCE) {
-        evaluation->classes = model->classes;
-        evaluation->labels = calloc(outputs, sizeof *evaluation->labels);
-        good = evaluation->labels != NULL;
-    } else {
-        evaluation->outputs = model->classes;
-        evaluation->errors = calloc(outputs, sizeof *evaluation->errors);
-        metrics->sums = calloc(outputs * OUTPUT_SUMS, sizeof *metrics->sums);
+    *metrics = (struct target_metrics){.session = session, .dataset = &feed->dataset};
+    evaluation->classes = is_regression ? 0 : outputs;
+    evaluation->outputs = is_regression ? outputs : 0;
+    if (is_regression) {
+        evaluation->errors = calloc((size_t)outputs, sizeof *evaluation->errors);
+        metrics->sums = calloc((size_t)outputs * OUTPUT_SUMS, sizeof *metrics->sums);
         good = evaluation->errors != NULL && metrics->sums != NULL;
+    } else if (!feed->dataset.target_is_class) {
+        good = labels_open(metrics, &feed->sampler, evaluation);
+    } else {
+        metrics->confusion = calloc((size_t)(session->limits.threads * outputs * outputs),
+                                    sizeof *metrics->confusion);
+        good = metrics->confusion != NULL;
     }
-    return good ||
-           error_set(error, ERROR_MEMORY, "no memory for the metrics of %zu outputs", outputs);
+    return good || error_set(error, ERROR_MEMORY, "no memory for the metrics of %lld outputs",
+                             (long long)outputs);
 }
 
 static void errors_add(struct target_metrics *metrics, const struct batch *batch,
@@ -81,9 +95,14 @@ void target_metrics_add(struct target_metrics *metrics, struct evaluation *evalu
         errors_add(metrics, batch, predictions);
     if (metrics->confusion != NULL)
         pixels_add(metrics, batch, predictions);
-    for (int64_t i = 0; evaluation->labels != NULL && i < batch->count; i++)
-        class_counts_add(evaluation->labels, &metrics->samples, outputs, predictions + i * outputs,
-                         batch_targets(batch, i));
+    for (int64_t i = 0; metrics->scores != NULL && i < batch->count; i++) {
+        const float *targets = batch_targets(batch, i), *sample = predictions + i * outputs;
+        class_counts_add(evaluation->labels, &metrics->samples, outputs, sample, targets);
+        for (int64_t c = 0; c < outputs; c++)
+            metrics->scores[c * metrics->most + metrics->count] =
+                label_score(sample[c], targets[c]);
+        metrics->count++;
+    }
 }
 
 /* Set the confusion matrix of all ranks and threads, the pixel accuracy and the mean IoU. */
@@ -105,6 +124,28 @@ static void pixels_reduce(struct target_metrics *metrics, struct evaluation *eva
     evaluation->miou = macro.iou;
 }
 
+/* Set the average precisions. The ranks divide the labels; each gathers the scores of all samples.
+ */
+static void precisions_reduce(struct target_metrics *metrics, struct evaluation *evaluation)
+{
+    struct comm *world = metrics->session->mesh.world;
+    const int64_t most = metrics->most, classes = evaluation->classes;
+    const size_t bytes = (size_t)most * sizeof(float);
+    float *all = malloc((size_t)world->size * bytes + 1);
+    struct class_metrics macro;
+    ENSURE_MEMORY(all != NULL, "no memory for the scores of a label");
+    for (int64_t c = 0; c < classes; c++) {
+        memcpy(all + world->rank * most, metrics->scores + c * most, bytes);
+        comm_all_gather(world, all, most, COMM_FP32);
+        if (c % world->size == world->rank)
+            evaluation->average_precision[c] = average_precision(all, world->size * most);
+    }
+    comm_all_reduce(world, evaluation->average_precision, classes, COMM_FP64, COMM_SUM);
+    evaluation_macro(evaluation, &macro);
+    evaluation->map = macro.average_precision;
+    free(all);
+}
+
 void target_metrics_reduce(struct target_metrics *metrics, struct evaluation *evaluation)
 {
     struct comm *world = metrics->session->mesh.world;
@@ -117,6 +158,7 @@ void target_metrics_reduce(struct target_metrics *metrics, struct evaluation *ev
         comm_all_reduce(world, &metrics->samples, sizeof metrics->samples / 8, COMM_INT64,
                         COMM_SUM);
         evaluation->top1 = (double)metrics->samples.right / (double)metrics->samples.counted;
+        precisions_reduce(metrics, evaluation);
     }
     if (metrics->sums != NULL)
         comm_all_reduce(world, metrics->sums,
@@ -130,5 +172,6 @@ void target_metrics_close(struct target_metrics *metrics)
 {
     free(metrics->sums);
     free(metrics->confusion);
+    free(metrics->scores);
     *metrics = (struct target_metrics){0};
 }

@@ -5,8 +5,8 @@
 #ifndef VITTRAIN_TRAIN_TARGET_METRICS_H
 #define VITTRAIN_TRAIN_TARGET_METRICS_H
 
-#include "data/loader.h"
 #include "runlog/evaluation.h"
+#include "train/feed.h"
 #include "train/session.h"
 
 struct target_metrics {
@@ -15,12 +15,14 @@ struct target_metrics {
     struct exact_sum *sums;       /* regression: [outputs, OUTPUT_SUMS]; else NULL */
     int64_t *confusion;           /* segmentation: [threads, classes, classes]; else NULL */
     struct sample_counts samples; /* of labels */
+    float *scores;                /* labels: [classes, most] of this rank's samples; else NULL */
+    int64_t most;                 /* samples of a rank */
+    int64_t count;                /* samples added so far */
 };
 
-/* Allocate the counts and set the evaluation's classes or outputs. The data set has targets. Local.
- */
+/* Allocate the counts and set the evaluation's classes or outputs. The feed has targets. Local. */
 MUST_CHECK bool target_metrics_open(struct target_metrics *metrics, const struct session *session,
-                                    const struct dataset *dataset, struct evaluation *evaluation,
+                                    const struct data_feed *feed, struct evaluation *evaluation,
                                     struct error *error);
 
 /* Add a batch. predictions: [batch->count, outputs, height, width]; those of a regression are in

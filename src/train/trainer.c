@@ -245,10 +245,6 @@ static bool trainer_prepare(struct trainer *trainer, const struct options *given
     if ((trainer->receipts.expected == NULL && !init_check(trainer, error)) ||
         !run_open(&trainer->run, given, trainer->run.world, error))
         return false;
-    if (options->train.loss >= TRAIN_LOSS_SQUARED && options->checkpoint.monitor == MONITOR_TOP1)
-        return error_set(error, ERROR_USAGE,
-                         "checkpoint.monitor=top1: the data has numbers to predict, not classes; "
-                         "set checkpoint.monitor=loss or none");
     run_announce(trainer);
     if (session->model->local_norms && trainer->run.world->size > 1)
         log_info("batch norm uses the samples of one rank only (model.sync_bn=off): results "

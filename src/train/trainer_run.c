@@ -149,12 +149,12 @@ static bool epoch_train(struct trainer *trainer, struct error *error)
     return interval_end(trainer, error);
 }
 
-/* Returns the quantity of the newest evaluation that checkpoint.monitor names, else the accuracy.
- */
+/* Returns the metric of the newest evaluation that checkpoint.monitor names, else the accuracy. */
 static double evaluation_value(const struct trainer *trainer, bool *lower_is_better)
 {
-    *lower_is_better = trainer->run.options.checkpoint.monitor == MONITOR_LOSS;
-    return *lower_is_better ? trainer->evaluation.loss : trainer->evaluation.top1;
+    const int monitor = trainer->run.options.checkpoint.monitor;
+    *lower_is_better = monitor == MONITOR_LOSS;
+    return evaluation_monitored(&trainer->evaluation, monitor);
 }
 
 /* Returns true if the newest evaluation is the best so far by checkpoint.monitor, and stores it.

@@ -16,30 +16,33 @@ struct loss_case {
     bool weights, row_weights, in_place;
     enum missing missing;
     float loss_scale; /* 0: no scaler */
+    bool is_sum;
 };
 
 static const struct loss_case cases[] = {
-    {TYPE_FP32, TARGET_SQUARED, 16, 1, 1, 1, false, false, false, NONE, 0},
-    {TYPE_FP32, TARGET_SQUARED, 3, 700, 1, 1, false, false, true, NONE, 0},
-    {TYPE_FP32, TARGET_SQUARED, 3, 5, 40, 50, false, false, true, NONE, 0},
-    {TYPE_BF16, TARGET_SQUARED, 33, 5, 1, 1, true, false, true, SOME, 0},
-    {TYPE_FP16, TARGET_SQUARED, 2, 3, 37, 29, true, true, false, ALL, 1024},
-    {TYPE_FP32, TARGET_ABSOLUTE, 9, 4, 1, 1, true, false, true, SOME, 2},
-    {TYPE_BF16, TARGET_ABSOLUTE, 2, 2, 17, 65, false, true, false, ALL, 0},
-    {TYPE_FP32, TARGET_HUBER, 5, 300, 1, 1, false, false, true, ALL, 0},
-    {TYPE_FP32, TARGET_HUBER, 1, 3, 90, 100, true, true, true, SOME, 0},
-    {TYPE_FP16, TARGET_HUBER, 2, 2, 8, 16, false, false, true, SOME, 512},
-    {TYPE_FP32, TARGET_BINARY, 20, 100, 1, 1, false, false, true, NONE, 0},
-    {TYPE_BF16, TARGET_BINARY, 31, 13, 1, 1, true, false, false, ALL, 0},
-    {TYPE_FP32, TARGET_BINARY, 2, 3, 21, 23, true, true, true, SOME, 0},
-    {TYPE_FP32, TARGET_CROSS_ENTROPY, 9, 10, 1, 1, false, false, false, NONE, 0},
-    {TYPE_FP32, TARGET_CROSS_ENTROPY, 3, 21, 33, 31, true, false, true, ALL, 0},
-    {TYPE_BF16, TARGET_CROSS_ENTROPY, 2, 5, 40, 32, false, true, true, SOME, 0},
-    {TYPE_FP16, TARGET_CROSS_ENTROPY, 2, 3, 9, 11, true, true, false, SOME, 256},
-    {TYPE_FP32, TARGET_CROSS_ENTROPY, 1, 2, 100, 90, false, false, true, NONE, 0},
-    {TYPE_FP32, TARGET_SQUARED, 0, 4, 1, 1, true, false, true, NONE, 0},
-    {TYPE_FP32, TARGET_HUBER, 4, 0, 8, 8, false, true, true, NONE, 0},
-    {TYPE_FP32, TARGET_CROSS_ENTROPY, 0, 4, 8, 8, false, true, true, NONE, 0},
+    {TYPE_FP32, TARGET_SQUARED, 16, 1, 1, 1, false, false, false, NONE, 0, false},
+    {TYPE_FP32, TARGET_SQUARED, 3, 700, 1, 1, false, false, true, NONE, 0, false},
+    {TYPE_FP32, TARGET_SQUARED, 3, 5, 40, 50, false, false, true, NONE, 0, false},
+    {TYPE_BF16, TARGET_SQUARED, 33, 5, 1, 1, true, false, true, SOME, 0, false},
+    {TYPE_FP16, TARGET_SQUARED, 2, 3, 37, 29, true, true, false, ALL, 1024, false},
+    {TYPE_FP32, TARGET_ABSOLUTE, 9, 4, 1, 1, true, false, true, SOME, 2, false},
+    {TYPE_BF16, TARGET_ABSOLUTE, 2, 2, 17, 65, false, true, false, ALL, 0, false},
+    {TYPE_FP32, TARGET_HUBER, 5, 300, 1, 1, false, false, true, ALL, 0, false},
+    {TYPE_FP32, TARGET_HUBER, 1, 3, 90, 100, true, true, true, SOME, 0, false},
+    {TYPE_FP16, TARGET_HUBER, 2, 2, 8, 16, false, false, true, SOME, 512, false},
+    {TYPE_FP32, TARGET_BINARY, 20, 100, 1, 1, false, false, true, NONE, 0, false},
+    {TYPE_BF16, TARGET_BINARY, 31, 13, 1, 1, true, false, false, ALL, 0, false},
+    {TYPE_FP32, TARGET_BINARY, 2, 3, 21, 23, true, true, true, SOME, 0, false},
+    {TYPE_FP32, TARGET_BINARY, 9, 100, 1, 1, true, false, true, ALL, 2, true},
+    {TYPE_BF16, TARGET_BINARY, 2, 3, 41, 43, false, true, false, SOME, 0, true},
+    {TYPE_FP32, TARGET_CROSS_ENTROPY, 9, 10, 1, 1, false, false, false, NONE, 0, false},
+    {TYPE_FP32, TARGET_CROSS_ENTROPY, 3, 21, 33, 31, true, false, true, ALL, 0, false},
+    {TYPE_BF16, TARGET_CROSS_ENTROPY, 2, 5, 40, 32, false, true, true, SOME, 0, false},
+    {TYPE_FP16, TARGET_CROSS_ENTROPY, 2, 3, 9, 11, true, true, false, SOME, 256, false},
+    {TYPE_FP32, TARGET_CROSS_ENTROPY, 1, 2, 100, 90, false, false, true, NONE, 0, false},
+    {TYPE_FP32, TARGET_SQUARED, 0, 4, 1, 1, true, false, true, NONE, 0, false},
+    {TYPE_FP32, TARGET_HUBER, 4, 0, 8, 8, false, true, true, NONE, 0, false},
+    {TYPE_FP32, TARGET_CROSS_ENTROPY, 0, 4, 8, 8, false, true, true, NONE, 0, false},
 };
 
 enum { CASES = sizeof cases / sizeof cases[0] };
@@ -51,6 +54,7 @@ static struct target_loss loss_args(struct device_test *test, const struct loss_
     const int64_t predictions = it->batch * it->outputs * it->height * it->width;
     struct target_loss args = {.type = it->type,
                                .kind = it->kind,
+                               .is_sum = it->is_sum,
                                .batch = it->batch,
                                .outputs = it->outputs,
                                .height = it->height,
@@ -144,6 +148,8 @@ static double sample_truth(const struct target_loss *args, double *p, const floa
     for (int64_t i = 0; i < target_count(args); i++)
         if (!isnan(targets[i]))
             weights += weight_of(args, (double)targets[i], i);
+    if (args->is_sum)
+        weights = 1;
     for (int64_t i = 0; i < target_count(args); i++) {
         const double target = (double)targets[i];
         if (isnan(targets[i]))

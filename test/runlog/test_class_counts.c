@@ -82,4 +82,14 @@ TEST(labels_have_metrics)
     assert_true(fabs(metrics.f1 - 80.0 / 183) < 1e-9);
 }
 
+/* scikit-learn: average_precision_score([1, 0, 1, 0, 0, 1], [.9, .8, .8, .3, .8, .1]) */
+TEST(average_precision_equals_scikit_learn)
+{
+    float scores[] = {-0.8f, 0.1f, NAN, 0.9f, -0.3f, 0.8f, -0.8f}, none[] = {-0.5f, NAN};
+    assert_true(fabs(average_precision(scores, 7) - 0.6666666666666666) < 1e-15);
+    assert_true(isnan(average_precision(none, 2)));
+    assert_true(label_score(0, 1) == 0.5f && label_score(0, 0) == -0.5f);
+    assert_true(isnan(label_score(0, NAN)));
+}
+
 TEST_MAIN()

@@ -153,9 +153,9 @@ TEST(lines_have_the_metrics_of_their_task)
     evaluation_text(&evaluation, NULL, text);
     assert_string_equal(text, ", pixel accuracy 25.00 %, mean IoU 0.5000");
     evaluation_free(&evaluation);
-    evaluation = (struct evaluation){.classes = 2, .top1 = 0.25, .labels = counts};
+    evaluation = (struct evaluation){.classes = 2, .top1 = 0.25, .labels = counts, .map = 0.75};
     evaluation_text(&evaluation, NULL, text);
-    assert_string_equal(text, ", subset accuracy 25.00 %, macro F1 0.3000");
+    assert_string_equal(text, ", subset accuracy 25.00 %, macro F1 0.3000, mAP 0.7500");
     errors[1].persistence_rmse = NAN;
     evaluation = (struct evaluation){.outputs = 2, .errors = errors};
     evaluation_text(&evaluation, &dataset, text);

@@ -14,7 +14,7 @@
 #define METRICS_HEADER                                                                             \
     "epoch,step,split,loss,top1,top5,lr,grad_norm,images_per_second,step_seconds,data_seconds,"    \
     "compute_seconds,comm_seconds,exposed_comm_seconds,peak_share,elapsed_seconds,loss_scale,"     \
-    "skipped_steps,forward_seconds,backward_seconds,reduce_seconds,update_seconds,miou\n"
+    "skipped_steps,forward_seconds,backward_seconds,reduce_seconds,update_seconds,miou,map\n"
 #define EPOCHS_HEADER                                                                              \
     "epoch,step,train_loss,train_top1,train_top5,val_loss,val_top1,val_top5,lr,seconds,"           \
     "eval_seconds,images_per_second,data_share,next_lr\n"
@@ -71,7 +71,8 @@ static void write_train(struct run_log *log, int64_t step)
                               .backward_seconds = 0.04,
                               .reduce_seconds = NAN,
                               .update_seconds = 0.0001,
-                              .miou = NAN};
+                              .miou = NAN,
+                              .map = NAN};
 
     assert_true(run_log_metrics(log, &row, &error));
 }
@@ -115,7 +116,7 @@ static void assert_file(const char *name, const char *expected)
 
 #define ROW(epoch, step)                                                                           \
     epoch "," step ",train,2.5,0.125,,0.0003,0.333333333,1000,0.064,0,0.06,0.01,0.004,0.5," step   \
-          ",32768,1,0.02,0.04,,0.0001,\n"
+          ",32768,1,0.02,0.04,,0.0001,,\n"
 
 TEST_WITH(rows_have_the_given_values, make_folder, temporary_teardown)
 {
@@ -190,7 +191,7 @@ TEST_WITH(outputs_have_a_table, make_folder, temporary_teardown)
     char *names[] = {"u", "v, w"};
     const struct dataset dataset = {.target = {.count = 2}, .target_name = names};
     const struct evaluation evaluation = {.outputs = 2, .errors = errors};
-    const struct metrics_row row = {.step = 10, .split = "val", .miou = NAN};
+    const struct metrics_row row = {.step = 10, .split = "val", .miou = NAN, .map = NAN};
     const struct run_log_position position = {.step = 10};
     const struct run_log_position unevaluated = {.step = 10, .unevaluated = true};
     char text[256];

@@ -19,8 +19,8 @@ number() { sed -n "s/.*\"$2\": *\([-0-9.e+]*\).*/\1/p" "$1" | tail -1; }
 # near A B: print a difference of more than 1e-4.
 near() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a != "" && b != "" && (a - b) ^ 2 <= (1e-4 * b) ^ 2) }' || echo "$1 is not $2;"; }
 
-for task in 'labels data.x=u0,u2 data.y=marks' \
-    'pixels data.x=u0,u2 data.y=map model.head=dense model.classes=3 train.ignore_label=255' \
+for task in 'labels data.x=u0,u2 data.y=marks train.loss=bce_sum checkpoint.monitor=map' \
+    'pixels checkpoint.monitor=miou data.x=u0,u2 data.y=map model.head=dense model.classes=3 train.ignore_label=255' \
     'planes data.x=u0,u2 data.y=u0@+2,u1 data.task=regression model.head=dense train.row_weight=latitude'; do
     name=${task%% *}
     run 1 "$name" $data ${task#* } run.dir="$work/$name-1"
@@ -32,14 +32,16 @@ for task in 'labels data.x=u0,u2 data.y=marks' \
     result "$name: three ranks have the metrics of one" "$bad$(ended; cmp a b 2>&1)" "$name.log"
     run 2 "$name-eval" eval "$name-1/checkpoints/last.h5"
     bad=$(ended)
-    for key in macro miou outputs confusion_matrix iou rmse f1; do
-        sed -n "/\"$key\"/,/]/p" "$name-1/result.json" | grep -v seconds | head -3 >a
-        sed -n "/\"$key\"/,/]/p" "$name-eval.log" | grep -v seconds | head -3 >b
+    for key in macro map miou outputs confusion_matrix iou rmse f1; do
+        sed -n "/\"$key\":/,/]/p" "$name-1/result.json" | grep -v seconds | head -3 >a
+        sed -n "/\"$key\":/,/]/p" "$name-eval.log" | grep -v seconds | head -3 >b
         bad="$bad$(cmp a b 2>&1)"
     done
     result "$name: eval prints them" "$bad" "$name-eval.log"
 done
-bad=$(has labels-1/train.log 'val: loss .*, subset accuracy [0-9.]* %, macro F1 0' 'final: .*, subset accuracy')
+bad=$(has labels-1/train.log 'val: loss .*, subset accuracy [0-9.]* %, macro F1 0[.0-9]*, mAP 0' 'final: .*, subset accuracy')
+bad="$bad$(near "$(column labels-1/metrics.csv val map | sed -n '2s/.* //p')" "$(number labels-1/result.json map)")"
+bad="$bad$(has labels-1/train.log 'best map 0')"
 result 'the lines of several labels have the F1' "$bad" labels-1/train.log
 bad=$(has pixels-1/train.log 'val: loss .*, pixel accuracy [0-9.]* %, mean IoU 0' '^.*class  *recall .* IoU$')
 bad="$bad$(near "$(column pixels-1/metrics.csv val miou | sed -n '2s/.* //p')" "$(number pixels-1/result.json miou)")"
@@ -80,3 +82,6 @@ for key in rmse mae bias r2; do
     shift
 done
 result 'the errors are those of the lines of predict' "$bad" numbers.csv
+
+run 1 wrong $data data.x=u0,u2 data.y=marks checkpoint.monitor=miou run.dir="$work/wrong"
+result 'a metric of another task is refused' "$(ended 2; has wrong.log 'checkpoint.monitor=miou is not a metric of several labels')" wrong.log

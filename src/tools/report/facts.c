@@ -369,6 +369,8 @@ const struct fact fact_table[] = {
     {QUALITY, "Test top-1", "test_top1", FIGURE_SHARE, 1, .split = "test", .metric = "top1"},
     {QUALITY, "Validation mean IoU", "val_miou", FIGURE_SHARE, 1, .split = "val", .metric = "miou"},
     {QUALITY, "Test mean IoU", "test_miou", FIGURE_SHARE, 1, .split = "test", .metric = "miou"},
+    {QUALITY, "Validation mAP", "val_map", FIGURE_SHARE, 1, .split = "val", .metric = "map"},
+    {QUALITY, "Test mAP", "test_map", FIGURE_SHARE, 1, .split = "test", .metric = "map"},
     {QUALITY, "RMSE / persistence", "rmse_of_persistence", FIGURE_NUMBER, -1, .number = rmse_of_persistence},
     {QUALITY, "Macro F1", "macro_f1", FIGURE_SHARE, 1, .number = macro_f1},
     {QUALITY, "Validation loss", "val_loss", FIGURE_NUMBER, -1, .split = "val", .metric = "loss"},

@@ -100,10 +100,15 @@ static int ranked_compare(const void *one, const void *other)
 
 void run_table_classes(struct sheet *sheet, const struct record *record)
 {
-    static const char *const keys[] = {
-        "f1", "recall", "precision", "specificity", "one_vs_rest_accuracy", "iou"};
     const bool tested = record_value(record, "test.classes") != NULL;
     const bool has_iou = record_value(record, tested ? "test.miou" : "miou") != NULL;
+    const bool has_precision = record_value(record, tested ? "test.map" : "map") != NULL;
+    const char *const keys[] = {"f1",
+                                "recall",
+                                "precision",
+                                "specificity",
+                                "one_vs_rest_accuracy",
+                                has_iou ? "iou" : "average_precision"};
     const json_t *classes = record_value(record, tested ? "test.classes" : "classes");
     const json_t *matrix =
         record_value(record, tested ? "test.confusion_matrix" : "confusion_matrix");
@@ -117,8 +122,8 @@ void run_table_classes(struct sheet *sheet, const struct record *record)
     sheet_column(sheet, "F1", SHEET_SHARE);
     for (int i = 1; i < 5; i++)
         sheet_column(sheet, i < 4 ? keys[i] : "one-vs-rest accuracy", SHEET_NUMBER);
-    if (has_iou)
-        sheet_column(sheet, "IoU", SHEET_SHARE);
+    if (has_iou || has_precision)
+        sheet_column(sheet, has_iou ? "IoU" : "average precision", SHEET_SHARE);
     sheet_column(sheet, has_iou ? "pixels" : "images", SHEET_NUMBER);
     for (size_t i = 0; i < count; i++)
         order[i] = (struct ranked){number_of(json_array_get(classes, i), "f1"), i};
@@ -135,7 +140,7 @@ void run_table_classes(struct sheet *sheet, const struct record *record)
         for (size_t k = 0; k < json_array_size(row); k++)
             images += json_number_value(json_array_get(row, k));
         sheet_text(sheet, name == NULL ? "?" : name);
-        for (int k = 0; k < 5 + has_iou; k++)
+        for (int k = 0; k < 5 + (has_iou || has_precision); k++)
             sheet_figure(sheet, FIGURE_SHARE, record_class_metric(class, keys[k]));
         sheet_figure(sheet, FIGURE_COUNT, images);
     }

@@ -229,10 +229,17 @@ enum { STATES = sizeof state_names / sizeof state_names[0] };
 
 const char *sweep_metric(const struct sweep *sweep, bool *less)
 {
-    const int monitor = sweep->options.checkpoint.monitor;
+    static const char *const names[] = {[MONITOR_AUTO] = "top1",
+                                        [MONITOR_TOP1] = "top1",
+                                        [MONITOR_TOP5] = "top5",
+                                        [MONITOR_MIOU] = "miou",
+                                        [MONITOR_MAP] = "map"};
+    const struct options *options = &sweep->options;
+    const int monitor = options->checkpoint.monitor;
     *less = monitor == MONITOR_LOSS ||
-            (monitor == MONITOR_AUTO && sweep->options.data.task == TASK_REGRESSION);
-    return *less ? "loss" : "top1";
+            (monitor == MONITOR_AUTO &&
+             (options->data.task != TASK_CLASSES || options->model.head == HEAD_DENSE));
+    return *less ? "loss" : names[monitor];
 }
 
 static bool row_fail(const char *path, int64_t row, const char *what, struct error *error)
