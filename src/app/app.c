@@ -66,8 +66,7 @@ int64_t app_build_sum(void)
 {
     enum { CHUNK = 1 << 20 };
     FILE *file = fopen("/proc/self/exe", "re");
-    unsigned char *chunk = malloc(CHUNK);
-    ENSURE_MEMORY(chunk != NULL, "no memory to read the program's file");
+    unsigned char *chunk = allocate(1, CHUNK);
     uint32_t crc = 0;
     size_t got;
     while (file != NULL && (got = fread(chunk, 1, CHUNK, file)) > 0)
@@ -122,8 +121,7 @@ bool app_same_options(struct comm *world, const struct options *options, struct 
     char difference[OPTION_TEXT];
     if (comm_same(world, options, sizeof *options))
         return true;
-    struct options *of_first = malloc(sizeof *of_first);
-    ENSURE_MEMORY(of_first != NULL, "no memory to compare options");
+    struct options *of_first = allocate(1, sizeof *of_first);
     *of_first = *options;
     comm_broadcast(world, of_first, sizeof *of_first, COMM_BYTE, 0);
     if (options_difference(options, of_first, difference, sizeof difference))

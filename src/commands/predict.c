@@ -18,6 +18,7 @@
 #include "config/options.h"
 #include "core/log.h"
 #include "core/output_file.h"
+#include "core/text.h"
 #include "runlog/class_counts.h"
 #include "train/inference.h"
 
@@ -68,8 +69,7 @@ static void text_collect(struct prediction *prediction, const char *lines, size_
     for (int rank = 1; rank < world->size; rank++) {
         comm_receive(world, sizes, sizeof sizes, rank);
         const size_t received[2] = {(size_t)sizes[0], (size_t)sizes[1]};
-        char *text = malloc(received[0] + received[1] + 1);
-        ENSURE_MEMORY(text != NULL, "no memory for the predictions of a batch");
+        char *text = allocate(1, received[0] + received[1] + 1);
         comm_receive(world, text, received[0], rank);
         comm_receive(world, text + received[0], received[1], rank);
         text_write(prediction, text, received[0], text + received[0], received[1], error);
@@ -155,8 +155,7 @@ static void rows_collect(struct prediction *prediction, char *rows, int64_t coun
                 prediction_arrays_write(&prediction->arrays, rows, count, error);
     for (int rank = 1; rank < world->size; rank++) {
         comm_receive(world, &count, sizeof count, rank);
-        char *received = malloc((size_t)count * bytes + 1);
-        ENSURE_MEMORY(received != NULL, "no memory for the predictions of a batch");
+        char *received = allocate(1, (size_t)count * bytes + 1);
         comm_receive(world, received, (size_t)count * bytes, rank);
         good = good && prediction_arrays_write(&prediction->arrays, received, count, error);
         free(received);
@@ -168,8 +167,8 @@ static void rows_visit(void *self, const struct batch *batch, const int32_t *pre
 {
     struct prediction *prediction = self;
     const int64_t values = model_output_count(prediction->inference->run.session.model);
-    char *rows = malloc((size_t)batch->count * prediction_arrays_bytes(&prediction->arrays) + 1);
-    ENSURE_MEMORY(rows != NULL, "no memory for the predictions of a batch");
+    char *rows =
+        allocate(1, (size_t)batch->count * prediction_arrays_bytes(&prediction->arrays) + 1);
     bool good = true;
     for (int64_t i = 0; good && i < batch->count * values; i++)
         good = inference_check(prediction->inference, outputs[i], error);
@@ -182,21 +181,19 @@ static void batch_visit(void *self, const struct batch *batch, const int32_t *pr
                         const float *probabilities, struct error *error)
 {
     struct prediction *prediction = self;
-    char *text[2] = {NULL, NULL};
-    size_t size[2] = {0, 0};
-    FILE *lines = open_memstream(&text[0], &size[0]), *faults = open_memstream(&text[1], &size[1]);
-    ENSURE_MEMORY(lines != NULL && faults != NULL, "no memory for the predictions of a batch");
+    struct text_stream lines, faults;
+    text_stream_open(&lines);
+    text_stream_open(&faults);
     const struct inference *inference = prediction->inference;
     bool good = true;
     for (int64_t i = 0; good && i < batch->count * inference->run.session.model->classes; i++)
         good = inference_check(inference, probabilities[i], error);
     if (good)
-        batch_write(prediction, batch, predicted, probabilities, lines, faults);
-    const int failed = fclose(lines) | fclose(faults);
-    ENSURE_MEMORY(failed == 0, "no memory for the predictions of a batch");
-    text_collect(prediction, text[0], size[0], text[1], size[1], error);
-    free(text[0]);
-    free(text[1]);
+        batch_write(prediction, batch, predicted, probabilities, lines.stream, faults.stream);
+    char *text = text_stream_close(&lines), *fault_text = text_stream_close(&faults);
+    text_collect(prediction, text, lines.length, fault_text, faults.length, error);
+    free(text);
+    free(fault_text);
 }
 
 static bool is_same_file(const char *path, const struct stat *other)

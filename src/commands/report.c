@@ -47,8 +47,7 @@ static bool arguments_parse(struct report *report, int count, char **words, cons
 
 static bool records_take(struct report *report, const char *const *folders, struct error *error)
 {
-    report->records = calloc((size_t)report->count, sizeof *report->records);
-    ENSURE_MEMORY(report->records != NULL, "no memory for runs");
+    report->records = allocate((size_t)report->count, sizeof *report->records);
     for (int i = 0; i < report->count; i++)
         if (!record_read(&report->records[i], folders[i], error)) {
             report->count = i;
@@ -123,8 +122,7 @@ static int report_run(int count, char **words)
         return app_inform(&(struct command_line){.command = command_report.name, .help = true});
     if (launcher_rank() > 0)
         return ERROR_NONE; /* one rank is enough */
-    const char **folders = calloc((size_t)count + 1, sizeof *folders);
-    ENSURE_MEMORY(folders != NULL, "no memory for runs");
+    const char **folders = allocate((size_t)count + 1, sizeof *folders);
     log_open(0, LOG_INFO);
     option_warn_old_names();
     if (arguments_parse(&report, count, words, folders, &error) &&

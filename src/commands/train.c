@@ -9,6 +9,7 @@
 #include "config/command_line.h"
 #include "config/options.h"
 #include "core/log.h"
+#include "core/text.h"
 #include "tools/doctor/doctor.h"
 #include "tools/report/logbook.h"
 #include "train/trainer.h"
@@ -32,12 +33,10 @@ static void options_log(const struct options *options,
                         void (*print)(const struct options *options, FILE *file),
                         void (*log)(const char *format, ...))
 {
-    char *text = NULL, *rest = NULL;
-    size_t size = 0;
-    FILE *file = open_memstream(&text, &size);
-    ENSURE_MEMORY(file != NULL, "no memory for the options");
-    print(options, file);
-    ENSURE_MEMORY(fclose(file) == 0, "no memory for the options");
+    struct text_stream lines;
+    char *rest = NULL;
+    print(options, text_stream_open(&lines));
+    char *text = text_stream_close(&lines);
     for (char *line = strtok_r(text, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest))
         log("%s", line);
     free(text);

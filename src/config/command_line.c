@@ -112,8 +112,7 @@ bool options_parse(int argc, char **argv, const char *const *commands, struct op
 {
     static const char **operands;
     free(operands);
-    operands = calloc((size_t)argc + 1, sizeof *operands);
-    ENSURE_MEMORY(operands != NULL, "no memory for %d words", argc);
+    operands = allocate((size_t)argc + 1, sizeof *operands);
     memset(line, 0, sizeof *line);
     line->operand = operands;
     options_default(options);

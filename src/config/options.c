@@ -11,6 +11,7 @@
 #include "config/deck.h"
 #include "config/option.h"
 #include "core/integer.h"
+#include "core/text.h"
 
 void options_default(struct options *options)
 {
@@ -111,11 +112,9 @@ static int section_begins(const struct option_entry *entry, const char **last)
 
 static char *deck_text(const struct options *options, bool of_run)
 {
-    char *text = NULL;
-    size_t size = 0;
+    struct text_stream text;
+    FILE *file = text_stream_open(&text);
     const char *last = NULL;
-    FILE *file = open_memstream(&text, &size);
-    ENSURE_MEMORY(file != NULL, "no memory for the resolved deck");
     for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
         if ((of_run && !option_is_of_run(entry)) || option_is_cleared(entry, options))
             continue;
@@ -127,8 +126,7 @@ static char *deck_text(const struct options *options, bool of_run)
         option_write(entry, options, value, sizeof value);
         deck_write_pair(file, option_key(entry), value);
     }
-    ENSURE_MEMORY(fclose(file) == 0, "no memory for the resolved deck");
-    return text;
+    return text_stream_close(&text);
 }
 
 char *options_to_text(const struct options *options)

@@ -18,6 +18,13 @@ char *allocate_copy(const char *text)
     return memcpy(allocate(strlen(text) + 1, 1), text, strlen(text));
 }
 
+void *allocate_resized(void *memory, size_t bytes)
+{
+    memory = realloc(memory, bytes > 0 ? bytes : 1);
+    ENSURE_MEMORY(memory != NULL, "no memory for %zu bytes", bytes);
+    return memory;
+}
+
 void *allocate_more(void *array, size_t *capacity, size_t count, size_t element_bytes)
 {
     if (count < *capacity)

@@ -7,6 +7,8 @@
 
 #include <stdbool.h>
 
+#include "core/allocate.h"
+
 /* The exit codes of the program; documented in the manual page. */
 enum error_kind {
     ERROR_NONE = 0,

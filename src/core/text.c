@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "core/error.h"
+
 bool text_ends_with(const char *text, const char *ending)
 {
     const size_t length = strlen(text), tail = strlen(ending);
@@ -141,4 +143,17 @@ const char *text_next_item(const char *list, size_t *length)
     while (*length > 0 && list[*length - 1] == ' ')
         --*length;
     return *list != '\0' ? list : NULL;
+}
+
+FILE *text_stream_open(struct text_stream *text)
+{
+    text->stream = open_memstream(&text->text, &text->length);
+    ENSURE_MEMORY(text->stream != NULL, "no memory for a text");
+    return text->stream;
+}
+
+char *text_stream_close(struct text_stream *text)
+{
+    ENSURE_MEMORY(fclose(text->stream) == 0, "no memory for a text");
+    return text->text;
 }

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 /* True if a name ends so and has something before the ending: ".h5" alone is no checkpoint. */
 bool text_ends_with(const char *text, const char *ending);
@@ -35,6 +36,16 @@ const char *text_next_item(const char *list, size_t *length);
 /* Insert the limit after the system's message for EMFILE: "Too many open files: the limit is 24
  * (ulimit -n)". `size`: of the array, at least 1. */
 void text_add_file_limit(char *text, size_t size);
+
+/* A text that is written as a stream. text_stream_close returns it, to be freed by the caller.
+ * Abort with ERROR_MEMORY if memory is short. */
+struct text_stream {
+    FILE *stream;
+    char *text;
+    size_t length;
+};
+FILE *text_stream_open(struct text_stream *text);
+char *text_stream_close(struct text_stream *text);
 
 /* Convert bytes to MiB, the unit of memory in tables and messages. */
 static inline double mib(size_t bytes)

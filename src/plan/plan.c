@@ -128,11 +128,9 @@ static void details_fill(const struct session *session, struct plan_details *det
                                      .shard = session->mesh.shard->size,
                                      .needs = session_needs(session),
                                      .units = model->unit_count};
-    details->unit_name = calloc((size_t)model->unit_count + 1, sizeof *details->unit_name);
-    ENSURE_MEMORY(details->unit_name != NULL, "no memory for names");
+    details->unit_name = allocate((size_t)model->unit_count + 1, sizeof *details->unit_name);
     for (int u = 0; u < model->unit_count; u++) {
-        details->unit_name[u] = strdup(model->units[u].name);
-        ENSURE_MEMORY(details->unit_name[u] != NULL, "no memory for names");
+        details->unit_name[u] = allocate_copy(model->units[u].name);
     }
 }
 
@@ -213,8 +211,7 @@ size_t (*plan_rows(const struct plan *plan, struct session *session,
         return NULL;
     }
     size_t(*rows)[MEMORY_CLASSES] =
-        calloc((size_t)session->model->unit_count + ARENA_UNIT_ROWS, sizeof *rows);
-    ENSURE_MEMORY(rows != NULL, "no memory for a plan");
+        allocate((size_t)session->model->unit_count + ARENA_UNIT_ROWS, sizeof *rows);
     session_measure(session, micro_batch(plan), &plan->source, plan->training, rows);
     return rows;
 }

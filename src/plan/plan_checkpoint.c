@@ -141,8 +141,7 @@ static void units_print(const struct checkpoint_contents *contents)
 bool plan_checkpoint_print(const char *path, struct error *error)
 {
     struct checkpoint_contents contents = {.unit_count = 0};
-    struct options *deck = calloc(1, sizeof *deck);
-    ENSURE_MEMORY(deck != NULL, "no memory for a deck");
+    struct options *deck = allocate(1, sizeof *deck);
     options_default(deck);
     bool good = checkpoint_file_read(path, &contents, error) &&
                 checkpoint_deck_parse(contents.deck, path, deck, error);

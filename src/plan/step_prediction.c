@@ -134,10 +134,8 @@ bool step_predict(struct step_prediction *prediction, const struct step_script *
     *prediction = (struct step_prediction){.units = units};
     if (machine != NULL && !speeds_check(script, machine, mesh, error))
         return false;
-    prediction->unit = calloc((size_t)units + 1, sizeof *prediction->unit);
-    simulation.queue = calloc((size_t)script->collectives + 1, sizeof *simulation.queue);
-    ENSURE_MEMORY(prediction->unit != NULL && simulation.queue != NULL,
-                  "no memory for a prediction");
+    prediction->unit = allocate((size_t)units + 1, sizeof *prediction->unit);
+    simulation.queue = allocate((size_t)script->collectives + 1, sizeof *simulation.queue);
     for (int i = 0; i < script->count; i++) {
         const struct script_event *event = &script->event[i];
         struct unit_prediction *part = part_of(prediction, event->unit);

@@ -28,8 +28,8 @@ static struct script_event *event_add(enum script_event_kind kind)
     struct step_script *script = active.script;
     if (script->count == script->capacity) {
         script->capacity = 2 * script->capacity + 256;
-        script->event = realloc(script->event, (size_t)script->capacity * sizeof *script->event);
-        ENSURE_MEMORY(script->event != NULL, "no memory to record a step");
+        script->event =
+            allocate_resized(script->event, (size_t)script->capacity * sizeof *script->event);
     }
     struct script_event *event = &script->event[script->count++];
     *event = (struct script_event){.kind = kind, .phase = active.phase, .unit = active.unit};

@@ -31,8 +31,7 @@ static bool plugin_data_write(struct tensorboard *board, const char *tag,
 {
     data->has_version = true;
     data->version = DATA_VERSION;
-    uint8_t *content = malloc(tensorboard__hparams_plugin_data__get_packed_size(data));
-    ENSURE_MEMORY(content != NULL, "out of memory");
+    uint8_t *content = allocate(1, tensorboard__hparams_plugin_data__get_packed_size(data));
     const size_t bytes = tensorboard__hparams_plugin_data__pack(data, content);
     bool good = tensorboard_plugin_data(board, tag, "hparams", content, bytes, error);
     free(content);
@@ -122,8 +121,7 @@ static bool start_write(struct tensorboard *board, struct hparams *hparams, stru
 bool hparams_write(struct tensorboard *board, const struct options *options,
                    const char *const *metrics, struct error *error)
 {
-    struct hparams *hparams = calloc(1, sizeof *hparams);
-    ENSURE_MEMORY(hparams != NULL, "out of memory");
+    struct hparams *hparams = allocate(1, sizeof *hparams);
     options_visit(options, option_add, hparams);
     bool good =
         experiment_write(board, hparams, metrics, error) && start_write(board, hparams, error);

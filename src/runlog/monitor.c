@@ -382,10 +382,9 @@ static void table_open(struct monitor *monitor, struct error *error)
 
 struct monitor *monitor_open(const struct monitor_setup *setup)
 {
-    struct monitor *monitor = calloc(1, sizeof *monitor);
+    struct monitor *monitor = allocate(1, sizeof *monitor);
     const char *page = setup->page != NULL ? setup->page : "", *host = strstr(page, "%h");
     struct error error = {0};
-    ENSURE_MEMORY(monitor != NULL, "out of memory");
     monitor->setup = *setup;
     atomic_store(&monitor->step, setup->step);
     run_figures_clear(&monitor->figures);

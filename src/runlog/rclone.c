@@ -79,8 +79,7 @@ static char **environment_make(char setting[SETTINGS][RCLONE_PATH], bool is_s3)
     size_t count = 0, used = 0;
     while (environ[count] != NULL)
         count++;
-    char **list = calloc(count + SETTINGS + 1, sizeof *list);
-    ENSURE_MEMORY(list != NULL, "no memory for the environment of rclone");
+    char **list = allocate(count + SETTINGS + 1, sizeof *list);
     /* AWS's SDK fails on AWS_CA_BUNDLE inside rclone. */
     for (size_t n = 0; n < count; n++)
         if (!is_s3 || strncmp(environ[n], "AWS_CA_BUNDLE=", 14) != 0)

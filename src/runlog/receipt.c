@@ -13,16 +13,13 @@ static const char first_columns[] = "step,loss,grad_norm,", last_column[] = ",gr
 
 char *receipt_header(const struct unit *units, int count)
 {
-    char *text = NULL;
-    size_t size = 0;
-    FILE *stream = open_memstream(&text, &size);
-    ENSURE_MEMORY(stream != NULL, "no memory for the header of receipts");
+    struct text_stream text;
+    FILE *stream = text_stream_open(&text);
     fputs("step,loss,grad_norm", stream);
     for (int i = 0; i < 2 * count; i++)
         fprintf(stream, ",%s%s", units[i % count].name, i < count ? "" : ".state");
     fputs(last_column, stream);
-    ENSURE_MEMORY(fclose(stream) == 0, "no memory for the header of receipts");
-    return text;
+    return text_stream_close(&text);
 }
 
 void receipt_cell(const struct receipt *receipt, int column, char text[RECEIPT_CELL])
@@ -129,9 +126,8 @@ static bool table_parse(struct receipt_table *table, char *text, int64_t *number
     size_t lines = 1;
     for (const char *c = text; *c != '\0'; c++)
         lines += *c == '\n';
-    table->rows = calloc(lines, sizeof *table->rows);
-    table->hashes = calloc(lines * hashes, sizeof *table->hashes);
-    ENSURE_MEMORY(table->rows != NULL && table->hashes != NULL, "no memory for receipts");
+    table->rows = allocate(lines, sizeof *table->rows);
+    table->hashes = allocate(lines * hashes, sizeof *table->hashes);
     int64_t last = 0;
     for (line = next_line(&text); text != NULL; line = next_line(&text)) {
         struct receipt *row = &table->rows[table->count];
@@ -150,8 +146,7 @@ bool receipt_table_read(struct receipt_table *table, const char *text, const cha
 {
     int64_t number = 1;
     *table = (struct receipt_table){.count = 0};
-    char *copy = strdup(text);
-    ENSURE_MEMORY(copy != NULL, "no memory for receipts");
+    char *copy = allocate_copy(text);
     bool good = table_parse(table, copy, &number);
     table->header = copy; /* the first line */
     return good || error_set(error, ERROR_DATA,

@@ -172,9 +172,8 @@ static bool tables_open(struct run_log *log, const char *folder,
 struct run_log *run_log_open(const struct run_folder *folder, const struct output_options *options,
                              const struct run_log_position *position, struct error *error)
 {
-    struct run_log *log = calloc(1, sizeof *log);
+    struct run_log *log = allocate(1, sizeof *log);
     const int64_t step = position->step;
-    ENSURE_MEMORY(log != NULL, "out of memory");
     log->tags = options->tensorboard_tags;
     bool good = !options->csv || tables_open(log, folder->path, position, error);
     if (good && options->tensorboard) {

@@ -75,8 +75,7 @@ static bool write_long_event(struct tensorboard *board, Tensorboard__Event *even
 {
     event->wall_time = clock_wall();
     size_t length = tensorboard__event__get_packed_size(event);
-    unsigned char *record = malloc(HEADER_BYTES + length + SUM_BYTES);
-    ENSURE_MEMORY(record != NULL, "out of memory");
+    unsigned char *record = allocate(1, HEADER_BYTES + length + SUM_BYTES);
     bool good = write_record(board, event, length, record, error);
     free(record);
     return good;
@@ -100,11 +99,10 @@ static int64_t latest_time(const char *directory)
 
 struct tensorboard *tensorboard_open(const char *directory, struct error *error)
 {
-    struct tensorboard *board = calloc(1, sizeof *board);
+    struct tensorboard *board = allocate(1, sizeof *board);
     char host[HOST_NAME_MAX + 1] = "host";
     int64_t latest = latest_time(directory), now = (int64_t)clock_wall();
 
-    ENSURE_MEMORY(board != NULL, "out of memory");
     gethostname(host, sizeof host - 1);
     snprintf(board->path, sizeof board->path, "%s/%s%010" PRId64 ".%s.%ld", directory, name_prefix,
              now > latest ? now : latest + 1, host, (long)getpid());

@@ -186,8 +186,7 @@ static bool remote_complete(struct upload *upload, const char *remote, struct er
 
 struct upload *upload_open(const struct upload_setup *setup, struct error *error)
 {
-    struct upload *upload = calloc(1, sizeof *upload);
-    ENSURE_MEMORY(upload != NULL, "no memory for uploads");
+    struct upload *upload = allocate(1, sizeof *upload);
     upload->setup = *setup;
     upload->rclone.rate = setup->rate;
     upload->rclone.label = setup->shows_progress ? "upload" : NULL;

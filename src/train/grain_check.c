@@ -50,9 +50,8 @@ void grain_check_open(struct grain_check *check, struct session *session)
     input_parts(session, parts);
     for (int i = 0; i < INPUT_PARTS; i++)
         check->bytes += parts[i].bytes * (size_t)session->grain;
-    check->own = calloc(2, check->bytes);
-    check->table = calloc((size_t)session->mesh.world->size, CHECK_FIELDS * sizeof *check->table);
-    ENSURE_MEMORY(check->own != NULL && check->table != NULL, "no memory to check grains");
+    check->own = allocate(2, check->bytes);
+    check->table = allocate((size_t)session->mesh.world->size, CHECK_FIELDS * sizeof *check->table);
     check->received = check->own + check->bytes;
 }
 

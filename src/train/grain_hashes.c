@@ -14,9 +14,7 @@ void grain_hashes_add(struct grain_hashes *hashes, struct session *session, int6
     hashes->count = round_up_division(global_count, session->grain);
     if (count == 0)
         return;
-    float *gradient = malloc((size_t)values * sizeof *gradient);
-    ENSURE_MEMORY(gradient != NULL, "no memory to hash the loss gradients of %lld samples",
-                  (long long)count);
+    float *gradient = allocate((size_t)values, sizeof *gradient);
     /* The memory of probabilities is free in training. */
     backend->convert(session->stream, TYPE_FP32, session->probabilities, session->compute,
                      session->logits, values);

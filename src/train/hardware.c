@@ -145,8 +145,7 @@ bool hardware_alone(const struct options *options, const struct device_limits *l
                     struct comm *node, struct comm *world, struct error *error)
 {
     enum { SIZE = sizeof limits->identity };
-    char(*identity)[SIZE] = calloc((size_t)node->size, SIZE);
-    ENSURE_MEMORY(identity != NULL, "no memory to compare %d devices", node->size);
+    char(*identity)[SIZE] = allocate((size_t)node->size, SIZE);
     memcpy(identity[node->rank], limits->identity, SIZE);
     comm_all_gather(node, identity, SIZE, COMM_BYTE);
     int others = 0;

@@ -26,8 +26,7 @@ void misclassified_begin(struct misclassified *list, const struct image_source *
                          int64_t classes)
 {
     if (list->sample == NULL)
-        list->sample = calloc(SAMPLES, sizeof *list->sample);
-    ENSURE_MEMORY(list->sample != NULL, "out of memory for the misclassified samples");
+        list->sample = allocate(SAMPLES, sizeof *list->sample);
     list->source = *source;
     list->classes = classes;
     list->count = 0;
@@ -112,8 +111,7 @@ void misclassified_visit(void *self, const struct batch *batch, const int32_t *p
 /* Moves the samples of all ranks with the highest probabilities to rank 0. */
 static void samples_gather(struct misclassified *list, struct comm *world)
 {
-    float *all = calloc((size_t)world->size * SAMPLES, sizeof *all), least = -1;
-    ENSURE_MEMORY(all != NULL, "out of memory for the samples of %d ranks", world->size);
+    float *all = allocate((size_t)world->size * SAMPLES, sizeof *all), least = -1;
     for (int i = 0; i < SAMPLES; i++)
         all[world->rank * SAMPLES + i] = i < list->count ? list->sample[i].probability : -1;
     comm_all_gather(world, all, SAMPLES * (int64_t)sizeof *all, COMM_BYTE);

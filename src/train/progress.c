@@ -96,9 +96,7 @@ void progress_begin(struct trainer *trainer)
 {
     struct session *session = &trainer->run.session;
     session->device->backend->zero(session->stream, session->io.sums, sizeof *session->io.sums);
-    trainer->progress.sums = calloc(1, sums_bytes(trainer));
-    ENSURE_MEMORY(trainer->progress.sums != NULL, "out of memory for the sums of %d ranks",
-                  trainer->run.world->size);
+    trainer->progress.sums = allocate(1, sums_bytes(trainer));
     straggler_open(&trainer->progress.straggler, trainer->run.world, comm_host_of);
     trainer->progress.epoch = (struct epoch_clock){.begin = clock_now()};
     trainer->progress.plain_line_at = clock_now();

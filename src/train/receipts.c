@@ -113,9 +113,8 @@ bool receipts_take(struct trainer *trainer, struct error *error)
     struct receipt receipt = {.step = trainer->state.step,
                               .loss = sums[0] / sums[1],
                               .norm = step_norm(&trainer->run.session),
-                              .hash = calloc((size_t)hashes, sizeof *receipt.hash),
+                              .hash = allocate((size_t)hashes, sizeof *receipt.hash),
                               .grains = grains_text};
-    ENSURE_MEMORY(receipt.hash != NULL, "no memory for a receipt");
     flat_hash(flat, receipt.hash);
     if (trainer->receipts.expected == NULL) {
         error_defer(run_log_receipt(trainer->output.log, &receipt, RECEIPT_HASHES + hashes,

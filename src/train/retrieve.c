@@ -21,8 +21,7 @@ static const double listing_seconds = 30;
 static char *folder_list(const char *remote, enum rclone_outcome *outcome, struct error *error)
 {
     struct rclone rclone = {.seconds = listing_seconds};
-    char *names = calloc(1, LISTING);
-    ENSURE_MEMORY(names != NULL, "no memory for a listing");
+    char *names = allocate(1, LISTING);
     *outcome = rclone_run(&rclone, (const char *[]){"lsf", "--files-only", remote, NULL}, names,
                           LISTING, error);
     if (*outcome == RCLONE_MISSING) {

@@ -55,8 +55,7 @@ static struct rank_facts *rank_facts_gather(const struct trainer *trainer)
     const struct session *session = &trainer->run.session;
     const struct step_times *times = &trainer->attempt.times;
     struct comm *world = trainer->run.world;
-    struct rank_facts *facts = calloc((size_t)world->size, sizeof *facts);
-    ENSURE_MEMORY(facts != NULL, "out of memory for the figures of %d ranks", world->size);
+    struct rank_facts *facts = allocate((size_t)world->size, sizeof *facts);
     struct rank_facts *own = &facts[world->rank];
     struct rusage usage = {0};
     getrusage(RUSAGE_SELF, &usage);
@@ -128,8 +127,7 @@ static double *unit_seconds_reduce(const struct trainer *trainer)
     const struct step_times *times = &trainer->attempt.times;
     int units = session->model->unit_count;
     int64_t count = (int64_t)UNIT_TIMES * (units + 1);
-    double *seconds = calloc((size_t)count, sizeof *seconds);
-    ENSURE_MEMORY(seconds != NULL, "out of memory for the times of %d units", units);
+    double *seconds = allocate((size_t)count, sizeof *seconds);
     double *rest = seconds + (size_t)UNIT_TIMES * (size_t)units;
     rest[0] = times->forward;
     rest[1] = times->backward + times->reduce + times->update - times->exposed;
@@ -215,13 +213,13 @@ static void word_write(FILE *stream, const char *word)
 /* Return the process's command line; null without /proc. */
 static json_t *command_line(void)
 {
-    char *word = NULL, *text = NULL;
-    size_t size = 0, length = 0;
+    struct text_stream words;
+    char *word = NULL;
+    size_t size = 0;
     FILE *file = fopen("/proc/self/cmdline", "re");
     if (file == NULL)
         return json_null();
-    FILE *stream = open_memstream(&text, &length);
-    ENSURE_MEMORY(stream != NULL, "out of memory for the command line");
+    FILE *stream = text_stream_open(&words);
     for (int i = 0; getdelim(&word, &size, '\0', file) >= 0; i++) {
         if (i > 0)
             fputc(' ', stream);
@@ -229,7 +227,7 @@ static json_t *command_line(void)
     }
     free(word);
     fclose(file);
-    ENSURE_MEMORY(fclose(stream) == 0, "out of memory for the command line");
+    char *text = text_stream_close(&words);
     text_mask_password(text);
     json_t *value = value_name(text);
     free(text);

@@ -445,12 +445,9 @@ bool session_allocate(struct session *session, int64_t batch, const struct image
                       ? ", or data.order=chw or hwc if that is the order of the dimensions"
                   : source->type == DATASET_UINT8 ? " (image files always have 3)"
                                                   : "");
-    memory->rows = calloc(units + ARENA_UNIT_ROWS, sizeof *memory->rows);
-    ENSURE_MEMORY(memory->rows != NULL, "no memory for the memory table of %zu units", units);
+    memory->rows = allocate(units + ARENA_UNIT_ROWS, sizeof *memory->rows);
     if (training && session_sees_times(session)) {
-        session->timer.seconds = calloc(units, sizeof *session->timer.seconds);
-        ENSURE_MEMORY(session->timer.seconds != NULL, "no memory for the times of %zu units",
-                      units);
+        session->timer.seconds = allocate(units, sizeof *session->timer.seconds);
     }
     session_measure(session, batch, source, training, memory->rows);
     snapshot_decide(session);
@@ -506,8 +503,7 @@ void session_close(struct session *session)
     struct session_memory *memory = &session->memory;
     const struct model *model = session->model;
     if (session->profile != NULL) {
-        const char **names = calloc((size_t)model->unit_count + 1, sizeof *names);
-        ENSURE_MEMORY(names != NULL, "no memory for a profile");
+        const char **names = allocate((size_t)model->unit_count + 1, sizeof *names);
         for (int u = 0; u < model->unit_count; u++)
             names[u] = model->units[u].name;
         names[model->unit_count] = "(the step)";

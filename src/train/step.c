@@ -360,8 +360,7 @@ static void image_poison(struct session *session)
     const struct model *model = session->model;
     size_t bytes = (size_t)(model->channels * model->image.height * model->image.width) *
                    type_size(session->compute);
-    void *bits = malloc(bytes);
-    ENSURE_MEMORY(bits != NULL, "no memory for an image");
+    void *bits = allocate(1, bytes);
     memset(bits, 0xff, bytes);
     backend->copy(session->stream, session->input.images, bits, bytes);
     backend->stream_synchronize(session->stream);

@@ -24,10 +24,8 @@ void straggler_open(struct straggler *straggler, const struct comm *world,
 {
     size_t ranks = (size_t)world->size;
     *straggler = (struct straggler){.ranks = world->size, .rank = world->rank, .host_of = host_of};
-    straggler->window = calloc(ranks, sizeof *straggler->window);
-    straggler->windows_slow = calloc(ranks, sizeof *straggler->windows_slow);
-    ENSURE_MEMORY(straggler->window != NULL && straggler->windows_slow != NULL,
-                  "no memory for the times of %zu ranks", ranks);
+    straggler->window = allocate(ranks, sizeof *straggler->window);
+    straggler->windows_slow = allocate(ranks, sizeof *straggler->windows_slow);
 }
 
 void straggler_close(struct straggler *straggler)
@@ -59,8 +57,7 @@ enum part { PART_DATA, PART_COMPUTE, PART_WAITING, PART_WORK };
 static double part_median(const struct rank_times *times, int ranks, enum part part)
 {
     bool known = waiting_is_known(times, ranks);
-    double *values = malloc((size_t)ranks * sizeof *values);
-    ENSURE_MEMORY(values != NULL, "no memory to compare %d ranks", ranks);
+    double *values = allocate((size_t)ranks, sizeof *values);
     for (int rank = 0; rank < ranks; rank++)
         values[rank] = (const double[]){[PART_DATA] = times[rank].data,
                                         [PART_COMPUTE] = times[rank].compute,
@@ -87,8 +84,7 @@ int straggler_find(const struct rank_times *times, int ranks, double seconds, bo
 
 bool straggler_update(struct straggler *straggler)
 {
-    bool *slow = calloc((size_t)straggler->ranks, sizeof *slow), found = false;
-    ENSURE_MEMORY(slow != NULL, "no memory to compare %d ranks", straggler->ranks);
+    bool *slow = allocate((size_t)straggler->ranks, sizeof *slow), found = false;
     straggler_find(straggler->window, straggler->ranks, straggler->seconds, slow);
     for (int rank = 0; rank < straggler->ranks; rank++) {
         straggler->windows_slow[rank] = slow[rank] ? straggler->windows_slow[rank] + 1 : 0;

@@ -15,7 +15,7 @@ void vit_fixture_set_grain(int64_t samples)
     grain = samples;
 }
 
-static void *allocate(struct device *device, size_t bytes)
+static void *device_memory(struct device *device, size_t bytes)
 {
     struct error error = {0};
     void *memory = device->backend->allocate(device, bytes > 0 ? bytes : 1, &error);
@@ -100,12 +100,12 @@ static void open_model(struct vit_fixture *fixture, struct model *model, struct 
     arena_measure(&fixture->arena);
     lay_out(fixture);
     size_t bytes = fixture->arena.peak;
-    fixture->memory = allocate(fixture->device, bytes);
+    fixture->memory = device_memory(fixture->device, bytes);
     arena_begin(&fixture->arena, fixture->memory, bytes);
     lay_out(fixture);
     mesh_use_memory(&fixture->mesh, fixture->memory, bytes);
     size_t workspace = backend->workspace_bytes(fixture->device);
-    fixture->workspace = allocate(fixture->device, workspace);
+    fixture->workspace = device_memory(fixture->device, workspace);
     backend->workspace_set(fixture->device, fixture->workspace, workspace);
     flat_set_segments(&fixture->flat, fixture->options.optim.weight_decay,
                       fixture->options.train.accumulate);

@@ -69,8 +69,7 @@ bool trial_tensors_open(struct machine_bench *self, size_t pool_bytes, size_t co
     const size_t bytes = backend->workspace_bytes(self->device);
     uint32_t state = 1;
     self->pool_bytes = pool_bytes;
-    self->numbers = malloc(TRIAL_BYTES);
-    ENSURE_MEMORY(self->numbers != NULL, "no memory for numbers");
+    self->numbers = allocate(1, TRIAL_BYTES);
     /* GPUs multiply zeros faster. These bits are moderate numbers in fp32, and in both halves as
      * bf16 or fp16. */
     for (size_t i = 0; i < TRIAL_BYTES / sizeof *self->numbers; i++) {

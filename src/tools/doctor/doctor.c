@@ -229,8 +229,7 @@ static void rows_join(struct comm *leaders, const struct doctor_row *own, struct
     comm_all_reduce(leaders, &worst, 1, COMM_INT64, COMM_MAX);
     if (worst <= DOCTOR_PASS)
         return;
-    struct doctor_row *all = calloc((size_t)leaders->size, sizeof *all);
-    ENSURE_MEMORY(all != NULL, "no memory for the warnings of %d nodes", leaders->size);
+    struct doctor_row *all = allocate((size_t)leaders->size, sizeof *all);
     all[leaders->rank] = *own;
     comm_all_gather(leaders, all, sizeof *all, COMM_BYTE);
     for (int node = 0; node < leaders->size; node++)
@@ -243,8 +242,7 @@ static void rows_join(struct comm *leaders, const struct doctor_row *own, struct
  * gathered: with 1000 ranks, each would receive half a megabyte. */
 static void node_check(const struct session *session, struct doctor *doctor)
 {
-    struct doctor *here = calloc(1, sizeof *here);
-    ENSURE_MEMORY(here != NULL, "no memory to check a node");
+    struct doctor *here = allocate(1, sizeof *here);
     here->options = session->options;
     here->world = here->node = session->mesh.node;
     here->node_count = 1;
@@ -267,8 +265,7 @@ void doctor_start(const struct session *session)
     static const char *const name[] = {"cores", "binding", "space", "clock", "shared memory"};
     enum { SPACE = 2, CLOCK, TRANSPORT, ROWS };
     char text[256];
-    struct doctor *doctor = calloc(1, sizeof *doctor);
-    ENSURE_MEMORY(doctor != NULL, "no memory to check the nodes");
+    struct doctor *doctor = allocate(1, sizeof *doctor);
     doctor->options = session->options;
     doctor->flat = &session->flat;
     doctor->world = session->mesh.world;

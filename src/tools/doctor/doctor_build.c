@@ -75,8 +75,7 @@ static uint32_t file_sum(const char *path)
     uint32_t crc = 0;
     size_t got;
     FILE *file = fopen(path, "re");
-    unsigned char *chunk = malloc(CHUNK);
-    ENSURE_MEMORY(chunk != NULL, "no memory to read a library");
+    unsigned char *chunk = allocate(1, CHUNK);
     while (file != NULL && (got = fread(chunk, 1, CHUNK, file)) > 0)
         crc = crc32c_update(crc, chunk, got);
     if (file != NULL)
@@ -156,9 +155,8 @@ static void versions_text(const struct libraries *libraries, char *text, size_t 
 
 void doctor_look_libraries(struct doctor *doctor, struct doctor_row *row)
 {
-    struct libraries *own = calloc(2, sizeof *own), *first = own + 1;
+    struct libraries *own = allocate(2, sizeof *own), *first = own + 1;
     char difference[256], versions[384];
-    ENSURE_MEMORY(own != NULL, "no memory for the names of libraries");
     dl_iterate_phdr(library_add, own);
     *first = *own;
     comm_broadcast(doctor->world, first, sizeof *first, COMM_BYTE, 0);

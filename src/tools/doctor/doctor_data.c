@@ -91,10 +91,9 @@ static void folder_add(struct data_look *look, const char *folder, int depth)
 static uint32_t sample_sum(const char *path)
 {
     enum { PIECE = 64 << 10, PIECES = 16 };
-    unsigned char *piece = malloc(PIECE);
+    unsigned char *piece = allocate(1, PIECE);
     struct stat status;
     uint32_t crc = 0;
-    ENSURE_MEMORY(piece != NULL, "no memory to read a sample");
     int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file >= 0 && fstat(file, &status) == 0)
         for (int64_t i = 0; i < PIECES; i++) {
@@ -217,8 +216,7 @@ void doctor_look_data(struct doctor *doctor, struct doctor_row *row)
     }
     if (leaders == NULL)
         return;
-    struct data_look *look = calloc(1, sizeof *look), *first = malloc(sizeof *first);
-    ENSURE_MEMORY(look != NULL && first != NULL, "no memory to check the data set");
+    struct data_look *look = allocate(1, sizeof *look), *first = allocate(1, sizeof *first);
     const char *root = options->data.root;
     snprintf(look->root, sizeof look->root, "%s",
              root[0] != '\0' ? root : dataset_sample_directory());

@@ -127,10 +127,8 @@ void doctor_open_groups(struct doctor *doctor)
 void doctor_gather_facts(struct doctor *doctor)
 {
     struct comm *world = doctor->world;
-    doctor->facts = calloc((size_t)world->size, sizeof *doctor->facts);
-    doctor->first_rank = calloc((size_t)doctor->node_count, sizeof *doctor->first_rank);
-    ENSURE_MEMORY(doctor->facts != NULL && doctor->first_rank != NULL, "no memory for %d ranks",
-                  world->size);
+    doctor->facts = allocate((size_t)world->size, sizeof *doctor->facts);
+    doctor->first_rank = allocate((size_t)doctor->node_count, sizeof *doctor->first_rank);
     facts_read(doctor, &doctor->facts[world->rank]);
     comm_all_gather(world, doctor->facts, sizeof *doctor->facts, COMM_BYTE);
     for (int rank = world->size - 1; rank >= 0; rank--)
@@ -161,8 +159,7 @@ void doctor_say_of(struct doctor *doctor, struct comm *group, struct doctor_row 
     comm_all_reduce(group, &any, 1, COMM_INT64, COMM_MAX);
     if (any == 0)
         return;
-    char(*texts)[SIZE] = calloc((size_t)group->size, SIZE), *own = texts[group->rank];
-    ENSURE_MEMORY(texts != NULL, "no memory for the findings of %d ranks", group->size);
+    char(*texts)[SIZE] = allocate((size_t)group->size, SIZE), *own = texts[group->rank];
     if (found) {
         va_list arguments;
         va_start(arguments, format);

@@ -176,9 +176,8 @@ static void trial_end(void *argument)
 
 static struct trial *trial_make(const struct doctor *doctor)
 {
-    struct trial *trial = calloc(1, sizeof *trial);
+    struct trial *trial = allocate(1, sizeof *trial);
     uint64_t random = 0;
-    ENSURE_MEMORY(trial != NULL, "no memory to try the run folder");
     if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
         random = (uint64_t)getpid();
     snprintf(trial->token, sizeof trial->token, "%016llx", (unsigned long long)random);

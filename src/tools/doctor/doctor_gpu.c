@@ -100,8 +100,7 @@ void doctor_look_gpus(struct doctor *doctor, struct doctor_row *row)
         return;
     }
     struct comm *world = doctor->world;
-    struct gpu_facts *gpu = calloc((size_t)world->size, sizeof *gpu);
-    ENSURE_MEMORY(gpu != NULL, "no memory for the GPUs of %d ranks", world->size);
+    struct gpu_facts *gpu = allocate((size_t)world->size, sizeof *gpu);
     gpu_read(doctor, &gpu[world->rank]);
     comm_all_gather(world, gpu, sizeof *gpu, COMM_BYTE);
     gpus_check(doctor, gpu, row);

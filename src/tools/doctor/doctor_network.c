@@ -92,8 +92,7 @@ static void setting_ask(const char *name, char *text, size_t size)
         return;
     if (MPI_T_cvar_get_index(name, &index) == MPI_SUCCESS &&
         MPI_T_cvar_handle_alloc(index, NULL, &handle, &count) == MPI_SUCCESS) {
-        char *value = calloc((size_t)count + 1, 1);
-        ENSURE_MEMORY(value != NULL, "no memory for a setting of MPI");
+        char *value = allocate((size_t)count + 1, 1);
         if (MPI_T_cvar_read(handle, value) == MPI_SUCCESS && value[0] != '\0')
             snprintf(text, size, "%s=%.90s", name, value);
         free(value);
@@ -247,8 +246,7 @@ static void links_measure(struct comm *leaders, struct node_network *own)
     MPI_Comm group = *(MPI_Comm *)comm_handle(leaders);
     int rounds = network_rounds(leaders->size);
     int taken = rounds < NETWORK_ROUNDS ? rounds : NETWORK_ROUNDS;
-    char *memory = calloc(IN_FLIGHT, BLOCK);
-    ENSURE_MEMORY(memory != NULL, "no memory to measure the network");
+    char *memory = allocate(IN_FLIGHT, BLOCK);
     for (int i = 0; i < NETWORK_ROUNDS; i++)
         own->link[i].to = -1;
     own->sent = 0;
@@ -395,8 +393,7 @@ static void judge_nominal(const struct node_network *node, int nodes, const doub
 void network_judge_bandwidth(const struct node_network *node, int nodes, struct doctor_row *row)
 {
     double least = INFINITY;
-    double *best = calloc((size_t)nodes * 2, sizeof *best), *sorted = best + nodes;
-    ENSURE_MEMORY(best != NULL, "no memory to judge %d nodes", nodes);
+    double *best = allocate((size_t)nodes * 2, sizeof *best), *sorted = best + nodes;
     for (int i = 0; i < nodes; i++)
         for (int round = 0; round < NETWORK_ROUNDS; round++) {
             const struct network_link *link = &node[i].link[round];
@@ -426,8 +423,7 @@ void network_judge_latency(const struct node_network *node, int nodes, struct do
     const double much = 1e-3, many_times = 10, little = 200e-6;
     const struct network_link *worst = NULL;
     int count = 0;
-    double *all = malloc((size_t)nodes * NETWORK_ROUNDS * sizeof *all);
-    ENSURE_MEMORY(all != NULL, "no memory to judge %d nodes", nodes);
+    double *all = allocate(1, (size_t)nodes * NETWORK_ROUNDS * sizeof *all);
     for (int i = 0; i < nodes; i++)
         for (int round = 0; round < NETWORK_ROUNDS; round++) {
             const struct network_link *link = &node[i].link[round];
@@ -543,8 +539,7 @@ static struct node_network *own_of(struct doctor *doctor)
 {
     int nodes = doctor->node_count;
     if (doctor->network == NULL)
-        doctor->network = calloc((size_t)nodes, sizeof *doctor->network);
-    ENSURE_MEMORY(doctor->network != NULL, "no memory for the network of %d nodes", nodes);
+        doctor->network = allocate((size_t)nodes, sizeof *doctor->network);
     struct node_network *own = &doctor->network[doctor->leaders->rank];
     snprintf(own->host, sizeof own->host, "%s", comm_host());
     return own;

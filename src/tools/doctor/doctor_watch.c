@@ -120,8 +120,7 @@ bool doctor_bounded(void (*work)(void *), void *argument, double seconds)
 {
     pthread_t thread;
     double end = clock_now() + seconds;
-    struct bounded *bounded = malloc(sizeof *bounded);
-    ENSURE_MEMORY(bounded != NULL, "no memory for a thread");
+    struct bounded *bounded = allocate(1, sizeof *bounded);
     *bounded = (struct bounded){.work = work, .argument = argument};
     ENSURE_MEMORY(pthread_create(&thread, NULL, bounded_main, bounded) == 0,
                   "no thread for a check");

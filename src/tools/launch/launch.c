@@ -81,8 +81,7 @@ static bool launch_read(struct launch *launch, int count, char **words, struct e
     if (launch->count <= 0 || words[i + 1][0] == '\0')
         return error_set(error, ERROR_USAGE, "launch: no command after --: %s",
                          command_launch.synopsis);
-    launch->words = calloc((size_t)launch->count + 3, sizeof *launch->words);
-    ENSURE_MEMORY(launch->words != NULL, "no memory for %d words", launch->count);
+    launch->words = allocate((size_t)launch->count + 3, sizeof *launch->words);
     launch->original = words + i + 1;
     memcpy(launch->words, launch->original, (size_t)launch->count * sizeof *launch->words);
     return !launcher_has_ranks() ||

@@ -105,8 +105,7 @@ bool launched_hosts_open(struct launched_hosts *hosts, int count, char *const *w
     if (file == NULL)
         return error_set(error, ERROR_USAGE, "launch: cannot read the host file %s: %s",
                          words[hosts->file_at], strerror(errno));
-    hosts->host = calloc(HOSTS_MOST, sizeof *hosts->host);
-    ENSURE_MEMORY(hosts->host != NULL, "no memory for %d hosts", HOSTS_MOST);
+    hosts->host = allocate(HOSTS_MOST, sizeof *hosts->host);
     while (hosts->count < HOSTS_MOST && fgets(text, sizeof text, file) != NULL)
         hosts->count += line_read(text, &hosts->host[hosts->count]);
     fclose(file);
@@ -202,8 +201,7 @@ static void answers_wait(struct launched_hosts *hosts, pid_t *process, int pendi
 int launched_hosts_try(struct launched_hosts *hosts)
 {
     int pending = 0, missing = 0;
-    pid_t *process = calloc((size_t)hosts->count + 1, sizeof *process);
-    ENSURE_MEMORY(process != NULL, "no memory for %d hosts", hosts->count);
+    pid_t *process = allocate((size_t)hosts->count + 1, sizeof *process);
     for (int i = 0; i < hosts->count; i++) {
         hosts->host[i].answers = launched_host_is_local(hosts->host[i].name);
         if (hosts->host[i].answers)

@@ -12,6 +12,7 @@
 #include "config.h"
 #include "core/atomic_file.h"
 #include "core/log.h"
+#include "core/text.h"
 #include "tools/report/escape.h"
 #include "tools/report/format.h"
 #include "tools/report/pen.h"
@@ -285,8 +286,7 @@ static void series_draw(const struct drawing *drawing, int place)
     const struct chart_series *series = &drawing->chart->series[place];
     const struct pen_stroke stroke = series_stroke(drawing, place);
     /* At most two per point: a column has at most four points and one interruption. */
-    struct pen_point *points = calloc((size_t)series->count * 2 + 1, sizeof *points);
-    ENSURE_MEMORY(points != NULL, "no memory for a chart");
+    struct pen_point *points = allocate((size_t)series->count * 2 + 1, sizeof *points);
     const int64_t count = series_thin(drawing, series, points);
     if (count > 0)
         pen_curve(&drawing->pen, &stroke, points, count);
@@ -486,17 +486,14 @@ char *chart_svg(const struct chart *chart, double width, double height)
     struct drawing drawing = {.chart = chart,
                               .pen = {.text_size = label_size},
                               .size = {width, height, .enlarged = 1, .coarse = 1}};
-    char *text = NULL;
-    size_t size = 0;
-    drawing.pen.svg = open_memstream(&text, &size);
-    ENSURE_MEMORY(drawing.pen.svg != NULL, "no memory for a chart");
+    struct text_stream text;
+    drawing.pen.svg = text_stream_open(&text);
     layout_make(&drawing);
     svg_open(&drawing, " xmlns=\"http://www.w3.org/2000/svg\"");
     fputs(">\n", drawing.pen.svg);
     chart_draw(&drawing);
     fputs("</svg>\n", drawing.pen.svg);
-    ENSURE_MEMORY(fclose(drawing.pen.svg) == 0, "no memory for a chart");
-    return text;
+    return text_stream_close(&text);
 }
 
 #ifdef HAVE_CAIRO

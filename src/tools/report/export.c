@@ -13,6 +13,7 @@
 #include "config/command_options.h"
 #include "config/run_options.h"
 #include "core/atomic_file.h"
+#include "core/text.h"
 
 /* ---- numbers */
 
@@ -337,15 +338,14 @@ static void run_walk(struct export_run *run, const struct export_format *format)
 bool export_write(const struct record *record, int format, struct error *error)
 {
     struct export_run run;
-    char path[EXPORT_PATH], *log = NULL, *result = NULL;
-    size_t sizes[2];
+    struct text_stream lines[2];
+    char path[EXPORT_PATH];
     if (!run_open(&run, record, error))
         return false;
-    run.log = open_memstream(&log, &sizes[0]);
-    run.result = open_memstream(&result, &sizes[1]);
-    ENSURE_MEMORY(run.log != NULL && run.result != NULL, "out of memory for an export");
+    run.log = text_stream_open(&lines[0]);
+    run.result = text_stream_open(&lines[1]);
     run_walk(&run, formats[format]);
-    ENSURE_MEMORY(fclose(run.log) == 0 && fclose(run.result) == 0, "out of memory for an export");
+    char *log = text_stream_close(&lines[0]), *result = text_stream_close(&lines[1]);
     bool good = true;
     if (formats[format]->name != NULL) {
         snprintf(path, sizeof path, "%s/%s.log", record->path, formats[format]->name);

@@ -260,9 +260,8 @@ static bool course_files(const struct export_run *run, struct error *error)
 {
     const struct table *table = &run->record->epochs;
     char title[96], path[EXPORT_PATH];
-    double *epoch = calloc((size_t)table->rows * 4 + 1, sizeof *epoch);
+    double *epoch = allocate((size_t)table->rows * 4 + 1, sizeof *epoch);
     double *loss = epoch + table->rows, *train = loss + table->rows, *test = train + table->rows;
-    ENSURE_MEMORY(epoch != NULL, "out of memory for %lld rows", (long long)table->rows);
     for (int64_t row = 0; row < table->rows; row++) {
         epoch[row] = export_cell(table, row, "epoch") + 1;
         loss[row] = export_cell(table, row, "train_loss");

@@ -208,10 +208,9 @@ static void measure_draw(const struct page *page, const struct measure *measure,
                          enum figure_size size)
 {
     const size_t most = 2 * (size_t)page->count;
-    struct chart_series *series = calloc(most, sizeof *series);
-    char(*names)[SERIES_NAME] = calloc(most, sizeof *names);
+    struct chart_series *series = allocate(most, sizeof *series);
+    char(*names)[SERIES_NAME] = allocate(most, sizeof *names);
     double longest = 0;
-    ENSURE_MEMORY(series != NULL && names != NULL, "no memory for a chart");
     for (int i = 0; i < page->count; i++)
         longest = fmax(longest, table_facts(&page->records[i].metrics, "elapsed_seconds").most);
     const struct time_unit time = time_unit_of(longest);

@@ -48,8 +48,7 @@ void figure_write(const struct page *page, const char *id, const struct chart *c
 
 void series_open(struct chart_series *series, int64_t most)
 {
-    double *x = calloc((size_t)most * 2 + 1, sizeof *x);
-    ENSURE_MEMORY(x != NULL, "no memory for a chart");
+    double *x = allocate((size_t)most * 2 + 1, sizeof *x);
     *series = (struct chart_series){.x = x, .y = x + most};
 }
 

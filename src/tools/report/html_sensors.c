@@ -42,9 +42,8 @@ static void readings_open(struct readings *readings, const struct table *table)
     const int time = table_column(table, "time"), rank = table_column(table, "rank");
     double first = INFINITY, last = -INFINITY;
     *readings = (struct readings){.table = table};
-    readings->times = calloc((size_t)table->rows + 1, sizeof *readings->times);
-    readings->ranks = calloc((size_t)table->rows + 1, sizeof *readings->ranks);
-    ENSURE_MEMORY(readings->times != NULL && readings->ranks != NULL, "no memory for readings");
+    readings->times = allocate((size_t)table->rows + 1, sizeof *readings->times);
+    readings->ranks = allocate((size_t)table->rows + 1, sizeof *readings->ranks);
     for (int64_t row = 0; row < table->rows; row++) {
         const double number = table_number(table, row, rank);
         readings->times[row] = format_stamp_seconds(table_text(table, row, time));

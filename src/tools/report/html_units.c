@@ -28,9 +28,8 @@ struct bars {
 /* Allocate memory for the rows. */
 static void bars_open(struct bars *bars, int rows)
 {
-    bars->rows = calloc((size_t)rows, sizeof *bars->rows);
-    bars->values = calloc((size_t)rows * PARTS_MOST, sizeof *bars->values);
-    ENSURE_MEMORY(bars->rows != NULL && bars->values != NULL, "no memory for a chart");
+    bars->rows = allocate((size_t)rows, sizeof *bars->rows);
+    bars->values = allocate((size_t)rows * PARTS_MOST, sizeof *bars->values);
 }
 
 static void bars_free(struct bars *bars)
@@ -195,9 +194,8 @@ static void unit_bars_fill(const struct table *units, const struct unit_chart *c
 /* Draw one chart per run, with the same axis in all. */
 static void units_draw(const struct page *page, const struct unit_chart *chart)
 {
-    struct bars *all = calloc((size_t)page->count, sizeof *all);
+    struct bars *all = allocate((size_t)page->count, sizeof *all);
     double most = 0;
-    ENSURE_MEMORY(all != NULL, "no memory for a chart");
     for (int run = 0; run < page->count; run++) {
         bars_open(&all[run], ROWS_MOST);
         unit_bars_fill(&page->records[run].units, chart, &all[run]);

@@ -96,12 +96,11 @@ static bool file_replace(const char *path, const char *text, struct error *error
 static bool marked_replace(const char *path, const char *title, const char *text,
                            struct error *error)
 {
-    char *old = marked_read(path), *begin, *end, *whole = NULL;
-    size_t length = 0;
+    char *old = marked_read(path), *begin, *end;
+    struct text_stream text_of_file;
     if (old == NULL && errno != ENOENT)
         return durable_failed(error, "read", path, errno);
-    FILE *stream = open_memstream(&whole, &length);
-    ENSURE_MEMORY(stream != NULL, "no memory for %s", path);
+    FILE *stream = text_stream_open(&text_of_file);
     if (old == NULL || old[0] == '\0') {
         fprintf(stream, "%s\n%s%s%s", title, begin_mark, text, end_mark);
     } else if (marks_find(old, &begin, &end)) {
@@ -110,7 +109,7 @@ static bool marked_replace(const char *path, const char *title, const char *text
         const char *gap = old[strlen(old) - 1] == '\n' ? "\n" : "\n\n";
         fprintf(stream, "%s%s%s%s%s", old, gap, begin_mark, text, end_mark);
     }
-    ENSURE_MEMORY(fclose(stream) == 0, "no memory for %s", path);
+    char *whole = text_stream_close(&text_of_file);
     bool good = file_replace(path, whole, error);
     free(whole);
     free(old);
@@ -310,10 +309,8 @@ static bool page_claim(const char *logbook, const struct record *record, const c
  * not allowed. */
 static void row_write(FILE *stream, const struct record *record)
 {
-    char *row = NULL;
-    size_t length = 0;
-    FILE *memory = open_memstream(&row, &length);
-    ENSURE_MEMORY(memory != NULL, "no memory for a page of the log book");
+    struct text_stream cells;
+    FILE *memory = text_stream_open(&cells);
     for (int i = 0; i < ROW_KEYS; i++) {
         char cell[61], figure[FORMAT_TEXT];
         snprintf(cell, sizeof cell, "%s",
@@ -322,7 +319,7 @@ static void row_write(FILE *stream, const struct record *record)
         markdown_text(memory, cell);
         fputs(" |", memory);
     }
-    ENSURE_MEMORY(fclose(memory) == 0, "no memory for a page of the log book");
+    char *row = text_stream_close(&cells);
     for (char *dashes = row; (dashes = strstr(dashes, "--")) != NULL;)
         dashes[0] = '_';
     fprintf(stream, "%s%s%s\n", row_mark, row, mark_end);
@@ -331,24 +328,22 @@ static void row_write(FILE *stream, const struct record *record)
 
 static bool page_make(const char *logbook, const struct record *record, struct error *error)
 {
-    char path[PATH_SIZE], identity[512], *text = NULL, *title = NULL;
+    char path[PATH_SIZE], identity[512];
     struct stat status;
-    size_t length = 0;
+    struct text_stream page;
     run_identity(record, identity, sizeof identity);
     if (!page_claim(logbook, record, identity, path, sizeof path, error))
         return false;
-    FILE *stream = open_memstream(&text, &length);
-    ENSURE_MEMORY(stream != NULL, "no memory for a page of the log book");
+    FILE *stream = text_stream_open(&page);
     fprintf(stream, "%s%s%s\n", run_mark, identity, mark_end);
     row_write(stream, record);
     page_write(stream, record, logbook);
-    ENSURE_MEMORY(fclose(stream) == 0, "no memory for a page of the log book");
-    stream = open_memstream(&title, &length);
-    ENSURE_MEMORY(stream != NULL, "no memory for a page of the log book");
+    char *text = text_stream_close(&page);
+    stream = text_stream_open(&page);
     fputs("# ", stream);
     markdown_text(stream, record->name);
     fputs("\n\nNotes (text outside the marks is kept):\n", stream);
-    ENSURE_MEMORY(fclose(stream) == 0, "no memory for a page of the log book");
+    char *title = text_stream_close(&page);
     bool good = marked_replace(path, title, text, error);
     if (!good && stat(path, &status) == 0 && status.st_size == 0)
         unlink(path); /* created above, but not written */
@@ -378,10 +373,8 @@ static void entry_add(struct entry **entries, int *count, const char *logbook, c
     free(text);
     if (row == NULL)
         return;
-    *entries = realloc(*entries, (size_t)(*count + 1) * sizeof **entries);
-    ENSURE_MEMORY(*entries != NULL, "no memory for the log book's index");
-    (*entries)[*count] = (struct entry){.file = strdup(file), .row = row};
-    ENSURE_MEMORY((*entries)[*count].file != NULL, "no memory for the log book's index");
+    *entries = allocate_resized(*entries, (size_t)(*count + 1) * sizeof **entries);
+    (*entries)[*count] = (struct entry){.file = allocate_copy(file), .row = row};
     ++*count;
 }
 
@@ -390,16 +383,14 @@ static char *index_text(const char *logbook)
 {
     struct entry *entries = NULL;
     int count = 0;
-    char *text = NULL;
-    size_t length = 0;
+    struct text_stream text;
     DIR *folder = NULL;
     for (const char *name; (name = folder_next(&folder, logbook)) != NULL;)
         if (text_ends_with(name, ".md") && strcmp(name, index_name) != 0)
             entry_add(&entries, &count, logbook, name);
     if (count > 1)
         qsort(entries, (size_t)count, sizeof *entries, entry_compare);
-    FILE *stream = open_memstream(&text, &length);
-    ENSURE_MEMORY(stream != NULL, "no memory for the log book's index");
+    FILE *stream = text_stream_open(&text);
     fputs("| Run |", stream);
     for (int i = 0; i < ROW_KEYS; i++)
         fprintf(stream, " %s |", fact_find(row_keys[i])->name);
@@ -417,8 +408,7 @@ static char *index_text(const char *logbook)
         free(entries[i].row);
     }
     free(entries);
-    ENSURE_MEMORY(fclose(stream) == 0, "no memory for the log book's index");
-    return text;
+    return text_stream_close(&text);
 }
 
 /* Write the index. Another program may overwrite it with one that lacks our page, so read it back
@@ -519,16 +509,14 @@ static bool row_append(const char *path, const char *row, size_t length, struct 
 
 bool found_add(const char *logbook, const struct found *found, struct error *error)
 {
-    char path[FILE_PATH], *row = NULL;
-    size_t length = 0;
+    char path[FILE_PATH];
+    struct text_stream cells;
     if (!folder_make(logbook, "choose another by output.logbook", error))
         return false;
     snprintf(path, sizeof path, "%s/found.csv", logbook);
-    FILE *stream = open_memstream(&row, &length);
-    ENSURE_MEMORY(stream != NULL, "no memory for a row of %s", path);
-    found_write(found, stream);
-    ENSURE_MEMORY(fclose(stream) == 0, "no memory for a row of %s", path);
-    bool good = found_make(path, error) && row_append(path, row, length, error);
+    found_write(found, text_stream_open(&cells));
+    char *row = text_stream_close(&cells);
+    bool good = found_make(path, error) && row_append(path, row, cells.length, error);
     free(row);
     return good;
 }

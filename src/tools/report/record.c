@@ -27,17 +27,12 @@ enum { RUN_FORMAT = 1 }; /* of the run folder, docs/outputs.md */
 void lines_add(struct lines *lines, const char *format, ...)
 {
     va_list arguments;
-    char *text = NULL;
-    size_t size = 0;
-    FILE *stream = open_memstream(&text, &size);
-    ENSURE_MEMORY(stream != NULL, "no memory for a line of text");
+    struct text_stream text;
     va_start(arguments, format);
-    vfprintf(stream, format, arguments);
+    vfprintf(text_stream_open(&text), format, arguments);
     va_end(arguments);
-    ENSURE_MEMORY(fclose(stream) == 0, "no memory for a line of text");
-    lines->line = realloc(lines->line, (size_t)(lines->count + 1) * sizeof *lines->line);
-    ENSURE_MEMORY(lines->line != NULL, "no memory for a line of text");
-    lines->line[lines->count++] = text;
+    lines->line = allocate_resized(lines->line, (size_t)(lines->count + 1) * sizeof *lines->line);
+    lines->line[lines->count++] = text_stream_close(&text);
 }
 
 void lines_free(struct lines *lines)
@@ -87,8 +82,7 @@ static void setting_add(struct record *record, const char *section, const char *
     setting = setting_find(record, key);
     if (setting == NULL) {
         size_t count = (size_t)record->deck_count + 1;
-        record->deck = realloc(record->deck, count * sizeof *record->deck);
-        ENSURE_MEMORY(record->deck != NULL, "no memory for a run's deck");
+        record->deck = allocate_resized(record->deck, count * sizeof *record->deck);
         setting = &record->deck[record->deck_count++];
         *setting = (struct record_setting){0};
         memcpy(setting->key, key, sizeof key);
@@ -96,8 +90,7 @@ static void setting_add(struct record *record, const char *section, const char *
         setting->preset = entry != NULL ? entry->preset : NULL;
     }
     const size_t length = setting->value != NULL ? strlen(setting->value) : 0;
-    setting->value = realloc(setting->value, length + strlen(value) + 1);
-    ENSURE_MEMORY(setting->value != NULL, "no memory for a run's deck");
+    setting->value = allocate_resized(setting->value, length + strlen(value) + 1);
     memcpy(setting->value + length, value, strlen(value) + 1);
 }
 
@@ -152,8 +145,7 @@ static void deck_open(struct record *record)
         line_read(record, line, section, sizeof section);
     free(line);
     fclose(file);
-    record->settings = calloc((size_t)record->deck_count + 1, sizeof(struct record_setting *));
-    ENSURE_MEMORY(record->settings != NULL, "no memory for a run's deck");
+    record->settings = allocate((size_t)record->deck_count + 1, sizeof(struct record_setting *));
     for (int i = 0; i < record->deck_count; i++)
         if (!same_value(&record->deck[i]))
             record->settings[record->setting_count++] = &record->deck[i];
@@ -261,8 +253,7 @@ static void line_count(struct trouble *troubles, int *count, int64_t *more, cons
         ++*more;
         return;
     }
-    troubles[*count] = (struct trouble){.text = strdup(line), .times = 1};
-    ENSURE_MEMORY(troubles[*count].text != NULL, "no memory for a line of a log");
+    troubles[*count] = (struct trouble){.text = allocate_copy(line), .times = 1};
     ++*count;
 }
 

@@ -113,9 +113,8 @@ void run_table_classes(struct sheet *sheet, const struct record *record)
     const json_t *matrix =
         record_value(record, tested ? "test.confusion_matrix" : "confusion_matrix");
     const size_t count = json_array_size(classes);
-    struct ranked *order = calloc(count + 1, sizeof *order);
+    struct ranked *order = allocate(count + 1, sizeof *order);
 
-    ENSURE_MEMORY(order != NULL, "no memory for a table");
     sheet->title = tested ? "Classes (test split)" : "Classes";
     sheet->class = "classes";
     sheet_column(sheet, "class", SHEET_TEXT);
@@ -239,10 +238,9 @@ static const char *rank_heading(const char *column, char words[64])
 void run_table_ranks(struct sheet *sheet, const struct record *record)
 {
     const struct table *ranks = &record->ranks;
-    int *columns = calloc((size_t)ranks->columns + 1, sizeof *columns);
+    int *columns = allocate((size_t)ranks->columns + 1, sizeof *columns);
     char words[64];
 
-    ENSURE_MEMORY(columns != NULL, "no memory for a table");
     sheet->title = "Ranks";
     sheet->class = "ranks";
     for (int i = 0; i < ranks->columns; i++) {

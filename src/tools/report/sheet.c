@@ -12,8 +12,8 @@ enum { ROWS_AT_ONCE = 24 };
 
 void sheet_column(struct sheet *sheet, const char *name, enum sheet_kind kind)
 {
-    sheet->column = realloc(sheet->column, (size_t)(sheet->columns + 1) * sizeof *sheet->column);
-    ENSURE_MEMORY(sheet->column != NULL, "no memory for a table");
+    sheet->column =
+        allocate_resized(sheet->column, (size_t)(sheet->columns + 1) * sizeof *sheet->column);
     snprintf(sheet->column[sheet->columns].name, sizeof sheet->column[0].name, "%s", name);
     sheet->column[sheet->columns++].kind = kind;
 }
@@ -91,8 +91,7 @@ void sheet_markdown(const struct sheet *sheet, FILE *stream)
 {
     if (sheet_rows(sheet) == 0)
         return;
-    const char **names = calloc((size_t)sheet->columns, sizeof *names);
-    ENSURE_MEMORY(names != NULL, "no memory for a table");
+    const char **names = allocate((size_t)sheet->columns, sizeof *names);
     fprintf(stream, "\n## %s\n\n", sheet->title);
     if (sheet->note[0] != '\0')
         fprintf(stream, "%s\n\n", sheet->note);

@@ -77,8 +77,7 @@ static void rows_cut(struct table *table, char *rest, const char *end)
 {
     char *line;
     int64_t most = count_of(rest, '\n');
-    table->cells = calloc((size_t)(most * table->columns) + 1, sizeof *table->cells);
-    ENSURE_MEMORY(table->cells != NULL, "no memory for a table");
+    table->cells = allocate((size_t)(most * table->columns) + 1, sizeof *table->cells);
     while ((line = line_next(&rest)) != NULL) {
         char **cells = table->cells + table->rows * table->columns;
         int count = *line != '\0' ? line_cut(line, cells, table->columns) : 0;
@@ -104,9 +103,8 @@ bool table_read(struct table *table, const char *path, struct error *error)
                          "cannot read %s: no first line with the names of the columns", path);
     }
     int most = (int)count_of(line, ',') + 1;
-    table->names = calloc((size_t)most, sizeof *table->names);
-    table->texts = calloc(1, sizeof *table->texts);
-    ENSURE_MEMORY(table->names != NULL && table->texts != NULL, "no memory for a table");
+    table->names = allocate((size_t)most, sizeof *table->names);
+    table->texts = allocate(1, sizeof *table->texts);
     table->texts[table->text_count++] = text;
     table->columns = line_cut(line, table->names, most);
     rows_cut(table, rest, text + length);
@@ -142,16 +140,14 @@ void table_join(struct table *table, struct table *more)
                            .columns = table->columns,
                            .text_count = table->text_count + more->text_count,
                            .torn = table->torn || more->torn};
-    joined.names = calloc((size_t)(table->columns + more->columns) + 1, sizeof *joined.names);
-    joined.texts = calloc((size_t)joined.text_count + 1, sizeof *joined.texts);
-    ENSURE_MEMORY(joined.names != NULL && joined.texts != NULL, "no memory for a table");
+    joined.names = allocate((size_t)(table->columns + more->columns) + 1, sizeof *joined.names);
+    joined.texts = allocate((size_t)joined.text_count + 1, sizeof *joined.texts);
     for (int i = 0; i < table->columns; i++)
         joined.names[i] = table->names[i];
     for (int i = 0; i < more->columns; i++)
         if (table_column(table, more->names[i]) < 0)
             joined.names[joined.columns++] = more->names[i];
-    joined.cells = calloc((size_t)(joined.rows * joined.columns) + 1, sizeof *joined.cells);
-    ENSURE_MEMORY(joined.cells != NULL, "no memory for a table");
+    joined.cells = allocate((size_t)(joined.rows * joined.columns) + 1, sizeof *joined.cells);
     rows_copy(table, joined.names, joined.columns, joined.cells);
     rows_copy(more, joined.names, joined.columns, joined.cells + table->rows * joined.columns);
     for (int i = 0; i < joined.text_count; i++)

@@ -17,6 +17,7 @@
 #include "core/atomic_file.h"
 #include "core/folder.h"
 #include "core/output_file.h"
+#include "core/text.h"
 #include "core/text_file.h"
 #include "tools/report/escape.h"
 #include "tools/report/table.h"
@@ -33,14 +34,11 @@ static void path_in(const char *folder, const char *name, char path[SWEEP_PATH])
 
 static char *words_text(const struct sweep_words *words)
 {
-    char *text = NULL;
-    size_t size = 0;
-    FILE *file = open_memstream(&text, &size);
-    ENSURE_MEMORY(file != NULL, "no memory for %d words", words->count);
+    struct text_stream text;
+    FILE *file = text_stream_open(&text);
     for (int i = 0; i < words->count; i++)
         fprintf(file, "%s\n", words->word[i]);
-    ENSURE_MEMORY(fclose(file) == 0, "no memory for %d words", words->count);
-    return text;
+    return text_stream_close(&text);
 }
 
 /* Read a file with one word per line; false if it does not exist. */
@@ -308,8 +306,8 @@ int sweep_table_open(const struct sweep *sweep, struct sweep_table *table, struc
 
 struct sweep_row *sweep_table_add(struct sweep_table *table)
 {
-    struct sweep_row *rows = realloc(table->rows, (size_t)(table->count + 1) * sizeof *rows);
-    ENSURE_MEMORY(rows != NULL, "no memory for %lld trials", (long long)table->count + 1);
+    struct sweep_row *rows =
+        allocate_resized(table->rows, (size_t)(table->count + 1) * sizeof *rows);
     table->rows = rows;
     rows[table->count] = (struct sweep_row){.state = SWEEP_RUNNING, .metric = NAN};
     return &rows[table->count++];
@@ -427,8 +425,7 @@ void sweep_table_print(const struct sweep *sweep, const struct sweep_table *tabl
 {
     bool less;
     int widths[SWEEP_KEYS];
-    int64_t *order = calloc((size_t)table->count + 1, sizeof *order); /* by rank */
-    ENSURE_MEMORY(order != NULL, "no memory for the order of %lld trials", (long long)table->count);
+    int64_t *order = allocate((size_t)table->count + 1, sizeof *order); /* by rank */
     for (int64_t i = 0; i < table->count; i++) {
         int64_t at = i;
         for (; at > 0 && is_better(sweep, &table->rows[i], &table->rows[order[at - 1]]); at--)

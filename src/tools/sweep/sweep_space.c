@@ -110,11 +110,9 @@ static bool choice_add(struct sweep_key *key, const char *text, struct error *er
     if (key->count == SWEEP_CHOICES)
         return error_set(error, ERROR_USAGE, "%s: more than %d values", key->entry->name,
                          SWEEP_CHOICES);
-    char **choices = realloc(key->choices, (size_t)(key->count + 1) * sizeof *choices);
-    ENSURE_MEMORY(choices != NULL, "no memory for values of %s", key->entry->name);
+    char **choices = allocate_resized(key->choices, (size_t)(key->count + 1) * sizeof *choices);
     key->choices = choices;
-    choices[key->count] = strdup(value);
-    ENSURE_MEMORY(choices[key->count] != NULL, "no memory for a value of %s", key->entry->name);
+    choices[key->count] = allocate_copy(value);
     key->count++;
     return true;
 }

@@ -77,8 +77,7 @@ static int compare_positions(const void *one, const void *other)
  * number of trials. The ends of the range count as neighbours only if there is a single trial. */
 static void widths_set(const struct axis *axis, double *centre, double *width, int64_t trials)
 {
-    double **order = calloc((size_t)trials + 1, sizeof *order);
-    ENSURE_MEMORY(order != NULL, "no memory for the order of %lld trials", (long long)trials);
+    double **order = allocate((size_t)trials + 1, sizeof *order);
     double span = axis->high - axis->low;
     double least = span / fmin(KERNELS_MOST_NARROW, 1.0 + (double)trials + 1);
     for (int64_t i = 0; i < trials; i++)
@@ -119,9 +118,7 @@ static void kernels_open(struct kernels *kernels, const struct sweep_space *spac
 {
     size_t cells = (size_t)(count + 1);
     *kernels = (struct kernels){.space = space, .count = count + 1};
-    kernels->weight = calloc(cells * (size_t)(1 + 2 * space->count), sizeof(double));
-    ENSURE_MEMORY(kernels->weight != NULL, "no memory for a density of %lld trials",
-                  (long long)count);
+    kernels->weight = allocate(cells * (size_t)(1 + 2 * space->count), sizeof(double));
     kernels->centre = kernels->weight + cells;
     kernels->width = kernels->centre + cells * (size_t)space->count;
     weights_set(kernels->weight, count);
@@ -278,8 +275,7 @@ void sweep_tpe_point(const struct sweep_space *space, uint64_t seed, int64_t num
         return;
     }
     struct draws draws = {.seed = seed, .trial = (uint32_t)number};
-    struct sweep_point *parts = calloc(2 * (size_t)count, sizeof *parts);
-    ENSURE_MEMORY(parts != NULL, "no memory for %lld trials", (long long)count);
+    struct sweep_point *parts = allocate(2 * (size_t)count, sizeof *parts);
     int64_t good_count = (ended + 9) / 10 < GOOD_MOST ? (ended + 9) / 10 : GOOD_MOST;
     int64_t good_taken = 0, others_taken = 0; /* both keep the order of the start */
     for (int64_t i = 0; i < count; i++) {

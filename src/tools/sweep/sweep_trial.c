@@ -42,8 +42,7 @@ static void point_suggest(const struct sweep *sweep, const struct sweep_table *t
     }
     bool less;
     sweep_metric(sweep, &less);
-    struct sweep_seen *seen = calloc((size_t)table->count + 1, sizeof *seen);
-    ENSURE_MEMORY(seen != NULL, "no memory for %lld trials", (long long)table->count);
+    struct sweep_seen *seen = allocate((size_t)table->count + 1, sizeof *seen);
     for (int64_t i = 0; i < table->count; i++) {
         const struct sweep_row *row = &table->rows[i];
         seen[i].point = row->point;
