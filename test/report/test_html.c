@@ -225,7 +225,6 @@ static void other_run_make(const char *folder, const char *part, const char *oth
 /* Runs of different models or precision, on different parts of the data. */
 TEST(only_like_is_compared)
 {
-    char text[8192] = "";
     other_run_make("vit", "200", "100, \"image\": 32, \"precision\": \"fp32\"",
                    "[debug]\nfraction = 1\nbatches = 0\n[model]\ninit = none\n");
     other_run_make("cnn", "\"vit\"",
@@ -234,17 +233,6 @@ TEST(only_like_is_compared)
     other_run_make("bf16", "200", "300, \"image\": 32, \"precision\": \"bf16\"",
                    "[run]\nseed = 1\n");
     struct record *records = records_read((const char *const[]){"vit", "cnn", "bf16"}, 3);
-    FILE *stream = fmemopen(text, sizeof text, "w");
-    facts_markdown(records, 3, stream);
-    fclose(stream);
-    assert_has(text, "| Speed-up | 1.00x |  | 3.00x |\n");
-    assert_has(text, "| Scaling efficiency | 100.00 % |  |  |\n");
-    assert_has(text, "\ncnn: speed not compared with vit: model cnn_a, not vit\n");
-    assert_has(text,
-               "\nbf16: scaling efficiency not compared with vit: precision bf16, not fp32\n");
-    assert_has(text, "| Data used | all | 25 %, at most 7 batches |  |\n");
-    assert_has(text, "| Initial weights | random | pretrained (best.h5) |  |\n");
-    assert_has(text, "| Epochs | 0 | 3.5 of 10 | 0 |\n");
     const struct fact *speed = fact_find("images_per_second");
     assert_false(fact_is_best(speed, records, 3, 2)); /* the fastest, but of another model */
     records_close(records, 3);
@@ -252,7 +240,11 @@ TEST(only_like_is_compared)
     assert_true(fact_is_best(speed, records, 2, 1));
     records_close(records, 2);
     char *page = page_of((const char *const[]){"vit", "cnn", "bf16"}, 3);
-    assert_has(page, "model cnn_a, not vit.</p>");
+    assert_has(page, "speed not compared with vit: model cnn_a, not vit.</p>");
+    assert_has(page, "scaling efficiency not compared with vit: precision bf16, not fp32.</p>");
+    assert_has(page, "25 %, at most 7 batches</td>");
+    assert_has(page, "pretrained (best.h5)</td>");
+    assert_has(page, "3.5 of 10</td>");
     assert_has(page,
                "<td class=\"n\">1.00x</td><td class=\"n\"></td><td class=\"n best\">3.00x</td>");
     free(page);
@@ -265,12 +257,12 @@ TEST(tables_can_be_pasted)
     small_run_make("b|c,\"d\"", "64");
     struct record *records = records_read((const char *const[]){"a", "b|c,\"d\""}, 2);
     FILE *stream = fmemopen(text, sizeof text, "w");
-    facts_markdown(records, 2, stream);
+    facts_markdown(&records[1], stream);
     fclose(stream);
-    assert_has(text, "| | a | b\\|c,\"d\" |\n|---|---:|---:|\n");
-    assert_has(text, "| Images/s | 200 | 200 |\n");
-    assert_has(text, "| Validation top-1 | 62.50 % | 62.50 % |\n");
-    assert_null(strstr(text, "Energy")); /* unknown for both */
+    assert_has(text, "| | b\\|c,\"d\" |\n|---|---:|\n");
+    assert_has(text, "| Images/s | 200 |\n");
+    assert_has(text, "| Validation top-1 | 62.50 % |\n");
+    assert_null(strstr(text, "Energy")); /* unknown */
     memset(text, 0, sizeof text);
     stream = fmemopen(text, sizeof text, "w");
     facts_csv(records, 2, stream);

@@ -54,6 +54,13 @@ struct bench {
  * The first failure is kept in `error`. */
 void bench_write(struct bench *bench, const struct bench_row *row, struct error *error);
 
+/* Start a collective of fp32 on the CPU or the group's device. `count`: elements; of one rank's
+ * block for REDUCE_SCATTER and ALL_GATHER. The first three are those of enum collective_action. */
+enum bench_collective { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST };
+extern const char *const bench_collective_name[];
+struct comm_request *bench_collective_start(struct comm *group, enum bench_collective kind,
+                                            float *buffer, int64_t count);
+
 /* The topics. Collective; an error is agreed on. */
 MUST_CHECK bool bench_comm(struct bench *bench, struct error *error);
 MUST_CHECK bool bench_device(struct bench *bench, struct error *error);

@@ -15,8 +15,8 @@
 #include "core/version.h"
 #include "tools/bench/bench.h"
 
-enum kind { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, KINDS };
-static const char *const kind_name[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast"};
+const char *const bench_collective_name[] = {"all_reduce", "reduce_scatter", "all_gather",
+                                             "broadcast"};
 
 /* An implementation to measure: a transport with its own group, or MPI (group NULL). */
 struct way {
@@ -33,24 +33,32 @@ struct comm_bench {
     struct way way[WAYS];
     int ways;
     float *buffer, *result; /* result: output of MPI's reduce-scatter */
-    enum kind kind;
+    enum bench_collective kind;
     int64_t count, part; /* elements of all ranks and of one rank */
     int64_t wrong;       /* wrong elements on all ranks so far */
 };
 
-static struct comm_request *ours_start(const struct comm_bench *self, struct comm *group)
+struct comm_request *bench_collective_start(struct comm *group, enum bench_collective kind,
+                                            float *buffer, int64_t count)
 {
     const struct comm_backend *backend = group->backend;
-    switch (self->kind) {
+    switch (kind) {
     case ALL_REDUCE:
-        return backend->all_reduce(group, self->buffer, self->count, COMM_FP32, COMM_SUM, NULL);
+        return backend->all_reduce(group, buffer, count, COMM_FP32, COMM_SUM, NULL);
     case REDUCE_SCATTER:
-        return backend->reduce_scatter(group, self->buffer, self->part, COMM_FP32, COMM_SUM, NULL);
+        return backend->reduce_scatter(group, buffer, count, COMM_FP32, COMM_SUM, NULL);
     case ALL_GATHER:
-        return backend->all_gather(group, self->buffer, self->part, COMM_FP32, NULL);
+        return backend->all_gather(group, buffer, count, COMM_FP32, NULL);
     default:
-        return backend->broadcast(group, self->buffer, self->count, COMM_FP32, 0, NULL);
+        return backend->broadcast(group, buffer, count, COMM_FP32, 0, NULL);
     }
+}
+
+static struct comm_request *ours_start(const struct comm_bench *self, struct comm *group)
+{
+    const bool blocks = self->kind == REDUCE_SCATTER || self->kind == ALL_GATHER;
+    return bench_collective_start(group, self->kind, self->buffer,
+                                  blocks ? self->part : self->count);
 }
 
 static void mpis_start(const struct comm_bench *self, MPI_Request *request)
@@ -222,13 +230,13 @@ static void way_report(struct comm_bench *self, const struct way *way, double se
     if (self->bench->options->bench.overlap)
         snprintf(overlap, sizeof overlap, "%10.1f", hidden);
     printf("%-14s  %-12s  %12.0f  %11lld  %5s  %12.2f  %11.3f  %11.3f  %8lld%s\n",
-           kind_name[self->kind], way->name, bytes, (long long)self->count, "fp32", seconds * 1e6,
-           bandwidth, bandwidth * factor, (long long)wrong, overlap);
+           bench_collective_name[self->kind], way->name, bytes, (long long)self->count, "fp32",
+           seconds * 1e6, bandwidth, bandwidth * factor, (long long)wrong, overlap);
     fflush(stdout);
     snprintf(model, sizeof model, "%.0f bytes", bytes);
     struct bench_row row = {.framework = way->group != NULL ? "vittrain" : "mpi",
                             .version = way->group != NULL ? version_number : self->mpi_version,
-                            .work = kind_name[self->kind],
+                            .work = bench_collective_name[self->kind],
                             .model = model,
                             .strategy = way->group != NULL ? way->name : ""};
     const struct {
@@ -279,8 +287,8 @@ static void table_run(struct comm_bench *self, struct error *error)
         printf("%-14s  %-12s  %12s  %11s  %5s  %12s  %11s  %11s  %8s%s\n", "collective",
                "transport", "size (B)", "count", "type", "time (us)", "alg. (GB/s)", "bus (GB/s)",
                "wrong", options->bench.overlap ? "  hidden %" : "");
-    for (int kind = 0; kind < KINDS; kind++) {
-        self->kind = (enum kind)kind;
+    for (int kind = 0; kind <= BROADCAST; kind++) {
+        self->kind = (enum bench_collective)kind;
         if (options->bench.collective != COLLECTIVE_ALL &&
             options->bench.collective != COLLECTIVE_ALL_REDUCE + kind)
             continue;

@@ -10,8 +10,6 @@
 #include "mesh/mesh.h"
 #include "tools/bench/bench_machine.h"
 
-static const char *const action_name[] = {"all_reduce", "reduce_scatter", "all_gather"};
-
 /* A network to measure. */
 struct link {
     const char *name;
@@ -23,18 +21,8 @@ struct link {
 static struct comm_request *collective_start(struct machine_bench *self, struct comm *group,
                                              const struct collective *collective)
 {
-    const struct comm_backend *backend = group->backend;
-    int64_t count = (int64_t)(collective->bytes / sizeof(float));
-    switch (collective->action) {
-    case ACTION_SUM:
-        return backend->all_reduce(group, self->pre, count, COMM_FP32, COMM_SUM, NULL);
-    case ACTION_SCATTER:
-        return backend->reduce_scatter(group, self->pre, count, COMM_FP32, COMM_SUM, NULL);
-    case ACTION_GATHER:
-    case ACTION_ALL_TO_ALL: /* not measured */
-        break;
-    }
-    return backend->all_gather(group, self->pre, count, COMM_FP32, NULL);
+    return bench_collective_start(group, (enum bench_collective)collective->action, self->pre,
+                                  (int64_t)(collective->bytes / sizeof(float)));
 }
 
 static double collectives_time(struct machine_bench *self, const struct link *link,
@@ -83,7 +71,7 @@ static void durations_measure(struct machine_bench *self, const struct link *lin
             duration->point[duration->count++] =
                 (struct duration_point){.bytes = bytes, .seconds = seconds};
             char work[64], text[64];
-            snprintf(work, sizeof work, "%s %s", link->name, action_name[action]);
+            snprintf(work, sizeof work, "%s %s", link->name, bench_collective_name[action]);
             snprintf(text, sizeof text, "%.0f bytes", bytes);
             if (self->world->rank == 0)
                 printf("%-22s %-5s %-18s %12.2f us %10.3f GB/s\n", work, "", text, 1e6 * seconds,

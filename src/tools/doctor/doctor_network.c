@@ -13,26 +13,13 @@
 #include "comm/mpi_check.h"
 #include "core/clock.h"
 #include "core/median.h"
+#include "core/text_file.h"
 #include "tools/doctor/doctor.h"
 
 enum { TAG_TRIP = 1, TAG_BLOCK = 2, TAG_CLOCK = 3, CLOCK_TRIPS = 10 };
 enum { BLOCK = 256 << 10, IN_FLIGHT = 2 };
 
 /* ---- interfaces */
-static int64_t file_number(const char *format, const char *name)
-{
-    char path[128];
-    long long number = 0;
-    snprintf(path, sizeof path, format, name);
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return 0;
-    if (fscanf(file, "%lld", &number) != 1)
-        number = 0;
-    fclose(file);
-    return number > 0 ? number : 0;
-}
-
 /* Read the state and the IPv4 network of an interface. */
 static void address_read(const struct ifaddrs *addresses, struct network_interface *interface)
 {
@@ -61,6 +48,8 @@ static int64_t interfaces_read(struct network_interface interface[NETWORK_INTERF
         addresses = NULL;
     while (file != NULL && count < NETWORK_INTERFACES && fgets(line, sizeof line, file) != NULL) {
         struct network_interface *one = &interface[count];
+        char path[128];
+        unsigned long long speed;
         long long in, out;
         char *colon = strchr(line, ':');
         if (colon == NULL ||
@@ -72,7 +61,9 @@ static int64_t interfaces_read(struct network_interface interface[NETWORK_INTERF
         if (strcmp(one->name, "lo") == 0)
             continue;
         address_read(addresses, one);
-        one->speed = file_number("/sys/class/net/%s/speed", one->name);
+        snprintf(path, sizeof path, "/sys/class/net/%s/speed", one->name);
+        if (text_file_number(path, "", &speed) && speed <= INT32_MAX) /* -1: no carrier */
+            one->speed = (int64_t)speed;
         count++;
     }
     if (file != NULL)
@@ -320,9 +311,16 @@ static void clock_measure(struct comm *leaders, struct node_network *own)
 static const double slow_share = 0.5, broken_share = 0.1;
 static const double nominal_slow_share = 1. / 8, nominal_broken_share = 1. / 50;
 
-static bool link_is(const struct network_link *link)
+/* Return the next measured link and advance *at, which is 0 at first; NULL at the end. */
+static const struct network_link *link_next(const struct node_network *node, int nodes, int *at)
 {
-    return link->to >= 0 && link->rate > 0;
+    while (*at < nodes * NETWORK_ROUNDS) {
+        const struct network_link *link = &node[*at / NETWORK_ROUNDS].link[*at % NETWORK_ROUNDS];
+        ++*at;
+        if (link->to >= 0 && link->rate > 0)
+            return link;
+    }
+    return NULL;
 }
 
 static enum doctor_verdict verdict_of(double rate, double usual)
@@ -350,17 +348,16 @@ static enum doctor_verdict judge_link(const struct node_network *node,
 static void judge_links(const struct node_network *node, int nodes, const double *best,
                         double usual, struct doctor_row *row)
 {
-    for (int i = 0; i < nodes; i++)
-        for (int round = 0; round < NETWORK_ROUNDS; round++) {
-            const struct network_link *link = &node[i].link[round];
-            if (!link_is(link) || verdict_of(link->rate, usual) == DOCTOR_PASS ||
-                verdict_of(best[link->from], usual) > DOCTOR_PASS ||
-                verdict_of(best[link->to], usual) > DOCTOR_PASS)
-                continue;
-            doctor_say(row, judge_link(node, link, usual), slow_advice,
-                       "the link from %s to %s is slow: %.4g MB/s, %.4g on other links",
-                       node[link->from].host, node[link->to].host, link->rate / 1e6, usual / 1e6);
-        }
+    int at = 0;
+    for (const struct network_link *link; (link = link_next(node, nodes, &at)) != NULL;) {
+        if (verdict_of(link->rate, usual) == DOCTOR_PASS ||
+            verdict_of(best[link->from], usual) > DOCTOR_PASS ||
+            verdict_of(best[link->to], usual) > DOCTOR_PASS)
+            continue;
+        doctor_say(row, judge_link(node, link, usual), slow_advice,
+                   "the link from %s to %s is slow: %.4g MB/s, %.4g on other links",
+                   node[link->from].host, node[link->to].host, link->rate / 1e6, usual / 1e6);
+    }
 }
 
 /* Return the interface with the most traffic, or NULL if none carried the measurement: InfiniBand,
@@ -393,16 +390,13 @@ static void judge_nominal(const struct node_network *node, int nodes, const doub
 void network_judge_bandwidth(const struct node_network *node, int nodes, struct doctor_row *row)
 {
     double least = INFINITY;
+    int at = 0;
     double *best = allocate((size_t)nodes * 2, sizeof *best), *sorted = best + nodes;
-    for (int i = 0; i < nodes; i++)
-        for (int round = 0; round < NETWORK_ROUNDS; round++) {
-            const struct network_link *link = &node[i].link[round];
-            if (!link_is(link))
-                continue;
-            best[link->from] = fmax(best[link->from], link->rate);
-            best[link->to] = fmax(best[link->to], link->rate);
-            least = fmin(least, link->rate);
-        }
+    for (const struct network_link *link; (link = link_next(node, nodes, &at)) != NULL;) {
+        best[link->from] = fmax(best[link->from], link->rate);
+        best[link->to] = fmax(best[link->to], link->rate);
+        least = fmin(least, link->rate);
+    }
     /* The typical rate of a link is the median over the nodes of their best rate. */
     memcpy(sorted, best, (size_t)nodes * sizeof *best);
     double usual = values_median(sorted, nodes);
@@ -422,16 +416,12 @@ void network_judge_latency(const struct node_network *node, int nodes, struct do
 {
     const double much = 1e-3, many_times = 10, little = 200e-6;
     const struct network_link *worst = NULL;
-    int count = 0;
+    int count = 0, at = 0;
     double *all = allocate(1, (size_t)nodes * NETWORK_ROUNDS * sizeof *all);
-    for (int i = 0; i < nodes; i++)
-        for (int round = 0; round < NETWORK_ROUNDS; round++) {
-            const struct network_link *link = &node[i].link[round];
-            if (!link_is(link))
-                continue;
-            all[count++] = link->latency;
-            worst = worst == NULL || link->latency > worst->latency ? link : worst;
-        }
+    for (const struct network_link *link; (link = link_next(node, nodes, &at)) != NULL;) {
+        all[count++] = link->latency;
+        worst = worst == NULL || link->latency > worst->latency ? link : worst;
+    }
     double usual = values_median(all, count);
     free(all);
     if (worst == NULL)

@@ -416,22 +416,16 @@ static bool document_download(struct fetch *fetch, bool *resumed, struct error *
 
 static bool download_and_check(struct fetch *fetch, struct error *error)
 {
-    bool resumed = false;
-    if (!document_download(fetch, &resumed, error))
-        return false;
-    if (check_part(fetch, error))
-        return true;
-    drop_part(fetch);
-    if (!resumed || error->kind != ERROR_NETWORK)
-        return false;
-    log_warn("%s: the parts do not match, downloading it again", fetch->transfer.name);
-    error_clear(error);
-    resumed = false;
-    if (!document_download(fetch, &resumed, error))
-        return false;
-    if (check_part(fetch, error))
-        return true;
-    drop_part(fetch);
+    for (bool resumed = false; document_download(fetch, &resumed, error);) {
+        if (check_part(fetch, error))
+            return true;
+        drop_part(fetch);
+        if (!resumed || error->kind != ERROR_NETWORK)
+            return false;
+        log_warn("%s: the parts do not match, downloading it again", fetch->transfer.name);
+        error_clear(error);
+        resumed = false;
+    }
     return false;
 }
 

@@ -17,11 +17,6 @@
 
 /* ---- numbers */
 
-double export_cell(const struct table *table, int64_t row, const char *column)
-{
-    return table_number(table, row, table_column(table, column));
-}
-
 double export_attempt_number(const struct export_run *run, int attempt, const char *key)
 {
     char path[64];
@@ -61,33 +56,33 @@ static void imagenet_step(const struct export_run *run, int64_t row)
             "Epoch: [%lld][%*lld/%lld]\tTime %6.3f (%6.3f)\tData %6.3f (%6.3f)\t"
             "Loss %.4e (%.4e)\tAcc@1 %6.2f (%6.2f)\tAcc@5 %6.2f (%6.2f)\n",
             (long long)run->epoch, digits, (long long)run->epoch_step - 1,
-            (long long)run->epoch_steps, export_cell(table, row, "step_seconds"),
-            sums->seconds / sums->steps, export_cell(table, row, "data_seconds"),
+            (long long)run->epoch_steps, table_number_at(table, row, "step_seconds"),
+            sums->seconds / sums->steps, table_number_at(table, row, "data_seconds"),
             sums->data_seconds / sums->steps, run->last_loss, sums->loss / sums->samples,
             100 * run->last_top1, 100 * sums->top1 / sums->samples,
-            100 * export_cell(table, row, "top5"), 100 * sums->top5 / sums->samples);
+            100 * table_number_at(table, row, "top5"), 100 * sums->top5 / sums->samples);
 }
 
 static void imagenet_epoch(const struct export_run *run, int64_t row, bool improved)
 {
     const struct table *table = &run->record->epochs;
-    const double loss = export_cell(table, row, "val_loss");
-    const double top1 = 100 * export_cell(table, row, "val_top1");
-    const double top5 = 100 * export_cell(table, row, "val_top5");
+    const double loss = table_number_at(table, row, "val_loss");
+    const double top1 = 100 * table_number_at(table, row, "val_top1");
+    const double top5 = 100 * table_number_at(table, row, "val_top5");
     double steps = record_number(run->record, "val_steps");
     char rate[40];
     (void)improved;
     steps = steps >= 1 ? steps : 1;
     if (!isnan(loss)) {
         /* One line for the evaluation's last batch, with the means as its values. */
-        double seconds = export_cell(table, row, "eval_seconds") / steps;
+        double seconds = table_number_at(table, row, "eval_seconds") / steps;
         fprintf(run->log,
                 "Test: [%.0f/%.0f]\tTime %6.3f (%6.3f)\tLoss %.4e (%.4e)\tAcc@1 %6.2f (%6.2f)\t"
                 "Acc@5 %6.2f (%6.2f)\n * Acc@1 %.3f Acc@5 %.3f\n",
                 steps - 1, steps, seconds, seconds, loss, loss, top1, top1, top5, top5, top1, top5);
     }
     fprintf(run->log, "lr: [%s]\n",
-            export_number(export_cell(table, row, "next_lr"), rate, sizeof rate));
+            export_number(table_number_at(table, row, "next_lr"), rate, sizeof rate));
 }
 
 static const struct export_format export_imagenet = {.name = "imagenet",
@@ -267,19 +262,19 @@ static void row_write(struct export_run *run, const struct export_format *format
     }
     const int64_t before = run->epoch_step, offset = format->from_first ? every - 1 : 0;
     const double steps = (double)(epoch_step - before);
-    const double seconds = steps * export_cell(table, row, "step_seconds");
-    const double samples = seconds * export_cell(table, row, "images_per_second");
+    const double seconds = steps * table_number_at(table, row, "step_seconds");
+    const double samples = seconds * table_number_at(table, row, "images_per_second");
     run->epoch_step = epoch_step;
-    run->last_loss = export_cell(table, row, "loss");
-    run->last_top1 = export_cell(table, row, "top1");
-    run->elapsed = export_cell(table, row, "elapsed_seconds");
+    run->last_loss = table_number_at(table, row, "loss");
+    run->last_top1 = table_number_at(table, row, "top1");
+    run->elapsed = table_number_at(table, row, "elapsed_seconds");
     run->sums.steps += steps;
     run->sums.samples += samples;
     run->sums.loss += samples * run->last_loss;
     run->sums.top1 += samples * run->last_top1;
-    run->sums.top5 += samples * export_cell(table, row, "top5");
+    run->sums.top5 += samples * table_number_at(table, row, "top5");
     run->sums.seconds += seconds;
-    run->sums.data_seconds += steps * export_cell(table, row, "data_seconds");
+    run->sums.data_seconds += steps * table_number_at(table, row, "data_seconds");
     if (format->step != NULL && (epoch_step + offset) / every > (before + offset) / every)
         format->step(run, row);
 }
@@ -288,22 +283,22 @@ static void epoch_write(struct export_run *run, const struct export_format *form
 {
     const struct table *table = &run->record->epochs;
     const char *monitor = record_option(run->record, "checkpoint.monitor");
-    const double loss = export_cell(table, row, "val_loss");
-    const double top1 = export_cell(table, row, "val_top1");
-    const double evaluation = export_cell(table, row, "eval_seconds");
+    const double loss = table_number_at(table, row, "val_loss");
+    const double top1 = table_number_at(table, row, "val_top1");
+    const double evaluation = table_number_at(table, row, "eval_seconds");
     const bool improved = !isnan(top1) && !(run->best_top1 >= top1);
     const bool lower = !isnan(loss) && !(run->best_loss <= loss);
     run->best_top1 = improved ? top1 : run->best_top1;
     run->best_loss = lower ? loss : run->best_loss;
-    run->epoch = (int64_t)export_cell(table, row, "epoch");
+    run->epoch = (int64_t)table_number_at(table, row, "epoch");
     run->epochs_seconds +=
-        export_cell(table, row, "seconds") + (isnan(evaluation) ? 0 : evaluation);
+        table_number_at(table, row, "seconds") + (isnan(evaluation) ? 0 : evaluation);
     if (format->epoch != NULL)
         format->epoch(run, row, improved);
     const bool best = monitor == NULL || strcmp(monitor, "top1") == 0 ? improved
                       : strcmp(monitor, "loss") == 0                  ? lower
                                                                       : false;
-    checkpoint_write(run, format, export_cell(table, row, "step"), best);
+    checkpoint_write(run, format, table_number_at(table, row, "step"), best);
 }
 
 static void run_walk(struct export_run *run, const struct export_format *format)
@@ -314,21 +309,21 @@ static void run_walk(struct export_run *run, const struct export_format *format)
     int64_t done = 0; /* rows of epochs.csv */
     for (int64_t row = 0; row <= rows->rows; row++) {
         const bool at_end = row == rows->rows;
-        const double step = at_end ? INFINITY : export_cell(rows, row, "step");
-        const double epoch = at_end ? 0 : export_cell(rows, row, "epoch");
+        const double step = at_end ? INFINITY : table_number_at(rows, row, "step");
+        const double epoch = at_end ? 0 : table_number_at(rows, row, "epoch");
         const double epoch_step = step - epoch * (double)run->epoch_steps;
         if (!at_end && (strcmp(table_text(rows, row, split), "train") != 0 ||
                         !(epoch >= 0 && epoch < (double)run->epochs && epoch_step >= 1 &&
                           epoch_step <= (double)run->epoch_steps)))
             continue; /* an evaluation, or a damaged row */
-        for (; done < epochs->rows && !(export_cell(epochs, done, "step") >= step); done++)
-            if (export_cell(epochs, done, "epoch") >= 0)
+        for (; done < epochs->rows && !(table_number_at(epochs, done, "step") >= step); done++)
+            if (table_number_at(epochs, done, "epoch") >= 0)
                 epoch_write(run, format, done);
         if (at_end)
             break;
         attempts_begin(run, format, step);
         row_write(run, format, row, (int64_t)epoch, (int64_t)epoch_step, every);
-        if (done == epochs->rows || export_cell(epochs, done, "step") != step)
+        if (done == epochs->rows || table_number_at(epochs, done, "step") != step)
             checkpoint_write(run, format, step, false);
     }
     if (run->record->result != NULL && format->end != NULL)

@@ -67,9 +67,6 @@ struct export_format {
 
 extern const struct export_format export_course;
 
-/* A cell of the row; NAN if unknown. */
-double export_cell(const struct table *table, int64_t row, const char *column);
-
 /* A number of the current attempt in run.json; NAN if unknown. */
 double export_attempt_number(const struct export_run *run, int attempt, const char *key);
 

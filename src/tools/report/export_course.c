@@ -142,14 +142,14 @@ static void course_step(const struct export_run *run, int64_t row)
 static void course_epoch(const struct export_run *run, int64_t row, bool improved)
 {
     const struct table *table = &run->record->epochs;
-    const double train = 100 * export_cell(table, row, "train_top1");
-    const double test = 100 * export_cell(table, row, "val_top1");
-    const double seconds = export_cell(table, row, "seconds");
-    const double evaluation = export_cell(table, row, "eval_seconds");
+    const double train = 100 * table_number_at(table, row, "train_top1");
+    const double test = 100 * table_number_at(table, row, "val_top1");
+    const double seconds = table_number_at(table, row, "seconds");
+    const double evaluation = table_number_at(table, row, "eval_seconds");
     if (program_of(run) == VIT) {
         both_print(run, "Epoch [%lld/%lld], Loss: %.4f, Accuracy: %.2f%%, Time: %.2fs\n",
                    (long long)run->epoch + 1, (long long)run->epochs,
-                   export_cell(table, row, "train_loss"), train, seconds);
+                   table_number_at(table, row, "train_loss"), train, seconds);
         return;
     }
     both_print(
@@ -174,7 +174,7 @@ static void course_checkpoint(const struct export_run *run, const char *path)
 static const char *class_name(const struct export_run *run, size_t i, bool short_name, char *number)
 {
     const json_t *class = json_array_get(record_value(run->record, "classes"), i);
-    const char *name = json_string_value(json_object_get(class, "name"));
+    const char *name = json_text_of(class, "name");
     if (name == NULL) {
         snprintf(number, 24, "%zu", i);
         return number;
@@ -263,10 +263,10 @@ static bool course_files(const struct export_run *run, struct error *error)
     double *epoch = allocate((size_t)table->rows * 4 + 1, sizeof *epoch);
     double *loss = epoch + table->rows, *train = loss + table->rows, *test = train + table->rows;
     for (int64_t row = 0; row < table->rows; row++) {
-        epoch[row] = export_cell(table, row, "epoch") + 1;
-        loss[row] = export_cell(table, row, "train_loss");
-        train[row] = 100 * export_cell(table, row, "train_top1");
-        test[row] = 100 * export_cell(table, row, "val_top1");
+        epoch[row] = table_number_at(table, row, "epoch") + 1;
+        loss[row] = table_number_at(table, row, "train_loss");
+        train[row] = 100 * table_number_at(table, row, "train_top1");
+        test[row] = 100 * table_number_at(table, row, "val_top1");
     }
     const struct chart_series accuracies[] = {
         {.name = "Training Accuracy", .x = epoch, .y = train, .count = table->rows},

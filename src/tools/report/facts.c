@@ -62,8 +62,8 @@ static double rmse_of_persistence(const struct record *record)
     double sum = 0, count = 0;
     for (size_t i = 0; i < json_array_size(outputs); i++) {
         const json_t *output = json_array_get(outputs, i);
-        const double rmse = json_number_value(json_object_get(output, "rmse"));
-        const double persistence = json_number_value(json_object_get(output, "persistence_rmse"));
+        const double rmse = json_number_of(output, "rmse");
+        const double persistence = json_number_of(output, "persistence_rmse");
         if (rmse > 0 && persistence > 0) {
             sum += rmse / persistence;
             count++;
@@ -85,7 +85,7 @@ static double macro_f1(const struct record *record)
 static double train_loss(const struct record *record)
 {
     const struct table *epochs = &record->epochs; /* mean of the last epoch, as in result.json */
-    const double last = table_number(epochs, epochs->rows - 1, table_column(epochs, "train_loss"));
+    const double last = table_number_at(epochs, epochs->rows - 1, "train_loss");
     return known(record_number(record, "train.loss"),
                  known(last, metrics_last(record, "train", "loss")));
 }
@@ -148,7 +148,7 @@ static double target_seconds(const struct record *record)
     for (int64_t row = 0; target > 0 && row < metrics->rows; row++)
         if (strcmp(table_text(metrics, row, split), "val") == 0 &&
             table_number(metrics, row, top1) >= target)
-            return table_number(metrics, row, table_column(metrics, "elapsed_seconds"));
+            return table_number_at(metrics, row, "elapsed_seconds");
     return NAN;
 }
 
@@ -494,32 +494,17 @@ bool fact_is_best(const struct fact *fact, const struct record *records, int cou
 
 /* ---- writers */
 
-void facts_markdown(const struct record *records, int count, FILE *stream)
+void facts_markdown(const struct record *record, FILE *stream)
 {
     char text[FORMAT_TEXT];
     fputs("| |", stream);
-    for (int i = 0; i < count; i++)
-        markdown_cell(stream, records[i].name);
-    fputs("\n|---|", stream);
-    for (int i = 0; i < count; i++)
-        fputs("---:|", stream);
-    fputc('\n', stream);
+    markdown_cell(stream, record->name);
+    fputs("\n|---|---:|\n", stream);
     for (int k = 0; k < fact_count; k++) {
-        if (!fact_is_known(&fact_table[k], records, count))
+        if (!fact_is_known(&fact_table[k], record, 1))
             continue;
         fprintf(stream, "| %s |", fact_table[k].name);
-        for (int i = 0; i < count; i++)
-            markdown_cell(stream, fact_cell(&fact_table[k], &records[i], &records[0], text));
-        fputc('\n', stream);
-    }
-    for (int i = 1; i < count; i++) {
-        char difference[FACTS_DIFFERENCE];
-        if (!facts_difference(&records[i], &records[0], difference))
-            continue;
-        fputc('\n', stream);
-        markdown_text(stream, records[i].name);
-        fputs(": ", stream);
-        markdown_text(stream, difference);
+        markdown_cell(stream, fact_cell(&fact_table[k], record, record, text));
         fputc('\n', stream);
     }
 }

@@ -64,9 +64,8 @@ bool facts_difference(const struct record *record, const struct record *first,
 /* True if several evaluations on the test set chose the best checkpoint. */
 bool facts_chosen_on_test(const struct record *record);
 
-/* Write a table with one column per run and one row per known fact. Below it, write the reason for
- * each run whose speed is not compared. */
-void facts_markdown(const struct record *records, int count, FILE *stream);
+/* Write a table of a run with one row per known fact. */
+void facts_markdown(const struct record *record, FILE *stream);
 
 /* Write one row per run with all facts; times in seconds, memory in bytes, shares from 0 to 1. */
 void facts_csv(const struct record *records, int count, FILE *stream);

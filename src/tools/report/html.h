@@ -50,6 +50,11 @@ void html_text(const struct page *page, const char *before, const char *text, co
 void html_table_begin(const struct page *page, const char *class, const char *name);
 void html_table_end(const struct page *page);
 
+/* Write one of the tables of run_tables.h, if it has rows. Return true if it has. */
+struct sheet;
+bool html_table(const struct page *page, void (*fill)(struct sheet *, const struct record *),
+                int run);
+
 /* The letters of a run in charts and columns: A to Z, AA to AZ, BA, ... */
 struct letters {
     char text[8];

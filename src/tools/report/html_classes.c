@@ -25,8 +25,7 @@ struct confusion {
 
 static const char *class_name(const struct confusion *confusion, int i)
 {
-    const char *name =
-        json_string_value(json_object_get(json_array_get(confusion->classes, (size_t)i), "name"));
+    const char *name = json_text_of(json_array_get(confusion->classes, (size_t)i), "name");
     return name == NULL ? "?" : name;
 }
 
@@ -201,14 +200,14 @@ static bool is_base64(const char *text)
 static void image_write(const struct page *page, const json_t *sample,
                         const struct confusion *confusion)
 {
-    const char *png = json_string_value(json_object_get(sample, "png"));
-    const char *name = json_string_value(json_object_get(sample, "name"));
+    const char *png = json_text_of(sample, "png");
+    const char *name = json_text_of(sample, "name");
     const json_t *truth = json_object_get(sample, "class");
     const json_t *predicted = json_object_get(sample, "predicted");
     char share[FORMAT_TEXT];
     if (!is_base64(png))
         return;
-    format_figure(share, FIGURE_SHARE, json_number_value(json_object_get(sample, "probability")));
+    format_figure(share, FIGURE_SHARE, json_number_of(sample, "probability"));
     html_text(page, "<div><img alt=\"\" title=\"", name != NULL ? name : "", "\" src=\"");
     fprintf(page->stream, "data:image/png;base64,%s\">", png);
     html_text(page, "<p><b>", class_name(confusion, (int)json_integer_value(truth)), "</b>");
@@ -222,7 +221,7 @@ static void images_write(const struct page *page, int run, const struct confusio
 {
     const json_t *list = page->records[run].misclassified;
     const json_t *samples = json_object_get(list, "samples");
-    const char *split = json_string_value(json_object_get(list, "split"));
+    const char *split = json_text_of(list, "split");
     if (json_array_size(samples) == 0)
         return;
     fprintf(page->stream,
@@ -242,9 +241,9 @@ static void bar_write(const struct page *page, const char *class, double low, do
 
 static void planes_sample(const struct page *page, const json_t *sample)
 {
-    const char *png = json_string_value(json_object_get(sample, "png"));
-    const char *output = json_string_value(json_object_get(sample, "output"));
-    const double error = json_number_value(json_object_get(sample, "error"));
+    const char *png = json_text_of(sample, "png");
+    const char *output = json_text_of(sample, "output");
+    const double error = json_number_of(sample, "error");
     const bool has_input = json_is_true(json_object_get(sample, "has_input"));
     if (!is_base64(png))
         return;
@@ -254,8 +253,7 @@ static void planes_sample(const struct page *page, const json_t *sample)
             has_input ? "input, " : "", png,
             (long long)json_integer_value(json_object_get(sample, "record")));
     html_text(page, "", output != NULL ? output : "?", "</b>");
-    bar_write(page, "values", json_number_value(json_object_get(sample, "low")),
-              json_number_value(json_object_get(sample, "high")));
+    bar_write(page, "values", json_number_of(sample, "low"), json_number_of(sample, "high"));
     bar_write(page, "errors", -error, error);
     fputs("</p></div>\n", page->stream);
 }
@@ -265,7 +263,7 @@ static void planes_write(const struct page *page, int run)
 {
     const json_t *list = page->records[run].planes;
     const json_t *samples = json_object_get(list, "samples");
-    const char *split = json_string_value(json_object_get(list, "split"));
+    const char *split = json_text_of(list, "split");
     if (json_array_size(samples) == 0)
         return;
     fprintf(
@@ -302,20 +300,11 @@ void html_errors(const struct page *page)
 void html_classes(const struct page *page)
 {
     for (int run = 0; run < page->count; run++) {
-        const struct record *record = &page->records[run];
-        const struct confusion confusion = confusion_of(record);
-        struct sheet sheet = {0};
+        const struct confusion confusion = confusion_of(&page->records[run]);
 
         html_run_title(page, run);
-        run_table_splits(&sheet, record);
-        sheet_html(&sheet, page->stream);
-        sheet_free(&sheet);
-        run_table_outputs(&sheet, record);
-        const bool has_outputs = sheet_rows(&sheet) > 0;
-        if (has_outputs)
-            sheet_html(&sheet, page->stream);
-        sheet_free(&sheet);
-        if (has_outputs)
+        html_table(page, run_table_splits, run);
+        if (html_table(page, run_table_outputs, run))
             continue;
         if (json_array_size(confusion.classes) == 0)
             fputs("<p>Classes are unknown: result.json does not contain them.</p>\n", page->stream);
@@ -331,10 +320,8 @@ void html_classes(const struct page *page)
                 pairs_table(page, &confusion);
             fputs("</div>\n", page->stream);
         }
-        run_table_classes(&sheet, record);
         fprintf(page->stream, "<div id=\"classes-%s\">", html_letters(run).text);
-        sheet_html(&sheet, page->stream);
+        html_table(page, run_table_classes, run);
         fputs("</div></div>\n", page->stream);
-        sheet_free(&sheet);
     }
 }

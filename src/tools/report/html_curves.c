@@ -53,15 +53,15 @@ enum { SPLITS_NAMED_MOST = 3 };
 /* Return the value in a row of metrics.csv, NAN if it is unknown. */
 static double measure_value(const struct measure *measure, const struct table *metrics, int64_t row)
 {
-    double value = table_number(metrics, row, table_column(metrics, measure->column));
+    double value = table_number_at(metrics, row, measure->column);
     if (measure->whole != NULL)
-        value /= table_number(metrics, row, table_column(metrics, measure->whole));
+        value /= table_number_at(metrics, row, measure->whole);
     return measure->most > 0 && value > measure->most ? NAN : value;
 }
 
 static bool row_is_of(const struct table *metrics, int64_t row, const char *split)
 {
-    return strcmp(table_text(metrics, row, table_column(metrics, "split")), split) == 0;
+    return strcmp(table_text_at(metrics, row, "split"), split) == 0;
 }
 
 /* Seconds and images of a row of training, which covers the steps since `before`. */
@@ -71,11 +71,9 @@ struct extent {
 
 static struct extent row_extent(const struct table *metrics, int64_t row, double before)
 {
-    const double steps = table_number(metrics, row, table_column(metrics, "step")) - before;
-    const double seconds =
-        steps * table_number(metrics, row, table_column(metrics, "step_seconds"));
-    return (struct extent){
-        seconds, seconds * table_number(metrics, row, table_column(metrics, "images_per_second"))};
+    const double steps = table_number_at(metrics, row, "step") - before;
+    const double seconds = steps * table_number_at(metrics, row, "step_seconds");
+    return (struct extent){seconds, seconds * table_number_at(metrics, row, "images_per_second")};
 }
 
 /* Return the images of the largest row of training. */
@@ -86,7 +84,7 @@ static double images_most(const struct table *metrics)
         if (!row_is_of(metrics, row, "train"))
             continue;
         most = fmax(most, row_extent(metrics, row, before).images);
-        before = table_number(metrics, row, table_column(metrics, "step"));
+        before = table_number_at(metrics, row, "step");
     }
     return most;
 }
@@ -131,7 +129,7 @@ static void points_read(const struct table *metrics, const struct measure *measu
             continue;
         point_add(&point, measure, metrics, row, before);
         x = table_number(metrics, row, at) / (measure->x == BY_TIME ? time_unit : 1);
-        before = table_number(metrics, row, table_column(metrics, "step"));
+        before = table_number_at(metrics, row, "step");
         if (point.images < least)
             continue;
         series_add(series, x, point.sum / point.weight * measure->scale);
@@ -296,8 +294,7 @@ static void values_write(const struct page *page, int run)
         train = row_is_of(metrics, row, "train") ? row : train;
         if (!row_is_of(metrics, row, split) || --left % each != 0)
             continue; /* the last row is always shown */
-        sheet_figure(&sheet, FIGURE_COUNT,
-                     table_number(metrics, row, table_column(metrics, "step")));
+        sheet_figure(&sheet, FIGURE_COUNT, table_number_at(metrics, row, "step"));
         for (int i = 0; i < MEASURES; i++)
             if (measures[i].x != BY_TIME)
                 measure_add(&sheet, &measures[i], metrics, train, row);

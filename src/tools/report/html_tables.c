@@ -22,6 +22,17 @@ void html_table_end(const struct page *page)
     fputs("</table></div>\n", page->stream);
 }
 
+bool html_table(const struct page *page, void (*fill)(struct sheet *, const struct record *),
+                int run)
+{
+    struct sheet sheet = {0};
+    fill(&sheet, &page->records[run]);
+    const bool has_rows = sheet_rows(&sheet) > 0;
+    sheet_html(&sheet, page->stream);
+    sheet_free(&sheet);
+    return has_rows;
+}
+
 /* ---- key figures */
 
 /* A figure with `otherwise` is shown only if that other figure is unknown for all runs. */
@@ -223,21 +234,14 @@ static void decks_compare(const struct page *page)
 
 void html_decks(const struct page *page)
 {
-    struct sheet sheet = {0};
-    if (page->count == 1) {
-        run_table_deck(&sheet, page->records);
-        sheet_html(&sheet, page->stream);
-        sheet_free(&sheet);
-    } else {
+    if (page->count == 1)
+        html_table(page, run_table_deck, 0);
+    else
         decks_compare(page);
-    }
     for (int run = 0; run < page->count; run++) {
-        run_table_attempts(&sheet, &page->records[run]);
-        if (sheet_rows(&sheet) > 0) {
+        if (record_attempts(&page->records[run]) > 0)
             html_run_title(page, run);
-            sheet_html(&sheet, page->stream);
-        }
-        sheet_free(&sheet);
+        html_table(page, run_table_attempts, run);
     }
 }
 

@@ -237,13 +237,9 @@ void html_units(const struct page *page)
 
 void html_ranks(const struct page *page)
 {
-    struct sheet sheet = {0};
     for (int run = 0; run < page->count; run++) {
         html_run_title(page, run);
-        run_table_ranks(&sheet, &page->records[run]);
-        if (sheet_rows(&sheet) == 0)
+        if (!html_table(page, run_table_ranks, run))
             fputs("<p>Unknown: ranks.csv is missing.</p>\n", page->stream);
-        sheet_html(&sheet, page->stream);
-        sheet_free(&sheet);
     }
 }

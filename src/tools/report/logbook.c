@@ -201,7 +201,7 @@ static void page_write(FILE *stream, const struct record *record, const char *lo
     fputs("\nRun folder: ", stream);
     markdown_text(stream, record->path);
     fputs("\n\n", stream);
-    facts_markdown(record, 1, stream);
+    facts_markdown(record, stream);
     run_table_found(&sheet, record, logbook);
     sheet_markdown(&sheet, stream);
     sheet_free(&sheet);
@@ -523,12 +523,12 @@ bool found_add(const char *logbook, const struct found *found, struct error *err
 
 static bool same_text(const struct table *table, int64_t row, const char *column, const char *text)
 {
-    return text != NULL && strcmp(table_text(table, row, table_column(table, column)), text) == 0;
+    return text != NULL && strcmp(table_text_at(table, row, column), text) == 0;
 }
 
 static bool same_number(const struct table *table, int64_t row, const char *column, double number)
 {
-    return table_number(table, row, table_column(table, column)) == number;
+    return table_number_at(table, row, column) == number;
 }
 
 int64_t found_newest(const struct table *table, const char *what, const struct record *record)

@@ -452,10 +452,24 @@ struct json_t *record_value(const struct record *record, const char *path)
     return value != NULL ? value : value_at(record->run, path);
 }
 
+static double number_or_nan(const json_t *value)
+{
+    return json_is_number(value) ? json_number_value(value) : (double)NAN;
+}
+
 double record_number(const struct record *record, const char *path)
 {
-    const json_t *value = record_value(record, path);
-    return json_is_number(value) ? json_number_value(value) : (double)NAN;
+    return number_or_nan(record_value(record, path));
+}
+
+double json_number_of(const struct json_t *object, const char *key)
+{
+    return number_or_nan(json_object_get(object, key));
+}
+
+const char *json_text_of(const struct json_t *object, const char *key)
+{
+    return json_string_value(json_object_get(object, key));
 }
 
 double record_class_metric(const struct json_t *class, const char *key)
@@ -464,7 +478,7 @@ double record_class_metric(const struct json_t *class, const char *key)
     /* Its name in version 0.2 */
     if (value == NULL && strcmp(key, "one_vs_rest_accuracy") == 0)
         value = json_object_get(class, "accuracy");
-    return json_is_number(value) ? json_number_value(value) : (double)NAN;
+    return number_or_nan(value);
 }
 
 const char *record_text(const struct record *record, const char *path)

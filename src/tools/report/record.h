@@ -58,6 +58,10 @@ struct json_t *record_value(const struct record *record, const char *path);
 double record_number(const struct record *record, const char *path);
 const char *record_text(const struct record *record, const char *path);
 
+/* The same for a member of a JSON object. */
+double json_number_of(const struct json_t *object, const char *key);
+const char *json_text_of(const struct json_t *object, const char *key);
+
 /* Return the value of an option in the run's deck; NULL: no deck, or no such option. */
 const char *record_option(const struct record *record, const char *key);
 

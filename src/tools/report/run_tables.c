@@ -12,17 +12,6 @@
 
 enum { CLASSES_MOST = 60, UNITS_MOST = 400, RANKS_MOST = 256 };
 
-static double number_of(const json_t *object, const char *key)
-{
-    const json_t *value = json_object_get(object, key);
-    return json_is_number(value) ? json_number_value(value) : (double)NAN;
-}
-
-static const char *text_of(const json_t *object, const char *key)
-{
-    return json_string_value(json_object_get(object, key));
-}
-
 const char *run_table_words(const char *name, const char *ending, char words[64])
 {
     const size_t length = strlen(name) - (text_ends_with(name, ending) ? strlen(ending) : 0);
@@ -41,12 +30,13 @@ static void split_add(struct sheet *sheet, const char *name, const json_t *split
     if (split == NULL)
         return;
     sheet_text(sheet, name);
-    sheet_figure(sheet, FIGURE_COUNT, number_of(split, "samples"));
-    sheet_figure(sheet, FIGURE_NUMBER, number_of(split, "loss"));
-    sheet_figure(sheet, FIGURE_SHARE, number_of(split, "top1"));
-    sheet_figure(sheet, FIGURE_SHARE, number_of(split, "top5"));
+    sheet_figure(sheet, FIGURE_COUNT, json_number_of(split, "samples"));
+    sheet_figure(sheet, FIGURE_NUMBER, json_number_of(split, "loss"));
+    sheet_figure(sheet, FIGURE_SHARE, json_number_of(split, "top1"));
+    sheet_figure(sheet, FIGURE_SHARE, json_number_of(split, "top5"));
     for (int i = 0; i < 4; i++)
-        sheet_figure(sheet, FIGURE_SHARE, number_of(json_object_get(split, "macro"), averages[i]));
+        sheet_figure(sheet, FIGURE_SHARE,
+                     json_number_of(json_object_get(split, "macro"), averages[i]));
     sheet_text(sheet, measured);
 }
 
@@ -65,7 +55,7 @@ static void best_write(struct sheet *sheet, const struct record *record)
 void run_table_splits(struct sheet *sheet, const struct record *record)
 {
     const json_t *test = json_object_get(record->result, "test");
-    const char *weights = text_of(test, "weights");
+    const char *weights = json_text_of(test, "weights");
     char measured[96];
 
     sheet->title = "Quality by split";
@@ -79,7 +69,7 @@ void run_table_splits(struct sheet *sheet, const struct record *record)
     if (json_object_get(record->result, "samples") != NULL)
         split_add(sheet, "validation", record->result, "at the end");
     snprintf(measured, sizeof measured, "with the %s weights, of step %.0f",
-             weights != NULL ? weights : "?", number_of(test, "step"));
+             weights != NULL ? weights : "?", json_number_of(test, "step"));
     split_add(sheet, "test", test, measured);
     if (!isnan(record_number(record, "best.value")))
         best_write(sheet, record);
@@ -125,7 +115,7 @@ void run_table_classes(struct sheet *sheet, const struct record *record)
         sheet_column(sheet, has_iou ? "IoU" : "average precision", SHEET_SHARE);
     sheet_column(sheet, has_iou ? "pixels" : "images", SHEET_NUMBER);
     for (size_t i = 0; i < count; i++)
-        order[i] = (struct ranked){number_of(json_array_get(classes, i), "f1"), i};
+        order[i] = (struct ranked){json_number_of(json_array_get(classes, i), "f1"), i};
     if (count > CLASSES_MOST) {
         qsort(order, count, sizeof *order, ranked_compare);
         snprintf(sheet->note, sizeof sheet->note, "The %d of %zu classes with the lowest F1.",
@@ -134,7 +124,7 @@ void run_table_classes(struct sheet *sheet, const struct record *record)
     for (size_t i = 0; i < count && i < CLASSES_MOST; i++) {
         const json_t *class = json_array_get(classes, order[i].class);
         const json_t *row = json_array_get(matrix, order[i].class);
-        const char *name = text_of(class, "name");
+        const char *name = json_text_of(class, "name");
         double images = json_is_array(row) ? 0 : NAN;
         for (size_t k = 0; k < json_array_size(row); k++)
             images += json_number_value(json_array_get(row, k));
@@ -160,13 +150,13 @@ void run_table_outputs(struct sheet *sheet, const struct record *record)
                   "persistence MAE", "RMSE / persistence", NULL);
     for (size_t i = 0; i < json_array_size(outputs); i++) {
         const json_t *output = json_array_get(outputs, i);
-        const char *name = text_of(output, "name");
+        const char *name = json_text_of(output, "name");
         sheet_text(sheet, name == NULL ? "?" : name);
         for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++)
-            sheet_figure(sheet, FIGURE_NUMBER, number_of(output, keys[k]));
-        const double persistence = number_of(output, "persistence_rmse");
+            sheet_figure(sheet, FIGURE_NUMBER, json_number_of(output, keys[k]));
+        const double persistence = json_number_of(output, "persistence_rmse");
         sheet_figure(sheet, FIGURE_NUMBER,
-                     persistence > 0 ? number_of(output, "rmse") / persistence : (double)NAN);
+                     persistence > 0 ? json_number_of(output, "rmse") / persistence : (double)NAN);
     }
 }
 
@@ -191,9 +181,8 @@ void run_table_units(struct sheet *sheet, const struct record *record)
         for (int i = 0; i < units->columns; i++)
             if (text_ends_with(units->names[i], "_bytes"))
                 bytes = (isnan(bytes) ? 0 : bytes) + table_number(units, row, i);
-        sheet_text(sheet, table_text(units, row, table_column(units, "unit")));
-        sheet_figure(sheet, FIGURE_COUNT,
-                     table_number(units, row, table_column(units, "parameters")));
+        sheet_text(sheet, table_text_at(units, row, "unit"));
+        sheet_figure(sheet, FIGURE_COUNT, table_number_at(units, row, "parameters"));
         sheet_figure(sheet, FIGURE_BYTES, bytes);
         for (int i = 0; i < units->columns; i++)
             if (text_ends_with(units->names[i], "_seconds"))
@@ -337,22 +326,23 @@ void run_table_attempts(struct sheet *sheet, const struct record *record)
     sheet_column(sheet, "command", SHEET_CODE);
     for (size_t i = 0; i < json_array_size(attempts); i++) {
         const json_t *attempt = json_array_get(attempts, i);
-        const char *failure = text_of(attempt, "error"), *reason = text_of(attempt, "stop_reason");
-        const double end = number_of(attempt, "to_step");
+        const char *failure = json_text_of(attempt, "error"),
+                   *reason = json_text_of(attempt, "stop_reason");
+        const double end = json_number_of(attempt, "to_step");
         lines_add(&sheet->cells, "%zu", i + 1);
-        sheet_text(sheet, format_stamp(text, text_of(attempt, "started")));
-        sheet_text(sheet, format_stamp(text, text_of(attempt, "ended")));
+        sheet_text(sheet, format_stamp(text, json_text_of(attempt, "started")));
+        sheet_text(sheet, format_stamp(text, json_text_of(attempt, "ended")));
         lines_add(&sheet->cells, isnan(end) ? "%.0f to ?" : "%.0f to %.0f",
-                  fmax(number_of(attempt, "from_step"), 0), end);
-        sheet_figure(sheet, FIGURE_COUNT, number_of(attempt, "ranks"));
+                  fmax(json_number_of(attempt, "from_step"), 0), end);
+        sheet_figure(sheet, FIGURE_COUNT, json_number_of(attempt, "ranks"));
         list_add(sheet, json_object_get(attempt, "hosts"));
         list_add(sheet, json_object_get(attempt, "devices"));
-        sheet_figure(sheet, FIGURE_SECONDS, number_of(attempt, "setup_seconds"));
+        sheet_figure(sheet, FIGURE_SECONDS, json_number_of(attempt, "setup_seconds"));
         sheet_text(sheet, failure != NULL                     ? failure
                           : reason != NULL                    ? reason
                           : i + 1 < json_array_size(attempts) ? "interrupted"
                                                               : record_status(record));
-        sheet_text(sheet, text_of(attempt, "command"));
+        sheet_text(sheet, json_text_of(attempt, "command"));
     }
 }
 
@@ -392,7 +382,7 @@ void run_table_found(struct sheet *sheet, const struct record *record, const cha
             continue;
         sheet_text(sheet, searches[i][1]);
         for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++)
-            sheet_text(sheet, table_text(&table, row, table_column(&table, keys[k])));
+            sheet_text(sheet, table_text_at(&table, row, keys[k]));
     }
     table_free(&table);
 }

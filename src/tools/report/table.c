@@ -190,6 +190,16 @@ double table_number(const struct table *table, int64_t row, int column)
     return end != text && *end == '\0' ? value : NAN;
 }
 
+double table_number_at(const struct table *table, int64_t row, const char *name)
+{
+    return table_number(table, row, table_column(table, name));
+}
+
+const char *table_text_at(const struct table *table, int64_t row, const char *name)
+{
+    return table_text(table, row, table_column(table, name));
+}
+
 struct column_facts table_facts(const struct table *table, const char *name)
 {
     const int column = table_column(table, name);

@@ -33,6 +33,8 @@ int table_column(const struct table *table, const char *name);
 /* Return a cell; NAN or "" for an empty cell, a missing column or a text that is not a number. */
 double table_number(const struct table *table, int64_t row, int column);
 const char *table_text(const struct table *table, int64_t row, int column);
+double table_number_at(const struct table *table, int64_t row, const char *name);
+const char *table_text_at(const struct table *table, int64_t row, const char *name);
 
 /* Empty all cells of a column. Does nothing for column -1. */
 void table_clear(struct table *table, int column);

@@ -251,22 +251,21 @@ static bool row_fail(const char *path, int64_t row, const char *what, struct err
 static bool row_read(const struct sweep *sweep, const struct table *table, int64_t i,
                      struct sweep_row *row, const char *path, struct error *error)
 {
-    const char *state = table_text(table, i, table_column(table, "state"));
+    const char *state = table_text_at(table, i, "state");
     int known = 0;
     while (known < STATES && strcmp(state, state_names[known]) != 0)
         known++;
-    if (known == STATES || table_number(table, i, table_column(table, "trial")) != (double)i + 1)
+    if (known == STATES || table_number_at(table, i, "trial") != (double)i + 1)
         return row_fail(path, i, known == STATES ? "state" : "number", error);
     row->state = (enum sweep_state)known;
-    row->task = (int64_t)table_number(table, i, table_column(table, "task"));
-    row->metric = table_number(table, i, table_column(table, "metric"));
-    row->seconds = table_number(table, i, table_column(table, "seconds"));
+    row->task = (int64_t)table_number_at(table, i, "task");
+    row->metric = table_number_at(table, i, "metric");
+    row->seconds = table_number_at(table, i, "seconds");
     row->seconds = isnan(row->seconds) ? 0 : row->seconds;
-    snprintf(row->reason, sizeof row->reason, "%s",
-             table_text(table, i, table_column(table, "reason")));
+    snprintf(row->reason, sizeof row->reason, "%s", table_text_at(table, i, "reason"));
     for (int k = 0; k < sweep->space.count; k++) {
         const struct sweep_key *key = &sweep->space.keys[k];
-        const char *text = table_text(table, i, table_column(table, key->entry->name));
+        const char *text = table_text_at(table, i, key->entry->name);
         if (!sweep_value_read(key, text, &row->point.value[k]))
             return row_fail(path, i, key->entry->name, error);
     }
