@@ -166,70 +166,28 @@ static bool is_wanted(enum log_level level)
     return state.level >= level && (state.rank == 0 || state.level == LOG_DEBUG);
 }
 
-void log_debug(const char *format, ...)
-{
-    if (!is_wanted(LOG_DEBUG))
-        return;
-    va_list arguments;
-    va_start(arguments, format);
-    write_line(stdout, "", format, arguments);
-    va_end(arguments);
-}
+#define LOG_FUNCTION(name, wanted, console, mark)                                                  \
+    void name(const char *format, ...)                                                             \
+    {                                                                                              \
+        if (!(wanted))                                                                             \
+            return;                                                                                \
+        va_list arguments;                                                                         \
+        va_start(arguments, format);                                                               \
+        write_line(console, mark, format, arguments);                                              \
+        va_end(arguments);                                                                         \
+    }
 
-void log_detail(const char *format, ...)
-{
-    if (!is_wanted(LOG_INFO))
-        return;
-    va_list arguments;
-    va_start(arguments, format);
-    write_line(state.level >= LOG_DETAIL ? stdout : NULL, "", format, arguments);
-    va_end(arguments);
-}
-
-void log_info(const char *format, ...)
-{
-    if (!is_wanted(LOG_INFO))
-        return;
-    va_list arguments;
-    va_start(arguments, format);
-    write_line(stdout, "", format, arguments);
-    va_end(arguments);
-}
-
-void log_warn(const char *format, ...)
-{
-    if (!is_wanted(LOG_WARN))
-        return;
-    va_list arguments;
-    va_start(arguments, format);
-    write_line(stderr, "warning: ", format, arguments);
-    va_end(arguments);
-}
-
-void log_alarm(const char *format, ...)
-{
-    if (state.level < LOG_WARN)
-        return;
-    va_list arguments;
-    va_start(arguments, format);
-    write_line(stderr, "warning: ", format, arguments);
-    va_end(arguments);
-}
-
-static void write_formatted(FILE *console, const char *mark, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static void write_formatted(FILE *console, const char *mark, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    write_line(console, mark, format, arguments);
-    va_end(arguments);
-}
+LOG_FUNCTION(log_debug, is_wanted(LOG_DEBUG), stdout, "")
+LOG_FUNCTION(log_detail, is_wanted(LOG_INFO), state.level >= LOG_DETAIL ? stdout : NULL, "")
+LOG_FUNCTION(log_info, is_wanted(LOG_INFO), stdout, "")
+LOG_FUNCTION(log_warn, is_wanted(LOG_WARN), stderr, "warning: ")
+LOG_FUNCTION(log_alarm, state.level >= LOG_WARN, stderr, "warning: ")
+static void error_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
+LOG_FUNCTION(error_print, true, stderr, "vittrain: error: ")
 
 void log_error(const struct error *error)
 {
-    write_formatted(stderr, "vittrain: error: ", "%s", error->text);
+    error_print("%s", error->text);
 }
 
 void log_progress(const char *format, ...)

@@ -3,6 +3,8 @@
  * once, an updated tensor both. */
 #include "device/count.h"
 
+#include "device/image.h"
+
 static struct {
     const struct device_backend *inner;
     struct device_backend outer;

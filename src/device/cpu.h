@@ -84,7 +84,6 @@ float cpu_path_scale(const struct dropout *drop_path, int64_t sample);
 #define CPU_OPERATION(name, kind, parameters, ...) void cpu_##name parameters;
 DEVICE_OPERATIONS(CPU_OPERATION)
 bool cpu_attention_fits(struct device *device, int64_t tokens, int64_t head_dim);
-int cpu_linear_grain_level(struct device *device, const struct linear_backward *args);
 size_t cpu_convolution_workspace(struct device *device, enum data_type type,
                                  const struct convolution_shape *shape);
 /* Direct convolution for few channels, without workspace (cpu_convolution_direct.c). The shape

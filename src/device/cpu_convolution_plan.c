@@ -36,7 +36,6 @@ struct convolution_plan {
     struct convolution_plan *next;
     const struct convolution_cache *cache;
     dnnl_primitive_t primitive, reorder;
-    char implementation[ONEDNN_NAME];
     dnnl_memory_t memory[OPERANDS];
     size_t bytes[OPERANDS]; /* in the workspace */
 };
@@ -289,7 +288,6 @@ static struct convolution_plan *plan_open(const struct convolution_cache *cache,
     plan->convolution = *it;
     plan->cache = cache;
     memcpy(plan->bytes, described.bytes, sizeof plan->bytes);
-    onednn_implementation(described.convolution, plan->implementation);
     onednn_primitive_create(&plan->primitive, described.convolution, "convolution");
     onednn_primitive_create(&plan->reorder, described.reorder, "reorder");
     struct described operands = tensors_describe(it);
@@ -342,11 +340,6 @@ size_t convolution_plan_workspace(struct convolution_cache *cache,
         bytes += described.bytes[operand];
     plan_description_free(&described);
     return bytes;
-}
-
-const char *convolution_implementation(const struct convolution_plan *plan)
-{
-    return plan->implementation;
 }
 
 /* oneDNN takes all operands as void *, including those that it only reads. */

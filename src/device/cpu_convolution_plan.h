@@ -30,9 +30,6 @@ const struct convolution_plan *convolution_plan(struct convolution_cache *cache,
 size_t convolution_plan_workspace(struct convolution_cache *cache,
                                   const struct convolution *convolution);
 
-/* Return oneDNN's name of the implementation. */
-const char *convolution_implementation(const struct convolution_plan *plan);
-
 /* Shapes and types as in operations.h; bias is used only if the plan has one. */
 void convolution_run_forward(const struct convolution_plan *plan, const void *x, const void *weight,
                              const void *bias, void *y, void *workspace);

@@ -8,8 +8,25 @@
 #include <omp.h>
 #include <string.h>
 
-#include "device/cpu_linear.h"
-#include "device/cpu_product.h"
+#include "device/cpu.h"
+#include "device/kernels.h"
+
+/* `total` rows or columns in `count` blocks of `size`; the last one may be shorter. */
+struct cut {
+    int64_t total, size, count;
+};
+
+static struct cut cut_by_size(int64_t total, int64_t count, int64_t multiple)
+{
+    const int64_t size = round_up(round_up_division(total, count), multiple);
+
+    return (struct cut){total, size, round_up_division(total, size)};
+}
+
+static int64_t part_size(const struct cut *cut, int64_t part)
+{
+    return smaller(cut->size, cut->total - part * cut->size);
+}
 
 /* Target number of rows and maximum number of columns of a task: rows x columns x fp32 fit into the
  * L2 cache. The faster the multiplication, the more rows are needed to amortise packing the other
@@ -529,18 +546,8 @@ static void gradient_of_weight(struct cpu_device *cpu, const struct linear_backw
         run_weight_with_tiles(&task);
     else if (copies_rows(cpu, args))
         run_weight_tasks_copied(&task, args);
-    else if (args->grain_rows > 0)
-        cpu_linear_gradient_of_grains(cpu, args, task.out_cut, &task.in_cut);
     else
         run_weight_tasks(&task);
-}
-
-/* Gradients of grains that are computed with tiles or copies are added in memory (grains.c). */
-int cpu_linear_grain_level(struct device *device, const struct linear_backward *args)
-{
-    const struct cpu_device *cpu = (struct cpu_device *)device;
-
-    return has_tiles(cpu, args->type) || copies_rows(cpu, args) ? 0 : GRAINS_LEVEL;
 }
 
 void cpu_linear_forward(struct stream *stream, const struct linear_forward *args)

@@ -57,9 +57,8 @@ struct device_backend {
     void (*sensors)(struct device *device, double now, struct sensor_reading *reading);
     /* Return true if attention over this many tokens with heads of this width is supported. */
     bool (*attention_fits)(struct device *device, int64_t tokens, int64_t head_dim);
-    /* Return n: linear_backward adds the gradients of up to 2^n grains in a call. Calls without
-     * gradients of parameters may have any number of grains. NULL: all calls have one grain. */
-    int (*linear_grain_level)(struct device *device, const struct linear_backward *args);
+    /* Calls of linear layers without gradients of parameters may have any number of grains. */
+    bool linear_grains;
     /* The operations that write or read the gradient of a linear layer's output can also compute
      * the gradient of its bias. */
     bool sums_gradients;

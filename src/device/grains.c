@@ -184,7 +184,7 @@ static void for_each_grain(struct stream *stream, grain_run *run, const void *ar
  * the pass has its own call. */
 static bool calls_have_grains(void)
 {
-    return active->inner->linear_grain_level != NULL && active->watched < 0;
+    return active->inner->linear_grains && active->watched < 0;
 }
 
 /* True if an operation over this many rows runs once per grain. Other calls, whose rows do not
@@ -268,8 +268,7 @@ static void linear_backward_grains(struct stream *stream, const struct linear_ba
     weight.dx = NULL;
     x.dweight = x.dbias = NULL;
     if (args->dweight != NULL || args->dbias != NULL)
-        for_each_subtree(stream, linear_backward_grain, &weight, gradients,
-                         active->inner->linear_grain_level(active->device, args));
+        for_each_grain(stream, linear_backward_grain, &weight, gradients);
     if (args->dx != NULL)
         for_each_subtree(stream, linear_backward_grain, &x, (struct gradient[GRADIENTS]){{0}},
                          TREE_LEVELS);

@@ -28,6 +28,14 @@ struct image_scratch {
 
 struct image_scratch image_scratch_of(const struct image_transform *args);
 
+/* Return the bytes of scratch memory that image_transform needs: 0 without a resize. */
+size_t image_transform_scratch(const struct image_transform *args);
+
+static inline size_t image_value_size(const struct image_transform *args)
+{
+    return args->from_fp32 ? sizeof(float) : sizeof(uint8_t);
+}
+
 /* Abort if images exceed the limits. */
 void image_check(const struct image_transform *args);
 

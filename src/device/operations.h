@@ -25,10 +25,9 @@
 struct stream;
 
 /* Grains (grains.h) of linear layers: if grain_rows > 0, each grain has grain_rows rows; the last
- * one may be shorter. The bits of a grain's outputs then depend on its rows only. The gradients of
- * parameters are sums of the gradients of grains in the order of core/tree.h, with the first grain
- * of the call as leaf 0; `overwrite` must be set. device_backend.linear_grain_level limits the
- * grains of a call. */
+ * one may be shorter. The bits of a grain's outputs then depend on its rows only. A call with
+ * gradients of parameters has one grain, others any number if device_backend.linear_grains is set.
+ */
 
 /* y = x . weight^T + bias, followed by one of
  *   pre != NULL:      pre = sum, y = dropout(gelu(pre)); gelu is exact (erf) or, with gelu_tanh,
@@ -87,11 +86,6 @@ struct linear_backward {
     bool overwrite;     /* applies to dweight, dbias and dx_sums */
     struct dropout dropout;
     int64_t grain_rows;
-};
-
-/* Size of images in pixels. */
-struct image_size {
-    int64_t height, width;
 };
 
 /* Layer normalisation (Ba et al. 2016) over the last dimension. y may be x. If group > 0, x and y
@@ -639,16 +633,8 @@ struct image_transform {
     float missing;                  /* fp32: 0 or NaN */
     bool is_target;                 /* no noise and no channel dropout */
     void *images;
-    uint8_t *scratch; /* device, image_transform_scratch(...) bytes; may be NULL if that is 0 */
+    uint8_t *scratch; /* device, image_transform_scratch(...) bytes (image.h); NULL if that is 0 */
 };
-
-static inline size_t image_value_size(const struct image_transform *transform)
-{
-    return transform->from_fp32 ? sizeof(float) : sizeof(uint8_t);
-}
-
-/* Return the bytes of scratch memory that image_transform needs: 0 without a resize. */
-size_t image_transform_scratch(const struct image_transform *transform);
 
 /* The plan for mixing two neighbours in a batch (filled in by src/data/augment.c). */
 struct mix_plan {
@@ -810,7 +796,6 @@ struct nonfinite {
 enum device_operation { DEVICE_OPERATIONS(OPERATION_NUMBER) OPERATIONS };
 /* clang-format on */
 
-/* "linear_forward" */
-extern const char *const operation_name[OPERATIONS];
+extern const char *const operation_name[OPERATIONS]; /* "linear_forward" */
 
 #endif

@@ -83,6 +83,11 @@ struct dropout {
  * random_uniform(word 0 of random_block_at(seed, RANDOM_DROP_PATH, layer, params->step,
  * params->position + b, 0)) < rate, else divided by 1 - rate; b as above. */
 
+/* Size of images in pixels. */
+struct image_size {
+    int64_t height, width;
+};
+
 /* Convolutions use channels-last tensors, [batch, height, width, channels]: a pixel is a row for
  * matrix products, norms and pools. Kernel, stride and padding are the same in both directions;
  * padding is zeros. */

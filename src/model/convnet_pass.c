@@ -41,6 +41,13 @@ static void *input_gradient(const struct convnet *convnet, const struct model_pa
     return needed ? gradient_memory(convnet, pass, node->input_gradient) : NULL;
 }
 
+/* The gradient from a second reader of the node's output, or NULL. */
+static const void *added_gradient(const struct convnet *convnet, const struct model_pass *pass,
+                                  const struct convnet_node *node)
+{
+    return node->gradient_count > 1 ? gradient_memory(convnet, pass, node->gradient[1]) : NULL;
+}
+
 static void convolution_forward(const struct convnet *convnet, const struct model_pass *pass,
                                 const struct convnet_node *node, const void *x, void *y)
 {
@@ -82,78 +89,53 @@ static void norm_add_sums(const struct model_pass *pass, double *sums, int64_t c
 static void norm_forward(const struct convnet *convnet, const struct model_pass *pass,
                          const struct convnet_node *node, const void *x, void *y)
 {
-    const struct device_backend *backend = convnet->model.device->backend;
+    struct device *device = convnet->model.device;
     int64_t rows = pass->batch * node->height * node->width;
     bool follows = pass->training && !node->frozen; /* update the running statistics */
-    const struct batch_norm_sums sums = {.type = convnet->model.compute,
-                                         .rows = rows,
-                                         .channels = node->channels,
-                                         .x = x,
-                                         .sums = node->sums};
-    const struct batch_norm_forward args = {
-        .type = convnet->model.compute,
-        .rows = rows,
-        .channels = node->channels,
-        .epsilon = norm_epsilon,
-        .x = x,
-        .gamma = parameter(node, pass, 0),
-        .beta = parameter(node, pass, 1),
-        .sums = follows ? node->sums : NULL,
-        .running_mean = flat_weight(pass->flat, node->unit, node->states),
-        .running_variance = flat_weight(pass->flat, node->unit, node->states + 1),
-        .residual = node->residual > 0 ? output_of(convnet, pass, node->residual) : NULL,
-        .relu = node->relu,
-        .y = y,
-        .statistics = pass->training ? node->statistics : convnet->statistics};
-    if (follows) {
-        backend->batch_norm_sums(pass->stream, &sums);
-        if (convnet->sync)
-            norm_add_sums(pass, node->sums, 2 * node->channels + 1);
-    }
-    backend->batch_norm_forward(pass->stream, &args);
+    if (follows)
+        OPERATION_RUN(device, pass->stream, batch_norm_sums, .type = convnet->model.compute,
+                      .rows = rows, .channels = node->channels, .x = x, .sums = node->sums);
+    if (follows && convnet->sync)
+        norm_add_sums(pass, node->sums, 2 * node->channels + 1);
+    OPERATION_RUN(device, pass->stream, batch_norm_forward, .type = convnet->model.compute,
+                  .rows = rows, .channels = node->channels, .epsilon = norm_epsilon, .x = x,
+                  .gamma = parameter(node, pass, 0), .beta = parameter(node, pass, 1),
+                  .sums = follows ? node->sums : NULL,
+                  .running_mean = flat_weight(pass->flat, node->unit, node->states),
+                  .running_variance = flat_weight(pass->flat, node->unit, node->states + 1),
+                  .residual = node->residual > 0 ? output_of(convnet, pass, node->residual) : NULL,
+                  .relu = node->relu, .y = y,
+                  .statistics = pass->training ? node->statistics : convnet->statistics);
 }
 
 static void norm_backward(const struct convnet *convnet, const struct model_pass *pass,
                           const struct convnet_node *node, const void *x, void *dy)
 {
-    const struct device_backend *backend = convnet->model.device->backend;
+    struct device *device = convnet->model.device;
     int64_t rows = pass->batch * node->height * node->width;
     int number = (int)(node - convnet->nodes);
     bool computes = node->relu && node->residual == 0; /* recompute the relu's mask from x */
-    const struct batch_norm_backward_sums sums = {
-        .type = convnet->model.compute,
-        .rows = rows,
-        .channels = node->channels,
-        .x = x,
+    const void *gamma = parameter(node, pass, 0);
+    const void *beta = computes ? parameter(node, pass, 1) : NULL;
+    void *dx = input_gradient(convnet, pass, node);
+    OPERATION_RUN(
+        device, pass->stream, batch_norm_backward_sums, .type = convnet->model.compute,
+        .rows = rows, .channels = node->channels, .x = x,
         .y = node->relu && !computes ? output_of(convnet, pass, number) : NULL,
-        .gamma = computes ? parameter(node, pass, 0) : NULL,
-        .beta = computes ? parameter(node, pass, 1) : NULL,
-        .add = node->gradient_count > 1 ? gradient_memory(convnet, pass, node->gradient[1]) : NULL,
-        .statistics = node->statistics,
-        .forward_sums = node->frozen ? NULL : node->sums,
-        .running_weight = (float)pass->running_weight,
-        .dy = dy,
-        .sums = convnet->sums,
-        .dgamma = parameter_gradient(node, pass, 0),
-        .dbeta = parameter_gradient(node, pass, 1),
+        .gamma = computes ? gamma : NULL, .beta = beta, .add = added_gradient(convnet, pass, node),
+        .statistics = node->statistics, .forward_sums = node->frozen ? NULL : node->sums,
+        .running_weight = (float)pass->running_weight, .dy = dy, .sums = convnet->sums,
+        .dgamma = parameter_gradient(node, pass, 0), .dbeta = parameter_gradient(node, pass, 1),
         .drunning_mean = flat_gradient(pass->flat, node->unit, node->states),
         .drunning_variance = flat_gradient(pass->flat, node->unit, node->states + 1),
-        .overwrite = flat_overwrites_gradient(pass->flat, node->unit)};
-    const struct batch_norm_backward args = {.type = convnet->model.compute,
-                                             .rows = rows,
-                                             .channels = node->channels,
-                                             .x = x,
-                                             .gamma = parameter(node, pass, 0),
-                                             .statistics = node->statistics,
-                                             .sums = node->frozen ? NULL : convnet->sums,
-                                             .beta = sums.beta,
-                                             .dy = dy,
-                                             .dx = input_gradient(convnet, pass, node)};
-    backend->batch_norm_backward_sums(pass->stream, &sums);
+        .overwrite = flat_overwrites_gradient(pass->flat, node->unit));
     if (!node->frozen && convnet->sync)
         norm_add_sums(pass, convnet->sums, 2 * node->channels + 1);
-    if (args.dx != NULL)
-        backend->batch_norm_backward(pass->stream, &args);
+    if (dx != NULL)
+        OPERATION_RUN(device, pass->stream, batch_norm_backward, .type = convnet->model.compute,
+                      .rows = rows, .channels = node->channels, .x = x, .gamma = gamma,
+                      .statistics = node->statistics, .sums = node->frozen ? NULL : convnet->sums,
+                      .beta = beta, .dy = dy, .dx = dx);
 }
 
 static void max_pool_forward(const struct convnet *convnet, const struct model_pass *pass,
@@ -169,21 +151,14 @@ static void max_pool_forward(const struct convnet *convnet, const struct model_p
 static void max_pool_backward(const struct convnet *convnet, const struct model_pass *pass,
                               const struct convnet_node *node, const void *dy)
 {
-    const struct max_pool_backward args = {
-        .type = convnet->model.compute,
-        .batch = pass->batch,
-        .height = node->in_height,
-        .width = node->in_width,
-        .channels = node->channels,
-        .kernel = node->kernel,
-        .stride = node->stride,
-        .padding = node->padding,
-        .dy = dy,
-        .add = node->gradient_count > 1 ? gradient_memory(convnet, pass, node->gradient[1]) : NULL,
-        .index = node->index,
-        .dx = input_gradient(convnet, pass, node)};
-    if (args.dx != NULL)
-        convnet->model.device->backend->max_pool_backward(pass->stream, &args);
+    void *dx = input_gradient(convnet, pass, node);
+    if (dx != NULL)
+        OPERATION_RUN(convnet->model.device, pass->stream, max_pool_backward,
+                      .type = convnet->model.compute, .batch = pass->batch,
+                      .height = node->in_height, .width = node->in_width,
+                      .channels = node->channels, .kernel = node->kernel, .stride = node->stride,
+                      .padding = node->padding, .dy = dy,
+                      .add = added_gradient(convnet, pass, node), .index = node->index, .dx = dx);
 }
 
 static void mean_pool_forward(const struct convnet *convnet, const struct model_pass *pass,
@@ -197,15 +172,12 @@ static void mean_pool_forward(const struct convnet *convnet, const struct model_
 static void mean_pool_backward(const struct convnet *convnet, const struct model_pass *pass,
                                const struct convnet_node *node, const void *dy)
 {
-    const struct pool_backward args = {.type = convnet->model.compute,
-                                       .batch = pass->batch,
-                                       .tokens = node->in_height * node->in_width,
-                                       .width = node->channels,
-                                       .mean = true,
-                                       .dy = dy,
-                                       .dx = input_gradient(convnet, pass, node)};
-    if (args.dx != NULL)
-        convnet->model.device->backend->pool_backward(pass->stream, &args);
+    void *dx = input_gradient(convnet, pass, node);
+    if (dx != NULL)
+        OPERATION_RUN(convnet->model.device, pass->stream, pool_backward,
+                      .type = convnet->model.compute, .batch = pass->batch,
+                      .tokens = node->in_height * node->in_width, .width = node->channels,
+                      .mean = true, .dy = dy, .dx = dx);
 }
 
 /* Transpose [rows, columns] of each sample. */
@@ -252,17 +224,13 @@ static void upsample_forward(const struct convnet *convnet, const struct model_p
 static void upsample_backward(const struct convnet *convnet, const struct model_pass *pass,
                               const struct convnet_node *node, const void *dy)
 {
-    const struct upsample_backward args = {.type = convnet->model.compute,
-                                           .batch = pass->batch,
-                                           .channels = node->channels,
-                                           .height = node->in_height,
-                                           .width = node->in_width,
-                                           .out_height = node->height,
-                                           .out_width = node->width,
-                                           .dy = dy,
-                                           .dx = input_gradient(convnet, pass, node)};
-    if (args.dx != NULL)
-        convnet->model.device->backend->upsample_backward(pass->stream, &args);
+    void *dx = input_gradient(convnet, pass, node);
+    if (dx != NULL)
+        OPERATION_RUN(convnet->model.device, pass->stream, upsample_backward,
+                      .type = convnet->model.compute, .batch = pass->batch,
+                      .channels = node->channels, .height = node->in_height,
+                      .width = node->in_width, .out_height = node->height, .out_width = node->width,
+                      .dy = dy, .dx = dx);
 }
 
 static void node_forward(const struct convnet *convnet, const struct model_pass *pass, int number)

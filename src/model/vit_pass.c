@@ -86,19 +86,12 @@ static void attention_out(struct vit *vit, const struct model_pass *pass, int un
     const struct device_backend *backend = vit->model.device->backend;
     struct vit_block *block = &vit->blocks[unit - 1];
     int64_t head_dim = shape->dim / shape->heads, kept = vit_tokens_after(vit, unit);
-    const struct attention_forward attention = {
-        .type = vit->model.compute,
-        .batch = pass->batch,
-        .tokens = vit->tokens,
-        .queries = kept,
-        .heads = shape->heads,
-        .head_dim = head_dim,
-        .scale = 1 / sqrtf((float)head_dim),
-        .qkv = block->qkv,
-        .out = block->attention,
-        .lse = pass->training ? block->lse : NULL,
-        .dropout = vit_block_dropout(vit, pass, unit, DROPOUT_ATTENTION)};
-    backend->attention_forward(pass->stream, &attention);
+    OPERATION_RUN(vit->model.device, pass->stream, attention_forward, .type = vit->model.compute,
+                  .batch = pass->batch, .tokens = vit->tokens, .queries = kept,
+                  .heads = shape->heads, .head_dim = head_dim, .scale = 1 / sqrtf((float)head_dim),
+                  .qkv = block->qkv, .out = block->attention,
+                  .lse = pass->training ? block->lse : NULL,
+                  .dropout = vit_block_dropout(vit, pass, unit, DROPOUT_ATTENTION));
     struct linear_forward projection =
         vit_linear(vit, pass, unit, VIT_PROJ_WEIGHT, kept, shape->dim, shape->dim);
     projection.x = block->attention;
@@ -200,16 +193,11 @@ static void attention_branch(struct vit *vit, const struct model_pass *pass, int
 static void hidden_dropout(struct vit *vit, const struct model_pass *pass, int unit, void *hidden)
 {
     int64_t kept = vit_tokens_after(vit, unit);
-    const struct dropout_apply drop = {.type = vit->model.compute,
-                                       .rows = pass->batch * kept,
-                                       .width = vit->shape.hidden,
-                                       .rows_per_sample = kept,
-                                       .x = hidden,
-                                       .y = hidden,
-                                       .dropout =
-                                           vit_block_dropout(vit, pass, unit, DROPOUT_HIDDEN)};
-    if (drop.dropout.rate > 0)
-        vit->model.device->backend->dropout_apply(pass->stream, &drop);
+    const struct dropout dropout = vit_block_dropout(vit, pass, unit, DROPOUT_HIDDEN);
+    if (dropout.rate > 0)
+        OPERATION_RUN(vit->model.device, pass->stream, dropout_apply, .type = vit->model.compute,
+                      .rows = pass->batch * kept, .width = vit->shape.hidden,
+                      .rows_per_sample = kept, .x = hidden, .y = hidden, .dropout = dropout);
 }
 
 /* hidden = gelu(fc1(norm2(middle))); with SwiGLU silu(a) * b, where a and b are the halves of fc1's
@@ -226,14 +214,11 @@ static void mlp_hidden(struct vit *vit, const struct model_pass *pass, int unit)
         vit_linear(vit, pass, unit, VIT_FC1_WEIGHT, kept, shape->dim, vit_fc1_width(shape));
     fc1.x = block->norm2;
     if (shape->swiglu) {
-        const struct glu_forward gate = {.type = vit->model.compute,
-                                         .rows = pass->batch * kept,
-                                         .width = shape->hidden,
-                                         .x = block->pre,
-                                         .y = block->hidden};
         fc1.y = block->pre;
         backend->linear_forward(pass->stream, &fc1);
-        backend->glu_forward(pass->stream, &gate);
+        OPERATION_RUN(vit->model.device, pass->stream, glu_forward, .type = vit->model.compute,
+                      .rows = pass->batch * kept, .width = shape->hidden, .x = block->pre,
+                      .y = block->hidden);
         hidden_dropout(vit, pass, unit, block->hidden);
         return;
     }
@@ -266,35 +251,24 @@ static void mlp_out(struct vit *vit, const struct model_pass *pass, int unit)
 static const void *branch_gradient(struct vit *vit, const struct model_pass *pass, int unit,
                                    uint32_t site, const void *dx)
 {
-    const struct device_backend *backend = vit->model.device->backend;
     const struct vit_block *block = &vit->blocks[unit - 1];
     const bool last = site == DROPOUT_OUT;
     int64_t kept = vit_tokens_after(vit, unit);
-    const struct dropout_apply drop = {.type = vit->model.compute,
-                                       .rows = pass->batch * kept,
-                                       .width = vit->shape.dim,
-                                       .rows_per_sample = kept,
-                                       .x = dx,
-                                       .y = vit->dbranch,
-                                       .dropout = vit_block_dropout(vit, pass, unit, site),
-                                       .drop_path = vit_block_drop_path(vit, pass, unit, site)};
-    const struct scale_backward scale = {
-        .type = drop.type,
-        .rows = drop.rows,
-        .width = drop.width,
-        .rows_per_sample = drop.rows_per_sample,
-        .pre = last ? block->branch2 : block->branch1,
-        .dy = dx,
-        .scale = vit_weight(vit, pass, unit, last ? VIT_SCALE2 : VIT_SCALE1),
-        .dx = vit->dbranch,
-        .dscale = vit_gradient(vit, pass, unit, last ? VIT_SCALE2 : VIT_SCALE1),
-        .overwrite = flat_overwrites_gradient(pass->flat, unit),
-        .dropout = drop.dropout,
-        .drop_path = drop.drop_path};
-    if (scale.scale != NULL)
-        backend->scale_backward(pass->stream, &scale);
-    else if (drop.dropout.rate > 0 || drop.drop_path.rate > 0)
-        backend->dropout_apply(pass->stream, &drop);
+    const enum vit_tensor which = last ? VIT_SCALE2 : VIT_SCALE1;
+    const void *scale = vit_weight(vit, pass, unit, which);
+    const struct dropout dropout = vit_block_dropout(vit, pass, unit, site);
+    const struct dropout drop_path = vit_block_drop_path(vit, pass, unit, site);
+    if (scale != NULL)
+        OPERATION_RUN(vit->model.device, pass->stream, scale_backward, .type = vit->model.compute,
+                      .rows = pass->batch * kept, .width = vit->shape.dim, .rows_per_sample = kept,
+                      .pre = last ? block->branch2 : block->branch1, .dy = dx, .scale = scale,
+                      .dx = vit->dbranch, .dscale = vit_gradient(vit, pass, unit, which),
+                      .overwrite = flat_overwrites_gradient(pass->flat, unit), .dropout = dropout,
+                      .drop_path = drop_path);
+    else if (dropout.rate > 0 || drop_path.rate > 0)
+        OPERATION_RUN(vit->model.device, pass->stream, dropout_apply, .type = vit->model.compute,
+                      .rows = pass->batch * kept, .width = vit->shape.dim, .rows_per_sample = kept,
+                      .x = dx, .y = vit->dbranch, .dropout = dropout, .drop_path = drop_path);
     else
         return dx;
     return vit->dbranch;
@@ -320,15 +294,11 @@ static void mlp_branch_backward(struct vit *vit, const struct model_pass *pass, 
     float *dx_sums = vit_move_residual_bias_gradient(vit, pass, unit, VIT_NORM2_WEIGHT, &fc2);
     fc2.dropout = vit_block_dropout(vit, pass, unit, DROPOUT_HIDDEN);
     backend->linear_backward(pass->stream, &fc2);
-    const struct glu_backward gate = {.type = vit->model.compute,
-                                      .rows = pass->batch * kept,
-                                      .width = shape->hidden,
-                                      .x = block->pre,
-                                      .dy = vit->dhidden,
-                                      .dx = block->pre};
     if (shape->swiglu) {
         hidden_dropout(vit, pass, unit, vit->dhidden);
-        backend->glu_backward(pass->stream, &gate);
+        OPERATION_RUN(vit->model.device, pass->stream, glu_backward, .type = vit->model.compute,
+                      .rows = pass->batch * kept, .width = shape->hidden, .x = block->pre,
+                      .dy = vit->dhidden, .dx = block->pre);
     }
     fc1.x = block->norm2;
     fc1.dy = shape->swiglu ? block->pre : vit->dhidden;
@@ -476,16 +446,10 @@ static void attention_pool_backward(struct vit *vit, const struct model_pass *pa
     mlp_branch_backward(vit, pass, unit);
     attention_out_backward(vit, pass, unit, NULL, false);
     query_backward(vit, pass, unit);
-    struct tokens_backward split = {.type = vit->model.compute,
-                                    .batch = pass->batch * vit->tokens,
-                                    .tokens = 3,
-                                    .width = shape->dim,
-                                    .unplaced = 3,
-                                    .class_token = true,
-                                    .dx = vit->dqkv,
-                                    .dpatches = vit->kv,
-                                    .overwrite = true};
-    backend->tokens_backward(pass->stream, &split);
+    OPERATION_RUN(vit->model.device, pass->stream, tokens_backward, .type = vit->model.compute,
+                  .batch = pass->batch * vit->tokens, .tokens = 3, .width = shape->dim,
+                  .unplaced = 3, .class_token = true, .dx = vit->dqkv, .dpatches = vit->kv,
+                  .overwrite = true);
     struct linear_backward kv = vit_linear_gradient(vit, pass, unit, VIT_QKV_WEIGHT, vit->tokens,
                                                     shape->dim, 2 * shape->dim);
     kv.x = x;
