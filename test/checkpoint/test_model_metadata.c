@@ -27,7 +27,7 @@ static char *describe(const struct options *options, char **names, int64_t count
     struct model *model = model_open(options, NULL, TYPE_FP32, &error);
     if (model == NULL)
         fail_msg("%s", error.text);
-    char *text = model_metadata_describe(options, model, names, count);
+    char *text = model_metadata_describe(options, model, names, count, NULL);
     model_close(model);
     return text;
 }
