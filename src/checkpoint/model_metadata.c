@@ -390,7 +390,7 @@ static void parse_crop(const json_t *object, struct model_metadata *metadata)
     json_decref(share);
 }
 
-/* Invalid weights are left out: those of the data are used. */
+/* Invalid row weights are left out; those computed from the data are then used. */
 static void parse_rows(const json_t *object, struct model_metadata *metadata)
 {
     json_t *weights = value_at(object, "row_weights");

@@ -38,7 +38,7 @@ struct model_metadata {
     char **class_name;                  /* [class_count], or NULL */
     int64_t class_count;
     int64_t rows;
-    float *row_weights;                           /* [rows]: train.row_weight of the training */
+    float *row_weights;                           /* [rows]: weights by train.row_weight */
     struct metadata_fault fault[METADATA_FAULTS]; /* the first ones; option NULL: none */
 };
 

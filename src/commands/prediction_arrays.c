@@ -25,7 +25,7 @@ bool prediction_arrays_is_file(const char *path)
 
 /* ---- variables ---- */
 
-/* True if the number of each class is a byte in the file, else it is int32. */
+/* True if the file stores class numbers as uint8, else as int32. */
 static bool class_is_byte(const struct prediction_arrays *self)
 {
     return self->inference->run.session.model->classes <= UINT8_MAX + 1;
@@ -169,7 +169,8 @@ static void dimension_name(const struct prediction_arrays *self,
             snprintf(name, ARRAY_NAME, "%s_dimension", names[axis]);
 }
 
-/* Create a variable, and the scales of its dimensions that do not exist. Set the uses of scales. */
+/* Create a variable and those scales of its dimensions that do not exist yet. Set `uses`, one for
+ * each dimension. */
 static void variable_create(hid_t file, struct prediction_arrays *self, int v,
                             struct hdf5_scale_use *uses)
 {
@@ -206,8 +207,8 @@ static void file_fill(hid_t file, void *context)
     free(uses);
 }
 
-/* Read the coordinates and the attributes of variables. Leave out coordinates of pixels if the
- * outputs do not have the size of the images, and those with the name of a variable. */
+/* Read the coordinates, and the attributes of variables. Discard coordinates of pixels if the
+ * outputs do not have the size of the images, and coordinates with the name of a variable. */
 static void coordinates_read(struct prediction_arrays *self, const struct arrays_view *view)
 {
     const struct dataset *dataset = &self->inference->run.validation.dataset;
@@ -300,24 +301,24 @@ void prediction_arrays_convert(const struct prediction_arrays *self, int64_t cou
             row_convert(self, &self->variable[v], predicted[n], outputs + n * values, rows);
 }
 
-/* Write the row of a tile to its place in the field, without pixels that belong to another tile. */
+/* Write the predictions of a tile into its field, without pixels that belong to an earlier tile. */
 static bool tile_write(const struct prediction_arrays *self,
-                       const struct prediction_variable *variable, int64_t index, const char *row,
-                       struct error *error)
+                       const struct prediction_variable *variable, int64_t index,
+                       const char *values, struct error *error)
 {
     const struct dataset *dataset = &self->inference->run.validation.dataset;
     const struct window_tile tile = window_tile_of(dataset, index);
     const struct image_size *field = &dataset->field;
     const int64_t height = dataset->height, bytes = variable->value_bytes;
-    const int64_t lines = (int64_t)variable->row_bytes / (dataset->width * bytes);
-    const int64_t first = index / dataset->tiles * (lines / height); /* plane of the variable */
+    const int64_t lines = (int64_t)variable->row_bytes / (dataset->width * bytes); /* all planes */
+    const int64_t first = index / dataset->tiles * (lines / height); /* plane in the file */
     bool good = true;
     for (int64_t n = 0; good && n < lines; n++) {
         const int64_t y = (first + n / height) * field->height + tile.top + n % height;
         const int64_t offset = (y * field->width + tile.left + tile.columns) * bytes;
         if (n % height >= tile.rows)
             good = durable_write(self->descriptor, self->path,
-                                 row + (n * dataset->width + tile.columns) * bytes,
+                                 values + (n * dataset->width + tile.columns) * bytes,
                                  (size_t)((dataset->width - tile.columns) * bytes),
                                  variable->offset + offset, error);
     }

@@ -76,7 +76,7 @@ struct data_options {
         y[OPTION_TEXT];            /* data sets of arrays: images, separated by commas; labels */
     int order;                     /* enum data_order_choice, of arrays */
     bool join;                     /* files of arrays are one series */
-    char transform[OPTION_TEXT];   /* of variables of arrays: "log1p:u,sqrt:v" */
+    char transform[OPTION_TEXT];   /* functions of variables of arrays: "log1p:u,sqrt:v" */
     bool skip_broken, allow_empty; /* of image folders, as all members below */
     int check;                     /* enum check_choice */
     int truncated;                 /* enum truncated_choice */

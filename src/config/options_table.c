@@ -171,9 +171,9 @@ const struct option_entry option_table[] = {
     {PLACE(data, classes), .kind = OPTION_IS_INTEGER, .preset = "10", .least = 1,
      .most = CLASSES_MOST, .help = "Synthetic data: number of classes."},
     {PLACE(data, task), CHOICES(TASK_CHOICES), .preset = "classes",
-     .help = "Synthetic data and arrays: the task. labels: several of each sample; detected. "
-             "regression: "
-             "predict the numbers of data.y, or 20 (or model.channels) random ones from 0 to 1."},
+     .help = "Synthetic data and arrays: the task. labels: a sample has several labels; set by the "
+             "program if data.y is [N, K]. regression: predict the numbers of data.y, or 20 (or "
+             "model.channels) random ones from 0 to 1."},
     {PLACE(data, x), .kind = OPTION_IS_TEXT, .preset = "",
      .help = "Arrays: path of the data set of the images in each file, [samples, channels, height, "
              "width], [samples, height, width, channels] or [samples, height, width]; or several "
@@ -190,8 +190,8 @@ const struct option_entry option_table[] = {
      .help = "Arrays: the files of a split are one series, in the order of their names, so that "
              "u@+6 can be in the next file. off: each file is a series."},
     {PLACE(data, transform), .kind = OPTION_IS_TEXT, .preset = "",
-     .help = "Arrays: functions of variables before their statistics: log1p:NAME, log10:NAME or "
-             "sqrt:NAME, separated by commas. Predictions and metrics are converted back."},
+     .help = "Arrays: functions that replace variables: log1p:NAME, log10:NAME or sqrt:NAME, "
+             "separated by commas. Predictions and metrics are in the units of the data."},
     {PLACE(data, values), CHOICES(VALUES_CHOICES), .preset = "uint8",
      .help = "Synthetic data: type of the values. float32: each channel has its own scale, and one "
              "value of 256 is missing, as in measured data."},
@@ -304,9 +304,9 @@ const struct option_entry option_table[] = {
              "eval.resize are heights; the width follows from the model's aspect ratio. shorter "
              "then means the smallest image that covers this size."},
     {PLACE(augment, crop), CHOICES(CROP_OR_AUTO_CHOICES), .preset = "auto",
-     .help = "Crop of the resized image to the model's image size; of arrays, without "
-             "augment.resize, a window. center: from the middle. random: from a random position, "
-             "after padding with augment.crop_pad. auto: none."},
+     .help = "Crop of the resized image to the model's image size. Arrays without augment.resize: "
+             "window of the image. center: from the middle. random: from a random position, after "
+             "padding with augment.crop_pad. auto: none."},
     {PLACE(augment, interpolation), CHOICES(INTERPOLATION_CHOICES), .preset = "auto",
      .help = "Interpolation of resizes in training and evaluation, with antialiasing. auto: with "
              "recipe=photos that of the weights of model.init, else of the architecture; with "
@@ -410,7 +410,8 @@ const struct option_entry option_table[] = {
              "outputs of a regression. auto: 1 for all."},
     {PLACE(train, row_weight), CHOICES(ROW_WEIGHT_CHOICES), .preset = "none",
      .help = "Arrays, model.head=dense: weights of the rows in loss and metrics. latitude: cosine "
-             "of the latitude in the data, or of rows from pole to pole."},
+             "of the latitude, by the data's coordinate, else by equally spaced rows from pole to "
+             "pole."},
     {PLACE(train, ignore_label), .kind = OPTION_IS_INTEGER, .preset = "auto",
      AUTOMATIC(IGNORE_NONE), .least = IGNORE_LEAST, .most = IGNORE_MOST,
      .help = "Arrays, model.head=dense: number in data.y of pixels that are left out of loss and "

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Memory for tables whose size is bounded: if there is not enough, the job ends (ENSURE_MEMORY). */
+/* Allocation of tables of bounded size. If memory is short, the job ends with ERROR_MEMORY. */
 #ifndef VITTRAIN_CORE_ALLOCATE_H
 #define VITTRAIN_CORE_ALLOCATE_H
 
@@ -8,13 +8,15 @@
 /* Return zeroed memory for `count` elements, which may be 0; freed by the caller. */
 void *allocate(size_t count, size_t element_bytes);
 
-/* Return a copy of a text, which the caller frees. */
+/* Return a copy of a text, to be freed by the caller. */
 char *allocate_copy(const char *text);
 
-/* Resize memory of this function or of allocate. Return it; it may have moved. */
+/* Resize memory that a function of this file returned, or NULL. New bytes are not set to zero.
+ * Return the memory, which may have moved. */
 void *allocate_resized(void *memory, size_t bytes);
 
-/* Ensure that an array has memory for element `count`. Return the array, which may have moved. */
+/* Grow an array of `count` elements if it has no memory for one more. New memory is not set to
+ * zero. Return the array, which may have moved. */
 void *allocate_more(void *array, size_t *capacity, size_t count, size_t element_bytes);
 
 #endif

@@ -134,8 +134,8 @@ static bool is_wanted(const struct walk *walk)
     return false;
 }
 
-/* True if the data of the current data set are described: hdf5_reader.datasets has it, or it is a
- * dimension scale in use. */
+/* True if the chunks and compact data of the current data set are described: hdf5_reader.datasets
+ * has it, or it is a dimension scale in use. */
 static bool data_are_wanted(const struct walk *walk, hid_t dataset)
 {
     return is_wanted(walk) ||

@@ -51,7 +51,7 @@ void hdf5_values_write(hid_t object, const char *name, hid_t type, int64_t count
 void hdf5_number_write(hid_t object, const struct hdf5_number *number, const void *from);
 void hdf5_text_write(hid_t object, const char *name, const char *text);
 
-/* Return the type of a number in memory. */
+/* Return the 64-bit type in memory of numbers of this kind. */
 hid_t hdf5_number_type(enum hdf5_value kind);
 
 /* Create a group whose members are listed in order of creation. Close it with H5Gclose. */

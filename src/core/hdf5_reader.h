@@ -101,8 +101,8 @@ void hdf5_description_free(struct hdf5_description *description);
 struct hdf5_reader {
     enum error_kind kind; /* of the error for an unusable file */
     const char *purpose;  /* for messages: "a checkpoint" */
-    const char *datasets; /* paths of data sets whose chunks and compact data are described,
-                           * separated by commas, as are those of all scales; NULL: none */
+    const char *datasets; /* paths of data sets, separated by commas. The chunks and compact data of
+                           * these and of all scales in use are described. NULL: of none */
     bool allows_faults;   /* an object that HDF5 cannot read is no error */
     /* The caller sets the other members to zero before the first file. */
     const char *path;
@@ -144,7 +144,8 @@ const struct hdf5_attribute *hdf5_attribute_find(const struct hdf5_reader *reade
 int hdf5_reals_get(const struct hdf5_reader *reader, const struct hdf5_object *object,
                    const char *name, double *values, int most);
 
-/* The same for an attribute, or NULL, whose values are in `from`. */
+/* Copy the numbers of an attribute, as hdf5_reals_get does. `attribute` may be NULL; `from` has the
+ * values of its file. */
 int hdf5_attribute_reals(const struct hdf5_attribute *attribute, const char *from, double *values,
                          int most);
 

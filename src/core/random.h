@@ -41,13 +41,13 @@ static inline float random_uniform(uint32_t word)
     return (float)(word >> 8) * 0x1p-24f;
 }
 
-/* Return a number in [low, high). */
+/* Map a random word to a uniform number in [low, high). */
 static inline double random_between(uint32_t word, double low, double high)
 {
     return low + (high - low) * (double)random_uniform(word);
 }
 
-/* Return an integer in [low, high]. */
+/* Map a random word to a uniform integer in [low, high]. */
 static inline int64_t random_integer(uint32_t word, int64_t low, int64_t high)
 {
     return low + (int64_t)(((uint64_t)word * (uint64_t)(high - low + 1)) >> 32);

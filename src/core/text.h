@@ -37,8 +37,9 @@ const char *text_next_item(const char *list, size_t *length);
  * (ulimit -n)". `size`: of the array, at least 1. */
 void text_add_file_limit(char *text, size_t size);
 
-/* A text that is written as a stream. text_stream_close returns it, to be freed by the caller.
- * Abort with ERROR_MEMORY if memory is short. */
+/* A text that is written as a stream (open_memstream). text_stream_open returns the stream.
+ * text_stream_close closes it and returns the text, to be freed by the caller; `length` is then
+ * valid. Both abort with ERROR_MEMORY if memory is short. */
 struct text_stream {
     FILE *stream;
     char *text;

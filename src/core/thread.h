@@ -11,8 +11,8 @@
  * of its own faults are not. */
 int thread_start(pthread_t *thread, const char *name, void *(*run)(void *argument), void *argument);
 
-/* Run a function in at most this many threads, one of which is the calling thread, and wait for
- * them. If the system refuses a thread, the others do its work. */
+/* Run a function in at most `threads` threads, one of which is the calling thread, and wait for
+ * all. If a thread cannot be created, fewer run: the function must divide the work dynamically. */
 void threads_run(const char *name, int64_t threads, void *(*run)(void *argument), void *argument);
 
 #endif

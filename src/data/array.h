@@ -110,7 +110,7 @@ bool array_type_set(struct array *array, const char *type);
 bool array_refuse(const struct array *array, struct error *error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Set the error for an array without elements, and `is_empty`. Return false. */
+/* Set `is_empty` and the error for an array without elements. Return false. */
 bool array_refuse_empty(struct array *array, struct error *error);
 
 /* Set the rule from attributes with NetCDF's conventions: scale_factor, add_offset, _FillValue,

@@ -11,8 +11,9 @@
 #include "core/allocate.h"
 #include "data/array_zarr.h"
 
-/* False if an attribute describes how the file stores the values, or refers to other arrays. */
-static bool is_of_values(const char *name)
+/* True if an attribute describes the values. False if it describes how the file stores them, or
+ * refers to other arrays. */
+static bool describes_values(const char *name)
 {
     static const char *const names[] = {
         "CLASS",       "NAME",          HDF5_SCALE_USES,   HDF5_SCALES,  ZARR_DIMENSIONS,
@@ -126,7 +127,7 @@ void array_attributes_select(const struct array_path *source, const char *array,
 void array_attributes_read(const struct array_path *source, const char *array,
                            struct array_attributes *attributes)
 {
-    array_attributes_select(source, array, is_of_values, attributes);
+    array_attributes_select(source, array, describes_values, attributes);
 }
 
 const struct hdf5_attribute *array_attributes_find(const struct array_attributes *attributes,

@@ -13,7 +13,8 @@ struct array_attributes {
     char *values; /* attribute->offset counts from here */
 };
 
-/* Copy the attributes whose names are selected. Call array_attributes_free in any case. */
+/* Copy the attributes for whose names is_selected returns true. Call array_attributes_free in any
+ * case. */
 void array_attributes_select(const struct array_path *source, const char *array,
                              bool (*is_selected)(const char *name),
                              struct array_attributes *attributes);

@@ -26,8 +26,8 @@
 struct arrays_file {
     char *path;
     struct array_path place;
-    int64_t first, count; /* first record and number of records: those whose last sample it has */
-    int64_t sample;       /* of record `first`; negative: in an earlier file */
+    int64_t first, count; /* first record and number of records whose last sample is in this file */
+    int64_t sample;       /* index of sample @0 of record `first`; negative: in an earlier file */
     int64_t chunk;        /* samples in its largest chunks that have to be decoded; at least 1 */
     int64_t first_chunk;  /* number of chunks of the files before */
     struct array *array;  /* [x_count + y_count] */
@@ -42,7 +42,7 @@ struct arrays {
     struct variable *x, *y; /* [x_count], [y_count] */
     int x_count, y_count;
     int array_count; /* of a file: x_count + y_count; x_count if the files do not have data.y */
-    int64_t before, after; /* samples at both ends of a series that have no neighbour @-k or @+k */
+    int64_t before, after;    /* first and last samples of a series without a neighbour @-k, @+k */
     int64_t samples, records; /* of all files */
     bool joined;              /* all files are one series */
     bool has_planes;          /* the targets are planes, which are read with the pixels */
@@ -58,8 +58,7 @@ static bool no_memory(struct error *error)
 
 /* ---- variables ---- */
 
-/* Samples of planes or numbers are predicted even if their targets are after the end of the series.
- */
+/* True if predict includes samples whose targets are after the end of the series. */
 static bool predicts_beyond(const struct options *options, enum data_split split)
 {
     return split == SPLIT_ALL &&
@@ -124,13 +123,13 @@ static bool shape_set(struct dataset *dataset, const struct options *options,
 
 /* ---- files ---- */
 
-/* Number of records of a series of `samples` samples. */
+/* Return the number of records of a series of `samples` samples. */
 static int64_t records_of(const struct arrays *self, int64_t samples)
 {
     return larger(0, samples - self->before - self->after);
 }
 
-/* Set the records of the newest file. */
+/* Set the records of a file, after those of all files before it. */
 static bool records_assign(struct dataset *dataset, const struct options *options,
                            struct arrays_file *file, struct error *error)
 {
@@ -186,7 +185,7 @@ static bool file_arrays(struct dataset *dataset, const struct options *options,
     return records_assign(dataset, options, file, error);
 }
 
-/* Return the records of which a file has the value at an offset. */
+/* Return the records whose value at an offset (@) is in a file. */
 static struct arrays_part part_of(const struct dataset *dataset, int64_t number, int64_t offset)
 {
     const struct arrays *self = dataset->self;
@@ -204,7 +203,7 @@ static struct arrays_part part_of(const struct dataset *dataset, int64_t number,
                                     self->joined && number < self->file_count - 1 ? 0 : end - last};
 }
 
-/* Read the targets, which are not planes, of all files to self->target. */
+/* Read targets that are not planes from all files into self->target. */
 static bool targets_read(struct dataset *dataset, struct error *error)
 {
     struct arrays *self = dataset->self;
@@ -484,8 +483,8 @@ static bool task_set(struct dataset *dataset, const struct options *options, str
 
 /* ---- chunks ---- */
 
-/* Return the file that has a record's value at an offset, and the number of the sample in it; NULL
- * after the end of the series. */
+/* Return the file that has a record's value at an offset (@), and the index of the sample in this
+ * file; NULL if the value is after the end of the series. */
 static struct arrays_file *file_of(const struct arrays *self, int64_t record, int64_t offset,
                                    int64_t *sample)
 {
@@ -509,7 +508,7 @@ static struct arrays_file *file_of(const struct arrays *self, int64_t record, in
     return file;
 }
 
-/* Return the bytes of decoded chunks that samples share, tiles of a field included; 0 for numbers,
+/* Return the bytes of decoded chunks that samples or the tiles of a field share; 0 for numbers,
  * which are read when the file is opened. */
 static int64_t shared_bytes(const struct array *array, bool tiled)
 {
@@ -668,7 +667,8 @@ VECTORISED static bool values_are_finite(const float *values, int64_t count)
     return infinite == 0;
 }
 
-/* Read the window of variables of a record from (top, left) on to `to`. */
+/* Read the window at (top, left) of variables of a record into `to`. Values after the end of the
+ * series are NaN. */
 static bool planes_read(const struct dataset *dataset, const struct variable *variables, int count,
                         int64_t record, int64_t top, int64_t left, float *to, struct error *error)
 {

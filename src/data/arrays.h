@@ -13,12 +13,12 @@ struct arrays_view {
     int64_t file_count;
 };
 
-/* A file and the records first .. first + count - 1 of which it has the targets: those of record
- * first + i are sample `sample` + i of its data sets. */
+/* A file and the records whose targets it has, first .. first + count - 1. The targets of record
+ * first + i are sample `sample` + i of the file's data sets. */
 struct arrays_part {
     const char *path;
     int64_t first, count, sample;
-    int64_t beyond; /* records after them whose targets are after the end of the series */
+    int64_t beyond; /* number of records after these, with targets after the end of the series */
 };
 
 /* Return false if the data set has another format. */

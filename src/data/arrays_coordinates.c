@@ -77,8 +77,8 @@ static void zarr_scales_find(const char *store, const struct variable *x, struct
     json_decref(attributes);
 }
 
-/* Set coordinates of `count` samples after the end of an array: its last three are continued if
- * they are equally spaced, otherwise they are missing. */
+/* Set `count` coordinates after the end of an array, without the first `skipped` of these: continue
+ * its last three values if they are equally spaced, else set NaN. */
 static void values_continue(struct array *array, int64_t skipped, int64_t count, double *to)
 {
     const int64_t extent = array->extent[0];
@@ -115,8 +115,8 @@ static bool values_append(const struct array_path *source, const char *path, int
     return good && larger != NULL;
 }
 
-/* Take the name and the attributes from the first file. Return false if the units of another file
- * differ from its units. */
+/* Set name and attributes from the first file. Return false if the units of another file differ
+ * from those of the first. */
 static bool attributes_set(const struct array_path *source, const char *path, struct coordinate *to)
 {
     struct array_attributes attributes = {0};
@@ -188,15 +188,15 @@ void arrays_coordinates_read(const struct dataset *dataset, struct coordinate ax
     for (int64_t f = 0; arrays_view(dataset, &view) && f < view.file_count; f++)
         if (!file_open_and_read(dataset, &view, f, axes, f == 0 ? y : NULL))
             coordinate_free(samples);
-    /* Records are in ascending order. */
+    /* In place, because records are in ascending order. */
     const int64_t records = window_records(dataset);
     for (int64_t n = 0; samples->count > 0 && n < records; n++)
         samples->values[n] = samples->values[dataset_record(dataset, dataset->count / records * n)];
     samples->count = samples->count > 0 ? records : 0;
 }
 
-/* True if a coordinate is the latitude by its units, standard name or name, as in the CF
- * conventions. */
+/* True if a coordinate is a latitude by its units, standard name (CF conventions) or name, and all
+ * values are in [-90, 90]. */
 static bool is_latitude(const struct coordinate *rows)
 {
     const char *units = array_attributes_text(&rows->attributes, "units");

@@ -7,7 +7,7 @@
 #include "data/array_attributes.h"
 #include "data/arrays.h"
 
-/* The outputs of a model have no coordinates. */
+/* Dimensions of predictions. AXIS_OUTPUTS, the outputs of a model, has no coordinates. */
 enum coordinate_axis { AXIS_SAMPLES, AXIS_ROWS, AXIS_COLUMNS, AXIS_OUTPUTS, AXES };
 
 struct coordinate {
@@ -17,16 +17,16 @@ struct coordinate {
     struct array_attributes attributes;
 };
 
-/* Read the coordinates of the samples and pixels. A sample has those of its target. An axis whose
- * coordinates cannot be read, or have different units in two files, has none; the latter is a
- * warning. `y`, if not NULL: the attributes of the data sets of data.y in the first file.
+/* Read the coordinates of samples and pixels. The coordinate of a sample is that of its target. An
+ * axis has no coordinates if they cannot be read, or if their units differ between files, with a
+ * warning. Unless `y` is NULL, read the attributes of the data sets of data.y in the first file.
  * Initialize both with zeros. */
 void arrays_coordinates_read(const struct dataset *dataset, struct coordinate axes[AXES],
                              struct array_attributes *y);
 
 /* Return allocated weights of the rows of the images, with a mean of 1: the cosine of the latitude
- * (WeatherBench, Rasp et al. 2020). Without a coordinate of the latitude in the first file, the
- * rows are equally spaced from pole to pole. */
+ * (WeatherBench, Rasp et al. 2020). If the first file has no latitudes, the rows are assumed to be
+ * equally spaced from pole to pole. logs: log which of these is used. */
 float *arrays_row_weights(const struct dataset *dataset, bool logs);
 
 /* Make a coordinate empty. */

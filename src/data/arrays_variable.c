@@ -46,7 +46,7 @@ bool variables_parse(const char *option, const char *list, struct variable **var
     return *count > 0 || error_set(error, ERROR_USAGE, "%s=%s names no data set", option, list);
 }
 
-/* Set the transform of the variables of a name. Return their number. */
+/* Set the transform of all variables with a name. Return their number. */
 static int transform_set(struct variable *variables, int count, const char *name, size_t length,
                          enum value_transform transform)
 {

@@ -23,14 +23,14 @@ struct variable {
 MUST_CHECK bool variables_parse(const char *option, const char *list, struct variable **variables,
                                 int *count, struct error *error);
 
-/* Set the transforms of a list that "data.transform" contains: "log1p:u,sqrt:v". Each of its
- * variables must be in x or y; y must not have any if y_is_class. */
+/* Set the transforms of a list such as "log1p:u,sqrt:v" (data.transform). Each variable of the list
+ * must be in x or y; if y_is_class, none may be in y. */
 MUST_CHECK bool variables_transform(const char *list, struct variable *x, int x_count,
                                     struct variable *y, int y_count, bool y_is_class,
                                     struct error *error);
 
-/* Write the transforms of `total` channels. A variable whose channels are not known has one, or all
- * if it is the only variable. */
+/* Write the transform of each of `total` channels. A variable whose number of channels is not known
+ * has one channel, or all channels if it is the only variable. */
 void variables_list_transforms(const struct variable *variables, int count, int64_t total,
                                uint8_t transforms[IMAGE_CHANNELS]);
 
@@ -38,18 +38,19 @@ void variables_list_transforms(const struct variable *variables, int count, int6
 MUST_CHECK bool variable_set_shape(struct variable *variable, const char *option,
                                    const struct array *array, int order, struct error *error);
 
-/* Add the variable's channels to `channels`. All variables have images of one size, height x width;
- * `first` is named in the error. */
+/* Add the variable's channels to `channels`. It is an error if its images are not of height x
+ * width, the size of those of `first`. */
 MUST_CHECK bool variable_add_channels(const struct variable *variable, const struct variable *first,
                                       const char *option, int64_t *channels, int64_t height,
                                       int64_t width, struct error *error);
 
+/* Log the shape that was found for a variable of four dimensions. */
 void variable_log(const struct variable *variable, const char *option);
 
 /* True if the array of another file has the variable's shape. */
 bool variable_agrees(const struct variable *variable, const struct array *array);
 
-/* Return the box of the window of height x width pixels from (top, left) on, in one sample. */
+/* Return the box of the window of height x width pixels at (top, left) of a sample. */
 struct array_box variable_window(const struct variable *variable, int64_t sample, int64_t top,
                                  int64_t left, int64_t height, int64_t width);
 

@@ -22,7 +22,7 @@ struct crop {
     double scale[2], ratio[2]; /* limits of random_resized */
     struct image_size resize;  /* otherwise: target size of the resize */
     int resize_to;             /* enum resize_choice */
-    bool window;               /* or no resize: only the pixels of the crop are read */
+    bool window;               /* or no resize: only the pixels of the crop are read (window.h) */
     int take;                  /* then enum crop_choice */
     int64_t pad;               /* zeros added to each side before cropping */
     enum resize_filter filter;

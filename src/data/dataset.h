@@ -35,8 +35,8 @@ struct dataset_format {
      * the error. */
     bool (*read)(struct dataset *dataset, int64_t record, void *values, int32_t *label,
                  struct error *error);
-    /* Instead of read, if only a part of a record can be read: the part of dataset->height x width
-     * pixels from row `top` and column `left` on, and its targets. */
+    /* Instead of read, for formats that can read a part of a record: the window of dataset->height
+     * x width pixels from row `top` and column `left` on, and its targets. */
     bool (*read_window)(struct dataset *dataset, int64_t record, int64_t top, int64_t left,
                         void *values, int32_t *label, struct error *error);
     /* Encoded data sets only, instead of read: load the record's image file. Thread-safe. The
@@ -79,8 +79,8 @@ struct dataset {
     bool encoded;                    /* records are image files: `load` is set and not `read` */
     uint32_t sum;                    /* checksum of the listed records, to compare ranks */
     int64_t channels, height, width; /* of each record; 3, 0, 0 if encoded */
-    struct image_size field; /* size of the stored images if records are windows of them; else 0 */
-    int64_t tiles;           /* samples of a record that is divided into tiles; else 0 */
+    struct image_size field; /* size of the stored images if samples are windows of them; else 0 */
+    int64_t tiles;           /* number of tiles of a record if samples are tiles; else 0 */
     bool normalised;         /* mean and std are those of the data set, not of the model */
     double mean[IMAGE_CHANNELS], std[IMAGE_CHANNELS]; /* [channels] */
     int64_t classes;   /* or the number of outputs, if the targets are not classes */
@@ -89,10 +89,9 @@ struct dataset {
     bool held_out;     /* the records are training records, of which data.val holds out a part */
     char **class_name; /* [classes], or NULL */
     struct target_shape target; /* NaN is a missing target */
-    uint8_t channel_transform[IMAGE_CHANNELS],
-        target_transform[IMAGE_CHANNELS]; /* enum
-                                           * value_transform of the values; 0: none */
-    bool target_is_class;                 /* one plane, of class numbers */
+    /* enum value_transform of the values of a channel and of a target */
+    uint8_t channel_transform[IMAGE_CHANNELS], target_transform[IMAGE_CHANNELS];
+    bool target_is_class;   /* one plane, of class numbers */
     bool target_normalised; /* the model learns (target - mean) / std of the training samples */
     char **target_name;     /* [target.count], or NULL: names of the outputs */
     float *row_weights;     /* [height], or NULL: weights of rows in loss and metrics */
@@ -159,7 +158,7 @@ MUST_CHECK bool dataset_read(struct dataset *dataset, int64_t index, void *value
 MUST_CHECK bool dataset_load(struct dataset *dataset, int64_t index, struct byte_buffer *bytes,
                              int32_t *label, struct error *error);
 
-/* Read the window of a sample from (top, left) on, if dataset->field is set. */
+/* Read the window at (top, left) of a sample. dataset->field must be set. */
 MUST_CHECK bool dataset_read_window(struct dataset *dataset, int64_t index, int64_t top,
                                     int64_t left, void *values, int32_t *label,
                                     struct error *error);
@@ -168,7 +167,7 @@ MUST_CHECK bool dataset_read_window(struct dataset *dataset, int64_t index, int6
 MUST_CHECK bool dataset_label(struct dataset *dataset, int64_t index, int32_t *label,
                               struct error *error);
 
-/* Name the classes of a data set by their numbers after `prefix`; for formats. */
+/* Set the names of the classes to PREFIX0, PREFIX1, ...; called by formats. */
 void dataset_number_classes(struct dataset *dataset, const char *prefix);
 
 /* Hint that samples [first, first + count) will be read soon. */

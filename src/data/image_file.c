@@ -80,15 +80,15 @@ static bool png_header(const uint8_t *bytes, size_t count, struct image_header *
            error_set(error, ERROR_DATA, "is damaged: a PNG without IHDR at its beginning");
 }
 
-/* Formats by their first bytes: those of enum image_format, then common ones that are not
- * supported, for the message. */
+/* Formats and the bytes at `offset` that identify them. The first ones are in the order of enum
+ * image_format; the others are not supported and are named in the error. */
 static const struct format {
     const char *name;
     size_t offset, count;
     const char *bytes;
     bool (*header)(const uint8_t *bytes, size_t count, struct image_header *header,
                    bool *incomplete, struct error *error);
-    /* NULL: `header` sets the orientation. */
+    /* Set the EXIF orientation; false: more bytes are needed. NULL: `header` sets it. */
     bool (*orientation)(const uint8_t *bytes, size_t count, bool whole, int *orientation);
     bool (*decode)(const uint8_t *bytes, size_t count, const struct image_header *header,
                    const struct image_request *request, struct image_pixels *pixels,

@@ -25,7 +25,8 @@ struct batch {
     struct error error;                  /* if set, a record could not be read; its label is 0 */
 };
 
-/* Targets of a sample, in the units of the data after data.transform; NaN is missing. */
+/* Return the targets of a sample, not normalised. data.transform is applied to them until
+ * evaluations undo it. NaN is missing. */
 static inline const float *batch_targets(const struct batch *batch, int64_t sample)
 {
     return (const float *)(const void *)(batch->pixels + sample * batch->record_bytes +

@@ -127,7 +127,8 @@ bool record_check_decode(struct check_scratch *scratch, size_t bytes,
 
 /* ---- Image files. */
 
-/* Open a regular file and set its size. Return -1 and an error that does not name the file. */
+/* Open a regular file and set its size. On failure, return -1 and set an error that does not name
+ * the file. */
 static int file_open(const char *path, int64_t *bytes, struct error *error)
 {
     const int descriptor = text_file_descriptor(path, bytes);
@@ -182,7 +183,7 @@ bool encoded_file_check(const char *path, const struct options *options,
     return good;
 }
 
-/* Load the file or, if `bytes` is NULL, find its size. Return its size; the error names it. */
+/* Load the file; if `bytes` is NULL, only find its size. Return the size. Errors have the path. */
 static int64_t file_load(const char *path, struct byte_buffer *bytes, struct error *error)
 {
     struct error reason = {0};

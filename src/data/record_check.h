@@ -37,7 +37,8 @@ static inline void record_check_orientation(struct check_scratch *scratch, int o
     scratch->oriented += orientation > 1;
 }
 
-/* ---- image files: only regular files are read, and opening a pipe does not block. Thread-safe. */
+/* ---- Image files. Files that are not regular are refused, and opening a pipe does not block.
+ * Thread-safe. */
 
 /* Load the whole file; the buffer is grown if necessary. The error names the file. */
 MUST_CHECK bool encoded_file_load(const char *path, struct byte_buffer *bytes, struct error *error);
@@ -45,8 +46,8 @@ MUST_CHECK bool encoded_file_load(const char *path, struct byte_buffer *bytes, s
 /* Return the file's size in bytes. The error names the file. */
 int64_t encoded_file_size(const char *path, struct error *error);
 
-/* Read the header of the image of `bytes` bytes at this offset of an open file. `file`: a buffer.
- * The error does not name the file. */
+/* Read the header of an image of `bytes` bytes at an offset of an open file. `file`: buffer for the
+ * bytes that are read. The error does not name the file. */
 MUST_CHECK bool encoded_file_header(int descriptor, size_t offset, size_t bytes,
                                     int64_t most_pixels, struct byte_buffer *file,
                                     struct image_header *header, struct error *error);

@@ -39,9 +39,7 @@ MUST_CHECK bool split_files_find(const char *root, const struct split_file_kind 
 struct split_file *split_files_of(const struct split_files *files, enum data_split split,
                                   int64_t *count);
 
-/* Return the files to open for a split, or NULL with an error if there are none. Without test
- * files, the validation files are the test split; without both, data.val=FRACTION holds out
- * training samples. */
+/* Return the files to open for a split (split_stored); NULL and an error if there are none. */
 struct split_file *split_files_choose(const struct split_files *files,
                                       const struct options *options, enum data_split split,
                                       int64_t *count, struct error *error);

@@ -33,8 +33,8 @@ struct share {
     int64_t end;
     atomic_llong next; /* next sample to read */
     pthread_mutex_t mutex;
-    struct channel_sums *sums; /* [planes], with the error guarded by mutex */
-    struct error error;
+    struct channel_sums *sums; /* [planes]; guarded by mutex */
+    struct error error;        /* guarded by mutex */
 };
 
 /* Number of planes of a record that are measured: channels, then targets. */
@@ -114,7 +114,7 @@ static bool sample_add(const struct share *share, int64_t sample, struct channel
     return true;
 }
 
-/* Number of words in the sums of all planes. */
+/* Return the number of int64_t in the sums of all planes. */
 static size_t sums_words(const struct dataset *dataset)
 {
     return (size_t)plane_count(dataset) * sizeof(struct channel_sums) / sizeof(int64_t);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Functions of data.transform, which replace values before their statistics are computed. */
+/* Functions of data.transform, which are applied to values when they are read. */
 #ifndef VITTRAIN_DATA_VALUE_TRANSFORM_H
 #define VITTRAIN_DATA_VALUE_TRANSFORM_H
 
@@ -8,14 +8,14 @@
 
 enum value_transform { TRANSFORM_NONE, TRANSFORM_LOG1P, TRANSFORM_LOG10, TRANSFORM_SQRT };
 
-/* Return the transform of a name of `length` bytes, or TRANSFORM_NONE. */
+/* Return the transform with a name of `length` bytes, or TRANSFORM_NONE. */
 enum value_transform value_transform_find(const char *name, size_t length);
 
-/* Transform values in place. Those for which the function is not finite become NaN, but infinite
- * ones stay infinite. */
+/* Transform values in place. A finite value whose result is not finite becomes NaN; infinite values
+ * are unchanged. */
 void value_transform_apply(enum value_transform transform, float *values, int64_t count);
 
-/* Invert the transform in place. The inverse of sqrt is 0 for negative values. */
+/* Apply the inverse function in place. That of sqrt returns 0 for negative values. */
 void value_transform_undo(enum value_transform transform, float *values, int64_t count);
 
 #endif

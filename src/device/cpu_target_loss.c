@@ -24,9 +24,9 @@ static double losses_add(const struct piece_sums *sums, int64_t batch, int64_t p
     return total;
 }
 
-/* Set the divisor of each sample's loss in the first of its pieces: the sum of the weights, or 1.
- */
-static void weights_add(const struct target_loss *args, struct piece_sums *sums, int64_t pieces)
+/* Replace the weight of the first piece of each sample by the divisor of its loss: the sum of the
+ * weights of all pieces, or 1 with is_sum; 0 without targets. */
+static void divisors_set(const struct target_loss *args, struct piece_sums *sums, int64_t pieces)
 {
     for (int64_t sample = 0; sample < args->batch; sample++, sums += pieces) {
         for (int64_t piece = 1; piece < pieces; piece++)
@@ -54,7 +54,7 @@ void cpu_target_loss(struct stream *stream, const struct target_loss *args)
         const int64_t begin = i % pieces * PIECE;
         sums[i].weight = kernels->weights(args, i / pieces, begin, smaller(begin + PIECE, count));
     }
-    weights_add(args, sums, pieces);
+    divisors_set(args, sums, pieces);
 #pragma omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, elements))
     for (int64_t i = 0; i < all; i++) {
         const int64_t begin = i % pieces * PIECE;

@@ -57,7 +57,8 @@ struct device_backend {
     void (*sensors)(struct device *device, double now, struct sensor_reading *reading);
     /* Return true if attention over this many tokens with heads of this width is supported. */
     bool (*attention_fits)(struct device *device, int64_t tokens, int64_t head_dim);
-    /* Calls of linear layers without gradients of parameters may have any number of grains. */
+    /* True if a call of a linear layer may have any number of grains, unless it computes gradients
+     * of parameters. */
     bool linear_grains;
     /* The operations that write or read the gradient of a linear layer's output can also compute
      * the gradient of its bias. */

@@ -3,8 +3,8 @@
  * global batch is divided into passes. The global batch is cut into grains of a fixed number of
  * samples. Between grains_begin and grains_end, operations that sum over samples, and those whose
  * bits could depend on the number of samples in a call, run once per grain. Linear layers may
- * compute several grains in a call (linear_grains). Gradients of grains are added in the order
- * of core/tree.h. All other calls go to the device's backend. */
+ * compute several grains in a call (device_backend.linear_grains). Gradients of grains are added in
+ * the order of core/tree.h. All other calls go to the device's backend. */
 #ifndef VITTRAIN_DEVICE_GRAINS_H
 #define VITTRAIN_DEVICE_GRAINS_H
 

@@ -31,6 +31,7 @@ struct image_scratch image_scratch_of(const struct image_transform *args);
 /* Return the bytes of scratch memory that image_transform needs: 0 without a resize. */
 size_t image_transform_scratch(const struct image_transform *args);
 
+/* Return the bytes of one channel of a pixel in the input. */
 static inline size_t image_value_size(const struct image_transform *args)
 {
     return args->from_fp32 ? sizeof(float) : sizeof(uint8_t);

@@ -491,7 +491,7 @@ enum target_loss_kind {
 /* Loss of predictions with fp32 targets; height x width is 1 x 1 or the size of the image. The loss
  * l of a sample is the weighted mean sum(w * l) / sum(w) over its targets that are not NaN, and 0
  * if there are none: w = weights[output] * row_weights[row], for CROSS_ENTROPY weights[class] *
- * row_weights[row]. With is_sum it is the sum, sum(w * l). dpredictions = scale * scaler->scale *
+ * row_weights[row]. With is_sum, l is the sum sum(w * l). dpredictions = scale * scaler->scale *
  * d(loss of the sample). Only loss and samples are counted. A target of CROSS_ENTROPY that is not
  * the number of an output makes the sample's loss and gradient NaN. */
 struct target_loss {

@@ -41,7 +41,7 @@ static void *input_gradient(const struct convnet *convnet, const struct model_pa
     return needed ? gradient_memory(convnet, pass, node->input_gradient) : NULL;
 }
 
-/* The gradient from a second reader of the node's output, or NULL. */
+/* Return the gradient from the second reader of the node's output, or NULL if it has one reader. */
 static const void *added_gradient(const struct convnet *convnet, const struct model_pass *pass,
                                   const struct convnet_node *node)
 {

@@ -57,7 +57,7 @@ void class_counts_add(struct class_counts *counts, struct sample_counts *samples
     samples->right += counted > 0 && wrong == 0;
 }
 
-/* Order scores by falling probability. */
+/* Order scores by probability, in descending order. */
 static int scores_compare(const void *one, const void *other)
 {
     const float left = fabsf(*(const float *)one), right = fabsf(*(const float *)other);

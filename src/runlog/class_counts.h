@@ -41,21 +41,23 @@ void confusion_add_pixels(int64_t *confusion, int64_t classes, const float *logi
 void class_counts_add(struct class_counts *counts, struct sample_counts *samples, int64_t classes,
                       const float *logits, const float *targets);
 
-/* Return the probability of one of several labels from the output of the model. */
+/* Return the probability of one of several labels: the sigmoid of the model's output. */
 static inline float label_probability(float output)
 {
     return 1 / (1 + expf(-output));
 }
 
-/* Return the score of a label: its probability, negative if the target is 0; NaN: not counted. */
+/* Return the score of a label for average_precision: its probability, with a negative sign if the
+ * target is 0; NaN if the target is missing. */
 static inline float label_score(float output, float target)
 {
     return isnan(target) ? target : copysignf(label_probability(output), target - 0.5f);
 }
 
-/* Return the average precision of a label, sum((R(t) - R(t')) * P(t)) over the different
- * probabilities t in falling order, with precision P and recall R of the samples from t on; NAN
- * without a sample that has the label. Sorts the scores. */
+/* Return the average precision of a label: the sum of (R(t) - R(t')) * P(t) over the distinct
+ * probabilities t in descending order, where t' precedes t. P(t) and R(t) are precision and recall
+ * if samples of probability t or more are predicted. NaN scores are not counted. Return NAN if no
+ * sample has the label. Sort the scores. */
 double average_precision(float *scores, int64_t count);
 
 #endif

@@ -29,8 +29,8 @@ struct evaluation {
     double miou;                  /* segmentation: mean IoU of the classes that occur; else NAN */
     int64_t *confusion;           /* [classes, classes]: row = true class, column = predicted */
     struct class_counts *labels;  /* [classes] if labels do not exclude each other; else NULL */
-    double *average_precision;    /* [classes], as labels */
-    double map;                   /* mean of average_precision that is not NAN; else NAN */
+    double *average_precision;    /* [classes] if `labels` is not NULL; else NULL */
+    double map;                   /* mean of the average precisions that are not NAN; else NAN */
     int64_t outputs;              /* of a regression */
     struct output_errors *errors; /* [outputs] */
     double seconds;
@@ -40,10 +40,11 @@ struct evaluation {
 void evaluation_free(struct evaluation *evaluation);
 void evaluation_class(const struct evaluation *evaluation, int64_t class_number,
                       struct class_metrics *metrics);
-/* Macro averages over the classes, IoU and average precision over those that occur. */
+/* Set the macro averages: means over the classes, of IoU and average precision over those that
+ * occur. */
 void evaluation_macro(const struct evaluation *evaluation, struct class_metrics *metrics);
 
-/* Return the metric of checkpoint.monitor; of none, the accuracy. */
+/* Return the metric that `monitor` (enum monitor_choice) selects; for MONITOR_NONE the accuracy. */
 double evaluation_monitored(const struct evaluation *evaluation, int monitor);
 
 /* Write the main metrics for a line of the log: ", accuracy 60.00 % (top-5 95.00 %)". */

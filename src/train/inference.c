@@ -201,7 +201,7 @@ static bool files_open(struct inference *inference, const char *const *files, in
     return true;
 }
 
-/* Normalises records and weights rows as in the training of the weights. */
+/* Takes the statistics and the row weights with which the model was trained. */
 static bool statistics_take(struct inference *inference, const char *weights, struct error *error)
 {
     struct run *run = &inference->run;

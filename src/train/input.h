@@ -18,7 +18,7 @@ struct image_source {
     enum dataset_type type;
     int64_t channels, height, width;
     struct target_shape target; /* count 0: labels */
-    const float *row_weights;   /* of the data set */
+    const float *row_weights;   /* of the data set (dataset.h), or NULL */
     int64_t kept_bytes;         /* limit of the decoded chunks in memory */
 };
 

@@ -188,8 +188,8 @@ static bool loss_resolve(struct options *options, const struct dataset *dataset,
         options->data.task = TASK_LABELS;
     if (options->data.task == TASK_LABELS && (has_labels || is_class))
         return error_set(error, ERROR_USAGE,
-                         "data.task=labels needs several labels of each sample, and the data has "
-                         "one class of each %s: leave data.task out",
+                         "data.task=labels needs several labels per sample, but the data has one "
+                         "class per %s: leave data.task out",
                          has_labels ? "image" : "pixel");
     const bool several = options->data.task == TASK_LABELS;
     const bool is_regression = options->data.task == TASK_REGRESSION;

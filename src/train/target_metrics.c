@@ -124,9 +124,9 @@ static void pixels_reduce(struct target_metrics *metrics, struct evaluation *eva
     evaluation->miou = macro.iou;
 }
 
-/* Set the average precisions. The ranks divide the labels; each gathers the scores of all samples.
- */
-static void precisions_reduce(struct target_metrics *metrics, struct evaluation *evaluation)
+/* Set the average precisions. Each rank computes those of a part of the labels, from the scores of
+ * all samples. */
+static void average_precisions_reduce(struct target_metrics *metrics, struct evaluation *evaluation)
 {
     struct comm *world = metrics->session->mesh.world;
     const int64_t most = metrics->most, classes = evaluation->classes;
@@ -158,7 +158,7 @@ void target_metrics_reduce(struct target_metrics *metrics, struct evaluation *ev
         comm_all_reduce(world, &metrics->samples, sizeof metrics->samples / 8, COMM_INT64,
                         COMM_SUM);
         evaluation->top1 = (double)metrics->samples.right / (double)metrics->samples.counted;
-        precisions_reduce(metrics, evaluation);
+        average_precisions_reduce(metrics, evaluation);
     }
     if (metrics->sums != NULL)
         comm_all_reduce(world, metrics->sums,

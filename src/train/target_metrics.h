@@ -15,12 +15,13 @@ struct target_metrics {
     struct exact_sum *sums;       /* regression: [outputs, OUTPUT_SUMS]; else NULL */
     int64_t *confusion;           /* segmentation: [threads, classes, classes]; else NULL */
     struct sample_counts samples; /* of labels */
-    float *scores;                /* labels: [classes, most] of this rank's samples; else NULL */
-    int64_t most;                 /* samples of a rank */
+    float *scores;                /* labels: [classes, most], by label_score; else NULL */
+    int64_t most;                 /* largest number of samples of a rank */
     int64_t count;                /* samples added so far */
 };
 
-/* Allocate the counts and set the evaluation's classes or outputs. The feed has targets. Local. */
+/* Allocate the counts and set the evaluation's classes or outputs. The records of the feed must
+ * have targets. Not collective. */
 MUST_CHECK bool target_metrics_open(struct target_metrics *metrics, const struct session *session,
                                     const struct data_feed *feed, struct evaluation *evaluation,
                                     struct error *error);

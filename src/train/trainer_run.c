@@ -149,7 +149,7 @@ static bool epoch_train(struct trainer *trainer, struct error *error)
     return interval_end(trainer, error);
 }
 
-/* Returns the metric of the newest evaluation that checkpoint.monitor names, else the accuracy. */
+/* Returns the metric of checkpoint.monitor in the newest evaluation. */
 static double evaluation_value(const struct trainer *trainer, bool *lower_is_better)
 {
     const int monitor = trainer->run.options.checkpoint.monitor;

@@ -8,7 +8,7 @@
 #include "core/clock.h"
 #include "test.h"
 
-/* The clock stands still except in nanosleep. */
+/* Replaced clock: it advances in nanosleep only. */
 static time_t now = 1000;
 
 int clock_gettime(clockid_t clock, struct timespec *time)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* augment.crop of arrays: windows of fields are a function of seed, epoch and sample, pixels and
- * targets are cut alike, only the chunks of the window are decoded, and tiles of evaluations have
- * each target once. */
+/* augment.crop of arrays: windows of fields depend on seed, epoch and sample only. Pixels and
+ * targets are cut at the same position, and only the chunks of the window are decoded. The tiles of
+ * evaluations have each target once. */
 #include <hdf5.h>
 #include <math.h>
 
@@ -25,20 +25,20 @@ static float value_of(int64_t sample, int64_t channel, int64_t row, int64_t colu
     return (float)(((sample * (CHANNELS + OUTPUTS) + channel) * HEIGHT + row) * WIDTH + column);
 }
 
-/* Write fields of `count` channels from `first` on, in chunks of ROWS x COLUMNS pixels. */
-static void fields_write(hid_t file, const char *name, int64_t first, int64_t count, bool last)
+/* Write fields with channels first .. first + count - 1 in chunks of ROWS x COLUMNS pixels. */
+static void fields_write(hid_t file, const char *name, int64_t first, int64_t count, bool hwc)
 {
     static float values[SAMPLES * CHANNELS * HEIGHT * WIDTH];
     const hsize_t channels = (hsize_t)count;
-    const hsize_t extent[] = {SAMPLES, last ? HEIGHT : channels, last ? WIDTH : HEIGHT,
-                              last ? channels : WIDTH};
-    const hsize_t chunk[] = {1, last ? ROWS : channels, last ? COLUMNS : ROWS,
-                             last ? channels : COLUMNS};
+    const hsize_t extent[] = {SAMPLES, hwc ? HEIGHT : channels, hwc ? WIDTH : HEIGHT,
+                              hwc ? channels : WIDTH};
+    const hsize_t chunk[] = {1, hwc ? ROWS : channels, hwc ? COLUMNS : ROWS,
+                             hwc ? channels : COLUMNS};
     for (int64_t n = 0; n < SAMPLES; n++)
         for (int64_t c = 0; c < count; c++)
             for (int64_t p = 0; p < HEIGHT * WIDTH; p++)
-                values[last ? (n * HEIGHT * WIDTH + p) * count + c
-                            : (n * count + c) * HEIGHT * WIDTH + p] =
+                values[hwc ? (n * HEIGHT * WIDTH + p) * count + c
+                           : (n * count + c) * HEIGHT * WIDTH + p] =
                     value_of(n, first + c, p / WIDTH, p % WIDTH);
     hid_t space = H5Screate_simple(4, extent, NULL);
     hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
@@ -92,7 +92,7 @@ static void crop_use(struct crop *crop)
     assert_true(crop_open(crop, &options, false, image, true, &error));
 }
 
-/* Check the planes of a window, pixels and targets, that begins at the first value. */
+/* Check pixels and targets of a window whose first pixel is (top, left). */
 static void window_check(const float *values, int64_t sample, int64_t top, int64_t left)
 {
     assert_in_range(top, 0, HEIGHT - HIGH);
@@ -103,7 +103,8 @@ static void window_check(const float *values, int64_t sample, int64_t top, int64
                         value_of(sample, c, top + p / WIDE, left + p % WIDE));
 }
 
-/* Return the number of chunks that the window intersects, but does not contain. */
+/* Return the number of chunks that the window intersects but does not contain. Only these are
+ * decoded into the cache. */
 static int64_t chunks_cut(int64_t top, int64_t left)
 {
     int64_t count = 0;

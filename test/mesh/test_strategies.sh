@@ -63,7 +63,7 @@ while [ $from -lt $count ]; do
     from=$((from + 1))
 done
 
-# Models with the parts of newer ViTs. `make check` tests each on two meshes, and every mesh.
+# Models with the parts of newer ViTs. `make check` tests each model on one or two meshes, and each mesh with one model.
 turn=0
 for model in deit3_small_patch16_224 vit_small_patch14_reg4_dinov2 vit_small_patch16_sincos vit_small_patch16_dinov3; do
     shape="$small model.name=$model model.image=32 model.layer_scale=0.1 train.steps=3 train.clip_norm=1"

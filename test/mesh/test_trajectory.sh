@@ -61,7 +61,7 @@ while read -r strategy some <&3; do
     check "losses of $strategy on 2 ranks, batches in 3 pieces, activations recomputed" pieces$strategy
     train ${some%% *} muon$strategy mesh.strategy=$strategy $muon
     check "losses of Muon with $strategy on ${some%% *} ranks" muon$strategy trajectory_muon
-    # LAMB and LARS share the norms of a mesh. Rules and options that do not depend on it: with two strategies.
+    # LAMB and LARS use the same reductions of norms over a mesh, so LAMB tests all meshes. Other rules: two strategies.
     rules=lamb
     case $TEST_LONG$strategy in
     1* | zero2 | hsdp)

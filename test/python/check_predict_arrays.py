@@ -49,7 +49,7 @@ def check(path, sources, variables, dimensions=("time", "lat", "lon"), beyond=Tr
         assert sorted(output.data_vars) == variables, output
         assert output[variables[0]].dims == dimensions, output
         expected = numpy.concatenate([source.time.values[AHEAD:] for source in sources])
-        if beyond:  # without targets in the file
+        if beyond:  # the last samples have no targets in the file
             last, step = expected[-1], expected[1] - expected[0]
             expected = numpy.concatenate([expected, last + step * numpy.arange(1, AHEAD + 1)])
         assert (output.time.values == expected[len(expected) - len(output.time):]).all()
@@ -71,7 +71,7 @@ errors = [(output[name].values - first[name].values[-count:]) / train[name].valu
 mine = numpy.mean(numpy.square(errors))
 assert abs(mine - loss) < 1e-3 * loss, f"loss {loss}, from the predictions {mine}"
 
-# Windows that do not divide the fields: predictions are whole fields, and the RMSE of the tiles is theirs.
+# The size of the fields is no multiple of the windows': predictions are whole fields, and eval prints their RMSE.
 run(*MODEL, "data.root=a_train.nc", "data.x=u,v", y, "data.task=regression", "model.head=dense", "augment.crop=random",
     "model.image=4", "model.image_width=8", "augment.flip=0.5", "run.dir=windows")
 run("predict", "windows/checkpoints/last.h5", "predict.output=tiles.nc")

@@ -54,8 +54,9 @@ struct bench {
  * The first failure is kept in `error`. */
 void bench_write(struct bench *bench, const struct bench_row *row, struct error *error);
 
-/* Start a collective of fp32 on the CPU or the group's device. `count`: elements; of one rank's
- * block for REDUCE_SCATTER and ALL_GATHER. The first three are those of enum collective_action. */
+/* Start a collective of fp32 on the CPU or the group's device. count: elements of the buffer; for
+ * REDUCE_SCATTER and ALL_GATHER, elements of one rank's block. The first three collectives have the
+ * numbers of enum collective_action. */
 enum bench_collective { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST };
 extern const char *const bench_collective_name[];
 struct comm_request *bench_collective_start(struct comm *group, enum bench_collective kind,

@@ -50,7 +50,7 @@ void html_text(const struct page *page, const char *before, const char *text, co
 void html_table_begin(const struct page *page, const char *class, const char *name);
 void html_table_end(const struct page *page);
 
-/* Write one of the tables of run_tables.h, if it has rows. Return true if it has. */
+/* Write one of the tables of run_tables.h for a run, if it has rows. Return true if it has rows. */
 struct sheet;
 bool html_table(const struct page *page, void (*fill)(struct sheet *, const struct record *),
                 int run);

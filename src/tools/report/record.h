@@ -58,7 +58,7 @@ struct json_t *record_value(const struct record *record, const char *path);
 double record_number(const struct record *record, const char *path);
 const char *record_text(const struct record *record, const char *path);
 
-/* The same for a member of a JSON object. */
+/* Return a member of a JSON object. NAN or NULL: missing, or of another type. */
 double json_number_of(const struct json_t *object, const char *key);
 const char *json_text_of(const struct json_t *object, const char *key);
 

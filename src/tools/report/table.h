@@ -30,7 +30,8 @@ void table_join(struct table *table, struct table *more);
 /* Return the index of the column; -1: none. */
 int table_column(const struct table *table, const char *name);
 
-/* Return a cell; NAN or "" for an empty cell, a missing column or a text that is not a number. */
+/* Return a cell by the index or the name of its column; NAN or "" for an empty cell, a missing
+ * column or a text that is not a number. */
 double table_number(const struct table *table, int64_t row, int column);
 const char *table_text(const struct table *table, int64_t row, int column);
 double table_number_at(const struct table *table, int64_t row, const char *name);

@@ -127,8 +127,8 @@ static bool sweep_check(struct sweep *sweep, struct error *error)
                          sweep_metric(sweep, &less));
     if (options->checkpoint.monitor == MONITOR_NONE)
         return error_set(error, ERROR_USAGE,
-                         "sweep: checkpoint.monitor=none: trials are compared by it; set top1 or "
-                         "loss");
+                         "sweep: checkpoint.monitor=none: trials are compared by it; set another "
+                         "metric");
     sweep->trials = options->sweep.trials;
     if (options->sweep.method == SWEEP_GRID)
         sweep->trials = sweep_grid_size(&sweep->space, error);
