@@ -253,7 +253,8 @@ static bool check_augment(const struct options *options, struct error *error)
         return error_set(error, ERROR_USAGE,
                          "augment.random_resized_crop=on replaces augment.crop: use only one of "
                          "them");
-    if (crops && augment->resize == 0 && strcmp(options->data.format, "arrays") != 0)
+    if (crops && augment->resize == 0 &&
+        (strcmp(options->data.format, "arrays") != 0 || options->eval.resize > 0))
         return error_set(
             error, ERROR_USAGE,
             "augment.crop needs augment.resize; set augment.resize to the size before the crop");

@@ -198,7 +198,7 @@ static struct arrays_part part_of(const struct dataset *dataset, int64_t number,
     return (struct arrays_part){.path = file->path,
                                 .first = first,
                                 .count = last - first,
-                                .sample = first - zero,
+                                .sample = larger(0, first - zero),
                                 .beyond =
                                     self->joined && number < self->file_count - 1 ? 0 : end - last};
 }

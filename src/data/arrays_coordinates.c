@@ -77,19 +77,25 @@ static void zarr_scales_find(const char *store, const struct variable *x, struct
     json_decref(attributes);
 }
 
-/* Set `count` coordinates after the end of an array, without the first `skipped` of these: continue
- * its last three values if they are equally spaced, else set NaN. */
-static void values_continue(struct array *array, int64_t skipped, int64_t count, double *to)
+/* Append `count` coordinates after the end of an array, without the first `skipped` of these:
+ * continue the last three values if they are equally spaced, else append NaN. */
+static void values_continue(struct array *array, int64_t skipped, int64_t count,
+                            struct coordinate *to)
 {
     const int64_t extent = array->extent[0];
     const struct array_box box = {.begin = {extent - 3}, .count = {3}, .stride = {1}};
     struct error ignored = {0};
     double last[3] = {NAN, NAN, NAN};
-    const bool good = extent >= 3 && array_read_doubles(array, &box, last, &ignored);
+    bool good = true;
+    if (skipped == 0 && to->count >= 3) /* the last file of a series may be shorter */
+        memcpy(last, to->values + to->count - 3, sizeof last);
+    else
+        good = extent >= 3 && array_read_doubles(array, &box, last, &ignored);
     const double step = last[2] - last[1];
     const bool is_even = good && fabs(step - (last[1] - last[0])) <= 1e-6 * fabs(step);
     for (int64_t i = 0; i < count; i++)
-        to[i] = is_even ? last[2] + (double)(skipped + i + 1) * step : (double)NAN;
+        to->values[to->count++] =
+            is_even ? last[2] + (double)(skipped + i + 1) * step : (double)NAN;
 }
 
 /* Append `count` coordinates from index `first` on, and `beyond` after the end of the array. */
@@ -108,8 +114,7 @@ static bool values_append(const struct array_path *source, const char *path, int
         good = count == 0 || array_read_doubles(&array, &box, larger + to->count, &ignored);
         to->count += count;
         if (beyond > 0)
-            values_continue(&array, first + count - array.extent[0], beyond, larger + to->count);
-        to->count += beyond;
+            values_continue(&array, first + count - array.extent[0], beyond, to);
     }
     array_close(&array);
     return good && larger != NULL;

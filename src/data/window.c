@@ -54,6 +54,11 @@ bool window_set(struct dataset *dataset, const struct options *options, enum dat
         return true;
     if (!window_check(options, error))
         return false;
+    if (split == SPLIT_TRAIN && options->augment.crop != CROP_RANDOM &&
+        options->augment.crop != CROP_CENTER)
+        return error_set(error, ERROR_USAGE,
+                         "eval.crop=center of arrays needs augment.crop=random or center, which "
+                         "takes windows for training: set it");
     if (dataset->height < height || dataset->width < width)
         return error_set(error, ERROR_DATA,
                          "augment.crop: the images of %lldx%lld pixels are smaller than windows of "

@@ -303,6 +303,8 @@ static void refuses(const char *settings, int64_t image, bool training, const ch
 TEST(impossible_options_are_refused)
 {
     refuses("augment.crop=center", 224, true, "augment.crop needs augment.resize");
+    refuses("augment.crop=random data.format=arrays data.x=x data.y=y eval.resize=256", 224, true,
+            "augment.crop needs augment.resize");
     refuses("augment.resize_to=shorter augment.resize=256", 224, true, "needs augment.crop");
     refuses("augment.crop=center augment.resize=9 augment.random_resized_crop=on", 224, true,
             "use only one of them");

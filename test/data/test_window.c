@@ -218,6 +218,10 @@ TEST(wrong_windows_are_refused)
     use("chw");
     options.augment.roll = ROLL_X;
     refused("augment.roll does not apply to windows of arrays");
+    use("chw");
+    options.augment.crop = CROP_NONE;
+    options.eval.crop = CROP_CENTER;
+    refused("eval.crop=center of arrays needs augment.crop=random or center");
 }
 
 int main(void)

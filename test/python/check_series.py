@@ -97,15 +97,16 @@ def check_transform():
 
 
 def check_join():
-    edges = 0, 17, 19, SAMPLES
+    edges = 0, 17, 19, SAMPLES - 1, SAMPLES
     os.makedirs("parts", exist_ok=True)
     numbers = series.assign(number=("time", series.wind.mean(("lat", "lon")).values))
     numbers.to_netcdf("whole.nc", encoding={"time": {"units": "hours since 2020-01-01"}})
-    for part in range(3):
+    for part in range(4):
         numbers.isel(time=slice(edges[part], edges[part + 1])).to_netcdf(
             f"parts/{part}.nc", encoding={"time": {"units": "hours since 2020-01-01"}})
-    # The second of three files is shorter than the offsets.
-    for name, targets in ("planes", ["data.y=wind@+4,level@-2"]), ("numbers", ["data.y=number@+4", "model.head=class"]):
+    # The second and the last of four files are shorter than the offsets.
+    for name, targets in (("planes", ["data.y=wind@+4,level@-2"]), ("numbers", ["data.y=number@+4", "model.head=class"]),
+                          ("past", ["data.y=level@-2"])):
         same = [*MODEL, "data.x=wind@-1,level", *targets, "output.receipt=1", "train.exact=layout", "train.grain=8"]
         logs = [run(*same, "data.root=whole.nc", f"run.dir={name}-whole"),
                 run(*same, "data.root=parts", "data.join=on", f"run.dir={name}-parts")]
@@ -127,6 +128,10 @@ def check_join():
         # The last samples have no target in the files; x has no sample before the first, and y has none before the second.
         assert (one.time.values == time[2] + numpy.arange(4, SAMPLES + 2) * (time[1] - time[0])).all(), one.time
         assert numpy.isfinite(one.wind.values).all()
+    for root in "whole.nc", "parts":
+        run("predict", "past-parts", root, f"predict.output=past-{root.removesuffix('.nc')}-out.nc")
+    with xarray.open_dataset("past-whole-out.nc") as one, xarray.open_dataset("past-parts-out.nc") as other:
+        assert one.identical(other) and "time" in one.coords, other
     with xarray.open_dataset("whole.nc") as whole:
         whole.isel(time=slice(30, None)).to_netcdf("tail.nc")
     run("predict", "numbers-whole", "tail.nc", "predict.output=tail-out.nc")

@@ -43,6 +43,8 @@ fails 1 'nothing that varies' 2 'nothing varies' sweep $tiny
 fails 1 'a folder that is none' 2 'is not the folder of a sweep' sweep nowhere
 fails 1 'no validation' 2 'compared by their best top1' sweep $tiny data.val=none optim.lr=1,2
 fails 1 'no metric' 2 'checkpoint.monitor=none: trials are compared by it' sweep $tiny checkpoint.monitor=none optim.lr=1,2
+fails 1 'a metric that depends on the data' 2 'checkpoint.monitor=auto depends on the labels' \
+    sweep $tiny data.format=arrays data.x=x data.y=y optim.lr=1,2
 result 'all that before anything was made' "$(ls -d sweeps 2>/dev/null)"
 
 # A grid of runs with two ranks; one trial fails.

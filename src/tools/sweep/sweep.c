@@ -120,15 +120,20 @@ static bool sweep_check(struct sweep *sweep, struct error *error)
         return error_set(error, ERROR_USAGE,
                          "sweep: run.dir cannot be set, because each trial has its own folder; use "
                          "sweep.dir for the folder of the sweep");
+    if (options->checkpoint.monitor == MONITOR_NONE)
+        return error_set(error, ERROR_USAGE,
+                         "sweep: checkpoint.monitor=none: trials are compared by it; set another "
+                         "metric");
+    if (options->checkpoint.monitor == MONITOR_AUTO && options->data.task == TASK_CLASSES &&
+        options->model.head == HEAD_CLASS && strcmp(options->data.format, "arrays") == 0)
+        return error_set(error, ERROR_USAGE,
+                         "sweep: checkpoint.monitor=auto depends on the labels in the data; set "
+                         "top1 if a sample has one class, or data.task=labels if it has several");
     if (options->data.val == VALIDATION_NONE)
         return error_set(error, ERROR_USAGE,
                          "sweep: data.val=none: trials are compared by their best %s on validation "
                          "data; choose another data.val",
                          sweep_metric(sweep, &less));
-    if (options->checkpoint.monitor == MONITOR_NONE)
-        return error_set(error, ERROR_USAGE,
-                         "sweep: checkpoint.monitor=none: trials are compared by it; set another "
-                         "metric");
     sweep->trials = options->sweep.trials;
     if (options->sweep.method == SWEEP_GRID)
         sweep->trials = sweep_grid_size(&sweep->space, error);
