@@ -217,6 +217,12 @@ static void coordinates_read(struct prediction_arrays *self, const struct arrays
     const bool resized = output->height != dataset->height || output->width != dataset->width;
     arrays_coordinates_read(dataset, self->axes,
                             has_values && self->count == view->y_count ? self->attributes : NULL);
+    for (int v = 1; self->axes[AXIS_SAMPLES].count > 0 && v < view->y_count; v++)
+        if (view->y[v].offset != view->y[0].offset)
+            log_warn("%s: the coordinate '%s' is that of %s; the values of %s are those of %+lld "
+                     "samples",
+                     self->path, self->axes[AXIS_SAMPLES].name, view->y[0].name, view->y[v].name,
+                     (long long)(view->y[v].offset - view->y[0].offset));
     for (enum coordinate_axis axis = 0; axis < AXES; axis++) {
         bool is_left_out = resized && axis != AXIS_SAMPLES;
         for (int v = 0; v < self->count; v++)

@@ -77,7 +77,7 @@ static bool variables_list(const struct options *options, enum data_split split,
     if (!variables_parse("data.x", options->data.x, &self->x, &self->x_count, error) ||
         !variables_parse("data.y", options->data.y, &self->y, &self->y_count, error) ||
         !variables_transform(options->data.transform, self->x, self->x_count, self->y,
-                             self->y_count, options->data.task == TASK_CLASSES, error))
+                             self->y_count, options->data.task != TASK_REGRESSION, error))
         return false;
     for (int v = 0; v < self->x_count + self->y_count; v++) {
         const int64_t offset =
@@ -158,7 +158,7 @@ static bool file_arrays(struct dataset *dataset, const struct options *options,
                                               : &self->y[file->opened - self->x_count];
         struct array *array = &file->array[file->opened];
         if (!array_path_array(&file->place, variable->name, array, error)) {
-            file->is_empty = array->is_empty;
+            file->is_empty = array->is_empty && file->opened < self->x_count;
             array_close(array);
             return false;
         }

@@ -15,6 +15,7 @@
 #include "core/log.h"
 #include "core/text.h"
 #include "data/arrays.h"
+#include "data/window.h"
 #include "model/registry.h"
 #include "train/resolve.h"
 
@@ -102,6 +103,10 @@ static bool names_compare(const struct inference *inference, struct error *error
 static bool split_open(struct inference *inference, struct comm *world, struct error *error)
 {
     const struct options *options = &inference->run.options;
+    if (options->predict.split == SPLIT_TRAIN && window_is_tiled(options, SPLIT_ALL))
+        return error_set(error, ERROR_USAGE,
+                         "predict.split=train: training samples are windows of fields; name the "
+                         "files, which are predicted whole");
     options_value_text(options, "predict.split", inference->split_name,
                        sizeof inference->split_name);
     return feed_open(&inference->run.validation, options, (enum data_split)options->predict.split,

@@ -132,6 +132,24 @@ static bool values_check(const struct options *options, struct error *error)
     return true;
 }
 
+/* Weights of rows are those of the stored image. */
+static bool rows_check(const struct options *options, struct error *error)
+{
+    const struct augment_options *augment = &options->augment;
+    const char *moves = augment->vflip > 0       ? "augment.vflip"
+                        : augment->rot90         ? "augment.rot90"
+                        : augment->rotate > 0    ? "augment.rotate"
+                        : augment->translate > 0 ? "augment.translate"
+                        : augment->roll != ROLL_NONE && augment->roll != ROLL_X ? "augment.roll"
+                        : augment->random_resized_crop == SWITCH_ON ? "augment.random_resized_crop"
+                                                                    : NULL;
+    return moves == NULL || options->train.row_weight == ROW_WEIGHT_NONE ||
+           error_set(error, ERROR_USAGE,
+                     "%s moves rows of the image, and train.row_weight has a weight for each row: "
+                     "leave one of them out",
+                     moves);
+}
+
 static bool recipe_resolve(struct options *options, const struct dataset *dataset,
                            const struct model_metadata *weights, struct error *error)
 {
@@ -155,6 +173,8 @@ static bool recipe_resolve(struct options *options, const struct dataset *datase
     const bool evaluates_centre = augment->recipe == RECIPE_PHOTOS || free_geometry;
     const bool values = dataset->type == DATASET_FLOAT32;
     if (values && !values_check(options, error))
+        return false;
+    if (!rows_check(options, error))
         return false;
     const bool has_planes = dataset->target.height * dataset->target.width > 1;
     if (augment->recipe == RECIPE_AUTO)

@@ -101,6 +101,9 @@ bool run_open(struct run *run, const struct options *options, struct comm *world
         (run->validates &&
          !feed_open(&run->validation, &run->options, SPLIT_VALIDATION, world, error)))
         return false;
+    if (run->validates && run->validation.dataset.row_weights != NULL) /* those of the loss */
+        memcpy(run->validation.dataset.row_weights, run->train.dataset.row_weights,
+               (size_t)run->train.dataset.height * sizeof *run->train.dataset.row_weights);
     if (run->validates)
         error_defer(splits_agree(run, error));
     if (weights_describe(run, &weights, error) && error->kind == ERROR_NONE)

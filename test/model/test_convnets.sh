@@ -93,7 +93,7 @@ column "$work/numbers/metrics.csv" val loss |
 column "$work/numbers/metrics.csv" val top1 | grep -q '[0-9] [0-9]' && bad="$bad; numbers have a top1"
 grep -q '"top1": null' "$work/numbers/result.json" || bad="$bad; result.json"
 result 'a regression' "$bad" "$work/numbers.log"
-fails 1 'the best of a regression is that of its loss' 2 'checkpoint.monitor=loss' $numbers checkpoint.monitor=top1
+fails 1 'the best of a regression is that of its loss' 2 'checkpoint.monitor=top1 is not a metric of a regression' $numbers checkpoint.monitor=top1
 # Each better evaluation writes a checkpoint, besides checkpoint.every; checkpoint.monitor=none turns that off.
 run 1 toy "$TEST_SOURCE/input/linear.ini" checkpoint.keep=100 train.test=on output.tensorboard=off run.dir="$work/toy"
 bad=$(ended)

@@ -117,7 +117,8 @@ def check_join():
             with open(f"{name}-{side}/receipt.csv") as file:
                 receipts.append([line.split(",")[:3] for line in file])
         assert receipts[0] == receipts[1] and len(receipts[0]) > 2, receipts
-    run("predict", "planes-parts", "whole.nc", "predict.output=whole-out.nc")
+    log = run("predict", "planes-parts", "whole.nc", "predict.output=whole-out.nc")
+    assert "the values of level are those of -6 samples" in log, log
     run("predict", "planes-parts", "parts", "predict.output=parts-out.nc")
     run("predict", "planes-parts", "predict.output=held-out.nc")
     with xarray.open_dataset("whole-out.nc") as one, xarray.open_dataset("parts-out.nc") as other:
@@ -158,6 +159,16 @@ def check_latitudes():
     losses = [re.search("loss .* samples", run("eval", "region/weights.safetensors", f"data.root={file}", "data.val=0.25",
                                                "data.val_from=end", "train.precision=fp32"))[0] for file in ("region.nc", "rows.nc")]
     assert losses[0] == losses[1], losses  # the weights contain the latitudes
+    # The metrics of a run have the weights of its loss: those of the training file.
+    os.makedirs("split", exist_ok=True)
+    region.to_netcdf("split/train.nc")
+    region.assign_coords(lat=region.lat[::-1].values).to_netcdf("split/val.nc")
+    split = [option for option in options if not option.startswith("data.val")]
+    log = run(*split, "data.root=split", "data.val=val", "run.dir=split-run")
+    final = re.search("RMSE [^)]*", log[log.index("final:"):])[0]
+    assert final in run("eval", "split-run", "train.precision=fp32"), final
+    refused = run(*options, "data.root=region.nc", "augment.vflip=0.5", "run.dir=refused", status=2)
+    assert "augment.vflip moves rows" in refused, refused
     log = run(*options, "data.root=rows.nc", "run.dir=rows")
     assert "8 equally spaced rows from pole to pole are assumed" in log, log
 
