@@ -396,8 +396,7 @@ static void parse_rows(const json_t *object, struct model_metadata *metadata)
     json_t *weights = value_at(object, "row_weights");
     const size_t count = json_array_size(weights);
     bool good = count > 0 && count <= IMAGE_LARGEST;
-    metadata->row_weights = calloc(count + 1, sizeof *metadata->row_weights);
-    ENSURE_MEMORY(metadata->row_weights != NULL, "no memory for the weights of rows");
+    metadata->row_weights = allocate(count, sizeof *metadata->row_weights);
     for (size_t y = 0; good && y < count; y++) {
         metadata->row_weights[y] = (float)json_number_value(json_array_get(weights, y));
         good = metadata->row_weights[y] >= 0 && isfinite(metadata->row_weights[y]);

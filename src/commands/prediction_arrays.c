@@ -115,10 +115,8 @@ static void variables_set(struct prediction_arrays *self, const struct arrays_vi
 {
     const struct dataset *dataset = &self->inference->run.validation.dataset;
     const size_t most = (size_t)larger(view->y_count, 2);
-    self->variable = calloc(most, sizeof *self->variable);
-    self->attributes = calloc(most, sizeof *self->attributes);
-    ENSURE_MEMORY(self->variable != NULL && self->attributes != NULL,
-                  "no memory for the variables of the output");
+    self->variable = allocate(most, sizeof *self->variable);
+    self->attributes = allocate(most, sizeof *self->attributes);
     if (self->inference->run.options.data.task == TASK_REGRESSION) {
         values_add(self, view);
         return;
@@ -199,8 +197,7 @@ static void file_fill(hid_t file, void *context)
 {
     struct prediction_arrays *self = context;
     int count = 0;
-    struct hdf5_scale_use *uses = calloc((size_t)self->count * ARRAY_DIMENSIONS, sizeof *uses);
-    ENSURE_MEMORY(uses != NULL, "no memory for the dimensions of the output");
+    struct hdf5_scale_use *uses = allocate((size_t)self->count * ARRAY_DIMENSIONS, sizeof *uses);
     for (int v = 0; v < self->count; count += self->variable[v++].dimensions)
         variable_create(file, self, v, uses + count);
     hdf5_scales_attach(file, uses, count);

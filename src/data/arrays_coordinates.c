@@ -221,9 +221,8 @@ float *arrays_row_weights(const struct dataset *dataset, bool logs)
     const int64_t count = dataset->height;
     struct coordinate axes[AXES] = {{.count = 0}}, *rows = &axes[AXIS_ROWS];
     struct arrays_view view;
-    double sum = 0, *cosines = malloc((size_t)count * sizeof *cosines);
-    float *weights = malloc((size_t)count * sizeof *weights);
-    ENSURE_MEMORY(cosines != NULL && weights != NULL, "no memory for the weights of rows");
+    double sum = 0, *cosines = allocate((size_t)count, sizeof *cosines);
+    float *weights = allocate((size_t)count, sizeof *weights);
     const bool is_known = arrays_view(dataset, &view) &&
                           file_open_and_read(dataset, &view, 0, axes, NULL) && is_latitude(rows);
     for (int64_t y = 0; y < count; y++) {

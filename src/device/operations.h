@@ -25,9 +25,8 @@
 struct stream;
 
 /* Grains (grains.h) of linear layers: if grain_rows > 0, each grain has grain_rows rows; the last
- * one may be shorter. The bits of a grain's outputs then depend on its rows only. A call with
- * gradients of parameters has one grain, others any number if device_backend.linear_grains is set.
- */
+ * one may be shorter. The bits of its outputs then depend on its rows only. A call with gradients
+ * of parameters has one grain, others any number if device_backend.linear_grains is set. */
 
 /* y = x . weight^T + bias, followed by one of
  *   pre != NULL:      pre = sum, y = dropout(gelu(pre)); gelu is exact (erf) or, with gelu_tanh,
@@ -418,9 +417,8 @@ struct batch_norm_backward_sums {
 };
 
 /* Second step: dx = gamma * rstd * (g - (sums of g + xhat * sums of g xhat) / all rows). If sums is
- * NULL (running statistics were used), the subtracted term is dropped. dy is the one that
- * batch_norm_backward_sums produced; if beta is set, the ReLU's mask may still have to be applied.
- */
+ * NULL (running statistics were used), the subtracted term is dropped. dy is that of
+ * batch_norm_backward_sums; if beta is set, the ReLU's mask may still have to be applied. */
 struct batch_norm_backward {
     enum data_type type;
     int64_t rows, channels;
@@ -490,7 +488,7 @@ enum target_loss_kind {
 
 /* Loss of predictions with fp32 targets; height x width is 1 x 1 or the size of the image. The loss
  * l of a sample is the weighted mean sum(w * l) / sum(w) over its targets that are not NaN, and 0
- * if there are none: w = weights[output] * row_weights[row], for CROSS_ENTROPY weights[class] *
+ * if all are NaN: w = weights[output] * row_weights[row], for CROSS_ENTROPY weights[class] *
  * row_weights[row]. With is_sum, l is the sum sum(w * l). dpredictions = scale * scaler->scale *
  * d(loss of the sample). Only loss and samples are counted. A target of CROSS_ENTROPY that is not
  * the number of an output makes the sample's loss and gradient NaN. */

@@ -74,7 +74,7 @@ void input_upload(struct input *input, struct stream *stream, struct batch *batc
 void input_transform(struct input *input, struct stream *stream, int64_t count,
                      const struct image_source *source, bool augmented);
 
-/* Queues the transform of the newest batch once more, with mirrored images. Changes the plans of
+/* Queues the transform of the newest batch again, with mirrored images. Changes the plans of
  * the batch, which must live until the stream is synchronized. */
 void input_mirror(struct input *input, struct stream *stream, struct batch *batch,
                   const struct image_source *source);

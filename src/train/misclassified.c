@@ -46,7 +46,7 @@ static bool sample_precedes(const struct misclassified_sample *one,
 }
 
 /* Inserts the sample in order and drops the last one of a full list. Returns its new place, or NULL
- * if it comes after all samples of a full list. */
+ * if all samples of a full list precede it. */
 static struct misclassified_sample *sample_insert(struct misclassified *list,
                                                   const struct misclassified_sample *sample)
 {

@@ -131,9 +131,8 @@ static void average_precisions_reduce(struct target_metrics *metrics, struct eva
     struct comm *world = metrics->session->mesh.world;
     const int64_t most = metrics->most, classes = evaluation->classes;
     const size_t bytes = (size_t)most * sizeof(float);
-    float *all = malloc((size_t)world->size * bytes + 1);
+    float *all = allocate((size_t)world->size, bytes);
     struct class_metrics macro;
-    ENSURE_MEMORY(all != NULL, "no memory for the scores of a label");
     for (int64_t c = 0; c < classes; c++) {
         memcpy(all + world->rank * most, metrics->scores + c * most, bytes);
         comm_all_gather(world, all, most, COMM_FP32);

@@ -31,7 +31,7 @@ struct test_list {
 struct test_group {
     struct test_list *list;
     CMFixtureFunction setup, teardown; /* of the program */
-    CMFixtureFunction before, after;   /* of each test that has none of its own */
+    CMFixtureFunction before, after;   /* of each test without its own */
 };
 
 /* One per program. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The command `doctor` checks a cluster before a run. The checks are in doctor_*.c; all ranks run
- * them together, and each one gives a row of the table. */
+ * them together, and each one is a row of the table. */
 #include "tools/doctor/doctor.h"
 
 #include <jansson.h>
