@@ -18,6 +18,10 @@
 
 enum { TAG_QUESTION = 1, TAG_ANSWER = 2 }; /* heartbeat.c uses 3 to 5 */
 
+/* Seconds in which the rank that reports must end the job before another rank reports, too. A busy
+ * mpirun takes more than a second for that. */
+static const double grace = 5;
+
 /* The answer to a question, which is the identity of a group. */
 struct answer {
     int64_t identity;
@@ -230,7 +234,6 @@ static double report_delay(int lower_ranks)
 
 void watch_check(const struct comm_request *request, double waited)
 {
-    const double grace = 5; /* seconds */
     static char missing[4096];
     const struct group *group = request->group;
     if (watch_timeout <= 0 || waited < watch_timeout)
@@ -257,17 +260,16 @@ void comm_give_up(struct comm *comm, int64_t number, const char *what, double se
         .group = (struct group *)comm, .what = what, .sequence = number};
     struct answer *answers = calloc((size_t)comm->size, sizeof *answers);
     ENSURE_MEMORY(answers != NULL, "no memory for the answers of %d ranks", comm->size);
-    int before = comm->rank + 1;
+    double patience = report_delay(comm->rank + 1);
     if (why == NULL) {
         watch_ask(&request, answers);
         watch_list_missing(&request, answers, missing, sizeof missing);
-        /* Lower ranks that have started the collective report the same. Each adds two
-         * delays, because on a busy machine mpirun takes more than 0.4 s to end the job. */
-        before = 0;
-        for (int rank = 0; rank < comm->rank; rank++)
-            before += is_missing(&request, answers, rank) ? 0 : 2;
+        patience = 0;
+        for (int rank = 0; rank < comm->rank; rank++) /* the lowest that waits reports */
+            if (!is_missing(&request, answers, rank))
+                patience = grace + report_delay(comm->rank);
     }
-    for (double start = clock_now(); clock_now() < start + report_delay(before); watch_sleep())
+    for (double start = clock_now(); clock_now() < start + patience; watch_sleep())
         watch_turn(&request);
     watch_report(&request, seconds, missing, why);
     before_end();

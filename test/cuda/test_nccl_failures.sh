@@ -16,9 +16,9 @@ tidy() {
     done
 }
 
-# run RANKS WAY FAULT: set $status, write what it prints to the file `output`; at most 30 s.
+# run RANKS WAY FAULT: set $status, write what it prints to the file `output`; at most 60 s.
 run() {
-    VITTRAIN_EMULATION_COLLECTIVE=$3 timeout 30 $MPIRUN -np "$1" "$TEST_BUILD/test/cuda/test_nccl" "$2" >output 2>&1 </dev/null
+    VITTRAIN_EMULATION_COLLECTIVE=$3 timeout 60 $MPIRUN -np "$1" "$TEST_BUILD/test/cuda/test_nccl" "$2" >output 2>&1 </dev/null
     status=$?
 }
 
