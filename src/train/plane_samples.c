@@ -6,18 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/allocate.h"
+#include "core/integer.h"
 #include "core/json_value.h"
 #include "data/image_file.h"
 #include "runlog/class_counts.h"
 
 enum { GAP = 4, WHITE = 255, MISSING = 192 };
-
-/* Planes of one output. NULL: it has no such plane. */
-struct planes {
-    const float *input, *target;
-    float *prediction, *error;
-    int64_t height, width;
-};
+enum panel { PANEL_INPUT, PANEL_TARGET, PANEL_PREDICTION, PANEL_ERROR, PANELS };
 
 /* Set the colour of a value in [0, 1], of matplotlib's viridis or of blue, white and red. NaN is
  * grey. */
@@ -35,75 +31,55 @@ static void colour_set(uint8_t pixel[3], double value, bool is_error)
     }
 }
 
-/* Draw every step-th value of a plane. */
-static void panel_draw(struct plane_sample *sample, const struct planes *planes, const float *plane,
-                       int panel, int64_t step)
+/* Draw every step-th value of a plane whose rows have `row` values. */
+static void panel_draw(struct plane_sample *sample, const float *plane, enum panel panel,
+                       int64_t row, int64_t step)
 {
-    const int64_t height = sample->height, width = (sample->width + GAP) / PLANE_PANELS - GAP;
-    const bool is_error = plane == planes->error;
+    const int64_t height = sample->height, width = (sample->width + GAP) / PANELS - GAP;
+    const bool is_error = panel == PANEL_ERROR;
     const double low = is_error ? -sample->error : sample->low;
     const double range = is_error ? 2 * sample->error : sample->high - sample->low;
     for (int64_t i = 0; i < height * width; i++) {
         const int64_t y = i / width, x = i % width;
-        const double value = (double)plane[y * step * planes->width + x * step];
+        const double value = (double)plane[y * step * row + x * step];
         colour_set(sample->pixels + 3 * (y * sample->width + panel * (width + GAP) + x),
                    range > 0 ? (value - low) / range : value * 0 + 0.5, is_error);
     }
 }
 
-/* Set the prediction and error of a segmentation's classes. */
-static void classes_set(struct planes *planes, int64_t classes, const float *logits)
+/* Draw the planes, of `size` values each. planes[PANEL_INPUT]: or NULL. classes: of pixels, or 0 */
+static void sample_draw(struct plane_sample *sample, const float *const planes[PANELS],
+                        struct image_size size, int64_t classes)
 {
-    const int64_t pixels = planes->height * planes->width;
-    for (int64_t i = 0; i < pixels; i++) {
-        const int64_t best = pixel_class(logits + i, classes, pixels);
-        planes->prediction[i] = (float)best;
-        planes->error[i] = isnan(planes->target[i]) ? NAN : (float)best != planes->target[i];
-    }
-}
-
-static void numbers_set(struct planes *planes, const float *predictions)
-{
-    for (int64_t i = 0; i < planes->height * planes->width; i++) {
-        planes->prediction[i] = predictions[i];
-        planes->error[i] = predictions[i] - planes->target[i];
-    }
-}
-
-static void sample_draw(struct plane_sample *sample, const struct planes *planes, int64_t classes)
-{
-    const float *const panels[PLANE_PANELS] = {planes->input, planes->target, planes->prediction,
-                                               planes->error};
-    const int64_t longest = planes->height > planes->width ? planes->height : planes->width;
-    const int64_t step = (longest + PLANE_SIDE - 1) / PLANE_SIDE;
+    const int64_t step = round_up_division(larger(size.height, size.width), PLANE_SIDE);
     sample->low = classes > 0 ? 0 : INFINITY;
     sample->high = classes > 0 ? (double)classes - 1 : -INFINITY;
     sample->error = 0;
-    for (int64_t i = 0; i < planes->height * planes->width; i++) {
-        if (classes == 0 && isfinite(planes->target[i])) {
-            sample->low = fmin(sample->low, (double)planes->target[i]);
-            sample->high = fmax(sample->high, (double)planes->target[i]);
+    for (int64_t i = 0; i < size.height * size.width; i++) {
+        const double target = (double)planes[PANEL_TARGET][i];
+        if (classes == 0 && isfinite(target)) {
+            sample->low = fmin(sample->low, target);
+            sample->high = fmax(sample->high, target);
         }
-        if (isfinite(planes->error[i]))
-            sample->error = fmax(sample->error, fabs((double)planes->error[i]));
+        if (isfinite(planes[PANEL_ERROR][i]))
+            sample->error = fmax(sample->error, fabs((double)planes[PANEL_ERROR][i]));
     }
-    sample->has_input = planes->input != NULL;
-    sample->height = (planes->height + step - 1) / step;
-    sample->width = PLANE_PANELS * ((planes->width + step - 1) / step + GAP) - GAP;
+    sample->has_input = planes[PANEL_INPUT] != NULL;
+    sample->height = round_up_division(size.height, step);
+    sample->width = PANELS * (round_up_division(size.width, step) + GAP) - GAP;
     memset(sample->pixels, WHITE, sizeof sample->pixels);
-    for (int i = 0; i < PLANE_PANELS; i++)
-        if (panels[i] != NULL)
-            panel_draw(sample, planes, panels[i], i, step);
+    for (int i = 0; i < PANELS; i++)
+        if (planes[i] != NULL)
+            panel_draw(sample, planes[i], i, size.width, step);
 }
 
 void plane_samples_begin(struct plane_samples *list, const struct session *session,
                          const struct dataset *dataset)
 {
-    list->session = session;
-    list->dataset = dataset;
-    list->count = 0;
-    if (list->sample == NULL && session->mesh.world->rank == 0)
-        list->sample = calloc((size_t)PLANE_SAMPLES * PLANE_OUTPUTS, sizeof *list->sample);
+    free(list->sample);
+    *list = (struct plane_samples){.session = session, .dataset = dataset};
+    list->shown = smaller(dataset->target.count, PLANE_OUTPUTS);
+    list->sample = allocate((size_t)(PLANE_SAMPLES * list->shown), sizeof *list->sample);
 }
 
 void plane_samples_visit(void *self, const struct batch *batch, const int32_t *predicted,
@@ -112,48 +88,46 @@ void plane_samples_visit(void *self, const struct batch *batch, const int32_t *p
     struct plane_samples *list = self;
     const struct dataset *dataset = list->dataset;
     const struct model *model = list->session->model;
-    const int64_t outputs = dataset->target.count,
-                  pixels = model->output.height * model->output.width;
-    const int64_t shown = outputs < PLANE_OUTPUTS ? outputs : PLANE_OUTPUTS;
+    const int64_t pixels = model->output.height * model->output.width;
+    const int64_t classes = dataset->target_is_class ? model->classes : 0;
+    const int64_t first = list->evaluated + batch->position;
     (void)predicted;
-    if (list->sample == NULL || error->kind != ERROR_NONE || list->count >= PLANE_SAMPLES * shown)
+    list->evaluated += batch->global_count;
+    if (error->kind != ERROR_NONE || first >= PLANE_SAMPLES)
         return;
-    float *buffer = calloc((size_t)(2 * pixels), sizeof *buffer);
-    if (buffer == NULL)
-        return; /* the report has no pictures */
-    for (int64_t i = 0; i < batch->count && list->count < PLANE_SAMPLES * shown; i++)
-        for (int64_t k = 0; k < shown; k++) {
-            struct plane_sample *sample = &list->sample[list->count++];
-            struct planes planes = {.input = batch_persistence(batch, dataset, i, k),
-                                    .target = batch_targets(batch, i) + k * pixels,
-                                    .prediction = buffer,
-                                    .error = buffer + pixels,
-                                    .height = model->output.height,
-                                    .width = model->output.width};
-            if (dataset->target_is_class)
-                classes_set(&planes, model->classes, predictions + i * model->classes * pixels);
-            else
-                numbers_set(&planes, predictions + (i * outputs + k) * pixels);
+    float *prediction = allocate((size_t)(2 * pixels), sizeof *prediction);
+    float *difference = prediction + pixels;
+    for (int64_t i = 0; i < batch->count && first + i < PLANE_SAMPLES; i++)
+        for (int64_t k = 0; k < list->shown; k++) {
+            struct plane_sample *sample = &list->sample[(first + i) * list->shown + k];
+            const float *target = batch_targets(batch, i) + k * pixels;
+            const float *output = predictions + (i * model->classes + k) * pixels;
+            for (int64_t p = 0; p < pixels; p++) {
+                prediction[p] =
+                    classes > 0 ? (float)pixel_class(output + p, classes, pixels) : output[p];
+                difference[p] = prediction[p] - target[p];
+                if (classes > 0 && !isnan(difference[p]))
+                    difference[p] = difference[p] != 0;
+            }
             sample->record = batch->records[i];
             sample->output = k;
-            sample_draw(sample, &planes, dataset->target_is_class ? model->classes : 0);
+            sample_draw(sample,
+                        (const float *[]){batch_persistence(batch, dataset, i, k), target,
+                                          prediction, difference},
+                        model->output, classes);
         }
-    free(buffer);
+    free(prediction);
 }
 
 static json_t *sample_to_json(const struct plane_samples *list, const struct plane_sample *sample)
 {
-    json_t *object = json_object();
     char name[OUTPUT_NAME];
     char *png = image_png_text(sample->pixels, sample->height, sample->width, 3);
     evaluation_output_name(list->dataset, sample->output, name);
-    value_put(object, "record", json_integer(sample->record));
-    value_put(object, "output", value_name(name));
-    value_put(object, "has_input", json_boolean(sample->has_input));
-    value_put(object, "low", value_number(sample->low));
-    value_put(object, "high", value_number(sample->high));
-    value_put(object, "error", value_number(sample->error));
-    value_put(object, "png", value_name(png));
+    json_t *object = json_pack(
+        "{s:I, s:o, s:b, s:o, s:o, s:o, s:s}", "record", (json_int_t)sample->record, "output",
+        value_name(name), "has_input", (int)sample->has_input, "low", value_number(sample->low),
+        "high", value_number(sample->high), "error", value_number(sample->error), "png", png);
     free(png);
     return object;
 }
@@ -161,11 +135,19 @@ static json_t *sample_to_json(const struct plane_samples *list, const struct pla
 void plane_samples_write(const struct plane_samples *list, const struct run_folder *folder,
                          const char *split, struct error *error)
 {
-    if (list->count == 0)
+    const int64_t count = PLANE_SAMPLES * list->shown;
+    if (list->sample == NULL)
+        return;
+    /* A sample is zero on all ranks but one. */
+    comm_all_reduce(list->session->mesh.world, list->sample,
+                    count * (int64_t)(sizeof *list->sample / sizeof(int64_t)), COMM_INT64,
+                    COMM_SUM);
+    if (list->session->mesh.world->rank != 0 || error->kind != ERROR_NONE)
         return;
     json_t *object = json_object(), *samples = json_array();
-    for (int i = 0; i < list->count; i++)
-        value_append(samples, sample_to_json(list, &list->sample[i]));
+    for (int64_t i = 0; i < count; i++)
+        if (list->sample[i].height > 0)
+            value_append(samples, sample_to_json(list, &list->sample[i]));
     value_put(object, "split", value_text(split));
     value_put(object, "samples", samples);
     char *text = value_to_text(object);

@@ -553,7 +553,7 @@ bool progress_result(struct trainer *trainer, struct error *error)
     if (!run_record_end(trainer, error))
         return false;
     misclassified_save(trainer, &results, error);
-    if (results.evaluation != NULL && error->kind == ERROR_NONE)
+    if (results.evaluation != NULL)
         plane_samples_write(&trainer->planes, &trainer->folder,
                             results.test != NULL ? "test" : "val", error);
     if (trainer->run.world->rank == 0 && error->kind == ERROR_NONE)

@@ -64,6 +64,13 @@ for task in planes pixels; do
     result "$task: the report has the metrics" "$bad" "$task-report.log"
 done
 
+# Batches of one sample on each rank: two ranks draw the first samples.
+for ranks in 1 3; do
+    run $ranks "drawn-$ranks" $data data.x=u0,u2 data.y=map model.head=dense model.classes=3 train.ignore_label=255 train.exact=off train.grain=auto \
+        train.global_batch=3 train.steps=1 run.dir="$work/drawn-$ranks"
+done
+result 'three ranks draw the samples of one' "$(ended; cmp drawn-1/planes.json drawn-3/planes.json 2>&1)" drawn-3.log
+
 # Nothing changes: persistence is right. The loss is the mean of the squared errors in units of the variance.
 run 1 same $data data.x=u1,u2 data.y=u2 data.task=regression model.head=dense run.dir="$work/same"
 std=$(sed -n 's/.*statistics of their targets: .* deviation //p' same.log)
