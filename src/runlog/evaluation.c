@@ -119,26 +119,33 @@ static void errors_text(const struct evaluation *evaluation, const struct datase
 {
     const int64_t outputs = evaluation->outputs;
     char name[OUTPUT_NAME];
-    double r2 = 0, persistence = 0;
+    double r2 = 0, persistence = 0, known = 0;
     size_t used = 0;
     for (int64_t i = 0; i < outputs; i++) {
         const struct output_errors *errors = &evaluation->errors[i];
-        r2 += errors->r2 / (double)outputs;
-        persistence += errors->rmse / errors->persistence_rmse / (double)outputs;
+        const bool is_known = !isnan(errors->rmse);
+        known += is_known;
+        r2 += is_known ? errors->r2 : 0;
+        persistence += is_known ? errors->rmse / errors->persistence_rmse : 0;
         if (outputs > OUTPUTS_IN_TEXT)
             continue;
         evaluation_output_name(dataset, i, name);
-        used += (size_t)snprintf(text + used, EVALUATION_TEXT - used, ", %s%.20s %.4g",
-                                 i == 0 ? "RMSE " : "", name, errors->rmse);
+        used += (size_t)snprintf(text + used, EVALUATION_TEXT - used, ", %s%.20s",
+                                 i == 0 ? "RMSE " : "", name);
+        used += is_known
+                    ? (size_t)snprintf(text + used, EVALUATION_TEXT - used, " %.4g", errors->rmse)
+                    : (size_t)snprintf(text + used, EVALUATION_TEXT - used, " (no targets)");
         if (!isnan(errors->persistence_rmse))
             used += (size_t)snprintf(text + used, EVALUATION_TEXT - used, " (%.3g of persistence)",
                                      errors->rmse / errors->persistence_rmse);
     }
-    if (outputs > OUTPUTS_IN_TEXT && !isnan(persistence))
-        snprintf(text, EVALUATION_TEXT, ", RMSE %.3g of persistence (mean of %" PRId64 " outputs)",
-                 persistence, outputs);
+    if (known == 0)
+        snprintf(text, EVALUATION_TEXT, ", no targets");
+    else if (outputs > OUTPUTS_IN_TEXT && !isnan(persistence))
+        snprintf(text, EVALUATION_TEXT, ", RMSE %.3g of persistence (mean of %.0f outputs)",
+                 persistence / known, known);
     else if (outputs > OUTPUTS_IN_TEXT)
-        snprintf(text, EVALUATION_TEXT, ", R2 %.4f (mean of %" PRId64 " outputs)", r2, outputs);
+        snprintf(text, EVALUATION_TEXT, ", R2 %.4f (mean of %.0f outputs)", r2 / known, known);
 }
 
 void evaluation_text(const struct evaluation *evaluation, const struct dataset *dataset,
@@ -148,6 +155,8 @@ void evaluation_text(const struct evaluation *evaluation, const struct dataset *
     text[0] = '\0';
     if (evaluation->errors != NULL) {
         errors_text(evaluation, dataset, text);
+    } else if (evaluation->classes > 0 && isnan(evaluation->top1)) {
+        snprintf(text, EVALUATION_TEXT, ", no targets");
     } else if (evaluation->pixels > 0) {
         snprintf(text, EVALUATION_TEXT, ", pixel accuracy %.2f %%, mean IoU %.4f",
                  100 * evaluation->top1, evaluation->miou);
@@ -175,9 +184,9 @@ static void print_metrics_row(const struct evaluation *evaluation, const char *l
                               const struct class_metrics *metrics)
 {
     char last[16] = "";
-    if (evaluation->pixels > 0 || evaluation->labels != NULL)
-        snprintf(last, sizeof last, " %9.4f",
-                 evaluation->pixels > 0 ? metrics->iou : metrics->average_precision);
+    const double value = evaluation->pixels > 0 ? metrics->iou : metrics->average_precision;
+    if ((evaluation->pixels > 0 || evaluation->labels != NULL) && !isnan(value))
+        snprintf(last, sizeof last, " %9.4f", value);
     log_info("%-*.*s %9.4f %9.4f %9.4f %11.4f %20.4f%s", LABEL_WIDTH, LABEL_WIDTH, label,
              metrics->recall, metrics->precision, metrics->f1, metrics->specificity,
              metrics->one_vs_rest_accuracy, last);
@@ -205,20 +214,26 @@ static void print_matrix(const struct evaluation *evaluation, const struct datas
 
 static void print_errors(const struct evaluation *evaluation, const struct dataset *dataset)
 {
-    char name[OUTPUT_NAME], persistence[64] = "";
+    static const int widths[] = {12, 12, 12, 12, 18, 17};
+    char name[OUTPUT_NAME], line[LINE_SIZE];
     bool has_persistence = false;
     for (int64_t i = 0; i < evaluation->outputs; i++)
         has_persistence = has_persistence || !isnan(evaluation->errors[i].persistence_rmse);
-    log_info("%-*s %11s %11s %11s %9s%s", LABEL_WIDTH, "output", "RMSE", "MAE", "bias", "R2",
+    log_info("%-*s %11s %11s %11s %11s%s", LABEL_WIDTH, "output", "RMSE", "MAE", "bias", "R2",
              has_persistence ? " persistence RMSE  persistence MAE" : "");
     for (int64_t i = 0; i < evaluation->outputs && i < PRINTED_CLASSES; i++) {
         const struct output_errors *errors = &evaluation->errors[i];
         evaluation_output_name(dataset, i, name);
-        if (has_persistence)
-            snprintf(persistence, sizeof persistence, " %16.4g %16.4g", errors->persistence_rmse,
-                     errors->persistence_mae);
-        log_info("%-*.*s %11.4g %11.4g %11.4g %9.4f%s", LABEL_WIDTH, LABEL_WIDTH, name,
-                 errors->rmse, errors->mae, errors->bias, errors->r2, persistence);
+        const double values[] = {
+            errors->rmse,           errors->mae, errors->bias, errors->r2, errors->persistence_rmse,
+            errors->persistence_mae};
+        int used = snprintf(line, sizeof line, "%-*.*s", LABEL_WIDTH, LABEL_WIDTH, name);
+        for (int k = 0; k < (has_persistence ? 6 : 4); k++)
+            used += isnan(values[k])
+                        ? snprintf(line + used, sizeof line - (size_t)used, "%*s", widths[k], "")
+                        : snprintf(line + used, sizeof line - (size_t)used, "%*.4g", widths[k],
+                                   values[k]);
+        log_info("%s", line);
     }
     if (evaluation->outputs > PRINTED_CLASSES)
         log_info("... %" PRId64 " outputs in total", evaluation->outputs);

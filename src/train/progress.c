@@ -376,6 +376,17 @@ static void data_wait_log(struct trainer *trainer, const struct epoch_row *row)
         encoded ? ", or decode the images in advance (vittrain convert data)" : "");
 }
 
+/* Warn once if the first epochs have no target: the loss is then exactly 0. */
+static void missing_targets_log(struct trainer *trainer, const struct epoch_row *row)
+{
+    if (trainer->progress.missing_targets_logged || row->train_loss != 0 ||
+        trainer->run.session.model->loss != LOSS_TARGETS)
+        return;
+    trainer->progress.missing_targets_logged = true;
+    log_warn("the training loss is 0, as if all targets were missing: check data.y and "
+             "train.ignore_label");
+}
+
 static struct metrics_row evaluation_row(const struct trainer *trainer, const char *split,
                                          const struct evaluation *evaluation)
 {
@@ -451,6 +462,7 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
     if (evaluated && trainer->run.session.model->loss == LOSS_TARGETS)
         evaluation_line_print(trainer, "val", evaluation, "");
     data_wait_log(trainer, &row);
+    missing_targets_log(trainer, &row);
     error_defer(run_log_epoch(trainer->output.log, &row, &trainer->output.log_error));
     error_defer(run_log_flush(trainer->output.log, &trainer->output.log_error));
     *error = trainer->output.log_error;

@@ -274,6 +274,11 @@ static bool targets_check(const struct options *options, const struct dataset *d
         return error_set(error, ERROR_USAGE,
                          "%s single labels, and the data has other targets: leave this option out",
                          unused);
+    if (train->weights.count > 0 && options->model.classes > OPTION_LIST)
+        return error_set(error, ERROR_USAGE,
+                         "train.weights has at most %d numbers, and the data has %lld outputs: "
+                         "leave it out",
+                         OPTION_LIST, (long long)options->model.classes);
     if (train->weights.count > 0 &&
         (target->count == 0 || train->weights.count != options->model.classes))
         return error_set(error, ERROR_USAGE,

@@ -44,7 +44,7 @@ struct progress {
     double plain_line_at;   /* clock: the newest progress line without a terminal */
     double rate, norm;      /* of the newest step */
     int64_t skipped_logged; /* skipped updates that were logged */
-    bool data_wait_logged;
+    bool data_wait_logged, missing_targets_logged;
 };
 
 /* Rank 0's outputs. */

@@ -175,3 +175,27 @@ fails 1 'a model has as many outputs as the data' 2 'model.classes=3, but the da
     data.x=x data.y=y model.classes=3
 fails 1 'arrays are not packed' 2 'are float32, and packed files hold images' convert data $data data.x=/chw \
     convert.output="$work/packed.h5"
+
+# Without targets: a segmentation of which all pixels are ignored, and outputs that are missing in all samples (log10 of 0).
+npy none/x.npy 9,3,8,8 1728
+npy none/y.npy 9,8,8 576
+npy none/z.npy 9,8,8 576
+npy none/two.npy 9,2,8,8 1152
+npy none/many.npy 9,33 297
+npy none/point.npy 9,1,1 9
+none="data.format=arrays data.root=$work/none data.val=0.3 data.x=x model.name=vit_cifar model.dim=32 model.depth=1 model.heads=2 \
+model.patch=4 train.precision=fp32 train.epochs=2 train.global_batch=4 run.threads=1"
+run 1 ignored $none data.y=y model.head=dense model.classes=2 train.ignore_label=0 run.dir="$work/ignored"
+bad=$(ended; has ignored.log 'val: loss 0.0000, no targets')
+[ "$(grep -c 'the training loss is 0, as if all targets were missing' ignored.log)" = 1 ] || bad="$bad no warning, or several;"
+result 'all pixels are ignored' "$bad" ignored.log
+planes="$none data.y=y,z data.task=regression model.head=dense"
+run 1 missing $planes data.transform=log10:z run.dir="$work/missing"
+bad=$(ended; has missing.log 'val: loss .*, RMSE y [0-9.e-]*, z \(no targets\)'; has missing/outputs.csv '^0,2,val,z,,,,,,$')
+grep -w nan missing.log missing/train.log && bad="$bad nan;"
+result 'an output without targets' "$bad" missing.log
+run 1 without $planes data.transform=log10:y,log10:z run.dir="$work/without"
+result 'no output has targets' "$(ended; has without.log 'val: loss 0.0000, no targets' 'the training loss is 0')" without.log
+
+fails 1 'too many outputs for weights' 2 'train.weights has at most 32 numbers, and the data has 33 outputs' $none data.y=many \
+    data.task=regression train.weights=1,2
