@@ -26,6 +26,8 @@ static const struct {
     {"model.drop_path", EFFECT_LEARNING},
     {"model.sync_bn", EFFECT_LEARNING},
     {"model.", EFFECT_MODEL},
+    {"data.x", EFFECT_MODEL},
+    {"data.y", EFFECT_MODEL},
     {"data.workers", EFFECT_NONE},
     {"train.epochs", EFFECT_NONE},
     {"train.steps", EFFECT_NONE},

@@ -12,7 +12,7 @@ struct options;
 enum option_effect {
     EFFECT_LEARNING, /* changes what is learned from now on */
     EFFECT_NONE,     /* layout, length and output of the run */
-    EFFECT_MODEL     /* another model, with which a run cannot continue */
+    EFFECT_MODEL     /* another model or other variables, with which a run cannot continue */
 };
 
 struct option_change {

@@ -337,7 +337,7 @@ static bool target_refuse(const struct dataset *dataset, int64_t record, double 
 {
     char name[ERROR_TEXT_SIZE / 2];
     dataset->format->name_record(dataset, record, name, sizeof name);
-    return error_set(error, ERROR_DATA, "%s: its label %g %s", name, value, reason);
+    return error_set(error, ERROR_DATA, "%s: its value %g of data.y %s", name, value, reason);
 }
 
 /* Name the classes by their numbers, up to `count`, unless the file has names. */
@@ -392,7 +392,7 @@ static bool numbers_check(const struct dataset *dataset, bool is_regression, str
         const float value = self->target[i];
         if (is_regression && isinf(value))
             return target_refuse(dataset, i / outputs, (double)value,
-                                 "is no number to predict: remove the sample", error);
+                                 "is infinite or too large: mark missing values with NaN", error);
         if (!is_regression && value != 0 && value != 1 && !isnan(value))
             return target_refuse(dataset, i / outputs, (double)value,
                                  "is not 0 or 1, as several labels of a sample must be: set "

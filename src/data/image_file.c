@@ -106,6 +106,7 @@ static const struct format {
     {.name = "AVIF or HEIF", .offset = 4, .count = 4, .bytes = "ftyp"},
     {.name = "PPM or PGM", .count = 2, .bytes = "P6"},
     {.name = "PPM or PGM", .count = 2, .bytes = "P5"},
+    {.name = "HDF5, which data.format=arrays reads", .count = 8, .bytes = "\x89HDF\r\n\x1a\n"},
 };
 
 enum { FORMATS = sizeof formats / sizeof formats[0] };

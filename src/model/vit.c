@@ -232,9 +232,11 @@ static bool shape_check(const struct vit_shape *shape, struct error *error)
     if (shape->image % shape->patch != 0 || shape->image_width % shape->patch != 0)
         return error_set(error, ERROR_USAGE,
                          "model.patch=%lld does not divide images of %lld x %lld pixels: change "
-                         "model.patch, model.image or model.image_width",
+                         "model.patch%s",
                          (long long)shape->patch, (long long)shape->image,
-                         (long long)(shape->image_width > 0 ? shape->image_width : shape->image));
+                         (long long)(shape->image_width > 0 ? shape->image_width : shape->image),
+                         shape->dense ? ", or train on windows: augment.crop=random model.image=..."
+                                      : ", model.image or model.image_width");
     if (shape->dim % shape->heads != 0)
         return error_set(
             error, ERROR_USAGE,

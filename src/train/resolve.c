@@ -259,8 +259,8 @@ static bool targets_check(const struct options *options, const struct dataset *d
     if (target->count > 0 && has_planes != (options->model.head == HEAD_DENSE))
         return error_set(error, ERROR_USAGE,
                          has_planes ? "data.y=%s has planes of targets: set model.head=dense"
-                                    : "model.head=dense predicts planes, and data.y=%s has none: "
-                                      "leave it out",
+                                    : "model.head=dense predicts planes of several pixels, and "
+                                      "data.y=%s has none: leave it out",
                          options->data.y);
     if (target->count == 0 && options->model.head == HEAD_DENSE)
         return error_set(error, ERROR_USAGE,

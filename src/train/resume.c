@@ -165,13 +165,16 @@ static void split_compare(struct comparison *comparison, const char *name, const
                           const json_t *now, const json_t *classes)
 {
     const json_t *was = json_object_get(before, "samples"), *is = json_object_get(now, "samples");
+    char owner[160] = "the run";
     for (size_t c = 0; c < json_array_size(is); c++) {
         const json_t *old = json_array_get(was, c), *new = json_array_get(is, c);
         const char *class = json_string_value(json_array_get(classes, c));
         if (json_equal(old, new))
             continue;
-        difference_add(comparison, "class %zu '%.100s' had %lld %s samples, has %lld", c,
-                       class != NULL ? class : "", (long long)json_integer_value(old), name,
+        if (class != NULL)
+            snprintf(owner, sizeof owner, "class %zu '%.100s'", c, class);
+        difference_add(comparison, "%s had %lld %s samples, has %lld", owner,
+                       (long long)json_integer_value(old), name,
                        (long long)json_integer_value(new));
         return;
     }
@@ -245,8 +248,8 @@ static bool contents_compare(const struct trainer *trainer, const char *path,
         .trainer = trainer, .named = named, .over = trainer_is_over(trainer, state)};
     if (state->step == 0)
         return true;
-    data_compare(&comparison, path, contents);
     deck_compare(&comparison, path, contents->deck);
+    data_compare(&comparison, path, contents);
     if (comparison.first[0] != '\0')
         return error_set(error, ERROR_USAGE, "cannot %s from %s: %s; use %s",
                          replays ? "replay" : "resume", path, comparison.first,

@@ -437,12 +437,12 @@ bool session_allocate(struct session *session, int64_t batch, const struct image
                   source->target.count > 0 ? "numbers" : "classes");
     if (source->channels != session->model->channels)
         error_set(error, ERROR_USAGE,
-                  "the images have %lld channels, but model.channels is %lld; set "
-                  "model.channels=%lld%s",
-                  (long long)source->channels, (long long)session->model->channels,
-                  (long long)source->channels,
+                  "the images have %lld channels, but model.channels%s is %lld; %s%s",
+                  (long long)source->channels, training ? "" : " of the weights",
+                  (long long)session->model->channels,
+                  training ? "set it to that number" : "use data with as many",
                   strcmp(session->options->data.format, "arrays") == 0
-                      ? ", or data.order=chw or hwc if that is the order of the dimensions"
+                      ? ", or set data.order=chw or hwc if that is the order of the dimensions"
                   : source->type == DATASET_UINT8 ? " (image files always have 3)"
                                                   : "");
     memory->rows = allocate(units + ARENA_UNIT_ROWS, sizeof *memory->rows);

@@ -417,6 +417,8 @@ static void odd_make(const char *path, const char *name)
     text_write(named, "class_names", names, 3);
     H5Dclose(named);
     H5Dclose(dataset_write(file, "number", 1, extent, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, number));
+    number[1] = 1e300;
+    H5Dclose(dataset_write(file, "huge", 1, extent, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, number));
     H5Fclose(file);
 }
 
@@ -437,6 +439,8 @@ TEST(odd_values_and_names_are_errors)
     opens(SPLIT_TRAIN);
     assert_int_equal(dataset.target.count, 1);
     dataset_close(&dataset);
+    snprintf(options.data.y, sizeof options.data.y, "huge");
+    refused(SPLIT_TRAIN, "sample 1: its value inf of data.y is infinite or too large");
     odd_make(temporary_path("odd/two.h5"), "z");
     use("odd", "u", "label");
     refused(SPLIT_TRAIN, "class 0 is 'z'");
@@ -568,9 +572,9 @@ TEST(what_does_not_fit_is_an_error)
     refused(SPLIT_TRAIN, "data.x: chw has images of 4x5, short of 3x4");
     use("all/one.h5", "chw", "number");
     refused(SPLIT_TRAIN,
-            "sample 0: its label -1 is no class (0, 1, ...): set data.task=regression");
+            "sample 0: its value -1 of data.y is no class (0, 1, ...): set data.task=regression");
     use("all/one.h5", "chw", "negative");
-    refused(SPLIT_TRAIN, "sample 7: its label -1 is no class");
+    refused(SPLIT_TRAIN, "sample 7: its value -1 of data.y is no class");
     temporary_directory("test");
     file_make(temporary_path("test/one.h5"), 0);
     use("test/one.h5", "chw", "label");

@@ -130,7 +130,7 @@ fails 1 'weights of zero are refused' 2 'train.weights: their sum is 0, which le
     train.weights=0,0,0
 fails 1 'a wrong name is one line' 3 "has no data set '/labels'" data.format=arrays data.root="$work/data/storms.h5" data.x=/chw \
     data.y=/labels data.val=0.2
-fails 1 'another number of channels' 2 'the images have 3 channels, but model.channels is 4; set model.channels=3, or data.order=chw or hwc' \
+fails 1 'another number of channels' 2 'the images have 3 channels, but model.channels is 4; set it to that number, or set data.order=chw or hwc' \
     $data data.x=/chw model.channels=4
 fails 1 'data.x of another format is refused' 2 'data.x=/chw does not apply with data.format=cifar10' data.x=/chw
 fails 1 'other formats have no chunks' 2 'data.shuffle=chunks does not apply with data.format=cifar10' data.shuffle=chunks
@@ -199,3 +199,17 @@ result 'no output has targets' "$(ended; has without.log 'val: loss 0.0000, no t
 
 fails 1 'too many outputs for weights' 2 'train.weights has at most 32 numbers, and the data has 33 outputs' $none data.y=many \
     data.task=regression train.weights=1,2
+fails 1 'another offset' 2 'cannot resume from .*: data.y was y,z, is y,z@\+1; use another run.dir' $planes data.y=y,z@+1 \
+    data.transform=log10:z run.dir="$work/missing" train.epochs=3
+fails 1 'fewer samples without classes' 2 'cannot resume from .*: the run had 6 training samples, has 5; use another run.dir' $planes \
+    data.transform=log10:z run.dir="$work/missing" train.epochs=3 data.val=0.4
+mkdir narrow
+mv none/two.npy narrow/x.npy
+fails 1 'predict images of another number of channels' 2 'but model.channels of the weights is 3; use data with as many' predict \
+    "$work/missing" "$work/narrow" predict.output="$work/narrow.h5"
+fails 1 'a plane of one pixel is a number' 2 'model.head=dense predicts planes of several pixels, and data.y=point has none' $none \
+    data.x=point data.y=point data.task=regression model.head=dense model.patch=1
+fails 1 'a patch that does not divide planes' 2 'change model.patch, or train on windows: augment.crop=random' $planes model.patch=3
+run 1 images $small train.steps=1 run.dir="$work/images"
+fails 1 'weights of images do not read arrays' 3 'is HDF5, which data.format=arrays reads' predict images/weights.safetensors \
+    "$work/data/storms.h5"

@@ -370,6 +370,8 @@ TEST(other_files_are_named)
 {
     fails_with("", 0, "is empty");
     fails_with("GIF89a..........", 16, "is GIF; only JPEG, PNG and WebP are supported");
+    fails_with("\x89HDF\r\n\x1a\n........", 16,
+               "is HDF5, which data.format=arrays reads; only JPEG");
     fails_with("RIFF\x10\0\0\0WAVEfmt ", 16, "is not an image");
     fails_with("BM..............", 16, "is BMP");
     fails_with("II*\0............", 16, "is TIFF");
