@@ -655,7 +655,6 @@ static bool arrays_open(const struct options *options, enum data_split split,
     return true;
 }
 
-/* Statistics exist of training samples only, so an infinite value of another one is found here. */
 VECTORISED static bool values_are_finite(const float *values, int64_t count)
 {
     uint32_t infinite = 0;
@@ -686,7 +685,7 @@ static bool planes_read(const struct dataset *dataset, const struct variable *va
         if (file != NULL && !array_read(&file->array[number], &box, to, error))
             return false;
         value_transform_apply(variable->transform, to, values);
-        if (!values_are_finite(to, values))
+        if (!dataset->is_finite && !values_are_finite(to, values))
             return error_set(error, ERROR_DATA,
                              "%s has an infinite or too large value; mark missing values with NaN",
                              variable->name);

@@ -86,6 +86,7 @@ struct dataset {
     int64_t classes;   /* or the number of outputs, if the targets are not classes */
     bool unlabelled;   /* the records have no labels, and their targets are missing */
     int64_t overlap;   /* sample n shares values with the samples up to n + overlap */
+    bool is_finite;    /* no value is infinite: `read` need not check it */
     bool held_out;     /* the records are training records, of which data.val holds out a part */
     char **class_name; /* [classes], or NULL */
     struct target_shape target; /* NaN is a missing target */

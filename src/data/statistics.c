@@ -230,7 +230,7 @@ static void statistics_finish(const struct dataset *dataset, const struct channe
                    sums + channels, &statistics->target_mean, &statistics->target_std);
 }
 
-bool statistics_compute(const struct dataset *records, struct comm *world, int threads,
+bool statistics_compute(struct dataset *records, struct comm *world, int threads,
                         struct value_statistics *statistics, struct error *error)
 {
     const double begin = clock_now();
@@ -254,5 +254,6 @@ bool statistics_compute(const struct dataset *records, struct comm *world, int t
     }
     pthread_mutex_destroy(&share.mutex);
     free(share.sums);
+    records->is_finite = good;
     return good;
 }

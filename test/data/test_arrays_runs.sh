@@ -141,6 +141,8 @@ mkdir splits
 "$TEST_BUILD/test/data/test_arrays" --odd "$work/splits/test.h5" storm
 fails 1 'splits with other names of classes are refused' 3 "class 0 is 'storm' in the samples for evaluation and 'calm'" \
     data.format=arrays data.root="$work/splits" data.x=u data.y=label data.val=test
+fails 1 'an infinite value is an error' 3 'train.h5: sample 0: u has an infinite or too large value' data.format=arrays \
+    data.root="$work/splits" data.x=u data.y=number data.task=regression data.val=none model.name=linear
 # npy FILE SHAPE VALUES: write zeros.
 npy() {
     mkdir -p "${1%/*}"
