@@ -8,9 +8,11 @@
 #include <string.h>
 
 #include "config/options.h"
+#include "core/allocate.h"
 #include "core/crc32c.h"
 #include "core/integer.h"
 #include "core/log.h"
+#include "core/text.h"
 #include "core/vectorised.h"
 #include "data/array_attributes.h"
 #include "data/array_cache.h"
@@ -50,11 +52,6 @@ struct arrays {
     float *target;            /* [count, target.count]: targets that are not planes, or NULL */
     int32_t *label;           /* [count]: classes, or NULL */
 };
-
-static bool no_memory(struct error *error)
-{
-    return error_set(error, ERROR_MEMORY, "no memory for the list of samples");
-}
 
 /* ---- variables ---- */
 
@@ -208,9 +205,7 @@ static bool targets_read(struct dataset *dataset, struct error *error)
 {
     struct arrays *self = dataset->self;
     const int64_t outputs = dataset->target.count;
-    self->target = malloc((size_t)(dataset->count * outputs + 1) * sizeof *self->target);
-    if (self->target == NULL)
-        return no_memory(error);
+    self->target = allocate((size_t)(dataset->count * outputs), sizeof *self->target);
     float *to = self->target;
     for (int64_t i = 0; i < dataset->count * outputs; i++)
         to[i] = NAN;
@@ -280,10 +275,8 @@ static bool file_open(struct dataset *dataset, const struct options *options,
     struct arrays *self = dataset->self;
     struct arrays_file *file = &self->file[self->file_count++];
     *file = (struct arrays_file){.first = dataset->count, .place = {.descriptor = -1}};
-    file->path = strdup(path);
-    file->array = calloc((size_t)(self->x_count + self->y_count), sizeof *file->array);
-    if (file->path == NULL || file->array == NULL)
-        return no_memory(error);
+    file->path = allocate_copy(path);
+    file->array = allocate((size_t)(self->x_count + self->y_count), sizeof *file->array);
     if (!array_path_open(&file->place, file->path, reader, error))
         return false;
     if (self->file_count == 1)
@@ -341,19 +334,12 @@ static bool target_refuse(const struct dataset *dataset, int64_t record, double 
 }
 
 /* Name the classes by their numbers, up to `count`, unless the file has names. */
-static bool classes_name(struct dataset *dataset, int64_t count, struct error *error)
+static void classes_name(struct dataset *dataset, int64_t count)
 {
     if (dataset->class_name != NULL)
-        return true;
-    dataset->class_name = calloc((size_t)count + 1, sizeof *dataset->class_name);
-    for (int64_t c = 0; dataset->class_name != NULL && c < count; c++) {
-        char name[24];
-        snprintf(name, sizeof name, "%lld", (long long)c);
-        dataset->class_name[dataset->classes++] = strdup(name);
-        if (dataset->class_name[c] == NULL)
-            return no_memory(error);
-    }
-    return dataset->class_name != NULL || no_memory(error);
+        return;
+    dataset->classes = count;
+    dataset_number_classes(dataset, "");
 }
 
 /* Convert the targets to labels. */
@@ -361,9 +347,7 @@ static bool labels_set(struct dataset *dataset, struct error *error)
 {
     struct arrays *self = dataset->self;
     int64_t classes = 0;
-    self->label = malloc(((size_t)dataset->count + 1) * sizeof *self->label);
-    if (self->label == NULL)
-        return no_memory(error);
+    self->label = allocate((size_t)dataset->count, sizeof *self->label);
     for (int64_t i = 0; i < dataset->count; i++) {
         const float label = self->target[i];
         if (!(label >= 0 && label < CLASSES_MOST && label == floorf(label)))
@@ -380,7 +364,8 @@ static bool labels_set(struct dataset *dataset, struct error *error)
     free(self->target);
     self->target = NULL;
     dataset->target = (struct target_shape){0};
-    return classes_name(dataset, classes, error);
+    classes_name(dataset, classes);
+    return true;
 }
 
 /* Check numbers to predict; with data.task=classes, marks of several labels. */
@@ -417,27 +402,24 @@ static bool pixel_classes_set(struct dataset *dataset, const struct options *opt
                          "of classes of its pixels",
                          options->data.y);
     dataset->target_is_class = true;
-    return classes_name(dataset, options->model.classes, error);
+    classes_name(dataset, options->model.classes);
+    return true;
 }
 
 /* Name the outputs, and find the channels of the pixels that are the same variables. */
-static bool outputs_name(struct dataset *dataset, struct error *error)
+static void outputs_name(struct dataset *dataset)
 {
     const struct arrays *self = dataset->self;
     const size_t count = (size_t)dataset->target.count;
     int64_t output = 0;
-    dataset->target_name = calloc(count, sizeof *dataset->target_name);
-    dataset->persistence = calloc(count, sizeof *dataset->persistence);
-    if (dataset->target_name == NULL || dataset->persistence == NULL)
-        return no_memory(error);
+    dataset->target_name = allocate(count, sizeof *dataset->target_name);
+    dataset->persistence = allocate(count, sizeof *dataset->persistence);
     for (int v = 0; v < self->y_count; v++)
         for (int64_t c = 0; c < self->y[v].channels; c++, output++) {
             char name[ARRAY_NAME];
             int64_t channel = 0;
             variable_channel_name(&self->y[v], c, name, sizeof name);
-            dataset->target_name[output] = strdup(name);
-            if (dataset->target_name[output] == NULL)
-                return no_memory(error);
+            dataset->target_name[output] = allocate_copy(name);
             dataset->persistence[output] = -1;
             for (int x = 0; self->has_planes && x < self->x_count; x++) {
                 if (self->x[x].offset == 0 && strcmp(self->x[x].name, self->y[v].name) == 0)
@@ -445,7 +427,6 @@ static bool outputs_name(struct dataset *dataset, struct error *error)
                 channel += self->x[x].channels;
             }
         }
-    return true;
 }
 
 /* Set what the model learns from the targets. */
@@ -478,7 +459,8 @@ static bool task_set(struct dataset *dataset, const struct options *options, str
                          options->data.y, (long long)outputs, (long long)dataset->classes);
     dataset->classes = outputs;
     dataset->target_normalised = is_regression;
-    return outputs_name(dataset, error);
+    outputs_name(dataset);
+    return true;
 }
 
 /* ---- chunks ---- */
@@ -599,15 +581,12 @@ static int64_t arrays_chunk(const struct dataset *dataset, int64_t record)
 /* List the data sets of both options, for the HDF5 reader. */
 static char *names_list(const struct arrays *self)
 {
-    char *text = NULL;
-    size_t size = 0;
-    FILE *stream = open_memstream(&text, &size);
-    ENSURE_MEMORY(stream != NULL, "no memory for the names of data sets");
+    struct text_stream names;
+    text_stream_open(&names);
     for (int v = 0; v < self->x_count + self->y_count; v++)
-        fprintf(stream, "%s%s", v > 0 ? "," : "",
+        fprintf(names.stream, "%s%s", v > 0 ? "," : "",
                 v < self->x_count ? self->x[v].name : self->y[v - self->x_count].name);
-    ENSURE_MEMORY(fclose(stream) == 0, "no memory for the names of data sets");
-    return text;
+    return text_stream_close(&names);
 }
 
 static bool files_open(struct dataset *dataset, const struct options *options,
@@ -617,9 +596,8 @@ static bool files_open(struct dataset *dataset, const struct options *options,
     char *names = names_list(self);
     struct hdf5_reader reader = {.kind = ERROR_DATA, .purpose = "arrays", .datasets = names};
     const bool all = options->data.val == VALIDATION_REFERENCE && split != SPLIT_ALL;
-    self->file = calloc((size_t)self->files.count + 1, sizeof *self->file);
-    const bool good = (self->file != NULL || no_memory(error)) &&
-                      (!all || split_open(dataset, options, &reader, SPLIT_TRAIN, error)) &&
+    self->file = allocate((size_t)self->files.count, sizeof *self->file);
+    const bool good = (!all || split_open(dataset, options, &reader, SPLIT_TRAIN, error)) &&
                       split_open(dataset, options, &reader, all ? SPLIT_TEST : split, error);
     hdf5_reader_close(&reader);
     free(names);
@@ -630,11 +608,9 @@ static bool files_open(struct dataset *dataset, const struct options *options,
 static bool arrays_open(const struct options *options, enum data_split split,
                         struct dataset *dataset, struct error *error)
 {
-    struct arrays *self = calloc(1, sizeof *self);
+    struct arrays *self = allocate(1, sizeof *self);
     dataset->self = self;
     dataset->type = DATASET_FLOAT32;
-    if (self == NULL)
-        return no_memory(error);
     self->joined = options->data.join;
     self->ignored =
         options->train.ignore_label == IGNORE_NONE ? NAN : (double)options->train.ignore_label;
