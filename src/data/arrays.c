@@ -55,15 +55,13 @@ struct arrays {
 
 /* ---- variables ---- */
 
-/* True if predict includes samples whose targets are after the end of the series. */
-static bool predicts_beyond(const struct options *options, enum data_split split)
+/* Return a variable of data.x, or after them one of data.y. */
+static struct variable *variable_of(const struct arrays *self, int number)
 {
-    return split == SPLIT_ALL &&
-           (options->data.task == TASK_REGRESSION || options->model.head == HEAD_DENSE);
+    return number < self->x_count ? &self->x[number] : &self->y[number - self->x_count];
 }
 
-static bool variables_list(const struct options *options, enum data_split split,
-                           struct arrays *self, struct error *error)
+static bool variables_list(const struct options *options, struct arrays *self, struct error *error)
 {
     if (options->data.root[0] == '\0')
         return error_set(error, ERROR_USAGE, "data.format=arrays needs data.root");
@@ -71,19 +69,32 @@ static bool variables_list(const struct options *options, enum data_split split,
         return error_set(error, ERROR_USAGE,
                          "data.format=arrays needs data.x and data.y: `vittrain data describe "
                          "FILE` lists the data sets of a file");
-    if (!variables_parse("data.x", options->data.x, &self->x, &self->x_count, error) ||
-        !variables_parse("data.y", options->data.y, &self->y, &self->y_count, error) ||
-        !variables_transform(options->data.transform, self->x, self->x_count, self->y,
-                             self->y_count, options->data.task != TASK_REGRESSION, error))
-        return false;
+    return variables_parse("data.x", options->data.x, &self->x, &self->x_count, error) &&
+           variables_parse("data.y", options->data.y, &self->y, &self->y_count, error);
+}
+
+/* Set offsets and transforms. A data set of the first file whose name is "u@+6" has priority over
+ * an offset. Samples of planes or numbers are predicted (allows_none) even if their targets are
+ * after the end of the series. */
+static bool variables_resolve(struct arrays *self, const struct options *options,
+                              const struct array_path *place, bool allows_none, struct error *error)
+{
+    const bool predicts_beyond =
+        allows_none && (options->data.task == TASK_REGRESSION || options->model.head == HEAD_DENSE);
     for (int v = 0; v < self->x_count + self->y_count; v++) {
-        const int64_t offset =
-            v < self->x_count ? self->x[v].offset : self->y[v - self->x_count].offset;
-        self->before = larger(self->before, -offset);
-        if (v < self->x_count || !predicts_beyond(options, split))
-            self->after = larger(self->after, offset);
+        struct variable *variable = variable_of(self, v);
+        char name[VARIABLE_TEXT];
+        variable_write(variable, name);
+        if (variable->offset != 0 && !place->is_npy && array_path_has(place, name)) {
+            variable->offset = 0;
+            snprintf(variable->name, sizeof variable->name, "%s", name);
+        }
+        self->before = larger(self->before, -variable->offset);
+        if (v < self->x_count || !predicts_beyond)
+            self->after = larger(self->after, variable->offset);
     }
-    return true;
+    return variables_transform(options->data.transform, self->x, self->x_count, self->y,
+                               self->y_count, options->data.task != TASK_REGRESSION, error);
 }
 
 /* Set the shape of the records from the first file. */
@@ -150,11 +161,8 @@ static bool file_arrays(struct dataset *dataset, const struct options *options,
     struct arrays *self = dataset->self;
     const int count = self->array_count;
     for (; file->opened < count; file->opened++) {
-        const struct variable *variable = file->opened < self->x_count
-                                              ? &self->x[file->opened]
-                                              : &self->y[file->opened - self->x_count];
         struct array *array = &file->array[file->opened];
-        if (!array_path_array(&file->place, variable->name, array, error)) {
+        if (!array_path_array(&file->place, variable_of(self, file->opened)->name, array, error)) {
             file->is_empty = array->is_empty && file->opened < self->x_count;
             array_close(array);
             return false;
@@ -164,7 +172,7 @@ static bool file_arrays(struct dataset *dataset, const struct options *options,
         return false;
     for (int v = 0; v < count; v++) {
         const bool is_x = v < self->x_count;
-        const struct variable *variable = is_x ? &self->x[v] : &self->y[v - self->x_count];
+        const struct variable *variable = variable_of(self, v);
         if (!variable_agrees(variable, &file->array[v]))
             return error_set(error, ERROR_DATA,
                              "%s: the shape of %s=%s does not match that of %s: use data sets of "
@@ -279,8 +287,11 @@ static bool file_open(struct dataset *dataset, const struct options *options,
     file->array = allocate((size_t)(self->x_count + self->y_count), sizeof *file->array);
     if (!array_path_open(&file->place, file->path, reader, error))
         return false;
-    if (self->file_count == 1)
+    if (self->file_count == 1) {
+        if (!variables_resolve(self, options, &file->place, allows_none, error))
+            return false;
         labels_find(dataset, file, allows_none);
+    }
     if (!file_arrays(dataset, options, file, error))
         return false;
     dataset->count += file->count;
@@ -578,14 +589,16 @@ static int64_t arrays_chunk(const struct dataset *dataset, int64_t record)
 
 /* ---- the data set ---- */
 
-/* List the data sets of both options, for the HDF5 reader. */
+/* List the data sets that both options may name, for the HDF5 reader. */
 static char *names_list(const struct arrays *self)
 {
     struct text_stream names;
     text_stream_open(&names);
-    for (int v = 0; v < self->x_count + self->y_count; v++)
-        fprintf(names.stream, "%s%s", v > 0 ? "," : "",
-                v < self->x_count ? self->x[v].name : self->y[v - self->x_count].name);
+    for (int v = 0; v < self->x_count + self->y_count; v++) {
+        char name[VARIABLE_TEXT];
+        variable_write(variable_of(self, v), name);
+        fprintf(names.stream, "%s%s,%s", v > 0 ? "," : "", variable_of(self, v)->name, name);
+    }
     return text_stream_close(&names);
 }
 
@@ -614,7 +627,7 @@ static bool arrays_open(const struct options *options, enum data_split split,
     self->joined = options->data.join;
     self->ignored =
         options->train.ignore_label == IGNORE_NONE ? NAN : (double)options->train.ignore_label;
-    if (!variables_list(options, split, self, error) ||
+    if (!variables_list(options, self, error) ||
         !array_path_find(options->data.root, &self->files, error) ||
         !files_open(dataset, options, split, error) || !task_set(dataset, options, error))
         return false;

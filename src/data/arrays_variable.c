@@ -186,15 +186,20 @@ struct array_box variable_box(const struct variable *variable, int64_t sample, i
     return box;
 }
 
+void variable_write(const struct variable *variable, char text[VARIABLE_TEXT])
+{
+    char offset[24] = "";
+    if (variable->offset != 0)
+        snprintf(offset, sizeof offset, "@%+lld", (long long)variable->offset);
+    snprintf(text, VARIABLE_TEXT, "%s%s", variable->name, offset);
+}
+
 void variable_channel_name(const struct variable *variable, int64_t channel, char *text,
                            size_t size)
 {
-    const char *name = variable->name + (variable->name[0] == '/');
-    char offset[24] = "", number[24] = "";
-    if (variable->offset != 0)
-        snprintf(offset, sizeof offset, "@%+lld", (long long)variable->offset);
+    char name[VARIABLE_TEXT], number[24] = "";
+    variable_write(variable, name);
     if (variable->channels > 1)
         snprintf(number, sizeof number, " %lld", (long long)channel);
-    snprintf(text, size, "%.*s%s%s", (int)(size - sizeof offset - sizeof number), name, offset,
-             number);
+    snprintf(text, size, "%.*s%s", (int)(size - sizeof number), name + (name[0] == '/'), number);
 }

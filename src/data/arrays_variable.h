@@ -10,6 +10,8 @@
 #include "data/array.h"
 #include "data/value_transform.h"
 
+enum { VARIABLE_TEXT = OPTION_TEXT + 24 /* a name and an offset */ };
+
 struct variable {
     char name[OPTION_TEXT];
     int64_t offset; /* sample n is index n + offset of the data set: "u@+6", "u@-1" */
@@ -56,6 +58,9 @@ struct array_box variable_window(const struct variable *variable, int64_t sample
 
 /* Return the box of `count` samples from `sample` on. */
 struct array_box variable_box(const struct variable *variable, int64_t sample, int64_t count);
+
+/* Write the variable as in the option: "u", "u@+6". */
+void variable_write(const struct variable *variable, char text[VARIABLE_TEXT]);
 
 /* Write the name of a channel: "u", "u@+6", or "fields 2" if the variable has several. */
 void variable_channel_name(const struct variable *variable, int64_t channel, char *text,

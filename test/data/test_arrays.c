@@ -417,6 +417,9 @@ static void odd_make(const char *path, const char *name)
     text_write(named, "class_names", names, 3);
     H5Dclose(named);
     H5Dclose(dataset_write(file, "number", 1, extent, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, number));
+    number[0] = 7;
+    H5Dclose(
+        dataset_write(file, "number@+1", 1, extent, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, number));
     number[1] = 1e300;
     H5Dclose(dataset_write(file, "huge", 1, extent, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, number));
     H5Fclose(file);
@@ -440,6 +443,15 @@ TEST(odd_values_and_names_are_errors)
     snprintf(options.data.y, sizeof options.data.y, "number");
     opens(SPLIT_TRAIN);
     assert_int_equal(dataset.target.count, 1);
+    dataset_close(&dataset);
+    snprintf(options.data.y, sizeof options.data.y, "number@+1,number@+2");
+    opens(SPLIT_TRAIN);
+    assert_int_equal(dataset.count, SAMPLES - 2);
+    assert_string_equal(dataset.target_name[0], "number@+1");
+    dataset.is_finite = true;
+    assert_true(dataset_read(&dataset, 0, values, &label, &error));
+    assert_true(dataset_targets(&dataset, values)[0] == 7);
+    assert_true(dataset_targets(&dataset, values)[1] == 0);
     dataset_close(&dataset);
     snprintf(options.data.y, sizeof options.data.y, "huge");
     refused(SPLIT_TRAIN, "sample 1: its value inf of data.y is infinite or too large");
