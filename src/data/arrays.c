@@ -21,6 +21,7 @@
 #include "data/arrays_coordinates.h"
 #include "data/arrays_variable.h"
 #include "data/dataset.h"
+#include "data/file_series.h"
 #include "data/sampler.h"
 #include "data/split_files.h"
 #include "data/window.h"
@@ -28,13 +29,11 @@
 struct arrays_file {
     char *path;
     struct array_path place;
-    int64_t first, count; /* first record and number of records whose last sample is in this file */
-    int64_t sample;       /* index of sample @0 of record `first`; negative: in an earlier file */
-    int64_t chunk;        /* samples in its largest chunks that have to be decoded; at least 1 */
-    int64_t first_chunk;  /* number of chunks of the files before */
-    struct array *array;  /* [x_count + y_count] */
-    int opened;           /* number of arrays that are open */
-    bool is_empty;        /* it could not be opened because an array has no elements */
+    int64_t chunk;       /* samples in its largest chunks that have to be decoded; at least 1 */
+    int64_t first_chunk; /* number of chunks of the files before */
+    struct array *array; /* [x_count + y_count] */
+    int opened;          /* number of arrays that are open */
+    bool is_empty;       /* it could not be opened because an array has no elements */
 };
 
 struct arrays {
@@ -44,13 +43,11 @@ struct arrays {
     struct variable *x, *y; /* [x_count], [y_count] */
     int x_count, y_count;
     int array_count; /* of a file: x_count + y_count; x_count if the files do not have data.y */
-    int64_t before, after;    /* first and last samples of a series without a neighbour @-k, @+k */
-    int64_t samples, records; /* of all files */
-    bool joined;              /* all files are one series */
-    bool has_planes;          /* the targets are planes, which are read with the pixels */
-    double ignored;           /* train.ignore_label, or NAN */
-    float *target;            /* [count, target.count]: targets that are not planes, or NULL */
-    int32_t *label;           /* [count]: classes, or NULL */
+    struct file_series series; /* its files are those in `file` */
+    bool has_planes;           /* the targets are planes, which are read with the pixels */
+    double ignored;            /* train.ignore_label, or NAN */
+    float *target;             /* [count, target.count]: targets that are not planes, or NULL */
+    int32_t *label;            /* [count]: classes, or NULL */
 };
 
 /* ---- variables ---- */
@@ -89,9 +86,9 @@ static bool variables_resolve(struct arrays *self, const struct options *options
             variable->offset = 0;
             snprintf(variable->name, sizeof variable->name, "%s", name);
         }
-        self->before = larger(self->before, -variable->offset);
+        self->series.before = larger(self->series.before, -variable->offset);
         if (v < self->x_count || !predicts_beyond)
-            self->after = larger(self->after, variable->offset);
+            self->series.after = larger(self->series.after, variable->offset);
     }
     return variables_transform(options->data.transform, self->x, self->x_count, self->y,
                                self->y_count, options->data.task != TASK_REGRESSION, error);
@@ -131,29 +128,6 @@ static bool shape_set(struct dataset *dataset, const struct options *options,
 
 /* ---- files ---- */
 
-/* Return the number of records of a series of `samples` samples. */
-static int64_t records_of(const struct arrays *self, int64_t samples)
-{
-    return larger(0, samples - self->before - self->after);
-}
-
-/* Set the records of a file, after those of all files before it. */
-static bool records_assign(struct dataset *dataset, const struct options *options,
-                           struct arrays_file *file, struct error *error)
-{
-    struct arrays *self = dataset->self;
-    const int64_t samples = file->array[0].extent[0];
-    const int64_t earlier = self->joined ? self->samples : 0;
-    self->samples += samples;
-    file->count = records_of(self, earlier + samples) - records_of(self, earlier);
-    file->sample = records_of(self, earlier) + self->before - earlier;
-    return self->joined || samples >= self->before + self->after ||
-           error_set(error, ERROR_DATA,
-                     "%s: %lld samples are too few for the offsets (@) of data.x=%s and data.y=%s; "
-                     "data.join=on makes the files one series",
-                     file->path, (long long)samples, options->data.x, options->data.y);
-}
-
 /* Open the arrays of a file, and check that their shapes match those of the first file. */
 static bool file_arrays(struct dataset *dataset, const struct options *options,
                         struct arrays_file *file, struct error *error)
@@ -187,25 +161,12 @@ static bool file_arrays(struct dataset *dataset, const struct options *options,
                              (long long)file->array[v].extent[0], self->x[0].name,
                              (long long)file->array[0].extent[0]);
     }
-    return records_assign(dataset, options, file, error);
-}
-
-/* Return the records whose value at an offset (@) is in a file. */
-static struct arrays_part part_of(const struct dataset *dataset, int64_t number, int64_t offset)
-{
-    const struct arrays *self = dataset->self;
-    const struct arrays_file *file = &self->file[number];
-    const int64_t zero = file->first - file->sample - offset; /* the record of sample 0 */
-    const int64_t begin = self->joined ? 0 : file->first;
-    const int64_t end = self->joined ? self->records : file->first + file->count;
-    const int64_t first = integer_clamp(zero, begin, end);
-    const int64_t last = integer_clamp(zero + file->array[0].extent[0], begin, end);
-    return (struct arrays_part){.path = file->path,
-                                .first = first,
-                                .count = last - first,
-                                .sample = larger(0, first - zero),
-                                .beyond =
-                                    self->joined && number < self->file_count - 1 ? 0 : end - last};
+    const int64_t samples = file->array[0].extent[0];
+    return file_series_add(&self->series, samples) ||
+           error_set(error, ERROR_DATA,
+                     "%s: %lld samples are too few for the offsets (@) of data.x=%s and data.y=%s; "
+                     "data.join=on makes the files one series",
+                     file->path, (long long)samples, options->data.x, options->data.y);
 }
 
 /* Read targets that are not planes from all files into self->target. */
@@ -220,7 +181,7 @@ static bool targets_read(struct dataset *dataset, struct error *error)
     for (int v = 0; v < self->y_count; v++) {
         const struct variable *variable = &self->y[v];
         for (int64_t f = 0; f < self->file_count; f++) {
-            const struct arrays_part part = part_of(dataset, f, variable->offset);
+            const struct arrays_part part = file_series_part(&self->series, f, variable->offset);
             struct array_box box = variable_box(variable, part.sample, part.count);
             box.stride[0] = outputs;
             if (part.count > 0 && !array_read(&self->file[f].array[self->x_count + v], &box,
@@ -282,7 +243,7 @@ static bool file_open(struct dataset *dataset, const struct options *options,
 {
     struct arrays *self = dataset->self;
     struct arrays_file *file = &self->file[self->file_count++];
-    *file = (struct arrays_file){.first = dataset->count, .place = {.descriptor = -1}};
+    *file = (struct arrays_file){.place = {.descriptor = -1}};
     file->path = allocate_copy(path);
     file->array = allocate((size_t)(self->x_count + self->y_count), sizeof *file->array);
     if (!array_path_open(&file->place, file->path, reader, error))
@@ -294,7 +255,7 @@ static bool file_open(struct dataset *dataset, const struct options *options,
     }
     if (!file_arrays(dataset, options, file, error))
         return false;
-    dataset->count += file->count;
+    dataset->count = self->series.records;
     return dataset->unlabelled || options->data.task == TASK_REGRESSION ||
            class_names_read(dataset, file, error);
 }
@@ -476,31 +437,6 @@ static bool task_set(struct dataset *dataset, const struct options *options, str
 
 /* ---- chunks ---- */
 
-/* Return the file that has a record's value at an offset (@), and the index of the sample in this
- * file; NULL if the value is after the end of the series. */
-static struct arrays_file *file_of(const struct arrays *self, int64_t record, int64_t offset,
-                                   int64_t *sample)
-{
-    int64_t low = 0, high = self->file_count - 1;
-    while (low < high) {
-        const int64_t middle = (low + high + 1) / 2;
-        if (self->file[middle].first <= record)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    struct arrays_file *file = &self->file[low];
-    *sample = record - file->first + file->sample + offset;
-    while (*sample < 0)
-        *sample += (--file)->array[0].extent[0];
-    while (*sample >= file->array[0].extent[0]) {
-        *sample -= (file++)->array[0].extent[0];
-        if (!self->joined || file == self->file + self->file_count)
-            return NULL;
-    }
-    return file;
-}
-
 /* Return the bytes of decoded chunks that samples or the tiles of a field share; 0 for numbers,
  * which are read when the file is opened. */
 static int64_t shared_bytes(const struct array *array, bool tiled)
@@ -583,7 +519,8 @@ static int64_t arrays_chunk(const struct dataset *dataset, int64_t record)
 {
     const struct arrays *self = dataset->self;
     int64_t sample;
-    const struct arrays_file *file = file_of(self, record, 0, &sample);
+    const struct arrays_file *file =
+        &self->file[file_series_find(&self->series, record, 0, &sample)];
     return file->first_chunk + sample / file->chunk;
 }
 
@@ -614,7 +551,6 @@ static bool files_open(struct dataset *dataset, const struct options *options,
                       split_open(dataset, options, &reader, all ? SPLIT_TEST : split, error);
     hdf5_reader_close(&reader);
     free(names);
-    self->records = dataset->count;
     return good && (self->has_planes || dataset->unlabelled || targets_read(dataset, error));
 }
 
@@ -624,14 +560,14 @@ static bool arrays_open(const struct options *options, enum data_split split,
     struct arrays *self = allocate(1, sizeof *self);
     dataset->self = self;
     dataset->type = DATASET_FLOAT32;
-    self->joined = options->data.join;
+    self->series.joined = options->data.join;
     self->ignored =
         options->train.ignore_label == IGNORE_NONE ? NAN : (double)options->train.ignore_label;
     if (!variables_list(options, self, error) ||
         !array_path_find(options->data.root, &self->files, error) ||
         !files_open(dataset, options, split, error) || !task_set(dataset, options, error))
         return false;
-    dataset->overlap = self->before + self->after;
+    dataset->overlap = self->series.before + self->series.after;
     const bool training = split == SPLIT_TRAIN && !dataset->held_out;
     chunks_share(dataset, options, training && options->data.shuffle == SHUFFLE_CHUNKS,
                  !training && window_is_tiled(options, SPLIT_ALL));
@@ -666,12 +602,12 @@ static bool planes_read(const struct dataset *dataset, const struct variable *va
         const struct variable *variable = &variables[v];
         const int64_t values = variable->channels * height * width;
         int64_t sample;
-        const struct arrays_file *file = file_of(self, record, variable->offset, &sample);
+        const int64_t file = file_series_find(&self->series, record, variable->offset, &sample);
         const struct array_box box = variable_window(variable, sample, top, left, height, width);
         const int number = variables == self->x ? v : self->x_count + v;
-        for (int64_t i = 0; file == NULL && i < values; i++)
+        for (int64_t i = 0; file < 0 && i < values; i++)
             to[i] = NAN;
-        if (file != NULL && !array_read(&file->array[number], &box, to, error))
+        if (file >= 0 && !array_read(&self->file[file].array[number], &box, to, error))
             return false;
         value_transform_apply(variable->transform, to, values);
         if (!dataset->is_finite && !values_are_finite(to, values))
@@ -734,7 +670,8 @@ static void arrays_name_record(const struct dataset *dataset, int64_t record, ch
 {
     const struct arrays *self = dataset->self;
     int64_t sample;
-    const struct arrays_file *file = file_of(self, record, 0, &sample);
+    const struct arrays_file *file =
+        &self->file[file_series_find(&self->series, record, 0, &sample)];
     snprintf(text, size, "%s: sample %lld", file->path, (long long)sample);
 }
 
@@ -755,7 +692,9 @@ bool arrays_view(const struct dataset *dataset, struct arrays_view *view)
 struct arrays_part arrays_part(const struct dataset *dataset, int64_t file)
 {
     const struct arrays *self = dataset->self;
-    return part_of(dataset, file, self->y[0].offset);
+    struct arrays_part part = file_series_part(&self->series, file, self->y[0].offset);
+    part.path = self->file[file].path;
+    return part;
 }
 
 static void arrays_close(struct dataset *dataset)
@@ -768,6 +707,7 @@ static void arrays_close(struct dataset *dataset)
     array_cache_free(dataset->chunks);
     split_files_free(&self->files);
     free(self->file);
+    free(self->series.file);
     free(self->x);
     free(self->y);
     free(self->target);

@@ -5,6 +5,7 @@
 
 #include "data/arrays_variable.h"
 #include "data/dataset.h"
+#include "data/file_series.h"
 
 struct arrays_view {
     const struct variable *x, *y; /* [x_count], [y_count]: of data.x and data.y */
@@ -13,17 +14,10 @@ struct arrays_view {
     int64_t file_count;
 };
 
-/* A file and the records whose targets it has, first .. first + count - 1. The targets of record
- * first + i are sample `sample` + i of the file's data sets. */
-struct arrays_part {
-    const char *path;
-    int64_t first, count, sample;
-    int64_t beyond; /* number of records after these, with targets after the end of the series */
-};
-
 /* Return false if the data set has another format. */
 bool arrays_view(const struct dataset *dataset, struct arrays_view *view);
 
+/* Return the records of which a file has the targets. */
 struct arrays_part arrays_part(const struct dataset *dataset, int64_t file);
 
 #endif

@@ -46,6 +46,8 @@ libvittrain_a_SOURCES += \
 	src/data/dataset.h \
 	src/data/file_list.c \
 	src/data/file_list.h \
+	src/data/file_series.c \
+	src/data/file_series.h \
 	src/data/image_file.c \
 	src/data/image_file.h \
 	src/data/image_folder.c \
