@@ -214,7 +214,7 @@ static void print_matrix(const struct evaluation *evaluation, const struct datas
 
 static void print_errors(const struct evaluation *evaluation, const struct dataset *dataset)
 {
-    static const int widths[] = {12, 12, 12, 12, 18, 17};
+    static const int widths[] = {12, 12, 12, 12, 17, 17};
     char name[OUTPUT_NAME], line[LINE_SIZE];
     bool has_persistence = false;
     for (int64_t i = 0; i < evaluation->outputs; i++)

@@ -114,7 +114,7 @@ TEST(outputs_are_printed)
 
     print_to(text, sizeof text, &evaluation, NULL);
     assert_has(text, "R2 persistence RMSE  persistence MAE");
-    assert_has(text, "y0                      12.5           9       -0.25    0.7500"
+    assert_has(text, "y0                      12.5           9       -0.25        0.75"
                      "               25               20\n");
     evaluation.errors = &errors[1];
     evaluation.outputs = 1;
