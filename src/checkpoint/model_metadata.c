@@ -17,6 +17,7 @@
 #include "checkpoint/weights_file.h"
 #include "config/option.h"
 #include "config/options.h"
+#include "core/allocate.h"
 #include "core/durable.h"
 #include "core/json_value.h"
 #include "core/text.h"
@@ -100,19 +101,17 @@ static void data_take(struct model_metadata *metadata, const struct options *opt
 /* Put values in fp32, so that a list that is read back and put again has the same text. */
 static void put_list(json_t *object, const char *key, const struct channel_values *list)
 {
-    char *text = NULL;
-    size_t size = 0;
+    struct text_stream list_text;
     if (list->count == 0)
         return;
-    FILE *stream = open_memstream(&text, &size);
-    ENSURE_MEMORY(stream != NULL, "no memory for metadata");
+    FILE *stream = text_stream_open(&list_text);
     for (int i = 0; i < list->count; i++) {
         char number[32];
         text_shortest_decimal((double)(float)list->value[i], true, number, sizeof number);
         fprintf(stream, "%c%s", i == 0 ? '[' : ',', number);
     }
     fputc(']', stream);
-    ENSURE_MEMORY(fclose(stream) == 0, "no memory for metadata");
+    char *text = text_stream_close(&list_text);
     value_put(object, key, json_string(text));
     free(text);
 }
@@ -354,13 +353,10 @@ static void parse_classes(const json_t *object, struct model_metadata *metadata)
         fault_add(metadata, object, "label_names", numbered ? expected : "names", "model.classes");
         metadata->model.classes = 0;
     } else if (count > 0) {
-        metadata->class_name = calloc(count, sizeof *metadata->class_name);
-        ENSURE_MEMORY(metadata->class_name != NULL, "no memory for the names of classes");
+        metadata->class_name = allocate(count, sizeof *metadata->class_name);
         for (; (size_t)metadata->class_count < count; metadata->class_count++) {
             const json_t *name = json_array_get(names, (size_t)metadata->class_count);
-            metadata->class_name[metadata->class_count] = strdup(json_string_value(name));
-            ENSURE_MEMORY(metadata->class_name[metadata->class_count] != NULL,
-                          "no memory for the names of classes");
+            metadata->class_name[metadata->class_count] = allocate_copy(json_string_value(name));
         }
     }
     json_decref(number);
@@ -581,7 +577,7 @@ bool model_metadata_read_text(const char *path, char **text, struct error *error
         return safetensors_metadata(path, text, error);
     const bool good = checkpoint_file_read(path, &contents, error);
     if (good && contents.metadata != NULL)
-        *text = strdup(contents.metadata);
+        *text = allocate_copy(contents.metadata);
     checkpoint_contents_free(&contents);
     return good;
 }

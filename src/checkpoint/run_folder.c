@@ -415,19 +415,18 @@ bool run_folder_save_deck(const struct run_folder *folder, const struct options 
 bool run_folder_save_tags(const struct run_folder *folder, const struct options *options,
                           struct error *error)
 {
-    char *text = NULL;
-    size_t size = 0, length;
+    struct text_stream list;
+    size_t length;
     const char *tag = text_next_item(options->run.tags, &length);
     if (tag == NULL)
         return true;
-    FILE *stream = open_memstream(&text, &size);
-    ENSURE_MEMORY(stream != NULL, "no memory for the tags");
+    FILE *stream = text_stream_open(&list);
     for (const char *joint = "["; tag != NULL; tag = text_next_item(tag + length, &length)) {
         fprintf(stream, "%s'%.*s'", joint, (int)length, tag);
         joint = ", ";
     }
     fputs("]\n", stream);
-    ENSURE_MEMORY(fclose(stream) == 0, "no memory for the tags");
+    char *text = text_stream_close(&list);
     bool good = run_folder_write(folder, "tags.log", text, error);
     free(text);
     return good;

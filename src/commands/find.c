@@ -9,6 +9,7 @@
 #include "app/app.h"
 #include "config/command_line.h"
 #include "config/options.h"
+#include "core/allocate.h"
 #include "core/atomic_file.h"
 #include "core/csv.h"
 #include "core/log.h"
@@ -249,10 +250,7 @@ static bool find_lr_plot(const char *name, const struct range_test *test,
     struct plot plot = {.count = test->count};
     if (test->count == 0)
         return true;
-    plot.rates = calloc((size_t)test->count * 3, sizeof *plot.rates);
-    if (plot.rates == NULL)
-        return error_set(error, ERROR_MEMORY, "no memory for the curve of %lld points",
-                         (long long)test->count);
+    plot.rates = allocate((size_t)test->count * 3, sizeof *plot.rates);
     plot.losses = plot.rates + test->count;
     plot.smoothed = plot.losses + test->count;
     plot_fill(&plot, test, suggestion);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "config/options.h"
+#include "core/allocate.h"
 #include "core/durable.h"
 #include "core/hdf5_scale.h"
 #include "core/integer.h"
@@ -97,15 +98,14 @@ static void values_add(struct prediction_arrays *self, const struct arrays_view 
 static void class_names_add(struct prediction_arrays *self, const struct dataset *dataset)
 {
     struct array_attributes *to = &self->attributes[self->count - 1];
-    size_t bytes;
+    struct text_stream text;
     if (dataset->class_name == NULL || dataset->classes < 1)
         return;
-    FILE *values = open_memstream(&to->values, &bytes);
-    to->attribute = calloc(1, sizeof *to->attribute);
-    ENSURE_MEMORY(values != NULL && to->attribute != NULL, "no memory for the names of classes");
+    FILE *values = text_stream_open(&text);
+    to->attribute = allocate(1, sizeof *to->attribute);
     for (int64_t c = 0; c < dataset->classes; c++)
         fwrite(dataset->class_name[c], 1, strlen(dataset->class_name[c]) + 1, values);
-    ENSURE_MEMORY(fclose(values) == 0, "no memory for the names of classes");
+    to->values = text_stream_close(&text);
     to->attribute[0] = (struct hdf5_attribute){
         .name = "class_names", .kind = HDF5_TEXT, .count = dataset->classes};
     to->count = 1;

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/allocate.h"
+
 /* An element of the attribute REFERENCE_LIST of a scale. */
 struct scale_reference {
     hobj_ref_t dataset;
@@ -13,8 +15,7 @@ struct scale_reference {
 
 static void texts_write(hid_t object, const struct hdf5_attribute *attribute, const char *text)
 {
-    const char **texts = calloc((size_t)attribute->count, sizeof *texts);
-    ENSURE_MEMORY(texts != NULL, "no memory for an attribute");
+    const char **texts = allocate((size_t)attribute->count, sizeof *texts);
     for (int64_t n = 0; n < attribute->count; n++, text += strlen(text) + 1)
         texts[n] = text;
     hid_t type = H5Tcopy(H5T_C_S1);
@@ -59,9 +60,8 @@ hid_t hdf5_scale_make(hid_t file, const char *name, int64_t count, const double 
 static void reference_list_write(hid_t file, const char *scale, const struct hdf5_scale_use *uses,
                                  int count)
 {
-    struct scale_reference *references = calloc((size_t)count, sizeof *references);
+    struct scale_reference *references = allocate((size_t)count, sizeof *references);
     int64_t used = 0;
-    ENSURE_MEMORY(references != NULL, "no memory for the references of a scale");
     for (int n = 0; n < count; n++)
         if (strcmp(uses[n].scale, scale) == 0) {
             H5Rcreate(&references[used].dataset, file, uses[n].dataset, H5R_OBJECT, -1);

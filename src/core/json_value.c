@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/allocate.h"
 #include "core/error.h"
 
 /* Digits that distinguish any two floats. */
@@ -44,8 +45,7 @@ json_t *value_name(const char *text)
     json_t *value = json_string(text);
     if (value != NULL)
         return value;
-    char *plain = strdup(text);
-    ENSURE_MEMORY(plain != NULL, "no memory for JSON");
+    char *plain = allocate_copy(text);
     for (char *letter = plain; *letter != '\0'; letter++)
         if ((unsigned char)*letter >= 0x80)
             *letter = '?';

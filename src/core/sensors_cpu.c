@@ -14,8 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/allocate.h"
 #include "core/available.h"
-#include "core/error.h"
 #include "core/folder.h"
 
 /* TEXT_SIZE holds the lines of more than 1,000 cores in /proc/stat. */
@@ -227,8 +227,7 @@ static void energies_find(struct cpu_sensors *sensors)
 
 struct cpu_sensors *cpu_sensors_open(const char *root, bool of_node)
 {
-    struct cpu_sensors *sensors = calloc(1, sizeof *sensors);
-    ENSURE_MEMORY(sensors != NULL, "no memory for sensors");
+    struct cpu_sensors *sensors = allocate(1, sizeof *sensors);
     snprintf(sensors->root, sizeof sensors->root, "%s", root);
     sensors->of_node = of_node;
     sensors->read_at = NAN;

@@ -9,6 +9,7 @@
 
 #include "config/option_types.h"
 #include "core/allocate.h"
+#include "core/text.h"
 #include "data/array_zarr.h"
 
 /* True if an attribute describes the values. False if it describes how the file stores them, or
@@ -30,14 +31,12 @@ static bool describes_values(const char *name)
 static struct hdf5_attribute *attribute_add(struct array_attributes *to, const char *name,
                                             enum hdf5_value kind, int64_t count, FILE *values)
 {
-    struct hdf5_attribute *larger =
-        realloc(to->attribute, (size_t)(to->count + 1) * sizeof *to->attribute);
-    ENSURE_MEMORY(larger != NULL, "no memory for attributes");
-    to->attribute = larger;
-    larger[to->count] =
-        (struct hdf5_attribute){.kind = kind, .count = count, .offset = ftello(values)};
-    snprintf(larger[to->count].name, HDF5_NAME, "%s", name);
-    return &larger[to->count++];
+    to->attribute =
+        allocate_resized(to->attribute, (size_t)(to->count + 1) * sizeof *to->attribute);
+    struct hdf5_attribute *attribute = &to->attribute[to->count++];
+    *attribute = (struct hdf5_attribute){.kind = kind, .count = count, .offset = ftello(values)};
+    snprintf(attribute->name, HDF5_NAME, "%s", name);
+    return attribute;
 }
 
 static void hdf5_attributes_copy(const struct hdf5_reader *reader, const char *array,
@@ -114,14 +113,13 @@ void array_attributes_select(const struct array_path *source, const char *array,
                              bool (*is_selected)(const char *name),
                              struct array_attributes *attributes)
 {
-    size_t bytes;
-    FILE *values = open_memstream(&attributes->values, &bytes);
-    ENSURE_MEMORY(values != NULL, "no memory for attributes");
+    struct text_stream text;
+    FILE *values = text_stream_open(&text);
     if (source->descriptor >= 0)
         hdf5_attributes_copy(source->reader, array, is_selected, values, attributes);
     else if (source->is_folder)
         zarr_attributes_copy(source->path, array, is_selected, values, attributes);
-    ENSURE_MEMORY(fclose(values) == 0, "no memory for attributes");
+    attributes->values = text_stream_close(&text);
 }
 
 void array_attributes_read(const struct array_path *source, const char *array,

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "core/allocate.h"
 #include "core/integer.h"
 
 enum { BUCKETS = 1024 };
@@ -20,8 +21,7 @@ struct array_cache {
 
 struct array_cache *array_cache_new(void)
 {
-    struct array_cache *cache = calloc(1, sizeof *cache);
-    ENSURE_MEMORY(cache != NULL, "no memory to read arrays");
+    struct array_cache *cache = allocate(1, sizeof *cache);
     cache->limit = (int64_t)1 << 28;
     pthread_mutex_init(&cache->mutex, NULL);
     pthread_cond_init(&cache->changed, NULL);
@@ -205,10 +205,8 @@ void array_cache_give(struct array_cache *cache, struct cached_chunk *chunk, boo
 
 static struct array_reader *reader_new(void)
 {
-    struct array_reader *reader = calloc(1, sizeof *reader);
-    ENSURE_MEMORY(reader != NULL, "no memory to read an array");
+    struct array_reader *reader = allocate(1, sizeof *reader);
     reader->filter_state = filter_state_new();
-    ENSURE_MEMORY(reader->filter_state != NULL, "no memory to read an array");
     return reader;
 }
 

@@ -20,6 +20,7 @@
 #include <blosc.h>
 #endif
 
+#include "core/allocate.h"
 #include "core/crc32c.h"
 #include "core/vectorised.h"
 
@@ -34,7 +35,7 @@ struct filter_state {
 
 struct filter_state *filter_state_new(void)
 {
-    return calloc(1, sizeof(struct filter_state));
+    return allocate(1, sizeof(struct filter_state));
 }
 
 void filter_state_free(struct filter_state *state)

@@ -74,7 +74,7 @@ static void attribute_write(FILE *to, const struct array_attributes *attributes,
 static void attributes_set(struct array_entry *entry, const struct array_path *source)
 {
     struct array_attributes attributes = {0};
-    size_t bytes;
+    struct text_stream text;
     array_attributes_select(source, entry->path, is_listed, &attributes);
     const struct hdf5_attribute *dimensions = array_attributes_find(&attributes, ZARR_DIMENSIONS);
     if (entry->kind != '\0' && strcmp(array_attributes_text(&attributes, "dtype"), "bool") == 0)
@@ -83,11 +83,10 @@ static void attributes_set(struct array_entry *entry, const struct array_path *s
         strcmp(array_attributes_text(&attributes, "CLASS"), "DIMENSION_SCALE") == 0 ||
         (dimensions != NULL && dimensions->count == 1 &&
          strcmp(attributes.values + dimensions->offset, text_base_name(entry->path)) == 0);
-    FILE *text = open_memstream(&entry->attributes, &bytes);
-    ENSURE_MEMORY(text != NULL, "no memory for attributes");
+    text_stream_open(&text);
     for (int n = 0; n < SHOWN; n++)
-        attribute_write(text, &attributes, attribute_names[n]);
-    ENSURE_MEMORY(fclose(text) == 0, "no memory for attributes");
+        attribute_write(text.stream, &attributes, attribute_names[n]);
+    entry->attributes = text_stream_close(&text);
     array_attributes_free(&attributes);
 }
 

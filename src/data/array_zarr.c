@@ -12,6 +12,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "core/allocate.h"
 #include "core/durable.h"
 #include "core/folder.h"
 #include "core/text_file.h"
@@ -481,8 +482,7 @@ bool array_zarr_open(const char *path, const char *name, struct array *array, st
     char folder[PATH_MAX];
     array_begin(array, path, name, -1, NULL);
     const int length = snprintf(folder, sizeof folder, "%s/%s", path, name);
-    array->files.folder = strdup(folder);
-    ENSURE_MEMORY(array->files.folder != NULL, "no memory for the path %s", folder);
+    array->files.folder = allocate_copy(folder);
     if (length >= (int)sizeof folder)
         return array_refuse(array, error, "the path is too long");
     return metadata_read(array, error) &&

@@ -3,6 +3,7 @@
  * summary per shard, and all records. It is written to NAME.part, on which the process that builds
  * it holds a lock, and renamed. Where locks are not supported, several processes may write it at
  * once. The checksum rejects incomplete files, also those left by a power failure. */
+#include "core/text.h"
 #include "data/tar_index.h"
 
 #include <errno.h>
@@ -58,14 +59,15 @@ struct cache {
 
 static void key_make(struct cache *cache)
 {
-    FILE *stream = open_memstream(&cache->key, &cache->key_bytes);
-    ENSURE_MEMORY(stream != NULL, "no memory for the index of shards");
+    struct text_stream text;
+    FILE *stream = text_stream_open(&text);
     for (int64_t i = 0; i < cache->count; i++) {
         const struct file_stamp *stamp = &cache->shards[i].stamp;
         fprintf(stream, "%s %lld %lld.%09lld\n", file_name(&cache->shards[i]),
                 (long long)stamp->bytes, (long long)stamp->seconds, (long long)stamp->nanoseconds);
     }
-    ENSURE_MEMORY(fclose(stream) == 0, "no memory for the index of shards");
+    cache->key = text_stream_close(&text);
+    cache->key_bytes = text.length;
 }
 
 /* ---- Reading. */
@@ -188,10 +190,8 @@ static bool cache_write(const struct cache *cache, struct error *error)
 {
     struct cache_header header = {.version = VERSION, .key_bytes = cache->key_bytes};
     const struct tar_shard *shards = cache->shards;
-    char *text = NULL;
-    size_t bytes;
-    FILE *stream = open_memstream(&text, &bytes);
-    ENSURE_MEMORY(stream != NULL, "no memory for the index of shards");
+    struct text_stream contents;
+    FILE *stream = text_stream_open(&contents);
     fwrite(&header, sizeof header, 1, stream);
     fwrite(cache->key, 1, cache->key_bytes, stream);
     for (int64_t i = 0; i < cache->count; i++) {
@@ -202,13 +202,14 @@ static bool cache_write(const struct cache *cache, struct error *error)
     for (int64_t i = 0; i < cache->count; i++)
         if (shards[i].count > 0)
             fwrite(shards[i].records, sizeof *shards[i].records, (size_t)shards[i].count, stream);
-    ENSURE_MEMORY(fclose(stream) == 0, "no memory for the index of shards");
+    char *text = text_stream_close(&contents);
     memcpy(header.magic, magic, sizeof magic);
-    header.sum = crc32c_update(0, text + sizeof header, bytes - sizeof header);
+    header.sum = crc32c_update(0, text + sizeof header, contents.length - sizeof header);
     memcpy(text, &header, sizeof header);
-    const bool good = durable_write(cache->descriptor, cache->part, text, bytes, 0, error) &&
-                      (rename(cache->part, cache->chosen) == 0 ||
-                       durable_failed(error, "rename to", cache->chosen, errno));
+    const bool good =
+        durable_write(cache->descriptor, cache->part, text, contents.length, 0, error) &&
+        (rename(cache->part, cache->chosen) == 0 ||
+         durable_failed(error, "rename to", cache->chosen, errno));
     free(text);
     return good;
 }

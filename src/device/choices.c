@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/allocate.h"
 #include "core/crc32c.h"
 #include "core/error.h"
 #include "core/folder.h"
@@ -38,7 +39,8 @@ struct choices {
     bool whole;      /* the last line read or written is complete */
     long read_bytes; /* bytes of the file read so far */
     struct entry *entries;
-    int count, room;
+    int count;
+    size_t room;
 };
 
 /* ---- Entries in memory */
@@ -55,12 +57,8 @@ static struct entry *entry_make(struct choices *choices, const char *key)
 {
     struct entry *entry = entry_find(choices, key);
     if (entry == NULL) {
-        if (choices->count == choices->room) {
-            choices->room = choices->room > 0 ? 2 * choices->room : 64;
-            choices->entries =
-                realloc(choices->entries, (size_t)choices->room * sizeof *choices->entries);
-            ENSURE_MEMORY(choices->entries != NULL, "no memory for choices");
-        }
+        choices->entries = allocate_more(choices->entries, &choices->room, (size_t)choices->count,
+                                         sizeof *choices->entries);
         entry = &choices->entries[choices->count++];
         *entry = (struct entry){.used = false};
         snprintf(entry->key, sizeof entry->key, "%s", key);
@@ -179,8 +177,7 @@ struct choices *choices_open(const char *folder, const char *of)
 {
     char name[200];
     size_t length = 0;
-    struct choices *choices = calloc(1, sizeof *choices);
-    ENSURE_MEMORY(choices != NULL, "no memory for choices");
+    struct choices *choices = allocate(1, sizeof *choices);
     for (const char *letter = of; *letter != '\0' && length < sizeof name - 1; letter++)
         name[length++] = isalnum((unsigned char)*letter) ? *letter : '-';
     name[length] = '\0';
@@ -273,8 +270,7 @@ bool choices_make(struct choices *choices, const char *key, const struct choice 
 /* ---- As text: one line that identifies the GPU and library, then lines as in the file */
 char *choices_export(const struct choices *choices)
 {
-    char *text = malloc(OF_SIZE + 1 + (size_t)choices->count * LINE);
-    ENSURE_MEMORY(text != NULL, "no memory for choices");
+    char *text = allocate(OF_SIZE + 1 + (size_t)choices->count * LINE, 1);
     size_t length = (size_t)sprintf(text, "%s\n", choices->of);
     for (int i = 0; i < choices->count; i++) {
         const struct entry *entry = &choices->entries[i];

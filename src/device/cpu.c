@@ -18,6 +18,7 @@
 #endif
 
 #include "config.h"
+#include "core/allocate.h"
 #include "core/text.h"
 #include "device/choices.h"
 #include "device/cpu_convolution_plan.h"
@@ -234,11 +235,10 @@ static struct choices *identity_open(const struct cpu_device *cpu)
 
 static struct device *cpu_open(int number, int threads, struct error *error)
 {
-    struct cpu_device *cpu = calloc(1, sizeof *cpu);
+    struct cpu_device *cpu = allocate(1, sizeof *cpu);
     const struct cpu_kernels *kernels = cpu_kernels_choose(error);
 
     (void)number;
-    ENSURE_MEMORY(cpu != NULL, "no memory for a device");
     if (kernels == NULL || !product_library_check(error)) {
         free(cpu);
         return NULL;
@@ -353,9 +353,8 @@ void *cpu_workspace_thread(const struct cpu_device *cpu, size_t bytes)
 
 static struct stream *cpu_stream_open(struct device *device)
 {
-    struct stream *stream = calloc(1, sizeof *stream);
+    struct stream *stream = allocate(1, sizeof *stream);
 
-    ENSURE_MEMORY(stream != NULL, "no memory for a stream");
     stream->cpu = (struct cpu_device *)device;
     return stream;
 }
@@ -384,10 +383,9 @@ struct event {
 
 static struct event *cpu_event_open(struct device *device)
 {
-    struct event *event = calloc(1, sizeof *event);
+    struct event *event = allocate(1, sizeof *event);
 
     (void)device;
-    ENSURE_MEMORY(event != NULL, "no memory for an event");
     return event;
 }
 

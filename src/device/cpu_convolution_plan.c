@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/allocate.h"
 #include "device/cpu_onednn.h"
 
 /* weight: in oneDNN's layout; plain: in PyTorch's layout. */
@@ -49,9 +50,8 @@ struct convolution_cache {
 
 struct convolution_cache *convolution_cache_open(int threads)
 {
-    struct convolution_cache *cache = calloc(1, sizeof *cache);
+    struct convolution_cache *cache = allocate(1, sizeof *cache);
 
-    ENSURE_MEMORY(cache != NULL, "no memory for convolutions");
     cache->threads = threads;
     onednn_check(dnnl_engine_create(&cache->engine, dnnl_cpu, 0), "engine");
     onednn_check(dnnl_stream_create(&cache->stream, cache->engine, dnnl_stream_default_flags),
@@ -282,9 +282,8 @@ static struct convolution_plan *plan_open(const struct convolution_cache *cache,
                                           const struct convolution *it)
 {
     struct plan_description described = plan_describe(cache, it);
-    struct convolution_plan *plan = calloc(1, sizeof *plan);
+    struct convolution_plan *plan = allocate(1, sizeof *plan);
 
-    ENSURE_MEMORY(plan != NULL, "no memory for a convolution");
     plan->convolution = *it;
     plan->cache = cache;
     memcpy(plan->bytes, described.bytes, sizeof plan->bytes);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/allocate.h"
 #include "core/clock.h"
 #include "device/cpu_onednn.h"
 
@@ -40,12 +41,10 @@ struct product_cache {
 
 struct product_cache *product_cache_open(int threads)
 {
-    struct product_cache *cache = calloc(1, sizeof *cache);
+    struct product_cache *cache = allocate(1, sizeof *cache);
 
-    ENSURE_MEMORY(cache != NULL, "no memory for products");
     cache->threads = threads;
-    cache->streams = calloc((size_t)threads, sizeof *cache->streams);
-    ENSURE_MEMORY(cache->streams != NULL, "no memory for products");
+    cache->streams = allocate((size_t)threads, sizeof *cache->streams);
     onednn_check(dnnl_engine_create(&cache->engine, dnnl_cpu, 0), "engine");
     for (int thread = 0; thread < threads; thread++)
         onednn_check(
@@ -183,11 +182,9 @@ static struct product_plan *plan_open(struct product_cache *cache, const struct 
                                         product->b_transposed, type}),
         matrix_describe(
             (struct matrix){product->m, product->n, product->c_stride, false, dnnl_f32})};
-    struct product_plan *plan = calloc(1, sizeof *plan);
+    struct product_plan *plan = allocate(1, sizeof *plan);
 
-    ENSURE_MEMORY(plan != NULL, "no memory for a product");
-    plan->threads = calloc((size_t)cache->threads, sizeof *plan->threads);
-    ENSURE_MEMORY(plan->threads != NULL, "no memory for a product");
+    plan->threads = allocate((size_t)cache->threads, sizeof *plan->threads);
     plan->product = *product;
     dnnl_primitive_desc_t description = product_describe(cache, product, matrices);
     onednn_implementation(description, plan->implementation);
@@ -341,8 +338,7 @@ static double rate_of_size(struct product_cache *cache, enum data_type type, int
     struct square square = {.plan = product_plan(cache, &product),
                             .operand = (size_t)(size * size) * sizeof(float)};
 
-    square.memory = calloc(1, 3 * square.operand + PRODUCT_SCRATCH);
-    ENSURE_MEMORY(square.memory != NULL, "no memory to measure products");
+    square.memory = allocate(1, 3 * square.operand + PRODUCT_SCRATCH);
     const double rate = product_rate(square_run, &square, 2.0 * (double)(size * size * size));
     free(square.memory);
     return rate;

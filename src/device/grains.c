@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "core/allocate.h"
 #include "core/integer.h"
 #include "core/tree.h"
 #include "device/flip.h"
@@ -482,8 +483,7 @@ struct grains *grains_open(struct device *device, int64_t samples)
 {
     ENSURE(samples > 0 && samples % 8 == 0, "grains of %lld samples are not aligned",
            (long long)samples);
-    struct grains *grains = calloc(1, sizeof *grains);
-    ENSURE_MEMORY(grains != NULL, "no memory for grains");
+    struct grains *grains = allocate(1, sizeof *grains);
     grains->previous = active;
     grains->device = device;
     grains->samples = samples;

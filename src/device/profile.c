@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/allocate.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "device/device.h"
@@ -53,10 +54,8 @@ DEVICE_OPERATIONS(TIMED)
 struct profile *profile_open(struct device *device, int units)
 {
     ENSURE(active == NULL, "a device is being profiled already");
-    struct profile *profile = calloc(1, sizeof *profile);
-    ENSURE_MEMORY(profile != NULL, "no memory for a profile");
-    profile->per_unit = calloc((size_t)units + 1, sizeof *profile->per_unit);
-    ENSURE_MEMORY(profile->per_unit != NULL, "no memory for a profile");
+    struct profile *profile = allocate(1, sizeof *profile);
+    profile->per_unit = allocate((size_t)units + 1, sizeof *profile->per_unit);
     profile->device = device;
     profile->inner = device->backend;
     profile->outer = *device->backend;
@@ -97,8 +96,7 @@ void profile_unit(struct profile *profile, int unit)
 static void tallies_print(const struct tally *tally, int count, const char *const *names,
                           double total)
 {
-    bool *printed = calloc((size_t)count, sizeof *printed);
-    ENSURE_MEMORY(printed != NULL, "no memory for a profile");
+    bool *printed = allocate((size_t)count, sizeof *printed);
     for (int line = 0; line < count; line++) {
         int longest = -1;
         for (int i = 0; i < count; i++)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "config/options.h"
+#include "core/allocate.h"
 
 /* Appends the tensors of all units. */
 struct tensors {
@@ -171,8 +172,7 @@ static void unit_describe(struct tensors *tensors, int number)
     struct unit *unit = &convnet->model.units[number];
     unit->depth = number;
     snprintf(unit->name, sizeof unit->name, "%s", convnet->unit_name[number]);
-    unit->tensors = calloc(4 * CONVNET_NODES, sizeof *unit->tensors);
-    ENSURE_MEMORY(unit->tensors != NULL, "no memory for a model's description");
+    unit->tensors = allocate(4 * CONVNET_NODES, sizeof *unit->tensors);
     for (int n = 0; n < convnet->node_count; n++) {
         struct convnet_node *node = &convnet->nodes[n];
         if (node->unit != number)
@@ -195,8 +195,7 @@ static void unit_describe(struct tensors *tensors, int number)
 static void units_describe(struct convnet *convnet)
 {
     struct tensors tensors = {.convnet = convnet};
-    convnet->model.units = calloc((size_t)convnet->model.unit_count, sizeof(struct unit));
-    ENSURE_MEMORY(convnet->model.units != NULL, "no memory for a model's description");
+    convnet->model.units = allocate((size_t)convnet->model.unit_count, sizeof(struct unit));
     for (int u = 0; u < convnet->model.unit_count; u++)
         unit_describe(&tensors, u);
 }
@@ -272,8 +271,7 @@ const struct model_type convnet_type = {.name = "convnet",
 struct model *convnet_open(const char *name, const struct convnet_shape *shape,
                            struct device *device, enum data_type compute, struct error *error)
 {
-    struct convnet *convnet = calloc(1, sizeof *convnet);
-    ENSURE_MEMORY(convnet != NULL, "no memory for a model's description");
+    struct convnet *convnet = allocate(1, sizeof *convnet);
     const struct image_size image = {shape->image,
                                      shape->image_width > 0 ? shape->image_width : shape->image};
     convnet->model = (struct model){.type = &convnet_type,

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "config/options.h"
+#include "core/allocate.h"
 
 /* Appends the tensors of a unit. */
 struct unit_builder {
@@ -380,8 +381,7 @@ struct model *vit_open(const struct vit_shape *shape, struct device *device, enu
 {
     if (!shape_check(shape, error))
         return NULL;
-    struct vit *vit = calloc(1, sizeof *vit);
-    ENSURE_MEMORY(vit != NULL, "no memory for a model's description");
+    struct vit *vit = allocate(1, sizeof *vit);
     vit->shape = *shape;
     vit->shape.norm_first =
         shape->pool_map || shape->dense || (shape->norm_first && shape->pool_mean);
@@ -404,20 +404,17 @@ struct model *vit_open(const struct vit_shape *shape, struct device *device, enu
     vit->model = (struct model){.type = &vit_type,
                                 .device = device,
                                 .compute = compute,
-                                .units = calloc((size_t)unit_count, sizeof(struct unit)),
+                                .units = allocate((size_t)unit_count, sizeof(struct unit)),
                                 .unit_count = unit_count,
                                 .image = image,
                                 .output = shape->dense ? image : (struct image_size){1, 1},
                                 .channels = shape->channels,
                                 .classes = shape->classes,
                                 .flops_per_image = flops_per_image(vit)};
-    vit->slot = calloc((size_t)unit_count, sizeof *vit->slot);
-    vit->blocks = calloc((size_t)shape->depth + 1, sizeof *vit->blocks);
-    ENSURE_MEMORY(vit->model.units != NULL && vit->slot != NULL && vit->blocks != NULL,
-                  "no memory for a model's description");
+    vit->slot = allocate((size_t)unit_count, sizeof *vit->slot);
+    vit->blocks = allocate((size_t)shape->depth + 1, sizeof *vit->blocks);
     for (int u = 0; u < unit_count; u++) {
-        vit->model.units[u].tensors = calloc(VIT_TENSORS, sizeof(struct unit_tensor));
-        ENSURE_MEMORY(vit->model.units[u].tensors != NULL, "no memory for a model's description");
+        vit->model.units[u].tensors = allocate(VIT_TENSORS, sizeof(struct unit_tensor));
     }
     units_describe(vit);
     if (shape->position == POSITION_ROTARY)

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "core/allocate.h"
 #include "core/atomic_file.h"
 #include "core/child.h"
 
@@ -23,7 +24,7 @@ static bool is_wanted(const struct child *child, void *self)
 bool smi_write(const char *path, const char *title, double seconds, bool (*wanted)(void *self),
                void *self, struct error *error)
 {
-    char log[256], *text = malloc(TEXT_MOST);
+    char log[256], *text = allocate(TEXT_MOST, 1);
     struct atomic_file file;
     struct watch watch = {wanted, self};
     struct child child = {.words = (const char *[]){"nvidia-smi", NULL},
@@ -35,7 +36,7 @@ bool smi_write(const char *path, const char *title, double seconds, bool (*wante
                           .own_group = true,
                           .wanted = is_wanted,
                           .self = &watch};
-    bool good = text != NULL && child_run(&child) == 0;
+    bool good = child_run(&child) == 0;
     if (good && child.late && wanted(self))
         error_set(error, ERROR_PEER, "nvidia-smi did not end within %.0f s", seconds);
     good = good && child.status == 0 && text[0] != '\0' && wanted(self);

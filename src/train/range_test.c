@@ -6,6 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "core/allocate.h"
+
 /* Maximum numbers of points that are ignored at the begin and at the end of the curve, and their
  * maximum share (one of SKIP_SHARE). A curve needs POINTS_LEAST points. */
 enum { SKIP_FIRST = 10, SKIP_LAST = 5, SKIP_SHARE = 10, POINTS_LEAST = 8 };
@@ -83,11 +85,7 @@ bool range_test_run(struct run *run, struct range_test *test, struct error *erro
     int64_t count = run->options.find.steps;
     count = count > 0 ? count : sampler_steps(&run->train.sampler);
     *test = (struct range_test){.end = RANGE_WHOLE, .steps = count > 1 ? count : 2};
-    test->points = calloc((size_t)test->steps, sizeof *test->points);
-    if (test->points == NULL)
-        error_set(error, ERROR_MEMORY, "no memory for %lld points", (long long)test->steps);
-    if (!comm_agree(run->world, error))
-        return false;
+    test->points = allocate((size_t)test->steps, sizeof *test->points);
     session->device->backend->zero(session->stream, session->io.sums, sizeof *session->io.sums);
     session_activations(session, true);
     loader_start(run->train.loader, 0, 0, test->steps);

@@ -9,6 +9,7 @@
 
 #include "checkpoint/checkpoint_read.h"
 #include "config/option_changes.h"
+#include "core/allocate.h"
 #include "core/crc32c.h"
 #include "core/integer.h"
 #include "core/json_value.h"
@@ -43,11 +44,10 @@ static bool content_add(struct dataset *dataset, int64_t index, struct byte_buff
 static json_t *split_describe(struct dataset *dataset, struct error *error)
 {
     const int64_t stride = round_up_division(dataset->classes, SAMPLED_CLASSES);
-    int64_t *samples = calloc((size_t)dataset->classes, sizeof *samples);
+    int64_t *samples = allocate((size_t)dataset->classes, sizeof *samples);
     uint32_t list = dataset->sum, content = 0;
     struct byte_buffer bytes = {.data = NULL};
     json_t *split = json_object(), *counts = json_array();
-    ENSURE_MEMORY(samples != NULL, "no memory for %lld classes", (long long)dataset->classes);
     for (int64_t i = 0; i < dataset->count; i++) {
         const uint32_t record = dataset_record(dataset, i);
         int32_t label;
