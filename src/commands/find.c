@@ -332,7 +332,8 @@ const struct command command_find = {
     .summary = "find the largest batch that fits, or a good learning rate",
     .detail =
         "find batch tries batches of the deck's run on all ranks together: it allocates all memory "
-        "and runs a step on random images. The limit per rank is plan.memory, or its share of the "
+        "and runs a step on random images, or on samples of arrays. The limit per rank is "
+        "plan.memory, or its share of the "
         "node's available memory less a reserve of 5 %. It prints each trial, the largest "
         "train.batch that runs, and the memory predicted by plan. find lr is the learning-rate "
         "range test (Smith 2017): with the deck's data, optimizer and mesh, the learning rate "

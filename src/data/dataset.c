@@ -10,6 +10,7 @@
 #include "config/options.h"
 #include "core/allocate.h"
 #include "core/folder.h"
+#include "core/integer.h"
 #include "data/split.h"
 #include "data/window.h"
 
@@ -137,8 +138,19 @@ bool dataset_describe(struct dataset *dataset, const struct options *options, st
 
 uint32_t dataset_record(const struct dataset *dataset, int64_t index)
 {
-    index /= dataset->tiles > 0 ? dataset->tiles : 1;
+    index /= larger(1, dataset->tiles);
     return dataset->subset != NULL ? dataset->subset[index] : (uint32_t)index;
+}
+
+void dataset_repeat(struct dataset *dataset, int64_t count)
+{
+    const int64_t tiles = larger(1, dataset->tiles), own = dataset->count / tiles;
+    uint32_t *records = allocate((size_t)count, sizeof *records);
+    for (int64_t i = 0; i < count; i++)
+        records[i] = dataset_record(dataset, i % own * tiles);
+    free(dataset->subset);
+    dataset->subset = records;
+    dataset->count = count * tiles;
 }
 
 bool dataset_read(struct dataset *dataset, int64_t index, void *values, int32_t *label,

@@ -177,6 +177,10 @@ void dataset_advise(struct dataset *dataset, int64_t first, int64_t count);
 /* The same for a range of bytes of a file; for formats. */
 void dataset_advise_range(int descriptor, int64_t begin, int64_t end);
 
+/* Make a split of `count` samples, for data sets with tiles of `count` fields: its own ones,
+ * repeated as often as necessary. */
+void dataset_repeat(struct dataset *dataset, int64_t count);
+
 /* Return the record number of a sample; augmentation uses it as a key. */
 uint32_t dataset_record(const struct dataset *dataset, int64_t index);
 

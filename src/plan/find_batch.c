@@ -12,6 +12,7 @@
 
 #include "config/options.h"
 #include "core/clock.h"
+#include "core/integer.h"
 #include "core/resident.h"
 #include "core/text.h"
 #include "train/hardware.h"
@@ -20,28 +21,42 @@
 /* ---- a trial ---- */
 
 /* Global batches of each split; more than loaders load ahead. */
-enum { AHEAD = 4, TEST_BATCHES = AHEAD, TRAINING_BATCHES = 4 * TEST_BATCHES };
+enum { AHEAD = 4, TEST_BATCHES = AHEAD, TRAINING_BATCHES = TRAINING_PER_TEST * TEST_BATCHES };
+enum { STATISTICS_SAMPLES = 64 };
 
 /* Memory that stays free while a trial allocates. Libraries need some later, and not all of them
  * handle failed allocations. */
 enum { RESERVE = 64 << 20 };
 
-/* The run's options with enough synthetic images of the size of the data. */
-static void options_make(const struct plan *plan, int64_t batch, struct options *options)
+/* Arrays have tasks and targets that synthetic images do not have: their samples are repeated. */
+static bool is_arrays(const struct options *options)
+{
+    return strcmp(options->data.format, "arrays") == 0;
+}
+
+/* Set enough synthetic images of the size of the data. */
+static void synthetic_set(const struct plan *plan, int64_t batch, struct options *options)
 {
     const struct image_source *source = &plan->source;
     int64_t samples = TRAINING_BATCHES * batch * plan->ranks;
-    *options = plan->options;
     snprintf(options->data.format, sizeof options->data.format, "synthetic");
     options->data.samples = samples < UINT32_MAX ? samples : UINT32_MAX;
     if (source->height > 0)
         options->data.image = source->height > source->width ? source->height : source->width;
     options->data.classes = options->model.classes;
-    options->data.shuffle = options->data.drop_last = false;
+    options->data.shuffle = false;
     if (options->data.val == VALIDATION_REFERENCE || options->data.val == VALIDATION_FRACTION)
         options->data.val = VALIDATION_TEST;
     options->data.val_fraction = 0;
     options->model.channels = source->channels;
+}
+
+static void options_make(const struct plan *plan, int64_t batch, struct options *options)
+{
+    *options = plan->options;
+    if (!is_arrays(options))
+        synthetic_set(plan, batch, options);
+    options->data.drop_last = false;
     snprintf(options->model.init, sizeof options->model.init, "none");
     options->train.batch = batch;
     options->train.global_batch = 0;
@@ -50,6 +65,25 @@ static void options_make(const struct plan *plan, int64_t batch, struct options 
     options->debug.fraction = 1;
     options->debug.profile = false;
     options->plan.memory = 0; /* the trial measures */
+}
+
+/* Open the run's data, model and memory. Statistics are those of a few samples. */
+static bool trial_open(struct run *run, const struct options *options, struct comm *world,
+                       struct error *error)
+{
+    if (!run_open(run, options, world, error))
+        return false;
+    struct dataset *train = &run->train.dataset;
+    const int64_t own = train->count;
+    const int64_t samples = TRAINING_BATCHES * options->train.batch * world->size;
+    train->count = smaller(own, STATISTICS_SAMPLES);
+    const bool good = run_find_statistics(run, error);
+    train->count = own;
+    if (is_arrays(options))
+        dataset_repeat(train, samples);
+    if (is_arrays(options) && run->validates)
+        dataset_repeat(&run->validation.dataset, samples / TRAINING_PER_TEST);
+    return good && run_start(run, error);
 }
 
 /* Take batches until the loader has used all its memory. */
@@ -66,8 +100,7 @@ static bool run_step(struct run *run, double *seconds, struct error *error)
 {
     struct session *session = &run->session;
     struct step_times times = {0};
-    if (!run_initialize(run, "", error))
-        return false;
+    flat_initialize(&session->flat, (uint64_t)run->options.run.seed);
     flat_refresh(&session->flat);
     session_activations(session, true);
     session->device->backend->zero(session->stream, session->io.sums, sizeof *session->io.sums);
@@ -114,8 +147,7 @@ bool batch_trial_run(const struct plan *plan, int64_t batch, size_t limit, struc
     void *reserve = mmap(NULL, RESERVE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (reserve == MAP_FAILED)
         error_set(&trial->why, ERROR_MEMORY, "no %d MiB of memory to spare", RESERVE >> 20);
-    bool good = comm_agree(world, &trial->why) && run_open(&run, &options, world, &trial->why) &&
-                run_start(&run, &trial->why);
+    bool good = comm_agree(world, &trial->why) && trial_open(&run, &options, world, &trial->why);
     if (reserve != MAP_FAILED)
         munmap(reserve, RESERVE);
     if (good && run_step(&run, &trial->seconds, &trial->why))

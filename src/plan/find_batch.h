@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Find the largest batch that runs, by trials: each allocates everything that a run needs, runs a
- * step on synthetic images, and measures the memory. */
+ * step on synthetic images, or on samples of arrays, and measures the memory. */
 #ifndef VITTRAIN_PLAN_FIND_BATCH_H
 #define VITTRAIN_PLAN_FIND_BATCH_H
 

@@ -56,6 +56,22 @@ fails 2 'find batch where nothing fits' 6 'no batch fits into 12.0 MiB' find bat
 fails 2 'find what?' 2 'vittrain find batch' find
 fails 2 'find batch of a model that cannot be' 2 'model.patch=5' find batch $small model.patch=5
 
+# Arrays of each task, and with a validation split of their own.
+mkdir splits
+"$TEST_BUILD/test/data/test_arrays" --make "$work/train.h5"
+ln -s ../train.h5 splits/train.h5
+ln -s ../train.h5 splits/val.h5
+arrays="data.format=arrays data.val=0.2 model.name=vit_cifar model.dim=32 model.depth=1 model.heads=2 model.patch=1 \
+model.image=5 model.image_width=4 train.precision=fp32 run.threads=1 plan.memory=24MiB"
+for task in 'classes data.x=/chw data.y=/label data.shuffle=chunks' 'labels data.x=u0 data.y=marks' \
+    'pixels data.x=u0 data.y=map model.head=dense model.classes=3 train.ignore_label=255' \
+    'planes data.x=u0,u2 data.y=u0@+2,u1 data.task=regression model.head=dense' \
+    'windows data.x=u0 data.y=u1 data.task=regression model.head=dense model.image=3 model.image_width=2 augment.crop=random' \
+    "numbers data.x=u0 data.y=number data.task=regression data.root=$work/splits data.val=val"; do
+    run 2 arrays find batch $arrays data.root="$work/train.h5" ${task#* }
+    result "find batch: arrays, ${task%% *}" "$(ended; has arrays.log '^largest batch that runs: train.batch=')" arrays.log
+done
+
 # limited NAME WORD...: run one rank with a limit on its address space.
 limited() {
     limited_log=$work/$1.log
