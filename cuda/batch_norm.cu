@@ -377,7 +377,7 @@ void cuda_batch_norm_forward(struct stream *stream, const struct batch_norm_forw
 }
 
 /* ---- First step of the gradient: dy, updated in place if it changes, and its sums. The ReLU's
- * mask is read from y or, with `computes`, recomputed: 0 where y is at most `zero`,
+ * mask is read from y or, with `recomputes`, computed again: 0 where y is at most `zero`,
  * type_rounds_to_zero. */
 __device__ static inline void mask_compute(struct eight *dy, const struct eight &x,
                                            const struct eight &mean, const struct eight &scale,
@@ -389,7 +389,7 @@ __device__ static inline void mask_compute(struct eight *dy, const struct eight 
     }
 }
 
-template <typename number, bool computes, bool fits>
+template <typename number, bool recomputes, bool fits>
 __device__ static inline struct two_sums
 rows_backward_sum(const struct grid &grid, const struct batch_norm_backward_sums &args, float zero)
 {
@@ -397,10 +397,10 @@ rows_backward_sum(const struct grid &grid, const struct batch_norm_backward_sums
     const float *rstds = args.statistics + grid.channels;
     struct position position = position_of(grid, true, fits);
     struct eight mean = {}, scale = {}, beta = {}, sum = {}, product = {};
-    bool masked = !computes && args.y != NULL, changes = args.add != NULL || args.y != NULL;
+    bool masked = !recomputes && args.y != NULL, changes = args.add != NULL || args.y != NULL;
     if (!position.outside)
         mean = channels_load(args.statistics, position);
-    if (computes && !position.outside) {
+    if (recomputes && !position.outside) {
         struct eight rstd = channels_load(rstds, position);
         scale = channels_load((const number *)args.gamma, position);
         beta = channels_load((const number *)args.beta, position);
@@ -414,19 +414,19 @@ rows_backward_sum(const struct grid &grid, const struct batch_norm_backward_sums
         rows_load(x_read, args.x, position, row);
         if (masked)
             rows_load(y_read, args.y, position, row);
-        if (!computes && args.add != NULL)
+        if (!recomputes && args.add != NULL)
             rows_load(add_read, args.add, position, row);
         UNROLL for (int k = 0; k < together; k++) if (row + k < position.count)
         {
             struct eight dy = packed_open(dy_read[k]), x = packed_open(x_read[k]);
             if (args.add != NULL) {
-                if (computes) /* rare; not loaded earlier, for lack of registers */
+                if (recomputes) /* rare; not loaded earlier, for lack of registers */
                     add_read[k] = row_load<number>(args.add, position, row + k);
                 struct eight add = packed_open(add_read[k]);
                 for (int i = 0; i < 8; i++)
                     dy.value[i] += add.value[i];
             }
-            if (computes)
+            if (recomputes)
                 mask_compute(&dy, x, mean, scale, beta, zero);
             if (masked) {
                 struct eight y = packed_open(y_read[k]);
@@ -452,15 +452,16 @@ rows_backward_sum(const struct grid &grid, const struct batch_norm_backward_sums
     return sums;
 }
 
-template <typename number, bool computes>
+template <typename number, bool recomputes>
 __global__ static void __launch_bounds__(THREADS, BLOCKS_OF_SM)
     backward_sums_kernel(struct grid grid, struct batch_norm_backward_sums args, float zero,
                          double *partial)
 {
     kernel_begin(THREADS);
     SHARED_MEMORY(shared);
-    struct two_sums sums = grid.fits ? rows_backward_sum<number, computes, true>(grid, args, zero)
-                                     : rows_backward_sum<number, computes, false>(grid, args, zero);
+    struct two_sums sums = grid.fits
+                               ? rows_backward_sum<number, recomputes, true>(grid, args, zero)
+                               : rows_backward_sum<number, recomputes, false>(grid, args, zero);
     block_write(grid, sums, (double *)shared, partial);
 }
 
@@ -520,7 +521,7 @@ void cuda_batch_norm_backward_sums(struct stream *stream,
 }
 
 /* ---- Second step of the gradient: dx, which may be dy */
-template <typename number, bool computes, bool fits>
+template <typename number, bool recomputes, bool fits>
 __device__ static inline void rows_backward(const struct grid &grid,
                                             const struct batch_norm_backward &args, float zero)
 {
@@ -532,7 +533,7 @@ __device__ static inline void rows_backward(const struct grid &grid,
     struct eight rstd = channels_load(args.statistics + grid.channels, position);
     struct eight scale = channels_load((const number *)args.gamma, position);
     struct eight beta = {}, of_sum = {}, of_product = {};
-    if (computes)
+    if (recomputes)
         beta = channels_load((const number *)args.beta, position);
     if (args.sums != NULL) {
         const double *sums = args.sums + position.channel;
@@ -555,7 +556,7 @@ __device__ static inline void rows_backward(const struct grid &grid,
         UNROLL for (int k = 0; k < together; k++) if (row + k < position.count)
         {
             struct eight x = packed_open(x_read[k]), dy = packed_open(dy_read[k]);
-            if (computes)
+            if (recomputes)
                 mask_compute(&dy, x, mean, scale, beta, zero);
             for (int i = 0; i < 8; i++) {
                 float off = (x.value[i] - mean.value[i]) * of_product.value[i];
@@ -566,15 +567,15 @@ __device__ static inline void rows_backward(const struct grid &grid,
     }
 }
 
-template <typename number, bool computes>
+template <typename number, bool recomputes>
 __global__ static void __launch_bounds__(THREADS, BLOCKS_OF_SM)
     backward_kernel(struct grid grid, struct batch_norm_backward args, float zero)
 {
     kernel_begin(THREADS);
     if (grid.fits)
-        rows_backward<number, computes, true>(grid, args, zero);
+        rows_backward<number, recomputes, true>(grid, args, zero);
     else
-        rows_backward<number, computes, false>(grid, args, zero);
+        rows_backward<number, recomputes, false>(grid, args, zero);
 }
 
 template <typename number>

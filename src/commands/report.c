@@ -45,7 +45,7 @@ static bool arguments_parse(struct report *report, int count, char **words, cons
                      "report: no run given; call `vittrain report RUN...` with run folders");
 }
 
-static bool records_take(struct report *report, const char *const *folders, struct error *error)
+static bool records_read(struct report *report, const char *const *folders, struct error *error)
 {
     report->records = allocate((size_t)report->count, sizeof *report->records);
     for (int i = 0; i < report->count; i++)
@@ -126,7 +126,7 @@ static int report_run(int count, char **words)
     log_open(0, LOG_INFO);
     option_warn_old_names();
     if (arguments_parse(&report, count, words, folders, &error) &&
-        records_take(&report, folders, &error) && page_write(&report, &error) &&
+        records_read(&report, folders, &error) && page_write(&report, &error) &&
         csv_write(&report, &error) && exports_write(&report, &error))
         error_defer(app_output_arrived(&error));
     for (int i = 0; error.kind == ERROR_NONE && i < report.count; i++)

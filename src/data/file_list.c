@@ -120,7 +120,7 @@ static bool check_file(const struct dataset *dataset, int64_t record, const stru
                        struct check_scratch *scratch, struct error *error)
 {
     const struct listing *files = dataset->self;
-    return encoded_file_check(files->names[record], options, scratch, error);
+    return record_check_file(files->names[record], options, scratch, error);
 }
 
 /* With data.skip_broken=on the loader finds the files that cannot be used. */
@@ -142,13 +142,13 @@ static bool file_list_load(struct dataset *dataset, int64_t record, struct byte_
 {
     const struct listing *files = dataset->self;
     *label = 0;
-    return encoded_file_load(files->names[record], bytes, error);
+    return record_file_load(files->names[record], bytes, error);
 }
 
 static int64_t file_list_size(struct dataset *dataset, int64_t record, struct error *error)
 {
     const struct listing *files = dataset->self;
-    return encoded_file_size(files->names[record], error);
+    return record_file_size(files->names[record], error);
 }
 
 static void file_list_close(struct dataset *dataset)

@@ -93,7 +93,7 @@ static bool check_file(const struct dataset *dataset, int64_t record, const stru
 {
     char path[2 * LISTING_PATH];
     image_folder_name_record(dataset, record, path, sizeof path);
-    return encoded_file_check(path, options, scratch, error);
+    return record_check_file(path, options, scratch, error);
 }
 
 /* Check every file. Files that are not images are an error, or removed with data.skip_broken=on. */
@@ -334,14 +334,14 @@ static bool image_folder_load(struct dataset *dataset, int64_t record, struct by
     char path[2 * LISTING_PATH];
     *label = self->folders[self->records[record].folder].label;
     image_folder_name_record(dataset, record, path, sizeof path);
-    return encoded_file_load(path, bytes, error);
+    return record_file_load(path, bytes, error);
 }
 
 static int64_t image_folder_size(struct dataset *dataset, int64_t record, struct error *error)
 {
     char path[2 * LISTING_PATH];
     image_folder_name_record(dataset, record, path, sizeof path);
-    return encoded_file_size(path, error);
+    return record_file_size(path, error);
 }
 
 static void image_folder_close(struct dataset *dataset)

@@ -145,7 +145,7 @@ static bool file_read(int descriptor, uint8_t *to, size_t offset, size_t bytes, 
                      errno == 0 ? "it was truncated" : strerror(errno));
 }
 
-bool encoded_file_header(int descriptor, size_t offset, size_t bytes, int64_t most_pixels,
+bool record_check_header(int descriptor, size_t offset, size_t bytes, int64_t most_pixels,
                          struct byte_buffer *file, struct image_header *header, struct error *error)
 {
     /* Read until the header is complete, four times as much in each round. */
@@ -163,15 +163,15 @@ bool encoded_file_header(int descriptor, size_t offset, size_t bytes, int64_t mo
     return false;
 }
 
-bool encoded_file_check(const char *path, const struct options *options,
-                        struct check_scratch *scratch, struct error *error)
+bool record_check_file(const char *path, const struct options *options,
+                       struct check_scratch *scratch, struct error *error)
 {
     struct image_header header;
     int64_t bytes;
     const int descriptor = file_open(path, &bytes, error);
     if (descriptor < 0)
         return false;
-    bool good = encoded_file_header(descriptor, 0, (size_t)bytes, options->data.max_pixels,
+    bool good = record_check_header(descriptor, 0, (size_t)bytes, options->data.max_pixels,
                                     &scratch->file, &header, error);
     if (good && options->data.check == CHECK_FULL)
         good = byte_buffer_reserve(&scratch->file, (size_t)bytes, error) &&
@@ -199,13 +199,13 @@ static int64_t file_load(const char *path, struct byte_buffer *bytes, struct err
     return size;
 }
 
-bool encoded_file_load(const char *path, struct byte_buffer *bytes, struct error *error)
+bool record_file_load(const char *path, struct byte_buffer *bytes, struct error *error)
 {
     file_load(path, bytes, error);
     return error->kind == ERROR_NONE;
 }
 
-int64_t encoded_file_size(const char *path, struct error *error)
+int64_t record_file_size(const char *path, struct error *error)
 {
     return file_load(path, NULL, error);
 }

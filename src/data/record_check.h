@@ -41,20 +41,20 @@ static inline void record_check_orientation(struct check_scratch *scratch, int o
  * Thread-safe. */
 
 /* Load the whole file; the buffer is grown if necessary. The error names the file. */
-MUST_CHECK bool encoded_file_load(const char *path, struct byte_buffer *bytes, struct error *error);
+MUST_CHECK bool record_file_load(const char *path, struct byte_buffer *bytes, struct error *error);
 
 /* Return the file's size in bytes. The error names the file. */
-int64_t encoded_file_size(const char *path, struct error *error);
+int64_t record_file_size(const char *path, struct error *error);
 
 /* Read the header of an image of `bytes` bytes at an offset of an open file. `file`: buffer for the
  * bytes that are read. The error does not name the file. */
-MUST_CHECK bool encoded_file_header(int descriptor, size_t offset, size_t bytes,
+MUST_CHECK bool record_check_header(int descriptor, size_t offset, size_t bytes,
                                     int64_t most_pixels, struct byte_buffer *file,
                                     struct image_header *header, struct error *error);
 
 /* Check format and size of the image in the first bytes of the file; with data.check=full decode
  * it. The error does not name the file. */
-MUST_CHECK bool encoded_file_check(const char *path, const struct options *options,
-                                   struct check_scratch *scratch, struct error *error);
+MUST_CHECK bool record_check_file(const char *path, const struct options *options,
+                                  struct check_scratch *scratch, struct error *error);
 
 #endif

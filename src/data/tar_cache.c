@@ -308,7 +308,7 @@ static bool open_unstored(struct cache *cache, struct error *error)
     return is_stored || build_and_store(cache, error);
 }
 
-bool tar_cache_open(struct tar_shard *shards, int64_t count, struct error *error)
+bool tar_index_open(struct tar_shard *shards, int64_t count, struct error *error)
 {
     struct cache cache = {.shards = shards, .count = count, .descriptor = -1};
     key_make(&cache);

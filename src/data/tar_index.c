@@ -130,7 +130,7 @@ uint32_t tar_index_pixels(const struct tar_shard *shard, const struct tar_record
                           struct byte_buffer *buffer, int64_t most_pixels,
                           struct image_header *header, struct error *reason)
 {
-    if (!encoded_file_header(shard->descriptor, (size_t)record->offset, record->bytes, most_pixels,
+    if (!record_check_header(shard->descriptor, (size_t)record->offset, record->bytes, most_pixels,
                              buffer, header, reason))
         return 0;
     const int64_t most_rows = UINT32_MAX / header->width;

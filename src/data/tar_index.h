@@ -31,6 +31,6 @@ void tar_index_name(const struct tar_shard *shard, const struct tar_record *reco
  * writable, in the user's cache folder. An index of other names, sizes or times, or a damaged one,
  * is replaced. Of processes that start at once, one builds the index and the others wait for it.
  * Not collective. Reports no problems of samples: see shard->problems. */
-MUST_CHECK bool tar_cache_open(struct tar_shard *shards, int64_t count, struct error *error);
+MUST_CHECK bool tar_index_open(struct tar_shard *shards, int64_t count, struct error *error);
 
 #endif

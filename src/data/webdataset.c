@@ -98,7 +98,7 @@ static struct tar_shard *open_shards(struct webdataset *self, const struct optio
         return NULL;
     if (shards[0].descriptor >= 0) /* open already */
         return shards;
-    if (!tar_shards_open(shards, *count, error) || !tar_cache_open(shards, *count, error) ||
+    if (!tar_shards_open(shards, *count, error) || !tar_index_open(shards, *count, error) ||
         !check_problems(shards, *count, options, error))
         return NULL;
     return shards;

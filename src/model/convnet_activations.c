@@ -28,7 +28,7 @@ static int slot_take(struct convnet_slots *slots, int64_t size)
 }
 
 /* Drop one reader's reference to a node's output. */
-static void output_leave(struct convnet *convnet, int *readers, int number)
+static void output_release(struct convnet *convnet, int *readers, int number)
 {
     if (--readers[number] == 0)
         convnet->outputs.busy[convnet->nodes[number].slot] = false;
@@ -47,10 +47,10 @@ static void outputs_plan(struct convnet *convnet)
         } else {
             node->slot = slot_take(&convnet->outputs, convnet_elements(node));
             if (n > 0)
-                output_leave(convnet, readers, node->input);
+                output_release(convnet, readers, node->input);
         }
         if (node->residual > 0)
-            output_leave(convnet, readers, node->residual);
+            output_release(convnet, readers, node->residual);
     }
 }
 

@@ -199,7 +199,7 @@ static void page_write(struct monitor *monitor, const struct sensor_reading *rea
                   rank, comm_host(), monitor->page_error.text);
 }
 
-static void reading_take(struct monitor *monitor)
+static void reading_add(struct monitor *monitor)
 {
     struct device *device = monitor->setup.device;
     struct sensor_reading reading;
@@ -241,7 +241,7 @@ static bool is_running(void *self)
     return !stop;
 }
 
-static void smi_take(struct monitor *monitor)
+static void smi_store(struct monitor *monitor)
 {
     const struct monitor_setup *setup = &monitor->setup;
     char path[FILE_PATH], title[192], stamp[32];
@@ -276,7 +276,7 @@ static bool sleep_until(struct monitor *monitor, double time)
         }
         monitor->middle_reached = false;
         pthread_mutex_unlock(&monitor->mutex);
-        smi_take(monitor);
+        smi_store(monitor);
         pthread_mutex_lock(&monitor->mutex);
     }
     bool stop = monitor->stop;
@@ -301,7 +301,7 @@ static void *thread_main(void *argument)
     struct monitor *monitor = argument;
     double seconds = monitor->setup.seconds, due = clock_now();
     do {
-        reading_take(monitor);
+        reading_add(monitor);
         due += seconds * ceil(fmax(1, (clock_now() - due) / seconds));
     } while (!sleep_until(monitor, due));
     pthread_mutex_lock(&monitor->mutex);
@@ -328,7 +328,7 @@ static void thread_open(struct monitor *monitor)
         monitor->running = false;
         log_warn("cannot start a thread for the sensors: %s; they are read at the end only",
                  strerror(failure));
-        reading_take(monitor);
+        reading_add(monitor);
     }
 }
 
@@ -433,7 +433,7 @@ void monitor_stop(struct monitor *monitor)
         return;
     thread_stop(monitor);
     if (!monitor->stuck)
-        reading_take(monitor);
+        reading_add(monitor);
     if (monitor->setup.world->rank != 0 &&
         !monitor->stuck) /* rank 0 has logged its error at once */
         lost = monitor->table_error;

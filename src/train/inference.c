@@ -37,7 +37,7 @@ static bool deck_read(const char *checkpoint, struct options *options, struct co
 
 /* Set the options from the file's deck or metadata, and then from the command line. reads_files:
  * the input is image files, to which the options of image folders apply. */
-static bool options_take(struct inference *inference, const char *weights, bool reads_files,
+static bool options_read(struct inference *inference, const char *weights, bool reads_files,
                          const struct command_line *line, struct comm *world, struct error *error)
 {
     struct options *options = &inference->run.options;
@@ -115,7 +115,7 @@ static bool split_open(struct inference *inference, struct comm *world, struct e
 }
 
 /* The data set takes the names of classes from the metadata, if they are those of the model. */
-static void names_take(struct inference *inference)
+static void names_set(struct inference *inference)
 {
     struct model_metadata *metadata = &inference->metadata;
     struct dataset *dataset = &inference->run.validation.dataset;
@@ -186,7 +186,7 @@ static bool arrays_open(struct inference *inference, const char *const *files, i
     if (!targets_assume(inference, error))
         return false;
     feed->source = feed_source(options, &feed->dataset);
-    names_take(inference);
+    names_set(inference);
     return true;
 }
 
@@ -202,12 +202,12 @@ static bool files_open(struct inference *inference, const char *const *files, in
         return false;
     if (dataset->count < options->train.batch)
         options->train.batch = dataset->count;
-    names_take(inference);
+    names_set(inference);
     return true;
 }
 
 /* Takes the statistics and the row weights with which the model was trained. */
-static bool statistics_take(struct inference *inference, const char *weights, struct error *error)
+static bool statistics_set(struct inference *inference, const char *weights, struct error *error)
 {
     struct run *run = &inference->run;
     const struct dataset *dataset = &run->validation.dataset;
@@ -232,7 +232,7 @@ static bool model_prepare(struct inference *inference, const char *weights, stru
 {
     struct run *run = &inference->run;
     struct flat_model *flat = &run->session.flat;
-    if (!run_open_model(run, false, NULL, error) || !statistics_take(inference, weights, error))
+    if (!run_open_model(run, false, NULL, error) || !statistics_set(inference, weights, error))
         return false;
     recipe_log(&run->options);
     if (!run_start(run, error))
@@ -256,7 +256,7 @@ bool inference_open(struct inference *inference, const char *weights, const char
     inference->run.world = world;
     inference->run.validates = true;
     if (weights_file_find(weights, false, world, path, error) &&
-        options_take(inference, path, count > 0, line, world, error) &&
+        options_read(inference, path, count > 0, line, world, error) &&
         (count > 0 ? files_open(inference, files, count, world, error)
                    : split_open(inference, world, error)) &&
         model_prepare(inference, path, error))

@@ -31,7 +31,7 @@ static char *file_share(const char *folder, const char *name, const char *advice
 }
 
 /* Collective. Sets the options of the replay: those of the run, then the command line's. */
-static bool options_take(struct options *options, const char *folder,
+static bool options_read(struct options *options, const char *folder,
                          const struct command_line *line, struct comm *world, struct error *error)
 {
     char path[FILE_PATH];
@@ -161,7 +161,7 @@ bool verify_replay(const char *folder, const struct command_line *line, struct c
     char path[FILE_PATH];
     if (strlen(folder) >= OPTION_TEXT)
         return error_set(error, ERROR_USAGE, "%s: the path is too long", folder);
-    if (!options_take(&options, folder, line, world, error))
+    if (!options_read(&options, folder, line, world, error))
         return false;
     char *text = file_share(folder, "receipt.csv", ": train with output.receipt=N to have receipts",
                             world, error);

@@ -16,20 +16,20 @@
 TEST(the_worst_that_is_said_counts)
 {
     struct doctor_row row = {.check = "x"};
-    doctor_say(&row, DOCTOR_PASS, NULL, "all is well");
+    doctor_set(&row, DOCTOR_PASS, NULL, "all is well");
     assert_int_equal(row.verdict, DOCTOR_PASS);
-    doctor_say(&row, DOCTOR_WARN, "mend it", "%s is odd", "a");
-    doctor_say(&row, DOCTOR_WARN, "mend it", "%s is odd", "b");
+    doctor_set(&row, DOCTOR_WARN, "mend it", "%s is odd", "a");
+    doctor_set(&row, DOCTOR_WARN, "mend it", "%s is odd", "b");
     assert_string_equal(row.found, "a is odd; b is odd");
     assert_string_equal(row.advice, "mend it");
-    doctor_say(&row, DOCTOR_FAIL, NULL, "broken");
-    doctor_say(&row, DOCTOR_WARN, "no", "odd");
-    doctor_say(&row, DOCTOR_PASS, NULL, "well");
+    doctor_set(&row, DOCTOR_FAIL, NULL, "broken");
+    doctor_set(&row, DOCTOR_WARN, "no", "odd");
+    doctor_set(&row, DOCTOR_PASS, NULL, "well");
     assert_int_equal(row.verdict, DOCTOR_FAIL);
     assert_string_equal(row.found, "broken");
     assert_string_equal(row.advice, "");
     for (int i = 0; i < 1000; i++)
-        doctor_say(&row, DOCTOR_FAIL, "so many", "thing %d", i);
+        doctor_set(&row, DOCTOR_FAIL, "so many", "thing %d", i);
     assert_true(strlen(row.found) < DOCTOR_TEXT);
 }
 
@@ -54,8 +54,8 @@ TEST(rows_become_a_table_and_json)
         .node_count = 2};
     struct doctor_row *rows = doctor.row;
     doctor.world = &world;
-    doctor_say(&rows[0], DOCTOR_PASS, NULL, "same");
-    doctor_say(&rows[1], DOCTOR_FAIL, "copy \"it\"", "node\xff has others");
+    doctor_set(&rows[0], DOCTOR_PASS, NULL, "same");
+    doctor_set(&rows[1], DOCTOR_FAIL, "copy \"it\"", "node\xff has others");
     char *table = printed(doctor_print_table, &doctor), *text = printed(doctor_print_json, &doctor);
     assert_has(table, "pass  deck          same\n");
     assert_has(table, "fail  data          node\xff has others\n");

@@ -123,10 +123,8 @@ static void overlap_measure(struct machine_bench *self, const struct link *link)
     if (busy <= 0)
         return;
     double done = computing - (passed - together); /* seconds of products during communication */
-    double sends = machine_mean(self->world, fmin(1, sending / busy));
-    double computes = machine_mean(self->world, fmin(1, done / together));
-    link->network->send_speed = fmax(0.01, sends);
-    link->network->compute_speed = fmax(0.01, computes);
+    link->network->send_speed = fmax(0.01, machine_mean(self->world, fmin(1, sending / busy)));
+    link->network->compute_speed = fmax(0.01, machine_mean(self->world, fmin(1, done / together)));
     if (self->world->rank == 0)
         printf("%-22s %-5s both at once: computing at %.2f of its speed, communication at "
                "%.2f\n",

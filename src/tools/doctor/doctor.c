@@ -25,7 +25,7 @@ static void text_add(char *text, const char *more)
         snprintf(text + used, DOCTOR_TEXT - used, "%s%s", used > 0 ? "; " : "", more);
 }
 
-void doctor_say(struct doctor_row *row, enum doctor_verdict verdict, const char *advice,
+void doctor_set(struct doctor_row *row, enum doctor_verdict verdict, const char *advice,
                 const char *format, ...)
 {
     char text[DOCTOR_TEXT];
@@ -127,7 +127,7 @@ static void last_words(const char *what, double seconds)
 {
     struct doctor_row *row = &examined->row[examined->rows];
     row->verdict = DOCTOR_SKIP;
-    doctor_say(row, DOCTOR_FAIL,
+    doctor_set(row, DOCTOR_FAIL,
                "see the following messages for the rank or node that does not respond",
                "%s did not finish within %.0f s", what, seconds);
     examined->rows++;
@@ -234,7 +234,7 @@ static void rows_join(struct comm *leaders, const struct doctor_row *own, struct
     comm_all_gather(leaders, all, sizeof *all, COMM_BYTE);
     for (int node = 0; node < leaders->size; node++)
         if (all[node].verdict > DOCTOR_PASS)
-            doctor_say(row, all[node].verdict, all[node].advice, "%s", all[node].found);
+            doctor_set(row, all[node].verdict, all[node].advice, "%s", all[node].found);
     free(all);
 }
 
@@ -279,7 +279,7 @@ void doctor_start(const struct session *session)
     /* The shared memory is allocated already: check whether that worked, not the free space. */
     mesh_describe_transport(&session->mesh, text, sizeof text);
     if (strstr(text, "/dev/shm") != NULL)
-        doctor_say(&doctor->row[TRANSPORT], DOCTOR_WARN,
+        doctor_set(&doctor->row[TRANSPORT], DOCTOR_WARN,
                    "remove files from /dev/shm or make it larger: mount -o "
                    "remount,size=1g /dev/shm; docker run --shm-size=1g",
                    "ranks of a node use messages instead of shared memory: %s", text);

@@ -30,7 +30,7 @@ struct doctor_row {
 
 /* Add a finding to a row. The row keeps its worst findings: a worse verdict replaces the text, an
  * equal one is appended, a better one is ignored. `advice` may be NULL. */
-void doctor_say(struct doctor_row *row, enum doctor_verdict verdict, const char *advice,
+void doctor_set(struct doctor_row *row, enum doctor_verdict verdict, const char *advice,
                 const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 /* ---- facts */

@@ -21,11 +21,11 @@ void doctor_look_program(struct doctor *doctor, struct doctor_row *row)
     if (!app_same_build(world, &error)) {
         doctor->stop = true;
         doctor->stop_reason = "ranks run different programs";
-        doctor_say(row, DOCTOR_FAIL, "install the same program at the same path on all nodes", "%s",
+        doctor_set(row, DOCTOR_FAIL, "install the same program at the same path on all nodes", "%s",
                    error.text);
         return;
     }
-    doctor_say(row, DOCTOR_PASS, NULL, "vittrain %s%s%s, CRC32C %08llx, on all ranks",
+    doctor_set(row, DOCTOR_PASS, NULL, "vittrain %s%s%s, CRC32C %08llx, on all ranks",
                version_number, version_commit[0] != '\0' ? " " : "", version_commit,
                (unsigned long long)app_build_sum());
 }
@@ -39,16 +39,16 @@ void doctor_look_deck(struct doctor *doctor, struct doctor_row *row)
     struct error error = *doctor->parse_error;
     bool own = error.kind != ERROR_NONE; /* then, as a rule, on all ranks */
     if (!comm_agree(world, &error))
-        doctor_say(row, DOCTOR_FAIL, own ? "correct it on all ranks" : advice, "%s", error.text);
+        doctor_set(row, DOCTOR_FAIL, own ? "correct it on all ranks" : advice, "%s", error.text);
     else if (!app_same_command(world, doctor->line, &error)) {
         doctor->stop = true;
         doctor->stop_reason = "ranks were given different commands";
-        doctor_say(row, DOCTOR_FAIL, advice, "%s", error.text);
+        doctor_set(row, DOCTOR_FAIL, advice, "%s", error.text);
         return;
     } else if (!app_same_options(world, doctor->options, &error)) {
-        doctor_say(row, DOCTOR_FAIL, advice, "%s", error.text);
+        doctor_set(row, DOCTOR_FAIL, advice, "%s", error.text);
     } else {
-        doctor_say(row, DOCTOR_PASS, NULL, "all ranks have the same options");
+        doctor_set(row, DOCTOR_PASS, NULL, "all ranks have the same options");
     }
     /* All further checks use the options of rank 0. */
     taken = *doctor->options;
@@ -165,7 +165,7 @@ void doctor_look_libraries(struct doctor *doctor, struct doctor_row *row)
     doctor_say_of(doctor, doctor->world, row, difference[0] != '\0', DOCTOR_FAIL,
                   "install the same packages or modules on all nodes; check LD_LIBRARY_PATH there",
                   "%s", difference);
-    doctor_say(row, DOCTOR_PASS, NULL, "%lld libraries, the same on all ranks: %s",
+    doctor_set(row, DOCTOR_PASS, NULL, "%lld libraries, the same on all ranks: %s",
                (long long)own->count, versions);
     free(own);
 }
@@ -182,10 +182,10 @@ void doctor_look_rclone(struct doctor *doctor, struct doctor_row *row)
                         rclone_is_remote(options->checkpoint.resume) ||
                         rclone_is_remote(options->model.init);
     if (rclone_version(version, &error))
-        doctor_say(row, DOCTOR_PASS, NULL, "%s", version);
+        doctor_set(row, DOCTOR_PASS, NULL, "%s", version);
     else if (needed)
-        doctor_say(row, DOCTOR_FAIL, "needed by output.upload, checkpoint.resume and model.init",
+        doctor_set(row, DOCTOR_FAIL, "needed by output.upload, checkpoint.resume and model.init",
                    "%s", error.text);
     else
-        doctor_say(row, DOCTOR_SKIP, NULL, "not needed: the deck names no remote");
+        doctor_set(row, DOCTOR_SKIP, NULL, "not needed: the deck names no remote");
 }

@@ -211,7 +211,7 @@ void doctor_look_data(struct doctor *doctor, struct doctor_row *row)
     struct comm *leaders = doctor->leaders;
     char difference[256] = "";
     if (strcmp(options->data.format, "synthetic") == 0) {
-        doctor_say(row, DOCTOR_PASS, NULL, "synthetic data: no files");
+        doctor_set(row, DOCTOR_PASS, NULL, "synthetic data: no files");
         return;
     }
     if (leaders == NULL)
@@ -245,7 +245,7 @@ void doctor_look_data(struct doctor *doctor, struct doctor_row *row)
                   "pack them into few files: vittrain convert data (docs/data.md)",
                   "too many files, or a too slow disk, to compare all");
     if (good)
-        doctor_say(row, DOCTOR_PASS, NULL,
+        doctor_set(row, DOCTOR_PASS, NULL,
                    "%s: %lld file%s, %.4g MB%s; %d of them compared by content", look->root,
                    (long long)look->files, look->files == 1 ? "" : "s", (double)look->bytes / 1e6,
                    doctor->node_count > 1 ? ", equal on all nodes" : "", look->samples);

@@ -172,8 +172,8 @@ void doctor_say_of(struct doctor *doctor, struct comm *group, struct doctor_row 
     comm_all_gather(group, texts, SIZE, COMM_BYTE);
     for (int i = 0; i < group->size; i++)
         if (texts[i][0] != '\0' && ++count <= MOST)
-            doctor_say(row, verdict, advice, "%s", texts[i]);
+            doctor_set(row, verdict, advice, "%s", texts[i]);
     if (count > MOST)
-        doctor_say(row, verdict, NULL, "and %d more", count - MOST);
+        doctor_set(row, verdict, NULL, "and %d more", count - MOST);
     free(texts);
 }

@@ -219,9 +219,9 @@ void doctor_look_folder(struct doctor *doctor, struct doctor_row *row)
                   "do not start a second job in the same run folder, or mount it without nolock",
                   "locks do not work across nodes");
     if (trial->unseen > 0)
-        doctor_say(row, DOCTOR_WARN, NULL, "%s does not see the files of %lld other nodes",
+        doctor_set(row, DOCTOR_WARN, NULL, "%s does not see the files of %lld other nodes",
                    doctor_host(doctor, 0), (long long)trial->unseen);
-    doctor_say(row, DOCTOR_PASS, NULL, "%s (%s): writing, renaming and locking work%s", folder,
+    doctor_set(row, DOCTOR_PASS, NULL, "%s (%s): writing, renaming and locking work%s", folder,
                back ? trial->folder : "", doctor->node_count > 1 ? ", shared by all nodes" : "");
     if (back)
         free(trial);
@@ -279,7 +279,7 @@ void doctor_judge_space(struct doctor_row *row, uint64_t free_bytes, size_t chec
     enum doctor_verdict verdict = has < (double)checkpoint + (1 << 20) ? DOCTOR_FAIL
                                   : has < needed + (1 << 20)           ? DOCTOR_WARN
                                                                        : DOCTOR_PASS;
-    doctor_say(row, verdict, verdict > DOCTOR_PASS ? advice : NULL,
+    doctor_set(row, verdict, verdict > DOCTOR_PASS ? advice : NULL,
                "%.4g GB free for %s; %lld checkpoints of %.2f MB take %.4g GB", has / 1e9, folder,
                (long long)keep + 2, (double)checkpoint / 1e6, ceil(needed / 1e6) / 1e3);
 }

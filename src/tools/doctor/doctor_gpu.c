@@ -40,11 +40,11 @@ static void judge_one(const struct doctor *doctor, const struct gpu_facts *gpu, 
     const struct device_limits *limits = &gpu[rank].limits, *first = &gpu[0].limits;
     int here = 0, same = 0;
     if (gpu[0].has && strcmp(gpu[rank].survey.software, gpu[0].survey.software) != 0)
-        doctor_say(row, DOCTOR_FAIL, "install the same driver and libraries on all nodes",
+        doctor_set(row, DOCTOR_FAIL, "install the same driver and libraries on all nodes",
                    "rank %d on %s has %s, rank 0 %s", rank, host, gpu[rank].survey.software,
                    gpu[0].survey.software);
     if (gpu[0].has && strcmp(limits->instructions, first->instructions) != 0)
-        doctor_say(row, DOCTOR_FAIL, "use nodes with the same GPUs",
+        doctor_set(row, DOCTOR_FAIL, "use nodes with the same GPUs",
                    "rank %d on %s has %s (%s), rank 0 %s (%s)", rank, host, limits->name,
                    limits->instructions, first->name, first->instructions);
     for (int other = 0; other < doctor->world->size; other++) {
@@ -54,15 +54,15 @@ static void judge_one(const struct doctor *doctor, const struct gpu_facts *gpu, 
                 strcmp(gpu[other].limits.identity, limits->identity) == 0;
     }
     if (same > 1 && !doctor->options->cuda.share)
-        doctor_say(row, DOCTOR_FAIL,
+        doctor_set(row, DOCTOR_FAIL,
                    "start one rank per GPU, check CUDA_VISIBLE_DEVICES, or "
                    "set cuda.share=yes",
                    "%d ranks on %s have the same GPU (%s)", same, host, limits->identity);
     if (gpu[rank].survey.visible > here)
-        doctor_say(row, DOCTOR_WARN, "start one rank per GPU", "%s has %d GPUs for %d rank%s", host,
+        doctor_set(row, DOCTOR_WARN, "start one rank per GPU", "%s has %d GPUs for %d rank%s", host,
                    gpu[rank].survey.visible, here, here == 1 ? "" : "s");
     if (gpu[rank].survey.unreached > 0)
-        doctor_say(row, DOCTOR_WARN,
+        doctor_set(row, DOCTOR_WARN,
                    "check `nvidia-smi topo -m`, IOMMU and ACS settings (NCCL's guide, \"PCI access "
                    "control\"): transfers are staged through the host",
                    "%s: GPUs have no direct access to each other", host);
@@ -78,25 +78,25 @@ static void gpus_check(const struct doctor *doctor, const struct gpu_facts *gpu,
     }
     if (count == 0) {
         bool wanted = doctor->options->run.backend == BACKEND_CUDA;
-        doctor_say(row, wanted ? DOCTOR_FAIL : DOCTOR_PASS, NULL, "no rank has a GPU: %s",
+        doctor_set(row, wanted ? DOCTOR_FAIL : DOCTOR_PASS, NULL, "no rank has a GPU: %s",
                    gpu[0].why);
         return;
     }
     if (without >= 0)
-        doctor_say(row, DOCTOR_FAIL, "use only nodes with GPUs, or set run.backend=cpu",
+        doctor_set(row, DOCTOR_FAIL, "use only nodes with GPUs, or set run.backend=cpu",
                    "%d of %d ranks have a GPU; rank %d on %s has none: %s", count, ranks, without,
                    doctor->facts[without].host, gpu[without].why);
     for (int rank = 0; rank < ranks; rank++)
         if (gpu[rank].has)
             judge_one(doctor, gpu, rank, row);
-    doctor_say(row, DOCTOR_PASS, NULL, "each rank has a GPU: %s; %s", gpu[0].limits.name,
+    doctor_set(row, DOCTOR_PASS, NULL, "each rank has a GPU: %s; %s", gpu[0].limits.name,
                gpu[0].survey.software);
 }
 
 void doctor_look_gpus(struct doctor *doctor, struct doctor_row *row)
 {
     if (doctor->options->run.backend == BACKEND_CPU) {
-        doctor_say(row, DOCTOR_PASS, NULL, "not used: run.backend=cpu");
+        doctor_set(row, DOCTOR_PASS, NULL, "not used: run.backend=cpu");
         return;
     }
     struct comm *world = doctor->world;

@@ -354,7 +354,7 @@ static void judge_links(const struct node_network *node, int nodes, const double
             verdict_of(best[link->from], usual) > DOCTOR_PASS ||
             verdict_of(best[link->to], usual) > DOCTOR_PASS)
             continue;
-        doctor_say(row, judge_link(node, link, usual), slow_advice,
+        doctor_set(row, judge_link(node, link, usual), slow_advice,
                    "the link from %s to %s is slow: %.4g MB/s, %.4g on other links",
                    node[link->from].host, node[link->to].host, link->rate / 1e6, usual / 1e6);
     }
@@ -381,7 +381,7 @@ static void judge_nominal(const struct node_network *node, int nodes, const doub
         double nominal = used != NULL ? (double)used->speed * 1e6 / 8 : 0;
         if (nominal <= 0 || best[i] <= 0 || best[i] >= nominal_slow_share * nominal)
             continue;
-        doctor_say(row, best[i] < nominal_broken_share * nominal ? DOCTOR_FAIL : DOCTOR_WARN,
+        doctor_set(row, best[i] < nominal_broken_share * nominal ? DOCTOR_FAIL : DOCTOR_WARN,
                    slow_advice, "node %s reaches only %.4g MB/s over %s with %lld Mbit/s",
                    node[i].host, best[i] / 1e6, used->name, (long long)used->speed);
     }
@@ -402,12 +402,12 @@ void network_judge_bandwidth(const struct node_network *node, int nodes, struct 
     double usual = values_median(sorted, nodes);
     for (int i = 0; i < nodes; i++)
         if (best[i] > 0 && verdict_of(best[i], usual) > DOCTOR_PASS)
-            doctor_say(row, verdict_of(best[i], usual), slow_advice,
+            doctor_set(row, verdict_of(best[i], usual), slow_advice,
                        "all links of node %s are slow: %.4g MB/s at best, %.4g on other nodes",
                        node[i].host, best[i] / 1e6, usual / 1e6);
     judge_links(node, nodes, best, usual, row);
     judge_nominal(node, nodes, best, row);
-    doctor_say(row, DOCTOR_PASS, NULL, "typically %.4g MB/s between two nodes, minimum %.4g",
+    doctor_set(row, DOCTOR_PASS, NULL, "typically %.4g MB/s between two nodes, minimum %.4g",
                usual / 1e6, isfinite(least) ? least / 1e6 : 0);
     free(best);
 }
@@ -427,12 +427,12 @@ void network_judge_latency(const struct node_network *node, int nodes, struct do
     if (worst == NULL)
         return;
     if (worst->latency > much || (worst->latency > many_times * usual && worst->latency > little))
-        doctor_say(row, DOCTOR_WARN,
+        doctor_set(row, DOCTOR_WARN,
                    "use nodes on one switch, without a router, tunnel or wide-area network between "
                    "them",
                    "%.0f us from %s to %s, typically %.0f us", worst->latency * 1e6,
                    node[worst->from].host, node[worst->to].host, usual * 1e6);
-    doctor_say(row, DOCTOR_PASS, NULL, "typically %.0f us between two nodes, maximum %.0f us",
+    doctor_set(row, DOCTOR_PASS, NULL, "typically %.0f us between two nodes, maximum %.0f us",
                usual * 1e6, worst->latency * 1e6);
 }
 
@@ -469,7 +469,7 @@ void network_judge_interface(const struct node_network *node, int nodes, struct 
     char speed[48] = ", speed unknown";
     for (int i = 1; i < nodes; i++)
         if (strcmp(node[i].setting, node[0].setting) != 0)
-            doctor_say(row, DOCTOR_WARN, take_advice, "MPI has %s on %s, but %s on %s",
+            doctor_set(row, DOCTOR_WARN, take_advice, "MPI has %s on %s, but %s on %s",
                        node[i].setting[0] != '\0' ? node[i].setting : "no interface setting",
                        node[i].host,
                        node[0].setting[0] != '\0' ? node[0].setting : "no interface setting",
@@ -479,11 +479,11 @@ void network_judge_interface(const struct node_network *node, int nodes, struct 
         /* Interfaces of the same network may have different names. */
         if (first != NULL && used != NULL && strcmp(first->name, used->name) != 0 &&
             first->network != used->network)
-            doctor_say(row, DOCTOR_WARN, take_advice, "messages use %s on %s, but %s on %s",
+            doctor_set(row, DOCTOR_WARN, take_advice, "messages use %s on %s, but %s on %s",
                        used->name, node[i].host, first->name, node[0].host);
     }
     if (first == NULL) {
-        doctor_say(row, DOCTOR_PASS, NULL,
+        doctor_set(row, DOCTOR_PASS, NULL,
                    "no kernel interface counted the messages (InfiniBand?)");
         return;
     }
@@ -491,10 +491,10 @@ void network_judge_interface(const struct node_network *node, int nodes, struct 
         snprintf(speed, sizeof speed, " with %lld Mbit/s", (long long)first->speed);
     const struct network_interface *faster = interface_faster(node, nodes, first);
     if (faster != NULL)
-        doctor_say(row, DOCTOR_WARN, take_advice,
+        doctor_set(row, DOCTOR_WARN, take_advice,
                    "messages use %s%s, but all nodes have %s with %lld Mbit/s", first->name, speed,
                    faster->name, (long long)faster->speed);
-    doctor_say(row, DOCTOR_PASS, NULL, "messages use %s%s%s%s", first->name, speed,
+    doctor_set(row, DOCTOR_PASS, NULL, "messages use %s%s%s%s", first->name, speed,
                node[0].setting[0] != '\0' ? "; " : "", node[0].setting);
 }
 
@@ -511,11 +511,11 @@ void network_judge_clock(const struct node_network *node, int nodes, struct doct
         double skew = fabs(node[i].skew);
         most = skew > most ? skew : most;
         if (skew > clock_warn)
-            doctor_say(row, skew > clock_fail ? DOCTOR_FAIL : DOCTOR_WARN, clock_advice,
+            doctor_set(row, skew > clock_fail ? DOCTOR_FAIL : DOCTOR_WARN, clock_advice,
                        "the clock of %s is %.3f s %s that of %s", node[i].host, skew,
                        node[i].skew > 0 ? "ahead of" : "behind", node[0].host);
     }
-    doctor_say(row, DOCTOR_PASS, NULL, "the clocks of the nodes agree to %.1f ms", most * 1e3);
+    doctor_set(row, DOCTOR_PASS, NULL, "the clocks of the nodes agree to %.1f ms", most * 1e3);
 }
 
 /* ---- checks */
@@ -539,7 +539,7 @@ static void network_report(const struct doctor *doctor, struct doctor_row *row,
                            network_judge *judge)
 {
     if (doctor->node_count == 1)
-        doctor_say(row, DOCTOR_PASS, NULL, "one node");
+        doctor_set(row, DOCTOR_PASS, NULL, "one node");
     else if (doctor->world->rank == 0)
         judge(doctor->network, doctor->node_count, row);
 }

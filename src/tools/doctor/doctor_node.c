@@ -123,22 +123,22 @@ void doctor_look_ranks(struct doctor *doctor, struct doctor_row *row)
         most = here > most ? here : most;
         for (int other = 0; other < node; other++)
             if (strcmp(doctor_host(doctor, node), doctor_host(doctor, other)) == 0)
-                doctor_say(row, DOCTOR_WARN, "give each node a unique host name",
+                doctor_set(row, DOCTOR_WARN, "give each node a unique host name",
                            "two nodes are called %s", doctor_host(doctor, node));
     }
     if (least < most)
-        doctor_say(row, DOCTOR_WARN,
+        doctor_set(row, DOCTOR_WARN,
                    "give each node the same slots in the host file (--ntasks-per-node under Slurm)",
                    "%d to %d ranks per node: nodes with more ranks slow down the others", least,
                    most);
     if (slots > 0 && slots < ranks)
-        doctor_say(row, DOCTOR_WARN, "start at most one rank per slot, or correct the host file",
+        doctor_set(row, DOCTOR_WARN, "start at most one rank per slot, or correct the host file",
                    "%d ranks in %lld slots", ranks, (long long)slots);
     char slots_text[48] = "";
     if (slots > 0)
         snprintf(slots_text, sizeof slots_text, ", %lld slot%s", (long long)slots,
                  plural((int)slots));
-    doctor_say(row, DOCTOR_PASS, NULL, "%d rank%s on %d node%s (%s%s), %d on each%s", ranks,
+    doctor_set(row, DOCTOR_PASS, NULL, "%d rank%s on %d node%s (%s%s), %d on each%s", ranks,
                plural(ranks), nodes, plural(nodes), doctor_host(doctor, 0),
                nodes > 1 ? ", ..." : "", most, slots_text);
 }
@@ -146,7 +146,7 @@ void doctor_look_ranks(struct doctor *doctor, struct doctor_row *row)
 void doctor_compare_cpus(struct doctor_row *row, int64_t least, int64_t most)
 {
     if (least < most)
-        doctor_say(row, DOCTOR_WARN, "use nodes of the same type",
+        doctor_set(row, DOCTOR_WARN, "use nodes of the same type",
                    "nodes have %lld to %lld CPUs: the smallest slows down the others",
                    (long long)least, (long long)most);
 }
@@ -163,17 +163,17 @@ void doctor_look_cores(struct doctor *doctor, struct doctor_row *row)
         least = first->online < least ? first->online : least;
         most = first->online > most ? first->online : most;
         if (all.threads > all.cores)
-            doctor_say(row, DOCTOR_WARN, advice,
+            doctor_set(row, DOCTOR_WARN, advice,
                        "%s: %d rank%s with %lld thread%s each on %d CPU%s", host, all.ranks,
                        plural(all.ranks), (long long)first->threads, plural((int)first->threads),
                        all.cores, plural(all.cores));
         else if (first->quota > 0 && all.threads > first->quota + 0.5)
-            doctor_say(row, DOCTOR_WARN,
+            doctor_set(row, DOCTOR_WARN,
                        "start fewer ranks per node, or give the container or job more CPUs",
                        "%s: %d threads, but the control group has a quota of %.4g CPUs", host,
                        all.threads, first->quota);
         else
-            doctor_say(row, DOCTOR_PASS, NULL, "%d thread%s on %d CPU%s per node", all.threads,
+            doctor_set(row, DOCTOR_PASS, NULL, "%d thread%s on %d CPU%s per node", all.threads,
                        plural(all.threads), all.cores, plural(all.cores));
     }
     doctor_compare_cpus(row, least, most);
@@ -193,16 +193,16 @@ void doctor_look_binding(struct doctor *doctor, struct doctor_row *row)
             doctor_find_crowd(doctor->facts, doctor->world->size, node, true);
         doctor_cores_text(crowd.set, cores, sizeof cores);
         if (crowd.threads > crowd.cores)
-            doctor_say(row, DOCTOR_WARN, advice,
+            doctor_set(row, DOCTOR_WARN, advice,
                        "%s: %d rank%s with %d threads in total %s bound to CPU%s %s of %lld",
                        doctor_host(doctor, node), crowd.ranks, plural(crowd.ranks), crowd.threads,
                        crowd.ranks == 1 ? "is" : "are", plural(crowd.cores), cores,
                        (long long)doctor->facts[doctor->first_rank[node]].online);
     }
     if (bound == 0)
-        doctor_say(row, DOCTOR_PASS, NULL, "no rank is bound");
+        doctor_set(row, DOCTOR_PASS, NULL, "no rank is bound");
     else
-        doctor_say(row, DOCTOR_PASS, NULL, "%d of %d ranks are bound, with enough CPUs", bound,
+        doctor_set(row, DOCTOR_PASS, NULL, "%d of %d ranks are bound, with enough CPUs", bound,
                    doctor->world->size);
 }
 
@@ -213,7 +213,7 @@ void doctor_look_numa(struct doctor *doctor, struct doctor_row *row)
         const struct doctor_facts *facts = &doctor->facts[rank];
         most = facts->numa_nodes > most ? facts->numa_nodes : most;
         if (facts->numa_used > 1 && node_ranks(doctor, (int)facts->node) >= facts->numa_nodes)
-            doctor_say(
+            doctor_set(
                 row, DOCTOR_WARN,
                 "bind ranks to NUMA nodes: mpirun --map-by numa --bind-to numa, or srun "
                 "--cpu-bind=ldoms",
@@ -223,7 +223,7 @@ void doctor_look_numa(struct doctor *doctor, struct doctor_row *row)
         if (row->verdict == DOCTOR_WARN)
             return;
     }
-    doctor_say(row, DOCTOR_PASS, NULL, "%lld NUMA node%s per machine", (long long)most,
+    doctor_set(row, DOCTOR_PASS, NULL, "%lld NUMA node%s per machine", (long long)most,
                plural((int)most));
 }
 
@@ -264,7 +264,7 @@ void doctor_look_limits(struct doctor *doctor, struct doctor_row *row)
             if (limit == DOCTOR_LIMIT_FILES && facts->limit[limit] < files)
                 files = facts->limit[limit];
             if (facts->limit[limit] < needed[limit]) {
-                doctor_say(row, DOCTOR_WARN, rules[limit].advice,
+                doctor_set(row, DOCTOR_WARN, rules[limit].advice,
                            "rank %d on %s: the limit of %s is %llu", rank, facts->host,
                            rules[limit].name,
                            (unsigned long long)(facts->limit[limit] >> rules[limit].shift));
@@ -272,9 +272,9 @@ void doctor_look_limits(struct doctor *doctor, struct doctor_row *row)
             }
         }
     if (files == UINT64_MAX)
-        doctor_say(row, DOCTOR_PASS, NULL, "no limit is too low");
+        doctor_set(row, DOCTOR_PASS, NULL, "no limit is too low");
     else
-        doctor_say(row, DOCTOR_PASS, NULL, "no limit is too low (%llu open files)",
+        doctor_set(row, DOCTOR_PASS, NULL, "no limit is too low (%llu open files)",
                    (unsigned long long)files);
 }
 
@@ -294,11 +294,11 @@ void doctor_look_shared_memory(struct doctor *doctor, struct doctor_row *row)
                                                                       : DOCTOR_PASS;
         least = facts->shared_free < least ? facts->shared_free : least;
         if (verdict > DOCTOR_PASS)
-            doctor_say(row, verdict, advice,
+            doctor_set(row, verdict, advice,
                        "%s: %.1f of /dev/shm's %.0f MiB are free, but its %d ranks need %.1f MiB",
                        facts->host, (double)facts->shared_free / (1 << 20),
                        (double)facts->shared_bytes / (1 << 20), ranks, (double)need / (1 << 20));
     }
-    doctor_say(row, DOCTOR_PASS, NULL, "at least %.0f MiB free in /dev/shm on each node",
+    doctor_set(row, DOCTOR_PASS, NULL, "at least %.0f MiB free in /dev/shm on each node",
                (double)least / (1 << 20));
 }

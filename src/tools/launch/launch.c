@@ -121,7 +121,7 @@ static bool is_final(const struct attempt *attempt)
            code == 126 || code == 127;
 }
 
-static void progress_note(struct launch *launch, const struct attempt *attempt)
+static void progress_update(struct launch *launch, const struct attempt *attempt)
 {
     int64_t step = launched_run_step(&launch->run);
     bool fruitful = launch->run.known ? step > launch->step : attempt->seconds >= long_enough;
@@ -240,7 +240,7 @@ static bool mpirun_is_wrong(struct launch *launch, const struct attempt *attempt
 static bool restart_prepare(struct launch *launch, const struct attempt *attempt,
                             struct error *error)
 {
-    progress_note(launch, attempt);
+    progress_update(launch, attempt);
     if (launch->restarts == 0 && mpirun_is_wrong(launch, attempt))
         return give_up(launch, attempt, ", mpirun failed before the run began", error);
     if (launch->restarts >= launch->restarts_max)

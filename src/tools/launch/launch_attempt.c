@@ -73,7 +73,7 @@ static void text_keep(char *text, const char *line, const char *mark)
 }
 
 /* `line` has no newline. A launcher may have put the rank in front of it. */
-static void line_note(struct running *running, const char *line)
+static void line_parse(struct running *running, const char *line)
 {
     struct attempt *attempt = running->attempt;
     bool first = attempt->failure[0] == '\0';
@@ -118,14 +118,14 @@ static void lines_pass_on(struct running *running, bool all)
     for (char *end; (end = memchr(begin, '\n', (size_t)(stop - begin))) != NULL; begin = end + 1) {
         output_pass_on(running, begin, (size_t)(end + 1 - begin));
         *end = '\0';
-        line_note(running, begin);
+        line_parse(running, begin);
     }
     size_t rest = (size_t)(stop - begin);
     if (rest > 0 && (all || rest == sizeof running->line - 1)) {
         output_pass_on(running, begin, rest);
         output_pass_on(running, "\n", all ? 1 : 0);
         *stop = '\0';
-        line_note(running, begin);
+        line_parse(running, begin);
         rest = 0;
     }
     memmove(running->line, begin, rest);

@@ -364,7 +364,7 @@ static bool has_record(const struct record *record)
 }
 
 /* Set the name to the last component of the path, after resolving "." and "..". */
-static void name_take(struct record *record)
+static void name_set(struct record *record)
 {
     const char *slash = strrchr(record->path, '/');
     const char *name = slash != NULL && slash[1] != '\0' ? slash + 1 : record->path;
@@ -389,7 +389,7 @@ bool record_read(struct record *record, const char *folder, struct error *error)
         return error_set(error, ERROR_FILE,
                          "cannot read a run: \"%.64s\" is not the name of a folder", folder);
     memcpy(record->path, folder, length);
-    name_take(record);
+    name_set(record);
     if (stat(record->path, &status) != 0)
         return error_set(error, ERROR_FILE, "cannot read %s: %s; specify a run folder",
                          record->path, strerror(errno));

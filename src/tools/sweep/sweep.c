@@ -217,7 +217,7 @@ static bool trials_run(struct sweep *sweep, struct error *error)
     for (bool asked = false; !asked;) {
         int64_t number;
         struct sweep_row row;
-        if (!sweep_trial_take(sweep, &number, &row, error))
+        if (!sweep_trial_claim(sweep, &number, &row, error))
             return false;
         if (number < 0)
             return true;
@@ -227,7 +227,7 @@ static bool trials_run(struct sweep *sweep, struct error *error)
                access(folder, F_OK) == 0 ? " (resumed)" : "");
         fflush(stdout);
         if (!sweep_trial_run(sweep, number, &row, &asked, error) ||
-            !sweep_trial_note(sweep, number, &row, error))
+            !sweep_trial_record(sweep, number, &row, error))
             return false;
         clock_format(row.seconds, time, sizeof time);
         if (row.state == SWEEP_FINISHED)

@@ -98,8 +98,8 @@ const char *sweep_metric(const struct sweep *sweep, bool *less);
 
 /* Choose the next trial: an interrupted one, or a new one, which is added to the table. *number
  * (from 0) is -1 if no trial is left. */
-MUST_CHECK bool sweep_trial_take(const struct sweep *sweep, int64_t *number, struct sweep_row *row,
-                                 struct error *error);
+MUST_CHECK bool sweep_trial_claim(const struct sweep *sweep, int64_t *number, struct sweep_row *row,
+                                  struct error *error);
 
 /* Run the trial and store its result in the row. *asked: a signal asked to stop; unless the trial
  * had ended by itself its row stays in the state `running`, so that it is resumed later. */
@@ -107,8 +107,8 @@ MUST_CHECK bool sweep_trial_run(const struct sweep *sweep, int64_t number, struc
                                 bool *asked, struct error *error);
 
 /* Write the row to the table. */
-MUST_CHECK bool sweep_trial_note(const struct sweep *sweep, int64_t number,
-                                 const struct sweep_row *row, struct error *error);
+MUST_CHECK bool sweep_trial_record(const struct sweep *sweep, int64_t number,
+                                   const struct sweep_row *row, struct error *error);
 
 /* Write the path FOLDER/trial-001ENDING. */
 void sweep_trial_path(const struct sweep *sweep, int64_t number, const char *ending, char *path,

@@ -72,8 +72,8 @@ static int64_t row_choose(const struct sweep *sweep, struct sweep_table *table)
     return table->count - 1;
 }
 
-bool sweep_trial_take(const struct sweep *sweep, int64_t *number, struct sweep_row *row,
-                      struct error *error)
+bool sweep_trial_claim(const struct sweep *sweep, int64_t *number, struct sweep_row *row,
+                       struct error *error)
 {
     struct sweep_table table;
     int lock = sweep_table_open(sweep, &table, error);
@@ -91,8 +91,8 @@ bool sweep_trial_take(const struct sweep *sweep, int64_t *number, struct sweep_r
     return good;
 }
 
-bool sweep_trial_note(const struct sweep *sweep, int64_t number, const struct sweep_row *row,
-                      struct error *error)
+bool sweep_trial_record(const struct sweep *sweep, int64_t number, const struct sweep_row *row,
+                        struct error *error)
 {
     struct sweep_table table;
     int lock = sweep_table_open(sweep, &table, error);
