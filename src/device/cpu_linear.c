@@ -448,7 +448,7 @@ static void run_weight_tasks(struct weight_task *task)
         run_weight_task(task, t % task->out_cut.count, t / task->out_cut.count);
 }
 
-/* Process as many rows at a time as fit in fp32, in equal blocks. */
+/* Copy x and dy to fp32 in equal blocks of rows, as large as the workspace allows. */
 static void run_weight_tasks_copied(struct weight_task *task, const struct linear_backward *args)
 {
     const struct convert_kernels *convert = task->cpu->kernels->convert;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Opens a trained model and a split of data. A checkpoint contains the deck of its run, so `eval
- * CHECKPOINT` needs no other options. */
+/* Opens a trained model and a split of data. The options are those of the checkpoint's deck, so
+ * `eval CHECKPOINT` needs no others. */
 #include "train/inference.h"
 
 #include <math.h>

@@ -128,7 +128,7 @@ TEST(wrong_results_are_an_error)
     assert_int_equal(code, ERROR_INTERNAL);
 }
 
-/* In a child process, because it ends there. A single rank has no other thread, so fork is safe. */
+/* The benchmark aborts, so it runs in a child. A single rank has one thread, so fork is safe. */
 TEST(what_fails_in_mpi_ends_the_job)
 {
     const char *const settings[] = {SMALL, "bench.collective=all_gather", NULL};

@@ -310,16 +310,16 @@ TEST(clocks_are_compared)
 }
 
 /* ---- files */
-static void look(struct data_look *look, const char *root)
+static void look(struct data_scan *look, const char *root)
 {
-    *look = (struct data_look){.seconds = 5};
+    *look = (struct data_scan){.seconds = 5};
     snprintf(look->root, sizeof look->root, "%s", root);
     doctor_data_read(look);
 }
 
 TEST(data_are_compared)
 {
-    static struct data_look one, other;
+    static struct data_scan one, other;
     static char large[3 << 20];
     char text[256], roots[2][512];
     temporary_open();
@@ -358,7 +358,7 @@ TEST(data_are_compared)
     assert_has(text, "the first node has 3 files");
     look(&other, temporary_path("none"));
     assert_int_equal(other.error.kind, ERROR_DATA);
-    other = (struct data_look){.arrays = true, .seconds = 5};
+    other = (struct data_scan){.arrays = true, .seconds = 5};
     temporary_file("two.h5", large, 200);
     snprintf(other.root, sizeof other.root, "%s::", temporary_path("two.h5"));
     temporary_write("store.zarr/.zgroup", "{}");
@@ -368,7 +368,7 @@ TEST(data_are_compared)
     assert_string_equal(other.error.text, "");
     assert_int_equal(other.files, 2);
     assert_int_equal(other.bytes, 202);
-    other = (struct data_look){.seconds = -1};
+    other = (struct data_scan){.seconds = -1};
     snprintf(other.root, sizeof other.root, "%s", roots[0]);
     doctor_data_read(&other);
     assert_true(other.cut);

@@ -95,17 +95,17 @@ void doctor_print_json(const struct doctor *doctor, double seconds, FILE *file)
 /* ---- the command */
 static const struct doctor_check {
     const char *name;
-    doctor_look *look;
+    doctor_check *check;
 } checks[] = {
-    {"program", doctor_look_program},     {"deck", doctor_look_deck},
-    {"ranks", doctor_look_ranks},         {"cores", doctor_look_cores},
-    {"binding", doctor_look_binding},     {"numa", doctor_look_numa},
-    {"gpus", doctor_look_gpus},           {"libraries", doctor_look_libraries},
-    {"limits", doctor_look_limits},       {"shared memory", doctor_look_shared_memory},
-    {"run folder", doctor_look_folder},   {"space", doctor_look_space},
-    {"data", doctor_look_data},           {"rclone", doctor_look_rclone},
-    {"clock", doctor_look_clock},         {"latency", doctor_look_latency},
-    {"bandwidth", doctor_look_bandwidth}, {"interface", doctor_look_interface},
+    {"program", doctor_check_program},     {"deck", doctor_check_deck},
+    {"ranks", doctor_check_ranks},         {"cores", doctor_check_cores},
+    {"binding", doctor_check_binding},     {"numa", doctor_check_numa},
+    {"gpus", doctor_check_gpus},           {"libraries", doctor_check_libraries},
+    {"limits", doctor_check_limits},       {"shared memory", doctor_check_shared_memory},
+    {"run folder", doctor_check_folder},   {"space", doctor_check_space},
+    {"data", doctor_check_data},           {"rclone", doctor_check_rclone},
+    {"clock", doctor_check_clock},         {"latency", doctor_check_latency},
+    {"bandwidth", doctor_check_bandwidth}, {"interface", doctor_check_interface},
 };
 
 enum { CHECKS = sizeof checks / sizeof checks[0], DECK = 1 };
@@ -151,7 +151,7 @@ static void checks_run(struct doctor *doctor)
         if (doctor->stop)
             snprintf(row->found, sizeof row->found, "skipped, because %s", doctor->stop_reason);
         else
-            checks[i].look(doctor, row);
+            checks[i].check(doctor, row);
         if (i == DECK && !doctor->stop)
             facts_open(doctor);
         if (i > DECK && !doctor->stop)
@@ -249,8 +249,8 @@ static void node_check(const struct session *session, struct doctor *doctor)
     doctor_gather_facts(here);
     if (doctor->leaders != NULL) {
         int64_t online[2] = {here->facts->online, -here->facts->online};
-        doctor_look_cores(here, &here->row[0]);
-        doctor_look_binding(here, &here->row[1]);
+        doctor_check_cores(here, &here->row[0]);
+        doctor_check_binding(here, &here->row[1]);
         rows_join(doctor->leaders, &here->row[0], &doctor->row[0]);
         rows_join(doctor->leaders, &here->row[1], &doctor->row[1]);
         comm_all_reduce(doctor->leaders, online, 2, COMM_INT64, COMM_MAX);
@@ -274,8 +274,8 @@ void doctor_start(const struct session *session)
     doctor->node_count = session->mesh.node_count;
     doctor_open_groups(doctor);
     node_check(session, doctor);
-    doctor_look_space(doctor, &doctor->row[SPACE]);
-    doctor_look_own_clock(doctor, &doctor->row[CLOCK]);
+    doctor_check_space(doctor, &doctor->row[SPACE]);
+    doctor_check_own_clock(doctor, &doctor->row[CLOCK]);
     /* The shared memory is allocated already: check whether that worked, not the free space. */
     mesh_describe_transport(&session->mesh, text, sizeof text);
     if (strstr(text, "/dev/shm") != NULL)

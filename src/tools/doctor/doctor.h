@@ -80,13 +80,13 @@ struct doctor {
 };
 
 /* A check; collective. All ranks fill in a row; that of rank 0 is printed. */
-typedef void doctor_look(struct doctor *doctor, struct doctor_row *row);
+typedef void doctor_check(struct doctor *doctor, struct doctor_row *row);
 
-doctor_look doctor_look_program, doctor_look_deck, doctor_look_libraries, doctor_look_ranks,
-    doctor_look_cores, doctor_look_binding, doctor_look_numa, doctor_look_gpus, doctor_look_limits,
-    doctor_look_shared_memory, doctor_look_folder, doctor_look_space, doctor_look_data,
-    doctor_look_rclone, doctor_look_clock, doctor_look_latency, doctor_look_bandwidth,
-    doctor_look_interface, doctor_look_own_clock;
+doctor_check doctor_check_program, doctor_check_deck, doctor_check_libraries, doctor_check_ranks,
+    doctor_check_cores, doctor_check_binding, doctor_check_numa, doctor_check_gpus,
+    doctor_check_limits, doctor_check_shared_memory, doctor_check_folder, doctor_check_space,
+    doctor_check_data, doctor_check_rclone, doctor_check_clock, doctor_check_latency,
+    doctor_check_bandwidth, doctor_check_interface, doctor_check_own_clock;
 
 /* Open the groups of the ranks of a node and of the nodes' first ranks. Collective. */
 void doctor_open_groups(struct doctor *doctor);
@@ -101,7 +101,7 @@ const char *doctor_host(const struct doctor *doctor, int node);
 /* Add the findings of all ranks of `group` to the row of rank 0; collective over the group, which
  * is doctor->world or doctor->leaders. Each rank with `found` contributes a text. The first few are
  * added as "rank 3 on node2: TEXT" (world) or "node2: TEXT" (leaders). */
-void doctor_say_of(struct doctor *doctor, struct comm *group, struct doctor_row *row, bool found,
+void doctor_set_of(struct doctor *doctor, struct comm *group, struct doctor_row *row, bool found,
                    enum doctor_verdict verdict, const char *advice, const char *format, ...)
     __attribute__((format(printf, 7, 8)));
 
@@ -156,7 +156,7 @@ struct data_sample {
     char path[OPTION_TEXT + 256];
 };
 
-struct data_look {
+struct data_scan {
     char root[OPTION_TEXT];
     bool packed, shards, arrays; /* data.format is packed, webdataset or arrays */
     double seconds;              /* time limit */
@@ -171,13 +171,13 @@ struct data_look {
     double start;
 };
 
-/* Fill in the result. The argument is a struct data_look with root, packed, shards,
+/* Fill in the result. The argument is a struct data_scan with root, packed, shards,
  * arrays and seconds. */
 void doctor_data_read(void *argument);
 
 /* True if this node's data set differs from that of the first node; the text describes the
  * difference. "" if they are equal or cannot be compared. */
-bool doctor_data_differs(const struct data_look *own, const struct data_look *first, char *text,
+bool doctor_data_differs(const struct data_scan *own, const struct data_scan *first, char *text,
                          size_t size);
 
 /* ---- the network between nodes (doctor_network.c) */

@@ -14,7 +14,7 @@
 #include "runlog/rclone.h"
 #include "tools/doctor/doctor.h"
 
-void doctor_look_program(struct doctor *doctor, struct doctor_row *row)
+void doctor_check_program(struct doctor *doctor, struct doctor_row *row)
 {
     struct comm *world = doctor->world;
     struct error error = {0};
@@ -30,7 +30,7 @@ void doctor_look_program(struct doctor *doctor, struct doctor_row *row)
                (unsigned long long)app_build_sum());
 }
 
-void doctor_look_deck(struct doctor *doctor, struct doctor_row *row)
+void doctor_check_deck(struct doctor *doctor, struct doctor_row *row)
 {
     static struct options taken;
     static const char advice[] =
@@ -120,7 +120,7 @@ static const struct library *library_find(const struct libraries *libraries, con
     return NULL;
 }
 
-/* Describe the first library that both have in different versions; "" if there is none. */
+/* Describe the first library whose file here differs from rank 0's; "" if there is none. */
 static void difference_text(const struct libraries *own, const struct libraries *first, char *text,
                             size_t size)
 {
@@ -136,7 +136,7 @@ static void difference_text(const struct libraries *own, const struct libraries 
     }
 }
 
-/* List the most important libraries. */
+/* Write the file names of the most important libraries. */
 static void versions_text(const struct libraries *libraries, char *text, size_t size)
 {
     static const char *const names[] = {
@@ -153,7 +153,7 @@ static void versions_text(const struct libraries *libraries, char *text, size_t 
     }
 }
 
-void doctor_look_libraries(struct doctor *doctor, struct doctor_row *row)
+void doctor_check_libraries(struct doctor *doctor, struct doctor_row *row)
 {
     struct libraries *own = allocate(2, sizeof *own), *first = own + 1;
     char difference[256], versions[384];
@@ -162,7 +162,7 @@ void doctor_look_libraries(struct doctor *doctor, struct doctor_row *row)
     comm_broadcast(doctor->world, first, sizeof *first, COMM_BYTE, 0);
     difference_text(own, first, difference, sizeof difference);
     versions_text(own, versions, sizeof versions);
-    doctor_say_of(doctor, doctor->world, row, difference[0] != '\0', DOCTOR_FAIL,
+    doctor_set_of(doctor, doctor->world, row, difference[0] != '\0', DOCTOR_FAIL,
                   "install the same packages or modules on all nodes; check LD_LIBRARY_PATH there",
                   "%s", difference);
     doctor_set(row, DOCTOR_PASS, NULL, "%lld libraries, the same on all ranks: %s",
@@ -171,7 +171,7 @@ void doctor_look_libraries(struct doctor *doctor, struct doctor_row *row)
 }
 
 /* Rank 0 needs rclone if the deck names a remote. */
-void doctor_look_rclone(struct doctor *doctor, struct doctor_row *row)
+void doctor_check_rclone(struct doctor *doctor, struct doctor_row *row)
 {
     const struct options *options = doctor->options;
     char version[64];

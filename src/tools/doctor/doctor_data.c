@@ -34,55 +34,55 @@ static uint64_t name_hash(const char *name, uint64_t size)
 }
 
 /* Keep the files with the lowest hashes, sorted. */
-static void sample_keep(struct data_look *look, uint64_t order, const char *path)
+static void sample_keep(struct data_scan *scan, uint64_t order, const char *path)
 {
-    int place = look->samples;
-    if (place == DATA_SAMPLES && order >= look->sample[place - 1].order)
+    int place = scan->samples;
+    if (place == DATA_SAMPLES && order >= scan->sample[place - 1].order)
         return;
     if (place == DATA_SAMPLES)
         place--;
     else
-        look->samples++;
-    for (; place > 0 && look->sample[place - 1].order > order; place--)
-        look->sample[place] = look->sample[place - 1];
-    look->sample[place] = (struct data_sample){.order = order};
-    snprintf(look->sample[place].path, sizeof look->sample[place].path, "%s", path);
+        scan->samples++;
+    for (; place > 0 && scan->sample[place - 1].order > order; place--)
+        scan->sample[place] = scan->sample[place - 1];
+    scan->sample[place] = (struct data_sample){.order = order};
+    snprintf(scan->sample[place].path, sizeof scan->sample[place].path, "%s", path);
 }
 
-static void file_add(struct data_look *look, const char *path, const struct stat *status)
+static void file_add(struct data_scan *scan, const char *path, const struct stat *status)
 {
-    const char *name = path + look->root_length;
+    const char *name = path + scan->root_length;
     uint64_t order = name_hash(name, 0);
-    look->files++;
-    look->bytes += status->st_size;
-    look->names += name_hash(name, (uint64_t)status->st_size);
-    sample_keep(look, order, path);
+    scan->files++;
+    scan->bytes += status->st_size;
+    scan->names += name_hash(name, (uint64_t)status->st_size);
+    sample_keep(scan, order, path);
 }
 
-static bool is_late(struct data_look *look)
+static bool is_late(struct data_scan *scan)
 {
-    look->cut = look->cut || clock_now() > look->start + look->seconds;
-    return look->cut;
+    scan->cut = scan->cut || clock_now() > scan->start + scan->seconds;
+    return scan->cut;
 }
 
-static void folder_add(struct data_look *look, const char *folder, int depth)
+static void folder_add(struct data_scan *scan, const char *folder, int depth)
 {
     enum { DEEPEST = 16 };
     DIR *entries = opendir(folder);
     if (entries == NULL) {
-        error_set(&look->error, ERROR_DATA, "%s: %s", folder, strerror(errno));
+        error_set(&scan->error, ERROR_DATA, "%s: %s", folder, strerror(errno));
         return;
     }
-    for (struct dirent *entry; !is_late(look) && (entry = readdir(entries)) != NULL;) {
+    for (struct dirent *entry; !is_late(scan) && (entry = readdir(entries)) != NULL;) {
         char path[PATH_MAX];
         struct stat status;
         int length = snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
         if (entry->d_name[0] == '.' || length >= (int)sizeof path || stat(path, &status) != 0)
             continue;
         if (S_ISDIR(status.st_mode) && depth < DEEPEST)
-            folder_add(look, path, depth + 1);
+            folder_add(scan, path, depth + 1);
         else if (S_ISREG(status.st_mode))
-            file_add(look, path, &status);
+            file_add(scan, path, &status);
     }
     closedir(entries);
 }
@@ -110,77 +110,77 @@ static uint32_t sample_sum(const char *path)
     return crc;
 }
 
-static bool path_add(struct data_look *look, const char *path)
+static bool path_add(struct data_scan *scan, const char *path)
 {
     struct stat status;
     if (stat(path, &status) != 0)
-        return error_set(&look->error, ERROR_DATA, "%s: %s", path, strerror(errno));
-    file_add(look, path, &status);
+        return error_set(&scan->error, ERROR_DATA, "%s: %s", path, strerror(errno));
+    file_add(scan, path, &status);
     return true;
 }
 
-static void packed_add(struct data_look *look)
+static void packed_add(struct data_scan *scan)
 {
     char name[PACKED_PATH], path[PACKED_PATH];
     int64_t files;
-    if (!packed_find(look->root, name, &files, &look->error))
+    if (!packed_find(scan->root, name, &files, &scan->error))
         return;
     const char *slash = strrchr(name, '/');
-    look->root_length = slash != NULL ? (size_t)(slash - name) : 0;
+    scan->root_length = slash != NULL ? (size_t)(slash - name) : 0;
     bool good = true;
     for (int64_t i = 0; good && i < files; i++) {
         packed_path(path, name, i, files);
-        good = path_add(look, path);
+        good = path_add(scan, path);
     }
 }
 
 /* Names are compared with their folders, which may be those of splits. */
-static void shards_add(struct data_look *look)
+static void shards_add(struct data_scan *scan)
 {
     struct split_files shards = {0};
-    bool good = tar_shards_find(look->root, &shards, &look->error);
-    look->root_length = 0;
+    bool good = tar_shards_find(scan->root, &shards, &scan->error);
+    scan->root_length = 0;
     for (int64_t i = 0; good && i < shards.count; i++)
-        good = path_add(look, shards.file[i].path);
+        good = path_add(scan, shards.file[i].path);
     split_files_free(&shards);
 }
 
-static void arrays_add(struct data_look *look)
+static void arrays_add(struct data_scan *scan)
 {
     struct split_files files = {0};
     struct stat status;
-    bool good = array_path_find(look->root, &files, &look->error);
-    look->root_length = 0;
+    bool good = array_path_find(scan->root, &files, &scan->error);
+    scan->root_length = 0;
     for (int64_t i = 0; good && i < files.count; i++) {
         const char *path = files.file[i].path;
         if (stat(path, &status) == 0 && S_ISDIR(status.st_mode))
-            folder_add(look, path, 0);
+            folder_add(scan, path, 0);
         else
-            good = path_add(look, path);
+            good = path_add(scan, path);
     }
     split_files_free(&files);
 }
 
 void doctor_data_read(void *argument)
 {
-    struct data_look *look = argument;
-    look->start = clock_now();
-    look->root_length = strlen(look->root);
-    if (look->packed)
-        packed_add(look);
-    else if (look->shards)
-        shards_add(look);
-    else if (look->arrays)
-        arrays_add(look);
-    else if (data_root_check(look->root, "set data.root", &look->error))
-        folder_add(look, look->root, 0);
-    if (look->error.kind == ERROR_NONE && look->files == 0 && !look->cut)
-        error_set(&look->error, ERROR_DATA, "%s: the folder has no files", look->root);
-    for (int i = 0; i < look->samples && !is_late(look); i++)
-        look->sample[i].sum = sample_sum(look->sample[i].path);
+    struct data_scan *scan = argument;
+    scan->start = clock_now();
+    scan->root_length = strlen(scan->root);
+    if (scan->packed)
+        packed_add(scan);
+    else if (scan->shards)
+        shards_add(scan);
+    else if (scan->arrays)
+        arrays_add(scan);
+    else if (data_root_check(scan->root, "set data.root", &scan->error))
+        folder_add(scan, scan->root, 0);
+    if (scan->error.kind == ERROR_NONE && scan->files == 0 && !scan->cut)
+        error_set(&scan->error, ERROR_DATA, "%s: the folder has no files", scan->root);
+    for (int i = 0; i < scan->samples && !is_late(scan); i++)
+        scan->sample[i].sum = sample_sum(scan->sample[i].path);
 }
 
-bool doctor_data_differs(const struct data_look *own, const struct data_look *first, char *text,
+bool doctor_data_differs(const struct data_scan *own, const struct data_scan *first, char *text,
                          size_t size)
 {
     text[0] = '\0';
@@ -205,7 +205,7 @@ bool doctor_data_differs(const struct data_look *own, const struct data_look *fi
     return false;
 }
 
-void doctor_look_data(struct doctor *doctor, struct doctor_row *row)
+void doctor_check_data(struct doctor *doctor, struct doctor_row *row)
 {
     const struct options *options = doctor->options;
     struct comm *leaders = doctor->leaders;
@@ -216,40 +216,40 @@ void doctor_look_data(struct doctor *doctor, struct doctor_row *row)
     }
     if (leaders == NULL)
         return;
-    struct data_look *look = allocate(1, sizeof *look), *first = allocate(1, sizeof *first);
+    struct data_scan *scan = allocate(1, sizeof *scan), *first = allocate(1, sizeof *first);
     const char *root = options->data.root;
-    snprintf(look->root, sizeof look->root, "%s",
+    snprintf(scan->root, sizeof scan->root, "%s",
              root[0] != '\0' ? root : dataset_sample_directory());
-    look->packed = strcmp(options->data.format, "packed") == 0;
-    look->shards = strcmp(options->data.format, "webdataset") == 0;
-    look->arrays = strcmp(options->data.format, "arrays") == 0;
-    look->seconds = patience;
-    bool back = doctor_bounded(doctor_data_read, look, 2 * patience);
-    bool good = back && look->error.kind == ERROR_NONE;
-    *first = *look;
+    scan->packed = strcmp(options->data.format, "packed") == 0;
+    scan->shards = strcmp(options->data.format, "webdataset") == 0;
+    scan->arrays = strcmp(options->data.format, "arrays") == 0;
+    scan->seconds = patience;
+    bool back = doctor_bounded(doctor_data_read, scan, 2 * patience);
+    bool good = back && scan->error.kind == ERROR_NONE;
+    *first = *scan;
     first->cut = first->cut || !back;
     comm_broadcast(leaders, first, sizeof *first, COMM_BYTE, 0);
     if (good)
-        doctor_data_differs(look, first, difference, sizeof difference);
-    doctor_say_of(doctor, leaders, row, !back, DOCTOR_FAIL,
+        doctor_data_differs(scan, first, difference, sizeof difference);
+    doctor_set_of(doctor, leaders, row, !back, DOCTOR_FAIL,
                   "check its file server, or set data.root to another folder",
-                  "%.200s does not respond", look->root);
-    doctor_say_of(doctor, leaders, row, back && !good, DOCTOR_FAIL,
+                  "%.200s does not respond", scan->root);
+    doctor_set_of(doctor, leaders, row, back && !good, DOCTOR_FAIL,
                   strcmp(options->data.format, "cifar10") == 0
                       ? "copy the data set there (vittrain fetch cifar10), or set data.root"
                       : "copy the data set there, or set data.root",
-                  "%s", look->error.text);
-    doctor_say_of(doctor, leaders, row, difference[0] != '\0', DOCTOR_FAIL,
+                  "%s", scan->error.text);
+    doctor_set_of(doctor, leaders, row, difference[0] != '\0', DOCTOR_FAIL,
                   "copy the data set from one node to the others again", "%s", difference);
-    doctor_say_of(doctor, leaders, row, good && look->cut, DOCTOR_WARN,
+    doctor_set_of(doctor, leaders, row, good && scan->cut, DOCTOR_WARN,
                   "pack them into few files: vittrain convert data (docs/data.md)",
                   "too many files, or a too slow disk, to compare all");
     if (good)
         doctor_set(row, DOCTOR_PASS, NULL,
-                   "%s: %lld file%s, %.4g MB%s; %d of them compared by content", look->root,
-                   (long long)look->files, look->files == 1 ? "" : "s", (double)look->bytes / 1e6,
-                   doctor->node_count > 1 ? ", equal on all nodes" : "", look->samples);
+                   "%s: %lld file%s, %.4g MB%s; %d of them compared by content", scan->root,
+                   (long long)scan->files, scan->files == 1 ? "" : "s", (double)scan->bytes / 1e6,
+                   doctor->node_count > 1 ? ", equal on all nodes" : "", scan->samples);
     free(first);
     if (back)
-        free(look);
+        free(scan);
 }

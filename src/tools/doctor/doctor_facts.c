@@ -150,7 +150,7 @@ const char *doctor_host(const struct doctor *doctor, int node)
     return doctor->facts[doctor->first_rank[node]].host;
 }
 
-void doctor_say_of(struct doctor *doctor, struct comm *group, struct doctor_row *row, bool found,
+void doctor_set_of(struct doctor *doctor, struct comm *group, struct doctor_row *row, bool found,
                    enum doctor_verdict verdict, const char *advice, const char *format, ...)
 {
     enum { SIZE = 384, MOST = 3 };

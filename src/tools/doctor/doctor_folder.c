@@ -189,7 +189,7 @@ static struct trial *trial_make(const struct doctor *doctor)
     return trial;
 }
 
-void doctor_look_folder(struct doctor *doctor, struct doctor_row *row)
+void doctor_check_folder(struct doctor *doctor, struct doctor_row *row)
 {
     struct comm *leaders = doctor->leaders;
     const char *folder = wanted_folder(doctor);
@@ -202,20 +202,20 @@ void doctor_look_folder(struct doctor *doctor, struct doctor_row *row)
     comm_barrier(leaders);
     back = back && doctor_bounded(trial_end, trial, patience);
     bool writes = back && trial->error.kind == ERROR_NONE;
-    doctor_say_of(doctor, leaders, row, !back, DOCTOR_FAIL, hangs, "%.200s does not respond",
+    doctor_set_of(doctor, leaders, row, !back, DOCTOR_FAIL, hangs, "%.200s does not respond",
                   folder);
-    doctor_say_of(doctor, leaders, row, back && !writes, DOCTOR_FAIL,
+    doctor_set_of(doctor, leaders, row, back && !writes, DOCTOR_FAIL,
                   "make it writable there, free some space, or choose another run.dir", "%s",
                   trial->error.text);
-    doctor_say_of(doctor, leaders, row, writes && trial->problem[0] != '\0', DOCTOR_FAIL,
+    doctor_set_of(doctor, leaders, row, writes && trial->problem[0] != '\0', DOCTOR_FAIL,
                   "checkpoints need a file system with atomic renames: set run.dir to another one",
                   "%s", trial->problem);
-    doctor_say_of(doctor, leaders, row, writes && trial->node > 0 && !trial->sees_first,
+    doctor_set_of(doctor, leaders, row, writes && trial->node > 0 && !trial->sees_first,
                   DOCTOR_WARN,
                   "set run.dir to a shared folder; with private disks the first node writes all "
                   "checkpoints",
                   "%.200s is not shared with the first node", folder);
-    doctor_say_of(doctor, leaders, row, writes && !trial->locks, DOCTOR_WARN,
+    doctor_set_of(doctor, leaders, row, writes && !trial->locks, DOCTOR_WARN,
                   "do not start a second job in the same run folder, or mount it without nolock",
                   "locks do not work across nodes");
     if (trial->unseen > 0)
@@ -284,7 +284,7 @@ void doctor_judge_space(struct doctor_row *row, uint64_t free_bytes, size_t chec
                (long long)keep + 2, (double)checkpoint / 1e6, ceil(needed / 1e6) / 1e3);
 }
 
-void doctor_look_space(struct doctor *doctor, struct doctor_row *row)
+void doctor_check_space(struct doctor *doctor, struct doctor_row *row)
 {
     enum { FILES_LEAST = 100 };
     struct comm *leaders = doctor->leaders;
@@ -294,14 +294,14 @@ void doctor_look_space(struct doctor *doctor, struct doctor_row *row)
     struct trial *trial = trial_make(doctor);
     bool back = doctor_bounded(space_read, trial, patience);
     bool good = back && trial->error.kind == ERROR_NONE;
-    doctor_say_of(doctor, leaders, row, !back, DOCTOR_FAIL, hangs, "%.200s does not respond",
+    doctor_set_of(doctor, leaders, row, !back, DOCTOR_FAIL, hangs, "%.200s does not respond",
                   folder);
-    doctor_say_of(doctor, leaders, row, back && !good, DOCTOR_FAIL, "choose another run.dir", "%s",
+    doctor_set_of(doctor, leaders, row, back && !good, DOCTOR_FAIL, "choose another run.dir", "%s",
                   trial->error.text);
-    doctor_say_of(doctor, leaders, row, good && trial->files < FILES_LEAST, DOCTOR_WARN,
+    doctor_set_of(doctor, leaders, row, good && trial->files < FILES_LEAST, DOCTOR_WARN,
                   "remove files, or choose another run.dir", "no free inodes (df -i)");
     /* Only the first node needs space for checkpoints. */
-    doctor_say_of(doctor, leaders, row, good && trial->node > 0 && trial->free < 1 << 20,
+    doctor_set_of(doctor, leaders, row, good && trial->node > 0 && trial->free < 1 << 20,
                   DOCTOR_FAIL, "free some space, or choose another run.dir",
                   "the disk of the run folder is full");
     if (doctor->world->rank == 0 && good)

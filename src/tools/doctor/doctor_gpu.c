@@ -93,7 +93,7 @@ static void gpus_check(const struct doctor *doctor, const struct gpu_facts *gpu,
                gpu[0].survey.software);
 }
 
-void doctor_look_gpus(struct doctor *doctor, struct doctor_row *row)
+void doctor_check_gpus(struct doctor *doctor, struct doctor_row *row)
 {
     if (doctor->options->run.backend == BACKEND_CPU) {
         doctor_set(row, DOCTOR_PASS, NULL, "not used: run.backend=cpu");

@@ -544,7 +544,7 @@ static void network_report(const struct doctor *doctor, struct doctor_row *row,
         judge(doctor->network, doctor->node_count, row);
 }
 
-void doctor_look_clock(struct doctor *doctor, struct doctor_row *row)
+void doctor_check_clock(struct doctor *doctor, struct doctor_row *row)
 {
     if (doctor->node_count > 1 && doctor->leaders != NULL) {
         clock_measure(doctor->leaders, own_of(doctor));
@@ -553,19 +553,19 @@ void doctor_look_clock(struct doctor *doctor, struct doctor_row *row)
     network_report(doctor, row, network_judge_clock);
 }
 
-void doctor_look_own_clock(struct doctor *doctor, struct doctor_row *row)
+void doctor_check_own_clock(struct doctor *doctor, struct doctor_row *row)
 {
     struct node_network own = {.skew = 0};
     if (doctor->leaders == NULL)
         return;
     clock_measure(doctor->leaders, &own);
-    doctor_say_of(doctor, doctor->leaders, row, fabs(own.skew) > clock_warn, DOCTOR_WARN,
+    doctor_set_of(doctor, doctor->leaders, row, fabs(own.skew) > clock_warn, DOCTOR_WARN,
                   clock_advice, "the clock is %.3f s %s that of the first node", fabs(own.skew),
                   own.skew > 0 ? "ahead of" : "behind");
 }
 
 /* Also measures for the checks that follow. */
-void doctor_look_latency(struct doctor *doctor, struct doctor_row *row)
+void doctor_check_latency(struct doctor *doctor, struct doctor_row *row)
 {
     if (doctor->node_count > 1 && doctor->leaders != NULL) {
         struct node_network *own = own_of(doctor);
@@ -580,7 +580,7 @@ void doctor_look_latency(struct doctor *doctor, struct doctor_row *row)
     network_report(doctor, row, network_judge_latency);
 }
 
-void doctor_look_bandwidth(struct doctor *doctor, struct doctor_row *row)
+void doctor_check_bandwidth(struct doctor *doctor, struct doctor_row *row)
 {
     if (doctor->node_count > 1 && doctor->leaders != NULL) {
         const double little = 2;
@@ -605,7 +605,7 @@ void doctor_look_bandwidth(struct doctor *doctor, struct doctor_row *row)
     network_report(doctor, row, network_judge_bandwidth);
 }
 
-void doctor_look_interface(struct doctor *doctor, struct doctor_row *row)
+void doctor_check_interface(struct doctor *doctor, struct doctor_row *row)
 {
     network_report(doctor, row, network_judge_interface);
 }

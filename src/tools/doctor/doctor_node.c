@@ -112,7 +112,7 @@ static const char *plural(int count)
     return count == 1 ? "" : "s";
 }
 
-void doctor_look_ranks(struct doctor *doctor, struct doctor_row *row)
+void doctor_check_ranks(struct doctor *doctor, struct doctor_row *row)
 {
     int ranks = doctor->world->size, nodes = doctor->node_count;
     int least = ranks, most = 0;
@@ -151,7 +151,7 @@ void doctor_compare_cpus(struct doctor_row *row, int64_t least, int64_t most)
                    (long long)least, (long long)most);
 }
 
-void doctor_look_cores(struct doctor *doctor, struct doctor_row *row)
+void doctor_check_cores(struct doctor *doctor, struct doctor_row *row)
 {
     static const char advice[] = "start fewer ranks per node, or reduce run.threads";
     int64_t least = INT64_MAX, most = 0;
@@ -179,7 +179,7 @@ void doctor_look_cores(struct doctor *doctor, struct doctor_row *row)
     doctor_compare_cpus(row, least, most);
 }
 
-void doctor_look_binding(struct doctor *doctor, struct doctor_row *row)
+void doctor_check_binding(struct doctor *doctor, struct doctor_row *row)
 {
     static const char advice[] =
         "bind each rank to separate CPUs: mpirun --map-by slot:PE=THREADS --bind-to core, or "
@@ -206,7 +206,7 @@ void doctor_look_binding(struct doctor *doctor, struct doctor_row *row)
                    doctor->world->size);
 }
 
-void doctor_look_numa(struct doctor *doctor, struct doctor_row *row)
+void doctor_check_numa(struct doctor *doctor, struct doctor_row *row)
 {
     int64_t most = 0;
     for (int rank = 0; rank < doctor->world->size; rank++) {
@@ -228,7 +228,7 @@ void doctor_look_numa(struct doctor *doctor, struct doctor_row *row)
 }
 
 /* ---- limits of a process */
-void doctor_look_limits(struct doctor *doctor, struct doctor_row *row)
+void doctor_check_limits(struct doctor *doctor, struct doctor_row *row)
 {
     static const struct {
         const char *name, *advice;
@@ -279,7 +279,7 @@ void doctor_look_limits(struct doctor *doctor, struct doctor_row *row)
 }
 
 /* Space for the shared-memory transport. MPI has already allocated its own. */
-void doctor_look_shared_memory(struct doctor *doctor, struct doctor_row *row)
+void doctor_check_shared_memory(struct doctor *doctor, struct doctor_row *row)
 {
     static const char advice[] =
         "remove files of dead jobs from /dev/shm (/dev/shm/*_segment.*), or make it "
