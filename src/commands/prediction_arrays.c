@@ -83,7 +83,7 @@ static void values_add(struct prediction_arrays *self, const struct arrays_view 
         if (name_is_taken(view, v))
             snprintf(offset, sizeof offset, "@%+lld", (long long)y->offset);
         snprintf(name, sizeof name, "%s%s",
-                 listed < view->y_count ? "prediction" : y->name + strspn(y->name, "/"), offset);
+                 listed < view->y_count ? "prediction" : y->name, offset);
         for (char *c = name; *c != '\0'; c++)
             if (*c == '/')
                 *c = '_';

@@ -125,12 +125,9 @@ static bool is_wanted(const struct walk *walk)
 {
     size_t length;
     for (const char *item = text_next_item(walk->datasets, &length); item != NULL;
-         item = text_next_item(item + length, &length)) {
-        const size_t slashes = strspn(item, "/");
-        const size_t rest = slashes < length ? length - slashes : 0;
-        if (strlen(walk->path) == rest && strncmp(walk->path, item + slashes, rest) == 0)
+         item = text_next_item(item + length, &length))
+        if (strlen(walk->path) == length && strncmp(walk->path, item, length) == 0)
             return true;
-    }
     return false;
 }
 

@@ -101,8 +101,9 @@ void hdf5_description_free(struct hdf5_description *description);
 struct hdf5_reader {
     enum error_kind kind; /* of the error for an unusable file */
     const char *purpose;  /* for messages: "a checkpoint" */
-    const char *datasets; /* paths of data sets, separated by commas. The chunks and compact data of
-                           * these and of all scales in use are described. NULL: of none */
+    const char *datasets; /* paths of data sets without a slash at the start, separated by commas.
+                           * The chunks and compact data of these and of all scales in use are
+                           * described. NULL: of none */
     bool allows_faults;   /* an object that HDF5 cannot read is no error */
     /* The caller sets the other members to zero before the first file. */
     const char *path;

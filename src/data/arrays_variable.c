@@ -10,12 +10,20 @@
 
 enum { OFFSET_MOST = 1 << 30 };
 
+/* Skip the slashes before a name: "/u" and "u" are the same data set. */
+static const char *name_begin(const char *text)
+{
+    const char *name = text + strspn(text, "/");
+    return *name != '\0' ? name : text;
+}
+
 /* Parse "u", "u@+6" or "u@-1". */
 static bool variable_parse(struct variable *variable, const char *option, const char *item,
                            size_t length, struct error *error)
 {
-    char *end;
-    snprintf(variable->name, sizeof variable->name, "%.*s", (int)length, item);
+    char *end, text[OPTION_TEXT];
+    snprintf(text, sizeof text, "%.*s", (int)length, item);
+    snprintf(variable->name, sizeof variable->name, "%s", name_begin(text));
     char *at = strrchr(variable->name, '@');
     if (at == NULL)
         return true;
@@ -46,43 +54,54 @@ bool variables_parse(const char *option, const char *list, struct variable **var
     return *count > 0 || error_set(error, ERROR_USAGE, "%s=%s names no data set", option, list);
 }
 
-/* Set the transform of all variables with a name. Return their number. */
-static int transform_set(struct variable *variables, int count, const char *name, size_t length,
+/* Set the transform of all variables with a name. Return their number; -1 if they have one. */
+static int transform_set(struct variable *variables, int count, const char *name,
                          enum value_transform transform)
 {
     int found = 0;
     for (int v = 0; v < count; v++) {
-        const char *own = variables[v].name + strspn(variables[v].name, "/");
-        if (strlen(own) != length || strncmp(own, name, length) != 0)
+        if (strcmp(variables[v].name, name) != 0)
             continue;
+        if (variables[v].transform != TRANSFORM_NONE)
+            return -1;
         variables[v].transform = transform;
         found++;
     }
     return found;
 }
 
+/* Set the transform of an item such as "log1p:u". */
+static bool transform_parse(const char *item, struct variable *x, int x_count, struct variable *y,
+                            int y_count, bool y_is_class, struct error *error)
+{
+    const char *colon = strchr(item, ':');
+    const enum value_transform transform =
+        value_transform_find(item, colon != NULL ? (size_t)(colon - item) : 0);
+    if (transform == TRANSFORM_NONE)
+        return error_set(error, ERROR_USAGE,
+                         "data.transform=%s must be log1p:NAME, log10:NAME or sqrt:NAME", item);
+    const char *name = name_begin(colon + 1);
+    const int in_x = transform_set(x, x_count, name, transform);
+    const int in_y = transform_set(y, y_count, name, transform);
+    if (in_x < 0 || in_y < 0)
+        return error_set(error, ERROR_USAGE,
+                         "data.transform=%s is the second transform of %s: name one", item, name);
+    return (in_x + in_y > 0 && (in_y == 0 || !y_is_class)) ||
+           error_set(error, ERROR_USAGE, "data.transform=%s: %s", item,
+                     in_y > 0 ? "data.y has classes: set data.task=regression"
+                              : "the name is neither in data.x nor in data.y");
+}
+
 bool variables_transform(const char *list, struct variable *x, int x_count, struct variable *y,
                          int y_count, bool y_is_class, struct error *error)
 {
+    char text[OPTION_TEXT];
     size_t length;
     for (const char *item = text_next_item(list, &length); item != NULL;
          item = text_next_item(item + length, &length)) {
-        const char *colon = memchr(item, ':', length);
-        const size_t used = colon != NULL ? (size_t)(colon - item) : length;
-        const enum value_transform transform = value_transform_find(item, used);
-        if (colon == NULL || transform == TRANSFORM_NONE)
-            return error_set(error, ERROR_USAGE,
-                             "data.transform=%.*s must be log1p:NAME, log10:NAME or sqrt:NAME",
-                             (int)length, item);
-        const size_t slashes = strspn(colon + 1, "/");
-        const char *name = colon + 1 + slashes;
-        const size_t size = length - used - 1 - slashes;
-        const int in_x = transform_set(x, x_count, name, size, transform);
-        const int in_y = transform_set(y, y_count, name, size, transform);
-        if (in_x + in_y == 0 || (in_y > 0 && y_is_class))
-            return error_set(error, ERROR_USAGE, "data.transform=%.*s: %s", (int)length, item,
-                             in_y > 0 ? "data.y has classes: set data.task=regression"
-                                      : "the name is neither in data.x nor in data.y");
+        snprintf(text, sizeof text, "%.*s", (int)length, item);
+        if (!transform_parse(text, x, x_count, y, y_count, y_is_class, error))
+            return false;
     }
     return true;
 }
@@ -201,5 +220,5 @@ void variable_channel_name(const struct variable *variable, int64_t channel, cha
     variable_write(variable, name);
     if (variable->channels > 1)
         snprintf(number, sizeof number, " %lld", (long long)channel);
-    snprintf(text, size, "%.*s%s", (int)(size - sizeof number), name + (name[0] == '/'), number);
+    snprintf(text, size, "%.*s%s", (int)(size - sizeof number), name, number);
 }

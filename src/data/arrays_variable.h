@@ -13,8 +13,8 @@
 enum { VARIABLE_TEXT = OPTION_TEXT + 24 /* a name and an offset */ };
 
 struct variable {
-    char name[OPTION_TEXT];
-    int64_t offset; /* sample n is index n + offset of the data set: "u@+6", "u@-1" */
+    char name[OPTION_TEXT]; /* without the slash at its start */
+    int64_t offset;         /* sample n is index n + offset of the data set: "u@+6", "u@-1" */
     int dimensions;
     bool channels_last;
     enum value_transform transform;
@@ -26,7 +26,7 @@ MUST_CHECK bool variables_parse(const char *option, const char *list, struct var
                                 int *count, struct error *error);
 
 /* Set the transforms of a list such as "log1p:u,sqrt:v" (data.transform). Each variable of the list
- * must be in x or y; if y_is_class, none may be in y. */
+ * must be in x or y, once; if y_is_class, none may be in y. */
 MUST_CHECK bool variables_transform(const char *list, struct variable *x, int x_count,
                                     struct variable *y, int y_count, bool y_is_class,
                                     struct error *error);

@@ -32,10 +32,10 @@ bad=$(ended; has describe.log '  \(5 channels, order chw; if channels are last, 
     "data.format=arrays data.root=.*storms.h5 'data.x=/a b' data.y=/label data.val=0.1")
 result 'describe lists the data sets and options' "$bad" describe.log
 eval "run 1 suggested $(sed -n 's/^  vittrain //p' describe.log) train.steps=1 run.dir=$work/suggested"
-result 'these options train' "$(ended; has suggested.log 'data.x=/a b: 5 channels of 4x3, order chw')" suggested.log
+result 'these options train' "$(ended; has suggested.log 'data.x=a b: 5 channels of 4x3, order chw')" suggested.log
 
 run 1 one $data $model data.x=/chw run.dir="$work/one"
-bad=$(ended; has one.log 'data.x=/chw: 3 channels of 4x5, order chw' 'data: arrays, 24 training and 6 validation samples of 4x5' \
+bad=$(ended; has one.log 'data.x=chw: 3 channels of 4x5, order chw' 'data: arrays, 24 training and 6 validation samples of 4x5' \
     'statistics of 24 training samples')
 result 'a model is trained' "$bad" one.log
 run 1 planes $data $model data.x=u0,u1,u2 run.dir="$work/planes" data.workers=3
@@ -118,6 +118,11 @@ run 1 numbers predict "$work/numbers/checkpoints/last.h5" predict.output="$work/
 bad=$(ended; has numbers.json '^{"record":[0-9]*,"target":[-0-9.]*,"outputs":\[[-0-9.e]*\]}$')
 result 'also as JSON' "$bad" numbers.json
 
+run 1 slash $data $model data.x=/u0 data.y=u0@+2 data.task=regression model.head=dense data.transform=log1p:/u0 train.epochs=1 \
+    run.dir="$work/slash"
+result 'a slash before a name does not matter' "$(ended; has slash.log 'RMSE u0@\+2 .* of persistence\)')" slash.log
+fails 1 'two transforms of a variable' 2 'data.transform=sqrt:/u0 is the second transform of u0: name one' $data data.x=u0 data.y=number \
+    data.task=regression data.transform=log1p:u0,sqrt:/u0
 fails 1 'planes need a dense head' 2 'planes of targets: set model.head=dense' $data $model data.x=u0 data.y=map \
     model.classes=3
 fails 1 'planes are not erased' 2 'augment.erase=0.5 does not apply to planes of targets' $data $model data.x=u0 data.y=map \
@@ -128,7 +133,7 @@ fails 1 'one weight for each output' 2 'train.weights has 2 numbers: it needs on
     data.x=u0 data.y=marks train.weights=1,2
 fails 1 'weights of zero are refused' 2 'train.weights: their sum is 0, which leaves nothing to learn' $data $model data.x=u0 data.y=marks \
     train.weights=0,0,0
-fails 1 'a wrong name is one line' 3 "has no data set '/labels'" data.format=arrays data.root="$work/data/storms.h5" data.x=/chw \
+fails 1 'a wrong name is one line' 3 "has no data set 'labels'" data.format=arrays data.root="$work/data/storms.h5" data.x=/chw \
     data.y=/labels data.val=0.2
 fails 1 'another number of channels' 2 'the images have 3 channels, but model.channels is 4; set it to that number, or set data.order=chw or hwc' \
     $data data.x=/chw model.channels=4
