@@ -58,13 +58,30 @@ static struct prediction_variable *variable_add(struct prediction_arrays *self, 
     return variable;
 }
 
-/* True if a variable before y[n] has the same data set at another offset. */
-static bool name_is_taken(const struct arrays_view *view, int n)
+static bool name_is_taken(const struct prediction_arrays *self, const char *name)
 {
-    for (int v = 0; v < n; v++)
-        if (strcmp(view->y[v].name, view->y[n].name) == 0)
+    for (int v = 0; v < self->count; v++)
+        if (strcmp(self->variable[v].name, name) == 0)
             return true;
     return false;
+}
+
+/* Write the name of a variable's predictions: that of its data set without slashes. If it is taken,
+ * the offset or a number follows. */
+static void variable_name(const struct prediction_arrays *self, const struct variable *y,
+                          char name[ARRAY_NAME])
+{
+    char suffix[24];
+    snprintf(suffix, sizeof suffix, "@%+lld", (long long)y->offset);
+    snprintf(name, ARRAY_NAME - sizeof suffix, "%s", y->name);
+    const size_t length = strlen(name);
+    for (char *c = name; *c != '\0'; c++)
+        if (*c == '/')
+            *c = '_';
+    for (int n = 2; name_is_taken(self, name); n++) {
+        snprintf(name + length, sizeof suffix, "%s", suffix);
+        snprintf(suffix, sizeof suffix, "_%d", n);
+    }
 }
 
 /* Add a variable for each data set of data.y. If the files do not have it, a list of several has
@@ -79,14 +96,9 @@ static void values_add(struct prediction_arrays *self, const struct arrays_view 
         const int64_t outputs = view->has_targets ? y->channels : listed == 1 ? total : 1;
         const bool has_outputs =
             view->has_targets ? y->dimensions == 2 || y->dimensions == 4 : outputs > 1;
-        char name[ARRAY_NAME], offset[24] = "";
-        if (name_is_taken(view, v))
-            snprintf(offset, sizeof offset, "@%+lld", (long long)y->offset);
-        snprintf(name, sizeof name, "%s%s",
-                 listed < view->y_count ? "prediction" : y->name, offset);
-        for (char *c = name; *c != '\0'; c++)
-            if (*c == '/')
-                *c = '_';
+        char name[ARRAY_NAME] = "prediction";
+        if (listed == view->y_count)
+            variable_name(self, y, name);
         struct prediction_variable *added =
             variable_add(self, name, PREDICTION_VALUES, outputs, has_outputs);
         added->first = first;

@@ -26,6 +26,9 @@ awk 'BEGIN { for (n = 0; n < 20; n++) printf "\\%03o", n % 3 }' | xargs -0 print
     array test.zarr/label '|u1' 20 '"time"' 0 ', "class_names": ["a", "b", "c"]'
 awk 'BEGIN { for (n = 0; n < 1280; n++) printf "\\%03o", n % 2 }' | xargs -0 printf |
     array test.zarr/mask '|u1' 20,8,8 "$planes" 0.0.0
+cp -r test.zarr/u test.zarr/g_u
+mkdir test.zarr/g
+cp -r test.zarr/u test.zarr/.zgroup test.zarr/g
 cp -r test.zarr train.zarr
 rm -rf test.zarr/label test.zarr/mask
 model="data.format=arrays data.root=$work/train.zarr data.x=u,v model.name=vit_cifar model.dim=32 model.depth=1 model.heads=2 \
@@ -54,6 +57,10 @@ run 1 predict predict forecast/weights.safetensors test.zarr predict.output=weig
 result 'weights have statistics and names' "$(ended; output weights.h5 '/v  *float32 \[20, 8, 8\]')" predict.log
 run 1 predict predict forecast test.zarr
 result 'planes are not printed' "$(ended 2; has predict.log 'the predictions are planes: set predict.output=FILE.h5')" predict.log
+run 1 names $model data.y=g/u@+6,g_u@+6,g/u@+3 data.task=regression model.head=dense run.dir="$work/names"
+run 1 predict predict names test.zarr predict.output=names.h5
+result 'each output has a name of its own' "$(ended; output names.h5 '/g_u  *float32 .*; units=m/s' '/g_u@\+6  *float32' '/g_u@\+3  *float32')" \
+    predict.log
 
 run 1 classes $model data.y=label run.dir="$work/classes"
 run 1 predict predict classes test.zarr predict.output=classes.h5
