@@ -6,7 +6,7 @@
 # `test_checkpoint_faults`. `make check` runs one mode on 2 ranks and the other on 4; TEST_LONG=1 runs both on both.
 . "$TEST_SOURCE/test/support/program.sh"
 
-job() { timeout 60 $MPIRUN -np $ranks "$TEST_BUILD/test/checkpoint/test_checkpoint_faults" "$@" 2>&1 </dev/null; }
+job() { timeout $time_limit $MPIRUN -np $ranks "$TEST_BUILD/test/checkpoint/test_checkpoint_faults" "$@" 2>&1 </dev/null; }
 
 # check PHASE CALL TURN RANK STEP: kill the rank at this call of a checkpoint in mode $way; then STEP must be the newest.
 check() {

@@ -17,7 +17,7 @@ mpirun_4="mpirun -np 4 -hostfile $work/hosts"
 nodes() {
     run_log=$work/$1.log
     shift
-    on_first timeout 120 $mpirun_4 "$vittrain" "$@" >"$run_log" 2>&1 </dev/null
+    on_first timeout $time_limit $mpirun_4 "$vittrain" "$@" >"$run_log" 2>&1 </dev/null
     status=$?
 }
 
@@ -49,7 +49,7 @@ result 'checkpoint.writers=all is refused there' "$bad" "$work/refused.log"
 run_log=$work/lost.log
 : >"$run_log"
 for node in 1 2; do cluster exec $node cp -r "$TEST_BUILD/data/cifar-10-sample" /tmp/data; done
-on_first timeout 120 "$vittrain" launch -- $mpirun_4 "$vittrain" $steps data.root=/tmp/data run.dir=/tmp/run \
+on_first timeout $time_limit "$vittrain" launch -- $mpirun_4 "$vittrain" $steps data.root=/tmp/data run.dir=/tmp/run \
     debug.pause=backward:38:4 mesh.heartbeat_timeout=5 >"$run_log" 2>&1 </dev/null &
 job=$!
 wait_for 'debug.pause: rank 3' "$run_log"

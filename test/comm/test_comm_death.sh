@@ -6,11 +6,11 @@
 # `test_transport TRANSPORT RANKS_A_NODE COUNT`: the last rank fails.
 . "$TEST_SOURCE/test/support/program.sh"
 
-# check_job NAME RANKS JOB PATTERN...: the job fails within 30 s, and its stderr has a line with each pattern.
+# check_job NAME RANKS JOB PATTERN...: the job fails, and its stderr has a line with each pattern.
 check_job() {
     name=$1 ranks=$2 job=$3
     shift 3
-    timeout 30 $MPIRUN -np "$ranks" "$TEST_BUILD/test/comm/"$job >output 2>&1 </dev/null
+    timeout $time_limit $MPIRUN -np "$ranks" "$TEST_BUILD/test/comm/"$job >output 2>&1 </dev/null
     status=$?
     bad=
     [ $status -ne 0 ] && [ $status -ne 124 ] || bad="exit status $status"

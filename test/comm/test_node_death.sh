@@ -16,32 +16,22 @@ start() {
     name=$1 hosts=$2 ranks=$3
     shift 3
     run_log=$work/$name.log
-    on_first timeout 40 mpirun -np "$ranks" -hostfile "$work/hosts.$hosts" "$vittrain" run.dir="$work/$name" \
+    on_first timeout $time_limit mpirun -np "$ranks" -hostfile "$work/hosts.$hosts" "$vittrain" run.dir="$work/$name" \
         $small train.epochs=100000 checkpoint.every=0 output.monitor=0 "$@" >"$run_log" 2>&1 </dev/null &
     job=$!
-    tries=0
-    until [ "$(grep -c ,train, "$work/$name/metrics.csv" 2>/dev/null)" -gt 3 ] 2>/dev/null || [ $tries -gt 300 ]; do
-        sleep 0.05
-        tries=$((tries + 1))
-    done
+    wait_for '^[^,]*,4,train,' "$work/$name/metrics.csv"
 }
 
 ranks_left() { processes "^$vittrain run.dir=$work/$name " | wc -l; }
 
-# gone SECONDS: wait until no rank is left on any node; print how many are left after that time.
-gone() {
-    tries=0
-    while [ "$(ranks_left)" != 0 ]; do
-        [ $tries -lt $(($1 * 10)) ] || { echo "$(ranks_left) ranks are left after $1 s;"; return; }
-        sleep 0.1
-        tries=$((tries + 1))
-    done
-}
+# gone: wait until no rank is left on any node; print how many are left.
+gone() { wait_until no_rank_left || echo "$(ranks_left) ranks are left;"; }
+no_rank_left() { [ "$(ranks_left)" = 0 ]; }
 
 # named NAME PATTERN: a line must report the missing heartbeat. A line printed while mpirun ends the job may be lost, so
 # the warning before it is accepted, too.
 named() {
-    grep -qE "(warning|vittrain: failure): $2: no heartbeat for [3-9]" "$run_log" || bad="$bad no $2;"
+    grep -qE "(warning|vittrain: failure): $2: no heartbeat for ([3-9]|[1-9][0-9])" "$run_log" || bad="$bad no $2;"
     result "$1" "$bad" "$run_log"
 }
 
@@ -56,7 +46,7 @@ ended() {
 start cut two 4 mesh.heartbeat_timeout=3 # shorter than mpirun's keep-alive (7 s)
 sleep 1.5                      # until every rank has sent its step
 cluster link 2 down
-bad=$(gone 20)
+bad=$(gone)
 grep -qE "^vittrain: failure: ranks 2-3 on $node_2: .*; last: rank 2 in .*, step [0-9]+, for .*; rank 3 in" "$run_log" ||
     bad="$bad no verdict;"
 grep -q 'rank [01] on' "$run_log" && bad="$bad others are named, too;"
@@ -67,7 +57,7 @@ wait $job
 
 start off three 3
 cluster crash 3
-bad=$(gone 20)
+bad=$(gone)
 ended
 named 'a node that is off' "rank 2 on $node_3"
 cluster boot 3
@@ -76,6 +66,6 @@ soon= # MPICH's mpirun does not notice a lost node, and by default a missing hea
 [ "$TEST_MPI" != mpich ] || soon=mesh.heartbeat_timeout=10
 start first others 2 $soon
 cluster crash 2
-bad=$(gone 20)
+bad=$(gone)
 ended
 named "rank 0's node: the next monitor rank names it" "rank 0 on $node_2"

@@ -103,7 +103,7 @@ done
 [ ! -e "$work/launched" ] || bad="$bad; a run was started"
 result 'several processes without their MPI' "$bad" "$run_log"
 run_log=$work/cleared.log
-timeout 120 $MPIRUN -np 2 env -i "$vittrain" $small run.dir="$work/cleared" >"$run_log" 2>&1
+timeout $time_limit $MPIRUN -np 2 env -i "$vittrain" $small run.dir="$work/cleared" >"$run_log" 2>&1
 result 'several processes without their environment' "$(grep -q 'one of several (child of [a-z_]*), but MPI has only' "$run_log" ||
     echo 'another message')" "$run_log"
 bad=

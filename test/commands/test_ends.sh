@@ -17,7 +17,7 @@ interrupt() {
     [ "$on" = 1 ] || launcher="$MPIRUN -np $on"
     [ "$signal" = KILL ] || seconds=0.4 # the pause continues after other signals
     rm -f "$work/cut.log"
-    timeout 60 $launcher "$vittrain" run.dir="$work/$name" debug.pause="$phase:$seconds" "$@" >"$work/cut.log" 2>&1 </dev/null &
+    timeout $time_limit $launcher "$vittrain" run.dir="$work/$name" debug.pause="$phase:$seconds" "$@" >"$work/cut.log" 2>&1 </dev/null &
     job=$!
     wait_for "debug.pause: rank $rank " "$work/cut.log"
     victim=$(sed -n "s/.*debug.pause: rank $rank on .*(process \([0-9]*\)).*/\1/p" "$work/cut.log")
@@ -110,8 +110,7 @@ left() {
     echo mine >"$folder/notes.part"
     flock "$folder/units.csv.part" sh -c "touch '$work/locked'; exec sleep 60.25" &
     holder=$!
-    tries=0
-    until [ -e "$work/locked" ] || [ $tries -gt 500 ]; do sleep 0.01; tries=$((tries + 1)); done
+    wait_until test -e "$work/locked"
     "$@" >"$work/left.log" 2>&1 || echo "exit status $?;"
     rm "$work/locked" "$folder/notes.part" || echo 'notes.part was removed;'
     rm "$folder/units.csv.part" || echo 'the part of a living process was removed;'
@@ -180,7 +179,7 @@ done
 result 'a run that fails before its first step leaves no folder' "$bad" "$run_log"
 # Another job has just locked its folder and written nothing else yet.
 mkdir -p "$work/begun/checkpoints"
-flock "$work/begun/.lock" timeout 60 "$vittrain" $steps run.dir="$work/begun" >"$work/begun.log" 2>&1 </dev/null
+flock "$work/begun/.lock" timeout $time_limit "$vittrain" $steps run.dir="$work/begun" >"$work/begun.log" 2>&1 </dev/null
 status=$? run_log=$work/begun.log
 bad=$(failed_otherwise 2 'another job is writing to')
 [ "$(ls -A "$work/begun" | paste -s -d ' ')" = '.lock checkpoints' ] || bad="$bad only $(ls -A "$work/begun") is left"

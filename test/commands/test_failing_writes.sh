@@ -11,7 +11,7 @@ try() {
     rm -rf "$work/run"
     run_log=$work/try.log
     {
-        (eval "$1; exec timeout 60 '$vittrain' $train run.dir=$work/run $2")
+        (eval "$1; exec timeout $time_limit '$vittrain' $train run.dir=$work/run $2")
         echo $? >"$work/status"
     } 2>&1 </dev/null | cat >"$run_log"
     status=$(cat "$work/status")
@@ -64,6 +64,6 @@ done
 result 'standard output that cannot be written' "$problem" "$run_log"
 
 rm -rf "$work/run"
-{ timeout 60 "$vittrain" $train run.dir="$work/run" 2>"$work/err"; echo $? >"$work/status"; } | true
+{ timeout $time_limit "$vittrain" $train run.dir="$work/run" 2>"$work/err"; echo $? >"$work/status"; } | true
 result 'a run continues if the reader of its output ends' \
     "$([ "$(cat "$work/status")" = 0 ] && [ -s "$work/run/result.json" ] || echo "status $(cat "$work/status")")" "$work/err"

@@ -17,7 +17,7 @@ predict() {
     shift 2
     run_log=$work/$name.log
     # shellcheck disable=SC2086
-    timeout 60 $([ "$ranks" = 1 ] || echo $MPIRUN -np "$ranks") "$vittrain" predict "$@" \
+    timeout $time_limit $([ "$ranks" = 1 ] || echo $MPIRUN -np "$ranks") "$vittrain" predict "$@" \
         >"$work/$name.out" 2>"$run_log" </dev/null
     status=$?
 }

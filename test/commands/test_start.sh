@@ -54,6 +54,6 @@ result 'the growth of a ring is found' "$(
 TMPDIR=/dev/null run 1 alone plan
 result 'a process without a launcher does not start MPI' "$(ended)" "$run_log"
 bad=$(for start in $(seq 32); do
-    (timeout 120 "$vittrain" plan >"start$start.log" 2>&1 || echo "start $start: exit status $?;") &
+    (timeout $time_limit "$vittrain" plan >"start$start.log" 2>&1 || echo "start $start: exit status $?;") &
 done; wait)
 result '32 starts at once' "$bad"

@@ -128,7 +128,7 @@ for word in train.ba train.precision=bf; do
     print -r -- "$text" | tr -d '\r' | tail -n 1
 done
 END
-    timeout 20 zsh -f complete.zsh >out 2>err
+    timeout $time_limit zsh -f complete.zsh >out 2>err
     [ "$(cat out)" = "vittrain train.batch END
 vittrain train.precision=bf16 END" ]
     outcome $? "zsh completes words"

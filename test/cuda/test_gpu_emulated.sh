@@ -67,7 +67,7 @@ result 'a collective that hangs ends the training' "$bad" "$work/hanging.log"
 unset VITTRAIN_EMULATION_COLLECTIVE
 
 # The host of rank 0 waits for the GPU, whose collective waits for rank 1.
-timeout 90 $MPIRUN -np 2 "$vittrain" $tiny run.backend=cuda run.dir="$work/stalled" train.steps=8 mesh.stall_warning=1 \
+timeout $time_limit $MPIRUN -np 2 "$vittrain" $tiny run.backend=cuda run.dir="$work/stalled" train.steps=8 mesh.stall_warning=1 \
     debug.pause=data:6:80:1 >"$work/stalled.log" 2>&1 </dev/null &
 job=$!
 wait_for '^warning: stalled' "$work/stalled.log"

@@ -12,7 +12,7 @@ refuses() {
     name=$1 expected=$2 pattern=$3
     shift 3
     run_log=$work/refused.log
-    env VITTRAIN_CUDA_MODULE="$module" "$@" timeout 120 "$vittrain" train $gpu train.steps=1 \
+    env VITTRAIN_CUDA_MODULE="$module" "$@" timeout $time_limit "$vittrain" train $gpu train.steps=1 \
         run.dir="$work/refused" >"$run_log" 2>&1 </dev/null
     status=$?
     rm -rf "$work/refused"

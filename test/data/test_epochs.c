@@ -25,7 +25,8 @@ static bool training_read(struct dataset *dataset, int64_t record, void *values,
     return format->read(dataset, record, values, label, error);
 }
 
-/* The first read of an evaluation waits up to 20 s until a batch of the next epoch was read. */
+/* The first read of an evaluation waits up to 2 minutes until a batch of the next epoch was read.
+ */
 static bool validation_read(struct dataset *dataset, int64_t record, void *values, int32_t *label,
                             struct error *error)
 {
@@ -33,7 +34,7 @@ static bool validation_read(struct dataset *dataset, int64_t record, void *value
     const int epoch = number / validation_samples + 1;
     const int wanted = epoch * SAMPLES + (epoch < EPOCHS ? BATCH : 0);
     if (number % validation_samples == 0) {
-        for (int i = 0; i < 20000 && atomic_load(&training_reads) < wanted; i++)
+        for (int i = 0; i < 120000 && atomic_load(&training_reads) < wanted; i++)
             nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
         atomic_fetch_add(&evaluations_without, atomic_load(&training_reads) < wanted);
     }

@@ -164,10 +164,10 @@ TEST(test_epochs)
             }
 }
 
-/* Wait until `count` samples have been read, at most 20 s. Return the number read. */
+/* Wait until `count` samples have been read, at most 2 minutes. Return the number read. */
 static int wait_for_reads(int count)
 {
-    for (int i = 0; i < 20000 && atomic_load(&reads) < count; i++)
+    for (int i = 0; i < 120000 && atomic_load(&reads) < count; i++)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     return atomic_load(&reads);
 }

@@ -429,7 +429,7 @@ TEST(what_is_not_over_in_time_ends_the_program)
         dup2(channel[1], STDERR_FILENO);
         doctor_watch_open(5, 0.3);
         doctor_watch_speaker(0, words);
-        doctor_watch("quick", 0.1);
+        doctor_watch("quick", 60);
         doctor_watch("slow", 0.2);
         sleep(10);
         _exit(0);

@@ -26,7 +26,7 @@ report() {
 run() {
     expected=$1 words=$2
     shift 2
-    output=$(cd "$work" && timeout 60 "$@" 2>&1 </dev/null)
+    output=$(cd "$work" && timeout $time_limit "$@" 2>&1 </dev/null)
     status=$?
     bad=
     [ $status -eq "$expected" ] || bad="exit status $status instead of $expected"

@@ -20,15 +20,8 @@ launch() {
     job=$!
 }
 
-# line PATTERN: wait for a line that matches, at most 30 s; print a problem if there is none.
-line() {
-    tries=0
-    until grep -qE "$1" "$run_log"; do
-        [ $tries -lt 600 ] && kill -0 $job 2>/dev/null || { grep -qE "$1" "$run_log" || echo "no line \"$1\";"; return; }
-        sleep 0.05
-        tries=$((tries + 1))
-    done
-}
+# line PATTERN: wait for a line that matches; print a problem if there is none.
+line() { wait_job=$job wait_for "$1" "$run_log" || echo "no line \"$1\";"; }
 
 # ended: wait for the launch; add its exit status to `bad` if it fails.
 ended() {

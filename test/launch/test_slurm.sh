@@ -82,12 +82,8 @@ job=$(sed -n 's/^Submitted batch job //p' sweep.log)
 wait_for 'set-up took' swept/trial-002/train.log
 cluster head scancel --batch --signal=USR1 "${job}_2"
 bad=
-tries=0
-until [ "$(grep -c ',finished,' swept/trials.csv)" = 4 ] || [ $tries -gt 300 ]; do
-    sleep 0.2
-    tries=$((tries + 1))
-done
-[ "$(grep -c ',finished,' swept/trials.csv)" = 4 ] || bad="not all trials; $(cat swept/trials.csv)"
+all_finished() { [ "$(grep -c ',finished,' swept/trials.csv)" = 4 ]; }
+wait_until all_finished || bad="not all trials; $(cat swept/trials.csv)"
 [ "$(cut -d, -f3 swept/trials.csv | sort -u | tr '\n' ' ')" = '1 2 task ' ] || bad="$bad not by both jobs;"
 grep -q '4 ranks' swept/trial-001/train.log || bad="$bad not on 4 ranks;"
 grep -hq 'requeueing the job' ddp_1node.*.log || bad="$bad not put back"

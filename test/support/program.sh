@@ -11,6 +11,7 @@ export srcdir
 vittrain=$TEST_BUILD/vittrain
 XDG_CACHE_HOME=$work/cache # where emulated GPUs cache algorithms
 export XDG_CACHE_HOME
+time_limit=${TEST_TIMEOUT:-300} # seconds for one command: far more than it takes on a busy machine
 
 # Options of a small run with all random features on: 50 steps take about a second.
 small="model.name=vit_cifar model.dim=32 model.depth=2 model.heads=2 model.patch=8 \
@@ -73,9 +74,9 @@ run() {
     run_ranks=$1 run_log=$work/$2.log
     shift 2
     if [ "$run_ranks" = 1 ]; then
-        timeout 120 "$vittrain" "$@" >"$run_log" 2>&1 </dev/null
+        timeout $time_limit "$vittrain" "$@" >"$run_log" 2>&1 </dev/null
     else
-        timeout 120 $MPIRUN -np "$run_ranks" "$vittrain" "$@" >"$run_log" 2>&1 </dev/null
+        timeout $time_limit $MPIRUN -np "$run_ranks" "$vittrain" "$@" >"$run_log" 2>&1 </dev/null
     fi
     status=$?
 }
@@ -84,7 +85,7 @@ run() {
 # Open MPI 5.0.7 crashes with it (open-mpi/ompi#13303).
 run_pair() {
     run_log=$work/$1.log
-    timeout 300 $MPIRUN -np 2 sh -c 'eval "shift $TEST_RANK"; eval "exec $1"' sh "$2" "$3" \
+    timeout $time_limit $MPIRUN -np 2 sh -c 'eval "shift $TEST_RANK"; eval "exec $1"' sh "$2" "$3" \
         >"$run_log" 2>&1 </dev/null
     status=$?
 }
@@ -112,13 +113,9 @@ reports_kill() { [ "$1" -ne 0 ] || [ "$TEST_MPI" = mpich ]; }
 # killed WORD...: train on two ranks in $work/killed and kill one after the first checkpoint. Print what is wrong with
 # the end of the job; its output is in $work/killed.log.
 killed() {
-    timeout 60 $MPIRUN -np 2 "$vittrain" run.dir="$work/killed" "$@" >"$work/killed.log" 2>&1 </dev/null &
+    timeout $time_limit $MPIRUN -np 2 "$vittrain" run.dir="$work/killed" "$@" >"$work/killed.log" 2>&1 </dev/null &
     job=$!
-    tries=0
-    until [ -e "$work/killed/checkpoints/last.h5" ] || [ $tries -gt 3000 ]; do
-        sleep 0.01
-        tries=$((tries + 1))
-    done
+    wait_until test -e "$work/killed/checkpoints/last.h5"
     victim=$(processes "^$vittrain .*run.dir=$work/killed " | tail -n 1)
     kill -9 "$victim"
     wait $job
@@ -128,14 +125,20 @@ killed() {
     [ ! -e "$work/killed/result.json" ] || echo "it had ended before"
 }
 
-# wait_for PATTERN FILE: wait until a line of FILE matches PATTERN, at most 30 s.
-wait_for() {
+# wait_until COMMAND...: wait until the command succeeds, at most 2 minutes or $wait_job ends. False if it never did.
+wait_until() {
     tries=0
-    until grep -qs "$1" "$2" || [ $tries -gt 1500 ]; do
+    until "$@"; do
+        [ $tries -lt 6000 ] || return
+        # The command may have succeeded just before the end of the job.
+        [ -z "${wait_job:-}" ] || kill -0 "$wait_job" 2>/dev/null || { "$@"; return; }
         sleep 0.02
         tries=$((tries + 1))
     done
 }
+
+# wait_for PATTERN FILE: wait until a line of FILE matches PATTERN.
+wait_for() { wait_until grep -qsE "$1" "$2"; }
 
 # take_nodes N [slurm]: start N nodes (cluster.sh), with Slurm if requested, for `cluster`. Settings for mpirun are in
 # $work/env.sh. Skip the test if nodes cannot be started.

@@ -116,7 +116,7 @@ status=$?
 bad=$([ -e shared/base.ini ] || echo 'no folder;')
 result 'Slurm that is not there' "$bad$(failed_otherwise 2 'cannot start sbatch' | tr '\n' ' ')" "$run_log"
 for task in 1 2; do
-    SLURM_JOB_ID=1 SLURM_ARRAY_TASK_ID=$task timeout 60 "$vittrain" sweep shared >task$task.log 2>&1 </dev/null &
+    SLURM_JOB_ID=1 SLURM_ARRAY_TASK_ID=$task timeout $time_limit "$vittrain" sweep shared >task$task.log 2>&1 </dev/null &
 done
 wait
 bad=$(told shared 'finished finished finished finished finished')

@@ -67,8 +67,7 @@ result 'it ends at NaN without an error' "$bad" "$run_log"
 
 "$vittrain" find lr $small find.steps=100000 find.output=stopped >stopped.log 2>&1 &
 job=$!
-until [ -e stopped.csv ]; do sleep 0.02; done
-sleep 0.5
+wait_for '^1,' stopped.csv
 kill -USR1 $job
 wait $job
 status=$?
