@@ -571,8 +571,9 @@ static bool arrays_open(const struct options *options, enum data_split split,
     const bool training = split == SPLIT_TRAIN && !dataset->held_out;
     chunks_share(dataset, options, training && options->data.shuffle == SHUFFLE_CHUNKS,
                  !training && window_is_tiled(options, SPLIT_ALL));
-    if (options->train.row_weight == ROW_WEIGHT_LATITUDE)
-        dataset->row_weights = arrays_row_weights(dataset, training);
+    if (training && options->train.row_weight == ROW_WEIGHT_LATITUDE &&
+        !arrays_row_weights(dataset, &dataset->row_weights, error))
+        return false;
     for (int v = 0; training && v < self->x_count; v++)
         variable_log(&self->x[v], "data.x");
     for (int v = 0; training && v < self->y_count; v++)

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/allocate.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "data/array_zarr.h"
@@ -75,6 +76,16 @@ static void zarr_scales_find(const char *store, const struct variable *x, struct
             scale_set(scales, x, (int)d, path);
     }
     json_decref(attributes);
+}
+
+static void scales_find(const struct array_path *source, const struct variable *x,
+                        struct scales *scales)
+{
+    *scales = (struct scales){0};
+    if (source->descriptor >= 0)
+        hdf5_scales_find(source->reader, x, scales);
+    else if (source->is_folder)
+        zarr_scales_find(source->path, x, scales);
 }
 
 /* Append `count` coordinates after the end of an array, without the first `skipped` of these:
@@ -149,11 +160,8 @@ static void file_read(const struct dataset *dataset, const struct arrays_part *p
     const int64_t begin[AXES] = {part->sample};
     const struct image_size field = window_field(dataset);
     const int64_t count[AXES] = {part->count, field.height, field.width};
-    struct scales scales = {0};
-    if (source->descriptor >= 0)
-        hdf5_scales_find(source->reader, x, &scales);
-    else if (source->is_folder)
-        zarr_scales_find(source->path, x, &scales);
+    struct scales scales;
+    scales_find(source, x, &scales);
     for (int axis = 0; axis < (is_first ? AXES : AXIS_ROWS); axis++) {
         struct coordinate *to = &axes[axis];
         const char *path = scales.path[axis];
@@ -200,49 +208,177 @@ void arrays_coordinates_read(const struct dataset *dataset, struct coordinate ax
     samples->count = samples->count > 0 ? records : 0;
 }
 
-/* True if a coordinate is a latitude by its units, standard name (CF conventions) or name, and all
- * values are in [-90, 90]. */
-static bool is_latitude(const struct coordinate *rows)
+/* ---- latitudes ---- */
+
+static bool describes_latitude(const char *name)
 {
-    const char *units = array_attributes_text(&rows->attributes, "units");
+    return strcmp(name, "units") == 0 || strcmp(name, "standard_name") == 0 ||
+           strcmp(name, "coordinates") == 0;
+}
+
+/* True if units, standard name (CF conventions) or name are those of a latitude. */
+static bool is_latitude(const char *path, const struct array_attributes *attributes)
+{
+    const char *name = text_base_name(path);
+    const char *units = array_attributes_text(attributes, "units");
     const bool is_north = strncmp(units, "degree", strlen("degree")) == 0 &&
                           (text_ends_with(units, "_north") || text_ends_with(units, "_N") ||
                            text_ends_with(units, "eN") || text_ends_with(units, "sN"));
-    bool good = is_north || strcmp(rows->name, "lat") == 0 || strcmp(rows->name, "latitude") == 0 ||
-                strcmp(array_attributes_text(&rows->attributes, "standard_name"), "latitude") == 0;
-    for (int64_t y = 0; y < rows->count; y++)
-        good &= fabs(rows->values[y]) <= 90.001;
-    return good && rows->count > 0;
+    return is_north || strcmp(name, "lat") == 0 || strcmp(name, "latitude") == 0 ||
+           strcmp(array_attributes_text(attributes, "standard_name"), "latitude") == 0;
 }
 
-float *arrays_row_weights(const struct dataset *dataset, bool logs)
+/* True if the file has this array and it is a latitude. */
+static bool has_latitude(const struct array_path *source, const char *path)
+{
+    struct array_attributes attributes = {0};
+    if (path[0] == '\0' || source->is_npy || !array_path_has(source, path))
+        return false;
+    array_attributes_select(source, path, describes_latitude, &attributes);
+    const bool found = is_latitude(path, &attributes);
+    array_attributes_free(&attributes);
+    return found;
+}
+
+/* Find a latitude that is no coordinate of the rows: one of the columns, or one of those that the
+ * attribute `coordinates` lists, or `lat` or `latitude` in the group of the images. */
+static bool other_latitude_find(const struct array_path *source, const struct variable *x,
+                                const struct scales *scales, char path[HDF5_NAME])
+{
+    struct array_attributes attributes = {0};
+    char names[HDF5_NAME], *rest = names, *name;
+    bool found = has_latitude(source, scales->path[AXIS_COLUMNS]);
+    snprintf(path, HDF5_NAME, "%s", scales->path[AXIS_COLUMNS]);
+    array_attributes_select(source, x->name, describes_latitude, &attributes);
+    snprintf(names, sizeof names, "lat latitude %s",
+             array_attributes_text(&attributes, "coordinates"));
+    while (!found && (name = strtok_r(rest, " ", &rest)) != NULL) {
+        const int group = (int)(text_base_name(x->name) - x->name);
+        found = snprintf(path, HDF5_NAME, "%.*s%s", group, x->name, name) < HDF5_NAME &&
+                has_latitude(source, path);
+    }
+    array_attributes_free(&attributes);
+    return found;
+}
+
+static bool latitude_refuse(const struct array_path *source, const char *path, const char *reason,
+                            struct error *error)
+{
+    return error_set(error, ERROR_DATA,
+                     "%s: train.row_weight=latitude cannot use the latitude '%s': %s; make it a "
+                     "coordinate [rows] of data.x in degrees, or set train.row_weight=none",
+                     source->path, path, reason);
+}
+
+/* Read the values of the coordinate of the rows. */
+static bool latitude_values_read(const struct array_path *source, const char *path, int64_t count,
+                                 struct coordinate *rows, struct error *error)
+{
+    struct array array;
+    const struct array_box box = {.count = {count}, .stride = {1}};
+    const char *units = array_attributes_text(&rows->attributes, "units");
+    char reason[ARRAY_NAME];
+    bool good = array_path_array(source, path, &array, error);
+    if (good && (array.dimensions != 1 || array.extent[0] != count)) {
+        snprintf(reason, sizeof reason, "it has %lld values, and the images have %lld rows",
+                 (long long)array_elements(&array), (long long)count);
+        good = latitude_refuse(source, path, reason, error);
+    } else if (good && units[0] != '\0' && strncmp(units, "deg", strlen("deg")) != 0) {
+        snprintf(reason, sizeof reason, "its units are '%.100s'", units);
+        good = latitude_refuse(source, path, reason, error);
+    }
+    rows->values = allocate((size_t)count, sizeof *rows->values);
+    good = good && array_read_doubles(&array, &box, rows->values, error);
+    array_close(&array);
+    for (; good && rows->count < count; rows->count++)
+        if (!(fabs(rows->values[rows->count]) <= 90.001)) {
+            snprintf(reason, sizeof reason, "its value %g of row %lld is not in [-90, 90]",
+                     rows->values[rows->count], (long long)rows->count);
+            good = latitude_refuse(source, path, reason, error);
+        }
+    return good;
+}
+
+/* Read the latitudes of the rows of a file; rows->count is 0 if it has none. */
+static bool latitudes_read(const struct dataset *dataset, const struct variable *x, int64_t file,
+                           struct coordinate *rows, struct error *error)
+{
+    const struct arrays_part part = arrays_part(dataset, file);
+    struct hdf5_reader reader = {.kind = ERROR_DATA, .purpose = "arrays", .datasets = x->name};
+    struct array_path source;
+    struct scales scales;
+    char other[HDF5_NAME];
+    bool good = array_path_open(&source, part.path, &reader, error);
+    if (good) {
+        scales_find(&source, x, &scales);
+        const char *path = scales.path[AXIS_ROWS];
+        if (has_latitude(&source, path))
+            good = attributes_set(&source, path, rows) &&
+                   latitude_values_read(&source, path, dataset->height, rows, error);
+        else if (other_latitude_find(&source, x, &scales, other))
+            good = latitude_refuse(&source, other, "it is not that of the rows", error);
+    }
+    hdf5_reader_close(&reader);
+    array_path_close(&source);
+    return good;
+}
+
+/* Compare the latitudes of a file with those of the first one. */
+static bool latitudes_compare(const struct dataset *dataset, int64_t file,
+                              const struct coordinate *first, const struct coordinate *rows,
+                              struct error *error)
+{
+    bool same = rows->count == first->count;
+    for (int64_t y = 0; same && y < rows->count; y++)
+        same = fabs(rows->values[y] - first->values[y]) <= 1e-3;
+    return same || error_set(error, ERROR_DATA,
+                             "%s: its latitudes differ from those of %s, and "
+                             "train.row_weight=latitude weights rows of all files alike: use files "
+                             "of the same rows, or set train.row_weight=none",
+                             arrays_part(dataset, file).path, arrays_part(dataset, 0).path);
+}
+
+/* Return the weights of the rows. rows->count 0: the latitudes are not known. */
+static float *weights_of(const struct coordinate *rows, int64_t count)
 {
     const double degree = 3.14159265358979323846 / 180;
-    const int64_t count = dataset->height;
-    struct coordinate axes[AXES] = {{.count = 0}}, *rows = &axes[AXIS_ROWS];
-    struct arrays_view view;
     double sum = 0, *cosines = allocate((size_t)count, sizeof *cosines);
     float *weights = allocate((size_t)count, sizeof *weights);
-    const bool is_known = arrays_view(dataset, &view) &&
-                          file_open_and_read(dataset, &view, 0, axes, NULL) && is_latitude(rows);
     for (int64_t y = 0; y < count; y++) {
-        cosines[y] = is_known ? fmax(0, cos(rows->values[y] * degree))
-                              : sin(180 * degree * ((double)y + 0.5) / (double)count);
+        cosines[y] = rows->count > 0 ? fmax(0, cos(rows->values[y] * degree))
+                                     : sin(180 * degree * ((double)y + 0.5) / (double)count);
         sum += cosines[y];
     }
     for (int64_t y = 0; y < count; y++)
         weights[y] = (float)(cosines[y] * (double)count / sum);
-    if (logs && is_known)
-        log_info("train.row_weight: %lld rows with the latitudes '%s' from %g to %g",
-                 (long long)count, rows->name, rows->values[0], rows->values[count - 1]);
-    else if (logs)
-        log_info("train.row_weight: the data have no coordinate of the latitude: %lld equally "
-                 "spaced rows from pole to pole are assumed",
-                 (long long)count);
-    for (int axis = 0; axis < AXES; axis++)
-        coordinate_free(&axes[axis]);
     free(cosines);
     return weights;
+}
+
+bool arrays_row_weights(const struct dataset *dataset, float **weights, struct error *error)
+{
+    struct coordinate first = {.count = 0};
+    struct arrays_view view;
+    bool good =
+        arrays_view(dataset, &view) && latitudes_read(dataset, &view.x[0], 0, &first, error);
+    for (int64_t f = 1; good && f < view.file_count; f++) {
+        struct coordinate rows = {.count = 0};
+        good = latitudes_read(dataset, &view.x[0], f, &rows, error) &&
+               latitudes_compare(dataset, f, &first, &rows, error);
+        coordinate_free(&rows);
+    }
+    if (good)
+        *weights = weights_of(&first, dataset->height);
+    if (good && first.count > 0)
+        log_info("train.row_weight: %lld rows with the latitudes '%s' from %g to %g",
+                 (long long)first.count, first.name, first.values[0],
+                 first.values[first.count - 1]);
+    else if (good)
+        log_info("train.row_weight: the data have no coordinate of the latitude: %lld equally "
+                 "spaced rows from pole to pole are assumed",
+                 (long long)dataset->height);
+    coordinate_free(&first);
+    return good;
 }
 
 void coordinate_free(struct coordinate *coordinate)

@@ -24,10 +24,12 @@ struct coordinate {
 void arrays_coordinates_read(const struct dataset *dataset, struct coordinate axes[AXES],
                              struct array_attributes *y);
 
-/* Return allocated weights of the rows of the images, with a mean of 1: the cosine of the latitude
- * (WeatherBench, Rasp et al. 2020). If the first file has no latitudes, the rows are assumed to be
- * equally spaced from pole to pole. logs: log which of these is used. */
-float *arrays_row_weights(const struct dataset *dataset, bool logs);
+/* Set allocated weights of the rows of the images, with a mean of 1: the cosine of the latitude
+ * (WeatherBench, Rasp et al. 2020), which is the same in all files. If the files have none, the
+ * rows are assumed to be equally spaced from pole to pole. A latitude that cannot be used is an
+ * error. Log which of these is used. */
+MUST_CHECK bool arrays_row_weights(const struct dataset *dataset, float **weights,
+                                   struct error *error);
 
 /* Make a coordinate empty. */
 void coordinate_free(struct coordinate *coordinate);

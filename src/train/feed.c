@@ -3,9 +3,11 @@
 #include "train/feed.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "config/options.h"
+#include "core/allocate.h"
 #include "core/integer.h"
 #include "data/file_list.h"
 
@@ -60,6 +62,18 @@ bool feed_open_files(struct data_feed *feed, const struct options *options,
     memset(feed, 0, sizeof *feed);
     error_defer(file_list_open(&feed->dataset, options, operands, count, error));
     return feed_agree(feed, options, operands[0], world, error);
+}
+
+void feed_use_row_weights(struct data_feed *feed, const float *weights)
+{
+    struct dataset *dataset = &feed->dataset;
+    float *copy = NULL;
+    if (weights != NULL) {
+        copy = allocate((size_t)dataset->height, sizeof *copy);
+        memcpy(copy, weights, (size_t)dataset->height * sizeof *copy);
+    }
+    free(dataset->row_weights);
+    feed->source.row_weights = dataset->row_weights = copy;
 }
 
 static bool policy_start(struct data_feed *feed, const struct options *options, bool training,

@@ -35,6 +35,9 @@ MUST_CHECK bool feed_open_files(struct data_feed *feed, const struct options *op
                                 const char *const *operands, int count, struct comm *world,
                                 struct error *error);
 
+/* Use these weights of rows, those of the training samples (dataset.h); NULL: none. */
+void feed_use_row_weights(struct data_feed *feed, const float *weights);
+
 /* Let a sampler that shuffles do so by blocks if the options specify it. */
 void feed_use_blocks(struct sampler *sampler, const struct options *options,
                      const struct dataset *dataset);

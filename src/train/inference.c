@@ -212,9 +212,13 @@ static bool statistics_set(struct inference *inference, const char *weights, str
     struct run *run = &inference->run;
     const struct dataset *dataset = &run->validation.dataset;
     const struct model_metadata *metadata = &inference->metadata;
-    if (dataset->row_weights != NULL && metadata->rows == dataset->height)
-        memcpy(dataset->row_weights, metadata->row_weights,
-               (size_t)metadata->rows * sizeof *dataset->row_weights);
+    const bool has_rows = run->options.train.row_weight != ROW_WEIGHT_NONE;
+    if (has_rows && metadata->rows != dataset->height)
+        return error_set(error, ERROR_USAGE,
+                         "train.row_weight=latitude: %s has weights of %lld rows, and the images "
+                         "have %lld; set train.row_weight=none",
+                         weights, (long long)metadata->rows, (long long)dataset->height);
+    feed_use_row_weights(&run->validation, has_rows ? metadata->row_weights : NULL);
     if (!run_needs_statistics(run, dataset))
         return true;
     const struct value_statistics *statistics = &metadata->statistics;

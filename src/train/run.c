@@ -63,10 +63,11 @@ static bool shapes_agree(const struct image_source *train, const struct image_so
 
 /* Check that records of both splits have the same shape, and that labels mean the same classes. A
  * split whose classes have no names has their numbers. */
-static bool splits_agree(const struct run *run, struct error *error)
+static bool splits_agree(const struct run *run, const struct data_feed *evaluated,
+                         struct error *error)
 {
-    const struct dataset *train = &run->train.dataset, *validation = &run->validation.dataset;
-    if (!shapes_agree(&run->train.source, &run->validation.source, error))
+    const struct dataset *train = &run->train.dataset, *validation = &evaluated->dataset;
+    if (!shapes_agree(&run->train.source, &evaluated->source, error))
         return false;
     const int64_t classes = larger(train->classes, run->options.model.classes);
     char number[24];
@@ -90,6 +91,16 @@ static bool splits_agree(const struct run *run, struct error *error)
     return true;
 }
 
+bool run_open_split(struct run *run, enum data_split split, struct data_feed *feed,
+                    struct error *error)
+{
+    if (!feed_open(feed, &run->options, split, run->world, error))
+        return false;
+    if (splits_agree(run, feed, error))
+        feed_use_row_weights(feed, run->train.dataset.row_weights);
+    return comm_agree(run->world, error);
+}
+
 bool run_open(struct run *run, const struct options *options, struct comm *world,
               struct error *error)
 {
@@ -98,15 +109,9 @@ bool run_open(struct run *run, const struct options *options, struct comm *world
         .world = world, .options = *options, .validates = options->data.val != VALIDATION_NONE};
     status_set_phase(PHASE_DATA_OPEN);
     if (!feed_open(&run->train, &run->options, SPLIT_TRAIN, world, error) ||
-        (run->validates &&
-         !feed_open(&run->validation, &run->options, SPLIT_VALIDATION, world, error)))
+        (run->validates && !run_open_split(run, SPLIT_VALIDATION, &run->validation, error)))
         return false;
-    if (run->validates && run->validation.dataset.row_weights != NULL) /* those of the loss */
-        memcpy(run->validation.dataset.row_weights, run->train.dataset.row_weights,
-               (size_t)run->train.dataset.height * sizeof *run->train.dataset.row_weights);
-    if (run->validates)
-        error_defer(splits_agree(run, error));
-    if (weights_describe(run, &weights, error) && error->kind == ERROR_NONE)
+    if (weights_describe(run, &weights, error))
         error_defer(model_metadata_check(&weights, options->model.init, options, true, error));
     const bool good = run_open_model(run, true, &weights, error);
     model_metadata_free(&weights);

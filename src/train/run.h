@@ -30,6 +30,11 @@ struct run {
 MUST_CHECK bool run_open(struct run *run, const struct options *options, struct comm *world,
                          struct error *error);
 
+/* Collective. Opens another split for evaluations during the training. Its samples must have the
+ * shape of the training samples, and it takes their weights of rows. */
+MUST_CHECK bool run_open_split(struct run *run, enum data_split split, struct data_feed *feed,
+                               struct error *error);
+
 /* Collective. Opens the model for a split that the caller has opened: `train` or, without training,
  * `validation`. The caller has set world, options and validates. weights: metadata of the initial
  * weights, or NULL. */

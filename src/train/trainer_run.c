@@ -388,7 +388,7 @@ static bool test_run(struct trainer *trainer, struct error *error)
         return true;
     status_set_phase(PHASE_TEST);
     if (!validated &&
-        (!feed_open(&test->feed, options, SPLIT_TEST, trainer->run.world, error) ||
+        (!run_open_split(&trainer->run, SPLIT_TEST, &test->feed, error) ||
          !feed_start_evaluation(&test->feed, options, trainer->run.world, session->device,
                                 session->batch, session->model->image, error)))
         return false;

@@ -83,6 +83,18 @@ run 1 masks $model data.y=mask model.head=dense model.classes=2 run.dir="$work/m
 run 1 predict predict masks test.zarr predict.output=masks.h5
 result 'classes of pixels' "$(ended; output masks.h5 '/class  *uint8 \[20, 8, 8\]; class_names=0, \.\.\.$' '/lat  *float64 \[8\]')" predict.log
 
+cp -r train.zarr radians.zarr
+sed -i s/degrees_north/radians/ radians.zarr/lat/.zattrs
+rows="data.y=u data.task=regression model.head=dense train.row_weight=latitude"
+fails 1 'latitudes in radians' 3 "radians.zarr: .*'lat': its units are 'radians'; make it" $model $rows data.root="$work/radians.zarr" \
+    run.dir="$work/radians"
+mkdir regions
+cp -r train.zarr regions/a.zarr
+cp -r train.zarr regions/b.zarr
+numbers 9 | tail -c 8 >regions/b.zarr/lat/0
+fails 1 'files of other latitudes' 3 'b.zarr: its latitudes differ from those of .*a.zarr' $model $rows data.root="$work/regions" \
+    run.dir="$work/regions-run"
+
 cp -r train.zarr twice.zarr
 echo '{"class_names": ["a", "b", "a"]}' >twice.zarr/label/.zattrs
 run 1 twice $model data.root="$work/twice.zarr" data.y=label run.dir="$work/twice"

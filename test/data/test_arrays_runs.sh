@@ -178,6 +178,8 @@ fails 1 'splits with other channels are refused' 3 'evaluation have 3 channels a
     data.x=wide data.y=y
 fails 1 'and with larger images' 3 'evaluation have 4x6 pixels, those for training 4x5' $shapes data.x=high data.y=y
 fails 1 'and with fewer targets' 3 'evaluation have 3 channels and 1 targets, those for training 3 and 2' $shapes data.x=x data.y=more
+fails 1 'also in train.test' 3 'evaluation have 3 channels and 2 targets, those for training 2 and 2' $shapes data.x=wide data.y=y \
+    data.val=none train.test=on model.name=linear train.epochs=1 train.global_batch=4 run.dir="$work/tested"
 fails 1 'a model has as many outputs as the data' 2 'model.classes=3, but the data has 2 outputs: set data.y to as many' $shapes \
     data.x=x data.y=y model.classes=3
 fails 1 'arrays are not packed' 2 'are float32, and packed files hold images' convert data $data data.x=/chw \

@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 
+import h5py
 import numpy
 import xarray
 
@@ -162,7 +163,7 @@ def check_latitudes():
     # The metrics of a run have the weights of its loss: those of the training file.
     os.makedirs("split", exist_ok=True)
     region.to_netcdf("split/train.nc")
-    region.assign_coords(lat=region.lat[::-1].values).to_netcdf("split/val.nc")
+    region.assign_coords(lat=region.lat.values * 10).to_netcdf("split/val.nc")  # those are not read
     split = [option for option in options if not option.startswith("data.val")]
     log = run(*split, "data.root=split", "data.val=val", "run.dir=split-run")
     final = re.search("RMSE [^)]*", log[log.index("final:"):])[0]
@@ -173,6 +174,41 @@ def check_latitudes():
     assert "8 equally spaced rows from pole to pole are assumed" in log, log
 
 
+def check_unusable_latitudes():
+    def refuses(file, reason):
+        log = run(*MODEL, "data.x=wind", "data.y=wind@+1", "train.row_weight=latitude", f"data.root={file}", "run.dir=refused",
+                  status=3)
+        assert re.search(reason, log), log
+
+    def with_latitudes(values, **attributes):
+        return series[["wind"]].assign_coords(lat=("lat", values, attributes))
+
+    degrees = numpy.linspace(10, 80, HEIGHT)
+    with_latitudes(numpy.deg2rad(degrees), units="radians").to_netcdf("radians.nc")
+    refuses("radians.nc", "radians.nc: .* cannot use the latitude '/lat': its units are 'radians'; make it a coordinate")
+    with_latitudes(numpy.where(degrees > 70, numpy.nan, degrees)).to_netcdf("nan.nc")
+    refuses("nan.nc", "its value nan of row 7 is not in")
+    with_latitudes(degrees + 20).to_netcdf("range.nc")
+    refuses("range.nc", "its value 100 of row 7 is not in")
+    curved = series[["wind"]].drop_vars(["lat", "lon"]).rename(lat="y", lon="x")
+    curved = curved.assign_coords(nav_lat=(("y", "x"), numpy.zeros((HEIGHT, WIDTH)), {"standard_name": "latitude"}))
+    curved.to_netcdf("curved.nc")
+    refuses("curved.nc", "the latitude 'nav_lat': it is not that of the rows")
+    with_latitudes(degrees).transpose("time", "lon", "lat").to_netcdf("columns.nc")
+    refuses("columns.nc", "the latitude '/lat': it is not that of the rows")
+    with h5py.File("longer.h5", "w") as file:
+        file["wind"] = wind
+        file["lat"] = numpy.linspace(10, 80, HEIGHT + 2)
+        file["lat"].make_scale("lat")
+        file["wind"].dims[1].attach_scale(file["lat"])
+    refuses("longer.h5", "'/lat': it has 10 values, and the images have 8 rows")
+    os.makedirs("regions", exist_ok=True)
+    with_latitudes(degrees).to_netcdf("regions/a.nc")
+    with_latitudes(degrees + 5).to_netcdf("regions/b.nc")
+    refuses("regions", "regions/b.nc: its latitudes differ from those of regions/a.nc")
+
+
 check_transform()
 check_join()
 check_latitudes()
+check_unusable_latitudes()
