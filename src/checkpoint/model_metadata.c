@@ -29,39 +29,15 @@
 #include "model/vit.h"
 
 /* Options without a key of timm (those of architecture, size, channels and classes have one). */
-static const char *const option_names[] = {"model.patch",
-                                           "model.dim",
-                                           "model.depth",
-                                           "model.heads",
-                                           "model.mlp_ratio",
-                                           "model.qkv_bias",
-                                           "model.qk_norm",
-                                           "model.class_token",
-                                           "model.registers",
-                                           "model.position",
-                                           "model.embed_norm",
-                                           "model.head",
-                                           "model.pool",
-                                           "model.fc_norm",
-                                           "model.layer_scale",
-                                           "model.mlp",
-                                           "model.gelu",
-                                           "model.width",
-                                           "eval.resize",
-                                           "eval.resize_to",
-                                           "eval.crop",
-                                           "eval.crop_pad",
-                                           "data.exif",
-                                           "data.format",
-                                           "data.x",
-                                           "data.y",
-                                           "data.order",
-                                           "data.join",
-                                           "data.transform",
-                                           "data.task",
-                                           "train.loss",
-                                           "train.ignore_label",
-                                           NULL};
+static const char *const option_names[] = {
+    "model.patch",     "model.dim",      "model.depth",       "model.heads",
+    "model.mlp_ratio", "model.qkv_bias", "model.qk_norm",     "model.class_token",
+    "model.registers", "model.position", "model.embed_norm",  "model.head",
+    "model.pool",      "model.fc_norm",  "model.layer_scale", "model.mlp",
+    "model.gelu",      "model.width",    "eval.resize",       "eval.resize_to",
+    "eval.crop",       "eval.crop_pad",  "data.exif",         "data.format",
+    "data.x",          "data.y",         "data.order",        "data.join",
+    "data.transform",  "data.task",      "train.loss",        "train.ignore_label"};
 
 static bool is_of_arrays(const struct data_options *data)
 {
@@ -154,7 +130,7 @@ static void put_options(json_t *object, const struct model_metadata *metadata)
     options.data = metadata->data;
     options.train.loss = metadata->loss;
     options.train.ignore_label = metadata->ignore_label;
-    for (int i = 0; option_names[i] != NULL; i++) {
+    for (size_t i = 0; i < sizeof option_names / sizeof *option_names; i++) {
         options_value_text(&options, option_names[i], value, sizeof value);
         options_value_text(&defaults, option_names[i], preset, sizeof preset);
         if (strcmp(value, preset) != 0)
@@ -294,10 +270,8 @@ static void parse_preprocessing(const json_t *object, struct model_metadata *met
     if (!parse_list(object, "std", 0, channels, &metadata->statistics.std))
         fault_add(metadata, object, "std", "one number above 0 per channel", "augment.std");
     const int64_t outputs = metadata->model.classes;
-    if (!parse_list(object, "target_mean", -INFINITY, outputs, &metadata->statistics.target_mean))
-        fault_add(metadata, object, "target_mean", "one number per output", NULL);
-    if (!parse_list(object, "target_std", 0, outputs, &metadata->statistics.target_std))
-        fault_add(metadata, object, "target_std", "one number above 0 per output", NULL);
+    parse_list(object, "target_mean", -INFINITY, outputs, &metadata->statistics.target_mean);
+    parse_list(object, "target_std", 0, outputs, &metadata->statistics.target_std);
     snprintf(metadata->interpolation, sizeof metadata->interpolation, "%s",
              text_at(object, "interpolation"));
     if (is_given(object, "interpolation") &&
@@ -407,7 +381,7 @@ static void parse_options(const json_t *object, struct model_metadata *metadata)
     options_default(&options);
     options.model = metadata->model;
     options.eval = metadata->eval;
-    for (int i = 0; option_names[i] != NULL; i++) {
+    for (size_t i = 0; i < sizeof option_names / sizeof *option_names; i++) {
         struct error unusable = {0};
         char expected[512];
         const struct option_entry *entry = option_find(option_names[i]);
