@@ -16,7 +16,7 @@
 
 extern char **environ;
 
-enum { WORDS = 40, PATHS = 4, SETTINGS = 6, LOG_TAIL = 8192, REASON = 512 };
+enum { WORDS = 40, SETTINGS = 7, LOG_TAIL = 8192, REASON = 512 };
 enum { FOLDER_NOT_FOUND = 3, FILE_NOT_FOUND = 4 }; /* exit codes of rclone */
 
 bool rclone_is_remote(const char *path)
@@ -61,14 +61,16 @@ static const char *variable(const char *name, const char *other)
     return value != NULL && value[0] != '\0' ? value : other != NULL ? variable(other, NULL) : NULL;
 }
 
-/* The environment of the child; the caller frees the array. For s3:// paths, rclone's S3 backend
- * gets its settings from AWS's variables; variables of rclone (RCLONE_S3_*) take precedence. */
+/* The environment of the child; the caller frees the array. It defines the remote `s3` for paths
+ * s3://BUCKET/PATH. The backend gets its settings from AWS's variables; variables of rclone
+ * (RCLONE_S3_*) take precedence. */
 static char **environment_make(char setting[SETTINGS][RCLONE_PATH], bool is_s3)
 {
     const char *endpoint = variable("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL");
     const struct {
         const char *name, *value;
     } settings[SETTINGS] = {
+        {"RCLONE_CONFIG_S3_TYPE", "s3"},
         {"RCLONE_S3_PROVIDER", endpoint != NULL ? "Other" : "AWS"},
         {"RCLONE_S3_ENV_AUTH", "true"},
         {"RCLONE_S3_NO_CHECK_BUCKET", "true"}, /* never create a bucket */
@@ -146,9 +148,9 @@ static enum rclone_outcome outcome_find(const struct child *child, struct error 
     return child->late || strstr(reason, "dial ") != NULL ? RCLONE_UNREACHABLE : RCLONE_FAILED;
 }
 
-/* The words of a command with the flags of all commands. True if a path is of S3. */
+/* Make the words of a command with the flags of all commands. Return true if a path is of S3. */
 static bool words_make(const struct rclone *rclone, const char *const *words,
-                       const char *all[WORDS], char path[PATHS][RCLONE_PATH])
+                       const char *all[WORDS], char limit[32])
 {
     static const char *const flags[] = {"--log-file=",
                                         "--ask-password=false",
@@ -161,31 +163,28 @@ static bool words_make(const struct rclone *rclone, const char *const *words,
                                         "--retries=2",
                                         "--retries-sleep=1s",
                                         "--low-level-retries=4"};
-    int count = 0, paths = 0;
+    bool is_s3 = false;
+    int count = 0;
     all[count++] = "rclone";
     for (int n = 0; words[n] != NULL; n++) {
-        ENSURE(n < WORDS - 14 && paths < PATHS - 1, "too many words for rclone");
-        all[count] = words[n];
-        if (strncmp(words[n], "s3://", 5) == 0) {
-            snprintf(path[paths], RCLONE_PATH, ":s3:%s", words[n] + 5);
-            all[count] = path[paths++];
-        }
-        count++;
+        ENSURE(n < WORDS - 14, "too many words for rclone");
+        is_s3 = is_s3 || strncmp(words[n], "s3://", 5) == 0;
+        all[count++] = words[n];
     }
     for (size_t n = 0; n < sizeof flags / sizeof flags[0]; n++)
         all[count++] = flags[n];
-    snprintf(path[PATHS - 1], RCLONE_PATH, "--bwlimit=%" PRId64 "B", rclone->rate);
-    all[count++] = rclone->rate > 0 ? path[PATHS - 1] : NULL;
+    snprintf(limit, 32, "--bwlimit=%" PRId64 "B", rclone->rate);
+    all[count++] = rclone->rate > 0 ? limit : NULL;
     all[count] = NULL;
-    return paths > 0;
+    return is_s3;
 }
 
 enum rclone_outcome rclone_run(struct rclone *rclone, const char *const *words, char *output,
                                size_t size, struct error *error)
 {
     const char *all[WORDS];
-    char path[PATHS][RCLONE_PATH], setting[SETTINGS][RCLONE_PATH], log[LOG_TAIL];
-    char **environment = environment_make(setting, words_make(rclone, words, all, path));
+    char limit[32], setting[SETTINGS][RCLONE_PATH], log[LOG_TAIL];
+    char **environment = environment_make(setting, words_make(rclone, words, all, limit));
     struct child child = {.words = all,
                           .environment = environment,
                           .output = output,
@@ -213,17 +212,6 @@ enum rclone_outcome rclone_run(struct rclone *rclone, const char *const *words, 
         error_set(error, ERROR_NETWORK,
                   "rclone: the output is too long; use a folder with fewer files");
     return RCLONE_FAILED;
-}
-
-bool rclone_read_name(struct rclone *rclone, const char *path, char *name, size_t size)
-{
-    struct error ignored = {.kind = ERROR_NONE};
-    const bool good = rclone_run(rclone, (const char *[]){"cat", path, NULL}, name, size,
-                                 &ignored) == RCLONE_DONE;
-    name[strcspn(name, "\r\n")] = '\0';
-    if (!good || strchr(name, '/') != NULL)
-        name[0] = '\0';
-    return name[0] != '\0';
 }
 
 bool rclone_version(char version[64], struct error *error)

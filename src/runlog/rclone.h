@@ -51,10 +51,6 @@ void rclone_join(const char *remote, const char *name, char path[RCLONE_PATH]);
 enum rclone_outcome rclone_run(struct rclone *rclone, const char *const *words, char *output,
                                size_t size, struct error *error);
 
-/* Read the file name in a small remote text file, such as last.txt. Without one, set "" and return
- * false. */
-bool rclone_read_name(struct rclone *rclone, const char *path, char *name, size_t size);
-
 /* Copy a remote file to PATH, unless PATH already has its size and time. */
 enum rclone_outcome rclone_get(struct rclone *rclone, const char *remote, const char *path,
                                struct error *error);

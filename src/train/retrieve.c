@@ -38,9 +38,13 @@ static char *folder_list(const char *remote, enum rclone_outcome *outcome, struc
 static bool pointer_follow(char file[RCLONE_PATH], const char *folder, const char *pointer)
 {
     struct rclone rclone = {.seconds = listing_seconds};
+    struct error ignored = {.kind = ERROR_NONE};
     char path[RCLONE_PATH], name[256];
     rclone_join(folder, pointer, path);
-    if (!rclone_read_name(&rclone, path, name, sizeof name))
+    const enum rclone_outcome outcome =
+        rclone_run(&rclone, (const char *[]){"cat", path, NULL}, name, sizeof name, &ignored);
+    name[strcspn(name, "\r\n")] = '\0';
+    if (outcome != RCLONE_DONE || name[0] == '\0' || strchr(name, '/') != NULL)
         return false;
     rclone_join(folder, name, file);
     return true;
