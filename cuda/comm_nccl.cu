@@ -542,8 +542,7 @@ extern "C" bool nccl_keep_order(struct error *error)
 
 extern "C" struct comm *nccl_open(struct comm *host, struct error *error)
 {
-    struct nccl_group *group = (struct nccl_group *)calloc(1, sizeof *group);
-    ENSURE_MEMORY(group != NULL, "no memory for a group of GPUs");
+    struct nccl_group *group = (struct nccl_group *)allocate(1, sizeof *group);
     group->comm.backend = &comm_nccl;
     group->comm.rank = host->rank;
     group->comm.size = host->size;

@@ -123,8 +123,7 @@ static bool cuda_choices_adopt(struct device *device, const char *choices)
 /* ---- Streams and events */
 static struct stream *cuda_stream_open(struct device *device)
 {
-    struct stream *stream = (struct stream *)calloc(1, sizeof *stream);
-    ENSURE_MEMORY(stream != NULL, "no memory for a stream");
+    struct stream *stream = (struct stream *)allocate(1, sizeof *stream);
     stream->cuda = (struct cuda_device *)device;
     CUDA_CHECK(cudaStreamCreateWithFlags(&stream->handle, cudaStreamNonBlocking));
     return stream;
@@ -176,8 +175,7 @@ static void cuda_stream_synchronize(struct stream *stream)
 
 static struct event *cuda_event_open(struct device *)
 {
-    struct event *event = (struct event *)calloc(1, sizeof *event);
-    ENSURE_MEMORY(event != NULL, "no memory for an event");
+    struct event *event = (struct event *)allocate(1, sizeof *event);
     CUDA_CHECK(cudaEventCreateWithFlags(&event->handle, cudaEventDisableTiming));
     return event;
 }
@@ -234,9 +232,8 @@ static void cuda_graph_begin(struct stream *stream)
 
 static struct graph *cuda_graph_end(struct stream *stream)
 {
-    struct graph *graph = (struct graph *)calloc(1, sizeof *graph);
+    struct graph *graph = (struct graph *)allocate(1, sizeof *graph);
     cudaGraph_t recorded = NULL;
-    ENSURE_MEMORY(graph != NULL, "no memory for a graph");
     CUDA_CHECK(cudaStreamEndCapture(stream->handle, &recorded));
     CUDA_CHECK(cudaGraphInstantiate(&graph->executable, recorded, 0));
     CUDA_CHECK(cudaGraphDestroy(recorded));
@@ -353,8 +350,7 @@ extern "C" const struct device_backend vittrain_device_cuda = {
 
 static struct device *cuda_open(int number, int threads, struct error *error)
 {
-    struct cuda_device *cuda = (struct cuda_device *)calloc(1, sizeof *cuda);
-    ENSURE_MEMORY(cuda != NULL, "no memory for a device");
+    struct cuda_device *cuda = (struct cuda_device *)allocate(1, sizeof *cuda);
     cuda->device.backend = &vittrain_device_cuda;
     cuda->limits.threads = threads > 0 ? threads : 1;
     if (!choice_open(cuda, number, error)) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "convolution.h"
+#include "core/allocate.h"
 
 typedef cudnnBackendDescriptor_t descriptor;
 
@@ -204,19 +205,15 @@ void engine_close(struct engine *engine)
 struct engine_entry *engines_find(struct engines **engines, const void *key, size_t bytes)
 {
     if (*engines == NULL) {
-        *engines = calloc(1, sizeof **engines);
-        ENSURE_MEMORY(*engines != NULL, "no memory for engines");
+        *engines = allocate(1, sizeof **engines);
         GRAPH_CHECK(cudnnCreate(&(*engines)->handle));
     }
     struct engines *all = *engines;
     for (int i = 0; i < all->count; i++)
         if (all->entries[i].key_bytes == bytes && memcmp(all->entries[i].key, key, bytes) == 0)
             return &all->entries[i];
-    if (all->count == all->room) {
-        all->room = all->room > 0 ? 2 * all->room : 64;
-        all->entries = realloc(all->entries, (size_t)all->room * sizeof *all->entries);
-        ENSURE_MEMORY(all->entries != NULL, "no memory for engines");
-    }
+    all->entries =
+        allocate_more(all->entries, &all->room, (size_t)all->count, sizeof *all->entries);
     ENSURE(bytes <= ENGINE_KEY, "a key of %zu bytes", bytes);
     struct engine_entry *entry = &all->entries[all->count++];
     *entry = (struct engine_entry){.key_bytes = bytes};

@@ -39,7 +39,8 @@ struct engine_entry {
 struct engines {
     cudnnHandle_t handle;
     struct engine_entry *entries;
-    int count, room;
+    int count;
+    size_t room;
 };
 
 /* Return the entry of a key, which may be new; valid until the next call. Opens *engines if it is

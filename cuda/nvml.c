@@ -3,6 +3,7 @@
  * only some of the sensors. Types and numbers are those of NVML's binary interface, which is
  * stable. */
 #include "nvml.h"
+#include "core/allocate.h"
 
 #include <dlfcn.h>
 #include <math.h>
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/allocate.h"
 #include "core/error.h"
 
 /* The values of nvmlReturn_t that are distinguished. */
@@ -144,8 +146,7 @@ static void device_find(struct nvml *nvml, const char *device)
 struct nvml *nvml_open(const char *library, const char *device)
 {
     const char *file = library != NULL ? library : "libnvidia-ml.so.1";
-    struct nvml *nvml = calloc(1, sizeof *nvml);
-    ENSURE_MEMORY(nvml != NULL, "no memory for sensors");
+    struct nvml *nvml = allocate(1, sizeof *nvml);
     nvml->read_at = nvml->uncorrected = NAN;
     nvml->library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     if (nvml->library == NULL) {

@@ -34,7 +34,8 @@ struct products {
     bool tf32;
     struct choices *choices;
     struct plan **plans;
-    int count, room;
+    int count;
+    size_t room;
 };
 
 /* A product with an epilogue as two operations: the product, then cuda_bias_relu or columns_sum.
@@ -59,8 +60,7 @@ static struct product without_epilogue(const struct product *product)
 /* ---- Opening */
 struct products *products_open(struct cuda_device *cuda)
 {
-    struct products *products = (struct products *)calloc(1, sizeof *products);
-    ENSURE_MEMORY(products != NULL, "no memory for products");
+    struct products *products = (struct products *)allocate(1, sizeof *products);
     products->cuda = cuda;
     products->library = product_library_open();
     products_set(products, false, "");
@@ -348,14 +348,9 @@ static void plan_choose(struct stream *stream, struct plan *plan, const struct p
 
 static struct plan *plan_add(struct products *products)
 {
-    if (products->count == products->room) {
-        products->room = products->room > 0 ? 2 * products->room : 64;
-        products->plans = (struct plan **)realloc(products->plans,
-                                                  (size_t)products->room * sizeof *products->plans);
-        ENSURE_MEMORY(products->plans != NULL, "no memory for products");
-    }
-    struct plan *plan = (struct plan *)calloc(1, sizeof *plan);
-    ENSURE_MEMORY(plan != NULL, "no memory for products");
+    products->plans = (struct plan **)allocate_more(
+        products->plans, &products->room, (size_t)products->count, sizeof *products->plans);
+    struct plan *plan = (struct plan *)allocate(1, sizeof *plan);
     products->plans[products->count++] = plan;
     return plan;
 }
