@@ -266,24 +266,41 @@ static void suggestion_print(const struct suggestion *suggestion, const char *pa
     order_print(suggestion->x);
 }
 
+/* Read the first file that has samples, or the last one. Return its number, or -1. */
+static int64_t list_read(const struct split_files *files, struct array_list *list,
+                         struct suggestion *suggestion, struct error *error)
+{
+    for (int64_t n = 0; array_list_read(files->file[n].path, list, error); n++) {
+        suggest(suggestion, list);
+        if (suggestion->x != NULL || n + 1 == files->count || !list->has_empty)
+            return n;
+        array_list_free(list);
+        *list = (struct array_list){0};
+        *suggestion = (struct suggestion){.x = NULL};
+    }
+    return -1;
+}
+
 static void path_describe(const char *path, struct error *error)
 {
     struct array_list list = {0};
     struct suggestion suggestion = {0};
     struct split_files files = {0};
     struct stat status;
-    const bool found = array_path_find(path, &files, error);
-    const char *first = found ? files.file[0].path : path;
-    if (found && array_list_read(first, &list, error)) {
-        printf("%s, %s", first, list.container);
-        if (stat(first, &status) == 0 && S_ISREG(status.st_mode))
+    const int64_t number =
+        array_path_find(path, &files, error) ? list_read(&files, &list, &suggestion, error) : -1;
+    if (number >= 0) {
+        const char *described = files.file[number].path;
+        printf("%s, %s", described, list.container);
+        if (stat(described, &status) == 0 && S_ISREG(status.st_mode))
             printf(", %.1f MB", (double)status.st_size / 1e6);
         if (files.count > 1)
-            printf(", the first of %lld files", (long long)files.count);
+            printf(number > 0 && suggestion.x != NULL ? ", the first of %lld files that has samples"
+                                                      : ", the first of %lld files",
+                   (long long)files.count);
         printf("\n");
         for (size_t n = 0; n < list.count; n++)
             entry_print(&list.entry[n]);
-        suggest(&suggestion, &list);
         suggestion_print(&suggestion, path);
     }
     array_list_free(&list);
@@ -308,7 +325,8 @@ const struct command command_data = {
     .synopsis = "data describe FILE.h5|FILE.nc|STORE.zarr|FOLDER",
     .summary = "list the arrays of an HDF5 or NetCDF-4 file, a Zarr store or .npy files",
     .detail =
-        "Prints each data set of the file or of the first file of a folder: path, type, shape, "
+        "Prints each data set of the file or of the first file with samples of a folder: path, "
+        "type, shape, "
         "chunks, filters and the "
         "attributes that change how values are read. If data.format=arrays cannot read a data "
         "set, its line has the reason and how to rewrite it. Then follow options that train with "

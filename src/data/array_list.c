@@ -108,6 +108,7 @@ static void hdf5_dataset_add(struct array_list *list, const struct array_path *s
     entry->dimensions = (int)object->dimensions;
     memcpy(entry->extent, object->extent, sizeof entry->extent);
     memcpy(entry->chunk, object->chunk, sizeof entry->chunk);
+    list->has_empty |= object->dimensions > 0 && object->extent[0] == 0;
     if (entry->reason[0] == '\0')
         entry->kind = object->type[1];
     attributes_set(entry, source);
@@ -131,7 +132,8 @@ static void hdf5_members_add(struct array_list *list, const struct array_path *s
 /* ---- folders ---- */
 
 /* Set an entry from an array that was opened, or that was refused with this reason. */
-static void entry_set(struct array_entry *entry, const struct array *array, const char *reason)
+static void entry_set(struct array_list *list, struct array_entry *entry, const struct array *array,
+                      const char *reason)
 {
     static const char prefix[] = "': ";
     size_t used = 0;
@@ -143,6 +145,7 @@ static void entry_set(struct array_entry *entry, const struct array *array, cons
     entry->has_shape = array->element_bytes > 0 && array->dimensions > 0;
     for (int d = 0; d < array->dimensions; d++)
         entry->has_shape &= array->extent[d] > 0 && array->chunk[d] > 0;
+    list->has_empty |= array->is_empty;
     entry->is_chunked = array->files.folder != NULL;
     entry->dimensions = array->dimensions;
     memcpy(entry->extent, array->extent, sizeof entry->extent);
@@ -170,7 +173,7 @@ static void zarr_array_add(struct array_list *list, const struct array_path *sou
     struct array array;
     struct error reason = {0};
     error_defer(array_zarr_open(source->path, entry->path, &array, &reason));
-    entry_set(entry, &array, reason.text);
+    entry_set(list, entry, &array, reason.text);
     array_close(&array);
     attributes_set(entry, source);
 }
@@ -213,7 +216,7 @@ static void npy_add(struct array_list *list, const char *path)
         name[strlen(name) - strlen(".npy")] = '\0';
     struct array_entry *entry = entry_add(list, "", name);
     error_defer(array_npy_open(path, name, &array, &reason));
-    entry_set(entry, &array, reason.text);
+    entry_set(list, entry, &array, reason.text);
     array_close(&array);
 }
 

@@ -22,6 +22,7 @@ struct array_entry {
 /* Initialize with zeros. */
 struct array_list {
     const char *container; /* "HDF5" */
+    bool has_empty;        /* an array has no samples */
     struct array_entry *entry;
     size_t count, capacity;
 };

@@ -65,6 +65,10 @@ cp -r classes several/train/b.zarr
 cp -r boolean several/test/a.zarr
 suggests 'the first training file of a folder' several '^several/train/b.zarr, Zarr store, the first of 2 files$' \
     'data.root=several data.x=/fields data.y=/group/label data.val=0.1$'
+array none/fields '<f4' 0,4,8,8
+mv none several/train/a.zarr
+suggests 'the first file with samples' several '^several/train/b.zarr, Zarr store, the first of 3 files that has samples$' \
+    'data.root=several data.x=/fields data.y=/group/label data.val=0.1$'
 
 mkdir empty
 run 1 describe data describe empty
