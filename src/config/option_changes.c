@@ -28,6 +28,8 @@ static const struct {
     {"model.", EFFECT_MODEL},
     {"data.x", EFFECT_MODEL},
     {"data.y", EFFECT_MODEL},
+    {"data.join", EFFECT_MODEL},
+    {"data.transform", EFFECT_MODEL},
     {"data.workers", EFFECT_NONE},
     {"train.epochs", EFFECT_NONE},
     {"train.steps", EFFECT_NONE},

@@ -210,6 +210,10 @@ fails 1 'too many outputs for weights' 2 'train.weights has at most 32 numbers, 
     data.task=regression train.weights=1,2
 fails 1 'another offset' 2 'cannot resume from .*: data.y was y,z, is y,z@\+1; use another run.dir' $planes data.y=y,z@+1 \
     data.transform=log10:z run.dir="$work/missing" train.epochs=3
+fails 1 'another transform' 2 'cannot resume from .*: data.transform was log10:z, is sqrt:z; use another run.dir' $planes \
+    data.transform=sqrt:z run.dir="$work/missing" train.epochs=3
+fails 1 'joined files' 2 'cannot resume from .*: data.join was off, is on; use another run.dir' $planes data.transform=log10:z \
+    data.join=on run.dir="$work/missing" train.epochs=3
 fails 1 'fewer samples without classes' 2 'cannot resume from .*: the run had 6 training samples, has 5; use another run.dir' $planes \
     data.transform=log10:z run.dir="$work/missing" train.epochs=3 data.val=0.4
 mkdir narrow
