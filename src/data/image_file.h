@@ -94,11 +94,8 @@ MUST_CHECK bool image_png_decode(const uint8_t *bytes, size_t count,
                                  const struct image_request *request, struct image_pixels *pixels,
                                  struct error *error);
 
-/* Encode pixels [height, width, channels] with 1 or 3 channels. The caller frees *bytes. Return
- * their number. */
-size_t image_png_encode(const uint8_t *pixels, int64_t height, int64_t width, int64_t channels,
-                        uint8_t **bytes);
-/* Return the PNG file of such pixels as base64 text, which the caller frees. */
+/* Return the PNG file of pixels [height, width, channels] with 1 or 3 channels as base64 text,
+ * which the caller frees. */
 char *image_png_text(const uint8_t *pixels, int64_t height, int64_t width, int64_t channels);
 
 MUST_CHECK bool image_webp_header(const uint8_t *bytes, size_t count, struct image_header *header,

@@ -192,25 +192,16 @@ bool image_png_decode(const uint8_t *bytes, size_t count, const struct image_hea
     return own.kind == ERROR_NONE;
 }
 
-size_t image_png_encode(const uint8_t *pixels, int64_t height, int64_t width, int64_t channels,
-                        uint8_t **bytes)
+char *image_png_text(const uint8_t *pixels, int64_t height, int64_t width, int64_t channels)
 {
     png_image image = {.version = PNG_IMAGE_VERSION,
                        .width = (png_uint_32)width,
                        .height = (png_uint_32)height,
                        .format = channels == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY};
     png_alloc_size_t count = PNG_IMAGE_PNG_SIZE_MAX(image);
-    *bytes = malloc(count);
-    ENSURE_MEMORY(*bytes != NULL &&
-                      png_image_write_to_memory(&image, *bytes, &count, 0, pixels, 0, NULL),
+    uint8_t *bytes = allocate(count, 1);
+    ENSURE_MEMORY(png_image_write_to_memory(&image, bytes, &count, 0, pixels, 0, NULL),
                   "no memory for a PNG of %lld x %lld", (long long)width, (long long)height);
-    return count;
-}
-
-char *image_png_text(const uint8_t *pixels, int64_t height, int64_t width, int64_t channels)
-{
-    uint8_t *bytes = NULL;
-    const size_t count = image_png_encode(pixels, height, width, channels, &bytes);
     char *text = allocate((count + 2) / 3 * 4 + 1, 1);
     EVP_EncodeBlock((uint8_t *)text, bytes, (int)count);
     free(bytes);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The loss over threads: each block of rows of fixed size has its own counters. */
 #include "device/cpu.h"
-#include "device/exact_sum.h"
 
 enum { LOSS_ROWS = 16 };
 

@@ -134,8 +134,10 @@ static void trial_measure(const struct session *session, bool peak_reset, struct
     trial->seconds = (double)values[2] / 1e6;
 }
 
-bool batch_trial_run(const struct plan *plan, int64_t batch, size_t limit, struct comm *world,
-                     struct batch_trial *trial, struct error *error)
+/* Collective. Run one trial on a new session. It fits if the peak of no rank exceeds `limit` bytes
+ * (the same on all ranks). Return false on errors other than too little memory. */
+static bool batch_trial_run(const struct plan *plan, int64_t batch, size_t limit,
+                            struct comm *world, struct batch_trial *trial, struct error *error)
 {
     static struct options options;
     static struct run run;

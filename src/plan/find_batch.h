@@ -26,11 +26,6 @@ struct batch_search {
     struct batch_trial best; /* batch 0: none fits */
 };
 
-/* Collective. Run one trial on a new session. It fits if the peak of no rank exceeds
- * `limit` bytes (the same on all ranks). Returns false on errors other than too little memory. */
-MUST_CHECK bool batch_trial_run(const struct plan *plan, int64_t batch, size_t limit,
-                                struct comm *world, struct batch_trial *trial, struct error *error);
-
 /* Collective. Search for the largest batch and print each trial on rank 0. Returns false and sets
  * the error if no batch fits. */
 MUST_CHECK bool find_batch(const struct options *options, struct comm *world,

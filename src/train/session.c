@@ -13,7 +13,6 @@
 #include "config/options.h"
 #include "config/phase.h"
 #include "core/available.h"
-#include "core/clock.h"
 #include "core/integer.h"
 #include "core/log.h"
 #include "core/text.h"

@@ -44,8 +44,6 @@ size_t trial_pool_bytes(const struct machine_bench *self);
 MUST_CHECK bool trial_tensors_open(struct machine_bench *self, size_t pool_bytes,
                                    size_t convolution_bytes, struct error *error);
 void trial_tensors_fill(struct machine_bench *self);
-/* Move all tensors on by `bytes` in their pools, out of what the caches hold. */
-void trial_tensors_move(struct machine_bench *self, double bytes);
 
 /* Start one operation of the given size on the stream. */
 typedef void machine_trial(struct machine_bench *self, const int64_t *size);

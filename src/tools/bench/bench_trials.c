@@ -37,7 +37,8 @@ void trial_tensors_fill(struct machine_bench *self)
     self->device->backend->stream_synchronize(self->stream);
 }
 
-void trial_tensors_move(struct machine_bench *self, double bytes)
+/* Move all tensors on by `bytes` in their pools, out of what the caches hold. */
+static void trial_tensors_move(struct machine_bench *self, double bytes)
 {
     void **const tensors[TRIAL_TENSORS] = {&self->x,     &self->y,   &self->weight,
                                            &self->other, &self->pre, &self->gradient};

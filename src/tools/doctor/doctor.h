@@ -108,8 +108,7 @@ void doctor_set_of(struct doctor *doctor, struct comm *group, struct doctor_row 
 /* Warn that nodes have `least` to `most` CPUs if these differ. */
 void doctor_compare_cpus(struct doctor_row *row, int64_t least, int64_t most);
 
-/* Return the bytes of a checkpoint; compare the free space with the checkpoints of a run. */
-size_t doctor_checkpoint_bytes(const struct flat_model *flat);
+/* Compare the free space with the checkpoints of a run. */
 void doctor_judge_space(struct doctor_row *row, uint64_t free_bytes, size_t checkpoint,
                         int64_t keep, const char *folder);
 

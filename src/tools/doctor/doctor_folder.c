@@ -243,7 +243,7 @@ static void space_read(void *argument)
     trial->files = system.f_files > 0 ? (uint64_t)system.f_favail : UINT64_MAX;
 }
 
-size_t doctor_checkpoint_bytes(const struct flat_model *flat)
+static size_t checkpoint_bytes(const struct flat_model *flat)
 {
     size_t elements = 0;
     for (int i = 0; i < flat->count; i++)
@@ -258,13 +258,13 @@ static size_t checkpoint_size(const struct doctor *doctor)
     static struct options options;
     struct error error = {0};
     if (doctor->flat != NULL)
-        return doctor_checkpoint_bytes(doctor->flat);
+        return checkpoint_bytes(doctor->flat);
     options = *doctor->options;
     options.run.backend = BACKEND_CPU;
     options.run.threads = 1;
     if (!session_imagine(&session, &options, 1, 1, true, &error))
         return 0;
-    size_t bytes = doctor_checkpoint_bytes(&session.flat);
+    size_t bytes = checkpoint_bytes(&session.flat);
     session_close(&session);
     return bytes;
 }
