@@ -135,30 +135,18 @@ void run_folder_close(struct run_folder *folder)
  * their files. */
 static bool is_temporary(const char *name)
 {
-    static const char *const patterns[] = {"deck*.ini",
-                                           "run.json",
-                                           "result.json",
-                                           "metrics.csv",
-                                           "epochs.csv",
-                                           "receipt.csv",
-                                           "units.csv",
-                                           "ranks.csv",
-                                           "monitor*.csv",
-                                           "misclassified.json",
-                                           "report.html",
-                                           "nvidia-smi*.txt",
-                                           "exec_time.log",
-                                           "best.safetensors",
-                                           "weights.safetensors",
-                                           "course.log",
-                                           "hparams.yaml",
-                                           "imagenet.log",
-                                           "*_*_*_*.txt",
-                                           "accuracy_plot.png",
-                                           ".probe-*",
-                                           "step-*.h5",
-                                           "training_metrics.png",
-                                           "tags.log"};
+    static const char *const patterns[] = {"*_*_*_*.txt",       ".probe-*",
+                                           "accuracy_plot.png", "best.safetensors",
+                                           "course.log",        "deck*.ini",
+                                           "epochs.csv",        "exec_time.log",
+                                           "hparams.yaml",      "imagenet.log",
+                                           "metrics.csv",       "misclassified.json",
+                                           "monitor*.csv",      "nvidia-smi*.txt",
+                                           "ranks.csv",         "receipt.csv",
+                                           "report.html",       "result.json",
+                                           "run.json",          "step-*.h5",
+                                           "tags.log",          "training_metrics.png",
+                                           "units.csv",         "weights.safetensors"};
     char stem[NAME_MAX + 1];
     snprintf(stem, sizeof stem, "%s", name);
     bool part = text_ends_with(stem, ".part");
