@@ -44,6 +44,7 @@ struct arrays {
     int x_count, y_count;
     int array_count; /* of a file: x_count + y_count; x_count if the files do not have data.y */
     struct file_series series; /* its files are those in `file` */
+    struct sample_range range; /* of the last file, with data.join */
     bool has_planes;           /* the targets are planes, which are read with the pixels */
     double ignored;            /* train.ignore_label, or NAN */
     float *target;             /* [count, target.count]: targets that are not planes, or NULL */
@@ -236,6 +237,23 @@ static void labels_find(struct dataset *dataset, const struct arrays_file *first
     self->array_count = self->x_count + (dataset->unlabelled ? 0 : self->y_count);
 }
 
+/* Check that the coordinate of the samples, such as time, increases from the file before to this
+ * one. If their units differ, as those of times since other dates, it is not known. */
+static bool order_check(struct arrays *self, const struct arrays_file *file, struct error *error)
+{
+    struct sample_range range, before = self->range;
+    arrays_sample_range_read(&file->place, &self->x[0], file->array[0].extent[0], &range);
+    self->range = range;
+    if (self->file_count == 1 || !(range.first <= before.last) ||
+        strcmp(range.units, before.units) != 0)
+        return true;
+    return error_set(error, ERROR_DATA,
+                     "data.join=on: '%s' does not increase from %s, where it ends at %g, to %s, "
+                     "where it begins at %g: name the files in the order of time, numbers with "
+                     "leading zeros",
+                     range.name, file[-1].path, before.last, file->path, range.first);
+}
+
 /* allows_none: the file need not have data.y. */
 static bool file_open(struct dataset *dataset, const struct options *options,
                       struct hdf5_reader *reader, const char *path, bool allows_none,
@@ -253,7 +271,8 @@ static bool file_open(struct dataset *dataset, const struct options *options,
             return false;
         labels_find(dataset, file, allows_none);
     }
-    if (!file_arrays(dataset, options, file, error))
+    if (!file_arrays(dataset, options, file, error) ||
+        (self->series.joined && !order_check(self, file, error)))
         return false;
     dataset->count = self->series.records;
     return dataset->unlabelled || options->data.task == TASK_REGRESSION ||

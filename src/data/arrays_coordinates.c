@@ -131,6 +131,28 @@ static bool values_append(const struct array_path *source, const char *path, int
     return good && larger != NULL;
 }
 
+void arrays_sample_range_read(const struct array_path *source, const struct variable *x,
+                              int64_t samples, struct sample_range *range)
+{
+    struct scales scales;
+    struct array_attributes attributes = {0};
+    struct coordinate ends = {.count = 0};
+    scales_find(source, x, &scales);
+    const char *path = scales.path[AXIS_SAMPLES];
+    *range = (struct sample_range){.first = NAN};
+    if (path[0] != '\0' && values_append(source, path, 0, 1, 0, &ends) &&
+        values_append(source, path, samples - 1, 1, 0, &ends)) {
+        array_attributes_read(source, path, &attributes);
+        snprintf(range->name, sizeof range->name, "%s", text_base_name(path));
+        snprintf(range->units, sizeof range->units, "%s",
+                 array_attributes_text(&attributes, "units"));
+        range->first = ends.values[0];
+        range->last = ends.values[1];
+    }
+    array_attributes_free(&attributes);
+    coordinate_free(&ends);
+}
+
 /* Set name and attributes from the first file. Return false if the units of another file differ
  * from those of the first. */
 static bool attributes_set(const struct array_path *source, const char *path, struct coordinate *to)

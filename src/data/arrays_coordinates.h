@@ -17,6 +17,15 @@ struct coordinate {
     struct array_attributes attributes;
 };
 
+/* The coordinate of the first dimension of a file. */
+struct sample_range {
+    char name[ARRAY_NAME], units[ARRAY_NAME]; /* "": none */
+    double first, last;                       /* of the samples; first is NaN if there is none */
+};
+
+void arrays_sample_range_read(const struct array_path *source, const struct variable *x,
+                              int64_t samples, struct sample_range *range);
+
 /* Read the coordinates of samples and pixels. The coordinate of a sample is that of its target. An
  * axis has no coordinates if they cannot be read, or if their units differ between files, with a
  * warning. Unless `y` is NULL, read the attributes of the data sets of data.y in the first file.

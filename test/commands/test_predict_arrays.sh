@@ -94,6 +94,8 @@ cp -r train.zarr regions/b.zarr
 numbers 9 | tail -c 8 >regions/b.zarr/lat/0
 fails 1 'files of other latitudes' 3 'b.zarr: its latitudes differ from those of .*a.zarr' $model $rows data.root="$work/regions" \
     run.dir="$work/regions-run"
+fails 1 'joined files whose times do not increase' 3 "'time' does not increase from .*a.zarr, where it ends at 19, to .*b.zarr, where" \
+    $model data.y=u data.task=regression model.head=dense data.root="$work/regions" data.join=on run.dir="$work/regions-run"
 
 cp -r train.zarr twice.zarr
 echo '{"class_names": ["a", "b", "a"]}' >twice.zarr/label/.zattrs

@@ -142,6 +142,13 @@ def check_join():
         assert numpy.isfinite(tail.number.values).all()
     refused = run(*MODEL, "data.x=wind", "data.y=wind@+4", "data.root=parts", "run.dir=refused", status=3)
     assert "data.join=on" in refused, refused
+    os.makedirs("unsorted", exist_ok=True)
+    for number in 1, 2, 10:
+        numbers.isel(time=slice(number, number + 1)).to_netcdf(
+            f"unsorted/f{number}.nc", encoding={"time": {"units": "hours since 2020-01-01"}})
+    refused = run(*MODEL, "data.x=wind", "data.y=wind@+1", "data.root=unsorted", "data.join=on", "run.dir=refused", status=3)
+    assert ("data.join=on: 'time' does not increase from unsorted/f10.nc, where it ends at 60, to unsorted/f2.nc, "
+            "where it begins at 12:") in refused, refused
 
 
 def check_latitudes():
