@@ -79,6 +79,9 @@ static void attributes_set(struct array_entry *entry, const struct array_path *s
     const struct hdf5_attribute *dimensions = array_attributes_find(&attributes, ZARR_DIMENSIONS);
     if (entry->kind != '\0' && strcmp(array_attributes_text(&attributes, "dtype"), "bool") == 0)
         entry->kind = 'b';
+    if (entry->kind != '\0' && (array_attributes_find(&attributes, "scale_factor") != NULL ||
+                                array_attributes_find(&attributes, "add_offset") != NULL))
+        entry->kind = 'f'; /* of the values, not of the stored integers */
     entry->is_scale =
         strcmp(array_attributes_text(&attributes, "CLASS"), "DIMENSION_SCALE") == 0 ||
         (dimensions != NULL && dimensions->count == 1 &&

@@ -59,6 +59,9 @@ array series/u '<f4' 40,8,8
 array series/v '<f4' 40,8,8
 array series/time '<i8' 40 '{"units": "hours since 2020-01-01", "_ARRAY_DIMENSIONS": ["time"]}'
 suggests 'a forecast' series 'data.x=/u,/v data.y=/u@\+1,/v@\+1 data.task=regression model.head=dense data.val=0.1 data.val_from=end$'
+echo '{"scale_factor": 0.01, "_ARRAY_DIMENSIONS": ["time", "y", "x"]}' >series/v/.zattrs
+sed -i 's/<f4/<i2/' series/v/.zarray
+suggests 'packed numbers are no classes' series 'data.x=/u,/v data.y=/u@\+1,/v@\+1 data.task=regression'
 
 mkdir -p several/train several/test
 cp -r classes several/train/b.zarr
