@@ -92,12 +92,14 @@ static void *abort_main(void *)
 }
 
 /* NCCL stops the kernels first, within milliseconds, but may then block (while collectives are in a
- * running graph, or in the network). It is therefore called in another thread, which runs during
- * the 0.1 s before MPI_Abort (job_abort in src/comm/mpi.c). The caller holds watch.lock. */
+ * running graph, or in the network). It is therefore called in another thread, for at most 2 s. The
+ * caller holds watch.lock. */
 static void groups_abort(void)
 {
     pthread_t thread;
-    (void)pthread_create(&thread, NULL, abort_main, NULL);
+    const struct timespec until = time_after(2);
+    if (pthread_create(&thread, NULL, abort_main, NULL) == 0)
+        (void)pthread_timedjoin_np(thread, NULL, &until);
 }
 
 /* ---- Guard: NCCL waits without a timeout for missing ranks while it connects, so a thread

@@ -129,7 +129,7 @@ void comm_entered(struct comm *comm, int64_t number);
 /* End the job like the timeout does, because collective `number`, described by `what`, has taken
  * `seconds`. why: the error, or NULL to name the missing ranks. If several ranks call it, only the
  * lowest prints its message. It calls `before_end` between the message and the end; before_end must
- * return within 0.4 s. */
+ * return within 2 s. */
 void comm_give_up(struct comm *comm, int64_t number, const char *what, double seconds,
                   const char *why, void (*before_end)(void)) __attribute__((noreturn));
 

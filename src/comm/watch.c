@@ -260,15 +260,17 @@ void comm_give_up(struct comm *comm, int64_t number, const char *what, double se
         .group = (struct group *)comm, .what = what, .sequence = number};
     struct answer *answers = calloc((size_t)comm->size, sizeof *answers);
     ENSURE_MEMORY(answers != NULL, "no memory for the answers of %d ranks", comm->size);
-    double patience = report_delay(comm->rank + 1);
+    /* NCCL's error on the other ranks, after one has aborted its communicators */
+    bool later = why != NULL && strstr(why, "remote process") != NULL;
     if (why == NULL) {
         watch_ask(&request, answers);
         watch_list_missing(&request, answers, missing, sizeof missing);
-        patience = 0;
         for (int rank = 0; rank < comm->rank; rank++) /* the lowest that waits reports */
-            if (!is_missing(&request, answers, rank))
-                patience = grace + report_delay(comm->rank);
+            later = later || !is_missing(&request, answers, rank);
     }
+    const double patience = later         ? grace + report_delay(comm->rank)
+                            : why != NULL ? report_delay(comm->rank + 1)
+                                          : 0;
     for (double start = clock_now(); clock_now() < start + patience; watch_sleep())
         watch_turn(&request);
     watch_report(&request, seconds, missing, why);

@@ -51,7 +51,7 @@ faulty() {
 
 check 'what NCCL reports ends the job' sums error:1:3 \
     'rank 1 on .*: GPU all-reduce of 1 fp32 \(number 4 of a group of 3 ranks\) failed after .*: emulated' \
-    'remote process has exited; .*NCCL_DEBUG=INFO'
+    'unhandled system error; .*NCCL_DEBUG=INFO'
 check 'a collective that is not queued ends the job' sums refuse:2:2 \
     'rank 2 on .*: GPU all-reduce of 1 fp32 \(number 3 .*failed .*unhandled system error'
 check 'a collective that hangs ends the job' sums hang:1:3 \

@@ -189,8 +189,9 @@ void collective_abort(struct collective *const *collectives, int count)
 const char *collective_error(struct collective *collective)
 {
     must_not_be_aborted(collective);
-    return collective->failed || is_aborted(collective) ? "emulated NCCL: remote process has exited"
-                                                        : NULL;
+    if (collective->failed)
+        return "emulated NCCL: unhandled system error";
+    return is_aborted(collective) ? "emulated NCCL: remote process has exited" : NULL;
 }
 
 void collective_use_memory(struct collective *, void *memory, size_t bytes)
