@@ -16,7 +16,7 @@ nvml_libraries = \
 	test/nvml/libnvidia-ml.so.1 \
 	test/nvml_old/libnvidia-ml.so.1
 test_data = $(nvml_libraries)
-CLEANFILES += $(nvml_libraries)
+CLEANFILES += $(nvml_libraries) test/seconds.log
 test/nvml/libnvidia-ml.so.1: $(srcdir)/test/cuda/nvml_stand_in.c
 	$(AM_V_CCLD)$(MKDIR_P) test/nvml && \
 	$(CC) $(CFLAGS) -shared -fPIC -Wl,-soname,libnvidia-ml.so.1 \
@@ -59,15 +59,16 @@ test_cuda_cudnn_engines_LDFLAGS = $(AM_LDFLAGS) -L$(CUDA_LIBRARY_DIR) -Wl,-rpath
 test_cuda_cudnn_engines_LDADD = $(engine_objects) $(LDADD) -lcudnn
 
 # The GPU's sources for the host, opened by tests as the module (test/emulation/emulation.h).
-# Compiled as for ThreadSanitizer, whose calls the emulation answers; or for the sanitizers that the
-# tests are built for.
+# Compiled as for ThreadSanitizer, whose calls the emulation answers. If the tests are built for sanitizers, these
+# check the sources without kernels: kernels would be compiled and run four times as long.
 emulation_flags = -std=c++17 -O1 -g -fPIC -Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers -Wno-unknown-pragmas \
 	-I$(srcdir)/cuda -I$(srcdir)/src -I$(srcdir)/test $(RANDOM123_CFLAGS)
 if EMULATION_CHECKS
 emulation_checked = -DEMULATION_CHECKS -fsanitize=thread
+emulation_host = $(emulation_checked)
 emulation_plain = -DEMULATION_CHECKS
 else
-emulation_checked = $(SANITIZER_CFLAGS)
+emulation_host = $(SANITIZER_CFLAGS)
 emulation_plain = $(SANITIZER_CFLAGS)
 endif
 emulation_sources = $(cuda_sources) test/cuda/faulty_kernels.cu
@@ -75,7 +76,8 @@ emulation_objects = $(emulation_sources:.cu=.emulated.o) $(emulation_runtime:.cp
 SUFFIXES += .cpp .emulated.o
 .cu.emulated.o:
 	@$(MKDIR_P) $(@D)
-	$(AM_V_GEN)$(CXX) $(emulation_flags) $(emulation_checked) -MMD -MP -MF $@.d -x c++ -c -o $@ $<
+	$(AM_V_GEN)flags='$(emulation_host)'; ! grep -q __global__ $< || flags='$(emulation_checked)'; \
+	$(CXX) $(emulation_flags) $$flags -MMD -MP -MF $@.d -x c++ -c -o $@ $<
 .cpp.emulated.o:
 	@$(MKDIR_P) $(@D)
 	$(AM_V_GEN)$(CXX) $(emulation_flags) $(emulation_plain) -O2 -MMD -MP -MF $@.d -c -o $@ $<
@@ -110,8 +112,10 @@ SH_LOG_DRIVER = $(tap_driver) --merge --comments
 SH_LOG_COMPILER = $(SHELL)
 # Each test has its own folder for temporary files. In a common one, runs of several tests disturb each other: Open MPI
 # removes its session folder when a run ends, also while another run starts.
+# test/seconds.log has the seconds of each test.
 AM_TESTS_ENVIRONMENT = \
-	TMPDIR=`mktemp -d`; export TMPDIR; trap 'rm -rf "$$TMPDIR"' EXIT; \
+	TMPDIR=`mktemp -d`; export TMPDIR; begin=`date +%s`; \
+	trap 'rm -rf "$$TMPDIR"; echo "$$((`date +%s` - begin)) $$f" >>test/seconds.log' EXIT; \
 	MPIRUN='$(MPIRUN) $(MPIRUN_FLAGS)' TEST_MPI=$(MPI_NAME); export MPIRUN TEST_MPI; \
 	TEST_SOURCE='$(abs_top_srcdir)'; export TEST_SOURCE; \
 	TEST_BUILD='$(abs_top_builddir)'; export TEST_BUILD; \
@@ -136,7 +140,7 @@ check-fast:
 check-data: $(check_DATA)
 check-gpu: $(emulated_gpu)
 run-test:
-	@srcdir='$(srcdir)'; export srcdir; $(AM_TESTS_ENVIRONMENT) $(TEST_COMMAND)
+	@srcdir='$(srcdir)'; export srcdir; f='$(TEST_COMMAND)'; $(AM_TESTS_ENVIRONMENT) $(TEST_COMMAND)
 .PHONY: check-data check-gpu run-test
 
 # Also the tests that take long or need much memory.
