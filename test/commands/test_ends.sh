@@ -15,7 +15,7 @@ interrupt() {
     on=$1 name=$2 signal=$3 phase=$4 rank=$(($1 - 1)) launcher='' seconds=20
     shift 4
     [ "$on" = 1 ] || launcher="$MPIRUN -np $on"
-    [ "$signal" = KILL ] || seconds=0.4 # the pause continues after other signals
+    [ "$signal" = KILL ] || seconds=2 # the pause continues after other signals
     rm -f "$work/cut.log"
     timeout $time_limit $launcher "$vittrain" run.dir="$work/$name" debug.pause="$phase:$seconds" "$@" >"$work/cut.log" 2>&1 </dev/null &
     job=$!

@@ -62,19 +62,16 @@ result 'a ViT has receipts of 10 steps' "$bad" "$work/vit.log"
 layouts 'a ViT' vit "$vit" 3<<END
 2 mesh.strategy=ddp run.threads=2
 2 mesh.strategy=fsdp train.accumulate=3
-3 mesh.strategy=zero1
 4 mesh.strategy=hsdp mesh.shard=2
 6 mesh.strategy=zero2 mesh.shard=2 train.accumulate=2
 END
 run 1 bf16 $vit train.precision=bf16 run.dir="$work/bf16"
 layouts 'a ViT in bf16' bf16 "$vit train.precision=bf16" 3<<END
-3 mesh.strategy=fsdp run.threads=2
-4 mesh.strategy=ddp train.checkpoint_activations=block
+3 mesh.strategy=fsdp run.threads=2 train.checkpoint_activations=block
 END
 run 1 convnet $convnet run.dir="$work/convnet"
 layouts 'a convolutional network with batch norm' convnet "$convnet" 3<<END
-2 mesh.strategy=zero1 run.threads=2
-3 mesh.strategy=fsdp
+3 mesh.strategy=fsdp run.threads=2
 4 mesh.strategy=hsdp mesh.shard=2
 END
 
@@ -86,8 +83,7 @@ bad=$(grep -q 'stopped at step .*: no gain for train.early_stop evaluations' "$w
 grep -q '"samples": 76,' course/result.json || bad="$bad; other samples"
 result 'evaluations end a run' "$bad" "$work/course.log"
 layouts 'plateau and early stop' course "$course" 3<<END
-2 mesh.strategy=zero1
-3 mesh.strategy=fsdp run.threads=2
+3 mesh.strategy=zero1 run.threads=2
 END
 run 3 eval eval "$work/course/checkpoints/last.h5" predict.split=val train.batch=12
 figures course/result.json >expected

@@ -26,7 +26,6 @@ while read -r strategy ranks shard <&3; do
     train "$ranks" "$strategy-$ranks" mesh.strategy=$strategy mesh.shard=$shard
     compare "$strategy on $ranks ranks" "$strategy-$ranks" one 1e-6
 done 3<<END
-ddp 2 0
 ddp 3 0
 zero1 2 0
 zero2 3 0

@@ -46,10 +46,11 @@ train.steps=30 schedule.warmup=5 debug.check_weights=1 output.tensorboard=off ch
 
     # A run of 12 steps on 3 ranks with fsdp continues to 30 steps.
     train 3 whole mesh.strategy=fsdp
+    train 3 short mesh.strategy=fsdp train.steps=12
     for setting in "3 fsdp 0" "2 ddp 1e-5"; do
         set -- $setting
         rm -rf "$work/part"
-        train 3 part mesh.strategy=fsdp train.steps=12
+        cp -a "$work/short" "$work/part"
         train $1 part mesh.strategy=$2
         sed -i 1d "$work/part.val" # of step 12
         grep -q 'resuming from' "$work/part.log" || status="no resumption"

@@ -28,15 +28,13 @@ planned() {
 }
 
 parts='model.layer_scale=0.1 model.registers=2 model.position=sincos model.fc_norm=off model.gelu=tanh'
-for ranks in 1 2; do
-    for pool in token mean parts; do
-        options=model.pool=$pool
-        [ $pool != parts ] || options="model.pool=mean $parts"
-        train $ranks none$ranks$pool "$options"
-        train $ranks block$ranks$pool "$options train.checkpoint_activations=block"
-        same "losses and weights with recomputed activations on $ranks ranks, pooling: $pool" \
-            block$ranks$pool none$ranks$pool
-    done
+for setting in "1 mean" "2 token" "2 parts"; do
+    set -- $setting
+    options=model.pool=$2
+    [ $2 != parts ] || options="model.pool=mean $parts"
+    train $1 none$1$2 "$options"
+    train $1 block$1$2 "$options train.checkpoint_activations=block"
+    same "losses and weights with recomputed activations on $1 ranks, pooling: $2" block$1$2 none$1$2
 done
 echo "# activations of four blocks: $(planned activations none1mean) MiB, recomputed: \
 $(planned activations block1mean) MiB"
