@@ -77,6 +77,12 @@ void checkpoint_range(const struct checkpoint_contents *contents, int64_t u, int
 MUST_CHECK bool checkpoint_file_create(const char *path, struct checkpoint_contents *contents,
                                        struct error *error);
 
+/* The same for a file that is open for writing; `reserves`: reserve the disk space of the whole
+ * file. What the vectors of the file contain is unchanged. */
+MUST_CHECK bool checkpoint_frame_write(int descriptor, const char *path,
+                                       struct checkpoint_contents *contents, bool reserves,
+                                       struct error *error);
+
 /* Read everything except the vectors, and check that it is consistent: all offsets and counts can
  * be trusted. Always pass the contents to checkpoint_contents_free, also on failure. */
 MUST_CHECK bool checkpoint_file_read(const char *path, struct checkpoint_contents *contents,

@@ -186,14 +186,21 @@ static void frame_write(hid_t file, void *context)
     H5Gclose(units);
 }
 
+bool checkpoint_frame_write(int descriptor, const char *path, struct checkpoint_contents *contents,
+                            bool reserves, struct error *error)
+{
+    contents->format = CHECKPOINT_FORMAT;
+    return hdf5_frame_create(descriptor, path, frame_write, contents, reserves, &contents->bytes,
+                             error);
+}
+
 bool checkpoint_file_create(const char *path, struct checkpoint_contents *contents,
                             struct error *error)
 {
-    contents->format = CHECKPOINT_FORMAT;
     int descriptor = durable_create(path, error);
     if (descriptor < 0)
         return false;
-    bool good = hdf5_frame_create(descriptor, path, frame_write, contents, &contents->bytes, error);
+    bool good = checkpoint_frame_write(descriptor, path, contents, true, error);
     return durable_close(descriptor, path, error) && good;
 }
 

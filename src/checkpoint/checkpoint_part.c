@@ -53,11 +53,11 @@ static char *text_copy(const char *text)
     return copy;
 }
 
-/* Collective. Fill in the contents; the same on all ranks except the algorithms. */
-static void contents_plan(struct checkpoint_part *part, const struct checkpoint_order *order)
+void checkpoint_part_plan(struct checkpoint_part *part, const struct flat_model *flat,
+                          const struct checkpoint_order *order)
 {
-    const struct flat_model *flat = part->flat;
     struct checkpoint_contents *contents = &part->contents;
+    *part = (struct checkpoint_part){.flat = flat, .world = flat->mesh->world, .descriptor = -1};
     checkpoint_contents_open(contents, flat->buffers[0].unit, flat->count, order->model_name,
                              type_name(flat->type), order->deck_text);
     contents->metadata = text_copy(order->metadata);
@@ -121,17 +121,14 @@ bool checkpoint_part_begin(struct checkpoint_part *part, const struct checkpoint
                            struct error *error)
 {
     const char *name = order->name;
-    *part = (struct checkpoint_part){.flat = flat,
-                                     .world = flat->mesh->world,
-                                     .by_all = target->writers != WRITERS_NODE0,
-                                     .descriptor = -1};
+    checkpoint_part_plan(part, flat, order);
+    part->by_all = target->writers != WRITERS_NODE0;
     if (part->by_all || part->world->rank == 0) {
         int length = snprintf(part->path, sizeof part->path, "%s/%s.part", target->directory, name);
         snprintf(part->final_path, sizeof part->final_path, "%s/%s", target->directory, name);
         if (length >= (int)sizeof part->path)
             error_set(error, ERROR_FILE, "the name %s/%s is too long", target->directory, name);
     }
-    contents_plan(part, order);
     return comm_agree(part->world, error) && make_frame(part, error);
 }
 

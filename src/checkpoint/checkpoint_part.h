@@ -18,6 +18,10 @@ struct checkpoint_part {
     int descriptor; /* of the part; -1: not open on this rank */
 };
 
+/* Collective. Set the contents, without a file: the same on all ranks except the algorithms. */
+void checkpoint_part_plan(struct checkpoint_part *part, const struct flat_model *flat,
+                          const struct checkpoint_order *order);
+
 /* Collective. Plan the file, create its frame (rank 0, HDF5) and open it on the ranks that write.
  * Always call checkpoint_part_end, also on failure. */
 MUST_CHECK bool checkpoint_part_begin(struct checkpoint_part *part,

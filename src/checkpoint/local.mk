@@ -16,6 +16,10 @@ libvittrain_a_SOURCES += \
 	src/checkpoint/checkpoint_writer.h \
 	src/checkpoint/convert.c \
 	src/checkpoint/convert.h \
+	src/checkpoint/memory_checkpoint.c \
+	src/checkpoint/memory_checkpoint.h \
+	src/checkpoint/memory_find.c \
+	src/checkpoint/memory_frame.h \
 	src/checkpoint/model_metadata.c \
 	src/checkpoint/model_metadata.h \
 	src/checkpoint/run_folder.c \

@@ -160,7 +160,7 @@ static bool is_temporary(const char *name)
 
 void run_folder_discard(const struct run_folder *folder, struct comm *world, bool of_node)
 {
-    static const char *const names[] = {"train.log",   "deck.ini",   "tags.log",
+    static const char *const names[] = {".memory",     "train.log",  "deck.ini",   "tags.log",
                                         "metrics.csv", "epochs.csv", "receipt.csv"};
     char path[FILE_PATH];
     DIR *entries = NULL;

@@ -250,7 +250,7 @@ static bool file_create(struct prediction_arrays *self, const struct arrays_view
     snprintf(self->part, sizeof self->part, "%s.part", self->path);
     self->descriptor = durable_create(self->part, error);
     return self->descriptor >= 0 &&
-           hdf5_frame_create(self->descriptor, self->path, file_fill, self, &bytes, error);
+           hdf5_frame_create(self->descriptor, self->path, file_fill, self, true, &bytes, error);
 }
 
 bool prediction_arrays_open(struct prediction_arrays *self, const struct inference *inference,

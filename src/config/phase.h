@@ -26,6 +26,7 @@
     X(PHASE_TEST, "test", "the evaluation of the test split")                                      \
     X(PHASE_CHECKPOINT_BEGIN, "checkpoint_begin", "the begin of a checkpoint")                     \
     X(PHASE_CHECKPOINT_WRITE, "checkpoint_write", "the writing of a checkpoint")                   \
+    X(PHASE_CHECKPOINT_MEMORY, "checkpoint_memory", "the writing of a checkpoint in memory")       \
     X(PHASE_CHECKPOINT_NAME, "checkpoint_name", "the naming of a checkpoint")                      \
     X(PHASE_CHECKPOINT_WAIT, "checkpoint_wait", "the wait for a checkpoint")                       \
     X(PHASE_WEIGHTS_WRITE, "weights_write", "the writing of the weights")                          \

@@ -55,6 +55,7 @@ struct checkpoint_options {
     double every; /* epochs; 0: only at the end */
     double every_seconds;
     int64_t keep;
+    int64_t memory;           /* steps between checkpoints in memory; 0: none */
     char resume[OPTION_TEXT]; /* auto, never, a file or s3://... */
     int monitor;              /* enum monitor_choice */
     int writers;              /* enum writers_choice */

@@ -288,12 +288,12 @@ static bool frame_copy(int frame, int descriptor, const char *path, int64_t byte
 }
 
 bool hdf5_frame_create(int descriptor, const char *path, void (*fill)(hid_t file, void *context),
-                       void *context, int64_t *bytes, struct error *error)
+                       void *context, bool reserves, int64_t *bytes, struct error *error)
 {
     const int frame = frame_make(path, fill, context, bytes, error);
     if (frame < 0)
         return false;
-    const bool good = durable_reserve(descriptor, path, *bytes, error) &&
+    const bool good = (!reserves || durable_reserve(descriptor, path, *bytes, error)) &&
                       frame_copy(frame, descriptor, path, *bytes, error);
     close(frame);
     return good;

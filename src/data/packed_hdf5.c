@@ -111,7 +111,7 @@ bool packed_frame_create(int descriptor, const char *path, struct packed_set *se
 {
     struct header header = {set,        PACKED_VERSION, set->channels, set->height,
                             set->width, set->files,     file,          set->shuffled};
-    return hdf5_frame_create(descriptor, path, frame_fill, &header, bytes, error);
+    return hdf5_frame_create(descriptor, path, frame_fill, &header, true, bytes, error);
 }
 
 /* ---- reading ---- */

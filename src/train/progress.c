@@ -528,6 +528,17 @@ static void checkpoints_log(const struct trainer *trainer)
             (long long)trainer->checkpoints.count,
             trainer->run.session.memory.snapshot != NULL ? "in the background" : "synchronously",
             blocked, 100 * blocked / (clock_now() - trainer->attempt.begin), waited);
+    const struct run_checkpoints *checkpoints = &trainer->checkpoints;
+    const double seconds = clock_now() - trainer->attempt.begin - checkpoints->memory_seconds;
+    if (checkpoints->memory_count == 0 || trainer->attempt.steps == 0)
+        return;
+    const double each = checkpoints->memory_seconds / (double)checkpoints->memory_count;
+    const double share = each / (seconds / (double)trainer->attempt.steps);
+    log_info("checkpoints in memory: %lld of %.1f ms each, %.2f %% of the time; with "
+             "checkpoint.memory=%.0f they take 1 %%",
+             (long long)checkpoints->memory_count, 1e3 * each,
+             100 * checkpoints->memory_seconds / (seconds + checkpoints->memory_seconds),
+             ceil(100 * share));
 }
 
 /* Writes the misclassified samples of the evaluation whose confusion matrix the report shows. */

@@ -264,7 +264,8 @@ static bool trainer_prepare(struct trainer *trainer, const struct options *given
                  "there is an overestimate; hold out training images with data.val=0.1");
     peak_prepare(trainer);
     return (elastic || folder_prepare(trainer, error)) && writer_prepare(trainer, error) &&
-           state_prepare(trainer, error) && log_prepare(trainer, error);
+           state_prepare(trainer, error) && log_prepare(trainer, error) &&
+           trainer_memory_open(trainer, error);
 }
 
 static void trainer_begin(struct trainer *trainer, const struct options *options,
@@ -324,6 +325,8 @@ void trainer_close(struct trainer *trainer)
     control_close(&trainer->control);
     monitor_close(trainer->output.monitor);
     checkpoint_writer_close(trainer->checkpoints.writer);
+    memory_checkpoint_close(trainer->checkpoints.memory, trainer->stop.succeeded);
+    free(trainer->checkpoints.found.sources);
     if (trainer->output.log != NULL)
         run_log_close(trainer->output.log);
     free(trainer->data);
@@ -345,6 +348,10 @@ bool trainer_train(struct trainer *trainer, char *folder, size_t size, struct er
     const bool succeeded = trainer->stop.succeeded = trainer_run(trainer, error);
     if (!succeeded)
         run_record_fail(trainer, error);
+    if (error->kind == ERROR_NUMERIC) { /* those on disk are older */
+        memory_checkpoint_close(trainer->checkpoints.memory, true);
+        trainer->checkpoints.memory = NULL;
+    }
     const bool recorded =
         trainer->attempt.number > 0 || (trainer->stop.was_over && trainer->run.world->rank == 0);
     snprintf(folder, size, "%s", recorded ? trainer->folder.path : "");

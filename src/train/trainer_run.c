@@ -54,6 +54,13 @@ static bool checkpoint_due(const struct trainer *trainer)
            (every > 0 && trainer->state.step % (steps > 0 ? steps : 1) == 0);
 }
 
+/* True if a checkpoint in memory is due. */
+static bool memory_due(const struct trainer *trainer)
+{
+    return trainer->checkpoints.memory != NULL &&
+           trainer->state.step % trainer->run.options.checkpoint.memory == 0;
+}
+
 /* Waits for the device and writes the row and the log line of the interval. */
 static bool interval_end(struct trainer *trainer, struct error *error)
 {
@@ -87,6 +94,7 @@ static bool step_advance(struct trainer *trainer, struct error *error)
     struct training_state *state = &trainer->state;
     double rate = schedule_rate(&trainer->schedule, state->step);
     status_set_step(state->step + 1);
+    memory_checkpoint_step(trainer->checkpoints.memory, state->step + 1);
     optimizer_set_momentum(&trainer->run.optimizer, &trainer->schedule, state->step);
     const bool receipt = receipts_due(trainer, state->step + 1);
     if (receipt)
@@ -139,6 +147,11 @@ static bool epoch_train(struct trainer *trainer, struct error *error)
             return false;
         if (trainer->stop.reason != NULL)
             break;
+        if (memory_due(trainer)) {
+            if (!interval_end(trainer, error))
+                return false;
+            trainer_memory_write(trainer);
+        }
         /* epoch_finish writes the checkpoint at the end of an epoch. */
         if (state->epoch_step == trainer->steps_per_epoch || !checkpoint_due(trainer))
             continue;

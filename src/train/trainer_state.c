@@ -28,6 +28,28 @@ bool trainer_find_local(struct trainer *trainer, struct error *error)
     return found || error->kind == ERROR_NONE;
 }
 
+/* Collective. Sets resume_path to the newest complete checkpoint in the memory of the nodes, if it
+ * is newer than those on disk. */
+static bool memory_resume(struct trainer *trainer, struct error *error)
+{
+    struct run_checkpoints *checkpoints = &trainer->checkpoints;
+    struct comm *world = trainer->run.world;
+    char report[4096], id[MEMORY_ID] = "";
+    const int64_t disk = checkpoint_newest_step(&checkpoints->target, world);
+    if (world->rank == 0)
+        memory_id_read(trainer->folder.path, id);
+    comm_broadcast(world, id, sizeof id, COMM_BYTE, 0);
+    if (id[0] == '\0')
+        return true;
+    const bool good = memory_find(id, world, trainer->run.session.mesh.node, disk,
+                                  &checkpoints->found, report, sizeof report, error);
+    for (char *line = strtok(report, "\n"); line != NULL; line = strtok(NULL, "\n"))
+        log_warn("ignored: %s", line);
+    snprintf(checkpoints->resume_path, sizeof checkpoints->resume_path, "%s",
+             checkpoints->found.path);
+    return good;
+}
+
 bool trainer_find_checkpoint(struct trainer *trainer, struct error *error)
 {
     const char *resume = trainer->run.options.checkpoint.resume;
@@ -43,6 +65,8 @@ bool trainer_find_checkpoint(struct trainer *trainer, struct error *error)
         snprintf(path, sizeof trainer->checkpoints.resume_path, "%s", resume);
         return true;
     }
+    if (!memory_resume(trainer, error) || path[0] != '\0')
+        return error->kind == ERROR_NONE;
     if (!trainer->folder.resuming)
         return true;
     if (!trainer_find_local(trainer, error) || path[0] != '\0')
@@ -171,12 +195,18 @@ bool trainer_resume(struct trainer *trainer, bool *resumed, struct error *error)
     const char *resume = trainer->run.options.checkpoint.resume;
     bool names_file =
         strcmp(resume, "auto") != 0 && (!rclone_is_remote(resume) || rclone_is_file(resume));
+    struct checkpoint_target target = trainer->checkpoints.target;
+    const bool in_memory = trainer->checkpoints.found.path[0] != '\0';
     *resumed = false;
     if (path[0] == '\0')
         return true;
+    if (in_memory) {
+        target.writers = WRITERS_ALL;
+        target.sources = trainer->checkpoints.found.sources;
+    }
     if (!resume_check(trainer, path, names_file, error) ||
-        !checkpoint_read(path, &trainer->checkpoints.target, &trainer->run.session.flat,
-                         &trainer->state, false, error) ||
+        !checkpoint_read(path, &target, &trainer->run.session.flat, &trainer->state, false,
+                         error) ||
         !state_check(trainer, path, error) || (names_file && !latest_check(trainer, path, error)) ||
         !result_check(trainer, path, error))
         return false;
@@ -198,6 +228,10 @@ bool trainer_resume(struct trainer *trainer, bool *resumed, struct error *error)
     const bool ended = state->epoch_step == 0 && trainer_is_over(trainer, state);
     log_info("resuming from %s: step %lld, epoch %lld", path, (long long)state->step,
              (long long)state->epoch + (ended ? 0 : 1));
+    const long long lost = trainer->checkpoints.found.reached - state->step;
+    if (lost > 0)
+        log_info("the run was interrupted in step %lld: %lld step%s repeated",
+                 (long long)trainer->checkpoints.found.reached, lost, lost == 1 ? " is" : "s are");
     *resumed = true;
     return true;
 }
@@ -243,10 +277,10 @@ char *trainer_metadata(const struct trainer *trainer)
                                    dataset->class_name, dataset->classes, dataset->row_weights);
 }
 
-bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error)
+/* Collective. Writes the state as a checkpoint on disk or in memory. */
+static bool state_write(struct trainer *trainer, bool best, bool in_memory, struct error *error)
 {
     char name[CHECKPOINT_NAME];
-    double begin = clock_now();
     state_update(trainer);
     /* A run that resumes from this checkpoint does not write the rows up to this step again. */
     error_defer(run_log_flush(trainer->output.log, &trainer->output.log_error));
@@ -261,10 +295,18 @@ bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error)
                                            .data = trainer->data,
                                            .best = best,
                                            .keep = trainer->run.options.checkpoint.keep};
-    bool good = checkpoint_writer_start(trainer->checkpoints.writer, &order, error);
+    const bool good = in_memory
+                          ? memory_checkpoint_write(trainer->checkpoints.memory, &order, error)
+                          : checkpoint_writer_start(trainer->checkpoints.writer, &order, error);
     free(deck);
     free(metadata);
-    if (!good)
+    return good;
+}
+
+bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error)
+{
+    double begin = clock_now();
+    if (!state_write(trainer, best, false, error))
         return false;
     trainer->checkpoints.overdue = false;
     trainer->checkpoints.count++;
@@ -273,6 +315,32 @@ bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error)
     progress_figures(trainer);
     checkpoint_pause(trainer, begin);
     return true;
+}
+
+bool trainer_memory_open(struct trainer *trainer, struct error *error)
+{
+    struct run_checkpoints *checkpoints = &trainer->checkpoints;
+    const bool resumes = strcmp(trainer->run.options.checkpoint.resume, "auto") == 0;
+    if (trainer->run.options.checkpoint.memory == 0)
+        return true;
+    checkpoints->memory = memory_checkpoint_open(trainer->folder.path, &trainer->run.session.flat,
+                                                 resumes ? checkpoints->found.path : NULL, error);
+    return checkpoints->memory != NULL;
+}
+
+void trainer_memory_write(struct trainer *trainer)
+{
+    struct run_checkpoints *checkpoints = &trainer->checkpoints;
+    struct error error = {.kind = ERROR_NONE};
+    const double begin = clock_now();
+    if (!state_write(trainer, false, true, &error)) {
+        log_warn("no more checkpoints in memory: %s", error.text);
+        memory_checkpoint_close(checkpoints->memory, true);
+        checkpoints->memory = NULL;
+    }
+    checkpoints->memory_count++;
+    checkpoints->memory_seconds += clock_now() - begin;
+    checkpoint_pause(trainer, begin);
 }
 
 bool trainer_checkpoint_finish(struct trainer *trainer, struct error *error)

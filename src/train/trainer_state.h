@@ -5,6 +5,7 @@
 #define VITTRAIN_TRAIN_TRAINER_STATE_H
 
 #include "checkpoint/checkpoint_writer.h"
+#include "checkpoint/memory_checkpoint.h"
 #include "checkpoint/run_folder.h"
 #include "config/options.h"
 #include "runlog/monitor.h"
@@ -78,6 +79,10 @@ struct run_checkpoints {
     double seconds;                     /* for which this attempt waited for checkpoints */
     int64_t count;                      /* of this attempt */
     bool overdue;                       /* by checkpoint.every_seconds */
+    struct memory_checkpoint *memory;   /* NULL: checkpoint.memory=0 */
+    struct memory_found found;          /* in memory; path "": resume_path is not there */
+    double memory_seconds;              /* of `memory_count` checkpoints in memory */
+    int64_t memory_count;
 };
 
 /* The best evaluation so far, as reported. training_state, which decides what the run does, ignores
@@ -173,6 +178,13 @@ bool trainer_chooses_on_test(const struct trainer *trainer);
 
 /* Returns the metadata of the run's weights (model_metadata.h); the caller frees it. */
 char *trainer_metadata(const struct trainer *trainer);
+
+/* Collective. Opens the memory of the nodes for checkpoints (checkpoint.memory). */
+MUST_CHECK bool trainer_memory_open(struct trainer *trainer, struct error *error);
+
+/* Collective, if they are open. Writes a checkpoint in memory. After a failure, such as no room, a
+ * warning is logged and the run continues without them. */
+void trainer_memory_write(struct trainer *trainer);
 
 /* Collective. Waits for the checkpoint in the background. */
 MUST_CHECK bool trainer_checkpoint_finish(struct trainer *trainer, struct error *error);

@@ -47,7 +47,7 @@ fault() {
 run 2 whole run.dir="$work/whole" $steps
 result 'an undisturbed run' "$([ $status -eq 0 ] || echo "status $status")" "$work/whole.log"
 
-fault backward:13 KILL 1 'a run whose rank is killed is resumed' 'restart 1 of 2 in 1 s, from step [1-9][0-9]* of '
+fault backward:13 KILL 1 'a run whose rank is killed is resumed' 'restart 1 of 2 in 0 s, from step [1-9][0-9]* of '
 column "$work/whole/metrics.csv" train loss >"$work/whole.loss"
 column "$work/fault/metrics.csv" train loss >"$work/fault.loss"
 result 'a resumed run has the losses of an undisturbed run, each once' "$(differ "$work/whole.loss" "$work/fault.loss" 0)" "$work/fault.log"

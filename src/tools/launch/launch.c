@@ -4,6 +4,7 @@
  * stderr and from the run folder. */
 #include "tools/launch/launch.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,9 +17,9 @@
 #include "core/launcher.h"
 #include "core/log.h"
 
-/* Seconds: the first and the longest pause before a restart; limit for the lock of the run folder.
- */
-static const double pause_first = 1, pause_most = 60, lock_patience = 60;
+/* Seconds: the shortest and the longest pause before a restart without a new checkpoint; limit for
+ * the lock of the run folder. */
+static const double pause_least = 1, pause_most = 60, lock_patience = 60;
 
 /* Seconds between two attempts to reach hosts that do not answer. */
 static const double host_pause = 5;
@@ -128,8 +129,7 @@ static void progress_update(struct launch *launch, const struct attempt *attempt
     launch->begun = launch->begun || step > launch->step;
     launch->step = step > launch->step ? step : launch->step;
     launch->fruitless = fruitful ? 0 : launch->fruitless + 1;
-    if (fruitful)
-        launch->pause = pause_first;
+    launch->pause = fruitful ? 0 : fmin(fmax(2 * launch->pause, pause_least), pause_most);
 }
 
 static void restart_report(const struct launch *launch, const struct attempt *attempt)
@@ -189,8 +189,9 @@ static bool hosts_reduce(struct launch *launch, const char *missing, struct erro
     if (missing[0] != '\0')
         fprintf(stderr,
                 "vittrain: launch: no answer from %s: continuing with %lld ranks on the "
-                "other hosts (mesh.elastic)\n",
-                missing, (long long)ranks);
+                "other hosts%s\n",
+                missing, (long long)ranks,
+                launched_hosts_suffice(&launch->hosts) ? "" : " (mesh.elastic)");
     return true;
 }
 
@@ -208,7 +209,7 @@ static bool hosts_settle(struct launch *launch, struct error *error)
             return true;
         int count = launched_hosts_try(&launch->hosts);
         launched_hosts_missing(&launch->hosts, missing, sizeof missing);
-        if (count == 0 || elastic)
+        if (count == 0 || elastic || launched_hosts_suffice(&launch->hosts))
             return hosts_reduce(launch, missing, error);
         if (clock_now() > end)
             return error_set(error, ERROR_PEER,
@@ -252,7 +253,6 @@ static bool restart_prepare(struct launch *launch, const struct attempt *attempt
     restart_report(launch, attempt);
     if (attempt_sleep(launch->pause))
         return restart_cancelled(error);
-    launch->pause = 2 * launch->pause < pause_most ? 2 * launch->pause : pause_most;
     if (!launched_run_wait(&launch->run, lock_patience))
         return error_set(error, ERROR_PEER,
                          "launch: another process still uses %s: find it (fuser %s/.lock on each "
@@ -266,7 +266,7 @@ static int launch_run(int count, char **words)
     static struct launch launch;
     struct error error = {0};
     struct attempt attempt = {0};
-    launch = (struct launch){.restarts_max = 3, .grace = 10, .wait = 300, .pause = pause_first};
+    launch = (struct launch){.restarts_max = 3, .grace = 10, .wait = 300};
     if (count > 0 && (strcmp(words[0], "--help") == 0 || strcmp(words[0], "-h") == 0))
         return app_inform(&(struct command_line){.command = command_launch.name, .help = true});
     if (launch_read(&launch, count, words, &error)) {
@@ -307,7 +307,8 @@ const struct command command_launch = {
         "attempt. A command that does not end within the grace period (10 s) after a failure is "
         "killed. No process of an attempt is left on this "
         "host before the next attempt. If mpirun has a host file, all its hosts are tried before a "
-        "restart, with the agent that mpirun uses. Without the hosts that do not answer the run "
-        "continues with fewer ranks if it has mesh.elastic=yes; otherwise launch waits for them "
-        "(--wait, 300 s). Exit code: that of the command; 9 if it failed and is not started again.",
+        "restart, with the agent that mpirun uses. If some do not answer, the run continues on the "
+        "others, if they have enough slots or with fewer ranks if it has mesh.elastic=yes. "
+        "Otherwise launch waits for the missing hosts (--wait, 300 s). Exit code: that of the "
+        "command; 9 if it failed and is not started again.",
     .run_alone = launch_run};

@@ -98,8 +98,8 @@ struct launched_run {
 
 void launched_run_read(struct launched_run *run, int count, char *const *words);
 
-/* Return the step of the newest checkpoint, -1 without checkpoints or if the run is unknown. Also
- * finds the run folder. */
+/* Return the step of the newest checkpoint on disk or in the memory of this host, -1 without
+ * checkpoints or if the run is unknown. Also finds the run folder. */
 int64_t launched_run_step(struct launched_run *run);
 
 /* The text of the run's lock file: "attempt 2 ended". */
@@ -150,6 +150,10 @@ int launched_hosts_try(struct launched_hosts *hosts);
 
 /* List the hosts that do not answer: "n2, n3". */
 void launched_hosts_missing(const struct launched_hosts *hosts, char *text, size_t size);
+
+/* True if the hosts that answer have a slot for each rank that the command asks for: some hosts of
+ * the file are spare ones. */
+bool launched_hosts_suffice(const struct launched_hosts *hosts);
 
 /* Change `words` to a host file with only the hosts that answer, and reduce the number of ranks to
  * their slots. Restores `original` if all answer. Return the number of ranks, 0 on error or if

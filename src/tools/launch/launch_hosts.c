@@ -247,6 +247,14 @@ static bool reduced_write(struct launched_hosts *hosts, struct error *error)
                      hosts->reduced, strerror(errno));
 }
 
+bool launched_hosts_suffice(const struct launched_hosts *hosts)
+{
+    int64_t available = 0;
+    for (int i = 0; i < hosts->count; i++)
+        available += hosts->host[i].answers ? hosts->host[i].slots : 0;
+    return hosts->ranks_at > 0 && available >= hosts->ranks;
+}
+
 int64_t launched_hosts_use(struct launched_hosts *hosts, char **words, char *const *original,
                            struct error *error)
 {

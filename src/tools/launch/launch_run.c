@@ -12,6 +12,7 @@
 
 #include "app/app.h"
 #include "checkpoint/checkpoint_name.h"
+#include "checkpoint/memory_checkpoint.h"
 #include "config/command_line.h"
 #include "config/options.h"
 #include "core/clock.h"
@@ -80,17 +81,27 @@ static bool folder_known(struct launched_run *run)
     return run->folder[0] != '\0';
 }
 
+/* Return the step of the newest checkpoint in a folder, -1 without one. */
+static int64_t newest_step(const char *folder)
+{
+    int64_t newest = -1;
+    DIR *entries = NULL;
+    for (const char *name; (name = folder_next(&entries, folder)) != NULL;)
+        newest = larger(newest, checkpoint_name_step(name));
+    return newest;
+}
+
 int64_t launched_run_step(struct launched_run *run)
 {
-    char path[OPTION_TEXT + 16];
-    int64_t newest = -1;
+    char path[OPTION_TEXT + 16], id[MEMORY_ID];
     if (!folder_known(run))
         return -1;
     snprintf(path, sizeof path, "%s/checkpoints", run->folder);
-    DIR *entries = NULL;
-    for (const char *name; (name = folder_next(&entries, path)) != NULL;)
-        newest = larger(newest, checkpoint_name_step(name));
-    return newest;
+    const int64_t newest = newest_step(path);
+    if (!memory_id_read(run->folder, id))
+        return newest;
+    memory_folder(id, path, sizeof path);
+    return larger(newest, newest_step(path));
 }
 
 struct attempt_mark launched_run_mark(struct launched_run *run)

@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* Writes checkpoints in memory. Each node's first rank creates its file and renames it from
+ * NAME.part when all ranks of all nodes have written; the other file is unchanged until then. Files
+ * are written through a mapping, and reused. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* fallocate */
+#endif
+#include "checkpoint/memory_checkpoint.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "checkpoint/checkpoint_part.h"
+#include "checkpoint/memory_frame.h"
+#include "config/phase.h"
+#include "config/run_options.h"
+#include "core/allocate.h"
+#include "core/atomic_file.h"
+#include "core/crc32c.h"
+#include "core/durable.h"
+#include "core/folder.h"
+#include "core/output_file.h"
+#include "core/status.h"
+#include "core/text_file.h"
+
+/* A file that is written in turn with the other one. */
+struct memory_file {
+    char path[PATH_MAX]; /* "": not created by this attempt */
+    int descriptor;
+    unsigned char *memory;            /* the mapped file */
+    int64_t bytes, unit_count;        /* of the file */
+    struct checkpoint_layout *layout; /* [unit_count]: where memory is reserved */
+};
+
+struct memory_checkpoint {
+    const struct flat_model *flat;
+    char folder[128], resumed[PATH_MAX];
+    int *partner; /* [ranks]: the rank that copies a rank's pieces; NULL: one node */
+    struct memory_file file[2];
+    int next;                 /* of `file` */
+    _Atomic int64_t *reached; /* mapped; NULL: not the first rank of a node */
+};
+
+static bool is_first(const struct memory_checkpoint *memory)
+{
+    return memory->flat->mesh->node->rank == 0;
+}
+
+/* ---- sizes ---- */
+
+/* Bytes of a rank's pieces in one checkpoint. */
+static int64_t own_bytes(const struct flat_model *flat)
+{
+    const struct mesh *mesh = flat->mesh;
+    int64_t elements = 0;
+    for (int u = 0; u < flat->count; u++) {
+        struct unit unit = *flat->buffers[u].unit;
+        const struct checkpoint_contents one = {
+            .units = &unit, .shard = mesh->shard->size, .replica = mesh->replica->size};
+        int64_t begin, end;
+        checkpoint_range(&one, 0, mesh->shard->rank, mesh->replica->rank, &begin, &end);
+        elements += end - begin;
+    }
+    return elements * (1 + flat->moments + flat->averaged) * (int64_t)sizeof(float);
+}
+
+size_t memory_checkpoint_bytes(const struct flat_model *flat)
+{
+    return (size_t)(2 * own_bytes(flat) * (flat->mesh->node_count > 1 ? 2 : 1));
+}
+
+/* Collective. Return the partner of each rank: on the next node, with the same number there as far
+ * as that node has as many ranks. NULL with one node. */
+static int *partners_find(struct comm *world)
+{
+    int nodes, *node_of = allocate((size_t)world->size, sizeof *node_of);
+    struct comm *here = comm_split_nodes(world, node_of, &nodes);
+    here->backend->close(here);
+    int *partner = nodes > 1 ? allocate((size_t)world->size, sizeof *partner) : NULL;
+    for (int rank = 0; nodes > 1 && rank < world->size; rank++) {
+        int local = 0, there = 0, next = (node_of[rank] + 1) % nodes;
+        for (int other = 0; other < world->size; other++) {
+            local += other < rank && node_of[other] == node_of[rank];
+            there += node_of[other] == next;
+        }
+        local %= there;
+        for (int other = world->size - 1; other >= 0; other--)
+            if (node_of[other] == next && --there == local)
+                partner[rank] = other;
+    }
+    free(node_of);
+    return partner;
+}
+
+/* Collective. Fail if a node has too little memory for both files. */
+static bool room_check(struct memory_checkpoint *memory, struct error *error)
+{
+    const struct mesh *mesh = memory->flat->mesh;
+    struct statvfs disk;
+    int64_t *bytes = allocate((size_t)mesh->world->size, sizeof *bytes);
+    const int self = mesh->world->rank;
+    bytes[self] = own_bytes(memory->flat);
+    comm_all_gather(mesh->world, bytes, 1, COMM_INT64);
+    int64_t needed = 2 * bytes[self];
+    for (int rank = 0; memory->partner != NULL && rank < mesh->world->size; rank++)
+        needed += memory->partner[rank] == self ? 2 * bytes[rank] : 0;
+    comm_all_reduce(mesh->node, &needed, 1, COMM_INT64, COMM_SUM);
+    free(bytes);
+    if (is_first(memory) && statvfs(memory->folder, &disk) == 0) {
+        const double room = (double)disk.f_bavail * (double)disk.f_frsize;
+        if ((double)needed > room)
+            error_set(error, ERROR_MEMORY,
+                      "checkpoint.memory: two checkpoints take %.1f MB in /dev/shm of this node, "
+                      "where %.1f MB are free; enlarge it, use more nodes, or set "
+                      "checkpoint.memory=0",
+                      (double)needed / 1e6, room / 1e6);
+    }
+    return comm_agree(mesh->world, error);
+}
+
+/* ---- the folder ---- */
+
+void memory_folder(const char *id, char *path, size_t size)
+{
+    snprintf(path, size, "/dev/shm/vittrain-%u-%s", (unsigned)geteuid(), id);
+}
+
+bool memory_id_read(const char *run, char id[MEMORY_ID])
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/.memory", run);
+    char *text = text_file_read(path, NULL);
+    const bool good =
+        text != NULL && strspn(text, "0123456789abcdef") == MEMORY_ID - 1 && text[16] == '\n';
+    snprintf(id, MEMORY_ID, "%s", good ? text : "");
+    free(text);
+    return good;
+}
+
+/* Rank 0. */
+static void id_make(const char *run, char id[MEMORY_ID], struct error *error)
+{
+    char path[PATH_MAX], text[MEMORY_ID + 1];
+    uint64_t number = 0;
+    ENSURE(getrandom(&number, sizeof number, 0) == sizeof number, "no random number");
+    snprintf(id, MEMORY_ID, "%016llx", (unsigned long long)number);
+    snprintf(text, sizeof text, "%s\n", id);
+    snprintf(path, sizeof path, "%s/.memory", run);
+    error_defer(atomic_file_write(path, text, error));
+}
+
+bool memory_folder_is_own(const char *path)
+{
+    struct stat status;
+    return lstat(path, &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == geteuid() &&
+           (status.st_mode & 077) == 0;
+}
+
+/* On the first rank of a node: create the folder, and remove all files except `resumed`. */
+static bool folder_open(struct memory_checkpoint *memory, struct error *error)
+{
+    char path[PATH_MAX];
+    const char *folder = memory->folder;
+    if (mkdir(folder, 0700) != 0 && errno != EEXIST)
+        return error_set(error, ERROR_FILE,
+                         "checkpoint.memory: cannot create %s: %s; set checkpoint.memory=0", folder,
+                         strerror(errno));
+    if (!memory_folder_is_own(folder))
+        return error_set(error, ERROR_FILE,
+                         "checkpoint.memory: %s exists, but is not a private folder of this user; "
+                         "remove it",
+                         folder);
+    DIR *entries = NULL;
+    for (const char *name; (name = folder_next(&entries, folder)) != NULL;) {
+        snprintf(path, sizeof path, "%s/%s", folder, name);
+        if (strcmp(path, memory->resumed) != 0)
+            unlink(path);
+    }
+    snprintf(path, sizeof path, "%s/" MEMORY_REACHED, folder);
+    const int file = output_file_open(path, O_RDWR | O_CREAT);
+    if (file >= 0 && fallocate(file, 0, 0, sizeof *memory->reached) == 0) {
+        void *mapped =
+            mmap(NULL, sizeof *memory->reached, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        memory->reached = mapped != MAP_FAILED ? mapped : NULL;
+    }
+    if (file >= 0)
+        close(file);
+    return memory->reached != NULL ||
+           error_set(error, ERROR_MEMORY, "checkpoint.memory: no memory in /dev/shm: %s",
+                     strerror(errno));
+}
+
+struct memory_checkpoint *memory_checkpoint_open(const char *run, const struct flat_model *flat,
+                                                 const char *resumed, struct error *error)
+{
+    struct memory_checkpoint *memory = allocate(1, sizeof *memory);
+    struct comm *world = flat->mesh->world;
+    char id[MEMORY_ID] = "";
+    memory->flat = flat;
+    snprintf(memory->resumed, sizeof memory->resumed, "%s", resumed != NULL ? resumed : "");
+    for (int i = 0; i < 2; i++)
+        memory->file[i].descriptor = -1;
+    if (world->rank == 0 && (!memory_id_read(run, id) || resumed == NULL))
+        id_make(run, id, error);
+    comm_broadcast(world, id, sizeof id, COMM_BYTE, 0);
+    memory_folder(id, memory->folder, sizeof memory->folder);
+    memory->partner = partners_find(world);
+    if (comm_agree(world, error) && is_first(memory))
+        error_defer(folder_open(memory, error));
+    if (comm_agree(world, error) && room_check(memory, error))
+        return memory;
+    memory_checkpoint_close(memory, false);
+    return NULL;
+}
+
+void memory_checkpoint_step(struct memory_checkpoint *memory, int64_t step)
+{
+    if (memory != NULL && memory->reached != NULL)
+        *memory->reached = step;
+}
+
+static void file_close(struct memory_file *file)
+{
+    if (file->memory != NULL)
+        munmap(file->memory, (size_t)file->bytes);
+    if (file->descriptor >= 0)
+        close(file->descriptor);
+    free(file->layout);
+    *file = (struct memory_file){.descriptor = -1};
+}
+
+void memory_checkpoint_close(struct memory_checkpoint *memory, bool removes)
+{
+    if (memory == NULL)
+        return;
+    for (int i = 0; i < 2; i++)
+        file_close(&memory->file[i]);
+    if (memory->reached != NULL)
+        munmap((void *)memory->reached, sizeof *memory->reached);
+    if (removes && is_first(memory))
+        folder_remove(memory->folder);
+    free(memory->partner);
+    free(memory);
+}
+
+/* ---- one checkpoint ---- */
+
+/* Collective in the node. Open the file under its temporary name. */
+static bool file_begin(struct memory_checkpoint *memory, struct memory_file *file, const char *path,
+                       struct error *error)
+{
+    if (is_first(memory) && file->path[0] != '\0' && rename(file->path, path) != 0)
+        durable_failed(error, "rename", file->path, errno);
+    if (is_first(memory) && file->path[0] == '\0') {
+        if (memory->file[1 - memory->next].path[0] != '\0')
+            unlink(memory->resumed); /* the other file is newer and complete */
+        file->descriptor = durable_create(path, error);
+    }
+    snprintf(file->path, sizeof file->path, "%s", path);
+    return error->kind == ERROR_NONE;
+}
+
+/* Collective. Create the frame on rank 0 and copy it to the other nodes. */
+static bool frame_make(struct memory_checkpoint *memory, struct memory_file *file,
+                       struct checkpoint_contents *contents, struct error *error)
+{
+    struct comm *world = memory->flat->mesh->world;
+    if (world->rank == 0)
+        error_defer(checkpoint_frame_write(file->descriptor, file->path, contents, false, error));
+    if (!comm_agree(world, error))
+        return false;
+    comm_broadcast(world, contents->layout,
+                   contents->unit_count * (int64_t)sizeof *contents->layout, COMM_BYTE, 0);
+    comm_broadcast(world, &contents->bytes, 1, COMM_INT64, 0);
+    return memory_frame_share(world, 0, contents, is_first(memory) ? file->descriptor : -1,
+                              file->path, error);
+}
+
+/* True if this rank's node has the piece. */
+static bool has_piece(const struct memory_checkpoint *memory, const struct checkpoint_part *part,
+                      int64_t p)
+{
+    const int self = part->world->rank, owner = part->owner[p];
+    return owner == self || (memory->partner != NULL && memory->partner[owner] == self);
+}
+
+/* Visit the vectors of all pieces in the order of the file. */
+typedef void piece_action(struct memory_checkpoint *memory, struct checkpoint_part *part, int64_t u,
+                          enum flat_vector kind, int64_t p, struct error *error);
+
+static void pieces_visit(struct memory_checkpoint *memory, struct checkpoint_part *part,
+                         piece_action *action, struct error *error)
+{
+    const struct checkpoint_contents *contents = &part->contents;
+    for (int64_t u = 0; u < contents->unit_count; u++)
+        for (enum flat_vector kind = 0; kind < FLAT_VECTORS; kind++)
+            for (int64_t i = 0;
+                 checkpoint_has(contents, kind) && i < contents->layout[u].piece_count; i++) {
+                const int64_t p = contents->layout[u].first_piece + i;
+                if (part->owner[p] == part->world->rank || has_piece(memory, part, p))
+                    action(memory, part, u, kind, p, error);
+            }
+}
+
+/* Reserve memory: writing to a mapped hole in a full file system kills the process. */
+static void piece_reserve(struct memory_checkpoint *memory, struct checkpoint_part *part, int64_t u,
+                          enum flat_vector kind, int64_t p, struct error *error)
+{
+    const struct memory_file *file = &memory->file[memory->next];
+    const int64_t offset = checkpoint_piece_offset(&part->contents, u, kind, p);
+    if (error->kind == ERROR_NONE &&
+        fallocate(file->descriptor, 0, offset,
+                  part->contents.pieces[p].count * (int64_t)sizeof(float)) != 0)
+        error_set(error, ERROR_MEMORY, "no memory in /dev/shm for %s: %s", file->path,
+                  strerror(errno));
+}
+
+/* Copy a piece of this rank into the file, and send it to the partner or receive that of one. */
+static void piece_put(struct memory_checkpoint *memory, struct checkpoint_part *part, int64_t u,
+                      enum flat_vector kind, int64_t p, struct error *error)
+{
+    struct checkpoint_piece *piece = &part->contents.pieces[p];
+    const size_t bytes = (size_t)piece->count * sizeof(float);
+    unsigned char *to =
+        memory->file[memory->next].memory + checkpoint_piece_offset(&part->contents, u, kind, p);
+    const int owner = part->owner[p], self = part->world->rank;
+    (void)error;
+    if (owner == self) {
+        vector_copy(part->flat, (int)u, kind, piece->begin, piece->count, (float *)(void *)to);
+        piece->crc[kind] = crc32c_update(0, to, bytes);
+        if (memory->partner != NULL)
+            comm_send(part->world, to, bytes, memory->partner[owner]);
+    } else {
+        comm_receive(part->world, to, bytes, owner);
+    }
+}
+
+/* Collective. Map the file on all ranks, unless it is mapped with this layout. */
+static bool file_map(struct memory_checkpoint *memory, struct checkpoint_part *part,
+                     struct error *error)
+{
+    struct memory_file *file = &memory->file[memory->next];
+    const struct checkpoint_contents *contents = &part->contents;
+    const size_t layout_bytes = (size_t)contents->unit_count * sizeof *contents->layout;
+    if (file->memory != NULL && file->bytes == contents->bytes &&
+        file->unit_count == contents->unit_count &&
+        memcmp(file->layout, contents->layout, layout_bytes) == 0)
+        return true;
+    if (file->memory != NULL)
+        munmap(file->memory, (size_t)file->bytes);
+    file->memory = NULL;
+    if (!is_first(memory) && file->descriptor < 0) {
+        file->descriptor = output_file_open(file->path, O_RDWR);
+        if (file->descriptor < 0)
+            durable_failed(error, "open", file->path, errno);
+    }
+    pieces_visit(memory, part, piece_reserve, error);
+    if (!comm_agree(part->world, error))
+        return false;
+    void *mapped = mmap(NULL, (size_t)contents->bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+                        file->descriptor, 0);
+    if (mapped == MAP_FAILED)
+        error_set(error, ERROR_MEMORY, "cannot map %s: %s", file->path, strerror(errno));
+    else
+        file->memory = mapped;
+    file->bytes = contents->bytes;
+    file->unit_count = contents->unit_count;
+    free(file->layout);
+    file->layout = allocate((size_t)contents->unit_count, sizeof *contents->layout);
+    memcpy(file->layout, contents->layout, layout_bytes);
+    return comm_agree(part->world, error);
+}
+
+bool memory_checkpoint_write(struct memory_checkpoint *memory, const struct checkpoint_order *order,
+                             struct error *error)
+{
+    struct memory_file *file = &memory->file[memory->next];
+    struct checkpoint_part part;
+    char path[PATH_MAX], temporary[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", memory->folder, order->name);
+    snprintf(temporary, sizeof temporary, "%s/%s.part", memory->folder, order->name);
+    checkpoint_part_plan(&part, memory->flat, order);
+    error_defer(file_begin(memory, file, temporary, error));
+    bool good = comm_agree(part.world, error) && frame_make(memory, file, &part.contents, error) &&
+                file_map(memory, &part, error);
+    if (good) {
+        status_set_phase(PHASE_CHECKPOINT_MEMORY);
+        pieces_visit(memory, &part, piece_put, error);
+        status_set_phase(PHASE_CHECKPOINT_NAME);
+        checkpoint_part_gather_sums(&part);
+        if (is_first(memory)) {
+            part.descriptor = file->descriptor;
+            if (checkpoint_part_put_tables(&part, error) && rename(temporary, path) != 0)
+                durable_failed(error, "rename", temporary, errno);
+            part.descriptor = -1;
+        }
+        good = comm_agree(part.world, error);
+    }
+    snprintf(file->path, sizeof file->path, "%s", good ? path : temporary);
+    checkpoint_part_end(&part, true);
+    memory->next = 1 - memory->next;
+    return good;
+}

@@ -1,0 +1,61 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# long
+# Checkpoints in memory on several nodes: a run goes on with the state of a lost node from the memory of another one,
+# on a spare node or on fewer ranks; after the loss of two nodes it resumes from the disk.
+. "$TEST_SOURCE/test/support/program.sh"
+
+take_nodes 3
+notice_soon
+cluster hosts 2 >"$work/hosts"
+second=$(cluster name 2) third=$(cluster name 3)
+steps="$small train.epochs=2 checkpoint.every=0 checkpoint.memory=3 output.tensorboard=off mesh.heartbeat_timeout=5 mesh.strategy=fsdp"
+
+# launch NAME RANKS WORD...: train on the nodes of the host file, in the background.
+launch() {
+    run_log=$work/$1.log
+    : >"$run_log"
+    name=$1 ranks=$2
+    shift 2
+    on_first "$vittrain" launch -- mpirun -np "$ranks" -hostfile "$work/hosts" "$vittrain" run.dir="$work/$name" $steps "$@" \
+        >"$run_log" 2>&1 </dev/null &
+    job=$!
+}
+
+# ended PATTERN...: wait for the launch; set `bad` if it fails or if its output lacks a pattern.
+ended() {
+    wait $job && bad= || bad="exit status $?;"
+    for pattern in "$@"; do
+        grep -qE "$pattern" "$run_log" || bad="$bad no line \"$pattern\";"
+    done
+}
+
+whole() { on_first mpirun -np "$1" -hostfile "$work/hosts" "$vittrain" run.dir="$work/whole$1" $steps >"$work/whole.log" 2>&1 </dev/null; }
+
+whole 4
+result 'an undisturbed run' "$([ $? -eq 0 ] || echo "status $?")" "$work/whole.log"
+result 'leaves nothing in memory' "$(for i in 1 2 3; do cluster exec $i ls /dev/shm | grep vittrain; done)"
+
+launch spare 4 debug.pause=backward:14:4
+wait_for 'debug.pause: rank 3' "$run_log"
+cluster crash 2
+ended "no answer from $second: continuing with 4 ranks on the other hosts$" 'resuming from /dev/shm/.*: step 12,' \
+    'interrupted in step 14: 2 steps are repeated'
+result 'a node is lost and replaced by a spare one' "$bad" "$run_log"
+result 'with the weights of an undisturbed run' "$(cmp "$work/whole4/weights.safetensors" "$work/spare/weights.safetensors" 2>&1)"
+cluster boot 2
+
+launch fewer 6 debug.pause=backward:14:4 mesh.elastic=yes
+wait_for 'debug.pause: rank 5' "$run_log"
+cluster crash 3
+ended "no answer from $third: continuing with 4 ranks on the other hosts .mesh.elastic" \
+    'resuming from /dev/shm/.*: step 12,'
+result 'a node is lost and the run goes on with fewer ranks' "$bad" "$run_log"
+cluster boot 3
+
+launch two 6 debug.pause=backward:14:4 mesh.elastic=yes checkpoint.every=0.2
+wait_for 'debug.pause: rank 5' "$run_log"
+cluster crash 2
+cluster crash 3
+ended 'step 12 in memory: the nodes lack some pieces of it' 'resuming from .*/two/checkpoints/step-'
+result 'after the loss of a node and of its copies the run resumes from the disk' "$bad" "$run_log"

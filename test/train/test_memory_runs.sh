@@ -1,0 +1,97 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# Checkpoints in memory on one node: a killed run resumes from the newest complete one with the bits of an undisturbed
+# run; damaged files, folders of others and those of an earlier run are not used; a full /dev/shm is an error at the
+# start and a warning later.
+. "$TEST_SOURCE/test/support/program.sh"
+
+steps="$small train.epochs=1 checkpoint.every=0 output.tensorboard=off output.csv=off"
+folder() { echo "/dev/shm/vittrain-$(id -u)-$(cat "$work/$1/.memory")"; }
+tidy() { for run in "$work"/*/.memory; do [ ! -e "$run" ] || rm -rf "/dev/shm/vittrain-$(id -u)-$(cat "$run")"; done; }
+
+# interrupt NAME PHASE:STEP RANK WORD...: train on two ranks and kill a rank in that phase.
+interrupt() {
+    name=$1 place=$2 rank=$3
+    shift 3
+    : >"$work/$name.killed"
+    timeout 120 $MPIRUN -np 2 "$vittrain" run.dir="$work/$name" $steps checkpoint.memory=3 debug.pause="$place:60:$rank" "$@" \
+        >"$work/$name.killed" 2>&1 </dev/null &
+    job=$!
+    wait_for "debug.pause: rank $rank " "$work/$name.killed"
+    kill -9 "$(sed -n "s/.*debug.pause: rank $rank on .*(process \([0-9]*\)).*/\1/p" "$work/$name.killed")"
+    wait $job
+    reports_kill $? || echo 'the killed run ended with 0;'
+}
+
+# resumed NAME STEP: run again; the run must resume from this step in memory and end with the weights of `whole`.
+resumed() {
+    run 2 "$1" run.dir="$work/$1" $steps checkpoint.memory=3
+    ended
+    has "$run_log" "resuming from /dev/shm/.*: step $2,"
+    cmp "$work/whole/weights.safetensors" "$work/$1/weights.safetensors" 2>&1
+    [ ! -e "$(folder "$1")" ] || echo 'its folder in /dev/shm is left'
+}
+
+# spoil FILE: change one byte of the first vector.
+spoil() { printf '\377' | dd of="$1" bs=1 seek=$(($(stat -c %s "$1") - 40000)) conv=notrunc 2>/dev/null; }
+
+run 2 whole run.dir="$work/whole" $steps checkpoint.memory=3
+result 'a run with checkpoints in memory' "$(ended)" "$run_log"
+result 'leaves nothing there' "$([ ! -e "$(folder whole)" ] || echo left)"
+run 2 without run.dir="$work/without" $steps
+result 'and has the weights of a run without' "$(cmp "$work/whole/weights.safetensors" "$work/without/weights.safetensors" 2>&1)"
+
+bad=$(interrupt step backward:11 1)
+result 'the folder is private' "$bad$(stat -c %a "$(folder step)" | grep -vx 700)" "$work/step.killed"
+result 'a killed run resumes from memory' "$(resumed step 9)" "$work/step.log"
+result 'the log names the steps that are repeated' "$(has "$work/step.log" 'interrupted in step 11: 2 steps are repeated')"
+
+bad=$(interrupt writing checkpoint_memory:12 0)
+result 'a rank is killed while it writes one' "$bad$(resumed writing 9)" "$work/writing.log"
+
+bad=$(interrupt naming checkpoint_name:12 1)
+result 'or before it is complete' "$bad$(resumed naming 9)" "$work/naming.log"
+
+bad=$(interrupt again backward:11 1 && interrupt again weights_read:0 1)
+result 'a rank is killed while the run resumes' "$bad$(resumed again 9)" "$work/again.log"
+
+bad=$(interrupt damaged backward:11 1)
+spoil "$(folder damaged)/step-00000009.h5"
+bad="$bad$(resumed damaged 6)"
+result 'of a damaged one the older is used' "$bad$(has "$work/damaged.log" 'step 9 in memory: the nodes lack')" "$work/damaged.log"
+
+bad=$(interrupt ranks backward:11 1)
+run 3 ranks run.dir="$work/ranks" $steps checkpoint.memory=3 mesh.strategy=fsdp
+result 'the run resumes on another mesh' "$bad$(ended)$(has "$run_log" 'resuming from /dev/shm/.*: step 9,')" "$run_log"
+
+bad=$(interrupt stale backward:11 1)
+tidy_stale=$(folder stale)
+rm -rf "$work/stale"
+run 2 stale run.dir="$work/stale" $steps checkpoint.memory=3
+result 'a new run does not use those of an earlier one' "$bad$(ended)$(has "$work/stale/train.log" 'run: 25 steps')$(grep resuming "$run_log")" "$run_log"
+rm -rf "$tidy_stale"
+
+bad=$(interrupt foreign backward:11 1)
+chmod 755 "$(folder foreign)"
+run 2 foreign run.dir="$work/foreign" $steps checkpoint.memory=3
+result 'a folder that others may use is refused' \
+    "$bad$(failed_otherwise 5 'exists, but is not a private folder of this user; remove it')$(grep resuming "$run_log")" "$run_log"
+
+# small_memory MEGABYTES COMMAND: run the command with a /dev/shm of this size.
+small_memory() { unshare -m sh -c "mount -t tmpfs -o size=$1 tmpfs /dev/shm && exec $2" >"$run_log" 2>&1 </dev/null; }
+if unshare -m true 2>/dev/null; then
+    run_log=$work/full.log
+    small_memory 600k "timeout 120 '$vittrain' run.dir='$work/full' $steps checkpoint.memory=3"
+    status=$?
+    result 'too little memory is an error at the start' \
+        "$(failed_otherwise 6 'two checkpoints take 0.8 MB in /dev/shm of this node, where 0.6 MB are free')" "$run_log"
+    small_memory 900k "sh -c \"(sleep 1.5; head -c 800k /dev/zero >/dev/shm/other) & timeout 120 '$vittrain' run.dir='$work/fills' $steps \
+        checkpoint.memory=20 debug.pause=backward:10:3\""
+    status=$?
+    result 'and a warning later' "$(ended)$(has "$run_log" 'warning: no more checkpoints in memory: .* No space left')" "$run_log"
+else
+    for name in 'too little memory is an error at the start' 'and a warning later'; do
+        number=$((number + 1))
+        echo "ok $number - $name # SKIP needs root, for a /dev/shm of its own"
+    done
+fi
