@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "checkpoint/checkpoint_part.h"
+#include "checkpoint/checkpoint_writer.h"
 #include "checkpoint/memory_frame.h"
 #include "config/phase.h"
 #include "config/run_options.h"
@@ -57,25 +58,9 @@ static bool is_first(const struct memory_checkpoint *memory)
 
 /* ---- sizes ---- */
 
-/* Bytes of a rank's pieces in one checkpoint. */
-static int64_t own_bytes(const struct flat_model *flat)
-{
-    const struct mesh *mesh = flat->mesh;
-    int64_t elements = 0;
-    for (int u = 0; u < flat->count; u++) {
-        struct unit unit = *flat->buffers[u].unit;
-        const struct checkpoint_contents one = {
-            .units = &unit, .shard = mesh->shard->size, .replica = mesh->replica->size};
-        int64_t begin, end;
-        checkpoint_range(&one, 0, mesh->shard->rank, mesh->replica->rank, &begin, &end);
-        elements += end - begin;
-    }
-    return elements * (1 + flat->moments + flat->averaged) * (int64_t)sizeof(float);
-}
-
 size_t memory_checkpoint_bytes(const struct flat_model *flat)
 {
-    return (size_t)(2 * own_bytes(flat) * (flat->mesh->node_count > 1 ? 2 : 1));
+    return 2 * checkpoint_snapshot_bytes(flat) * (flat->mesh->node_count > 1 ? 2 : 1);
 }
 
 /* Collective. Return the partner of each rank: on the next node, with the same number there as far
@@ -106,15 +91,11 @@ static bool room_check(struct memory_checkpoint *memory, struct error *error)
 {
     const struct mesh *mesh = memory->flat->mesh;
     struct statvfs disk;
-    int64_t *bytes = allocate((size_t)mesh->world->size, sizeof *bytes);
-    const int self = mesh->world->rank;
-    bytes[self] = own_bytes(memory->flat);
-    comm_all_gather(mesh->world, bytes, 1, COMM_INT64);
-    int64_t needed = 2 * bytes[self];
+    int64_t parts = 1; /* of this rank, and the copies of others */
     for (int rank = 0; memory->partner != NULL && rank < mesh->world->size; rank++)
-        needed += memory->partner[rank] == self ? 2 * bytes[rank] : 0;
+        parts += memory->partner[rank] == mesh->world->rank;
+    int64_t needed = 2 * parts * (int64_t)checkpoint_snapshot_bytes(memory->flat);
     comm_all_reduce(mesh->node, &needed, 1, COMM_INT64, COMM_SUM);
-    free(bytes);
     if (is_first(memory) && statvfs(memory->folder, &disk) == 0) {
         const double room = (double)disk.f_bavail * (double)disk.f_frsize;
         if ((double)needed > room)

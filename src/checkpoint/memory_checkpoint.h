@@ -35,8 +35,8 @@ MUST_CHECK bool memory_find(const char *id, struct comm *world, struct comm *nod
                             struct memory_found *found, char *report, size_t report_size,
                             struct error *error);
 
-/* Bytes of /dev/shm that one rank's part of both checkpoints takes, copies included. Without the
- * frames, which have less than a megabyte. */
+/* Bytes of /dev/shm that a rank's part of both checkpoints takes, copies included: the largest of
+ * any rank, as checkpoint_snapshot_bytes. Without the frames, which have less than a megabyte. */
 size_t memory_checkpoint_bytes(const struct flat_model *flat);
 
 /* Collective. Open the folder of the run in `run`, and write a new id to RUN/.memory if it has none

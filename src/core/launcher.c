@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/text.h"
+
 /* The first row whose variable `rank` is set applies. The launchers of MPI come first because an
  * mpirun may run inside the job of another launcher, whose variables its ranks inherit. */
 static const struct launcher {
@@ -13,7 +15,7 @@ static const struct launcher {
     bool mpi;                             /* starts MPI jobs, also of one rank */
     bool waits;
 } launchers[] = {
-    /* mpirun of Open MPI: sends SIGKILL one second after SIGTERM. */
+    /* mpirun of Open MPI: sends SIGKILL one second after SIGTERM, or after its sigkill_timeout. */
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", true, false},
     /* srun --mpi=pmix */
     {"PMIX_RANK", NULL, NULL, true, true},
@@ -93,11 +95,16 @@ int launcher_local_size(void)
 bool launcher_is_mpirun(const char *program)
 {
     static const char *const names[] = {"mpirun", "mpiexec", "orterun", "prterun"};
-    const char *slash = strrchr(program, '/'), *name = slash != NULL ? slash + 1 : program;
+    const char *name = text_base_name(program);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strncmp(name, names[i], strlen(names[i])) == 0)
             return true;
     return false;
+}
+
+bool launcher_forwards(const char *program)
+{
+    return launcher_is_mpirun(program) || strcmp(text_base_name(program), "srun") == 0;
 }
 
 /* Read the name and the parent of a process; false if it has ended. In /proc/PID/stat the name is
@@ -147,6 +154,9 @@ bool launcher_has_ranks(void)
 bool launcher_waits(void)
 {
     const struct launcher *launcher = launcher_find();
+    if (launcher != NULL && strcmp(launcher->rank, "OMPI_COMM_WORLD_RANK") == 0)
+        return variable_read("OMPI_MCA_odls_base_sigkill_timeout") > 1 ||
+               variable_read("PRTE_MCA_odls_base_sigkill_timeout") > 1;
     return launcher != NULL && launcher->waits;
 }
 

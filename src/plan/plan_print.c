@@ -79,6 +79,10 @@ static bool memory_print(const struct plan *plan, size_t *base, bool *own, struc
         last_line_print("snapshot", session.memory.snapshot_bytes,
                         *own ? "  for checkpoints in the background, on the host"
                              : "  for checkpoints in the background");
+    if (session.memory.shared_bytes > 0)
+        last_line_print("/dev/shm", session.memory.shared_bytes,
+                        *own ? "  for checkpoints in memory, on the host"
+                             : "  for checkpoints in memory");
     last_line_print(*own ? "context" : "libraries", *base,
                     *own ? "  as measured here" : "  private memory as measured here");
     *base += *own ? 0 : plan->kept;
@@ -128,7 +132,7 @@ static void strategies_print(const struct plan *plan, const struct machine *mach
     bool recomputes = model_recomputes(plan->options.model.name);
     printf("\nTotal: with %s. Sent: per rank and step, in its groups; network: the part of it "
            "between nodes.%s",
-           own ? "the context, of the GPU's memory" : "loaders, snapshot and libraries",
+           own ? "the context, of the GPU's memory" : "loaders, checkpoints and libraries",
            recomputes ? "\nblock: train.checkpoint_activations=block." : "");
     if (memory > 0)
         printf(" Largest: largest train.batch that fits in plan.memory=%.0f MiB.", mib(memory));

@@ -349,6 +349,7 @@ static void layout_put(json_t *run, const struct trainer *trainer)
                   json_integer((json_int_t)session->memory.arena.by_class[i]));
     value_put(planned, "loaders", json_integer((json_int_t)session->memory.loader_bytes));
     value_put(planned, "snapshot", json_integer((json_int_t)session->memory.snapshot_bytes));
+    value_put(planned, "shared_memory", json_integer((json_int_t)session->memory.shared_bytes));
     value_put(run, "planned", planned);
 }
 

@@ -8,6 +8,7 @@
 
 #include "checkpoint/checkpoint_read.h"
 #include "checkpoint/checkpoint_writer.h"
+#include "checkpoint/memory_checkpoint.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/weights_file.h"
 #include "config/options.h"
@@ -274,10 +275,19 @@ void session_measure(struct session *session, int64_t batch, const struct image_
         memory->loader_bytes +=
             (size_t)(batch * model_output_count(session->model)) * sizeof(float);
     memory->snapshot_bytes = snapshot ? checkpoint_snapshot_bytes(&session->flat) : 0;
+    memory->shared_bytes =
+        training && options->checkpoint.memory > 0 ? memory_checkpoint_bytes(&session->flat) : 0;
     arena_measure(&memory->arena);
     memory->arena.by_row = rows;
     session_layout(session, source, training);
     memory->arena.by_row = NULL;
+}
+
+/* Host memory besides the arena. */
+static size_t session_host_bytes(const struct session *session)
+{
+    const struct session_memory *memory = &session->memory;
+    return memory->loader_bytes + memory->snapshot_bytes + memory->shared_bytes;
 }
 
 /* Collective. With checkpoint.background=auto, no snapshot if a host lacks memory for it. */
@@ -287,7 +297,7 @@ static void snapshot_decide(struct session *session)
     if (memory->snapshot_bytes == 0 || session->options->checkpoint.background != BACKGROUND_AUTO)
         return;
     size_t available = memory_available("") / (size_t)session->mesh.node->size;
-    int64_t lacks = available > 0 && memory->loader_bytes + memory->snapshot_bytes > available;
+    int64_t lacks = available > 0 && session_host_bytes(session) > available;
     comm_all_reduce(session->mesh.world, &lacks, 1, COMM_INT64, COMM_MAX);
     if (lacks == 0)
         return;
@@ -306,7 +316,7 @@ static void memory_print(const struct session *session)
                      memory_class_name[i], mib(memory->arena.by_class[i]));
     }
     log_info("memory: %.1f MiB per rank (%s)",
-             mib(memory->arena.peak + memory->loader_bytes + memory->snapshot_bytes), classes);
+             mib(memory->arena.peak + session_host_bytes(session)), classes);
     for (int i = 0; i < MEMORY_CLASSES; i++)
         log_detail("  %-12s %10.2f MiB", memory_class_name[i], mib(memory->arena.by_class[i]));
     log_detail("  %-12s %10.2f MiB in one allocation", "arena", mib(memory->arena.peak));
@@ -315,6 +325,9 @@ static void memory_print(const struct session *session)
     if (memory->snapshot_bytes > 0)
         log_detail("  %-12s %10.2f MiB for background checkpoints", "snapshot",
                    mib(memory->snapshot_bytes));
+    if (memory->shared_bytes > 0)
+        log_detail("  %-12s %10.2f MiB for checkpoints in memory", "/dev/shm",
+                   mib(memory->shared_bytes));
 }
 
 void session_drop_snapshot(struct session *session)
@@ -470,8 +483,8 @@ bool session_allocate(struct session *session, int64_t batch, const struct image
 
 size_t session_needs(const struct session *session)
 {
-    size_t host = session->memory.loader_bytes + session->memory.snapshot_bytes;
-    return session->memory.arena.peak + (hardware_has_memory(session->device) ? 0 : host);
+    return session->memory.arena.peak +
+           (hardware_has_memory(session->device) ? 0 : session_host_bytes(session));
 }
 
 void session_set_scaler(struct session *session, const struct loss_scaler *scaler)
@@ -490,7 +503,7 @@ void session_log_memory(const struct session *session)
     size_t arena = session->memory.arena.peak, base = session->memory.base;
     size_t needed = session_needs(session), planned = needed + base;
     size_t peak = hardware_memory_peak(session->device);
-    log_info("memory of rank 0: planned %.1f MiB (arena %.1f + loaders and snapshot %.1f + %s "
+    log_info("memory of rank 0: planned %.1f MiB (arena %.1f + loaders and checkpoints %.1f + %s "
              "%.1f), %s at most %.1f MiB (%+.1f %%)",
              mib(planned), mib(arena), mib(needed - arena), gpu ? "context" : "libraries",
              mib(base), gpu ? "in use on the GPU" : "resident", mib(peak),

@@ -191,6 +191,15 @@ kill -USR1 $told
 wait $told
 status=$? run_log=$work/told.log
 check 'signals are passed on' 41 0 ready
+: >"$work/term.log"
+"$vittrain" launch -- $MPIRUN -np 2 "$vittrain" run.dir="$work/term" $steps debug.pause=backward:3:2 >"$work/term.log" 2>&1 </dev/null &
+told=$!
+wait_for 'debug.pause: rank 0 ' "$work/term.log"
+kill -TERM $told
+wait $told
+status=$? run_log=$work/term.log
+check 'the first SIGTERM stops a run' 0 0 'stopped at step'
+result 'with a checkpoint' "$([ -e "$work/term/checkpoints/last.h5" ] || echo none)" "$run_log"
 OMPI_COMM_WORLD_RANK=0 run 1 inside launch -- true
 result 'launch refuses to run under mpirun' "$(failed_otherwise 2 'cannot be run by them' | tr '\n' ' ')" "$work/inside.log"
 

@@ -273,8 +273,11 @@ static int launch_run(int count, char **words)
         launched_run_read(&launch.run, launch.count, launch.words);
         attempt_prepare();
         launch.step = launched_run_step(&launch.run);
-        const struct attempt_options options = {
-            .who = "launch", .grace = launch.grace, .output = -1};
+        const struct attempt_options options = {.who = "launch",
+                                                .grace = launch.grace,
+                                                .output = -1,
+                                                .gently = launch.run.known &&
+                                                          launcher_forwards(launch.original[0])};
         do {
             launch.mark = launched_run_mark(&launch.run);
             if (!attempt_run(launch.words, &options, &attempt, &error))

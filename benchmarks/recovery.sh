@@ -1,0 +1,137 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Seconds from a fault to the end of the first step that is new, with checkpoints in memory (checkpoint.memory=5), and what they
+# cost. Prints rows of the benchmarks' CSV; the faults with nodes need root (test/support/cluster.sh).
+#
+#   benchmarks/recovery.sh [TURNS] [CASE...] >> benchmarks/results/recovery-DATE.csv
+#
+# Cases: rank (a rank is killed, small ViT, 4 ranks), rank_nodes and node (ViT-B/32, FSDP, 8 ranks on 2 nodes of this machine: a rank
+# is killed, a node is lost and a spare one used), cost (steps of ViT-B/32 with and without). Environment: VITTRAIN.
+set -euo pipefail
+
+turns=${1:-3}
+shift || true
+[ $# -gt 0 ] || set -- rank rank_nodes node cost
+here=$(dirname "$(readlink -f "$0")")
+. "$here/common.sh"
+scratch=$(mktemp -d)
+cluster() { TEST_BUILD=$(dirname "$vittrain") TEST_SOURCE=$here/.. sh "$here/../test/support/cluster.sh" "$scratch" "$@"; }
+up=
+trap '[ -z "$up" ] || cluster down; rm -rf "$scratch"' EXIT
+common="train.steps=24 data.format=synthetic data.val=none output.weights=off output.logbook= output.tensorboard=off output.log_every=1 \
+    run.threads=1 checkpoint.every=0 checkpoint.keep=1 output.monitor=0"
+small="model.name=vit_cifar model.dim=64 model.depth=3 model.heads=2 train.batch=8 $common"
+large="model.name=vit_base_patch32_224 train.batch=2 data.samples=400 mesh.strategy=fsdp $common"
+
+nodes_up() {
+    [ -z "$up" ] || return 0
+    cluster up 3
+    up=yes
+    cluster env >"$scratch/env.sh"
+    for name in OMPI_MCA_oob_tcp PRTE_MCA_oob_tcp; do
+        echo "export ${name}_keepalive_time=1 ${name}_keepalive_probes=2"
+    done >>"$scratch/env.sh"
+    cluster hosts 4 >"$scratch/hosts"
+}
+
+# start COMMAND...: run it in the background; each line of its output gets the time.
+start() {
+    "$@" 2>&1 </dev/null | while read -r line; do echo "$(date +%s.%N) $line"; done >"$scratch/log" &
+}
+
+# when PATTERN: wait for a line that matches and print its time.
+when() {
+    for ((try = 0; try < 30000; try++)); do
+        ! grep -aqE "$1" "$scratch/log" || break
+        sleep 0.01
+    done
+    grep -aE "$1" "$scratch/log" | tail -n 1 | cut -d ' ' -f 1
+}
+
+# recovered RUN FAULT_TIME: wait for the row of step 14 and append the seconds of each part to `parts`.
+recovered() {
+    for ((try = 0; try < 30000; try++)); do
+        ! grep -qsE '^[0-9]+,14,train,' "$1/metrics.csv" || break
+        sleep 0.01
+    done
+    end=$(date +%s.%N)
+    echo "$2 $(when 'launch: restart') $(when '^[0-9.]* options: ') $(when 'resuming from /dev/shm') $(when 'set-up took') $end" |
+        awk '{ for (i = 2; i <= 6; i++) printf "%.3f ", $i - $(i - 1); printf "%.3f\n", $6 - $1 }' >>"$scratch/parts"
+    wait
+}
+
+# report MODEL BATCH PRECISION STRATEGY RANKS NAME: print the medians of `parts`.
+report() {
+    column=1
+    for part in detection 'launcher and MPI' 'set-up before reading' reading 'steps to a new one' total; do
+        row "$6: $part" "$1" "$2" "$3" "$4" "$5" 1 recovery "$(cut -d ' ' -f $column "$scratch/parts" | median)" s
+        column=$((column + 1))
+    done
+    rm "$scratch/parts"
+}
+
+pid_of() { sed -n "s/.*debug.pause: rank $1 on .*(process \([0-9]*\)).*/\1/p" "$scratch/log"; }
+
+case_rank() {
+    for ((turn = 0; turn < turns; turn++)); do
+        start "$vittrain" launch -- $mpirun -np 4 "$vittrain" $small checkpoint.memory=5 run.dir="$scratch/rank$turn" debug.pause=backward:14:60:3
+        when 'debug.pause: rank 3' >/dev/null
+        fault=$(date +%s.%N)
+        kill -9 "$(pid_of 3)"
+        recovered "$scratch/rank$turn" "$fault"
+    done
+    report vit_small_test 8 bf16 ddp 4 'a rank is killed'
+}
+
+# on_nodes NAME KILL...: train on two nodes; KILL is the fault.
+on_nodes() {
+    name=$1
+    shift
+    nodes_up
+    for ((turn = 0; turn < turns; turn++)); do
+        start cluster exec 1 sh -c '. "$0/env.sh" && cd "$0" && exec "$@"' "$scratch" "$vittrain" launch -- mpirun -np 8 \
+            -hostfile "$scratch/hosts" "$vittrain" $large checkpoint.memory=5 run.dir="$scratch/$name$turn" debug.pause=backward:14:600:7
+        when 'debug.pause: rank 7' >/dev/null
+        fault=$(date +%s.%N)
+        "$@"
+        recovered "$scratch/$name$turn" "$fault"
+        rm -rf "${scratch:?}/$name$turn"
+    done
+}
+
+case_rank_nodes() {
+    kill_rank() { cluster exec 2 kill -9 "$(pid_of 7)"; }
+    on_nodes rank kill_rank
+    nodes=2 report vit_base_patch32_224 2 bf16 fsdp 8 'a rank is killed'
+}
+
+case_node() {
+    lose() { cluster crash 2; }
+    saved=$turns turns=1
+    for ((try = 0; try < saved; try++)); do
+        on_nodes node lose
+        cluster boot 2
+    done
+    turns=$saved
+    nodes=2 report vit_base_patch32_224 2 bf16 fsdp 8 'a node is lost'
+}
+
+# Interleaved runs; the median of the ratios.
+case_cost() {
+    step() {
+        $mpirun -np 2 "$vittrain" model.name=vit_base_patch32_224 train.batch=16 data.samples=400 mesh.strategy=fsdp $common train.steps=10 \
+            output.log_every=10 run.dir="$scratch/cost" "$@" >"$scratch/cost.log" 2>&1 </dev/null
+        sed -n 's/.*"training_seconds": \([0-9.]*\).*/\1/p' "$scratch/cost/result.json"
+        rm -rf "$scratch/cost"
+    }
+    for ((turn = 0; turn < turns; turn++)); do
+        without=$(step) with=$(step checkpoint.memory=5)
+        taken=$(sed -n 's/.*checkpoints in memory: .* of \([0-9.]*\) ms each.*/\1/p' "$scratch/cost.log")
+        echo "$without $with $taken" | awk '{ print $1, $1 + 2 * $3 / 1000, 1 + 2 * $3 / 1000 / $1, $3 }' >>"$scratch/costs"
+    done
+    row 'checkpoints in memory' vit_base_patch32_224 16 bf16 fsdp 2 1 'one checkpoint' "$(cut -d ' ' -f 4 "$scratch/costs" | median)" ms
+    row 'checkpoints in memory, every 5 steps' vit_base_patch32_224 16 bf16 fsdp 2 1 'time of a step' \
+        "$(cut -d ' ' -f 3 "$scratch/costs" | median)" x
+}
+
+for case; do "case_$case"; done
