@@ -35,6 +35,7 @@ EXTRA_DIST += \
 	benchmarks/kernels.sh \
 	benchmarks/overlap.sh \
 	benchmarks/plan_check.sh \
+	benchmarks/recovery.sh \
 	benchmarks/plot \
 	benchmarks/pytorch_arrays.py \
 	benchmarks/pytorch_checkpoint.py \

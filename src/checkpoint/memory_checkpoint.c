@@ -19,6 +19,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "checkpoint/checkpoint_name.h"
 #include "checkpoint/checkpoint_part.h"
 #include "checkpoint/checkpoint_writer.h"
 #include "checkpoint/memory_frame.h"
@@ -31,7 +32,6 @@
 #include "core/folder.h"
 #include "core/output_file.h"
 #include "core/status.h"
-#include "core/text_file.h"
 
 /* A file that is written in turn with the other one. */
 struct memory_file {
@@ -110,23 +110,6 @@ static bool room_check(struct memory_checkpoint *memory, struct error *error)
 
 /* ---- the folder ---- */
 
-void memory_folder(const char *id, char *path, size_t size)
-{
-    snprintf(path, size, "/dev/shm/vittrain-%u-%s", (unsigned)geteuid(), id);
-}
-
-bool memory_id_read(const char *run, char id[MEMORY_ID])
-{
-    char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/.memory", run);
-    char *text = text_file_read(path, NULL);
-    const bool good =
-        text != NULL && strspn(text, "0123456789abcdef") == MEMORY_ID - 1 && text[16] == '\n';
-    snprintf(id, MEMORY_ID, "%s", good ? text : "");
-    free(text);
-    return good;
-}
-
 /* Rank 0. */
 static void id_make(const char *run, char id[MEMORY_ID], struct error *error)
 {
@@ -190,10 +173,10 @@ struct memory_checkpoint *memory_checkpoint_open(const char *run, const struct f
     snprintf(memory->resumed, sizeof memory->resumed, "%s", resumed != NULL ? resumed : "");
     for (int i = 0; i < 2; i++)
         memory->file[i].descriptor = -1;
-    if (world->rank == 0 && (!memory_id_read(run, id) || resumed == NULL))
+    if (world->rank == 0 && (!checkpoint_memory_id(run, id) || resumed == NULL))
         id_make(run, id, error);
     comm_broadcast(world, id, sizeof id, COMM_BYTE, 0);
-    memory_folder(id, memory->folder, sizeof memory->folder);
+    checkpoint_memory_folder(id, memory->folder, sizeof memory->folder);
     memory->partner = partners_find(world);
     if (comm_agree(world, error) && is_first(memory))
         error_defer(folder_open(memory, error));

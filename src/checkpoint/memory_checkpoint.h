@@ -11,8 +11,6 @@
 
 struct memory_checkpoint;
 
-enum { MEMORY_ID = 17 }; /* 16 hexadecimal digits and a zero */
-
 /* What a run finds in the memory of its nodes. */
 struct memory_found {
     char path[128]; /* of the newest complete checkpoint, on each node; "": none */
@@ -21,12 +19,6 @@ struct memory_found {
     int64_t reached; /* step that the run had begun when it ended; 0: unknown */
     int nodes;       /* number of nodes that had a file of it */
 };
-
-/* Write the folder of a run on each node. `id` has the form of memory_id_make. */
-void memory_folder(const char *id, char *path, size_t size);
-
-/* Rank 0. Read the id in RUN/.memory; false if there is none, or if it is invalid. */
-bool memory_id_read(const char *run, char id[MEMORY_ID]);
 
 /* Collective. Find the newest complete checkpoint in the folders of that id after step `after`.
  * `node`: the ranks of this node. All checksums are verified. `report` gets one line for each that

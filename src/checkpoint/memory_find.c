@@ -282,7 +282,7 @@ bool memory_find(const char *id, struct comm *world, struct comm *node, int64_t 
     int64_t reached = 0;
     *found = (struct memory_found){.sources = NULL};
     report[0] = '\0';
-    memory_folder(id, folder, sizeof folder);
+    checkpoint_memory_folder(id, folder, sizeof folder);
     for (int i = 0; i < LISTED_MOST; i++)
         mine[i].step = -1;
     if (node->rank == 0) {

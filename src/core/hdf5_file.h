@@ -36,8 +36,8 @@ void hdf5_errors_begin(struct hdf5_errors *errors);
 bool hdf5_errors_end(struct hdf5_errors *errors);
 
 /* Write everything that `fill` creates to the file `descriptor`, which is open for writing. Data
- * sets of hdf5_dataset_reserve are holes that the caller writes later. `reserves`: the disk space of
- * the whole file is reserved if the file system supports it. *bytes is the size of the file. */
+ * sets of hdf5_dataset_reserve are holes that the caller writes later. `reserves`: the disk space
+ * of the whole file is reserved if the file system supports it. *bytes is the size of the file. */
 MUST_CHECK bool hdf5_frame_create(int descriptor, const char *path,
                                   void (*fill)(hid_t file, void *context), void *context,
                                   bool reserves, int64_t *bytes, struct error *error);

@@ -37,7 +37,7 @@ static bool memory_resume(struct trainer *trainer, struct error *error)
     char report[4096], id[MEMORY_ID] = "";
     const int64_t disk = checkpoint_newest_step(&checkpoints->target, world);
     if (world->rank == 0)
-        memory_id_read(trainer->folder.path, id);
+        checkpoint_memory_id(trainer->folder.path, id);
     comm_broadcast(world, id, sizeof id, COMM_BYTE, 0);
     if (id[0] == '\0')
         return true;

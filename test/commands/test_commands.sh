@@ -116,7 +116,7 @@ fails 1 'an unknown command' 2 'evla.*eval' evla
 fails 2 'an unknown model names the nearest' 2 'vit_base_patch32_224' model.name=vit_base_patch32_24
 fails 1 'the beginning of names lists them' 2 'unknown model.name=vit_tiny; names that begin with it: vit_tiny_patch16_224, vit_tiny_patch16_384$' \
     model.name=vit_tiny
-fails 1 'images with one channel' 2 'model.channels is 1; set model.channels=3 \(image files always have 3\)' $small model.channels=1
+fails 1 'images with one channel' 2 '3 channels, but model.channels is 1; set it to that number \(image files always have 3\)' $small model.channels=1
 fails 1 'a patch that does not divide the image' 2 'model.patch=5 .*32 x 32' model.patch=5
 fails 1 'heads that do not divide the width' 2 'model.heads=5 does not divide model.dim=' $small model.heads=5
 fails 1 'pooling of a class token that the model lacks' 2 'model.pool=token needs' $small model.pool=token model.class_token=off

@@ -427,7 +427,7 @@ static void odd_make(const char *path, const char *name)
 
 TEST(odd_values_and_names_are_errors)
 {
-    float values[PLANE];
+    float values[PLANE + 2]; /* with two targets */
     int32_t label;
     temporary_directory("odd");
     odd_make(temporary_path("odd/one.h5"), "a");

@@ -12,7 +12,6 @@
 
 #include "app/app.h"
 #include "checkpoint/checkpoint_name.h"
-#include "checkpoint/memory_checkpoint.h"
 #include "config/command_line.h"
 #include "config/options.h"
 #include "core/clock.h"
@@ -98,9 +97,9 @@ int64_t launched_run_step(struct launched_run *run)
         return -1;
     snprintf(path, sizeof path, "%s/checkpoints", run->folder);
     const int64_t newest = newest_step(path);
-    if (!memory_id_read(run->folder, id))
+    if (!checkpoint_memory_id(run->folder, id))
         return newest;
-    memory_folder(id, path, sizeof path);
+    checkpoint_memory_folder(id, path, sizeof path);
     return larger(newest, newest_step(path));
 }
 
