@@ -13,7 +13,7 @@ struct memory_checkpoint;
 
 /* What a run finds in the memory of its nodes. */
 struct memory_found {
-    char path[128]; /* of the newest complete checkpoint, on each node; "": none */
+    char path[192]; /* of the newest complete checkpoint, on each node; "": none */
     int *sources;   /* checkpoint_target.sources; the caller frees it */
     int64_t step;
     int64_t reached; /* step that the run had begun when it ended; 0: unknown */

@@ -253,7 +253,7 @@ static bool candidate_try(const char *folder, const struct listed *listed,
                           const struct listed *wanted, struct comm *world, struct comm *node,
                           struct memory_found *found, struct error *error)
 {
-    char name[CHECKPOINT_NAME], path[sizeof found->path + CHECKPOINT_NAME];
+    char name[CHECKPOINT_NAME], path[sizeof found->path];
     int root = -1, nodes = 0;
     checkpoint_name(name, wanted->step);
     snprintf(path, sizeof path, "%s/%s", folder, name);

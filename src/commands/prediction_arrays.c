@@ -73,7 +73,8 @@ static void variable_name(const struct prediction_arrays *self, const struct var
 {
     char suffix[24];
     snprintf(suffix, sizeof suffix, "@%+lld", (long long)y->offset);
-    snprintf(name, ARRAY_NAME - sizeof suffix, "%s", y->name);
+    snprintf(name, ARRAY_NAME - sizeof suffix, "%.*s", ARRAY_NAME - (int)sizeof suffix - 1,
+             y->name);
     const size_t length = strlen(name);
     for (char *c = name; *c != '\0'; c++)
         if (*c == '/')
@@ -171,7 +172,7 @@ static void dimension_name(const struct prediction_arrays *self,
     if (self->axes[axis].count > 0)
         snprintf(name, ARRAY_NAME, "%s", self->axes[axis].name);
     else if (axis == AXIS_OUTPUTS && self->count > 1)
-        snprintf(name, ARRAY_NAME, "%s_output", variable->name);
+        snprintf(name, ARRAY_NAME, "%.*s_output", ARRAY_NAME - 8, variable->name);
     else
         snprintf(name, ARRAY_NAME, "%s", names[axis]);
     for (int v = 0; v < self->count; v++)

@@ -85,7 +85,8 @@ static bool variables_resolve(struct arrays *self, const struct options *options
         variable_write(variable, name);
         if (variable->offset != 0 && !place->is_npy && array_path_has(place, name)) {
             variable->offset = 0;
-            snprintf(variable->name, sizeof variable->name, "%s", name);
+            snprintf(variable->name, sizeof variable->name, "%.*s", (int)sizeof variable->name - 1,
+                     name);
         }
         self->series.before = larger(self->series.before, -variable->offset);
         if (v < self->x_count || !predicts_beyond)
