@@ -1,12 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Seconds from a fault to the end of the first step that is new, with checkpoints in memory (checkpoint.memory=5), and what they
-# cost. Prints rows of the benchmarks' CSV; the faults with nodes need root (test/support/cluster.sh).
+# Recovery time with checkpoints in memory (checkpoint.memory=5): seconds from a fault to the end of the first step that was not
+# computed before it. Also the cost of these checkpoints. Prints rows of the benchmarks' CSV. The cases with nodes need root
+# (test/support/cluster.sh).
 #
 #   benchmarks/recovery.sh [TURNS] [CASE...] >> benchmarks/results/recovery-DATE.csv
 #
-# Cases: rank (a rank is killed, small ViT, 4 ranks), rank_nodes and node (ViT-B/32, FSDP, 8 ranks on 2 nodes of this machine: a rank
-# is killed, a node is lost and a spare one used), cost (steps of ViT-B/32 with and without). Environment: VITTRAIN.
+# Cases, with the nodes emulated on this machine. Environment: VITTRAIN.
+#   rank        a rank is killed: small ViT, 4 ranks
+#   rank_nodes  a rank is killed: ViT-B/32, FSDP, 8 ranks on 2 nodes
+#   node        a node is lost and replaced by a spare node: as rank_nodes
+#   cost        ViT-B/32, FSDP, 2 ranks, with and without checkpoints in memory
 set -euo pipefail
 
 turns=${1:-3}
@@ -34,12 +38,12 @@ nodes_up() {
     cluster hosts 4 >"$scratch/hosts"
 }
 
-# start COMMAND...: run it in the background; each line of its output gets the time.
+# start COMMAND...: run a command in the background and write its output to `log`, with the time in front of each line.
 start() {
     "$@" 2>&1 </dev/null | while read -r line; do echo "$(date +%s.%N) $line"; done >"$scratch/log" &
 }
 
-# when PATTERN: wait for a line that matches and print its time.
+# when PATTERN: wait for a line of `log` that matches, and print the time of the last such line.
 when() {
     for ((try = 0; try < 30000; try++)); do
         ! grep -aqE "$1" "$scratch/log" || break
@@ -48,7 +52,7 @@ when() {
     grep -aE "$1" "$scratch/log" | tail -n 1 | cut -d ' ' -f 1
 }
 
-# recovered RUN FAULT_TIME: wait for the row of step 14 and append the seconds of each part to `parts`.
+# recovered RUN FAULT_TIME: wait for the row of step 14 and append the seconds of each phase of the recovery to `parts`.
 recovered() {
     for ((try = 0; try < 30000; try++)); do
         ! grep -qsE '^[0-9]+,14,train,' "$1/metrics.csv" || break
@@ -63,13 +67,14 @@ recovered() {
 # report MODEL BATCH PRECISION STRATEGY RANKS NAME: print the medians of `parts`.
 report() {
     column=1
-    for part in detection 'launcher and MPI' 'set-up before reading' reading 'steps to a new one' total; do
+    for part in detection 'launcher and MPI' 'set-up before reading' reading 'steps to the first new one' total; do
         row "$6: $part" "$1" "$2" "$3" "$4" "$5" 1 recovery "$(cut -d ' ' -f $column "$scratch/parts" | median)" s
         column=$((column + 1))
     done
     rm "$scratch/parts"
 }
 
+# pid_of RANK: print the process of a rank that is in debug.pause.
 pid_of() { sed -n "s/.*debug.pause: rank $1 on .*(process \([0-9]*\)).*/\1/p" "$scratch/log"; }
 
 case_rank() {
@@ -83,7 +88,7 @@ case_rank() {
     report vit_small_test 8 bf16 ddp 4 'a rank is killed'
 }
 
-# on_nodes NAME KILL...: train on two nodes; KILL is the fault.
+# on_nodes NAME COMMAND...: train on two nodes; the command causes the fault.
 on_nodes() {
     name=$1
     shift

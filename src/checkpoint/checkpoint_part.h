@@ -18,7 +18,8 @@ struct checkpoint_part {
     int descriptor; /* of the part; -1: not open on this rank */
 };
 
-/* Collective. Set the contents, without a file: the same on all ranks except the algorithms. */
+/* Collective. Set `contents` and `owner` without creating a file. They are the same on all ranks,
+ * except the names of algorithms. */
 void checkpoint_part_plan(struct checkpoint_part *part, const struct flat_model *flat,
                           const struct checkpoint_order *order);
 

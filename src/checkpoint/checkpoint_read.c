@@ -2,7 +2,8 @@
 /* Rank 0 reads the frame and compares it with the model. Then all ranks together read all pieces to
  * verify their checksums, and only if all are valid each rank reads its shard: usually from the
  * page cache, as the file was just read. If the folder is private to rank 0's node, rank 0 reads
- * and broadcasts each piece; of a checkpoint in memory, a rank that has the piece. */
+ * and broadcasts each piece. Pieces of a checkpoint in memory may be on different nodes: each is
+ * broadcast by a rank of a node that has it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -227,6 +228,7 @@ struct loading {
     const int *sources; /* the rank that broadcasts each piece; NULL: rank 0 */
 };
 
+/* Read part of a vector, from the file or by broadcast from rank `source`, and store it. */
 static void load_block(const struct loading *loading, int u, enum flat_vector kind, int64_t begin,
                        int64_t count, int source, struct error *error)
 {

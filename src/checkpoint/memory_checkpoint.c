@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Writes checkpoints in memory. Each node's first rank creates its file and renames it from
- * NAME.part when all ranks of all nodes have written; the other file is unchanged until then. Files
- * are written through a mapping, and reused. */
+/* Writes checkpoints in memory. The first rank of each node creates the node's file as NAME.part
+ * and renames it to NAME when the ranks of all nodes have written their pieces. Until then the file
+ * of the previous checkpoint stays unchanged. Ranks write through a mapping. The two files take
+ * turns, so their memory is allocated only once. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* fallocate */
 #endif
@@ -33,22 +34,22 @@
 #include "core/output_file.h"
 #include "core/status.h"
 
-/* A file that is written in turn with the other one. */
+/* One of the two files. */
 struct memory_file {
     char path[PATH_MAX]; /* "": not created by this attempt */
     int descriptor;
-    unsigned char *memory;            /* the mapped file */
-    int64_t bytes, unit_count;        /* of the file */
-    struct checkpoint_layout *layout; /* [unit_count]: where memory is reserved */
+    unsigned char *mapped;            /* the file's contents; NULL: not mapped */
+    int64_t bytes, unit_count;        /* of the mapped file */
+    struct checkpoint_layout *layout; /* [unit_count], for which memory was reserved */
 };
 
 struct memory_checkpoint {
     const struct flat_model *flat;
     char folder[128], resumed[PATH_MAX];
-    int *partner; /* [ranks]: the rank that copies a rank's pieces; NULL: one node */
+    int *partner; /* [ranks]: the rank that keeps the copy of a rank's pieces; NULL: one node */
     struct memory_file file[2];
-    int next;                 /* of `file` */
-    _Atomic int64_t *reached; /* mapped; NULL: not the first rank of a node */
+    int next;                 /* index in `file` of the next checkpoint */
+    _Atomic int64_t *reached; /* the mapped file `reached`; NULL: not the first rank of a node */
 };
 
 static bool is_first(const struct memory_checkpoint *memory)
@@ -63,8 +64,8 @@ size_t memory_checkpoint_bytes(const struct flat_model *flat)
     return 2 * checkpoint_snapshot_bytes(flat) * (flat->mesh->node_count > 1 ? 2 : 1);
 }
 
-/* Collective. Return the partner of each rank: on the next node, with the same number there as far
- * as that node has as many ranks. NULL with one node. */
+/* Collective. Return the partner of each rank: the rank of the next node with the same local rank,
+ * modulo the number of ranks there. NULL with one node. */
 static int *partners_find(struct comm *world)
 {
     int nodes, *node_of = allocate((size_t)world->size, sizeof *node_of);
@@ -86,32 +87,32 @@ static int *partners_find(struct comm *world)
     return partner;
 }
 
-/* Collective. Fail if a node has too little memory for both files. */
-static bool room_check(struct memory_checkpoint *memory, struct error *error)
+/* Collective. Fail if /dev/shm of a node has too little free memory for both files. */
+static bool free_memory_check(struct memory_checkpoint *memory, struct error *error)
 {
     const struct mesh *mesh = memory->flat->mesh;
     struct statvfs disk;
-    int64_t parts = 1; /* of this rank, and the copies of others */
+    int64_t parts = 1; /* the part of this rank, and the copies of parts of others */
     for (int rank = 0; memory->partner != NULL && rank < mesh->world->size; rank++)
         parts += memory->partner[rank] == mesh->world->rank;
     int64_t needed = 2 * parts * (int64_t)checkpoint_snapshot_bytes(memory->flat);
     comm_all_reduce(mesh->node, &needed, 1, COMM_INT64, COMM_SUM);
     if (is_first(memory) && statvfs(memory->folder, &disk) == 0) {
-        const double room = (double)disk.f_bavail * (double)disk.f_frsize;
-        if ((double)needed > room)
+        const double available = (double)disk.f_bavail * (double)disk.f_frsize;
+        if ((double)needed > available)
             error_set(error, ERROR_MEMORY,
                       "checkpoint.memory: two checkpoints take %.1f MB in /dev/shm of this node, "
                       "where %.1f MB are free; enlarge it, use more nodes, or set "
                       "checkpoint.memory=0",
-                      (double)needed / 1e6, room / 1e6);
+                      (double)needed / 1e6, available / 1e6);
     }
     return comm_agree(mesh->world, error);
 }
 
 /* ---- the folder ---- */
 
-/* Rank 0. */
-static void id_make(const char *run, char id[MEMORY_ID], struct error *error)
+/* On rank 0: write a random id to RUN/.memory. */
+static void id_create(const char *run, char id[MEMORY_ID], struct error *error)
 {
     char path[PATH_MAX], text[MEMORY_ID + 1];
     uint64_t number = 0;
@@ -129,7 +130,8 @@ bool memory_folder_is_own(const char *path)
            (status.st_mode & 077) == 0;
 }
 
-/* On the first rank of a node: create the folder, and remove all files except `resumed`. */
+/* On the first rank of a node: create or open the folder, remove all files except `resumed`, and
+ * map the file `reached`. */
 static bool folder_open(struct memory_checkpoint *memory, struct error *error)
 {
     char path[PATH_MAX];
@@ -159,7 +161,8 @@ static bool folder_open(struct memory_checkpoint *memory, struct error *error)
     if (file >= 0)
         close(file);
     return memory->reached != NULL ||
-           error_set(error, ERROR_MEMORY, "checkpoint.memory: no memory in /dev/shm: %s",
+           error_set(error, ERROR_MEMORY,
+                     "checkpoint.memory: cannot create %s: %s; set checkpoint.memory=0", path,
                      strerror(errno));
 }
 
@@ -174,13 +177,13 @@ struct memory_checkpoint *memory_checkpoint_open(const char *run, const struct f
     for (int i = 0; i < 2; i++)
         memory->file[i].descriptor = -1;
     if (world->rank == 0 && (!checkpoint_memory_id(run, id) || resumed == NULL))
-        id_make(run, id, error);
+        id_create(run, id, error);
     comm_broadcast(world, id, sizeof id, COMM_BYTE, 0);
     checkpoint_memory_folder(id, memory->folder, sizeof memory->folder);
     memory->partner = partners_find(world);
     if (comm_agree(world, error) && is_first(memory))
         error_defer(folder_open(memory, error));
-    if (comm_agree(world, error) && room_check(memory, error))
+    if (comm_agree(world, error) && free_memory_check(memory, error))
         return memory;
     memory_checkpoint_close(memory, false);
     return NULL;
@@ -194,8 +197,8 @@ void memory_checkpoint_step(struct memory_checkpoint *memory, int64_t step)
 
 static void file_close(struct memory_file *file)
 {
-    if (file->memory != NULL)
-        munmap(file->memory, (size_t)file->bytes);
+    if (file->mapped != NULL)
+        munmap(file->mapped, (size_t)file->bytes);
     if (file->descriptor >= 0)
         close(file->descriptor);
     free(file->layout);
@@ -218,7 +221,8 @@ void memory_checkpoint_close(struct memory_checkpoint *memory, bool removes)
 
 /* ---- one checkpoint ---- */
 
-/* Collective in the node. Open the file under its temporary name. */
+/* On the first rank of a node: rename the file to its temporary name `path`, or create it. On all
+ * ranks: set file->path. */
 static bool file_begin(struct memory_checkpoint *memory, struct memory_file *file, const char *path,
                        struct error *error)
 {
@@ -233,9 +237,9 @@ static bool file_begin(struct memory_checkpoint *memory, struct memory_file *fil
     return error->kind == ERROR_NONE;
 }
 
-/* Collective. Create the frame on rank 0 and copy it to the other nodes. */
-static bool frame_make(struct memory_checkpoint *memory, struct memory_file *file,
-                       struct checkpoint_contents *contents, struct error *error)
+/* Collective. Write the frame on rank 0 and copy it to the other nodes. */
+static bool frame_create(struct memory_checkpoint *memory, struct memory_file *file,
+                         struct checkpoint_contents *contents, struct error *error)
 {
     struct comm *world = memory->flat->mesh->world;
     if (world->rank == 0)
@@ -249,18 +253,19 @@ static bool frame_make(struct memory_checkpoint *memory, struct memory_file *fil
                               file->path, error);
 }
 
-/* True if this rank's node has the piece. */
-static bool has_piece(const struct memory_checkpoint *memory, const struct checkpoint_part *part,
-                      int64_t p)
+/* True if this rank writes the piece: its own, or one of which it keeps the copy. */
+static bool writes_piece(const struct memory_checkpoint *memory, const struct checkpoint_part *part,
+                         int64_t p)
 {
     const int self = part->world->rank, owner = part->owner[p];
     return owner == self || (memory->partner != NULL && memory->partner[owner] == self);
 }
 
-/* Visit the vectors of all pieces in the order of the file. */
 typedef void piece_action(struct memory_checkpoint *memory, struct checkpoint_part *part, int64_t u,
                           enum flat_vector kind, int64_t p, struct error *error);
 
+/* Call `action` for each vector of each piece that this rank writes. All ranks have the same order,
+ * so that blocking transfers between them cannot deadlock. */
 static void pieces_visit(struct memory_checkpoint *memory, struct checkpoint_part *part,
                          piece_action *action, struct error *error)
 {
@@ -270,12 +275,13 @@ static void pieces_visit(struct memory_checkpoint *memory, struct checkpoint_par
             for (int64_t i = 0;
                  checkpoint_has(contents, kind) && i < contents->layout[u].piece_count; i++) {
                 const int64_t p = contents->layout[u].first_piece + i;
-                if (part->owner[p] == part->world->rank || has_piece(memory, part, p))
+                if (writes_piece(memory, part, p))
                     action(memory, part, u, kind, p, error);
             }
 }
 
-/* Reserve memory: writing to a mapped hole in a full file system kills the process. */
+/* Reserve memory for a piece. Without it, a write to a mapped hole raises SIGBUS if the file system
+ * is full. */
 static void piece_reserve(struct memory_checkpoint *memory, struct checkpoint_part *part, int64_t u,
                           enum flat_vector kind, int64_t p, struct error *error)
 {
@@ -284,18 +290,19 @@ static void piece_reserve(struct memory_checkpoint *memory, struct checkpoint_pa
     if (error->kind == ERROR_NONE &&
         fallocate(file->descriptor, 0, offset,
                   part->contents.pieces[p].count * (int64_t)sizeof(float)) != 0)
-        error_set(error, ERROR_MEMORY, "no memory in /dev/shm for %s: %s", file->path,
+        error_set(error, ERROR_MEMORY, "cannot reserve memory for %s: %s", file->path,
                   strerror(errno));
 }
 
-/* Copy a piece of this rank into the file, and send it to the partner or receive that of one. */
-static void piece_put(struct memory_checkpoint *memory, struct checkpoint_part *part, int64_t u,
-                      enum flat_vector kind, int64_t p, struct error *error)
+/* Copy a piece of this rank to the file and send it to the partner, or receive the piece of another
+ * rank. */
+static void piece_write(struct memory_checkpoint *memory, struct checkpoint_part *part, int64_t u,
+                        enum flat_vector kind, int64_t p, struct error *error)
 {
     struct checkpoint_piece *piece = &part->contents.pieces[p];
     const size_t bytes = (size_t)piece->count * sizeof(float);
     unsigned char *to =
-        memory->file[memory->next].memory + checkpoint_piece_offset(&part->contents, u, kind, p);
+        memory->file[memory->next].mapped + checkpoint_piece_offset(&part->contents, u, kind, p);
     const int owner = part->owner[p], self = part->world->rank;
     (void)error;
     if (owner == self) {
@@ -308,20 +315,21 @@ static void piece_put(struct memory_checkpoint *memory, struct checkpoint_part *
     }
 }
 
-/* Collective. Map the file on all ranks, unless it is mapped with this layout. */
+/* Collective. Reserve memory for the pieces and map the file on all ranks, unless this was done for
+ * the same layout. */
 static bool file_map(struct memory_checkpoint *memory, struct checkpoint_part *part,
                      struct error *error)
 {
     struct memory_file *file = &memory->file[memory->next];
     const struct checkpoint_contents *contents = &part->contents;
     const size_t layout_bytes = (size_t)contents->unit_count * sizeof *contents->layout;
-    if (file->memory != NULL && file->bytes == contents->bytes &&
+    if (file->mapped != NULL && file->bytes == contents->bytes &&
         file->unit_count == contents->unit_count &&
         memcmp(file->layout, contents->layout, layout_bytes) == 0)
         return true;
-    if (file->memory != NULL)
-        munmap(file->memory, (size_t)file->bytes);
-    file->memory = NULL;
+    if (file->mapped != NULL)
+        munmap(file->mapped, (size_t)file->bytes);
+    file->mapped = NULL;
     if (!is_first(memory) && file->descriptor < 0) {
         file->descriptor = output_file_open(file->path, O_RDWR);
         if (file->descriptor < 0)
@@ -335,7 +343,7 @@ static bool file_map(struct memory_checkpoint *memory, struct checkpoint_part *p
     if (mapped == MAP_FAILED)
         error_set(error, ERROR_MEMORY, "cannot map %s: %s", file->path, strerror(errno));
     else
-        file->memory = mapped;
+        file->mapped = mapped;
     file->bytes = contents->bytes;
     file->unit_count = contents->unit_count;
     free(file->layout);
@@ -354,11 +362,11 @@ bool memory_checkpoint_write(struct memory_checkpoint *memory, const struct chec
     snprintf(temporary, sizeof temporary, "%s/%s.part", memory->folder, order->name);
     checkpoint_part_plan(&part, memory->flat, order);
     error_defer(file_begin(memory, file, temporary, error));
-    bool good = comm_agree(part.world, error) && frame_make(memory, file, &part.contents, error) &&
-                file_map(memory, &part, error);
+    bool good = comm_agree(part.world, error) &&
+                frame_create(memory, file, &part.contents, error) && file_map(memory, &part, error);
     if (good) {
         status_set_phase(PHASE_CHECKPOINT_MEMORY);
-        pieces_visit(memory, &part, piece_put, error);
+        pieces_visit(memory, &part, piece_write, error);
         status_set_phase(PHASE_CHECKPOINT_NAME);
         checkpoint_part_gather_sums(&part);
         if (is_first(memory)) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Checkpoints in memory: a restarted run resumes from the newest one if it is newer than those on
- * disk. Each node has a folder in /dev/shm, with one file for each of the two newest: a checkpoint
- * file (checkpoint_file.h) that has the pieces of the node's ranks and copies of the pieces of one
- * other node's; the rest is a hole. So the state of a lost node is on another one. The folder
- * outlives its processes. */
+/* Checkpoints in memory. A restarted run resumes from the newest one if it is newer than those on
+ * disk. Each node has a folder in /dev/shm with the two newest checkpoints. Each is a checkpoint
+ * file (checkpoint_file.h) with the pieces of the node's ranks and copies of the pieces of another
+ * node's ranks; the rest is a hole. The state of a lost node is therefore on another node. The
+ * folder remains when the processes end. */
 #ifndef VITTRAIN_CHECKPOINT_MEMORY_CHECKPOINT_H
 #define VITTRAIN_CHECKPOINT_MEMORY_CHECKPOINT_H
 
@@ -11,40 +11,43 @@
 
 struct memory_checkpoint;
 
-/* What a run finds in the memory of its nodes. */
+/* The checkpoint that a run finds in the memory of its nodes. */
 struct memory_found {
-    char path[192]; /* of the newest complete checkpoint, on each node; "": none */
-    int *sources;   /* checkpoint_target.sources; the caller frees it */
+    char path[192]; /* of the newest complete checkpoint, the same on each node; "": none */
+    int *sources;   /* for checkpoint_target.sources; the caller frees it */
     int64_t step;
     int64_t reached; /* step that the run had begun when it ended; 0: unknown */
-    int nodes;       /* number of nodes that had a file of it */
+    int nodes;       /* number of nodes that had a file of this checkpoint */
 };
 
-/* Collective. Find the newest complete checkpoint in the folders of that id after step `after`.
- * `node`: the ranks of this node. All checksums are verified. `report` gets one line for each that
- * was skipped. */
+/* Collective. Find the newest complete checkpoint after step `after` in the folders with this id.
+ * `node`: the ranks of this node. All checksums are verified. `report` gets one line for each
+ * checkpoint that was skipped. */
 MUST_CHECK bool memory_find(const char *id, struct comm *world, struct comm *node, int64_t after,
                             struct memory_found *found, char *report, size_t report_size,
                             struct error *error);
 
-/* Bytes of /dev/shm that a rank's part of both checkpoints takes, copies included: the largest of
- * any rank, as checkpoint_snapshot_bytes. Without the frames, which have less than a megabyte. */
+/* Bytes in /dev/shm for the two checkpoints of one rank, with the copies on another node: the
+ * largest value of any rank (checkpoint_snapshot_bytes). The frames, less than 1 MB, are not
+ * counted. */
 size_t memory_checkpoint_bytes(const struct flat_model *flat);
 
-/* Collective. Open the folder of the run in `run`, and write a new id to RUN/.memory if it has none
- * or `resumed` is NULL. Files other than `resumed`, a path of memory_find, are removed.
- * ERROR_MEMORY if a node has less free memory in /dev/shm than both checkpoints take. */
+/* Collective. Create or open the folder in memory of the run folder `run`. Write a new id to
+ * RUN/.memory if there is none or if `resumed` is NULL. `resumed`: the file that the run resumed
+ * from (memory_found.path), or "". All other files in the folder in memory are removed. NULL on
+ * failure; ERROR_MEMORY if /dev/shm of a node has too little free memory for two checkpoints. */
 struct memory_checkpoint *memory_checkpoint_open(const char *run, const struct flat_model *flat,
                                                  const char *resumed, struct error *error);
 
-/* Collective. Write a checkpoint in place of the older of the two. */
+/* Collective. Write a checkpoint over the older of the two files. */
 MUST_CHECK bool memory_checkpoint_write(struct memory_checkpoint *memory,
                                         const struct checkpoint_order *order, struct error *error);
 
-/* Not collective. Note that this step begins. `memory` may be NULL. */
+/* Not collective. Store the number of the step that begins. `memory` may be NULL. */
 void memory_checkpoint_step(struct memory_checkpoint *memory, int64_t step);
 
-/* Not collective. `removes`: also remove the folder. `memory` may be NULL. */
+/* Not collective. Close the files and free `memory`, which may be NULL. `removes`: also remove the
+ * folder. */
 void memory_checkpoint_close(struct memory_checkpoint *memory, bool removes);
 
 #endif

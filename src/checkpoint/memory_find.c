@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Finds the newest complete checkpoint in the memory of the nodes. The nodes may differ: a node is
- * new, was away for some attempts, or has lost a file. Files that belong together have the same
- * step and tables. A node has a piece if its checksum is right. */
+/* Finds the newest complete checkpoint in the memory of the nodes. Nodes may have different files:
+ * a node may be new, may have missed some attempts, or may have lost a file. Files of one
+ * checkpoint have the same state and tables. A node has a piece if the checksum of the piece in its
+ * file is right. */
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -33,7 +34,7 @@ static int ascending(const void *a, const void *b)
     return (left->begin > right->begin) - (left->begin < right->begin);
 }
 
-/* Return the ranges of the file between the vectors. */
+/* Return the ranges of the file that are not vectors. The caller frees them. */
 static struct range *frame_ranges(const struct checkpoint_contents *contents, int64_t *count)
 {
     struct range *range = allocate((size_t)contents->unit_count * FLAT_VECTORS + 1, sizeof *range);
@@ -91,12 +92,12 @@ bool memory_frame_share(struct comm *world, int root, const struct checkpoint_co
 
 /* ---- the files of all nodes ---- */
 
-/* A file on the node of a rank; only the first rank of a node lists them. */
+/* A checkpoint file on the node of a rank. Only the first rank of a node lists files. */
 struct listed {
-    int64_t step, identity; /* step -1: none */
+    int64_t step, identity; /* step -1: no file */
 };
 
-enum { LISTED_MOST = 3 };
+enum { LISTED_MOST = 3 }; /* files listed per node */
 
 __attribute__((format(printf, 3, 4))) static void report_line(char *report, size_t size,
                                                               const char *format, ...)
@@ -118,6 +119,7 @@ static int64_t identity_of(const struct checkpoint_contents *contents)
                          (size_t)contents->piece_count * sizeof *contents->pieces);
 }
 
+/* List the checkpoint files in a folder. Invalid files are logged and left out. */
 static void folder_list(const char *folder, struct listed *listed)
 {
     int count = 0;
@@ -147,7 +149,7 @@ static int newest_first(const void *a, const void *b)
     return (left->identity > right->identity) - (left->identity < right->identity);
 }
 
-/* The step in the file `reached`, 0 without one. */
+/* Return the step in the file `reached`, 0 without a valid file. */
 static int64_t reached_read(const char *folder)
 {
     char path[256];
@@ -163,7 +165,8 @@ static int64_t reached_read(const char *folder)
 
 /* ---- one checkpoint ---- */
 
-/* Collective. Create a file that has only the frame on each node without one of this identity. */
+/* Collective. Create a file with only the frame, copied from rank `root`, on each node that has no
+ * file of this checkpoint. `creates`: true on the first rank of such a node. */
 static bool frame_spread(struct comm *world, int root, bool creates, const char *path,
                          struct error *error)
 {
@@ -186,9 +189,9 @@ static bool frame_spread(struct comm *world, int root, bool creates, const char 
     return good;
 }
 
-/* Collective. Verify all pieces in the file of each node; the ranks of a node divide them. Return
- * the rank that has each piece, or the number of ranks if none has it. *everywhere: all nodes have
- * all pieces. */
+/* Collective. Verify all pieces in the file of each node. The ranks of a node divide the pieces
+ * among them. Return for each piece the lowest rank that found it valid, or the number of ranks if
+ * no node has it. *everywhere: true if all nodes have all pieces. */
 static int *sources_find(const char *path, const struct checkpoint_contents *contents,
                          struct comm *world, struct comm *node, bool *everywhere)
 {
@@ -225,7 +228,8 @@ static int *sources_find(const char *path, const struct checkpoint_contents *con
     return sources;
 }
 
-/* Collective. True if all pieces of this checkpoint exist; then `found` describes it. */
+/* Collective. True if each piece of this checkpoint is valid on some node. Then set `sources` and
+ * `step` of `found`. */
 static bool is_complete(const char *path, struct comm *world, struct comm *node,
                         struct memory_found *found, struct error *error)
 {
@@ -248,7 +252,8 @@ static bool is_complete(const char *path, struct comm *world, struct comm *node,
     return complete && error->kind == ERROR_NONE;
 }
 
-/* Collective. Try the checkpoint `wanted`, of which some nodes have a file. */
+/* Collective. Verify the checkpoint `wanted`, of which at least one node has a file. True if it is
+ * complete; then set `found`. */
 static bool candidate_try(const char *folder, const struct listed *listed,
                           const struct listed *wanted, struct comm *world, struct comm *node,
                           struct memory_found *found, struct error *error)

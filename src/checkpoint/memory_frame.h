@@ -6,14 +6,15 @@
 #include "checkpoint/checkpoint_file.h"
 #include "comm/comm.h"
 
-/* File in the folder of a run: the step that began last, as an int64_t. */
+/* File in the folder in memory: the number of the step that began last, an int64_t. */
 #define MEMORY_REACHED "reached"
 
-/* True if it is a folder that only this user can use. */
+/* True if `path` is a folder of this user to which no other user has access. */
 bool memory_folder_is_own(const char *path);
 
-/* Collective. Copy everything except the vectors from the file of rank `root` to those of other
- * ranks; a rank whose descriptor is -1 writes none. The contents are used on rank `root`. */
+/* Collective. Copy the frame, all bytes outside of the vectors, from the file of rank `root` to the
+ * files of the other ranks. A rank with descriptor -1 has no file. `contents` is read only on rank
+ * `root`. */
 MUST_CHECK bool memory_frame_share(struct comm *world, int root,
                                    const struct checkpoint_contents *contents, int descriptor,
                                    const char *path, struct error *error);

@@ -15,7 +15,8 @@ static const struct launcher {
     bool mpi;                             /* starts MPI jobs, also of one rank */
     bool waits;
 } launchers[] = {
-    /* mpirun of Open MPI: sends SIGKILL one second after SIGTERM, or after its sigkill_timeout. */
+    /* mpirun of Open MPI: sends SIGKILL one second after SIGTERM, unless
+     * odls_base_sigkill_timeout is set (launcher_waits). */
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", true, false},
     /* srun --mpi=pmix */
     {"PMIX_RANK", NULL, NULL, true, true},

@@ -20,7 +20,7 @@ bool launcher_has_ranks(void);
  * False without a launcher. */
 bool launcher_waits(void);
 
-/* True for mpirun and srun: they forward SIGUSR1 to the ranks. */
+/* True for mpirun and srun, which forward SIGUSR1 to the ranks. */
 bool launcher_forwards(const char *program);
 
 /* Describe why this process counts as launched: "SLURM_PROCID=1", "child of mpirun". */

@@ -283,7 +283,7 @@ void session_measure(struct session *session, int64_t batch, const struct image_
     memory->arena.by_row = NULL;
 }
 
-/* Host memory besides the arena. */
+/* Return the planned host memory without the arena, in bytes. */
 static size_t session_host_bytes(const struct session *session)
 {
     const struct session_memory *memory = &session->memory;

@@ -23,7 +23,7 @@ struct session_memory {
     void *allocation;               /* holds the arena */
     size_t loader_bytes;            /* host memory of batches that are loaded ahead */
     size_t snapshot_bytes;          /* host memory of background checkpoints; 0: none */
-    size_t shared_bytes;            /* host memory of checkpoints in memory; 0: none */
+    size_t shared_bytes;            /* /dev/shm for checkpoints in memory; 0: none */
     float *snapshot;                /* pinned; NULL if snapshot_bytes is 0 */
     size_t base;                    /* used before the allocation: libraries, a GPU's context */
     size_t activations_mark; /* where activations start: training's and evaluation's overlap */

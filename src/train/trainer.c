@@ -348,7 +348,7 @@ bool trainer_train(struct trainer *trainer, char *folder, size_t size, struct er
     const bool succeeded = trainer->stop.succeeded = trainer_run(trainer, error);
     if (!succeeded)
         run_record_fail(trainer, error);
-    if (error->kind == ERROR_NUMERIC) { /* those on disk are older */
+    if (error->kind == ERROR_NUMERIC) { /* a restart must use an older checkpoint, from disk */
         memory_checkpoint_close(trainer->checkpoints.memory, true);
         trainer->checkpoints.memory = NULL;
     }

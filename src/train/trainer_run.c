@@ -54,7 +54,7 @@ static bool checkpoint_due(const struct trainer *trainer)
            (every > 0 && trainer->state.step % (steps > 0 ? steps : 1) == 0);
 }
 
-/* True if a checkpoint in memory is due. */
+/* True if a checkpoint in memory is due after this step. */
 static bool memory_due(const struct trainer *trainer)
 {
     return trainer->checkpoints.memory != NULL &&

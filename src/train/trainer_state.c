@@ -28,8 +28,8 @@ bool trainer_find_local(struct trainer *trainer, struct error *error)
     return found || error->kind == ERROR_NONE;
 }
 
-/* Collective. Sets resume_path to the newest complete checkpoint in the memory of the nodes, if it
- * is newer than those on disk. */
+/* Collective. Sets resume_path to the newest complete checkpoint in the memory of the nodes, or to
+ * "" if none is newer than those on disk. */
 static bool memory_resume(struct trainer *trainer, struct error *error)
 {
     struct run_checkpoints *checkpoints = &trainer->checkpoints;

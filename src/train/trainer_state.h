@@ -79,9 +79,9 @@ struct run_checkpoints {
     double seconds;                     /* for which this attempt waited for checkpoints */
     int64_t count;                      /* of this attempt */
     bool overdue;                       /* by checkpoint.every_seconds */
-    struct memory_checkpoint *memory;   /* NULL: checkpoint.memory=0 */
-    struct memory_found found;          /* in memory; path "": resume_path is not there */
-    double memory_seconds;              /* of `memory_count` checkpoints in memory */
+    struct memory_checkpoint *memory;   /* NULL: checkpoint.memory=0, or a write failed */
+    struct memory_found found;          /* path "": resume_path is not in memory */
+    double memory_seconds;              /* for `memory_count` checkpoints in memory */
     int64_t memory_count;
 };
 
@@ -179,11 +179,11 @@ bool trainer_chooses_on_test(const struct trainer *trainer);
 /* Returns the metadata of the run's weights (model_metadata.h); the caller frees it. */
 char *trainer_metadata(const struct trainer *trainer);
 
-/* Collective. Opens the memory of the nodes for checkpoints (checkpoint.memory). */
+/* Collective. With checkpoint.memory, opens the folder for checkpoints in memory. */
 MUST_CHECK bool trainer_memory_open(struct trainer *trainer, struct error *error);
 
-/* Collective, if they are open. Writes a checkpoint in memory. After a failure, such as no room, a
- * warning is logged and the run continues without them. */
+/* Collective. Writes a checkpoint in memory. After a failure, for example if /dev/shm is full, a
+ * warning is logged and the run continues without checkpoints in memory. */
 void trainer_memory_write(struct trainer *trainer);
 
 /* Collective. Waits for the checkpoint in the background. */

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # long
-# Checkpoints in memory on several nodes: a run goes on with the state of a lost node from the memory of another one,
-# on a spare node or on fewer ranks; after the loss of two nodes it resumes from the disk.
+# Checkpoints in memory on several nodes. After the loss of a node, a run resumes with the copy of its state on another
+# node, with a spare node or on fewer ranks. After the loss of two nodes it resumes from the disk.
 . "$TEST_SOURCE/test/support/program.sh"
 
 take_nodes 3
@@ -11,7 +11,7 @@ cluster hosts 2 >"$work/hosts"
 second=$(cluster name 2) third=$(cluster name 3)
 steps="$small train.epochs=2 checkpoint.every=0 checkpoint.memory=3 output.tensorboard=off mesh.heartbeat_timeout=5 mesh.strategy=fsdp"
 
-# launch NAME RANKS WORD...: train on the nodes of the host file, in the background.
+# launch NAME RANKS OPTION...: train on the nodes of the host file, in the background.
 launch() {
     run_log=$work/$1.log
     : >"$run_log"
@@ -22,7 +22,7 @@ launch() {
     job=$!
 }
 
-# ended PATTERN...: wait for the launch; set `bad` if it fails or if its output lacks a pattern.
+# ended PATTERN...: wait for `vittrain launch`; set `bad` if it fails or if its output lacks a pattern.
 ended() {
     wait $job && bad= || bad="exit status $?;"
     for pattern in "$@"; do
@@ -30,11 +30,12 @@ ended() {
     done
 }
 
+# whole RANKS: train without a fault.
 whole() { on_first mpirun -np "$1" -hostfile "$work/hosts" "$vittrain" run.dir="$work/whole$1" $steps >"$work/whole.log" 2>&1 </dev/null; }
 
 whole 4
 result 'an undisturbed run' "$([ $? -eq 0 ] || echo "status $?")" "$work/whole.log"
-result 'leaves nothing in memory' "$(for i in 1 2 3; do cluster exec $i ls /dev/shm | grep vittrain; done)"
+result 'removes its folders in memory' "$(for i in 1 2 3; do cluster exec $i ls /dev/shm | grep vittrain; done)"
 
 launch spare 4 debug.pause=backward:14:4
 wait_for 'debug.pause: rank 3' "$run_log"
@@ -42,7 +43,7 @@ cluster crash 2
 ended "no answer from $second: continuing with 4 ranks on the other hosts$" 'resuming from /dev/shm/.*: step 12,' \
     'interrupted in step 14: 2 steps are repeated'
 result 'a node is lost and replaced by a spare one' "$bad" "$run_log"
-result 'with the weights of an undisturbed run' "$(cmp "$work/whole4/weights.safetensors" "$work/spare/weights.safetensors" 2>&1)"
+result 'the weights are those of an undisturbed run' "$(cmp "$work/whole4/weights.safetensors" "$work/spare/weights.safetensors" 2>&1)"
 cluster boot 2
 
 launch fewer 6 debug.pause=backward:14:4 mesh.elastic=yes
@@ -50,7 +51,7 @@ wait_for 'debug.pause: rank 5' "$run_log"
 cluster crash 3
 ended "no answer from $third: continuing with 4 ranks on the other hosts .mesh.elastic" \
     'resuming from /dev/shm/.*: step 12,'
-result 'a node is lost and the run goes on with fewer ranks' "$bad" "$run_log"
+result 'a node is lost and the run continues on fewer ranks' "$bad" "$run_log"
 cluster boot 3
 
 launch two 6 debug.pause=backward:14:4 mesh.elastic=yes checkpoint.every=0.2

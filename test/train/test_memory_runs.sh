@@ -1,15 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Checkpoints in memory on one node: a killed run resumes from the newest complete one with the bits of an undisturbed
-# run; damaged files, folders of others and those of an earlier run are not used; a full /dev/shm is an error at the
-# start and a warning later.
+# Checkpoints in memory on one node. A killed run resumes from the newest complete one and ends with the same bits as an
+# undisturbed run. Damaged files, folders that others can use and checkpoints of an earlier run are not used. Too little
+# memory in /dev/shm is an error at the start and a warning later.
 . "$TEST_SOURCE/test/support/program.sh"
 
 steps="$small train.epochs=1 checkpoint.every=0 output.tensorboard=off output.csv=off"
 folder() { echo "/dev/shm/vittrain-$(id -u)-$(cat "$work/$1/.memory")"; }
 tidy() { for run in "$work"/*/.memory; do [ ! -e "$run" ] || rm -rf "/dev/shm/vittrain-$(id -u)-$(cat "$run")"; done; }
 
-# interrupt NAME PHASE:STEP RANK WORD...: train on two ranks and kill a rank in that phase.
+# interrupt NAME PHASE:STEP RANK OPTION...: train on two ranks and kill one rank in that phase of that step.
 interrupt() {
     name=$1 place=$2 rank=$3
     shift 3
@@ -23,23 +23,23 @@ interrupt() {
     reports_kill $? || echo 'the killed run ended with 0;'
 }
 
-# resumed NAME STEP: run again; the run must resume from this step in memory and end with the weights of `whole`.
+# resumed NAME STEP: start the run again. It must resume from this step in memory and end with the weights of `whole`.
 resumed() {
     run 2 "$1" run.dir="$work/$1" $steps checkpoint.memory=3
     ended
     has "$run_log" "resuming from /dev/shm/.*: step $2,"
     cmp "$work/whole/weights.safetensors" "$work/$1/weights.safetensors" 2>&1
-    [ ! -e "$(folder "$1")" ] || echo 'its folder in /dev/shm is left'
+    [ ! -e "$(folder "$1")" ] || echo 'its folder in /dev/shm was not removed'
 }
 
-# spoil FILE: change one byte of the first vector.
-spoil() { printf '\377' | dd of="$1" bs=1 seek=$(($(stat -c %s "$1") - 40000)) conv=notrunc 2>/dev/null; }
+# damage FILE: change one byte of a vector.
+damage() { printf '\377' | dd of="$1" bs=1 seek=$(($(stat -c %s "$1") - 40000)) conv=notrunc 2>/dev/null; }
 
 run 2 whole run.dir="$work/whole" $steps checkpoint.memory=3
 result 'a run with checkpoints in memory' "$(ended)" "$run_log"
-result 'leaves nothing there' "$([ ! -e "$(folder whole)" ] || echo left)"
+result 'removes its folder in /dev/shm' "$([ ! -e "$(folder whole)" ] || echo 'not removed')"
 run 2 without run.dir="$work/without" $steps
-result 'and has the weights of a run without' "$(cmp "$work/whole/weights.safetensors" "$work/without/weights.safetensors" 2>&1)"
+result 'has the same weights as a run without checkpoints in memory' "$(cmp "$work/whole/weights.safetensors" "$work/without/weights.safetensors" 2>&1)"
 
 bad=$(interrupt step backward:11 1)
 result 'the folder is private' "$bad$(stat -c %a "$(folder step)" | grep -vx 700)" "$work/step.killed"
@@ -47,18 +47,18 @@ result 'a killed run resumes from memory' "$(resumed step 9)" "$work/step.log"
 result 'the log names the steps that are repeated' "$(has "$work/step.log" 'interrupted in step 11: 2 steps are repeated')"
 
 bad=$(interrupt writing checkpoint_memory:12 0)
-result 'a rank is killed while it writes one' "$bad$(resumed writing 9)" "$work/writing.log"
+result 'a rank is killed while it writes a checkpoint in memory' "$bad$(resumed writing 9)" "$work/writing.log"
 
 bad=$(interrupt naming checkpoint_name:12 1)
-result 'or before it is complete' "$bad$(resumed naming 9)" "$work/naming.log"
+result 'a rank is killed before the checkpoint is complete' "$bad$(resumed naming 9)" "$work/naming.log"
 
 bad=$(interrupt again backward:11 1 && interrupt again weights_read:0 1)
 result 'a rank is killed while the run resumes' "$bad$(resumed again 9)" "$work/again.log"
 
 bad=$(interrupt damaged backward:11 1)
-spoil "$(folder damaged)/step-00000009.h5"
+damage "$(folder damaged)/step-00000009.h5"
 bad="$bad$(resumed damaged 6)"
-result 'of a damaged one the older is used' "$bad$(has "$work/damaged.log" 'step 9 in memory: the nodes lack')" "$work/damaged.log"
+result 'the older checkpoint is used if the newest is damaged' "$bad$(has "$work/damaged.log" 'step 9 in memory: the nodes lack')" "$work/damaged.log"
 
 bad=$(interrupt ranks backward:11 1)
 run 3 ranks run.dir="$work/ranks" $steps checkpoint.memory=3 mesh.strategy=fsdp
@@ -68,13 +68,13 @@ bad=$(interrupt stale backward:11 1)
 tidy_stale=$(folder stale)
 rm -rf "$work/stale"
 run 2 stale run.dir="$work/stale" $steps checkpoint.memory=3
-result 'a new run does not use those of an earlier one' "$bad$(ended)$(has "$work/stale/train.log" 'run: 25 steps')$(grep resuming "$run_log")" "$run_log"
+result 'a new run does not use the checkpoints of an earlier run' "$bad$(ended)$(has "$work/stale/train.log" 'run: 25 steps')$(grep resuming "$run_log")" "$run_log"
 rm -rf "$tidy_stale"
 
 bad=$(interrupt foreign backward:11 1)
 chmod 755 "$(folder foreign)"
 run 2 foreign run.dir="$work/foreign" $steps checkpoint.memory=3
-result 'a folder that others may use is refused' \
+result 'a folder to which others have access is refused' \
     "$bad$(failed_otherwise 5 'exists, but is not a private folder of this user; remove it')$(grep resuming "$run_log")" "$run_log"
 
 # small_memory MEGABYTES COMMAND: run the command with a /dev/shm of this size.
@@ -88,10 +88,10 @@ if unshare -m true 2>/dev/null; then
     small_memory 900k "sh -c \"(sleep 1.5; head -c 800k /dev/zero >/dev/shm/other) & timeout 120 '$vittrain' run.dir='$work/fills' $steps \
         checkpoint.memory=20 debug.pause=backward:10:3\""
     status=$?
-    result 'and a warning later' "$(ended)$(has "$run_log" 'warning: no more checkpoints in memory: .* No space left')" "$run_log"
+    result 'a full /dev/shm is a warning later' "$(ended)$(has "$run_log" 'warning: no more checkpoints in memory: .* No space left')" "$run_log"
 else
-    for name in 'too little memory is an error at the start' 'and a warning later'; do
+    for name in 'too little memory is an error at the start' 'a full /dev/shm is a warning later'; do
         number=$((number + 1))
-        echo "ok $number - $name # SKIP needs root, for a /dev/shm of its own"
+        echo "ok $number - $name # SKIP needs root, to mount a /dev/shm"
     done
 fi

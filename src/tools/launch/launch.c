@@ -17,8 +17,8 @@
 #include "core/launcher.h"
 #include "core/log.h"
 
-/* Seconds: the shortest and the longest pause before a restart without a new checkpoint; limit for
- * the lock of the run folder. */
+/* Seconds: the shortest and the longest pause before a restart after an attempt without a new
+ * checkpoint; the limit of the wait for the lock of the run folder. */
 static const double pause_least = 1, pause_most = 60, lock_patience = 60;
 
 /* Seconds between two attempts to reach hosts that do not answer. */

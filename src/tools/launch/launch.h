@@ -62,7 +62,8 @@ struct attempt_options {
     const char *who; /* the calling command, for messages: "launch" */
     double grace;    /* seconds that the command may take to end after a failure */
     int output;      /* file descriptor for its stdout and stderr; -1: inherited */
-    /* Pass on the first signal to end as SIGUSR1, which stops training with a checkpoint. */
+    /* True if the first SIGTERM, SIGINT, SIGHUP or SIGQUIT is passed on as SIGUSR1, which stops
+     * training with a checkpoint. */
     bool gently;
 };
 
@@ -98,8 +99,8 @@ struct launched_run {
 
 void launched_run_read(struct launched_run *run, int count, char *const *words);
 
-/* Return the step of the newest checkpoint on disk or in the memory of this host, -1 without
- * checkpoints or if the run is unknown. Also finds the run folder. */
+/* Return the step of the newest checkpoint on disk or in the memory of this host, or -1 if there is
+ * none or the run is unknown. Also finds the run folder. */
 int64_t launched_run_step(struct launched_run *run);
 
 /* The text of the run's lock file: "attempt 2 ended". */
@@ -151,8 +152,8 @@ int launched_hosts_try(struct launched_hosts *hosts);
 /* List the hosts that do not answer: "n2, n3". */
 void launched_hosts_missing(const struct launched_hosts *hosts, char *text, size_t size);
 
-/* True if the hosts that answer have a slot for each rank that the command asks for: some hosts of
- * the file are spare ones. */
+/* True if the hosts that answer have a slot for each rank of the command, so the hosts that do not
+ * answer are not needed. */
 bool launched_hosts_suffice(const struct launched_hosts *hosts);
 
 /* Change `words` to a host file with only the hosts that answer, and reduce the number of ranks to

@@ -72,7 +72,8 @@ static void text_keep(char *text, const char *line, const char *mark)
         snprintf(text, LAUNCH_LINE, "%s", found + strlen(mark));
 }
 
-/* `line` has no newline. A launcher may have put the rank in front of it. */
+/* Store in the attempt what a line of stderr reports. `line` has no newline. A launcher may have
+ * put the rank in front of it. */
 static void line_parse(struct running *running, const char *line)
 {
     struct attempt *attempt = running->attempt;
