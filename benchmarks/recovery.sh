@@ -45,6 +45,7 @@ start() {
 
 # when PATTERN: wait for a line of `log` that matches, and print the time of the last such line.
 when() {
+    local try
     for ((try = 0; try < 30000; try++)); do
         ! grep -aqE "$1" "$scratch/log" || break
         sleep 0.01
@@ -54,6 +55,7 @@ when() {
 
 # recovered RUN FAULT_TIME: wait for the row of step 14 and append the seconds of each phase of the recovery to `parts`.
 recovered() {
+    local try
     for ((try = 0; try < 30000; try++)); do
         ! grep -qsE '^[0-9]+,14,train,' "$1/metrics.csv" || break
         sleep 0.01
@@ -79,11 +81,11 @@ pid_of() { sed -n "s/.*debug.pause: rank $1 on .*(process \([0-9]*\)).*/\1/p" "$
 
 case_rank() {
     for ((turn = 0; turn < turns; turn++)); do
-        start "$vittrain" launch -- $mpirun -np 4 "$vittrain" $small checkpoint.memory=5 run.dir="$scratch/rank$turn" debug.pause=backward:14:60:3
+        start "$vittrain" launch -- $mpirun -np 4 "$vittrain" $small checkpoint.memory=5 run.dir="$scratch/small$turn" debug.pause=backward:14:60:3
         when 'debug.pause: rank 3' >/dev/null
         fault=$(date +%s.%N)
         kill -9 "$(pid_of 3)"
-        recovered "$scratch/rank$turn" "$fault"
+        recovered "$scratch/small$turn" "$fault"
     done
     report vit_small_test 8 bf16 ddp 4 'a rank is killed'
 }

@@ -98,7 +98,10 @@ static bool free_memory_check(struct memory_checkpoint *memory, struct error *er
     int64_t needed = 2 * parts * (int64_t)checkpoint_snapshot_bytes(memory->flat);
     comm_all_reduce(mesh->node, &needed, 1, COMM_INT64, COMM_SUM);
     if (is_first(memory) && statvfs(memory->folder, &disk) == 0) {
-        const double available = (double)disk.f_bavail * (double)disk.f_frsize;
+        struct stat file; /* the resumed one is removed before the second is written */
+        const bool resumes = stat(memory->resumed, &file) == 0;
+        const double available = (double)disk.f_bavail * (double)disk.f_frsize +
+                                 (resumes ? (double)file.st_blocks * 512 : 0);
         if ((double)needed > available)
             error_set(error, ERROR_MEMORY,
                       "checkpoint.memory: two checkpoints take %.1f MB in /dev/shm of this node, "
@@ -167,25 +170,32 @@ static bool folder_open(struct memory_checkpoint *memory, struct error *error)
 }
 
 struct memory_checkpoint *memory_checkpoint_open(const char *run, const struct flat_model *flat,
-                                                 const char *resumed, struct error *error)
+                                                 const char *resumed, bool writes,
+                                                 struct error *error)
 {
     struct memory_checkpoint *memory = allocate(1, sizeof *memory);
     struct comm *world = flat->mesh->world;
-    char id[MEMORY_ID] = "";
+    char id[MEMORY_ID] = "", earlier[MEMORY_ID] = "";
     memory->flat = flat;
     snprintf(memory->resumed, sizeof memory->resumed, "%s", resumed != NULL ? resumed : "");
     for (int i = 0; i < 2; i++)
         memory->file[i].descriptor = -1;
-    if (world->rank == 0 && (!checkpoint_memory_id(run, id) || resumed == NULL))
+    if (world->rank == 0 && (!checkpoint_memory_id(run, id) || resumed == NULL)) {
+        memcpy(earlier, id, sizeof id);
         id_create(run, id, error);
+    }
+    comm_broadcast(world, earlier, sizeof earlier, COMM_BYTE, 0);
     comm_broadcast(world, id, sizeof id, COMM_BYTE, 0);
+    checkpoint_memory_folder(earlier, memory->folder, sizeof memory->folder);
+    if (earlier[0] != '\0' && is_first(memory) && memory_folder_is_own(memory->folder))
+        folder_remove(memory->folder);
     checkpoint_memory_folder(id, memory->folder, sizeof memory->folder);
     memory->partner = partners_find(world);
     if (comm_agree(world, error) && is_first(memory))
         error_defer(folder_open(memory, error));
-    if (comm_agree(world, error) && free_memory_check(memory, error))
+    if (comm_agree(world, error) && (!writes || free_memory_check(memory, error)))
         return memory;
-    memory_checkpoint_close(memory, false);
+    memory_checkpoint_close(memory, memory->resumed[0] == '\0');
     return NULL;
 }
 
@@ -213,7 +223,7 @@ void memory_checkpoint_close(struct memory_checkpoint *memory, bool removes)
         file_close(&memory->file[i]);
     if (memory->reached != NULL)
         munmap((void *)memory->reached, sizeof *memory->reached);
-    if (removes && is_first(memory))
+    if (removes && is_first(memory) && memory_folder_is_own(memory->folder))
         folder_remove(memory->folder);
     free(memory->partner);
     free(memory);

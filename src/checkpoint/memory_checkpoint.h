@@ -17,13 +17,13 @@ struct memory_found {
     int *sources;   /* for checkpoint_target.sources; the caller frees it */
     int64_t step;
     int64_t reached; /* step that the run had begun when it ended; 0: unknown */
-    int nodes;       /* number of nodes that had a file of this checkpoint */
+    bool exists;     /* some node has a folder with this id */
 };
 
-/* Collective. Find the newest complete checkpoint after step `after` in the folders with this id.
- * `node`: the ranks of this node. All checksums are verified. `report` gets one line for each
- * checkpoint that was skipped. */
-MUST_CHECK bool memory_find(const char *id, struct comm *world, struct comm *node, int64_t after,
+/* Collective. Find the newest complete checkpoint in the folders with this id. `node`: the ranks of
+ * this node. All checksums are verified. `report` gets one line for each checkpoint that was
+ * skipped. */
+MUST_CHECK bool memory_find(const char *id, struct comm *world, struct comm *node,
                             struct memory_found *found, char *report, size_t report_size,
                             struct error *error);
 
@@ -32,12 +32,14 @@ MUST_CHECK bool memory_find(const char *id, struct comm *world, struct comm *nod
  * counted. */
 size_t memory_checkpoint_bytes(const struct flat_model *flat);
 
-/* Collective. Create or open the folder in memory of the run folder `run`. Write a new id to
+/* Collective. Create or open the folder in memory of the run folder `run`. `writes`: checkpoints
+ * will be written; else the folder is only opened to be removed at the end. Write a new id to
  * RUN/.memory if there is none or if `resumed` is NULL. `resumed`: the file that the run resumed
  * from (memory_found.path), or "". All other files in the folder in memory are removed. NULL on
  * failure; ERROR_MEMORY if /dev/shm of a node has too little free memory for two checkpoints. */
 struct memory_checkpoint *memory_checkpoint_open(const char *run, const struct flat_model *flat,
-                                                 const char *resumed, struct error *error);
+                                                 const char *resumed, bool writes,
+                                                 struct error *error);
 
 /* Collective. Write a checkpoint over the older of the two files. */
 MUST_CHECK bool memory_checkpoint_write(struct memory_checkpoint *memory,

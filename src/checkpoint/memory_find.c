@@ -133,7 +133,8 @@ static void folder_list(const char *folder, struct listed *listed)
         struct stat status;
         snprintf(path, sizeof path, "%s/%s", folder, name);
         if (count < LISTED_MOST && checkpoint_name_step(name) >= 0 && lstat(path, &status) == 0 &&
-            S_ISREG(status.st_mode) && checkpoint_file_read(path, &contents, &ignored))
+            S_ISREG(status.st_mode) && checkpoint_file_read(path, &contents, &ignored) &&
+            contents.state.step == checkpoint_name_step(name))
             listed[count++] = (struct listed){contents.state.step, identity_of(&contents)};
         else if (ignored.kind != ERROR_NONE)
             log_warn("%s: ignored: %s", comm_host(), ignored.text);
@@ -259,7 +260,7 @@ static bool candidate_try(const char *folder, const struct listed *listed,
                           struct memory_found *found, struct error *error)
 {
     char name[CHECKPOINT_NAME], path[sizeof found->path];
-    int root = -1, nodes = 0;
+    int root = -1;
     checkpoint_name(name, wanted->step);
     snprintf(path, sizeof path, "%s/%s", folder, name);
     bool here = false;
@@ -267,24 +268,22 @@ static bool candidate_try(const char *folder, const struct listed *listed,
         if (memcmp(&listed[i], wanted, sizeof *wanted) == 0) {
             root = root < 0 ? i / LISTED_MOST : root;
             here = here || i / LISTED_MOST == world->rank;
-            nodes++;
         }
     if (!frame_spread(world, root, node->rank == 0 && !here, path, error) ||
         !is_complete(path, world, node, found, error))
         return false;
     snprintf(found->path, sizeof found->path, "%s", path);
-    found->nodes = nodes;
     return true;
 }
 
-bool memory_find(const char *id, struct comm *world, struct comm *node, int64_t after,
-                 struct memory_found *found, char *report, size_t report_size, struct error *error)
+bool memory_find(const char *id, struct comm *world, struct comm *node, struct memory_found *found,
+                 char *report, size_t report_size, struct error *error)
 {
     char folder[128];
     const int count = world->size * LISTED_MOST;
     struct listed *listed = allocate((size_t)count, sizeof *listed), *sorted;
     struct listed *mine = &listed[world->rank * LISTED_MOST];
-    int64_t reached = 0;
+    int64_t reached = 0, exists = 0;
     *found = (struct memory_found){.sources = NULL};
     report[0] = '\0';
     checkpoint_memory_folder(id, folder, sizeof folder);
@@ -293,13 +292,17 @@ bool memory_find(const char *id, struct comm *world, struct comm *node, int64_t 
     if (node->rank == 0) {
         folder_list(folder, mine);
         reached = reached_read(folder);
+        exists = memory_folder_is_own(folder);
     }
     comm_all_reduce(world, &reached, 1, COMM_INT64, COMM_MAX);
+    comm_all_reduce(world, &exists, 1, COMM_INT64, COMM_MAX);
     comm_all_gather(world, listed, LISTED_MOST * (int64_t)sizeof *listed, COMM_BYTE);
     sorted = allocate((size_t)count, sizeof *sorted);
     memcpy(sorted, listed, (size_t)count * sizeof *sorted);
     qsort(sorted, (size_t)count, sizeof *sorted, newest_first);
-    for (int i = 0; i < count && sorted[i].step > after && found->path[0] == '\0'; i++) {
+    for (int i = 0;
+         i < count && sorted[i].step >= 0 && found->path[0] == '\0' && error->kind == ERROR_NONE;
+         i++) {
         struct error trouble = {.kind = ERROR_NONE};
         if (i > 0 && memcmp(&sorted[i], &sorted[i - 1], sizeof *sorted) == 0)
             continue;
@@ -311,6 +314,7 @@ bool memory_find(const char *id, struct comm *world, struct comm *node, int64_t 
                     trouble.kind != ERROR_NONE ? trouble.text : "the nodes lack some pieces of it");
     }
     found->reached = reached;
+    found->exists = exists != 0;
     free(sorted);
     free(listed);
     return error->kind == ERROR_NONE;

@@ -57,8 +57,8 @@ static bool checkpoint_due(const struct trainer *trainer)
 /* True if a checkpoint in memory is due after this step. */
 static bool memory_due(const struct trainer *trainer)
 {
-    return trainer->checkpoints.memory != NULL &&
-           trainer->state.step % trainer->run.options.checkpoint.memory == 0;
+    const int64_t every = trainer->run.options.checkpoint.memory;
+    return trainer->checkpoints.memory != NULL && every > 0 && trainer->state.step % every == 0;
 }
 
 /* Waits for the device and writes the row and the log line of the interval. */

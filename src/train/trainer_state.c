@@ -28,26 +28,43 @@ bool trainer_find_local(struct trainer *trainer, struct error *error)
     return found || error->kind == ERROR_NONE;
 }
 
-/* Collective. Sets resume_path to the newest complete checkpoint in the memory of the nodes, or to
- * "" if none is newer than those on disk. */
-static bool memory_resume(struct trainer *trainer, struct error *error)
+/* Collective. Finds the newest complete checkpoint in the memory of the nodes. */
+static bool memory_look(struct trainer *trainer, struct error *error)
 {
     struct run_checkpoints *checkpoints = &trainer->checkpoints;
     struct comm *world = trainer->run.world;
     char report[4096], id[MEMORY_ID] = "";
-    const int64_t disk = checkpoint_newest_step(&checkpoints->target, world);
     if (world->rank == 0)
         checkpoint_memory_id(trainer->folder.path, id);
     comm_broadcast(world, id, sizeof id, COMM_BYTE, 0);
     if (id[0] == '\0')
         return true;
-    const bool good = memory_find(id, world, trainer->run.session.mesh.node, disk,
-                                  &checkpoints->found, report, sizeof report, error);
+    const bool good = memory_find(id, world, trainer->run.session.mesh.node, &checkpoints->found,
+                                  report, sizeof report, error);
     for (char *line = strtok(report, "\n"); line != NULL; line = strtok(NULL, "\n"))
         log_warn("ignored: %s", line);
-    snprintf(checkpoints->resume_path, sizeof checkpoints->resume_path, "%s",
-             checkpoints->found.path);
     return good;
+}
+
+/* Collective. Sets resume_path to the newest valid checkpoint in memory or on disk, or to "". Those
+ * on disk are not verified if one in memory is newer than all of them. */
+static bool newest_find(struct trainer *trainer, struct error *error)
+{
+    struct run_checkpoints *checkpoints = &trainer->checkpoints;
+    struct memory_found *found = &checkpoints->found;
+    const int64_t disk = checkpoint_newest_step(&checkpoints->target, trainer->run.world);
+    if (!memory_look(trainer, error))
+        return false;
+    if ((found->path[0] == '\0' || found->step <= disk) && trainer->folder.resuming &&
+        !trainer_find_local(trainer, error))
+        return false;
+    const bool is_newer = checkpoints->resume_path[0] == '\0' ||
+                          checkpoint_name_step(checkpoints->resume_path) < found->step;
+    if (found->path[0] != '\0' && is_newer)
+        snprintf(checkpoints->resume_path, sizeof checkpoints->resume_path, "%s", found->path);
+    else
+        found->path[0] = '\0';
+    return true;
 }
 
 bool trainer_find_checkpoint(struct trainer *trainer, struct error *error)
@@ -65,12 +82,10 @@ bool trainer_find_checkpoint(struct trainer *trainer, struct error *error)
         snprintf(path, sizeof trainer->checkpoints.resume_path, "%s", resume);
         return true;
     }
-    if (!memory_resume(trainer, error) || path[0] != '\0')
-        return error->kind == ERROR_NONE;
-    if (!trainer->folder.resuming)
+    if (!newest_find(trainer, error))
+        return false;
+    if (!trainer->folder.resuming || path[0] != '\0')
         return true;
-    if (!trainer_find_local(trainer, error) || path[0] != '\0')
-        return error->kind == ERROR_NONE;
     return error_set(
         error, ERROR_CHECKPOINT,
         "cannot resume from %s: no valid checkpoint (see the lines above); set "
@@ -228,10 +243,10 @@ bool trainer_resume(struct trainer *trainer, bool *resumed, struct error *error)
     const bool ended = state->epoch_step == 0 && trainer_is_over(trainer, state);
     log_info("resuming from %s: step %lld, epoch %lld", path, (long long)state->step,
              (long long)state->epoch + (ended ? 0 : 1));
-    const long long lost = trainer->checkpoints.found.reached - state->step;
-    if (lost > 0)
-        log_info("the run was interrupted in step %lld: %lld step%s repeated",
-                 (long long)trainer->checkpoints.found.reached, lost, lost == 1 ? " is" : "s are");
+    const long long reached = trainer->checkpoints.found.reached, lost = reached - state->step;
+    if (lost > 0 && reached <= trainer->total_steps)
+        log_info("the run was interrupted in step %lld: %lld step%s repeated", reached, lost,
+                 lost == 1 ? " is" : "s are");
     *resumed = true;
     return true;
 }
@@ -321,10 +336,12 @@ bool trainer_memory_open(struct trainer *trainer, struct error *error)
 {
     struct run_checkpoints *checkpoints = &trainer->checkpoints;
     const bool resumes = strcmp(trainer->run.options.checkpoint.resume, "auto") == 0;
-    if (trainer->run.options.checkpoint.memory == 0)
+    const bool writes = trainer->run.options.checkpoint.memory > 0;
+    if (!writes && !checkpoints->found.exists)
         return true;
-    checkpoints->memory = memory_checkpoint_open(trainer->folder.path, &trainer->run.session.flat,
-                                                 resumes ? checkpoints->found.path : NULL, error);
+    checkpoints->memory =
+        memory_checkpoint_open(trainer->folder.path, &trainer->run.session.flat,
+                               resumes ? checkpoints->found.path : NULL, writes, error);
     return checkpoints->memory != NULL;
 }
 
@@ -338,7 +355,7 @@ void trainer_memory_write(struct trainer *trainer)
         memory_checkpoint_close(checkpoints->memory, true);
         checkpoints->memory = NULL;
     }
-    checkpoints->memory_count++;
+    checkpoints->memory_count += checkpoints->memory != NULL;
     checkpoints->memory_seconds += clock_now() - begin;
     checkpoint_pause(trainer, begin);
 }

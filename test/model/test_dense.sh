@@ -1,5 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
+# long
 # Models with outputs for each pixel (model.head=dense): the same bits on every layout, evaluation, and weights of a
 # classifier as initial weights.
 . "$TEST_SOURCE/test/support/program.sh"

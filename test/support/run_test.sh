@@ -5,7 +5,7 @@
 # another rank only if it failed. Results are renumbered. A run that ends early or with an exit status other than 0 is a failed result.
 #   run_test.sh test/FOLDER/test_NAME   (the Makefile calls it, in the folder of the build)
 #   run_test.sh --rank PROGRAM          (mpirun calls it, once a rank)
-# Environment: MPIRUN, TEST_TIMEOUT (seconds for one run, 300), TEST_FAST (if set, no emulated GPU and no more than
+# Environment: MPIRUN, TEST_TIMEOUT (seconds for one run, 600), TEST_FAST (if set, no emulated GPU and no more than
 # 4 ranks).
 
 here=$(dirname "$0")
@@ -28,7 +28,7 @@ counts=$(sed -n '1,6s|^// ranks: ||p' "$source")
 # Once, or once with each number of ranks.
 run_counts() {
     if [ -z "$counts" ]; then
-        timeout "${TEST_TIMEOUT:-300}" "$program"
+        timeout "${TEST_TIMEOUT:-600}" "$program"
         echo "status $?"
         return
     fi
@@ -36,7 +36,7 @@ run_counts() {
         [ -z "$TEST_FAST" ] || [ "$count" -le 4 ] || continue
         echo "ranks $count"
         # One thread per rank, because there may be more ranks than cores.
-        OMP_NUM_THREADS=1 timeout "${TEST_TIMEOUT:-300}" \
+        OMP_NUM_THREADS=1 timeout "${TEST_TIMEOUT:-600}" \
             $MPIRUN -np "$count" sh "$here/run_test.sh" --rank "$program"
         echo "status $?"
     done

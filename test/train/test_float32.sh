@@ -1,5 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
+# long
 # Training on float32 values of many channels: statistics, layouts, resuming, replay, evaluation, and what is refused.
 . "$TEST_SOURCE/test/support/program.sh"
 

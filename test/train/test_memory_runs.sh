@@ -60,6 +60,23 @@ damage "$(folder damaged)/step-00000009.h5"
 bad="$bad$(resumed damaged 6)"
 result 'the older checkpoint is used if the newest is damaged' "$bad$(has "$work/damaged.log" 'step 9 in memory: the nodes lack')" "$work/damaged.log"
 
+bad=$(interrupt disk backward:11 1 checkpoint.every=0.4)
+spoil "$work/disk/checkpoints/step-00000010.h5"
+bad="$bad$(resumed disk 9)"
+result 'a damaged checkpoint on disk does not hide an older one in memory' "$bad" "$work/disk.log"
+
+bad=$(interrupt off backward:11 1)
+old=$(folder off)
+run 2 off run.dir="$work/off" $steps checkpoint.memory=0
+result 'without checkpoint.memory a run resumes from memory, too, and leaves nothing there' \
+    "$bad$(ended)$(has "$run_log" 'resuming from /dev/shm/.*: step 9,')$([ ! -e "$old" ] || echo left)" "$run_log"
+
+bad=$(interrupt file backward:11 1 checkpoint.every=0.4)
+old=$(folder file)
+run 2 file run.dir="$work/file" $steps checkpoint.memory=3 checkpoint.resume="$work/file/checkpoints/last.h5"
+result 'with checkpoint.resume=FILE those in memory are removed' \
+    "$bad$(ended)$(has "$run_log" 'resuming from .*/last.h5: step 10,')$([ ! -e "$old" ] || echo left)" "$run_log"
+
 bad=$(interrupt ranks backward:11 1)
 run 3 ranks run.dir="$work/ranks" $steps checkpoint.memory=3 mesh.strategy=fsdp
 result 'the run resumes on another mesh' "$bad$(ended)$(has "$run_log" 'resuming from /dev/shm/.*: step 9,')" "$run_log"
@@ -85,8 +102,8 @@ if unshare -m true 2>/dev/null; then
     status=$?
     result 'too little memory is an error at the start' \
         "$(failed_otherwise 6 'two checkpoints take 0.8 MB in /dev/shm of this node, where 0.6 MB are free')" "$run_log"
-    small_memory 900k "sh -c \"(sleep 1.5; head -c 800k /dev/zero >/dev/shm/other) & timeout 120 '$vittrain' run.dir='$work/fills' $steps \
-        checkpoint.memory=20 debug.pause=backward:10:3\""
+    small_memory 900k "sh -c \"(until grep -q debug.pause: '$run_log'; do sleep 0.05; done; head -c 800k /dev/zero >/dev/shm/other) & \
+        timeout 120 '$vittrain' run.dir='$work/fills' $steps checkpoint.memory=20 debug.pause=backward:10:3\""
     status=$?
     result 'a full /dev/shm is a warning later' "$(ended)$(has "$run_log" 'warning: no more checkpoints in memory: .* No space left')" "$run_log"
 else

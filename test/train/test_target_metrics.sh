@@ -1,5 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
+# long
 # Metrics of regressions, segmentations and several labels: the same on 1 and 3 ranks, in all files of a run and in `eval`;
 # errors of numbers against the lines of `predict`, errors of planes against the loss.
 . "$TEST_SOURCE/test/support/program.sh"

@@ -125,7 +125,9 @@ static bool is_final(const struct attempt *attempt)
 static void progress_update(struct launch *launch, const struct attempt *attempt)
 {
     int64_t step = launched_run_step(&launch->run);
-    bool fruitful = launch->run.known ? step > launch->step : attempt->seconds >= long_enough;
+    /* Those in the memory of other hosts are not known. */
+    const bool known = launch->run.known && launch->run.options.checkpoint.memory == 0;
+    bool fruitful = step > launch->step || (!known && attempt->seconds >= long_enough);
     launch->begun = launch->begun || step > launch->step;
     launch->step = step > launch->step ? step : launch->step;
     launch->fruitless = fruitful ? 0 : launch->fruitless + 1;
