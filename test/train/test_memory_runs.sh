@@ -61,7 +61,7 @@ bad="$bad$(resumed damaged 6)"
 result 'the older checkpoint is used if the newest is damaged' "$bad$(has "$work/damaged.log" 'step 9 in memory: the nodes lack')" "$work/damaged.log"
 
 bad=$(interrupt disk backward:11 1 checkpoint.every=0.4)
-spoil "$work/disk/checkpoints/step-00000010.h5"
+damage "$work/disk/checkpoints/step-00000010.h5"
 bad="$bad$(resumed disk 9)"
 result 'a damaged checkpoint on disk does not hide an older one in memory' "$bad" "$work/disk.log"
 
