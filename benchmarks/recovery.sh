@@ -87,7 +87,7 @@ case_rank() {
         kill -9 "$(pid_of 3)"
         recovered "$scratch/small$turn" "$fault"
     done
-    report vit_small_test 8 bf16 ddp 4 'a rank is killed'
+    report vit_cifar 8 bf16 ddp 4 'a rank is killed'
 }
 
 # on_nodes NAME COMMAND...: train on two nodes; the command causes the fault.
