@@ -15,8 +15,7 @@ static const struct launcher {
     bool mpi;                             /* starts MPI jobs, also of one rank */
     bool waits;
 } launchers[] = {
-    /* mpirun of Open MPI: sends SIGKILL one second after SIGTERM, unless
-     * odls_base_sigkill_timeout is set (launcher_waits). */
+    /* mpirun of Open MPI: sends SIGKILL one second after SIGTERM. */
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", true, false},
     /* srun --mpi=pmix */
     {"PMIX_RANK", NULL, NULL, true, true},
@@ -155,9 +154,6 @@ bool launcher_has_ranks(void)
 bool launcher_waits(void)
 {
     const struct launcher *launcher = launcher_find();
-    if (launcher != NULL && strcmp(launcher->rank, "OMPI_COMM_WORLD_RANK") == 0)
-        return variable_read("OMPI_MCA_odls_base_sigkill_timeout") > 1 ||
-               variable_read("PRTE_MCA_odls_base_sigkill_timeout") > 1;
     return launcher != NULL && launcher->waits;
 }
 

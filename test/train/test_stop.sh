@@ -82,17 +82,6 @@ bad=
 grep -q 'stopped \(before the first\|at\) step' "$work/early.log" || bad="$bad no word of it"
 result 'a signal in the set-up ends the run, too' "$bad" "$work/early.log"
 
-# Open MPI's mpirun kills its ranks some time after SIGTERM; with enough time they stop. Other versions than 4 read another
-# variable, and MPICH waits anyway.
-OMPI_MCA_odls_base_sigkill_timeout=5 PRTE_MCA_odls_base_sigkill_timeout=5 $MPIRUN -np 2 "$vittrain" $steps run.dir="$work/term" \
-    debug.pause=backward:3:1 >"$work/term.log" 2>&1 </dev/null &
-job=$!
-wait_for 'debug.pause: rank 0 ' "$work/term.log"
-kill -TERM $job
-wait $job
-result 'SIGTERM to mpirun stops a run if its ranks get time' "$(has "$work/term.log" 'stopped at step')$([ -e "$work/term/checkpoints/last.h5" ] ||
-    echo 'no checkpoint')" "$work/term.log"
-
 # A signal during the final evaluation, in the middle of an epoch: two steps and many batches.
 end="$small debug.fraction=1 data.val=0.5 train.global_batch=2 train.steps=2 model.depth=8 checkpoint.every=0 output.tensorboard=off"
 $MPIRUN -np 2 "$vittrain" $end run.dir="$work/end" debug.pause=evaluation:2:2 >"$work/end.log" 2>&1 </dev/null &
