@@ -50,7 +50,7 @@ static bool file_open(struct file *file, const char *path)
     while ((member = hdf5_next(&file->reader, root, member)) != NULL)
         if (member->kind == HDF5_DATASET && used + HDF5_NAME < sizeof file->names)
             used += (size_t)snprintf(file->names + used, sizeof file->names - used,
-                                     "/%s,/expected/%s,", member->name, member->name);
+                                     "%s,expected/%s,", member->name, member->name);
     file->reader.datasets = file->names;
     file->descriptor = open(file->path, O_RDONLY | O_CLOEXEC);
     return file->descriptor >= 0 && array_hdf5_file_open(&file->reader, file->path, &file->error);
