@@ -43,23 +43,24 @@ start() {
     "$@" 2>&1 </dev/null | while read -r line; do echo "$(date +%s.%N) $line"; done >"$scratch/log" &
 }
 
-# when PATTERN: wait for a line of `log` that matches, and print the time of the last such line.
-when() {
+# wait_for PATTERN FILE: wait until a line of the file matches.
+wait_for() {
     local try
     for ((try = 0; try < 30000; try++)); do
-        ! grep -aqE "$1" "$scratch/log" || break
+        ! grep -asqE "$1" "$2" || break
         sleep 0.01
     done
+}
+
+# when PATTERN: wait for a line of `log` that matches, and print the time of the last such line.
+when() {
+    wait_for "$1" "$scratch/log"
     grep -aE "$1" "$scratch/log" | tail -n 1 | cut -d ' ' -f 1
 }
 
 # recovered RUN FAULT_TIME: wait for the row of step 14 and append the seconds of each phase of the recovery to `parts`.
 recovered() {
-    local try
-    for ((try = 0; try < 30000; try++)); do
-        ! grep -qsE '^[0-9]+,14,train,' "$1/metrics.csv" || break
-        sleep 0.01
-    done
+    wait_for '^[0-9]+,14,train,' "$1/metrics.csv"
     end=$(date +%s.%N)
     echo "$2 $(when 'launch: restart') $(when '^[0-9.]* options: ') $(when 'resuming from /dev/shm') $(when 'set-up took') $end" |
         awk '{ for (i = 2; i <= 6; i++) printf "%.3f ", $i - $(i - 1); printf "%.3f\n", $6 - $1 }' >>"$scratch/parts"

@@ -4,7 +4,6 @@
  * checkpoint have the same state and tables. A node has a piece if the checksum of the piece in its
  * file is right. */
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,16 +97,6 @@ struct listed {
 };
 
 enum { LISTED_MOST = 3 }; /* files listed per node */
-
-__attribute__((format(printf, 3, 4))) static void report_line(char *report, size_t size,
-                                                              const char *format, ...)
-{
-    va_list arguments;
-    const size_t used = strlen(report);
-    va_start(arguments, format);
-    vsnprintf(report + used, size - used, format, arguments);
-    va_end(arguments);
-}
 
 /* Checksum of the state and the tables, which differ between any two checkpoints. */
 static int64_t identity_of(const struct checkpoint_contents *contents)
@@ -310,8 +299,10 @@ bool memory_find(const char *id, struct comm *world, struct comm *node, struct m
             continue;
         if (trouble.kind == ERROR_MEMORY)
             *error = trouble;
-        report_line(report, report_size, "step %lld in memory: %s\n", (long long)sorted[i].step,
-                    trouble.kind != ERROR_NONE ? trouble.text : "the nodes lack some pieces of it");
+        const size_t used = strlen(report);
+        snprintf(report + used, report_size - used, "step %lld in memory: %s\n",
+                 (long long)sorted[i].step,
+                 trouble.kind != ERROR_NONE ? trouble.text : "the nodes lack some pieces of it");
     }
     found->reached = reached;
     found->exists = exists != 0;

@@ -17,14 +17,20 @@
 #include "train/retrieve.h"
 #include "train/trainer_state.h"
 
+/* Logs the lines about checkpoints that were skipped. */
+static void ignored_log(char *report)
+{
+    for (char *line = strtok(report, "\n"); line != NULL; line = strtok(NULL, "\n"))
+        log_warn("ignored: %s", line);
+}
+
 bool trainer_find_local(struct trainer *trainer, struct error *error)
 {
     char report[4096] = "";
     bool found = checkpoint_find(
         &trainer->checkpoints.target, trainer->run.world, trainer->checkpoints.resume_path,
         sizeof trainer->checkpoints.resume_path, report, sizeof report, error);
-    for (char *line = strtok(report, "\n"); line != NULL; line = strtok(NULL, "\n"))
-        log_warn("ignored: %s", line);
+    ignored_log(report);
     return found || error->kind == ERROR_NONE;
 }
 
@@ -41,8 +47,7 @@ static bool memory_look(struct trainer *trainer, struct error *error)
         return true;
     const bool good = memory_find(id, world, trainer->run.session.mesh.node, &checkpoints->found,
                                   report, sizeof report, error);
-    for (char *line = strtok(report, "\n"); line != NULL; line = strtok(NULL, "\n"))
-        log_warn("ignored: %s", line);
+    ignored_log(report);
     return good;
 }
 

@@ -125,7 +125,7 @@ static bool is_final(const struct attempt *attempt)
 static void progress_update(struct launch *launch, const struct attempt *attempt)
 {
     int64_t step = launched_run_step(&launch->run);
-    /* Those in the memory of other hosts are not known. */
+    /* Checkpoints in the memory of other hosts are not known. */
     const bool known = launch->run.known && launch->run.options.checkpoint.memory == 0;
     bool fruitful = step > launch->step || (!known && attempt->seconds >= long_enough);
     launch->begun = launch->begun || step > launch->step;
