@@ -32,8 +32,8 @@ nodes_up() {
     cluster up 3
     up=yes
     cluster env >"$scratch/env.sh"
-    for name in OMPI_MCA_oob_tcp PRTE_MCA_oob_tcp; do
-        echo "export ${name}_keepalive_time=1 ${name}_keepalive_probes=2"
+    for parameter in OMPI_MCA_oob_tcp PRTE_MCA_oob_tcp; do
+        echo "export ${parameter}_keepalive_time=1 ${parameter}_keepalive_probes=2"
     done >>"$scratch/env.sh"
     cluster hosts 4 >"$scratch/hosts"
 }

@@ -50,8 +50,8 @@ struct checkpoint_target {
     const char *model;             /* model.name that a file must have to be read; NULL: any */
     int64_t before;                /* checkpoint_find: only steps below this; 0: all */
     const struct options *options; /* optim.name that moments must have; NULL: any */
-    const int *sources; /* checkpoint_read of a checkpoint in memory (memory_checkpoint.h): the rank
-                         * that reads and broadcasts each piece; NULL: `writers` decides */
+    bool verified;                 /* checkpoint_read: checkpoint_find or memory_find has verified
+                                    * the checksums of the file */
 };
 
 /* A checkpoint to write. Its pointers are not used after checkpoint_write or

@@ -2,8 +2,7 @@
 /* Rank 0 reads the frame and compares it with the model. Then all ranks together read all pieces to
  * verify their checksums, and only if all are valid each rank reads its shard: usually from the
  * page cache, as the file was just read. If the folder is private to rank 0's node, rank 0 reads
- * and broadcasts each piece. Pieces of a checkpoint in memory may be on different nodes: each is
- * broadcast by a rank of a node that has it. */
+ * and broadcasts each piece. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -223,24 +222,22 @@ struct loading {
     const struct checkpoint_contents *contents;
     const struct flat_model *flat;
     float *staging;
-    int descriptor;     /* -1: this rank does not read */
-    bool by_all;        /* each rank reads its shard; else pieces are broadcast */
-    const int *sources; /* the rank that broadcasts each piece; NULL: rank 0 */
+    int descriptor; /* -1: this rank does not read */
+    bool by_all;    /* each rank reads its shard; else rank 0 broadcasts pieces */
 };
 
-/* Read part of a vector, from the file or by broadcast from rank `source`, and store it. */
+/* Read part of a vector, from the file or by broadcast from rank 0, and store it. */
 static void load_block(const struct loading *loading, int u, enum flat_vector kind, int64_t begin,
-                       int64_t count, int source, struct error *error)
+                       int64_t count, struct error *error)
 {
     struct comm *world = loading->flat->mesh->world;
     const int64_t offset = loading->contents->layout[u].offset[kind];
-    if (loading->descriptor >= 0 && error->kind == ERROR_NONE &&
-        (loading->by_all || source == world->rank))
+    if (loading->descriptor >= 0 && error->kind == ERROR_NONE)
         error_defer(durable_read(loading->descriptor, loading->path, loading->staging,
                                  (size_t)count * sizeof(float),
                                  offset + begin * (int64_t)sizeof(float), error));
     if (!loading->by_all)
-        comm_broadcast(world, loading->staging, count, COMM_FP32, source);
+        comm_broadcast(world, loading->staging, count, COMM_FP32, 0);
     vector_store(loading->flat, u, kind, begin, count, loading->staging);
 }
 
@@ -255,24 +252,20 @@ static void load_vector(const struct loading *loading, int u, enum flat_vector k
     end = end < buffer->unit->count ? end : buffer->unit->count;
     for (; loading->by_all && begin < end; begin += VECTOR_BLOCK) {
         const int64_t count = end - begin < VECTOR_BLOCK ? end - begin : VECTOR_BLOCK;
-        load_block(loading, u, kind, begin, count, 0, error);
+        load_block(loading, u, kind, begin, count, error);
     }
     for (int64_t p = 0; !loading->by_all && p < layout->piece_count; p++)
-        load_block(loading, u, kind, pieces[p].begin, pieces[p].count,
-                   loading->sources != NULL ? loading->sources[layout->first_piece + p] : 0, error);
+        load_block(loading, u, kind, pieces[p].begin, pieces[p].count, error);
     vector_clear_padding(flat, u, kind);
 }
 
 /* Collective. */
-static bool load_vectors(const char *path, bool by_all, const int *sources,
-                         const struct checkpoint_contents *contents, const struct flat_model *flat,
-                         unsigned wanted, struct error *error)
+static bool load_vectors(const char *path, bool by_all, const struct checkpoint_contents *contents,
+                         const struct flat_model *flat, unsigned wanted, struct error *error)
 {
     struct comm *world = flat->mesh->world;
-    struct loading loading = {
-        .path = path, .contents = contents, .flat = flat, .by_all = by_all, .sources = sources};
-    const bool reads = by_all || sources != NULL || world->rank == 0;
-    loading.descriptor = reads ? open_file(path, error) : -1;
+    struct loading loading = {.path = path, .contents = contents, .flat = flat, .by_all = by_all};
+    loading.descriptor = by_all || world->rank == 0 ? open_file(path, error) : -1;
     loading.staging = calloc(VECTOR_BLOCK, sizeof(float));
     ENSURE_MEMORY(loading.staging != NULL, "no memory to read a checkpoint");
     for (int u = 0; u < flat->count; u++)
@@ -342,10 +335,9 @@ bool checkpoint_read(const char *path, const struct checkpoint_target *target,
     if (good) {
         checkpoint_contents_share(&contents, world);
         unsigned wanted = wanted_vectors(&contents, flat, weights_only);
-        good = (target->sources != NULL ||
+        good = (target->verified ||
                 checkpoint_contents_verify(path, readers, world, &contents, wanted, error)) &&
-               load_vectors(path, readers == WRITERS_ALL && target->sources == NULL,
-                            target->sources, &contents, flat, wanted, error);
+               load_vectors(path, readers == WRITERS_ALL, &contents, flat, wanted, error);
     }
     if (good && !contents.averaged)
         vector_reset_ema(flat);

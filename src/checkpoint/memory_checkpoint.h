@@ -14,18 +14,17 @@ struct memory_checkpoint;
 /* The checkpoint that a run finds in the memory of its nodes. */
 struct memory_found {
     char path[192]; /* of the newest complete checkpoint, the same on each node; "": none */
-    int *sources;   /* for checkpoint_target.sources; the caller frees it */
     int64_t step;
     int64_t reached; /* step that the run had begun when it ended; 0: unknown */
     bool exists;     /* some node has a folder with this id */
 };
 
-/* Collective. Find the newest complete checkpoint in the folders with this id. `node`: the ranks of
- * this node. All checksums are verified. `report` gets one line for each checkpoint that was
- * skipped. */
-MUST_CHECK bool memory_find(const char *id, struct comm *world, struct comm *node,
-                            struct memory_found *found, char *report, size_t report_size,
-                            struct error *error);
+/* Collective. Find the newest complete checkpoint in the folders with this id. All checksums are
+ * verified, and the file of each node gets the pieces that its ranks read on this mesh, so that
+ * checkpoint_read can use it with WRITERS_ALL and `verified`. `report` gets one line for each
+ * checkpoint that was skipped. */
+MUST_CHECK bool memory_find(const char *id, const struct mesh *mesh, struct memory_found *found,
+                            char *report, size_t report_size, struct error *error);
 
 /* Bytes in /dev/shm for the two checkpoints of one rank, with the copies on another node: the
  * largest value of any rank (checkpoint_snapshot_bytes). The frames, less than 1 MB, are not

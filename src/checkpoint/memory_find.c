@@ -3,6 +3,7 @@
  * a node may be new, may have missed some attempts, or may have lost a file. Files of one
  * checkpoint have the same state and tables. A node has a piece if the checksum of the piece in its
  * file is right. */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -179,64 +180,134 @@ static bool frame_spread(struct comm *world, int root, bool creates, const char 
     return good;
 }
 
+/* The pieces of a checkpoint, as arrays with one element per piece. */
+struct pieces {
+    int64_t *source; /* the lowest rank that found it valid; the number of ranks: none */
+    int64_t *lacks;  /* 1: this rank found that its node's file lacks it */
+    int64_t *reads;  /* 1: its elements belong to a shard of a rank of this node */
+};
+
 /* Collective. Verify all pieces in the file of each node. The ranks of a node divide the pieces
- * among them. Return for each piece the lowest rank that found it valid, or the number of ranks if
- * no node has it. *everywhere: true if all nodes have all pieces. */
-static int *sources_find(const char *path, const struct checkpoint_contents *contents,
-                         struct comm *world, struct comm *node, bool *everywhere)
+ * among them. */
+static void pieces_verify(const char *path, const struct checkpoint_contents *contents,
+                          const struct mesh *mesh, const struct pieces *pieces)
 {
-    const int64_t count = contents->piece_count;
-    int64_t *rank = allocate((size_t)count + 1, sizeof *rank);
-    int *sources = allocate((size_t)count, sizeof *sources);
-    float *block = allocate(VECTOR_BLOCK, sizeof *block);
+    const struct comm *node = mesh->node;
     const int file = output_file_open(path, O_RDONLY);
-    int64_t lacks = 0;
+    float *block = allocate(VECTOR_BLOCK, sizeof *block);
     for (int64_t u = 0; u < contents->unit_count; u++)
         for (int64_t i = 0; i < contents->layout[u].piece_count; i++) {
             const int64_t p = contents->layout[u].first_piece + i;
             struct error ignored = {.kind = ERROR_NONE};
-            rank[p] = world->size;
+            pieces->source[p] = mesh->world->size;
             if (p % node->size != node->rank)
                 continue;
             for (enum flat_vector kind = 0; kind < FLAT_VECTORS && file >= 0; kind++)
                 if (checkpoint_has(contents, kind) && ignored.kind == ERROR_NONE)
                     error_defer(
                         checkpoint_piece_read(file, path, contents, u, p, kind, block, &ignored));
-            if (file >= 0 && ignored.kind == ERROR_NONE)
-                rank[p] = world->rank;
-            lacks += rank[p] == world->size;
+            pieces->lacks[p] = file < 0 || ignored.kind != ERROR_NONE;
+            if (pieces->lacks[p] == 0)
+                pieces->source[p] = mesh->world->rank;
         }
-    comm_all_reduce(world, rank, count, COMM_INT64, COMM_MIN);
-    comm_all_reduce(world, &lacks, 1, COMM_INT64, COMM_MAX);
-    for (int64_t p = 0; p < count; p++)
-        sources[p] = (int)rank[p];
-    *everywhere = lacks == 0;
+    comm_all_reduce(mesh->world, pieces->source, contents->piece_count, COMM_INT64, COMM_MIN);
     if (file >= 0)
         close(file);
     free(block);
-    free(rank);
-    return sources;
 }
 
-/* Collective. True if each piece of this checkpoint is valid on some node. Then set `sources` and
- * `step` of `found`. */
-static bool is_complete(const char *path, struct comm *world, struct comm *node,
-                        struct memory_found *found, struct error *error)
+/* Collective. Set pieces->reads. */
+static void pieces_choose(const struct checkpoint_contents *contents, const struct mesh *mesh,
+                          const struct pieces *pieces)
 {
+    for (int64_t u = 0; u < contents->unit_count; u++) {
+        const struct checkpoint_layout *layout = &contents->layout[u];
+        const int64_t length = flat_shard_count(layout->count, mesh->shard->size);
+        const int64_t begin = mesh->shard->rank * length;
+        for (int64_t p = layout->first_piece; p < layout->first_piece + layout->piece_count; p++)
+            pieces->reads[p] = contents->pieces[p].begin < begin + length &&
+                               contents->pieces[p].begin + contents->pieces[p].count > begin;
+    }
+    comm_all_reduce(mesh->node, pieces->reads, contents->piece_count, COMM_INT64, COMM_MAX);
+}
+
+/* Copy piece p from the file of rank `from` to the file of rank `to`. The other ranks return. */
+static void piece_copy(int file, const char *path, const struct checkpoint_contents *contents,
+                       struct comm *world, int64_t u, int64_t p, int from, int to,
+                       struct error *error)
+{
+    float *block =
+        world->rank == from || world->rank == to ? allocate(VECTOR_BLOCK, sizeof *block) : NULL;
+    const size_t bytes = (size_t)contents->pieces[p].count * sizeof *block;
+    for (enum flat_vector kind = 0; block != NULL && kind < FLAT_VECTORS; kind++) {
+        if (!checkpoint_has(contents, kind))
+            continue;
+        if (world->rank == from) {
+            if (error->kind == ERROR_NONE)
+                error_defer(checkpoint_piece_read(file, path, contents, u, p, kind, block, error));
+            comm_send(world, block, bytes, to);
+        } else {
+            comm_receive(world, block, bytes, from);
+            if (error->kind == ERROR_NONE)
+                error_defer(durable_write(file, path, block, bytes,
+                                          checkpoint_piece_offset(contents, u, kind, p), error));
+        }
+    }
+    free(block);
+}
+
+/* Collective. Copy the pieces that the ranks of a node read and its file lacks from other nodes.
+ * All ranks have the same order, so that blocking transfers between them cannot deadlock. */
+static bool pieces_fetch(const char *path, const struct checkpoint_contents *contents,
+                         const struct mesh *mesh, const struct pieces *pieces, struct error *error)
+{
+    struct comm *world = mesh->world;
+    const int64_t count = contents->piece_count;
+    char *wanted = allocate((size_t)world->size * (size_t)count, 1); /* [ranks, pieces] */
+    for (int64_t p = 0; p < count; p++)
+        wanted[world->rank * count + p] = pieces->lacks[p] != 0 && pieces->reads[p] != 0;
+    comm_all_gather(world, wanted, count, COMM_BYTE);
+    const int file = output_file_open(path, O_RDWR);
+    if (file < 0)
+        durable_unreadable(error, ERROR_CHECKPOINT, path, errno);
+    const bool good = comm_agree(world, error);
+    for (int64_t u = 0; good && u < contents->unit_count; u++)
+        for (int64_t i = 0; i < contents->layout[u].piece_count; i++) {
+            const int64_t p = contents->layout[u].first_piece + i;
+            for (int rank = 0; rank < world->size; rank++)
+                if (wanted[rank * count + p] != 0)
+                    piece_copy(file, path, contents, world, u, p, (int)pieces->source[p], rank,
+                               error);
+        }
+    if (file >= 0)
+        close(file);
+    free(wanted);
+    return comm_agree(world, error);
+}
+
+/* Collective. True if each piece of this checkpoint is valid on some node. Then the file of each
+ * node gets the pieces that its ranks read. */
+static bool is_complete(const char *path, const struct mesh *mesh, struct error *error)
+{
+    struct comm *world = mesh->world;
     struct checkpoint_contents contents = {.unit_count = 0};
-    bool everywhere, complete = true;
+    bool complete = true;
     if (world->rank == 0)
         error_defer(checkpoint_file_read(path, &contents, error));
     if (comm_agree(world, error)) {
         checkpoint_contents_share(&contents, world);
-        int *sources = sources_find(path, &contents, world, node, &everywhere);
+        const size_t count = (size_t)contents.piece_count;
+        const struct pieces pieces = {.source = allocate(count, sizeof(int64_t)),
+                                      .lacks = allocate(count, sizeof(int64_t)),
+                                      .reads = allocate(count, sizeof(int64_t))};
+        pieces_verify(path, &contents, mesh, &pieces);
+        pieces_choose(&contents, mesh, &pieces);
         for (int64_t p = 0; p < contents.piece_count; p++)
-            complete = complete && sources[p] < world->size;
-        if (complete)
-            *found = (struct memory_found){.sources = everywhere ? NULL : sources,
-                                           .step = contents.state.step};
-        if (!complete || everywhere)
-            free(sources);
+            complete = complete && pieces.source[p] < world->size;
+        complete = complete && pieces_fetch(path, &contents, mesh, &pieces, error);
+        free(pieces.source);
+        free(pieces.lacks);
+        free(pieces.reads);
     }
     checkpoint_contents_free(&contents);
     return complete && error->kind == ERROR_NONE;
@@ -245,9 +316,10 @@ static bool is_complete(const char *path, struct comm *world, struct comm *node,
 /* Collective. Verify the checkpoint `wanted`, of which at least one node has a file. True if it is
  * complete; then set `found`. */
 static bool candidate_try(const char *folder, const struct listed *listed,
-                          const struct listed *wanted, struct comm *world, struct comm *node,
+                          const struct listed *wanted, const struct mesh *mesh,
                           struct memory_found *found, struct error *error)
 {
+    struct comm *world = mesh->world;
     char name[CHECKPOINT_NAME], path[sizeof found->path];
     int root = -1;
     checkpoint_name(name, wanted->step);
@@ -258,27 +330,29 @@ static bool candidate_try(const char *folder, const struct listed *listed,
             root = root < 0 ? i / LISTED_MOST : root;
             here = here || i / LISTED_MOST == world->rank;
         }
-    if (!frame_spread(world, root, node->rank == 0 && !here, path, error) ||
-        !is_complete(path, world, node, found, error))
+    if (!frame_spread(world, root, mesh->node->rank == 0 && !here, path, error) ||
+        !is_complete(path, mesh, error))
         return false;
     snprintf(found->path, sizeof found->path, "%s", path);
+    found->step = wanted->step;
     return true;
 }
 
-bool memory_find(const char *id, struct comm *world, struct comm *node, struct memory_found *found,
-                 char *report, size_t report_size, struct error *error)
+bool memory_find(const char *id, const struct mesh *mesh, struct memory_found *found, char *report,
+                 size_t report_size, struct error *error)
 {
+    struct comm *world = mesh->world;
     char folder[128];
     const int count = world->size * LISTED_MOST;
     struct listed *listed = allocate((size_t)count, sizeof *listed), *sorted;
     struct listed *mine = &listed[world->rank * LISTED_MOST];
     int64_t reached = 0, exists = 0;
-    *found = (struct memory_found){.sources = NULL};
+    memset(found, 0, sizeof *found);
     report[0] = '\0';
     checkpoint_memory_folder(id, folder, sizeof folder);
     for (int i = 0; i < LISTED_MOST; i++)
         mine[i].step = -1;
-    if (node->rank == 0) {
+    if (mesh->node->rank == 0) {
         folder_list(folder, mine);
         reached = reached_read(folder);
         exists = memory_folder_is_own(folder);
@@ -295,7 +369,7 @@ bool memory_find(const char *id, struct comm *world, struct comm *node, struct m
         struct error trouble = {.kind = ERROR_NONE};
         if (i > 0 && memcmp(&sorted[i], &sorted[i - 1], sizeof *sorted) == 0)
             continue;
-        if (candidate_try(folder, listed, &sorted[i], world, node, found, &trouble))
+        if (candidate_try(folder, listed, &sorted[i], mesh, found, &trouble))
             continue;
         if (trouble.kind == ERROR_MEMORY)
             *error = trouble;

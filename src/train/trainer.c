@@ -326,7 +326,6 @@ void trainer_close(struct trainer *trainer)
     monitor_close(trainer->output.monitor);
     checkpoint_writer_close(trainer->checkpoints.writer);
     memory_checkpoint_close(trainer->checkpoints.memory, trainer->stop.succeeded);
-    free(trainer->checkpoints.found.sources);
     if (trainer->output.log != NULL)
         run_log_close(trainer->output.log);
     free(trainer->data);

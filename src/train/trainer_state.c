@@ -31,6 +31,7 @@ bool trainer_find_local(struct trainer *trainer, struct error *error)
         &trainer->checkpoints.target, trainer->run.world, trainer->checkpoints.resume_path,
         sizeof trainer->checkpoints.resume_path, report, sizeof report, error);
     ignored_log(report);
+    trainer->checkpoints.verified = found;
     return found || error->kind == ERROR_NONE;
 }
 
@@ -45,8 +46,8 @@ static bool memory_look(struct trainer *trainer, struct error *error)
     comm_broadcast(world, id, sizeof id, COMM_BYTE, 0);
     if (id[0] == '\0')
         return true;
-    const bool good = memory_find(id, world, trainer->run.session.mesh.node, &checkpoints->found,
-                                  report, sizeof report, error);
+    const bool good = memory_find(id, &trainer->run.session.mesh, &checkpoints->found, report,
+                                  sizeof report, error);
     ignored_log(report);
     return good;
 }
@@ -65,10 +66,12 @@ static bool newest_find(struct trainer *trainer, struct error *error)
         return false;
     const bool is_newer = checkpoints->resume_path[0] == '\0' ||
                           checkpoint_name_step(checkpoints->resume_path) < found->step;
-    if (found->path[0] != '\0' && is_newer)
-        snprintf(checkpoints->resume_path, sizeof checkpoints->resume_path, "%s", found->path);
-    else
+    if (found->path[0] == '\0' || !is_newer) {
         found->path[0] = '\0';
+        return true;
+    }
+    snprintf(checkpoints->resume_path, sizeof checkpoints->resume_path, "%s", found->path);
+    checkpoints->verified = true;
     return true;
 }
 
@@ -220,10 +223,9 @@ bool trainer_resume(struct trainer *trainer, bool *resumed, struct error *error)
     *resumed = false;
     if (path[0] == '\0')
         return true;
-    if (in_memory) {
+    target.verified = trainer->checkpoints.verified;
+    if (in_memory)
         target.writers = WRITERS_ALL;
-        target.sources = trainer->checkpoints.found.sources;
-    }
     if (!resume_check(trainer, path, names_file, error) ||
         !checkpoint_read(path, &target, &trainer->run.session.flat, &trainer->state, false,
                          error) ||

@@ -3,6 +3,7 @@
  * mpirun uses, and leave out hosts that do not answer. */
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,8 +17,10 @@
 #include "core/launcher.h"
 #include "tools/launch/launch.h"
 
-/* Seconds for a host to answer; a login on a loaded node takes a while. */
-static const double patience_seconds = 10;
+/* Seconds for a host to answer; a login on a loaded node takes a while. If the hosts that have
+ * answered suffice, the others have as many seconds again as those took, at least `spare_seconds`.
+ */
+static const double patience_seconds = 10, spare_seconds = 1;
 
 enum { AGENT_WORDS = 32 };
 
@@ -175,10 +178,20 @@ static _Noreturn void host_try(const struct launched_hosts *hosts, const char *n
     _exit(127);
 }
 
+bool launched_hosts_suffice(const struct launched_hosts *hosts)
+{
+    int64_t available = 0;
+    for (int i = 0; i < hosts->count; i++)
+        available += hosts->host[i].answers ? hosts->host[i].slots : 0;
+    return hosts->ranks_at > 0 && available >= hosts->ranks;
+}
+
 /* Wait for `pending` children; kill those that have not ended in time. */
 static void answers_wait(struct launched_hosts *hosts, pid_t *process, int pending)
 {
-    double end = clock_now() + patience_seconds;
+    const double begin = clock_now();
+    double end = begin + patience_seconds;
+    bool suffice = false;
     while (pending > 0) {
         bool over = clock_now() > end;
         for (int i = 0; i < hosts->count; i++) {
@@ -192,6 +205,10 @@ static void answers_wait(struct launched_hosts *hosts, pid_t *process, int pendi
             hosts->host[i].answers = !over && WIFEXITED(status) && WEXITSTATUS(status) == 0;
             process[i] = 0;
             pending--;
+        }
+        if (!suffice && launched_hosts_suffice(hosts)) {
+            suffice = true;
+            end = fmin(end, clock_now() + fmax(spare_seconds, clock_now() - begin));
         }
         if (pending > 0)
             poll(NULL, 0, 20);
@@ -245,14 +262,6 @@ static bool reduced_write(struct launched_hosts *hosts, struct error *error)
         return true;
     return error_set(error, ERROR_FILE, "launch: cannot write a host file to %s: %s",
                      hosts->reduced, strerror(errno));
-}
-
-bool launched_hosts_suffice(const struct launched_hosts *hosts)
-{
-    int64_t available = 0;
-    for (int i = 0; i < hosts->count; i++)
-        available += hosts->host[i].answers ? hosts->host[i].slots : 0;
-    return hosts->ranks_at > 0 && available >= hosts->ranks;
 }
 
 int64_t launched_hosts_use(struct launched_hosts *hosts, char **words, char *const *original,
