@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,6 +63,11 @@ static bool is_first(const struct memory_checkpoint *memory)
 size_t memory_checkpoint_bytes(const struct flat_model *flat)
 {
     return 2 * checkpoint_snapshot_bytes(flat) * (flat->mesh->node_count > 1 ? 2 : 1);
+}
+
+double memory_checkpoint_interval(double checkpoint, double step)
+{
+    return ceil(100 * checkpoint / step);
 }
 
 /* Collective. Return the partner of each rank: the rank of the next node with the same local rank,

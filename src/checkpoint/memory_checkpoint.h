@@ -31,6 +31,10 @@ MUST_CHECK bool memory_find(const char *id, const struct mesh *mesh, struct memo
  * counted. */
 size_t memory_checkpoint_bytes(const struct flat_model *flat);
 
+/* Return the steps between two checkpoints with which they take 1 % of the time, from the seconds of
+ * a checkpoint and of a step. */
+double memory_checkpoint_interval(double checkpoint, double step);
+
 /* Collective. Create or open the folder in memory of the run folder `run`. `writes`: checkpoints
  * will be written; else the folder is only opened to be removed at the end. Write a new id to
  * RUN/.memory if there is none or if `resumed` is NULL. `resumed`: the file that the run resumed

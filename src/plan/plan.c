@@ -127,6 +127,7 @@ static void details_fill(const struct session *session, struct plan_details *det
                                      .replica = session->mesh.replica->size,
                                      .shard = session->mesh.shard->size,
                                      .needs = session_needs(session),
+                                     .shared_bytes = session->memory.shared_bytes,
                                      .units = model->unit_count};
     details->unit_name = allocate((size_t)model->unit_count + 1, sizeof *details->unit_name);
     for (int u = 0; u < model->unit_count; u++) {

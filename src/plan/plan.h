@@ -57,8 +57,9 @@ struct plan_details {
     enum data_type compute;
     int64_t batch; /* per rank and step */
     int replica, shard;
-    size_t needs;     /* session_needs */
-    char **unit_name; /* [units] */
+    size_t needs;        /* session_needs */
+    size_t shared_bytes; /* of /dev/shm for checkpoints in memory */
+    char **unit_name;    /* [units] */
     int units;
 };
 void plan_details_close(struct plan_details *details);

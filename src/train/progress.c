@@ -517,6 +517,26 @@ static struct results results_collect(const struct trainer *trainer)
         .run_images = trainer->attempt.images};
 }
 
+/* Logs the cost of the checkpoints in memory. */
+static void memory_checkpoints_log(const struct trainer *trainer)
+{
+    const struct run_checkpoints *checkpoints = &trainer->checkpoints;
+    const int64_t steps = trainer->attempt.steps, later = checkpoints->memory_count - 2;
+    const double first = checkpoints->memory_allocation_seconds;
+    const double paused = first + checkpoints->memory_seconds;
+    const double total = clock_now() - trainer->attempt.begin;
+    if (checkpoints->memory_count > 0)
+        log_info("checkpoints in memory: %lld, %.2f %% of the time; the first two, which allocate "
+                 "memory, took %.2f s",
+                 (long long)checkpoints->memory_count, 100 * paused / total, first);
+    if (later > 0 && steps > 0) {
+        const double each = checkpoints->memory_seconds / (double)later;
+        log_info("checkpoints in memory: the others took %.1f ms each; with checkpoint.memory=%.0f "
+                 "they take 1 %%",
+                 1e3 * each, memory_checkpoint_interval(each, (total - paused) / (double)steps));
+    }
+}
+
 static void checkpoints_log(const struct trainer *trainer)
 {
     double blocked, waited;
@@ -528,17 +548,7 @@ static void checkpoints_log(const struct trainer *trainer)
             (long long)trainer->checkpoints.count,
             trainer->run.session.memory.snapshot != NULL ? "in the background" : "synchronously",
             blocked, 100 * blocked / (clock_now() - trainer->attempt.begin), waited);
-    const struct run_checkpoints *checkpoints = &trainer->checkpoints;
-    const double seconds = clock_now() - trainer->attempt.begin - checkpoints->memory_seconds;
-    if (checkpoints->memory_count == 0 || trainer->attempt.steps == 0)
-        return;
-    const double each = checkpoints->memory_seconds / (double)checkpoints->memory_count;
-    const double share = each / (seconds / (double)trainer->attempt.steps);
-    log_info("checkpoints in memory: %lld of %.1f ms each, %.2f %% of the time; with "
-             "checkpoint.memory=%.0f they take 1 %%",
-             (long long)checkpoints->memory_count, 1e3 * each,
-             100 * checkpoints->memory_seconds / (seconds + checkpoints->memory_seconds),
-             ceil(100 * share));
+    memory_checkpoints_log(trainer);
 }
 
 /* Writes the misclassified samples of the evaluation whose confusion matrix the report shows. */

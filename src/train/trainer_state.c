@@ -362,8 +362,9 @@ void trainer_memory_write(struct trainer *trainer)
         memory_checkpoint_close(checkpoints->memory, true);
         checkpoints->memory = NULL;
     }
+    *(checkpoints->memory_count < 2 ? &checkpoints->memory_allocation_seconds
+                                    : &checkpoints->memory_seconds) += clock_now() - begin;
     checkpoints->memory_count += checkpoints->memory != NULL;
-    checkpoints->memory_seconds += clock_now() - begin;
     checkpoint_pause(trainer, begin);
 }
 

@@ -82,8 +82,9 @@ struct run_checkpoints {
     bool overdue;                       /* by checkpoint.every_seconds */
     struct memory_checkpoint *memory;   /* NULL: checkpoint.memory=0, or a write failed */
     struct memory_found found;          /* path "": resume_path is not in memory */
-    double memory_seconds;              /* for `memory_count` checkpoints in memory */
-    int64_t memory_count;
+    int64_t memory_count;               /* checkpoints in memory of this attempt */
+    double memory_allocation_seconds;   /* for the first two of them, which allocate memory */
+    double memory_seconds;              /* for the others */
 };
 
 /* The best evaluation so far, as reported. training_state, which decides what the run does, ignores
