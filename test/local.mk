@@ -126,9 +126,11 @@ if !CMOCKA
 	@echo "make check: cmocka is missing: install it (Debian, Ubuntu: libcmocka-dev), then run configure again" >&2; exit 1
 endif
 
-# Runs with every fault that clusters cause (half an hour; root). The results are written to FAULTS_CSV.
+# Runs with every fault that clusters cause (an hour; root), whose results are written to FAULTS_CSV, and random faults with
+# checkpoints in memory.
 check-faults: vittrain
-	cd '$(abs_builddir)' && TEST_SOURCE='$(abs_srcdir)' TEST_BUILD='$(abs_builddir)' sh '$(abs_srcdir)/test/comm/check_faults.sh'
+	cd '$(abs_builddir)' && for script in check_faults check_memory_faults; do \
+		TEST_SOURCE='$(abs_srcdir)' TEST_BUILD='$(abs_builddir)' sh '$(abs_srcdir)/test/comm/'$$script.sh; done
 .PHONY: check-faults
 
 # Every test program, without the emulated GPU, and a few short scripts: under 2 minutes on 2 cores.

@@ -117,7 +117,7 @@ bad=
 result 'bench device measures the convolutions of a model' "$bad" "$work/device.log"
 fails 1 'the convolutions of a model without any' 2 'a ResNet or cnn_b' bench device convolutions:vit_cifar:1:32 \
     run.threads=1 run.backend=cpu
-run 1 timed plan $small plan.ranks=2 mesh.strategy=fsdp
+run 1 timed plan $small plan.ranks=2 mesh.strategy=fsdp checkpoint.memory=5
 bad=$(awk '/^Predicted with machine.ini/ { step = $0 } /step ms +exposed/ { table = 1 } table && $1 == "fsdp" { own = $(NF - 1) }
     /^An epoch of/ { epoch = 1 }
     END {
@@ -128,6 +128,8 @@ bad=$(awk '/^Predicted with machine.ini/ { step = $0 } /step ms +exposed/ { tabl
     }' "$work/timed.log")
 [ $status -eq 0 ] || bad="exit status $status; $bad"
 result 'and plan predicts times with it, equal in both tables' "$bad" "$work/timed.log"
+result 'and the interval of checkpoints in memory that costs 1 %' \
+    "$(has "$work/timed.log" '^A checkpoint in memory takes [0-9.e-]+ ms; with checkpoint.memory=[1-9][0-9]* they take 1 % of the time')" "$work/timed.log"
 run 1 untimed plan $small plan.machine=none
 bad=$(grep -q '^No times: measure this machine with .vittrain bench machine' "$work/untimed.log" || echo 'no hint')
 grep -q '^blocks.1 .* 0\.00' "$work/untimed.log" || bad="$bad; no operations"

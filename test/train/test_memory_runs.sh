@@ -36,7 +36,8 @@ resumed() {
 damage() { printf '\377' | dd of="$1" bs=1 seek=$(($(stat -c %s "$1") - 40000)) conv=notrunc 2>/dev/null; }
 
 run 2 whole run.dir="$work/whole" $steps checkpoint.memory=3
-result 'a run with checkpoints in memory' "$(ended)" "$run_log"
+result 'a run with checkpoints in memory logs their cost' \
+    "$(ended)$(has "$run_log" 'in memory: the others took [0-9.]+ ms each; with checkpoint.memory=[0-9]+ they take 1 %')" "$run_log"
 result 'removes its folder in /dev/shm' "$([ ! -e "$(folder whole)" ] || echo 'not removed')"
 run 2 without run.dir="$work/without" $steps
 result 'has the same weights as a run without checkpoints in memory' "$(cmp "$work/whole/weights.safetensors" "$work/without/weights.safetensors" 2>&1)"
