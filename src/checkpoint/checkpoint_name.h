@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/error.h"
+
 enum { CHECKPOINT_NAME = 32 };
 
 void checkpoint_name(char name[CHECKPOINT_NAME], int64_t step);
@@ -21,7 +23,10 @@ enum { MEMORY_ID = 17 }; /* 16 hexadecimal digits and a zero */
 void checkpoint_memory_folder(const char *id, char *path, size_t size);
 
 /* Read the id of the folders in memory from RUN/.memory. Return false and set `id` to "" if there
- * is no valid id. */
+ * is no valid id, or if the run folder is a copy of the one that the id was written for. */
 bool checkpoint_memory_id(const char *run, char id[MEMORY_ID]);
+
+/* Write the id to RUN/.memory. */
+MUST_CHECK bool checkpoint_memory_id_write(const char *run, const char *id, struct error *error);
 
 #endif

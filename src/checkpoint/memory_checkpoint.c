@@ -28,7 +28,6 @@
 #include "config/phase.h"
 #include "config/run_options.h"
 #include "core/allocate.h"
-#include "core/atomic_file.h"
 #include "core/crc32c.h"
 #include "core/durable.h"
 #include "core/folder.h"
@@ -123,13 +122,10 @@ static bool free_memory_check(struct memory_checkpoint *memory, struct error *er
 /* On rank 0: write a random id to RUN/.memory. */
 static void id_create(const char *run, char id[MEMORY_ID], struct error *error)
 {
-    char path[PATH_MAX], text[MEMORY_ID + 1];
     uint64_t number = 0;
     ENSURE(getrandom(&number, sizeof number, 0) == sizeof number, "no random number");
     snprintf(id, MEMORY_ID, "%016llx", (unsigned long long)number);
-    snprintf(text, sizeof text, "%s\n", id);
-    snprintf(path, sizeof path, "%s/.memory", run);
-    error_defer(atomic_file_write(path, text, error));
+    error_defer(checkpoint_memory_id_write(run, id, error));
 }
 
 bool memory_folder_is_own(const char *path)

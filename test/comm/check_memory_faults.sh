@@ -13,7 +13,7 @@
 take_nodes 2
 tidy() {
     cluster down
-    for run in "$work"/run*/.memory; do [ ! -e "$run" ] || rm -rf "/dev/shm/vittrain-$(id -u)-$(cat "$run")"; done
+    for run in "$work"/run*/.memory; do [ ! -e "$run" ] || rm -rf "/dev/shm/vittrain-$(id -u)-$(head -n 1 "$run")"; done
 }
 cluster hosts 4 >"$work/hosts"
 count=${FAULTS_COUNT:-300} seed=${FAULTS_SEED:-1}
@@ -87,7 +87,7 @@ strike() {
 # damage HOW NODE: change, cut or remove the newest file in memory of a node.
 damage() {
     [ -e "$work/$run/.memory" ] || return 0
-    victim=$(on "$2" sh -c 'ls "$0"/step-*.h5 2>/dev/null | tail -n 1' "/dev/shm/vittrain-$(id -u)-$(cat "$work/$run/.memory")")
+    victim=$(on "$2" sh -c 'ls "$0"/step-*.h5 2>/dev/null | tail -n 1' "/dev/shm/vittrain-$(id -u)-$(head -n 1 "$work/$run/.memory")")
     [ -n "$victim" ] || return 0
     damaged=yes
     draw 200000

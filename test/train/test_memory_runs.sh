@@ -6,8 +6,8 @@
 . "$TEST_SOURCE/test/support/program.sh"
 
 steps="$small train.epochs=1 checkpoint.every=0 output.tensorboard=off output.csv=off"
-folder() { echo "/dev/shm/vittrain-$(id -u)-$(cat "$work/$1/.memory")"; }
-tidy() { for run in "$work"/*/.memory; do [ ! -e "$run" ] || rm -rf "/dev/shm/vittrain-$(id -u)-$(cat "$run")"; done; }
+folder() { echo "/dev/shm/vittrain-$(id -u)-$(head -n 1 "$work/$1/.memory")"; }
+tidy() { for run in "$work"/*/.memory; do [ ! -e "$run" ] || rm -rf "/dev/shm/vittrain-$(id -u)-$(head -n 1 "$run")"; done; }
 
 # interrupt NAME PHASE:STEP RANK OPTION...: train on two ranks and kill one rank in that phase of that step.
 interrupt() {
@@ -46,6 +46,13 @@ bad=$(interrupt step backward:11 1)
 result 'the folder is private' "$bad$(stat -c %a "$(folder step)" | grep -vx 700)" "$work/step.killed"
 result 'a killed run resumes from memory' "$(resumed step 9)" "$work/step.log"
 result 'the log names the steps that are repeated' "$(has "$work/step.log" 'interrupted in step 11: 2 steps are repeated')"
+
+bad=$(interrupt original backward:11 1)
+cp -r "$work/original" "$work/copy"
+run 2 copy run.dir="$work/copy" $steps checkpoint.memory=3
+bad="$bad$(ended)$(grep 'resuming from' "$run_log")$(cmp "$work/whole/weights.safetensors" "$work/copy/weights.safetensors" 2>&1)"
+result 'a copy of a run folder does not use the memory of the original' "$bad" "$run_log"
+result 'and does not remove it' "$(resumed original 9)" "$work/original.log"
 
 bad=$(interrupt writing checkpoint_memory:12 0)
 result 'a rank is killed while it writes a checkpoint in memory' "$bad$(resumed writing 9)" "$work/writing.log"
