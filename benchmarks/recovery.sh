@@ -1,19 +1,19 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Recovery time with checkpoints in memory (checkpoint.memory=5): seconds from a fault to the end of the first step that was not
+# Recovery time with checkpoints in memory: seconds from a fault to the end of the first step that was not
 # computed before it. Also the cost of these checkpoints. Prints rows of the benchmarks' CSV. The cases with nodes need root
 # (test/support/cluster.sh).
 #
 #   benchmarks/recovery.sh [TURNS] [CASE...] >> benchmarks/results/recovery-DATE.csv
 #
-# Cases, with the nodes emulated on this machine. Environment: VITTRAIN.
+# Cases, with the nodes emulated on this machine. Environment: VITTRAIN, EVERY (checkpoint.memory; default 5).
 #   rank        a rank is killed: small ViT, 4 ranks
 #   rank_nodes  a rank is killed: ViT-B/32, FSDP, 8 ranks on 2 nodes
 #   node        a node is lost and replaced by a spare node: as rank_nodes
 #   cost        ViT-B/32, FSDP, 2 ranks, with and without checkpoints in memory
 set -euo pipefail
 
-turns=${1:-3}
+turns=${1:-3} every=${EVERY:-5}
 shift || true
 [ $# -gt 0 ] || set -- rank rank_nodes node cost
 here=$(dirname "$(readlink -f "$0")")
@@ -71,7 +71,7 @@ recovered() {
 report() {
     column=1
     for part in detection 'launcher and MPI' 'set-up before reading' reading 'steps to the first new one' total; do
-        row "$6: $part" "$1" "$2" "$3" "$4" "$5" 1 recovery "$(cut -d ' ' -f $column "$scratch/parts" | median)" s
+        row "$6 (checkpoint.memory=$every): $part" "$1" "$2" "$3" "$4" "$5" 1 recovery "$(cut -d ' ' -f $column "$scratch/parts" | median)" s
         column=$((column + 1))
     done
     rm "$scratch/parts"
@@ -82,7 +82,7 @@ pid_of() { sed -n "s/.*debug.pause: rank $1 on .*(process \([0-9]*\)).*/\1/p" "$
 
 case_rank() {
     for ((turn = 0; turn < turns; turn++)); do
-        start "$vittrain" launch -- $mpirun -np 4 "$vittrain" $small checkpoint.memory=5 run.dir="$scratch/small$turn" debug.pause=backward:14:60:3
+        start "$vittrain" launch -- $mpirun -np 4 "$vittrain" $small checkpoint.memory=$every run.dir="$scratch/small$turn" debug.pause=backward:14:60:3
         when 'debug.pause: rank 3' >/dev/null
         fault=$(date +%s.%N)
         kill -9 "$(pid_of 3)"
@@ -98,7 +98,7 @@ on_nodes() {
     nodes_up
     for ((turn = 0; turn < turns; turn++)); do
         start cluster exec 1 sh -c '. "$0/env.sh" && cd "$0" && exec "$@"' "$scratch" "$vittrain" launch -- mpirun -np 8 \
-            -hostfile "$scratch/hosts" "$vittrain" $large checkpoint.memory=5 run.dir="$scratch/$name$turn" debug.pause=backward:14:600:7
+            -hostfile "$scratch/hosts" "$vittrain" $large checkpoint.memory=$every run.dir="$scratch/$name$turn" debug.pause=backward:14:600:7
         when 'debug.pause: rank 7' >/dev/null
         fault=$(date +%s.%N)
         "$@"
@@ -133,11 +133,11 @@ case_cost() {
         rm -rf "$scratch/cost"
     }
     for ((turn = 0; turn < turns; turn++)); do
-        without=$(step 0) with=$(step 5)
+        without=$(step 0) with=$(step "$every")
         echo "$without $with" | awk '{ print $1, $2, $2 / $1 }' >>"$scratch/costs"
     done
     for column in 1 2 3; do
-        names=(- 'step without checkpoints in memory' 'step with one every 5 steps' ratio) units=(- s s x)
+        names=(- 'step without checkpoints in memory' "step with one every $every steps" ratio) units=(- s s x)
         row 'checkpoints in memory' vit_base_patch32_224 16 bf16 fsdp 2 1 "${names[$column]}" \
             "$(cut -d ' ' -f $column "$scratch/costs" | median)" "${units[$column]}"
     done

@@ -16,6 +16,8 @@ tidy() {
     for run in "$work"/run*/.memory; do [ ! -e "$run" ] || rm -rf "/dev/shm/vittrain-$(id -u)-$(head -n 1 "$run")"; done
 }
 cluster hosts 4 >"$work/hosts"
+mkdir "$work/segments" # else Open MPI leaves its segments in /dev/shm if mpirun is killed
+export OMPI_MCA_btl_vader_backing_directory="$work/segments"
 count=${FAULTS_COUNT:-300} seed=${FAULTS_SEED:-1}
 steps="$small train.epochs=2 checkpoint.every=0.45 checkpoint.keep=2 output.tensorboard=off output.csv=off mesh.heartbeat_timeout=5"
 
