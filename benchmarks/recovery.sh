@@ -124,12 +124,12 @@ case_node() {
     nodes=2 report vit_base_patch32_224 2 bf16 fsdp 8 'a node is lost'
 }
 
-# Interleaved runs; the median of the ratios of steps 11 to 25, after the first two checkpoints, which allocate their memory.
+# Interleaved runs; the median of the ratios of steps 12 to 26, after the first two checkpoints, which allocate their memory.
 case_cost() {
     step() {
-        $mpirun -np 2 "$vittrain" model.name=vit_base_patch32_224 train.batch=16 data.samples=400 mesh.strategy=fsdp $common train.steps=25 \
+        $mpirun -np 2 "$vittrain" model.name=vit_base_patch32_224 train.batch=16 data.samples=400 mesh.strategy=fsdp $common train.steps=26 \
             run.dir="$scratch/cost" checkpoint.memory="$1" >"$scratch/cost.log" 2>&1 </dev/null
-        awk -F , '$2 == 10 { begin = $16 } $2 == 25 { print ($16 - begin) / 15 }' "$scratch/cost/metrics.csv"
+        awk -F , '$2 == 11 { begin = $16 } $2 == 26 { print ($16 - begin) / 15 }' "$scratch/cost/metrics.csv"
         rm -rf "$scratch/cost"
     }
     for ((turn = 0; turn < turns; turn++)); do
