@@ -31,8 +31,8 @@ MUST_CHECK bool memory_find(const char *id, const struct mesh *mesh, struct memo
  * counted. */
 size_t memory_checkpoint_bytes(const struct flat_model *flat);
 
-/* Return the steps between two checkpoints with which they take 1 % of the time, from the seconds of
- * a checkpoint and of a step. */
+/* Return the steps between two checkpoints with which they take 1 % of the time, from the seconds
+ * of a checkpoint and of a step. */
 double memory_checkpoint_interval(double checkpoint, double step);
 
 /* Collective. Create or open the folder in memory of the run folder `run`. `writes`: checkpoints
