@@ -63,7 +63,7 @@ struct attempt_options {
     double grace;    /* seconds that the command may take to end after a failure */
     int output;      /* file descriptor for its stdout and stderr; -1: inherited */
     /* True if the first SIGTERM, SIGINT, SIGHUP or SIGQUIT is passed on as SIGUSR1, which stops
-     * training with a checkpoint. */
+     * training with a checkpoint. mpirun then need not wait between SIGTERM and SIGKILL. */
     bool gently;
 };
 

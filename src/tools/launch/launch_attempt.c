@@ -270,8 +270,7 @@ static void session_use(const char *session)
 }
 
 /* In the child. If a rank fails, mpirun of Open MPI 4 and 5 waits for a second on each node before
- * it kills the others. Without this wait the restart begins at once. Ranks stop by SIGUSR1, so they
- * need no time after SIGTERM. */
+ * it kills the others. Without this wait the restart begins at once. */
 static void kill_at_once(void)
 {
     setenv("OMPI_MCA_odls_base_sigkill_timeout", "0", 0);
