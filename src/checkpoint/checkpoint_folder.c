@@ -163,7 +163,7 @@ static bool is_valid(const char *path, const struct checkpoint_target *target, s
         error_defer(checkpoint_file_read(path, &contents, &trouble));
     bool good = comm_agree(world, &trouble);
     if (good) {
-        checkpoint_contents_share(&contents, world);
+        checkpoint_contents_share(&contents, world, 0);
         good = checkpoint_contents_verify(path, target->writers, world, &contents,
                                           (1u << FLAT_VECTORS) - 1, &trouble);
     }

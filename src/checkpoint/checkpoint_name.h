@@ -22,11 +22,15 @@ enum { MEMORY_ID = 17 }; /* 16 hexadecimal digits and a zero */
  * each node. */
 void checkpoint_memory_folder(const char *id, char *path, size_t size);
 
-/* Read the id of the folders in memory from RUN/.memory. Return false and set `id` to "" if there
- * is no valid id, or if the run folder is a copy of the one that the id was written for. */
+/* Read the id of the folders in memory from RUN/.memory, which exists while they may contain
+ * checkpoints. Return false and set `id` to "" if there is no valid id, or if the run folder is a
+ * copy and the original still has the same id. */
 bool checkpoint_memory_id(const char *run, char id[MEMORY_ID]);
 
-/* Write the id to RUN/.memory. */
+/* Write the id, and the absolute path of the run folder, to RUN/.memory. */
 MUST_CHECK bool checkpoint_memory_id_write(const char *run, const char *id, struct error *error);
+
+/* Remove RUN/.memory. */
+void checkpoint_memory_id_remove(const char *run);
 
 #endif

@@ -15,10 +15,10 @@
 #include "config/options.h"
 #include "core/durable.h"
 
-void checkpoint_contents_share(struct checkpoint_contents *contents, struct comm *world)
+void checkpoint_contents_share(struct checkpoint_contents *contents, struct comm *world, int root)
 {
     struct checkpoint_contents mine = *contents;
-    comm_broadcast(world, contents, sizeof *contents, COMM_BYTE, 0);
+    comm_broadcast(world, contents, sizeof *contents, COMM_BYTE, root);
     contents->units_borrowed = mine.units_borrowed;
     contents->deck = mine.deck;
     contents->metadata = mine.metadata;
@@ -27,16 +27,16 @@ void checkpoint_contents_share(struct checkpoint_contents *contents, struct comm
     contents->units = mine.units;
     contents->layout = mine.layout;
     contents->pieces = mine.pieces;
-    if (world->rank != 0) {
+    if (world->rank != root) {
         contents->layout = calloc((size_t)contents->unit_count, sizeof *contents->layout);
         contents->pieces = calloc((size_t)contents->piece_count, sizeof *contents->pieces);
         ENSURE_MEMORY(contents->layout != NULL && contents->pieces != NULL,
                       "no memory for the tables of a checkpoint");
     }
     comm_broadcast(world, contents->layout,
-                   contents->unit_count * (int64_t)sizeof *contents->layout, COMM_BYTE, 0);
+                   contents->unit_count * (int64_t)sizeof *contents->layout, COMM_BYTE, root);
     comm_broadcast(world, contents->pieces,
-                   contents->piece_count * (int64_t)sizeof *contents->pieces, COMM_BYTE, 0);
+                   contents->piece_count * (int64_t)sizeof *contents->pieces, COMM_BYTE, root);
 }
 
 static bool tensors_equal(const struct unit_tensor *a, const struct unit_tensor *b)
@@ -333,7 +333,7 @@ bool checkpoint_read(const char *path, const struct checkpoint_target *target,
         check_state(path, &contents, flat, target->options, error);
     bool good = comm_agree(world, error);
     if (good) {
-        checkpoint_contents_share(&contents, world);
+        checkpoint_contents_share(&contents, world, 0);
         unsigned wanted = wanted_vectors(&contents, flat, weights_only);
         good = (target->verified ||
                 checkpoint_contents_verify(path, readers, world, &contents, wanted, error)) &&

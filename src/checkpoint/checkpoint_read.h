@@ -33,8 +33,8 @@ struct options;
 MUST_CHECK bool checkpoint_deck_parse(const char *text, const char *path, struct options *options,
                                       struct error *error);
 
-/* Collective. Broadcast the contents that rank 0 read, without texts, units and tensors. */
-void checkpoint_contents_share(struct checkpoint_contents *contents, struct comm *world);
+/* Collective. Broadcast the contents that rank `root` read, without texts, units and tensors. */
+void checkpoint_contents_share(struct checkpoint_contents *contents, struct comm *world, int root);
 
 /* Collective. Verify the checksums of all pieces: the ranks share the work, or with WRITERS_NODE0
  * rank 0 does it alone. `wanted`: a bit mask of state kinds. */

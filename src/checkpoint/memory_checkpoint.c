@@ -45,6 +45,7 @@ struct memory_file {
 
 struct memory_checkpoint {
     const struct flat_model *flat;
+    char run[PATH_MAX]; /* the run folder */
     char folder[128], resumed[PATH_MAX];
     int *partner; /* [ranks]: the rank that keeps the copy of a rank's pieces; NULL: one node */
     struct memory_file file[2];
@@ -119,13 +120,32 @@ static bool free_memory_check(struct memory_checkpoint *memory, struct error *er
 
 /* ---- the folder ---- */
 
-/* On rank 0: write a random id to RUN/.memory. */
-static void id_create(const char *run, char id[MEMORY_ID], struct error *error)
+/* Digits at the start of an id that remain when a run gets a new id. */
+enum { ID_OF_RUN = 8 };
+
+/* Set `id` to a new id of the run whose id was `earlier`; "": none. */
+static void id_create(const char *earlier, char id[MEMORY_ID])
 {
-    uint64_t number = 0;
-    ENSURE(getrandom(&number, sizeof number, 0) == sizeof number, "no random number");
-    snprintf(id, MEMORY_ID, "%016llx", (unsigned long long)number);
-    error_defer(checkpoint_memory_id_write(run, id, error));
+    uint32_t number[2];
+    ENSURE(getrandom(number, sizeof number, 0) == sizeof number, "no random number");
+    snprintf(id, MEMORY_ID, "%08x%08x", number[0], number[1]);
+    memcpy(id, earlier, earlier[0] != '\0' ? ID_OF_RUN : 0);
+}
+
+/* On the first rank of a node: remove all folders of the run, except that of `id`. */
+static void others_remove(const char *earlier, const char *id)
+{
+    char own[128], path[sizeof "/dev/shm/" + NAME_MAX], kept[128];
+    DIR *entries = NULL;
+    checkpoint_memory_folder(earlier, own, sizeof own);
+    checkpoint_memory_folder(id, kept, sizeof kept);
+    const size_t common = strlen(own) - (MEMORY_ID - 1 - ID_OF_RUN);
+    for (const char *name; (name = folder_next(&entries, "/dev/shm")) != NULL;) {
+        snprintf(path, sizeof path, "/dev/shm/%s", name);
+        if (strlen(path) == strlen(own) && strncmp(path, own, common) == 0 &&
+            strcmp(path, kept) != 0 && memory_folder_is_own(path))
+            folder_remove(path);
+    }
 }
 
 bool memory_folder_is_own(const char *path)
@@ -135,8 +155,37 @@ bool memory_folder_is_own(const char *path)
            (status.st_mode & 077) == 0;
 }
 
-/* On the first rank of a node: create or open the folder, remove all files except `resumed`, and
- * map the file `reached`. */
+bool memory_folder_check(const char *path, struct error *error)
+{
+    return memory_folder_is_own(path) ||
+           error_set(error, ERROR_FILE,
+                     "checkpoint.memory: %s exists, but is not a private folder of this user; "
+                     "remove it",
+                     path);
+}
+
+/* On the first rank of a node: open or create the file `reached` and map it. */
+static bool reached_open(struct memory_checkpoint *memory, struct error *error)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/" MEMORY_REACHED, memory->folder);
+    const int file = output_file_open(path, O_RDWR | O_CREAT);
+    if (file >= 0 && fallocate(file, 0, 0, sizeof *memory->reached) == 0) {
+        void *mapped =
+            mmap(NULL, sizeof *memory->reached, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        memory->reached = mapped != MAP_FAILED ? mapped : NULL;
+    }
+    if (memory->reached == NULL)
+        error_set(error, ERROR_MEMORY, "checkpoint.memory: cannot write %s: %s; %s", path,
+                  strerror(errno),
+                  errno == ENOSPC ? "set checkpoint.memory=0" : "remove this file");
+    if (file >= 0)
+        close(file);
+    return memory->reached != NULL;
+}
+
+/* On the first rank of a node: create or open the folder and remove all checkpoints except
+ * `resumed`. */
 static bool folder_open(struct memory_checkpoint *memory, struct error *error)
 {
     char path[PATH_MAX];
@@ -145,59 +194,65 @@ static bool folder_open(struct memory_checkpoint *memory, struct error *error)
         return error_set(error, ERROR_FILE,
                          "checkpoint.memory: cannot create %s: %s; set checkpoint.memory=0", folder,
                          strerror(errno));
-    if (!memory_folder_is_own(folder))
-        return error_set(error, ERROR_FILE,
-                         "checkpoint.memory: %s exists, but is not a private folder of this user; "
-                         "remove it",
-                         folder);
+    if (!memory_folder_check(folder, error) || !reached_open(memory, error))
+        return false;
     DIR *entries = NULL;
     for (const char *name; (name = folder_next(&entries, folder)) != NULL;) {
         snprintf(path, sizeof path, "%s/%s", folder, name);
-        if (strcmp(path, memory->resumed) != 0)
+        if (strcmp(path, memory->resumed) != 0 && strcmp(name, MEMORY_REACHED) != 0)
             unlink(path);
     }
-    snprintf(path, sizeof path, "%s/" MEMORY_REACHED, folder);
-    const int file = output_file_open(path, O_RDWR | O_CREAT);
-    if (file >= 0 && fallocate(file, 0, 0, sizeof *memory->reached) == 0) {
-        void *mapped =
-            mmap(NULL, sizeof *memory->reached, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-        memory->reached = mapped != MAP_FAILED ? mapped : NULL;
+    return true;
+}
+
+/* Collective. Choose the id of the folders, "" if none are needed, and remove those of other ids.
+ */
+static bool id_choose(const char *run, const struct mesh *mesh, bool resumes, bool writes,
+                      char id[MEMORY_ID], struct error *error)
+{
+    struct comm *world = mesh->world;
+    char earlier[MEMORY_ID] = "";
+    id[0] = '\0';
+    if (world->rank == 0) {
+        if (checkpoint_memory_id(run, earlier) && resumes)
+            memcpy(id, earlier, MEMORY_ID);
+        else if (writes)
+            id_create(earlier, id);
+        if (id[0] != '\0')
+            error_defer(checkpoint_memory_id_write(run, id, error));
+        else
+            checkpoint_memory_id_remove(run);
     }
-    if (file >= 0)
-        close(file);
-    return memory->reached != NULL ||
-           error_set(error, ERROR_MEMORY,
-                     "checkpoint.memory: cannot create %s: %s; set checkpoint.memory=0", path,
-                     strerror(errno));
+    comm_broadcast(world, id, MEMORY_ID, COMM_BYTE, 0);
+    comm_broadcast(world, earlier, MEMORY_ID, COMM_BYTE, 0);
+    if (!comm_agree(world, error))
+        return false;
+    if (earlier[0] != '\0' && mesh->node->rank == 0)
+        others_remove(earlier, id);
+    return true;
 }
 
 struct memory_checkpoint *memory_checkpoint_open(const char *run, const struct flat_model *flat,
                                                  const char *resumed, bool writes,
                                                  struct error *error)
 {
-    struct memory_checkpoint *memory = allocate(1, sizeof *memory);
     struct comm *world = flat->mesh->world;
-    char id[MEMORY_ID] = "", earlier[MEMORY_ID] = "";
+    char id[MEMORY_ID];
+    if (!id_choose(run, flat->mesh, resumed[0] != '\0', writes, id, error) || id[0] == '\0')
+        return NULL;
+    struct memory_checkpoint *memory = allocate(1, sizeof *memory);
     memory->flat = flat;
-    snprintf(memory->resumed, sizeof memory->resumed, "%s", resumed != NULL ? resumed : "");
+    snprintf(memory->run, sizeof memory->run, "%s", run);
+    snprintf(memory->resumed, sizeof memory->resumed, "%s", resumed);
+    checkpoint_memory_folder(id, memory->folder, sizeof memory->folder);
     for (int i = 0; i < 2; i++)
         memory->file[i].descriptor = -1;
-    if (world->rank == 0 && (!checkpoint_memory_id(run, id) || resumed == NULL)) {
-        memcpy(earlier, id, sizeof id);
-        id_create(run, id, error);
-    }
-    comm_broadcast(world, earlier, sizeof earlier, COMM_BYTE, 0);
-    comm_broadcast(world, id, sizeof id, COMM_BYTE, 0);
-    checkpoint_memory_folder(earlier, memory->folder, sizeof memory->folder);
-    if (earlier[0] != '\0' && is_first(memory) && memory_folder_is_own(memory->folder))
-        folder_remove(memory->folder);
-    checkpoint_memory_folder(id, memory->folder, sizeof memory->folder);
     memory->partner = partners_find(world);
-    if (comm_agree(world, error) && is_first(memory))
+    if (is_first(memory))
         error_defer(folder_open(memory, error));
     if (comm_agree(world, error) && (!writes || free_memory_check(memory, error)))
         return memory;
-    memory_checkpoint_close(memory, memory->resumed[0] == '\0');
+    memory_checkpoint_close(memory, resumed[0] == '\0');
     return NULL;
 }
 
@@ -227,6 +282,8 @@ void memory_checkpoint_close(struct memory_checkpoint *memory, bool removes)
         munmap((void *)memory->reached, sizeof *memory->reached);
     if (removes && is_first(memory) && memory_folder_is_own(memory->folder))
         folder_remove(memory->folder);
+    if (removes && memory->flat->mesh->world->rank == 0)
+        checkpoint_memory_id_remove(memory->run);
     free(memory->partner);
     free(memory);
 }

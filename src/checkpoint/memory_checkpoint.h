@@ -36,10 +36,12 @@ size_t memory_checkpoint_bytes(const struct flat_model *flat);
 double memory_checkpoint_interval(double checkpoint, double step);
 
 /* Collective. Create or open the folder in memory of the run folder `run`. `writes`: checkpoints
- * will be written; else the folder is only opened to be removed at the end. Write a new id to
- * RUN/.memory if there is none or if `resumed` is NULL. `resumed`: the file that the run resumed
- * from (memory_found.path), or "". All other files in the folder in memory are removed. NULL on
- * failure; ERROR_MEMORY if /dev/shm of a node has too little free memory for two checkpoints. */
+ * will be written; else the folder is only opened to be removed at the end. `resumed`: the file in
+ * memory that the run resumed from (memory_found.path), or "". All other checkpoints of the run in
+ * the memory of these nodes are removed. Unless the run resumed from memory, it gets a new id, or
+ * none if !writes, because the checkpoints that other nodes may still have are of another history.
+ * NULL without an error if no folder is needed. ERROR_MEMORY if /dev/shm of a node has too little
+ * free memory for two checkpoints. */
 struct memory_checkpoint *memory_checkpoint_open(const char *run, const struct flat_model *flat,
                                                  const char *resumed, bool writes,
                                                  struct error *error);
@@ -52,7 +54,7 @@ MUST_CHECK bool memory_checkpoint_write(struct memory_checkpoint *memory,
 void memory_checkpoint_step(struct memory_checkpoint *memory, int64_t step);
 
 /* Not collective. Close the files and free `memory`, which may be NULL. `removes`: also remove the
- * folder. */
+ * folder and RUN/.memory. */
 void memory_checkpoint_close(struct memory_checkpoint *memory, bool removes);
 
 #endif

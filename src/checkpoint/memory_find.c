@@ -156,30 +156,6 @@ static int64_t reached_read(const char *folder)
 
 /* ---- one checkpoint ---- */
 
-/* Collective. Create a file with only the frame, copied from rank `root`, on each node that has no
- * file of this checkpoint. `creates`: true on the first rank of such a node. */
-static bool frame_spread(struct comm *world, int root, bool creates, const char *path,
-                         struct error *error)
-{
-    struct checkpoint_contents contents = {.unit_count = 0};
-    char folder[256];
-    int descriptor = -1;
-    if (world->rank == root && checkpoint_file_read(path, &contents, error))
-        descriptor = output_file_open(path, O_RDONLY);
-    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
-    if (creates) {
-        mkdir(folder, 0700);
-        unlink(path);
-        descriptor = memory_folder_is_own(folder) ? durable_create(path, error) : -1;
-    }
-    const bool good = comm_agree(world, error) &&
-                      memory_frame_share(world, root, &contents, descriptor, path, error);
-    if (descriptor >= 0)
-        close(descriptor);
-    checkpoint_contents_free(&contents);
-    return good;
-}
-
 /* The pieces of a checkpoint, as arrays with one element per piece. */
 struct pieces {
     int64_t *source; /* the lowest rank that found it valid; the number of ranks: none */
@@ -188,12 +164,12 @@ struct pieces {
 };
 
 /* Collective. Verify all pieces in the file of each node. The ranks of a node divide the pieces
- * among them. */
-static void pieces_verify(const char *path, const struct checkpoint_contents *contents,
+ * among them. `here`: false on nodes without a file of this checkpoint. */
+static void pieces_verify(const char *path, bool here, const struct checkpoint_contents *contents,
                           const struct mesh *mesh, const struct pieces *pieces)
 {
     const struct comm *node = mesh->node;
-    const int file = output_file_open(path, O_RDONLY);
+    const int file = here ? output_file_open(path, O_RDONLY) : -1;
     float *block = allocate(VECTOR_BLOCK, sizeof *block);
     for (int64_t u = 0; u < contents->unit_count; u++)
         for (int64_t i = 0; i < contents->layout[u].piece_count; i++) {
@@ -256,6 +232,29 @@ static void piece_copy(int file, const char *path, const struct checkpoint_conte
     free(block);
 }
 
+/* Collective. Copy the frame from rank `root` to a new file on each node that has no file of this
+ * checkpoint. A file of another one with the same name is removed. */
+static bool frame_spread(const char *path, bool here, int root,
+                         const struct checkpoint_contents *contents, const struct mesh *mesh,
+                         struct error *error)
+{
+    char folder[256];
+    int descriptor = -1;
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
+    if (mesh->world->rank == root) {
+        descriptor = output_file_open(path, O_RDONLY);
+    } else if (mesh->node->rank == 0 && !here) {
+        mkdir(folder, 0700);
+        unlink(path);
+        descriptor = memory_folder_is_own(folder) ? durable_create(path, error) : -1;
+    }
+    const bool good = comm_agree(mesh->world, error) &&
+                      memory_frame_share(mesh->world, root, contents, descriptor, path, error);
+    if (descriptor >= 0)
+        close(descriptor);
+    return good;
+}
+
 /* Collective. Copy the pieces that the ranks of a node read and its file lacks from other nodes.
  * All ranks have the same order, so that blocking transfers between them cannot deadlock. */
 static bool pieces_fetch(const char *path, const struct checkpoint_contents *contents,
@@ -286,25 +285,27 @@ static bool pieces_fetch(const char *path, const struct checkpoint_contents *con
 }
 
 /* Collective. True if each piece of this checkpoint is valid on some node. Then the file of each
- * node gets the pieces that its ranks read. */
-static bool is_complete(const char *path, const struct mesh *mesh, struct error *error)
+ * node gets the pieces that its ranks read. Else no file is changed. */
+static bool is_complete(const char *path, bool here, int root, const struct mesh *mesh,
+                        struct error *error)
 {
     struct comm *world = mesh->world;
     struct checkpoint_contents contents = {.unit_count = 0};
     bool complete = true;
-    if (world->rank == 0)
+    if (world->rank == root)
         error_defer(checkpoint_file_read(path, &contents, error));
     if (comm_agree(world, error)) {
-        checkpoint_contents_share(&contents, world);
+        checkpoint_contents_share(&contents, world, root);
         const size_t count = (size_t)contents.piece_count;
         const struct pieces pieces = {.source = allocate(count, sizeof(int64_t)),
                                       .lacks = allocate(count, sizeof(int64_t)),
                                       .reads = allocate(count, sizeof(int64_t))};
-        pieces_verify(path, &contents, mesh, &pieces);
+        pieces_verify(path, here, &contents, mesh, &pieces);
         pieces_choose(&contents, mesh, &pieces);
         for (int64_t p = 0; p < contents.piece_count; p++)
             complete = complete && pieces.source[p] < world->size;
-        complete = complete && pieces_fetch(path, &contents, mesh, &pieces, error);
+        complete = complete && frame_spread(path, here, root, &contents, mesh, error) &&
+                   pieces_fetch(path, &contents, mesh, &pieces, error);
         free(pieces.source);
         free(pieces.lacks);
         free(pieces.reads);
@@ -319,19 +320,18 @@ static bool candidate_try(const char *folder, const struct listed *listed,
                           const struct listed *wanted, const struct mesh *mesh,
                           struct memory_found *found, struct error *error)
 {
-    struct comm *world = mesh->world;
     char name[CHECKPOINT_NAME], path[sizeof found->path];
     int root = -1;
+    int64_t here = 0;
     checkpoint_name(name, wanted->step);
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    bool here = false;
-    for (int i = 0; i < world->size * LISTED_MOST; i++)
+    for (int i = 0; i < mesh->world->size * LISTED_MOST; i++)
         if (memcmp(&listed[i], wanted, sizeof *wanted) == 0) {
             root = root < 0 ? i / LISTED_MOST : root;
-            here = here || i / LISTED_MOST == world->rank;
+            here = here != 0 || i / LISTED_MOST == mesh->world->rank;
         }
-    if (!frame_spread(world, root, mesh->node->rank == 0 && !here, path, error) ||
-        !is_complete(path, mesh, error))
+    comm_all_reduce(mesh->node, &here, 1, COMM_INT64, COMM_MAX);
+    if (!is_complete(path, here != 0, root, mesh, error))
         return false;
     snprintf(found->path, sizeof found->path, "%s", path);
     found->step = wanted->step;
@@ -355,10 +355,13 @@ bool memory_find(const char *id, const struct mesh *mesh, struct memory_found *f
     if (mesh->node->rank == 0) {
         folder_list(folder, mine);
         reached = reached_read(folder);
-        exists = memory_folder_is_own(folder);
+        exists = access(folder, F_OK) == 0;
+        if (exists)
+            error_defer(memory_folder_check(folder, error));
     }
     comm_all_reduce(world, &reached, 1, COMM_INT64, COMM_MAX);
     comm_all_reduce(world, &exists, 1, COMM_INT64, COMM_MAX);
+    comm_agree(world, error);
     comm_all_gather(world, listed, LISTED_MOST * (int64_t)sizeof *listed, COMM_BYTE);
     sorted = allocate((size_t)count, sizeof *sorted);
     memcpy(sorted, listed, (size_t)count * sizeof *sorted);

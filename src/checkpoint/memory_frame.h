@@ -12,6 +12,9 @@
 /* True if `path` is a folder of this user to which no other user has access. */
 bool memory_folder_is_own(const char *path);
 
+/* The same; an error if it is false. */
+MUST_CHECK bool memory_folder_check(const char *path, struct error *error);
+
 /* Collective. Copy the frame, all bytes outside of the vectors, from the file of rank `root` to the
  * files of the other ranks. A rank with descriptor -1 has no file. `contents` is read only on rank
  * `root`. */

@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "checkpoint/checkpoint_name.h"
 #include "config/option_changes.h"
 #include "config/options.h"
 #include "core/atomic_file.h"
@@ -53,6 +54,14 @@ static bool holds_checkpoints(const char *folder)
     for (const char *name; (name = folder_next(&entries, path)) != NULL;)
         found = found || (name[0] != '.' && !text_ends_with(name, ".part"));
     return found;
+}
+
+/* True if a run may resume from the folder: it has a complete checkpoint, or one may be in memory.
+ */
+static bool may_resume(const char *folder)
+{
+    char id[MEMORY_ID];
+    return holds_checkpoints(folder) || checkpoint_memory_id(folder, id);
 }
 
 static bool holds_run(const char *folder)
@@ -296,7 +305,7 @@ static bool find_unfinished(struct run_folder *folder, const struct options *opt
             continue;
         int newer = strcmp(date, best_date);
         snprintf(path, sizeof path, "%s/%s", runs_folder, name);
-        if (newer < 0 || (newer == 0 && suffix < best_suffix) || !holds_checkpoints(path) ||
+        if (newer < 0 || (newer == 0 && suffix < best_suffix) || !may_resume(path) ||
             run_folder_finished_steps(path) >= 0 || !same_deck(path, options) ||
             !lock_folder(path, folder, &ignored))
             continue;
@@ -304,8 +313,8 @@ static bool find_unfinished(struct run_folder *folder, const struct options *opt
         memcpy(best_date, date, sizeof date);
         best_suffix = suffix;
     }
-    folder->resuming = best_suffix > 0;
-    return folder->resuming;
+    folder->resuming = best_suffix > 0 && holds_checkpoints(folder->path);
+    return best_suffix > 0;
 }
 
 bool run_folder_may_resume(const struct options *options)
@@ -315,11 +324,11 @@ bool run_folder_may_resume(const struct options *options)
     if (strcmp(options->checkpoint.resume, "auto") != 0)
         return strcmp(options->checkpoint.resume, "never") != 0;
     if (options->run.dir[0] != '\0')
-        return holds_checkpoints(options->run.dir);
+        return may_resume(options->run.dir);
     for (const char *name; (name = folder_next(&entries, runs_folder)) != NULL;) {
         char path[sizeof runs_folder + 1 + NAME_MAX];
         snprintf(path, sizeof path, "%s/%s", runs_folder, name);
-        found = found || (is_of(name, options->run.name) && holds_checkpoints(path) &&
+        found = found || (is_of(name, options->run.name) && may_resume(path) &&
                           run_folder_finished_steps(path) < 0);
     }
     return found;

@@ -232,6 +232,9 @@ static const char *difference_advice(const struct trainer *trainer,
     char difference[512];
     if (trainer->receipts.expected != NULL)
         return "the data and the model of the run";
+    if (trainer->checkpoints.found.path[0] != '\0')
+        return "another run.dir, or a checkpoint on disk with checkpoint.resume=FILE to continue "
+               "on purpose";
     return checkpoint_fits(contents, &trainer->run.session.flat, difference, sizeof difference)
                ? "another run.dir, checkpoint.resume=FILE to continue on purpose, or "
                  "model.init=FILE to fine-tune"

@@ -131,6 +131,7 @@ static bool epoch_train(struct trainer *trainer, struct error *error)
         state->epoch_loss_sum = state->epoch_top1_sum = state->epoch_top5_sum = 0;
         state->epoch_samples = 0;
     }
+    state->finished = false;
     session_activations(&trainer->run.session, true);
     while (state->epoch_step < trainer->steps_per_epoch && state->step < trainer->total_steps) {
         flags_start(trainer);
@@ -322,6 +323,7 @@ static bool epoch_finish(struct trainer *trainer, struct error *error)
         return false;
     if (complete)
         epoch_advance(state);
+    state->finished = state->step >= trainer->total_steps;
     bool keeps_best = better && trainer->run.options.checkpoint.every > 0;
     if (checkpoint_due(trainer) || keeps_best || run_is_over(trainer))
         return trainer_checkpoint(trainer, better, error);
@@ -530,6 +532,10 @@ bool trainer_run(struct trainer *trainer, struct error *error)
     control_start(&trainer->control, &(struct control_flags){.stop = comm_stop_wanted()});
     if (control_wait(&trainer->control).stop != 0) {
         log_info("stopped before the first step: a signal requested it");
+        /* The checkpoint in memory from which the run has resumed is still needed. */
+        memory_checkpoint_close(trainer->checkpoints.memory,
+                                trainer->checkpoints.found.path[0] == '\0');
+        trainer->checkpoints.memory = NULL;
         return true;
     }
     if (trainer_is_over(trainer, &trainer->state))

@@ -49,6 +49,10 @@ static bool memory_look(struct trainer *trainer, struct error *error)
     const bool good = memory_find(id, &trainer->run.session.mesh, &checkpoints->found, report,
                                   sizeof report, error);
     ignored_log(report);
+    if (good && !checkpoints->found.exists)
+        log_warn("the checkpoints in memory of the last attempt are lost: no node has "
+                 "/dev/shm/vittrain-*-%s",
+                 id);
     return good;
 }
 
@@ -281,7 +285,6 @@ static void state_update(struct trainer *trainer)
     state->loss_scale = trainer->run.session.io.scaler != NULL ? (double)scaler->scale : 0;
     state->loss_scale_good_steps = scaler->good_steps;
     state->skipped_steps = scaler->skipped;
-    state->finished = state->step >= trainer->total_steps && !trainer->stop.signalled;
 }
 
 /* Counts the time since `since` as waiting for checkpoints. */
@@ -342,14 +345,10 @@ bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error)
 bool trainer_memory_open(struct trainer *trainer, struct error *error)
 {
     struct run_checkpoints *checkpoints = &trainer->checkpoints;
-    const bool resumes = strcmp(trainer->run.options.checkpoint.resume, "auto") == 0;
-    const bool writes = trainer->run.options.checkpoint.memory > 0;
-    if (!writes && !checkpoints->found.exists)
-        return true;
-    checkpoints->memory =
-        memory_checkpoint_open(trainer->folder.path, &trainer->run.session.flat,
-                               resumes ? checkpoints->found.path : NULL, writes, error);
-    return checkpoints->memory != NULL;
+    checkpoints->memory = memory_checkpoint_open(trainer->folder.path, &trainer->run.session.flat,
+                                                 checkpoints->found.path,
+                                                 trainer->run.options.checkpoint.memory > 0, error);
+    return error->kind == ERROR_NONE;
 }
 
 void trainer_memory_write(struct trainer *trainer)

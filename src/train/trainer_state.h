@@ -162,8 +162,8 @@ void trainer_close(struct trainer *trainer);
 
 /* Internal to trainer*.c. */
 
-/* True if the checkpoint that the run resumed from lacks the evaluation of its epoch: a signal
- * ended an earlier attempt between the last step of the epoch and the end of the evaluation. */
+/* True if the checkpoint that the run resumed from lacks the evaluation of its epoch: an
+ * earlier attempt ended between the last step of the epoch and the end of the evaluation. */
 bool trainer_epoch_is_unfinished(const struct trainer *trainer);
 
 /* True if no step is left after this state: all are done, or train.early_stop ended the run. */

@@ -27,15 +27,20 @@ ended() {
 # check NAME STATUS RESTARTS PATTERN: print the result of `ended` as a TAP line.
 check() { result "$1" "$(ended "$2" "$3" "$4" | tr '\n' ' ')" "$run_log"; }
 
+# strike NAME SIGNAL RANK: when this rank of the launch NAME waits in debug.pause, send it the signal. In the background.
+strike() {
+    : >"$work/$1.log"
+    (
+        wait_for "debug.pause: rank $3 " "$work/$1.log"
+        kill "-$2" "$(sed -n "s/.*debug.pause: rank $3 on .*(process \([0-9]*\)).*/\1/p" "$work/$1.log")"
+    ) &
+}
+
 # fault PHASE SIGNAL RANK NAME PATTERN: send the signal to the rank while all ranks pause in the phase. The restart line
 # must match the pattern, and the run must end with the weights of an undisturbed run.
 fault() {
     rm -rf "$work/fault"
-    : >"$work/fault.log"
-    (
-        wait_for "debug.pause: rank $3 " "$work/fault.log"
-        kill "-$2" "$(sed -n "s/.*debug.pause: rank $3 on .*(process \([0-9]*\)).*/\1/p" "$work/fault.log")"
-    ) &
+    strike fault "$2" "$3"
     launch fault --restarts 2 -- $MPIRUN -np 2 "$vittrain" run.dir="$work/fault" $steps debug.pause="$1:2" mesh.heartbeat_timeout=4
     bad=$(ended 0 1)
     wait
@@ -60,6 +65,32 @@ fault evaluation:25 KILL 0 'a rank is killed in an evaluation' "$killed_0"
 fault checkpoint_name:15 KILL 1 'a rank is killed while a checkpoint is renamed' "$killed_1"
 fault folder:0 KILL 1 'a rank is killed before the run has a folder' "$killed_1"
 fault backward:13 STOP 1 'a rank is stopped' 'rank 1 on .*: no heartbeat for [0-9]+\.'
+
+# unnamed NAME OPTION...: launch a run without run.dir and kill a rank before the first checkpoint on disk.
+unnamed() {
+    name=$1
+    shift
+    strike "$name" KILL 1
+    launch "$name" --restarts 3 -- $MPIRUN -np 2 "$vittrain" run.name="$name" $steps "$@" checkpoint.every=0 debug.pause=backward:13:2
+    wait
+}
+
+unnamed new
+check 'a run without run.dir and without a checkpoint is trained once more, in a new folder' 0 1 'from the beginning'
+unnamed memory checkpoint.memory=3
+bad=$(ended 0 1 'resuming from /dev/shm/.*: step 12,')$(cmp "$work/whole/weights.safetensors" runs/memory-*/weights.safetensors 2>&1)
+result 'one with a checkpoint in memory resumes from it' "$bad" "$run_log"
+
+# A run that resumes from a file, with newer checkpoints in memory.
+strike older KILL 1
+launch older --restarts 0 -- $MPIRUN -np 2 "$vittrain" run.dir="$work/older" $steps checkpoint.memory=3 debug.pause=backward:24:2
+wait
+strike older KILL 1
+launch older --restarts 1 -- $MPIRUN -np 2 "$vittrain" run.dir="$work/older" $steps checkpoint.memory=3 debug.pause=backward:23:2 \
+    checkpoint.resume="$work/older/checkpoints/step-00000020.h5"
+wait
+bad=$(ended 0 1 'resuming from /dev/shm/.*: step 21,')$(cmp "$work/whole/weights.safetensors" "$work/older/weights.safetensors" 2>&1)
+result 'a restart after checkpoint.resume=FILE uses the checkpoints in memory of the launch only' "$bad" "$run_log"
 
 launch mistake --restarts 2 -- $MPIRUN -np 2 "$vittrain" run.dir="$work/mistake" $steps data.root="$work/nowhere"
 check "a user's mistake is not restarted" 3 0 '^vittrain: error: '

@@ -60,3 +60,47 @@ cluster crash 2
 cluster crash 3
 ended 'step 12 in memory: the nodes lack some pieces of it' 'resuming from .*/two/checkpoints/step-'
 result 'after the loss of a node and of its copies the run resumes from the disk' "$bad" "$run_log"
+cluster boot 2
+cluster boot 3
+
+# interrupt STEP: train on two nodes and kill rank 1 in this step. `memory` is then the run's folder in memory.
+interrupt() {
+    : >"$work/returns.log"
+    on_first mpirun -np 4 -hostfile "$work/hosts" "$vittrain" run.dir="$work/returns" $steps debug.pause="backward:$1:60:1" \
+        >"$work/returns.log" 2>&1 </dev/null &
+    job=$!
+    wait_for 'debug.pause: rank 1 ' "$work/returns.log"
+    cluster exec 1 kill -9 "$(sed -n 's/.*debug.pause: rank 1 on .*(process \([0-9]*\)).*/\1/p' "$work/returns.log")"
+    wait $job
+    memory=/dev/shm/vittrain-$(id -u)-$(head -n 1 "$work/returns/.memory")
+}
+
+# A node returns with a damaged checkpoint of a step that the other node has repeated since.
+step12=step-00000012.h5
+interrupt 14
+cluster exec 1 mv "$memory/$step12" /dev/shm/earlier.h5
+cluster exec 2 rm "$memory/$step12"
+interrupt 14
+cluster exec 1 sh -c "printf '\377\377' | dd status=none of=/dev/shm/earlier.h5 bs=1 seek=100000 conv=notrunc && mv /dev/shm/earlier.h5 $memory/$step12"
+run_log=$work/returns.log
+on_first mpirun -np 4 -hostfile "$work/hosts" "$vittrain" run.dir="$work/returns" $steps >"$run_log" 2>&1 </dev/null
+bad="$([ $? -eq 0 ] || echo failed)$(has "$run_log" 'resuming from /dev/shm/.*: step 12,')"
+result 'an incomplete checkpoint of a node does not replace that of another node' \
+    "$bad$(cmp "$work/whole4/weights.safetensors" "$work/returns/weights.safetensors" 2>&1)" "$run_log"
+
+# Each attempt is killed after it has written checkpoints in memory, on hosts other than that of `launch`.
+run_log=$work/outside.log
+: >"$run_log"
+grep -v "^$third" "$work/hosts" >"$work/others"
+cluster exec 3 sh -c '. "$0/env.sh" && cd "$0" && exec "$@"' "$work" "$vittrain" launch --restarts 4 -- mpirun -np 2 -hostfile "$work/others" \
+    "$vittrain" run.dir="$work/outside" $steps train.epochs=4000 >"$run_log" 2>&1 </dev/null &
+job=$!
+for resumed in 0 1 2; do
+    wait_until sh -c "[ \$(grep -c '^resuming from /dev/shm' '$run_log') -eq $resumed ]"
+    sleep 2
+    kill -9 "$(processes "^$vittrain run.dir=$work/outside " | tail -n 1)"
+done
+wait_until sh -c "[ \$(grep -c '^resuming from /dev/shm' '$run_log') -eq 3 ]"
+kill -TERM "$(processes "^$vittrain launch .*run.dir=$work/outside " | head -n 1)"
+ended 'restart 3 of 4 in 0 s, from its last state'
+result 'launch notices progress in the memory of other hosts' "$bad" "$run_log"

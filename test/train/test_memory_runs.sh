@@ -5,32 +5,57 @@
 # memory in /dev/shm is an error at the start and a warning later.
 . "$TEST_SOURCE/test/support/program.sh"
 
-steps="$small train.epochs=1 checkpoint.every=0 output.tensorboard=off output.csv=off"
+steps="$small train.epochs=1 checkpoint.every=0 output.tensorboard=off"
 folder() { echo "/dev/shm/vittrain-$(id -u)-$(head -n 1 "$work/$1/.memory")"; }
-tidy() { for run in "$work"/*/.memory; do [ ! -e "$run" ] || rm -rf "/dev/shm/vittrain-$(id -u)-$(head -n 1 "$run")"; done; }
+tidy() {
+    for run in "$work"/*/.memory "$work"/runs/*/.memory; do
+        [ ! -e "$run" ] || rm -rf "/dev/shm/vittrain-$(id -u)-$(head -n 1 "$run" | cut -c 1-8)"*
+    done
+}
+
+# left OLD RUN: print if the folder OLD in memory or the file RUN/.memory exists after the end of a run.
+left() {
+    [ ! -e "$1" ] || echo "$1 was not removed;"
+    [ ! -e "$work/$2/.memory" ] || echo "$2/.memory was not removed;"
+}
+
+# pause NAME PHASE:STEP:SECONDS RANK OPTION...: train on two ranks, in the background, until this rank waits. Set `job`, the
+# process mpirun, and `victim`, the rank.
+pause() {
+    name=$1 place=$2 rank=$3
+    shift 3
+    : >"$work/$name.killed"
+    timeout --foreground $time_limit $MPIRUN -np 2 "$vittrain" $steps checkpoint.memory=3 debug.pause="$place:$rank" "$@" \
+        >"$work/$name.killed" 2>&1 </dev/null &
+    job=$!
+    wait_for "debug.pause: rank $rank " "$work/$name.killed"
+    victim=$(sed -n "s/.*debug.pause: rank $rank on .*(process \([0-9]*\)).*/\1/p" "$work/$name.killed")
+}
 
 # interrupt NAME PHASE:STEP RANK OPTION...: train on two ranks and kill one rank in that phase of that step.
 interrupt() {
     name=$1 place=$2 rank=$3
     shift 3
-    : >"$work/$name.killed"
-    timeout 120 $MPIRUN -np 2 "$vittrain" run.dir="$work/$name" $steps checkpoint.memory=3 debug.pause="$place:60:$rank" "$@" \
-        >"$work/$name.killed" 2>&1 </dev/null &
-    job=$!
-    wait_for "debug.pause: rank $rank " "$work/$name.killed"
-    kill -9 "$(sed -n "s/.*debug.pause: rank $rank on .*(process \([0-9]*\)).*/\1/p" "$work/$name.killed")"
+    pause "$name" "$place:60" "$rank" run.dir="$work/$name" "$@"
+    kill -9 "$victim"
     wait $job
     reports_kill $? || echo 'the killed run ended with 0;'
 }
 
-# resumed NAME STEP: start the run again. It must resume from this step in memory and end with the weights of `whole`.
+# resumed NAME STEP OPTION...: start the run again. It must resume from this step in memory and end with the weights of
+# `whole`.
 resumed() {
-    run 2 "$1" run.dir="$work/$1" $steps checkpoint.memory=3
+    old=$(folder "$1") step=$2 name=$1
+    shift 2
+    run 2 "$name" run.dir="$work/$name" $steps checkpoint.memory=3 "$@"
     ended
-    has "$run_log" "resuming from /dev/shm/.*: step $2,"
-    cmp "$work/whole/weights.safetensors" "$work/$1/weights.safetensors" 2>&1
-    [ ! -e "$(folder "$1")" ] || echo 'its folder in /dev/shm was not removed'
+    has "$run_log" "resuming from /dev/shm/.*: step $step,"
+    cmp "$work/whole/weights.safetensors" "$work/$name/weights.safetensors" 2>&1
+    left "$old" "$name"
 }
+
+# rows RUN: print the epochs, steps and splits of the rows of a run's tables.
+rows() { cut -d, -f1-3 "$work/$1/metrics.csv" && cut -d, -f1-2 "$work/$1/epochs.csv"; }
 
 # damage FILE: change one byte of a vector.
 damage() { printf '\377' | dd of="$1" bs=1 seek=$(($(stat -c %s "$1") - 40000)) conv=notrunc 2>/dev/null; }
@@ -38,7 +63,7 @@ damage() { printf '\377' | dd of="$1" bs=1 seek=$(($(stat -c %s "$1") - 40000)) 
 run 2 whole run.dir="$work/whole" $steps checkpoint.memory=3
 result 'a run with checkpoints in memory logs their cost' \
     "$(ended)$(has "$run_log" 'in memory: the others took [0-9.]+ ms each; with checkpoint.memory=[0-9]+ they take 1 %')" "$run_log"
-result 'removes its folder in /dev/shm' "$([ ! -e "$(folder whole)" ] || echo 'not removed')"
+result 'removes its folder in /dev/shm' "$(left /dev/shm/none whole)"
 run 2 without run.dir="$work/without" $steps
 result 'has the same weights as a run without checkpoints in memory' "$(cmp "$work/whole/weights.safetensors" "$work/without/weights.safetensors" 2>&1)"
 
@@ -77,13 +102,84 @@ bad=$(interrupt off backward:11 1)
 old=$(folder off)
 run 2 off run.dir="$work/off" $steps checkpoint.memory=0
 result 'without checkpoint.memory a run resumes from memory, too, and leaves nothing there' \
-    "$bad$(ended)$(has "$run_log" 'resuming from /dev/shm/.*: step 9,')$([ ! -e "$old" ] || echo left)" "$run_log"
+    "$bad$(ended)$(has "$run_log" 'resuming from /dev/shm/.*: step 9,')$(left "$old" off)" "$run_log"
 
 bad=$(interrupt file backward:11 1 checkpoint.every=0.4)
 old=$(folder file)
 run 2 file run.dir="$work/file" $steps checkpoint.memory=3 checkpoint.resume="$work/file/checkpoints/last.h5"
 result 'with checkpoint.resume=FILE those in memory are removed' \
-    "$bad$(ended)$(has "$run_log" 'resuming from .*/last.h5: step 10,')$([ ! -e "$old" ] || echo left)" "$run_log"
+    "$bad$(ended)$(has "$run_log" 'resuming from .*/last.h5: step 10,')$(left "$old" file)" "$run_log"
+
+bad=$(interrupt signal backward:11 1)
+pause signal weights_read:0:3 1 run.dir="$work/signal"
+kill -USR1 "$victim"
+wait $job
+bad="$bad$([ $? -eq 0 ] || echo 'the stopped run failed;')$(has "$work/signal.killed" 'stopped before the first step')"
+result 'a signal before the first step keeps the checkpoint from which the run has resumed' "$bad$(resumed signal 9)" "$work/signal.log"
+
+ends="train.steps=40 checkpoint.memory=5"
+run 2 ends run.dir="$work/ends" $steps $ends
+bad=$(interrupt evaluation evaluation:40 0 $ends)
+run 2 evaluation run.dir="$work/evaluation" $steps $ends
+rows ends >"$work/ends.rows"
+bad="$bad$(ended)$(rows evaluation | diff "$work/ends.rows" -)$(cmp "$work/ends/weights.safetensors" "$work/evaluation/weights.safetensors" 2>&1)"
+result 'a run that is killed in its last evaluation repeats it' "$bad" "$run_log"
+run 2 evaluation run.dir="$work/evaluation" $steps checkpoint.memory=5 train.steps=60
+result 'and can be extended' "$(ended)$(has "$run_log" 'resuming from .*/checkpoints/step-00000040.h5')" "$run_log"
+bad=$(interrupt last evaluation:20 0 train.steps=20 checkpoint.every=0.2 checkpoint.memory=0)
+run 2 last run.dir="$work/last" $steps train.steps=20 checkpoint.every=0.2
+bad="$bad$(ended)$(has "$work/last/metrics.csv" '^0,20,val,')$(has "$work/last/epochs.csv" '^0,20,')"
+result 'also if it resumes from the disk' "$bad" "$run_log"
+
+pause unnamed backward:11:60 1
+kill -9 "$victim"
+wait $job
+run 2 unnamed $steps checkpoint.memory=3
+bad=$(ended)$(has "$run_log" 'resuming from /dev/shm/.*: step 9,')$(cmp "$work/whole/weights.safetensors" runs/*/weights.safetensors 2>&1)
+result 'a run without run.dir resumes from memory in the same folder' "$bad" "$run_log"
+
+cp "$work/whole/weights.safetensors" "$work/init.safetensors"
+bad=$(interrupt init backward:11 1 model.init="$work/init.safetensors")
+rm "$work/init.safetensors"
+run 2 init run.dir="$work/init" $steps checkpoint.memory=3 model.init="$work/init.safetensors"
+result 'a run that resumes from memory does not need the file of model.init' "$bad$(ended)$(has "$run_log" 'resuming from /dev/shm/.*: step 9,')" "$run_log"
+
+# aside NAME: move the folder in memory away, as if its node were lost. `return_aside` moves it back.
+aside() { old=$(folder "$1") && mv "$old" "$work/aside"; }
+return_aside() { mv "$work/aside" "$old"; }
+
+bad=$(interrupt other backward:23 1 checkpoint.every=0.4)
+aside other
+bad="$bad$(interrupt other backward:22 1)$(has "$work/other.killed" 'the checkpoints in memory of the last attempt are lost' '/step-00000020.h5: step 20,')"
+rm -rf "$(folder other)"
+return_aside
+run 2 other run.dir="$work/other" $steps checkpoint.memory=3
+bad="$bad$(ended)$(has "$run_log" '/checkpoints/step-00000020.h5: step 20,')$(left "$old" other)"
+result 'checkpoints of another node are not used if the run has continued without them' "$bad" "$run_log"
+
+bad=$(interrupt continued backward:23 1 checkpoint.every=0.4)
+aside continued
+bad="$bad$(interrupt continued backward:22 1 checkpoint.memory=0)"
+return_aside
+run 2 continued run.dir="$work/continued" $steps
+bad="$bad$(ended)$(has "$run_log" '/checkpoints/step-00000020.h5: step 20,')"
+rm -rf "$old"
+result 'nor if it has continued without checkpoint.memory' "$bad" "$run_log"
+
+bad=$(interrupt moved backward:11 1)
+mv "$work/moved" "$work/here"
+result 'a run folder that was moved resumes from memory' "$bad$(resumed here 9)" "$work/here.log"
+
+bad=$(interrupt reached backward:11 1)
+rm "$(folder reached)/reached" && mkdir "$(folder reached)/reached"
+run 2 reached run.dir="$work/reached" $steps checkpoint.memory=3
+bad="$bad$(failed_otherwise 6 'cannot write .*/reached: Is a directory; remove this file')"
+rmdir "$(folder reached)/reached"
+result 'an error at the start removes no checkpoint' "$bad$(resumed reached 9)" "$work/reached.log"
+
+bad=$(interrupt differs backward:11 1)
+run 2 differs run.dir="$work/differs" $steps checkpoint.memory=3 data.val=0.1
+result 'other data are refused' "$bad$(failed_otherwise 2 'or a checkpoint on disk with checkpoint.resume=FILE')" "$run_log"
 
 bad=$(interrupt ranks backward:11 1)
 run 3 ranks run.dir="$work/ranks" $steps checkpoint.memory=3 mesh.strategy=fsdp

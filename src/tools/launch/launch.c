@@ -42,6 +42,7 @@ struct launch {
     int fruitless;            /* consecutive attempts without a new checkpoint */
     double pause;             /* seconds before the next restart */
     int64_t step;             /* step of the newest checkpoint; -1: none */
+    bool elsewhere;           /* newer ones may be in the memory of other hosts */
     struct attempt_mark mark; /* before the attempt */
     bool begun;               /* the run has written a checkpoint since the launch */
     struct launched_run run;
@@ -124,9 +125,8 @@ static bool is_final(const struct attempt *attempt)
 
 static void progress_update(struct launch *launch, const struct attempt *attempt)
 {
-    int64_t step = launched_run_step(&launch->run);
-    /* Checkpoints in the memory of other hosts are not known. */
-    const bool known = launch->run.known && launch->run.options.checkpoint.memory == 0;
+    int64_t step = launched_run_step(&launch->run, &launch->elsewhere);
+    const bool known = launch->run.known && !launch->elsewhere;
     bool fruitful = step > launch->step || (!known && attempt->seconds >= long_enough);
     launch->begun = launch->begun || step > launch->step;
     launch->step = step > launch->step ? step : launch->step;
@@ -139,9 +139,9 @@ static void restart_report(const struct launch *launch, const struct attempt *at
     char reason[2 * LAUNCH_LINE], ran[32], from[OPTION_TEXT + 64] = "the beginning";
     attempt_reason(attempt, reason, sizeof reason);
     clock_format(attempt->seconds, ran, sizeof ran);
-    if (launch->step >= 0)
+    if (launch->step >= 0 && !launch->elsewhere)
         snprintf(from, sizeof from, "step %lld of %s", (long long)launch->step, launch->run.folder);
-    else if (!launch->run.known)
+    else if (launch->elsewhere || !launch->run.known)
         snprintf(from, sizeof from, "its last state");
     fprintf(stderr,
             "vittrain: launch: restart %d of %d in %.0f s, from %s; failed after %s%s: %s\n",
@@ -234,7 +234,7 @@ static bool hosts_settle(struct launch *launch, struct error *error)
 static bool mpirun_is_wrong(struct launch *launch, const struct attempt *attempt)
 {
     bool began = attempt->seconds >= long_enough || attempt->mistake[0] != '\0' ||
-                 launched_run_mark(&launch->run).number != launch->mark.number;
+                 launched_run_has_begun(&launch->run, &launch->mark);
     bool exited = attempt->signal == 0 && attempt->code != 0 && attempt->code != SIGKILL;
     return launch->run.here == HERE_ALL_RANKS && !began && exited && !names_failure(attempt);
 }
@@ -274,7 +274,7 @@ static int launch_run(int count, char **words)
     if (launch_read(&launch, count, words, &error)) {
         launched_run_read(&launch.run, launch.count, launch.words);
         attempt_prepare();
-        launch.step = launched_run_step(&launch.run);
+        launch.step = launched_run_step(&launch.run, &launch.elsewhere);
         const struct attempt_options options = {.who = "launch",
                                                 .grace = launch.grace,
                                                 .output = -1,
@@ -285,7 +285,7 @@ static int launch_run(int count, char **words)
             if (!attempt_run(launch.words, &options, &attempt, &error))
                 break;
             attempt.cut_off = attempt.code == 0 && attempt.mistake[0] == '\0' && launch.run.known &&
-                              launched_run_is_interrupted(&launch.run, launch.mark);
+                              launched_run_is_interrupted(&launch.run, &launch.mark);
         } while (!is_final(&attempt) && restart_prepare(&launch, &attempt, &error));
     }
     launched_hosts_close(&launch.hosts);

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "checkpoint/checkpoint_name.h"
 #include "config/options.h"
 
 enum { LAUNCH_LINE = 1024 };
@@ -95,21 +96,28 @@ struct launched_run {
     enum launched_here here;
     double since;             /* clock_wall() of the launch; older run folders are ignored */
     char folder[OPTION_TEXT]; /* run.dir, or the folder that was found; "": not yet known */
+    char ignored[MEMORY_ID];  /* id of checkpoints in memory that the run will not resume from */
 };
 
 void launched_run_read(struct launched_run *run, int count, char *const *words);
 
 /* Return the step of the newest checkpoint on disk or in the memory of this host, or -1 if there is
- * none or the run is unknown. Also finds the run folder. */
-int64_t launched_run_step(struct launched_run *run);
+ * none or the run is unknown. `elsewhere`: true if newer ones may be in the memory of other hosts;
+ * then return the step of the newest row of metrics.csv, which a checkpoint in memory writes, if it
+ * is larger. Also finds the run folder. */
+int64_t launched_run_step(struct launched_run *run, bool *elsewhere);
 
 /* The text of the run's lock file: "attempt 2 ended". */
 struct attempt_mark {
-    int64_t number; /* 0: an older version wrote the file; -1: this host has no such file */
+    char folder[OPTION_TEXT]; /* of the run */
+    int64_t number;           /* 0: an older version wrote the file; -1: there is no such file */
     bool ended;
 };
 
 struct attempt_mark launched_run_mark(struct launched_run *run);
+
+/* True if an attempt has begun in a run folder since `before`. */
+bool launched_run_has_begun(struct launched_run *run, const struct attempt_mark *before);
 
 /* True if a name has the form NAME-DATE for this run.name. */
 bool launched_folder_is_of(const char *folder, const char *name);
@@ -117,7 +125,7 @@ bool launched_folder_is_of(const char *folder, const char *name);
 /* True if the attempt has not ended in the run folder, although the command returned 0. `before`:
  * launched_run_mark before the attempt. Without a run folder on this host, true only if mpirun
  * starts rank 0 here. A command other than mpirun may decide not to start the run. */
-bool launched_run_is_interrupted(struct launched_run *run, struct attempt_mark before);
+bool launched_run_is_interrupted(struct launched_run *run, const struct attempt_mark *before);
 
 /* Wait until no process holds the lock of the run folder; false: still held after `seconds`. */
 bool launched_run_wait(const struct launched_run *run, double seconds);

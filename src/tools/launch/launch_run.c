@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -20,6 +21,7 @@
 #include "core/launcher.h"
 #include "core/output_file.h"
 #include "core/text.h"
+#include "core/text_file.h"
 #include "tools/launch/launch.h"
 
 void launched_run_read(struct launched_run *run, int count, char *const *words)
@@ -44,6 +46,8 @@ void launched_run_read(struct launched_run *run, int count, char *const *words)
     run->here = launched_ranks_here(count, words);
     if (run->known)
         snprintf(run->folder, sizeof run->folder, "%s", run->options.run.dir);
+    if (run->known && strcmp(run->options.checkpoint.resume, "auto") != 0)
+        checkpoint_memory_id(run->folder, run->ignored);
 }
 
 bool launched_folder_is_of(const char *folder, const char *name)
@@ -90,26 +94,47 @@ static int64_t newest_step(const char *folder)
     return newest;
 }
 
-int64_t launched_run_step(struct launched_run *run)
+/* Return the step of the last row of metrics.csv, -1 without one. */
+static int64_t last_row(const char *folder)
+{
+    char path[OPTION_TEXT + 16];
+    long long step = -1;
+    snprintf(path, sizeof path, "%s/metrics.csv", folder);
+    char *text = text_file_read(path, NULL);
+    char *end = text != NULL ? strrchr(text, '\n') : NULL;
+    if (end != NULL) {
+        *end = '\0';
+        const char *line = strrchr(text, '\n');
+        if (line == NULL || sscanf(line, "\n%*d,%lld,", &step) != 1)
+            step = -1;
+    }
+    free(text);
+    return step;
+}
+
+int64_t launched_run_step(struct launched_run *run, bool *elsewhere)
 {
     char path[OPTION_TEXT + 16], id[MEMORY_ID];
+    *elsewhere = false;
     if (!folder_known(run))
         return -1;
     snprintf(path, sizeof path, "%s/checkpoints", run->folder);
     const int64_t newest = newest_step(path);
-    if (!checkpoint_memory_id(run->folder, id))
+    if (!checkpoint_memory_id(run->folder, id) || strcmp(id, run->ignored) == 0)
         return newest;
     checkpoint_memory_folder(id, path, sizeof path);
-    return larger(newest, newest_step(path));
+    *elsewhere = access(path, F_OK) != 0;
+    return larger(newest, *elsewhere ? last_row(run->folder) : newest_step(path));
 }
 
 struct attempt_mark launched_run_mark(struct launched_run *run)
 {
-    struct attempt_mark mark = {.number = -1};
+    struct attempt_mark mark = {.folder = "", .number = -1};
     char path[OPTION_TEXT + 16], text[64] = "", word[16] = "";
     long long number = 0;
     if (!folder_known(run))
         return mark;
+    snprintf(mark.folder, sizeof mark.folder, "%s", run->folder);
     snprintf(path, sizeof path, "%s/.lock", run->folder);
     const int lock = output_file_open(path, O_RDWR);
     if (lock < 0)
@@ -122,13 +147,19 @@ struct attempt_mark launched_run_mark(struct launched_run *run)
     return mark;
 }
 
-bool launched_run_is_interrupted(struct launched_run *run, struct attempt_mark before)
+bool launched_run_has_begun(struct launched_run *run, const struct attempt_mark *before)
+{
+    const struct attempt_mark now = launched_run_mark(run);
+    return now.number != before->number || strcmp(now.folder, before->folder) != 0;
+}
+
+bool launched_run_is_interrupted(struct launched_run *run, const struct attempt_mark *before)
 {
     const struct attempt_mark now = launched_run_mark(run);
     if (now.number < 0)
         return run->here != HERE_UNKNOWN;
     if (run->by_mpirun)
-        return !now.ended || now.number == before.number;
+        return !now.ended || !launched_run_has_begun(run, before);
     return !now.ended && now.number > 0;
 }
 

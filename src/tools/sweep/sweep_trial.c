@@ -240,9 +240,10 @@ bool sweep_trial_run(const struct sweep *sweep, int64_t number, struct sweep_row
                          folder, folder);
     /* Resume from the trial's own folder. A new trial keeps checkpoint.resume of the deck, which
      * may name a checkpoint; checkpoint.resume=never would refuse an existing folder. */
+    bool elsewhere;
     bool resumed =
-        access(folder, F_OK) == 0 &&
-        (strcmp(sweep->options.checkpoint.resume, "never") == 0 || launched_run_step(&run) >= 0);
+        access(folder, F_OK) == 0 && (strcmp(sweep->options.checkpoint.resume, "never") == 0 ||
+                                      launched_run_step(&run, &elsewhere) >= 0 || elsewhere);
     words_fill(sweep, number, row, resumed, &words);
     sweep_trial_path(sweep, number, ".log", path, sizeof path);
     int log = output_file_open(path, O_WRONLY | O_CREAT | O_APPEND);
