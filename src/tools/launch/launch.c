@@ -198,7 +198,7 @@ static bool hosts_reduce(struct launch *launch, const char *missing, struct erro
 }
 
 /* Before a restart, find out which hosts answer: a node may be lost, or available again. */
-static bool hosts_settle(struct launch *launch, struct error *error)
+static bool hosts_settle(struct launch *launch, const char *lost, struct error *error)
 {
     const double end = clock_now() + launch->wait;
     const bool elastic = launch->run.known && launch->run.options.mesh.elastic;
@@ -209,7 +209,7 @@ static bool hosts_settle(struct launch *launch, struct error *error)
             return false;
         if (launch->hosts.count == 0)
             return true;
-        int count = launched_hosts_try(&launch->hosts);
+        int count = launched_hosts_try(&launch->hosts, lost);
         launched_hosts_missing(&launch->hosts, missing, sizeof missing);
         if (count == 0 || elastic || launched_hosts_suffice(&launch->hosts))
             return hosts_reduce(launch, missing, error);
@@ -260,7 +260,7 @@ static bool restart_prepare(struct launch *launch, const struct attempt *attempt
                          "launch: another process still uses %s: find it (fuser %s/.lock on each "
                          "node) and end it",
                          launch->run.folder, launch->run.folder);
-    return hosts_settle(launch, error);
+    return hosts_settle(launch, attempt->lost, error);
 }
 
 static int launch_run(int count, char **words)

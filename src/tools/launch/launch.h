@@ -154,8 +154,9 @@ MUST_CHECK bool launched_hosts_open(struct launched_hosts *hosts, int count, cha
                                     struct error *error);
 void launched_hosts_close(struct launched_hosts *hosts);
 
-/* Try to reach all hosts at once, in bounded time; return the number that do not answer. */
-int launched_hosts_try(struct launched_hosts *hosts);
+/* Try to reach all hosts at once, in bounded time; return the number that do not answer. `lost`:
+ * attempt.lost; that host is not waited for if the others suffice. */
+int launched_hosts_try(struct launched_hosts *hosts, const char *lost);
 
 /* List the hosts that do not answer: "n2, n3". */
 void launched_hosts_missing(const struct launched_hosts *hosts, char *text, size_t size);

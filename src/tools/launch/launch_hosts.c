@@ -186,8 +186,17 @@ bool launched_hosts_suffice(const struct launched_hosts *hosts)
     return hosts->ranks_at > 0 && available >= hosts->ranks;
 }
 
+/* True if mpirun's line about a lost node ends with this host. */
+static bool host_is_lost(const char *name, const char *lost)
+{
+    const size_t before = strlen(lost) - strlen(name);
+    return strlen(lost) > strlen(name) && strcmp(lost + before, name) == 0 &&
+           lost[before - 1] == ' ';
+}
+
 /* Wait for `pending` children; kill those that have not ended in time. */
-static void answers_wait(struct launched_hosts *hosts, pid_t *process, int pending)
+static void answers_wait(struct launched_hosts *hosts, const char *lost, pid_t *process,
+                         int pending)
 {
     const double begin = clock_now();
     double end = begin + patience_seconds;
@@ -207,15 +216,19 @@ static void answers_wait(struct launched_hosts *hosts, pid_t *process, int pendi
             pending--;
         }
         if (!suffice && launched_hosts_suffice(hosts)) {
+            double patience = 0;
+            for (int i = 0; i < hosts->count; i++)
+                if (process[i] > 0 && !host_is_lost(hosts->host[i].name, lost))
+                    patience = fmax(spare_seconds, clock_now() - begin);
             suffice = true;
-            end = fmin(end, clock_now() + fmax(spare_seconds, clock_now() - begin));
+            end = fmin(end, clock_now() + patience);
         }
         if (pending > 0)
             poll(NULL, 0, 20);
     }
 }
 
-int launched_hosts_try(struct launched_hosts *hosts)
+int launched_hosts_try(struct launched_hosts *hosts, const char *lost)
 {
     int pending = 0, missing = 0;
     pid_t *process = allocate((size_t)hosts->count + 1, sizeof *process);
@@ -228,7 +241,7 @@ int launched_hosts_try(struct launched_hosts *hosts)
             host_try(hosts, hosts->host[i].name);
         pending += process[i] > 0;
     }
-    answers_wait(hosts, process, pending);
+    answers_wait(hosts, lost, process, pending);
     free(process);
     for (int i = 0; i < hosts->count; i++)
         missing += !hosts->host[i].answers;
