@@ -16,7 +16,7 @@ void checkpoint_name(char name[CHECKPOINT_NAME], int64_t step);
 /* Return the step of a path whose file name has this form, else -1. */
 int64_t checkpoint_name_step(const char *path);
 
-enum { MEMORY_ID = 17 }; /* 16 hexadecimal digits and a zero */
+enum { MEMORY_ID = 17 }; /* 16 hexadecimal digits and a terminating NUL */
 
 /* Set `path` to the folder in memory of the run with this id (checkpoint_memory_id), the same on
  * each node. */

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Writes checkpoints in memory. The first rank of each node creates the node's file as NAME.part
- * and renames it to NAME when the ranks of all nodes have written their pieces. Until then the file
- * of the previous checkpoint stays unchanged. Ranks write through a mapping. The two files take
- * turns, so their memory is allocated only once. */
+/* Writes checkpoints in memory to two files per node, alternately. The first two checkpoints create
+ * them; later ones rename the older file to NAME.part and overwrite it, so that no memory is
+ * allocated. The first rank of each node renames it to NAME when the ranks of all nodes have
+ * written their pieces, through a mapping. Until then the file of the previous checkpoint stays
+ * unchanged.
+ */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* fallocate */
 #endif
@@ -104,14 +106,14 @@ static bool free_memory_check(struct memory_checkpoint *memory, struct error *er
     int64_t needed = 2 * parts * (int64_t)checkpoint_snapshot_bytes(memory->flat);
     comm_all_reduce(mesh->node, &needed, 1, COMM_INT64, COMM_SUM);
     if (is_first(memory) && statvfs(memory->folder, &disk) == 0) {
-        struct stat file; /* the resumed one is removed before the second is written */
+        struct stat file; /* counts as free: it is removed before the second is created */
         const bool resumes = stat(memory->resumed, &file) == 0;
         const double available = (double)disk.f_bavail * (double)disk.f_frsize +
                                  (resumes ? (double)file.st_blocks * 512 : 0);
         if ((double)needed > available)
             error_set(error, ERROR_MEMORY,
                       "checkpoint.memory: two checkpoints take %.1f MB in /dev/shm of this node, "
-                      "where %.1f MB are free; enlarge it, use more nodes, or set "
+                      "where %.1f MB are free; enlarge /dev/shm, use more nodes, or set "
                       "checkpoint.memory=0",
                       (double)needed / 1e6, available / 1e6);
     }
@@ -132,7 +134,8 @@ static void id_create(const char *earlier, char id[MEMORY_ID])
     memcpy(id, earlier, earlier[0] != '\0' ? ID_OF_RUN : 0);
 }
 
-/* On the first rank of a node: remove all folders of the run, except that of `id`. */
+/* On the first rank of a node: remove the folders whose id begins like `earlier`, which are those
+ * of the run, except that of `id`. */
 static void others_remove(const char *earlier, const char *id)
 {
     char own[128], path[sizeof "/dev/shm/" + NAME_MAX], kept[128];
@@ -176,8 +179,8 @@ static bool reached_open(struct memory_checkpoint *memory, struct error *error)
         memory->reached = mapped != MAP_FAILED ? mapped : NULL;
     }
     if (memory->reached == NULL)
-        error_set(error, ERROR_MEMORY, "checkpoint.memory: cannot write %s: %s; %s", path,
-                  strerror(errno),
+        error_set(error, ERROR_MEMORY, "checkpoint.memory: cannot open or allocate %s: %s; %s",
+                  path, strerror(errno),
                   errno == ENOSPC ? "set checkpoint.memory=0" : "remove this file");
     if (file >= 0)
         close(file);
@@ -299,7 +302,7 @@ static bool file_begin(struct memory_checkpoint *memory, struct memory_file *fil
         durable_failed(error, "rename", file->path, errno);
     if (is_first(memory) && file->path[0] == '\0') {
         if (memory->file[1 - memory->next].path[0] != '\0')
-            unlink(memory->resumed); /* the other file is newer and complete */
+            unlink(memory->resumed); /* not needed: the first new checkpoint is complete */
         file->descriptor = durable_create(path, error);
     }
     snprintf(file->path, sizeof file->path, "%s", path);

@@ -31,26 +31,30 @@ MUST_CHECK bool memory_find(const char *id, const struct mesh *mesh, struct memo
  * counted. */
 size_t memory_checkpoint_bytes(const struct flat_model *flat);
 
-/* Return the steps between two checkpoints with which they take 1 % of the time, from the seconds
- * of a checkpoint and of a step. */
+/* Return the smallest number of steps between two checkpoints with which these take at most 1 % of
+ * the time of the steps, from the seconds of a checkpoint and of a step. */
 double memory_checkpoint_interval(double checkpoint, double step);
 
-/* Collective. Create or open the folder in memory of the run folder `run`. `writes`: checkpoints
- * will be written; else the folder is only opened to be removed at the end. `resumed`: the file in
- * memory that the run resumed from (memory_found.path), or "". All other checkpoints of the run in
- * the memory of these nodes are removed. Unless the run resumed from memory, it gets a new id, or
- * none if !writes, because the checkpoints that other nodes may still have are of another history.
- * NULL without an error if no folder is needed. ERROR_MEMORY if /dev/shm of a node has too little
- * free memory for two checkpoints. */
+/* Collective. Create or open the run's folder in /dev/shm on each node.
+ * - run: the run folder, with the id of the folder in RUN/.memory. A run that did not resume from
+ *   memory gets a new id, or none if !writes: then a later start cannot use older checkpoints on
+ *   nodes that are not in this job.
+ * - resumed: the file in memory that the run resumed from (memory_found.path), or "". All other
+ *   checkpoints of the run in the memory of these nodes are removed.
+ * - writes: checkpoints will be written; else the folder is only opened to be removed at the end.
+ * Return NULL without an error if !writes and the run did not resume from memory. ERROR_MEMORY if
+ * /dev/shm of a node has too little free memory for two checkpoints. */
 struct memory_checkpoint *memory_checkpoint_open(const char *run, const struct flat_model *flat,
                                                  const char *resumed, bool writes,
                                                  struct error *error);
 
-/* Collective. Write a checkpoint over the older of the two files. */
+/* Collective. Write a checkpoint to a new file or, from the third one on, over the older of the two
+ * files. After a failure no more can be written: close `memory`. */
 MUST_CHECK bool memory_checkpoint_write(struct memory_checkpoint *memory,
                                         const struct checkpoint_order *order, struct error *error);
 
-/* Not collective. Store the number of the step that begins. `memory` may be NULL. */
+/* Not collective. Store the number of the step that begins, on the first rank of each node.
+ * `memory` may be NULL. */
 void memory_checkpoint_step(struct memory_checkpoint *memory, int64_t step);
 
 /* Not collective. Close the files and free `memory`, which may be NULL. `removes`: also remove the

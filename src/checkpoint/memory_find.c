@@ -84,7 +84,7 @@ bool memory_frame_share(struct comm *world, int root, const struct checkpoint_co
     }
     if (!is_root && descriptor >= 0 && error->kind == ERROR_NONE &&
         ftruncate(descriptor, range[count - 1].end) != 0)
-        error_set(error, ERROR_MEMORY, "cannot set the size of %s", path);
+        error_set(error, ERROR_MEMORY, "cannot set the size of %s: %s", path, strerror(errno));
     free(data);
     free(range);
     return comm_agree(world, error);
@@ -99,7 +99,8 @@ struct listed {
 
 enum { LISTED_MOST = 3 }; /* files listed per node */
 
-/* Checksum of the state and the tables, which differ between any two checkpoints. */
+/* Return a checksum that identifies a checkpoint: of its state, which has elapsed times, and its
+ * tables. */
 static int64_t identity_of(const struct checkpoint_contents *contents)
 {
     uint32_t crc = crc32c_update(0, &contents->state, sizeof contents->state);
@@ -109,7 +110,8 @@ static int64_t identity_of(const struct checkpoint_contents *contents)
                          (size_t)contents->piece_count * sizeof *contents->pieces);
 }
 
-/* List the checkpoint files in a folder. Invalid files are logged and left out. */
+/* List up to LISTED_MOST valid checkpoint files of a folder. Those that cannot be read are logged.
+ */
 static void folder_list(const char *folder, struct listed *listed)
 {
     int count = 0;
@@ -207,7 +209,8 @@ static void pieces_choose(const struct checkpoint_contents *contents, const stru
     comm_all_reduce(mesh->node, pieces->reads, contents->piece_count, COMM_INT64, COMM_MAX);
 }
 
-/* Copy piece p from the file of rank `from` to the file of rank `to`. The other ranks return. */
+/* Copy piece p from the file of rank `from` to the file of rank `to`. Does nothing on other
+ * ranks. */
 static void piece_copy(int file, const char *path, const struct checkpoint_contents *contents,
                        struct comm *world, int64_t u, int64_t p, int from, int to,
                        struct error *error)
@@ -255,8 +258,9 @@ static bool frame_spread(const char *path, bool here, int root,
     return good;
 }
 
-/* Collective. Copy the pieces that the ranks of a node read and its file lacks from other nodes.
- * All ranks have the same order, so that blocking transfers between them cannot deadlock. */
+/* Collective. Copy from other nodes each piece that ranks of this node read and that is missing or
+ * damaged in its file. All ranks have the same order, so that blocking transfers between them
+ * cannot deadlock. */
 static bool pieces_fetch(const char *path, const struct checkpoint_contents *contents,
                          const struct mesh *mesh, const struct pieces *pieces, struct error *error)
 {
@@ -284,10 +288,11 @@ static bool pieces_fetch(const char *path, const struct checkpoint_contents *con
     return comm_agree(world, error);
 }
 
-/* Collective. True if each piece of this checkpoint is valid on some node. Then the file of each
- * node gets the pieces that its ranks read. Else no file is changed. */
-static bool is_complete(const char *path, bool here, int root, const struct mesh *mesh,
-                        struct error *error)
+/* Collective. Verify the checkpoint. If each piece is valid on some node, create the missing files
+ * and copy the pieces that the ranks of their nodes read, and return true. Else no file is changed.
+ * After an error files may be incomplete. */
+static bool checkpoint_complete(const char *path, bool here, int root, const struct mesh *mesh,
+                                struct error *error)
 {
     struct comm *world = mesh->world;
     struct checkpoint_contents contents = {.unit_count = 0};
@@ -331,7 +336,7 @@ static bool candidate_try(const char *folder, const struct listed *listed,
             here = here != 0 || i / LISTED_MOST == mesh->world->rank;
         }
     comm_all_reduce(mesh->node, &here, 1, COMM_INT64, COMM_MAX);
-    if (!is_complete(path, here != 0, root, mesh, error))
+    if (!checkpoint_complete(path, here != 0, root, mesh, error))
         return false;
     snprintf(found->path, sizeof found->path, "%s", path);
     found->step = wanted->step;
@@ -377,9 +382,9 @@ bool memory_find(const char *id, const struct mesh *mesh, struct memory_found *f
         if (trouble.kind == ERROR_MEMORY)
             *error = trouble;
         const size_t used = strlen(report);
-        snprintf(report + used, report_size - used, "step %lld in memory: %s\n",
+        snprintf(report + used, report_size - used, "checkpoint in memory of step %lld: %s\n",
                  (long long)sorted[i].step,
-                 trouble.kind != ERROR_NONE ? trouble.text : "the nodes lack some pieces of it");
+                 trouble.kind != ERROR_NONE ? trouble.text : "some pieces are on no node");
     }
     found->reached = reached;
     found->exists = exists != 0;

@@ -16,7 +16,7 @@ struct options;
 struct run_folder {
     char path[OPTION_TEXT];
     char checkpoints[OPTION_TEXT + 16];
-    bool resuming;          /* it has checkpoints on disk, from which the run will resume */
+    bool resuming;          /* it has checkpoints on disk */
     int64_t finished_steps; /* steps of the finished run in it (result.json); -1: none */
     bool fresh;             /* it had no files of a run */
     bool made;              /* it did not exist */
@@ -27,9 +27,9 @@ struct run_folder {
 /* Collective. Choose and create the folder, check that it is writable, and start the log file.
  * - run.dir, if given. If it holds a run, that run is resumed; with checkpoint.resume=never this is
  *   an error. It is also an error if another job uses the folder.
- * - Else, with checkpoint.resume=auto, the newest runs/NAME-DATE that has checkpoints (also in
- *   memory), is not finished, is used by no other job, and has an equal deck (except for options
- *   that may change between attempts).
+ * - Else, with checkpoint.resume=auto, the newest runs/NAME-DATE that has checkpoints or may
+ *   have some in memory, is not finished, is used by no other job, and has an equal deck (except
+ * for options that may change between attempts).
  * - Else a new folder runs/NAME-DATE; DATE is YYYYmmdd-HHMMSS, followed by -2, -3, ... if needed.
  * If nodes do not share the disk, the folder is created on each node. */
 MUST_CHECK bool run_folder_open(struct run_folder *folder, struct mesh *mesh,

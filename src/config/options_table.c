@@ -551,9 +551,9 @@ const struct option_entry option_table[] = {
     {PLACE(checkpoint, keep), .kind = OPTION_IS_INTEGER, .preset = "3", .least = 1, .most = 1e6,
      .help = "Number of most recent checkpoints to keep, in addition to the best one."},
     {PLACE(checkpoint, memory), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e9,
-     .help =
-         "Steps between two checkpoints in the memory of the nodes (/dev/shm), from which a "
-         "restarted run resumes if they are newer than those on disk; docs/resume.md. 0: none."},
+     .help = "Steps between two checkpoints in memory (/dev/shm), with a copy on the next node. A "
+             "restarted run resumes from the newest checkpoint in memory or on disk. Needs memory "
+             "for two checkpoints; docs/resume.md. 0: none."},
     {PLACE(checkpoint, resume), .kind = OPTION_IS_TEXT, .preset = "auto",
      .help = "Checkpoint to resume from. auto: the newest valid checkpoint in the run's folder, or "
              "in the newest unfinished run of the same name and deck. never: start over. Else the "

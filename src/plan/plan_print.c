@@ -274,10 +274,9 @@ static void memory_checkpoints_print(const struct plan *plan, const struct machi
     double each = 3 * state / machine->memory_bandwidth;
     if (sends && machine->between.bandwidth > 0)
         each += state * plan->node_ranks / machine->between.bandwidth;
-    printf(
-        "A checkpoint in memory takes %.3g ms; with checkpoint.memory=%.0f they take 1 %% of the "
-        "time.\n",
-        1e3 * each, memory_checkpoint_interval(each, step));
+    printf("A checkpoint in memory takes %.3g ms; checkpoint.memory=%.0f takes at most 1 %% of the "
+           "time.\n",
+           1e3 * each, memory_checkpoint_interval(each, step));
 }
 
 static void summary_print(const struct plan *plan, const struct step_prediction *prediction,

@@ -531,8 +531,8 @@ static void memory_checkpoints_log(const struct trainer *trainer)
                  (long long)checkpoints->memory_count, 100 * paused / total, first);
     if (later > 0 && steps > 0) {
         const double each = checkpoints->memory_seconds / (double)later;
-        log_info("checkpoints in memory: the others took %.1f ms each; with checkpoint.memory=%.0f "
-                 "they take 1 %%",
+        log_info("checkpoints in memory: each of the others took %.1f ms; checkpoint.memory=%.0f "
+                 "takes at most 1 %% of the time",
                  1e3 * each, memory_checkpoint_interval(each, (total - paused) / (double)steps));
     }
 }

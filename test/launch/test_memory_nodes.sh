@@ -58,7 +58,7 @@ launch two 6 debug.pause=backward:14:4 mesh.elastic=yes checkpoint.every=0.2
 wait_for 'debug.pause: rank 5' "$run_log"
 cluster crash 2
 cluster crash 3
-ended 'step 12 in memory: the nodes lack some pieces of it' 'resuming from .*/two/checkpoints/step-'
+ended 'checkpoint in memory of step 12: some pieces are on no node' 'resuming from .*/two/checkpoints/step-'
 result 'after the loss of a node and of its copies the run resumes from the disk' "$bad" "$run_log"
 cluster boot 2
 cluster boot 3
@@ -102,5 +102,5 @@ for resumed in 0 1 2; do
 done
 wait_until sh -c "[ \$(grep -c '^resuming from /dev/shm' '$run_log') -eq 3 ]"
 kill -TERM "$(processes "^$vittrain launch .*run.dir=$work/outside " | head -n 1)"
-ended 'restart 3 of 4 in 0 s, from its last state'
+ended 'restart 3 of 4 in 0 s, from its newest checkpoint'
 result 'launch notices progress in the memory of other hosts' "$bad" "$run_log"

@@ -142,7 +142,7 @@ static void restart_report(const struct launch *launch, const struct attempt *at
     if (launch->step >= 0 && !launch->elsewhere)
         snprintf(from, sizeof from, "step %lld of %s", (long long)launch->step, launch->run.folder);
     else if (launch->elsewhere || !launch->run.known)
-        snprintf(from, sizeof from, "its last state");
+        snprintf(from, sizeof from, "its newest checkpoint");
     fprintf(stderr,
             "vittrain: launch: restart %d of %d in %.0f s, from %s; failed after %s%s: %s\n",
             launch->restarts, launch->restarts_max, launch->pause, from, ran,
@@ -255,11 +255,8 @@ static bool restart_prepare(struct launch *launch, const struct attempt *attempt
     restart_report(launch, attempt);
     if (attempt_sleep(launch->pause))
         return restart_cancelled(error);
-    if (!launched_run_wait(&launch->run, lock_patience))
-        return error_set(error, ERROR_PEER,
-                         "launch: another process still uses %s: find it (fuser %s/.lock on each "
-                         "node) and end it",
-                         launch->run.folder, launch->run.folder);
+    if (!launched_run_wait(&launch->run, "launch", lock_patience, error))
+        return false;
     return hosts_settle(launch, attempt->lost, error);
 }
 

@@ -64,13 +64,15 @@ struct attempt_options {
     double grace;    /* seconds that the command may take to end after a failure */
     int output;      /* file descriptor for its stdout and stderr; -1: inherited */
     /* True if the first SIGTERM, SIGINT, SIGHUP or SIGQUIT is passed on as SIGUSR1, which stops
-     * training with a checkpoint. mpirun then need not wait between SIGTERM and SIGKILL. */
+     * training with a checkpoint. Then Open MPI's odls_base_sigkill_timeout is also set to 0,
+     * unless the user has set it: ranks need no time after SIGTERM. */
     bool gently;
 };
 
-/* Run the command `words` in a new process group and wait for it. stdin and stdout are inherited,
- * stderr is read and passed on by line, signals are passed on. On return no process of the command
- * is left on this host. ERROR_USAGE: the program cannot be executed. */
+/* Run the command `words` in a new process group and wait for it. stdin is inherited.
+ * stdout and, read by line, stderr are passed on to `options->output`. Signals are passed on. On
+ * return no process of the command is left on this host. ERROR_USAGE: the program cannot be
+ * executed. */
 MUST_CHECK bool attempt_run(char *const *words, const struct attempt_options *options,
                             struct attempt *attempt, struct error *error);
 
@@ -102,9 +104,9 @@ struct launched_run {
 void launched_run_read(struct launched_run *run, int count, char *const *words);
 
 /* Return the step of the newest checkpoint on disk or in the memory of this host, or -1 if there is
- * none or the run is unknown. `elsewhere`: true if newer ones may be in the memory of other hosts;
- * then return the step of the newest row of metrics.csv, which a checkpoint in memory writes, if it
- * is larger. Also finds the run folder. */
+ * none or the run is unknown. Set `elsewhere` if the run may have checkpoints in memory, but no
+ * folder for them on this host. Then return the last step in metrics.csv, if that is larger: a row
+ * is written before each checkpoint in memory. Also finds the run folder. */
 int64_t launched_run_step(struct launched_run *run, bool *elsewhere);
 
 /* The text of the run's lock file: "attempt 2 ended". */
@@ -123,12 +125,15 @@ bool launched_run_has_begun(struct launched_run *run, const struct attempt_mark 
 bool launched_folder_is_of(const char *folder, const char *name);
 
 /* True if the attempt has not ended in the run folder, although the command returned 0. `before`:
- * launched_run_mark before the attempt. Without a run folder on this host, true only if mpirun
- * starts rank 0 here. A command other than mpirun may decide not to start the run. */
+ * launched_run_mark before the attempt. For mpirun: true unless a new attempt has begun and ended.
+ * For other commands, which may exit without starting the run: true if the last attempt is marked
+ * as running. Without a run folder on this host: true if mpirun starts rank 0 here. */
 bool launched_run_is_interrupted(struct launched_run *run, const struct attempt_mark *before);
 
-/* Wait until no process holds the lock of the run folder; false: still held after `seconds`. */
-bool launched_run_wait(const struct launched_run *run, double seconds);
+/* Wait until no process holds the lock of the run folder. ERROR_PEER if it is still held after
+ * `seconds` or a signal asked this process to end. `who`: the calling command, for the message. */
+MUST_CHECK bool launched_run_wait(const struct launched_run *run, const char *who, double seconds,
+                                  struct error *error);
 
 /* ---- launch_hosts.c */
 
@@ -161,20 +166,19 @@ int launched_hosts_try(struct launched_hosts *hosts, const char *lost);
 /* List the hosts that do not answer: "n2, n3". */
 void launched_hosts_missing(const struct launched_hosts *hosts, char *text, size_t size);
 
-/* True if the hosts that answer have a slot for each rank of the command, so the hosts that do not
- * answer are not needed. */
+/* True if the command has a number of ranks, and the hosts that answer have as many slots. */
 bool launched_hosts_suffice(const struct launched_hosts *hosts);
 
-/* Change `words` to a host file with only the hosts that answer, and reduce the number of ranks to
- * their slots. Restores `original` if all answer. Return the number of ranks, 0 on error or if
- * no host answers. */
+/* Change `words` to a host file with only the hosts that answer. If they have too few slots, reduce
+ * the number of ranks in proportion. Restores `original` if all answer. Return the number of ranks,
+ * 0 on error or if no host answers. */
 int64_t launched_hosts_use(struct launched_hosts *hosts, char **words, char *const *original,
                            struct error *error);
 
 bool launched_host_is_local(const char *name);
 
-/* HERE_UNKNOWN if the command is not an mpirun, or if its words or the batch system choose hosts.
- */
+/* HERE_ALL_RANKS: an mpirun without options about hosts. HERE_RANK_0: the first host of its host
+ * file is this one. HERE_UNKNOWN: all else, also under Slurm or with a working directory. */
 enum launched_here launched_ranks_here(int count, char *const *words);
 
 #endif

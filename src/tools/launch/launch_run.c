@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The training run that a launched command starts: its options, its folder and its newest
- * checkpoint. They are read from the command line and the folder; the run does not depend on
- * `launch`. */
+ * checkpoint. They are read from the command line and the folder. */
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -76,7 +75,7 @@ static void folder_find(struct launched_run *run)
     }
 }
 
-/* True if the run folder is known. Without run.dir, search for the newest one. */
+/* Find the run folder if run.dir is not given. Return false if it is unknown. */
 static bool folder_known(struct launched_run *run)
 {
     if (run->known && run->options.run.dir[0] == '\0')
@@ -94,7 +93,7 @@ static int64_t newest_step(const char *folder)
     return newest;
 }
 
-/* Return the step of the last row of metrics.csv, -1 without one. */
+/* Return the step of the last complete row of metrics.csv, -1 without one. */
 static int64_t last_row(const char *folder)
 {
     char path[OPTION_TEXT + 16];
@@ -163,18 +162,23 @@ bool launched_run_is_interrupted(struct launched_run *run, const struct attempt_
     return !now.ended && now.number > 0;
 }
 
-bool launched_run_wait(const struct launched_run *run, double seconds)
+bool launched_run_wait(const struct launched_run *run, const char *who, double seconds,
+                       struct error *error)
 {
     char path[OPTION_TEXT + 16];
     snprintf(path, sizeof path, "%s/.lock", run->folder);
     int lock = run->folder[0] != '\0' ? output_file_open(path, O_RDWR) : -1;
-    bool held = lock >= 0;
-    for (double end = clock_now() + seconds; held;) {
-        held = flock(lock, LOCK_EX | LOCK_NB) != 0;
-        if (held && (clock_now() > end || attempt_sleep(0.2)))
-            break;
+    const double end = clock_now() + seconds;
+    while (lock >= 0 && error->kind == ERROR_NONE && flock(lock, LOCK_EX | LOCK_NB) != 0) {
+        if (clock_now() > end)
+            error_set(error, ERROR_PEER,
+                      "%s: another process still uses %s: find it (fuser %s on each node) and end "
+                      "it",
+                      who, run->folder, path);
+        else if (attempt_sleep(0.2))
+            error_set(error, ERROR_PEER, "%s: cancelled by signal", who);
     }
     if (lock >= 0)
         close(lock);
-    return !held;
+    return error->kind == ERROR_NONE;
 }

@@ -233,11 +233,8 @@ bool sweep_trial_run(const struct sweep *sweep, int64_t number, struct sweep_row
     sweep_trial_path(sweep, number, "", folder, sizeof folder);
     snprintf(run.folder, sizeof run.folder, "%.1023s", folder);
     /* The trial may still run if only its supervisor was killed. */
-    if (!launched_run_wait(&run, lock_patience))
-        return error_set(error, ERROR_PEER,
-                         "sweep: another process still trains in %s; find it with fuser %s/.lock "
-                         "and end it",
-                         folder, folder);
+    if (!launched_run_wait(&run, "sweep", lock_patience, error))
+        return false;
     /* Resume from the trial's own folder. A new trial keeps checkpoint.resume of the deck, which
      * may name a checkpoint; checkpoint.resume=never would refuse an existing folder. */
     bool elsewhere;
