@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "checkpoint/checkpoint_name.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,8 @@
 #include "core/atomic_file.h"
 #include "core/text.h"
 #include "core/text_file.h"
+
+enum { MEMORY_RECORD = MEMORY_ID + 24 };
 
 void checkpoint_name(char name[CHECKPOINT_NAME], int64_t step)
 {
@@ -31,30 +34,25 @@ void checkpoint_memory_folder(const char *id, char *path, size_t size)
     snprintf(path, size, "/dev/shm/vittrain-%u-%s", (unsigned)geteuid(), id);
 }
 
-/* True if `text`, the contents of RUN/.memory, was copied with its folder: the folder that it was
- * written for has another file with the same contents. */
-static bool memory_is_copy(const char *text, const char *path)
+/* The contents of RUN/.memory: the id, and the inode of the run folder, which differs in a copy of
+ * it but not in a moved folder. */
+static bool memory_record(const char *run, const char *id, char text[MEMORY_RECORD])
 {
-    char original[PATH_MAX];
-    struct stat here, there;
-    const char *folder = text + MEMORY_ID;
-    snprintf(original, sizeof original, "%.*s/.memory", (int)strcspn(folder, "\n"), folder);
-    if (stat(path, &here) != 0 || stat(original, &there) != 0 ||
-        (here.st_dev == there.st_dev && here.st_ino == there.st_ino))
-        return false;
-    char *other = text_file_read(original, NULL);
-    const bool equal = other != NULL && strcmp(text, other) == 0;
-    free(other);
-    return equal;
+    struct stat status;
+    const bool good = stat(run, &status) == 0;
+    snprintf(text, MEMORY_RECORD, "%.*s\n%llu\n", MEMORY_ID - 1, id,
+             good ? (unsigned long long)status.st_ino : 0);
+    return good;
 }
 
-bool checkpoint_memory_id(const char *run, char id[MEMORY_ID])
+bool checkpoint_memory_id(const char *run, char id[MEMORY_ID], bool *unusable)
 {
-    char path[PATH_MAX];
+    char path[PATH_MAX], expected[MEMORY_RECORD];
     snprintf(path, sizeof path, "%s/.memory", run);
     char *text = text_file_read(path, NULL);
     const bool good = text != NULL && strspn(text, "0123456789abcdef") == MEMORY_ID - 1 &&
-                      text[MEMORY_ID - 1] == '\n' && !memory_is_copy(text, path);
+                      memory_record(run, text, expected) && strcmp(text, expected) == 0;
+    *unusable = !good && (text != NULL || access(path, F_OK) == 0);
     snprintf(id, MEMORY_ID, "%s", good ? text : "");
     free(text);
     return good;
@@ -62,11 +60,11 @@ bool checkpoint_memory_id(const char *run, char id[MEMORY_ID])
 
 bool checkpoint_memory_id_write(const char *run, const char *id, struct error *error)
 {
-    char path[PATH_MAX], folder[PATH_MAX], text[MEMORY_ID + PATH_MAX + 1];
-    const bool known = realpath(run, folder) != NULL;
-    snprintf(text, sizeof text, "%s\n%s\n", id, known ? folder : run);
+    char path[PATH_MAX], text[MEMORY_RECORD];
     snprintf(path, sizeof path, "%s/.memory", run);
-    return atomic_file_write(path, text, error);
+    return memory_record(run, id, text)
+               ? atomic_file_write(path, text, error)
+               : error_set(error, ERROR_FILE, "cannot read %s: %s", run, strerror(errno));
 }
 
 void checkpoint_memory_id_remove(const char *run)

@@ -33,8 +33,10 @@
 #include "core/crc32c.h"
 #include "core/durable.h"
 #include "core/folder.h"
+#include "core/log.h"
 #include "core/output_file.h"
 #include "core/status.h"
+#include "core/text.h"
 
 /* One of the two files. */
 struct memory_file {
@@ -47,8 +49,11 @@ struct memory_file {
 
 struct memory_checkpoint {
     const struct flat_model *flat;
-    char run[PATH_MAX]; /* the run folder */
-    char folder[128], resumed[PATH_MAX];
+    bool writes;
+    char run[PATH_MAX];      /* the run folder */
+    char earlier[MEMORY_ID]; /* id of earlier attempts; "": none */
+    char folder[128];        /* "": not begun, or not needed */
+    char resumed[PATH_MAX];  /* the file from which the run has resumed; "": not in memory */
     int *partner; /* [ranks]: the rank that keeps the copy of a rank's pieces; NULL: one node */
     struct memory_file file[2];
     int next;                 /* index in `file` of the next checkpoint */
@@ -95,8 +100,25 @@ static int *partners_find(struct comm *world)
     return partner;
 }
 
+/* Return the bytes of the files of earlier attempts on this node. They count as free, because they
+ * are removed before the second checkpoint is created. */
+static double earlier_bytes(const struct memory_checkpoint *memory)
+{
+    char folder[128], path[sizeof folder + NAME_MAX];
+    struct stat status;
+    double bytes = 0;
+    DIR *entries = NULL;
+    checkpoint_memory_folder(memory->earlier, folder, sizeof folder);
+    for (const char *name;
+         memory->earlier[0] != '\0' && (name = folder_next(&entries, folder)) != NULL;) {
+        snprintf(path, sizeof path, "%s/%s", folder, name);
+        bytes += lstat(path, &status) == 0 ? (double)status.st_blocks * 512 : 0;
+    }
+    return bytes;
+}
+
 /* Collective. Fail if /dev/shm of a node has too little free memory for both files. */
-static bool free_memory_check(struct memory_checkpoint *memory, struct error *error)
+static bool free_memory_check(const struct memory_checkpoint *memory, struct error *error)
 {
     const struct mesh *mesh = memory->flat->mesh;
     struct statvfs disk;
@@ -105,11 +127,13 @@ static bool free_memory_check(struct memory_checkpoint *memory, struct error *er
         parts += memory->partner[rank] == mesh->world->rank;
     int64_t needed = 2 * parts * (int64_t)checkpoint_snapshot_bytes(memory->flat);
     comm_all_reduce(mesh->node, &needed, 1, COMM_INT64, COMM_SUM);
-    if (is_first(memory) && statvfs(memory->folder, &disk) == 0) {
-        struct stat file; /* counts as free: it is removed before the second is created */
-        const bool resumes = stat(memory->resumed, &file) == 0;
-        const double available = (double)disk.f_bavail * (double)disk.f_frsize +
-                                 (resumes ? (double)file.st_blocks * 512 : 0);
+    if (is_first(memory) && statvfs("/dev/shm", &disk) != 0) {
+        error_set(error, ERROR_FILE,
+                  "checkpoint.memory: cannot use /dev/shm: %s; set checkpoint.memory=0",
+                  strerror(errno));
+    } else if (is_first(memory)) {
+        const double available =
+            (double)disk.f_bavail * (double)disk.f_frsize + earlier_bytes(memory);
         if ((double)needed > available)
             error_set(error, ERROR_MEMORY,
                       "checkpoint.memory: two checkpoints take %.1f MB in /dev/shm of this node, "
@@ -167,7 +191,8 @@ bool memory_folder_check(const char *path, struct error *error)
                      path);
 }
 
-/* On the first rank of a node: open or create the file `reached` and map it. */
+/* On the first rank of a node: create the file `reached`, or open that of earlier attempts, and map
+ * it. */
 static bool reached_open(struct memory_checkpoint *memory, struct error *error)
 {
     char path[PATH_MAX];
@@ -179,84 +204,87 @@ static bool reached_open(struct memory_checkpoint *memory, struct error *error)
         memory->reached = mapped != MAP_FAILED ? mapped : NULL;
     }
     if (memory->reached == NULL)
-        error_set(error, ERROR_MEMORY, "checkpoint.memory: cannot open or allocate %s: %s; %s",
-                  path, strerror(errno),
-                  errno == ENOSPC ? "set checkpoint.memory=0" : "remove this file");
+        error_set(error, ERROR_MEMORY,
+                  "checkpoint.memory: cannot create %s: %s; set checkpoint.memory=0", path,
+                  strerror(errno));
     if (file >= 0)
         close(file);
     return memory->reached != NULL;
 }
 
-/* On the first rank of a node: create or open the folder and remove all checkpoints except
- * `resumed`. */
-static bool folder_open(struct memory_checkpoint *memory, struct error *error)
+/* On the first rank of a node: create the folder, with links to the checkpoint from which the run
+ * has resumed and to `reached` of the earlier folder. */
+static bool folder_create(const struct memory_checkpoint *memory, struct error *error)
 {
-    char path[PATH_MAX];
-    const char *folder = memory->folder;
-    if (mkdir(folder, 0700) != 0 && errno != EEXIST)
+    char earlier[128], from[PATH_MAX], to[PATH_MAX];
+    if (mkdir(memory->folder, 0700) != 0)
         return error_set(error, ERROR_FILE,
-                         "checkpoint.memory: cannot create %s: %s; set checkpoint.memory=0", folder,
-                         strerror(errno));
-    if (!memory_folder_check(folder, error) || !reached_open(memory, error))
-        return false;
-    DIR *entries = NULL;
-    for (const char *name; (name = folder_next(&entries, folder)) != NULL;) {
-        snprintf(path, sizeof path, "%s/%s", folder, name);
-        if (strcmp(path, memory->resumed) != 0 && strcmp(name, MEMORY_REACHED) != 0)
-            unlink(path);
-    }
-    return true;
-}
-
-/* Collective. Choose the id of the folders, "" if none are needed, and remove those of other ids.
- */
-static bool id_choose(const char *run, const struct mesh *mesh, bool resumes, bool writes,
-                      char id[MEMORY_ID], struct error *error)
-{
-    struct comm *world = mesh->world;
-    char earlier[MEMORY_ID] = "";
-    id[0] = '\0';
-    if (world->rank == 0) {
-        if (checkpoint_memory_id(run, earlier) && resumes)
-            memcpy(id, earlier, MEMORY_ID);
-        else if (writes)
-            id_create(earlier, id);
-        if (id[0] != '\0')
-            error_defer(checkpoint_memory_id_write(run, id, error));
-        else
-            checkpoint_memory_id_remove(run);
-    }
-    comm_broadcast(world, id, MEMORY_ID, COMM_BYTE, 0);
-    comm_broadcast(world, earlier, MEMORY_ID, COMM_BYTE, 0);
-    if (!comm_agree(world, error))
-        return false;
-    if (earlier[0] != '\0' && mesh->node->rank == 0)
-        others_remove(earlier, id);
-    return true;
+                         "checkpoint.memory: cannot create %s: %s; set checkpoint.memory=0",
+                         memory->folder, strerror(errno));
+    if (memory->resumed[0] == '\0')
+        return true;
+    checkpoint_memory_folder(memory->earlier, earlier, sizeof earlier);
+    snprintf(from, sizeof from, "%s/" MEMORY_REACHED, earlier);
+    snprintf(to, sizeof to, "%s/" MEMORY_REACHED, memory->folder);
+    if (link(from, to) != 0) /* then the log does not name the step at the interruption */
+        log_detail("cannot link %s: %s", from, strerror(errno));
+    snprintf(to, sizeof to, "%s/%s", memory->folder, text_base_name(memory->resumed));
+    return link(memory->resumed, to) == 0 || durable_failed(error, "link", memory->resumed, errno);
 }
 
 struct memory_checkpoint *memory_checkpoint_open(const char *run, const struct flat_model *flat,
                                                  const char *resumed, bool writes,
                                                  struct error *error)
 {
-    struct comm *world = flat->mesh->world;
-    char id[MEMORY_ID];
-    if (!id_choose(run, flat->mesh, resumed[0] != '\0', writes, id, error) || id[0] == '\0')
-        return NULL;
     struct memory_checkpoint *memory = allocate(1, sizeof *memory);
+    bool ignored;
     memory->flat = flat;
+    memory->writes = writes;
     snprintf(memory->run, sizeof memory->run, "%s", run);
     snprintf(memory->resumed, sizeof memory->resumed, "%s", resumed);
-    checkpoint_memory_folder(id, memory->folder, sizeof memory->folder);
     for (int i = 0; i < 2; i++)
         memory->file[i].descriptor = -1;
-    memory->partner = partners_find(world);
-    if (is_first(memory))
-        error_defer(folder_open(memory, error));
-    if (comm_agree(world, error) && (!writes || free_memory_check(memory, error)))
+    if (flat->mesh->world->rank == 0)
+        checkpoint_memory_id(run, memory->earlier, &ignored);
+    comm_broadcast(flat->mesh->world, memory->earlier, sizeof memory->earlier, COMM_BYTE, 0);
+    memory->partner = writes ? partners_find(flat->mesh->world) : NULL;
+    if (!writes || free_memory_check(memory, error))
         return memory;
-    memory_checkpoint_close(memory, resumed[0] == '\0');
+    memory_checkpoint_close(memory, false);
     return NULL;
+}
+
+bool memory_checkpoint_begin(struct memory_checkpoint *memory, struct error *error)
+{
+    struct comm *world = memory->flat->mesh->world;
+    char id[MEMORY_ID] = "", name[CHECKPOINT_NAME];
+    if (world->rank == 0 && (memory->writes || memory->resumed[0] != '\0'))
+        id_create(memory->earlier, id);
+    comm_broadcast(world, id, sizeof id, COMM_BYTE, 0);
+    if (id[0] != '\0') {
+        checkpoint_memory_folder(id, memory->folder, sizeof memory->folder);
+        if (is_first(memory) && folder_create(memory, error))
+            error_defer(reached_open(memory, error));
+    }
+    /* With the new id in RUN/.memory, the run uses the new folder. */
+    const bool created = comm_agree(world, error);
+    if (created && world->rank == 0 && id[0] != '\0')
+        error_defer(checkpoint_memory_id_write(memory->run, id, error));
+    else if (created && world->rank == 0)
+        checkpoint_memory_id_remove(memory->run);
+    if (!comm_agree(world, error)) {
+        if (is_first(memory) && id[0] != '\0')
+            folder_remove(memory->folder);
+        memory->folder[0] = '\0';
+        return false;
+    }
+    if (is_first(memory) && memory->earlier[0] != '\0')
+        others_remove(memory->earlier, id);
+    if (memory->resumed[0] != '\0') {
+        snprintf(name, sizeof name, "%s", text_base_name(memory->resumed));
+        snprintf(memory->resumed, sizeof memory->resumed, "%s/%s", memory->folder, name);
+    }
+    return true;
 }
 
 void memory_checkpoint_step(struct memory_checkpoint *memory, int64_t step)
@@ -285,7 +313,7 @@ void memory_checkpoint_close(struct memory_checkpoint *memory, bool removes)
         munmap((void *)memory->reached, sizeof *memory->reached);
     if (removes && is_first(memory) && memory_folder_is_own(memory->folder))
         folder_remove(memory->folder);
-    if (removes && memory->flat->mesh->world->rank == 0)
+    if (removes && memory->folder[0] != '\0' && memory->flat->mesh->world->rank == 0)
         checkpoint_memory_id_remove(memory->run);
     free(memory->partner);
     free(memory);

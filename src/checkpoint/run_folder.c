@@ -61,7 +61,8 @@ static bool holds_checkpoints(const char *folder)
 static bool may_resume(const char *folder)
 {
     char id[MEMORY_ID];
-    return holds_checkpoints(folder) || checkpoint_memory_id(folder, id);
+    bool ignored;
+    return holds_checkpoints(folder) || checkpoint_memory_id(folder, id, &ignored);
 }
 
 static bool holds_run(const char *folder)
@@ -169,7 +170,7 @@ static bool is_temporary(const char *name)
 
 void run_folder_discard(const struct run_folder *folder, struct comm *world, bool of_node)
 {
-    static const char *const names[] = {".memory",     "train.log",  "deck.ini",   "tags.log",
+    static const char *const names[] = {"train.log",   "deck.ini",   "tags.log",
                                         "metrics.csv", "epochs.csv", "receipt.csv"};
     char path[FILE_PATH];
     DIR *entries = NULL;

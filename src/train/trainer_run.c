@@ -438,6 +438,10 @@ static bool run_conclude(struct trainer *trainer, struct error *error)
         trainer->stop.reason = early_stop_reason;
     if (!run_record_begin(trainer, error))
         return false;
+    /* That in memory is removed at the end. */
+    if (trainer->checkpoints.found.path[0] != '\0' &&
+        (!trainer_checkpoint(trainer, false, error) || !trainer_checkpoint_finish(trainer, error)))
+        return false;
     progress_restore(trainer);
     if (trainer->run.validates && !validation_run(trainer, error))
         return false;
@@ -532,12 +536,10 @@ bool trainer_run(struct trainer *trainer, struct error *error)
     control_start(&trainer->control, &(struct control_flags){.stop = comm_stop_wanted()});
     if (control_wait(&trainer->control).stop != 0) {
         log_info("stopped before the first step: a signal requested it");
-        /* The checkpoint in memory from which the run has resumed is still needed. */
-        memory_checkpoint_close(trainer->checkpoints.memory,
-                                trainer->checkpoints.found.path[0] == '\0');
-        trainer->checkpoints.memory = NULL;
         return true;
     }
+    if (!memory_checkpoint_begin(trainer->checkpoints.memory, error))
+        return false;
     if (trainer_is_over(trainer, &trainer->state))
         return run_conclude(trainer, error);
     if (!run_record_begin(trainer, error))

@@ -10,6 +10,7 @@
 #include "checkpoint/model_metadata.h"
 #include "config/options.h"
 #include "core/clock.h"
+#include "core/integer.h"
 #include "core/log.h"
 #include "runlog/rclone.h"
 #include "train/progress.h"
@@ -41,8 +42,13 @@ static bool memory_look(struct trainer *trainer, struct error *error)
     struct run_checkpoints *checkpoints = &trainer->checkpoints;
     struct comm *world = trainer->run.world;
     char report[4096], id[MEMORY_ID] = "";
-    if (world->rank == 0)
-        checkpoint_memory_id(trainer->folder.path, id);
+    bool unusable = false;
+    if (world->rank == 0 && !trainer->folder.fresh)
+        checkpoint_memory_id(trainer->folder.path, id, &unusable);
+    if (unusable)
+        log_warn("checkpoints in memory are not used: %s/.memory is damaged or was copied from "
+                 "another run folder",
+                 trainer->folder.path);
     comm_broadcast(world, id, sizeof id, COMM_BYTE, 0);
     if (id[0] == '\0')
         return true;
@@ -54,6 +60,20 @@ static bool memory_look(struct trainer *trainer, struct error *error)
                  "/dev/shm/vittrain-*-%s",
                  id);
     return good;
+}
+
+/* Sets resume_path to the checkpoint found in memory, if it is newer. */
+static void memory_choose(struct run_checkpoints *checkpoints)
+{
+    struct memory_found *found = &checkpoints->found;
+    const bool is_newer = checkpoints->resume_path[0] == '\0' ||
+                          checkpoint_name_step(checkpoints->resume_path) < found->step;
+    if (found->path[0] != '\0' && is_newer) {
+        snprintf(checkpoints->resume_path, sizeof checkpoints->resume_path, "%s", found->path);
+        checkpoints->verified = true;
+    } else {
+        found->path[0] = '\0';
+    }
 }
 
 /* Collective. Sets resume_path to the newest valid checkpoint in memory or on disk, or to "". Those
@@ -68,15 +88,23 @@ static bool newest_find(struct trainer *trainer, struct error *error)
     if ((found->path[0] == '\0' || found->step <= disk) && trainer->folder.resuming &&
         !trainer_find_local(trainer, error))
         return false;
-    const bool is_newer = checkpoints->resume_path[0] == '\0' ||
-                          checkpoint_name_step(checkpoints->resume_path) < found->step;
-    if (found->path[0] == '\0' || !is_newer) {
-        found->path[0] = '\0';
-        return true;
-    }
-    snprintf(checkpoints->resume_path, sizeof checkpoints->resume_path, "%s", found->path);
-    checkpoints->verified = true;
+    memory_choose(checkpoints);
     return true;
+}
+
+/* Collective. Sets resume_path to the FILE of checkpoint.resume. */
+static bool file_find(struct trainer *trainer, const char *resume, struct error *error)
+{
+    struct run_checkpoints *checkpoints = &trainer->checkpoints;
+    const size_t size = sizeof checkpoints->resume_path;
+    if (rclone_is_remote(resume) &&
+        !retrieve_file(trainer, resume, "checkpoint.resume", checkpoints->resume_path, size, error))
+        return false;
+    if (!rclone_is_remote(resume))
+        snprintf(checkpoints->resume_path, size, "%s", resume);
+    const bool good = memory_look(trainer, error);
+    checkpoints->found.path[0] = '\0'; /* only its step is needed (latest_check) */
+    return good;
 }
 
 bool trainer_find_checkpoint(struct trainer *trainer, struct error *error)
@@ -85,15 +113,14 @@ bool trainer_find_checkpoint(struct trainer *trainer, struct error *error)
     char *path = trainer->checkpoints.resume_path;
     if (strcmp(resume, "never") == 0)
         return true;
-    if (rclone_is_remote(resume))
-        return rclone_is_file(resume)
-                   ? retrieve_file(trainer, resume, "checkpoint.resume", path,
-                                   sizeof trainer->checkpoints.resume_path, error)
-                   : retrieve_newest(trainer, resume, error);
-    if (strcmp(resume, "auto") != 0) {
-        snprintf(path, sizeof trainer->checkpoints.resume_path, "%s", resume);
+    if (rclone_is_remote(resume) && !rclone_is_file(resume)) {
+        if (!retrieve_newest(trainer, resume, error) || !memory_look(trainer, error))
+            return false;
+        memory_choose(&trainer->checkpoints);
         return true;
     }
+    if (strcmp(resume, "auto") != 0)
+        return file_find(trainer, resume, error);
     if (!newest_find(trainer, error))
         return false;
     if (!trainer->folder.resuming || path[0] != '\0')
@@ -178,13 +205,15 @@ static bool state_check(const struct trainer *trainer, const char *path, struct 
  * would resume from those, which belong to another history. */
 static bool latest_check(const struct trainer *trainer, const char *path, struct error *error)
 {
-    int64_t newest = checkpoint_newest_step(&trainer->checkpoints.target, trainer->run.world);
-    if (newest <= trainer->state.step)
+    const int64_t disk = checkpoint_newest_step(&trainer->checkpoints.target, trainer->run.world);
+    const int64_t memory = trainer->checkpoints.found.step;
+    if (larger(disk, memory) <= trainer->state.step)
         return true;
     return error_set(error, ERROR_USAGE,
-                     "%s is of step %lld, but the run folder %s holds checkpoints up to step %lld: "
+                     "%s is of step %lld, but the run folder %s has checkpoints up to step %lld%s: "
                      "resume from those with checkpoint.resume=auto, or choose another run.dir",
-                     path, (long long)trainer->state.step, trainer->folder.path, (long long)newest);
+                     path, (long long)trainer->state.step, trainer->folder.path,
+                     (long long)larger(disk, memory), memory > disk ? " in memory" : "");
 }
 
 /* Fails if result.json is of a later step: the rows of metrics.csv after the checkpoint belong to
@@ -348,7 +377,7 @@ bool trainer_memory_open(struct trainer *trainer, struct error *error)
     checkpoints->memory = memory_checkpoint_open(trainer->folder.path, &trainer->run.session.flat,
                                                  checkpoints->found.path,
                                                  trainer->run.options.checkpoint.memory > 0, error);
-    return error->kind == ERROR_NONE;
+    return checkpoints->memory != NULL;
 }
 
 void trainer_memory_write(struct trainer *trainer)

@@ -181,7 +181,7 @@ bool trainer_chooses_on_test(const struct trainer *trainer);
 /* Returns the metadata of the run's weights (model_metadata.h); the caller frees it. */
 char *trainer_metadata(const struct trainer *trainer);
 
-/* Collective. With checkpoint.memory, opens the folder for checkpoints in memory. */
+/* Collective. Sets checkpoints.memory. */
 MUST_CHECK bool trainer_memory_open(struct trainer *trainer, struct error *error);
 
 /* Collective. Writes a checkpoint in memory. After a failure, for example if /dev/shm is full, a

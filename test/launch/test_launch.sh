@@ -81,17 +81,6 @@ unnamed memory checkpoint.memory=3
 bad=$(ended 0 1 'resuming from /dev/shm/.*: step 12,')$(cmp "$work/whole/weights.safetensors" runs/memory-*/weights.safetensors 2>&1)
 result 'one with a checkpoint in memory resumes from it' "$bad" "$run_log"
 
-# A run that resumes from a file, with newer checkpoints in memory.
-strike older KILL 1
-launch older --restarts 0 -- $MPIRUN -np 2 "$vittrain" run.dir="$work/older" $steps checkpoint.memory=3 debug.pause=backward:24:2
-wait
-strike older KILL 1
-launch older --restarts 1 -- $MPIRUN -np 2 "$vittrain" run.dir="$work/older" $steps checkpoint.memory=3 debug.pause=backward:23:2 \
-    checkpoint.resume="$work/older/checkpoints/step-00000020.h5"
-wait
-bad=$(ended 0 1 'resuming from /dev/shm/.*: step 21,')$(cmp "$work/whole/weights.safetensors" "$work/older/weights.safetensors" 2>&1)
-result 'a restart after checkpoint.resume=FILE uses the checkpoints in memory of the launch only' "$bad" "$run_log"
-
 launch mistake --restarts 2 -- $MPIRUN -np 2 "$vittrain" run.dir="$work/mistake" $steps data.root="$work/nowhere"
 check "a user's mistake is not restarted" 3 0 '^vittrain: error: '
 launch number --restarts 2 -- $MPIRUN -np 2 "$vittrain" run.dir="$work/number" $small optim.lr=1e30 schedule.warmup=0
@@ -249,6 +238,18 @@ lines=$({
 result 'all lines reach a slow reader of a non-blocking stderr' "$([ "$lines" -eq 100000 ] || echo "$lines lines")"
 launch half --restarts 1.5 -- true
 check '--restarts must be a whole number' 2 0 'takes a whole number'
+
+# Another run of the same name is in progress, and its folder was changed last.
+mkdir "$work/twins" && cd "$work/twins" || exit 1
+strike twin KILL 1
+(
+    wait_for 'debug.pause: rank 1 ' "$work/twin.log"
+    mkdir -p runs/twin-29990101-000000 && exec flock runs/twin-29990101-000000/.lock sleep 1000.5
+) &
+launch twin --restarts 1 -- $MPIRUN -np 2 "$vittrain" run.name=twin $steps debug.pause=backward:13:2
+kill $(processes 'sleep 1000[.]5')
+wait
+check 'the folder of another run of the same name, which is in use, is not used' 0 1 'from step 10 of runs/twin-2[^9]'
 
 # Another run, whose name has the same prefix, makes progress.
 mkdir "$work/names" && cd "$work/names" || exit 1

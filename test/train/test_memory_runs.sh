@@ -172,14 +172,39 @@ result 'a run folder that was moved resumes from memory' "$bad$(resumed here 9)"
 
 bad=$(interrupt reached backward:11 1)
 rm "$(folder reached)/reached" && mkdir "$(folder reached)/reached"
-run 2 reached run.dir="$work/reached" $steps checkpoint.memory=3
-bad="$bad$(failed_otherwise 6 'cannot open or allocate .*/reached: Is a directory; remove this file')"
-rmdir "$(folder reached)/reached"
-result 'an error at the start removes no checkpoint' "$bad$(resumed reached 9)" "$work/reached.log"
+result 'a damaged file with the step at the interruption does no harm' "$bad$(resumed reached 9)" "$work/reached.log"
 
 bad=$(interrupt differs backward:11 1)
 run 2 differs run.dir="$work/differs" $steps checkpoint.memory=3 data.val=0.1
 result 'other data are refused' "$bad$(failed_otherwise 2 'or a checkpoint on disk with checkpoint.resume=FILE')" "$run_log"
+
+bad=$(interrupt newer backward:11 1 checkpoint.every=0.2)
+run 2 newer run.dir="$work/newer" $steps checkpoint.memory=3 checkpoint.resume="$work/whole/checkpoints/step-00000005.h5"
+cp "$work/newer/checkpoints/step-00000005.h5" "$work/file.h5"
+rm -r "$work/newer/checkpoints"
+run 2 newer run.dir="$work/newer" $steps checkpoint.memory=3 checkpoint.resume="$work/file.h5"
+bad="$bad$(failed_otherwise 2 'is of step 5, but the run folder .* has checkpoints up to step 9 in memory: resume from those')"
+result 'checkpoint.resume=FILE is refused if those in memory are newer' "$bad$(resumed newer 9)" "$work/newer.log"
+
+bad=$(interrupt first backward:11 1)
+mv "$work/first" "$work/second"
+cp -r "$work/second" "$work/third"
+run 2 third run.dir="$work/third" $steps checkpoint.memory=3 optim.lr=1e-3
+bad="$bad$(ended)$(grep 'resuming from' "$run_log")$(has "$run_log" 'third/.memory is damaged or was copied from another run folder')"
+result 'a copy of a folder that was moved does not use the memory of the original' "$bad$(resumed second 9)" "$work/second.log"
+
+bad=$(interrupt hidden backward:11 1)
+old=$(folder hidden)
+rm -r "$work/hidden"/[a-z]*
+run 2 hidden run.dir="$work/hidden" $steps checkpoint.memory=3
+bad="$bad$(ended)$(grep 'resuming from' "$run_log")$(rows whole | cut -d, -f1-3 >"$work/whole.rows"; rows hidden | diff "$work/whole.rows" -)"
+result 'a folder whose visible files were removed starts over' "$bad$(left "$old" hidden)" "$run_log"
+
+bad=$(interrupt patience backward:38 1 train.epochs=2 train.eval_every=1)
+run 2 patience run.dir="$work/patience" $steps checkpoint.memory=3 train.epochs=2 train.early_stop=1
+bad="$bad$(ended)"
+run 2 patience run.dir="$work/patience" $steps checkpoint.memory=3 train.epochs=3
+result 'a run that ends at a checkpoint in memory writes it to the disk' "$bad$(ended)$(grep -a 'starting from step 0' "$run_log")$(has "$run_log" 'resuming from .*/checkpoints/step-')" "$run_log"
 
 bad=$(interrupt ranks backward:11 1)
 run 3 ranks run.dir="$work/ranks" $steps checkpoint.memory=3 mesh.strategy=fsdp
@@ -206,12 +231,28 @@ if unshare -m true 2>/dev/null; then
     status=$?
     result 'too little memory is an error at the start' \
         "$(failed_otherwise 6 'two checkpoints take 0.8 MB in /dev/shm of this node, where 0.6 MB are free')" "$run_log"
+    bad=$(interrupt elsewhere backward:11 1)
+    small_memory 600k "timeout 120 '$vittrain' run.dir='$work/elsewhere' $steps checkpoint.memory=3"
+    status=$?
+    bad="$bad$(failed_otherwise 6 'two checkpoints take')"
+    run_log=$work/elsewhere.usr1
+    : >"$run_log"
+    unshare -m sh -c 'mount -t tmpfs tmpfs /dev/shm && exec "$@"' sh "$vittrain" run.dir="$work/elsewhere" $steps checkpoint.memory=3 \
+        debug.pause=weights_read:0:3:0 >"$run_log" 2>&1 </dev/null &
+    job=$!
+    wait_for 'debug.pause: rank 0 ' "$run_log"
+    kill -USR1 "$(sed -n 's/.*debug.pause: rank 0 on .*(process \([0-9]*\)).*/\1/p' "$run_log")"
+    wait $job
+    bad="$bad$(has "$run_log" 'stopped before the first step')"
+    result 'failed and stopped starts on another host leave the checkpoints in memory' "$bad$(resumed elsewhere 9)" "$work/elsewhere.log"
+    run_log=$work/full.log
     small_memory 900k "sh -c \"(until grep -q debug.pause: '$run_log'; do sleep 0.05; done; head -c 800k /dev/zero >/dev/shm/other) & \
         timeout 120 '$vittrain' run.dir='$work/fills' $steps checkpoint.memory=20 debug.pause=backward:10:3\""
     status=$?
     result 'a full /dev/shm is a warning later' "$(ended)$(has "$run_log" 'warning: no more checkpoints in memory: .* No space left')" "$run_log"
 else
-    for name in 'too little memory is an error at the start' 'a full /dev/shm is a warning later'; do
+    for name in 'too little memory is an error at the start' 'failed and stopped starts on another host leave the checkpoints in memory' \
+        'a full /dev/shm is a warning later'; do
         number=$((number + 1))
         echo "ok $number - $name # SKIP needs root, to mount a /dev/shm"
     done

@@ -7,7 +7,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "checkpoint/checkpoint_name.h"
 #include "config/options.h"
 
 enum { LAUNCH_LINE = 1024 };
@@ -98,7 +97,6 @@ struct launched_run {
     enum launched_here here;
     double since;             /* clock_wall() of the launch; older run folders are ignored */
     char folder[OPTION_TEXT]; /* run.dir, or the folder that was found; "": not yet known */
-    char ignored[MEMORY_ID];  /* id of checkpoints in memory that the run will not resume from */
 };
 
 void launched_run_read(struct launched_run *run, int count, char *const *words);
