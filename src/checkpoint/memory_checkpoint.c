@@ -266,18 +266,19 @@ bool memory_checkpoint_begin(struct memory_checkpoint *memory, struct error *err
         if (is_first(memory) && folder_create(memory, error))
             error_defer(reached_open(memory, error));
     }
-    /* With the new id in RUN/.memory, the run uses the new folder. */
-    const bool created = comm_agree(world, error);
-    if (created && world->rank == 0 && id[0] != '\0')
-        error_defer(checkpoint_memory_id_write(memory->run, id, error));
-    else if (created && world->rank == 0)
-        checkpoint_memory_id_remove(memory->run);
     if (!comm_agree(world, error)) {
-        if (is_first(memory) && id[0] != '\0')
+        if (is_first(memory) && memory_folder_is_own(memory->folder))
             folder_remove(memory->folder);
         memory->folder[0] = '\0';
         return false;
     }
+    /* With the new id in RUN/.memory, the run uses the new folder. */
+    if (world->rank == 0 && id[0] != '\0')
+        error_defer(checkpoint_memory_id_write(memory->run, id, error));
+    else if (world->rank == 0)
+        checkpoint_memory_id_remove(memory->run);
+    if (!comm_agree(world, error))
+        return false;
     if (is_first(memory) && memory->earlier[0] != '\0')
         others_remove(memory->earlier, id);
     if (memory->resumed[0] != '\0') {

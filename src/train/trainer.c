@@ -263,9 +263,14 @@ static bool trainer_prepare(struct trainer *trainer, const struct options *given
         log_warn("data.val=test: the best checkpoint is chosen on the test set, so its accuracy "
                  "there is an overestimate; hold out training images with data.val=0.1");
     peak_prepare(trainer);
-    return (elastic || folder_prepare(trainer, error)) && writer_prepare(trainer, error) &&
-           state_prepare(trainer, error) && log_prepare(trainer, error) &&
-           trainer_memory_open(trainer, error);
+    if ((!elastic && !folder_prepare(trainer, error)) || !writer_prepare(trainer, error) ||
+        !state_prepare(trainer, error) || !trainer_memory_open(trainer, error))
+        return false;
+    /* Until here nothing is lost if this start ends. The next two remove what belongs to a newer
+     * checkpoint, which may be in the memory of a node that is not in this job. */
+    trainer->stop.early = trainer_stop_is_wanted(trainer);
+    return trainer->stop.early || (memory_checkpoint_begin(trainer->checkpoints.memory, error) &&
+                                   log_prepare(trainer, error));
 }
 
 static void trainer_begin(struct trainer *trainer, const struct options *options,
@@ -291,6 +296,10 @@ bool trainer_open(struct trainer *trainer, const struct options *options, struct
     }
     struct run_folder folder = trainer->folder;
     const bool of_node = folder.fresh && trainer->run.session.mesh.node->rank == 0;
+    if (folder.fresh) {
+        memory_checkpoint_close(trainer->checkpoints.memory, true);
+        trainer->checkpoints.memory = NULL;
+    }
     trainer->folder.locked = false; /* the lock is kept until the files are removed */
     trainer_close(trainer);
     if (folder.fresh)

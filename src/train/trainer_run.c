@@ -38,6 +38,13 @@ static void flags_start(struct trainer *trainer)
     control_start(&trainer->control, &own);
 }
 
+bool trainer_stop_is_wanted(struct trainer *trainer)
+{
+    trainer->control.world = trainer->run.world;
+    control_start(&trainer->control, &(struct control_flags){.stop = comm_stop_wanted()});
+    return control_wait(&trainer->control).stop != 0;
+}
+
 static void stop_by_signal(struct trainer *trainer)
 {
     trainer->stop.signalled = true;
@@ -58,7 +65,8 @@ static bool checkpoint_due(const struct trainer *trainer)
 static bool memory_due(const struct trainer *trainer)
 {
     const int64_t every = trainer->run.options.checkpoint.memory;
-    return trainer->checkpoints.memory != NULL && every > 0 && trainer->state.step % every == 0;
+    return trainer->checkpoints.memory != NULL && !trainer->checkpoints.memory_failed &&
+           every > 0 && trainer->state.step % every == 0;
 }
 
 /* Waits for the device and writes the row and the log line of the interval. */
@@ -532,14 +540,10 @@ bool trainer_run(struct trainer *trainer, struct error *error)
         (struct epoch_row){.train_loss = NAN, .train_top1 = NAN, .train_top5 = NAN};
     if (trainer->state.step > 0)
         trainer->progress.rate = schedule_rate(&trainer->schedule, trainer->state.step - 1);
-    trainer->control.world = trainer->run.world;
-    control_start(&trainer->control, &(struct control_flags){.stop = comm_stop_wanted()});
-    if (control_wait(&trainer->control).stop != 0) {
+    if (trainer->stop.early) {
         log_info("stopped before the first step: a signal requested it");
         return true;
     }
-    if (!memory_checkpoint_begin(trainer->checkpoints.memory, error))
-        return false;
     if (trainer_is_over(trainer, &trainer->state))
         return run_conclude(trainer, error);
     if (!run_record_begin(trainer, error))

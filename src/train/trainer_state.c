@@ -59,6 +59,8 @@ static bool memory_look(struct trainer *trainer, struct error *error)
         log_warn("the checkpoints in memory of the last attempt are lost: no node has "
                  "/dev/shm/vittrain-*-%s",
                  id);
+    else if (good && checkpoints->found.path[0] == '\0')
+        log_info("the last attempt left no checkpoint in memory");
     return good;
 }
 
@@ -387,12 +389,11 @@ void trainer_memory_write(struct trainer *trainer)
     const double begin = clock_now();
     if (!state_write(trainer, false, true, &error)) {
         log_warn("no more checkpoints in memory: %s", error.text);
-        memory_checkpoint_close(checkpoints->memory, true);
-        checkpoints->memory = NULL;
+        checkpoints->memory_failed = true;
     }
     *(checkpoints->memory_count < 2 ? &checkpoints->memory_allocation_seconds
                                     : &checkpoints->memory_seconds) += clock_now() - begin;
-    checkpoints->memory_count += checkpoints->memory != NULL;
+    checkpoints->memory_count += !checkpoints->memory_failed;
     checkpoint_pause(trainer, begin);
 }
 

@@ -80,11 +80,12 @@ struct run_checkpoints {
     double seconds;                     /* for which this attempt waited for checkpoints */
     int64_t count;                      /* of this attempt */
     bool overdue;                       /* by checkpoint.every_seconds */
-    struct memory_checkpoint *memory;   /* NULL: checkpoint.memory=0, or a write failed */
-    struct memory_found found;          /* path "": resume_path is not in memory */
-    int64_t memory_count;               /* checkpoints in memory of this attempt */
-    double memory_allocation_seconds;   /* for the first two of them, which allocate memory */
-    double memory_seconds;              /* for the others */
+    struct memory_checkpoint *memory;
+    bool memory_failed;               /* a write failed: there will be no others */
+    struct memory_found found;        /* path "": resume_path is not in memory */
+    int64_t memory_count;             /* checkpoints in memory of this attempt */
+    double memory_allocation_seconds; /* for the first two of them, which allocate memory */
+    double memory_seconds;            /* for the others */
 };
 
 /* The best evaluation so far, as reported. training_state, which decides what the run does, ignores
@@ -99,6 +100,7 @@ struct run_stop {
     const char *reason; /* NULL: the run continues */
     bool out_of_time;   /* by train.max_seconds */
     bool signalled;     /* by a signal: without an evaluation */
+    bool early;         /* by a signal before the first step */
     bool was_over;      /* an earlier attempt wrote the results */
     bool succeeded;     /* trainer_run returned true */
 };
@@ -161,6 +163,9 @@ MUST_CHECK bool trainer_run(struct trainer *trainer, struct error *error);
 void trainer_close(struct trainer *trainer);
 
 /* Internal to trainer*.c. */
+
+/* Collective. True if a signal requests the end. */
+bool trainer_stop_is_wanted(struct trainer *trainer);
 
 /* True if the checkpoint that the run resumed from lacks the evaluation of its epoch: an
  * earlier attempt ended between the last step of the epoch and the end of the evaluation. */
