@@ -182,15 +182,6 @@ bool memory_folder_is_own(const char *path)
            (status.st_mode & 077) == 0;
 }
 
-bool memory_folder_check(const char *path, struct error *error)
-{
-    return memory_folder_is_own(path) ||
-           error_set(error, ERROR_FILE,
-                     "checkpoint.memory: %s exists, but is not a private folder of this user; "
-                     "remove it",
-                     path);
-}
-
 /* On the first rank of a node: create the file `reached`, or open that of earlier attempts, and map
  * it. */
 static bool reached_open(struct memory_checkpoint *memory, struct error *error)

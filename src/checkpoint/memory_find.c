@@ -361,8 +361,11 @@ bool memory_find(const char *id, const struct mesh *mesh, struct memory_found *f
         folder_list(folder, mine);
         reached = reached_read(folder);
         exists = access(folder, F_OK) == 0;
-        if (exists)
-            error_defer(memory_folder_check(folder, error));
+        if (exists && !memory_folder_is_own(folder))
+            error_set(error, ERROR_FILE,
+                      "checkpoint.memory: %s exists, but is not a private folder of this user; "
+                      "remove it",
+                      folder);
     }
     comm_all_reduce(world, &reached, 1, COMM_INT64, COMM_MAX);
     comm_all_reduce(world, &exists, 1, COMM_INT64, COMM_MAX);

@@ -12,9 +12,6 @@
 /* True if `path` is a folder of this user to which no other user has access. */
 bool memory_folder_is_own(const char *path);
 
-/* Set an error if memory_folder_is_own is false. */
-MUST_CHECK bool memory_folder_check(const char *path, struct error *error);
-
 /* Collective. Copy the frame, all bytes outside of the vectors, from the file of rank `root` to the
  * files of the other ranks. A rank with descriptor -1 has no file. `contents` is read only on rank
  * `root`. */
