@@ -52,7 +52,8 @@ bool checkpoint_memory_id(const char *run, char id[MEMORY_ID], bool *unusable)
     char *text = text_file_read(path, NULL);
     const bool good = text != NULL && strspn(text, "0123456789abcdef") == MEMORY_ID - 1 &&
                       memory_record(run, text, expected) && strcmp(text, expected) == 0;
-    *unusable = !good && (text != NULL || access(path, F_OK) == 0);
+    if (unusable != NULL)
+        *unusable = !good && (text != NULL || access(path, F_OK) == 0);
     snprintf(id, MEMORY_ID, "%s", good ? text : "");
     free(text);
     return good;

@@ -23,8 +23,8 @@ enum { MEMORY_ID = 17 }; /* 16 hexadecimal digits and a terminating NUL */
 void checkpoint_memory_folder(const char *id, char *path, size_t size);
 
 /* Read the id of the folders in memory from RUN/.memory, which exists while they may contain
- * checkpoints. Return false and set `id` to "" without a valid id of this folder; `unusable`: the
- * file is damaged, or the run folder is a copy of another one. */
+ * checkpoints. Return false and set `id` to "" without a valid id of this folder; `unusable`, which
+ * may be NULL: the file is damaged, or the run folder is a copy of another one. */
 bool checkpoint_memory_id(const char *run, char id[MEMORY_ID], bool *unusable);
 
 /* Write the id, and the inode of the run folder, to RUN/.memory. */

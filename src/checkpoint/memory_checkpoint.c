@@ -228,7 +228,6 @@ struct memory_checkpoint *memory_checkpoint_open(const char *run, const struct f
                                                  struct error *error)
 {
     struct memory_checkpoint *memory = allocate(1, sizeof *memory);
-    bool ignored;
     memory->flat = flat;
     memory->writes = writes;
     snprintf(memory->run, sizeof memory->run, "%s", run);
@@ -236,7 +235,7 @@ struct memory_checkpoint *memory_checkpoint_open(const char *run, const struct f
     for (int i = 0; i < 2; i++)
         memory->file[i].descriptor = -1;
     if (flat->mesh->world->rank == 0)
-        checkpoint_memory_id(run, memory->earlier, &ignored);
+        checkpoint_memory_id(run, memory->earlier, NULL);
     comm_broadcast(flat->mesh->world, memory->earlier, sizeof memory->earlier, COMM_BYTE, 0);
     memory->partner = writes ? partners_find(flat->mesh->world) : NULL;
     if (!writes || free_memory_check(memory, error))
@@ -249,6 +248,11 @@ bool memory_checkpoint_begin(struct memory_checkpoint *memory, struct error *err
 {
     struct comm *world = memory->flat->mesh->world;
     char id[MEMORY_ID] = "", name[CHECKPOINT_NAME];
+    if (!memory->writes && memory->earlier[0] == '\0') {
+        if (world->rank == 0)
+            checkpoint_memory_id_remove(memory->run); /* that of another folder, or damaged */
+        return true;
+    }
     if (world->rank == 0 && (memory->writes || memory->resumed[0] != '\0'))
         id_create(memory->earlier, id);
     comm_broadcast(world, id, sizeof id, COMM_BYTE, 0);

@@ -61,8 +61,7 @@ static bool holds_checkpoints(const char *folder)
 static bool may_resume(const char *folder)
 {
     char id[MEMORY_ID];
-    bool ignored;
-    return holds_checkpoints(folder) || checkpoint_memory_id(folder, id, &ignored);
+    return holds_checkpoints(folder) || checkpoint_memory_id(folder, id, NULL);
 }
 
 static bool holds_run(const char *folder)

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Creation of folders, names in a folder, and the cache folder. */
 #include "core/folder.h"
+#include "core/output_file.h"
 #include "core/text.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -101,6 +104,18 @@ bool folder_make_temporary(char *path, size_t size)
     snprintf(path, size, "%s/vittrain-XXXXXX",
              parent != NULL && parent[0] != '\0' ? parent : "/tmp");
     return mkdtemp(path) != NULL;
+}
+
+enum folder_use folder_use(const char *path)
+{
+    char name[PATH_MAX];
+    snprintf(name, sizeof name, "%s/.lock", path);
+    const int lock = output_file_open(name, O_RDONLY);
+    if (lock < 0)
+        return FOLDER_USE_UNKNOWN;
+    const bool held = flock(lock, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    close(lock);
+    return held ? FOLDER_IN_USE : FOLDER_FREE;
 }
 
 void folder_remove(const char *path)

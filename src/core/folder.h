@@ -21,6 +21,12 @@ const char *folder_next(DIR **entries, const char *path);
 /* Create a private folder in $TMPDIR, default /tmp; false if that is impossible. */
 bool folder_make_temporary(char *path, size_t size);
 
+/* What the lock file PATH/.lock shows; FOLDER_USE_UNKNOWN without one, as in a downloaded folder.
+ */
+enum folder_use { FOLDER_USE_UNKNOWN, FOLDER_FREE, FOLDER_IN_USE };
+
+enum folder_use folder_use(const char *path);
+
 /* Remove a folder and its content as far as possible. */
 void folder_remove(const char *path);
 

@@ -19,8 +19,7 @@ interrupt() {
     rm -f "$work/cut.log"
     timeout $time_limit $launcher "$vittrain" run.dir="$work/$name" debug.pause="$phase:$seconds" "$@" >"$work/cut.log" 2>&1 </dev/null &
     job=$!
-    wait_for "debug.pause: rank $rank " "$work/cut.log"
-    victim=$(sed -n "s/.*debug.pause: rank $rank on .*(process \([0-9]*\)).*/\1/p" "$work/cut.log")
+    victim=$(paused $rank "$work/cut.log")
     if [ -n "$victim" ]; then
         kill -"$signal" "$victim"
         wait $job

@@ -30,10 +30,7 @@ check() { result "$1" "$(ended "$2" "$3" "$4" | tr '\n' ' ')" "$run_log"; }
 # strike NAME SIGNAL RANK: when this rank of the launch NAME waits in debug.pause, send it the signal. In the background.
 strike() {
     : >"$work/$1.log"
-    (
-        wait_for "debug.pause: rank $3 " "$work/$1.log"
-        kill "-$2" "$(sed -n "s/.*debug.pause: rank $3 on .*(process \([0-9]*\)).*/\1/p" "$work/$1.log")"
-    ) &
+    (kill "-$2" "$(paused "$3" "$work/$1.log")") &
 }
 
 # fault PHASE SIGNAL RANK NAME PATTERN: send the signal to the rank while all ranks pause in the phase. The restart line
@@ -139,10 +136,7 @@ hidden() {
     hidden_signal=$1 hidden_name=$2
     shift 2
     : >"$work/hidden"
-    (
-        wait_for 'debug.pause: rank 0 ' "$work/hidden"
-        kill "-$hidden_signal" "$(sed -n 's/.*debug.pause: rank 0 on .*(process \([0-9]*\)).*/\1/p' "$work/hidden")"
-    ) &
+    (kill "-$hidden_signal" "$(paused 0 "$work/hidden")") &
     launch "$hidden_name" --restarts 2 -- "$work/mpirun0" -np 2 "$vittrain" run.dir="$work/early" $steps "$@" debug.pause=data_open:0:2
     wait
 }

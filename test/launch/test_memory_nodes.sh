@@ -69,8 +69,7 @@ interrupt() {
     on_first mpirun -np 4 -hostfile "$work/hosts" "$vittrain" run.dir="$work/returns" $steps debug.pause="backward:$1:60:1" \
         >"$work/returns.log" 2>&1 </dev/null &
     job=$!
-    wait_for 'debug.pause: rank 1 ' "$work/returns.log"
-    cluster exec 1 kill -9 "$(sed -n 's/.*debug.pause: rank 1 on .*(process \([0-9]*\)).*/\1/p' "$work/returns.log")"
+    cluster exec 1 kill -9 "$(paused 1 "$work/returns.log")"
     wait $job
     memory=/dev/shm/vittrain-$(id -u)-$(head -n 1 "$work/returns/.memory")
 }

@@ -65,8 +65,7 @@ cat >launch.sbatch <<END
 exec "$vittrain" launch -- srun "$vittrain" $small train.epochs=2 checkpoint.every=0.2 run.dir=launched debug.pause=backward:13:4
 END
 job=$(cluster head sbatch --parsable launch.sbatch)
-wait_for 'debug.pause: rank 3' launch.log
-cluster exec 2 kill -9 "$(sed -n 's/.*debug.pause: rank 3 on .*(process \([0-9]*\)).*/\1/p' launch.log)"
+cluster exec 2 kill -9 "$(paused 3 launch.log)"
 [ "$(cluster wait "$job" 60)" = COMPLETED ] && bad= || bad='not completed; '
 # Slurm may kill the other rank of the node, too, before it reports the first.
 grep -q "^vittrain: launch: restart 1 of 3 .*ranks\? \(2-\)\?3 on $(cluster name 2) w[a-z]* killed" launch.log || bad="$bad no restart; "

@@ -163,6 +163,12 @@ notice_soon() {
     done >>"$work/env.sh"
 }
 
+# paused RANK FILE: wait until this rank waits in debug.pause, and print its process ID. FILE has the output of the run.
+paused() {
+    wait_for "debug.pause: rank $1 " "$2"
+    sed -n "s/.*debug.pause: rank $1 on .*(process \([0-9]*\)).*/\1/p" "$2"
+}
+
 # take_emulated_gpu: set $module to the module of the emulated GPU. Skip the test if it was not built.
 take_emulated_gpu() {
     module=$TEST_BUILD/test/emulated-cuda.so

@@ -28,8 +28,7 @@ pause() {
     timeout --foreground $time_limit $MPIRUN -np 2 "$vittrain" $steps checkpoint.memory=3 debug.pause="$place:$rank" "$@" \
         >"$work/$name.killed" 2>&1 </dev/null &
     job=$!
-    wait_for "debug.pause: rank $rank " "$work/$name.killed"
-    victim=$(sed -n "s/.*debug.pause: rank $rank on .*(process \([0-9]*\)).*/\1/p" "$work/$name.killed")
+    victim=$(paused "$rank" "$work/$name.killed")
 }
 
 # interrupt NAME PHASE:STEP RANK OPTION...: train on two ranks and kill one rank in that phase of that step.
@@ -179,7 +178,6 @@ run 2 differs run.dir="$work/differs" $steps checkpoint.memory=3 data.val=0.1
 result 'other data are refused' "$bad$(failed_otherwise 2 'or a checkpoint on disk with checkpoint.resume=FILE')" "$run_log"
 
 bad=$(interrupt newer backward:11 1 checkpoint.every=0.2)
-run 2 newer run.dir="$work/newer" $steps checkpoint.memory=3 checkpoint.resume="$work/whole/checkpoints/step-00000005.h5"
 cp "$work/newer/checkpoints/step-00000005.h5" "$work/file.h5"
 rm -r "$work/newer/checkpoints"
 run 2 newer run.dir="$work/newer" $steps checkpoint.memory=3 checkpoint.resume="$work/file.h5"
@@ -240,8 +238,7 @@ if unshare -m true 2>/dev/null; then
     unshare -m sh -c 'mount -t tmpfs tmpfs /dev/shm && exec "$@"' sh "$vittrain" run.dir="$work/elsewhere" $steps checkpoint.memory=3 \
         debug.pause=weights_read:0:3:0 >"$run_log" 2>&1 </dev/null &
     job=$!
-    wait_for 'debug.pause: rank 0 ' "$run_log"
-    kill -USR1 "$(sed -n 's/.*debug.pause: rank 0 on .*(process \([0-9]*\)).*/\1/p' "$run_log")"
+    kill -USR1 "$(paused 0 "$run_log")"
     wait $job
     bad="$bad$(has "$run_log" 'stopped before the first step')"
     result 'failed and stopped starts on another host leave the checkpoints in memory' "$bad$(resumed elsewhere 9)" "$work/elsewhere.log"

@@ -15,6 +15,7 @@
 #include "config/option_types.h"
 #include "core/clock.h"
 #include "core/launcher.h"
+#include "core/text.h"
 #include "tools/launch/launch.h"
 
 /* Seconds for a host to answer; a login on a loaded node takes a while. If the hosts that have
@@ -189,9 +190,8 @@ bool launched_hosts_suffice(const struct launched_hosts *hosts)
 /* True if mpirun's line about a lost node ends with this host. */
 static bool host_is_lost(const char *name, const char *lost)
 {
-    const size_t before = strlen(lost) - strlen(name);
-    return strlen(lost) > strlen(name) && strcmp(lost + before, name) == 0 &&
-           lost[before - 1] == ' ';
+    return text_ends_with(lost, name) && strlen(lost) > strlen(name) &&
+           lost[strlen(lost) - strlen(name) - 1] == ' ';
 }
 
 /* Wait for `pending` children; kill those that have not ended in time. */

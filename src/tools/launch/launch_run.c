@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The training run that a launched command starts: its options, its folder and its newest
  * checkpoint. They are read from the command line and the folder. */
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -55,18 +54,6 @@ bool launched_folder_is_of(const char *folder, const char *name)
            strspn(folder + length + 1, "0123456789") == strlen("YYYYmmdd");
 }
 
-/* True if a process holds the lock of the run folder. */
-static bool is_locked(const char *folder)
-{
-    char path[OPTION_TEXT + 16];
-    snprintf(path, sizeof path, "%s/.lock", folder);
-    const int lock = output_file_open(path, O_RDWR);
-    const bool held = lock >= 0 && flock(lock, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-    if (lock >= 0)
-        close(lock);
-    return held;
-}
-
 /* Find the folder runs/NAME-... that was modified last, after the launch. Another run of this name
  * may use one, so a folder that is not in use takes precedence: the attempt has ended. */
 static void folder_find(struct launched_run *run)
@@ -81,7 +68,7 @@ static void folder_find(struct launched_run *run)
         if (!launched_folder_is_of(name, run->options.run.name) || stat(path, &status) != 0)
             continue;
         double changed = (double)status.st_mtim.tv_sec + 1e-9 * (double)status.st_mtim.tv_nsec;
-        const bool in_use = is_locked(path);
+        const bool in_use = folder_use(path) == FOLDER_IN_USE;
         if (changed < run->since - 1 || in_use > locked || (in_use == locked && changed < newest))
             continue;
         newest = changed;
@@ -129,13 +116,12 @@ static int64_t last_row(const char *folder)
 int64_t launched_run_step(struct launched_run *run, bool *elsewhere)
 {
     char path[OPTION_TEXT + 16], id[MEMORY_ID];
-    bool ignored;
     *elsewhere = false;
     if (!folder_known(run))
         return -1;
     snprintf(path, sizeof path, "%s/checkpoints", run->folder);
     const int64_t newest = newest_step(path);
-    if (!checkpoint_memory_id(run->folder, id, &ignored))
+    if (!checkpoint_memory_id(run->folder, id, NULL))
         return newest;
     checkpoint_memory_folder(id, path, sizeof path);
     *elsewhere = access(path, F_OK) != 0;

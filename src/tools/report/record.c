@@ -9,14 +9,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "config/option.h"
 #include "config/options.h"
 #include "core/folder.h"
-#include "core/output_file.h"
 #include "core/text.h"
 #include "core/text_file.h"
 
@@ -526,14 +524,10 @@ double record_images_per_second(const struct record *record)
  * process runs. Downloaded folders have no lock file. */
 static const char *status_of_unended(const struct record *record)
 {
-    char path[sizeof record->path + 16];
-    snprintf(path, sizeof path, "%s/.lock", record->path);
-    const int lock = output_file_open(path, O_RDONLY);
-    if (lock < 0)
-        return "interrupted or still running";
-    const bool runs = flock(lock, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-    close(lock);
-    return runs ? "still running" : "interrupted";
+    const enum folder_use use = folder_use(record->path);
+    return use == FOLDER_USE_UNKNOWN ? "interrupted or still running"
+           : use == FOLDER_IN_USE    ? "still running"
+                                     : "interrupted";
 }
 
 const char *record_status(const struct record *record)
