@@ -40,12 +40,12 @@ grep -q '"finished": false' "runs/ddp_2node-$job/result.json" || bad="$bad no wo
 grep -q 'not finished: requeueing the job' "ddp_2node.$job.log" || bad="$bad not put back"
 result 'a job that is warned stops and goes back to the queue' "$bad" "ddp_2node.$job.log"
 
-[ "$(cluster wait "$alone" 60)" = COMPLETED ] && bad= || bad='not completed'
+[ "$(cluster wait "$alone")" = COMPLETED ] && bad= || bad='not completed'
 [ "$TEST_MPI" = mpich ] || [ -s "ddp_2node.$alone.mpirun.log" ] || bad="$bad; not started by mpirun"
 [ "$TEST_MPI" = mpich ] || grep -q '^launch .*-- mpirun' calls || bad="$bad; without vittrain launch"
 grep -q 'a rank crashed before the run began: starting [a-z]* again' "ddp_2node.$alone.log" || bad="$bad; not started again"
 result 'a job whose first start crashes ends, if it is left alone' "$bad" "ddp_2node.$alone.log"
-[ "$(cluster wait "$job" 60)" = COMPLETED ] && bad= || bad='not completed; '
+[ "$(cluster wait "$job")" = COMPLETED ] && bad= || bad='not completed; '
 grep -q 'resuming from' "runs/ddp_2node-$job/train.log" || bad="$bad it began anew; "
 bad=$bad$(cmp "runs/ddp_2node-$alone/weights.safetensors" "runs/ddp_2node-$job/weights.safetensors" 2>&1)
 column "runs/ddp_2node-$job/metrics.csv" train loss >parts.loss
@@ -66,7 +66,7 @@ exec "$vittrain" launch -- srun "$vittrain" $small train.epochs=2 checkpoint.eve
 END
 job=$(cluster head sbatch --parsable launch.sbatch)
 cluster exec 2 kill -9 "$(paused 3 launch.log)"
-[ "$(cluster wait "$job" 60)" = COMPLETED ] && bad= || bad='not completed; '
+[ "$(cluster wait "$job")" = COMPLETED ] && bad= || bad='not completed; '
 # Slurm may kill the other rank of the node, too, before it reports the first.
 grep -q "^vittrain: launch: restart 1 of 3 .*ranks\? \(2-\)\?3 on $(cluster name 2) w[a-z]* killed" launch.log || bad="$bad no restart; "
 grep -q 'resuming from launched/checkpoints/step-00000010.h5' launch.log || bad="$bad it began anew; "
@@ -92,10 +92,10 @@ result 'a sweep as an array of jobs' "$bad" sweep.log
 # Submitted from another folder; then a mistake that the ranks find.
 mkdir elsewhere && cd elsewhere || exit 1
 job=$(VITTRAIN_HOME= cluster head sbatch --parsable "$TEST_SOURCE/jobs/ddp_2node.sh" "$deck" $steps)
-[ "$(cluster wait "$job" 60)" = FAILED ] && bad= || bad='not failed;'
+[ "$(cluster wait "$job")" = FAILED ] && bad= || bad='not failed;'
 grep -q "^no jobs/common.sh in $PWD: set VITTRAIN_HOME" "ddp_2node.$job.log" || bad="$bad no advice;"
 failing=$(cluster head sbatch --parsable "$TEST_SOURCE/jobs/ddp_2node.sh" "$deck" $steps data.root="$work/nowhere")
-[ "$(cluster wait "$failing" 60)" = FAILED ] || bad="$bad the second job has not failed;"
+[ "$(cluster wait "$failing")" = FAILED ] || bad="$bad the second job has not failed;"
 file=$(sed -n 's/.*the reason is in \([^:]*\): vittrain: error: .*nowhere.*/\1/p' "ddp_2node.$failing.log")
 grep -q 'vittrain: error: .*nowhere' "$file" || bad="$bad no reason"
 cat "ddp_2node.$job.log" "ddp_2node.$failing.log" >failed.log
@@ -111,7 +111,7 @@ srun --ntasks=1 --mpi=none "$vittrain" plan $small && echo task done
 srun --ntasks=2 --mpi=none "$vittrain" $small run.dir=many || echo tasks refused
 END
 job=$(cluster head sbatch --parsable alone.sbatch)
-cluster wait "$job" 60 >/dev/null
+cluster wait "$job" >/dev/null
 bad=
 for line in 'script done' 'task done' 'tasks refused'; do
     grep -qx "$line" alone.log || bad="$bad not $line;"

@@ -18,7 +18,7 @@
 #   cluster.sh DIR boot I             restart a crashed node with an empty /tmp
 #   cluster.sh DIR head COMMAND...    run the command (sbatch, squeue, scontrol) on the head
 #   cluster.sh DIR slurmd I           restart Slurm's daemon after boot
-#   cluster.sh DIR wait JOB SECONDS   wait until the job has left the queue; print its state
+#   cluster.sh DIR wait JOB           wait until the job has left the queue, at most 5 minutes; print its state
 #
 # DIR, TEST_BUILD, TEST_SOURCE and the folders of CLUSTER_SHARED are visible in the nodes even if they are under /tmp.
 set -eu
@@ -312,9 +312,9 @@ job_state() { head_run scontrol show job "$1" | sed -n 's/.*JobState=\([A-Z_]*\)
 
 job_wait() {
     tries=0
-    while [ $tries -lt $(($2 * 5)) ]; do
+    while [ $tries -lt 1500 ]; do
         found=$(job_state "$1")
-        case $found in PENDING | RUNNING | COMPLETING | CONFIGURING | SUSPENDED | REQUEUE*) ;; *) break ;; esac
+        case $found in '' | PENDING | RUNNING | COMPLETING | CONFIGURING | SUSPENDED | REQUEUE*) ;; *) break ;; esac
         sleep 0.2
         tries=$((tries + 1))
     done

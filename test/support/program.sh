@@ -165,7 +165,7 @@ notice_soon() {
 
 # paused RANK FILE: wait until this rank waits in debug.pause, and print its process ID. FILE has the output of the run.
 paused() {
-    wait_for "debug.pause: rank $1 " "$2"
+    wait_for "debug.pause: rank $1 on .*\\(process [0-9]+\\)" "$2"
     sed -n "s/.*debug.pause: rank $1 on .*(process \([0-9]*\)).*/\1/p" "$2"
 }
 
