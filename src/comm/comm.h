@@ -75,6 +75,12 @@ struct comm_backend {
     /* Write "shared", "hierarchical (2 nodes x 4 ranks, shared inside)" or "ring (/dev/shm: ...)".
      */
     void (*describe_transport)(const struct comm *comm, char *text, size_t size);
+    /* Collective over `comm`, after set_transport. Return memory that all ranks of the group read
+     * and write, filled with zeros. NULL and an error on all ranks if they do not share memory or
+     * /dev/shm has no room. A group has one such memory until release_memory or `close`, which are
+     * not collective. NULL functions: collectives are on device memory. */
+    void *(*share_memory)(struct comm *comm, size_t bytes, struct error *error);
+    void (*release_memory)(struct comm *comm);
     void *(*handle)(struct comm *comm);
     /* Announce the memory of large collectives until `close`, so that the backend can register it.
      * At most one call. The function may be NULL. */

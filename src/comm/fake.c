@@ -6,8 +6,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "config/mesh_options.h"
+
+struct fake {
+    struct comm comm; /* first: a struct comm of this backend is a fake */
+    void *shared;     /* comm.h: share_memory; or NULL */
+    size_t shared_bytes;
+};
 
 static struct comm_request *fake_all_reduce(struct comm *comm, void *buffer, int64_t count,
                                             enum comm_type type, enum comm_operation operation,
@@ -128,8 +135,31 @@ static void *fake_handle(struct comm *comm)
     return NULL;
 }
 
+/* The memory takes no room before it is written. */
+static void *fake_share_memory(struct comm *comm, size_t bytes, struct error *error)
+{
+    struct fake *fake = (struct fake *)comm;
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+        error_set(error, ERROR_MEMORY, "no address space of %zu bytes", bytes);
+        return NULL;
+    }
+    fake->shared_bytes = bytes;
+    return fake->shared = memory;
+}
+
+static void fake_release_memory(struct comm *comm)
+{
+    struct fake *fake = (struct fake *)comm;
+    if (fake->shared != NULL)
+        munmap(fake->shared, fake->shared_bytes);
+    fake->shared = NULL;
+}
+
 static void fake_close(struct comm *comm)
 {
+    fake_release_memory(comm);
     free(comm);
 }
 
@@ -149,14 +179,16 @@ const struct comm_backend comm_fake = {
     .split_node = fake_split_node,
     .set_transport = fake_set_transport,
     .describe_transport = fake_describe_transport,
+    .share_memory = fake_share_memory,
+    .release_memory = fake_release_memory,
     .handle = fake_handle,
     .close = fake_close,
 };
 
 struct comm *comm_fake_open(int rank, int size)
 {
-    struct comm *comm = malloc(sizeof *comm);
-    ENSURE_MEMORY(comm != NULL, "no memory for a group of ranks");
-    *comm = (struct comm){.backend = &comm_fake, .rank = rank, .size = size};
-    return comm;
+    struct fake *fake = malloc(sizeof *fake);
+    ENSURE_MEMORY(fake != NULL, "no memory for a group of ranks");
+    *fake = (struct fake){.comm = {.backend = &comm_fake, .rank = rank, .size = size}};
+    return &fake->comm;
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -121,6 +122,14 @@ static struct comm *group_open(MPI_Comm communicator)
     return &group->comm;
 }
 
+static void group_release_memory(struct comm *comm)
+{
+    struct group *group = (struct group *)comm;
+    if (group->shared != NULL)
+        munmap(group->shared, group->shared_bytes);
+    group->shared = NULL;
+}
+
 static void group_close(struct comm *comm)
 {
     struct group *group = (struct group *)comm;
@@ -131,6 +140,7 @@ static void group_close(struct comm *comm)
     *link = group->next;
     pthread_mutex_unlock(&groups.lock);
     transport_close(group);
+    group_release_memory(comm);
     if (group->communicator != MPI_COMM_NULL)
         MPI_CHECK(MPI_Comm_free(&group->communicator));
     free(group);
@@ -151,6 +161,21 @@ static struct comm *group_split_node(struct comm *comm)
         MPI_CHECK(MPI_Comm_split_type(whole, MPI_COMM_TYPE_SHARED, comm->rank, MPI_INFO_NULL,
                                       &communicator));
     return group_open(communicator);
+}
+
+static void *group_share_memory(struct comm *comm, size_t bytes, struct error *error)
+{
+    struct group *group = (struct group *)comm;
+    const size_t rank = (size_t)comm->rank, size = (size_t)comm->size;
+    ENSURE(group->shared == NULL, "a group shares memory twice");
+    if (group->window == NULL) {
+        error_set(error, ERROR_MEMORY, "no shared memory");
+        return NULL;
+    }
+    group->shared_bytes = bytes;
+    group->shared = segment_open(comm, group->identity, bytes, bytes * rank / size,
+                                 bytes * (rank + 1) / size, error);
+    return group->shared;
 }
 
 static void *group_handle(struct comm *comm)
@@ -269,6 +294,8 @@ const struct comm_backend comm_mpi = {
     .split_node = group_split_node,
     .set_transport = transport_set,
     .describe_transport = transport_describe,
+    .share_memory = group_share_memory,
+    .release_memory = group_release_memory,
     .handle = group_handle,
     .close = group_close,
 };

@@ -21,41 +21,27 @@ static size_t round_up(size_t bytes)
     return (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
-static bool window_failed(struct error *error, const char *what, size_t bytes)
+static bool segment_failed(struct error *error, const char *what, size_t bytes)
 {
     return error_set(error, ERROR_MEMORY, "shared memory of %zu KiB: %s: %s", bytes >> 10, what,
                      strerror(errno));
 }
 
-/* Allocate this rank's part of the file; that of rank 0 includes the counters. */
-static bool window_reserve(const struct window *window, int file, struct error *error)
-{
-    size_t area = window->counters_bytes + window->area_bytes * (size_t)window->rank;
-    size_t begin = window->rank == 0 ? 0 : area, end = area + window->area_bytes;
-    int failed;
-    do
-        failed = posix_fallocate(file, (off_t)begin, (off_t)(end - begin));
-    while (failed == EINTR);
-    errno = failed;
-    return failed == 0 || window_failed(error, "no room in /dev/shm", window->bytes);
-}
-
 /* On rank 0: create the file. The name is empty on failure. */
-static int window_create(const struct window *window, int64_t identity, char *name,
-                         struct error *error)
+static int segment_create(size_t bytes, int64_t identity, char *name, struct error *error)
 {
     snprintf(name, NAME_SIZE, "/vittrain-%ld-%llx", (long)getpid(), (unsigned long long)identity);
     int file = shm_open(name, O_RDWR | O_CREAT | O_EXCL, S_IRUSR | S_IWUSR);
     if (file < 0) {
         name[0] = '\0';
-        window_failed(error, "shm_open", window->bytes);
-    } else if (ftruncate(file, (off_t)window->bytes) != 0) {
-        window_failed(error, "ftruncate", window->bytes);
+        segment_failed(error, "shm_open", bytes);
+    } else if (ftruncate(file, (off_t)bytes) != 0) {
+        segment_failed(error, "ftruncate", bytes);
     }
     return file;
 }
 
-static int window_join(const struct window *window, const char *name, struct error *error)
+static int segment_join(size_t bytes, const char *name, struct error *error)
 {
     if (name[0] == '\0') {
         error_set(error, ERROR_MEMORY,
@@ -64,19 +50,53 @@ static int window_join(const struct window *window, const char *name, struct err
     }
     int file = shm_open(name, O_RDWR, 0);
     if (file < 0)
-        window_failed(error, "shm_open", window->bytes);
+        segment_failed(error, "shm_open", bytes);
     return file;
 }
 
-static void window_map(struct window *window, int file, struct error *error)
+static void *segment_map(int file, size_t bytes, size_t begin, size_t end, struct error *error)
 {
-    if (!window_reserve(window, file, error))
-        return;
-    void *memory = mmap(NULL, window->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    if (memory == MAP_FAILED)
-        window_failed(error, "mmap", window->bytes);
-    else
-        window->memory = memory;
+    int failed;
+    do
+        failed = begin < end ? posix_fallocate(file, (off_t)begin, (off_t)(end - begin)) : 0;
+    while (failed == EINTR);
+    errno = failed;
+    if (failed != 0) {
+        segment_failed(error, "no room in /dev/shm", bytes);
+        return NULL;
+    }
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (memory != MAP_FAILED)
+        return memory;
+    segment_failed(error, "mmap", bytes);
+    return NULL;
+}
+
+void *segment_open(struct comm *comm, int64_t identity, size_t bytes, size_t begin, size_t end,
+                   struct error *error)
+{
+    struct error own = {0};
+    char name[NAME_SIZE] = "";
+    void *memory = NULL;
+    int file = -1;
+    if (comm->rank == 0)
+        file = segment_create(bytes, identity, name, &own);
+    comm_broadcast(comm, name, sizeof name, COMM_BYTE, 0);
+    if (comm->rank != 0)
+        file = segment_join(bytes, name, &own);
+    if (own.kind == ERROR_NONE)
+        memory = segment_map(file, bytes, begin, end, &own);
+    if (file >= 0)
+        close(file);
+    bool good = comm_agree(comm, &own);
+    if (comm->rank == 0 && name[0] != '\0')
+        shm_unlink(name);
+    if (good)
+        return memory;
+    error_set(error, ERROR_MEMORY, "%s", own.text);
+    if (memory != NULL)
+        munmap(memory, bytes);
+    return NULL;
 }
 
 static struct window window_plan(int size, int rank)
@@ -100,31 +120,19 @@ struct window *window_open(struct comm *comm, int64_t identity, struct error *er
     struct window *window = malloc(sizeof *window);
     ENSURE_MEMORY(window != NULL, "no memory for a window");
     *window = window_plan(comm->size, comm->rank);
-    struct error own = {0};
-    char name[NAME_SIZE] = "";
-    int file = -1;
-    if (comm->rank == 0)
-        file = window_create(window, identity, name, &own);
-    comm_broadcast(comm, name, sizeof name, COMM_BYTE, 0);
-    if (comm->rank != 0)
-        file = window_join(window, name, &own);
-    if (own.kind == ERROR_NONE)
-        window_map(window, file, &own);
-    if (file >= 0)
-        close(file);
-    bool good = comm_agree(comm, &own);
-    if (comm->rank == 0 && name[0] != '\0')
-        shm_unlink(name);
-    if (good)
+    /* The part of rank 0 includes the counters. */
+    const size_t area = window->counters_bytes + window->area_bytes * (size_t)window->rank;
+    window->memory = segment_open(comm, identity, window->bytes, comm->rank == 0 ? 0 : area,
+                                  area + window->area_bytes, error);
+    if (window->memory != NULL)
         return window;
-    error_set(error, ERROR_MEMORY, "%s", own.text);
-    window_close(window);
+    free(window);
     return NULL;
 }
 
 void window_close(struct window *window)
 {
-    if (window != NULL && window->memory != NULL)
+    if (window != NULL)
         munmap(window->memory, window->bytes);
     free(window);
 }

@@ -24,6 +24,20 @@ void arena_begin(struct arena *arena, void *base, size_t size)
     arena->size = size;
 }
 
+/* Attribute bytes to a class and to the current row. */
+static void arena_attribute(struct arena *arena, enum memory_class memory_class, size_t bytes)
+{
+    arena->by_class[memory_class] += bytes;
+    if (arena->by_row != NULL)
+        arena->by_row[arena->row][memory_class] += bytes;
+}
+
+void arena_count(struct arena *arena, enum memory_class memory_class, size_t bytes)
+{
+    arena->elsewhere += bytes;
+    arena_attribute(arena, memory_class, bytes);
+}
+
 void *arena_take(struct arena *arena, enum memory_class memory_class, size_t bytes)
 {
     if (bytes == 0)
@@ -36,10 +50,7 @@ void *arena_take(struct arena *arena, enum memory_class memory_class, size_t byt
            memory_class_name[memory_class], begin, arena->size);
     arena->used += rounded;
     if (arena->used > arena->peak) {
-        size_t growth = arena->used - arena->peak;
-        arena->by_class[memory_class] += growth;
-        if (arena->by_row != NULL)
-            arena->by_row[arena->row][memory_class] += growth;
+        arena_attribute(arena, memory_class, arena->used - arena->peak);
         arena->peak = arena->used;
     }
     return arena_is_measuring(arena) ? NULL : arena->base + begin;

@@ -27,7 +27,8 @@ struct arena {
     size_t size;         /* bytes at base */
     size_t used;
     size_t peak;                     /* maximum of `used`: the size of the allocation */
-    size_t by_class[MEMORY_CLASSES]; /* growth of `peak` by class; the sum is `peak` */
+    size_t elsewhere;                /* bytes of arena_count */
+    size_t by_class[MEMORY_CLASSES]; /* growth of `peak` and `elsewhere`; the sum is arena_total */
     /* by_class for each row: one row for memory that units share, then one row per unit. Owned by
      * the caller; may be NULL. */
     size_t (*by_row)[MEMORY_CLASSES];
@@ -45,6 +46,15 @@ void arena_begin(struct arena *arena, void *base, size_t size);
 /* Return the next `bytes` (rounded up to ARENA_ALIGNMENT), not initialized. NULL while measuring or
  * if bytes is 0. Aborts if the second pass takes more than was measured. */
 void *arena_take(struct arena *arena, enum memory_class memory_class, size_t bytes);
+
+/* Count this rank's part of memory that is not in the allocation. */
+void arena_count(struct arena *arena, enum memory_class memory_class, size_t bytes);
+
+/* Return the size of the allocation and of this rank's memory elsewhere. */
+static inline size_t arena_total(const struct arena *arena)
+{
+    return arena->peak + arena->elsewhere;
+}
 
 static inline bool arena_is_measuring(const struct arena *arena)
 {

@@ -98,10 +98,12 @@ void flat_open(struct flat_model *flat, const struct unit *units, int unit_count
                                 .averaged = averaged,
                                 .training = training,
                                 .reduction = &reduction_scatter,
-                                .slots_weights = sharded && mesh->shard_weights,
+                                .node_weights =
+                                    mesh->node_weights && device->backend->comm_open == NULL,
                                 .gradients_in_slots = training && sharded && mesh->shard_gradients,
                                 .low_precision_reduce = training && mesh->reduce_compute &&
                                                         mesh->world->size > 1 && type != TYPE_FP32};
+    flat->slots_weights = sharded && mesh->shard_weights && !flat->node_weights;
     flat->buffers = calloc((size_t)unit_count + 1, sizeof *flat->buffers);
     flat->updates = calloc((size_t)unit_count + 1, sizeof *flat->updates);
     ENSURE_MEMORY(flat->buffers != NULL && flat->updates != NULL, "no memory to describe %d units",
@@ -130,16 +132,58 @@ void flat_close(struct flat_model *flat)
     *flat = (struct flat_model){0};
 }
 
-static void buffer_allocate(const struct flat_model *flat, struct flat_buffer *buffer,
+bool flat_share(struct flat_model *flat, struct error *error)
+{
+    struct comm *shard = flat->mesh->shard;
+    if (flat->node_weights)
+        flat->node_memory = shard->backend->share_memory(shard, flat->node_bytes, error);
+    if (comm_agree(flat->mesh->world, error))
+        return true;
+    if (flat->node_memory != NULL)
+        shard->backend->release_memory(shard);
+    flat->node_memory = NULL;
+    flat->node_weights = false;
+    flat->slots_weights = shard->size > 1 && flat->mesh->shard_weights;
+    return false;
+}
+
+size_t flat_node_others(const struct flat_model *flat)
+{
+    return flat->node_bytes / (size_t)flat->mesh->shard->size *
+           (size_t)(flat->mesh->shard->size - 1);
+}
+
+/* Returns memory for the whole weights of a unit; NULL while the arena measures. */
+static void *node_take(struct flat_model *flat, const struct flat_buffer *buffer,
+                       struct arena *arena)
+{
+    const size_t part = (size_t)buffer->shard_count * type_size(flat->type);
+    const size_t begin = flat->node_bytes, shards = (size_t)flat->mesh->shard->size;
+    ENSURE(arena_is_measuring(arena) || flat->node_memory != NULL,
+           "whole weights without memory: call flat_share");
+    arena_count(arena, MEMORY_WEIGHTS, part);
+    flat->node_bytes = (size_t)round_up((int64_t)(begin + part * shards), ARENA_ALIGNMENT);
+    return flat->node_memory == NULL ? NULL : flat->node_memory + begin;
+}
+
+static void *weights_take(struct flat_model *flat, struct flat_buffer *buffer, struct arena *arena)
+{
+    if (flat_shares_master(flat))
+        return buffer->master;
+    if (flat->slots_weights)
+        return NULL;
+    return flat->node_weights
+               ? node_take(flat, buffer, arena)
+               : arena_take(arena, MEMORY_WEIGHTS, (size_t)buffer->padded * type_size(flat->type));
+}
+
+static void buffer_allocate(struct flat_model *flat, struct flat_buffer *buffer,
                             struct arena *arena)
 {
     size_t part = (size_t)buffer->shard_count * sizeof(float);
-    size_t whole = (size_t)buffer->padded * type_size(flat->type);
     buffer->whole = false;
     buffer->master = arena_take(arena, MEMORY_WEIGHTS, part);
-    buffer->weights = flat_shares_master(flat) ? buffer->master
-                      : flat->slots_weights    ? NULL
-                                               : arena_take(arena, MEMORY_WEIGHTS, whole);
+    buffer->weights = weights_take(flat, buffer, arena);
     if (flat->averaged)
         buffer->average = arena_take(arena, MEMORY_OPTIMIZER, part);
     if (!flat->training)
@@ -176,6 +220,7 @@ static void slot_allocate(struct flat_model *flat, int number, struct arena *are
 
 void flat_allocate(struct flat_model *flat, struct arena *arena)
 {
+    flat->node_bytes = 0;
     for (int i = 0; i < flat->count; i++) {
         arena_for_unit(arena, i);
         buffer_allocate(flat, &flat->buffers[i], arena);
@@ -320,6 +365,8 @@ void flat_updated(struct flat_model *flat)
 void flat_refresh(struct flat_model *flat)
 {
     bool copies = !flat_shares_master(flat) && !flat->slots_weights;
+    if (flat->node_weights) /* other ranks may still read the old ones */
+        comm_barrier(flat->mesh->shard);
     for (int i = 0; i < flat->count && copies; i++) {
         const struct flat_buffer *buffer = &flat->buffers[i];
         unsigned char *copy = buffer->weights;

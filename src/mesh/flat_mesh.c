@@ -35,8 +35,13 @@ void flat_gather_start(struct flat_model *flat, int unit)
 {
     struct flat_buffer *buffer = &flat->buffers[unit];
     struct comm *shard = flat->mesh->shard_data;
-    if (buffer->whole || buffer->gathering != NULL)
+    if (buffer->whole || buffer->gathering != NULL || flat->joining != NULL)
         return;
+    if (flat->node_weights) {
+        flat->joining =
+            shard->backend->all_reduce(shard, &flat->token, 1, COMM_BYTE, COMM_SUM, buffer->ready);
+        return;
+    }
     if (flat->slots_weights)
         weights_enter_slot(flat, unit);
     buffer->gathering = shard->backend->all_gather(shard, buffer->weights, buffer->shard_count,
@@ -47,6 +52,10 @@ void flat_gather_wait(struct flat_model *flat, int unit)
 {
     struct flat_buffer *buffer = &flat->buffers[unit];
     flat_gather_start(flat, unit);
+    flat->mesh->shard_data->backend->wait(flat->joining, flat->stream);
+    flat->joining = NULL;
+    for (int u = 0; u < flat->count && flat->node_weights; u++)
+        flat->buffers[u].whole = true;
     flat->mesh->shard_data->backend->wait(buffer->gathering, flat->stream);
     buffer->gathering = NULL;
     buffer->whole = buffer->used = true;

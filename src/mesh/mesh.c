@@ -29,8 +29,9 @@ static const struct strategy {
 /* This rank in a numbering of the ranks node by node. */
 struct placement {
     int number;
-    int node_ranks;   /* on each node; 0: differs between nodes */
-    int fewest, most; /* ranks on a node */
+    int node_first, node_end; /* numbers of the ranks on this rank's node: first, last + 1 */
+    int node_ranks;           /* on each node; 0: differs between nodes */
+    int fewest, most;         /* ranks on a node */
 };
 
 /* Open the group of this rank's node and find the placement of the ranks. Collective. */
@@ -47,6 +48,8 @@ static struct placement world_enter(struct mesh *mesh, struct comm *world)
     for (int other = 0; other < size; other++) {
         ranks[node[other]]++;
         placement.number += node[other] < node[rank] || (node[other] == node[rank] && other < rank);
+        placement.node_first += node[other] < node[rank];
+        placement.node_end += node[other] <= node[rank];
     }
     for (int number = 0; number < mesh->node_count; number++) {
         placement.fewest = ranks[number] < placement.fewest ? ranks[number] : placement.fewest;
@@ -94,9 +97,14 @@ const char *mesh_strategy_name(enum strategy_choice strategy)
     return strategies[strategy].name;
 }
 
-static void policy_set(struct mesh *mesh, const struct mesh_options *options)
+static void policy_set(struct mesh *mesh, const struct mesh_options *options,
+                       const struct placement *placement)
 {
     const struct strategy *strategy = &strategies[options->strategy];
+    const int first = placement->number - mesh->shard->rank, size = mesh->shard->size;
+    mesh->node_weights = size > 1 && first >= placement->node_first &&
+                         first + size <= placement->node_end &&
+                         options->transport != TRANSPORT_RING;
     mesh->strategy = strategy->name;
     mesh->shard_weights = strategy->shard_weights;
     mesh->shard_gradients = strategy->shard_gradients;
@@ -142,7 +150,7 @@ bool mesh_open(struct mesh *mesh, struct comm *world, const struct mesh_options 
         return false;
     }
     groups_open(mesh, placement.number, shard);
-    policy_set(mesh, options);
+    policy_set(mesh, options, &placement);
     enum transport_choice transport = (enum transport_choice)options->transport;
     mesh->shard->backend->set_transport(mesh->shard, transport, error);
     mesh->replica->backend->set_transport(mesh->replica, transport, error);
@@ -156,7 +164,10 @@ bool mesh_imagine(struct mesh *mesh, int rank, int ranks, int node_ranks,
                   const struct mesh_options *options, struct error *error)
 {
     int rest = ranks % node_ranks;
+    const int node_first = rank / node_ranks * node_ranks;
     struct placement placement = {.number = rank,
+                                  .node_first = node_first,
+                                  .node_end = node_first + node_ranks,
                                   .node_ranks = rest == 0 ? node_ranks : 0,
                                   .fewest = rest == 0 ? node_ranks : rest,
                                   .most = node_ranks};
@@ -169,7 +180,7 @@ bool mesh_imagine(struct mesh *mesh, int rank, int ranks, int node_ranks,
                           .node_index = rank / node_ranks,
                           .imagined = true};
     groups_open(mesh, rank, shard);
-    policy_set(mesh, options);
+    policy_set(mesh, options, &placement);
     return true;
 }
 

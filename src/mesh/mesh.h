@@ -20,6 +20,8 @@ struct mesh {
     /* If the shard group has more than one rank: true if the whole weights, the whole gradient of a
      * unit exist only during their use. */
     bool shard_weights, shard_gradients;
+    /* The shard group has several ranks, all on this node: they may store whole weights once. */
+    bool node_weights;
     bool reduce_compute; /* gradients are reduced in the compute type, else in fp32 */
     bool imagined;       /* the other ranks do not exist (mesh_imagine) */
 };

@@ -80,7 +80,7 @@ static void entry_fill(const struct plan *plan, struct session *session, size_t 
     session_measure(session, entry->batch, &plan->source, plan->training, NULL);
     for (int i = 0; i < MEMORY_CLASSES; i++)
         entry->by_class[i] = session->memory.arena.by_class[i];
-    entry->arena = session->memory.arena.peak;
+    entry->arena = arena_total(&session->memory.arena);
     entry->feeds = session->memory.loader_bytes;
     entry->snapshot = session->memory.snapshot_bytes;
     entry->needs = session_needs(session);

@@ -57,7 +57,7 @@ static bool memory_print(const struct plan *plan, size_t *base, bool *own, struc
     if (rows == NULL)
         return false;
     const struct model *model = session.model;
-    size_t arena = session.memory.arena.peak, feeds = session.memory.loader_bytes;
+    size_t arena = arena_total(&session.memory.arena), feeds = session.memory.loader_bytes;
     *base = hardware_memory_base(session.device);
     *own = hardware_has_memory(session.device);
     char mesh[256];

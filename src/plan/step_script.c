@@ -162,6 +162,8 @@ void step_script_make(struct step_script *script, struct session *session,
     void *memory = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     ENSURE(memory != MAP_FAILED, "no address space of %zu bytes to record a step", bytes);
     *script = (struct step_script){0};
+    struct error error = {0};
+    ENSURE(flat_share(&session->flat, &error), "%s", error.text);
     recording_begin(script, session);
     session_place(session, memory, bytes, source, true);
     struct data_feed feed = {.source = *source};

@@ -147,6 +147,8 @@ static bool session_prepare(struct session *session, bool training, struct error
         !hardware_alone(options, &session->limits, session->mesh.node, world, error) ||
         !mesh_use_device(&session->mesh, session->device, error))
         return false;
+    /* A check must find faults of each rank's memory. */
+    session->mesh.node_weights = session->mesh.node_weights && options->train.check_every == 0;
     session->compute = compute_type(session);
     if (grains_prepare(session, training, error) && model_prepare(session, error) && training)
         error_defer(norms_check(session, error));
@@ -316,10 +318,13 @@ static void memory_print(const struct session *session)
                      memory_class_name[i], mib(memory->arena.by_class[i]));
     }
     log_info("memory: %.1f MiB per rank (%s)",
-             mib(memory->arena.peak + session_host_bytes(session)), classes);
+             mib(arena_total(&memory->arena) + session_host_bytes(session)), classes);
     for (int i = 0; i < MEMORY_CLASSES; i++)
         log_detail("  %-12s %10.2f MiB", memory_class_name[i], mib(memory->arena.by_class[i]));
     log_detail("  %-12s %10.2f MiB in one allocation", "arena", mib(memory->arena.peak));
+    if (memory->arena.elsewhere > 0)
+        log_detail("  %-12s %10.2f MiB of weights that %d ranks share: this rank's part",
+                   "/dev/shm", mib(memory->arena.elsewhere), session->mesh.shard->size);
     log_detail("  %-12s %10.2f MiB for batches that are loaded ahead", "loaders",
                mib(memory->loader_bytes));
     if (memory->snapshot_bytes > 0)
@@ -436,6 +441,16 @@ static void loss_weights_set(struct session *session, const struct image_source 
     backend->stream_synchronize(session->stream);
 }
 
+/* Collective. Measures and prints the session's memory, and checks that it is available. */
+static bool session_fit(struct session *session, int64_t batch, const struct image_source *source,
+                        bool training, struct error *error)
+{
+    session_measure(session, batch, source, training, session->memory.rows);
+    snapshot_decide(session);
+    memory_print(session);
+    return memory_check(session, source, training, error);
+}
+
 bool session_allocate(struct session *session, int64_t batch, const struct image_source *source,
                       bool training, struct error *error)
 {
@@ -461,13 +476,17 @@ bool session_allocate(struct session *session, int64_t batch, const struct image
     if (training && session_sees_times(session)) {
         session->timer.seconds = allocate(units, sizeof *session->timer.seconds);
     }
-    session_measure(session, batch, source, training, memory->rows);
-    snapshot_decide(session);
-    size_t bytes = memory->arena.peak;
     status_set_phase(PHASE_MEMORY);
-    memory_print(session);
-    if (!memory_check(session, source, training, error))
+    if (!session_fit(session, batch, source, training, error))
         return false;
+    struct error no_room = {0};
+    if (!flat_share(&session->flat, &no_room)) {
+        log_info("each rank stores all weights that it uses: %s", no_room.text);
+        memset(memory->rows, 0, (units + ARENA_UNIT_ROWS) * sizeof *memory->rows);
+        if (!session_fit(session, batch, source, training, error))
+            return false;
+    }
+    size_t bytes = memory->arena.peak;
     memory->allocation = session->device->backend->allocate(session->device, bytes, error);
     if (memory->allocation != NULL)
         pinned_allocate(session, error);
@@ -483,7 +502,7 @@ bool session_allocate(struct session *session, int64_t batch, const struct image
 
 size_t session_needs(const struct session *session)
 {
-    return session->memory.arena.peak +
+    return arena_total(&session->memory.arena) +
            (hardware_has_memory(session->device) ? 0 : session_host_bytes(session));
 }
 
@@ -500,9 +519,9 @@ void session_set_scaler(struct session *session, const struct loss_scaler *scale
 void session_log_memory(const struct session *session)
 {
     bool gpu = hardware_has_memory(session->device);
-    size_t arena = session->memory.arena.peak, base = session->memory.base;
+    size_t arena = arena_total(&session->memory.arena), base = session->memory.base;
     size_t needed = session_needs(session), planned = needed + base;
-    size_t peak = hardware_memory_peak(session->device);
+    size_t peak = hardware_memory_peak(session->device) - flat_node_others(&session->flat);
     log_info("memory of rank 0: planned %.1f MiB (arena %.1f + loaders and checkpoints %.1f + %s "
              "%.1f), %s at most %.1f MiB (%+.1f %%)",
              mib(planned), mib(arena), mib(needed - arena), gpu ? "context" : "libraries",

@@ -99,6 +99,7 @@ static void open_model(struct vit_fixture *fixture, struct model *model, struct 
               fixture->options.optim.ema > 0, true);
     arena_measure(&fixture->arena);
     lay_out(fixture);
+    ENSURE(flat_share(&fixture->flat, error), "%s", error->text);
     size_t bytes = fixture->arena.peak;
     fixture->memory = device_memory(fixture->device, bytes);
     arena_begin(&fixture->arena, fixture->memory, bytes);
