@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # long
 # A /dev/shm that is too small, as in many containers: mesh.transport=auto uses the ring and logs the reason;
-# mesh.transport=shared is one error.
+# mesh.transport=shared is one error. If only the weights that ranks share do not fit, each rank has its own. The weights
+# have the same bits in all cases.
 . "$TEST_SOURCE/test/support/program.sh"
 
 unshare --mount true 2>/dev/null || skip_all 'needs root, for a namespace'
@@ -10,22 +11,32 @@ unshare --mount true 2>/dev/null || skip_all 'needs root, for a namespace'
 OMPI_MCA_btl_vader_backing_directory=$work
 export OMPI_MCA_btl_vader_backing_directory
 
-# cramped NAME WORD...: run 2 ranks with a /dev/shm of 64 KiB.
+# cramped NAME SIZE WORD...: run 2 ranks with a /dev/shm of that size.
 cramped() {
-    run_log=$work/$1.log
-    shift
-    timeout $time_limit unshare --mount sh -c 'mount -t tmpfs -o size=64k tmpfs /dev/shm && "$@"; status=$?; ls /dev/shm >>left; exit $status' \
+    run_log=$work/$1.log room=$2
+    shift 2
+    timeout $time_limit env room="$room" unshare --mount sh -c 'mount -t tmpfs -o size="$room" tmpfs /dev/shm && "$@"; status=$?; ls /dev/shm >>left; exit $status' \
         sh $MPIRUN -np 2 "$vittrain" "$@" >"$run_log" 2>&1 </dev/null
     status=$?
 }
 
-cramped auto $small train.steps=2 output.tensorboard=off run.dir="$work/auto"
+cramped auto 64k $small mesh.strategy=fsdp train.steps=2 output.tensorboard=off run.dir="$work/auto"
 grep -q '^mesh: .*; transport: ring (.*no room in /dev/shm' "$work/auto.log" && bad= || bad="no such line"
 [ $status -eq 0 ] || bad="exit status $status"
 result 'auto takes the ring and says why' "$bad" "$work/auto.log"
-cramped shared $small train.steps=2 run.dir="$work/shared" mesh.transport=shared
+cramped shared 64k $small train.steps=2 run.dir="$work/shared" mesh.transport=shared
 bad=$([ $status -eq 2 ] || echo "exit status $status")
 [ "$(grep -c 'error: .*mesh.transport=shared: .*no room in /dev/shm' "$work/shared.log")" = 1 ] ||
     bad="$bad; not one message"
 result 'shared is refused' "$bad" "$work/shared.log"
+# 8 MiB hold the window, but not 10.7 MiB of weights.
+cramped own 8m $small model.dim=192 model.depth=6 train.steps=2 optim.ema=0.9 mesh.strategy=fsdp output.tensorboard=off run.dir="$work/own"
+result 'weights that do not fit into shared memory are stored by each rank' "$(
+    [ $status -eq 0 ] || echo "exit status $status;"
+    grep -q '^each rank stores all weights that it uses: rank 0 on .*: shared memory of .* KiB: no room in /dev/shm' "$run_log" || echo "no such line;"
+    grep -q '^mesh: .*; transport: shared$' "$run_log" || echo "not by shared memory")" "$run_log"
+cramped common 64m $small model.dim=192 model.depth=6 train.steps=2 optim.ema=0.9 mesh.strategy=fsdp output.tensorboard=off run.dir="$work/common"
+result 'weights in shared memory have the same bits' "$(
+    ! grep 'each rank stores all weights' "$run_log"
+    cmp "$work/own/weights.safetensors" "$work/common/weights.safetensors" 2>&1)" "$run_log"
 result 'no run leaves a name in /dev/shm' "$(grep '^vittrain-' left)"

@@ -86,8 +86,9 @@ struct flat_fixture {
     void *memory;
 };
 
-/* Sharded between uses: nothing; gradients; gradients and weights. */
-enum policy { KEEP_ALL, KEEP_WEIGHTS, KEEP_NOTHING, POLICIES };
+/* Sharded between uses: nothing; gradients; gradients and weights; gradients, while the ranks of a
+ * node share whole weights. */
+enum policy { KEEP_ALL, KEEP_WEIGHTS, KEEP_NOTHING, NODE_WEIGHTS, POLICIES };
 
 static void flat_fixture_open(struct flat_fixture *fixture, int shard, enum policy policy,
                               enum data_type type, bool training)
@@ -97,11 +98,15 @@ static void flat_fixture_open(struct flat_fixture *fixture, int shard, enum poli
     assert_true(mesh_use_device(&fixture->mesh, device, &error));
     fixture->mesh.reduce_compute = type != TYPE_FP32;
     fixture->mesh.shard_gradients = policy >= KEEP_WEIGHTS;
-    fixture->mesh.shard_weights = policy == KEEP_NOTHING;
+    fixture->mesh.shard_weights = policy >= KEEP_NOTHING;
+    fixture->mesh.node_weights = policy == NODE_WEIGHTS && shard > 1;
+    if (policy == NODE_WEIGHTS)
+        assert_true(world->backend->set_transport(fixture->mesh.shard, TRANSPORT_SHARED, &error));
     flat_open(&fixture->flat, units, UNITS, &fixture->mesh, device, stream, type, 2, true,
               training);
     arena_measure(&fixture->arena);
     flat_allocate(&fixture->flat, &fixture->arena);
+    assert_true(flat_share(&fixture->flat, &error));
     size_t bytes = fixture->arena.peak;
     fixture->memory =
         device->backend->allocate_pinned(device, bytes, &error); /* readable by the test */
