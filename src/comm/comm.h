@@ -76,10 +76,13 @@ struct comm_backend {
      */
     void (*describe_transport)(const struct comm *comm, char *text, size_t size);
     /* Collective over `comm`, after set_transport. Return memory that all ranks of the group read
-     * and write, filled with zeros. NULL and an error on all ranks if they do not share memory or
-     * /dev/shm has no room. A group has one such memory until release_memory or `close`, which are
-     * not collective. NULL functions: collectives are on device memory. */
-    void *(*share_memory)(struct comm *comm, size_t bytes, struct error *error);
+     * and write, filled with zeros: `common` bytes, then an area of `each` bytes for each rank. If
+     * the buffer of an all_reduce, reduce_scatter or all_gather is in this rank's area, the other
+     * ranks read it without a copy; their buffers must be at the same place of their areas. NULL
+     * and an error on all ranks if they do not share memory or /dev/shm has no room. A group has
+     * one such memory until release_memory or `close`, which are not collective. NULL functions:
+     * collectives are on device memory. */
+    void *(*share_memory)(struct comm *comm, size_t common, size_t each, struct error *error);
     void (*release_memory)(struct comm *comm);
     void *(*handle)(struct comm *comm);
     /* Announce the memory of large collectives until `close`, so that the backend can register it.

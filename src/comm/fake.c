@@ -136,9 +136,10 @@ static void *fake_handle(struct comm *comm)
 }
 
 /* The memory takes no room before it is written. */
-static void *fake_share_memory(struct comm *comm, size_t bytes, struct error *error)
+static void *fake_share_memory(struct comm *comm, size_t common, size_t each, struct error *error)
 {
     struct fake *fake = (struct fake *)comm;
+    const size_t bytes = common + each * (size_t)comm->size;
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) {

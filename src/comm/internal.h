@@ -28,8 +28,8 @@ struct group {
     _Atomic int64_t posted;  /* the last collective that exchange.c started */
     /* Transport of large collectives (transport.c). */
     struct window *window; /* shared memory of a group within a node, or NULL */
-    void *shared;          /* comm.h: share_memory; or NULL */
-    size_t shared_bytes;
+    unsigned char *shared; /* comm.h: share_memory; or NULL */
+    size_t common_bytes, area_bytes;
     struct group *inside, *across; /* hierarchical: ranks of this node; of this local rank */
     bool by_node;                  /* hierarchical: the ranks of a node are consecutive */
     char note[192];                /* why auto does not use shared memory, or "" */

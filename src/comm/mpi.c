@@ -126,7 +126,7 @@ static void group_release_memory(struct comm *comm)
 {
     struct group *group = (struct group *)comm;
     if (group->shared != NULL)
-        munmap(group->shared, group->shared_bytes);
+        munmap(group->shared, group->common_bytes + group->area_bytes * (size_t)comm->size);
     group->shared = NULL;
 }
 
@@ -163,18 +163,19 @@ static struct comm *group_split_node(struct comm *comm)
     return group_open(communicator);
 }
 
-static void *group_share_memory(struct comm *comm, size_t bytes, struct error *error)
+static void *group_share_memory(struct comm *comm, size_t common, size_t each, struct error *error)
 {
     struct group *group = (struct group *)comm;
-    const size_t rank = (size_t)comm->rank, size = (size_t)comm->size;
+    const size_t size = (size_t)comm->size, bytes = common + each * size;
     ENSURE(group->shared == NULL, "a group shares memory twice");
     if (group->window == NULL) {
         error_set(error, ERROR_MEMORY, "no shared memory");
         return NULL;
     }
-    group->shared_bytes = bytes;
-    group->shared = segment_open(comm, group->identity, bytes, bytes * rank / size,
-                                 bytes * (rank + 1) / size, error);
+    group->common_bytes = common;
+    group->area_bytes = each;
+    group->shared = segment_open(comm, group->identity, bytes, bytes * (size_t)comm->rank / size,
+                                 bytes * ((size_t)comm->rank + 1) / size, error);
     return group->shared;
 }
 

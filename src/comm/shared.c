@@ -10,7 +10,10 @@
  * slots, so ranks may be some chunks apart. Counters continue from one collective to the next and
  * are never reset.
  *
- * An all-to-all copies the others' parts out of the slots instead of reducing them.
+ * An all-to-all copies the others' parts out of the slots instead of reducing them. If the buffers
+ * of all ranks are in memory that they share (comm.h: share_memory), there is one chunk and no
+ * slot: each rank reduces its own block and copies the other blocks out of the others' buffers. No
+ * rank returns before all have read its buffer.
  *
  * Each sum is computed on one rank in the order of the ring algorithm, which gives the same bits.
  */
@@ -22,6 +25,7 @@ struct shared {
     const struct stage *stage;
     struct window *window;
     int64_t part;        /* elements of a block in a chunk */
+    ptrdiff_t apart;     /* bytes between the buffers of two ranks; 0: values are in slots */
     uint64_t begin, end; /* this collective's chunks, counted since the window opened */
     uint64_t copied, reduced, gathered; /* copies of this rank's counters */
 };
@@ -91,8 +95,10 @@ static void part_reduce(const struct shared *shared, unsigned char *own, int64_t
     const struct comm_request *request = shared->stage->request;
     const unsigned char *sum = NULL;
     for (int i = 1; i < window->size; i++) {
-        unsigned char *slot = slot_of(window, (window->rank + i) % window->size, shared->reduced) +
-                              window->part_bytes * (size_t)window->rank;
+        const int rank = (window->rank + i) % window->size;
+        unsigned char *slot = shared->apart != 0 ? own + (rank - window->rank) * shared->apart
+                                                 : slot_of(window, rank, shared->reduced) +
+                                                       window->part_bytes * (size_t)window->rank;
         if (sum != NULL)
             combine(request->type, request->operation, slot, sum, count);
         sum = slot;
@@ -162,10 +168,62 @@ static int64_t shared_divide(struct shared *shared, int64_t block, enum comm_typ
     return (block + shared->part - 1) / shared->part;
 }
 
+/* True if the buffer of the stage is in this rank's area of the memory that the group shares. */
+static bool stage_in_area(const struct stage *stage)
+{
+    const struct group *group = stage->group;
+    const uintptr_t buffer = (uintptr_t)stage->buffer;
+    const uintptr_t area = (uintptr_t)group->shared + group->common_bytes +
+                           group->area_bytes * (uintptr_t)group->comm.rank;
+    return group->shared != NULL && buffer >= area && buffer < area + group->area_bytes;
+}
+
+static void shared_await(const struct shared *shared, enum chunk_state state)
+{
+    struct idle idle = {.request = shared->stage->request};
+    while (!all_beyond(shared->window, state, shared->begin))
+        progress_idle(&idle, false);
+}
+
+/* A collective on buffers in shared memory. */
+static void shared_run_in_place(const struct stage *stage)
+{
+    struct shared shared = {.stage = stage,
+                            .window = stage->group->window,
+                            .part = WINDOW_CHUNK / comm_type_size(stage->request->type),
+                            .apart = (ptrdiff_t)stage->group->area_bytes};
+    const int own = shared.window->rank, ranks = shared.window->size;
+    struct window_counters *counters = window_counters(shared.window, own);
+    unsigned char *part;
+    shared_begin(&shared, 1, true, true, stage->gathers);
+    counter_set(&counters->copied, ++shared.copied);
+    shared_await(&shared, CHUNK_COPIED);
+    for (int64_t first = 0; stage->reduces && first < stage->block; first += shared.part) {
+        int64_t count = stage_part(stage, own, first, shared.part, &part);
+        part_reduce(&shared, part, count);
+    }
+    counter_set(&counters->reduced, ++shared.reduced);
+    shared_await(&shared, CHUNK_REDUCED);
+    if (!stage->gathers)
+        return;
+    for (int i = 1; i < ranks; i++) {
+        const int rank = (own + i) % ranks;
+        int64_t count = stage_part(stage, rank, 0, stage->block, &part);
+        memcpy(part, part + (rank - own) * shared.apart,
+               (size_t)(count * comm_type_size(stage->request->type)));
+    }
+    counter_set(&counters->gathered, ++shared.gathered);
+    shared_await(&shared, CHUNK_GATHERED);
+}
+
 void shared_run(const struct stage *stage)
 {
     struct shared shared = {.stage = stage, .window = stage->group->window};
     struct idle idle = {.request = stage->request};
+    if (stage_in_area(stage)) {
+        shared_run_in_place(stage);
+        return;
+    }
     shared_begin(&shared, shared_divide(&shared, stage->block, stage->request->type),
                  stage->reduces, true, stage->gathers);
     while (shared.copied < shared.end || shared.reduced < shared.end ||

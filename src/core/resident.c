@@ -24,9 +24,9 @@ size_t resident_private(void)
     return status_read("RssAnon:");
 }
 
-size_t resident_files(void)
+size_t resident_shared(void)
 {
-    return status_read("RssFile:");
+    return status_read("RssFile:") + status_read("RssShmem:");
 }
 
 size_t resident_peak(void)

@@ -6,11 +6,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Return bytes of the resident set: the total, private pages, pages of files, and the peak of the
- * total. 0 if the kernel does not report it. */
+/* Return bytes of the resident set: the total, private pages, pages of files and of memory that
+ * processes share, and the peak of the total. 0 if the kernel does not report it. */
 size_t resident_now(void);
 size_t resident_private(void);
-size_t resident_files(void);
+size_t resident_shared(void);
 size_t resident_peak(void);
 
 /* Reset the peak. Return false if the kernel does not allow it. */

@@ -98,12 +98,12 @@ void flat_open(struct flat_model *flat, const struct unit *units, int unit_count
                                 .averaged = averaged,
                                 .training = training,
                                 .reduction = &reduction_scatter,
-                                .node_weights =
-                                    mesh->node_weights && device->backend->comm_open == NULL,
+                                .shares_memory =
+                                    mesh->shares_memory && device->backend->comm_open == NULL,
                                 .gradients_in_slots = training && sharded && mesh->shard_gradients,
                                 .low_precision_reduce = training && mesh->reduce_compute &&
                                                         mesh->world->size > 1 && type != TYPE_FP32};
-    flat->slots_weights = sharded && mesh->shard_weights && !flat->node_weights;
+    flat->slots_weights = sharded && mesh->shard_weights && !flat->shares_memory;
     flat->buffers = calloc((size_t)unit_count + 1, sizeof *flat->buffers);
     flat->updates = calloc((size_t)unit_count + 1, sizeof *flat->updates);
     ENSURE_MEMORY(flat->buffers != NULL && flat->updates != NULL, "no memory to describe %d units",
@@ -132,49 +132,61 @@ void flat_close(struct flat_model *flat)
     *flat = (struct flat_model){0};
 }
 
+/* The group that shares memory. */
+static struct comm *flat_group(const struct flat_model *flat)
+{
+    return flat->mesh->shard->size > 1 ? flat->mesh->shard : flat->mesh->replica;
+}
+
 bool flat_share(struct flat_model *flat, struct error *error)
 {
-    struct comm *shard = flat->mesh->shard;
-    if (flat->node_weights)
-        flat->node_memory = shard->backend->share_memory(shard, flat->node_bytes, error);
+    struct comm *group = flat_group(flat);
+    if (flat->shares_memory)
+        flat->node_memory =
+            group->backend->share_memory(group, flat->common_bytes, flat->area_bytes, error);
     if (comm_agree(flat->mesh->world, error))
         return true;
     if (flat->node_memory != NULL)
-        shard->backend->release_memory(shard);
+        group->backend->release_memory(group);
     flat->node_memory = NULL;
-    flat->node_weights = false;
-    flat->slots_weights = shard->size > 1 && flat->mesh->shard_weights;
+    flat->shares_memory = false;
+    flat->slots_weights = flat->mesh->shard->size > 1 && flat->mesh->shard_weights;
     return false;
 }
 
-size_t flat_node_others(const struct flat_model *flat)
+/* Returns the address `*used` bytes after `base` in the memory that ranks share, and adds `bytes`.
+ * NULL while the arena measures. */
+static void *shared_take(const struct flat_model *flat, size_t base, size_t bytes, size_t *used,
+                         const struct arena *arena)
 {
-    return flat->node_bytes / (size_t)flat->mesh->shard->size *
-           (size_t)(flat->mesh->shard->size - 1);
+    const size_t begin = base + *used;
+    ENSURE(arena_is_measuring(arena) || flat->node_memory != NULL,
+           "no memory that ranks share: call flat_share");
+    *used = (size_t)round_up((int64_t)(*used + bytes), ARENA_ALIGNMENT);
+    return flat->node_memory == NULL ? NULL : flat->node_memory + begin;
 }
 
-/* Returns memory for the whole weights of a unit; NULL while the arena measures. */
-static void *node_take(struct flat_model *flat, const struct flat_buffer *buffer,
-                       struct arena *arena)
+void *flat_gradient_take(struct flat_model *flat, bool sent, enum memory_class memory_class,
+                         size_t bytes, struct arena *arena)
 {
-    const size_t part = (size_t)buffer->shard_count * type_size(flat->type);
-    const size_t begin = flat->node_bytes, shards = (size_t)flat->mesh->shard->size;
-    ENSURE(arena_is_measuring(arena) || flat->node_memory != NULL,
-           "whole weights without memory: call flat_share");
-    arena_count(arena, MEMORY_WEIGHTS, part);
-    flat->node_bytes = (size_t)round_up((int64_t)(begin + part * shards), ARENA_ALIGNMENT);
-    return flat->node_memory == NULL ? NULL : flat->node_memory + begin;
+    const size_t area = flat->area_bytes * (size_t)flat_group(flat)->rank;
+    if (!flat->shares_memory || !sent)
+        return arena_take(arena, memory_class, bytes);
+    arena_count(arena, memory_class, bytes);
+    return shared_take(flat, flat->common_bytes + area, bytes, &flat->area_used, arena);
 }
 
 static void *weights_take(struct flat_model *flat, struct flat_buffer *buffer, struct arena *arena)
 {
+    const size_t bytes = (size_t)buffer->padded * type_size(flat->type);
     if (flat_shares_master(flat))
         return buffer->master;
     if (flat->slots_weights)
         return NULL;
-    return flat->node_weights
-               ? node_take(flat, buffer, arena)
-               : arena_take(arena, MEMORY_WEIGHTS, (size_t)buffer->padded * type_size(flat->type));
+    if (!flat->shares_memory || flat->mesh->shard->size == 1)
+        return arena_take(arena, MEMORY_WEIGHTS, bytes);
+    arena_count(arena, MEMORY_WEIGHTS, bytes / (size_t)flat->mesh->shard->size);
+    return shared_take(flat, 0, bytes, &flat->common_used, arena);
 }
 
 static void buffer_allocate(struct flat_model *flat, struct flat_buffer *buffer,
@@ -190,8 +202,9 @@ static void buffer_allocate(struct flat_model *flat, struct flat_buffer *buffer,
         return;
     flat->reduction->allocate(flat, buffer, arena);
     if (flat->low_precision_reduce && flat->mesh->replica->size > 1)
-        buffer->gradient_low = arena_take(arena, MEMORY_GRADIENTS,
-                                          (size_t)buffer->shard_count * type_size(flat->type));
+        buffer->gradient_low =
+            flat_gradient_take(flat, flat->mesh->shard->size == 1, MEMORY_GRADIENTS,
+                               (size_t)buffer->shard_count * type_size(flat->type), arena);
     if (flat->moments > 0)
         buffer->moment1 = arena_take(arena, MEMORY_OPTIMIZER, part);
     if (flat->moments > 1)
@@ -215,12 +228,12 @@ static void slot_allocate(struct flat_model *flat, int number, struct arena *are
         slot->weights = arena_take(arena, MEMORY_GATHERED, bytes);
     flat->reduction->allocate_slot(flat, number, arena);
     if (flat->low_precision_reduce && flat->mesh->shard->size > 1)
-        slot->gradient_low = arena_take(arena, MEMORY_GATHERED, bytes);
+        slot->gradient_low = flat_gradient_take(flat, true, MEMORY_GATHERED, bytes, arena);
 }
 
 void flat_allocate(struct flat_model *flat, struct arena *arena)
 {
-    flat->node_bytes = 0;
+    flat->common_used = flat->area_used = 0;
     for (int i = 0; i < flat->count; i++) {
         arena_for_unit(arena, i);
         buffer_allocate(flat, &flat->buffers[i], arena);
@@ -228,6 +241,8 @@ void flat_allocate(struct flat_model *flat, struct arena *arena)
     arena_for_all(arena);
     for (int i = 0; i < FLAT_SLOTS; i++)
         slot_allocate(flat, i, arena);
+    flat->common_bytes = flat->common_used;
+    flat->area_bytes = flat->area_used;
     flat_orthogonal_allocate(flat, arena);
     flat->norms = arena_take(arena, MEMORY_BUFFERS, (size_t)flat->norm_count * sizeof *flat->norms);
     flat->norm_sum = arena_take(arena, MEMORY_BUFFERS, sizeof *flat->norm_sum);
@@ -365,7 +380,7 @@ void flat_updated(struct flat_model *flat)
 void flat_refresh(struct flat_model *flat)
 {
     bool copies = !flat_shares_master(flat) && !flat->slots_weights;
-    if (flat->node_weights) /* other ranks may still read the old ones */
+    if (flat->shares_memory) /* other ranks may still read the old weights */
         comm_barrier(flat->mesh->shard);
     for (int i = 0; i < flat->count && copies; i++) {
         const struct flat_buffer *buffer = &flat->buffers[i];

@@ -4,8 +4,10 @@
  * (`weights`) and the whole gradient exist during their use, or all the time, depending on the
  * strategy. Those that exist only during their use alternate between two slots: one unit is
  * computed while the next is gathered or the previous is reduced. With fp32 compute and a shard
- * group of one, `weights` is the master itself. The ranks of a shard group within a node share one
- * copy of all whole weights if their memory is the host's (node_weights). */
+ * group of one, `weights` is the master itself. If the ranks of a shard group are on one node
+ * and compute in the host's memory, they share one copy of all whole weights, and gradients that
+ * are reduced are in memory that the others read. So are the gradients of replicas if shard groups
+ * have one rank (shares_memory). */
 #ifndef VITTRAIN_MESH_FLAT_H
 #define VITTRAIN_MESH_FLAT_H
 
@@ -111,9 +113,11 @@ struct flat_model {
     bool averaged;              /* EMA */
     bool training;              /* with gradients */
     bool slots_weights;         /* whole weights are in slots */
-    bool node_weights;          /* whole weights are in node_memory */
-    unsigned char *node_memory; /* shared by the ranks of the shard group; NULL before flat_share */
-    size_t node_bytes;          /* of node_memory, after flat_allocate */
+    bool shares_memory;         /* gradients, and whole weights of shards, are in node_memory */
+    unsigned char *node_memory; /* of share_memory; NULL before flat_share */
+    /* Sizes in node_memory of whole weights and of the gradients of one rank, and how much of them
+     * flat_allocate has taken so far. */
+    size_t common_bytes, area_bytes, common_used, area_used;
     struct comm_request *joining; /* the other ranks complete their parts of node_memory */
     unsigned char token;          /* its buffer */
     bool gradients_in_slots;      /* whole gradients are in slots */
@@ -140,13 +144,10 @@ void flat_open(struct flat_model *flat, const struct unit *units, int unit_count
 void flat_allocate(struct flat_model *flat, struct arena *arena);
 void flat_close(struct flat_model *flat);
 
-/* Collective. Opens the memory of whole weights that ranks share, if node_weights is set. Call it
- * between the measuring and the allocating flat_allocate. If that fails on any rank, returns false
- * and the error on all ranks and resets node_weights: memory must be measured again. */
+/* Collective. Opens the memory that ranks share, if shares_memory is set. Call it between the
+ * measuring and the allocating flat_allocate. If that fails on any rank, returns false and the
+ * error on all ranks and resets shares_memory: memory must be measured again. */
 MUST_CHECK bool flat_share(struct flat_model *flat, struct error *error);
-/* Returns how many bytes of node_memory are parts of other ranks. Each rank's plan counts its own
- * part, but the system counts all pages for each process that touches them. */
-size_t flat_node_others(const struct flat_model *flat);
 
 /* Divides this rank's part of each buffer into segments with the same update rule: weight decay,
  * rate, frozen, running statistics. accumulate: micro-batches in a step. Call it once, before the
@@ -169,8 +170,9 @@ void flat_refresh(struct flat_model *flat);
 void flat_updated(struct flat_model *flat);
 
 /* Gathers a unit in the compute type, unless it is whole already. The model may read it between
- * wait and free. start reuses the slot of unit +- FLAT_SLOTS, which must be free. With node_weights
- * the first call after an update only waits until all ranks have updated their parts. */
+ * wait and free. start reuses the slot of unit +- FLAT_SLOTS, which must be free. With
+ * shares_memory the first call after an update only waits until all ranks have updated their parts.
+ */
 void flat_gather_start(struct flat_model *flat, int unit);
 void flat_gather_wait(struct flat_model *flat, int unit);
 void flat_free(struct flat_model *flat, int unit);

@@ -37,7 +37,7 @@ void flat_gather_start(struct flat_model *flat, int unit)
     struct comm *shard = flat->mesh->shard_data;
     if (buffer->whole || buffer->gathering != NULL || flat->joining != NULL)
         return;
-    if (flat->node_weights) {
+    if (flat->shares_memory) {
         flat->joining =
             shard->backend->all_reduce(shard, &flat->token, 1, COMM_BYTE, COMM_SUM, buffer->ready);
         return;
@@ -54,7 +54,7 @@ void flat_gather_wait(struct flat_model *flat, int unit)
     flat_gather_start(flat, unit);
     flat->mesh->shard_data->backend->wait(flat->joining, flat->stream);
     flat->joining = NULL;
-    for (int u = 0; u < flat->count && flat->node_weights; u++)
+    for (int u = 0; u < flat->count && flat->shares_memory; u++)
         flat->buffers[u].whole = true;
     flat->mesh->shard_data->backend->wait(buffer->gathering, flat->stream);
     buffer->gathering = NULL;

@@ -138,7 +138,7 @@ void flat_spare_close(struct flat_model *flat, int unit)
 
 /* ---- memory */
 
-static void partial_allocate(const struct flat_model *flat, struct flat_buffer *buffer,
+static void partial_allocate(struct flat_model *flat, struct flat_buffer *buffer,
                              struct arena *arena)
 {
     const int replicas = flat->mesh->replica->size;

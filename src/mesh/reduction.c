@@ -6,21 +6,23 @@
 const enum comm_type comm_type_of[] = {
     [TYPE_FP32] = COMM_FP32, [TYPE_BF16] = COMM_BF16, [TYPE_FP16] = COMM_FP16};
 
-static void scatter_allocate(const struct flat_model *flat, struct flat_buffer *buffer,
+static void scatter_allocate(struct flat_model *flat, struct flat_buffer *buffer,
                              struct arena *arena)
 {
-    size_t elements = (size_t)(flat->gradients_in_slots ? buffer->shard_count : buffer->padded);
-    float *memory = arena_take(arena, MEMORY_GRADIENTS, elements * sizeof *memory);
-    buffer->whole_gradient = flat->gradients_in_slots ? NULL : memory;
-    buffer->gradient =
-        flat->gradients_in_slots || memory == NULL ? memory : memory + buffer->shard_begin;
+    const bool whole = !flat->gradients_in_slots;
+    size_t bytes = (size_t)(whole ? buffer->padded : buffer->shard_count) * sizeof(float);
+    float *memory = flat_gradient_take(flat, whole && !flat->low_precision_reduce, MEMORY_GRADIENTS,
+                                       bytes, arena);
+    buffer->whole_gradient = whole ? memory : NULL;
+    buffer->gradient = whole && memory != NULL ? memory + buffer->shard_begin : memory;
 }
 
 static void scatter_allocate_slot(struct flat_model *flat, int number, struct arena *arena)
 {
+    size_t bytes = (size_t)flat_slot_elements(flat, number) * sizeof(float);
     if (flat->gradients_in_slots)
-        flat->slots[number].whole_gradient = arena_take(
-            arena, MEMORY_GATHERED, (size_t)flat_slot_elements(flat, number) * sizeof(float));
+        flat->slots[number].whole_gradient =
+            flat_gradient_take(flat, !flat->low_precision_reduce, MEMORY_GATHERED, bytes, arena);
 }
 
 static void scatter_open(struct flat_model *flat, struct flat_buffer *buffer, bool samples)

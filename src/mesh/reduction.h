@@ -10,8 +10,7 @@
 struct gradient_reduction {
     /* Take the memory of a unit's gradients from the arena, and that of flat->slots[number], which
      * several units share. */
-    void (*allocate)(const struct flat_model *flat, struct flat_buffer *buffer,
-                     struct arena *arena);
+    void (*allocate)(struct flat_model *flat, struct flat_buffer *buffer, struct arena *arena);
     void (*allocate_slot)(struct flat_model *flat, int number, struct arena *arena);
     /* Before a unit's backward pass: set buffer->overwrites. If the unit learns, also set to zero
      * what the pass adds to or does not write. samples: false if this rank has none in the pass. */
@@ -43,6 +42,10 @@ void gradient_zero_gaps(const struct flat_model *flat, const struct flat_buffer 
 
 /* Return the elements of the largest unit that uses a slot. */
 int64_t flat_slot_elements(const struct flat_model *flat, int number);
+/* Take memory for a gradient; sent: it is the buffer of collectives, which share its memory if they
+ * can. */
+void *flat_gradient_take(struct flat_model *flat, bool sent, enum memory_class memory_class,
+                         size_t bytes, struct arena *arena);
 
 extern const enum comm_type comm_type_of[];
 

@@ -87,7 +87,7 @@ size_t hardware_memory_now(struct device *device)
 {
     struct device_limits limits;
     if (!hardware_has_memory(device))
-        return resident_now() - resident_files();
+        return resident_now() - resident_shared();
     device->backend->limits(device, &limits);
     return limits.memory_bytes - device->backend->memory_free(device);
 }
@@ -105,7 +105,7 @@ size_t hardware_memory_base(struct device *device)
 size_t hardware_memory_peak(struct device *device)
 {
     return hardware_has_memory(device) ? hardware_memory_now(device)
-                                       : resident_peak() - resident_files();
+                                       : resident_peak() - resident_shared();
 }
 
 size_t hardware_memory_room(struct device *device, struct comm *node, const struct options *options,

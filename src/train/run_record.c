@@ -61,8 +61,7 @@ static struct rank_facts *rank_facts_gather(const struct trainer *trainer)
     getrusage(RUSAGE_SELF, &usage);
     *own = (struct rank_facts){.threads = session->limits.threads,
                                .planned_bytes = (double)planned_bytes(session),
-                               .peak_bytes = (double)(hardware_memory_peak(session->device) -
-                                                      flat_node_others(&session->flat)),
+                               .peak_bytes = (double)session_memory_peak(session),
                                .user_seconds = timeval_seconds(usage.ru_utime),
                                .system_seconds = timeval_seconds(usage.ru_stime),
                                .steps = (double)trainer->attempt.steps,

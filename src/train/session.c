@@ -148,7 +148,7 @@ static bool session_prepare(struct session *session, bool training, struct error
         !mesh_use_device(&session->mesh, session->device, error))
         return false;
     /* A check must find faults of each rank's memory. */
-    session->mesh.node_weights = session->mesh.node_weights && options->train.check_every == 0;
+    session->mesh.shares_memory = session->mesh.shares_memory && options->train.check_every == 0;
     session->compute = compute_type(session);
     if (grains_prepare(session, training, error) && model_prepare(session, error) && training)
         error_defer(norms_check(session, error));
@@ -323,8 +323,8 @@ static void memory_print(const struct session *session)
         log_detail("  %-12s %10.2f MiB", memory_class_name[i], mib(memory->arena.by_class[i]));
     log_detail("  %-12s %10.2f MiB in one allocation", "arena", mib(memory->arena.peak));
     if (memory->arena.elsewhere > 0)
-        log_detail("  %-12s %10.2f MiB of weights that %d ranks share: this rank's part",
-                   "/dev/shm", mib(memory->arena.elsewhere), session->mesh.shard->size);
+        log_detail("  %-12s %10.2f MiB of weights and gradients that ranks share: this rank's part",
+                   "/dev/shm", mib(memory->arena.elsewhere));
     log_detail("  %-12s %10.2f MiB for batches that are loaded ahead", "loaders",
                mib(memory->loader_bytes));
     if (memory->snapshot_bytes > 0)
@@ -481,7 +481,7 @@ bool session_allocate(struct session *session, int64_t batch, const struct image
         return false;
     struct error no_room = {0};
     if (!flat_share(&session->flat, &no_room)) {
-        log_info("each rank stores all weights that it uses: %s", no_room.text);
+        log_info("ranks do not share memory for weights and gradients: %s", no_room.text);
         memset(memory->rows, 0, (units + ARENA_UNIT_ROWS) * sizeof *memory->rows);
         if (!session_fit(session, batch, source, training, error))
             return false;
@@ -516,12 +516,17 @@ void session_set_scaler(struct session *session, const struct loss_scaler *scale
     backend->stream_synchronize(session->stream);
 }
 
+size_t session_memory_peak(const struct session *session)
+{
+    return hardware_memory_peak(session->device) + session->memory.arena.elsewhere;
+}
+
 void session_log_memory(const struct session *session)
 {
     bool gpu = hardware_has_memory(session->device);
     size_t arena = arena_total(&session->memory.arena), base = session->memory.base;
     size_t needed = session_needs(session), planned = needed + base;
-    size_t peak = hardware_memory_peak(session->device) - flat_node_others(&session->flat);
+    size_t peak = session_memory_peak(session);
     log_info("memory of rank 0: planned %.1f MiB (arena %.1f + loaders and checkpoints %.1f + %s "
              "%.1f), %s at most %.1f MiB (%+.1f %%)",
              mib(planned), mib(arena), mib(needed - arena), gpu ? "context" : "libraries",

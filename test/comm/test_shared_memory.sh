@@ -31,12 +31,12 @@ bad=$([ $status -eq 2 ] || echo "exit status $status")
 result 'shared is refused' "$bad" "$work/shared.log"
 # 8 MiB hold the window, but not 10.7 MiB of weights.
 cramped own 8m $small model.dim=192 model.depth=6 train.steps=2 optim.ema=0.9 mesh.strategy=fsdp output.tensorboard=off run.dir="$work/own"
-result 'weights that do not fit into shared memory are stored by each rank' "$(
+result 'weights and gradients that do not fit are not shared' "$(
     [ $status -eq 0 ] || echo "exit status $status;"
-    grep -q '^each rank stores all weights that it uses: rank 0 on .*: shared memory of .* KiB: no room in /dev/shm' "$run_log" || echo "no such line;"
+    grep -q '^ranks do not share memory for weights and gradients: rank 0 on .*: shared memory of .* KiB: no room in /dev/shm' "$run_log" || echo "no such line;"
     grep -q '^mesh: .*; transport: shared$' "$run_log" || echo "not by shared memory")" "$run_log"
 cramped common 64m $small model.dim=192 model.depth=6 train.steps=2 optim.ema=0.9 mesh.strategy=fsdp output.tensorboard=off run.dir="$work/common"
 result 'weights in shared memory have the same bits' "$(
-    ! grep 'each rank stores all weights' "$run_log"
+    ! grep 'ranks do not share memory' "$run_log"
     cmp "$work/own/weights.safetensors" "$work/common/weights.safetensors" 2>&1)" "$run_log"
 result 'no run leaves a name in /dev/shm' "$(grep '^vittrain-' left)"

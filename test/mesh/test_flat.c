@@ -86,9 +86,9 @@ struct flat_fixture {
     void *memory;
 };
 
-/* Sharded between uses: nothing; gradients; gradients and weights; gradients, while the ranks of a
- * node share whole weights. */
-enum policy { KEEP_ALL, KEEP_WEIGHTS, KEEP_NOTHING, NODE_WEIGHTS, POLICIES };
+/* Sharded between uses: nothing; gradients; gradients and weights; gradients, while ranks share
+ * memory. */
+enum policy { KEEP_ALL, KEEP_WEIGHTS, KEEP_NOTHING, SHARE_MEMORY, POLICIES };
 
 static void flat_fixture_open(struct flat_fixture *fixture, int shard, enum policy policy,
                               enum data_type type, bool training)
@@ -99,9 +99,10 @@ static void flat_fixture_open(struct flat_fixture *fixture, int shard, enum poli
     fixture->mesh.reduce_compute = type != TYPE_FP32;
     fixture->mesh.shard_gradients = policy >= KEEP_WEIGHTS;
     fixture->mesh.shard_weights = policy >= KEEP_NOTHING;
-    fixture->mesh.node_weights = policy == NODE_WEIGHTS && shard > 1;
-    if (policy == NODE_WEIGHTS)
-        assert_true(world->backend->set_transport(fixture->mesh.shard, TRANSPORT_SHARED, &error));
+    fixture->mesh.shares_memory = policy == SHARE_MEMORY && world->size > 1;
+    if (policy == SHARE_MEMORY)
+        assert_true(world->backend->set_transport(fixture->mesh.shard, TRANSPORT_SHARED, &error) &&
+                    world->backend->set_transport(fixture->mesh.replica, TRANSPORT_SHARED, &error));
     flat_open(&fixture->flat, units, UNITS, &fixture->mesh, device, stream, type, 2, true,
               training);
     arena_measure(&fixture->arena);
@@ -112,6 +113,11 @@ static void flat_fixture_open(struct flat_fixture *fixture, int shard, enum poli
         device->backend->allocate_pinned(device, bytes, &error); /* readable by the test */
     assert_non_null(fixture->memory);
     memset(fixture->memory, 0xff, bytes);
+    const struct flat_model *flat = &fixture->flat;
+    if (flat->node_memory != NULL)
+        memset(flat->node_memory, 0xff,
+               flat->common_bytes + flat->area_bytes * (size_t)(shard > 1 ? shard : world->size));
+    comm_barrier(world);
     mesh_use_memory(&fixture->mesh, fixture->memory, bytes);
     arena_begin(&fixture->arena, fixture->memory, bytes);
     flat_allocate(&fixture->flat, &fixture->arena);
