@@ -66,8 +66,10 @@ static void *segment_map(int file, size_t bytes, size_t begin, size_t end, struc
         return NULL;
     }
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    if (memory != MAP_FAILED)
+    if (memory != MAP_FAILED) {
+        madvise(memory, bytes, MADV_HUGEPAGE); /* refused unless shmem_enabled=advise */
         return memory;
+    }
     segment_failed(error, "mmap", bytes);
     return NULL;
 }

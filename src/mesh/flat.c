@@ -144,14 +144,17 @@ bool flat_share(struct flat_model *flat, struct error *error)
     if (flat->shares_memory)
         flat->node_memory =
             group->backend->share_memory(group, flat->common_bytes, flat->area_bytes, error);
-    if (comm_agree(flat->mesh->world, error))
-        return true;
+    return comm_agree(flat->mesh->world, error);
+}
+
+void flat_share_not(struct flat_model *flat)
+{
+    struct comm *group = flat_group(flat);
     if (flat->node_memory != NULL)
         group->backend->release_memory(group);
     flat->node_memory = NULL;
     flat->shares_memory = false;
     flat->slots_weights = flat->mesh->shard->size > 1 && flat->mesh->shard_weights;
-    return false;
 }
 
 /* Returns the address `*used` bytes after `base` in the memory that ranks share, and adds `bytes`.

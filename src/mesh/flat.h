@@ -146,8 +146,10 @@ void flat_close(struct flat_model *flat);
 
 /* Collective. Opens the memory that ranks share, if shares_memory is set. Call it between the
  * measuring and the allocating flat_allocate. If that fails on any rank, returns false and the
- * error on all ranks and resets shares_memory: memory must be measured again. */
+ * error on all ranks. After flat_share_not ranks do not share memory, and it must be measured
+ * again. */
 MUST_CHECK bool flat_share(struct flat_model *flat, struct error *error);
+void flat_share_not(struct flat_model *flat);
 
 /* Divides this rank's part of each buffer into segments with the same update rule: weight decay,
  * rate, frozen, running statistics. accumulate: micro-batches in a step. Call it once, before the

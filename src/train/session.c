@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 
 #include "checkpoint/checkpoint_read.h"
 #include "checkpoint/checkpoint_writer.h"
@@ -321,10 +322,10 @@ static void memory_print(const struct session *session)
              mib(arena_total(&memory->arena) + session_host_bytes(session)), classes);
     for (int i = 0; i < MEMORY_CLASSES; i++)
         log_detail("  %-12s %10.2f MiB", memory_class_name[i], mib(memory->arena.by_class[i]));
-    log_detail("  %-12s %10.2f MiB in one allocation", "arena", mib(memory->arena.peak));
+    log_detail("  %-12s %10.2f MiB", "arena", mib(arena_total(&memory->arena)));
     if (memory->arena.elsewhere > 0)
-        log_detail("  %-12s %10.2f MiB of weights and gradients that ranks share: this rank's part",
-                   "/dev/shm", mib(memory->arena.elsewhere));
+        log_detail("  %-12s %10.2f MiB of it: weights and gradients that ranks share", "/dev/shm",
+                   mib(memory->arena.elsewhere));
     log_detail("  %-12s %10.2f MiB for batches that are loaded ahead", "loaders",
                mib(memory->loader_bytes));
     if (memory->snapshot_bytes > 0)
@@ -451,6 +452,26 @@ static bool session_fit(struct session *session, int64_t batch, const struct ima
     return memory_check(session, source, training, error);
 }
 
+/* Collective. Opens the memory that ranks share. If that is not possible, logs why and returns
+ * false: memory must be measured again. Checkpoints in memory need their part of /dev/shm, too. */
+static bool session_share(struct session *session)
+{
+    const struct session_memory *memory = &session->memory;
+    const size_t needed =
+        (memory->arena.elsewhere + memory->shared_bytes) * (size_t)session->mesh.node->size;
+    struct error error = {0};
+    struct statvfs disk;
+    if (memory->arena.elsewhere > 0 && memory->shared_bytes > 0 &&
+        statvfs("/dev/shm", &disk) == 0 &&
+        (double)disk.f_bavail * (double)disk.f_frsize < (double)needed)
+        error_set(&error, ERROR_MEMORY, "checkpoint.memory needs the room in /dev/shm");
+    if (comm_agree(session->mesh.world, &error) && flat_share(&session->flat, &error))
+        return true;
+    flat_share_not(&session->flat);
+    log_info("ranks do not share memory for weights and gradients: %s", error.text);
+    return false;
+}
+
 bool session_allocate(struct session *session, int64_t batch, const struct image_source *source,
                       bool training, struct error *error)
 {
@@ -479,9 +500,7 @@ bool session_allocate(struct session *session, int64_t batch, const struct image
     status_set_phase(PHASE_MEMORY);
     if (!session_fit(session, batch, source, training, error))
         return false;
-    struct error no_room = {0};
-    if (!flat_share(&session->flat, &no_room)) {
-        log_info("ranks do not share memory for weights and gradients: %s", no_room.text);
+    if (!session_share(session)) {
         memset(memory->rows, 0, (units + ARENA_UNIT_ROWS) * sizeof *memory->rows);
         if (!session_fit(session, batch, source, training, error))
             return false;
