@@ -48,6 +48,7 @@ struct machine {
     char path[MACHINE_TEXT * 4];
     char date[MACHINE_TEXT], host[MACHINE_TEXT], commit[MACHINE_TEXT], device[MACHINE_TEXT];
     int node_ranks, nodes, threads;
+    int shares;                  /* 1: the ranks of a node share memory (mesh.h), as on CPUs */
     double memory;               /* bytes per rank; 0: unknown */
     double watts;                /* of a node in training; 0: unknown */
     double images;               /* images/s that a rank's loaders prepare; 0: enough */

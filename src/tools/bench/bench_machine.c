@@ -238,6 +238,7 @@ static void machine_measure(struct machine_bench *self, struct error *error)
         *machine = (struct machine){.node_ranks = (int)node_ranks,
                                     .nodes = self->bench->nodes,
                                     .threads = self->limits.threads > 0 ? self->limits.threads : 1,
+                                    .shares = self->device->backend->memory_free == NULL,
                                     .memory = (double)self->limits.memory_bytes,
                                     .alone = 1,
                                     .inside = network,
