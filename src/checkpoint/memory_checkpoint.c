@@ -20,7 +20,6 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "checkpoint/checkpoint_name.h"
@@ -30,6 +29,7 @@
 #include "config/phase.h"
 #include "config/run_options.h"
 #include "core/allocate.h"
+#include "core/available.h"
 #include "core/crc32c.h"
 #include "core/durable.h"
 #include "core/folder.h"
@@ -121,19 +121,18 @@ static double earlier_bytes(const struct memory_checkpoint *memory)
 static bool free_memory_check(const struct memory_checkpoint *memory, struct error *error)
 {
     const struct mesh *mesh = memory->flat->mesh;
-    struct statvfs disk;
+    const double free = shared_memory_free();
     int64_t parts = 1; /* the part of this rank, and the copies of parts of others */
     for (int rank = 0; memory->partner != NULL && rank < mesh->world->size; rank++)
         parts += memory->partner[rank] == mesh->world->rank;
     int64_t needed = 2 * parts * (int64_t)checkpoint_snapshot_bytes(memory->flat);
     comm_all_reduce(mesh->node, &needed, 1, COMM_INT64, COMM_SUM);
-    if (is_first(memory) && statvfs("/dev/shm", &disk) != 0) {
+    if (is_first(memory) && free < 0) {
         error_set(error, ERROR_FILE,
                   "checkpoint.memory: cannot use /dev/shm: %s; set checkpoint.memory=0",
                   strerror(errno));
     } else if (is_first(memory)) {
-        const double available =
-            (double)disk.f_bavail * (double)disk.f_frsize + earlier_bytes(memory);
+        const double available = free + earlier_bytes(memory);
         if ((double)needed > available)
             error_set(error, ERROR_MEMORY,
                       "checkpoint.memory: two checkpoints take %.1f MB in /dev/shm of this node, "

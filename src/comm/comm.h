@@ -76,12 +76,12 @@ struct comm_backend {
      */
     void (*describe_transport)(const struct comm *comm, char *text, size_t size);
     /* Collective over `comm`, after set_transport. Return memory that all ranks of the group read
-     * and write, filled with zeros: `common` bytes, then an area of `each` bytes for each rank. If
-     * the buffer of an all_reduce, reduce_scatter or all_gather is in this rank's area, the other
-     * ranks read it without a copy; their buffers must be at the same place of their areas. NULL
-     * and an error on all ranks if they do not share memory or /dev/shm has no room. A group has
-     * one such memory until release_memory or `close`, which are not collective. NULL functions:
-     * collectives are on device memory. */
+     * and write, filled with zeros: `common` bytes, then an area of `each` bytes for each rank.
+     * Large reductions and gathers whose buffer is in this rank's area copy nothing to slots: other
+     * ranks read the buffer, and reductions write intermediate sums to it. Its offset in the area
+     * must be the same on all ranks. NULL and an error on all ranks if they do not share memory or
+     * /dev/shm has no room. A group has one such memory until release_memory or `close`, which are
+     * not collective. NULL in backends for device memory. */
     void *(*share_memory)(struct comm *comm, size_t common, size_t each, struct error *error);
     void (*release_memory)(struct comm *comm);
     void *(*handle)(struct comm *comm);

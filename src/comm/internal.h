@@ -27,12 +27,12 @@ struct group {
     _Atomic int64_t entered; /* the last collective that the communication thread started */
     _Atomic int64_t posted;  /* the last collective that exchange.c started */
     /* Transport of large collectives (transport.c). */
-    struct window *window; /* shared memory of a group within a node, or NULL */
-    unsigned char *shared; /* comm.h: share_memory; or NULL */
-    size_t common_bytes, area_bytes;
-    struct group *inside, *across; /* hierarchical: ranks of this node; of this local rank */
-    bool by_node;                  /* hierarchical: the ranks of a node are consecutive */
-    char note[192];                /* why auto does not use shared memory, or "" */
+    struct window *window;           /* shared memory of a group within a node, or NULL */
+    unsigned char *node_memory;      /* of share_memory, or NULL */
+    size_t common_bytes, area_bytes; /* its sizes: the common part, the area of one rank */
+    struct group *inside, *across;   /* hierarchical: ranks of this node; of this local rank */
+    bool by_node;                    /* hierarchical: the ranks of a node are consecutive */
+    char note[192];                  /* why auto does not use shared memory, or "" */
     struct group *next;
 };
 
@@ -218,10 +218,13 @@ static inline void counter_set(_Atomic uint64_t *counter, uint64_t value)
 /* Collective. NULL and an error on all ranks if /dev/shm has no room. */
 struct window *window_open(struct comm *comm, int64_t identity, struct error *error);
 void window_close(struct window *window);
-/* Collective. Map `bytes` bytes of shared memory, of which this rank allocates begin..end - 1. NULL
- * and an error on all ranks if /dev/shm has no room. */
-void *segment_open(struct comm *comm, int64_t identity, size_t bytes, size_t begin, size_t end,
-                   struct error *error);
+/* Collective. Return `bytes` bytes of shared memory, filled with zeros. This rank allocates these
+ * two parts of it. NULL and an error on all ranks if /dev/shm has no room. munmap releases it. */
+struct segment_part {
+    size_t begin, end;
+};
+void *segment_open(struct comm *comm, int64_t identity, size_t bytes,
+                   const struct segment_part parts[2], struct error *error);
 
 /* transport.c: run a request, or a stage, with the transport of its group. */
 void transport_run(const struct comm_request *request, unsigned char *scratch);

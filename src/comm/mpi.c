@@ -125,9 +125,9 @@ static struct comm *group_open(MPI_Comm communicator)
 static void group_release_memory(struct comm *comm)
 {
     struct group *group = (struct group *)comm;
-    if (group->shared != NULL)
-        munmap(group->shared, group->common_bytes + group->area_bytes * (size_t)comm->size);
-    group->shared = NULL;
+    if (group->node_memory != NULL)
+        munmap(group->node_memory, group->common_bytes + group->area_bytes * (size_t)comm->size);
+    group->node_memory = NULL;
 }
 
 static void group_close(struct comm *comm)
@@ -166,17 +166,19 @@ static struct comm *group_split_node(struct comm *comm)
 static void *group_share_memory(struct comm *comm, size_t common, size_t each, struct error *error)
 {
     struct group *group = (struct group *)comm;
-    const size_t size = (size_t)comm->size, bytes = common + each * size;
-    ENSURE(group->shared == NULL, "a group shares memory twice");
+    const size_t rank = (size_t)comm->rank, size = (size_t)comm->size;
+    /* A rank's area is on its NUMA node. */
+    const struct segment_part parts[] = {{common * rank / size, common * (rank + 1) / size},
+                                         {common + each * rank, common + each * (rank + 1)}};
+    ENSURE(group->node_memory == NULL, "share_memory was called twice for a group");
     if (group->window == NULL) {
-        error_set(error, ERROR_MEMORY, "no shared memory");
+        error_set(error, ERROR_MEMORY, "%s", group->note);
         return NULL;
     }
     group->common_bytes = common;
     group->area_bytes = each;
-    group->shared = segment_open(comm, group->identity, bytes, bytes * (size_t)comm->rank / size,
-                                 bytes * ((size_t)comm->rank + 1) / size, error);
-    return group->shared;
+    group->node_memory = segment_open(comm, group->identity, common + each * size, parts, error);
+    return group->node_memory;
 }
 
 static void *group_handle(struct comm *comm)

@@ -10,10 +10,12 @@
  * slots, so ranks may be some chunks apart. Counters continue from one collective to the next and
  * are never reset.
  *
- * An all-to-all copies the others' parts out of the slots instead of reducing them. If the buffers
- * of all ranks are in memory that they share (comm.h: share_memory), there is one chunk and no
- * slot: each rank reduces its own block and copies the other blocks out of the others' buffers. No
- * rank returns before all have read its buffer.
+ * An all-to-all copies the others' parts out of the slots instead of reducing them.
+ *
+ * If the buffers of all ranks are in memory of share_memory, no values are copied to slots. After
+ * all ranks have started the collective, each rank reduces its own block, with intermediate sums in
+ * the others' buffers, and copies the other blocks from their owners. The counters treat it as one
+ * chunk. A rank returns when no other rank reads or writes its buffer any more.
  *
  * Each sum is computed on one rank in the order of the ring algorithm, which gives the same bits.
  */
@@ -25,7 +27,7 @@ struct shared {
     const struct stage *stage;
     struct window *window;
     int64_t part;        /* elements of a block in a chunk */
-    ptrdiff_t apart;     /* bytes between the buffers of two ranks; 0: values are in slots */
+    ptrdiff_t stride;    /* bytes between the buffers of consecutive ranks; 0: use slots */
     uint64_t begin, end; /* this collective's chunks, counted since the window opened */
     uint64_t copied, reduced, gathered; /* copies of this rank's counters */
 };
@@ -96,12 +98,12 @@ static void part_reduce(const struct shared *shared, unsigned char *own, int64_t
     const unsigned char *sum = NULL;
     for (int i = 1; i < window->size; i++) {
         const int rank = (window->rank + i) % window->size;
-        unsigned char *slot = shared->apart != 0 ? own + (rank - window->rank) * shared->apart
-                                                 : slot_of(window, rank, shared->reduced) +
-                                                       window->part_bytes * (size_t)window->rank;
+        unsigned char *other = shared->stride != 0 ? own + (rank - window->rank) * shared->stride
+                                                   : slot_of(window, rank, shared->reduced) +
+                                                         window->part_bytes * (size_t)window->rank;
         if (sum != NULL)
-            combine(request->type, request->operation, slot, sum, count);
-        sum = slot;
+            combine(request->type, request->operation, other, sum, count);
+        sum = other;
     }
     combine(request->type, request->operation, own, sum, count);
 }
@@ -168,16 +170,17 @@ static int64_t shared_divide(struct shared *shared, int64_t block, enum comm_typ
     return (block + shared->part - 1) / shared->part;
 }
 
-/* True if the buffer of the stage is in this rank's area of the memory that the group shares. */
+/* True if the buffer of the stage is in this rank's area of the group's shared memory. */
 static bool stage_in_area(const struct stage *stage)
 {
     const struct group *group = stage->group;
     const uintptr_t buffer = (uintptr_t)stage->buffer;
-    const uintptr_t area = (uintptr_t)group->shared + group->common_bytes +
+    const uintptr_t area = (uintptr_t)group->node_memory + group->common_bytes +
                            group->area_bytes * (uintptr_t)group->comm.rank;
-    return group->shared != NULL && buffer >= area && buffer < area + group->area_bytes;
+    return group->node_memory != NULL && buffer >= area && buffer < area + group->area_bytes;
 }
 
+/* Wait until all ranks have brought the only chunk to that state. */
 static void shared_await(const struct shared *shared, enum chunk_state state)
 {
     struct idle idle = {.request = shared->stage->request};
@@ -185,22 +188,22 @@ static void shared_await(const struct shared *shared, enum chunk_state state)
         progress_idle(&idle, false);
 }
 
-/* A collective on buffers in shared memory. */
 static void shared_run_in_place(const struct stage *stage)
 {
     struct shared shared = {.stage = stage,
                             .window = stage->group->window,
-                            .part = WINDOW_CHUNK / comm_type_size(stage->request->type),
-                            .apart = (ptrdiff_t)stage->group->area_bytes};
+                            .stride = (ptrdiff_t)stage->group->area_bytes};
     const int own = shared.window->rank, ranks = shared.window->size;
+    const int64_t width = comm_type_size(stage->request->type), piece = WINDOW_CHUNK / width;
     struct window_counters *counters = window_counters(shared.window, own);
-    unsigned char *part;
+    unsigned char *block;
     shared_begin(&shared, 1, true, true, stage->gathers);
     counter_set(&counters->copied, ++shared.copied);
     shared_await(&shared, CHUNK_COPIED);
-    for (int64_t first = 0; stage->reduces && first < stage->block; first += shared.part) {
-        int64_t count = stage_part(stage, own, first, shared.part, &part);
-        part_reduce(&shared, part, count);
+    /* In pieces, so that intermediate sums stay in the cache. */
+    for (int64_t first = 0; stage->reduces && first < stage->block; first += piece) {
+        int64_t count = stage_part(stage, own, first, piece, &block);
+        part_reduce(&shared, block, count);
     }
     counter_set(&counters->reduced, ++shared.reduced);
     shared_await(&shared, CHUNK_REDUCED);
@@ -208,9 +211,8 @@ static void shared_run_in_place(const struct stage *stage)
         return;
     for (int i = 1; i < ranks; i++) {
         const int rank = (own + i) % ranks;
-        int64_t count = stage_part(stage, rank, 0, stage->block, &part);
-        memcpy(part, part + (rank - own) * shared.apart,
-               (size_t)(count * comm_type_size(stage->request->type)));
+        int64_t count = stage_part(stage, rank, 0, stage->block, &block);
+        memcpy(block, block + (rank - own) * shared.stride, (size_t)(count * width));
     }
     counter_set(&counters->gathered, ++shared.gathered);
     shared_await(&shared, CHUNK_GATHERED);

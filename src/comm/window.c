@@ -54,28 +54,30 @@ static int segment_join(size_t bytes, const char *name, struct error *error)
     return file;
 }
 
-static void *segment_map(int file, size_t bytes, size_t begin, size_t end, struct error *error)
+static void *segment_map(int file, size_t bytes, const struct segment_part parts[2],
+                         struct error *error)
 {
-    int failed;
-    do
-        failed = begin < end ? posix_fallocate(file, (off_t)begin, (off_t)(end - begin)) : 0;
-    while (failed == EINTR);
+    int failed = 0;
+    for (const struct segment_part *part = parts; part < parts + 2 && failed == 0; part++)
+        do
+            failed = part->begin < part->end ? posix_fallocate(file, (off_t)part->begin,
+                                                               (off_t)(part->end - part->begin))
+                                             : 0;
+        while (failed == EINTR);
     errno = failed;
     if (failed != 0) {
         segment_failed(error, "no room in /dev/shm", bytes);
         return NULL;
     }
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    if (memory != MAP_FAILED) {
-        madvise(memory, bytes, MADV_HUGEPAGE); /* refused unless shmem_enabled=advise */
+    if (memory != MAP_FAILED)
         return memory;
-    }
     segment_failed(error, "mmap", bytes);
     return NULL;
 }
 
-void *segment_open(struct comm *comm, int64_t identity, size_t bytes, size_t begin, size_t end,
-                   struct error *error)
+void *segment_open(struct comm *comm, int64_t identity, size_t bytes,
+                   const struct segment_part parts[2], struct error *error)
 {
     struct error own = {0};
     char name[NAME_SIZE] = "";
@@ -87,7 +89,7 @@ void *segment_open(struct comm *comm, int64_t identity, size_t bytes, size_t beg
     if (comm->rank != 0)
         file = segment_join(bytes, name, &own);
     if (own.kind == ERROR_NONE)
-        memory = segment_map(file, bytes, begin, end, &own);
+        memory = segment_map(file, bytes, parts, &own);
     if (file >= 0)
         close(file);
     bool good = comm_agree(comm, &own);
@@ -122,10 +124,10 @@ struct window *window_open(struct comm *comm, int64_t identity, struct error *er
     struct window *window = malloc(sizeof *window);
     ENSURE_MEMORY(window != NULL, "no memory for a window");
     *window = window_plan(comm->size, comm->rank);
-    /* The part of rank 0 includes the counters. */
     const size_t area = window->counters_bytes + window->area_bytes * (size_t)window->rank;
-    window->memory = segment_open(comm, identity, window->bytes, comm->rank == 0 ? 0 : area,
-                                  area + window->area_bytes, error);
+    const struct segment_part parts[] = {{0, comm->rank == 0 ? window->counters_bytes : 0},
+                                         {area, area + window->area_bytes}};
+    window->memory = segment_open(comm, identity, window->bytes, parts, error);
     if (window->memory != NULL)
         return window;
     free(window);

@@ -32,9 +32,9 @@ static void arena_attribute(struct arena *arena, enum memory_class memory_class,
         arena->by_row[arena->row][memory_class] += bytes;
 }
 
-void arena_count(struct arena *arena, enum memory_class memory_class, size_t bytes)
+void arena_count_outside(struct arena *arena, enum memory_class memory_class, size_t bytes)
 {
-    arena->elsewhere += bytes;
+    arena->outside += bytes;
     arena_attribute(arena, memory_class, bytes);
 }
 

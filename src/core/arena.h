@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* One allocation for all long-lived memory of a rank. The code that lays it out runs twice: a
- * measuring pass that hands out nothing, then a pass that hands out the memory. The memory plan is
- * therefore exact. */
+/* One allocation for the long-lived memory of a rank, and the size of what is outside it. The code
+ * that lays it out runs twice: a measuring pass that hands out nothing, then a pass that hands out
+ * the memory. The memory plan is therefore exact. */
 #ifndef VITTRAIN_CORE_ARENA_H
 #define VITTRAIN_CORE_ARENA_H
 
@@ -27,8 +27,8 @@ struct arena {
     size_t size;         /* bytes at base */
     size_t used;
     size_t peak;                     /* maximum of `used`: the size of the allocation */
-    size_t elsewhere;                /* bytes of arena_count */
-    size_t by_class[MEMORY_CLASSES]; /* growth of `peak` and `elsewhere`; the sum is arena_total */
+    size_t outside;                  /* bytes of this rank's memory outside the allocation */
+    size_t by_class[MEMORY_CLASSES]; /* growth of `peak` and `outside`; the sum is arena_total */
     /* by_class for each row: one row for memory that units share, then one row per unit. Owned by
      * the caller; may be NULL. */
     size_t (*by_row)[MEMORY_CLASSES];
@@ -47,13 +47,13 @@ void arena_begin(struct arena *arena, void *base, size_t size);
  * if bytes is 0. Aborts if the second pass takes more than was measured. */
 void *arena_take(struct arena *arena, enum memory_class memory_class, size_t bytes);
 
-/* Count this rank's part of memory that is not in the allocation. */
-void arena_count(struct arena *arena, enum memory_class memory_class, size_t bytes);
+/* Count bytes of this rank's memory that are not in the allocation. */
+void arena_count_outside(struct arena *arena, enum memory_class memory_class, size_t bytes);
 
-/* Return the size of the allocation and of this rank's memory elsewhere. */
+/* Return the bytes of the allocation plus this rank's memory outside it. */
 static inline size_t arena_total(const struct arena *arena)
 {
-    return arena->peak + arena->elsewhere;
+    return arena->peak + arena->outside;
 }
 
 static inline bool arena_is_measuring(const struct arena *arena)

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/statvfs.h>
 
 #include "core/text_file.h"
 
@@ -125,6 +126,12 @@ size_t memory_available(const char *root)
     if (text_file_number(path, "MemAvailable:", &available) && available * 1024 < room)
         room = (size_t)available * 1024;
     return room == SIZE_MAX ? 0 : room;
+}
+
+double shared_memory_free(void)
+{
+    struct statvfs disk;
+    return statvfs("/dev/shm", &disk) == 0 ? (double)disk.f_bavail * (double)disk.f_frsize : -1;
 }
 
 bool memory_mappable(size_t bytes)

@@ -11,6 +11,9 @@
  * /proc and /sys; "" except in tests. */
 size_t memory_available(const char *root);
 
+/* Return the free bytes of /dev/shm; -1, with errno, if it cannot be used. */
+double shared_memory_free(void);
+
 /* True if this process can map `bytes` more: its address space may be limited (ulimit -v). */
 bool memory_mappable(size_t bytes);
 

@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Return bytes of the resident set: the total, private pages, pages of files and of memory that
- * processes share, and the peak of the total. 0 if the kernel does not report it. */
+/* Return bytes of the resident set: all pages; private ones; those of files and of shared memory;
+ * the peak of all. 0 if the kernel does not report it. */
 size_t resident_now(void);
 size_t resident_private(void);
 size_t resident_shared(void);

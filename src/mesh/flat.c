@@ -98,12 +98,10 @@ void flat_open(struct flat_model *flat, const struct unit *units, int unit_count
                                 .averaged = averaged,
                                 .training = training,
                                 .reduction = &reduction_scatter,
-                                .shares_memory =
-                                    mesh->shares_memory && device->backend->comm_open == NULL,
+                                .slots_weights = sharded && mesh->shard_weights,
                                 .gradients_in_slots = training && sharded && mesh->shard_gradients,
                                 .low_precision_reduce = training && mesh->reduce_compute &&
                                                         mesh->world->size > 1 && type != TYPE_FP32};
-    flat->slots_weights = sharded && mesh->shard_weights && !flat->shares_memory;
     flat->buffers = calloc((size_t)unit_count + 1, sizeof *flat->buffers);
     flat->updates = calloc((size_t)unit_count + 1, sizeof *flat->updates);
     ENSURE_MEMORY(flat->buffers != NULL && flat->updates != NULL, "no memory to describe %d units",
@@ -132,24 +130,30 @@ void flat_close(struct flat_model *flat)
     *flat = (struct flat_model){0};
 }
 
-/* The group that shares memory. */
-static struct comm *flat_group(const struct flat_model *flat)
+static struct comm *memory_group(const struct flat_model *flat)
 {
     return flat->mesh->shard->size > 1 ? flat->mesh->shard : flat->mesh->replica;
 }
 
+void flat_use_shared_memory(struct flat_model *flat)
+{
+    ENSURE(flat->mesh->one_node, "only ranks of one node share memory");
+    flat->shares_memory = true;
+    flat->slots_weights = false;
+}
+
 bool flat_share(struct flat_model *flat, struct error *error)
 {
-    struct comm *group = flat_group(flat);
-    if (flat->shares_memory)
+    struct comm *group = memory_group(flat);
+    if (flat->common_bytes + flat->area_bytes > 0)
         flat->node_memory =
             group->backend->share_memory(group, flat->common_bytes, flat->area_bytes, error);
     return comm_agree(flat->mesh->world, error);
 }
 
-void flat_share_not(struct flat_model *flat)
+void flat_unshare(struct flat_model *flat)
 {
-    struct comm *group = flat_group(flat);
+    struct comm *group = memory_group(flat);
     if (flat->node_memory != NULL)
         group->backend->release_memory(group);
     flat->node_memory = NULL;
@@ -157,14 +161,14 @@ void flat_share_not(struct flat_model *flat)
     flat->slots_weights = flat->mesh->shard->size > 1 && flat->mesh->shard_weights;
 }
 
-/* Returns the address `*used` bytes after `base` in the memory that ranks share, and adds `bytes`.
- * NULL while the arena measures. */
+/* Takes `bytes` bytes of the shared memory, at offset base + *used. NULL while the arena measures.
+ */
 static void *shared_take(const struct flat_model *flat, size_t base, size_t bytes, size_t *used,
                          const struct arena *arena)
 {
     const size_t begin = base + *used;
     ENSURE(arena_is_measuring(arena) || flat->node_memory != NULL,
-           "no memory that ranks share: call flat_share");
+           "no shared memory: call flat_share");
     *used = (size_t)round_up((int64_t)(*used + bytes), ARENA_ALIGNMENT);
     return flat->node_memory == NULL ? NULL : flat->node_memory + begin;
 }
@@ -172,10 +176,10 @@ static void *shared_take(const struct flat_model *flat, size_t base, size_t byte
 void *flat_gradient_take(struct flat_model *flat, bool sent, enum memory_class memory_class,
                          size_t bytes, struct arena *arena)
 {
-    const size_t area = flat->area_bytes * (size_t)flat_group(flat)->rank;
+    const size_t area = flat->area_bytes * (size_t)memory_group(flat)->rank;
     if (!flat->shares_memory || !sent)
         return arena_take(arena, memory_class, bytes);
-    arena_count(arena, memory_class, bytes);
+    arena_count_outside(arena, memory_class, bytes);
     return shared_take(flat, flat->common_bytes + area, bytes, &flat->area_used, arena);
 }
 
@@ -188,7 +192,7 @@ static void *weights_take(struct flat_model *flat, struct flat_buffer *buffer, s
         return NULL;
     if (!flat->shares_memory || flat->mesh->shard->size == 1)
         return arena_take(arena, MEMORY_WEIGHTS, bytes);
-    arena_count(arena, MEMORY_WEIGHTS, bytes / (size_t)flat->mesh->shard->size);
+    arena_count_outside(arena, MEMORY_WEIGHTS, bytes / (size_t)flat->mesh->shard->size);
     return shared_take(flat, 0, bytes, &flat->common_used, arena);
 }
 
@@ -244,6 +248,10 @@ void flat_allocate(struct flat_model *flat, struct arena *arena)
     arena_for_all(arena);
     for (int i = 0; i < FLAT_SLOTS; i++)
         slot_allocate(flat, i, arena);
+    ENSURE(arena_is_measuring(arena) ||
+               (flat->common_used == flat->common_bytes && flat->area_used == flat->area_bytes),
+           "%zu + %zu bytes of shared memory, but %zu + %zu were measured", flat->common_used,
+           flat->area_used, flat->common_bytes, flat->area_bytes);
     flat->common_bytes = flat->common_used;
     flat->area_bytes = flat->area_used;
     flat_orthogonal_allocate(flat, arena);

@@ -4,10 +4,8 @@
  * (`weights`) and the whole gradient exist during their use, or all the time, depending on the
  * strategy. Those that exist only during their use alternate between two slots: one unit is
  * computed while the next is gathered or the previous is reduced. With fp32 compute and a shard
- * group of one, `weights` is the master itself. If the ranks of a shard group are on one node
- * and compute in the host's memory, they share one copy of all whole weights, and gradients that
- * are reduced are in memory that the others read. So are the gradients of replicas if shard groups
- * have one rank (shares_memory). */
+ * group of one, `weights` is the master itself. With shares_memory, whole weights of shards
+ * and the buffers of reductions are in memory that the ranks of the group share. */
 #ifndef VITTRAIN_MESH_FLAT_H
 #define VITTRAIN_MESH_FLAT_H
 
@@ -113,16 +111,17 @@ struct flat_model {
     bool averaged;              /* EMA */
     bool training;              /* with gradients */
     bool slots_weights;         /* whole weights are in slots */
-    bool shares_memory;         /* gradients, and whole weights of shards, are in node_memory */
-    unsigned char *node_memory; /* of share_memory; NULL before flat_share */
+    bool gradients_in_slots;    /* whole gradients are in slots */
+    bool low_precision_reduce;  /* gradients are reduced in the compute type */
+    bool shares_memory;         /* flat_use_shared_memory */
+    unsigned char *node_memory; /* of comm_backend.share_memory; NULL before flat_share */
     /* Sizes in node_memory of whole weights and of the gradients of one rank, and how much of them
      * flat_allocate has taken so far. */
     size_t common_bytes, area_bytes, common_used, area_used;
-    struct comm_request *joining; /* the other ranks complete their parts of node_memory */
-    unsigned char token;          /* its buffer */
-    bool gradients_in_slots;      /* whole gradients are in slots */
-    bool low_precision_reduce;    /* gradients are reduced in the compute type */
-    double *norm_squared;         /* device: the global gradient's, after flat_norm */
+    /* In progress until all ranks have written their parts of the shared weights; its buffer. */
+    struct comm_request *weights_barrier;
+    unsigned char barrier_byte;
+    double *norm_squared; /* device: the global gradient's, after flat_norm */
     struct exact_sum *norm_sum;
     struct tensor_norms
         *norms; /* device [norm_count] by unit_tensor.index; NULL: no tensor adapts */
@@ -144,12 +143,15 @@ void flat_open(struct flat_model *flat, const struct unit *units, int unit_count
 void flat_allocate(struct flat_model *flat, struct arena *arena);
 void flat_close(struct flat_model *flat);
 
-/* Collective. Opens the memory that ranks share, if shares_memory is set. Call it between the
- * measuring and the allocating flat_allocate. If that fails on any rank, returns false and the
- * error on all ranks. After flat_share_not ranks do not share memory, and it must be measured
- * again. */
+/* Call it after flat_open if the ranks of the mesh's `one_node` share memory: the ranks of a shard
+ * group then have one copy of all whole weights, and collectives read and write gradients of other
+ * ranks directly. */
+void flat_use_shared_memory(struct flat_model *flat);
+/* Collective. Opens the shared memory, if it is used. Call it between the measuring and the
+ * allocating flat_allocate. If it fails on any rank, returns false and the error on all ranks. */
 MUST_CHECK bool flat_share(struct flat_model *flat, struct error *error);
-void flat_share_not(struct flat_model *flat);
+/* Each rank uses its own memory from now on. Call flat_allocate again to measure. */
+void flat_unshare(struct flat_model *flat);
 
 /* Divides this rank's part of each buffer into segments with the same update rule: weight decay,
  * rate, frozen, running statistics. accumulate: micro-batches in a step. Call it once, before the

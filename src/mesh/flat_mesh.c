@@ -35,11 +35,11 @@ void flat_gather_start(struct flat_model *flat, int unit)
 {
     struct flat_buffer *buffer = &flat->buffers[unit];
     struct comm *shard = flat->mesh->shard_data;
-    if (buffer->whole || buffer->gathering != NULL || flat->joining != NULL)
+    if (buffer->whole || buffer->gathering != NULL || flat->weights_barrier != NULL)
         return;
     if (flat->shares_memory) {
-        flat->joining =
-            shard->backend->all_reduce(shard, &flat->token, 1, COMM_BYTE, COMM_SUM, buffer->ready);
+        flat->weights_barrier = shard->backend->all_reduce(shard, &flat->barrier_byte, 1, COMM_BYTE,
+                                                           COMM_SUM, buffer->ready);
         return;
     }
     if (flat->slots_weights)
@@ -52,10 +52,12 @@ void flat_gather_wait(struct flat_model *flat, int unit)
 {
     struct flat_buffer *buffer = &flat->buffers[unit];
     flat_gather_start(flat, unit);
-    flat->mesh->shard_data->backend->wait(flat->joining, flat->stream);
-    flat->joining = NULL;
-    for (int u = 0; u < flat->count && flat->shares_memory; u++)
-        flat->buffers[u].whole = true;
+    if (flat->shares_memory && !buffer->whole) { /* one barrier for all units */
+        flat->mesh->shard_data->backend->wait(flat->weights_barrier, flat->stream);
+        flat->weights_barrier = NULL;
+        for (int u = 0; u < flat->count; u++)
+            flat->buffers[u].whole = true;
+    }
     flat->mesh->shard_data->backend->wait(buffer->gathering, flat->stream);
     buffer->gathering = NULL;
     buffer->whole = buffer->used = true;

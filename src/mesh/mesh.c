@@ -104,9 +104,8 @@ static void policy_set(struct mesh *mesh, const struct mesh_options *options,
     const bool shards = mesh->shard->size > 1;
     const int first = shards ? placement->number - mesh->shard->rank : 0;
     const int size = shards ? mesh->shard->size : mesh->world->size;
-    mesh->shares_memory = size > 1 && first >= placement->node_first &&
-                          first + size <= placement->node_end &&
-                          options->transport != TRANSPORT_RING;
+    mesh->one_node =
+        size > 1 && first >= placement->node_first && first + size <= placement->node_end;
     mesh->strategy = strategy->name;
     mesh->shard_weights = strategy->shard_weights;
     mesh->shard_gradients = strategy->shard_gradients;

@@ -20,9 +20,9 @@ struct mesh {
     /* If the shard group has more than one rank: true if the whole weights, the whole gradient of a
      * unit exist only during their use. */
     bool shard_weights, shard_gradients;
-    /* The ranks of the shard group, or of the replica group if shards have one rank, are on one
-     * node: they may share memory. */
-    bool shares_memory;
+    /* The ranks of the shard group (of the world, if shards have one rank) are on one node, and
+     * there are several. */
+    bool one_node;
     bool reduce_compute; /* gradients are reduced in the compute type, else in fp32 */
     bool imagined;       /* the other ranks do not exist (mesh_imagine) */
 };

@@ -42,8 +42,8 @@ void gradient_zero_gaps(const struct flat_model *flat, const struct flat_buffer 
 
 /* Return the elements of the largest unit that uses a slot. */
 int64_t flat_slot_elements(const struct flat_model *flat, int number);
-/* Take memory for a gradient; sent: it is the buffer of collectives, which share its memory if they
- * can. */
+/* Take memory for a gradient. sent: true if it is the buffer of a reduction; it is then in shared
+ * memory if flat->shares_memory is set. */
 void *flat_gradient_take(struct flat_model *flat, bool sent, enum memory_class memory_class,
                          size_t bytes, struct arena *arena);
 

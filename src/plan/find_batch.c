@@ -123,7 +123,7 @@ static void trial_measure(const struct session *session, bool peak_reset, struct
 {
     size_t peak =
         peak_reset ? hardware_memory_peak(session->device) : hardware_memory_now(session->device);
-    peak += session->memory.arena.elsewhere;
+    peak += session->memory.arena.outside;
     int64_t values[] = {(int64_t)(session_needs(session) + session->memory.base), (int64_t)peak,
                         (int64_t)(trial->seconds * 1e6)};
     comm_all_reduce(world, values, 3, COMM_INT64, COMM_MAX);

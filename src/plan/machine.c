@@ -188,7 +188,7 @@ static const struct number_key numbers[] = {
     NUMBER("machine.node_ranks", node_ranks, WHOLE),
     NUMBER("machine.nodes", nodes, WHOLE),
     NUMBER("machine.threads", threads, WHOLE),
-    NUMBER("machine.shares", shares, .whole = true, .least = 0, .most = 1),
+    NUMBER("machine.shared_memory", shared_memory, .whole = true, .least = 0, .most = 1),
     NUMBER("machine.memory", memory, ANY),
     NUMBER("machine.watts", watts, ANY),
     NUMBER("machine.images", images, ANY),

@@ -48,12 +48,12 @@ struct machine {
     char path[MACHINE_TEXT * 4];
     char date[MACHINE_TEXT], host[MACHINE_TEXT], commit[MACHINE_TEXT], device[MACHINE_TEXT];
     int node_ranks, nodes, threads;
-    int shares;                  /* 1: the ranks of a node share memory (mesh.h), as on CPUs */
-    double memory;               /* bytes per rank; 0: unknown */
-    double watts;                /* of a node in training; 0: unknown */
-    double images;               /* images/s that a rank's loaders prepare; 0: enough */
-    double launch;               /* seconds of overhead per operation */
-    double memory_bandwidth;     /* bytes/s, reads and writes */
+    int shared_memory;       /* 1: the ranks of a node share weights and gradients, as on CPUs */
+    double memory;           /* bytes per rank; 0: unknown */
+    double watts;            /* of a node in training; 0: unknown */
+    double images;           /* images/s that a rank's loaders prepare; 0: enough */
+    double launch;           /* seconds of overhead per operation */
+    double memory_bandwidth; /* bytes/s, reads and writes */
     double flops[MACHINE_TYPES]; /* FLOP/s that matrix products reach; 0: unknown */
     double peak[MACHINE_TYPES];  /* FLOP/s of the data sheet; 0: unknown */
     double alone; /* speed of a rank on an otherwise idle node, relative to a fully used node */

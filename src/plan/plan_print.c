@@ -387,8 +387,9 @@ void plan_cluster_print(const struct plan *plan, const struct machine *machine)
     double first = 0; /* images/s of one rank */
     wanted = *plan;
     wanted.options.run.backend = BACKEND_CPU; /* nothing is computed */
-    if (machine->shares == 0)
-        wanted.options.mesh.transport = TRANSPORT_RING; /* without shared memory */
+    if (machine->shared_memory == 0)
+        wanted.options.mesh.transport =
+            TRANSPORT_RING; /* the only one with which ranks do not share memory */
     if (wanted.options.train.precision == PRECISION_AUTO)
         wanted.options.train.precision = machine_multiplies(machine, TYPE_BF16)   ? PRECISION_BF16
                                          : machine_multiplies(machine, TYPE_FP16) ? PRECISION_FP16

@@ -27,14 +27,15 @@ bool hardware_has_memory(const struct device *device);
 
 /* Pages of program, library and data files do not count as memory of a host: the processes of a
  * node share them, the kernel can drop them, and their resident part differs between systems and
- * starts. Memory that ranks share does not count either: the plan adds this rank's part. */
+ * starts. Shared memory does not count either; session_memory_peak adds this rank's part of weights
+ * and gradients. */
 
 /* Return the bytes in use before a run allocates its memory. On a GPU: all that is not free. On a
  * host: the private memory of this process in whole MiB, which does not vary between starts, and
  * the library_bytes of struct device_limits. */
 size_t hardware_memory_base(struct device *device);
 /* Return the bytes in use now, and the peak so far. On a GPU, both are all that is not free now. On
- * a host, they are the resident set size of this process without pages of files and of shared
+ * a host, they are the resident set size of this process without the pages of files and of shared
  * memory that are resident now. */
 size_t hardware_memory_now(struct device *device);
 size_t hardware_memory_peak(struct device *device);

@@ -5,7 +5,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
 
 #include "checkpoint/checkpoint_read.h"
 #include "checkpoint/checkpoint_writer.h"
@@ -133,6 +132,14 @@ static bool norms_check(const struct session *session, struct error *error)
                      (long long)passes);
 }
 
+/* train.check_every compares computations of different ranks, so each has its own weights. */
+static bool shares_memory(const struct session *session)
+{
+    const struct options *options = session->options;
+    return session->mesh.one_node && !hardware_has_memory(session->device) &&
+           options->mesh.transport != TRANSPORT_RING && options->train.check_every == 0;
+}
+
 /* Opens device, model and flat buffers on the open mesh. */
 static bool session_prepare(struct session *session, bool training, struct error *error)
 {
@@ -148,8 +155,6 @@ static bool session_prepare(struct session *session, bool training, struct error
         !hardware_alone(options, &session->limits, session->mesh.node, world, error) ||
         !mesh_use_device(&session->mesh, session->device, error))
         return false;
-    /* A check must find faults of each rank's memory. */
-    session->mesh.shares_memory = session->mesh.shares_memory && options->train.check_every == 0;
     session->compute = compute_type(session);
     if (grains_prepare(session, training, error) && model_prepare(session, error) && training)
         error_defer(norms_check(session, error));
@@ -159,6 +164,8 @@ static bool session_prepare(struct session *session, bool training, struct error
     flat_open(&session->flat, session->model->units, session->model->unit_count, &session->mesh,
               session->device, session->stream, session->compute, moments, options->optim.ema > 0,
               training);
+    if (shares_memory(session))
+        flat_use_shared_memory(&session->flat);
     if (training && session->grains != NULL)
         flat_use_grains(&session->flat, session_grains(session), options->train.accumulate,
                         options->train.check_every > 0);
@@ -323,9 +330,9 @@ static void memory_print(const struct session *session)
     for (int i = 0; i < MEMORY_CLASSES; i++)
         log_detail("  %-12s %10.2f MiB", memory_class_name[i], mib(memory->arena.by_class[i]));
     log_detail("  %-12s %10.2f MiB", "arena", mib(arena_total(&memory->arena)));
-    if (memory->arena.elsewhere > 0)
-        log_detail("  %-12s %10.2f MiB of it: weights and gradients that ranks share", "/dev/shm",
-                   mib(memory->arena.elsewhere));
+    if (memory->arena.outside > 0)
+        log_detail("  %-12s %10.2f MiB of these: weights and gradients that ranks share",
+                   "/dev/shm", mib(memory->arena.outside));
     log_detail("  %-12s %10.2f MiB for batches that are loaded ahead", "loaders",
                mib(memory->loader_bytes));
     if (memory->snapshot_bytes > 0)
@@ -442,9 +449,10 @@ static void loss_weights_set(struct session *session, const struct image_source 
     backend->stream_synchronize(session->stream);
 }
 
-/* Collective. Measures and prints the session's memory, and checks that it is available. */
-static bool session_fit(struct session *session, int64_t batch, const struct image_source *source,
-                        bool training, struct error *error)
+/* Collective. Measures and prints the memory of the session. Returns false and an error if it is
+ * not available. */
+static bool session_fits(struct session *session, int64_t batch, const struct image_source *source,
+                         bool training, struct error *error)
 {
     session_measure(session, batch, source, training, session->memory.rows);
     snapshot_decide(session);
@@ -452,22 +460,23 @@ static bool session_fit(struct session *session, int64_t batch, const struct ima
     return memory_check(session, source, training, error);
 }
 
-/* Collective. Opens the memory that ranks share. If that is not possible, logs why and returns
- * false: memory must be measured again. Checkpoints in memory need their part of /dev/shm, too. */
+/* Collective. Opens the memory that ranks share. Returns false, after logging why, if it cannot be
+ * opened or leaves too little of /dev/shm for checkpoint.memory; then measure again. Checkpoints of
+ * an earlier attempt count as used. */
 static bool session_share(struct session *session)
 {
     const struct session_memory *memory = &session->memory;
-    const size_t needed =
-        (memory->arena.elsewhere + memory->shared_bytes) * (size_t)session->mesh.node->size;
+    const size_t shared = memory->arena.outside, checkpoints = memory->shared_bytes;
+    const double free = shared_memory_free();
+    const double needed = (double)(shared + checkpoints) * session->mesh.node->size;
     struct error error = {0};
-    struct statvfs disk;
-    if (memory->arena.elsewhere > 0 && memory->shared_bytes > 0 &&
-        statvfs("/dev/shm", &disk) == 0 &&
-        (double)disk.f_bavail * (double)disk.f_frsize < (double)needed)
-        error_set(&error, ERROR_MEMORY, "checkpoint.memory needs the room in /dev/shm");
+    if (shared > 0 && checkpoints > 0 && free >= 0 && free < needed)
+        error_set(&error, ERROR_MEMORY,
+                  "with checkpoint.memory they need %.1f MB of /dev/shm, where %.1f MB are free",
+                  needed / 1e6, free / 1e6);
     if (comm_agree(session->mesh.world, &error) && flat_share(&session->flat, &error))
         return true;
-    flat_share_not(&session->flat);
+    flat_unshare(&session->flat);
     log_info("ranks do not share memory for weights and gradients: %s", error.text);
     return false;
 }
@@ -498,11 +507,11 @@ bool session_allocate(struct session *session, int64_t batch, const struct image
         session->timer.seconds = allocate(units, sizeof *session->timer.seconds);
     }
     status_set_phase(PHASE_MEMORY);
-    if (!session_fit(session, batch, source, training, error))
+    if (!session_fits(session, batch, source, training, error))
         return false;
     if (!session_share(session)) {
         memset(memory->rows, 0, (units + ARENA_UNIT_ROWS) * sizeof *memory->rows);
-        if (!session_fit(session, batch, source, training, error))
+        if (!session_fits(session, batch, source, training, error))
             return false;
     }
     size_t bytes = memory->arena.peak;
@@ -537,7 +546,7 @@ void session_set_scaler(struct session *session, const struct loss_scaler *scale
 
 size_t session_memory_peak(const struct session *session)
 {
-    return hardware_memory_peak(session->device) + session->memory.arena.elsewhere;
+    return hardware_memory_peak(session->device) + session->memory.arena.outside;
 }
 
 void session_log_memory(const struct session *session)

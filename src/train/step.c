@@ -343,6 +343,8 @@ static void pass_queue(struct step_context *step, const struct micro_batch *micr
     const double reduced = clock_now();
     times->reduce += reduced - begin;
     phase_begin(session, STEP_UPDATE);
+    /* After its all-reduce no rank reads the weights: the update may write them if they are shared.
+     */
     flat_norm(&session->flat);
     optimizer_step(step->optimizer, &session->flat, session->io.params, session->io.scaler);
     phase_end(session);

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # long
 # A /dev/shm that is too small, as in many containers: mesh.transport=auto uses the ring and logs the reason;
-# mesh.transport=shared is one error. If only the weights that ranks share do not fit, each rank has its own. The weights
-# have the same bits in all cases.
+# mesh.transport=shared is one error. If shared weights and gradients do not fit, each rank keeps its own. The weights have the
+# same bits in all cases.
 . "$TEST_SOURCE/test/support/program.sh"
 
 unshare --mount true 2>/dev/null || skip_all 'needs root, for a namespace'
@@ -43,6 +43,12 @@ result 'weights in shared memory have the same bits' "$(
 cramped kept 95m $small model.dim=192 model.depth=6 train.steps=2 optim.ema=0.9 mesh.strategy=fsdp output.tensorboard=off run.dir="$work/kept" checkpoint.memory=1
 result 'checkpoints in memory have the first claim on shared memory' "$(
     [ $status -eq 0 ] || echo "exit status $status;"
-    grep -q '^ranks do not share memory .*: checkpoint.memory needs the room in /dev/shm' "$run_log" || echo "no such line;"
+    grep -q '^ranks do not share memory .*: with checkpoint.memory they need .* MB of /dev/shm, where .* MB are free' "$run_log" || echo "no such line;"
     cmp "$work/own/weights.safetensors" "$work/kept/weights.safetensors" 2>&1)" "$run_log"
+run 2 eval eval "$work/common/checkpoints/last.h5"
+run 2 exact $small train.steps=2 train.exact=layout output.tensorboard=off run.dir="$work/exact"
+run 1 plan plan $small train.exact=layout plan.cluster="$TEST_SOURCE/input/clusters/epyc_ib100.ini"
+result 'nothing to share is no reason for a message' "$(
+    ! grep -h 'do not share\|internal error' "$work/eval.log" "$work/exact.log" "$work/plan.log"
+    grep -q '^ *4096 ' "$work/plan.log" || grep -q 'less than one per rank' "$work/plan.log" || echo "no plan;")" "$work/eval.log"
 result 'no run leaves a name in /dev/shm' "$(grep '^vittrain-' left)"

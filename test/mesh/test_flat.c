@@ -86,8 +86,7 @@ struct flat_fixture {
     void *memory;
 };
 
-/* Sharded between uses: nothing; gradients; gradients and weights; gradients, while ranks share
- * memory. */
+/* Sharded between uses: nothing; gradients; gradients and weights; the same, with shared memory. */
 enum policy { KEEP_ALL, KEEP_WEIGHTS, KEEP_NOTHING, SHARE_MEMORY, POLICIES };
 
 static void flat_fixture_open(struct flat_fixture *fixture, int shard, enum policy policy,
@@ -99,12 +98,14 @@ static void flat_fixture_open(struct flat_fixture *fixture, int shard, enum poli
     fixture->mesh.reduce_compute = type != TYPE_FP32;
     fixture->mesh.shard_gradients = policy >= KEEP_WEIGHTS;
     fixture->mesh.shard_weights = policy >= KEEP_NOTHING;
-    fixture->mesh.shares_memory = policy == SHARE_MEMORY && world->size > 1;
+    fixture->mesh.one_node = world->size > 1;
     if (policy == SHARE_MEMORY)
         assert_true(world->backend->set_transport(fixture->mesh.shard, TRANSPORT_SHARED, &error) &&
                     world->backend->set_transport(fixture->mesh.replica, TRANSPORT_SHARED, &error));
     flat_open(&fixture->flat, units, UNITS, &fixture->mesh, device, stream, type, 2, true,
               training);
+    if (policy == SHARE_MEMORY && world->size > 1 && device->backend->comm_open == NULL)
+        flat_use_shared_memory(&fixture->flat);
     arena_measure(&fixture->arena);
     flat_allocate(&fixture->flat, &fixture->arena);
     assert_true(flat_share(&fixture->flat, &error));

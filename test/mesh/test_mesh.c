@@ -9,7 +9,7 @@
 
 /* Returns the error of an invalid mesh, NULL for a valid one. */
 static const char *imagined(int ranks, int node_ranks, int strategy, int64_t shard, char *described,
-                            bool *shares_memory)
+                            bool *one_node)
 {
     static struct error error;
     struct options options = {.mesh = {.strategy = strategy, .shard = shard}};
@@ -18,7 +18,7 @@ static const char *imagined(int ranks, int node_ranks, int strategy, int64_t sha
     if (!mesh_imagine(&mesh, ranks - 1, ranks, node_ranks, &options.mesh, &error))
         return error.text;
     mesh_describe(&mesh, described, 128);
-    *shares_memory = mesh.shares_memory;
+    *one_node = mesh.one_node;
     assert_int_equal(mesh.shard->size * mesh.replica->size, ranks);
     assert_int_equal(mesh.replica->rank * mesh.shard->size + mesh.shard->rank, ranks - 1);
     mesh_close(&mesh);
@@ -30,7 +30,7 @@ TEST(every_strategy_is_a_point_on_the_mesh)
     static const struct {
         int strategy;
         int64_t shard;
-        bool shares_memory;
+        bool one_node;
         const char *described;
     } cases[] = {
         {STRATEGY_DDP, 0, false, "ddp, 8 ranks on 2 nodes: replica 8 x shard 1"},
@@ -42,28 +42,28 @@ TEST(every_strategy_is_a_point_on_the_mesh)
         {STRATEGY_HSDP, 8, false, "hsdp, 8 ranks on 2 nodes: replica 1 x shard 8"},
     };
     char described[128];
-    bool shares_memory;
+    bool one_node;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        assert_null(imagined(8, 4, cases[i].strategy, cases[i].shard, described, &shares_memory));
+        assert_null(imagined(8, 4, cases[i].strategy, cases[i].shard, described, &one_node));
         assert_string_equal(described, cases[i].described);
-        assert_int_equal(shares_memory, cases[i].shares_memory);
+        assert_int_equal(one_node, cases[i].one_node);
     }
     /* The last three of six ranks are on two nodes. */
-    assert_null(imagined(6, 4, STRATEGY_FSDP, 3, described, &shares_memory));
-    assert_false(shares_memory);
+    assert_null(imagined(6, 4, STRATEGY_FSDP, 3, described, &one_node));
+    assert_false(one_node);
 }
 
 TEST(meshes_that_cannot_be_are_errors)
 {
     char described[128];
-    bool shares_memory;
-    const char *text = imagined(8, 4, STRATEGY_FSDP, 3, described, &shares_memory);
+    bool one_node;
+    const char *text = imagined(8, 4, STRATEGY_FSDP, 3, described, &one_node);
     assert_non_null(text);
     assert_has(text, "mesh.shard=3 does not divide the 8 ranks");
-    text = imagined(8, 4, STRATEGY_DDP, 4, described, &shares_memory);
+    text = imagined(8, 4, STRATEGY_DDP, 4, described, &one_node);
     assert_non_null(text);
     assert_has(text, "mesh.strategy=ddp does not shard");
-    text = imagined(8, 3, STRATEGY_HSDP, 0, described, &shares_memory);
+    text = imagined(8, 3, STRATEGY_HSDP, 0, described, &one_node);
     assert_non_null(text);
     assert_has(text, "the nodes have 2 to 3 ranks: start as many on each");
 }
@@ -79,11 +79,7 @@ TEST(meshes_are_described)
     snprintf(expected, sizeof expected, "hsdp, %d rank%s on 1 node: replica 1 x shard %d",
              world->size, world->size > 1 ? "s" : "", world->size);
     assert_string_equal(text, expected);
-    assert_int_equal(mesh.shares_memory, world->size > 1);
-    mesh_close(&mesh);
-    options.mesh.transport = TRANSPORT_RING;
-    assert_true(mesh_open(&mesh, world, &options.mesh, &error));
-    assert_false(mesh.shares_memory);
+    assert_int_equal(mesh.one_node, world->size > 1);
     mesh_close(&mesh);
 }
 

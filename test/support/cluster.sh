@@ -312,6 +312,7 @@ job_state() { head_run scontrol show job "$1" | sed -n 's/.*JobState=\([A-Z_]*\)
 
 job_wait() {
     tries=0
+    # Slurm may not answer at once: then the state is empty.
     while [ $tries -lt 1500 ]; do
         found=$(job_state "$1")
         case $found in '' | PENDING | RUNNING | COMPLETING | CONFIGURING | SUSPENDED | REQUEUE*) ;; *) break ;; esac

@@ -97,6 +97,8 @@ static void open_model(struct vit_fixture *fixture, struct model *model, struct 
     flat_open(&fixture->flat, model->units, model->unit_count, &fixture->mesh, fixture->device,
               fixture->stream, model->compute, optimizer_moments(&fixture->options),
               fixture->options.optim.ema > 0, true);
+    if (fixture->mesh.one_node && backend->comm_open == NULL)
+        flat_use_shared_memory(&fixture->flat);
     arena_measure(&fixture->arena);
     lay_out(fixture);
     ENSURE(flat_share(&fixture->flat, error), "%s", error->text);

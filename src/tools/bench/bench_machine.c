@@ -12,6 +12,7 @@
 #include "core/median.h"
 #include "core/version.h"
 #include "tools/bench/bench_machine.h"
+#include "train/hardware.h"
 #include "train/peak.h"
 
 /* The meaning of the sizes depends on the operation: see bench_machine.h. */
@@ -238,7 +239,7 @@ static void machine_measure(struct machine_bench *self, struct error *error)
         *machine = (struct machine){.node_ranks = (int)node_ranks,
                                     .nodes = self->bench->nodes,
                                     .threads = self->limits.threads > 0 ? self->limits.threads : 1,
-                                    .shares = self->device->backend->memory_free == NULL,
+                                    .shared_memory = !hardware_has_memory(self->device),
                                     .memory = (double)self->limits.memory_bytes,
                                     .alone = 1,
                                     .inside = network,
