@@ -111,8 +111,9 @@ int comm_node_count(struct comm *world, int *node)
     return nodes;
 }
 
-/* All-zero contributions mean no error, so that the other ranks of a fake group agree. */
-bool comm_agree(struct comm *comm, struct error *error)
+/* All ranks get the error of the lowest rank that has one. named: with a prefix that names the
+ * rank. All-zero contributions mean no error, so that the other ranks of a fake group agree. */
+static bool error_agree(struct comm *comm, struct error *error, bool named)
 {
     if (error->agreed)
         return false;
@@ -123,7 +124,7 @@ bool comm_agree(struct comm *comm, struct error *error)
     int reporter = comm->size - (int)from_last;
     if (comm->size > 1) {
         struct error agreed = *error;
-        if (reporter == comm->rank)
+        if (reporter == comm->rank && named)
             snprintf(agreed.text, sizeof agreed.text, "rank %d on %s: %.*s", comm->rank,
                      comm_host(), (int)sizeof agreed.text - HOST_NAME - 32, error->text);
         comm_broadcast(comm, &agreed, sizeof agreed, COMM_BYTE, reporter);
@@ -133,11 +134,14 @@ bool comm_agree(struct comm *comm, struct error *error)
     return false;
 }
 
+bool comm_agree(struct comm *comm, struct error *error)
+{
+    return error_agree(comm, error, true);
+}
+
 bool comm_share_error(struct comm *comm, struct error *error)
 {
-    comm_broadcast(comm, error, sizeof *error, COMM_BYTE, 0);
-    error->agreed = error->kind != ERROR_NONE;
-    return !error->agreed;
+    return error_agree(comm, error, false);
 }
 
 bool comm_same(struct comm *comm, const void *data, size_t bytes)

@@ -173,8 +173,8 @@ int comm_node_count(struct comm *world, int *node);
  * message and one exit code. */
 bool comm_agree(struct comm *comm, struct error *error);
 
-/* Collective. All ranks get the error of rank 0, or none, without a prefix: for a fault that only
- * rank 0 can find. Returns true if there is none. */
+/* As comm_agree, without the prefix: for faults that only one rank looks for, or texts that name
+ * the rank. */
 bool comm_share_error(struct comm *comm, struct error *error);
 
 /* Collective: true if these bytes are equal on all ranks (compared by CRC32C). */

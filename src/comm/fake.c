@@ -135,13 +135,12 @@ static void *fake_handle(struct comm *comm)
     return NULL;
 }
 
-/* The memory takes no room before it is written. */
+/* Addresses of the common part and of the areas up to this rank's, which plans do not access. */
 static void *fake_share_memory(struct comm *comm, size_t common, size_t each, struct error *error)
 {
     struct fake *fake = (struct fake *)comm;
-    const size_t bytes = common + each * (size_t)comm->size;
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    const size_t bytes = common + each * ((size_t)comm->rank + 1);
+    void *memory = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) {
         error_set(error, ERROR_MEMORY, "no address space of %zu bytes", bytes);
         return NULL;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Memory that the ranks of a group within a node share: a POSIX shared memory object, unlinked as
- * soon as all ranks have opened it, so that a job that dies leaves no file. Every rank allocates
- * its part at once, so that a too small /dev/shm (common in containers) is an error here and not a
- * SIGBUS later. MPI_Win_allocate_shared does not work for this: in Open MPI the other ranks wait
+ * soon as all ranks have opened it, so that a job that dies leaves no file. Then every rank
+ * allocates its part, so that a too small /dev/shm (common in containers) is an error here and not
+ * a SIGBUS later. MPI_Win_allocate_shared does not work for this: in Open MPI the other ranks wait
  * forever if the first rank finds no room. */
 #include "comm/internal.h"
 
@@ -88,13 +88,15 @@ void *segment_open(struct comm *comm, int64_t identity, size_t bytes,
     comm_broadcast(comm, name, sizeof name, COMM_BYTE, 0);
     if (comm->rank != 0)
         file = segment_join(bytes, name, &own);
-    if (own.kind == ERROR_NONE)
-        memory = segment_map(file, bytes, parts, &own);
-    if (file >= 0)
-        close(file);
     bool good = comm_agree(comm, &own);
     if (comm->rank == 0 && name[0] != '\0')
         shm_unlink(name);
+    if (good) {
+        memory = segment_map(file, bytes, parts, &own);
+        good = comm_agree(comm, &own);
+    }
+    if (file >= 0)
+        close(file);
     if (good)
         return memory;
     error_set(error, ERROR_MEMORY, "%s", own.text);

@@ -148,7 +148,7 @@ bool flat_share(struct flat_model *flat, struct error *error)
     if (flat->common_bytes + flat->area_bytes > 0)
         flat->node_memory =
             group->backend->share_memory(group, flat->common_bytes, flat->area_bytes, error);
-    return comm_agree(flat->mesh->world, error);
+    return comm_share_error(flat->mesh->world, error); /* the text names the rank */
 }
 
 void flat_unshare(struct flat_model *flat)

@@ -166,7 +166,7 @@ double flat_running_weight(int64_t accumulate, int64_t pieces, int64_t micro);
 
 /* Sets this rank's part to its initial values: masters and averages random, moments and gradients
  * zero. flat_refresh computes the compute copies from the masters; call it after initialising or
- * loading. */
+ * loading. With shares_memory it is collective. */
 void flat_initialize(struct flat_model *flat, uint64_t seed);
 void flat_refresh(struct flat_model *flat);
 
@@ -211,7 +211,7 @@ void flat_norms_sum(const struct flat_model *flat);
 void flat_add_sums(const struct flat_model *flat, double *sums, int64_t count);
 
 /* Swaps the moving averages (EMA) and the masters and updates the compute copies: for evaluation
- * with the averages. */
+ * with the averages. With shares_memory it is collective. */
 void flat_swap_average(struct flat_model *flat);
 
 /* Compares the hashes (core/hash.h) of the masters of all replicas. Collective. Returns false if

@@ -71,6 +71,9 @@ static bool memory_print(const struct plan *plan, size_t *base, bool *own, struc
                       row_total(rows[ARENA_UNIT_ROWS + u]));
     classes_print("shared", rows[ARENA_SHARED_ROW], row_total(rows[ARENA_SHARED_ROW]));
     classes_print("arena", session.memory.arena.by_class, arena);
+    if (session.memory.arena.outside > 0)
+        last_line_print("in /dev/shm", session.memory.arena.outside,
+                        "  of the arena: weights and gradients that ranks share");
     last_line_print("loaders", feeds,
                     *own ? "  batches loaded ahead, on the host" : "  batches loaded ahead");
     if (plan->kept > 0)

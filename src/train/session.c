@@ -331,8 +331,8 @@ static void memory_print(const struct session *session)
         log_detail("  %-12s %10.2f MiB", memory_class_name[i], mib(memory->arena.by_class[i]));
     log_detail("  %-12s %10.2f MiB", "arena", mib(arena_total(&memory->arena)));
     if (memory->arena.outside > 0)
-        log_detail("  %-12s %10.2f MiB of these: weights and gradients that ranks share",
-                   "/dev/shm", mib(memory->arena.outside));
+        log_detail("  %-12s %10.2f MiB of the arena: weights and gradients that ranks share",
+                   "in /dev/shm", mib(memory->arena.outside));
     log_detail("  %-12s %10.2f MiB for batches that are loaded ahead", "loaders",
                mib(memory->loader_bytes));
     if (memory->snapshot_bytes > 0)
@@ -476,9 +476,37 @@ static bool session_share(struct session *session)
                   needed / 1e6, free / 1e6);
     if (comm_agree(session->mesh.world, &error) && flat_share(&session->flat, &error))
         return true;
-    flat_unshare(&session->flat);
     log_info("ranks do not share memory for weights and gradients: %s", error.text);
     return false;
+}
+
+/* Collective. True if a rank needs less memory without sharing. Slots can be smaller than this
+ * rank's part of whole weights. */
+static bool session_could_unshare(const struct session *session)
+{
+    int64_t could = session->flat.shares_memory && session->mesh.shard_weights;
+    comm_all_reduce(session->mesh.world, &could, 1, COMM_INT64, COMM_MAX);
+    return could != 0;
+}
+
+/* Collective. Measures the memory, opens what ranks share, and checks that all of it is available;
+ * without sharing if that is not possible. */
+static bool memory_settle(struct session *session, int64_t batch, const struct image_source *source,
+                          bool training, struct error *error)
+{
+    const size_t rows = (size_t)session->model->unit_count + ARENA_UNIT_ROWS;
+    if (session_fits(session, batch, source, training, error)) {
+        if (session_share(session))
+            return true;
+    } else if (session_could_unshare(session)) {
+        log_info("ranks do not share memory for weights and gradients: slots need less");
+        *error = (struct error){0};
+    } else {
+        return false;
+    }
+    flat_unshare(&session->flat);
+    memset(session->memory.rows, 0, rows * sizeof *session->memory.rows);
+    return session_fits(session, batch, source, training, error);
 }
 
 bool session_allocate(struct session *session, int64_t batch, const struct image_source *source,
@@ -507,13 +535,8 @@ bool session_allocate(struct session *session, int64_t batch, const struct image
         session->timer.seconds = allocate(units, sizeof *session->timer.seconds);
     }
     status_set_phase(PHASE_MEMORY);
-    if (!session_fits(session, batch, source, training, error))
+    if (!memory_settle(session, batch, source, training, error))
         return false;
-    if (!session_share(session)) {
-        memset(memory->rows, 0, (units + ARENA_UNIT_ROWS) * sizeof *memory->rows);
-        if (!session_fits(session, batch, source, training, error))
-            return false;
-    }
     size_t bytes = memory->arena.peak;
     memory->allocation = session->device->backend->allocate(session->device, bytes, error);
     if (memory->allocation != NULL)

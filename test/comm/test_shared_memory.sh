@@ -45,6 +45,17 @@ result 'checkpoints in memory have the first claim on shared memory' "$(
     [ $status -eq 0 ] || echo "exit status $status;"
     grep -q '^ranks do not share memory .*: with checkpoint.memory they need .* MB of /dev/shm, where .* MB are free' "$run_log" || echo "no such line;"
     cmp "$work/own/weights.safetensors" "$work/kept/weights.safetensors" 2>&1)" "$run_log"
+large="$small model.dim=192 model.depth=48 train.batch=2 train.global_batch=0 train.steps=1 mesh.strategy=fsdp output.tensorboard=off"
+needs() { # NAME WORD...: print the MiB of a rank
+    run 1 "$@"
+    awk '$1 == "rank" { print $2 }' "$work/$1.log"
+}
+enough=$(awk -v a="$(needs planned plan $large plan.ranks=2)" -v b="$(needs slots plan $large plan.ranks=2 mesh.transport=ring)" \
+    'BEGIN { print b < a ? int(1024 * (a + b) / 2) "KiB" : "slots need more" }')
+run 2 less train $large plan.memory="$enough" run.dir="$work/less"
+result 'a run that fits with slots only does not share' "$(
+    [ $status -eq 0 ] || echo "exit status $status;"
+    grep -q '^ranks do not share memory .*: slots need less' "$run_log" || echo "no such line with $enough")" "$run_log"
 run 2 eval eval "$work/common/checkpoints/last.h5"
 run 2 exact $small train.steps=2 train.exact=layout output.tensorboard=off run.dir="$work/exact"
 run 1 plan plan $small train.exact=layout plan.cluster="$TEST_SOURCE/input/clusters/epyc_ib100.ini"
