@@ -11,12 +11,16 @@ planned_arena() {
         ' "$1"
 }
 
+# A small /dev/shm, as in many containers, has no room for the largest of these models.
+transport=auto
+[ "$(df -Pk /dev/shm | awk 'NR == 2 { print $4 }')" -ge 300000 ] || transport=ring
+
 # same_plan STRATEGY NAME [OPTION...]: a run on two ranks has the arena of its plan.
 same_plan() {
     strategy=$1 case=$1$2
     shift 2
-    run 2 train -v $small "$@" train.steps=1 mesh.strategy=$strategy run.dir="$work/$case"
-    run 1 plan plan $small "$@" mesh.strategy=$strategy plan.ranks=2
+    run 2 train -v $small "$@" train.steps=1 mesh.strategy=$strategy mesh.transport=$transport run.dir="$work/$case"
+    run 1 plan plan $small "$@" mesh.strategy=$strategy mesh.transport=$transport plan.ranks=2
     awk '/^  [a-z]+ +[0-9.]+ MiB( |$)/ && /weights|gradients|optimizer|gathered|activations|buffers|arena/ && !/of rank/ {
         for (i = 2; i <= NF; i++) if ($i == "MiB") print $(i - 2), $(i - 1) }' "$work/train.log" >"$work/taken"
     planned_arena "$work/plan.log" >"$work/planned"
