@@ -96,11 +96,10 @@ cluster exec 3 sh -c '. "$0/env.sh" && cd "$0" && exec "$@"' "$work" "$vittrain"
 job=$!
 row() { tail -n 1 "$work/outside/metrics.csv" 2>/dev/null | cut -d, -f2; }
 later() { [ "$(row)" -gt $((reached + 20)) ] 2>/dev/null; }
-reached=0
 for resumed in 0 1 2; do
     wait_until sh -c "[ \$(grep -c '^resuming from /dev/shm' '$run_log') -eq $resumed ]"
-    wait_until later
     reached=$(row)
+    wait_until later
     kill -9 "$(processes "^$vittrain run.dir=$work/outside " | tail -n 1)"
 done
 wait_until sh -c "[ \$(grep -c '^resuming from /dev/shm' '$run_log') -eq 3 ]"
