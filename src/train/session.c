@@ -454,6 +454,8 @@ static void loss_weights_set(struct session *session, const struct image_source 
 static bool session_fits(struct session *session, int64_t batch, const struct image_source *source,
                          bool training, struct error *error)
 {
+    const size_t rows = (size_t)session->model->unit_count + ARENA_UNIT_ROWS;
+    memset(session->memory.rows, 0, rows * sizeof *session->memory.rows);
     session_measure(session, batch, source, training, session->memory.rows);
     snapshot_decide(session);
     memory_print(session);
@@ -494,7 +496,6 @@ static bool session_could_unshare(const struct session *session)
 static bool memory_settle(struct session *session, int64_t batch, const struct image_source *source,
                           bool training, struct error *error)
 {
-    const size_t rows = (size_t)session->model->unit_count + ARENA_UNIT_ROWS;
     if (session_fits(session, batch, source, training, error)) {
         if (session_share(session))
             return true;
@@ -505,7 +506,6 @@ static bool memory_settle(struct session *session, int64_t batch, const struct i
         return false;
     }
     flat_unshare(&session->flat);
-    memset(session->memory.rows, 0, rows * sizeof *session->memory.rows);
     return session_fits(session, batch, source, training, error);
 }
 

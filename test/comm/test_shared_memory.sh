@@ -29,18 +29,19 @@ bad=$([ $status -eq 2 ] || echo "exit status $status")
 [ "$(grep -c 'error: .*mesh.transport=shared: .*no room in /dev/shm' "$work/shared.log")" = 1 ] ||
     bad="$bad; not one message"
 result 'shared is refused' "$bad" "$work/shared.log"
+middle="$small model.dim=192 model.depth=6 train.steps=2 optim.ema=0.9 mesh.strategy=fsdp output.tensorboard=off"
 # 8 MiB hold the window, but not 17 MiB of weights and gradients.
-cramped own 8m $small model.dim=192 model.depth=6 train.steps=2 optim.ema=0.9 mesh.strategy=fsdp output.tensorboard=off run.dir="$work/own"
+cramped own 8m $middle run.dir="$work/own"
 result 'weights and gradients that do not fit are not shared' "$(
     [ $status -eq 0 ] || echo "exit status $status;"
     grep -q '^ranks do not share memory for weights and gradients: rank 0 on .*: shared memory of .* KiB: no room in /dev/shm' "$run_log" || echo "no such line;"
     grep -q '^mesh: .*; transport: shared$' "$run_log" || echo "not by shared memory")" "$run_log"
-cramped common 64m $small model.dim=192 model.depth=6 train.steps=2 optim.ema=0.9 mesh.strategy=fsdp output.tensorboard=off run.dir="$work/common"
+cramped common 64m $middle run.dir="$work/common"
 result 'weights in shared memory have the same bits' "$(
     ! grep 'ranks do not share memory' "$run_log"
     cmp "$work/own/weights.safetensors" "$work/common/weights.safetensors" 2>&1)" "$run_log"
 # Checkpoints take 83 MiB, weights and gradients 17 MiB, the window 5 MiB.
-cramped kept 95m $small model.dim=192 model.depth=6 train.steps=2 optim.ema=0.9 mesh.strategy=fsdp output.tensorboard=off run.dir="$work/kept" checkpoint.memory=1
+cramped kept 95m $middle run.dir="$work/kept" checkpoint.memory=1
 result 'checkpoints in memory have the first claim on shared memory' "$(
     [ $status -eq 0 ] || echo "exit status $status;"
     grep -q '^ranks do not share memory .*: with checkpoint.memory they need .* MB of /dev/shm, where .* MB are free' "$run_log" || echo "no such line;"
