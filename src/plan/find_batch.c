@@ -121,9 +121,7 @@ static bool run_step(struct run *run, double *seconds, struct error *error)
 static void trial_measure(const struct session *session, bool peak_reset, struct comm *world,
                           struct batch_trial *trial)
 {
-    size_t peak =
-        peak_reset ? hardware_memory_peak(session->device) : hardware_memory_now(session->device);
-    peak += session->memory.arena.outside;
+    const size_t peak = session_memory_used(session, peak_reset);
     int64_t values[] = {(int64_t)(session_needs(session) + session->memory.base), (int64_t)peak,
                         (int64_t)(trial->seconds * 1e6)};
     comm_all_reduce(world, values, 3, COMM_INT64, COMM_MAX);

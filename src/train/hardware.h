@@ -27,7 +27,7 @@ bool hardware_has_memory(const struct device *device);
 
 /* Pages of program, library and data files do not count as memory of a host: the processes of a
  * node share them, the kernel can drop them, and their resident part differs between systems and
- * starts. Shared memory does not count either; session_memory_peak adds this rank's part of weights
+ * starts. Shared memory does not count either; session_memory_used adds this rank's part of weights
  * and gradients. */
 
 /* Return the bytes in use before a run allocates its memory. On a GPU: all that is not free. On a

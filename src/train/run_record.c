@@ -61,7 +61,7 @@ static struct rank_facts *rank_facts_gather(const struct trainer *trainer)
     getrusage(RUSAGE_SELF, &usage);
     *own = (struct rank_facts){.threads = session->limits.threads,
                                .planned_bytes = (double)planned_bytes(session),
-                               .peak_bytes = (double)session_memory_peak(session),
+                               .peak_bytes = (double)session_memory_used(session, true),
                                .user_seconds = timeval_seconds(usage.ru_utime),
                                .system_seconds = timeval_seconds(usage.ru_stime),
                                .steps = (double)trainer->attempt.steps,

@@ -567,9 +567,10 @@ void session_set_scaler(struct session *session, const struct loss_scaler *scale
     backend->stream_synchronize(session->stream);
 }
 
-size_t session_memory_peak(const struct session *session)
+size_t session_memory_used(const struct session *session, bool peak)
 {
-    return hardware_memory_peak(session->device) + session->memory.arena.outside;
+    return (peak ? hardware_memory_peak(session->device) : hardware_memory_now(session->device)) +
+           session->memory.arena.outside;
 }
 
 void session_log_memory(const struct session *session)
@@ -577,7 +578,7 @@ void session_log_memory(const struct session *session)
     bool gpu = hardware_has_memory(session->device);
     size_t arena = arena_total(&session->memory.arena), base = session->memory.base;
     size_t needed = session_needs(session), planned = needed + base;
-    size_t peak = session_memory_peak(session);
+    size_t peak = session_memory_used(session, true);
     log_info("memory of rank 0: planned %.1f MiB (arena %.1f + loaders and checkpoints %.1f + %s "
              "%.1f), %s at most %.1f MiB (%+.1f %%)",
              mib(planned), mib(arena), mib(needed - arena), gpu ? "context" : "libraries",

@@ -135,9 +135,9 @@ int64_t session_grains(const struct session *session);
 size_t session_needs(const struct session *session);
 /* Releases the memory for background checkpoints. */
 void session_drop_snapshot(struct session *session);
-/* The largest memory of this rank so far (hardware_memory_peak), with its part of the memory that
- * ranks share. */
-size_t session_memory_peak(const struct session *session);
+/* Returns the memory in use now, or its peak so far (hardware.h), with this rank's part of the
+ * memory that ranks share. */
+size_t session_memory_used(const struct session *session, bool peak);
 /* Logs rank 0's memory next to the planned size. */
 void session_log_memory(const struct session *session);
 void session_close(struct session *session);
