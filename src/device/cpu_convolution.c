@@ -2,7 +2,8 @@
 /* Convolutions on the CPU. kernels_convolution.c computes those with few channels,
  * cpu_convolution_implicit.c most of those in fp32 without AVX-512, and oneDNN all others. Types
  * that the processor cannot multiply are converted to fp32, a few samples at a time. On processors
- * with AMX, tiles/kernels_convolution.c computes the weight's gradient in bf16. Where oneDNN
+ * with AMX, cpu_convolution_linear.c computes large convolutions of 1 x 1 in bf16, and
+ * tiles/kernels_convolution.c the weight's gradient of the others. Where oneDNN
  * computes this gradient, the order of its sums depends on the number of threads; these are the
  * only results whose bits may differ between numbers of threads. If results must be reproducible,
  * it is computed by cpu_convolution_implicit.c instead. */
@@ -10,6 +11,7 @@
 
 #include "device/cpu.h"
 #include "device/cpu_convolution_implicit.h"
+#include "device/cpu_convolution_linear.h"
 #include "device/cpu_convolution_plan.h"
 
 enum { BLOCK_ELEMENTS = 16384 };
@@ -163,6 +165,8 @@ size_t cpu_convolution_workspace(struct device *device, enum data_type type,
 
     if (shape->batch == 0 || cpu_convolution_is_direct(shape))
         return 0;
+    if (convolution_linear_supports(cpu, type, shape))
+        return convolution_linear_workspace(shape);
     part.batch = samples_at_a_time(cpu, type, shape);
     most = plans_bytes(cpu, type, &part);
     part.batch = shape->batch % part.batch;
@@ -264,6 +268,10 @@ void cpu_convolution_forward(struct stream *stream, const struct convolution_for
         cpu_convolution_direct_forward(cpu, args);
         return;
     }
+    if (convolution_linear_supports(cpu, args->type, shape)) {
+        convolution_linear_forward(stream, args);
+        return;
+    }
     const struct copies copies = copies_layout(cpu, args->type, shape, args->workspace);
     const int64_t step = samples_at_a_time(cpu, args->type, shape);
     for (int64_t sample = 0; sample < shape->batch; sample += step) {
@@ -354,6 +362,10 @@ void cpu_convolution_backward(struct stream *stream, const struct convolution_ba
 
     if (shape->batch == 0)
         return;
+    if (convolution_linear_supports(cpu, args->type, shape)) {
+        convolution_linear_backward(stream, args);
+        return;
+    }
     /* The functions below always accumulate, so overwriting starts from zero. */
     if (args->overwrite && args->dweight != NULL)
         cpu_zero(stream, args->dweight, (size_t)convolution_weights(shape) * sizeof *args->dweight);

@@ -7,7 +7,8 @@
 
 enum { BLOCK_ROWS = 64, ROWS_AT_A_TIME = 4 };
 
-/* Rows are read a few at a time, in columns of one vector. Hardware does not prefetch in this order.
+/* Rows are read a few at a time, in columns of one vector. Hardware does not prefetch in this
+ * order.
  */
 enum { PREFETCH_BYTES = 8192 };
 

@@ -44,7 +44,7 @@ static struct layout layout_of(const struct attention_head *head)
                            .block = queries < most ? queries : most};
 }
 
-/* Packed operands a and b of products are strips of 16 lines (struct tile_strip). */
+/* Packed operands a and b of products are strips of 16 lines (struct tile_pair). */
 struct operands {
     uint16_t *k;                        /* b: strips of tokens */
     uint16_t *v;                        /* b: strips of columns; backward: of tokens */
@@ -114,18 +114,18 @@ static void pack_rows(const struct attention_head *head, const uint16_t *first, 
 {
     const int64_t dim = head->head_dim;
 
-    for (int64_t row = 0; row < round_up(count, PAIR); row += TILE) {
-        const int64_t left = integer_clamp(count - row, 0, TILE);
-        for (int64_t next = row + TILE; next < integer_clamp(count, 0, row + 2 * TILE); next++)
+    for (int64_t row = 0; row < count; row += PAIR) {
+        for (int64_t next = row + PAIR; next < integer_clamp(count, 0, row + 2 * PAIR); next++)
             for (int64_t d = 0; d < dim; d += TILE_INNER)
                 __builtin_prefetch(first + next * stride + d);
         KERNEL(tile_product_kernels)
-            .pack(&(struct tile_strip){.from = first + (left > 0 ? row * stride : 0),
-                                       .lines = left,
-                                       .k = dim,
-                                       .stride = stride,
-                                       .along_k = true,
-                                       .of_b = of_b},
+            .pack(&(struct tile_pair){.from = first + row * stride,
+                                      .lines = integer_clamp(count - row, 0, PAIR),
+                                      .k = dim,
+                                      .stride = stride,
+                                      .step = TILE * dim,
+                                      .along_k = true,
+                                      .of_b = of_b},
                   strips + row * dim);
     }
 }
@@ -134,12 +134,17 @@ static void pack_rows(const struct attention_head *head, const uint16_t *first, 
 static void pack_columns(const struct attention_head *head, const uint16_t *first, int64_t stride,
                          int64_t count, bool of_b, uint16_t *strips)
 {
-    for (int64_t d = 0; d < head->head_dim; d += TILE)
+    const int64_t row = round_up(count, PAIR);
+
+    for (int64_t d = 0; d < head->head_dim; d += PAIR)
         KERNEL(tile_product_kernels)
-            .pack(
-                &(struct tile_strip){
-                    .from = first + d, .lines = TILE, .k = count, .stride = stride, .of_b = of_b},
-                strips + d * round_up(count, PAIR));
+            .pack(&(struct tile_pair){.from = first + d,
+                                      .lines = PAIR,
+                                      .k = count,
+                                      .stride = stride,
+                                      .step = TILE * row,
+                                      .of_b = of_b},
+                  strips + d * row);
 }
 
 /* Store fp32 rows [count, dim] as bf16, times scales[row] or, if it is NULL, times `scale`. */

@@ -11,15 +11,18 @@
  * A tile product multiplies 16 rows of 32 pixels of dy with 16 columns of 32 pixels of x. It
  * requires dy as [o][q] and x as pairs of pixels, [q / 2][c][2]. A shift may be odd, so x is stored
  * in pairs starting at even and at odd q. A chunk of pixels is packed in this layout into the
- * thread's workspace and then multiplied for all channels of the task while it is in the L2 cache.
+ * thread's workspace and then multiplied for all channels of the task while it is in the cache.
  */
 #include "device/cpu.h"
 #include "device/tiles/tile.h"
 #include "device/tiles/tiles.h"
 
-/* Maximum channels of dy and x in a task; target number of tasks; bytes of a chunk. */
-enum { TASK_OUT = 128, TASK_IN = 64, TASKS = 32, CHUNK_BYTES = 640 << 10 };
-enum { LEAST_PIXELS = 256, MOST_PIXELS = 4096, MOST_TAPS = 64, MOST_STRIDE = 2 };
+/* Target number of tasks; pixels of a chunk, so that 32 lines of dy remain in the L1 cache. */
+enum { TASKS = 32, CHUNK = 256 };
+/* Maximum channels of dy and x in a task. With one tap, the sums of more channels fit into the
+ * cache. */
+enum { TASK_OUT = 128, TASK_IN = 64, TASK_OF_ONE_TAP = 256 };
+enum { MOST_TAPS = 64, MOST_STRIDE = 2 };
 
 static int64_t tiles_of(int64_t channels)
 {
@@ -31,9 +34,11 @@ struct plan {
     const struct convolution_shape *shape;
     int64_t out_height, out_width;
     int64_t pitch, sample;         /* distance in q between rows, between samples */
-    int64_t out_parts, in_parts;   /* tasks of TASK_OUT, TASK_IN channels */
+    int64_t task_out, task_in;     /* most channels of a task */
+    int64_t out_parts, in_parts;   /* tasks of these channels */
     int64_t groups, group_samples; /* tasks of group_samples samples */
     int64_t taps, images, reach;   /* images into which x is split; reach: largest shift */
+    int64_t copies;                /* of x: pairs that start at even and, if shifted, at odd q */
     int64_t chunk;                 /* pixels */
     int64_t out_tiles, in_tiles;   /* of the largest task */
     int64_t pairs;                 /* pairs of x that a chunk needs */
@@ -48,14 +53,10 @@ static void cut_task(struct plan *plan)
 
     plan->group_samples = round_up_division(s->batch, wanted);
     plan->groups = round_up_division(s->batch, plan->group_samples);
-    plan->out_tiles = tiles_of(smaller(s->out, TASK_OUT));
-    plan->in_tiles = tiles_of(smaller(s->in, TASK_IN));
+    plan->out_tiles = tiles_of(smaller(s->out, plan->task_out));
+    plan->in_tiles = tiles_of(smaller(s->in, plan->task_in));
     plan->sums = plan->taps * plan->out_tiles * plan->in_tiles * TILE_FLOATS;
-    const int64_t pixel = 2 * TILE * (plan->out_tiles + 2 * plan->images * plan->in_tiles);
-    int64_t chunk = CHUNK_BYTES / pixel;
-    chunk = chunk > MOST_PIXELS ? MOST_PIXELS : chunk < LEAST_PIXELS ? LEAST_PIXELS : chunk;
-    plan->chunk = smaller(chunk, round_up(plan->group_samples * plan->sample, TILE_INNER)) /
-                  TILE_INNER * TILE_INNER;
+    plan->chunk = smaller(CHUNK, round_up(plan->group_samples * plan->sample, TILE_INNER));
     plan->pairs = (plan->chunk + plan->reach + 3) / 2;
 }
 
@@ -64,8 +65,6 @@ static struct plan plan_of(const struct convolution_shape *s)
     struct plan plan = {.shape = s,
                         .out_height = convolved_size(s->height, s->kernel, s->stride, s->padding),
                         .out_width = convolved_size(s->width, s->kernel, s->stride, s->padding),
-                        .out_parts = round_up_division(s->out, TASK_OUT),
-                        .in_parts = round_up_division(s->in, TASK_IN),
                         .taps = s->kernel * s->kernel};
     const int64_t over = (s->kernel - 1) / s->stride, phases = smaller(s->stride, s->kernel);
 
@@ -74,6 +73,11 @@ static struct plan plan_of(const struct convolution_shape *s)
     plan.sample = plan.pitch * (s->stride == 1 ? s->height + s->padding : plan.out_height + over);
     plan.images = phases * phases;
     plan.reach = over * plan.pitch + over;
+    plan.copies = plan.reach > 0 ? 2 : 1;
+    plan.task_out = plan.taps > 1 ? TASK_OUT : TASK_OF_ONE_TAP;
+    plan.task_in = plan.taps > 1 ? TASK_IN : TASK_OF_ONE_TAP;
+    plan.out_parts = round_up_division(s->out, plan.task_out);
+    plan.in_parts = round_up_division(s->in, plan.task_in);
     cut_task(&plan);
     return plan;
 }
@@ -82,7 +86,7 @@ static struct plan plan_of(const struct convolution_shape *s)
 static size_t thread_bytes(const struct plan *plan)
 {
     const int64_t dy = plan->out_tiles * plan->chunk * TILE * 2;
-    const int64_t x = 2 * plan->images * plan->in_tiles * plan->pairs * TILE * 4;
+    const int64_t x = plan->copies * plan->images * plan->in_tiles * plan->pairs * TILE * 4;
     const int64_t pixels = (2 * plan->pairs + 2) * (int64_t)sizeof(void *);
 
     return (size_t)(dy + x + pixels);
@@ -110,7 +114,7 @@ struct task {
     const uint16_t **from; /* [pixels] */
 };
 
-static const uint16_t zeros[TASK_OUT] = {0};
+static const uint16_t zeros[TASK_OF_ONE_TAP] = {0};
 
 /* The pixels of an image: every `stride`-th pixel of height x width, starting at row `top` and
  * column `left` (negative: padding). */
@@ -137,57 +141,49 @@ static void locate_pixels(const struct task *task, const struct pixels *it, int6
     }
 }
 
-/* Prefetch distance in pixels. */
-enum { AHEAD = 32, LINE = 32 /* elements per cache line */ };
-
-static void pixel_prefetch(const uint16_t *pixel, int64_t channels)
-{
-    for (int64_t c = 0; c < channels; c += LINE)
-        __builtin_prefetch(pixel + c);
-}
-
-/* Pack the pixels in task->from as pairs that start at even and at odd numbers. */
+/* Pack the pixels in task->from as pairs that start at even and, unless `odd` is NULL, at odd
+ * numbers. Channels are packed for two tiles at a time. */
 static void pack_x(const struct task *task, uint32_t *even, uint32_t *odd)
 {
     const int64_t pairs = task->plan->pairs, tiles = tiles_of(task->in_count);
-    const int64_t last = 2 * pairs + 1;
+    const int64_t step = pairs * TILE_INNER;
+    uint16_t unused[TILE_INNER];
 
     for (int64_t i = 0; i < pairs; i++) {
         const uint16_t *const *from = task->from + 2 * i;
-        pixel_prefetch(task->from[smaller(2 * i + AHEAD, last)], task->in_count);
-        pixel_prefetch(task->from[smaller(2 * i + AHEAD + 1, last)], task->in_count);
-        for (int64_t tile = 0; tile < tiles; tile++) {
-            const int64_t left = task->in_count - tile * TILE;
-            const vector_word first = word_from_bf16(from[0] + tile * TILE, left);
-            const vector_word second = word_from_bf16(from[1] + tile * TILE, left);
-            const vector_word third = word_from_bf16(from[2] + tile * TILE, left);
-            const int64_t to = (tile * pairs + i) * TILE;
-            word_store(even + to, word_pair(first, second));
-            word_store(odd + to, word_pair(second, third));
+        for (int64_t tile = 0; tile < tiles; tile += 2) {
+            const int64_t channel = tile * TILE, left = task->in_count - channel;
+            const int64_t first = tile * step + i * TILE_INNER;
+            const bool two = tile + 1 < tiles;
+            const vector_word a = row_spread(row_load(from[0] + channel, left));
+            const vector_word b = row_spread(row_load(from[1] + channel, left));
+            uint16_t *to = (uint16_t *)even + first;
+            pairs_store(a, b, to, two ? to + step : unused);
+            if (odd == NULL)
+                continue;
+            to = (uint16_t *)odd + first;
+            pairs_store(b, row_spread(row_load(from[2] + channel, left)), to,
+                        two ? to + step : unused);
         }
     }
 }
 
-/* Pack the pixels in task->from into tiles. */
+/* Pack the pixels in task->from into tiles. Whole pixels are copied first, because the hardware
+ * prefetches memory that is read in order. */
 static void pack_dy(const struct task *task, int64_t blocks)
 {
-    const int64_t most = task->plan->chunk / TILE_INNER;
+    const int64_t step = task->plan->chunk * TILE, tiles = tiles_of(task->out_count);
+    uint16_t squares[TASK_OF_ONE_TAP / TILE_INNER][SQUARE_NUMBERS], unused[TILE_NUMBERS];
 
     for (int64_t block = 0; block < blocks; block++) {
-        for (int64_t i = 0; block + 1 < blocks && i < TILE_INNER; i++)
-            pixel_prefetch(task->from[(block + 1) * TILE_INNER + i], task->out_count);
-        for (int64_t tile = 0; tile < tiles_of(task->out_count); tile++) {
-            const uint16_t *const *from = task->from + block * TILE_INNER;
-            const int64_t left = task->out_count - tile * TILE;
-            vector_word rows[TILE];
-            TILE_UNROLL
-            for (int i = 0; i < TILE; i++)
-                rows[i] = word_pair(word_from_bf16(from[2 * i] + tile * TILE, left),
-                                    word_from_bf16(from[2 * i + 1] + tile * TILE, left));
-            words_transpose(rows);
-            TILE_UNROLL
-            for (int i = 0; i < TILE; i++)
-                word_store(task->dy + ((tile * most + block) * TILE + i) * TILE_INNER, rows[i]);
+        const uint16_t *const *from = task->from + block * TILE_INNER;
+        for (int64_t i = 0; i < TILE_INNER; i++)
+            for (int64_t channel = 0; channel < task->out_count; channel += TILE_INNER)
+                square_row_store(squares[channel / TILE_INNER], i,
+                                 row_load(from[i] + channel, task->out_count - channel));
+        for (int64_t tile = 0; tile < tiles; tile += 2) {
+            uint16_t *to = task->dy + tile * step + block * TILE_NUMBERS;
+            square_transpose(squares[tile / 2], to, tile + 1 < tiles ? to + step : unused);
         }
     }
 }
@@ -280,7 +276,7 @@ static void run_chunk(const struct task *task, int64_t begin, int64_t blocks)
                                        .top = top - s->padding,
                                        .left = left - s->padding};
         locate_pixels(task, &x_image, begin, 2 * plan->pairs + 2);
-        pack_x(task, task->x, task->x + image_numbers);
+        pack_x(task, task->x, plan->copies > 1 ? task->x + image_numbers : NULL);
         for (int64_t row = top; row < s->kernel; row += s->stride)
             for (int64_t column = left; column < s->kernel; column += s->stride) {
                 const int64_t shift = row / s->stride * plan->pitch + column / s->stride;
@@ -311,18 +307,18 @@ static struct task task_open(const struct cpu_device *cpu, const struct plan *pl
     struct task task = {.plan = plan,
                         .args = args,
                         .first_sample = group * plan->group_samples,
-                        .out = part % plan->out_parts * TASK_OUT,
-                        .in = part / plan->out_parts * TASK_IN,
+                        .out = part % plan->out_parts * plan->task_out,
+                        .in = part / plan->out_parts * plan->task_in,
                         .sums = sums + number * plan->sums};
     char *memory = cpu_workspace_thread(cpu, thread_bytes(plan));
 
     task.samples = smaller(plan->group_samples, s->batch - task.first_sample);
-    task.out_count = smaller(TASK_OUT, s->out - task.out);
-    task.in_count = smaller(TASK_IN, s->in - task.in);
+    task.out_count = smaller(plan->task_out, s->out - task.out);
+    task.in_count = smaller(plan->task_in, s->in - task.in);
     task.dy = (uint16_t *)memory;
     memory += plan->out_tiles * plan->chunk * TILE * 2;
     task.x = (uint32_t *)memory;
-    memory += 2 * plan->images * plan->in_tiles * plan->pairs * TILE * 4;
+    memory += plan->copies * plan->images * plan->in_tiles * plan->pairs * TILE * 4;
     task.from = (const uint16_t **)memory;
     return task;
 }
@@ -343,15 +339,20 @@ static void add_groups(const struct cpu_device *cpu, const struct plan *plan, fl
 }
 
 /* Add the sums of channel o of dy and of one block of x's channels to the gradient. */
-static void add_channel(const struct plan *plan, const float *sums, int64_t o, int64_t in_part,
-                        float *dweight)
+static void add_channel(const struct cpu_device *cpu, const struct plan *plan, const float *sums,
+                        int64_t o, int64_t in_part, float *dweight)
 {
     const struct convolution_shape *s = plan->shape;
-    const int64_t part = in_part * plan->out_parts + o / TASK_OUT, row = plan->in_tiles * TILE;
-    const int64_t count = smaller(TASK_IN, s->in - in_part * TASK_IN);
-    const float *from = sums + part * plan->groups * plan->sums + o % TASK_OUT * row;
-    float *to = dweight + (o * s->in + in_part * TASK_IN) * plan->taps;
+    const int64_t part = in_part * plan->out_parts + o / plan->task_out;
+    const int64_t row = plan->in_tiles * TILE;
+    const int64_t count = smaller(plan->task_in, s->in - in_part * plan->task_in);
+    const float *from = sums + part * plan->groups * plan->sums + o % plan->task_out * row;
+    float *to = dweight + (o * s->in + in_part * plan->task_in) * plan->taps;
 
+    if (plan->taps == 1) {
+        cpu->kernels->elements->add(TYPE_FP32, to, to, from, count);
+        return;
+    }
     for (int64_t tap = 0; tap < plan->taps; tap++, from += plan->out_tiles * TILE * row)
         for (int64_t c = 0; c < count; c++)
             to[c * plan->taps + tap] += from[c];
@@ -375,7 +376,7 @@ static void weight(const struct cpu_device *cpu, const struct convolution_backwa
             add_groups(cpu, &plan, workspace, i);
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < args->shape.out * plan.in_parts; i++)
-            add_channel(&plan, workspace, i / plan.in_parts, i % plan.in_parts, args->dweight);
+            add_channel(cpu, &plan, workspace, i / plan.in_parts, i % plan.in_parts, args->dweight);
     }
 }
 

@@ -3,86 +3,89 @@
 #include "device/tiles/tile.h"
 #include "device/tiles/tiles.h"
 
-/* Load the 16 words of each row of a tile. With along_k, a row has 32 numbers of one line;
- * otherwise it has a pair of numbers of each of 16 lines. */
-KERNEL_INLINE void rows_load(const uint16_t *from, int64_t stride, bool along_k,
+/* Load the words of a tile from `lines` rows in memory of k numbers each; the others are 0. */
+KERNEL_INLINE void rows_load(const uint16_t *from, int64_t stride, int64_t lines, int64_t k,
                              vector_word rows[TILE])
 {
-    for (int i = 0; i < TILE; i++)
-        rows[i] = along_k ? word_load(from + i * stride)
-                          : word_pair(word_from_bf16(from + 2 * i * stride, TILE),
-                                      word_from_bf16(from + (2 * i + 1) * stride, TILE));
+    if (lines >= TILE && k >= TILE_INNER)
+        for (int i = 0; i < TILE; i++)
+            rows[i] = word_load(from + i * stride);
+    else
+        for (int i = 0; i < TILE; i++)
+            rows[i] = i < lines ? row_load(from + i * stride, k) : (vector_word){0};
 }
 
-/* Load a tile with fewer than 16 lines or fewer than 32 numbers of each; the others are 0. */
-KERNEL_INLINE void rows_load_part(const struct tile_strip *strip, const uint16_t *from, int64_t k,
-                                  bool along_k, vector_word rows[TILE])
+KERNEL_INLINE void pack_strip(const uint16_t *from, int64_t stride, int64_t lines, int64_t count,
+                              bool transposed, uint16_t *tiles)
 {
-    uint16_t whole[TILE * TILE_INNER] = {0};
-    const int64_t count = along_k ? strip->lines : k, length = along_k ? k : strip->lines;
-    const int64_t stride = along_k ? TILE_INNER : TILE;
-
-    for (int64_t i = 0; i < count; i++)
-        memcpy(whole + i * stride, from + i * strip->stride, (size_t)length * sizeof *from);
-    rows_load(whole, stride, along_k, rows);
-}
-
-/* Sum both numbers of each word over the rows. */
-KERNEL_INLINE vector_float rows_sum(const vector_word rows[TILE])
-{
-    vector_float low = {0}, high = {0};
-
-    for (int i = 0; i < TILE; i++) {
-        low += (vector_float)(rows[i] << 16);
-        high += (vector_float)(rows[i] & 0xffff0000);
-    }
-    return low + high;
-}
-
-/* The hardware does not prefetch rows that are far apart. */
-KERNEL_INLINE void fetch(const uint16_t *from, int64_t stride)
-{
-    for (int i = 0; i < TILE_INNER; i++)
-        __builtin_prefetch(from + i * stride);
-}
-
-KERNEL_INLINE void pack_strip(const struct tile_strip *strip, bool along_k, bool transposed,
-                              uint16_t *tiles)
-{
-    const int64_t step = along_k ? 1 : strip->stride;
-    vector_float sum = {0};
-
-    for (int64_t k = 0; k < strip->k; k += TILE_INNER, tiles += TILE_NUMBERS) {
-        const uint16_t *from = strip->from + k * step;
-        const int64_t left = strip->k - k;
+    for (int64_t k = 0; k < count; k += TILE_INNER, tiles += TILE_NUMBERS) {
         vector_word rows[TILE];
-        if (!along_k && left >= 2 * TILE_INNER)
-            fetch(from + TILE_INNER * step, step);
-        if (strip->lines == TILE && left >= TILE_INNER)
-            rows_load(from, strip->stride, along_k, rows);
-        else
-            rows_load_part(strip, from, left < TILE_INNER ? left : TILE_INNER, along_k, rows);
-        if (!along_k && transposed)
-            sum += rows_sum(rows);
+        rows_load(from + k, stride, lines, count - k, rows);
         if (transposed)
             words_transpose(rows);
         for (int i = 0; i < TILE; i++)
             word_store(tiles + i * TILE_INNER, rows[i]);
     }
-    for (int64_t line = 0; strip->sums != NULL && line < strip->lines; line++)
-        strip->sums[line] += sum[line];
 }
 
-static void pack(const struct tile_strip *strip, uint16_t *tiles)
+/* Pack a pair whose rows in memory are lines. */
+KERNEL_INLINE void pack_lines(const struct tile_pair *pair, bool transposed, uint16_t *tiles)
 {
-    if (strip->along_k && strip->of_b)
-        pack_strip(strip, true, true, tiles);
-    else if (strip->along_k)
-        pack_strip(strip, true, false, tiles);
-    else if (strip->of_b)
-        pack_strip(strip, false, false, tiles);
+    for (int64_t line = 0; line < 2 * TILE; line += TILE, tiles += pair->step)
+        pack_strip(pair->from + (line < pair->lines ? line * pair->stride : 0), pair->stride,
+                   pair->lines - line, pair->k, transposed, tiles);
+}
+
+/* Add the numbers of 32 rows to the sums of 32 lines: those of even and of odd numbers. */
+KERNEL_INLINE void square_add(const uint16_t *square, vector_float sums[2])
+{
+    vector_float even = {0}, odd = {0};
+
+    for (int i = 0; i < TILE_INNER; i++) {
+        const vector_word row = word_load(square + i * TILE_INNER);
+        even += (vector_float)(row << 16);
+        odd += (vector_float)(row & 0xffff0000);
+    }
+    sums[0] += even;
+    sums[1] += odd;
+}
+
+/* Pack a pair whose rows in memory hold one number of each line. The hardware does not prefetch
+ * rows that are far apart. */
+KERNEL_INLINE void pack_columns(const struct tile_pair *pair, bool of_b, uint16_t *tiles)
+{
+    vector_float sums[2] = {{0}, {0}};
+
+    for (int64_t k = 0; k < pair->k; k += TILE_INNER, tiles += TILE_NUMBERS) {
+        const uint16_t *from = pair->from + k * pair->stride;
+        const int64_t left = pair->k - k;
+        uint16_t square[SQUARE_NUMBERS];
+        for (int i = 0; i < TILE_INNER; i++) {
+            const uint16_t *row = from + (i < left ? i * pair->stride : 0);
+            __builtin_prefetch(row + (i + TILE_INNER < left ? TILE_INNER * pair->stride : 0));
+            square_row_store(square, i, i < left ? row_load(row, pair->lines) : (vector_word){0});
+        }
+        if (pair->sums != NULL)
+            square_add(square, sums);
+        if (of_b)
+            square_pair_rows(square, tiles, tiles + pair->step);
+        else
+            square_transpose(square, tiles, tiles + pair->step);
+    }
+    for (int64_t line = 0; pair->sums != NULL && line < pair->lines; line++)
+        pair->sums[line] += sums[line % 2][line / 2];
+}
+
+static void pack(const struct tile_pair *pair, uint16_t *tiles)
+{
+    if (pair->along_k && pair->of_b)
+        pack_lines(pair, true, tiles);
+    else if (pair->along_k)
+        pack_lines(pair, false, tiles);
+    else if (pair->of_b)
+        pack_columns(pair, true, tiles);
     else
-        pack_strip(strip, false, true, tiles);
+        pack_columns(pair, false, tiles);
 }
 
 KERNEL_INLINE void sums_begin(const struct tile_block *it, float *c)

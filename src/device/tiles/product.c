@@ -68,34 +68,35 @@ static void work_split(struct work *work, int64_t columns)
     work->columns = split_of(columns, width, round_up_division(cpu->threads, work->rows.parts));
 }
 
-/* Pack one strip of an operand: `count` tiles from tile `begin` of k on. */
-static void pack_strip(const struct work *work, const struct tile_operand *operand, int64_t strip,
-                       int64_t begin, int64_t count, uint16_t *tiles)
+/* Pack a pair of strips: `count` tiles of each, from tile `begin` of k on. */
+static void pack_pair(const struct work *work, const struct tile_operand *operand, int64_t pair,
+                      int64_t begin, int64_t count, uint16_t *tiles)
 {
-    const int64_t line = smaller(strip * STRIP, operand->lines), k = begin * INNER;
+    const int64_t line = pair * PAIR, k = begin * INNER;
     const int64_t row = operand->along_k ? line : k, column = operand->along_k ? k : line;
-    const struct tile_strip it = {.from = operand->from + row * operand->stride + column,
-                                  .stride = operand->stride,
-                                  .lines = smaller(operand->lines - line, STRIP),
-                                  .k = smaller(count * INNER, work->product->k - k),
-                                  .along_k = operand->along_k,
-                                  .of_b = operand == &work->product->b,
-                                  .sums = operand->sums == NULL ? NULL : operand->sums + line};
+    const struct tile_pair it = {.from = operand->from + row * operand->stride + column,
+                                 .stride = operand->stride,
+                                 .lines = smaller(operand->lines - line, PAIR),
+                                 .k = smaller(count * INNER, work->product->k - k),
+                                 .step = count * TILE_NUMBERS,
+                                 .along_k = operand->along_k,
+                                 .of_b = operand == &work->product->b,
+                                 .sums = operand->sums == NULL ? NULL : operand->sums + line};
 
     work->cpu->tiles->product->pack(&it, tiles);
 }
 
-/* Pack strip number i of b and, after those, of a. */
+/* Pack pair number i of b and, after those, of a. */
 static void pack_shared(const struct work *work, int64_t i)
 {
-    const int64_t columns = 2 * work->columns.total, step = work->depth.total * TILE_NUMBERS;
+    const int64_t columns = work->columns.total, step = 2 * work->depth.total * TILE_NUMBERS;
 
     if (i < columns)
-        pack_strip(work, &work->product->b, 2 * work->first_pair + i, 0, work->depth.total,
-                   work->b + i * step);
+        pack_pair(work, &work->product->b, work->first_pair + i, 0, work->depth.total,
+                  work->b + i * step);
     else
-        pack_strip(work, &work->product->a, i - columns, 0, work->depth.total,
-                   work->a + (i - columns) * step);
+        pack_pair(work, &work->product->a, i - columns, 0, work->depth.total,
+                  work->a + (i - columns) * step);
 }
 
 /* A block of the result. Pairs of strips of rows and columns: begin .. end. */
@@ -153,9 +154,8 @@ static void run_block(const struct task *task, int64_t begin, int64_t count)
     for (int64_t pair = task->row; pair < task->row_end; pair++) {
         block.c = task->sums + (pair - task->row) * PAIR * block.c_stride;
         block.a = work->a != NULL ? work->a + 2 * pair * strip + begin * TILE_NUMBERS : task->a;
-        for (int64_t i = 0; work->a == NULL && i < 2; i++)
-            pack_strip(work, &work->product->a, 2 * pair + i, begin, count,
-                       task->a + i * block.a_step);
+        if (work->a == NULL)
+            pack_pair(work, &work->product->a, pair, begin, count, task->a);
         work->cpu->tiles->product->multiply(&block);
         if (begin + count == work->depth.total)
             finish_pair(task, pair, block.c);
@@ -175,7 +175,7 @@ static void run_task(const struct work *work, int64_t number)
 static void run_columns(struct work *work)
 {
     const struct tile_product *product = work->product;
-    const int64_t shared = 2 * (work->columns.total + (work->a != NULL ? work->rows.total : 0));
+    const int64_t shared = work->columns.total + (work->a != NULL ? work->rows.total : 0);
     const int64_t tasks = work->rows.parts * work->columns.parts;
 
 #pragma omp parallel num_threads(                                                                  \

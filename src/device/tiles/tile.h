@@ -89,22 +89,22 @@ KERNEL_INLINE void word_store(void *to, vector_word words)
     memcpy(to, &words, sizeof words);
 }
 
-/* Load `count` (at most 16) bf16 numbers into the low halves of words; the other words are 0. */
-KERNEL_INLINE vector_word word_from_bf16(const uint16_t *from, int64_t count)
+/* Load `count` (at most 32) numbers of a row; the others are 0. */
+KERNEL_INLINE vector_word row_load(const uint16_t *from, int64_t count)
 {
+    if (count >= TILE_INNER)
+        return word_load(from);
 #ifdef __AVX512BW__
-    const __mmask16 mask = (__mmask16)(count >= TILE ? 0xffff : (1 << count) - 1);
-
-    return (vector_word)_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, from));
+    return (vector_word)_mm512_maskz_loadu_epi16((1u << count) - 1, from);
 #else
-    vector_half half = {0};
+    vector_word words = {0};
 
-    memcpy(&half, from, (size_t)(count < TILE ? count : TILE) * sizeof *from);
-    return __builtin_convertvector(half, vector_word);
+    memcpy(&words, from, (size_t)count * sizeof *from);
+    return words;
 #endif
 }
 
-/* A row of b: the elements of two rows of a matrix, as in word_from_bf16. */
+/* A row of b: the elements of two rows of a matrix, in the low halves of words. */
 KERNEL_INLINE vector_word word_pair(vector_word first, vector_word second)
 {
     return first | second << 16;
@@ -136,15 +136,25 @@ KERNEL_INLINE vector_word bf16_pair(vector_float first, vector_float second)
 
     vector_to_bf16(halves[0], first);
     vector_to_bf16(halves[1], second);
-    return word_pair(word_from_bf16(halves[0], TILE), word_from_bf16(halves[1], TILE));
+    return word_pair(vector_load_halves(halves[0]), vector_load_halves(halves[1]));
 #endif
 }
 
-/* Pairs of words as 64-bit numbers, so that compilers emit unpack instructions. */
+/* Halves of words, and pairs of words as 64-bit numbers, so that compilers emit unpack
+ * instructions. */
+typedef uint16_t vector_halves __attribute__((vector_size(TILE_ROW)));
 typedef uint64_t vector_pair __attribute__((vector_size(TILE_ROW)));
 
 #define WORD_SHUFFLE(a, b, ...) VECTOR_SHUFFLE(vector_word, a, b, __VA_ARGS__)
 #define PAIR_SHUFFLE(a, b, ...) ((vector_word)VECTOR_SHUFFLE(vector_pair, a, b, __VA_ARGS__))
+/* Within each group of eight halves: interleave the first or the last four. */
+#define HALF_SHUFFLE(a, b, ...) ((vector_word)VECTOR_SHUFFLE(vector_halves, a, b, __VA_ARGS__))
+#define HALF_LOW(a, b)                                                                             \
+    HALF_SHUFFLE(a, b, 0, 32, 1, 33, 2, 34, 3, 35, 8, 40, 9, 41, 10, 42, 11, 43, 16, 48, 17, 49,   \
+                 18, 50, 19, 51, 24, 56, 25, 57, 26, 58, 27, 59)
+#define HALF_HIGH(a, b)                                                                            \
+    HALF_SHUFFLE(a, b, 4, 36, 5, 37, 6, 38, 7, 39, 12, 44, 13, 45, 14, 46, 15, 47, 20, 52, 21, 53, \
+                 22, 54, 23, 55, 28, 60, 29, 61, 30, 62, 31, 63)
 /* Within each group of four words: interleave words 0 and 1, or 2 and 3, or the first or the second
  * pairs. */
 #define WORD_LOW(a, b) WORD_SHUFFLE(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29)
@@ -191,6 +201,85 @@ KERNEL_INLINE void words_transpose(vector_word rows[TILE])
         rows[i + 8] = FOUR_ODD(even_0, even_1);
         rows[i + 12] = FOUR_ODD(odd_0, odd_1);
     }
+}
+
+/* A square: 32 rows in memory with 32 numbers each, whose columns are the lines of two tiles. */
+enum { SQUARE_NUMBERS = TILE_INNER * TILE_INNER };
+
+KERNEL_INLINE void square_row_store(uint16_t *square, int64_t row, vector_word numbers)
+{
+    word_store(square + row * TILE_INNER, numbers);
+}
+
+/* Numbers i..i+8 of rows j, 8 + j, 16 + j and 24 + j. */
+KERNEL_INLINE vector_word square_fours(const uint16_t *square, int i, int j)
+{
+    const uint16_t *from = square + j * TILE_INNER + i;
+    const int64_t step = 8 * TILE_INNER;
+#ifdef __AVX512F__
+    __m512i four = _mm512_castsi128_si512(_mm_loadu_si128((const void *)from));
+    four = _mm512_inserti32x4(four, _mm_loadu_si128((const void *)(from + step)), 1);
+    four = _mm512_inserti32x4(four, _mm_loadu_si128((const void *)(from + 2 * step)), 2);
+    return (vector_word)_mm512_inserti32x4(four, _mm_loadu_si128((const void *)(from + 3 * step)),
+                                           3);
+#else
+    uint16_t four[TILE_INNER];
+    for (int group = 0; group < 4; group++)
+        memcpy(four + 8 * group, from + group * step, 8 * sizeof *four);
+    return word_load(four);
+#endif
+}
+
+/* Store columns of a square as rows of a: columns 0..15 in `first`, the others in `second`. Eight
+ * columns at a time are transposed in groups of eight rows. */
+KERNEL_INLINE void square_transpose(const uint16_t *square, uint16_t *first, uint16_t *second)
+{
+    TILE_UNROLL
+    for (int i = 0; i < TILE_INNER; i += 8) {
+        uint16_t *to = (i < TILE ? first : second) + i % TILE * TILE_INNER;
+        vector_word low[4], high[4], two[8];
+        TILE_UNROLL
+        for (int j = 0; j < 4; j++) {
+            const vector_word even = square_fours(square, i, 2 * j);
+            const vector_word odd = square_fours(square, i, 2 * j + 1);
+            low[j] = HALF_LOW(even, odd);
+            high[j] = HALF_HIGH(even, odd);
+        }
+        TILE_UNROLL
+        for (int j = 0; j < 2; j++) {
+            two[4 * j] = WORD_LOW(low[2 * j], low[2 * j + 1]);
+            two[4 * j + 1] = WORD_HIGH(low[2 * j], low[2 * j + 1]);
+            two[4 * j + 2] = WORD_LOW(high[2 * j], high[2 * j + 1]);
+            two[4 * j + 3] = WORD_HIGH(high[2 * j], high[2 * j + 1]);
+        }
+        TILE_UNROLL
+        for (int j = 0; j < 4; j++) {
+            word_store(to + 2 * j * TILE_INNER, PAIR_LOW(two[j], two[4 + j]));
+            word_store(to + (2 * j + 1) * TILE_INNER, PAIR_HIGH(two[j], two[4 + j]));
+        }
+    }
+}
+
+/* Arrange 32 numbers so that pairs_store stores them in order. */
+KERNEL_INLINE vector_word row_spread(vector_word row)
+{
+    return PAIR_SHUFFLE(row, row, 0, 4, 1, 5, 2, 6, 3, 7);
+}
+
+/* Store a row of b for each of two tiles: pairs of numbers of two spread rows. */
+KERNEL_INLINE void pairs_store(vector_word even, vector_word odd, uint16_t *first, uint16_t *second)
+{
+    word_store(first, HALF_LOW(even, odd));
+    word_store(second, HALF_HIGH(even, odd));
+}
+
+/* Store pairs of rows of a square as rows of b. */
+KERNEL_INLINE void square_pair_rows(const uint16_t *square, uint16_t *first, uint16_t *second)
+{
+    for (int64_t i = 0; i < TILE; i++)
+        pairs_store(row_spread(word_load(square + 2 * i * TILE_INNER)),
+                    row_spread(word_load(square + (2 * i + 1) * TILE_INNER)),
+                    first + i * TILE_INNER, second + i * TILE_INNER);
 }
 
 #endif
