@@ -56,6 +56,8 @@ KERNEL_INLINE void pack_columns(const struct tile_pair *pair, bool of_b, uint16_
 {
     vector_float sums[2] = {{0}, {0}};
 
+    for (int64_t line = 0; pair->sums != NULL && line < pair->lines; line++)
+        sums[line % 2][line / 2] = pair->sums[line];
     for (int64_t k = 0; k < pair->k; k += TILE_INNER, tiles += TILE_NUMBERS) {
         const uint16_t *from = pair->from + k * pair->stride;
         const int64_t left = pair->k - k;
@@ -73,7 +75,7 @@ KERNEL_INLINE void pack_columns(const struct tile_pair *pair, bool of_b, uint16_
             square_transpose(square, tiles, tiles + pair->step);
     }
     for (int64_t line = 0; pair->sums != NULL && line < pair->lines; line++)
-        pair->sums[line] += sums[line % 2][line / 2];
+        pair->sums[line] = sums[line % 2][line / 2];
 }
 
 static void pack(const struct tile_pair *pair, uint16_t *tiles)

@@ -3,12 +3,12 @@
  * lines, one after another along k. Lines are padded with zeros to pairs of strips, k to whole
  * tiles.
  *
- * All threads first pack the strips of b, and those of a if they are transposed, into the shared
- * workspace. Then each thread computes its tasks, which are blocks of the result, in blocks of k.
- * If a is not transposed, the thread packs one pair of its strips at a time. It multiplies the pair
- * by all columns of the task and adds to sums in its own workspace. The pair stays in the L1 cache,
- * the columns of b and the sums in the L2 cache. After the last block of k, the rows of a pair are
- * finished while they are in the cache. */
+ * All threads first pack the strips of b into the shared workspace, and those of a if they are
+ * transposed and several tasks need them. Then each thread computes its tasks, which are blocks of
+ * the result, in blocks of k. If a is not in the shared workspace, the thread packs one pair of its
+ * strips at a time. It multiplies the pair by all columns of the task and adds to sums in its own
+ * workspace. The pair stays in the L1 cache, the columns of b and the sums in the L2 cache. After
+ * the last block of k, the rows of a pair are finished while they are in the cache. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,7 +48,7 @@ struct work {
     struct split rows, columns; /* in pairs of strips */
     struct split depth;         /* in tiles */
     int64_t first_pair;         /* of the columns in b */
-    uint16_t *a, *b;            /* packed; a is NULL if each task packs its part */
+    uint16_t *a, *b;            /* packed; a is NULL if each task packs its rows */
 };
 
 /* A pair of strips of a takes half of the L1 cache; b and the sums take three eighths of the L2
@@ -217,7 +217,8 @@ void tile_product_run(const struct cpu_device *cpu, const struct tile_product *p
         work_split(&work, split_begin(blocks, block + 1) - begin);
         work.b = cpu_workspace_shared(
             cpu, (size_t)((work.columns.total + rows) * tiles * PAIR_TILE_BYTES));
-        work.a = rows > 0 ? work.b + 2 * work.columns.total * tiles * TILE_NUMBERS : NULL;
+        if (rows > 0 && work.columns.parts > 1)
+            work.a = work.b + 2 * work.columns.total * tiles * TILE_NUMBERS;
         run_columns(&work);
     }
 }
