@@ -2,11 +2,11 @@
 /* Convolutions on the CPU. kernels_convolution.c computes those with few channels,
  * cpu_convolution_implicit.c most of those in fp32 without AVX-512, and oneDNN all others. Types
  * that the processor cannot multiply are converted to fp32, a few samples at a time. On processors
- * with AMX, cpu_convolution_linear.c computes large convolutions of 1 x 1 in bf16, and
- * tiles/kernels_convolution.c the weight's gradient of the others. Where oneDNN
- * computes this gradient, the order of its sums depends on the number of threads; these are the
- * only results whose bits may differ between numbers of threads. If results must be reproducible,
- * it is computed by cpu_convolution_implicit.c instead. */
+ * with AMX, cpu_convolution_linear.c computes bf16 convolutions of 1 x 1 with many weights, and
+ * tiles/kernels_convolution.c the weight's gradient of other bf16 convolutions. Where oneDNN
+ * computes a weight's gradient, the order of its sums depends on the number of threads; these are
+ * the only results whose bits may differ between numbers of threads. If results must be
+ * reproducible, it is computed by cpu_convolution_implicit.c instead. */
 #include <string.h>
 
 #include "device/cpu.h"

@@ -7,18 +7,17 @@
 
 enum { BLOCK_ROWS = 64, ROWS_AT_A_TIME = 4 };
 
-/* Rows are read a few at a time, in columns of one vector. Hardware does not prefetch in this
- * order.
- */
+/* Rows are read a few at a time, one vector of each, an order that hardware does not prefetch. */
 enum { PREFETCH_BYTES = 8192 };
 
-/* Prefetch what is read, or overwritten, PREFETCH_BYTES after an element. */
-KERNEL_INLINE void prefetch_read(enum data_type type, const void *tensor, int64_t at)
+/* Prefetch the cache line PREFETCH_BYTES after element `at`, to read or to write it. It may be
+ * beyond the tensor. */
+KERNEL_INLINE void prefetch_to_read(enum data_type type, const void *tensor, int64_t at)
 {
     __builtin_prefetch((const char *)tensor + at * (int64_t)type_size(type) + PREFETCH_BYTES, 0);
 }
 
-KERNEL_INLINE void prefetch_written(enum data_type type, const void *tensor, int64_t at)
+KERNEL_INLINE void prefetch_to_write(enum data_type type, const void *tensor, int64_t at)
 {
     __builtin_prefetch((const char *)tensor + at * (int64_t)type_size(type) + PREFETCH_BYTES, 1);
 }
@@ -35,7 +34,7 @@ KERNEL_INLINE void sums_rows(enum data_type type, const void *x, int64_t row, in
         vector_float square = typed_load_row(TYPE_FP32, squares, i, channels);
         for (int r = 0; r < rows; r++) {
             const int64_t first = (row + r) * channels;
-            prefetch_read(type, x, first + i);
+            prefetch_to_read(type, x, first + i);
             const vector_float value = typed_load_row(type, x, first + i, first + channels) - shift;
             sum += value;
             square += value * value;
@@ -104,11 +103,11 @@ KERNEL_INLINE void forward_rows(enum data_type type, bool residual, bool relu,
         const vector_float beta = typed_load_row(TYPE_FP32, channels->beta, i, width);
         for (int r = 0; r < rows; r++) {
             const int64_t at = (row + r) * width + i, end = (row + r + 1) * width;
-            prefetch_read(type, args->x, at);
-            prefetch_written(type, args->y, at);
+            prefetch_to_read(type, args->x, at);
+            prefetch_to_write(type, args->y, at);
             vector_float y = normalise(typed_load_row(type, args->x, at, end), mean, factor, beta);
             if (residual) {
-                prefetch_read(type, args->residual, at);
+                prefetch_to_read(type, args->residual, at);
                 y += typed_load_row(type, args->residual, at, end);
             }
             if (relu)
@@ -173,16 +172,16 @@ KERNEL_INLINE void gradient_rows(enum data_type type, enum relu_mask mask, bool 
         vector_float product = typed_load_row(TYPE_FP32, products, i, width);
         for (int r = 0; r < rows; r++) {
             const int64_t at = (row + r) * width + i, end = (row + r + 1) * width;
-            prefetch_read(type, args->x, at);
-            prefetch_read(type, args->dy, at);
+            prefetch_to_read(type, args->x, at);
+            prefetch_to_read(type, args->dy, at);
             const vector_float x = typed_load_row(type, args->x, at, end);
             vector_float dy = typed_load_row(type, args->dy, at, end);
             if (add) {
-                prefetch_read(type, args->add, at);
+                prefetch_to_read(type, args->add, at);
                 dy += typed_load_row(type, args->add, at, end);
             }
             if (mask == MASK_READ) {
-                prefetch_read(type, args->y, at);
+                prefetch_to_read(type, args->y, at);
                 dy = vector_select(typed_load_row(type, args->y, at, end) > 0, dy, vector_all(0));
             }
             if (mask == MASK_COMPUTED)
@@ -265,9 +264,9 @@ KERNEL_INLINE void backward_rows(enum data_type type, const struct batch_norm_ba
         const vector_float slope = typed_load_row(TYPE_FP32, channels->slope, i, width);
         for (int r = 0; r < rows; r++) {
             const int64_t at = (row + r) * width + i, end = (row + r + 1) * width;
-            prefetch_read(type, args->x, at);
-            prefetch_read(type, args->dy, at);
-            prefetch_written(type, args->dx, at);
+            prefetch_to_read(type, args->x, at);
+            prefetch_to_read(type, args->dy, at);
+            prefetch_to_write(type, args->dx, at);
             const vector_float x = typed_load_row(type, args->x, at, end) - mean;
             const vector_float dy = typed_load_row(type, args->dy, at, end);
             typed_store_row(type, args->dx, at, end, (dy - mean_dy - x * slope) * factor);

@@ -41,7 +41,7 @@ static const struct convolution_case cases[] = {
     {TYPE_BF16, {5, 4, 4, 72, 80, 3, 1, 1}, true, false, false}, /* more than one part of out */
     {TYPE_BF16, {1, 3, 5, 300, 8, 1, 1, 0}, true, false, false}, /* more than one part of in */
     {TYPE_BF16, {2, 3, 4, 264, 500, 1, 1, 0}, true, true, true}, /* a linear layer with AMX */
-    {TYPE_BF16, {2, 5, 4, 500, 264, 1, 2, 0}, true, true, true}, /* the same with a stride */
+    {TYPE_BF16, {2, 5, 4, 500, 264, 1, 2, 0}, true, true, true}, /* the same, copied pixels */
     {TYPE_BF16, {35, 5, 4, 17, 33, 3, 1, 2}, false, false, false},
     {TYPE_BF16, {1, 70, 66, 5, 18, 3, 1, 0}, true, false, true}, /* more than one chunk of pixels */
     {TYPE_BF16, {4, 8, 1, 64, 64, 3, 2, 1}, false, false, false}, /* wrong with oneDNN 2.6 */

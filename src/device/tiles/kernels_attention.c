@@ -44,7 +44,7 @@ static struct layout layout_of(const struct attention_head *head)
                            .block = queries < most ? queries : most};
 }
 
-/* Packed operands a and b of products are strips of 16 lines (struct tile_pair). */
+/* Packed operands a and b of products are pairs of strips of 16 lines (struct tile_strips). */
 struct operands {
     uint16_t *k;                        /* b: strips of tokens */
     uint16_t *v;                        /* b: strips of columns; backward: of tokens */
@@ -119,13 +119,13 @@ static void pack_rows(const struct attention_head *head, const uint16_t *first, 
             for (int64_t d = 0; d < dim; d += TILE_INNER)
                 __builtin_prefetch(first + next * stride + d);
         KERNEL(tile_product_kernels)
-            .pack(&(struct tile_pair){.from = first + row * stride,
-                                      .lines = integer_clamp(count - row, 0, PAIR),
-                                      .k = dim,
-                                      .stride = stride,
-                                      .step = TILE * dim,
-                                      .along_k = true,
-                                      .of_b = of_b},
+            .pack(&(struct tile_strips){.from = first + row * stride,
+                                        .lines = smaller(count - row, PAIR),
+                                        .k = dim,
+                                        .stride = stride,
+                                        .step = TILE * dim,
+                                        .along_k = true,
+                                        .of_b = of_b},
                   strips + row * dim);
     }
 }
@@ -134,17 +134,17 @@ static void pack_rows(const struct attention_head *head, const uint16_t *first, 
 static void pack_columns(const struct attention_head *head, const uint16_t *first, int64_t stride,
                          int64_t count, bool of_b, uint16_t *strips)
 {
-    const int64_t row = round_up(count, PAIR);
+    const int64_t padded = round_up(count, PAIR);
 
     for (int64_t d = 0; d < head->head_dim; d += PAIR)
         KERNEL(tile_product_kernels)
-            .pack(&(struct tile_pair){.from = first + d,
-                                      .lines = PAIR,
-                                      .k = count,
-                                      .stride = stride,
-                                      .step = TILE * row,
-                                      .of_b = of_b},
-                  strips + d * row);
+            .pack(&(struct tile_strips){.from = first + d,
+                                        .lines = PAIR,
+                                        .k = count,
+                                        .stride = stride,
+                                        .step = TILE * padded,
+                                        .of_b = of_b},
+                  strips + d * padded);
 }
 
 /* Store fp32 rows [count, dim] as bf16, times scales[row] or, if it is NULL, times `scale`. */

@@ -9,19 +9,20 @@
  * every stride-th row and column, each used by some of the taps.
  *
  * A tile product multiplies 16 rows of 32 pixels of dy with 16 columns of 32 pixels of x. It
- * requires dy as [o][q] and x as pairs of pixels, [q / 2][c][2]. A shift may be odd, so x is stored
- * in pairs starting at even and at odd q. A chunk of pixels is packed in this layout into the
- * thread's workspace and then multiplied for all channels of the task while it is in the cache.
- */
+ * requires dy as [o][q] and x as pairs of pixels, [q / 2][c][2]. If a shift may be odd, x is stored
+ * twice: in pairs that start at even q and in pairs that start at odd q. A chunk of pixels is
+ * packed in this layout into the thread's workspace and then multiplied for all channels of the
+ * task while it is in the cache. */
 #include "device/cpu.h"
 #include "device/tiles/tile.h"
 #include "device/tiles/tiles.h"
 
-/* Target number of tasks; pixels of a chunk, so that 32 lines of dy remain in the L1 cache. */
+/* TASKS: target number of tasks. CHUNK: maximum pixels of a chunk, a multiple of 32, so that 32
+ * channels of dy remain in the L1 cache. */
 enum { TASKS = 32, CHUNK = 256 };
-/* Maximum channels of dy and x in a task. With one tap, the sums of more channels fit into the
- * cache. */
-enum { TASK_OUT = 128, TASK_IN = 64, TASK_OF_ONE_TAP = 256 };
+/* Maximum channels of dy and of x in a task. Its sums take 288 KiB with 3 x 3 taps and 256 KiB with
+ * one tap. */
+enum { TASK_OUT = 128, TASK_IN = 64, ONE_TAP_CHANNELS = 256 };
 enum { MOST_TAPS = 64, MOST_STRIDE = 2 };
 
 static int64_t tiles_of(int64_t channels)
@@ -34,11 +35,11 @@ struct plan {
     const struct convolution_shape *shape;
     int64_t out_height, out_width;
     int64_t pitch, sample;         /* distance in q between rows, between samples */
-    int64_t task_out, task_in;     /* most channels of a task */
-    int64_t out_parts, in_parts;   /* tasks of these channels */
+    int64_t task_out, task_in;     /* maximum channels of dy and of x in a task */
+    int64_t out_parts, in_parts;   /* parts into which the channels are split */
     int64_t groups, group_samples; /* tasks of group_samples samples */
     int64_t taps, images, reach;   /* images into which x is split; reach: largest shift */
-    int64_t copies;                /* of x: pairs that start at even and, if shifted, at odd q */
+    int64_t copies;                /* packed copies of x: 2 if shifts may be odd, else 1 */
     int64_t chunk;                 /* pixels */
     int64_t out_tiles, in_tiles;   /* of the largest task */
     int64_t pairs;                 /* pairs of x that a chunk needs */
@@ -74,8 +75,8 @@ static struct plan plan_of(const struct convolution_shape *s)
     plan.images = phases * phases;
     plan.reach = over * plan.pitch + over;
     plan.copies = plan.reach > 0 ? 2 : 1;
-    plan.task_out = plan.taps > 1 ? TASK_OUT : TASK_OF_ONE_TAP;
-    plan.task_in = plan.taps > 1 ? TASK_IN : TASK_OF_ONE_TAP;
+    plan.task_out = plan.taps > 1 ? TASK_OUT : ONE_TAP_CHANNELS;
+    plan.task_in = plan.taps > 1 ? TASK_IN : ONE_TAP_CHANNELS;
     plan.out_parts = round_up_division(s->out, plan.task_out);
     plan.in_parts = round_up_division(s->in, plan.task_in);
     cut_task(&plan);
@@ -86,7 +87,7 @@ static struct plan plan_of(const struct convolution_shape *s)
 static size_t thread_bytes(const struct plan *plan)
 {
     const int64_t dy = plan->out_tiles * plan->chunk * TILE * 2;
-    const int64_t x = plan->copies * plan->images * plan->in_tiles * plan->pairs * TILE * 4;
+    const int64_t x = plan->copies * plan->in_tiles * plan->pairs * TILE * 4;
     const int64_t pixels = (2 * plan->pairs + 2) * (int64_t)sizeof(void *);
 
     return (size_t)(dy + x + pixels);
@@ -110,11 +111,11 @@ struct task {
     int64_t first_sample, samples, out, out_count, in, in_count;
     float *sums;           /* [taps, out tiles * 16, in tiles * 16] */
     uint16_t *dy;          /* [out tiles, chunk / 32, 16, 32] */
-    uint32_t *x;           /* [images, even and odd, in tiles, pairs, 16] */
+    uint32_t *x;           /* [copies, in tiles, pairs, 16] of one image */
     const uint16_t **from; /* [pixels] */
 };
 
-static const uint16_t zeros[TASK_OF_ONE_TAP] = {0};
+static const uint16_t zeros[ONE_TAP_CHANNELS] = {0}; /* a pixel of the padding */
 
 /* The pixels of an image: every `stride`-th pixel of height x width, starting at row `top` and
  * column `left` (negative: padding). */
@@ -141,39 +142,40 @@ static void locate_pixels(const struct task *task, const struct pixels *it, int6
     }
 }
 
-/* Pack the pixels in task->from as pairs that start at even and, unless `odd` is NULL, at odd
- * numbers. Channels are packed for two tiles at a time. */
+/* Pack the pixels in task->from as pairs that start at even q and, unless `odd` is NULL, also as
+ * pairs that start at odd q. Two tiles (32 channels) are packed at a time. */
 static void pack_x(const struct task *task, uint32_t *even, uint32_t *odd)
 {
     const int64_t pairs = task->plan->pairs, tiles = tiles_of(task->in_count);
     const int64_t step = pairs * TILE_INNER;
-    uint16_t unused[TILE_INNER];
+    uint16_t discarded[TILE_INNER]; /* second tile if the number of tiles is odd */
 
     for (int64_t i = 0; i < pairs; i++) {
         const uint16_t *const *from = task->from + 2 * i;
         for (int64_t tile = 0; tile < tiles; tile += 2) {
             const int64_t channel = tile * TILE, left = task->in_count - channel;
             const int64_t first = tile * step + i * TILE_INNER;
-            const bool two = tile + 1 < tiles;
-            const vector_word a = row_spread(row_load(from[0] + channel, left));
-            const vector_word b = row_spread(row_load(from[1] + channel, left));
+            const bool has_second = tile + 1 < tiles;
+            const vector_word pixel_0 = row_spread(row_load(from[0] + channel, left));
+            const vector_word pixel_1 = row_spread(row_load(from[1] + channel, left));
             uint16_t *to = (uint16_t *)even + first;
-            pairs_store(a, b, to, two ? to + step : unused);
+            pairs_store(pixel_0, pixel_1, to, has_second ? to + step : discarded);
             if (odd == NULL)
                 continue;
             to = (uint16_t *)odd + first;
-            pairs_store(b, row_spread(row_load(from[2] + channel, left)), to,
-                        two ? to + step : unused);
+            pairs_store(pixel_1, row_spread(row_load(from[2] + channel, left)), to,
+                        has_second ? to + step : discarded);
         }
     }
 }
 
-/* Pack the pixels in task->from into tiles. Whole pixels are copied first, because the hardware
- * prefetches memory that is read in order. */
+/* Pack the pixels in task->from into tiles. All channels of 32 pixels are first copied to squares,
+ * which reads memory in order, so that the hardware prefetches it. */
 static void pack_dy(const struct task *task, int64_t blocks)
 {
     const int64_t step = task->plan->chunk * TILE, tiles = tiles_of(task->out_count);
-    uint16_t squares[TASK_OF_ONE_TAP / TILE_INNER][SQUARE_NUMBERS], unused[TILE_NUMBERS];
+    uint16_t squares[ONE_TAP_CHANNELS / TILE_INNER][SQUARE_NUMBERS];
+    uint16_t discarded[TILE_NUMBERS]; /* second tile if the number of tiles is odd */
 
     for (int64_t block = 0; block < blocks; block++) {
         const uint16_t *const *from = task->from + block * TILE_INNER;
@@ -183,7 +185,7 @@ static void pack_dy(const struct task *task, int64_t blocks)
                                  row_load(from[i] + channel, task->out_count - channel));
         for (int64_t tile = 0; tile < tiles; tile += 2) {
             uint16_t *to = task->dy + tile * step + block * TILE_NUMBERS;
-            square_transpose(squares[tile / 2], to, tile + 1 < tiles ? to + step : unused);
+            square_transpose(squares[tile / 2], to, tile + 1 < tiles ? to + step : discarded);
         }
     }
 }
@@ -318,7 +320,7 @@ static struct task task_open(const struct cpu_device *cpu, const struct plan *pl
     task.dy = (uint16_t *)memory;
     memory += plan->out_tiles * plan->chunk * TILE * 2;
     task.x = (uint32_t *)memory;
-    memory += plan->copies * plan->images * plan->in_tiles * plan->pairs * TILE * 4;
+    memory += plan->copies * plan->in_tiles * plan->pairs * TILE * 4;
     task.from = (const uint16_t **)memory;
     return task;
 }

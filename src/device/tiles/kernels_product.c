@@ -3,7 +3,8 @@
 #include "device/tiles/tile.h"
 #include "device/tiles/tiles.h"
 
-/* Load the words of a tile from `lines` rows in memory of k numbers each; the others are 0. */
+/* Load a tile from rows in memory: the first min(lines, 16) rows, min(k, 32) numbers of each. The
+ * rest is 0. */
 KERNEL_INLINE void rows_load(const uint16_t *from, int64_t stride, int64_t lines, int64_t k,
                              vector_word rows[TILE])
 {
@@ -15,29 +16,30 @@ KERNEL_INLINE void rows_load(const uint16_t *from, int64_t stride, int64_t lines
             rows[i] = i < lines ? row_load(from + i * stride, k) : (vector_word){0};
 }
 
+/* Pack a strip whose rows in memory are lines of `count` numbers. */
 KERNEL_INLINE void pack_strip(const uint16_t *from, int64_t stride, int64_t lines, int64_t count,
-                              bool transposed, uint16_t *tiles)
+                              bool of_b, uint16_t *tiles)
 {
     for (int64_t k = 0; k < count; k += TILE_INNER, tiles += TILE_NUMBERS) {
         vector_word rows[TILE];
         rows_load(from + k, stride, lines, count - k, rows);
-        if (transposed)
+        if (of_b)
             words_transpose(rows);
         for (int i = 0; i < TILE; i++)
             word_store(tiles + i * TILE_INNER, rows[i]);
     }
 }
 
-/* Pack a pair whose rows in memory are lines. */
-KERNEL_INLINE void pack_lines(const struct tile_pair *pair, bool transposed, uint16_t *tiles)
+/* Pack strips whose rows in memory are lines. The address of a missing line is not computed. */
+KERNEL_INLINE void pack_lines(const struct tile_strips *strips, bool of_b, uint16_t *tiles)
 {
-    for (int64_t line = 0; line < 2 * TILE; line += TILE, tiles += pair->step)
-        pack_strip(pair->from + (line < pair->lines ? line * pair->stride : 0), pair->stride,
-                   pair->lines - line, pair->k, transposed, tiles);
+    for (int64_t line = 0; line < 2 * TILE; line += TILE, tiles += strips->step)
+        pack_strip(strips->from + (line < strips->lines ? line * strips->stride : 0),
+                   strips->stride, strips->lines - line, strips->k, of_b, tiles);
 }
 
-/* Add the numbers of 32 rows to the sums of 32 lines: those of even and of odd numbers. */
-KERNEL_INLINE void square_add(const uint16_t *square, vector_float sums[2])
+/* Add the sum of each column of a square. sums[0]: of even columns, sums[1]: of odd columns. */
+KERNEL_INLINE void square_add_columns(const uint16_t *square, vector_float sums[2])
 {
     vector_float even = {0}, odd = {0};
 
@@ -50,44 +52,42 @@ KERNEL_INLINE void square_add(const uint16_t *square, vector_float sums[2])
     sums[1] += odd;
 }
 
-/* Pack a pair whose rows in memory hold one number of each line. The hardware does not prefetch
- * rows that are far apart. */
-KERNEL_INLINE void pack_columns(const struct tile_pair *pair, bool of_b, uint16_t *tiles)
+/* Pack strips whose rows in memory hold one number of each line. The hardware does not prefetch
+ * rows that are far apart, so those of the next square are prefetched. */
+static void pack_columns(const struct tile_strips *strips, uint16_t *tiles)
 {
     vector_float sums[2] = {{0}, {0}};
 
-    for (int64_t line = 0; pair->sums != NULL && line < pair->lines; line++)
-        sums[line % 2][line / 2] = pair->sums[line];
-    for (int64_t k = 0; k < pair->k; k += TILE_INNER, tiles += TILE_NUMBERS) {
-        const uint16_t *from = pair->from + k * pair->stride;
-        const int64_t left = pair->k - k;
-        uint16_t square[SQUARE_NUMBERS];
+    for (int64_t line = 0; strips->sums != NULL && line < strips->lines; line++)
+        sums[line % 2][line / 2] = strips->sums[line];
+    for (int64_t k = 0; k < strips->k; k += TILE_INNER, tiles += TILE_NUMBERS) {
+        const uint16_t *from = strips->from + k * strips->stride;
+        const int64_t left = strips->k - k;
+        _Alignas(TILE_ROW) uint16_t square[SQUARE_NUMBERS];
         for (int i = 0; i < TILE_INNER; i++) {
-            const uint16_t *row = from + (i < left ? i * pair->stride : 0);
-            __builtin_prefetch(row + (i + TILE_INNER < left ? TILE_INNER * pair->stride : 0));
-            square_row_store(square, i, i < left ? row_load(row, pair->lines) : (vector_word){0});
+            const uint16_t *row = from + (i < left ? i * strips->stride : 0);
+            __builtin_prefetch(row + (i + TILE_INNER < left ? TILE_INNER * strips->stride : 0));
+            square_row_store(square, i, i < left ? row_load(row, strips->lines) : (vector_word){0});
         }
-        if (pair->sums != NULL)
-            square_add(square, sums);
-        if (of_b)
-            square_pair_rows(square, tiles, tiles + pair->step);
+        if (strips->sums != NULL)
+            square_add_columns(square, sums);
+        if (strips->of_b)
+            square_interleave(square, tiles, tiles + strips->step);
         else
-            square_transpose(square, tiles, tiles + pair->step);
+            square_transpose(square, tiles, tiles + strips->step);
     }
-    for (int64_t line = 0; pair->sums != NULL && line < pair->lines; line++)
-        pair->sums[line] = sums[line % 2][line / 2];
+    for (int64_t line = 0; strips->sums != NULL && line < strips->lines; line++)
+        strips->sums[line] = sums[line % 2][line / 2];
 }
 
-static void pack(const struct tile_pair *pair, uint16_t *tiles)
+static void pack(const struct tile_strips *strips, uint16_t *tiles)
 {
-    if (pair->along_k && pair->of_b)
-        pack_lines(pair, true, tiles);
-    else if (pair->along_k)
-        pack_lines(pair, false, tiles);
-    else if (pair->of_b)
-        pack_columns(pair, true, tiles);
+    if (strips->along_k && strips->of_b)
+        pack_lines(strips, true, tiles);
+    else if (strips->along_k)
+        pack_lines(strips, false, tiles);
     else
-        pack_columns(pair, false, tiles);
+        pack_columns(strips, tiles);
 }
 
 KERNEL_INLINE void sums_begin(const struct tile_block *it, float *c)

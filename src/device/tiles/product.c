@@ -3,20 +3,21 @@
  * lines, one after another along k. Lines are padded with zeros to pairs of strips, k to whole
  * tiles.
  *
- * All threads first pack the strips of b into the shared workspace, and those of a if they are
- * transposed and several tasks need them. Then each thread computes its tasks, which are blocks of
- * the result, in blocks of k. If a is not in the shared workspace, the thread packs one pair of its
- * strips at a time. It multiplies the pair by all columns of the task and adds to sums in its own
- * workspace. The pair stays in the L1 cache, the columns of b and the sums in the L2 cache. After
- * the last block of k, the rows of a pair are finished while they are in the cache. */
+ * All threads first pack b into the shared workspace. If a is transposed (along_k is false) and
+ * tasks divide the columns, they also pack a, because several tasks read each strip. Then each
+ * thread computes its tasks, which are blocks of the result, in blocks of k. If a is not in the
+ * shared workspace, the task packs its strips of a, one pair at a time. It multiplies the pair by
+ * all columns of the task and adds to sums in the thread's workspace. The pair stays in the L1
+ * cache, the columns of b and the sums in the L2 cache. After the last block of k, the rows of a
+ * pair are finished while they are in the cache. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "device/cpu.h"
 #include "device/cpu_product.h"
 
-/* Lines of a strip and of a pair of strips; k of a tile. */
-enum { STRIP = 16, PAIR = 2 * STRIP, INNER = 32 };
+/* Lines of a pair of strips; k of a tile. */
+enum { PAIR = 32, INNER = 32 };
 /* Bytes of the two tiles of a pair, and of the sums of two pairs. */
 enum { PAIR_TILE_BYTES = 2 * 2 * TILE_NUMBERS, PAIR_SUMS_BYTES = 4 * PAIR * PAIR };
 /* Most pairs of rows and of columns of a task; most tiles of a block of k. */
@@ -74,19 +75,19 @@ static void pack_pair(const struct work *work, const struct tile_operand *operan
 {
     const int64_t line = pair * PAIR, k = begin * INNER;
     const int64_t row = operand->along_k ? line : k, column = operand->along_k ? k : line;
-    const struct tile_pair it = {.from = operand->from + row * operand->stride + column,
-                                 .stride = operand->stride,
-                                 .lines = smaller(operand->lines - line, PAIR),
-                                 .k = smaller(count * INNER, work->product->k - k),
-                                 .step = count * TILE_NUMBERS,
-                                 .along_k = operand->along_k,
-                                 .of_b = operand == &work->product->b,
-                                 .sums = operand->sums == NULL ? NULL : operand->sums + line};
+    const struct tile_strips it = {.from = operand->from + row * operand->stride + column,
+                                   .stride = operand->stride,
+                                   .lines = smaller(operand->lines - line, PAIR),
+                                   .k = smaller(count * INNER, work->product->k - k),
+                                   .step = count * TILE_NUMBERS,
+                                   .along_k = operand->along_k,
+                                   .of_b = operand == &work->product->b,
+                                   .sums = operand->sums == NULL ? NULL : operand->sums + line};
 
     work->cpu->tiles->product->pack(&it, tiles);
 }
 
-/* Pack pair number i of b and, after those, of a. */
+/* Pack pair i of the shared workspace: first come the pairs of b, then those of a. */
 static void pack_shared(const struct work *work, int64_t i)
 {
     const int64_t columns = work->columns.total, step = 2 * work->depth.total * TILE_NUMBERS;
@@ -190,7 +191,7 @@ static void run_columns(struct work *work)
     }
 }
 
-/* Pairs of strips of a in the shared workspace. */
+/* Return the pairs of strips of a that must fit into the shared workspace. */
 static int64_t shared_rows(const struct tile_product *product)
 {
     return product->a.along_k ? 0 : round_up_division(product->a.lines, PAIR);
@@ -215,9 +216,10 @@ void tile_product_run(const struct cpu_device *cpu, const struct tile_product *p
         const int64_t begin = split_begin(blocks, block);
         struct work work = {.cpu = cpu, .product = product, .first_pair = begin};
         work_split(&work, split_begin(blocks, block + 1) - begin);
+        const int64_t shared = work.columns.parts > 1 ? rows : 0;
         work.b = cpu_workspace_shared(
-            cpu, (size_t)((work.columns.total + rows) * tiles * PAIR_TILE_BYTES));
-        if (rows > 0 && work.columns.parts > 1)
+            cpu, (size_t)((work.columns.total + shared) * tiles * PAIR_TILE_BYTES));
+        if (shared > 0)
             work.a = work.b + 2 * work.columns.total * tiles * TILE_NUMBERS;
         run_columns(&work);
     }

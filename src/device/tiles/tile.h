@@ -89,7 +89,7 @@ KERNEL_INLINE void word_store(void *to, vector_word words)
     memcpy(to, &words, sizeof words);
 }
 
-/* Load `count` (at most 32) numbers of a row; the others are 0. */
+/* Load the first min(count, 32) numbers of a row; the other numbers are 0. */
 KERNEL_INLINE vector_word row_load(const uint16_t *from, int64_t count)
 {
     if (count >= TILE_INNER)
@@ -102,12 +102,6 @@ KERNEL_INLINE vector_word row_load(const uint16_t *from, int64_t count)
     memcpy(&words, from, (size_t)count * sizeof *from);
     return words;
 #endif
-}
-
-/* A row of b: the elements of two rows of a matrix, in the low halves of words. */
-KERNEL_INLINE vector_word word_pair(vector_word first, vector_word second)
-{
-    return first | second << 16;
 }
 
 /* A row of a: 32 numbers, rounded to bf16. */
@@ -136,19 +130,19 @@ KERNEL_INLINE vector_word bf16_pair(vector_float first, vector_float second)
 
     vector_to_bf16(halves[0], first);
     vector_to_bf16(halves[1], second);
-    return word_pair(vector_load_halves(halves[0]), vector_load_halves(halves[1]));
+    return vector_load_halves(halves[0]) | vector_load_halves(halves[1]) << 16;
 #endif
 }
 
-/* Halves of words, and pairs of words as 64-bit numbers, so that compilers emit unpack
- * instructions. */
-typedef uint16_t vector_halves __attribute__((vector_size(TILE_ROW)));
+/* Words as 16-bit and as 64-bit lanes. Compilers emit unpack instructions for shuffles of these
+ * types. */
+typedef uint16_t vector_numbers __attribute__((vector_size(TILE_ROW)));
 typedef uint64_t vector_pair __attribute__((vector_size(TILE_ROW)));
 
 #define WORD_SHUFFLE(a, b, ...) VECTOR_SHUFFLE(vector_word, a, b, __VA_ARGS__)
 #define PAIR_SHUFFLE(a, b, ...) ((vector_word)VECTOR_SHUFFLE(vector_pair, a, b, __VA_ARGS__))
-/* Within each group of eight halves: interleave the first or the last four. */
-#define HALF_SHUFFLE(a, b, ...) ((vector_word)VECTOR_SHUFFLE(vector_halves, a, b, __VA_ARGS__))
+#define HALF_SHUFFLE(a, b, ...) ((vector_word)VECTOR_SHUFFLE(vector_numbers, a, b, __VA_ARGS__))
+/* Within each group of eight halves of words: interleave the first or the last four. */
 #define HALF_LOW(a, b)                                                                             \
     HALF_SHUFFLE(a, b, 0, 32, 1, 33, 2, 34, 3, 35, 8, 40, 9, 41, 10, 42, 11, 43, 16, 48, 17, 49,   \
                  18, 50, 19, 51, 24, 56, 25, 57, 26, 58, 27, 59)
@@ -203,7 +197,8 @@ KERNEL_INLINE void words_transpose(vector_word rows[TILE])
     }
 }
 
-/* A square: 32 rows in memory with 32 numbers each, whose columns are the lines of two tiles. */
+/* A square is a copy of 32 rows of 32 numbers. Its columns become the rows of two tiles of a, or
+ * the columns of two tiles of b. */
 enum { SQUARE_NUMBERS = TILE_INNER * TILE_INNER };
 
 KERNEL_INLINE void square_row_store(uint16_t *square, int64_t row, vector_word numbers)
@@ -211,70 +206,72 @@ KERNEL_INLINE void square_row_store(uint16_t *square, int64_t row, vector_word n
     word_store(square + row * TILE_INNER, numbers);
 }
 
-/* Numbers i..i+8 of rows j, 8 + j, 16 + j and 24 + j. */
-KERNEL_INLINE vector_word square_fours(const uint16_t *square, int i, int j)
+/* Load numbers i to i + 7 of rows j, j + 8, j + 16 and j + 24, each into a lane of 128 bits. */
+KERNEL_INLINE vector_word square_load_lanes(const uint16_t *square, int i, int j)
 {
     const uint16_t *from = square + j * TILE_INNER + i;
     const int64_t step = 8 * TILE_INNER;
 #ifdef __AVX512F__
-    __m512i four = _mm512_castsi128_si512(_mm_loadu_si128((const void *)from));
-    four = _mm512_inserti32x4(four, _mm_loadu_si128((const void *)(from + step)), 1);
-    four = _mm512_inserti32x4(four, _mm_loadu_si128((const void *)(from + 2 * step)), 2);
-    return (vector_word)_mm512_inserti32x4(four, _mm_loadu_si128((const void *)(from + 3 * step)),
+    __m512i lanes = _mm512_castsi128_si512(_mm_loadu_si128((const void *)from));
+    lanes = _mm512_inserti32x4(lanes, _mm_loadu_si128((const void *)(from + step)), 1);
+    lanes = _mm512_inserti32x4(lanes, _mm_loadu_si128((const void *)(from + 2 * step)), 2);
+    return (vector_word)_mm512_inserti32x4(lanes, _mm_loadu_si128((const void *)(from + 3 * step)),
                                            3);
 #else
-    uint16_t four[TILE_INNER];
+    uint16_t lanes[TILE_INNER];
     for (int group = 0; group < 4; group++)
-        memcpy(four + 8 * group, from + group * step, 8 * sizeof *four);
-    return word_load(four);
+        memcpy(lanes + 8 * group, from + group * step, 8 * sizeof *lanes);
+    return word_load(lanes);
 #endif
 }
 
-/* Store columns of a square as rows of a: columns 0..15 in `first`, the others in `second`. Eight
- * columns at a time are transposed in groups of eight rows. */
+/* Store columns 0 to 15 of a square as the rows of tile `first`, columns 16 to 31 as those of
+ * `second`. Each step transposes eight columns, a block of 8 x 8 numbers in each lane. */
 KERNEL_INLINE void square_transpose(const uint16_t *square, uint16_t *first, uint16_t *second)
 {
     TILE_UNROLL
     for (int i = 0; i < TILE_INNER; i += 8) {
         uint16_t *to = (i < TILE ? first : second) + i % TILE * TILE_INNER;
-        vector_word low[4], high[4], two[8];
+        vector_word low[4], high[4]; /* words: two rows of a column */
+        vector_word fours[8];        /* pairs of words: four rows of a column */
         TILE_UNROLL
         for (int j = 0; j < 4; j++) {
-            const vector_word even = square_fours(square, i, 2 * j);
-            const vector_word odd = square_fours(square, i, 2 * j + 1);
+            const vector_word even = square_load_lanes(square, i, 2 * j);
+            const vector_word odd = square_load_lanes(square, i, 2 * j + 1);
             low[j] = HALF_LOW(even, odd);
             high[j] = HALF_HIGH(even, odd);
         }
         TILE_UNROLL
         for (int j = 0; j < 2; j++) {
-            two[4 * j] = WORD_LOW(low[2 * j], low[2 * j + 1]);
-            two[4 * j + 1] = WORD_HIGH(low[2 * j], low[2 * j + 1]);
-            two[4 * j + 2] = WORD_LOW(high[2 * j], high[2 * j + 1]);
-            two[4 * j + 3] = WORD_HIGH(high[2 * j], high[2 * j + 1]);
+            fours[4 * j] = WORD_LOW(low[2 * j], low[2 * j + 1]);
+            fours[4 * j + 1] = WORD_HIGH(low[2 * j], low[2 * j + 1]);
+            fours[4 * j + 2] = WORD_LOW(high[2 * j], high[2 * j + 1]);
+            fours[4 * j + 3] = WORD_HIGH(high[2 * j], high[2 * j + 1]);
         }
         TILE_UNROLL
         for (int j = 0; j < 4; j++) {
-            word_store(to + 2 * j * TILE_INNER, PAIR_LOW(two[j], two[4 + j]));
-            word_store(to + (2 * j + 1) * TILE_INNER, PAIR_HIGH(two[j], two[4 + j]));
+            word_store(to + 2 * j * TILE_INNER, PAIR_LOW(fours[j], fours[4 + j]));
+            word_store(to + (2 * j + 1) * TILE_INNER, PAIR_HIGH(fours[j], fours[4 + j]));
         }
     }
 }
 
-/* Arrange 32 numbers so that pairs_store stores them in order. */
+/* Reorder groups of four numbers to 0, 4, 1, 5, 2, 6, 3, 7. pairs_store then stores numbers 0 to 15
+ * in its first tile and 16 to 31 in its second. */
 KERNEL_INLINE vector_word row_spread(vector_word row)
 {
     return PAIR_SHUFFLE(row, row, 0, 4, 1, 5, 2, 6, 3, 7);
 }
 
-/* Store a row of b for each of two tiles: pairs of numbers of two spread rows. */
+/* Store one row of each of two tiles of b: pairs of the numbers of two rows from row_spread. */
 KERNEL_INLINE void pairs_store(vector_word even, vector_word odd, uint16_t *first, uint16_t *second)
 {
     word_store(first, HALF_LOW(even, odd));
     word_store(second, HALF_HIGH(even, odd));
 }
 
-/* Store pairs of rows of a square as rows of b. */
-KERNEL_INLINE void square_pair_rows(const uint16_t *square, uint16_t *first, uint16_t *second)
+/* Interleave rows 2i and 2i + 1 of a square to row i of two tiles of b. */
+KERNEL_INLINE void square_interleave(const uint16_t *square, uint16_t *first, uint16_t *second)
 {
     for (int64_t i = 0; i < TILE; i++)
         pairs_store(row_spread(word_load(square + 2 * i * TILE_INNER)),

@@ -20,16 +20,16 @@ struct tile_convolution_kernels {
                    void *workspace);
 };
 
-/* A pair of strips of an operand of a matrix product. A strip has 16 lines (rows of a, columns of
- * b) of k numbers, packed in tiles of 32 k, or TILE_NUMBERS numbers. Lines and numbers that are
- * missing are packed as zeros. */
+/* Numbers of a packed tile: 16 lines of 32. */
 enum { TILE_NUMBERS = 512 };
 
-struct tile_pair {
+/* Two adjacent strips of an operand of a matrix product. A strip has 16 lines (rows of a, columns
+ * of b) of k numbers, packed in tiles. Lines and numbers that are missing are packed as zeros. */
+struct tile_strips {
     const uint16_t *from;     /* first number of the first line */
-    int64_t lines, k, stride; /* stride: elements from one row in memory to the next */
+    int64_t lines, k, stride; /* lines: at most 32; stride: elements from one row to the next */
     int64_t step;             /* elements from the first packed strip to the second */
-    bool along_k, of_b;       /* along_k: a row in memory is a line */
+    bool along_k, of_b;       /* a row in memory is a line; packed as b, otherwise as a */
     float *sums;              /* [lines] += sums over k, or NULL; only of a, without along_k */
 };
 
@@ -43,7 +43,7 @@ struct tile_block {
 
 /* kernels_product.c */
 struct tile_product_kernels {
-    void (*pack)(const struct tile_pair *pair, uint16_t *tiles);
+    void (*pack)(const struct tile_strips *strips, uint16_t *tiles);
     void (*multiply)(const struct tile_block *block);
 };
 
