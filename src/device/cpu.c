@@ -188,7 +188,7 @@ static void limits_find(struct cpu_device *cpu)
              limits->instructions, cpu->threads, cpu->threads == 1 ? "" : "s");
     limits->threads = cpu->threads;
     product_library(limits->library, sizeof limits->library);
-    limits->library_bytes = product_library_bytes();
+    limits->library_bytes = PRODUCT_LIBRARY_BYTES;
     limits->multiplies_bf16 = product_multiplies_bf16() || cpu->tiles != NULL;
 }
 

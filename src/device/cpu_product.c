@@ -260,16 +260,6 @@ void product_library(char *name, size_t size)
     snprintf(name, size, "oneDNN %d.%d.%d", version->major, version->minor, version->patch);
 }
 
-/* In a plan without these bytes, the resident memory was up to 6.7 MiB larger than planned with
- * oneDNN 3.12, and smaller than planned with 3.7. */
-size_t product_library_bytes(void)
-{
-    const dnnl_version_t *version = dnnl_version();
-    const bool large = version->major > 3 || (version->major == 3 && version->minor > 7);
-
-    return large ? (size_t)8 << 20 : 0;
-}
-
 bool product_library_check(struct error *error)
 {
     char name[32];
