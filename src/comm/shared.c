@@ -14,8 +14,8 @@
  *
  * If the buffers of all ranks are in memory of share_memory, no values are copied to slots. After
  * all ranks have started the collective, each rank reduces its own block, with intermediate sums in
- * the others' buffers, and copies the other blocks from their owners. The counters treat it as one
- * chunk. A rank returns when no other rank reads or writes its buffer any more.
+ * the others' buffers, and writes the result to these. The counters treat it as one chunk. A rank
+ * returns when no other rank reads or writes its buffer any more.
  *
  * Each sum is computed on one rank in the order of the ring algorithm, which gives the same bits.
  */
@@ -188,34 +188,31 @@ static void shared_await(const struct shared *shared, enum chunk_state state)
         progress_idle(&idle, false);
 }
 
+/* Bytes of a block that are reduced at a time: those of all ranks of a node fit into a cache. */
+enum { PIECE_BYTES = 64 << 10 };
+
 static void shared_run_in_place(const struct stage *stage)
 {
     struct shared shared = {.stage = stage,
                             .window = stage->group->window,
                             .stride = (ptrdiff_t)stage->group->area_bytes};
-    const int own = shared.window->rank, ranks = shared.window->size;
-    const int64_t width = comm_type_size(stage->request->type), piece = WINDOW_CHUNK / width;
+    const int own = shared.window->rank, ranks = stage->gathers ? shared.window->size : 0;
+    const int64_t width = comm_type_size(stage->request->type), piece = PIECE_BYTES / width;
     struct window_counters *counters = window_counters(shared.window, own);
     unsigned char *block;
-    shared_begin(&shared, 1, true, true, stage->gathers);
+    shared_begin(&shared, 1, true, true, false);
     counter_set(&counters->copied, ++shared.copied);
     shared_await(&shared, CHUNK_COPIED);
-    /* In pieces, so that intermediate sums stay in the cache. */
-    for (int64_t first = 0; stage->reduces && first < stage->block; first += piece) {
+    for (int64_t first = 0; first < stage->block; first += piece) {
         int64_t count = stage_part(stage, own, first, piece, &block);
-        part_reduce(&shared, block, count);
+        if (stage->reduces)
+            part_reduce(&shared, block, count);
+        for (int rank = 0; rank < ranks; rank++)
+            if (rank != own)
+                memcpy(block + (rank - own) * shared.stride, block, (size_t)(count * width));
     }
     counter_set(&counters->reduced, ++shared.reduced);
     shared_await(&shared, CHUNK_REDUCED);
-    if (!stage->gathers)
-        return;
-    for (int i = 1; i < ranks; i++) {
-        const int rank = (own + i) % ranks;
-        int64_t count = stage_part(stage, rank, 0, stage->block, &block);
-        memcpy(block, block + (rank - own) * shared.stride, (size_t)(count * width));
-    }
-    counter_set(&counters->gathered, ++shared.gathered);
-    shared_await(&shared, CHUNK_GATHERED);
 }
 
 void shared_run(const struct stage *stage)
