@@ -115,7 +115,7 @@ static void pack_rows(const struct attention_head *head, const uint16_t *first, 
     const int64_t dim = head->head_dim;
 
     for (int64_t row = 0; row < count; row += PAIR) {
-        for (int64_t next = row + PAIR; next < integer_clamp(count, 0, row + 2 * PAIR); next++)
+        for (int64_t next = row + PAIR; next < smaller(count, row + 2 * PAIR); next++)
             for (int64_t d = 0; d < dim; d += TILE_INNER)
                 __builtin_prefetch(first + next * stride + d);
         KERNEL(tile_product_kernels)

@@ -31,11 +31,11 @@ KERNEL_INLINE void pack_strip(const uint16_t *from, int64_t stride, int64_t line
 }
 
 /* Pack strips whose rows in memory are lines. The address of a missing line is not computed. */
-KERNEL_INLINE void pack_lines(const struct tile_strips *strips, bool of_b, uint16_t *tiles)
+static void pack_lines(const struct tile_strips *strips, uint16_t *tiles)
 {
     for (int64_t line = 0; line < 2 * TILE; line += TILE, tiles += strips->step)
         pack_strip(strips->from + (line < strips->lines ? line * strips->stride : 0),
-                   strips->stride, strips->lines - line, strips->k, of_b, tiles);
+                   strips->stride, strips->lines - line, strips->k, strips->of_b, tiles);
 }
 
 /* Add the sum of each column of a square. sums[0]: of even columns, sums[1]: of odd columns. */
@@ -82,10 +82,8 @@ static void pack_columns(const struct tile_strips *strips, uint16_t *tiles)
 
 static void pack(const struct tile_strips *strips, uint16_t *tiles)
 {
-    if (strips->along_k && strips->of_b)
-        pack_lines(strips, true, tiles);
-    else if (strips->along_k)
-        pack_lines(strips, false, tiles);
+    if (strips->along_k)
+        pack_lines(strips, tiles);
     else
         pack_columns(strips, tiles);
 }
