@@ -24,20 +24,45 @@
 #include "core/text_file.h"
 #include "core/version.h"
 #include "data/crop.h"
+#include "data/grid.h"
 #include "model/model.h"
 #include "model/registry.h"
 #include "model/vit.h"
 
 /* Options without a key of timm (those of architecture, size, channels and classes have one). */
-static const char *const option_names[] = {
-    "model.patch",     "model.dim",      "model.depth",       "model.heads",
-    "model.mlp_ratio", "model.qkv_bias", "model.qk_norm",     "model.class_token",
-    "model.registers", "model.position", "model.embed_norm",  "model.head",
-    "model.pool",      "model.fc_norm",  "model.layer_scale", "model.mlp",
-    "model.gelu",      "model.width",    "eval.resize",       "eval.resize_to",
-    "eval.crop",       "eval.crop_pad",  "data.exif",         "data.format",
-    "data.x",          "data.y",         "data.order",        "data.join",
-    "data.transform",  "data.task",      "train.loss",        "train.ignore_label"};
+static const char *const option_names[] = {"model.patch",
+                                           "model.dim",
+                                           "model.depth",
+                                           "model.heads",
+                                           "model.mlp_ratio",
+                                           "model.qkv_bias",
+                                           "model.qk_norm",
+                                           "model.class_token",
+                                           "model.registers",
+                                           "model.position",
+                                           "model.embed_norm",
+                                           "model.head",
+                                           "model.pool",
+                                           "model.fc_norm",
+                                           "model.layer_scale",
+                                           "model.mlp",
+                                           "model.gelu",
+                                           "model.width",
+                                           "eval.resize",
+                                           "eval.resize_to",
+                                           "eval.crop",
+                                           "eval.crop_pad",
+                                           "data.exif",
+                                           "data.format",
+                                           "data.x",
+                                           "data.y",
+                                           "data.order",
+                                           "data.join",
+                                           "data.coordinates",
+                                           "data.transform",
+                                           "data.task",
+                                           "train.loss",
+                                           "train.ignore_label"};
 
 static bool is_of_arrays(const struct data_options *data)
 {
@@ -53,6 +78,7 @@ static void data_copy(struct data_options *to, const struct data_options *from)
     snprintf(to->transform, sizeof to->transform, "%s", from->transform);
     to->order = from->order;
     to->join = from->join;
+    to->coordinates = from->coordinates;
     to->task = from->task;
 }
 
@@ -163,6 +189,8 @@ static char *metadata_to_text(const struct model_metadata *metadata)
         put_names(object, metadata);
     if (metadata->rows > 0)
         put_rows(object, metadata);
+    if (metadata->grid != NULL)
+        value_put(object, "grid", value_text(metadata->grid));
     char *text = json_dumps(object, JSON_COMPACT);
     ENSURE_MEMORY(text != NULL, "no memory for metadata");
     json_decref(object);
@@ -186,15 +214,17 @@ static void describe_eval(struct eval_options *eval, const struct options *optio
 }
 
 char *model_metadata_describe(const struct options *options, const struct model *model,
-                              char **class_name, int64_t class_count, float *row_weights)
+                              const struct dataset *dataset)
 {
+    const struct dataset none = {0}, *data = dataset != NULL ? dataset : &none;
     const bool bicubic = options->augment.interpolation == INTERPOLATION_BICUBIC;
     struct error unusable = {0};
     struct model_metadata metadata = {.model = options->model,
-                                      .class_name = class_name,
-                                      .class_count = class_name != NULL ? class_count : 0,
-                                      .row_weights = row_weights,
-                                      .rows = row_weights != NULL ? model->output.height : 0};
+                                      .class_name = data->class_name,
+                                      .class_count = data->class_name != NULL ? data->classes : 0,
+                                      .row_weights = data->row_weights,
+                                      .rows = data->row_weights != NULL ? model->output.height : 0,
+                                      .grid = data->grid != NULL ? grid_write(data->grid) : NULL};
     snprintf(metadata.interpolation, sizeof metadata.interpolation, "%s",
              bicubic ? "bicubic" : "bilinear");
     snprintf(metadata.program, sizeof metadata.program, "vittrain %s", version_number);
@@ -208,7 +238,9 @@ char *model_metadata_describe(const struct options *options, const struct model 
                              &unusable))
         metadata.statistics = (struct value_statistics){.mean = {.count = 0}};
     describe_eval(&metadata.eval, options, model->image);
-    return metadata_to_text(&metadata);
+    char *text = metadata_to_text(&metadata);
+    free(metadata.grid);
+    return text;
 }
 
 /* ---- parsing */
@@ -413,6 +445,7 @@ void model_metadata_parse(const char *text, struct model_metadata *metadata)
     parse_options(object, metadata);
     parse_classes(object, metadata);
     parse_rows(object, metadata);
+    metadata->grid = is_given(object, "grid") ? allocate_copy(text_at(object, "grid")) : NULL;
     json_decref(object);
 }
 
@@ -619,5 +652,6 @@ void model_metadata_free(struct model_metadata *metadata)
         free(metadata->class_name[i]);
     free(metadata->class_name);
     free(metadata->row_weights);
+    free(metadata->grid);
     *metadata = (struct model_metadata){.class_count = 0};
 }

@@ -16,6 +16,7 @@
 
 struct model;
 struct options;
+struct dataset;
 
 enum { METADATA_WORD = 64, METADATA_FAULTS = 4 };
 
@@ -39,13 +40,14 @@ struct model_metadata {
     int64_t class_count;
     int64_t rows;
     float *row_weights;                           /* [rows]: weights by train.row_weight */
+    char *grid;                                   /* of arrays (grid_write), or NULL */
     struct metadata_fault fault[METADATA_FAULTS]; /* the first ones; option NULL: none */
 };
 
-/* Return the JSON object for a model of this run as text, to be freed by the caller. class_name:
- * [class_count], or NULL. row_weights: one for each row of the outputs, or NULL. */
+/* Return the JSON object for a model of this run as text, to be freed by the caller. The names of
+ * classes, the weights of rows and the grid are those of the data set, which may be NULL. */
 char *model_metadata_describe(const struct options *options, const struct model *model,
-                              char **class_name, int64_t class_count, float *row_weights);
+                              const struct dataset *dataset);
 
 /* Parse a JSON object; `text` may be NULL. Values that cannot be parsed or are not valid are
  * faults. Always call model_metadata_free. */

@@ -55,7 +55,7 @@ static void checkpoint_make(const char *weights, const char *checkpoint,
     if (model == NULL)
         return;
     char *deck = options_to_run_deck(&options);
-    char *metadata = model_metadata_describe(&options, model, NULL, 0, NULL);
+    char *metadata = model_metadata_describe(&options, model, NULL);
     const struct convert_start start = {.model = options.model.name,
                                         .units = model->units,
                                         .unit_count = model->unit_count,

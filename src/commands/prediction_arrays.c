@@ -103,6 +103,8 @@ static void values_add(struct prediction_arrays *self, const struct arrays_view 
         struct prediction_variable *added =
             variable_add(self, name, PREDICTION_VALUES, outputs, has_outputs);
         added->first = first;
+        if (view->has_targets)
+            self->attributes[v] = &view->grid->array[view->x_count + v].attributes;
         first += outputs;
     }
 }
@@ -110,9 +112,12 @@ static void values_add(struct prediction_arrays *self, const struct arrays_view 
 /* Add the attribute class_names to the last variable, if the classes have names. */
 static void class_names_add(struct prediction_arrays *self, const struct dataset *dataset)
 {
-    struct array_attributes *to = &self->attributes[self->count - 1];
+    struct array_attributes *to = &self->class_names;
     struct text_stream text;
     if (dataset->class_name == NULL || dataset->classes < 1)
+        return;
+    self->attributes[self->count - 1] = to;
+    if (to->count > 0)
         return;
     FILE *values = text_stream_open(&text);
     to->attribute = allocate(1, sizeof *to->attribute);
@@ -163,21 +168,23 @@ static enum coordinate_axis axis_of(const struct prediction_variable *variable, 
 }
 
 /* Write the name of a dimension of a variable: that of its coordinates, else "sample", "row",
- * "column", or "output". */
-static void dimension_name(const struct prediction_arrays *self,
-                           const struct prediction_variable *variable, enum coordinate_axis axis,
+ * "column", or "output". The name of an axis of outputs that another variable has with other
+ * coordinates follows the name of the variable. */
+static void dimension_name(const struct prediction_arrays *self, int v, enum coordinate_axis axis,
                            char name[ARRAY_NAME])
 {
     static const char *const names[AXES] = {"sample", "row", "column", "output"};
-    if (self->axes[axis].count > 0)
-        snprintf(name, ARRAY_NAME, "%s", self->axes[axis].name);
-    else if (axis == AXIS_OUTPUTS && self->count > 1)
-        snprintf(name, ARRAY_NAME, "%.*s_output", ARRAY_NAME - 8, variable->name);
-    else
-        snprintf(name, ARRAY_NAME, "%s", names[axis]);
-    for (int v = 0; v < self->count; v++)
-        if (strcmp(self->variable[v].name, name) == 0)
-            snprintf(name, ARRAY_NAME, "%s_dimension", names[axis]);
+    const struct dimension *dimension = self->axes[v * AXES + (int)axis].dimension;
+    bool is_shared = axis != AXIS_OUTPUTS || self->count == 1 || dimension != NULL;
+    for (int other = 0; axis == AXIS_OUTPUTS && dimension != NULL && other < v; other++) {
+        const struct dimension *known = self->axes[other * AXES + (int)axis].dimension;
+        is_shared &=
+            known == NULL || known == dimension || strcmp(known->name, dimension->name) != 0;
+    }
+    snprintf(name, ARRAY_NAME, "%.100s%s%.100s", is_shared ? "" : self->variable[v].name,
+             is_shared ? "" : "_", dimension != NULL ? dimension->name : names[axis]);
+    if (name_is_taken(self, name))
+        snprintf(name, ARRAY_NAME, "%s_dimension", names[axis]);
 }
 
 /* Create a variable and those scales of its dimensions that do not exist yet. Set `uses`, one for
@@ -192,16 +199,22 @@ static void variable_create(hid_t file, struct prediction_arrays *self, int v,
     hdf5_dataset_reserve(file, variable->name, type, variable->dimensions, variable->extent,
                          &variable->offset);
     hid_t object = H5Dopen2(file, variable->name, H5P_DEFAULT);
-    attributes_write(object, &self->attributes[v]);
+    if (self->attributes[v] != NULL)
+        attributes_write(object, self->attributes[v]);
     H5Dclose(object);
     for (int d = 0; d < variable->dimensions; d++) {
-        const struct coordinate *from = &self->axes[axis_of(variable, d)];
+        const enum coordinate_axis axis = axis_of(variable, d);
+        const struct coordinate *from = &self->axes[v * AXES + (int)axis];
+        const struct dimension *dimension = from->dimension;
         uses[d] = (struct hdf5_scale_use){.dataset = variable->name, .dimension = d};
-        dimension_name(self, variable, axis_of(variable, d), uses[d].scale);
+        dimension_name(self, v, axis, uses[d].scale);
         if (H5Lexists(file, uses[d].scale, H5P_DEFAULT) > 0)
             continue;
-        hid_t scale = hdf5_scale_make(file, uses[d].scale, variable->extent[d], from->values);
-        attributes_write(scale, &from->attributes);
+        hid_t scale = hdf5_scale_make(
+            file, uses[d].scale, variable->extent[d],
+            from->values != NULL || dimension == NULL ? from->values : dimension->values);
+        if (dimension != NULL)
+            attributes_write(scale, &dimension->attributes);
         H5Dclose(scale);
     }
 }
@@ -217,29 +230,33 @@ static void file_fill(hid_t file, void *context)
     free(uses);
 }
 
-/* Read the coordinates, and the attributes of variables. Discard coordinates of pixels if the
- * outputs do not have the size of the images, and coordinates with the name of a variable. */
-static void coordinates_read(struct prediction_arrays *self, const struct arrays_view *view)
+/* Set the coordinates. Leave out those of pixels if the outputs do not have the size of the images,
+ * and those with the name of a variable. */
+static void coordinates_set(struct prediction_arrays *self, const struct arrays_view *view)
 {
     const struct dataset *dataset = &self->inference->run.validation.dataset;
     const struct image_size *output = &self->inference->run.session.model->output;
-    const bool has_values = self->variable[0].kind == PREDICTION_VALUES;
     const bool resized = output->height != dataset->height || output->width != dataset->width;
-    arrays_coordinates_read(dataset, self->axes,
-                            has_values && self->count == view->y_count ? self->attributes : NULL);
-    for (int v = 1; self->axes[AXIS_SAMPLES].count > 0 && v < view->y_count; v++)
+    const bool has_values = self->variable[0].kind == PREDICTION_VALUES;
+    self->axes = allocate((size_t)(self->count * AXES), sizeof *self->axes);
+    for (int v = 0; v < self->count; v++)
+        for (enum coordinate_axis axis = 0; axis < AXES; axis++) {
+            struct coordinate *to = &self->axes[v * AXES + (int)axis];
+            if ((axis == AXIS_OUTPUTS && (!has_values || self->count != view->y_count)) ||
+                (resized && (axis == AXIS_ROWS || axis == AXIS_COLUMNS)))
+                continue;
+            arrays_coordinate(dataset, axis == AXIS_OUTPUTS ? v : 0, axis, to);
+            if (to->dimension != NULL && name_is_taken(self, to->dimension->name)) {
+                free(to->values);
+                *to = (struct coordinate){.count = 0};
+            }
+        }
+    for (int v = 1; self->axes[AXIS_SAMPLES].values != NULL && v < view->y_count; v++)
         if (view->y[v].offset != view->y[0].offset)
             log_warn("%s: the coordinate '%s' is that of %s; the values of %s are those of %+lld "
-                     "samples",
-                     self->path, self->axes[AXIS_SAMPLES].name, view->y[0].name, view->y[v].name,
-                     (long long)(view->y[v].offset - view->y[0].offset));
-    for (enum coordinate_axis axis = 0; axis < AXES; axis++) {
-        bool is_left_out = resized && axis != AXIS_SAMPLES;
-        for (int v = 0; v < self->count; v++)
-            is_left_out |= strcmp(self->axes[axis].name, self->variable[v].name) == 0;
-        if (is_left_out)
-            coordinate_free(&self->axes[axis]);
-    }
+                     "steps",
+                     self->path, self->axes[AXIS_SAMPLES].dimension->name, view->y[0].name,
+                     view->y[v].name, (long long)(view->y[v].offset - view->y[0].offset));
 }
 
 /* Rank 0 only. */
@@ -247,7 +264,7 @@ static bool file_create(struct prediction_arrays *self, const struct arrays_view
                         struct error *error)
 {
     int64_t bytes;
-    coordinates_read(self, view);
+    coordinates_set(self, view);
     snprintf(self->part, sizeof self->part, "%s.part", self->path);
     self->descriptor = durable_create(self->part, error);
     return self->descriptor >= 0 &&
@@ -371,10 +388,10 @@ void prediction_arrays_close(struct prediction_arrays *self, struct error *error
         close(self->descriptor);
         unlink(self->part);
     }
-    for (int v = 0; v < self->count; v++)
-        array_attributes_free(&self->attributes[v]);
-    for (int axis = 0; axis < AXES; axis++)
-        coordinate_free(&self->axes[axis]);
+    for (int n = 0; self->axes != NULL && n < self->count * AXES; n++)
+        free(self->axes[n].values);
+    array_attributes_free(&self->class_names);
+    free(self->axes);
     free(self->attributes);
     free(self->variable);
     *self = (struct prediction_arrays){.descriptor = -1};

@@ -24,9 +24,10 @@ struct prediction_variable {
 struct prediction_arrays {
     const struct inference *inference;
     int count;
-    struct prediction_variable *variable; /* [count] */
-    struct array_attributes *attributes;  /* [count], of the variables */
-    struct coordinate axes[AXES];         /* rank 0 only */
+    struct prediction_variable *variable;       /* [count] */
+    const struct array_attributes **attributes; /* [count], of the variables, or NULL */
+    struct array_attributes class_names;
+    struct coordinate *axes; /* [count, AXES]; rank 0 only */
     int64_t rows_written;
     const char *path;
     char part[OPTION_TEXT + 16];

@@ -29,6 +29,7 @@ static const struct {
     {"data.x", EFFECT_MODEL},
     {"data.y", EFFECT_MODEL},
     {"data.join", EFFECT_MODEL},
+    {"data.coordinates", EFFECT_MODEL},
     {"data.transform", EFFECT_MODEL},
     {"data.workers", EFFECT_NONE},
     {"train.epochs", EFFECT_NONE},

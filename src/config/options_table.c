@@ -182,13 +182,17 @@ const struct option_entry option_table[] = {
      .help = "Arrays: path of the data set of the targets: classes 0, 1, ... [samples]; several "
              "labels, 0 or 1, [samples, labels]; classes of pixels [samples, height, width]; or "
              "numbers with data.task=regression (docs/arrays.md). The attribute class_names names "
-             "the classes. Several paths: as in data.x. u@+6: the value of u six samples later."},
+             "the classes. Several paths: as in data.x. u@+6: the value of u six steps later."},
     {PLACE(data, order), CHOICES(DATA_ORDER_CHOICES), .preset = "auto",
      .help = "Arrays: dimensions of an image. chw: channels, height, width. hwc: height, width, "
              "channels. auto: hwc if the last dimension is the smallest of the three."},
     {PLACE(data, join), .kind = OPTION_IS_SWITCH, .preset = "off",
-     .help = "Arrays: the files of a split are one series, in the order of their names, so that "
+     .help = "Arrays: the files of a split are one series, in the order of their times, so that "
              "u@+6 can be in the next file. off: each file is a series."},
+    {PLACE(data, coordinates), CHOICES(COORDINATES_CHOICES), .preset = "check",
+     .help = "Arrays: coordinates, units and names of dimensions in the files. check: they must "
+             "agree, and u@+6 is six steps of time later. ignore: they are not compared, and u@+6 "
+             "is six samples later."},
     {PLACE(data, transform), .kind = OPTION_IS_TEXT, .preset = "",
      .help = "Arrays: functions that replace variables: log1p:NAME, log10:NAME or sqrt:NAME, "
              "separated by commas. Predictions and metrics are in the units of the data."},

@@ -22,6 +22,7 @@
 #include "data/arrays_variable.h"
 #include "data/dataset.h"
 #include "data/file_series.h"
+#include "data/grid.h"
 #include "data/sampler.h"
 #include "data/split_files.h"
 #include "data/window.h"
@@ -34,6 +35,7 @@ struct arrays_file {
     struct array *array; /* [x_count + y_count] */
     int opened;          /* number of arrays that are open */
     bool is_empty;       /* it could not be opened because an array has no elements */
+    struct series_file times;
 };
 
 struct arrays {
@@ -44,7 +46,7 @@ struct arrays {
     int x_count, y_count;
     int array_count; /* of a file: x_count + y_count; x_count if the files do not have data.y */
     struct file_series series; /* its files are those in `file` */
-    struct sample_range range; /* of the last file, with data.join */
+    struct grid grid;          /* of the first file */
     bool has_planes;           /* the targets are planes, which are read with the pixels */
     double ignored;            /* train.ignore_label, or NAN */
     float *target;             /* [count, target.count]: targets that are not planes, or NULL */
@@ -88,9 +90,10 @@ static bool variables_resolve(struct arrays *self, const struct options *options
             snprintf(variable->name, sizeof variable->name, "%.*s", (int)sizeof variable->name - 1,
                      name);
         }
-        self->series.before = larger(self->series.before, -variable->offset);
-        if (v < self->x_count || !predicts_beyond)
-            self->series.after = larger(self->series.after, variable->offset);
+        if (!file_series_use(&self->series, variable->offset,
+                             v < self->x_count || !predicts_beyond))
+            return error_set(error, ERROR_USAGE, "data.x and data.y have more than %d offsets (@)",
+                             SERIES_OFFSETS);
     }
     return variables_transform(options->data.transform, self->x, self->x_count, self->y,
                                self->y_count, options->data.task != TASK_REGRESSION, error);
@@ -102,13 +105,14 @@ static bool shape_set(struct dataset *dataset, const struct options *options,
 {
     struct arrays *self = dataset->self;
     struct target_shape *target = &dataset->target;
-    for (int v = 0; v < self->x_count; v++)
-        if (!variable_set_shape(&self->x[v], "data.x", &file->array[v], options->data.order, error))
+    for (int v = 0; v < self->array_count; v++)
+        if (!grid_set_order(&self->grid, v, file->array[v].extent, options->data.order,
+                            &variable_of(self, v)->channels_last, error) ||
+            !variable_set_shape(variable_of(self, v), v < self->x_count ? "data.x" : "data.y",
+                                &file->array[v], error))
             return false;
-    for (int v = 0; !dataset->unlabelled && v < self->y_count; v++)
-        if (!variable_set_shape(&self->y[v], "data.y", &file->array[self->x_count + v],
-                                options->data.order, error))
-            return false;
+    if (!self->series.counts && !grid_check(&self->grid, error))
+        return false;
     dataset->height = self->x[0].height;
     dataset->width = self->x[0].width;
     self->has_planes = self->y[0].dimensions > 2;
@@ -130,6 +134,79 @@ static bool shape_set(struct dataset *dataset, const struct options *options,
 
 /* ---- files ---- */
 
+/* Return the samples at both ends of a series without times that are no records. */
+static int64_t samples_at_ends(const struct file_series *series)
+{
+    int64_t before = 0, after = 0;
+    for (int o = 0; o < series->offset_count; o++)
+        if (series->required[o]) {
+            before = larger(before, -series->offset[o]);
+            after = larger(after, series->offset[o]);
+        }
+    return before + after;
+}
+
+/* Take the times of the samples of a file from its grid: the coordinate of the first dimension of
+ * data.x. */
+static bool times_take(struct arrays *self, struct arrays_file *file, const struct grid *grid,
+                       struct error *error)
+{
+    const struct dimension *dimension = grid_dimension(grid, 0, 0);
+    file->times = (struct series_file){.path = file->path, .samples = file->array[0].extent[0]};
+    if (dimension == NULL || dimension->values == NULL)
+        return true;
+    const char *calendar = array_attributes_text(&dimension->attributes, "calendar");
+    const bool ordered =
+        !self->series.counts && (self->series.joined || samples_at_ends(&self->series) > 0);
+    double most = 0;
+    const bool decoded = time_units_parse(dimension->units, calendar, &file->times.units);
+    if (!decoded)
+        file->times.units = (struct time_units){0};
+    if (!decoded && ordered)
+        return error_set(error, ERROR_DATA,
+                         "%s: cannot decode the units '%.60s' of '%s' in the calendar '%.40s': "
+                         "write UNIT since DATE of the CF conventions, or set "
+                         "data.coordinates=ignore",
+                         file->path, dimension->units, dimension->name, calendar);
+    for (int64_t n = 0; n < dimension->count; n++) {
+        most = fmax(most, fabs(dimension->values[n]));
+        if (!isfinite(dimension->values[n]) && ordered)
+            return error_set(error, ERROR_DATA,
+                             "%s: '%s' has no value at sample %lld: write all times, or set "
+                             "data.coordinates=ignore to count samples",
+                             file->path, dimension->name, (long long)n);
+    }
+    file->times.time = allocate((size_t)dimension->count, sizeof *file->times.time);
+    memcpy(file->times.time, dimension->values, (size_t)dimension->count * sizeof(double));
+    if (dimension->is_float32)
+        file->times.rounding =
+            most * 0x1p-24 * (file->times.units.has_date ? file->times.units.seconds : 1);
+    if (self->file_count == 1) {
+        self->series.units = file->times.units;
+        snprintf(self->series.name, sizeof self->series.name, "%.63s", dimension->name);
+    }
+    return true;
+}
+
+/* Read the grid of a file. Keep that of the first file, and compare others with it. */
+static bool grid_read(struct dataset *dataset, const struct options *options,
+                      struct arrays_file *file, struct error *error)
+{
+    struct arrays *self = dataset->self;
+    struct grid other = {0};
+    const bool is_first = self->file_count == 1, checks = !self->series.counts;
+    struct grid *grid = is_first ? &self->grid : &other;
+    for (int v = 0; v < self->array_count; v++)
+        grid_add(grid, &file->place, variable_of(self, v)->name, &file->array[v]);
+    if (!checks)
+        grid_forget_kinds(grid);
+    const bool good = (!is_first || shape_set(dataset, options, file, error)) &&
+                      (!checks || is_first || grid_compare(&self->grid, grid, error)) &&
+                      times_take(self, file, grid, error);
+    grid_close(&other);
+    return good;
+}
+
 /* Open the arrays of a file, and check that their shapes match those of the first file. */
 static bool file_arrays(struct dataset *dataset, const struct options *options,
                         struct arrays_file *file, struct error *error)
@@ -144,7 +221,7 @@ static bool file_arrays(struct dataset *dataset, const struct options *options,
             return false;
         }
     }
-    if (self->file_count == 1 && !shape_set(dataset, options, file, error))
+    if (!grid_read(dataset, options, file, error))
         return false;
     for (int v = 0; v < count; v++) {
         const bool is_x = v < self->x_count;
@@ -164,11 +241,42 @@ static bool file_arrays(struct dataset *dataset, const struct options *options,
                              (long long)file->array[0].extent[0]);
     }
     const int64_t samples = file->array[0].extent[0];
-    return file_series_add(&self->series, samples) ||
+    return self->series.joined || samples >= samples_at_ends(&self->series) ||
            error_set(error, ERROR_DATA,
                      "%s: %lld samples are too few for the offsets (@) of data.x=%s and data.y=%s; "
                      "data.join=on makes the files one series",
                      file->path, (long long)samples, options->data.x, options->data.y);
+}
+
+static int compare_times(const void *left, const void *right)
+{
+    const struct series_file *a = &((const struct arrays_file *)left)->times;
+    const struct series_file *b = &((const struct arrays_file *)right)->times;
+    const double one = time_decode(&a->units, a->time[0]);
+    const double other = time_decode(&b->units, b->time[0]);
+    return one != other ? (one > other) - (one < other) : strcmp(a->path, b->path);
+}
+
+/* Make series of the open files. Those of one series are ordered by time. */
+static bool series_make(struct dataset *dataset, struct error *error)
+{
+    struct arrays *self = dataset->self;
+    struct file_series *series = &self->series;
+    int64_t timed = 0;
+    for (int64_t f = 0; f < self->file_count; f++)
+        timed += self->file[f].times.time != NULL;
+    if (series->joined && timed == self->file_count && !series->counts)
+        qsort(self->file, (size_t)self->file_count, sizeof *self->file, compare_times);
+    for (int64_t f = 0; f < self->file_count; f++)
+        file_series_add(series, &self->file[f].times);
+    if (!file_series_pair(series, error))
+        return false;
+    dataset->count = series->records;
+    dataset->has_offsets = samples_at_ends(series) > 0;
+    if (dataset->has_offsets && timed < self->file_count && !dataset->held_out)
+        log_info("offsets (@) count samples: %s has no coordinate of its samples such as 'time'",
+                 self->file[0].path);
+    return true;
 }
 
 /* Read targets that are not planes from all files into self->target. */
@@ -176,23 +284,30 @@ static bool targets_read(struct dataset *dataset, struct error *error)
 {
     struct arrays *self = dataset->self;
     const int64_t outputs = dataset->target.count;
-    self->target = allocate((size_t)(dataset->count * outputs), sizeof *self->target);
-    float *to = self->target;
-    for (int64_t i = 0; i < dataset->count * outputs; i++)
-        to[i] = NAN;
-    for (int v = 0; v < self->y_count; v++) {
+    float *to = self->target = allocate((size_t)(dataset->count * outputs), sizeof *self->target);
+    for (int v = 0; v < self->y_count; to += self->y[v++].channels) {
         const struct variable *variable = &self->y[v];
-        for (int64_t f = 0; f < self->file_count; f++) {
-            const struct arrays_part part = file_series_part(&self->series, f, variable->offset);
-            struct array_box box = variable_box(variable, part.sample, part.count);
-            box.stride[0] = outputs;
-            if (part.count > 0 && !array_read(&self->file[f].array[self->x_count + v], &box,
-                                              to + part.first * outputs, error))
-                return false;
+        const int64_t channels = variable->channels;
+        float *values = NULL;
+        int64_t file, sample, last = -1;
+        for (int64_t r = 0; r < dataset->count; r++) {
+            float *target = to + r * outputs;
+            file = file_series_find(&self->series, r, variable->offset, &sample);
+            if (file >= 0 && file != last) {
+                struct array *array = &self->file[file].array[self->x_count + v];
+                const struct array_box box = variable_box(variable, 0, array->extent[0]);
+                values = allocate_resized(values, (size_t)array_elements(array) * sizeof *values);
+                if (!array_read(array, &box, values, error)) {
+                    free(values);
+                    return false;
+                }
+                last = file;
+            }
+            for (int64_t c = 0; c < channels; c++)
+                target[c] = file < 0 ? NAN : values[sample * channels + c];
+            value_transform_apply(variable->transform, target, channels);
         }
-        for (int64_t i = 0; i < dataset->count; i++)
-            value_transform_apply(variable->transform, to + i * outputs, variable->channels);
-        to += variable->channels;
+        free(values);
     }
     return true;
 }
@@ -238,23 +353,6 @@ static void labels_find(struct dataset *dataset, const struct arrays_file *first
     self->array_count = self->x_count + (dataset->unlabelled ? 0 : self->y_count);
 }
 
-/* Check that the coordinate of the samples, such as time, increases from the file before to this
- * one. If their units differ, as those of times since other dates, it is not known. */
-static bool order_check(struct arrays *self, const struct arrays_file *file, struct error *error)
-{
-    struct sample_range range, before = self->range;
-    arrays_sample_range_read(&file->place, &self->x[0], file->array[0].extent[0], &range);
-    self->range = range;
-    if (self->file_count == 1 || !(range.first <= before.last) ||
-        strcmp(range.units, before.units) != 0)
-        return true;
-    return error_set(error, ERROR_DATA,
-                     "data.join=on: '%s' does not increase from %s, where it ends at %g, to %s, "
-                     "where it begins at %g: name the files in the order of time, numbers with "
-                     "leading zeros",
-                     range.name, file[-1].path, before.last, file->path, range.first);
-}
-
 /* allows_none: the file need not have data.y. */
 static bool file_open(struct dataset *dataset, const struct options *options,
                       struct hdf5_reader *reader, const char *path, bool allows_none,
@@ -272,10 +370,8 @@ static bool file_open(struct dataset *dataset, const struct options *options,
             return false;
         labels_find(dataset, file, allows_none);
     }
-    if (!file_arrays(dataset, options, file, error) ||
-        (self->series.joined && !order_check(self, file, error)))
+    if (!file_arrays(dataset, options, file, error))
         return false;
-    dataset->count = self->series.records;
     return dataset->unlabelled || options->data.task == TASK_REGRESSION ||
            class_names_read(dataset, file, error);
 }
@@ -285,6 +381,7 @@ static void file_close(struct arrays_file *file)
     for (int v = 0; v < file->opened; v++)
         array_close(&file->array[v]);
     array_path_close(&file->place);
+    free(file->times.time);
     free(file->array);
     free(file->path);
 }
@@ -433,6 +530,10 @@ static bool task_set(struct dataset *dataset, const struct options *options, str
     if (self->target != NULL)
         dataset->sum = crc32c_update(dataset->sum, self->target,
                                      (size_t)(dataset->count * outputs) * sizeof *self->target);
+    if (!self->series.is_counted)
+        dataset->sum = crc32c_update(dataset->sum, self->series.sample,
+                                     (size_t)(dataset->count * self->series.offset_count) *
+                                         sizeof *self->series.sample);
     if (dataset->unlabelled)
         return true;
     if (!is_regression && !self->has_planes && outputs == 1)
@@ -556,6 +657,8 @@ static char *names_list(const struct arrays *self)
         variable_write(variable_of(self, v), name);
         fprintf(names.stream, "%s%s,%s", v > 0 ? "," : "", variable_of(self, v)->name, name);
     }
+    fprintf(names.stream, ",%.*stime", (int)(text_base_name(self->x[0].name) - self->x[0].name),
+            self->x[0].name);
     return text_stream_close(&names);
 }
 
@@ -571,7 +674,8 @@ static bool files_open(struct dataset *dataset, const struct options *options,
                       split_open(dataset, options, &reader, all ? SPLIT_TEST : split, error);
     hdf5_reader_close(&reader);
     free(names);
-    return good && (self->has_planes || dataset->unlabelled || targets_read(dataset, error));
+    return good && series_make(dataset, error) &&
+           (self->has_planes || dataset->unlabelled || targets_read(dataset, error));
 }
 
 static bool arrays_open(const struct options *options, enum data_split split,
@@ -581,14 +685,20 @@ static bool arrays_open(const struct options *options, enum data_split split,
     dataset->self = self;
     dataset->type = DATASET_FLOAT32;
     self->series.joined = options->data.join;
+    self->series.counts = options->data.coordinates == COORDINATES_IGNORE;
+    ENSURE(file_series_use(&self->series, 0, false), "no room for an offset");
     self->ignored =
         options->train.ignore_label == IGNORE_NONE ? NAN : (double)options->train.ignore_label;
     if (!variables_list(options, self, error) ||
         !array_path_find(options->data.root, &self->files, error) ||
         !files_open(dataset, options, split, error) || !task_set(dataset, options, error))
         return false;
-    dataset->overlap = self->series.before + self->series.after;
     const bool training = split == SPLIT_TRAIN && !dataset->held_out;
+    self->grid.step = self->series.step;
+    if (!self->series.counts)
+        dataset->grid = &self->grid;
+    else if (training)
+        log_info("data.coordinates=ignore: names, coordinates, units and times are not checked");
     chunks_share(dataset, options, training && options->data.shuffle == SHUFFLE_CHUNKS,
                  !training && window_is_tiled(options, SPLIT_ALL));
     if (training && options->train.row_weight == ROW_WEIGHT_LATITUDE &&
@@ -696,6 +806,23 @@ static void arrays_name_record(const struct dataset *dataset, int64_t record, ch
     snprintf(text, size, "%s: sample %lld", file->path, (long long)sample);
 }
 
+/* Samples without times have their number over all files. */
+static void arrays_span(const struct dataset *dataset, int64_t record, double span[3])
+{
+    const struct arrays *self = dataset->self;
+    const struct file_series *series = &self->series;
+    const struct dimension *samples = grid_dimension(&self->grid, 0, 0);
+    span[0] = span[1] = span[2] = (double)record;
+    if (!dataset->has_offsets && (samples == NULL || samples->kind != DIMENSION_TIME))
+        return;
+    span[0] = span[1] = span[2] = file_series_instant(series, record, 0);
+    for (int o = 0; o < series->offset_count; o++) {
+        const double instant = file_series_instant(series, record, series->offset[o]);
+        span[1] = fmin(span[1], instant);
+        span[2] = fmax(span[2], instant);
+    }
+}
+
 bool arrays_view(const struct dataset *dataset, struct arrays_view *view)
 {
     const struct arrays *self = dataset->self;
@@ -706,16 +833,24 @@ bool arrays_view(const struct dataset *dataset, struct arrays_view *view)
                                  .x_count = self->x_count,
                                  .y_count = self->y_count,
                                  .has_targets = !dataset->unlabelled,
-                                 .file_count = self->file_count};
+                                 .series = &self->series,
+                                 .grid = &self->grid};
     return true;
 }
 
-struct arrays_part arrays_part(const struct dataset *dataset, int64_t file)
+bool arrays_check_grid(struct dataset *dataset, const char *text, const char *path,
+                       struct error *error)
 {
-    const struct arrays *self = dataset->self;
-    struct arrays_part part = file_series_part(&self->series, file, self->y[0].offset);
-    part.path = self->file[file].path;
-    return part;
+    struct arrays *self = dataset->self;
+    struct grid trained;
+    if (text == NULL || dataset->grid == NULL)
+        return true;
+    grid_parse(text, path, &trained);
+    const bool good = grid_compare(&trained, dataset->grid, error);
+    if (good && trained.step.ruler != RULER_NONE)
+        self->series.step = trained.step;
+    grid_close(&trained);
+    return good;
 }
 
 static void arrays_close(struct dataset *dataset)
@@ -728,7 +863,8 @@ static void arrays_close(struct dataset *dataset)
     array_cache_free(dataset->chunks);
     split_files_free(&self->files);
     free(self->file);
-    free(self->series.file);
+    file_series_close(&self->series);
+    grid_close(&self->grid);
     free(self->x);
     free(self->y);
     free(self->target);
@@ -742,6 +878,7 @@ const struct dataset_format dataset_arrays = {
     .read_window = arrays_read,
     .label = arrays_label,
     .chunk = arrays_chunk,
+    .span = arrays_span,
     .name_record = arrays_name_record,
     .close = arrays_close,
     .splits = true,

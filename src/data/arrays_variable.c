@@ -119,7 +119,7 @@ void variables_list_transforms(const struct variable *variables, int count, int6
 }
 
 bool variable_set_shape(struct variable *variable, const char *option, const struct array *array,
-                        int order, struct error *error)
+                        struct error *error)
 {
     const int64_t *size = array->extent;
     const int dimensions = array->dimensions;
@@ -131,9 +131,6 @@ bool variable_set_shape(struct variable *variable, const char *option, const str
             "%s=%s has %d dimensions: it must be %s[samples, height, width], [samples, "
             "channels, height, width] or [samples, height, width, channels]",
             option, variable->name, dimensions, is_x ? "" : "[samples], [samples, outputs], ");
-    variable->channels_last =
-        dimensions == 4 &&
-        (order == DATA_ORDER_HWC || (order == DATA_ORDER_AUTO && array_order_is_hwc(size)));
     const int rows = dimensions == 4 && !variable->channels_last ? 2 : 1;
     variable->height = dimensions < 3 ? 1 : size[rows];
     variable->width = dimensions < 3 ? 1 : size[rows + 1];

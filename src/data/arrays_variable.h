@@ -36,9 +36,9 @@ MUST_CHECK bool variables_transform(const char *list, struct variable *x, int x_
 void variables_list_transforms(const struct variable *variables, int count, int64_t total,
                                uint8_t transforms[IMAGE_CHANNELS]);
 
-/* Set the shape from the array of the first file. order: enum data_order_choice */
+/* Set the shape from the array of the first file; channels_last is set. */
 MUST_CHECK bool variable_set_shape(struct variable *variable, const char *option,
-                                   const struct array *array, int order, struct error *error);
+                                   const struct array *array, struct error *error);
 
 /* Add the variable's channels to `channels`. It is an error if its images are not of height x
  * width, the size of those of `first`. */

@@ -11,6 +11,7 @@
 #include "core/allocate.h"
 #include "core/folder.h"
 #include "core/integer.h"
+#include "core/log.h"
 #include "data/split.h"
 #include "data/window.h"
 
@@ -55,6 +56,10 @@ static bool open_records(struct dataset *dataset, const struct options *options,
         split_reference(dataset, seed, split);
     if (!divides || (split == SPLIT_TEST && !dataset->held_out))
         return true;
+    if (options->data.val_from != VAL_FROM_END && dataset->has_offsets && split == SPLIT_TRAIN)
+        log_warn("data.val=%g holds out random samples of a time series, which share values with "
+                 "training samples (@): data.val_from=end holds out the last ones",
+                 options->data.val_fraction);
     if (options->data.val_from != VAL_FROM_END)
         return split_stratified(dataset, options->data.val_fraction, dataset->held_out, error);
     split_end(dataset, options->data.val_fraction, dataset->held_out);

@@ -50,6 +50,9 @@ struct dataset_format {
     /* Number of the chunk in the file that contains a record and its neighbours, ascending with the
      * record, for data.shuffle=chunks. NULL: not supported. */
     int64_t (*chunk)(const struct dataset *dataset, int64_t record);
+    /* Set the place of a record on the axis of time, or of samples, and the first and the last
+     * place of which it has values, for data.val_from=end. NULL: its number. */
+    void (*span)(const struct dataset *dataset, int64_t record, double span[3]);
     /* Hint that records [first, end) will be read soon. Thread-safe. NULL: not supported. */
     void (*advise)(struct dataset *dataset, int64_t first, int64_t end);
     /* Name of a record in messages: its file. NULL: only the record number is known. */
@@ -85,7 +88,7 @@ struct dataset {
     double mean[IMAGE_CHANNELS], std[IMAGE_CHANNELS]; /* [channels] */
     int64_t classes;   /* or the number of outputs, if the targets are not classes */
     bool unlabelled;   /* the records have no labels, and their targets are missing */
-    int64_t overlap;   /* sample n shares values with the samples up to n + overlap */
+    bool has_offsets;  /* samples share values with their neighbours in time */
     bool is_finite;    /* no value is infinite: `read` need not check it */
     bool held_out;     /* the records are training records, of which data.val holds out a part */
     char **class_name; /* [classes], or NULL */
@@ -103,6 +106,7 @@ struct dataset {
                    * a black image. NULL: such a sample is an error */
     int64_t kept_bytes;         /* limit of the decoded chunks in memory */
     struct array_cache *chunks; /* decoded chunks of arrays, or NULL */
+    const struct grid *grid;    /* of arrays, or NULL: not known or not checked */
     void *self;                 /* data of the format */
 };
 

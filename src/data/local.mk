@@ -48,6 +48,10 @@ libvittrain_a_SOURCES += \
 	src/data/file_list.h \
 	src/data/file_series.c \
 	src/data/file_series.h \
+	src/data/grid.c \
+	src/data/grid.h \
+	src/data/time.c \
+	src/data/time.h \
 	src/data/image_file.c \
 	src/data/image_file.h \
 	src/data/image_folder.c \

@@ -129,13 +129,52 @@ bool split_stratified(struct dataset *dataset, double fraction, bool held_out, s
     return good;
 }
 
+struct placed {
+    double place;
+    uint32_t sample;
+};
+
+static int compare_placed(const void *left, const void *right)
+{
+    const struct placed *a = left, *b = right;
+    return a->place != b->place ? (a->place > b->place) - (a->place < b->place)
+                                : (a->sample > b->sample) - (a->sample < b->sample);
+}
+
+static void span_of(const struct dataset *dataset, int64_t index, double span[3])
+{
+    const uint32_t record = dataset_record(dataset, index);
+    span[0] = span[1] = span[2] = (double)record;
+    if (dataset->format->span != NULL)
+        dataset->format->span(dataset, record, span);
+}
+
 void split_end(struct dataset *dataset, double fraction, bool held_out)
 {
-    const int64_t first = dataset->count - (int64_t)held_out_of((size_t)dataset->count, fraction);
-    const int64_t trained = larger(smaller(first, 1), first - dataset->overlap);
+    const size_t count = (size_t)dataset->count, held = held_out_of(count, fraction);
+    struct placed *placed = allocate(count, sizeof *placed);
     uint32_t *order = order_allocate(dataset);
-    for (int64_t i = 0; i < dataset->count; i++)
-        order[i] = (uint32_t)i;
-    keep_part(dataset, order, held_out ? first : 0, held_out ? dataset->count : trained);
+    double span[3], begin = (double)INFINITY; /* of the values of samples that are held out */
+    size_t first = count - held, kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        span_of(dataset, (int64_t)i, span);
+        placed[i] = (struct placed){.place = span[0], .sample = (uint32_t)i};
+    }
+    qsort(placed, count, sizeof *placed, compare_placed);
+    /* Samples of the same time are in the same split, unless all have the same. */
+    const bool is_one = placed[0].place == placed[count - 1].place;
+    while (!is_one && first > 1 && placed[first - 1].place == placed[first].place)
+        first--;
+    for (size_t i = first; i < count; i++) {
+        span_of(dataset, placed[i].sample, span);
+        begin = fmin(begin, span[1]);
+    }
+    for (size_t i = held_out ? first : 0; i < (held_out ? count : first); i++) {
+        span_of(dataset, placed[i].sample, span);
+        if (held_out || is_one || span[2] < begin)
+            order[kept++] = placed[i].sample;
+    }
+    keep_part(dataset, order, 0, (int64_t)kept);
+    free(placed);
     free(order);
 }

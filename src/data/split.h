@@ -30,7 +30,8 @@ MUST_CHECK bool split_stratified(struct dataset *dataset, double fraction, bool 
                                  struct error *error);
 
 /* Keep the last n * fraction of n samples (rounded, at least one if n > 1, at most n - 1), or the
- * samples before them, without the last ones that share values with them (dataset->overlap). */
+ * samples before them without those that share values with them. The order is that of their times
+ * in all files; samples of the time of the first one that is held out are held out, too. */
 void split_end(struct dataset *dataset, double fraction, bool held_out);
 
 #endif

@@ -231,6 +231,15 @@ static bool statistics_set(struct inference *inference, const char *weights, str
     return session_use_statistics(&run->session, statistics, error);
 }
 
+/* Check that the data are on the grid on which the model was trained. */
+static bool grid_agrees(struct inference *inference, const char *weights, struct comm *world,
+                        struct error *error)
+{
+    struct dataset *dataset = &inference->run.validation.dataset;
+    error_defer(arrays_check_grid(dataset, inference->metadata.grid, weights, error));
+    return comm_agree(world, error);
+}
+
 /* Opens the model for the open data set, and reads the weights. */
 static bool model_prepare(struct inference *inference, const char *weights, struct error *error)
 {
@@ -263,7 +272,7 @@ bool inference_open(struct inference *inference, const char *weights, const char
         options_read(inference, path, count > 0, line, world, error) &&
         (count > 0 ? files_open(inference, files, count, world, error)
                    : split_open(inference, world, error)) &&
-        model_prepare(inference, path, error))
+        grid_agrees(inference, path, world, error) && model_prepare(inference, path, error))
         return true;
     inference_close(inference);
     return false;

@@ -12,6 +12,7 @@
 #include "core/integer.h"
 #include "core/log.h"
 #include "core/status.h"
+#include "data/grid.h"
 #include "data/statistics.h"
 #include "runlog/rclone.h"
 #include "train/resolve.h"
@@ -67,7 +68,9 @@ static bool splits_agree(const struct run *run, const struct data_feed *evaluate
                          struct error *error)
 {
     const struct dataset *train = &run->train.dataset, *validation = &evaluated->dataset;
-    if (!shapes_agree(&run->train.source, &evaluated->source, error))
+    if (!shapes_agree(&run->train.source, &evaluated->source, error) ||
+        (train->grid != NULL && validation->grid != NULL &&
+         !grid_compare(train->grid, validation->grid, error)))
         return false;
     const int64_t classes = larger(train->classes, run->options.model.classes);
     char number[24];

@@ -328,9 +328,8 @@ static void checkpoint_pause(struct trainer *trainer, double since)
 
 char *trainer_metadata(const struct trainer *trainer)
 {
-    const struct dataset *dataset = &trainer->run.train.dataset;
     return model_metadata_describe(&trainer->run.options, trainer->run.session.model,
-                                   dataset->class_name, dataset->classes, dataset->row_weights);
+                                   &trainer->run.train.dataset);
 }
 
 /* Collective. Writes the state as a checkpoint on disk or in memory. */

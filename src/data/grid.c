@@ -1,0 +1,592 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "data/grid.h"
+
+#include <jansson.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "config/data_options.h"
+#include "core/allocate.h"
+#include "core/json_value.h"
+#include "core/text.h"
+#include "data/array_zarr.h"
+
+/* ---- kinds ---- */
+
+static const struct {
+    enum dimension_kind kind;
+    const char *axis;
+    const char *standard_names, *units, *names; /* between spaces */
+} kinds[] = {
+    {DIMENSION_TIME, "T", " time forecast_reference_time ", " ", " time t valid_time date "},
+    {DIMENSION_CHANNEL, "Z",
+     " air_pressure height depth altitude model_level_number "
+     "atmosphere_hybrid_sigma_pressure_coordinate "
+     "atmosphere_sigma_coordinate ocean_s_coordinate ocean_sigma_coordinate geopotential_height ",
+     " Pa hPa mbar millibar millibars mb ",
+     " level levels lev plev pressure pressure_level isobaric model_level hybrid depth altitude z "
+     "bottom_top s_rho deptht band bands channel channels c wavelength "},
+    {DIMENSION_ROW, "Y", " latitude grid_latitude projection_y_coordinate ",
+     " degrees_north degree_north degree_N degrees_N degreeN degreesN ",
+     " lat latitude y row rows rlat nav_lat j nj south_north eta_rho yc yh nlat "},
+    {DIMENSION_COLUMN, "X", " longitude grid_longitude projection_x_coordinate ",
+     " degrees_east degree_east degree_E degrees_E degreeE degreesE ",
+     " lon longitude x column columns col rlon nav_lon i ni west_east xi_rho xc xh nlon "},
+};
+
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
+
+static bool is_in(const char *words, const char *text)
+{
+    char word[ARRAY_NAME];
+    return *text != '\0' && strchr(text, ' ') == NULL &&
+           snprintf(word, sizeof word, " %s ", text) < (int)sizeof word &&
+           strstr(words, word) != NULL;
+}
+
+static enum dimension_kind kind_of(const struct dimension *dimension)
+{
+    const struct array_attributes *attributes = &dimension->attributes;
+    char name[ARRAY_NAME];
+    snprintf(name, sizeof name, "%s", dimension->name);
+    for (char *c = name; *c != '\0'; c++)
+        *c = *c >= 'A' && *c <= 'Z' ? (char)(*c - 'A' + 'a') : *c;
+    for (int k = 0; k < KINDS; k++)
+        if (strcmp(array_attributes_text(attributes, "axis"), kinds[k].axis) == 0)
+            return kinds[k].kind;
+    for (int k = 0; k < KINDS; k++)
+        if (is_in(kinds[k].standard_names, array_attributes_text(attributes, "standard_name")))
+            return kinds[k].kind;
+    for (int k = 0; k < KINDS; k++)
+        if (is_in(kinds[k].units, dimension->units))
+            return kinds[k].kind;
+    if (strstr(dimension->units, " since ") != NULL)
+        return DIMENSION_TIME;
+    for (int k = 0; k < KINDS; k++)
+        if (is_in(kinds[k].names, name))
+            return kinds[k].kind;
+    return DIMENSION_UNKNOWN;
+}
+
+/* ---- reading ---- */
+
+/* Write the path of the coordinate of each dimension, or "", and its name. */
+static void hdf5_dimensions_find(const struct hdf5_reader *reader, const char *name,
+                                 char path[][HDF5_NAME], char names[][ARRAY_NAME])
+{
+    const struct hdf5_object *object = hdf5_path_find(reader, name);
+    const struct hdf5_attribute *list =
+        object != NULL ? hdf5_attribute_find(reader, object, HDF5_SCALES) : NULL;
+    if (list == NULL || list->kind != HDF5_TEXT)
+        return;
+    const char *text = reader->file.values + list->offset;
+    const char *end = reader->file.values + reader->file.value_bytes;
+    for (int d = 0; d < list->count && d < ARRAY_DIMENSIONS && text < end;
+         d++, text += strlen(text) + 1) {
+        if (memchr(text, '\0', (size_t)(end - text)) == NULL)
+            return;
+        const struct hdf5_object *scale = text[0] != '\0' ? hdf5_path_find(reader, text) : NULL;
+        const struct hdf5_attribute *kind =
+            scale != NULL ? hdf5_attribute_find(reader, scale, "NAME") : NULL;
+        const bool has_values =
+            scale != NULL && (kind == NULL || kind->kind != HDF5_TEXT ||
+                              strncmp(reader->file.values + kind->offset, HDF5_DIMENSION_ONLY,
+                                      strlen(HDF5_DIMENSION_ONLY)) != 0);
+        snprintf(names[d], ARRAY_NAME, "%s", text_base_name(text));
+        snprintf(path[d], HDF5_NAME, "%s", has_values ? text : "");
+    }
+}
+
+/* A coordinate has the name of the dimension and is in the group of the images. */
+static void zarr_dimensions_find(const struct array_path *source, const char *name,
+                                 char path[][HDF5_NAME], char names[][ARRAY_NAME])
+{
+    char folder[PATH_MAX];
+    const json_t *dimension;
+    size_t d;
+    const int group = (int)(text_base_name(name) - name);
+    if (snprintf(folder, sizeof folder, "%s/%s", source->path, name) >= (int)sizeof folder)
+        return;
+    json_t *attributes = array_zarr_attributes(folder);
+    json_array_foreach(json_object_get(attributes, ZARR_DIMENSIONS), d, dimension)
+    {
+        const char *text = json_string_value(dimension);
+        if (d >= ARRAY_DIMENSIONS || text == NULL)
+            continue;
+        snprintf(names[d], ARRAY_NAME, "%s", text);
+        if (snprintf(path[d], HDF5_NAME, "%.*s%s", group, name, text) >= HDF5_NAME ||
+            !array_path_has(source, path[d]))
+            path[d][0] = '\0';
+    }
+    json_decref(attributes);
+}
+
+static void values_read(struct dimension *dimension, const struct array_path *source)
+{
+    const struct array_box box = {.count = {dimension->count}, .stride = {1}};
+    struct array array;
+    struct error ignored = {0};
+    if (array_path_array(source, dimension->path, &array, &ignored) && array.dimensions == 1 &&
+        array.extent[0] == dimension->count) {
+        dimension->values = allocate((size_t)dimension->count, sizeof *dimension->values);
+        dimension->is_float32 = array.kind == 'f' && array.element_bytes == sizeof(float);
+        if (!array_read_doubles(&array, &box, dimension->values, &ignored)) {
+            free(dimension->values);
+            dimension->values = NULL;
+        }
+    }
+    array_close(&array);
+    error_clear(&ignored);
+}
+
+/* Return the number of a dimension, which is added unless it is known. */
+static int dimension_add(struct grid *grid, const struct array_path *source, const char *path,
+                         const char *name, int64_t count)
+{
+    for (int n = 0; n < grid->dimension_count; n++)
+        if (grid->dimension[n].count == count && strcmp(grid->dimension[n].name, name) == 0 &&
+            strcmp(grid->dimension[n].path, path) == 0)
+            return n;
+    grid->dimension = allocate_resized(grid->dimension, (size_t)(grid->dimension_count + 1) *
+                                                            sizeof *grid->dimension);
+    struct dimension *dimension = &grid->dimension[grid->dimension_count];
+    *dimension = (struct dimension){.count = count};
+    snprintf(dimension->path, sizeof dimension->path, "%.*s", HDF5_NAME - 1, path);
+    snprintf(dimension->name, sizeof dimension->name, "%.*s", ARRAY_NAME - 1, name);
+    if (path[0] != '\0') {
+        array_attributes_read(source, path, &dimension->attributes);
+        values_read(dimension, source);
+    }
+    snprintf(dimension->units, sizeof dimension->units, "%s",
+             array_attributes_text(&dimension->attributes, "units"));
+    dimension->kind = kind_of(dimension);
+    return grid->dimension_count++;
+}
+
+static struct grid_array *array_add(struct grid *grid, const char *name, int dimensions)
+{
+    grid->array =
+        allocate_resized(grid->array, (size_t)(grid->array_count + 1) * sizeof *grid->array);
+    struct grid_array *added = &grid->array[grid->array_count++];
+    *added = (struct grid_array){.dimensions = dimensions, .rows = GRID_NONE};
+    snprintf(added->name, sizeof added->name, "%s", name);
+    for (int d = 0; d < ARRAY_DIMENSIONS; d++)
+        added->dimension[d] = GRID_NONE;
+    return added;
+}
+
+void grid_add(struct grid *grid, const struct array_path *source, const char *name,
+              const struct array *array)
+{
+    char path[ARRAY_DIMENSIONS][HDF5_NAME] = {""}, names[ARRAY_DIMENSIONS][ARRAY_NAME] = {""};
+    const int group = (int)(text_base_name(name) - name);
+    if (grid->path == NULL) {
+        grid->path = allocate_copy(source->path);
+        array_attributes_read(source, "", &grid->attributes);
+    }
+    struct grid_array *added = array_add(grid, name, array->dimensions);
+    if (source->descriptor >= 0)
+        hdf5_dimensions_find(source->reader, name, path, names);
+    else if (source->is_folder)
+        zarr_dimensions_find(source, name, path, names);
+    /* A file without dimension scales may have times. */
+    if (names[0][0] == '\0' && !source->is_npy &&
+        snprintf(path[0], HDF5_NAME, "%.*stime", group, name) < HDF5_NAME &&
+        array_path_has(source, path[0]))
+        snprintf(names[0], ARRAY_NAME, "time");
+    else if (names[0][0] == '\0')
+        path[0][0] = '\0';
+    for (int d = 0; d < array->dimensions; d++)
+        if (names[d][0] != '\0')
+            added->dimension[d] = dimension_add(grid, source, path[d], names[d], array->extent[d]);
+    array_attributes_read(source, name, &added->attributes);
+    snprintf(added->units, sizeof added->units, "%s",
+             array_attributes_text(&added->attributes, "units"));
+}
+
+void grid_forget_kinds(struct grid *grid)
+{
+    for (int n = 0; n < grid->dimension_count; n++)
+        grid->dimension[n].kind = DIMENSION_UNKNOWN;
+}
+
+const struct dimension *grid_dimension(const struct grid *grid, int array, int dimension)
+{
+    const int number = grid->array[array].dimension[dimension];
+    return number == GRID_NONE ? NULL : &grid->dimension[number];
+}
+
+void grid_close(struct grid *grid)
+{
+    for (int n = 0; n < grid->dimension_count; n++) {
+        free(grid->dimension[n].values);
+        array_attributes_free(&grid->dimension[n].attributes);
+    }
+    for (int n = 0; n < grid->array_count; n++)
+        array_attributes_free(&grid->array[n].attributes);
+    array_attributes_free(&grid->attributes);
+    free(grid->dimension);
+    free(grid->array);
+    free(grid->path);
+    *grid = (struct grid){0};
+}
+
+/* ---- the order of dimensions ---- */
+
+static enum dimension_kind kind_at(const struct grid *grid, int array, int dimension)
+{
+    const struct dimension *known = grid_dimension(grid, array, dimension);
+    return known != NULL ? known->kind : DIMENSION_UNKNOWN;
+}
+
+static bool is_plane(enum dimension_kind kind)
+{
+    return kind == DIMENSION_ROW || kind == DIMENSION_COLUMN;
+}
+
+enum { DIMENSIONS_TEXT = ARRAY_DIMENSIONS * 64 };
+
+/* Write "(time, lat, lon)". */
+static void dimensions_write(const struct grid *grid, int array, char text[DIMENSIONS_TEXT])
+{
+    size_t used = 0;
+    for (int d = 0; d < grid->array[array].dimensions; d++) {
+        const struct dimension *dimension = grid_dimension(grid, array, d);
+        used += (size_t)snprintf(text + used, DIMENSIONS_TEXT - used, "%s%.60s", d > 0 ? ", " : "(",
+                                 dimension != NULL ? dimension->name : "?");
+    }
+    snprintf(text + used, DIMENSIONS_TEXT - used, ")");
+}
+
+static bool order_refuse(const struct grid *grid, int array, const char *reason,
+                         struct error *error)
+{
+    char names[DIMENSIONS_TEXT];
+    dimensions_write(grid, array, names);
+    return error_set(error, ERROR_DATA,
+                     "%s: %s has the dimensions %s: %s; transpose it, or set "
+                     "data.coordinates=ignore if the names are wrong",
+                     grid->path, grid->array[array].name, names, reason);
+}
+
+bool grid_set_order(struct grid *grid, int array, const int64_t *extent, int order,
+                    bool *channels_last, struct error *error)
+{
+    struct grid_array *self = &grid->array[array];
+    enum dimension_kind kind[ARRAY_DIMENSIONS];
+    const int last = self->dimensions - 1;
+    for (int d = 0; d <= last; d++) {
+        kind[d] = kind_at(grid, array, d);
+        if (d > 0 && kind[d] == DIMENSION_TIME)
+            return order_refuse(grid, array, "time must be the first, that of the samples", error);
+    }
+    *channels_last = false;
+    if (self->dimensions < 3)
+        return true;
+    if (is_plane(kind[0]) && (is_plane(kind[1]) || is_plane(kind[2])))
+        return order_refuse(grid, array, "the first must be that of the samples", error);
+    self->rows = last - 1;
+    if (self->dimensions != 4)
+        return true;
+    const bool first = kind[1] == DIMENSION_CHANNEL || is_plane(kind[3]);
+    const bool latter = kind[3] == DIMENSION_CHANNEL || is_plane(kind[1]);
+    if (kind[2] == DIMENSION_CHANNEL || (first && latter))
+        return order_refuse(grid, array, "channels must be the second or the last", error);
+    if ((first && order == DATA_ORDER_HWC) || (latter && order == DATA_ORDER_CHW))
+        return order_refuse(grid, array,
+                            first ? "channels are first, and data.order=hwc"
+                                  : "channels are last, and data.order=chw",
+                            error);
+    *channels_last =
+        latter || (!first && (order == DATA_ORDER_HWC ||
+                              (order == DATA_ORDER_AUTO && array_order_is_hwc(extent))));
+    self->rows = *channels_last ? 1 : 2;
+    return true;
+}
+
+/* ---- comparison ---- */
+
+/* Write units in one spelling: factors with exponents, separated by spaces. */
+static void units_normalise(const char *units, char text[GRID_UNITS])
+{
+    static const char *const names[][2] = {
+        {" kelvin degK deg_K degree_kelvin degrees_kelvin Kelvin ", "K"},
+        {" celsius Celsius degC deg_C degree_Celsius degrees_Celsius degree_C degrees_C "
+         "degree_celsius "
+         "degrees_celsius ",
+         "degC"},
+        {" meter meters metre metres ", "m"},
+        {" second seconds sec secs ", "s"},
+        {" hour hours hr hrs ", "h"},
+        {" day days ", "d"},
+        {" pascal pascals Pascal ", "Pa"},
+        {" hectopascal hectopascals millibar millibars mbar mb ", "hPa"},
+        {" kilogram kilograms ", "kg"},
+        {" gram grams ", "g"},
+        {" joule joules ", "J"},
+        {" watt watts ", "W"},
+        {" percent ", "%"},
+        {" degree degrees ", "deg"},
+        {" degree_north degree_N degrees_N degreeN degreesN ", "degrees_north"},
+        {" degree_east degree_E degrees_E degreeE degreesE ", "degrees_east"},
+    };
+    size_t used = 0;
+    int sign = 1;
+    text[0] = '\0';
+    for (const char *c = units; *c != '\0' && used < GRID_UNITS;) {
+        const size_t length = strcspn(c, " /.*^");
+        char word[GRID_UNITS];
+        int exponent = 1;
+        if (length == 0) {
+            sign = *c == '/' ? -1 : sign;
+            c++;
+            continue;
+        }
+        snprintf(word, sizeof word, "%.*s", (int)length, c);
+        c += length;
+        const size_t letters = strcspn(word, "+-0123456789");
+        char *digits = word + letters;
+        if (letters > 0 && *digits != '\0') { /* "s-1" */
+            exponent = atoi(digits);
+            *digits = '\0';
+        } else if (letters > 0 && (strncmp(c, "**", 2) == 0 || *c == '^')) { /* "s**-1" */
+            char *end;
+            exponent = (int)strtol(c + (*c == '^' ? 1 : 2), &end, 10);
+            c = end;
+        }
+        for (size_t n = 0; n < sizeof names / sizeof names[0]; n++)
+            if (is_in(names[n][0], word))
+                snprintf(word, sizeof word, "%s", names[n][1]);
+        if (strcmp(word, "1") != 0)
+            used += (size_t)snprintf(text + used, GRID_UNITS - used, "%s%s%d ", used > 0 ? " " : "",
+                                     word, sign * exponent);
+        sign = 1;
+    }
+}
+
+bool units_agree(const char *one, const char *other)
+{
+    char a[GRID_UNITS], b[GRID_UNITS];
+    units_normalise(one, a);
+    units_normalise(other, b);
+    return one[0] == '\0' || other[0] == '\0' || strcmp(a, b) == 0;
+}
+
+/* Return the number of the first coordinate that differs, or -1. */
+static int64_t values_compare(const struct dimension *one, const struct dimension *other)
+{
+    const bool turns = one->kind == DIMENSION_COLUMN && strncmp(one->units, "deg", 3) == 0;
+    double spacing = (double)INFINITY;
+    for (int64_t i = 1; i < one->count; i++)
+        spacing = fmin(spacing, fabs(one->values[i] - one->values[i - 1]));
+    if (one->count < 2)
+        spacing = fabs(one->values[0]);
+    for (int64_t i = 0; i < one->count; i++) {
+        double distance = fabs(one->values[i] - other->values[i]);
+        if (turns)
+            distance = fabs(remainder(distance, 360));
+        const bool both_missing = isnan(one->values[i]) && isnan(other->values[i]);
+        if (!(distance <= 1e-4 * spacing) && !both_missing)
+            return i;
+    }
+    return -1;
+}
+
+/* A dimension of an array in a file. */
+struct place {
+    const struct grid *grid;
+    int array;
+    const struct dimension *dimension;
+};
+
+static bool place_refuse(const struct place *one, const struct place *other, const char *reason,
+                         struct error *error)
+{
+    return error_set(error, ERROR_DATA,
+                     "%s: dimension '%s' of %s differs from '%s' of %s in %s: %s; use data on one "
+                     "grid, or set data.coordinates=ignore",
+                     other->grid->path, other->dimension->name,
+                     other->grid->array[other->array].name, one->dimension->name,
+                     one->grid->array[one->array].name, one->grid->path, reason);
+}
+
+static bool dimensions_compare(const struct place *one, const struct place *other,
+                               struct error *error)
+{
+    const struct dimension *a = one->dimension, *b = other->dimension;
+    char reason[2 * DIMENSIONS_TEXT + 64] = "", names[DIMENSIONS_TEXT], others[DIMENSIONS_TEXT];
+    if (a == NULL || b == NULL)
+        return true;
+    const bool named = a->kind != DIMENSION_UNKNOWN || b->kind != DIMENSION_UNKNOWN ||
+                       a->values != NULL || b->values != NULL;
+    if (a->kind != b->kind && a->kind != DIMENSION_UNKNOWN && b->kind != DIMENSION_UNKNOWN) {
+        dimensions_write(one->grid, one->array, names);
+        dimensions_write(other->grid, other->array, others);
+        snprintf(reason, sizeof reason, "dimensions %s instead of %s", others, names);
+    } else if (!named && strcmp(a->name, b->name) != 0)
+        snprintf(reason, sizeof reason, "they have other names");
+    else if (a->count != b->count)
+        snprintf(reason, sizeof reason, "%lld coordinates instead of %lld", (long long)b->count,
+                 (long long)a->count);
+    else if (a->kind != DIMENSION_TIME && !units_agree(a->units, b->units))
+        snprintf(reason, sizeof reason, "units '%.40s' instead of '%.40s'", b->units, a->units);
+    else if (a->values != NULL && b->values != NULL) {
+        const int64_t i = values_compare(a, b);
+        if (i >= 0)
+            snprintf(reason, sizeof reason, "coordinate %lld is %.9g instead of %.9g", (long long)i,
+                     b->values[i], a->values[i]);
+    }
+    return reason[0] == '\0' || place_refuse(one, other, reason, error);
+}
+
+bool grid_check(const struct grid *grid, struct error *error)
+{
+    const struct grid_array *first = &grid->array[0];
+    for (int n = 1; n < grid->array_count; n++) {
+        const struct grid_array *other = &grid->array[n];
+        const bool is_image = first->rows != GRID_NONE && other->rows != GRID_NONE;
+        for (int part = 0; part < (is_image ? 3 : 1); part++) { /* samples, rows, columns */
+            const int d = part == 0 ? 0 : first->rows + part - 1;
+            const int e = part == 0 ? 0 : other->rows + part - 1;
+            const struct place one = {grid, 0, grid_dimension(grid, 0, d)};
+            const struct place two = {grid, n, grid_dimension(grid, n, e)};
+            if (one.dimension == two.dimension || dimensions_compare(&one, &two, error))
+                continue;
+            return false;
+        }
+    }
+    return true;
+}
+
+bool grid_compare(const struct grid *first, const struct grid *other, struct error *error)
+{
+    char step[TIME_TEXT], other_step[TIME_TEXT];
+    for (int n = 0; n < other->array_count; n++) {
+        const struct grid_array *b = &other->array[n];
+        int m = 0;
+        while (m < first->array_count && strcmp(first->array[m].name, b->name) != 0)
+            m++;
+        if (m == first->array_count)
+            continue;
+        const struct grid_array *a = &first->array[m];
+        if (!units_agree(a->units, b->units))
+            return error_set(error, ERROR_DATA,
+                             "%s: %s has the units '%s', in %s it has '%s': convert one of them, "
+                             "or set data.coordinates=ignore",
+                             other->path, b->name, b->units, first->path, a->units);
+        for (int d = 1; d < a->dimensions && d < b->dimensions; d++) {
+            const struct place one = {first, m, grid_dimension(first, m, d)};
+            const struct place two = {other, n, grid_dimension(other, n, d)};
+            if (!dimensions_compare(&one, &two, error))
+                return false;
+        }
+    }
+    if (time_step_agrees(&first->step, &other->step))
+        return true;
+    time_step_write(&first->step, true, step);
+    time_step_write(&other->step, true, other_step);
+    return error_set(error, ERROR_DATA,
+                     "%s: its times have a step of %s, those of %s one of %s: offsets (@) would "
+                     "mean other times; use data of the same step, or set data.coordinates=ignore",
+                     other->path, other_step, first->path, step);
+}
+
+/* ---- JSON ---- */
+
+static json_t *dimension_describe(const struct dimension *dimension)
+{
+    json_t *values = json_array(), *object = json_object();
+    for (int64_t i = 0; dimension->values != NULL && i < dimension->count; i++)
+        value_append(values, isfinite(dimension->values[i]) ? json_real(dimension->values[i])
+                                                            : json_null());
+    value_put(object, "name", value_name(dimension->name));
+    value_put(object, "kind", json_integer(dimension->kind));
+    value_put(object, "units", value_name(dimension->units));
+    value_put(object, "count", json_integer(dimension->count));
+    value_put(object, "values", values);
+    return object;
+}
+
+char *grid_write(const struct grid *grid)
+{
+    json_t *object = json_object(), *arrays = json_array();
+    for (int n = 0; n < grid->array_count; n++) {
+        const struct grid_array *self = &grid->array[n];
+        json_t *array = json_object(), *dimensions = json_array();
+        for (int d = 1; d < self->dimensions; d++) {
+            const struct dimension *dimension = grid_dimension(grid, n, d);
+            value_append(dimensions,
+                         dimension != NULL ? dimension_describe(dimension) : json_null());
+        }
+        value_put(array, "name", value_name(self->name));
+        value_put(array, "units", value_name(self->units));
+        value_put(array, "dimensions", dimensions);
+        value_append(arrays, array);
+    }
+    value_put(object, "arrays", arrays);
+    value_put(object, "step", json_pack("[i, f]", (int)grid->step.ruler, grid->step.size));
+    return value_to_text(object);
+}
+
+static void text_take(char *text, size_t size, const json_t *object, const char *key)
+{
+    const char *value = json_string_value(json_object_get(object, key));
+    snprintf(text, size, "%s", value != NULL ? value : "");
+}
+
+/* Add a dimension, without values if their number is not that of the coordinates. */
+static int dimension_parse(struct grid *grid, const json_t *object)
+{
+    const json_t *values = json_object_get(object, "values");
+    const json_int_t kind = json_integer_value(json_object_get(object, "kind"));
+    struct dimension dimension = {
+        .count = (int64_t)json_integer_value(json_object_get(object, "count"))};
+    if (!json_is_object(object) || dimension.count < 1)
+        return GRID_NONE;
+    text_take(dimension.name, sizeof dimension.name, object, "name");
+    text_take(dimension.units, sizeof dimension.units, object, "units");
+    if (kind > DIMENSION_UNKNOWN && kind <= DIMENSION_COLUMN)
+        dimension.kind = (enum dimension_kind)kind;
+    if (json_array_size(values) == (size_t)dimension.count) {
+        dimension.values = allocate((size_t)dimension.count, sizeof *dimension.values);
+        for (int64_t i = 0; i < dimension.count; i++) {
+            const json_t *value = json_array_get(values, (size_t)i);
+            dimension.values[i] = json_is_number(value) ? json_number_value(value) : (double)NAN;
+        }
+    }
+    grid->dimension = allocate_resized(grid->dimension, (size_t)(grid->dimension_count + 1) *
+                                                            sizeof *grid->dimension);
+    grid->dimension[grid->dimension_count] = dimension;
+    return grid->dimension_count++;
+}
+
+void grid_parse(const char *text, const char *path, struct grid *grid)
+{
+    json_t *object = json_loads(text, 0, NULL);
+    const json_t *array, *dimension, *step = json_object_get(object, "step");
+    const json_int_t ruler = json_integer_value(json_array_get(step, 0));
+    size_t n, d;
+    *grid = (struct grid){.path = allocate_copy(path)};
+    json_array_foreach(json_object_get(object, "arrays"), n, array)
+    {
+        const json_t *dimensions = json_object_get(array, "dimensions");
+        const size_t count = json_array_size(dimensions);
+        struct grid_array *added =
+            array_add(grid, "", count < ARRAY_DIMENSIONS ? (int)count + 1 : ARRAY_DIMENSIONS);
+        text_take(added->name, sizeof added->name, array, "name");
+        text_take(added->units, sizeof added->units, array, "units");
+        json_array_foreach(dimensions, d, dimension)
+        {
+            if (d + 1 < ARRAY_DIMENSIONS)
+                added->dimension[d + 1] = dimension_parse(grid, dimension);
+        }
+    }
+    if (ruler > RULER_NONE && ruler <= RULER_MONTHS)
+        grid->step = (struct time_step){.ruler = (enum time_ruler)ruler,
+                                        .size = json_number_value(json_array_get(step, 1))};
+    json_decref(object);
+}
